@@ -95,6 +95,14 @@ const ROWS: readonly [what: string, given: Partial<Evidence>, wanted: RegExp, to
     /restart it/,
   ],
   [
+    'a gateway that the plane has forgotten',
+    saying({
+      losses: [aLoss('g9', { role: 1, tenant: '', remote: 'g9:8095', reason: 'silent for 12 s', atMs: NOW - 60_000 })],
+    }),
+    /^warn missing g9: gateway with its admin port at g9:8095, was lost 1 min 0 s ago by g1, and has not come back: silent for 12 s$/,
+    /restart it/,
+  ],
+  [
     'a member that is not ready',
     saying({ ready: false, checks: [{ name: 'sessions', ok: false, detail: 'none' }] }),
     /^fail members g1: is not ready: sessions: none$/,

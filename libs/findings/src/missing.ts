@@ -13,6 +13,13 @@ export function ofMissing(evidence: Evidence): Finding[] {
   const report = reportOf('missing');
   const lost = (role: number) => missing(evidence, role).filter(({ left }) => !left);
   const ago = ({ atMs }: Loss) => `${age(evidence.now - atMs)} ago`;
+  const gateways = lost(Role.ROLE_GATEWAY).map((loss) => {
+    const { id, remote, reason, by } = loss;
+    const detail = `gateway with its admin port at ${remote}, was lost ${ago(loss)} by ${by.join(', ')}, and has not come back: ${reason}`;
+    const todo =
+      'unless you removed it: its process hangs, has ended, or is cut off. Look at its machine and its log, and restart it. Meanwhile its callers need another gateway';
+    return report.warn(id, detail, todo);
+  });
   const hubs = lost(Role.ROLE_HUB).map((loss) => {
     const { id, remote, reason, by } = loss;
     const detail = `hub at ${remote}, was lost ${ago(loss)} by ${by.join(', ')}, and has not come back: ${reason}`;
@@ -28,7 +35,7 @@ export function ofMissing(evidence: Evidence): Finding[] {
       'unless you removed it: look at its machine and its log; isthmus status --address with its admin port shows its side';
     return report.warn(agentName(tenant, id), detail, todo);
   });
-  return [...hubs, ...agents];
+  return [...gateways, ...hubs, ...agents];
 }
 
 /** A loss, and the members that saw it. */
@@ -36,14 +43,11 @@ export interface Missing extends Loss {
   readonly by: readonly string[];
 }
 
-/** Hubs or agents that went away and are nowhere else in the plane, each once: as the member tells it that knows most. */
-export function missing({ members, hubs, sessions }: Evidence, role: number): Missing[] {
-  const here = new Set([
-    ...hubs.map(({ hubId }) => nameOf('', hubId)),
-    ...sessions.map(({ tenant, agentId }) => nameOf(tenant, agentId)),
-  ]);
+/** Gateways, hubs or agents that went away and are nowhere else in the plane, each once: as the member tells it that knows most. */
+export function missing(evidence: Evidence, role: number): Missing[] {
+  const here = new Set(present(evidence, role));
   const found = new Map<string, Missing>();
-  for (const { id: by, status } of members) {
+  for (const { id: by, status } of evidence.members) {
     for (const loss of status?.losses ?? []) {
       const name = nameOf(loss.tenant, loss.id);
       if (loss.role !== role || here.has(name)) continue;
@@ -59,6 +63,13 @@ export function missing({ members, hubs, sessions }: Evidence, role: number): Mi
     }
   }
   return [...found.values()];
+}
+
+/** The names of those of a role that the plane has. */
+function present({ members, hubs, sessions }: Evidence, role: number): string[] {
+  if (role === Role.ROLE_HUB) return hubs.map(({ hubId }) => nameOf('', hubId));
+  if (role === Role.ROLE_AGENT) return sessions.map(({ tenant, agentId }) => nameOf(tenant, agentId));
+  return members.filter(({ roles }) => roles.includes('gateway')).map(({ id }) => nameOf('', id));
 }
 
 function nameOf(tenant: string, id: string): string {

@@ -6,7 +6,7 @@ export const CHECKS = {
   socket: '--uds-name: does a server listen there, where others can see it?',
   redis: '--redis-url: reachable, new enough, the primary, every right?',
   members: 'does every gateway and hub answer, and is it ready?',
-  missing: 'which hubs and agents went away, and have not come back?',
+  missing: 'which gateways, hubs and agents went away, and have not come back?',
   refusals: 'who was refused in the last five minutes, and why?',
   clocks: 'do the clocks of members, Redis and this machine agree?',
   versions: 'do all members run one version?',

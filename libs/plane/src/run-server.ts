@@ -169,10 +169,14 @@ async function startOperations(
   const { events, tunnels, dials, callers, history, refusals, certificates } = instruments;
   const roles = ROLES[server.role];
   const own = memberOf(flags, roles, version);
-  const { roster, warnings } = planeRoll(registry, own, closing, { events, freed: () => hub?.reclaim() });
+  const losses = new RecentLosses(events, directory, gateway !== undefined);
+  const { roster, warnings } = planeRoll(registry, own, closing, {
+    events,
+    freed: () => hub?.reclaim(),
+    looked: (members) => losses.listed(members),
+  });
   const readiness = () => checks(server);
   const sessionCount = () => (gateway ? directory.size : (hub?.sessionCount ?? 0));
-  const losses = new RecentLosses(events, directory, gateway !== undefined);
   closing.defer(history.follow(() => ({ sessions: sessionCount(), tunnels: tunnels.size })));
   const ports = await operations({
     ...operationsPorts(flags, (files, ...rest) => tlsServer({ where: 'admin', files, events }, ...rest)),

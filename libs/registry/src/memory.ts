@@ -14,6 +14,7 @@ import {
   type HubRegistration,
   type HubUpdate,
   type Membership,
+  type PresentMember,
   QuarantineFull,
   type Registry,
   type StateListener,
@@ -68,9 +69,9 @@ class MemoryRegistry implements Registry {
     };
   }
 
-  async members(signal?: AbortSignal): Promise<readonly Member[]> {
+  async members(signal?: AbortSignal): Promise<readonly PresentMember[]> {
     signal?.throwIfAborted();
-    return byId(this.#members);
+    return byId([...this.#members].map((member) => ({ ...member, quietMs: 0 })));
   }
 
   async quarantine({ tenant, agentId }: AgentName, reason: string | undefined): Promise<boolean> {

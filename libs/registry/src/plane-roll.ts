@@ -1,6 +1,6 @@
 import type { Member, PlaneEvents } from '@isthmus/tunnel';
 import type { Registry } from './registry.ts';
-import { Roster } from './roster.ts';
+import { Roster, type RosterOptions } from './roster.ts';
 
 export interface PlaneRoll {
   readonly roster: Roster;
@@ -8,12 +8,19 @@ export interface PlaneRoll {
   warnings(): readonly string[];
 }
 
-/** Follows the plane's members and warns when another has this process's --server-id. @param freed called when none has it any longer */
+interface RollOptions {
+  readonly events: PlaneEvents;
+  /** Called when no other process has this one's id any longer. */
+  readonly freed?: () => void;
+  readonly looked?: RosterOptions['looked'];
+}
+
+/** Follows the plane's members and warns when another has this process's --server-id. */
 export function planeRoll(
   registry: Registry,
   own: Member,
   closing: { defer(end: () => void): void },
-  { events, freed = () => {} }: { readonly events: PlaneEvents; readonly freed?: () => void },
+  { events, freed = () => {}, looked = () => {} }: RollOptions,
 ): PlaneRoll {
   const stop = new AbortController();
   closing.defer(() => stop.abort());
@@ -23,7 +30,7 @@ export function planeRoll(
     events.emit('namesakes', own.memberId, warnings[0]);
     if (others.length === 0) freed();
   };
-  return { roster: new Roster(registry, { own, namesakes, signal: stop.signal }), warnings: () => warnings };
+  return { roster: new Roster(registry, { own, namesakes, looked, signal: stop.signal }), warnings: () => warnings };
 }
 
 function sameId(id: string, others: readonly Member[]): string {

@@ -30,7 +30,7 @@ export interface Registry {
   /** Lists a process until `close()`. Returns at once. A process that dies without `close()` disappears from the list within seconds. */
   join(member: Member): Membership;
   /** Returns the processes that are present, sorted by id. Rejects as `snapshot` does, and when `signal` aborts. */
-  members(signal?: AbortSignal): Promise<readonly Member[]>;
+  members(signal?: AbortSignal): Promise<readonly PresentMember[]>;
   /**
    * Puts an agent in quarantine in the whole plane, whether it is connected or not: its sessions get no dials, but running tunnels
    * continue. Without a reason, releases the agent. Resolves to whether that changed anything. Rejects as `snapshot` does, with
@@ -63,6 +63,12 @@ export interface HubRegistration {
    * expires.
    */
   close(): Promise<void>;
+}
+
+/** A process that the list names. */
+export interface PresentMember extends Member {
+  /** For how long it has not written that it is there, in milliseconds, by the store's clock. One that leaves was never silent for long. */
+  readonly quietMs: number;
 }
 
 export interface Membership {

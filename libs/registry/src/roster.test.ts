@@ -26,6 +26,19 @@ test('the roster reports another process with the same id, and when it is gone',
   assert.deepEqual(told, [[3], []]);
 });
 
+test('the roster tells each list that it asks for', { timeout: 60_000 }, async (t) => {
+  const stop = new AbortController();
+  t.after(() => stop.abort());
+  const registry = memoryRegistry();
+  registry.join(member('a', 1));
+  const told: string[] = [];
+  const looked = (members: readonly Member[]) => void told.push(members.map(({ memberId }) => memberId).join());
+  new Roster(registry, { own: member('a', 1), namesakes() {}, looked, signal: stop.signal, every: 5, echo: 0 });
+  await until(() => told.includes('a'));
+  registry.join(member('b', 2));
+  await until(() => told.at(-1) === 'a,b');
+});
+
 test('the roster keeps the last answer while the registry is down', { timeout: 60_000 }, async (t) => {
   const stop = new AbortController();
   t.after(() => stop.abort());

@@ -1,5 +1,5 @@
 import type { Member } from '@isthmus/tunnel';
-import type { Registry } from './registry.ts';
+import type { PresentMember, Registry } from './registry.ts';
 
 /** Time between two requests for the list of members, in milliseconds. The answer is small. */
 const LOOK_EVERY = 5_000;
@@ -15,6 +15,8 @@ export interface RosterOptions {
   readonly signal: AbortSignal;
   /** Called when two lists in a row name the same other processes with this one's id, and when there are none any longer. */
   readonly namesakes: (others: readonly Member[]) => void;
+  /** Called with each list that the roster asks for by itself, at regular intervals. */
+  readonly looked?: (members: readonly PresentMember[]) => void;
   /** Milliseconds; for tests. */
   readonly every?: number;
   readonly echo?: number;
@@ -45,18 +47,21 @@ export class Roster {
   }
 
   /** Asks the registry. Rejects if it does not answer, and when `signal` aborts. */
-  async members(signal: AbortSignal): Promise<readonly Member[]> {
-    this.#last = await this.#registry.members(signal);
-    return this.#last;
+  async members(signal: AbortSignal): Promise<readonly PresentMember[]> {
+    const members = await this.#registry.members(signal);
+    this.#last = members;
+    return members;
   }
 
   async #look(): Promise<void> {
-    const { own, signal, namesakes, echo = ECHO_MS } = this.#options;
+    const { own, signal, namesakes, looked, echo = ECHO_MS } = this.#options;
     try {
-      const others = (await this.members(signal)).filter((member) => isNamesake(member, own));
+      const members = await this.members(signal);
+      looked?.(members);
+      const others = members.filter((member) => isNamesake(member, own));
       if (signal.aborted || performance.now() - this.#start < echo) return;
       // An emptied registry lists nobody for a moment.
-      const seen = JSON.stringify(others);
+      const seen = JSON.stringify(others.map(({ since, host, adminAddress }) => [since, host, adminAddress]));
       const steady = seen === this.#seen;
       this.#seen = seen;
       if (!steady || seen === this.#told || (this.#told === '' && others.length === 0)) return;

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Directory, type HubRecord, type PlaneEvents, planeEvents, type SessionRecord } from '@isthmus/tunnel';
+import {
+  Directory,
+  type HubRecord,
+  type Member,
+  type PlaneEvents,
+  planeEvents,
+  type SessionRecord,
+} from '@isthmus/tunnel';
 import { aSession } from '../testing/backend.ts';
 import { RecentLosses } from './recent-losses.ts';
 
@@ -61,6 +68,44 @@ test('a hub is lost when its link closes, unless it drained, and until it is lin
   );
   events.emit('peer:open', 'h1', 'h1:8097');
   assert.deepEqual(namesOf(losses), ['hub h2 left']);
+});
+
+function listed(memberId: string, quietMs: number, roles: Member['roles'] = ['gateway']): Member & { quietMs: number } {
+  return { memberId, roles, adminAddress: `${memberId}:8095`, host: 'h', version: '1', zone: '', since: 1, quietMs };
+}
+
+test('a gateway is lost when it was silent before it left the list, until it is back', () => {
+  const { losses } = gateway([]);
+  losses.listed([
+    listed('g1', 4_000),
+    listed('g2', 12_000),
+    listed('s', 12_000, ['gateway', 'hub']),
+    listed('h', 12_000, ['hub']),
+  ]);
+  assert.deepEqual(namesOf(losses), []);
+  losses.listed([]);
+  assert.deepEqual(namesOf(losses), ['gateway g2', 'gateway g1 left']);
+  const [{ remote, reason, tenant } = {}] = losses.list();
+  assert.deepEqual([remote, reason, tenant], ['g2:8095', 'silent for 12 s', '']);
+  losses.listed([listed('g2', 100)]);
+  assert.deepEqual(namesOf(losses), ['gateway g1 left']);
+});
+
+test('a gateway whose successor has its name is not lost', () => {
+  const { losses } = gateway([]);
+  losses.listed([listed('g1', 12_000), { ...listed('g1', 100), since: 2 }]);
+  losses.listed([{ ...listed('g1', 100), since: 2 }]);
+  assert.deepEqual(namesOf(losses), []);
+});
+
+test('a gateway and a hub with one name are two losses', () => {
+  const { events, losses } = gateway([]);
+  losses.listed([listed('h1', 12_000)]);
+  losses.listed([]);
+  events.emit('peer:close', 'h1', 'h1:8097', 'silent');
+  assert.deepEqual(namesOf(losses), ['hub h1', 'gateway h1']);
+  events.emit('peer:open', 'h1', 'h1:8097');
+  assert.deepEqual(namesOf(losses), ['gateway h1']);
 });
 
 function ended(events: PlaneEvents, agentId: string, reason: string): void {

@@ -1,5 +1,5 @@
 import { LruMap } from '@isthmus/runtime';
-import type { AgentIdentifiers, AgentName, Directory, PlaneEvents, SessionRecord } from '@isthmus/tunnel';
+import type { AgentIdentifiers, AgentName, Directory, Member, PlaneEvents, SessionRecord } from '@isthmus/tunnel';
 
 /** Losses to keep: many agents that are gone have one cause, which a few of them show. */
 const KEPT = 100;
@@ -10,10 +10,16 @@ const FRESH_MS = 3_600_000;
 /** Characters of a reason. */
 const MAX_REASON = 300;
 
-/** A hub that this gateway has lost, or an agent that has lost its last session known here. */
+/**
+ * A member that leaves takes itself off the plane's list. One that is off the list after it has written nothing for so long, in
+ * milliseconds, has died or hangs. Members write every 5 s, and are asked for as often.
+ */
+const SILENT_MS = 8_000;
+
+/** A gateway that is off the list of members, a hub that this gateway has lost, or an agent without a session known here. */
 export interface Loss {
-  readonly role: 'hub' | 'agent';
-  /** Empty for a hub. */
+  readonly role: 'gateway' | 'hub' | 'agent';
+  /** Empty for a gateway or hub. */
   readonly tenant: string;
   readonly id: string;
   /** An agent's last hub. */
@@ -30,25 +36,30 @@ export interface Loss {
   readonly identifiers?: AgentIdentifiers;
 }
 
+/** A member on the plane's list, and for how long it has been silent, in milliseconds. */
+type Listed = Member & { readonly quietMs: number };
+
 /** What an admin port reads of losses. */
 export interface SeenLosses {
   list(): Loss[];
 }
 
 /**
- * Hubs and agents that went away and have not come back. The plane itself forgets them within seconds, and nothing else names what is
- * missing.
+ * Gateways, hubs and agents that went away and have not come back. The plane itself forgets them within seconds, and nothing else names
+ * what is missing.
  */
 export class RecentLosses implements SeenLosses {
   readonly #kept = new LruMap<string, Loss>(KEPT);
   /** Sessions of this process's hub whose agents said that they were leaving. */
   readonly #leaving = new Set<string>();
   readonly #directory: Pick<Directory, 'hub' | 'ofAgent'>;
+  /** Of the last list of members, by id. */
+  #gateways = new Map<string, Listed>();
 
   /** @param follows whether the directory has the sessions of all hubs, as a gateway's has */
   constructor(events: PlaneEvents, directory: Pick<Directory, 'hub' | 'ofAgent' | 'watch'>, follows: boolean) {
     this.#directory = directory;
-    events.on('peer:open', (hubId) => this.#kept.delete(keyOf({ tenant: '', id: hubId })));
+    events.on('peer:open', (hubId) => this.#kept.delete(keyOf({ role: 'hub', tenant: '', id: hubId })));
     events.on('peer:close', (hubId, address, reason) => this.#hubLost(hubId, address, reason));
     if (follows) {
       directory.watch({ came: (session) => this.#agentCame(session), went: (session) => this.#agentWent(session) });
@@ -62,6 +73,17 @@ export class RecentLosses implements SeenLosses {
     });
   }
 
+  /** Takes the plane's list of members, whenever it comes. A server that is a hub too is missed as a hub. */
+  listed(members: readonly Listed[]): void {
+    const here = new Map<string, Listed>();
+    for (const member of members) {
+      if (member.roles.includes('gateway') && !member.roles.includes('hub')) here.set(member.memberId, member);
+    }
+    for (const id of here.keys()) this.#kept.delete(keyOf({ role: 'gateway', tenant: '', id }));
+    for (const [id, gone] of this.#gateways) if (!here.has(id)) this.#gatewayLost(gone);
+    this.#gateways = here;
+  }
+
   /** The last first. */
   list(now = Date.now()): Loss[] {
     return [...this.#kept.values()].filter(({ at }) => now - at < FRESH_MS).reverse();
@@ -72,8 +94,13 @@ export class RecentLosses implements SeenLosses {
     this.#keep({ role: 'hub', tenant: '', id, hubId: '', remote, reason, left });
   }
 
+  #gatewayLost({ memberId: id, adminAddress: remote, quietMs }: Listed): void {
+    const reason = `silent for ${Math.round(quietMs / 1000)} s`;
+    this.#keep({ role: 'gateway', tenant: '', id, hubId: '', remote, reason, left: quietMs < SILENT_MS });
+  }
+
   #agentCame({ tenant, agentId }: AgentName): void {
-    this.#kept.delete(keyOf({ tenant, id: agentId }));
+    this.#kept.delete(keyOf({ role: 'agent', tenant, id: agentId }));
   }
 
   #agentWent(session: SessionRecord): void {
@@ -94,7 +121,6 @@ export class RecentLosses implements SeenLosses {
   }
 }
 
-/** Hubs have no tenant, and a tenant's name is never empty. */
-function keyOf({ tenant, id }: Pick<Loss, 'tenant' | 'id'>): string {
-  return JSON.stringify([tenant, id]);
+function keyOf({ role, tenant, id }: Pick<Loss, 'role' | 'tenant' | 'id'>): string {
+  return JSON.stringify([role, tenant, id]);
 }

@@ -6,7 +6,7 @@ import { type AgentName, MAX_QUARANTINED } from '@isthmus/tunnel';
 import type { Registry } from '../registry.ts';
 import { Observer } from '../testing/observer.ts';
 import { member } from '../testing/records.ts';
-import { RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
+import { FAST, RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { relayTo } from '../testing/tcp-relay.ts';
 
@@ -145,6 +145,11 @@ describe('members and quarantines in a Redis that fails', { skip }, () => {
     registry.join(member('stays'));
     await lists('dies,stays');
     link.cut();
+    const patient = plane.connect({ timings: UNHURRIED });
+    await until(async () => {
+      const [dies, stays] = await patient.members();
+      return dies && stays && dies.quietMs > FAST.memberTtlMs && stays.quietMs < dies.quietMs;
+    }, 'how long one was silent');
     await lists('stays');
     assert.equal(await server.command(`HLEN ${key('members')}`), ':2');
     registry.join(member('starts'));

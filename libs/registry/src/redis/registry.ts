@@ -5,6 +5,7 @@ import { checkQuarantine } from '../quarantine.ts';
 import {
   type HubRegistration,
   type Membership,
+  type PresentMember,
   QuarantineFull,
   type Registry,
   RegistryUnavailable,
@@ -80,12 +81,12 @@ class RedisRegistry implements Registry {
     return joined;
   }
 
-  async members(signal?: AbortSignal): Promise<readonly Member[]> {
+  async members(signal?: AbortSignal): Promise<readonly PresentMember[]> {
     const { members } = this.#store.keys;
     const { memberTtlMs } = this.#timings;
     const asked = this.#connection().run((client) => client.isthmusRollCall(members, memberTtlMs));
     const records = await (signal ? abortable(asked, signal) : asked);
-    return byId(records.map((record) => JSON.parse(record) as Member));
+    return byId(records.map(presentMember));
   }
 
   async quarantine(agent: AgentName, reason: string | undefined): Promise<boolean> {
@@ -108,6 +109,12 @@ class RedisRegistry implements Registry {
     this.#shared ??= new RedisConnection(this.#endpoint, this.#timings);
     return this.#shared;
   }
+}
+
+/** Reads a line of the roll call: a number and a record. */
+function presentMember(line: string): PresentMember {
+  const end = line.indexOf(' ');
+  return { ...(JSON.parse(line.slice(end + 1)) as Member), quietMs: Number(line.slice(0, end)) };
 }
 
 /** Stops waiting when the signal aborts. The awaited work has its own deadline. */

@@ -41,6 +41,9 @@ export function registryContract(
       await plane.close();
     });
 
+    /** The members without the time of their last words, which differs each time. */
+    const listed = async () => (await registry.members()).map(({ quietMs: _quietMs, ...joined }) => joined);
+
     it('starts a watch with a snapshot of an empty plane', () => {
       assert.deepEqual(observer.hubIds, []);
       assert.deepEqual(observer.sessions, []);
@@ -170,9 +173,9 @@ export function registryContract(
       const joined = registry.join(hub);
       plane.connect().join(gateway);
       await until(async () => (await registry.members()).length === 2, 'two members');
-      assert.deepEqual(await registry.members(), [gateway, hub]);
+      assert.deepEqual(await listed(), [gateway, hub]);
       await joined.close();
-      assert.deepEqual(await registry.members(), [gateway]);
+      assert.deepEqual(await listed(), [gateway]);
     });
 
     it('lists two processes with the same id, the elder first', async () => {
@@ -180,9 +183,9 @@ export function registryContract(
       plane.connect().join(younger);
       const joined = registry.join(elder);
       await until(async () => (await registry.members()).length === 2, 'two members');
-      assert.deepEqual(await registry.members(), [elder, younger]);
+      assert.deepEqual(await listed(), [elder, younger]);
       await joined.close();
-      assert.deepEqual(await registry.members(), [younger]);
+      assert.deepEqual(await listed(), [younger]);
     });
 
     it('rejects a request for members whose signal is aborted', async () => {

@@ -31,11 +31,14 @@ redis.call('PEXPIRE', members, ttl)
 return 'ok'
 `;
 
-/** Returns the records of the members that are present. KEYS: members. ARGV: ttl in ms. */
+/** Returns the members that are present: for how many ms each has not written, and its record. KEYS: members. ARGV: ttl in ms. */
 export const ROLL_CALL = `${MEMBERS}
 local present = {}
 for _, value in ipairs(redis.call('HVALS', members)) do
-  if there(value) then present[#present + 1] = string.match(value, '^%d+ (.*)$') end
+  if there(value) then
+    local written, record = string.match(value, '^(%d+) (.*)$')
+    present[#present + 1] = string.format('%d', now - written) .. ' ' .. record
+  end
 end
 return present
 `;
