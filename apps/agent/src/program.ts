@@ -86,6 +86,7 @@ export function startAgent(
       metrics: metrics.render,
       backend: {
         identity: identity(flags),
+        admission: () => (draining ? 'draining' : 'open'),
         checks: check,
         dials,
         refusals,

@@ -1,5 +1,5 @@
 import type { FlagInForce } from '@isthmus/flags';
-import type { Check } from '@isthmus/service';
+import type { AdmissionState, Check } from '@isthmus/service';
 import type { Operation, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import type { KickPart } from './calls/kick.ts';
 import type { LogPart } from './calls/logs.ts';
@@ -51,6 +51,8 @@ export type KnownSession = Omit<SessionInfo, 'protocol' | 'remote'> &
 /** What a program shows and does on its admin port: the parts that every program has, and those that only some have. */
 export interface AdminBackend {
   readonly identity: Identity;
+  /** Whether it takes new work. */
+  admission(): AdmissionState;
   /** The checks behind /readyz. */
   checks(): readonly Check[];
   sessions(): Iterable<KnownSession>;

@@ -52,6 +52,7 @@ export function aStatus(given: Partial<Status> = {}): Status {
     warnings: [],
     losses: [],
     failing: [],
+    admission: 1,
     ...given,
   };
 }

@@ -185,6 +185,7 @@ async function startOperations(
     metrics: server.metrics.render,
     backend: {
       identity: identityOf(flags, name, roles),
+      admission: () => (gateway ?? hub)?.admission ?? 'open',
       checks: readiness,
       dials,
       history,

@@ -40,6 +40,18 @@ describe('isthmus status', () => {
     assert.match(wide, / KNOWN +PENDING +PROGRAM +RUNTIME\n.* 4 +0 /);
   });
 
+  it('shows a member that drains as one that does what it was told to', () => {
+    const { ADMISSION_OPEN, ADMISSION_DRAINING } = adminApi.Admission;
+    const shown = (admission: adminApi.Admission) => {
+      const value = status([ROLE_HUB], { ready: false, admission });
+      return { text: statusText(viewOf({ ...hub, value }), styleOf(false)), view: memberView({ ...hub, value }) };
+    };
+    assert.match(shown(ADMISSION_DRAINING).text, /^hub-1 +hub +draining /m);
+    assert.match(shown(ADMISSION_OPEN).text, /^hub-1 +hub +NO /m);
+    assert.equal(shown(ADMISSION_DRAINING).view.admission, 'draining');
+    assert.equal('admission' in memberView(hub), false, 'an earlier version does not say');
+  });
+
   it('fits a terminal of 80 columns', () => {
     const shown = statusText(viewOf(gateway, hub), styleOf(false, { columns: 80, wide: false }));
     for (const line of shown.split('\n')) assert.ok(line.length <= 80, line);

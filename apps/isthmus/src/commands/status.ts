@@ -9,7 +9,7 @@ import { table } from '../output/table.ts';
 import { statusOf, unansweredText } from '../output/unanswered.ts';
 import { age, plural } from '../output/units.ts';
 import { type Asked, askPlane } from '../plane/evidence.ts';
-import { type Answer, roleNames, type Unanswered } from '../plane/member.ts';
+import { type AdmissionName, type Answer, admissionName, roleNames, type Unanswered } from '../plane/member.ts';
 import { type RefusalView, refusalViews } from '../plane/refusals.ts';
 import { warningsOf } from '../plane/warnings.ts';
 
@@ -24,6 +24,8 @@ interface MemberView {
   readonly started: string;
   readonly uptimeMs: number;
   readonly ready: boolean;
+  /** Whether it takes new dials and sessions. Unset for a program of an earlier version, which does not say. */
+  readonly admission?: AdmissionName;
   readonly checks: readonly { readonly name: string; readonly ok: boolean; readonly detail: string }[];
   /** Agents' sessions that a hub holds, or an agent's connections to servers. Unset for a gateway without a hub: it holds none. */
   readonly sessions?: number;
@@ -103,6 +105,7 @@ export function exitOf({ members, attention, unanswered }: StatusView): ExitStat
 export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>): MemberView {
   const { checks, sessions, tunnels, pendingDials, parkedDials, startedMs, nowMs } = value;
   const [rate] = value.dialRates;
+  const admission = admissionName(value);
   return {
     member: member.id,
     address: member.address,
@@ -114,6 +117,7 @@ export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>
     started: isoTime(startedMs),
     uptimeMs: Math.max(0, Number(nowMs - startedMs)),
     ready: value.ready,
+    ...(admission && { admission }),
     checks: checks.map(({ name, ok, detail }) => ({ name, ok, detail })),
     ...(isGatewayAlone(value) ? { knownSessions: sessions } : { sessions }),
     tunnels,
@@ -149,11 +153,17 @@ const COLUMNS: readonly Column[] = [
   { name: 'runtime', wide: true },
 ];
 
+/** One that drains does what it was told to. */
+function readyText({ ready, admission = 'open' }: MemberView, style: Style): string {
+  if (ready) return style.good('yes');
+  return admission === 'open' ? style.bad('NO') : style.warning(admission);
+}
+
 export function statusText({ plane, members, attention, unanswered }: StatusView, style: Style): string {
   const rows = members.map((member) => [
     member.member,
     member.roles.join('+'),
-    member.ready ? style.good('yes') : style.bad('NO'),
+    readyText(member, style),
     member.version,
     member.zone,
     age(member.uptimeMs),

@@ -1,11 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { adminApi } from '@isthmus/proto/admin';
-import type { Member } from '../plane/member.ts';
+import { type AdmissionName, admissionName, type Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { type DialView, dialViewOf } from './dial.ts';
 
 /** A member's load, as it reports it. */
 export interface Load {
+  readonly ready: boolean;
+  readonly admission: AdmissionName | undefined;
   readonly sessions: number;
   readonly tunnels: number;
   readonly pending: number;
@@ -134,6 +136,8 @@ const MAX_HEARD = 10_000;
 function loadOf(status: adminApi.GetStatusResponse): Load {
   const [rate] = status.dialRates;
   return {
+    ready: status.ready,
+    admission: admissionName(status),
     sessions: status.sessions,
     tunnels: status.tunnels,
     pending: status.pendingDials,

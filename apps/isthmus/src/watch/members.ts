@@ -31,7 +31,7 @@ export function memberLines(
 ): string[] {
   const rows = inOrder(members, order).map(({ member, load, lost }) => {
     const numbers = lost || !load ? ['', '', '', '', '', ''] : loadCells(load, member.roles.includes('hub'));
-    const state = lost ? style.bad(`lost ${age(now - lost.since)}`) : load ? style.good('answers') : 'asked';
+    const state = lost ? style.bad(`lost ${age(now - lost.since)}`) : load ? stateText(load, style) : 'asked';
     return [member.id, member.roles.join('+'), ...numbers, state];
   });
   const lost = members.flatMap(({ member, lost: why }) => (why ? [`${member.id}: ${why.reason}`] : []));
@@ -41,6 +41,11 @@ export function memberLines(
   const more = lost.length > MOST_REASONS ? [`  and ${lost.length - MOST_REASONS} more`] : [];
   const told = [...reasons, ...more].map((line) => style.bad(cut(line, style.columns)));
   return [...table(COLUMNS, rows, style).trimEnd().split('\n'), ...told];
+}
+
+function stateText({ ready, admission = 'open' }: Load, style: Style): string {
+  if (ready) return style.good('answers');
+  return admission === 'open' ? style.bad('not ready') : style.warning(admission);
 }
 
 function loadCells({ dialsPerSecond, failuresPerSecond, ...load }: Load, isHub: boolean): string[] {

@@ -79,7 +79,16 @@ describe('recent dials', () => {
 const member = (id: string, roles: Followed['member']['roles']): Followed['member'] => {
   return { id, roles, address: `${id}:8095`, hubId: '', version: '0.1.0', zone: '' };
 };
-const load = { sessions: 4, tunnels: 12, pending: 1, parked: 0, dialsPerSecond: 2.2, failuresPerSecond: 0.1 };
+const load = {
+  ready: true,
+  admission: 'open' as const,
+  sessions: 4,
+  tunnels: 12,
+  pending: 1,
+  parked: 0,
+  dialsPerSecond: 2.2,
+  failuresPerSecond: 0.1,
+};
 
 describe('the live screen', () => {
   const members: Followed[] = [
@@ -105,6 +114,21 @@ describe('the live screen', () => {
     assert.match(shown, /^ +1 +connection_refused +10\.0\.0\.9:1 +dial tcp 10\.0\.0\.9:1: connect/m);
     assert.match(shown, /^420 ms +10\.0\.0\.5:10250 +node-a +hub-1 +2 +- +3s +slow/m);
     assert.match(shown, /^team-a +1 +0 +420 ms +420 ms$/m);
+  });
+
+  it('tells one that drains, or is not ready, from one that is well', () => {
+    const [drains, unready] = [
+      { ...load, ready: false, admission: 'draining' as const },
+      { ...load, ready: false },
+    ];
+    const told = drawn(120, {
+      members: [
+        { member: member('hub-1', ['hub']), load: drains },
+        { member: member('hub-2', ['hub']), load: unready },
+      ],
+    }).join('\n');
+    assert.match(told, /^hub-1 .* draining$/m);
+    assert.match(told, /^hub-2 .* not ready$/m);
   });
 
   it('fits its width, and never without the state, the newest second and the reason', () => {

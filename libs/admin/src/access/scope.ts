@@ -18,6 +18,7 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
   const { sessions: kickSessions } = kick;
   return {
     identity: backend.identity,
+    admission: () => backend.admission(),
     // Why a check fails may name others.
     checks: () => backend.checks().map(({ name, ok }) => ({ name, ok, detail: '' })),
     sessions,

@@ -1,4 +1,5 @@
 import { adminApi } from '@isthmus/proto/admin';
+import type { AdmissionState } from '@isthmus/service';
 import {
   type AgentIdentifiers,
   type AttemptRecord,
@@ -25,6 +26,12 @@ export const ROLES = {
   hub: adminApi.Role.ROLE_HUB,
   agent: adminApi.Role.ROLE_AGENT,
 } as const satisfies Record<Role, adminApi.Role>;
+
+export const ADMISSIONS = {
+  open: adminApi.Admission.ADMISSION_OPEN,
+  leaving: adminApi.Admission.ADMISSION_LEAVING,
+  draining: adminApi.Admission.ADMISSION_DRAINING,
+} as const satisfies Record<AdmissionState, adminApi.Admission>;
 
 export const PROTOCOLS = {
   link: adminApi.LinkProtocol.LINK_PROTOCOL_LINK,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { adminApi } from '@isthmus/proto/admin';
-import { VERSION } from '@isthmus/service';
+import { type AdmissionState, VERSION } from '@isthmus/service';
 import { DialError, type DialRequest, planeEvents } from '@isthmus/tunnel';
 import { asking } from '../testing/backend.ts';
 import { RecentDials } from './recent-dials.ts';
@@ -30,6 +30,20 @@ test('a status describes the process and says why it is not ready', async () => 
   // Two clocks are compared, and one of them may be set meanwhile.
   assert.ok(uptime - 500 < age && age < performance.now() + 500, `${age} ms old`);
   assert.ok(since <= Number(status.nowMs) && Number(status.nowMs) <= Date.now());
+});
+
+test('a status says whether the process takes new work', async () => {
+  const { ADMISSION_OPEN, ADMISSION_LEAVING, ADMISSION_DRAINING } = adminApi.Admission;
+  let now: AdmissionState = 'open';
+  await using client = await asking({ admission: () => now });
+  const seen = async (state: AdmissionState) => {
+    now = state;
+    return (await client.admin.getStatus({})).admission;
+  };
+  assert.deepEqual(
+    [await seen('open'), await seen('leaving'), await seen('draining')],
+    [ADMISSION_OPEN, ADMISSION_LEAVING, ADMISSION_DRAINING],
+  );
 });
 
 test('a status counts dials by role and waiting dials, and names the slowest', async () => {

@@ -5,7 +5,7 @@ import { VERSION } from '@isthmus/service';
 import type { Role } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { failingDials } from './failing-dials.ts';
-import { dialMessage, lossMessage, ROLES, refusalMessage } from './messages.ts';
+import { ADMISSIONS, dialMessage, lossMessage, ROLES, refusalMessage } from './messages.ts';
 import type { SeenDial, SeenDials } from './recent-dials.ts';
 
 /** What a process is. Dials of its first role are reported first. */
@@ -41,6 +41,7 @@ export function statusRpc(backend: AdminBackend): StatusRpc {
         runtime: runtime(),
         startedMs: BigInt(Math.round(performance.timeOrigin)),
         nowMs: BigInt(Date.now()),
+        admission: ADMISSIONS[backend.admission()],
         ready: all.every(({ ok }) => ok),
         checks: all.map((check: Check) => ({ ...check })),
         sessions: backend.sessionCount(),

@@ -18,6 +18,7 @@ export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
       zone: 'a',
       plane: 'isthmus',
     },
+    admission: () => 'open',
     checks: () => [],
     sessions: () => [],
     sessionCount: () => 0,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { aHub, aList, aStatus } from '@isthmus/findings/testing';
+import { Admission } from '@isthmus/proto/admin-enums';
 import { aMember, aPlane } from '../testing.ts';
 import { healthOf, originOf } from './plane.ts';
 
@@ -19,8 +20,9 @@ test('a member is as well as it says, unless gateways lost it', () => {
   assert.equal(of(aMember('h3')), 'draining');
   assert.equal(of(aMember('h2')), 'well');
   assert.equal(of(aMember('h2', { status: aStatus({ ready: false }) })), 'unready');
-  const drained = aStatus({ ready: false, checks: [{ name: 'admission', ok: false, detail: 'draining' }] });
-  assert.equal(of(aMember('h2', { status: drained })), 'draining');
+  for (const admission of [Admission.ADMISSION_LEAVING, Admission.ADMISSION_DRAINING]) {
+    assert.equal(of(aMember('h2', { status: aStatus({ ready: false, admission }) })), 'draining');
+  }
   assert.equal(of(silent('h2', 'no answer')), 'hung');
   assert.equal(of({ ...silent('h2', 'elsewhere'), origin: undefined, unseen: true }), 'unseen');
 });

@@ -1,5 +1,5 @@
 import { cutOff, type Witness } from '@isthmus/findings';
-import { Role } from '@isthmus/proto/admin-enums';
+import { Admission, Role } from '@isthmus/proto/admin-enums';
 import type { Hub, Member, Quarantined, Session } from '../rpc/messages.ts';
 
 /** A gateway or hub, and what it says of itself. */
@@ -64,14 +64,14 @@ export function gatewaysOf({ members }: Plane): Seen[] {
 }
 
 /** Whether it says so itself: a hub that has drained is in the registry no more. */
-function drained({ status }: Seen): boolean {
-  return status?.checks.some(({ name, ok, detail }) => name === 'admission' && !ok && detail === 'draining') ?? false;
+function drains({ status }: Seen): boolean {
+  return status?.admission === Admission.ADMISSION_LEAVING || status?.admission === Admission.ADMISSION_DRAINING;
 }
 
 /** Says how a member is, by itself and by the gateways' links to it. */
 export function healthOf(member: Seen, plane: Plane): Health {
   const hub = plane.hubs.find(({ hubId }) => hubId === member.id);
-  if (hub?.draining || drained(member)) return 'draining';
+  if (hub?.draining || drains(member)) return 'draining';
   if (cutOff(member.id, plane.members).length > 0) return 'hung';
   if (!member.status) return member.unseen ? 'unseen' : 'hung';
   return member.status.ready ? 'well' : 'unready';

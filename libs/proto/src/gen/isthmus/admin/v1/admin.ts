@@ -40,6 +40,25 @@ export namespace LinkProtocol {
   export type LINK_PROTOCOL_PACKETS = typeof LinkProtocol.LINK_PROTOCOL_PACKETS;
 }
 
+export const Admission = {
+  /** ADMISSION_UNSPECIFIED - A program of an earlier version does not say. */
+  ADMISSION_UNSPECIFIED: 0,
+  ADMISSION_OPEN: 1,
+  /** ADMISSION_LEAVING - It still takes them, and is not ready: it gives load balancers time to send them elsewhere before it drains. */
+  ADMISSION_LEAVING: 2,
+  /** ADMISSION_DRAINING - It takes none, and lets running tunnels finish or move. */
+  ADMISSION_DRAINING: 3,
+} as const;
+
+export type Admission = typeof Admission[keyof typeof Admission];
+
+export namespace Admission {
+  export type ADMISSION_UNSPECIFIED = typeof Admission.ADMISSION_UNSPECIFIED;
+  export type ADMISSION_OPEN = typeof Admission.ADMISSION_OPEN;
+  export type ADMISSION_LEAVING = typeof Admission.ADMISSION_LEAVING;
+  export type ADMISSION_DRAINING = typeof Admission.ADMISSION_DRAINING;
+}
+
 export const DialState = {
   DIAL_STATE_UNSPECIFIED: 0,
   /** DIAL_STATE_RUNNING - It has no answer yet. */
@@ -98,19 +117,21 @@ export interface GetStatusResponse {
   refusals: Refusal[];
   /** What an operator should fix although the process is ready, such as another process with the same id. */
   warnings: string[];
-  /** Hubs and agents that went away in the last hour and have not come back, newest first; at most 100. */
+  /** Gateways, hubs and agents that went away in the last hour and have not come back, newest first; at most 100. */
   losses: Loss[];
   /**
    * What callers failed to reach at least three times in the last five minutes, and not once since: the most frequent first, at most
    * 10. Of the process's first role, from the dials that WatchDials keeps.
    */
   failing: FailingDials[];
+  /** Whether it takes new dials and sessions. */
+  admission: Admission;
 }
 
-/** A hub that a gateway has lost, or an agent that has lost its last session known here. */
+/** A gateway that is off the plane's list of members, a hub that a gateway has lost, or an agent that has lost its last session known here. */
 export interface Loss {
   role: Role;
-  /** Empty for a hub. */
+  /** Empty for a gateway or hub. */
   tenant: string;
   id: string;
   /** The agent's last hub. */
@@ -1006,6 +1027,7 @@ function createBaseGetStatusResponse(): GetStatusResponse {
     warnings: [],
     losses: [],
     failing: [],
+    admission: 0,
   };
 }
 
@@ -1089,6 +1111,9 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
     }
     for (const v of message.failing) {
       FailingDials.encode(v!, writer.uint32(186).fork()).join();
+    }
+    if (message.admission !== 0) {
+      writer.uint32(192).int32(message.admission);
     }
     return writer;
   },
@@ -1300,6 +1325,14 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
             message.failing.push(FailingDials.decode(reader, reader.uint32()));
             continue;
           }
+          case 24: {
+            if (tag !== 192) {
+              break;
+            }
+
+            message.admission = reader.int32() as any;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1340,6 +1373,7 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
     message.warnings = object.warnings?.map((e) => e) || [];
     message.losses = object.losses?.map((e) => Loss.fromPartial(e)) || [];
     message.failing = object.failing?.map((e) => FailingDials.fromPartial(e)) || [];
+    message.admission = object.admission ?? 0;
     return message;
   },
 };
