@@ -20,6 +20,7 @@ import {
   until,
 } from '../harness/index.ts';
 import { carries, dial } from './dials.ts';
+import { asked } from './operator.ts';
 
 function adminAddresses(fronts: readonly Front[], backs: readonly Back[]): string[] {
   return [...fronts, ...backs].map(({ program }) => `127.0.0.1:${program.adminPort}`).sort();
@@ -93,4 +94,30 @@ test('an operator can find every process in the registry and take an agent out o
     assert.equal(await registry.quarantine(agent, undefined), true);
     await answers(scope, gateway, authority, /^established$/);
   });
+});
+
+test('a gateway that is killed is missed, and one that is stopped is not', {
+  skip: redisMissing(),
+}, async () => {
+  await using scope = new Scope();
+  const { gateways, redis } = await split(scope, { gateways: 3, hubs: 1 });
+  const [left, killed, stopped] = gateways as [Front, Front, Front];
+  const registry = redisRegistry({ url: redis.url, plane: 'test' });
+  scope.defer(() => registry.close());
+  await until(async () => (await listed(registry)).length === 4, { what: 'all members' });
+  const members = await registry.members();
+  const idOf = ({ program }: Front) =>
+    members.find(({ adminAddress }) => adminAddress === `127.0.0.1:${program.adminPort}`)?.memberId;
+  const missed = async () => {
+    type Attention = { attention: { check: string; about: string; detail: string }[] };
+    const { attention } = await asked<Attention>(left.program, 'status');
+    return attention.filter(({ check }) => check === 'missing');
+  };
+  stopped.program.signal('SIGTERM');
+  await stopped.program.ended();
+  await killed.program.kill();
+  await until(async () => (await missed()).length > 0, { what: 'the killed gateway to be missed' });
+  const [{ about, detail } = { about: '', detail: '' }, ...others] = await missed();
+  assert.deepEqual([about, others], [idOf(killed), []]);
+  assert.match(detail, /^gateway with its admin port at 127\.0\.0\.1:\d+, was lost .*: silent for \d+ s$/);
 });
