@@ -9,6 +9,7 @@ import {
   type Change,
   type Dial,
   type Directory,
+  type GatewayLoss,
   type HubRecord,
   inSpareTime,
   inTurns,
@@ -159,7 +160,7 @@ class RunningHub implements Hub {
     try {
       const { events } = observation;
       const tenantsOf = tenancy && gatewayTenants;
-      const hungUp = (gateway: string) => this.#agents.membership.hungUp(gateway);
+      const hungUp = (loss: GatewayLoss) => this.#agents.membership.hungUp(loss);
       if (peers) this.#peers = await servePeers({ ...peers, dial: this.dial, tenantsOf, events, hungUp });
       await this.#agents.start();
       this.#register();

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
+import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -9,7 +10,7 @@ import tls from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
 import { until } from '@isthmus/runtime/testing';
 import { LinkClient, servePeers } from '@isthmus/transport';
-import { planeEvents } from '@isthmus/tunnel';
+import { type GatewayLoss, planeEvents } from '@isthmus/tunnel';
 
 const NAME = '0123456789abcdef';
 
@@ -19,20 +20,20 @@ async function hub(context: TestContext) {
   context.after(() => rm(dir, { recursive: true }));
   const authority = await Authority.create(dir, 'peers');
   const [own, peer] = [await authority.peer(['hub']), await authority.peer(['gateway'])];
-  const told: string[] = [];
+  const told: GatewayLoss[] = [];
   const server = await servePeers({
     host: '127.0.0.1',
     port: 0,
     tls: { ...own, ca: authority.cert },
     dial: () => Promise.reject(new Error('no dial was expected')),
     events: planeEvents(),
-    hungUp: (gateway) => told.push(gateway),
+    hungUp: (loss) => told.push(loss),
   });
   context.after(() => server.close());
   const connect = async (gateway?: string) => {
+    const tcp = net.connect({ host: '127.0.0.1', port: Number(server.address.split(':')[1]) });
     const socket = tls.connect({
-      host: '127.0.0.1',
-      port: Number(server.address.split(':')[1]),
+      socket: tcp,
       cert: readFileSync(peer.cert),
       key: readFileSync(peer.key),
       ca: readFileSync(authority.cert),
@@ -42,7 +43,7 @@ async function hub(context: TestContext) {
     await once(socket, 'secureConnect');
     const link = new LinkClient({ socket, peer: 'hub', ...(gateway !== undefined && { gateway }) });
     await link.answered;
-    return { link, socket };
+    return { link, socket, tcp };
   };
   const alone = () => until(() => [...server.connections].length === 0, 'no connection');
   return { connect, told, alone };
@@ -53,7 +54,15 @@ test('a hub tells of a gateway that closes its connection without a word', async
   const { socket } = await connect(NAME);
   socket.destroy();
   await until(() => told.length > 0, 'a word of it');
-  assert.deepEqual(told, [NAME]);
+  assert.deepEqual(told, [{ gateway: NAME, reset: false }]);
+});
+
+test('a hub says whether the connection was reset, which the gateway need not have done', async (context) => {
+  const { connect, told } = await hub(context);
+  const { tcp } = await connect(NAME);
+  tcp.resetAndDestroy();
+  await until(() => told.length > 0, 'a word of it');
+  assert.deepEqual(told, [{ gateway: NAME, reset: true }]);
 });
 
 test('a hub tells of no gateway that has another link, says goodbye, or has no name', async (context) => {

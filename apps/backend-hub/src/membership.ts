@@ -1,4 +1,5 @@
 import { encodeControl, type HubMember, MAX_HUBS_IN_MESSAGE, MEMBERSHIP_BEAT } from '@isthmus/transport';
+import type { GatewayLoss } from '@isthmus/tunnel';
 
 /** A link to an agent. */
 export interface Listener {
@@ -64,9 +65,9 @@ export class Membership {
     this.#tellChanges();
   }
 
-  /** Tells all agents that a gateway has hung up: its process is dead, or its link is lost (docs/RESUME.md). */
-  hungUp(gateway: string): void {
-    this.#send([encodeControl({ type: 'hung-up', gateway })]);
+  /** Tells all agents that a gateway is gone: its process is dead, or its link is lost (docs/RESUME.md). */
+  hungUp({ gateway, reset }: GatewayLoss): void {
+    this.#send([encodeControl({ type: 'hung-up', gateway, reset })]);
   }
 
   close(): void {

@@ -21,6 +21,7 @@ export {
   type DialErrorCode,
   HungUp,
   isDialErrorCode,
+  LinkReset,
   PlaneEnded,
   planeEnded,
   REFUSING_LIMITS,
@@ -98,6 +99,7 @@ export {
   type Mark,
 } from './resume/carrier.ts';
 export { GatewayTunnels } from './resume/gateway-tunnels.ts';
+export type { GatewayLoss } from './resume/hung-up-gateways.ts';
 export type { ResumeOptions } from './resume/options.ts';
 export type { AttachClaim, ResumeAnswer, ResumeGrant, ResumeRequest } from './resume/request.ts';
 export { type Candidate, type ExplainedStep, type ExplainOptions, type Explanation, explain } from './route/explain.ts';

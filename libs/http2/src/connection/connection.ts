@@ -260,7 +260,8 @@ export class Connection implements ReadingSink {
 
   #closed(): void {
     clearTimeout(this.#linger);
-    this.#end(Object.assign(new Error('connection closed'), { code: 'ECONNRESET' }), 0);
+    // The other side has closed it, as it has where a write fails with this code. One that was reset fails with another.
+    this.#end(Object.assign(new Error('connection closed'), { code: 'EPIPE' }), 0);
     this.#output.stop();
     this.#options.closed?.();
   }

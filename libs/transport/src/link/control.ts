@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { Allowance, ConnectionError, ErrorCode } from '@isthmus/http2';
+import type { GatewayLoss } from '@isthmus/tunnel';
 import { Pieces } from '../head/pieces.ts';
 import { type CredentialMessage, type RenewedMessage, readCredential } from './credential.ts';
 import { isInstance } from './instance.ts';
@@ -19,8 +20,8 @@ export type ControlMessage =
   /** To an agent: the plane's hubs, at the start of the link and whenever they change. */
   | MembershipMessage
   | PolicyMessage
-  /** To an agent: a gateway's process has closed its connection to the hub, or something on the way has. */
-  | { readonly type: 'hung-up'; readonly gateway: string }
+  /** To an agent: the hub has lost its connection to a gateway's process, which did not say goodbye. */
+  | ({ readonly type: 'hung-up' } & GatewayLoss)
   | CredentialMessage
   | RenewedMessage;
 
@@ -153,10 +154,12 @@ function read(value: Head): ControlMessage | undefined {
   if (type === 'policy') return readPolicy(value);
   if (type === 'credential') return readCredential(value);
   if (type === 'held' || type === 'lacking') return readReconcile(value);
-  if (type === 'hung-up') return readHungUp(value.gateway);
+  if (type === 'hung-up') return readHungUp(value);
   return value as ControlMessage;
 }
 
-function readHungUp(gateway: unknown): ControlMessage | undefined {
-  return typeof gateway === 'string' && isInstance(gateway) ? { type: 'hung-up', gateway } : undefined;
+/** A hub of an earlier version does not say whether the connection was reset. */
+function readHungUp({ gateway, reset = false }: Head): ControlMessage | undefined {
+  const readable = typeof gateway === 'string' && isInstance(gateway) && typeof reset === 'boolean';
+  return readable ? { type: 'hung-up', gateway, reset } : undefined;
 }

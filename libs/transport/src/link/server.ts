@@ -17,7 +17,9 @@ import {
   DialError,
   type DialRequest,
   type Established,
+  type GatewayLoss,
   HungUp,
+  LinkReset,
   printable,
   type ResumeGrant,
   type ResumeRequest,
@@ -96,8 +98,7 @@ export class LinkServer {
     });
     options.tunnels?.linked(this);
     session.once('close', (reason) => {
-      const hungUp = !this.#closing && reason instanceof HungUp;
-      options.tunnels?.unlinked(this, hungUp ? this.#gateway : undefined);
+      options.tunnels?.unlinked(this, this.lossFor(reason));
       this.#closed.resolve(reason);
     });
     watchLiveness(session, (error) => this.destroy(error), { interval: options.pingInterval });
@@ -115,9 +116,13 @@ export class LinkServer {
     return this.#gateway;
   }
 
-  /** Whether either side has said that it closes the link. */
-  get closing(): boolean {
-    return this.#closing;
+  /** How a gateway has left that did not say goodbye. @param reason with which the link has ended */
+  lossFor(reason: Error): GatewayLoss | undefined {
+    const gateway = this.#gateway;
+    const reset = reason instanceof LinkReset;
+    return gateway !== undefined && !this.#closing && (reset || reason instanceof HungUp)
+      ? { gateway, reset }
+      : undefined;
   }
 
   /** Asks the other side to send dials elsewhere while it can. Still takes them. */
@@ -269,7 +274,7 @@ export class LinkServer {
     if (message.type === 'membership' || message.type === 'membership-change') this.#options.membership?.(message);
     else if (message.type === 'drain') this.#options.goaway?.();
     else if (message.type === 'held') this.#reconciler.held(message);
-    else if (message.type === 'hung-up') this.#options.tunnels?.hungUp(message.gateway, this);
+    else if (message.type === 'hung-up') this.#options.tunnels?.hungUp(message, this);
     else if (message.type === 'policy') this.#takePolicy(message);
     else if (message.type === 'renewed') this.#options.renewed?.();
   }

@@ -1,13 +1,16 @@
 import type { Socket } from 'node:net';
 import { Http2Session } from '@isthmus/http2';
-import { HungUp, SessionLost } from '@isthmus/tunnel';
+import { HungUp, LinkReset, SessionLost } from '@isthmus/tunnel';
 import { TENANT_FIELD } from './head.ts';
 
 /** Tunnels and pending dials on one link. */
 const MAX_STREAMS = 100_000;
 
-/** How a socket fails if the other side has closed it. */
-const HANGING_UP: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
+/** How a socket fails whose other side has closed it, or has reset it. After a close, a reset changes nothing: reads and writes fail as before. */
+const LOSSES: ReadonlyMap<string, typeof SessionLost> = new Map<string, typeof SessionLost>([
+  ['EPIPE', HungUp],
+  ['ECONNRESET', LinkReset],
+]);
 
 /** For both ends of a link, because both send bulk data. In bytes, except the number of streams. */
 const settings = {
@@ -26,7 +29,7 @@ const settings = {
  */
 export function linkSession(role: 'client' | 'server', socket: Socket, peer: string): Http2Session {
   const lost = (reason: NodeJS.ErrnoException) => {
-    const Lost = HANGING_UP.has(reason.code ?? '') ? HungUp : SessionLost;
+    const Lost = LOSSES.get(reason.code ?? '') ?? SessionLost;
     return new Lost(`${peer}: ${reason.message}`, { cause: reason });
   };
   return new Http2Session({ role, socket, settings, lost, groupField: TENANT_FIELD });

@@ -6,7 +6,7 @@ import {
   type Dial,
   DialError,
   GATEWAY_NAME,
-  HungUp,
+  type GatewayLoss,
   NotAuthorised,
   type PlaneEvents,
   printable,
@@ -24,8 +24,8 @@ export interface PeerServerOptions {
   /** The tenants for which a gateway may dial, by its certificate. Undefined: for all. Unset: every gateway may. */
   readonly tenantsOf?: ((gateway: X509Certificate) => ReadonlySet<string> | undefined) | undefined;
   readonly events: PlaneEvents;
-  /** Called when a gateway's process has closed its last connection without a word, or something on the way has. */
-  readonly hungUp?: (gateway: string) => void;
+  /** Called when the last connection to a gateway's process has ended, without a word of it. */
+  readonly hungUp?: (loss: GatewayLoss) => void;
 }
 
 export interface PeerServer extends Pick<Listener, 'address' | 'connections' | 'stop' | 'close'> {
@@ -50,10 +50,9 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
     links.add(link);
     void link.closed.then((reason) => {
       links.delete(link);
-      const { gateway, closing } = link;
+      const loss = link.lossFor(reason);
       // It may have another link already.
-      const left = () => ![...links].some((other) => other.gateway === gateway);
-      if (gateway !== undefined && !closing && reason instanceof HungUp && left()) options.hungUp?.(gateway);
+      if (loss && ![...links].some(({ gateway }) => gateway === loss.gateway)) options.hungUp?.(loss);
     });
     // It connected while the hub began to drain.
     if (draining) link.close();

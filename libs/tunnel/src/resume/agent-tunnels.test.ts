@@ -86,15 +86,18 @@ test('a tunnel that has ended is not known any more', () => {
   assert.throws(() => attach(), refused(true, /no such tunnel/));
 });
 
+/** How the gateway's connections end. */
+const CLOSED = { gateway: 'g1', reset: false };
+
 test('the tunnels of a gateway end when all hubs say that it hung up, and nobody else does', async () => {
   const { tunnels, end, first } = agent();
   const links = [{}, {}] as const;
   for (const link of links) tunnels.linked(link);
-  for (const link of links) tunnels.hungUp('another', link);
-  tunnels.hungUp('g1', links[0]);
+  for (const link of links) tunnels.hungUp({ gateway: 'another', reset: false }, link);
+  tunnels.hungUp(CLOSED, links[0]);
   assert.equal(tunnels.size, 1);
   const failed = once(end.stream, 'error');
-  tunnels.hungUp('g1', links[1]);
+  tunnels.hungUp(CLOSED, links[1]);
   assert.match(`${(await failed)[0]}`, /the gateway has closed all its connections/);
   assert.equal(tunnels.size, 0);
   assert.equal(first.told.at(-1), 'abort the gateway has closed all its connections');
@@ -104,9 +107,9 @@ test('a link that its own gateway has closed counts as that gateway hanging up',
   const { tunnels, end } = agent();
   const links = [{}, {}] as const;
   for (const link of links) tunnels.linked(link);
-  tunnels.hungUp('g1', links[0]);
+  tunnels.hungUp(CLOSED, links[0]);
   const failed = once(end.stream, 'error');
-  tunnels.unlinked(links[1], 'g1');
+  tunnels.unlinked(links[1], CLOSED);
   await failed;
   assert.equal(tunnels.size, 0);
 });

@@ -6,7 +6,7 @@ import { TokenBucket } from '../limits/token-bucket.ts';
 import { AgentHalf } from './agent-half.ts';
 import { type AttachAnswer, AttachRefused, type Carrier } from './carrier.ts';
 import { HalfStream } from './half-stream.ts';
-import { HungUpGateways } from './hung-up-gateways.ts';
+import { type GatewayLoss, HungUpGateways } from './hung-up-gateways.ts';
 import { type Halves, halvesOf, type ResumeOptions } from './options.ts';
 import type { AttachClaim, ResumeGrant } from './request.ts';
 
@@ -82,15 +82,15 @@ export class AgentTunnels {
     this.#gateways.came(link);
   }
 
-  /** @param gateway the process at the link's other side, if that was a gateway too and has hung up */
-  unlinked(link: object, gateway: string | undefined): void {
+  /** @param loss set if the process at the link's other side was a gateway too, and did not say goodbye */
+  unlinked(link: object, loss: GatewayLoss | undefined): void {
     this.#gateways.went(link);
-    if (gateway !== undefined) this.#gateways.report(gateway, link);
+    if (loss) this.#gateways.report(loss, link);
   }
 
-  /** A gateway has hung up on the hub at the link's other side. Its tunnels end if it is dead. */
-  hungUp(gateway: string, link: object): void {
-    this.#gateways.report(gateway, link);
+  /** The hub at the link's other side has lost a gateway. Its tunnels end if it is dead. */
+  hungUp(loss: GatewayLoss, link: object): void {
+    this.#gateways.report(loss, link);
   }
 
   /** @param answer answers the dial with the grant, and makes the stream of the answer a carrier */

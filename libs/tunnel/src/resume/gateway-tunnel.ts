@@ -5,7 +5,9 @@ import { asDialError, type DialError, HungUp, SessionLost } from '../dial/errors
 import type { ResumableTunnel } from '../events/events.ts';
 import { inSpan } from '../events/trace.ts';
 import type { SessionRecord } from '../replica/records.ts';
+import type { Place } from '../route/placement.ts';
 import { ranking } from '../route/ranking.ts';
+import type { AgentProcess } from './agent-process.ts';
 import { AttachRefused, type AttachRequest, type Carrier, ENDED_TEXT } from './carrier.ts';
 import { GatewayHalf, type GatewayOuter } from './gateway-half.ts';
 import type { Attaching, GatewayTunnelsOptions } from './gateway-tunnels.ts';
@@ -19,9 +21,6 @@ const ATTACH_TIMEOUT = 2000;
 /** When it is looked at again whether a tunnel can move, after that failed, in milliseconds. */
 const LOOK_AGAIN_MS = 500;
 
-/** Sessions of one agent that go within this time went together, in milliseconds. */
-const TOGETHER_MS = 2000;
-
 const UNREADABLE = 'the answer to the attach does not say where to go on';
 
 export interface GatewayTunnelOptions {
@@ -31,12 +30,14 @@ export interface GatewayTunnelOptions {
   /** The session that the dial went through. */
   readonly session: Pick<SessionRecord, 'agentId' | 'sessionId' | 'hubId'>;
   readonly grant: ResumeGrant;
+  /** The agent's, at the other end. */
+  readonly process: AgentProcess<GatewayTunnel>;
 }
 
 /** What all tunnels of a gateway have in common. */
 export interface SharedByTunnels extends Omit<GatewayTunnelsOptions, 'clock'> {
   readonly halves: Halves;
-  readonly gone: (tunnel: GatewayTunnel) => void;
+  readonly gone: (tunnel: GatewayTunnel, process: AgentProcess<GatewayTunnel>) => void;
   /** Starts an attach when it is the tenant's turn. */
   readonly attachInTurn: (attach: Attaching) => Promise<void>;
 }
@@ -45,35 +46,32 @@ export interface SharedByTunnels extends Omit<GatewayTunnelsOptions, 'clock'> {
 export class GatewayTunnel extends HalfStream implements GatewayOuter, ResumableTunnel {
   override readonly half: GatewayHalf;
   readonly dial: DialRequest;
-  readonly agentId: string;
-  readonly instance: string;
   sessionId: string;
   hubId: string;
   moves = 0;
   readonly #shared: SharedByTunnels;
+  readonly #process: AgentProcess<GatewayTunnel>;
   readonly #secret: string;
-  /** Sessions through which an attach has failed since the last one that succeeded. Unset for most tunnels: there are many. */
+  /** Sessions that have failed the tunnel since the last attach that succeeded. Unset for most tunnels: there are many. */
   #tried: Set<string> | undefined;
   /** Set while it is detached: when that began, and why. */
   #lost: { readonly at: number; readonly reason: Error } | undefined;
+  /** Ends the attach that is under way. */
+  #asking: DialAbort | undefined;
   /** Why it is final that there is no way. */
   #final: Error | undefined;
-  /** Whether the agent's process has several sessions, which do not all fail at once while it lives; and when it last had. */
-  #several = false;
-  #severalUntil: number | undefined;
   #over = false;
   #cancelLook: (() => void) | undefined;
   /** Takes the tunnel out of its session's count. */
   #leave: (() => void) | undefined;
 
   /** Call `start` next. */
-  constructor({ shared, dial, session, grant }: GatewayTunnelOptions) {
+  constructor({ shared, dial, session, grant, process }: GatewayTunnelOptions) {
     super();
     this.#shared = shared;
+    this.#process = process;
     this.#secret = grant.secret;
     this.dial = dial;
-    this.agentId = session.agentId;
-    this.instance = grant.instance;
     this.sessionId = session.sessionId;
     this.hubId = session.hubId;
     this.half = new GatewayHalf(this, shared.halves);
@@ -87,6 +85,14 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
 
   override get tenant(): string {
     return this.dial.tenant;
+  }
+
+  get agentId(): string {
+    return this.#process.name.agentId;
+  }
+
+  get instance(): string {
+    return this.#process.name.instance;
   }
 
   get resumable(): this {
@@ -106,35 +112,30 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
     else this.#leave = left;
   }
 
-  /** Call when a session of its agent has come, gone or changed. Moves to another session if its own is about to go. */
-  look(): void {
+  /** Moves to another session if its own is about to go. */
+  look(sessions: readonly Place[] = this.#process.sessions()): void {
     this.#cancelLook?.();
     this.#cancelLook = undefined;
     if (this.#over) return;
-    let own: { readonly draining: boolean } | undefined;
-    let others = 0;
-    for (const place of this.#shared.directory.ofAgent(this)) {
-      const { sessionId, instance } = place.route.record;
-      if (instance !== this.instance) continue;
-      if (sessionId === this.sessionId) own = place;
-      else if (!place.draining) others++;
+    if (!this.attached) {
+      // An attach to an agent that is gone would only delay the end.
+      if (sessions.length === 0) this.#asking?.abort();
+      this.half.retry();
+      return;
     }
-    this.#sawSessions((own ? 1 : 0) + others);
-    if (!this.attached) this.half.retry();
-    else if (others > 0 && (!own || own.draining)) this.half.move();
+    const isOwn = ({ route }: Place) => route.record.sessionId === this.sessionId;
+    const stays = sessions.some((place) => isOwn(place) && !place.draining);
+    if (!stays && sessions.some((place) => !isOwn(place) && !place.draining)) this.half.move();
   }
 
   get #clock(): Clock {
     return this.#shared.halves.clock;
   }
 
-  #sawSessions(count: number): void {
-    if (this.#several && count < 2) this.#severalUntil = this.#clock.now();
-    this.#several = count > 1;
-  }
-
   detached(reason: Error): void {
     this.#lost ??= { at: this.#clock.now(), reason };
+    this.#failedBy(this.sessionId);
+    if (reason instanceof HungUp) this.#process.hungUp(this.sessionId);
     this.#shared.observation.events.emit('tunnel:detach', this, reason);
   }
 
@@ -164,11 +165,12 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
     const clock = this.#clock;
     const deadline = performance.now() + ATTACH_TIMEOUT;
     const attach = { ...request, secret: this.#secret };
-    const asked: DialRequest = { ...partOf(this.dial), session: sessionId, deadline, signal: new DialAbort() };
+    const signal = new DialAbort();
+    const asked: DialRequest = { ...partOf(this.dial), session: sessionId, deadline, signal };
     const span = observation.tracer.start('gateway.attach', asked);
     const start = clock.now();
-    this.#tried ??= new Set();
-    this.#tried.add(sessionId);
+    this.#failedBy(sessionId);
+    this.#asking = signal;
     let answered = false;
     try {
       const established = await dial({
@@ -195,7 +197,10 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
       if (error.expired) suspects.accuse(sessionId, ...(hubId === this.#shared.directory.ownHub ? [] : [hubId]));
       if (error.code === 'destination_unavailable' && error.retryable) this.#shared.directory.forget(sessionId);
       if (error.cause instanceof AttachRefused) this.#final = finalOf(error);
-      this.#failed(request, error);
+      this.#final ??= this.#agentGone();
+      this.#failed(request, this.#final ?? error);
+    } finally {
+      if (this.#asking === signal) this.#asking = undefined;
     }
   }
 
@@ -221,18 +226,13 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
 
   /** Why there is no agent to go on with; undefined while it may come back. */
   #agentGone(): Error | undefined {
-    if (!(this.#lost?.reason instanceof HungUp)) return undefined;
-    let restarted = false;
-    for (const { route } of this.#shared.directory.ofAgent(this)) {
-      const { instance } = route.record;
-      if (instance === this.instance) return undefined;
-      restarted ||= instance !== undefined;
-    }
-    const { now } = this.#clock;
-    const together = this.#several || (this.#severalUntil !== undefined && now() - this.#severalUntil < TOGETHER_MS);
-    if (!together && !restarted) return undefined;
-    const what = restarted ? 'has restarted' : 'has closed all its connections';
-    return new SessionLost(`agent ${this.agentId} ${what}`, { cause: this.#lost.reason });
+    return this.#lost && this.#process.endAfter(this.#lost.reason);
+  }
+
+  /** It is tried again only after the others. */
+  #failedBy(sessionId: string): void {
+    this.#tried ??= new Set();
+    this.#tried.add(sessionId);
   }
 
   #went(sessionId: string, hubId: string): void {
@@ -259,7 +259,7 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
       const { events } = this.#shared.observation;
       events.emit('tunnel:give-up', this, this.half.givenUp, this.#final ?? this.#lost.reason);
     }
-    this.#shared.gone(this);
+    this.#shared.gone(this, this.#process);
   }
 }
 

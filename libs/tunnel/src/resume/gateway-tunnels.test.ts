@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers/promises';
 import { SharedBudget } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import type { Dial, DialRequest } from '../dial/dial.ts';
-import { DialError, SessionLost } from '../dial/errors.ts';
+import { DialError, HungUp, SessionLost } from '../dial/errors.ts';
 import { Suspects } from '../route/suspects.ts';
 import { directory, established, hub, request, routing, session, unobserved } from '../testing.ts';
 import { AttachRefused } from './carrier.ts';
@@ -32,6 +32,13 @@ async function gateway(refusal?: DialError) {
       const attach = dial.resume?.attach;
       if (attach) await setImmediate();
       if (attach && refusal) throw refusal;
+      if (
+        attach &&
+        ![...known.ofAgent({ tenant: 'default', agentId: 'a' })].some(
+          ({ route }) => route.record.sessionId === dial.session,
+        )
+      )
+        throw new DialError('destination_unavailable', `no session ${dial.session}`, { retryable: true });
       const open = () => {
         const carrier = new Noted();
         carriers.push(carrier);
@@ -65,9 +72,11 @@ async function gateway(refusal?: DialError) {
   const open = () => tunnels.resuming(routing(known, dials))({ ...request, traceparent });
   const { end } = await open();
   assert.ok(end.resumable);
-  const loseThrough = (carrier: Noted | undefined) => carrier?.user?.lost(carrier, LOST);
-  const lose = () => void loseThrough(carriers.at(-1));
-  const loseAll = () => [...carriers].forEach(loseThrough);
+  const loseThrough = (carrier: Noted | undefined, reason: Error = LOST) => carrier?.user?.lost(carrier, reason);
+  const lose = (reason?: Error) => void loseThrough(carriers.at(-1), reason);
+  const loseAll = (reason?: Error) => {
+    for (const carrier of [...carriers]) loseThrough(carrier, reason);
+  };
   return { open, loseAll, tunnels, end, tunnel: end.resumable, told, asked, lose, known, traceparent };
 }
 
@@ -102,6 +111,40 @@ test('a tunnel that its agent does not know any more is given up at once', async
   await until(() => told.length === 2, 'an end');
   assert.equal(told[1], `given up: agent: ${cause.message}`);
   assert.deepEqual([end.stream.destroyed, [...tunnels]], [true, []]);
+});
+
+test('tunnels of an agent that has hung up everywhere are given up at once', async () => {
+  const { tunnels, open, told, asked, loseAll, tunnel, known } = await gateway();
+  while (new Set([...tunnels].map(({ sessionId }) => sessionId)).size < 2) await open();
+  const { length } = asked;
+  told.length = 0;
+  loseAll(new HungUp('the agent has hung up'));
+  await until(() => [...tunnels].length === 0, 'the end of all tunnels');
+  assert.ok(asked.length <= length + 1, 'only the first tunnel cannot know that the other session is gone too');
+  assert.equal(known.size, 0);
+  const ends = told.filter((what) => what.startsWith('given up'));
+  assert.ok(ends.length > 1);
+  for (const end of ends) assert.equal(end, 'given up: agent: agent a has closed all its connections');
+  assert.equal(tunnel.attached, false);
+});
+
+test('a tunnel whose agent has hung up on one hub does not try it there again', async () => {
+  const { tunnel, told, asked, lose, known } = await gateway();
+  const first = tunnel.sessionId;
+  lose(new HungUp('the agent has hung up'));
+  assert.equal(known.size, 1, 'the registry says it later');
+  await until(() => tunnel.attached, 'an attach');
+  assert.notEqual(tunnel.sessionId, first);
+  assert.deepEqual([asked.length, told.length], [2, 2]);
+});
+
+test('a tunnel goes on through another session than the one that has failed it, if there is one', async () => {
+  const { tunnel, lose, known } = await gateway();
+  const first = tunnel.sessionId;
+  lose();
+  assert.equal(known.size, 2);
+  await until(() => tunnel.attached, 'an attach');
+  assert.notEqual(tunnel.sessionId, first);
 });
 
 test('a caller that goes away while its tunnel is detached is told to the agent, and counts as an end', async () => {

@@ -1,13 +1,14 @@
-import { type Clock, extended, OpenTable, RandomSet, systemClock } from '@isthmus/runtime';
+import { type Clock, extended, OpenTable, systemClock } from '@isthmus/runtime';
 import type { Dial, DialRequest, TunnelEnd } from '../dial/dial.ts';
 import { dialLog } from '../dial/dial-log.ts';
 import { inTurns } from '../dial/in-turns.ts';
 import type { Observation } from '../events/observe.ts';
 import type { Directory } from '../replica/directory.ts';
 import { agentKey } from '../replica/quarantine.ts';
-import type { SessionRecord } from '../replica/records.ts';
+import type { AgentName, SessionRecord } from '../replica/records.ts';
 import type { RankingOptions } from '../route/ranking.ts';
 import type { Suspects } from '../route/suspects.ts';
+import { AgentProcess, type ProcessName } from './agent-process.ts';
 import { GatewayTunnel, type SharedByTunnels } from './gateway-tunnel.ts';
 import { halvesOf, type ResumeOptions } from './options.ts';
 import type { OpenCarrier, ResumeAnswer, ResumeRequest } from './request.ts';
@@ -39,8 +40,8 @@ export interface Attaching {
 export class GatewayTunnels {
   readonly #shared: SharedByTunnels;
   readonly #instance: string;
-  /** By agent: what happens to its sessions concerns them. */
-  readonly #tunnels = new OpenTable<string, RandomSet<GatewayTunnel>>();
+  /** By agent: its processes to which there are tunnels. What happens to its sessions concerns them. */
+  readonly #processes = new OpenTable<string, AgentProcess<GatewayTunnel>[]>();
   /** Agents whose sessions have changed in this turn of the event loop. */
   readonly #changed = new Set<string>();
 
@@ -48,9 +49,13 @@ export class GatewayTunnels {
     this.#instance = options.instance;
     const halves = halvesOf(options, options.clock ?? systemClock);
     const attachInTurn = inTurns(({ start }: Attaching) => start(), ATTACHES);
-    this.#shared = { ...options, halves, attachInTurn, gone: (tunnel) => this.#gone(tunnel) };
+    this.#shared = { ...options, halves, attachInTurn, gone: (tunnel, process) => this.#gone(tunnel, process) };
     const changed = (session: SessionRecord) => this.#lookAt(session);
-    options.directory.watch({ came: changed, went: changed, changed });
+    const came = (session: SessionRecord) => {
+      for (const process of this.#ofAgent(session)) process.came(session);
+      changed(session);
+    };
+    options.directory.watch({ came, went: changed, changed });
   }
 
   /** Offers to resume the tunnels that a Dial opens. */
@@ -66,7 +71,7 @@ export class GatewayTunnels {
   }
 
   *[Symbol.iterator](): Iterator<GatewayTunnel> {
-    for (const tunnels of this.#tunnels.values()) yield* tunnels;
+    for (const processes of this.#processes.values()) for (const { tunnels } of processes) yield* tunnels;
   }
 
   /** Bytes that would be sent again on new carriers. Adds them up anew. */
@@ -80,29 +85,40 @@ export class GatewayTunnels {
     // Not from the directory: the session may have gone while its agent answered.
     const session = attempt.log?.attempts.find(({ sessionId }) => sessionId === attempt.session);
     if (!grant || !session) throw new Error(`no attempt was made through session ${attempt.session}`);
-    const tunnel = new GatewayTunnel({ shared: this.#shared, dial, session, grant });
-    this.#ofAgent(tunnel).add(tunnel);
+    const { tenant } = dial;
+    const process = this.#process({ tenant, agentId: session.agentId, instance: grant.instance });
+    const tunnel = new GatewayTunnel({ shared: this.#shared, dial, session, grant, process });
+    process.tunnels.add(tunnel);
     tunnel.start(open());
     return tunnel;
   }
 
-  #ofAgent(tunnel: GatewayTunnel): RandomSet<GatewayTunnel> {
-    const key = agentKey(tunnel);
-    const tunnels = this.#tunnels.get(key) ?? new RandomSet<GatewayTunnel>();
-    if (tunnels.size === 0) this.#tunnels.set(key, tunnels);
-    return tunnels;
+  #process(name: ProcessName): AgentProcess<GatewayTunnel> {
+    const processes = this.#ofAgent(name);
+    const known = processes.find(({ name: { instance } }) => instance === name.instance);
+    if (known) return known;
+    const { directory, halves } = this.#shared;
+    const process = new AgentProcess<GatewayTunnel>({ name, directory, clock: halves.clock });
+    this.#processes.set(agentKey(name), [...processes, process]);
+    return process;
   }
 
-  #gone(tunnel: GatewayTunnel): void {
+  #ofAgent(agent: AgentName): readonly AgentProcess<GatewayTunnel>[] {
+    return this.#processes.get(agentKey(agent)) ?? [];
+  }
+
+  #gone(tunnel: GatewayTunnel, process: AgentProcess<GatewayTunnel>): void {
+    process.tunnels.delete(tunnel);
+    if (process.tunnels.size > 0) return;
     const key = agentKey(tunnel);
-    const tunnels = this.#tunnels.get(key);
-    tunnels?.delete(tunnel);
-    if (tunnels?.size === 0) this.#tunnels.delete(key);
+    const others = this.#ofAgent(tunnel).filter((other) => other !== process);
+    if (others.length > 0) this.#processes.set(key, others);
+    else this.#processes.delete(key);
   }
 
   #lookAt(session: SessionRecord): void {
     const key = agentKey(session);
-    if (!this.#tunnels.has(key)) return;
+    if (!this.#processes.has(key)) return;
     if (this.#changed.size === 0) setImmediate(() => this.#look());
     this.#changed.add(key);
   }
@@ -111,6 +127,6 @@ export class GatewayTunnels {
   #look(): void {
     const agents = [...this.#changed];
     this.#changed.clear();
-    for (const key of agents) for (const tunnel of [...(this.#tunnels.get(key) ?? [])]) tunnel.look();
+    for (const key of agents) for (const process of this.#processes.get(key) ?? []) process.look();
   }
 }

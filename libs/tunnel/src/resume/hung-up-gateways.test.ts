@@ -13,7 +13,7 @@ function agent(...names: string[]) {
   return {
     time,
     dead,
-    report: (name: string, gateway = 'g1') => gateways.report(gateway, link(name)),
+    report: (name: string, gateway = 'g1', reset = false) => gateways.report({ gateway, reset }, link(name)),
     went: (name: string) => gateways.went(link(name)),
   };
 }
@@ -51,5 +51,20 @@ test('a server that was gateway and hub counts by the link that went with it', (
   went('own');
   assert.deepEqual(dead, []);
   report('own');
+  assert.deepEqual(dead, ['g1']);
+});
+
+test('it may live if all its connections were reset, which anything on the way can do', () => {
+  const { dead, report } = agent('h1', 'h2');
+  report('h1', 'g1', true);
+  report('h2', 'g1', true);
+  assert.deepEqual(dead, []);
+});
+
+test('it is dead if one was closed, since a process that dies resets those that it has not read to the end', () => {
+  const { dead, report } = agent('h1', 'h2', 'h3');
+  report('h1', 'g1', true);
+  report('h2');
+  report('h3', 'g1', true);
   assert.deepEqual(dead, ['g1']);
 });

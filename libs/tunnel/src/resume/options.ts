@@ -21,6 +21,12 @@ const MOST = 32 * 1024 * 1024;
  */
 const ACKNOWLEDGE_MS = 250;
 
+/**
+ * A process that dies closes all its connections in the same moment. Those at its other ends, and we, see that within this time, in
+ * milliseconds: busy ones need some of it.
+ */
+export const TOGETHER_MS = 1000;
+
 /** What the halves of a process have in common. */
 export interface Halves {
   readonly clock: Clock;

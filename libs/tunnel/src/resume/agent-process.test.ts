@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { SessionLost } from '../dial/errors.ts';
+import { directory, hub, session } from '../testing.ts';
+import { AgentProcess } from './agent-process.ts';
+
+const LOSS = new SessionLost('the link was lost');
+const INSTANCE = 'f'.repeat(16);
+const OTHER = 'e'.repeat(16);
+
+/** @param sessions that it has at first, each at a hub of its own: s1, s2 or s3 */
+function agent(...sessions: string[]) {
+  const time = { ms: 5000 };
+  const of = (sessionId: string, instance = INSTANCE) =>
+    session(sessionId, { agentId: 'a', hubId: sessionId, instance });
+  const known = directory(
+    ['s1', 's2', 's3'].map((name) => hub(name)),
+    sessions.map((name) => of(name)),
+  );
+  const name = { tenant: 'default', agentId: 'a', instance: INSTANCE };
+  const agent = new AgentProcess({ name, directory: known, clock: { now: () => time.ms } });
+  known.watch({ came: (session) => agent.came(session), went: () => agent.look() });
+  return {
+    time,
+    known,
+    hangsUp: (sessionId: string) => agent.hungUp(sessionId),
+    loses: (sessionId: string) => known.forget(sessionId),
+    comes: (sessionId: string, instance?: string) => known.apply({ kind: 'session', session: of(sessionId, instance) }),
+    end: () => agent.endAfter(LOSS)?.message,
+  };
+}
+
+test('an agent that closes all its sessions in the same moment is dead', () => {
+  const { time, known, hangsUp, end } = agent('s1', 's2', 's3');
+  hangsUp('s1');
+  hangsUp('s2');
+  time.ms += 900;
+  assert.equal(end(), undefined);
+  hangsUp('s3');
+  assert.equal(end(), 'agent a has closed all its connections');
+  assert.equal(known.size, 0);
+  time.ms += 10_000;
+  assert.equal(end(), 'agent a has closed all its connections');
+});
+
+test('it is dead if it closed one and the others were lost, since a process that dies resets what it has not read to the end', () => {
+  const { hangsUp, loses, end } = agent('s1', 's2');
+  loses('s1');
+  hangsUp('s2');
+  assert.equal(end(), 'agent a has closed all its connections');
+});
+
+test('it may live if all were lost and it closed none', () => {
+  const { loses, end } = agent('s1', 's2');
+  loses('s1');
+  loses('s2');
+  assert.equal(end(), undefined);
+});
+
+test('it may live if they went one after the other', () => {
+  const { time, hangsUp, end } = agent('s1', 's2');
+  hangsUp('s1');
+  time.ms += 1001;
+  hangsUp('s2');
+  assert.equal(end(), undefined);
+});
+
+test('it may live if it had only one', () => {
+  const { hangsUp, end } = agent('s1');
+  hangsUp('s1');
+  assert.equal(end(), undefined);
+});
+
+test('it lives if it comes back', () => {
+  const { hangsUp, comes, end } = agent('s1', 's2');
+  hangsUp('s1');
+  hangsUp('s2');
+  comes('s1');
+  assert.equal(end(), undefined);
+});
+
+test('it is dead if another process comes in its place, however it went', () => {
+  const { time, loses, comes, end } = agent('s1');
+  loses('s1');
+  time.ms += 3000;
+  comes('s2', OTHER);
+  assert.equal(end(), 'agent a has restarted');
+});
+
+test('it lives beside another process that came long before', () => {
+  const { time, loses, comes, end } = agent('s1');
+  comes('s2', OTHER);
+  time.ms += 1001;
+  loses('s1');
+  assert.equal(end(), undefined);
+});
