@@ -101,7 +101,8 @@ export class LinkClient implements Dialer {
     session.on('fault', fault);
     session.once('goaway', () => ending.refuseDials(new Error(`${peer} is closing the link`)));
     session.once('close', (reason) => ending.over(reason));
-    watchLiveness(session, (error) => this.destroy(error), { interval: options.pingInterval });
+    // Told, so that the other side, if it hears that, does not take this process for dead.
+    watchLiveness(session, (error) => session.destroy(error, true), { interval: options.pingInterval });
     const stream = session.request({
       ...CONTROL_HEAD,
       ...(options.gateway !== undefined && { [GATEWAY_FIELD]: options.gateway }),

@@ -55,6 +55,32 @@ test('the FIN of a killed agent ends the link, and the FIN of a killed hub', asy
   assert.match((await server.closed).message, /^hub h1: (connection closed|write EPIPE)$/);
 });
 
+test('a link that was reset, which anything on the way can do, ends otherwise than one that was closed', async () => {
+  const reset = await link(dialTcp);
+  reset.agentSocket.resetAndDestroy();
+  assert.equal((await reset.client.closed).name, 'LinkReset');
+  const closed = await link(dialTcp);
+  closed.agentSocket.destroy();
+  // What comes after the close is answered by a reset, and changes nothing.
+  closed.client.dial(request(1)).catch(() => {});
+  assert.equal((await closed.client.closed).name, 'HungUp');
+});
+
+test('a side that closes a link because it hears nothing says so, and so does not count as dead', async () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  cleanups.push(() => mock.timers.reset());
+  for (const hears of ['server', 'client'] as const) {
+    // Only one of them loses its patience here.
+    const patient = { pingInterval: 3_600_000 };
+    const both = await (hears === 'server' ? link(dialTcp, patient) : link(dialTcp, {}, patient));
+    for (let looks = 0; looks < 10; looks++) mock.timers.tick(LOOK_EVERY);
+    assert.match((await both[hears].closed).message, /silent for 2\.25 s/);
+    const reason = await both[hears === 'server' ? 'client' : 'server'].closed;
+    assert.equal(reason.name, 'SessionLost');
+    assert.match(reason.message, /silent for 2\.25 s, even to PING/);
+  }
+});
+
 /** Lets time pass for what watches a link; what the link sends meanwhile arrives. */
 async function pass(ms: number, { hubSocket, agentSocket }: Link): Promise<void> {
   const inFlight = () =>

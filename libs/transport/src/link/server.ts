@@ -101,7 +101,8 @@ export class LinkServer {
       options.tunnels?.unlinked(this, this.lossFor(reason));
       this.#closed.resolve(reason);
     });
-    watchLiveness(session, (error) => this.destroy(error), { interval: options.pingInterval });
+    // Told, so that the other side, if it hears that, does not take this process for dead.
+    watchLiveness(session, (error) => session.destroy(error, true), { interval: options.pingInterval });
     session.on('fault', (error) => this.#fault(error));
     session.on('begun', (stream, head) => this.#accept(stream, head));
   }
