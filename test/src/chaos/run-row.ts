@@ -136,10 +136,12 @@ function doing(
   { strikes, measures, notes }: Told,
 ): Pick<Context, 'strike' | 'hold' | 'measure' | 'note'> {
   return {
-    async strike({ takes, touches = () => false, gateway, fatal = takes !== undefined }, commit) {
+    async strike({ takes, touches, gateway, fatal = takes !== undefined }, commit) {
       const carried = await plane.carried();
       const tunnels = new Set(carried.filter((each) => takes?.(each)).map(({ tunnel }) => tunnel));
-      const outlive = new Set(carried.filter(touches).map(({ tunnel }) => tunnel));
+      const outlive = new Set(carried.filter((each) => touches?.(each)).map(({ tunnel }) => tunnel));
+      if (touches && !takes && outlive.size === 0)
+        throw new Error('no long tunnel runs through what is struck: nothing would be shown');
       if (tunnels.size + outlive.size === 0) notes.push('no long tunnel ran through what was struck');
       const at = clock();
       await commit();

@@ -15,6 +15,13 @@ function relaysOf({ relays }: SplitPlane, link: Link): Relay[] {
   return relays.map((of) => of[link] as Relay);
 }
 
+/** The hub that carries most: tunnels do not come back to a hub whose link was lost. */
+async function busiestHub(plane: SplitPlane): Promise<number> {
+  const carried = await plane.carried();
+  const counts = plane.hubs.map(({ id }) => carried.filter(({ hubId }) => hubId === id).length);
+  return counts.indexOf(Math.max(...counts));
+}
+
 function reset(link: Link): Row<SplitPlane> {
   return {
     name: `${link}-link-reset`,
@@ -23,10 +30,10 @@ function reset(link: Link): Row<SplitPlane> {
     bounds: { dialMs: 1000, pauseMs: 500 },
     topology: (scope: Scope) => splitPlane(scope, { relays: [link] }),
     async inject({ plane, strike, hold, short }) {
-      const [relay] = relaysOf(plane, link) as [Relay];
-      const [hub] = plane.hubs;
+      const relays = relaysOf(plane, link);
       for (let times = short ? 1 : 4; times > 0; times--) {
-        await strike({ touches: ({ hubId }) => hubId === hub?.id }, () => relay.reset());
+        const busiest = await busiestHub(plane);
+        await strike({ touches: ({ hubId }) => hubId === plane.hubs[busiest]?.id }, () => relays[busiest]?.reset());
         await hold(5000, 2000);
       }
     },
