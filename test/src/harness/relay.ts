@@ -21,6 +21,7 @@ export class Relay implements AsyncDisposable {
   delayMs = 0;
   readonly #ports: readonly number[];
   readonly #pairs = new Set<Pair>();
+  readonly #stranded = new Set<Socket>();
   readonly #server: Server;
   #silent = false;
   #refusing = false;
@@ -60,6 +61,17 @@ export class Relay implements AsyncDisposable {
       near.resume();
       far.resume();
     }
+  }
+
+  /** Carries nothing more on the open connections, and the new ones: as when one side has another address from now on. */
+  strand(): void {
+    for (const { near, far } of this.#pairs) {
+      for (const socket of [near, far]) {
+        for (const event of ['data', 'end', 'close']) socket.removeAllListeners(event);
+        this.#stranded.add(socket.pause());
+      }
+    }
+    this.#pairs.clear();
   }
 
   /** Closes open connections cleanly (FIN both ways). */
@@ -142,6 +154,7 @@ export class Relay implements AsyncDisposable {
       near.destroy();
       far.destroy();
     }
+    for (const socket of this.#stranded) socket.destroy();
     await within(closed, { what: `the end of the relay ${this.authority}` });
   }
 }

@@ -2,11 +2,14 @@ import { startRedis } from '@isthmus/registry/testing/servers';
 import {
   agentMember,
   type Flags,
+  freePort,
   gatewayMember,
   hubMember,
   type Member,
   newTrust,
   peerFlags,
+  type Relay,
+  relayTo,
   type Scope,
   type Trust,
   until,
@@ -21,6 +24,8 @@ export interface HubPlane {
   readonly gateway: Member;
   readonly agent: Member;
   readonly ways: Ways;
+  /** Of each hub: what its gateway's link runs through, and its agent's. Empty without `relayed`. */
+  readonly relays: readonly { readonly peer: Relay; readonly agent: Relay }[];
 }
 
 export interface HubPlaneOptions {
@@ -29,6 +34,14 @@ export interface HubPlaneOptions {
   readonly hubFlags?: Flags;
   readonly gatewayFlags?: Flags;
   readonly agentFlags?: Flags;
+  /** Whether the hubs' links run through relays. */
+  readonly relayed?: boolean;
+}
+
+interface Back {
+  readonly member: Member;
+  readonly agentPort: number;
+  readonly relays?: HubPlane['relays'][number];
 }
 
 export async function hubPlane(scope: Scope, options: HubPlaneOptions = {}): Promise<HubPlane> {
@@ -37,21 +50,32 @@ export async function hubPlane(scope: Scope, options: HubPlaneOptions = {}): Pro
   scope.defer(() => redis.stop());
   const common = { 'redis-url': redis.url, plane: 'test' };
   const backs = await Promise.all(
-    Array.from({ length: options.hubs ?? 3 }, (_, index) => {
+    Array.from({ length: options.hubs ?? 3 }, (_, index): Promise<Back> => {
       const id = `hub-${index + 1}`;
-      return hubMember(scope, trust, id, { flags: { ...common, 'server-id': id, ...options.hubFlags } });
+      const flags = { ...common, 'server-id': id, ...options.hubFlags };
+      return options.relayed ? relayedHub(scope, trust, id, flags) : hubMember(scope, trust, id, { flags });
     }),
   );
+  const relays = backs.flatMap((back) => back.relays ?? []);
   const { member: gateway, ways } = await gatewayMember(scope, trust, 'gateway', {
     flags: { ...common, ...(await peerFlags(trust)), ...options.gatewayFlags },
   });
   const agent = await agentMember(scope, trust, 'agent', backs[0]?.agentPort as number, {
     flags: { 'agent-id': 'agent', 'session-count': 'all', ...options.agentFlags },
   });
-  const plane = { trust, redisUrl: redis.url, hubs: backs.map(({ member }) => member), gateway, agent, ways };
+  const plane = { trust, redisUrl: redis.url, hubs: backs.map(({ member }) => member), relays, gateway, agent, ways };
   await agent.program.waitReady();
   await wholeAgain(plane);
   return plane;
+}
+
+async function relayedHub(scope: Scope, trust: Trust, id: string, flags: Flags): Promise<Back> {
+  const [peerPort, agentPort] = [await freePort(), await freePort()];
+  const [peer, agent] = [await relayTo(scope, peerPort), await relayTo(scope, agentPort)];
+  const ports = { 'peer-port': peerPort, 'agent-port': agentPort };
+  const advertised = { 'advertise-address': peer.authority, 'advertise-agent-address': agent.authority };
+  const { member } = await hubMember(scope, trust, id, { flags: { ...flags, ...ports, ...advertised } });
+  return { member, relays: { peer, agent }, agentPort: agent.port };
 }
 
 /** Waits until the gateway knows a session of the agent with each hub, and has a link to each. */

@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { redisMissing } from '@isthmus/registry/testing/servers';
+import { echo, type LogLine, type Member, scoped, sharedByFile, until } from '../harness/index.ts';
+import { carries, closed, dial } from './dials.ts';
+import { type HubPlane, hubPlane, wholeAgain } from './hub-plane.ts';
+
+const skip = redisMissing();
+
+const shared = sharedByFile((scope) => hubPlane(scope, { hubs: 2, relayed: true }));
+
+/** Returns the plane of all tests, whole again and without tunnels. */
+async function plane(): Promise<HubPlane> {
+  const all = await shared();
+  await wholeAgain(all);
+  await until(async () => (await all.gateway.tunnels()).length === 0, { what: 'the end of all earlier tunnels' });
+  return all;
+}
+
+/** @returns what a gateway says from now on */
+function saidBy({ program: { logs } }: Member): (what: string) => LogLine[] {
+  const before = logs.length;
+  return (what) => logs.slice(before).filter(({ msg }) => msg === what);
+}
+
+test(
+  'an agent that has another address from now on keeps its tunnels',
+  { skip, timeout: 300_000 },
+  scoped(async (scope) => {
+    const all = await plane();
+    const said = saidBy(all.gateway);
+    const destination = await echo(scope);
+    const tunnel = await dial(scope, all.ways, 'connect', destination.authority);
+    await carries(tunnel, 'before');
+    // Neither side hears of the other any more: nobody closes or resets anything.
+    for (const { agent } of all.relays) agent.strand();
+    await carries(tunnel, 'after');
+    assert.equal(destination.open, 1);
+    assert.deepEqual(said('tunnel given up'), []);
+    assert.ok(said('tunnel resumed').length > 0);
+    tunnel.destroy();
+  }),
+);
+
+test(
+  'an agent whose connections were all reset in the same moment keeps its tunnels',
+  { skip, timeout: 300_000 },
+  scoped(async (scope) => {
+    const all = await plane();
+    const said = saidBy(all.gateway);
+    const destination = await echo(scope);
+    const tunnel = await dial(scope, all.ways, 'connect', destination.authority);
+    await carries(tunnel, 'before');
+    for (const { agent } of all.relays) agent.reset();
+    await carries(tunnel, 'after');
+    assert.equal(destination.open, 1);
+    assert.deepEqual(said('tunnel given up'), []);
+    tunnel.destroy();
+  }),
+);
+
+test(
+  'a gateway whose connections were all reset keeps its tunnels, and they wait while it has no way to any hub',
+  { skip, timeout: 300_000 },
+  scoped(async (scope) => {
+    const all = await plane();
+    const said = saidBy(all.gateway);
+    const destination = await echo(scope);
+    const tunnel = await dial(scope, all.ways, 'connect', destination.authority);
+    await carries(tunnel, 'before');
+    for (const { peer } of all.relays) {
+      peer.refuse();
+      peer.reset();
+    }
+    const detached = async () => (await all.gateway.tunnels())[0]?.resume?.attached === false;
+    await until(detached, { what: 'a tunnel that waits' });
+    assert.equal(destination.open, 1);
+    for (const { peer } of all.relays) peer.accept();
+    await carries(tunnel, 'after');
+    assert.deepEqual(said('tunnel given up'), []);
+    tunnel.destroy();
+  }),
+);
+
+test(
+  'a tunnel that has found no way within --resume-timeout ends, with the reason of its loss, at both ends',
+  { skip, timeout: 300_000 },
+  scoped(async (scope) => {
+    const flags = { 'resume-timeout': '1s' };
+    const all = await hubPlane(scope, { hubs: 2, relayed: true, gatewayFlags: flags, agentFlags: { ...flags, v: 5 } });
+    const said = saidBy(all.gateway);
+    const destination = await echo(scope);
+    const tunnel = await dial(scope, all.ways, 'connect', destination.authority);
+    await carries(tunnel, 'before');
+    for (const { peer } of all.relays) {
+      peer.refuse();
+      peer.reset();
+    }
+    await closed(tunnel);
+    await until(() => destination.open === 0, { what: 'the end at the destination' });
+    const [line] = said('tunnel given up');
+    assert.match(JSON.stringify(line), /hub hub-[12]: read ECONNRESET/);
+  }),
+);
