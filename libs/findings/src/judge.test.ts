@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { Evidence } from './evidence.ts';
 import { judge } from './judge.ts';
 import type { Tenants } from './messages.ts';
-import { findingsIn } from './result.ts';
+import { CHECKS, findingsIn } from './result.ts';
 import { aHub, aList, aLoss, aSession, aStatus, aWitness } from './testing.ts';
 
 const NOW = 1_000_000;
@@ -217,4 +217,8 @@ test('an agent in quarantine is named with the reason, and one of another tenant
 test('an agent with a session is not lost, nor one that said that it was leaving', () => {
   const losses = [aLoss('a', { atMs: NOW }), aLoss('b', { atMs: NOW, left: true })];
   assert.deepEqual(findingsIn(judge(plane(saying({ losses })))), []);
+});
+
+test('what a check looks at fits a line of its help', () => {
+  for (const [name, looksAt] of Object.entries(CHECKS)) assert.ok(looksAt.length <= 64, `${name}: ${looksAt}`);
 });

@@ -6,7 +6,7 @@ export const CHECKS = {
   socket: '--uds-name: does a server listen there, where others can see it?',
   redis: '--redis-url: reachable, new enough, the primary, every right?',
   members: 'does every gateway and hub answer, and is it ready?',
-  missing: 'which gateways, hubs and agents went away, and have not come back?',
+  missing: 'which gateways, hubs and agents have gone missing?',
   refusals: 'who was refused in the last five minutes, and why?',
   clocks: 'do the clocks of members, Redis and this machine agree?',
   versions: 'do all members run one version?',
@@ -16,7 +16,7 @@ export const CHECKS = {
   links: 'does every gateway reach every hub, and the registry?',
   ports: "are the hubs' ports open from this machine?",
   agents: 'does every agent have sessions with two hubs?',
-  callers: 'what did callers fail to reach in the last five minutes, and why?',
+  callers: 'what did callers fail to reach of late, and why?',
   dials: 'does a real dial through each agent reach it?',
 } as const;
 

@@ -16,8 +16,8 @@ export function bash(root: Command): string {
   const names = root.commands.map((command) => command.name());
   const globals = globalOptions(root).flatMap(written);
   const cases = root.commands.map((command) => {
-    const words = [...choicesOf(command), ...optionsOf(command, root).flatMap(written), '--help'];
-    return `      ${command.name()}) command=1 words='${words.join(' ')}' ${kindText(command)};;`;
+    const options = [...optionsOf(command, root).flatMap(written), '--help'];
+    return `      ${command.name()}) command=1 words='${choicesOf(command).join(' ')}' options='${options.join(' ')}' ${kindText(command)};;`;
   });
   const options = [
     ...new Map(root.commands.flatMap((command) => optionsOf(command, root)).map((each) => [each.flags, each])).values(),
@@ -42,7 +42,7 @@ _isthmus_names() {
 }
 _isthmus() {
   # COMP_WORDS breaks addresses at their colons.
-  local typed current='' previous words='${[...names, ...globals].join(' ')} --help' kinds='' command='' place kind colon
+  local typed current='' previous words='${names.join(' ')}' options='${globals.join(' ')} --help' kinds='' command='' place kind colon
   read -ra typed <<<"\${COMP_LINE:0:COMP_POINT}"
   [[ \${COMP_LINE:0:COMP_POINT} == *[[:space:]] ]] || { current=\${typed[\${#typed[@]}-1]}; unset 'typed[\${#typed[@]}-1]'; }
   previous=\${typed[\${#typed[@]}-1]}
@@ -50,7 +50,8 @@ _isthmus() {
     case \${typed[place]} in
       ${valued}) ((place++)); continue ;;
     esac
-    [[ -n $command ]] && continue
+    # A word that was chosen is not offered for the next argument.
+    if [[ -n $command ]]; then [[ " $words " == *" \${typed[place]} "* ]] && words=''; continue; fi
     case \${typed[place]} in
 ${cases.join('\n')}
     esac
@@ -62,6 +63,8 @@ ${values.join('\n')}
   [[ $current == -* ]] && kinds=''
   for kind in $kinds; do words="$words $(_isthmus_names "$1" "$kind" "\${typed[@]:1}")"; done
   COMPREPLY=($(compgen -W "$words" -- "$current"))
+  # Options are many, and would hide the names.
+  ((\${#COMPREPLY[@]})) || COMPREPLY=($(compgen -W "$options" -- "$current"))
   if [[ $current == *:* && $COMP_WORDBREAKS == *:* ]]; then
     colon=\${current%"\${current##*:}"}
     COMPREPLY=("\${COMPREPLY[@]#"$colon"}")
@@ -79,8 +82,8 @@ function kindText(command: Command): string {
 /** What follows an option. */
 function valueText(option: Option): string {
   const kind = namesOfOption(option);
-  if (kind) return `words='' kinds=${kind}`;
-  if (option.argChoices) return `words='${option.argChoices.join(' ')}' kinds=''`;
+  if (kind) return `words='' options='' kinds=${kind}`;
+  if (option.argChoices) return `words='${option.argChoices.join(' ')}' options='' kinds=''`;
   if (takesFile(option)) return 'COMPREPLY=($(compgen -f -- "$current")); return';
   return 'return';
 }

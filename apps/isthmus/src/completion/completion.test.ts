@@ -81,6 +81,15 @@ describe('completion', () => {
     });
   }
 
+  it('of bash offers options only where nothing else fits, and no word twice', { skip: missing('bash') }, () => {
+    const offered = (line: string) => OFFERS.bash?.(line) ?? [];
+    assert.deepEqual(offered('isthmus quarantine ').slice(0, 2), ['agents-1', 'agents-2']);
+    assert.ok(!offered('isthmus quarantine ').includes('--reason'));
+    assert.ok(offered('isthmus status ').includes('--tenant'));
+    assert.ok(offered('isthmus kick ').includes('tunnel'));
+    assert.ok(!offered('isthmus kick agent ').includes('tunnel'));
+  });
+
   it('of zsh offers names, of the plane that the line names', { skip: missing('zsh') }, () => {
     // zsh completes only where somebody types, so its own functions are replaced, and show what they get.
     const script = `

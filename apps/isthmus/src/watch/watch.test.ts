@@ -6,7 +6,7 @@ import { AT_START } from './controls.ts';
 import type { DialView } from './dial.ts';
 import type { Followed } from './follow.ts';
 import { RecentDials } from './recent.ts';
-import { dialLine, type Picture, picture, sparkline } from './screen.ts';
+import { dialLine, HELP, type Picture, picture, sparkline } from './screen.ts';
 
 const NOW = Date.parse('2026-05-01T12:00:30.500Z');
 
@@ -114,6 +114,10 @@ describe('the live screen', () => {
     assert.match(shown, /^ +1 +connection_refused +10\.0\.0\.9:1 +dial tcp 10\.0\.0\.9:1: connect/m);
     assert.match(shown, /^420 ms +10\.0\.0\.5:10250 +node-a +hub-1 +2 +- +3s +slow/m);
     assert.match(shown, /^team-a +1 +0 +420 ms +420 ms$/m);
+  });
+
+  it('has a page of keys that fits 80 columns', () => {
+    for (const line of HELP) assert.ok(line.length <= 80, line);
   });
 
   it('tells one that drains, or is not ready, from one that is well', () => {
