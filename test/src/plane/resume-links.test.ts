@@ -88,7 +88,6 @@ test(
   scoped(async (scope) => {
     const flags = { 'resume-timeout': '1s' };
     const all = await hubPlane(scope, { hubs: 2, relayed: true, gatewayFlags: flags, agentFlags: { ...flags, v: 5 } });
-    const said = saidBy(all.gateway);
     const destination = await echo(scope);
     const tunnel = await dial(scope, all.ways, 'connect', destination.authority);
     await carries(tunnel, 'before');
@@ -98,7 +97,7 @@ test(
     }
     await closed(tunnel);
     await until(() => destination.open === 0, { what: 'the end at the destination' });
-    const [line] = said('tunnel given up');
-    assert.match(JSON.stringify(line), /hub hub-[12]: read ECONNRESET/);
+    const isEnd = ({ msg, text }: LogLine) => msg === 'tunnel given up' && /^hub hub-[12]: /.test(String(text));
+    await all.gateway.program.waitForLog(isEnd, { what: 'a tunnel that was given up for the loss of its hub' });
   }),
 );

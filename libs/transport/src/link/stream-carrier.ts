@@ -1,7 +1,7 @@
 import { codeName, ErrorCode, type Http2Stream, type PendingStream, type StreamFace } from '@isthmus/http2';
-import { type Carrier, type CarrierUser, HungUp, type Mark, PlaneEnded, SessionLost } from '@isthmus/tunnel';
+import { type Carrier, type CarrierUser, HungUp, LinkReset, type Mark, PlaneEnded, SessionLost } from '@isthmus/tunnel';
 import { encodeMark, readMark } from './marks.ts';
-import { BY_PLANE, HUNG_UP, LOST } from './tunnel-end.ts';
+import { BY_PLANE, HUNG_UP, LOST, RESET } from './tunnel-end.ts';
 
 /** A link, as the carriers on it see it. */
 export interface CarrierLink {
@@ -104,15 +104,17 @@ export class StreamCarrier implements Carrier, StreamFace {
     if (reason) user.lost(this, this.#isHub(reason) ? new SessionLost(reason.message, { cause: reason }) : reason);
     else if (code === LOST) user.lost(this, new SessionLost(`${peer} has lost the other end of the tunnel`));
     else if (code === HUNG_UP) user.lost(this, new HungUp(`${peer} has lost the other end of the tunnel: it hung up`));
+    else if (code === RESET)
+      user.lost(this, new LinkReset(`${peer} has lost the other end of the tunnel: it was reset`));
     else if (code === BY_PLANE) user.aborted(this, new PlaneEnded(`${peer} ended the tunnel: its log says why`));
     else if (code === ErrorCode.CANCEL || code === ErrorCode.NO_ERROR)
       user.aborted(this, new Error(`${far} went away`));
     else if (code !== undefined) user.aborted(this, new PlaneEnded(`stream was reset with ${codeName(code)}`));
   }
 
-  /** A hub that hangs up says nothing of the tunnel's other end. */
+  /** How a hub is lost says nothing of the tunnel's other end. */
   #isHub(reason: Error): boolean {
-    return !this.#direct && reason instanceof HungUp;
+    return !this.#direct && (reason instanceof HungUp || reason instanceof LinkReset);
   }
 
   #broken(): void {

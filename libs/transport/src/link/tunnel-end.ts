@@ -1,5 +1,5 @@
 import { type DuplexStream, ErrorCode, type Http2Stream, type PendingStream, StreamError } from '@isthmus/http2';
-import { HungUp, PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
+import { HungUp, LinkReset, PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
 
 /** How a half of a link tells the other that the plane ended a tunnel, rather than its caller or destination. */
 export const BY_PLANE = ErrorCode.INTERNAL_ERROR;
@@ -11,6 +11,8 @@ export const BY_PLANE = ErrorCode.INTERNAL_ERROR;
 export const LOST = 0x49_53_00_01;
 /** The same, because the connection to the tunnel's other end was closed from there. */
 export const HUNG_UP = 0x49_53_00_02;
+/** The same, because that connection was reset. */
+export const RESET = 0x49_53_00_03;
 
 /** A stream that has no half. @param closed called once it is over, and its last byte was read */
 export function asDuplex(pending: PendingStream, closed: (stream: Http2Stream) => void): DuplexStream {
@@ -37,6 +39,7 @@ export function endOfStream(stream: DuplexStream, peer: string, resumable = fals
       const because = { cause: failure };
       if (code === LOST) return new SessionLost(`${peer} has lost the tunnel`, because);
       if (code === HUNG_UP) return new HungUp(`${peer} has lost the tunnel: its other end hung up`, because);
+      if (code === RESET) return new LinkReset(`${peer} has lost the tunnel: its other end was cut off`, because);
       if (code === BY_PLANE) return new PlaneEnded(`${peer} ended the tunnel: its log says why`, because);
       return failure;
     },
@@ -46,6 +49,7 @@ export function endOfStream(stream: DuplexStream, peer: string, resumable = fals
 
 function codeOf(reason: Error, resumable: boolean): number {
   if (resumable && reason instanceof HungUp) return HUNG_UP;
+  if (resumable && reason instanceof LinkReset) return RESET;
   if (resumable && reason instanceof SessionLost) return LOST;
   return reason instanceof PlaneEnded ? BY_PLANE : ErrorCode.CANCEL;
 }

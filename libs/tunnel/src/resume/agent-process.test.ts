@@ -24,7 +24,7 @@ function agent(...sessions: string[]) {
     time,
     known,
     hangsUp: (sessionId: string) => agent.hungUp(sessionId),
-    loses: (sessionId: string) => known.forget(sessionId),
+    loses: (sessionId: string) => agent.lost(sessionId),
     comes: (sessionId: string, instance?: string) => known.apply({ kind: 'session', session: of(sessionId, instance) }),
     end: () => agent.endAfter(LOSS)?.message,
   };

@@ -70,9 +70,14 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
     for (const tunnel of [...this.tunnels]) tunnel.look(sessions);
   }
 
-  /** It has closed a session, which the registry will say later. */
+  /** It has closed a session. */
   hungUp(sessionId: string): void {
     this.#hungUpAt = this.#clock.now();
+    this.lost(sessionId);
+  }
+
+  /** A session is gone, which the registry will say later. */
+  lost(sessionId: string): void {
     this.#directory.forget(sessionId);
   }
 

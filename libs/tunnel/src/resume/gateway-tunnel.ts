@@ -1,7 +1,7 @@
 import { type Clock, guarding } from '@isthmus/runtime';
 import type { Dial, DialRequest } from '../dial/dial.ts';
 import { DialAbort } from '../dial/dial-abort.ts';
-import { asDialError, type DialError, HungUp, SessionLost } from '../dial/errors.ts';
+import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../dial/errors.ts';
 import type { ResumableTunnel } from '../events/events.ts';
 import { inSpan } from '../events/trace.ts';
 import type { SessionRecord } from '../replica/records.ts';
@@ -136,6 +136,7 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
     this.#lost ??= { at: this.#clock.now(), reason };
     this.#failedBy(this.sessionId);
     if (reason instanceof HungUp) this.#process.hungUp(this.sessionId);
+    else if (reason instanceof LinkReset) this.#process.lost(this.sessionId);
     this.#shared.observation.events.emit('tunnel:detach', this, reason);
   }
 

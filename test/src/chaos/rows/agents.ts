@@ -7,6 +7,8 @@ import type { Context, Row } from '../row.ts';
 import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
 const PENDING = 100;
+/** How soon the callers of an agent's tunnels hear that it is gone, in milliseconds. */
+const ENDS_WITHIN = 100;
 /** Only the first agent says that it reaches this address. Without that agent, any other does. */
 const HOST = '127.0.2.1';
 /** The plane could not carry the dial, as opposed to a refusal by the destination. */
@@ -24,8 +26,9 @@ interface Answer {
 const killed: Row<SplitPlane> = {
   name: 'agent-kill',
   fault: `agent SIGKILL with ${PENDING} pending dials`,
-  holds: 'every dial answered within 1 s: success through another agent, or the right error',
-  bounds: { callersEndMs: 1000, destinationsEndMs: 1000 },
+  holds:
+    'every dial answered within 1 s: success through another agent, or the right error; callers told within 100 ms',
+  bounds: { callersEndMs: ENDS_WITHIN, destinationsEndMs: 1000 },
   topology: (scope) =>
     splitPlane(scope, {
       gatewayFlags: { 'proxy-strategies': 'destHost,default' },
