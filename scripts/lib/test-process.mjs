@@ -1,7 +1,7 @@
 // Runs several test files in this process, one after the other: node test-process.mjs STATE FILE...
 // Writes the name of the file that runs to STATE, so that `runTests` can name it if this process hangs or crashes.
 import { writeFileSync } from 'node:fs';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { ALL_FILES_DONE, fileMark, TESTS_LOAD } from './test-reporter.mjs';
 
@@ -15,7 +15,7 @@ const [state, ...files] = process.argv.slice(2);
 for (const file of files) {
   await started(fileMark(file), async () => {
     writeFileSync(state, file);
-    await import(pathToFileURL(file).href).catch((error) => void test(TESTS_LOAD, () => Promise.reject(error)));
+    await asSuite(fileMark(file), () => import(pathToFileURL(file).href));
   });
 }
 await test(ALL_FILES_DONE, () => {});
@@ -27,7 +27,7 @@ setTimeout(() => {
 
 /**
  * Starts a test when those before it have ended, and loads a file while it runs: the tests in the file wait until the file is loaded, as
- * they do in a process of their own. They stay beside this test, since nothing is loaded inside of it.
+ * they do in a process of their own.
  */
 async function started(name, load) {
   let end;
@@ -43,4 +43,14 @@ async function started(name, load) {
   await new Promise((resolve) => setTimeout(resolve, REPORT_MS));
   await load();
   end();
+}
+
+/** Loads a file inside of a suite, so that the hooks of the file are hooks of the suite, and end before the next file begins. */
+function asSuite(name, load) {
+  return new Promise((loaded) => {
+    describe(name, async () => {
+      await load().catch((error) => void test(TESTS_LOAD, () => Promise.reject(error)));
+      loaded();
+    });
+  });
 }

@@ -8,12 +8,14 @@ export const REPORTS = 'ISTHMUS_TEST_REPORTS';
 /** The program that runs several files in one process. */
 export const TOGETHER = fileURLToPath(new URL('test-process.mjs', import.meta.url));
 
-/** Names of the tests with which it tells the reports of its files apart. */
+/** Names of the tests with which it tells the reports of its files apart, and of the suites around the tests of each. */
 const FILE_MARK = 'file: ';
 export const fileMark = (file) => `${FILE_MARK}${file}`;
 export const ALL_FILES_DONE = 'all files are done';
 /** Names what fails if a file throws while it loads. */
 export const TESTS_LOAD = 'its tests load';
+/** Names what fails if a hook does that stands outside of the file's suites. */
+const FILE_HOOKS = 'its hooks';
 
 /**
  * Reports the tests of a process as lines of JSON, for `runTests`:
@@ -27,26 +29,33 @@ export const TESTS_LOAD = 'its tests load';
 export default async function* report(events) {
   const names = [];
   for await (const { type, data } of events) {
-    if (type === 'test:start') names[data.nesting] = data.name;
+    const isOurs = data?.file === TOGETHER;
+    // What is around a whole file has no name: alone, the file would have nothing around it.
+    if (type === 'test:start') names[data.nesting] = isOurs ? '' : data.name;
     if (type === 'test:diagnostic' && /^(Error|Warning): /.test(data.message)) {
       yield line({ outcome: 'error', why: data.message });
     }
     if (type !== 'test:pass' && type !== 'test:fail') continue;
     const error = data.details.error;
-    const mark = data.file === TOGETHER ? markOf(data.name) : undefined;
+    const isSuite = data.details.type === 'suite';
+    const mark = isOurs && !isSuite ? markOf(data.name) : undefined;
     if (mark !== undefined) {
       yield line({ outcome: 'file', name: mark, at: Date.now() });
       if (error) yield line({ outcome: 'failed', name: TESTS_LOAD, line: 1, why: described(error) });
       continue;
     }
     const bySubtests = error?.failureType === 'subtestsFailed';
-    if (data.details.type === 'suite' && (type === 'test:pass' || bySubtests)) continue;
+    // A file that does not load leaves the suite around it open; its mark says why.
+    const isLeftOpen = isOurs && error?.failureType === 'cancelledByParent';
+    if (isSuite && (type === 'test:pass' || bySubtests || isLeftOpen)) continue;
     const skipped = data.skip ?? data.todo;
-    const name = [...names.slice(0, data.nesting), data.name].join(' > ');
+    const name = [...names.slice(0, data.nesting), isOurs && isSuite ? FILE_HOOKS : data.name]
+      .filter(Boolean)
+      .join(' > ');
     yield line({
       outcome: skipped !== undefined ? 'skipped' : type === 'test:pass' ? 'passed' : 'failed',
       name,
-      line: data.line,
+      line: isOurs ? 1 : data.line,
       why: skipped !== undefined ? reason(skipped) : error && !bySubtests ? described(error) : '',
     });
   }
