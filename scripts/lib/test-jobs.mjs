@@ -1,9 +1,16 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { relative } from 'node:path';
-import { ROOT } from './workspace.mjs';
+import { fileURLToPath } from 'node:url';
+import { ROOT, readJson } from './workspace.mjs';
 
-/** Tests of whole planes, and tests with a Redis server of their own. For their length, they take a hundred times as long as others. */
-const WITH_PROGRAMS = { path: /^test\//, text: /\bredisMissing\b/, times: 100 };
+/** How many seconds files took: those that took long. `node scripts/test-costs.mjs` measures them again. */
+const MEASURED = readJson(fileURLToPath(new URL('test-costs.json', import.meta.url)));
+
+/** Tests of whole planes, and tests with a Redis server of their own. */
+const WITH_PROGRAMS = { path: /^test\//, text: /\bredisMissing\b/ };
+
+/** What a character of a file that was not measured costs, in seconds: a guess. */
+const PER_CHARACTER = { plain: 0.00001, withPrograms: 0.001 };
 
 /**
  * How many files share a process. Starting Node and loading a package costs more than the tests of a typical file. More files in a
@@ -11,16 +18,12 @@ const WITH_PROGRAMS = { path: /^test\//, text: /\bredisMissing\b/, times: 100 };
  */
 const MOST_TOGETHER = 24;
 /** The same for tests that start programs. At full size they take minutes each. */
-const MOST_WITH_PROGRAMS = process.env.ISTHMUS_SLOW_TESTS ? 1 : 3;
+const MOST_WITH_PROGRAMS = process.env.ISTHMUS_SLOW_TESTS ? 1 : 8;
+/** Files share a process until it takes this long, in seconds. The last processes of a gate should not be long ones. */
+const LONG = 25;
 
-/**
- * What a file does to its whole process. Hooks outside of a suite apply to the tests of all files; the heap, the loaded modules and
- * unhandled rejections are those of all files.
- */
+/** What a file does to its whole process. The heap, the loaded modules and unhandled rejections are those of all files. */
 const OWN_PROCESS = [
-  /^(before|after|beforeEach|afterEach)\(/m,
-  // They have such a hook.
-  /^(const|let) \w+ = (sharedByFile|acrossShared)\(/m,
   /\bmemoryUsage\b|\bnode:v8\b|\bcreateRequire\b/,
   /\bprocess\.(on|once|exit|chdir)\(/,
   // The clock and the timers are also those of what runs the tests.
@@ -29,7 +32,7 @@ const OWN_PROCESS = [
   /^(\w+ \w+ = )?await (test|it|describe)\(/m,
 ];
 
-/** Divides test files into jobs `{ files, cost }`, each for one process. The cost is a guess at how long it takes, to compare jobs. */
+/** Divides test files into jobs `{ files, cost }`, each for one process. The cost is about how many seconds it takes, to compare jobs. */
 export function jobsOf(files) {
   const all = files.map(described).sort((a, b) => b.cost - a.cost);
   const shared = all.filter(({ canShare }) => canShare);
@@ -44,21 +47,34 @@ export function jobsOf(files) {
     ),
     ...all.filter(({ canShare }) => !canShare).map((each) => [each]),
   ];
-  return jobs.map((job) => ({
-    files: job.map(({ file }) => file),
-    cost: job.reduce((sum, { cost }) => sum + cost, 0),
-  }));
+  return jobs.map((job) => ({ files: job.map(({ file }) => file), cost: costOf(job) }));
 }
 
 function described(file) {
+  const path = relative(ROOT, file);
   const text = existsSync(file) ? readFileSync(file, 'utf8') : '';
-  const hasPrograms = WITH_PROGRAMS.path.test(relative(ROOT, file)) || WITH_PROGRAMS.text.test(text);
-  const canShare =
-    /^(libs|apps|test)\//.test(relative(ROOT, file)) && !OWN_PROCESS.some((pattern) => pattern.test(text));
-  return { file, hasPrograms, canShare, cost: text.length * (hasPrograms ? WITH_PROGRAMS.times : 1) };
+  const hasPrograms = WITH_PROGRAMS.path.test(path) || WITH_PROGRAMS.text.test(text);
+  const canShare = /^(libs|apps|test)\//.test(path) && !OWN_PROCESS.some((pattern) => pattern.test(text));
+  const guess = text.length * (hasPrograms ? PER_CHARACTER.withPrograms : PER_CHARACTER.plain);
+  return { file, hasPrograms, canShare, cost: MEASURED[sourceOf(path)] ?? guess };
 }
 
+/** Returns the source of a compiled test, as the measured costs name it. */
+export function sourceOf(path) {
+  return path.replace('/dist/', '/src/').replace(/\.js$/, '.ts');
+}
+
+/** Puts each file, the longest first, where it makes no process long, or into a process of its own. */
 function together(files, most) {
-  const count = Math.ceil(files.length / most);
-  return Array.from({ length: count }, (_, job) => files.filter((_, index) => index % count === job));
+  const jobs = [];
+  for (const file of files) {
+    const room = jobs.find((job) => job.length < most && costOf(job) + file.cost <= LONG);
+    if (room) room.push(file);
+    else jobs.push([file]);
+  }
+  return jobs;
+}
+
+function costOf(files) {
+  return files.reduce((sum, { cost }) => sum + cost, 0);
 }

@@ -15,7 +15,8 @@ const TIMEOUT_MS = process.env.ISTHMUS_SLOW_TESTS ? 1_200_000 : 600_000;
  * Runs test files once: a test that fails beside others has failed. Prints each failure when it happens, with the command that runs that
  * test again.
  *
- * Resolves with `{ counts, skipped, slowest }`: the counts, the names of what was skipped and why, and the files that took longest.
+ * Resolves with `{ counts, skipped, slowest, times }`: the counts, the names of what was skipped and why, the files that took longest, and
+ * how long each took, in milliseconds.
  * @param jobs the files of each process; of one that ends too early, the files that it did not reach run in another one
  * @param schedule says when each process may start. Default: the one that is shared with other commands, or its own
  */
@@ -56,6 +57,7 @@ export async function runTests(
     counts: countsOf(results),
     skipped: results.flatMap(({ skipped }) => skipped),
     slowest: slowest.map(({ file, ms }) => `${nameOf(file)} ${seconds(ms)}`),
+    times: new Map(results.map(({ file, ms }) => [file, ms])),
   };
 }
 
