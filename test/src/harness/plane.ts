@@ -5,7 +5,7 @@ import type { Via } from './connect-caller.ts';
 import { agentPortFlags, healthFlags, hubFlags, peerFlags, uplinkFlags } from './flags.ts';
 import { Member, type Place } from './member.ts';
 import { freePort } from './places.ts';
-import type { Env, Flags, Program } from './program.ts';
+import { type Env, type Flags, type Program, READY_EVERY_MS } from './program.ts';
 import type { ProgramName } from './runtime.ts';
 import type { Scope } from './scope.ts';
 import { newTrust, type Trust } from './trust.ts';
@@ -182,6 +182,7 @@ async function frontMember(scope: Scope, trust: Trust, runs: ProgramName, id: st
 export async function isUp(program: Program): Promise<void> {
   const up = async () => (await program.get('/healthz')).status === 200;
   await until(up, {
+    every: READY_EVERY_MS,
     what: () => `/healthz of ${program.name}${program.tail}`,
     hopeless: () => (program.running ? undefined : 'it has ended'),
   });

@@ -13,7 +13,7 @@ const SHOWN_LINES = 30;
 /** How long a busy program may take for a page, in milliseconds. One that hangs is no reason to wait longer. */
 const PAGE_MS = 10_000;
 /** How often a starting program is asked whether it is ready, in milliseconds. Starting takes at least 200. */
-const READY_EVERY_MS = 50;
+export const READY_EVERY_MS = 50;
 /** How long reading a program's last output may take, in milliseconds. Only a grandchild that holds the pipe open takes that long. */
 const LAST_WORDS_MS = 10_000;
 /**
