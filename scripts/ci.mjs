@@ -20,8 +20,8 @@ const TEST = 'npm test';
 const CHAOS = ['1/2', '2/2'].map((part) => `npm run chaos -- --short --rate 50 --part ${part}`);
 /**
  * What the gate leaves out or runs small: every process rolled under load, hubs killed in turn, the memory after 3,000 dials, 1 GiB through
- * each way, 10,000 tunnels over one stream, the steps of
- * the Containerfile, and the Helm chart.
+ * each way, 10,000 tunnels over one stream, three of the staged incidents, each program of the split demo killed, the console in more sizes,
+ * the steps of the Containerfile, and the Helm chart.
  */
 const SLOW = 'npm run test:slow';
 const SIMULATE = 'npm run simulate -- --schedules 100000';

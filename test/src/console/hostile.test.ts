@@ -70,7 +70,7 @@ test(
 );
 
 /** Dials that the page sees. It keeps the last thousand, so that the second half must cost nothing. */
-const DIALS = 2400;
+const DIALS = 2000;
 
 /** How often the page draws the dials at most, in milliseconds. It also draws what it looks up now and then. */
 const DRAW_MS = 250;

@@ -17,5 +17,8 @@ export interface Incident {
   readonly name: string;
   /** What is wrong, and what ends it. Printed at the end. */
   readonly answer: string;
-  stage(scope: Scope): Promise<Staged>;
+  /** How many agents it needs. */
+  readonly fewest: number;
+  /** @param agents how many the plane has, at least `fewest` */
+  stage(scope: Scope, agents: number): Promise<Staged>;
 }

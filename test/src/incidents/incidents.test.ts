@@ -3,7 +3,7 @@ import { after, before, describe, test } from 'node:test';
 import { redisMissing } from '@isthmus/registry/testing/servers';
 import type { Browser } from 'playwright-core';
 import { consoleOf, goTo, NO_BROWSER, startBrowser } from '../console/browser.ts';
-import { eventually, type Program, Scope, scoped } from '../harness/index.ts';
+import { eventually, type Program, Scope, scoped, unlessSlow } from '../harness/index.ts';
 import { isthmus } from '../plane/operator.ts';
 import type { Staged } from './incident.ts';
 import { INCIDENTS } from './incidents.ts';
@@ -37,7 +37,7 @@ const DISTRUST: Says = [
 const LOST: Says = [/agent agent-6 served it, and has no session/, /isthmus check says whether hubs refuse it/];
 
 const TOLD: Readonly<Record<string, Told>> = {
-  'wrong CA at one of ten agents': { status: DISTRUST, check: DISTRUST, explain: LOST, dial: LOST },
+  'wrong CA at one agent': { status: DISTRUST, check: DISTRUST, explain: LOST, dial: LOST },
   'a hub that hangs': { status: HUNG, check: HUNG },
   'a destination that drops SYNs': { status: SILENT, check: SILENT, dial: SILENT },
   'Redis read-only': {
@@ -53,6 +53,9 @@ const TOLD: Readonly<Record<string, Told>> = {
     dial: [/has reached its limit tunnels of 20/, /raise limits\.tunnels in the tenant's file/],
   },
 };
+
+/** In the gate. What members find of the others, and what they advise, is also tested in libs/findings/src/judge.test.ts. */
+const ALWAYS = ['wrong CA at one agent', 'Redis read-only'];
 
 /** Runs a command at the first gateway until it says what it must: members look every few seconds. */
 async function says(program: Program, [cause, remedy]: Says, ...args: string[]): Promise<void> {
@@ -93,10 +96,11 @@ describe('an operator who has not seen the script finds cause and remedy', { ski
   for (const incident of INCIDENTS) {
     test(
       `of ${incident.name}: with the command line, and with the console`,
+      { skip: !ALWAYS.includes(incident.name) && unlessSlow() },
       scoped(async (own) => {
         const told = TOLD[incident.name];
         assert.ok(told);
-        const staged = await incident.stage(own);
+        const staged = await incident.stage(own, incident.fewest);
         const program = staged.members[0]?.program;
         assert.ok(program);
         assert.doesNotMatch(staged.symptom, told.status[0], 'the symptom says the cause');

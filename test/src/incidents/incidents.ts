@@ -12,11 +12,12 @@ const byNode = {
 };
 
 const wrongAuthority: Incident = {
-  name: 'wrong CA at one of ten agents',
+  name: 'wrong CA at one agent',
+  fewest: 7,
   answer:
     'agent-6 was restarted with a --ca-cert that does not hold the CA of the hubs. Give it the right one, and restart it.',
-  async stage(scope) {
-    const plane = await startPlane(scope, byNode);
+  async stage(scope, agents) {
+    const plane = await startPlane(scope, { ...byNode, agents });
     const nodes = await Promise.all([6, 2].map((index) => echo(scope, { host: nodeOf(index) })));
     const gateway = plane.gateways[0];
     for (const { authority } of nodes) if (gateway) keepDialling(scope, gateway.ways, authority);
@@ -35,9 +36,10 @@ const wrongAuthority: Incident = {
 
 const hungHub: Incident = {
   name: 'a hub that hangs',
+  fewest: 3,
   answer: 'hub-1 hangs (it was sent SIGSTOP). Restart it; dials use the other hubs meanwhile.',
-  async stage(scope) {
-    const plane = await startPlane(scope, { hubs: 3 });
+  async stage(scope, agents) {
+    const plane = await startPlane(scope, { hubs: 3, agents });
     const { authority } = await echo(scope);
     for (const { ways } of plane.gateways) keepDialling(scope, ways, authority);
     const hub = plane.hubs[1]?.member;
@@ -55,10 +57,11 @@ const hungHub: Incident = {
 
 const silentDestination: Incident = {
   name: 'a destination that drops SYNs',
+  fewest: 2,
   answer:
     'The destination drops every SYN, as a firewall between agents and node does. The plane is well: look at the node, and at what lies before it.',
-  async stage(scope) {
-    const plane = await startPlane(scope, { gatewayFlags: { 'backend-dial-timeout': '4s' } });
+  async stage(scope, agents) {
+    const plane = await startPlane(scope, { agents, gatewayFlags: { 'backend-dial-timeout': '4s' } });
     const { authority } = await echo(scope);
     const silent = await blackHole(scope);
     for (const { ways } of plane.gateways) {
@@ -74,10 +77,11 @@ const silentDestination: Incident = {
 
 const readOnlyRedis: Incident = {
   name: 'Redis read-only',
+  fewest: 2,
   answer:
     'Redis is a replica, and refuses writes: a failover went wrong. Make it the primary again (REPLICAOF NO ONE), or lead --redis-url to the primary.',
-  async stage(scope) {
-    const plane = await startPlane(scope, byNode);
+  async stage(scope, agents) {
+    const plane = await startPlane(scope, { ...byNode, agents });
     const { authority } = await echo(scope, { host: nodeOf(10) });
     await plane.redis.command('REPLICAOF 127.0.0.1 1');
     const agent = await startAgent(scope, plane, 10, byNode.agentFlags(10));
@@ -97,15 +101,16 @@ const MOST_TUNNELS = 20;
 
 const fullTenant: Incident = {
   name: 'a tenant at its limit',
+  fewest: 2,
   answer: `Tenant acme has as many tunnels as limits.tunnels in its file allows (${MOST_TUNNELS}): a client leaks them. Find it by isthmus tunnels --sort age, end them, or raise the limit.`,
-  async stage(scope) {
+  async stage(scope, agents) {
     const directory = await TenantsDirectory.create(scope);
     const tenants = await Promise.all(['acme', 'globex'].map((name) => directory.trust(name, VALID_MS)));
     for (const { name, file } of tenants) {
       await directory.write(name === 'acme' ? { ...file, limits: { tunnels: MOST_TUNNELS } } : file);
     }
     const plane = await startPlane(scope, {
-      agents: 4,
+      agents,
       flags: { 'tenants-dir': directory.path },
       gatewayFlags: { 'uds-name': undefined },
       async agentFlags(index) {

@@ -4,6 +4,9 @@ import { parseArgs } from 'node:util';
 import { Scope } from '../harness/index.ts';
 import { INCIDENTS } from './incidents.ts';
 
+/** Enough that the one with a fault does not stand out. */
+const AGENTS = 10;
+
 const { values } = parseArgs({ options: { number: { type: 'string' } } });
 
 function say(text: string): void {
@@ -30,7 +33,7 @@ const done = asked();
 const incident = chosen();
 await using scope = new Scope();
 say('Starting a plane, and something else ...');
-const staged = await Promise.race([incident.stage(scope), done]);
+const staged = await Promise.race([incident.stage(scope, AGENTS), done]);
 if (typeof staged === 'object') {
   say(`\n${staged.symptom}\n\nAdmin ports:`);
   for (const { id, program } of staged.members) say(`  ${id.padEnd(12)}127.0.0.1:${program.adminPort}`);

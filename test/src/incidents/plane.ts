@@ -23,7 +23,7 @@ const EVERY_MS = 300;
 
 export interface PlaneOptions {
   readonly hubs?: number;
-  readonly agents?: number;
+  readonly agents: number;
   /** Of gateways and hubs alike. */
   readonly flags?: Flags;
   readonly gatewayFlags?: Flags;
@@ -41,8 +41,8 @@ export interface Plane {
   readonly members: readonly Member[];
 }
 
-export async function startPlane(scope: Scope, options: PlaneOptions = {}): Promise<Plane> {
-  const { hubs: hubCount = 2, agents: agentCount = 10, flags, gatewayFlags, agentFlags } = options;
+export async function startPlane(scope: Scope, options: PlaneOptions): Promise<Plane> {
+  const { hubs: hubCount = 2, agents: agentCount, flags, gatewayFlags, agentFlags } = options;
   const trust = await newTrust(scope, VALID_MS);
   const redis = await startRedis();
   scope.defer(() => redis.stop());
