@@ -23,12 +23,12 @@ import {
 import { hubPlane, wholeAgain } from '../plane/hub-plane.ts';
 import { writeEgressConfigs } from './rig.ts';
 
-const KILLS = 5;
+const KILLS = SLOW_TESTS ? 5 : 3;
 
 const MiB = 1 << 20;
 
 /** Of a port-forward, in bytes: so much goes between two kills, and the rest after the last one. */
-const PORTION = (SLOW_TESTS ? 147 : 12) * MiB;
+const PORTION = (SLOW_TESTS ? 147 : 6) * MiB;
 const FORWARDED = SLOW_TESTS ? 1024 * MiB : (KILLS + 2) * PORTION;
 
 /** Between two lines of a log or watch, in milliseconds. */

@@ -19,7 +19,7 @@ const shared = sharedByFile(allInOne);
 
 const MIB = 1 << 20;
 /** What the first edge carries each way: far more than all windows and buffers on its way can hold. */
-const LARGE = SLOW_TESTS ? 1 << 30 : 96 * MIB;
+const LARGE = SLOW_TESTS ? 1 << 30 : 64 * MIB;
 const SMALL = 24 * MIB;
 
 test(

@@ -70,8 +70,8 @@ async function undisturbed(
   );
   const more = async () => {
     const before = diallers.map(({ dials }) => dials);
-    const enough = () => diallers.every((dialler, index) => dialler.dials >= (before[index] as number) + 10);
-    await until(enough, { what: 'ten more dials of each caller' });
+    const enough = () => diallers.every((dialler, index) => dialler.dials >= (before[index] as number) + 5);
+    await until(enough, { what: 'five more dials of each caller' });
   };
   await more();
   await happens();

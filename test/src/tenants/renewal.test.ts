@@ -21,8 +21,8 @@ import { closed } from '../plane/dials.ts';
 import { callerOf, type TenantsPlane, tenantsPlane } from './rig.ts';
 import { TokenIssuer } from './token-issuer.ts';
 
-/** Of every token here, in milliseconds. */
-const LIFE = 10_000;
+/** Of every token here, in milliseconds. A busy machine may stall for half of it before a rotated token reaches the hub. */
+const LIFE = 20_000;
 
 /** How often a token is rotated, in milliseconds. The kubelet does so when a fifth of its life is left. */
 const ROTATE_EVERY = LIFE / 3;
