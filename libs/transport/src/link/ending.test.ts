@@ -55,15 +55,54 @@ test('the FIN of a killed agent ends the link, and the FIN of a killed hub', asy
   assert.match((await server.closed).message, /^hub h1: (connection closed|write EPIPE)$/);
 });
 
-test('a link that was reset, which anything on the way can do, ends otherwise than one that was closed', async () => {
-  const reset = await link(dialTcp);
-  reset.agentSocket.resetAndDestroy();
-  assert.equal((await reset.client.closed).name, 'LinkReset');
-  const closed = await link(dialTcp);
-  closed.agentSocket.destroy();
-  // What comes after the close is answered by a reset, and changes nothing.
-  closed.client.dial(request(1)).catch(() => {});
-  assert.equal((await closed.client.closed).name, 'HungUp');
+/** Lets time pass until neither side has sent anything between two looks. */
+async function fallsSilent(both: Link): Promise<void> {
+  const sent = () => both.hubSocket.bytesWritten + both.agentSocket.bytesWritten;
+  for (let before = -1, quiet = 0; quiet < 2; before = sent()) {
+    await pass(LOOK_EVERY, both);
+    quiet = sent() === before ? quiet + 1 : 0;
+  }
+}
+
+test('a link that was reset with nothing unread was reset on the way, and otherwise perhaps by a process that died', async () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  cleanups.push(() => mock.timers.reset());
+  const quiet = await link(dialTcp);
+  await fallsSilent(quiet);
+  quiet.agentSocket.resetAndDestroy();
+  assert.equal((await quiet.client.closed).name, 'LinkReset');
+  const busy = await link(dialTcp);
+  await fallsSilent(busy);
+  const { bytesWritten } = busy.hubSocket;
+  busy.client.dial(request(1)).catch(() => {});
+  while (busy.hubSocket.bytesWritten === bytesWritten) await new Promise(setImmediate);
+  busy.agentSocket.resetAndDestroy();
+  assert.equal((await busy.client.closed).name, 'HungUp');
+});
+
+test('a link says how a gateway went that did not say goodbye', async () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  cleanups.push(() => mock.timers.reset());
+  const gateway = '0123456789abcdef';
+  const reset = await link(dialTcp, { gateway });
+  await fallsSilent(reset);
+  reset.hubSocket.resetAndDestroy();
+  assert.deepEqual(reset.server.lossFor(await reset.server.closed), { gateway, reset: true });
+  const closed = await link(dialTcp, { gateway });
+  await fallsSilent(closed);
+  closed.hubSocket.destroy();
+  assert.deepEqual(closed.server.lossFor(await closed.server.closed), { gateway, reset: false });
+  const polite = await link(dialTcp, { gateway });
+  await fallsSilent(polite);
+  polite.client.close();
+  assert.equal(polite.server.lossFor(await polite.server.closed), undefined);
+});
+
+test('a link that was closed stays closed, though what comes after is answered by a reset', async () => {
+  const { client, agentSocket } = await link(dialTcp);
+  agentSocket.destroy();
+  client.dial(request(1)).catch(() => {});
+  assert.equal((await client.closed).name, 'HungUp');
 });
 
 test('a side that closes a link because it hears nothing says so, and so does not count as dead', async () => {

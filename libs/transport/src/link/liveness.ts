@@ -48,12 +48,13 @@ const LOOKS = new Looks();
  *
  * @param interval how long the link may be silent before it is asked, in milliseconds. A dead link is found after 2.25 to 2.5 times as long.
  * The other side may ask sooner, but must not wait longer before it answers
+ * @returns whether something was sent since the last check, or in the 250 ms before it
  */
 export function watchLiveness(
   session: Http2Session,
   dead: (error: Error) => void,
   { interval = PING_INTERVAL, looks = LOOKS }: { readonly interval?: number | undefined; readonly looks?: Looks } = {},
-): void {
+): () => boolean {
   const scale = interval / PING_INTERVAL;
   const [askAfter, deadAfter] = [Math.round(ASK_AFTER * scale), Math.round(DEAD_AFTER * scale)];
   let { bytesRead, bytesWritten } = session;
@@ -69,4 +70,5 @@ export function watchLiveness(
   };
   const quit = looks.add(guarded(look));
   session.once('close', quit);
+  return () => mute === 0 || session.bytesWritten !== bytesWritten;
 }

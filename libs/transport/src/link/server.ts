@@ -89,7 +89,7 @@ export class LinkServer {
 
   constructor(options: LinkServerOptions) {
     this.#options = options;
-    const session = linkSession('server', options.socket, options.peer);
+    const session = linkSession('server', options.socket, options.peer, () => wroteLately());
     this.#session = session;
     this.#carriers = { peer: options.peer, far: 'caller', closed: this.#closedStream };
     session.once('goaway', () => {
@@ -102,7 +102,7 @@ export class LinkServer {
       this.#closed.resolve(reason);
     });
     // Told, so that the other side, if it hears that, does not take this process for dead.
-    watchLiveness(session, (error) => session.destroy(error, true), { interval: options.pingInterval });
+    const wroteLately = watchLiveness(session, (error) => session.destroy(error, true), { interval: options.pingInterval });
     session.on('fault', (error) => this.#fault(error));
     session.on('begun', (stream, head) => this.#accept(stream, head));
   }

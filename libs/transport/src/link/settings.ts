@@ -6,12 +6,6 @@ import { TENANT_FIELD } from './head.ts';
 /** Tunnels and pending dials on one link. */
 const MAX_STREAMS = 100_000;
 
-/** How a socket fails whose other side has closed it, or has reset it. After a close, a reset changes nothing: reads and writes fail as before. */
-const LOSSES: ReadonlyMap<string, typeof SessionLost> = new Map<string, typeof SessionLost>([
-  ['EPIPE', HungUp],
-  ['ECONNRESET', LinkReset],
-]);
-
 /** For both ends of a link, because both send bulk data. In bytes, except the number of streams. */
 const settings = {
   // How much a tunnel that nobody reads holds. A tunnel that is read grows its window itself.
@@ -26,11 +20,27 @@ const settings = {
 /**
  * The session of one half of a link. The dialling half is the HTTP/2 client, whichever side made the connection.
  * @param peer what is at the other side, for error texts
+ * @param wroteLately whether the other side may not have read all that it was sent
  */
-export function linkSession(role: 'client' | 'server', socket: Socket, peer: string): Http2Session {
+export function linkSession(
+  role: 'client' | 'server',
+  socket: Socket,
+  peer: string,
+  wroteLately: () => boolean = () => true,
+): Http2Session {
   const lost = (reason: NodeJS.ErrnoException) => {
-    const Lost = LOSSES.get(reason.code ?? '') ?? SessionLost;
+    const Lost = lossOf(reason.code, wroteLately);
     return new Lost(`${peer}: ${reason.message}`, { cause: reason });
   };
   return new Http2Session({ role, socket, settings, lost, groupField: TENANT_FIELD });
+}
+
+/**
+ * The kernel of a process that dies closes its connections, and resets those that have brought what it has not read. A reset of any
+ * other connection comes from something on the way. After a close, a reset changes nothing: reads and writes fail as before.
+ */
+function lossOf(code: string | undefined, wroteLately: () => boolean): typeof SessionLost {
+  if (code === 'EPIPE') return HungUp;
+  if (code === 'ECONNRESET') return wroteLately() ? HungUp : LinkReset;
+  return SessionLost;
 }

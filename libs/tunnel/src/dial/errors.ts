@@ -143,12 +143,12 @@ export class SessionLost extends PlaneEnded {
   override readonly name: string = 'SessionLost';
 }
 
-/** It ended because the process at the tunnel's other end, or a proxy on the way to it, closed the connection. */
+/** It ended because the connection was closed from the tunnel's other end, as happens when that process dies, or by a proxy on the way. */
 export class HungUp extends SessionLost {
   override readonly name = 'HungUp';
 }
 
-/** It ended because the connection was reset: by a process that died before it had read everything, or by anything on the way. */
+/** It ended because something on the way reset the connection. */
 export class LinkReset extends SessionLost {
   override readonly name = 'LinkReset';
 }

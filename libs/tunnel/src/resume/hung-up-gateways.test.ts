@@ -38,7 +38,7 @@ test('it may live if only one hub can say so', () => {
 test('it may live if it hung up on one hub long before the other', () => {
   const { time, dead, report } = agent('h1', 'h2');
   report('h1');
-  time.ms = 1001;
+  time.ms = 501;
   report('h2');
   assert.deepEqual(dead, []);
   report('h1');
@@ -54,14 +54,14 @@ test('a server that was gateway and hub counts by the link that went with it', (
   assert.deepEqual(dead, ['g1']);
 });
 
-test('it may live if all its connections were reset, which anything on the way can do', () => {
+test('it may live if all its connections were reset on the way', () => {
   const { dead, report } = agent('h1', 'h2');
   report('h1', 'g1', true);
   report('h2', 'g1', true);
   assert.deepEqual(dead, []);
 });
 
-test('it is dead if one was closed, since a process that dies resets those that it has not read to the end', () => {
+test('it is dead if it closed one, whatever became of the others', () => {
   const { dead, report } = agent('h1', 'h2', 'h3');
   report('h1', 'g1', true);
   report('h2');

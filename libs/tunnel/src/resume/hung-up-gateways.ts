@@ -6,7 +6,7 @@ import { TOGETHER_MS } from './options.ts';
 export interface GatewayLoss {
   /** The gateway, by its process. */
   readonly gateway: string;
-  /** Whether it was reset. That may come from anything on the way; only processes close. */
+  /** Whether something on the way reset it. */
   readonly reset: boolean;
 }
 
@@ -17,8 +17,8 @@ interface Report {
 
 /**
  * Tells a gateway's death from a lost link. A process that dies closes all its connections at once, so every hub to which the agent has
- * a link reports it. If only some do, or there is only one, or all connections were reset, the gateway may live, and goes on with its
- * tunnels another way.
+ * a link reports it. If only some do, or there is only one, or all connections were reset on the way, the gateway may live, and goes on
+ * with its tunnels another way.
  */
 export class HungUpGateways {
   readonly #clock: Pick<Clock, 'now'>;

@@ -25,7 +25,7 @@ const ACKNOWLEDGE_MS = 250;
  * A process that dies closes all its connections in the same moment. Those at its other ends, and we, see that within this time, in
  * milliseconds: busy ones need some of it.
  */
-export const TOGETHER_MS = 1000;
+export const TOGETHER_MS = 500;
 
 /** What the halves of a process have in common. */
 export interface Halves {
