@@ -39,6 +39,12 @@ export interface Loss {
 /** A member on the plane's list, and for how long it has been silent, in milliseconds. */
 type Listed = Member & { readonly quietMs: number };
 
+/** A gateway as the list last had it, and whether the newest list lacked it. */
+interface Followed {
+  readonly last: Listed;
+  readonly missed: boolean;
+}
+
 /** What an admin port reads of losses. */
 export interface SeenLosses {
   list(): Loss[];
@@ -53,8 +59,8 @@ export class RecentLosses implements SeenLosses {
   /** Sessions of this process's hub whose agents said that they were leaving. */
   readonly #leaving = new Set<string>();
   readonly #directory: Pick<Directory, 'hub' | 'ofAgent'>;
-  /** Of the last list of members, by id. */
-  #gateways = new Map<string, Listed>();
+  /** By id. */
+  #gateways = new Map<string, Followed>();
 
   /** @param follows whether the directory has the sessions of all hubs, as a gateway's has */
   constructor(events: PlaneEvents, directory: Pick<Directory, 'hub' | 'ofAgent' | 'watch'>, follows: boolean) {
@@ -73,15 +79,26 @@ export class RecentLosses implements SeenLosses {
     });
   }
 
-  /** Takes the plane's list of members, whenever it comes. A server that is a hub too is missed as a hub. */
-  listed(members: readonly Listed[]): void {
-    const here = new Map<string, Listed>();
-    for (const member of members) {
-      if (member.roles.includes('gateway') && !member.roles.includes('hub')) here.set(member.memberId, member);
+  /**
+   * Takes the plane's list of members, whenever it comes. A server that is a hub too is missed as a hub.
+   * @param own this process. While the list lacks it, or has not heard of it for long, the store takes no writes, and the list says nothing
+   * of the others either. Once it takes them again, each has until the second list to write
+   */
+  listed(members: readonly Listed[], own: Pick<Member, 'memberId' | 'since'>): void {
+    const ownEntry = members.find(({ memberId, since }) => memberId === own.memberId && since === own.since);
+    if (!ownEntry || ownEntry.quietMs >= SILENT_MS) return;
+    const followed = new Map<string, Followed>();
+    for (const last of members) {
+      if (!last.roles.includes('gateway') || last.roles.includes('hub')) continue;
+      followed.set(last.memberId, { last, missed: false });
+      this.#kept.delete(keyOf({ role: 'gateway', tenant: '', id: last.memberId }));
     }
-    for (const id of here.keys()) this.#kept.delete(keyOf({ role: 'gateway', tenant: '', id }));
-    for (const [id, gone] of this.#gateways) if (!here.has(id)) this.#gatewayLost(gone);
-    this.#gateways = here;
+    for (const [id, { last, missed }] of this.#gateways) {
+      if (followed.has(id)) continue;
+      if (missed) this.#gatewayLost(last);
+      else followed.set(id, { last, missed: true });
+    }
+    this.#gateways = followed;
   }
 
   /** The last first. */
