@@ -11,14 +11,14 @@ export function ofCallers({ members, now }: Evidence): Result[] {
   return members.flatMap(({ id, roles, status }) => {
     if (!roles.includes('gateway')) return [];
     return (status?.failing ?? []).map(({ tenant, destination, code, text, count, lastMs, agents }) => {
-      const of = tenant === 'default' ? '' : `, tenant ${tenant}`;
+      const [of, asked] = tenant === 'default' ? ['', ''] : [`, tenant ${tenant}`, ` --tenant ${tenant}`];
       const through = agents.length > 0 ? ` through ${agents.join(', ')}` : '';
       const last = age((status?.nowMs ?? now) - lastMs);
       const detail = `${count} dials failed${through}, the last ${last} ago, and none succeeded since: ${code}: ${text}`;
       return report.warn(
         `${destination}${of}, at ${id}`,
         detail,
-        `${adviceFor(code)}; isthmus dial ${destination} tries it`,
+        `${adviceFor(code)}; isthmus dial ${destination}${asked} tries it`,
       );
     });
   });
