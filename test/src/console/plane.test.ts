@@ -68,7 +68,10 @@ test(
     const said = async () => {
       const statuses = await Promise.all(programs.map((program) => adminOf(scope, program).getStatus({})));
       return statuses
-        .map(({ memberId, sessions, tunnels }) => [memberId, '● well', `${sessions}`, `${tunnels}`].join())
+        .map(({ memberId, hubId, sessions, tunnels }) => {
+          const held = hubId === '' ? '–' : `${sessions}`;
+          return [memberId, '● well', held, `${tunnels}`].join();
+        })
         .sort();
     };
     const shown = async () => {

@@ -17,7 +17,13 @@ interface ChartProps {
   readonly unit: string;
 }
 
-const HEIGHT = 220;
+/** Of a chart, in characters of the page, which are larger on a wall. */
+const HEIGHT = 16;
+
+function characterPx(): number {
+  return Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
+}
+
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
 /** A chart over time. A screen reader gets its last values; the table of the view has all. */
@@ -32,7 +38,7 @@ export function Chart({ title, seconds, lines, unit }: ChartProps) {
     if (!current) return undefined;
     const made = new UPlot(optionsOf(current, lines, unit), dataOf(seconds, lines), current);
     plot.current = made;
-    const fit = new ResizeObserver(() => made.setSize({ width: current.clientWidth, height: HEIGHT }));
+    const fit = new ResizeObserver(() => made.setSize({ width: current.clientWidth, height: HEIGHT * characterPx() }));
     fit.observe(current);
     return () => {
       fit.disconnect();
@@ -67,21 +73,30 @@ function dataOf(seconds: readonly number[], lines: readonly Line[]): UPlot.Align
 function optionsOf(place: HTMLElement, lines: readonly Line[], unit: string): UPlot.Options {
   const style = getComputedStyle(place);
   const colour = (name: string) => style.getPropertyValue(name).trim();
+  const px = characterPx();
   const axis = {
+    font: `${0.85 * px}px system-ui, sans-serif`,
     stroke: colour('--text'),
     grid: { stroke: colour('--line'), width: 1 },
     ticks: { stroke: colour('--line') },
   };
   return {
     width: place.clientWidth,
-    height: HEIGHT,
+    height: HEIGHT * px,
+    // Half of the last time stands right of the chart.
+    padding: [px, 2.5 * px, 0, 0],
     series: [
       { label: 'Time', value: (_plot: UPlot, at: number | null) => (at === null ? '–' : clock(at * 1000)) },
       ...lines.map((line) => ({ label: line.label, stroke: colour(line.colour), width: 2, spanGaps: false })),
     ],
     axes: [
-      { ...axis, values: (_plot: UPlot, marks: number[]) => marks.map((mark) => clock(mark * 1000)), space: 80 },
-      { ...axis, size: 64, values: (_plot: UPlot, marks: number[]) => marks.map((mark) => `${mark} ${unit}`) },
+      {
+        ...axis,
+        values: (_plot: UPlot, marks: number[]) => marks.map((mark) => clock(mark * 1000)),
+        space: 6 * px,
+        size: 3 * px,
+      },
+      { ...axis, size: 4.6 * px, values: (_plot: UPlot, marks: number[]) => marks.map((mark) => `${mark} ${unit}`) },
     ],
     scales: { y: { range: (_plot: UPlot, _min: number, max: number) => [0, Math.max(max * 1.1, 1)] } },
   };

@@ -1,3 +1,4 @@
+import { Role } from '@isthmus/proto/admin-enums';
 import { type Health, healthOf, type Plane, type Seen } from '../model/plane.ts';
 import { age, clock, shown } from '../model/text.ts';
 import { Name } from '../parts/name.tsx';
@@ -56,7 +57,8 @@ function counts(status: Status) {
   // The first rates are those of the first role, over 10 s.
   const [rate] = status.dialRates;
   return [
-    status.sessions.toLocaleString('en'),
+    // Those that a hub holds, as in `isthmus status`.
+    status.roles.includes(Role.ROLE_HUB) ? status.sessions.toLocaleString('en') : '–',
     status.tunnels.toLocaleString('en'),
     status.pendingDials.toLocaleString('en'),
     status.parkedDials.toLocaleString('en'),
