@@ -9,6 +9,7 @@ const MIB = 1024 * 1024;
 class Young implements YoungGeneration {
   readonly asked: string[] = [];
   bytes: number;
+  buffers = 0;
 
   constructor(bytes: number) {
     this.bytes = bytes;
@@ -24,6 +25,10 @@ class Young implements YoungGeneration {
 
   capacity(): number {
     return this.bytes;
+  }
+
+  outside(): number {
+    return this.buffers;
   }
 
   growBy(factor: number): void {
@@ -76,10 +81,11 @@ test('the young generation of a busy process may grow to 4 MiB, whenever it is s
   assert.deepEqual(young.asked, ['grow by 2']);
 });
 
-test('the whole heap is collected twice once a busy process is at rest, and again after more work', (t) => {
+test('the whole heap is collected twice once a process with much in its buffers is at rest, and again after more', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const young = new Young(4 * MIB);
-  const garbage = new MinorGc(young);
+  young.buffers = 48 * MIB;
+  const garbage = new MinorGc(young, 0);
   const rest = () => {
     for (let round = 0; round < 4; round++) t.mock.timers.tick(2_000);
   };
@@ -87,18 +93,56 @@ test('the whole heap is collected twice once a busy process is at rest, and agai
   rest();
   assert.deepEqual(young.asked, [], 'it has not been busy');
   reads(garbage, 1, 1);
+  young.buffers = 0;
   t.mock.timers.tick(1_999);
   reads(garbage, 256, 1);
   t.mock.timers.tick(1_999);
   assert.deepEqual(young.asked, [], 'it is still busy');
   rest();
   assert.deepEqual(young.asked.splice(0), ['collect all', 'collect all']);
+  young.buffers = 48 * MIB;
   reads(garbage, 256, 1);
   rest();
   assert.deepEqual(young.asked, [], 'a little traffic is no work');
   reads(garbage, 1024, 1);
   rest();
   assert.deepEqual(young.asked, ['collect all', 'collect all']);
+});
+
+test('without much in its buffers, a process at rest collects its whole heap once ten minutes have passed', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const young = new Young(4 * MIB);
+  young.buffers = 48 * MIB - 1;
+  let now = 0;
+  const garbage = new MinorGc(young, 0, () => now);
+  const passes = (ms: number) => {
+    now += ms;
+    t.mock.timers.tick(ms);
+  };
+  for (const round of ['since the process began', 'since the last collection']) {
+    reads(garbage, 1024, 1);
+    passes(2_000);
+    passes(400_000);
+    reads(garbage, 256, 1);
+    passes(2_000);
+    passes(195_999);
+    assert.deepEqual(young.asked, [], `not yet ${round}`);
+    passes(1);
+    assert.deepEqual(young.asked.splice(0), ['collect all'], round);
+    t.mock.timers.tick(2_000);
+    assert.deepEqual(young.asked.splice(0), ['collect all'], round);
+  }
+});
+
+test('where memory is small, it collects its whole heap at each rest', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const young = new Young(4 * MIB);
+  const garbage = new MinorGc(young, 256 * MIB, () => 0);
+  for (const round of [1, 2]) {
+    reads(garbage, 1024, 1);
+    for (let times = 0; times < 4; times++) t.mock.timers.tick(2_000);
+    assert.deepEqual(young.asked.splice(0), ['collect all', 'collect all'], `rest ${round}`);
+  }
 });
 
 test("a runtime's own collector can be called, and live objects stay", () => {

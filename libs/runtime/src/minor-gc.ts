@@ -19,19 +19,30 @@ const AT_WORK = 1024;
 /** A process that has been busy is at rest once this much time has passed since its last 256 reads, in milliseconds. */
 const REST_MS = 2_000;
 
+/** A process whose buffers took this much has much to give back at rest: hundreds of its tunnels moved bytes at once. */
+const MUCH = 48 * 1024 * 1024;
+
+/** Any other waits this long for its next collection of the whole heap, in milliseconds: see `MinorGc`. */
+const SELDOM_MS = 600_000;
+
+/** Where no more memory than this is allowed, in bytes, it is worth more than processor time: there is no such wait. */
+const SMALL_MEMORY = 256 * 1024 * 1024;
+
 /** Collections of the whole heap at rest: the first leaves a third of the memory to those objects that it finalizes. */
 const AT_REST = 2;
 
 /** Up to this many bytes in use, collecting the whole heap takes tens of milliseconds. A larger one is left to V8. */
 const SMALL_HEAP = 96 * 1024 * 1024;
 
-/** What a runtime allows to do with its young generation. */
+/** What a runtime allows to do with its memory, above all with its young generation. */
 export interface YoungGeneration {
   collect(): void;
   /** Collects the whole heap, if that does not take long. */
   collectAll(): void;
   /** How much it holds before it is collected, in bytes. */
   capacity(): number;
+  /** How much lies outside the heap, in buffers, in bytes. */
+  outside(): number;
   /** Sets the factor by which it grows when much of it survives. */
   growBy(factor: 1 | 2): void;
 }
@@ -50,10 +61,15 @@ export interface YoungGeneration {
  *
  * When the work is over, V8 waits for more garbage before it collects again, and none is made. So the process then collects its whole heap,
  * twice. After 500 busy tunnels were cut, that gives back 25 to 40 MB of a server and its agent.
+ *
+ * But such a collection finds no tunnel alive, so V8 throws away the machine code of more than a hundred functions that knew what a tunnel
+ * looks like. The next two thousand dials then take twice the processor time, while V8 compiles them again. So it is worth that
+ * only after hundreds of tunnels were busy at once, or seldom.
  */
 export class MinorGc {
   readonly #young: YoungGeneration;
   readonly #every: number;
+  readonly #seldomMs: number;
   #bytes = 0;
   /** Reads since the last check. Starts below zero, since the first check comes only once the process is busy. */
   #reads = LOOK_EVERY - AT_WORK;
@@ -63,10 +79,18 @@ export class MinorGc {
   /** Collections that are due at the next rest. */
   #due = 0;
   #rest: NodeJS.Timeout | undefined;
+  /** Whether its buffers took much since the last rest. */
+  #much = false;
+  /** When the whole heap was collected last, or the process began. */
+  #collectedAt: number;
+  readonly #now: () => number;
 
   /** @param memory how much this process may use, in bytes; 0 if nothing limits it */
-  constructor(young: YoungGeneration = ofRuntime(), memory = limit()) {
+  constructor(young: YoungGeneration = ofRuntime(), memory = limit(), now = () => performance.now()) {
     this.#young = young;
+    this.#now = now;
+    this.#collectedAt = now();
+    this.#seldomMs = memory > 0 && memory <= SMALL_MEMORY ? 0 : SELDOM_MS;
     this.#every = memory > 0 ? Math.min(MOST, Math.max(LEAST, memory * PART)) : MOST;
   }
 
@@ -83,6 +107,7 @@ export class MinorGc {
   #look(): void {
     this.#reads = 0;
     this.#work += LOOK_EVERY;
+    this.#much ||= this.#young.outside() >= MUCH;
     if (this.#work >= AT_WORK) this.#untilRest(AT_REST);
     const factor = this.#young.capacity() * 2 <= LARGEST ? 2 : 1;
     if (factor === this.#factor) return;
@@ -90,14 +115,22 @@ export class MinorGc {
     this.#young.growBy(factor);
   }
 
-  #untilRest(due: number): void {
+  #untilRest(due: number, ms = REST_MS): void {
     clearTimeout(this.#rest);
     this.#due = due;
-    if (due > 0) this.#rest = setTimeout(() => this.#atRest(), REST_MS).unref();
+    if (due > 0) this.#rest = setTimeout(() => this.#atRest(), ms).unref();
   }
 
   #atRest(): void {
+    const now = this.#now();
+    const early = this.#collectedAt + this.#seldomMs - now;
+    if (early > 0 && !this.#much && this.#due === AT_REST) {
+      this.#untilRest(AT_REST, early);
+      return;
+    }
+    this.#collectedAt = now;
     this.#work = 0;
+    this.#much = false;
     this.#young.collectAll();
     this.#untilRest(this.#due - 1);
   }
@@ -119,12 +152,13 @@ function ofRuntime(): YoungGeneration {
       const collectAll = () => {
         if (getHeapStatistics().used_heap_size <= SMALL_HEAP) collect();
       };
-      return { collect: () => collect({ type: 'minor' }), collectAll, capacity, growBy };
+      const outside = () => getHeapStatistics().external_memory;
+      return { collect: () => collect({ type: 'minor' }), collectAll, capacity, outside, growBy };
     }
   } catch {
     // Not V8, or a runtime that takes no flags.
   }
-  return { collect() {}, collectAll() {}, capacity: () => LARGEST, growBy() {} };
+  return { collect() {}, collectAll() {}, capacity: () => LARGEST, outside: () => 0, growBy() {} };
 }
 
 /** The limit of the control group. */
