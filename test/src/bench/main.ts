@@ -4,7 +4,7 @@ import { parseArgs } from 'node:util';
 import { LINES } from './lines.ts';
 import { writePage } from './page.ts';
 import { type Plan, runAll } from './run.ts';
-import { type Book, madeHere, merged, readBook, writeBook } from './store.ts';
+import { type Book, busyNow, madeHere, readBook, writeBook } from './store.ts';
 import { asText, comparison, farTable, figureTable, resumeTables, tracingTable } from './tables.ts';
 
 const SECONDS = 3;
@@ -22,7 +22,8 @@ const USAGE = `npm run bench [-- OPTIONS]
   --anp-server PATH --anp-agent PATH   also measure upstream's pair
   --node PATH          also run our programs on this Node
   --compare A B        compare the JSON files of two runs
-  --page FILE...       write JSON files of runs into docs/PERFORMANCE.md; if several have a line, the last one counts
+  --page FILE...       write JSON files of runs into docs/PERFORMANCE.md: ratios to ANP as ranges
+                       over all runs; of other figures the last run's that has the line
 Lines:
 ${LINES.map(({ name, title }) => `  ${name.padEnd(24)} ${title}`).join('\n')}
 `;
@@ -84,8 +85,9 @@ function isMeant(given: string, name: string): boolean {
 async function run(plan: Plan): Promise<void> {
   const ended = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort());
+  const busy = await busyNow();
   const { runs, failed } = await runAll(plan, say, ended.signal);
-  const book: Book = { made: madeHere(plan.windowMs, plan.rounds), runs };
+  const book: Book = { made: madeHere(plan.windowMs, plan.rounds, busy), runs };
   if (values.json) writeBook(values.json, book);
   if (!plan.short) say(`\n${asText(figureTable(book, plan.lines))}\n`);
   for (const rows of [farTable(book), tracingTable(book), ...resumeTables(book)]) {
@@ -98,7 +100,7 @@ async function run(plan: Plan): Promise<void> {
 const [before, after] = positionals;
 const wanted = plan();
 if (values.compare && before && after) say(asText(comparison(readBook(before), readBook(after))));
-else if (values.page && before) writePage(merged([readBook(before), ...positionals.slice(1).map(readBook)]));
+else if (values.page && before) writePage([readBook(before), ...positionals.slice(1).map(readBook)]);
 else if (values.help || values.compare || values.page || positionals.length > 0 || !wanted) {
   process.stderr.write(USAGE);
   process.exitCode = values.help ? 0 : 2;

@@ -3,7 +3,7 @@ import { ROOT } from '../harness/index.ts';
 import { draw, type Series } from './drawing.ts';
 import { short } from './figures.ts';
 import { GROWING, GROWTH, type Growth, type GrowthName } from './lines.ts';
-import { type Book, contendersOf, figureOf, type Made } from './store.ts';
+import { type Book, contendersOf, figureOf, type Made, merged } from './store.ts';
 import {
   asMarkdown,
   farTable,
@@ -20,8 +20,9 @@ const DRAWINGS = `${ROOT}docs/performance`;
 const BEGIN = '<!-- npm run bench writes from here -->';
 const END = '<!-- to here -->';
 
-/** Writes a book's tables into docs/PERFORMANCE.md, and drawings of its growth lines next to it. */
-export function writePage(book: Book): void {
+/** Writes the tables of several runs into docs/PERFORMANCE.md, and drawings of their growth lines next to it. */
+export function writePage(books: readonly [Book, ...Book[]]): void {
+  const book = merged(books);
   const text = readFileSync(PAGE, 'utf8');
   const [begin, end] = [text.indexOf(BEGIN), text.indexOf(END)];
   if (begin < 0 || end < begin) throw new Error(`${PAGE} has no lines ${BEGIN} and ${END}`);
@@ -31,8 +32,8 @@ export function writePage(book: Book): void {
   for (const name of grown) writeFileSync(`${DRAWINGS}/${name}.svg`, drawn(book, name));
   const figures = figureTables(book);
   const parts = [
-    madeWith(book.made),
-    ...titled('### Beside ANP', upstreamTable(book)),
+    books.map(({ made }) => `- ${madeWith(made)}`).join('\n'),
+    ...titled('### Beside ANP', upstreamTable(books)),
     ...titled('### Beside relays', relayTable(book)),
     ...titled('### Figures', figures.own),
     ...titled('### Figures, loaded by planebench', figures.planebench),
@@ -44,9 +45,12 @@ export function writePage(book: Book): void {
   writeFileSync(PAGE, `${text.slice(0, begin)}${BEGIN}\n\n${parts.join('\n\n')}\n\n${text.slice(end)}`);
 }
 
-function madeWith({ at, node, cores, processor, commit, windowMs, rounds }: Made): string {
-  const when = `${at.slice(0, 10)}, commit ${commit}, Node ${node}, ${cores} cores (${processor})`;
-  return `\`npm run bench\`, ${when}; ${windowMs / 1000} s a measurement, ${rounds === 1 ? 'once' : `median of ${rounds}`}.`;
+/** Says on which machine a run was made, and how busy that was. */
+export function madeWith({ at, node, cores, processor, commit, windowMs, rounds, busy }: Made): string {
+  const when = `${at.slice(0, 16).replace('T', ' ')}, commit ${commit}, Node ${node}, ${cores} cores (${processor})`;
+  const others = busy === undefined ? '' : `, of which others used ${Math.round(busy * 100)} % just before`;
+  const how = `${windowMs / 1000} s a measurement, ${rounds === 1 ? 'once' : `median of ${rounds}`}`;
+  return `\`npm run bench\`, ${when}${others}; ${how}.`;
 }
 
 /** Returns nothing for a table without rows. */

@@ -22,6 +22,8 @@ export interface Made {
   readonly commit: string;
   readonly windowMs: number;
   readonly rounds: number;
+  /** What part of the processors' time others used, in the second before the run: 0 to 1. Runs of before 2026-11-25 do not say. */
+  readonly busy?: number;
 }
 
 /** Everything that a run of the bench measured, as its JSON holds it. */
@@ -30,17 +32,36 @@ export interface Book {
   readonly runs: readonly Run[];
 }
 
-export function madeHere(windowMs: number, rounds: number): Made {
+export function madeHere(windowMs: number, rounds: number, busy: number): Made {
   const all = cpus();
   return {
     at: new Date().toISOString(),
     node: process.versions.node,
     windowMs,
     rounds,
+    busy,
     cores: all.length,
     processor: all[0]?.model.trim() ?? '',
     commit: commit(),
   };
+}
+
+/** How long the processors are watched, in milliseconds. */
+const WATCHED_MS = 1000;
+
+/** Returns what part of the processors' time is used now: 0 to 1. Call it while this process does nothing. */
+export async function busyNow(): Promise<number> {
+  const before = ticks();
+  await new Promise((resolve) => setTimeout(resolve, WATCHED_MS));
+  const after = ticks();
+  const all = after.all - before.all;
+  return all > 0 ? 1 - (after.idle - before.idle) / all : 0;
+}
+
+function ticks(): { readonly all: number; readonly idle: number } {
+  const times = cpus().map((each) => each.times);
+  const all = times.flatMap((each) => Object.values(each)).reduce((sum, each) => sum + each, 0);
+  return { all, idle: times.reduce((sum, { idle }) => sum + idle, 0) };
 }
 
 function commit(): string {

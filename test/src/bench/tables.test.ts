@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LINES } from './lines.ts';
-import { growthTable, seriesOf } from './page.ts';
+import { growthTable, madeWith, seriesOf } from './page.ts';
 import { type Book, figureOf, merged, type Run } from './store.ts';
 import {
   asMarkdown,
@@ -104,7 +104,7 @@ test('figures are compared to upstream with the same front, by planebench if tha
     ['stall-x1', 'connect-uds', { down_kept: 1 }],
     ['stall-x1', 'anp-connect-uds', { down_kept: 0.5 }],
   );
-  assert.deepEqual(upstreamTable(all), [
+  assert.deepEqual(upstreamTable([all]), [
     ['line', 'figure', 'connect-uds', 'to reach'],
     ['bulk ×1', 'GB/s', '3.00', '≥ 2.0, gRPC ≥ 1.6'],
   ]);
@@ -118,6 +118,44 @@ test('figures are compared to upstream with the same front, by planebench if tha
     ['line', 'figure', 'connect-uds', 'anp-connect-uds'],
     ['bulk ×1', 'GB/s', '0.60', '0.20'],
   ]);
+});
+
+test('ratios to upstream are ranges over all runs that have them', () => {
+  const [quiet, busy] = [0.2, 0.3].map((own) =>
+    book(
+      ['bulk-x1', 'connect-uds', { gb_per_s: own }],
+      ['bulk-x1', 'anp-connect-uds', { gb_per_s: 0.1 }],
+      ['ping-x1', 'connect-uds', { p50_us: 50 }],
+      ['ping-x1', 'anp-connect-uds', { p50_us: 100 }],
+    ),
+  ) as [Book, Book];
+  const withoutOurs = book(['bulk-x1', 'anp-connect-uds', { gb_per_s: 0.1 }]);
+  assert.deepEqual(
+    upstreamTable([busy, withoutOurs, quiet]).map((row) => row.slice(0, 3)),
+    [
+      ['line', 'figure', 'connect-uds'],
+      ['bulk ×1', 'GB/s', '2.00 to 3.00'],
+      ['ping ×1', 'p50 µs', '0.50'],
+    ],
+  );
+});
+
+test('a run says on which machine it was made, and how busy that was', () => {
+  const made = {
+    at: '2026-11-25T04:40:00.000Z',
+    node: '20.1.0',
+    cores: 2,
+    processor: 'P',
+    commit: 'abc',
+    windowMs: 1600,
+    rounds: 3,
+  };
+  const said = '`npm run bench`, 2026-11-25 04:40, commit abc, Node 20.1.0, 2 cores (P)';
+  assert.equal(madeWith(made), `${said}; 1.6 s a measurement, median of 3.`);
+  assert.equal(
+    madeWith({ ...made, rounds: 1, busy: 0.254 }),
+    `${said}, of which others used 25 % just before; 1.6 s a measurement, once.`,
+  );
 });
 
 test('a dial that never worked again is shown as never', () => {

@@ -47,10 +47,10 @@ type Pair = readonly [string, string];
 
 /**
  * Returns ratios of our planes' figures to upstream's with the same front: as they are, on another Node, and both beside neighbours. Each
- * is by planebench if it has loaded both.
+ * is by planebench if it has loaded both, and a range if several runs have it: a ratio holds only within its run.
  */
-export function upstreamTable(book: Book): Row[] {
-  const names = contendersOf(book);
+export function upstreamTable(books: readonly Book[]): Row[] {
+  const names = [...new Set(books.flatMap((book) => contendersOf(book)))];
   const nodes = [...new Set(names.flatMap((name) => /^node\d+-(?!floor)/.exec(name)?.[0] ?? []))];
   const columns = [
     ...FRONTS.map((front) => [front, `anp-${front}`] as const),
@@ -60,7 +60,7 @@ export function upstreamTable(book: Book): Row[] {
     head: own,
     pairs: [BY_PLANEBENCH, ''].map((by) => [`${own}${by}`, `${anp}${by}`] as const).filter(isIn(names)),
   }));
-  return ratios(book, columns, ({ reach = '' }) => [reach], ['to reach']);
+  return ratios(books, columns, ({ reach = '' }) => [reach], ['to reach']);
 }
 
 /**
@@ -79,7 +79,7 @@ export function relayTable(book: Book): Row[] {
     ).filter(isIn(contendersOf(book))),
   );
   const columns = pairs.map((pair) => ({ head: pair.join(' / '), pairs: [pair] }));
-  return ratios(book, columns, () => [], []);
+  return ratios([book], columns, () => [], []);
 }
 
 interface Column {
@@ -93,19 +93,34 @@ function isIn(names: readonly string[]): (pair: Pair) => boolean {
 }
 
 /** Leaves out lines that may break a plane: they say themselves whether they did. */
-function ratios(book: Book, all: readonly Column[], beside: (shown: Shown) => Row, besideHeads: Row): Row[] {
+function ratios(
+  books: readonly Book[],
+  all: readonly Column[],
+  beside: (shown: Shown) => Row,
+  besideHeads: Row,
+): Row[] {
   const columns = all.filter(({ pairs }) => pairs.length > 0);
   const rows = STANDARD.filter(({ once }) => !once).flatMap(({ name, title, shows }) =>
     shows.map((shown) => {
       const cells = columns.map(({ pairs }) => {
-        const found = pairs.map((pair) => ratio(book, name, shown.figure, pair)).find((each) => each !== undefined);
-        return found === undefined ? '' : short(found);
+        const found = books.flatMap((book) => firstRatio(book, name, shown.figure, pairs));
+        return found.length === 0 ? '' : range(found);
       });
       return { cells, row: [title, shown.label, ...cells, ...beside(shown)] };
     }),
   );
   const told = rows.filter(({ cells }) => cells.some((each) => each !== ''));
   return [['line', 'figure', ...columns.map(({ head }) => head), ...besideHeads], ...told.map(({ row }) => row)];
+}
+
+/** Returns the ratio of the first pair that has one, or nothing. */
+function firstRatio(book: Book, line: string, figure: string, pairs: readonly Pair[]): number[] {
+  return pairs.flatMap((pair) => ratio(book, line, figure, pair) ?? []).slice(0, 1);
+}
+
+function range(values: readonly number[]): string {
+  const [least, most] = [short(Math.min(...values)), short(Math.max(...values))];
+  return least === most ? least : `${least} to ${most}`;
 }
 
 function ratio(book: Book, line: string, figure: string, pair: Pair): number | undefined {
