@@ -77,7 +77,8 @@ class Users {
       stream.respond({ ':status': 200 });
       this.#lines(stream);
     });
-    return this.#listen(server);
+    // HTTP/2 servers speak first, and Go's client loses what arrives before it has noted the connection: this one waits for the preface.
+    return this.#listen(createServer((socket) => socket.once('readable', () => server.emit('connection', socket))));
   }
 
   #lines(to: Writable): void {
