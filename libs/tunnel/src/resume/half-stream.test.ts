@@ -74,6 +74,22 @@ test('it has finished once the other half has got everything, and is gone once b
   assert.deepEqual([stream.destroyed, stream.errored, stream.isGone], [true, null, true]);
 });
 
+test('a stream that has closed keeps nobody who listened to it, while its half waits for the last word', async () => {
+  const { stream, half, carrier } = agent();
+  let closed = false;
+  stream.on('close', () => {
+    closed = true;
+  });
+  stream.resume().end();
+  await setImmediate();
+  half.mark(carrier, { taken: 1, final: 0 });
+  await setImmediate();
+  assert.deepEqual([closed, stream.isGone], [true, false]);
+  assert.deepEqual(stream.eventNames(), ['error']);
+  half.ended(carrier);
+  assert.equal(stream.isGone, true);
+});
+
 test('a stream that is destroyed aborts the tunnel', async () => {
   const { stream } = agent();
   stream.destroy();

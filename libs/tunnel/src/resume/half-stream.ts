@@ -92,7 +92,16 @@ export abstract class HalfStream extends TurnDuplex implements Outer, TunnelEnd 
     if (this.half.running && !complete) this.half.abort(error ?? new Error('it went away'));
     this.abandon(error, 'the tunnel has ended');
     done(error);
+    process.nextTick(forget, this);
   }
+}
+
+/**
+ * Drops the listeners of a stream that has closed. The half may wait a little for the other end's last word, and would keep all that
+ * listens: the splice, and both sockets.
+ */
+function forget(stream: HalfStream): void {
+  stream.removeAllListeners().on('error', ignore);
 }
 
 function ignore(): void {}
