@@ -47,7 +47,7 @@ export function writePage(books: readonly [Book, ...Book[]]): void {
 
 /** Says on which machine a run was made, and how busy that was. */
 export function madeWith({ at, node, cores, processor, commit, windowMs, rounds, busy }: Made): string {
-  const when = `${at.slice(0, 16).replace('T', ' ')}, commit ${commit}, Node ${node}, ${cores} cores (${processor})`;
+  const when = `${at.slice(0, 10)}, commit ${commit}, Node ${node}, ${cores} cores (${processor})`;
   const others = busy === undefined ? '' : `, of which others used ${Math.round(busy * 100)} % just before`;
   const how = `${windowMs / 1000} s a measurement, ${rounds === 1 ? 'once' : `median of ${rounds}`}`;
   return `\`npm run bench\`, ${when}${others}; ${how}.`;

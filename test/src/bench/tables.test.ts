@@ -150,7 +150,7 @@ test('a run says on which machine it was made, and how busy that was', () => {
     windowMs: 1600,
     rounds: 3,
   };
-  const said = '`npm run bench`, 2026-11-25 04:40, commit abc, Node 20.1.0, 2 cores (P)';
+  const said = '`npm run bench`, 2026-11-25, commit abc, Node 20.1.0, 2 cores (P)';
   assert.equal(madeWith(made), `${said}; 1.6 s a measurement, median of 3.`);
   assert.equal(
     madeWith({ ...made, rounds: 1, busy: 0.254 }),
