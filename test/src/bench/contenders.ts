@@ -16,6 +16,7 @@ import {
   type Started,
   splitTiers,
   tenants,
+  tenantsApart,
   traced,
   withoutResume,
 } from './families.ts';
@@ -105,8 +106,12 @@ function floors(kind: Kind, prefix: string, node?: string) {
 /** Traces off; traces on, but no dial sampled; traces on, and all exported. */
 const TRACED = { 'traces-off': traced(), 'traces-unsampled': traced('always_off'), 'traces-all': traced('always_on') };
 
-/** A quiet tenant and one that floods; and both as one tenant, between whose callers nobody is fair. */
-const TENANTS = { 'two-tenants': tenants(['quiet', 'flood']), 'one-tenant': tenants(['both']) };
+/** A quiet tenant and one that floods; both as one tenant, between whose callers nobody is fair; and each with a plane of its own. */
+const TENANTS = {
+  'two-tenants': tenants(['quiet', 'flood']),
+  'one-tenant': tenants(['both']),
+  'two-planes': tenantsApart,
+};
 
 /** Tunnels that can be resumed, and tunnels that cannot: on this machine, and over a long way. */
 const RESUMED = {

@@ -205,36 +205,67 @@ export const splitTiers: Family = async (scope) => {
 
 /** Split tiers with tenants, and an agent of each. The first is measured, the last floods. */
 export function tenants(names: readonly [string, ...string[]]): Family {
-  return async (scope) => {
-    const place = await newPlace(scope);
-    const redis = await startRedis();
-    scope.defer(() => redis.stop());
-    const plane = { 'redis-url': redis.url, plane: 'bench', 'tenants-dir': `${place.trust.dir}/tenants` };
-    const front = await frontFlags(place.trust);
-    const peers = await peerFlags(place.trust);
-    const back = await backFlags(place.trust);
-    const hubs = await hubFlags(place.trust, back.agentPort);
-    const health = await healthFlags();
-    await mkdir(plane['tenants-dir']);
-    const uplinks = await Promise.all(
-      names.map((name) => tenant(place.trust, plane['tenants-dir'], name, back.agentPort)),
+  return (scope) =>
+    withTenants(
+      scope,
+      names.map((name) => ({ name })),
     );
-    return async () => {
-      const hub = run(place, 'backend-hub', { ...plane, ...health, ...back.flags, ...hubs });
-      const gateway = run(place, 'frontend-gw', { ...plane, ...front.flags, ...peers, 'uds-name': undefined });
-      const agents = uplinks.map((uplink) => run(place, 'proxy-agent', uplink));
-      const groups = { gateway: [gateway.pid], hub: [hub.pid], agents: agents.map(({ pid }) => pid) };
-      const doorOf = (name = '') => ({
-        ...front.door,
-        grpc: socketOf(place.trust, name),
-        connect: socketOf(place.trust, name),
-      });
-      const ready = async () => {
-        await isReady(gateway);
-        await Promise.all(agents.map((agent) => isReady(agent)));
-      };
-      return { door: doorOf(names[0]), floodDoor: doorOf(names.at(-1)), groups, ready };
+}
+
+/**
+ * What a shared plane lets those who flood have at least, while it is busy and another tenant is not: `LEAST` in
+ * libs/tunnel/src/limits/spare-bytes.ts.
+ */
+const LEAST_BYTES = '16Mi';
+
+/**
+ * A plane for each of two tenants on one machine, where the one that floods moves as much as a shared plane would let it have. What the
+ * first one loses here it loses to the machine.
+ */
+export const tenantsApart: Family = async (scope) => {
+  const quiet = await withTenants(scope, [{ name: 'quiet' }]);
+  const flood = await withTenants(scope, [{ name: 'flood', limits: { bytesPerSecond: LEAST_BYTES } }]);
+  return async () => {
+    const [own, other] = [await quiet(), await flood()];
+    const ready = async () => {
+      await Promise.all([own.ready(), other.ready()]);
     };
+    return { ...own, ...(other.floodDoor && { floodDoor: other.floodDoor }), ready };
+  };
+};
+
+interface Tenant {
+  readonly name: string;
+  readonly limits?: Readonly<Record<string, number | string>>;
+}
+
+async function withTenants(scope: Scope, all: readonly Tenant[]): ReturnType<Family> {
+  const place = await newPlace(scope);
+  const redis = await startRedis();
+  scope.defer(() => redis.stop());
+  const plane = { 'redis-url': redis.url, plane: 'bench', 'tenants-dir': `${place.trust.dir}/tenants` };
+  const front = await frontFlags(place.trust);
+  const peers = await peerFlags(place.trust);
+  const back = await backFlags(place.trust);
+  const hubs = await hubFlags(place.trust, back.agentPort);
+  const health = await healthFlags();
+  await mkdir(plane['tenants-dir']);
+  const uplinks = await Promise.all(all.map((each) => tenant(place.trust, plane['tenants-dir'], each, back.agentPort)));
+  return async () => {
+    const hub = run(place, 'backend-hub', { ...plane, ...health, ...back.flags, ...hubs });
+    const gateway = run(place, 'frontend-gw', { ...plane, ...front.flags, ...peers, 'uds-name': undefined });
+    const agents = uplinks.map((uplink) => run(place, 'proxy-agent', uplink));
+    const groups = { gateway: [gateway.pid], hub: [hub.pid], agents: agents.map(({ pid }) => pid) };
+    const doorOf = (name = '') => ({
+      ...front.door,
+      grpc: socketOf(place.trust, name),
+      connect: socketOf(place.trust, name),
+    });
+    const ready = async () => {
+      await isReady(gateway);
+      await Promise.all(agents.map((agent) => isReady(agent)));
+    };
+    return { door: doorOf(all[0]?.name), floodDoor: doorOf(all.at(-1)?.name), groups, ready };
   };
 }
 
@@ -243,13 +274,14 @@ function socketOf({ dir }: Trust, tenant: string): string {
 }
 
 /** Writes a tenant's file. @returns the flags of its agent */
-async function tenant(trust: Trust, dir: string, name: string, agentPort: number): Promise<Flags> {
+async function tenant(trust: Trust, dir: string, { name, limits }: Tenant, agentPort: number): Promise<Flags> {
   const authority = await Authority.create(trust.dir, name);
   const { cert, key } = await authority.client(`${name}-agent`);
   const file = {
     tenant: name,
     agents: [{ certificates: { ca: authority.cert } }],
     callers: [{ unixSocket: socketOf(trust, name) }],
+    ...(limits && { limits }),
   };
   await writeFile(`${dir}/${name}.yaml`, JSON.stringify(file));
   const flags = await agentFlags(trust, agentPort);

@@ -8,8 +8,11 @@ import { beginPhase, Dialler, Phase, type Pinger } from './workers.ts';
 /** How long the quiet tenant runs before it is measured alone, in milliseconds: a fresh plane is slower. */
 const GET_GOING = 4000;
 
-/** How long a flood runs before its effect is measured, and how long a plane rests after it, in milliseconds. */
+/** How long a flood runs before its effect is measured, in milliseconds. */
 const SETTLE = 2000;
+
+/** How long a plane rests after a flood, in milliseconds: 5,000 tunnels end then. */
+const REST = 5000;
 
 /** Floods of a run, with a time without between them: a machine that has other work is not as fast all the time. */
 const ROUNDS = 3;
@@ -55,7 +58,7 @@ export async function fairness(bench: Bench): Promise<Figures> {
   for (let round = 1; round <= ROUNDS; round++) {
     await measure(quiet, bench.settings.windowMs, seen.alone);
     floods = added(floods, await besideFlood(bench, settings, quiet, seen.beside, round === ROUNDS));
-    await pause(SETTLE * pace);
+    await pause(REST * pace);
   }
   const growth = memoryGrowth(memory, usage(groups));
   for (const worker of [...quiet.pings, ...quiet.dialling]) worker.stop();
