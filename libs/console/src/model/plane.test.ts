@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { aHub, aList, aStatus } from '@isthmus/findings/testing';
 import { Admission } from '@isthmus/proto/admin-enums';
 import { aMember, aPlane } from '../testing.ts';
-import { healthOf, originOf } from './plane.ts';
+import { healthOf, healthOfHub, originOf } from './plane.ts';
 
 const down = [aHub('h1', { link: 3 }), aHub('h2')];
 
@@ -25,6 +25,15 @@ test('a member is as well as it says, unless gateways lost it', () => {
   }
   assert.equal(of(silent('h2', 'no answer')), 'hung');
   assert.equal(of({ ...silent('h2', 'elsewhere'), origin: undefined, unseen: true }), 'unseen');
+});
+
+test('a hub that is not on the list of members hangs only if gateways have lost it', () => {
+  const hubs = [...down, aHub('h3', { draining: true })];
+  const seen = aPlane({ members: [aMember('g1', { list: aList({ hubs }) })], hubs });
+  assert.deepEqual(
+    hubs.map((hub) => healthOfHub(hub, seen)),
+    ['hung', 'unseen', 'draining'],
+  );
 });
 
 test("another machine's loopback is not asked, and without TLS nothing but this machine's", () => {

@@ -68,6 +68,16 @@ function drains({ status }: Seen): boolean {
   return status?.admission === Admission.ADMISSION_LEAVING || status?.admission === Admission.ADMISSION_DRAINING;
 }
 
+/**
+ * Says how a hub of the directory is. One that the list of members lacks, as all are while the registry takes no writes, is not asked: only
+ * the links tell of it.
+ */
+export function healthOfHub({ hubId: id, zone }: Hub, plane: Plane): Health {
+  const member = plane.members.find((each) => each.id === id);
+  const unlisted = { id, roles: ['hub'], zone, version: '', address: '', origin: undefined, self: false, unseen: true };
+  return healthOf(member ?? unlisted, plane);
+}
+
 /** Says how a member is, by itself and by the gateways' links to it. */
 export function healthOf(member: Seen, plane: Plane): Health {
   const hub = plane.hubs.find(({ hubId }) => hubId === member.id);

@@ -1,5 +1,5 @@
 import { Hub_Link } from '@isthmus/proto/admin-enums';
-import { type Health, healthOf, type Plane, type Seen } from '../model/plane.ts';
+import { type Health, healthOf, healthOfHub, type Plane, type Seen } from '../model/plane.ts';
 import { millis, short, shown } from '../model/text.ts';
 import { Table } from '../parts/table.tsx';
 import type { Hub } from '../rpc/messages.ts';
@@ -75,17 +75,11 @@ function Picture({ plane, gateways }: Props) {
           y={BOTTOM}
           name={hub.hubId}
           zone={hub.zone}
-          health={healthOf(memberOf(plane, hub), plane)}
+          health={healthOfHub(hub, plane)}
         />
       ))}
     </svg>
   );
-}
-
-/** A hub that the list of members lacks is still in the directory. */
-function memberOf({ members }: Plane, { hubId: id, zone }: Hub): Seen {
-  const unknown = { id, roles: ['hub'], zone, version: '', address: '', origin: undefined, self: false };
-  return members.find((member) => member.id === id) ?? unknown;
 }
 
 interface NodeProps {
