@@ -102,7 +102,9 @@ export class LinkClient implements Dialer {
     session.once('goaway', () => ending.refuseDials(new Error(`${peer} is closing the link`)));
     session.once('close', (reason) => ending.over(reason));
     // Told, so that the other side, if it hears that, does not take this process for dead.
-    const wroteLately = watchLiveness(session, (error) => session.destroy(error, true), { interval: options.pingInterval });
+    const wroteLately = watchLiveness(session, (error) => session.destroy(error, true), {
+      interval: options.pingInterval,
+    });
     const stream = session.request({
       ...CONTROL_HEAD,
       ...(options.gateway !== undefined && { [GATEWAY_FIELD]: options.gateway }),

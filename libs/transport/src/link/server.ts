@@ -102,7 +102,9 @@ export class LinkServer {
       this.#closed.resolve(reason);
     });
     // Told, so that the other side, if it hears that, does not take this process for dead.
-    const wroteLately = watchLiveness(session, (error) => session.destroy(error, true), { interval: options.pingInterval });
+    const wroteLately = watchLiveness(session, (error) => session.destroy(error, true), {
+      interval: options.pingInterval,
+    });
     session.on('fault', (error) => this.#fault(error));
     session.on('begun', (stream, head) => this.#accept(stream, head));
   }
