@@ -1,3 +1,4 @@
+export { Splice } from './carry/splice.ts';
 export { Tunnel } from './carry/tunnel.ts';
 export { TunnelTable } from './carry/tunnel-table.ts';
 export { Admission } from './dial/admission.ts';

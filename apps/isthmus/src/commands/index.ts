@@ -8,6 +8,7 @@ import { diag } from './diag.ts';
 import { dial } from './dial.ts';
 import { drain } from './drain.ts';
 import { explain } from './explain.ts';
+import { hold } from './hold.ts';
 import { hubs } from './hubs.ts';
 import { kick } from './kick.ts';
 import { logLevel } from './log-level.ts';
@@ -21,6 +22,6 @@ import { watch } from './watch.ts';
 export const COMMANDS: readonly Definition[] = [
   ...[status, tenants, agents, hubs, tunnels, watch],
   ...[explain, dial, check],
-  ...[drain, kick, quarantine],
+  ...[drain, kick, quarantine, hold],
   ...[config, logLevel, diag, certs, completion],
 ];
