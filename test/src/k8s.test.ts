@@ -16,14 +16,14 @@ import {
   type Workload,
   workloads,
 } from './k8s/manifests.ts';
-import { deployed, deployment, ofKind, selected, server } from './k8s/rendered.ts';
+import { deployed, deployment, ofKind, selected, server, socket } from './k8s/rendered.ts';
 
 const NAMES = PROGRAMS.map(({ name }) => name);
 /** Flags that say where a program listens. */
 const LISTENS = ['server-port', 'agent-port', 'peer-port', 'health-port', 'health-server-port'];
 
 const overlay = skip ? [] : kustomize('k8s/overlays/control-plane-node');
-const all = [...deployed, ...workloads(overlay), server];
+const all = [...deployed, ...workloads(overlay), server, socket];
 const ours = all.filter(({ container }) => NAMES.includes(container.command[0] ?? ''));
 
 function listening({ flags }: Workload): number[] {
@@ -148,6 +148,16 @@ test('a static pod mounts directories, because a file that is mounted stays the 
     );
     assert.equal(mounted.length, 2);
   }
+});
+
+test('the static pod that holds the socket passes it on to where the server listens once its path is changed', () => {
+  const [program, command, path, to] = socket.container.command;
+  assert.deepEqual([program, command], ['isthmus', 'hold']);
+  const own = server.flags.get('uds-name') ?? '';
+  const [, pattern = '', name = ''] =
+    readFileSync(`${root}k8s/README.md`, 'utf8').match(/sed 's\|\\\((.*)\\\)\/.*\|\\1(\/.*)\|'/) ?? [];
+  assert.match(`--uds-name=${own}`, new RegExp(pattern));
+  assert.deepEqual([path, to], [own, own.replace(/\/[^/]*$/, name)]);
 });
 
 test('every required secret and config map is in k8s/README.md', { skip }, () => {

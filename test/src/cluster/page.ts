@@ -2,7 +2,7 @@ import { cpSync } from 'node:fs';
 import { join } from 'node:path';
 import { VERSION } from '@isthmus/service';
 import { containerOf, type Kubernetes, kubectl, nextStatic } from './kubernetes.ts';
-import { allowPods, commandsOf, K8S, paste } from './recipe.ts';
+import { allowPods, commandsOf, HOLDER, K8S, paste } from './recipe.ts';
 import { readPod, removePod, writePod } from './static-pods.ts';
 import { anpImage, ofAnp } from './upstream.ts';
 
@@ -16,7 +16,7 @@ export type Make = 'ANP' | 'Isthmus';
 /** recipes/kubernetes-io, with ANP's images as the page has them, in place of the other recipe's server and agents. */
 export async function kubernetesIosPage(kubernetes: Kubernetes): Promise<void> {
   await kubectl(['-n', 'isthmus-agent', 'scale', 'deployment/agent', '--replicas=0']);
-  removePod('proxy-server');
+  for (const name of ['proxy-server', HOLDER]) removePod(name);
   await allowPods();
   // The page makes this file with openssl.
   await paste(

@@ -4,6 +4,7 @@ import { LEASES } from './checks/leases.ts';
 import { METRICS } from './checks/metrics.ts';
 import { OPERATIONS } from './checks/operations.ts';
 import { TOKENS } from './checks/tokens.ts';
+import { BESIDE_ANP } from './faults/beside-anp.ts';
 import type { Fault } from './faults/fault.ts';
 import { OF_THE_PLANE, OF_THE_SERVER } from './faults/faults.ts';
 import { AGENTS_BACK_AND_FIRST, SERVER_BACK, SERVER_FIRST, THEN_AGENTS } from './faults/migration.ts';
@@ -33,14 +34,14 @@ export const PLANS: Readonly<Record<WayName, Plan>> = {
   grpc: {
     // The recipe that the cluster came up with.
     async prepare() {},
-    steps: [...OPERATIONS, ...METRICS, ...TOKENS, ...OF_THE_SERVER],
+    steps: [...OPERATIONS, ...METRICS, ...TOKENS, ...OF_THE_SERVER, ...BESIDE_ANP],
   },
   connect: {
     async prepare({ kubernetes }) {
-      speakHttpConnect();
+      await speakHttpConnect();
       await kubernetes.restartApiServer();
     },
-    steps: [...OPERATIONS, ...METRICS, ...OF_THE_SERVER],
+    steps: [...OPERATIONS, ...METRICS, ...OF_THE_SERVER, ...BESIDE_ANP],
   },
   page: {
     prepare: ({ kubernetes }) => kubernetesIosPage(kubernetes),

@@ -2,13 +2,17 @@ import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../harness/runtime.ts';
 import { must } from './command.ts';
-import { kubectl, nextStatic, tryKubectl } from './kubernetes.ts';
+import { containerOf, kubectl, nextStatic, tryKubectl } from './kubernetes.ts';
 import { ADDRESS } from './settings.ts';
+import { manifestOf } from './static-pods.ts';
 
 export const K8S = join(ROOT, 'k8s');
 const OVERLAY = join(K8S, 'overlays/control-plane-node');
 const NODE = join(OVERLAY, 'node');
 export const SECTION = 'One control-plane node';
+const HTTP_CONNECT = 'HTTP CONNECT over the socket';
+/** The static pod that holds the socket for HTTP CONNECT. */
+export const HOLDER = 'proxy-socket';
 const PLANE_PKI = 'plane-pki';
 const ROLLOUT_MS = 180_000;
 
@@ -56,21 +60,13 @@ export async function rolledOut(namespace: string, deployment: string): Promise<
   });
 }
 
-/** The static pod's other protocol for the same socket, and the API server's file that goes with it. */
-export function speakHttpConnect(): void {
-  edit(
-    '/etc/kubernetes/manifests/proxy-server.yaml',
-    /^( +)- --server-port=0\n/m,
-    (line, indent) => `${line}${indent}- --mode=http-connect\n`,
-  );
-  edit('/etc/kubernetes/egress-selector-configuration.yaml', /proxyProtocol: GRPC/, () => 'proxyProtocol: HTTPConnect');
-}
-
-function edit(path: string, pattern: RegExp, change: (found: string, ...groups: string[]) => string): void {
-  const before = readFileSync(path, 'utf8');
-  const after = before.replace(pattern, change);
-  if (after === before) throw new Error(`${path} has no ${pattern}`);
-  writeFileSync(path, after);
+/** The other protocol for the same socket, which a pod of its own then holds. */
+export async function speakHttpConnect(): Promise<void> {
+  const before = await containerOf('proxy-server');
+  cpSync(join(NODE, `${HOLDER}.yaml`), manifestOf(HOLDER));
+  await paste(commandsOf('README.md', HTTP_CONNECT));
+  await nextStatic('proxy-server', before);
+  await nextStatic(HOLDER, '');
 }
 
 /** k8s/base: a whole plane in the cluster, with certificates of `isthmus certs`, instead of the static pod. */

@@ -7,7 +7,7 @@ import { apiServerReady, balance, serverAlive } from './balancer.ts';
 import { must } from './command.ts';
 import { apiServer, BALANCER, CONTROL_PLANES, IDENTITY, SOCKET, server, useBalancer } from './control-planes.ts';
 import { containerOf, type Kubernetes, kill, killStatic, kubectl, nextStatic, tryKubectl } from './kubernetes.ts';
-import { allowPods, commandsOf, isthmus, K8S, paste, rolledOut } from './recipe.ts';
+import { allowPods, commandsOf, HOLDER, isthmus, K8S, paste, rolledOut } from './recipe.ts';
 import { ADDRESS } from './settings.ts';
 import { manifestOf, readPod, removePod, type StaticPod, writePod } from './static-pods.ts';
 
@@ -22,7 +22,7 @@ export async function threeControlPlanes(scope: Scope, kubernetes: Kubernetes): 
   for (const address of [BALANCER, ...ADDRESSES.slice(1)])
     await must(['ip', 'address', 'add', `${address}/24`, 'dev', 'node0']);
   await nodeFiles();
-  removePod('proxy-server');
+  for (const name of ['proxy-server', HOLDER]) removePod(name);
   await tryKubectl(['delete', 'namespace', 'isthmus-plane', '--ignore-not-found', '--wait=false']);
   await allowPods();
   await apiServers();

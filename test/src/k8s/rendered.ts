@@ -17,6 +17,8 @@ export const base = noKubectl ? [] : kustomize('k8s/base');
 export const deployed = workloads(base);
 /** The static pod of the overlay for one control-plane node. */
 export const server = staticPod(readManifest(`${NODE}/proxy-server.yaml`));
+/** What holds its socket for HTTP CONNECT. */
+export const socket = staticPod(readManifest(`${NODE}/proxy-socket.yaml`));
 
 export function ofKind(kind: string): Manifest[] {
   return base.filter((manifest) => manifest.kind === kind);

@@ -40,24 +40,28 @@ const kubeletRestarted: Fault = {
   },
 };
 
+export const serverChanged: Fault = {
+  name: 'the static pod changed',
+  async commit() {
+    const before = await containerOf('proxy-server');
+    writeFileSync(SERVER, restarted(readFileSync(SERVER, 'utf8')));
+    await nextStatic('proxy-server', before);
+  },
+};
+
+export const serverKilled: Fault = {
+  name: 'the server SIGKILLed',
+  async commit({ load }) {
+    await nextStatic('proxy-server', await load.strike(() => killStatic('proxy-server')));
+  },
+};
+
 /** What is done to the static pod of one control-plane node. */
 export const OF_THE_SERVER: readonly Fault[] = [
   agentsRolled,
   agentDeleted,
-  {
-    name: 'the static pod changed',
-    async commit() {
-      const before = await containerOf('proxy-server');
-      writeFileSync(SERVER, restarted(readFileSync(SERVER, 'utf8')));
-      await nextStatic('proxy-server', before);
-    },
-  },
-  {
-    name: 'the server SIGKILLed',
-    async commit({ load }) {
-      await nextStatic('proxy-server', await load.strike(() => killStatic('proxy-server')));
-    },
-  },
+  serverChanged,
+  serverKilled,
   {
     name: 'the API server SIGKILLed',
     // It is the one that kubectl calls.

@@ -18,6 +18,18 @@ export async function runFault(
   fault: Fault,
   options: { kubernetes: Kubernetes; way: Way; short: boolean },
 ): Promise<Outcome> {
+  await fault.comparison?.begin();
+  try {
+    return await underLoad(fault, options);
+  } finally {
+    await fault.comparison?.end();
+  }
+}
+
+async function underLoad(
+  fault: Fault,
+  options: { kubernetes: Kubernetes; way: Way; short: boolean },
+): Promise<Outcome> {
   await using load = await Load.begin(await probePod(), {
     mayFail: fault.mayFail,
     apiServers: options.way.apiServers,
