@@ -25,7 +25,7 @@ export async function bundle(projects = [], { root = ROOT, image = false } = {})
   const options = { ...OPTIONS, absWorkingDir: root };
   const mains = programs(projects, root).map(({ dir }) => join(dir, 'dist', 'main.js'));
   const looked = await build({ ...options, entryPoints: mains, outdir: root });
-  const plugins = [withNames(lazyCommonJs(looked.metafile), root), withPlaces(root)];
+  const plugins = [withNames(lazyCommonJs(looked.metafile), root), withPlaces(root), withoutUndici()];
   for (const main of mains) {
     const bundles = join(dirname(main), 'bundle');
     // Only the depth matters: the directory of the files is named after their content, which is not known yet.
@@ -85,6 +85,22 @@ function withPlaces(root) {
         // On the first line, so that line numbers do not change.
         return { contents: `var ${given.join(', ')}; ${contents}` };
       });
+    },
+  };
+}
+
+/**
+ * Imports node:http by `require`. To import it as a module, Node reads each of its exports, and from Node 22 on, one is WebSocket: that loads all
+ * of undici, which takes 6 MB and 10 ms, and no program uses it.
+ */
+function withoutUndici() {
+  return {
+    name: 'node:http without undici',
+    setup({ onResolve, onLoad }) {
+      onResolve({ filter: /^(node:)?http$/ }, ({ kind }) =>
+        kind === 'import-statement' ? { path: 'http', namespace: 'required', sideEffects: false } : undefined,
+      );
+      onLoad({ filter: /./, namespace: 'required' }, () => ({ contents: "module.exports = require('node:http');" }));
     },
   };
 }

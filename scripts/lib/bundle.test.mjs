@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import {
   cpSync,
   existsSync,
@@ -116,6 +117,18 @@ describe('a workspace of two programs', () => {
     for (const path of ['libs', 'test', 'node_modules/.package-lock.json', 'apps/one/dist/main.js'])
       rmSync(join(root, path), { recursive: true });
     assert.equal((await import(current('one'))).said, 'one of core');
+  });
+
+  test('a program that imports node:http does not load undici', async () => {
+    const lines = [
+      'import http, { Agent } from "node:http";',
+      'const undici = process.moduleLoadList.filter((name) => name.includes("undici/undici"));',
+      'console.log(typeof http.request, typeof Agent, undici.length);',
+    ];
+    write('apps/one/dist/main.js', lines.join('\n'));
+    await bundle(['apps/one'], { root });
+    const { stdout, stderr } = spawnSync(process.execPath, [fileURLToPath(current('one'))], { encoding: 'utf8' });
+    assert.equal(stdout, 'function function 0\n', stderr);
   });
 
   test('a running program finds its parts after another build', async () => {
