@@ -9,7 +9,9 @@ const MIB = 1024 * 1024;
 class Young implements YoungGeneration {
   readonly asked: string[] = [];
   bytes: number;
-  buffers = 0;
+  /** Of these, a collection of the whole heap leaves `live`. */
+  outsideBytes = 0;
+  live = 0;
 
   constructor(bytes: number) {
     this.bytes = bytes;
@@ -21,14 +23,15 @@ class Young implements YoungGeneration {
 
   collectAll(): void {
     this.asked.push('collect all');
+    this.outsideBytes = this.live;
+  }
+
+  outside(): number {
+    return this.outsideBytes;
   }
 
   capacity(): number {
     return this.bytes;
-  }
-
-  outside(): number {
-    return this.buffers;
   }
 
   growBy(factor: number): void {
@@ -64,6 +67,41 @@ test('where memory is small, it is collected after a 32nd of that, and after 1 M
   }
 });
 
+test('where memory is small, buffers that grew old are collected once they are an eighth of it', () => {
+  for (const [memory, old] of [
+    [32 * MIB, 4 * MIB],
+    [64 * MIB, 8 * MIB],
+  ] as const) {
+    const young = new Young(16 * MIB);
+    const garbage = new MinorGc(young, memory);
+    young.outsideBytes = 3 * MIB;
+    garbage.read(2 * MIB);
+    young.outsideBytes = young.live = 3 * MIB + old - 1;
+    garbage.read(2 * MIB);
+    assert.deepEqual(young.asked.splice(0), ['collect', 'collect'], 'not yet');
+    young.outsideBytes = 3 * MIB + old;
+    garbage.read(2 * MIB);
+    assert.deepEqual(young.asked.splice(0), ['collect', 'collect all']);
+    garbage.read(2 * MIB);
+    young.outsideBytes += old - 1;
+    garbage.read(2 * MIB);
+    assert.deepEqual(young.asked.splice(0), ['collect', 'collect'], 'what is in use is not collected again and again');
+    young.outsideBytes = young.live = 2 * MIB;
+    garbage.read(2 * MIB);
+    young.outsideBytes = 2 * MIB + old;
+    garbage.read(2 * MIB);
+    assert.deepEqual(young.asked, ['collect', 'collect', 'collect all'], 'counted from the least that was left');
+  }
+});
+
+test('where memory is not small, V8 collects old buffers', () => {
+  const young = new Young(16 * MIB);
+  const garbage = new MinorGc(young, 65 * MIB);
+  young.outsideBytes = 60 * MIB;
+  reads(garbage, 2, 4 * MIB);
+  assert.deepEqual(young.asked, ['collect', 'collect']);
+});
+
 test('the young generation of a busy process may grow to 4 MiB, whenever it is smaller', () => {
   const young = new Young(MIB);
   const garbage = new MinorGc(young);
@@ -84,7 +122,7 @@ test('the young generation of a busy process may grow to 4 MiB, whenever it is s
 test('the whole heap is collected twice once a process with much in its buffers is at rest, and again after more', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const young = new Young(4 * MIB);
-  young.buffers = 48 * MIB;
+  young.outsideBytes = 48 * MIB;
   const garbage = new MinorGc(young, 0);
   const rest = () => {
     for (let round = 0; round < 4; round++) t.mock.timers.tick(2_000);
@@ -93,14 +131,14 @@ test('the whole heap is collected twice once a process with much in its buffers 
   rest();
   assert.deepEqual(young.asked, [], 'it has not been busy');
   reads(garbage, 1, 1);
-  young.buffers = 0;
+  young.outsideBytes = 0;
   t.mock.timers.tick(1_999);
   reads(garbage, 256, 1);
   t.mock.timers.tick(1_999);
   assert.deepEqual(young.asked, [], 'it is still busy');
   rest();
   assert.deepEqual(young.asked.splice(0), ['collect all', 'collect all']);
-  young.buffers = 48 * MIB;
+  young.outsideBytes = 48 * MIB;
   reads(garbage, 256, 1);
   rest();
   assert.deepEqual(young.asked, [], 'a little traffic is no work');
@@ -112,7 +150,7 @@ test('the whole heap is collected twice once a process with much in its buffers 
 test('without much in its buffers, a process at rest collects its whole heap once ten minutes have passed', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const young = new Young(4 * MIB);
-  young.buffers = 48 * MIB - 1;
+  young.outsideBytes = 48 * MIB - 1;
   let now = 0;
   const garbage = new MinorGc(young, 0, () => now);
   const passes = (ms: number) => {

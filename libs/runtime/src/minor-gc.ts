@@ -7,6 +7,12 @@ const [MOST, LEAST] = [8 * 1024 * 1024, 1024 * 1024];
 /** The part of a process's memory that such buffers may take: 8 MiB of 256 MiB, 1 MiB of 32. */
 const PART = 1 / 32;
 
+/**
+ * Up to this limit, a process also collects buffers that have grown old, once they are this part of it. Those that survive two young
+ * collections are old, and V8 leaves old ones for 64 MiB.
+ */
+const [TINY_MEMORY, OLD_PART] = [64 * 1024 * 1024, 1 / 8];
+
 /** The size that the young generation may grow to, in bytes. V8 keeps twice as much for it. */
 const LARGEST = 4 * 1024 * 1024;
 
@@ -70,6 +76,10 @@ export class MinorGc {
   readonly #young: YoungGeneration;
   readonly #every: number;
   readonly #seldomMs: number;
+  /** How much more than `#kept` may be outside the heap; infinite if nothing limits it much. */
+  readonly #old: number;
+  /** What was outside the heap after the last collection of all of it. */
+  #kept = Number.POSITIVE_INFINITY;
   #bytes = 0;
   /** Reads since the last check. Starts below zero, since the first check comes only once the process is busy. */
   #reads = LOOK_EVERY - AT_WORK;
@@ -92,6 +102,7 @@ export class MinorGc {
     this.#collectedAt = now();
     this.#seldomMs = memory > 0 && memory <= SMALL_MEMORY ? 0 : SELDOM_MS;
     this.#every = memory > 0 ? Math.min(MOST, Math.max(LEAST, memory * PART)) : MOST;
+    this.#old = memory > 0 && memory <= TINY_MEMORY ? memory * OLD_PART : Number.POSITIVE_INFINITY;
   }
 
   /** Call this for each read of a tunnel's bytes, and for each copy of them. */
@@ -101,6 +112,15 @@ export class MinorGc {
     if (this.#bytes < this.#every) return;
     this.#bytes = 0;
     this.#young.collect();
+    if (this.#old < Number.POSITIVE_INFINITY) this.#collectOld();
+  }
+
+  #collectOld(): void {
+    const outside = this.#young.outside();
+    this.#kept = Math.min(this.#kept, outside);
+    if (outside < this.#kept + this.#old) return;
+    this.#young.collectAll();
+    this.#kept = this.#young.outside();
   }
 
   /** A running V8 accepts no bound, only a growth factor. It shrinks the generation itself when little happens. */
