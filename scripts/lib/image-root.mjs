@@ -1,17 +1,16 @@
-import { chmodSync, cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { stripped } from './elf.mjs';
 import { bill, licences, runtimeParts } from './image-bill.mjs';
+import { copyPrograms } from './npm-packages.mjs';
 import { System } from './system.mjs';
-import { programs, ROOT } from './workspace.mjs';
+import { ROOT } from './workspace.mjs';
 
-/** Where the image has the built repository, and Node. /isthmus is a program. */
+/** Where the image has the programs' bundles, and Node. /isthmus is a program. */
 const HOME = '/usr/lib/isthmus';
 const NODE = '/usr/local/bin/node';
 /** The user of upstream's image: distroless' nonroot. */
 const UID = 65532;
-/** What no program reads of packages: types, sources, maps and pages. */
-const UNREAD = /\.([cm]?ts|map|md|markdown|flow)$/i;
 
 /**
  * Puts the root of the image into a directory: Node with the libraries that it loads, the programs, a user, and what all of it consists of.
@@ -34,13 +33,8 @@ export function imageRoot(directory, from = '/', root = ROOT) {
     mkdirSync(dirname(to(library)), { recursive: true });
     cpSync(system.file(library), to(library));
   }
-  for (const name of ['package.json', 'node_modules', 'libs', 'apps']) {
-    const filter = (path) => !UNREAD.test(path);
-    cpSync(join(root, name), to(join(HOME, name)), { recursive: true, verbatimSymlinks: true, filter });
-  }
-  for (const { path, manifest } of programs([], root)) {
-    for (const [name, file] of Object.entries(manifest.bin)) addProgram(name, join(HOME, path, file), to);
-  }
+  put(join(HOME, 'package.json'), '{"type": "module"}\n');
+  for (const name of copyPrograms(to(HOME), NODE, root)) addProgram(name, to);
   put('etc/passwd', `root:x:0:0:root:/:/nologin\nnonroot:x:${UID}:${UID}:nonroot:/:/nologin\n`);
   put('etc/group', `root:x:0:\nnonroot:x:${UID}:\n`);
   put('etc/nsswitch.conf', 'hosts: files dns\n');
@@ -52,9 +46,8 @@ export function imageRoot(directory, from = '/', root = ROOT) {
 }
 
 /** Links a program to where upstream's manifests find it. There is no env(1) to look for Node, so its first line names Node's path. */
-function addProgram(name, file, to) {
-  const text = readFileSync(to(file), 'utf8').replace(/^#!.*$/m, `#!${NODE}`);
-  writeFileSync(to(file), text);
+function addProgram(name, to) {
+  const file = join(HOME, 'bin', `${name}.js`);
   chmodSync(to(file), 0o755);
   mkdirSync(to('usr/bin'), { recursive: true });
   for (const place of [`/${name}`, `/usr/bin/${name}`]) symlinkSync(file, to(place));

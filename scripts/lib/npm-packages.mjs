@@ -42,21 +42,30 @@ function fieldsOf({ version, description, license, engines }) {
 
 /** Puts together the package of all programs: each as its bundle, which needs no other package. */
 function putPrograms(directory, common, root) {
-  const bin = {};
-  for (const { dir, manifest } of programs([], root)) {
-    for (const name of Object.keys(manifest.bin)) {
-      const bundles = join(dir, 'dist', 'bundle');
-      const current = join(bundles, readJson(join(bundles, 'current.json')).directory);
-      copyFiles(current, join(directory, 'programs', name), (path) => !OF_WORKSPACE.test(path));
-      write(join(directory, 'bin', `${name}.js`), `#!/usr/bin/env node\nimport '../programs/${name}/main.js';\n`);
-      bin[name] = `bin/${name}.js`;
-    }
-  }
+  const names = copyPrograms(directory, '/usr/bin/env node', root);
+  const bin = Object.fromEntries(names.map((name) => [name, `bin/${name}.js`]));
   const parts = bill(root);
   write(join(directory, 'sbom.cdx.json'), `${JSON.stringify(parts, undefined, 1)}\n`);
   write(join(directory, 'licences.txt'), licences(parts, root));
   write(join(directory, 'package.json'), JSON.stringify({ name: 'isthmus', ...common, bin }, undefined, 2));
   return directory;
+}
+
+/**
+ * Copies each program's bundle below `programs`, and what starts it below `bin`.
+ * @param node what the first line of the latter names
+ * @returns the programs' names
+ */
+export function copyPrograms(directory, node, root) {
+  return programs([], root).flatMap(({ dir, manifest }) => {
+    const bundles = join(dir, 'dist', 'bundle');
+    const current = join(bundles, readJson(join(bundles, 'current.json')).directory);
+    for (const name of Object.keys(manifest.bin)) {
+      copyFiles(current, join(directory, 'programs', name), (path) => !OF_WORKSPACE.test(path));
+      write(join(directory, 'bin', `${name}.js`), `#!${node}\nimport '../programs/${name}/main.js';\n`);
+    }
+    return Object.keys(manifest.bin);
+  });
 }
 
 function putLibrary(directory, { dir, manifest: { name, exports, dependencies } }, common) {
