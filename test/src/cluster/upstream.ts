@@ -2,7 +2,14 @@ import { ANP_VERSION } from './settings.ts';
 import type { StaticPod } from './static-pods.ts';
 
 /** Flags of the recipes that ANP's server does not have. */
-const OWN = ['admin-uds-name', 'admin-server-cert', 'admin-server-key', 'admin-ca-cert', 'dial-park-timeout', 'log-format'];
+const OWN = [
+  'admin-uds-name',
+  'admin-server-cert',
+  'admin-server-key',
+  'admin-ca-cert',
+  'dial-park-timeout',
+  'log-format',
+];
 
 /** Returns the name of ANP's image of its server or agent. */
 export function anpImage(program: 'server' | 'agent'): string {

@@ -23,7 +23,10 @@ export const hold = command({
       .argParser(duration),
   ],
   examples: [
-    { line: 'hold /run/k/api.sock /run/k/server.sock', does: 'the API server dials api.sock, proxy-server has server.sock' },
+    {
+      line: 'hold /run/k/api.sock /run/k/server.sock',
+      does: 'the API server dials api.sock, proxy-server has server.sock',
+    },
   ],
   async run({ args: [path = '', server = ''], options, terminal }: Call<Options>) {
     const tell = (text: string) => terminal.err(`isthmus: ${text}\n`);

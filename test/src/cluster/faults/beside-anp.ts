@@ -33,7 +33,8 @@ async function anpsServer(): Promise<void> {
   }
   const anps = ofAnp(server);
   const [container] = anps.spec.containers;
-  container.args = container.args?.map((flag) => flag.replace(`/${SERVER}.socket`, '/konnectivity-server.socket')) ?? [];
+  container.args =
+    container.args?.map((flag) => flag.replace(`/${SERVER}.socket`, '/konnectivity-server.socket')) ?? [];
   writePod(anps);
   await nextStatic(SERVER, before);
 }
