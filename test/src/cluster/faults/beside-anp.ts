@@ -25,7 +25,8 @@ async function anpsServer(): Promise<void> {
   const server = readPod(manifestOf(SERVER));
   const before = await containerOf(SERVER);
   put.push(server);
-  if (existsSync(manifestOf(HOLDER))) {
+  const held = existsSync(manifestOf(HOLDER));
+  if (held) {
     put.push(readPod(manifestOf(HOLDER)));
     removePod(HOLDER);
     const gone = async () => (await tryKubectl(['-n', 'kube-system', 'get', 'pod', `${HOLDER}-node`])).status !== 0;
@@ -35,6 +36,8 @@ async function anpsServer(): Promise<void> {
   const [container] = anps.spec.containers;
   container.args =
     container.args?.map((flag) => flag.replace(`/${SERVER}.socket`, '/konnectivity-server.socket')) ?? [];
+  // Ours tells the two protocols apart by a connection's first bytes.
+  container.args.push(`--mode=${held ? 'http-connect' : 'grpc'}`);
   writePod(anps);
   await nextStatic(SERVER, before);
 }
