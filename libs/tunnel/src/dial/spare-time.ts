@@ -9,9 +9,10 @@ const UNHINDERED = 100;
 
 /**
  * Dials a second, of all tenants that wait, that start however busy the loop is. It may be busy with something else, and at 1 ms a dial
- * they are a tenth of it.
+ * they are a tenth of it. If one tenant alone dials, more of them start: they are half of it, and only tunnels of others wait for them.
  */
 const LEAST = 100;
+const LEAST_ALONE = 500;
 
 /** How many start when a flood begins, before its effect is known, and how many at most, in dials a second. */
 const FIRST = 500;
@@ -57,10 +58,11 @@ class SpareTime {
   dial(request: DialRequest): Promise<Established> {
     this.#begin();
     const line = getOrPut(this.#tenants, request.tenant, () => new Line(request.tenant));
-    if (line.waiting.size === 0 && line.rate < this.#share) return this.#start(line, request);
+    line.asked++;
+    if (line.waiting.size === 0 && line.demand <= this.#share) return this.#start(line, request);
     return new Promise((resolve, reject) => {
       const leave = () => {
-        request.signal.removeEventListener('abort', go);
+        request.signal.removeEventListener('abort', abandon);
         line.waiting.delete(waiting);
       };
       const go = () => {
@@ -71,11 +73,15 @@ class SpareTime {
         leave();
         reject(error);
       };
+      // What is dialled next sees that nobody waits any more, and makes nothing of it.
+      const abandon = () => {
+        leave();
+        resolve(this.#dial(request));
+      };
       const until = this.#loop.now() + LONGEST_WAIT;
       const waiting: Waiting = { until, go, refuse };
       line.waiting.add(waiting);
-      // What is dialled next sees it, too, and makes nothing of it.
-      request.signal.addEventListener('abort', go, { once: true });
+      request.signal.addEventListener('abort', abandon, { once: true });
       this.#rounds.enter(line);
       this.#wanted = true;
       // What the loop has time for starts at once.
@@ -84,7 +90,7 @@ class SpareTime {
   }
 
   #start(line: Line, request: DialRequest): Promise<Established> {
-    line.rate++;
+    line.started++;
     return this.#dial(request);
   }
 
@@ -99,7 +105,8 @@ class SpareTime {
     if (this.#tenants.size === 0) this.#loop.stop();
     const rate = this.#rate * this.#loop.growth(seconds);
     // Without dials beyond a share, the loop says nothing about how many could start.
-    this.#rate = Math.max(LEAST, Math.min(this.#wanted ? MOST : FIRST, rate));
+    const least = this.#tenants.size > 1 ? LEAST : LEAST_ALONE;
+    this.#rate = Math.max(least, Math.min(this.#wanted ? MOST : FIRST, rate));
     this.#wanted = this.#rounds.size > 0;
     // A late tick does not let all start at once that should have started one by one.
     this.#credit = Math.min(this.#credit + this.#rate * seconds, this.#most);
@@ -116,11 +123,12 @@ class SpareTime {
     const kept = Math.exp(-seconds);
     let all = 0;
     for (const line of this.#tenants.values()) {
-      line.rate *= kept;
-      all += line.rate;
+      line.asked *= kept;
+      line.started *= kept;
+      all += line.demand;
       line.endWaits(now);
-      while (line.waiting.size > 0 && line.rate < this.#share) line.goFirst();
-      if (line.rate < FORGOTTEN && line.waiting.size === 0 && line.next === undefined)
+      while (line.waiting.size > 0 && line.demand < this.#share) line.goFirst();
+      if (line.demand < FORGOTTEN && line.waiting.size === 0 && line.next === undefined)
         this.#tenants.delete(line.tenant);
     }
     this.#share = Math.max(UNHINDERED, all / Math.max(2, this.#tenants.size));
@@ -150,12 +158,18 @@ class Line implements TakesTurns {
   next: this | undefined = undefined;
   credit = 0;
   readonly tenant: string;
-  /** Dials a second, over about a second. */
-  rate = 0;
+  /** Dials a second that its callers make, and that start, over about a second. */
+  asked = 0;
+  started = 0;
   readonly waiting = new Set<Waiting>();
 
   constructor(tenant: string) {
     this.tenant = tenant;
+  }
+
+  /** Dials a second that it makes, or would make: callers that wait ask less often, and dials that waited start later. */
+  get demand(): number {
+    return Math.max(this.asked + this.waiting.size, this.started);
   }
 
   goFirst(): void {
