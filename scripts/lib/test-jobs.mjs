@@ -32,6 +32,14 @@ const OWN_PROCESS = [
   /^(\w+ \w+ = )?await (test|it|describe)\(/m,
 ];
 
+/** Hooks outside of the suites of a file, its own or of what it shares. */
+const HOOKS = /^(before|after|beforeEach|afterEach)\(|^(const|let) \w+ = (sharedByFile|acrossShared)\(/m;
+
+/** Whether a file has hooks that must not apply to the other files of its process. */
+export function hasHooks(file) {
+  return HOOKS.test(readFileSync(file, 'utf8'));
+}
+
 /** Divides test files into jobs `{ files, cost }`, each for one process. The cost is about how many seconds it takes, to compare jobs. */
 export function jobsOf(files) {
   const all = files.map(described).sort((a, b) => b.cost - a.cost);
@@ -56,7 +64,8 @@ function described(file) {
   const hasPrograms = WITH_PROGRAMS.path.test(path) || WITH_PROGRAMS.text.test(text);
   const canShare = /^(libs|apps|test)\//.test(path) && !OWN_PROCESS.some((pattern) => pattern.test(text));
   const guess = text.length * (hasPrograms ? PER_CHARACTER.withPrograms : PER_CHARACTER.plain);
-  return { file, hasPrograms, canShare, cost: MEASURED[sourceOf(path)] ?? guess };
+  const hooks = HOOKS.test(text);
+  return { file, hasPrograms, canShare, hooks, cost: MEASURED[sourceOf(path)] ?? guess };
 }
 
 /** Returns the source of a compiled test, as the measured costs name it. */
@@ -64,7 +73,10 @@ export function sourceOf(path) {
   return path.replace('/dist/', '/src/').replace(/\.js$/, '.ts');
 }
 
-/** Puts each file, the longest first, where it makes no process long, or into a process of its own. */
+/**
+ * Puts each file, the longest first, where it makes no process long, or into a process of its own. Files with hooks run behind the others:
+ * a hook of a module that both import is then outside of any suite, and applies to all of them.
+ */
 function together(files, most) {
   const jobs = [];
   for (const file of files) {
@@ -72,7 +84,7 @@ function together(files, most) {
     if (room) room.push(file);
     else jobs.push([file]);
   }
-  return jobs;
+  return jobs.map((job) => job.sort((a, b) => a.hooks - b.hooks));
 }
 
 function costOf(files) {

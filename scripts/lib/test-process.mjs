@@ -3,6 +3,7 @@
 import { writeFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
+import { hasHooks } from './test-jobs.mjs';
 import { ALL_FILES_DONE, fileMark, TESTS_LOAD } from './test-reporter.mjs';
 
 /** How long the process may go on after the last test, in milliseconds. It ends at once unless a test left something open. */
@@ -15,7 +16,9 @@ const [state, ...files] = process.argv.slice(2);
 for (const file of files) {
   await started(fileMark(file), async () => {
     writeFileSync(state, file);
-    await asSuite(fileMark(file), () => import(pathToFileURL(file).href));
+    const load = () =>
+      import(pathToFileURL(file).href).catch((error) => void test(TESTS_LOAD, () => Promise.reject(error)));
+    await (hasHooks(file) ? asSuite(fileMark(file), load) : load());
   });
 }
 await test(ALL_FILES_DONE, () => {});
@@ -49,7 +52,7 @@ async function started(name, load) {
 function asSuite(name, load) {
   return new Promise((loaded) => {
     describe(name, async () => {
-      await load().catch((error) => void test(TESTS_LOAD, () => Promise.reject(error)));
+      await load();
       loaded();
     });
   });

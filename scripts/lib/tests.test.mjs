@@ -94,6 +94,28 @@ test('hooks of a file apply to its own tests, and end before the next file of th
   assert.equal(readFileSync(steps, 'utf8'), inOrder('x') + inOrder('y'));
 });
 
+test('a hook of a module that several files import applies to all of them', async () => {
+  const steps = join(dir, 'imported-hooks');
+  writeFileSync(steps, '');
+  written('hooked.mjs', [
+    `import { appendFileSync } from 'node:fs';`,
+    `import { afterEach } from 'node:test';`,
+    `export const step = (what) => () => appendFileSync(${JSON.stringify(steps)}, what);`,
+    `afterEach(step('-'));`,
+  ]);
+  const file = (name, ...more) =>
+    written(`${name}.mjs`, [
+      `import { after, test } from 'node:test';`,
+      `import { step } from './hooked.mjs';`,
+      `test('${name}', step('${name}'));`,
+      ...more,
+    ]);
+  const { result } = await run(file('x'), file('y'), file('z', `after(() => {});`));
+  assert.deepEqual(result.counts, { passed: 3, failed: 0, skipped: 0 });
+  // Also after what marks the files.
+  assert.match(readFileSync(steps, 'utf8'), /^-*x-+y-+z-+$/);
+});
+
 test('a hook of a file that fails is a failure of that file, and the files behind it run', async () => {
   const fails = written('fails.mjs', [
     `import { after, test } from 'node:test';`,
