@@ -125,9 +125,10 @@ test(
       await wholeAgain(all);
     }
     assert.equal(destination.open, tunnels.length);
-    const said = (what: string) => logs.slice(before).some(({ msg }) => msg === what);
-    await until(() => said('tunnel moved'), { what: 'a line about a tunnel that was moved' });
-    assert.ok(!said('tunnel given up'), 'no tunnel was lost');
+    const said = (what: RegExp) => logs.slice(before).some(({ msg }) => what.test(String(msg)));
+    // On a busy machine, a tunnel may have lost its hub a moment before it moves.
+    await until(() => said(/^tunnel (moved|resumed)$/), { what: 'a line about a tunnel that was moved' });
+    assert.ok(!said(/^tunnel given up$/), 'no tunnel was lost');
     for (const tunnel of tunnels) tunnel.destroy();
     await until(() => destination.open === 0, { what: 'the end at the destination' });
   }),
