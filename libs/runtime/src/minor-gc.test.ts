@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { afterEach, mock, test } from 'node:test';
 import { getHeapSpaceStatistics } from 'node:v8';
 import { MinorGc, type YoungGeneration } from './minor-gc.ts';
 
 const MIB = 1024 * 1024;
+
+afterEach(() => mock.timers.reset());
 
 /** Reports the size it is given, and records what it is asked to do. */
 class Young implements YoungGeneration {
@@ -119,22 +121,22 @@ test('the young generation of a busy process may grow to 4 MiB, whenever it is s
   assert.deepEqual(young.asked, ['grow by 2']);
 });
 
-test('the whole heap is collected twice once a process with much in its buffers is at rest, and again after more', (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
+test('the whole heap is collected twice once a process with much in its buffers is at rest, and again after more', () => {
+  mock.timers.enable({ apis: ['setTimeout'] });
   const young = new Young(4 * MIB);
   young.outsideBytes = 48 * MIB;
   const garbage = new MinorGc(young, 0);
   const rest = () => {
-    for (let round = 0; round < 4; round++) t.mock.timers.tick(2_000);
+    for (let round = 0; round < 4; round++) mock.timers.tick(2_000);
   };
   reads(garbage, 1023, 1);
   rest();
   assert.deepEqual(young.asked, [], 'it has not been busy');
   reads(garbage, 1, 1);
   young.outsideBytes = 0;
-  t.mock.timers.tick(1_999);
+  mock.timers.tick(1_999);
   reads(garbage, 256, 1);
-  t.mock.timers.tick(1_999);
+  mock.timers.tick(1_999);
   assert.deepEqual(young.asked, [], 'it is still busy');
   rest();
   assert.deepEqual(young.asked.splice(0), ['collect all', 'collect all']);
@@ -147,15 +149,15 @@ test('the whole heap is collected twice once a process with much in its buffers 
   assert.deepEqual(young.asked, ['collect all', 'collect all']);
 });
 
-test('without much in its buffers, a process at rest collects its whole heap once ten minutes have passed', (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
+test('without much in its buffers, a process at rest collects its whole heap once ten minutes have passed', () => {
+  mock.timers.enable({ apis: ['setTimeout'] });
   const young = new Young(4 * MIB);
   young.outsideBytes = 48 * MIB - 1;
   let now = 0;
   const garbage = new MinorGc(young, 0, () => now);
   const passes = (ms: number) => {
     now += ms;
-    t.mock.timers.tick(ms);
+    mock.timers.tick(ms);
   };
   for (const round of ['since the process began', 'since the last collection']) {
     reads(garbage, 1024, 1);
@@ -167,18 +169,18 @@ test('without much in its buffers, a process at rest collects its whole heap onc
     assert.deepEqual(young.asked, [], `not yet ${round}`);
     passes(1);
     assert.deepEqual(young.asked.splice(0), ['collect all'], round);
-    t.mock.timers.tick(2_000);
+    mock.timers.tick(2_000);
     assert.deepEqual(young.asked.splice(0), ['collect all'], round);
   }
 });
 
-test('where memory is small, it collects its whole heap at each rest', (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
+test('where memory is small, it collects its whole heap at each rest', () => {
+  mock.timers.enable({ apis: ['setTimeout'] });
   const young = new Young(4 * MIB);
   const garbage = new MinorGc(young, 256 * MIB, () => 0);
   for (const round of [1, 2]) {
     reads(garbage, 1024, 1);
-    for (let times = 0; times < 4; times++) t.mock.timers.tick(2_000);
+    for (let times = 0; times < 4; times++) mock.timers.tick(2_000);
     assert.deepEqual(young.asked.splice(0), ['collect all', 'collect all'], `rest ${round}`);
   }
 });
