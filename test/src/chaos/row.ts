@@ -91,6 +91,8 @@ export interface Row<T extends Topology = Topology> {
   /** What must hold, as the table describes it. */
   readonly holds: string;
   readonly bounds: Bounds;
+  /** Dials a second of its load at most: for faults that need much of the machine themselves. */
+  readonly dialsPerSecond?: number;
   /** Long tunnels finish cleanly after a time between these milliseconds; if unset, they stay for the whole row. */
   readonly tunnelLife?: readonly [least: number, most: number];
   /** Returns why the row cannot run here. */

@@ -66,7 +66,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
     doors: plane.doors,
     echo: targets.echo.authority,
     framesPort: targets.framesPort,
-    dialsPerSecond: rate,
+    dialsPerSecond: Math.min(rate, row.dialsPerSecond ?? rate),
     tunnels: LONG_TUNNELS,
     ...(row.tunnelLife && { tunnelLife: row.tunnelLife }),
   });

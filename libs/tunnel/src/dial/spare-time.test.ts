@@ -99,6 +99,22 @@ test('a tenant that dials more than never waits, but far less than a flood, does
   assert.equal(count('b'), 400, '200 a second, none of which waited');
 });
 
+test('a tenant that wants more than a flood still starts as many dials as the flood does', async () => {
+  const { state, flood, pass, count } = spareTime();
+  state.busy = 1;
+  let asked = 0;
+  // What had to wait when the event loop stood still.
+  flood('b', 3000);
+  for (let i = 0; i < 250; i++) {
+    const answers = 256 - (asked - count('a'));
+    flood('a', answers);
+    asked += answers;
+    flood('b', 4);
+    await pass(20);
+  }
+  assert.ok(count('b') >= 0.9 * count('a'), `${count('b')} beside ${count('a')}`);
+});
+
 test('a tenant that dials alone is held back less', async () => {
   const { state, flood, pass, count } = spareTime();
   state.busy = 1;

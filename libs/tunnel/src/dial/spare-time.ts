@@ -28,6 +28,8 @@ const LONGEST_WAIT = 10_000;
  * Keeps time of the event loop for others while one tenant floods: dials of a tenant that makes more than its share of all wait until
  * the loop has time to spare. Turns alone are not enough, because whatever starts makes work later, and a loop without a pause makes
  * every tunnel wait. `Admission` bounds how many wait.
+ *
+ * A tenant that waits gets as many dials as the average tenant, however busy the loop is. So none is starved by one that wants about as much.
  */
 export function inSpareTime(dial: Dial, options: BusyLoopOptions): Dial {
   const spare = new SpareTime(dial, options);
@@ -43,6 +45,8 @@ class SpareTime {
   readonly #rounds = new Rounds<Line>(1);
   /** Dials a second that one tenant may make without waiting. */
   #share = UNHINDERED;
+  /** Dials a second that the average tenant starts. */
+  #average = 0;
   /** Dials a second, of those that wait. */
   #rate = FIRST;
   /** Of those, how many may start now. */
@@ -59,7 +63,7 @@ class SpareTime {
     this.#begin();
     const line = getOrPut(this.#tenants, request.tenant, () => new Line(request.tenant));
     line.asked++;
-    if (line.waiting.size === 0 && line.demand <= this.#share) return this.#start(line, request);
+    if (line.waiting.size === 0 && this.#isDue(line)) return this.#start(line, request);
     return new Promise((resolve, reject) => {
       const leave = () => {
         request.signal.removeEventListener('abort', abandon);
@@ -87,6 +91,11 @@ class SpareTime {
       // What the loop has time for starts at once.
       this.#letGo();
     });
+  }
+
+  /** Whether its next dial starts, however busy the loop is. */
+  #isDue(line: Line): boolean {
+    return line.demand <= this.#share || line.started < this.#average;
   }
 
   #start(line: Line, request: DialRequest): Promise<Established> {
@@ -121,17 +130,20 @@ class SpareTime {
   /** Lets rates fall, and ends waits: of those that took too long, and of tenants that are below their share by now. */
   #age(seconds: number, now: number): void {
     const kept = Math.exp(-seconds);
-    let all = 0;
+    let [wanted, started] = [0, 0];
     for (const line of this.#tenants.values()) {
       line.asked *= kept;
       line.started *= kept;
-      all += line.demand;
+      wanted += line.demand;
       line.endWaits(now);
-      while (line.waiting.size > 0 && line.demand < this.#share) line.goFirst();
+      while (line.waiting.size > 0 && this.#isDue(line)) line.goFirst();
+      started += line.started;
       if (line.demand < FORGOTTEN && line.waiting.size === 0 && line.next === undefined)
         this.#tenants.delete(line.tenant);
     }
-    this.#share = Math.max(UNHINDERED, all / Math.max(2, this.#tenants.size));
+    const tenants = Math.max(2, this.#tenants.size);
+    this.#share = Math.max(UNHINDERED, wanted / tenants);
+    this.#average = started / tenants;
   }
 
   #letGo(): void {
