@@ -52,7 +52,7 @@ export function recorded(): { output: Output; frames: Buffer[] } {
     greeting: Buffer.alloc(0),
     later: setImmediate,
     maxBacklog: 2 ** 30,
-    mark: () => Buffer.alloc(0),
+    checkpoint: () => Buffer.alloc(0),
     failed,
   });
   return { output, frames };

@@ -66,12 +66,12 @@ export class Connection implements ReadingSink {
     this.#socket = socket;
     this.#options = options;
     const failed = (error: Error) => this.#fail(error);
-    const mark = (read: () => void) => {
-      this.#pings.mark(read);
+    const checkpoint = (read: () => void) => {
+      this.#pings.checkpoint(read);
       return pingFrame(NOTHING, false);
     };
     const patience = options.latePongs ? { patience: BEHIND_BULK } : {};
-    const output = new Output({ socket, greeting, later, maxBacklog, ...patience, mark, failed });
+    const output = new Output({ socket, greeting, later, maxBacklog, ...patience, checkpoint, failed });
     this.#output = output;
     const [rtt, idle] = [() => this.#pings.rtt, () => this.#endWhenIdle()];
     this.#streams = new Streams({ role, settings, rules, output, rtt, opened, idle });

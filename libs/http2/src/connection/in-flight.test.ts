@@ -15,10 +15,10 @@ const TURNS = 200;
 
 /** An output to a socket that accepts everything at once, as a kernel with large buffers does, and a stream that always has more. */
 function busy({ rtt = 0 } = {}) {
-  const marks: (() => void)[] = [];
-  const mark = (read: () => void) => {
-    marks.push(read);
-    return Buffer.from('mark');
+  const checkpoints: (() => void)[] = [];
+  const checkpoint = (read: () => void) => {
+    checkpoints.push(read);
+    return Buffer.from('checkpoint');
   };
   const socket = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
   const failed = () => assert.fail('nothing fails');
@@ -27,7 +27,7 @@ function busy({ rtt = 0 } = {}) {
     greeting: Buffer.alloc(0),
     later: setImmediate,
     maxBacklog: 2 ** 30,
-    mark,
+    checkpoint,
     failed,
   });
   output.widen(2 ** 31 - 1 - DEFAULT_SETTINGS.initialWindowSize);
@@ -42,7 +42,7 @@ function busy({ rtt = 0 } = {}) {
       return FRAME.length;
     },
   });
-  return { output, marks, endless, share: () => output.share(() => rtt) };
+  return { output, checkpoints, endless, share: () => output.share(() => rtt) };
 }
 
 async function turns(): Promise<void> {
@@ -50,7 +50,7 @@ async function turns(): Promise<void> {
 }
 
 test('what groups share has little in flight that the other side has not read, whatever the kernel takes', async () => {
-  const { output, marks, endless, share } = busy();
+  const { output, checkpoints, endless, share } = busy();
   const flood = endless(new SendGroup('flood'));
   share();
   output.offer(flood);
@@ -58,21 +58,21 @@ test('what groups share has little in flight that the other side has not read, w
   const atOnce = flood.sent;
   assert.ok(atOnce >= 512 * KIB && atOnce <= 576 * KIB, `${atOnce} bytes`);
 
-  marks.splice(0, 4).forEach((read) => void read());
+  checkpoints.splice(0, 4).forEach((read) => void read());
   await turns();
   const later = flood.sent - atOnce;
-  assert.ok(later >= 192 * KIB && later <= 320 * KIB, `${later} bytes after half of the marks were read`);
+  assert.ok(later >= 192 * KIB && later <= 320 * KIB, `${later} bytes after half of the checkpoints were read`);
 });
 
 test('a quiet group is next once the other side has read something', async () => {
-  const { output, marks, endless, share } = busy();
+  const { output, checkpoints, endless, share } = busy();
   const [flood, quiet] = [endless(new SendGroup('flood')), endless(new SendGroup('quiet'))];
   share();
   output.offer(flood);
   await turns();
   const before = flood.sent;
   output.offer(quiet);
-  (marks.shift() as () => void)();
+  (checkpoints.shift() as () => void)();
   await turns();
   assert.ok(quiet.sent > 0);
   assert.ok(quiet.sent >= flood.sent - before - FRAME.length, `${quiet.sent} and ${flood.sent - before} bytes`);
@@ -87,34 +87,34 @@ test('a long path has as much in flight as it holds', async () => {
   assert.ok(flood.sent >= 1152 * KIB && flood.sent <= 1216 * KIB, `${flood.sent} bytes`);
 });
 
-test('one group alone has no bound of its own, and sends no marks', async () => {
-  const { output, marks, endless } = busy();
+test('one group alone has no bound of its own, and sends no checkpoints', async () => {
+  const { output, checkpoints, endless } = busy();
   const alone = endless(new SendGroup('alone'));
   output.offer(alone);
   await turns();
   assert.ok(alone.sent > TURNS * 32 * KIB, `${alone.sent} bytes`);
-  assert.deepEqual(marks, []);
+  assert.deepEqual(checkpoints, []);
 });
 
-test('marks that are read late say how far the other side has read', () => {
+test('checkpoints that are read late say how far the other side has read', () => {
   const inFlight = new InFlight(() => 0);
   assert.equal(inFlight.send(64 * KIB - 1), false);
   assert.equal(inFlight.send(1), true);
-  const read = inFlight.mark();
+  const read = inFlight.checkpoint();
   inFlight.send(448 * KIB);
   assert.equal(inFlight.full, true);
   read();
   assert.equal(inFlight.full, false);
 });
 
-test('what was sent without a mark while the path seemed long holds nothing up once it is short', () => {
+test('what was sent without a checkpoint while the path seemed long holds nothing up once it is short', () => {
   let rtt = 100;
   const inFlight = new InFlight(() => rtt);
   assert.equal(inFlight.send(2000 * KIB), false);
   rtt = 0;
   assert.equal(inFlight.full, false);
-  assert.equal(inFlight.send(16 * KIB), true, 'a mark follows the next bytes');
-  const read = inFlight.mark();
+  assert.equal(inFlight.send(16 * KIB), true, 'a checkpoint follows the next bytes');
+  const read = inFlight.checkpoint();
   assert.equal(inFlight.full, true);
   read();
   assert.equal(inFlight.full, false);

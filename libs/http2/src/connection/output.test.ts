@@ -81,20 +81,28 @@ class Finite {
   refill(): void {}
 }
 
-/** An output to a socket, with a connection window of so many bytes. @param marks gets what to call when a mark was read */
+/** An output to a socket, with a connection window of so many bytes. @param checkpoints gets what to call when one of its checkpoints was read */
 function outputTo(
   socket: Duplex,
   window = 2 ** 31 - 1,
-  marks: (() => void)[] = [],
+  checkpoints: (() => void)[] = [],
   patience: Patience = BEHIND_BULK,
 ): Output {
-  const mark = (read: () => void) => {
-    marks.push(read);
+  const checkpoint = (read: () => void) => {
+    checkpoints.push(read);
     return NOTHING;
   };
   const failed = () => assert.fail('no frame waits');
   const maxBacklog = 2 ** 30;
-  const output = new Output({ socket, greeting: NOTHING, later: setImmediate, maxBacklog, patience, mark, failed });
+  const output = new Output({
+    socket,
+    greeting: NOTHING,
+    later: setImmediate,
+    maxBacklog,
+    patience,
+    checkpoint,
+    failed,
+  });
   output.maxFrame = CHUNK.length;
   output.widen(window - DEFAULT_SETTINGS.initialWindowSize);
   return output;

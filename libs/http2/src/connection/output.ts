@@ -62,8 +62,8 @@ export interface OutputOptions {
   readonly maxBacklog: number;
   /** What late frames wait for. Default: any other frame. */
   readonly patience?: Patience;
-  /** Returns a PING. @param read called when the peer has read all that left before it */
-  readonly mark: (read: () => void) => Buffer;
+  /** Makes a checkpoint (see `InFlight`). @param read called once the peer has read all that left before it */
+  readonly checkpoint: (read: () => void) => Buffer;
   /** The peer does not read what it asks for, or a callback of ours threw. */
   readonly failed: (error: Error) => void;
 }
@@ -85,7 +85,7 @@ export class Output {
   readonly #later: (flush: () => void) => void;
   readonly #turn: () => void;
   readonly #maxBacklog: number;
-  readonly #mark: OutputOptions['mark'];
+  readonly #checkpoint: OutputOptions['checkpoint'];
   /** Set once groups share the connection. */
   #inFlight: InFlight | undefined;
   readonly #late: LateFrames;
@@ -104,13 +104,13 @@ export class Output {
   #scheduled = false;
   #ended = false;
 
-  constructor({ socket, greeting, later, maxBacklog, patience = BEHIND_ANY, mark, failed }: OutputOptions) {
+  constructor({ socket, greeting, later, maxBacklog, patience = BEHIND_ANY, checkpoint, failed }: OutputOptions) {
     this.#socket = socket;
     this.#parts = [greeting];
     this.#added = greeting.length;
     this.#later = later;
     this.#maxBacklog = maxBacklog;
-    this.#mark = mark;
+    this.#checkpoint = checkpoint;
     this.guarded = guarding(failed);
     this.#turn = this.guarded(() => this.#takeTurn());
     this.#late = new LateFrames(patience, (frames) => this.frame(frames), this.guarded);
@@ -262,19 +262,19 @@ export class Output {
         if (sender.sendable) this.offer(sender);
         this.#ready.spend(FRAME_HEAD + sent);
       }
-      if (this.#inFlight?.send(filled)) this.#markEnd(this.#inFlight);
+      if (this.#inFlight?.send(filled)) this.#addCheckpoint(this.#inFlight);
     } finally {
       this.#filling = false;
     }
   }
 
-  #markEnd(inFlight: InFlight): void {
-    const read = inFlight.mark();
+  #addCheckpoint(inFlight: InFlight): void {
+    const read = inFlight.checkpoint();
     const answered = this.guarded(() => {
       read();
       this.#goOn();
     });
-    this.add(this.#mark(answered));
+    this.add(this.#checkpoint(answered));
   }
 
   /** Asks those that are empty for more, the longest empty of each group first, until `ready` of its streams have something. */
