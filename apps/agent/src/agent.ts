@@ -1,9 +1,9 @@
 import { systemClock, type TlsSettings } from '@isthmus/runtime';
 import { endpointDial, PING_INTERVAL, type ProxyFor } from '@isthmus/transport';
 import {
-  Admission,
   AgentTunnels,
   type Dial,
+  DialLimiter,
   type DialPolicy,
   formatDestination,
   type Observation,
@@ -85,7 +85,7 @@ export function agent(options: AgentOptions): Agent {
 class RunningAgent implements Agent {
   readonly agentId: string;
   readonly #options: AgentOptions;
-  readonly #admission: Admission;
+  readonly #limiter: DialLimiter;
   readonly #reconciler: Reconciler;
   readonly #tunnels: AgentTunnels | undefined;
   readonly #packetServers = new Set<string>();
@@ -98,7 +98,7 @@ class RunningAgent implements Agent {
     this.#tunnels = options.resume && new AgentTunnels(options.resume);
     const own = { ...(prohibited && { prohibited }), ...(policy && { policy }) };
     const endpoint = endpointDial({ agentId, ...own, ...observation });
-    this.#admission = new Admission(refuseWhenScarce(network(endpoint)));
+    this.#limiter = new DialLimiter(refuseWhenScarce(network(endpoint)));
     this.#reconciler = new Reconciler({
       ...options,
       clock: systemClock,
@@ -177,7 +177,7 @@ class RunningAgent implements Agent {
         ...(tenant !== '' && { tenant }),
         ...(pingInterval !== undefined && pingInterval !== PING_INTERVAL && { pingSeconds: pingInterval / 1000 }),
       },
-      dial: observed('agent', this.#admission.dial, observation),
+      dial: observed('agent', this.#limiter.dial, observation),
       events: observation.events,
     };
   }

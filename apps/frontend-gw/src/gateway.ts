@@ -3,8 +3,8 @@ import { loopUse, within } from '@isthmus/runtime';
 import { type AdmissionState, socketsCheck } from '@isthmus/service';
 import { anyoneOf } from '@isthmus/transport';
 import {
-  Admission,
   type Dial,
+  DialLimiter,
   type DialLimits,
   type Directory,
   explain,
@@ -67,8 +67,8 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const allowed = tenancy ? permitted(dialling, tenancy) : dialling;
   const fair = () => inSpareTime(inTurns(allowed), { use: loopUse() });
   const spare = new SpareBytes({ use: loopUse() });
-  const admission = limits ? new Admission(fair(), { limits, spare }) : new Admission(allowed);
-  const dial = observed('gateway', admission.dial, observation);
+  const limiter = limits ? new DialLimiter(fair(), { limits, spare }) : new DialLimiter(allowed);
+  const dial = observed('gateway', limiter.dial, observation);
   const explained = { ...options, suspects, ...(tenancy && { policy: verdicts(tenancy) }) };
   const identities = tenancy && new Identities(tenancy, events);
   const identify = identities?.identify ?? anyoneOf(tenant);
@@ -83,7 +83,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const close = async () => {
     await own?.stop();
     // New callers are rejected, and earlier ones get an answer: no caller is reset in the middle of its request.
-    await callers.stop(admission.closed);
+    await callers.stop(limiter.closed);
     // The audit must show that the plane closed these tunnels, not the callers.
     const endTunnels = () => tunnels.abortAll('gateway', new PlaneEnded('the gateway stops'));
     const timer = setTimeout(endTunnels, CALLER_GRACE);
@@ -127,7 +127,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     get kept() {
       return resumable?.kept;
     },
-    use: (of) => admission.use(of),
+    use: (of) => limiter.use(of),
     leave() {
       state = 'leaving';
     },
@@ -136,7 +136,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
       state = 'draining';
       void own?.stop();
       await callers.drain();
-      await admission.close();
+      await limiter.close();
     },
     close,
   };

@@ -1,7 +1,6 @@
 export { Splice } from './carry/splice.ts';
 export { Tunnel } from './carry/tunnel.ts';
 export { TunnelTable } from './carry/tunnel-table.ts';
-export { Admission } from './dial/admission.ts';
 export { type Destination, formatDestination, parseDestination } from './dial/destination.ts';
 export {
   type Caller,
@@ -14,6 +13,7 @@ export {
   type TunnelEnd,
 } from './dial/dial.ts';
 export { DialAbort, type DialSignal } from './dial/dial-abort.ts';
+export { DialLimiter } from './dial/dial-limiter.ts';
 export { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from './dial/dial-log.ts';
 export {
   asDialError,

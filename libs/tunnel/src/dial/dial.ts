@@ -105,7 +105,7 @@ export interface Established {
   /** Who the agent is by its credential, as its hub says: `acme/agent/edge-1`. Unset where no tenants are configured. */
   readonly agentPrincipal?: string;
   readonly timing: DialTiming;
-  /** Meters the tunnel's bytes; set where the tenant has limits (`Admission`). */
+  /** Meters the tunnel's bytes; set where the tenant has limits (`DialLimiter`). */
   readonly meter?: ByteMeter;
   /** Set if the tunnel may be resumed. */
   readonly resume?: ResumeAnswer;

@@ -26,7 +26,7 @@ export const DIAL_ERRORS = {
   /**
    * A limit of the plane is reached, which one the text says:
    * 1. A tenant has reached one of its limits at a gateway, or has too many dials without an answer at a gateway or agent
-   *    (`Admission`). Final; 429 if the limit is a rate. `limit` names it where tenants are configured.
+   *    (`DialLimiter`). Final; 429 if the limit is a rate. `limit` names it where tenants are configured.
    * 2. A gateway or agent has hardly any descriptors left, and refuses before it dials (`refuseWhenScarce`). Retryable.
    * 3. An agent, or its resolver, had no descriptor for the socket (libs/transport: endpoint.ts), or a Go agent no port or buffer
    *    (go-errors.ts). Retryable; the gateway also suspects the session for a while.
@@ -65,11 +65,11 @@ export interface DialErrorOptions {
    *   reached the destination, but no byte of the caller was sent.
    * - The hub does not hold the session any more, or gives it up: `Sessions` of apps/backend-hub.
    * - The agent had no socket for the dial: endpoint.ts, go-errors.ts; `refuseWhenScarce` in an agent.
-   * - The agent leaves: `Admission` in an agent.
+   * - The agent leaves: `DialLimiter` in an agent.
    * - The answer could not be read as one of ours: link/head.ts, which otherwise passes on what the other end of the link said.
    *
    * Outside `routed` nobody retries in this process. There it only describes the failure, in the admin RPC and in a link's head:
-   * `Admission` and `refuseWhenScarce` of a gateway, and `Attempts` itself when no hub of a session can be reached.
+   * `DialLimiter` and `refuseWhenScarce` of a gateway, and `Attempts` itself when no hub of a session can be reached.
    */
   readonly retryable?: boolean;
   /** The dial's own deadline passed without an answer, which says nothing about the destination. Default false. */

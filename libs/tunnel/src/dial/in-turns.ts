@@ -31,7 +31,7 @@ interface OfTenant {
 
 /**
  * Lets tenants take turns when more dials come than one turn of the event loop should start: a flood of one tenant's waits, and dials of
- * the others start ahead of it. `Admission` bounds what waits, as pending dials.
+ * the others start ahead of it. `DialLimiter` bounds what waits, as pending dials.
  */
 export function inTurns<Request extends OfTenant, Answer>(
   dial: (request: Request) => Promise<Answer>,

@@ -27,7 +27,7 @@ const LONGEST_WAIT = 10_000;
 /**
  * Keeps time of the event loop for others while one tenant floods: dials of a tenant that makes more than its share of all wait until
  * the loop has time to spare. Turns alone are not enough, because whatever starts makes work later, and a loop without a pause makes
- * every tunnel wait. `Admission` bounds how many wait.
+ * every tunnel wait. `DialLimiter` bounds how many wait.
  *
  * A tenant that waits gets as many dials as the average tenant, however busy the loop is. So none is starved by one that wants about as much.
  */

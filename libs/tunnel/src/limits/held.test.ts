@@ -5,8 +5,8 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Splice } from '../carry/splice.ts';
-import { Admission } from '../dial/admission.ts';
 import type { Established } from '../dial/dial.ts';
+import { DialLimiter } from '../dial/dial-limiter.ts';
 import { inTurns } from '../dial/in-turns.ts';
 import { request } from '../testing.ts';
 import { type DialLimits, UNLIMITED } from './limits.ts';
@@ -56,11 +56,11 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
     return { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
   };
   const dial = inTurns(() => (stalls.now ? Promise.resolve(establish()) : new Promise<never>(() => {})));
-  const admission = new Admission(dial, { limits: () => LIMITS });
+  const limiter = new DialLimiter(dial, { limits: () => LIMITS });
   const refused = new Map<string, number>();
   const open = async () => {
     try {
-      const { end, meter } = await admission.dial({ ...request, tenant: 'acme' });
+      const { end, meter } = await limiter.dial({ ...request, tenant: 'acme' });
       const caller = new Stalled();
       const callerEnd = { stream: caller, halfOpen: true, abort: () => void caller.destroy() };
       splices.push(new Splice(callerEnd, end, undefined, undefined, meter));
@@ -78,7 +78,7 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
   for (let i = 0; i < 500; i++) await turn();
   gc();
   const growth = held() - before;
-  const use = admission.use('acme');
+  const use = limiter.use('acme');
   assert.ok(splices.length <= LIMITS.tunnels, `${splices.length} tunnels`);
   assert.ok((use?.pendingDials ?? 0) <= LIMITS.pendingDials, `${use?.pendingDials} dials wait`);
   assert.ok((use?.bytesQueued ?? 0) <= LIMITS.bytesQueued + splices.length * A_TUNNEL, `${use?.bytesQueued} queued`);
@@ -87,5 +87,5 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
   assert.ok((refused.get('bytesQueued') ?? 0) + (refused.get('tunnels') ?? 0) > 10_000, `${[...refused]}`);
   for (const splice of splices) splice.abort(new Error('enough'));
   await Promise.all(splices.map(({ done }) => done));
-  assert.equal(admission.use('acme')?.bytesQueued, 0);
+  assert.equal(limiter.use('acme')?.bytesQueued, 0);
 });

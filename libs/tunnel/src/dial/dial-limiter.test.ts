@@ -3,25 +3,25 @@ import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import { type DialLimits, UNLIMITED } from '../limits/limits.ts';
-import { Admission, type AdmissionOptions } from './admission.ts';
 import type { DialRequest, Established } from './dial.ts';
+import { DialLimiter, type DialLimiterOptions } from './dial-limiter.ts';
 
 function request(tenant = 'default'): DialRequest {
   const destination = { host: 'x', port: 1 };
   return { id: '00000000000000aa', tenant, destination, deadline: 1e12, signal: new AbortController().signal };
 }
 
-/** An admission before a Dial that answers when the test says so. */
-function held(options: AdmissionOptions = {}) {
+/** A limiter before a Dial that answers when the test says so. */
+function held(options: DialLimiterOptions = {}) {
   const answers: (() => void)[] = [];
   const stream = new PassThrough();
   const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
   const established: Established = { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
   const dial = () => new Promise<Established>((resolve) => answers.push(() => resolve(established)));
-  return { admission: new Admission(dial, options), answers, stream };
+  return { limiter: new DialLimiter(dial, options), answers, stream };
 }
 
-/** An admission with limits that the test changes, and a clock that stands still. */
+/** A limiter with limits that the test changes, and a clock that stands still. */
 function limited(limits: Partial<DialLimits>) {
   const state = { now: 0, limits: { ...UNLIMITED, ...limits } };
   const of = (tenant: string) => (tenant === 'acme' ? state.limits : UNLIMITED);
@@ -29,30 +29,30 @@ function limited(limits: Partial<DialLimits>) {
 }
 
 test('a tenant with too many pending dials is refused, others are not', async () => {
-  const { admission, answers } = held();
-  const pending = Array.from({ length: 2000 }, () => admission.dial(request()));
-  await assert.rejects(admission.dial(request()), {
+  const { limiter, answers } = held();
+  const pending = Array.from({ length: 2000 }, () => limiter.dial(request()));
+  await assert.rejects(limiter.dial(request()), {
     code: 'connection_limit_reached',
     message: 'tenant default has 2000 dials without an answer already',
   });
-  const other = admission.dial(request('other'));
-  assert.equal(admission.pending, 2001);
+  const other = limiter.dial(request('other'));
+  assert.equal(limiter.pending, 2001);
   for (const answer of answers.splice(0)) answer();
   await Promise.all([...pending, other]);
-  assert.equal(admission.pending, 0);
-  const after = admission.dial(request());
+  assert.equal(limiter.pending, 0);
+  const after = limiter.dial(request());
   answers[0]?.();
   await after;
 });
 
 test('closing refuses new dials and waits for pending ones', async () => {
-  const { admission, answers } = held();
-  const pending = admission.dial(request());
+  const { limiter, answers } = held();
+  const pending = limiter.dial(request());
   let closed = false;
-  const closing = admission.close().then(() => {
+  const closing = limiter.close().then(() => {
     closed = true;
   });
-  await assert.rejects(admission.dial(request()), {
+  await assert.rejects(limiter.dial(request()), {
     code: 'destination_unavailable',
     message: 'proxy is shutting down',
     retryable: true,
@@ -65,9 +65,9 @@ test('closing refuses new dials and waits for pending ones', async () => {
 });
 
 test('dials over the rate are refused as 429 with the limit’s name, until time has passed; others are not', async () => {
-  const { admission, answers, state } = limited({ dialsPerSecond: 2, burst: 3 });
-  const dials = [1, 2, 3].map(() => admission.dial(request('acme')));
-  await assert.rejects(admission.dial(request('acme')), {
+  const { limiter, answers, state } = limited({ dialsPerSecond: 2, burst: 3 });
+  const dials = [1, 2, 3].map(() => limiter.dial(request('acme')));
+  await assert.rejects(limiter.dial(request('acme')), {
     code: 'connection_limit_reached',
     status: 429,
     limit: 'dialsPerSecond',
@@ -76,45 +76,45 @@ test('dials over the rate are refused as 429 with the limit’s name, until time
     message:
       "tenant acme has reached its limit dialsPerSecond of 2: dial again after 1 s, or raise it in the tenant's file",
   });
-  dials.push(admission.dial(request('other')));
+  dials.push(limiter.dial(request('other')));
   state.now += 500;
-  dials.push(admission.dial(request('acme')));
+  dials.push(limiter.dial(request('acme')));
   state.limits = { ...state.limits, dialsPerSecond: 0.1 };
-  await assert.rejects(admission.dial(request('acme')), { retryAfter: 10 });
+  await assert.rejects(limiter.dial(request('acme')), { retryAfter: 10 });
   for (const answer of answers) answer();
   await Promise.all(dials);
-  assert.equal(admission.use('acme')?.dials, 4);
+  assert.equal(limiter.use('acme')?.dials, 4);
 });
 
 test('pending dials and tunnels are limited, and a limit that is raised counts at once', async () => {
-  const { admission, answers, state, stream } = limited({ pendingDials: 1 });
-  const first = admission.dial(request('acme'));
-  await assert.rejects(admission.dial(request('acme')), { status: 503, limit: 'pendingDials', retryAfter: 1 });
+  const { limiter, answers, state, stream } = limited({ pendingDials: 1 });
+  const first = limiter.dial(request('acme'));
+  await assert.rejects(limiter.dial(request('acme')), { status: 503, limit: 'pendingDials', retryAfter: 1 });
   state.limits = { ...UNLIMITED, tunnels: 2 };
-  const second = admission.dial(request('acme'));
-  await assert.rejects(admission.dial(request('acme')), { status: 503, limit: 'tunnels' });
+  const second = limiter.dial(request('acme'));
+  await assert.rejects(limiter.dial(request('acme')), { status: 503, limit: 'tunnels' });
   for (const answer of answers.splice(0)) answer();
   await Promise.all([first, second]);
-  assert.deepEqual([admission.use('acme')?.pendingDials, admission.use('acme')?.tunnels], [0, 2]);
-  await assert.rejects(admission.dial(request('acme')), { limit: 'tunnels' });
+  assert.deepEqual([limiter.use('acme')?.pendingDials, limiter.use('acme')?.tunnels], [0, 2]);
+  await assert.rejects(limiter.dial(request('acme')), { limit: 'tunnels' });
   stream.destroy();
   await once(stream, 'close');
-  assert.equal(admission.use('acme')?.tunnels, 0);
-  const third = admission.dial(request('acme'));
+  assert.equal(limiter.use('acme')?.tunnels, 0);
+  const third = limiter.dial(request('acme'));
   answers[0]?.();
   await third;
-  assert.equal(admission.use('acme')?.tunnels, 0, 'a stream that has closed already is no tunnel');
+  assert.equal(limiter.use('acme')?.tunnels, 0, 'a stream that has closed already is no tunnel');
 });
 
 test('tenants that use nothing are forgotten, those that do are not', async () => {
-  const { admission, answers, state } = limited({ dialsPerSecond: 1, burst: 1 });
-  const kept = admission.dial(request('acme'));
-  const others = Array.from({ length: 999 }, (_, tenant) => admission.dial(request(`other-${tenant}`)));
+  const { limiter, answers, state } = limited({ dialsPerSecond: 1, burst: 1 });
+  const kept = limiter.dial(request('acme'));
+  const others = Array.from({ length: 999 }, (_, tenant) => limiter.dial(request(`other-${tenant}`)));
   for (const answer of answers.splice(0)) answer();
   await Promise.all([kept, ...others]);
   state.limits = { ...state.limits, tunnels: 0 };
-  const more = admission.dial(request('one-more'));
+  const more = limiter.dial(request('one-more'));
   answers[0]?.();
   await more;
-  assert.ok(admission.use('acme'), 'its rate is used up');
+  assert.ok(limiter.use('acme'), 'its rate is used up');
 });

@@ -11,10 +11,10 @@ import { DialError } from './errors.ts';
  */
 const MAX_PENDING_DIALS = 2000;
 
-/** Tenants that may be remembered before those that use nothing are forgotten. */
+/** Tenants that may be remembered before idle ones are forgotten. */
 const PRUNE_AT = 1000;
 
-export interface AdmissionOptions {
+export interface DialLimiterOptions {
   /** A tenant's limits, as they are now. Default: 2,000 pending dials, and nothing else is counted. */
   readonly limits?: (tenant: string) => DialLimits;
   /** Keeps time for quiet tenants. Unset: there is one tenant. */
@@ -24,14 +24,14 @@ export interface AdmissionOptions {
 }
 
 /**
- * The one place in a program that admits dials: a gateway's, before it chooses a session, and an agent's, before it dials the
- * destination. A hub has none, because both ends of its dials have one. Tenants' limits belong here. Rules about
- * destinations wrap the Dial inside it.
+ * Limits the dials of one program, all of them: a gateway's before it chooses a session, and an agent's before it dials the destination.
+ * A hub has none, because both ends of its dials have one. Tenants' limits belong here. Rules about destinations wrap the Dial
+ * inside it.
  */
-export class Admission {
+export class DialLimiter {
   readonly dial: Dial = (request) => this.#admit(request);
   readonly #inner: Dial;
-  readonly #limits: AdmissionOptions['limits'];
+  readonly #limits: DialLimiterOptions['limits'];
   readonly #spare: SpareBytes | undefined;
   readonly #now: () => number;
   readonly #idle: (() => void)[] = [];
@@ -40,7 +40,7 @@ export class Admission {
   #pending = 0;
   #closed = false;
 
-  constructor(dial: Dial, { limits, spare, now = () => performance.now() }: AdmissionOptions = {}) {
+  constructor(dial: Dial, { limits, spare, now = () => performance.now() }: DialLimiterOptions = {}) {
     this.#inner = dial;
     this.#spare = spare;
     this.#limits = limits;
@@ -99,7 +99,7 @@ export class Admission {
     );
   }
 
-  /** Forgets tenants that use nothing: those that were removed would pile up here. */
+  /** Forgets idle tenants. Otherwise, removed tenants would pile up here. */
   #prune(): void {
     for (const [tenant, use] of this.#uses) if (use.idle) this.#uses.delete(tenant);
     this.#pruneAt = Math.max(PRUNE_AT, 2 * this.#uses.size);
