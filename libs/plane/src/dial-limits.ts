@@ -1,5 +1,5 @@
 import { DEFAULT_LIMITS } from '@isthmus/admission/basics';
-import type { TenantUse } from '@isthmus/telemetry';
+import type { LimitedTenant } from '@isthmus/telemetry';
 import type { DialLimits } from '@isthmus/tunnel';
 import type { Gateway } from './roles.ts';
 import type { Tenancy } from './tenancy/tenancy.ts';
@@ -13,7 +13,7 @@ export function dialLimits({ tenant }: Pick<Tenancy, 'tenant'>): (name: string) 
 export function* tenantsUsing(
   { tenants }: Pick<Tenancy, 'tenants'>,
   gateway: Pick<Gateway, 'use'>,
-): Iterable<TenantUse> {
+): Iterable<LimitedTenant> {
   for (const { name, limits } of tenants.all) {
     const use = gateway.use(name);
     if (use) yield { name, limits, use };

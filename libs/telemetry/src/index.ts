@@ -8,6 +8,6 @@ export { createLogger, type ProgramLogger } from './logging/logger.ts';
 export { agentMetrics } from './metrics/agent.ts';
 export type { Metrics } from './metrics/exposition/families.ts';
 export type { PlaneSight } from './metrics/plane/plane.ts';
-export type { TenantUse } from './metrics/plane/tenant-limits.ts';
+export type { LimitedTenant } from './metrics/plane/tenant-limits.ts';
 export type { TenantsSight } from './metrics/plane/tenants.ts';
 export { type ServerMetrics, serverMetrics } from './metrics/server.ts';

@@ -1,7 +1,7 @@
 import { getOrPut } from '../get-or-put.ts';
 import { type DialLimits, type DialUse, UNLIMITED } from '../limits/limits.ts';
 import type { SpareBytes } from '../limits/spare-bytes.ts';
-import { TenantUse } from '../limits/tenant-use.ts';
+import { TenantLimiter } from '../limits/tenant-limiter.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import { DialError } from './errors.ts';
 
@@ -35,7 +35,7 @@ export class DialLimiter {
   readonly #spare: SpareBytes | undefined;
   readonly #now: () => number;
   readonly #idle: (() => void)[] = [];
-  readonly #uses = new Map<string, TenantUse>();
+  readonly #tenants = new Map<string, TenantLimiter>();
   #pruneAt = PRUNE_AT;
   #pending = 0;
   #closed = false;
@@ -54,7 +54,7 @@ export class DialLimiter {
 
   /** What a tenant with limits uses now; undefined for one that has not dialled. */
   use(tenant: string): DialUse | undefined {
-    return this.#uses.get(tenant);
+    return this.#tenants.get(tenant);
   }
 
   /** Refuses new dials. Resolves once every pending dial has its answer. */
@@ -70,43 +70,43 @@ export class DialLimiter {
   async #admit(request: DialRequest): Promise<Established> {
     if (this.#closed) throw shuttingDown();
     const { tenant } = request;
-    const use = this.#useOf(tenant);
-    const refused = this.#limits ? use.refusal() : tooManyPending(use, tenant);
+    const limiter = this.#limiterOf(tenant);
+    const refused = this.#limits ? limiter.refusal() : tooManyPending(limiter, tenant);
     if (refused) throw refused;
-    this.#count(use, 1);
+    this.#count(limiter, 1);
     try {
       const established = await this.#inner(request);
-      return this.#limits ? use.carry(established) : established;
+      return this.#limits ? limiter.carry(established) : established;
     } finally {
-      this.#count(use, -1);
+      this.#count(limiter, -1);
       if (this.#pending === 0) for (const resolve of this.#idle.splice(0)) resolve();
     }
   }
 
-  #count(use: TenantUse, by: 1 | -1): void {
-    use.pendingDials += by;
+  #count(limiter: TenantLimiter, by: 1 | -1): void {
+    limiter.pendingDials += by;
     this.#pending += by;
   }
 
-  #useOf(tenant: string): TenantUse {
-    const { size } = this.#uses;
-    if (size >= this.#pruneAt && !this.#uses.has(tenant)) this.#prune();
+  #limiterOf(tenant: string): TenantLimiter {
+    const { size } = this.#tenants;
+    if (size >= this.#pruneAt && !this.#tenants.has(tenant)) this.#prune();
     const limits = this.#limits ?? (() => UNLIMITED);
     return getOrPut(
-      this.#uses,
+      this.#tenants,
       tenant,
-      () => new TenantUse(tenant, () => limits(tenant), this.#now, this.#spare?.tenant()),
+      () => new TenantLimiter(tenant, () => limits(tenant), this.#now, this.#spare?.tenant()),
     );
   }
 
   /** Forgets idle tenants. Otherwise, removed tenants would pile up here. */
   #prune(): void {
-    for (const [tenant, use] of this.#uses) if (use.idle) this.#uses.delete(tenant);
-    this.#pruneAt = Math.max(PRUNE_AT, 2 * this.#uses.size);
+    for (const [tenant, limiter] of this.#tenants) if (limiter.idle) this.#tenants.delete(tenant);
+    this.#pruneAt = Math.max(PRUNE_AT, 2 * this.#tenants.size);
   }
 }
 
-function tooManyPending({ pendingDials }: TenantUse, tenant: string): DialError | undefined {
+function tooManyPending({ pendingDials }: TenantLimiter, tenant: string): DialError | undefined {
   if (pendingDials < MAX_PENDING_DIALS) return undefined;
   const text = `tenant ${tenant} has ${MAX_PENDING_DIALS} dials without an answer already`;
   return new DialError('connection_limit_reached', text);

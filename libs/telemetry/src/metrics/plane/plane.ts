@@ -3,7 +3,7 @@ import type { Subscriptions } from '../../subscribe.ts';
 import { Census } from '../exposition/census.ts';
 import type { Families } from '../exposition/families.ts';
 import { keptMetrics } from './resume.ts';
-import { type TenantUse, tenantLimitMetrics } from './tenant-limits.ts';
+import { type LimitedTenant, tenantLimitMetrics } from './tenant-limits.ts';
 
 /** What a program knows about its plane. Read for each page. */
 export interface PlaneSight {
@@ -18,7 +18,7 @@ export interface PlaneSight {
   /** Set for a gateway: bytes that tunnels keep until their agents have them; undefined if tunnels are not resumed. */
   readonly kept?: () => number | undefined;
   /** Set for a gateway with tenants: what those that have dialled through it use. */
-  readonly using?: () => Iterable<TenantUse>;
+  readonly using?: () => Iterable<LimitedTenant>;
 }
 
 export interface GatewaySight {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { DialLimits, RefusingLimit } from '@isthmus/tunnel';
 import { beginning, server } from '../exposition/testing.ts';
-import type { TenantUse } from './tenant-limits.ts';
+import type { LimitedTenant } from './tenant-limits.ts';
 
 const limits: DialLimits = {
   dialsPerSecond: 200,
@@ -13,7 +13,7 @@ const limits: DialLimits = {
   bytesQueued: 1e6,
 };
 
-function tenant(name: string): TenantUse {
+function tenant(name: string): LimitedTenant {
   const refused = new Map<RefusingLimit, number>([['dialsPerSecond', 3]]);
   const rates = { dialsPerSecond: 7, bytesPerSecond: 8 };
   return { name, limits, use: { pendingDials: 1, tunnels: 2, bytesQueued: 4, dials: 5, bytes: 6, refused, ...rates } };
@@ -26,7 +26,7 @@ async function limitLines(metrics: ReturnType<typeof seeing>) {
   return Object.fromEntries(lines.filter(([line]) => FAMILIES.some((family) => line.startsWith(`${family}{`))));
 }
 
-function seeing(tenants: readonly TenantUse[]) {
+function seeing(tenants: readonly LimitedTenant[]) {
   const { metrics } = server({
     role: 'gateway',
     tenants: { size: 1, has: () => true, badFiles: 0, certificates: () => [] },

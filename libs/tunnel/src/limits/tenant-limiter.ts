@@ -7,8 +7,8 @@ import { PerSecond } from './per-second.ts';
 import type { TenantBytes } from './spare-bytes.ts';
 import { TokenBucket } from './token-bucket.ts';
 
-/** What one tenant uses of this process, against its limits. */
-export class TenantUse implements DialUse {
+/** Counts what one tenant uses of this process, and refuses its dials when a limit is reached. */
+export class TenantLimiter implements DialUse {
   /** Dials without an answer. */
   pendingDials = 0;
   /** Dials that were counted against the rate. */
