@@ -5,7 +5,7 @@ import { TurnDuplex } from './turn-duplex.ts';
 
 /** What a TurnDuplex asked of what lies below it. */
 class Recorded extends TurnDuplex {
-  readonly sent: Buffer[] = [];
+  readonly pieces: Buffer[] = [];
   readonly got: number[] = [];
   ends = 0;
   turns = 0;
@@ -13,7 +13,7 @@ class Recorded extends TurnDuplex {
   slow = true;
 
   protected override send(piece: Buffer): void {
-    this.sent.push(piece);
+    this.pieces.push(piece);
   }
 
   protected override get sending(): boolean {
@@ -38,11 +38,11 @@ class Recorded extends TurnDuplex {
 
   /** What was sent has left. */
   leave(): void {
-    this.wrote();
+    this.sent();
   }
 
   left(): void {
-    this.finished();
+    this.endSent();
   }
 
   get unread(): number {
@@ -50,7 +50,7 @@ class Recorded extends TurnDuplex {
   }
 }
 
-const lengths = ({ sent }: Recorded) => sent.map(({ length }) => length);
+const lengths = ({ pieces }: Recorded) => pieces.map(({ length }) => length);
 
 test('one write is under way at a time, and short pieces that waited for it leave as one', () => {
   const stream = new Recorded();
@@ -58,7 +58,7 @@ test('one write is under way at a time, and short pieces that waited for it leav
   assert.deepEqual(lengths(stream), [5]);
   stream.leave();
   assert.deepEqual(lengths(stream), [5, 3]);
-  assert.equal(String(stream.sent[1]), 'abc');
+  assert.equal(String(stream.pieces[1]), 'abc');
 });
 
 test('long pieces that waited leave as they are, without a copy', () => {
@@ -67,7 +67,7 @@ test('long pieces that waited leave as they are, without a copy', () => {
   stream.write('first');
   for (const piece of long) stream.write(piece);
   stream.leave();
-  assert.ok(stream.sent[1]?.buffer === long[0]?.buffer && stream.sent[2]?.buffer === long[1]?.buffer);
+  assert.ok(stream.pieces[1]?.buffer === long[0]?.buffer && stream.pieces[2]?.buffer === long[1]?.buffer);
 });
 
 test('what leaves at once is written at once', async () => {
@@ -97,7 +97,7 @@ test('a bulk writer is asked for more on its turn, and a writer of little at onc
   stream.write(Buffer.alloc(64 * 1024), () => drained++);
   stream.leave();
   assert.deepEqual([stream.turns, drained], [1, 0]);
-  stream.refill();
+  stream.writeMore();
   stream.write('little', () => drained++);
   stream.leave();
   assert.equal(stream.turns, 1);

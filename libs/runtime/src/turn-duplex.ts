@@ -3,45 +3,46 @@ import { pushCompact } from './compact.ts';
 
 type Done = (error?: Error | null) => void;
 
-/** Bytes that may wait here to be sent before the writer has to pause: two reads of a socket. */
+/** Bytes that may wait here before the writer has to pause: two reads of a socket. */
 const SEND_AHEAD = 128 * 1024;
 
-/** A write of at least this length counts as bulk, in bytes. A shorter one does not wait for others. */
-const BULK = 16 * 1024;
+/** A write of at least this length is bulk, in bytes. A writer of shorter ones never waits for its turn. */
+const BULK_WRITE = 16 * 1024;
 
-/** Pieces that are shorter than this on average are sent as one: each would be a write to the socket of its own. */
+/** Pieces that are shorter than this on average are joined first. Otherwise each would be a write to the socket. */
 const SHORT_PIECE = 1024;
 
 /**
- * A Duplex over something that carries several streams in turn: one write is under way at a time, and bytes count as read once the reader
- * has them.
+ * A Duplex over something that carries several streams in turn. It has one write under way at a time. Bytes count as taken once the
+ * reader has them.
  */
 export abstract class TurnDuplex extends Duplex {
   /** Received bytes that the reader has not got. */
   #held = 0;
-  /** The write under way: its bytes, and its callback. */
-  #writing = 0;
-  #written: Done | undefined;
-  #final: Done | undefined;
+  /** The length of the write under way, and its callback. */
+  #writeBytes = 0;
+  #writeDone: Done | undefined;
+  #endDone: Done | undefined;
 
   constructor() {
     // Bytes count as read only once the reader has them, so the sender's window bounds what is buffered.
     super({ readableHighWaterMark: 1, writableHighWaterMark: SEND_AHEAD });
   }
 
+  /** Sends a piece of a write. */
   protected abstract send(piece: Buffer): void;
-  /** Whether what was sent has still to leave, so that `wrote` follows. */
+  /** Whether pieces have yet to leave. `sent` must be called once they have. */
   protected abstract get sending(): boolean;
-  /** The writer has ended. `finished` follows once that has been said. */
+  /** Sends the writer's end. `endSent` must be called once it has left. */
   protected abstract sendEnd(): void;
-  /** The reader has got so many bytes. */
+  /** Called when the reader has taken so many more bytes. */
   protected abstract taken(bytes: number): void;
-  /** Has `refill` called when it is this stream's turn. */
+  /** Asks for a call of `writeMore` when it is this stream's turn. */
   protected abstract awaitTurn(): void;
 
   /** Whether a write is under way. */
   protected get writing(): boolean {
-    return this.#written !== undefined;
+    return this.#writeDone !== undefined;
   }
 
   /** Received bytes that the reader has not got. */
@@ -49,42 +50,44 @@ export abstract class TurnDuplex extends Duplex {
     return this.#held;
   }
 
+  /** Passes bytes on to the reader. */
   protected received(bytes: Uint8Array): void {
     this.#held += bytes.length;
-    if (pushCompact(this, bytes)) this.#take();
+    if (pushCompact(this, bytes)) this.#reportTaken();
   }
 
-  /** What was written has left. A bulk writer that has nothing left here is asked for more on the stream's turn. */
-  protected wrote(): void {
-    if (this.#writing >= BULK && this.writableLength === this.#writing && !this.writableEnded) this.awaitTurn();
-    else this.refill();
+  /** All pieces have left. A bulk writer with nothing left here writes more when it is the stream's turn. */
+  protected sent(): void {
+    if (this.#writeBytes >= BULK_WRITE && this.writableLength === this.#writeBytes && !this.writableEnded) this.awaitTurn();
+    else this.writeMore();
   }
 
-  /** Asks the writer for more. */
-  refill(): void {
-    this.settle();
+  /** Lets the writer write more. */
+  writeMore(): void {
+    this.completeWrite();
   }
 
-  /** Ends the write that is under way. */
-  protected settle(error?: Error): void {
-    const written = this.#written;
-    this.#written = undefined;
-    written?.(error);
+  /** Calls back the write that is under way. */
+  protected completeWrite(error?: Error): void {
+    const done = this.#writeDone;
+    this.#writeDone = undefined;
+    done?.(error);
   }
 
-  /** Fails the write that is under way, if there is one. @param text why, if no error says it */
-  protected abandon(error: Error | null, text: string): void {
-    if (this.#written) this.settle(error ?? new Error(text));
+  /** Fails the write that is under way, if there is one. @param text why, if there is no error */
+  protected failWrite(error: Error | null, text: string): void {
+    if (this.#writeDone) this.completeWrite(error ?? new Error(text));
   }
 
-  protected finished(): void {
-    const final = this.#final;
-    this.#final = undefined;
-    final?.();
+  /** The writer's end has left. */
+  protected endSent(): void {
+    const done = this.#endDone;
+    this.#endDone = undefined;
+    done?.();
   }
 
   override _read(): void {
-    this.#take();
+    this.#reportTaken();
   }
 
   override _write(chunk: Buffer, _encoding: string, done: Done): void {
@@ -98,7 +101,7 @@ export abstract class TurnDuplex extends Duplex {
   }
 
   override _final(done: Done): void {
-    this.#final = done;
+    this.#endDone = done;
     this.sendEnd();
   }
 
@@ -107,13 +110,13 @@ export abstract class TurnDuplex extends Duplex {
       done();
       return;
     }
-    this.#writing = length;
-    this.#written = done;
+    this.#writeBytes = length;
+    this.#writeDone = done;
     for (const piece of pieces) this.send(piece);
-    if (!this.sending) this.settle();
+    if (!this.sending) this.completeWrite();
   }
 
-  #take(): void {
+  #reportTaken(): void {
     const held = this.#held;
     if (held === 0) return;
     this.#held = 0;

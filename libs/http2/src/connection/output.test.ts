@@ -48,7 +48,7 @@ class Busy {
     return CHUNK.length;
   }
 
-  refill(): void {
+  writeMore(): void {
     this.sendable = true;
     this.#output.offer(this);
   }
@@ -78,7 +78,7 @@ class Finite {
     return length;
   }
 
-  refill(): void {}
+  writeMore(): void {}
 }
 
 /** An output to a socket, with a connection window of so many bytes. @param checkpoints gets what to call when one of its checkpoints was read */

@@ -48,8 +48,8 @@ export interface Sender {
 }
 
 /** Has sent bulk, and may have more. */
-export interface Refillable {
-  refill(): void;
+export interface BulkWriter {
+  writeMore(): void;
 }
 
 export interface OutputOptions {
@@ -157,7 +157,7 @@ export class Output {
   }
 
   /** Asks for more once few others of its group have some. */
-  emptied(refillable: Refillable, { empty }: SendGroup = this.#common): void {
+  emptied(refillable: BulkWriter, { empty }: SendGroup = this.#common): void {
     empty.push(refillable);
     this.#empty.enter(empty);
     this.schedule();
@@ -284,7 +284,7 @@ export class Output {
       const some = line.take(ready - line.ready.length);
       if (line.length === 0) this.#empty.leave();
       else this.#empty.pass();
-      for (const each of some) each.refill();
+      for (const each of some) each.writeMore();
     }
   }
 }

@@ -1,5 +1,5 @@
 import type { TakesTurns } from '@isthmus/runtime';
-import type { Refillable, Sender } from './output.ts';
+import type { BulkWriter, Sender } from './output.ts';
 
 /** Items that were taken are dropped together, once there are at least this many of them. */
 const DROPPED_AT_ONCE = 256;
@@ -73,7 +73,7 @@ class ReadyLine extends Line<Sender> {
 }
 
 /** Those of a group that have sent all they had. */
-class EmptyLine extends Line<Refillable> {
+class EmptyLine extends Line<BulkWriter> {
   readonly ready: ReadyLine;
 
   constructor(ready: ReadyLine) {

@@ -96,8 +96,8 @@ export class DuplexStream extends TurnDuplex implements StreamFace {
   }
 
   onWritable(): void {
-    if (this.writing) this.wrote();
-    else this.finished();
+    if (this.writing) this.sent();
+    else this.endSent();
   }
 
   onClose(code: number | undefined, reason: Error | undefined): void {
@@ -107,8 +107,8 @@ export class DuplexStream extends TurnDuplex implements StreamFace {
       return;
     }
     // The whole response has arrived, and the other side wants no more of the request (section 8.1). The response can still be read.
-    this.settle();
-    this.finished();
+    this.completeWrite();
+    this.endSent();
     this.end();
   }
 
@@ -124,7 +124,7 @@ export class DuplexStream extends TurnDuplex implements StreamFace {
 
   protected override sendEnd(): void {
     this.#stream.end();
-    if (this.#stream.ended) this.finished();
+    if (this.#stream.ended) this.endSent();
   }
 
   protected override taken(bytes: number): void {
@@ -138,7 +138,7 @@ export class DuplexStream extends TurnDuplex implements StreamFace {
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#stream.reset(ErrorCode.CANCEL);
     this.#stream.release();
-    this.abandon(error, 'stream was closed');
+    this.failWrite(error, 'stream was closed');
     done(error);
   }
 }

@@ -2,7 +2,7 @@ import type { Guarded } from '@isthmus/runtime';
 import { ErrorCode } from '../codes.ts';
 import { Allowance } from '../connection/allowance.ts';
 import { closings } from '../connection/closings.ts';
-import type { Output, Refillable, Sender } from '../connection/output.ts';
+import type { Output, BulkWriter, Sender } from '../connection/output.ts';
 import type { SendGroup } from '../connection/send-group.ts';
 import { dataHead, headersFrames, markFrame, rstStreamFrame, windowUpdateFrame } from '../frames.ts';
 import type { Field } from '../section.ts';
@@ -163,7 +163,7 @@ export class Http2Stream implements Sender {
   }
 
   /** Has `refillable` asked for more when it is the stream's turn. */
-  awaitTurn(refillable: Refillable): void {
+  awaitTurn(refillable: BulkWriter): void {
     this.#output.emptied(refillable, this.group);
   }
 

@@ -49,7 +49,7 @@ export class StreamCarrier implements Carrier, StreamFace {
     return this.#stream.pending === 0;
   }
 
-  awaitTurn(next: { refill(): void }): void {
+  awaitTurn(next: { writeMore(): void }): void {
     this.#stream.awaitTurn(next);
   }
 

@@ -20,7 +20,7 @@ export interface Carrier {
   /** Whether all bytes have left. */
   readonly flowing: boolean;
   /** Has `next` asked for more when it is this stream's turn on its link. */
-  awaitTurn(next: { refill(): void }): void;
+  awaitTurn(next: { writeMore(): void }): void;
   mark(mark: Mark): void;
   /** Counts bytes as read: the other side may send as many again. @returns whether that is said now, so that a mark costs no write of its own */
   read(bytes: number): boolean;

@@ -49,16 +49,16 @@ export abstract class HalfStream extends TurnDuplex implements Outer, TunnelEnd 
   }
 
   flowing(): void {
-    this.wrote();
+    this.sent();
   }
 
   flushed(): void {
-    this.finished();
+    this.endSent();
   }
 
   over(error?: Error): void {
     if (error) this.destroy(error);
-    else this.finished();
+    else this.endSent();
   }
 
   abstract gone(): void;
@@ -90,7 +90,7 @@ export abstract class HalfStream extends TurnDuplex implements Outer, TunnelEnd 
     // What has ended both ways here is complete, even if the other half cannot be told yet.
     const complete = error === null && this.readableEnded && this.writableFinished;
     if (this.half.running && !complete) this.half.abort(error ?? new Error('it went away'));
-    this.abandon(error, 'the tunnel has ended');
+    this.failWrite(error, 'the tunnel has ended');
     done(error);
     process.nextTick(forget, this);
   }

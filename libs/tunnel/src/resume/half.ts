@@ -105,7 +105,7 @@ export abstract class Half<O extends Outer = Outer> implements CarrierUser, Swep
   }
 
   /** Has `next` asked for more when it is the tunnel's turn. While there is no carrier, `Outer.flowing` comes again with the next one. */
-  awaitTurn(next: { refill(): void }): void {
+  awaitTurn(next: { writeMore(): void }): void {
     this.#carrier?.awaitTurn(next);
   }
 

@@ -68,10 +68,10 @@ export class ChannelEnd implements Carrier {
     return this.#waiting === 0;
   }
 
-  awaitTurn(next: { refill(): void }): void {
+  awaitTurn(next: { writeMore(): void }): void {
     // A link that has gone asks nobody any more.
     const { time } = this.channel;
-    time.after(time.below(LATENCY), () => this.#closed || this.channel.cutOff || next.refill());
+    time.after(time.below(LATENCY), () => this.#closed || this.channel.cutOff || next.writeMore());
   }
 
   /** As often as not, the window is enlarged. */

@@ -17,8 +17,8 @@ export class Noted implements Carrier {
     this.told.push(`data ${Buffer.from(bytes)}`);
   }
 
-  awaitTurn(next: { refill(): void }): void {
-    next.refill();
+  awaitTurn(next: { writeMore(): void }): void {
+    next.writeMore();
   }
 
   read(bytes: number): boolean {

@@ -77,10 +77,10 @@ export class Party implements Outer {
     if (!this.#waits) return;
     // As a bulk writer does.
     if (this.#options.time.chance(0.5)) this.#half?.awaitTurn(this);
-    else this.refill();
+    else this.writeMore();
   }
 
-  refill(): void {
+  writeMore(): void {
     if (!this.#waits) return;
     this.#waits = false;
     this.#later(() => this.#write());
