@@ -7,10 +7,10 @@ import { encodeHead, type Head, headOf, type OutgoingHead } from './head.ts';
 import { DuplexStream } from './stream/duplex.ts';
 import type { Http2Stream } from './stream/stream.ts';
 
-/** Most bytes that may wait for the other half of a link: heads and answers of some ten thousand dials. */
+/** How many bytes may wait for the other half of a link: the heads and answers of some ten thousand dials. */
 const MAX_BACKLOG = 8 * 1024 * 1024;
 
-/** The rules of links: both halves are ours, and a gateway that loses its callers cancels its pending dials, up to 2,000 for each tenant. */
+/** The rules of links. Both halves are ours, and a gateway that loses its callers cancels their pending dials: up to 2,000 of each tenant. */
 const RULES: StreamRules = { maxResets: 10_000, countsAnswered: false, abandonsRequests: false };
 
 export interface SessionOptions {
@@ -55,7 +55,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
       greeting: greeting(role, settings),
       rules: groupField === undefined ? RULES : { ...RULES, groupField },
       maxBacklog: MAX_BACKLOG,
-      later: setImmediate,
+      defer: setImmediate,
       latePongs: false,
       lost,
       opened: (stream, request) => this.#opened(stream, headOf(request)),
@@ -95,7 +95,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     return this.#connection.open;
   }
 
-  /** As `begin`, for a stream that is a Duplex from the beginning. */
+  /** As `begin`, but the stream is a Duplex from the beginning. */
   request(head: OutgoingHead): DuplexStream {
     return new DuplexStream(this.begin(head));
   }
@@ -138,7 +138,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     this.close();
   }
 
-  /** A listener that throws must not keep the others from their call. */
+  /** Even if one listener throws, the others are called. */
   #ended(reason: Error): void {
     this.#over = reason;
     for (const listener of this.rawListeners('close'))

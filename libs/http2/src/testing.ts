@@ -50,7 +50,7 @@ export function recorded(): { output: Output; frames: Buffer[] } {
   const output = new Output({
     socket,
     greeting: Buffer.alloc(0),
-    later: setImmediate,
+    defer: setImmediate,
     maxBacklog: 2 ** 30,
     checkpoint: () => Buffer.alloc(0),
     failed,

@@ -1,25 +1,25 @@
 export interface AllowanceOptions {
-  /** What may be spent at once. */
+  /** The size of the bucket. */
   readonly atOnce: number;
-  /** What a second adds. */
+  /** What each second adds. */
   readonly perSecond: number;
   /** Milliseconds. */
   readonly now?: () => number;
 }
 
-/** The clock is looked at once in such a part of the bucket. */
-const PARTS = 16;
+/** How often the clock is looked at while a full bucket is spent. */
+const CLOCK_LOOKS = 16;
 
 /**
- * A token bucket. The clock is looked at each time that a sixteenth of it was spent, not at each cost. What was spent since the last look
- * may be given back by time that had passed before: after a rest a burst may be a sixteenth larger.
+ * A token bucket that looks at the clock only after each sixteenth of it was spent. So after a rest, a burst may be a sixteenth larger: the
+ * next look also pays back what was spent before it.
  */
 export class Allowance {
   readonly #atOnce: number;
   readonly #perSecond: number;
   readonly #now: () => number;
   #left: number;
-  /** The clock is looked at when less than so much is left. */
+  /** The clock is looked at when less than this is left. */
   #lookBelow: number;
   #since: number;
 
@@ -28,16 +28,16 @@ export class Allowance {
     this.#perSecond = perSecond;
     this.#now = now;
     this.#left = atOnce;
-    this.#lookBelow = atOnce - atOnce / PARTS;
+    this.#lookBelow = atOnce - atOnce / CLOCK_LOOKS;
     this.#since = now();
   }
 
   earn(more: number): void {
     this.#left = Math.min(this.#atOnce, this.#left + more);
-    this.#lookBelow = Math.max(this.#lookBelow, this.#left - this.#atOnce / PARTS);
+    this.#lookBelow = Math.max(this.#lookBelow, this.#left - this.#atOnce / CLOCK_LOOKS);
   }
 
-  /** @returns whether there was as much */
+  /** @returns whether the bucket held as much */
   spend(cost: number): boolean {
     this.#left -= cost;
     return this.#left >= this.#lookBelow || this.#refill();

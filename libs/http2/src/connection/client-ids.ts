@@ -1,7 +1,7 @@
 import { ConnectionError, ErrorCode } from '../codes.ts';
 
 /** Number of streams whose end by the peer is remembered. A later frame on one is an error, not one that crossed our own end. */
-const REMEMBERED = 64;
+const REMEMBERED_ENDS = 64;
 
 /** The ids of the streams that a client opened, as its server tracks them (RFC 9113 sections 5.1 and 5.1.1). */
 export class ClientIds {
@@ -42,7 +42,7 @@ export class ClientIds {
   /** Records that the peer ended or reset a stream that is now closed. */
   ended(id: number): void {
     this.#ended[this.#next] = id;
-    this.#next = (this.#next + 1) % REMEMBERED;
+    this.#next = (this.#next + 1) % REMEMBERED_ENDS;
   }
 
   /** Whether the peer is known to have ended a stream. */

@@ -1,18 +1,17 @@
 /**
- * Streams and connections whose end is acted upon in one turn of the event loop, over all connections of the process. Each ends a tunnel,
- * with a socket, an error and a log line, which takes 0.5 ms. So when hundreds end at once, what others ask for meanwhile waits 8 ms and
- * not until all have ended.
+ * How many ends of streams and connections the process handles in one turn of the event loop. Each ends a tunnel, with a socket, an error
+ * and a log line, which takes 0.5 ms. So when hundreds end at once, other work waits for 8 ms, and not until all have ended.
  */
-const A_TURN = 16;
+const CLOSINGS_A_TURN = 16;
 
-/** Spreads what follows from the ends of streams and connections over turns of the event loop, in their order. */
+/** Handles the ends of streams and connections in their order, spread over turns of the event loop. */
 export class Closings {
   readonly #later: (next: () => void) => void;
   #waiting: (() => void)[] = [];
-  /** How many of those that wait were called. */
+  /** How many of `#waiting` were called. */
   #called = 0;
   /** How many may still be called in this turn. */
-  #left = A_TURN;
+  #left = CLOSINGS_A_TURN;
   #scheduled = false;
 
   constructor(later: (next: () => void) => void = setImmediate) {
@@ -35,7 +34,7 @@ export class Closings {
 
   #turn(): void {
     this.#scheduled = false;
-    for (this.#left = A_TURN; this.#left > 0 && this.#called < this.#waiting.length; this.#left--)
+    for (this.#left = CLOSINGS_A_TURN; this.#left > 0 && this.#called < this.#waiting.length; this.#left--)
       this.#waiting[this.#called++]?.();
     if (this.#called < this.#waiting.length) this.#schedule();
     else {

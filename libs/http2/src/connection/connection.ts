@@ -13,18 +13,18 @@ import { readTurn, TurnReader } from './read-turn.ts';
 import { Reading, type ReadingSink } from './reading.ts';
 import { type StreamSettings, Streams } from './streams.ts';
 
-/** The longest reason that a GOAWAY tells, in characters. It must fit into a frame. */
-const LONGEST_TEXT = 1000;
+/** The longest reason in a GOAWAY, in characters. It must fit into a frame. */
+const LONGEST_REASON = 1000;
 
 /** How long a peer may take to read our GOAWAY and close before it is cut off, in milliseconds. */
 const LINGER_MS = 1_000;
 
-/** How long a peer may take to read what was left to send when the last stream ended, in milliseconds. */
+/** How long a peer may take to read the last bytes after the last stream has ended, in milliseconds. */
 const FLUSH_MS = 20_000;
 
 /**
- * Streams that the other side opens before its connection rests for a turn of the event loop. Node reads up to 2 MiB of a socket in one
- * turn: of requests that are reset at once, 100 ms of work (10,000 of them), in which no other connection is read or answers a PING.
+ * How many streams the other side may open before its connection rests for a turn of the event loop. Node reads up to 2 MiB of a socket in
+ * one turn. That can be 10,000 requests that are reset at once: 100 ms of work, in which no other connection is read or answers a PING.
  */
 const STREAMS_A_TURN = 200;
 
@@ -62,7 +62,7 @@ export class Connection implements ReadingSink {
   #restedAt = 0;
 
   constructor(socket: Socket, options: ConnectionOptions) {
-    const { role, settings, greeting, rules, maxBacklog, later, opened, keepaliveMs } = options;
+    const { role, settings, greeting, rules, maxBacklog, defer, opened, keepaliveMs } = options;
     this.#socket = socket;
     this.#options = options;
     const failed = (error: Error) => this.#fail(error);
@@ -71,7 +71,7 @@ export class Connection implements ReadingSink {
       return pingFrame(NOTHING, false);
     };
     const patience = options.latePongs ? { patience: BEHIND_BULK } : {};
-    const output = new Output({ socket, greeting, later, maxBacklog, ...patience, checkpoint, failed });
+    const output = new Output({ socket, greeting, defer, maxBacklog, ...patience, checkpoint, failed });
     this.#output = output;
     const [rtt, idle] = [() => this.#pings.rtt, () => this.#endWhenIdle()];
     this.#streams = new Streams({ role, settings, rules, output, rtt, opened, idle });
@@ -164,7 +164,7 @@ export class Connection implements ReadingSink {
    * @param told whether the other side hears the reason; it then drops what it has not read yet
    */
   destroy(reason: Error, told = false): void {
-    if (told && this.#state !== 'ended') this.#goaway(ErrorCode.CANCEL, reason.message.slice(0, LONGEST_TEXT));
+    if (told && this.#state !== 'ended') this.#goaway(ErrorCode.CANCEL, reason.message.slice(0, LONGEST_REASON));
     else if (!this.leaving) this.#goaway(ErrorCode.NO_ERROR);
     if (this.#state === 'ended') this.#cutAfter(LINGER_MS);
     else this.#end(reason, LINGER_MS);
@@ -183,7 +183,7 @@ export class Connection implements ReadingSink {
     }
     // A client's ids are odd.
     const many = this.#streams.last - this.#restedAt > 2 * STREAMS_A_TURN;
-    if (readTurn.read(this.#turn, chunk.length) || many) this.#rest();
+    if (readTurn.count(this.#turn, chunk.length) || many) this.#rest();
   }
 
   /** Lets other connections be read before this one. */
@@ -260,7 +260,7 @@ export class Connection implements ReadingSink {
 
   #closed(): void {
     clearTimeout(this.#linger);
-    // The other side has closed it, as it has where a write fails with this code. One that was reset fails with another.
+    // The other side has closed the connection. A write after that would fail with this code, and after a reset with another.
     this.#end(Object.assign(new Error('connection closed'), { code: 'EPIPE' }), 0);
     this.#output.stop();
     this.#options.closed?.();

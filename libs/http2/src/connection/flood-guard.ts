@@ -12,15 +12,15 @@ const PER_SECOND = 1_000;
  * SETTINGS and GOAWAY may visit every open stream: 50 in a burst, 5 a second. The busiest known sender is Go's client, which doubles
  * its window 8 times.
  */
-const PASS = 200;
+const PASS_COST = 200;
 
-/** Cost of visiting one stream for a message that concerns all of them: a pass over 65,536 streams takes at most 13 ms. */
-const LOOK = 0.01;
+/** Cost of each stream that a message visits, if it concerns all streams. A pass over 65,536 of them takes at most 13 ms. */
+const VISIT_COST = 0.01;
 
 /** What traffic earns: a receiver of data sends window updates, and measures the round trip with PINGs. */
-const PER_STREAM = 4;
-const PER_SENT_FRAME = 4;
-const PER_BYTE = 1 / 512;
+const EARNED_PER_STREAM = 4;
+const EARNED_PER_SENT_FRAME = 4;
+const EARNED_PER_BYTE = 1 / 512;
 
 /** Cost by frame type; all others cost 1. Heads, marks and resets are bounded elsewhere, per stream. */
 const COSTS: Readonly<Record<number, number>> = {
@@ -28,8 +28,8 @@ const COSTS: Readonly<Record<number, number>> = {
   [FrameType.CONTINUATION]: 0,
   [FrameType.RST_STREAM]: 0,
   [FrameType.MARK]: 0,
-  [FrameType.SETTINGS]: PASS,
-  [FrameType.GOAWAY]: PASS,
+  [FrameType.SETTINGS]: PASS_COST,
+  [FrameType.GOAWAY]: PASS_COST,
 };
 
 /**
@@ -57,7 +57,7 @@ export class FloodGuard {
    * @throws ConnectionError when there were too many without any
    */
   data(bytes: number, flags: number): void {
-    if (bytes > 0) this.#allowance.earn(bytes * PER_BYTE);
+    if (bytes > 0) this.#allowance.earn(bytes * EARNED_PER_BYTE);
     else if (!(flags & Flag.END_STREAM)) this.#spend(1);
   }
 
@@ -73,18 +73,18 @@ export class FloodGuard {
    * Counts a message for which all streams were visited.
    * @throws ConnectionError when there were too many
    */
-  looked(streams: number): void {
-    this.#spend(1 + streams * LOOK);
+  visited(streams: number): void {
+    this.#spend(1 + streams * VISIT_COST);
   }
 
   /** Counts a stream that was opened: its two ends may tell each other a few things about it. Heads are bounded elsewhere. */
   opened(): void {
-    this.#allowance.earn(PER_STREAM);
+    this.#allowance.earn(EARNED_PER_STREAM);
   }
 
   /** Counts a DATA frame that was sent. */
   sent(bytes: number): void {
-    this.#allowance.earn(PER_SENT_FRAME + bytes * PER_BYTE);
+    this.#allowance.earn(EARNED_PER_SENT_FRAME + bytes * EARNED_PER_BYTE);
   }
 
   #spend(cost: number): void {

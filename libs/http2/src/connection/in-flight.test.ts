@@ -25,7 +25,7 @@ function busy({ rtt = 0 } = {}) {
   const output = new Output({
     socket,
     greeting: Buffer.alloc(0),
-    later: setImmediate,
+    defer: setImmediate,
     maxBacklog: 2 ** 30,
     checkpoint,
     failed,

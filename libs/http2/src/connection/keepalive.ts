@@ -1,20 +1,20 @@
 import { type Guarded, LONGEST_TIMER } from '@isthmus/runtime';
 
-/** How long a peer may take to say its first words and be done with its SETTINGS, in milliseconds. */
+/** How long a peer may take to send its first SETTINGS, in milliseconds. */
 const GREETING_MS = 10_000;
 
 /** A PING without an answer for this long ends the connection, in milliseconds: Go's default. */
 const ANSWER_MS = 20_000;
 
 export interface KeepaliveOptions {
-  /** How long a peer may be silent before it is pinged, in milliseconds; it may be twice that before it is seen. */
+  /** How long a peer may be silent before it is pinged, in milliseconds. The check may notice the silence only after twice that time. */
   readonly keepaliveMs: number;
   readonly ping: () => void;
   readonly dead: (error: Error) => void;
   readonly guarded: Guarded;
 }
 
-/** Ends a connection whose peer is gone without a word. One timer, which hearing from the peer does not touch. */
+/** Ends a connection whose peer has vanished without a word. Bytes that arrive only set a flag, which one timer checks. */
 export class Keepalive {
   readonly #options: KeepaliveOptions;
   #timer: NodeJS.Timeout | undefined;
@@ -52,12 +52,12 @@ export class Keepalive {
         this.#arm();
       } else {
         ping();
-        this.#after(ANSWER_MS, () => this.#look());
+        this.#after(ANSWER_MS, () => this.#checkAnswer());
       }
     });
   }
 
-  #look(): void {
+  #checkAnswer(): void {
     if (this.#heard) this.#arm();
     else this.#options.dead(new Error(`silent for ${ANSWER_MS / 1000} s, even after a PING`));
   }

@@ -2,26 +2,26 @@ import type { Guarded } from '@isthmus/runtime';
 
 /** What late frames wait for. */
 export interface Patience {
-  /** How long at most, in milliseconds. */
+  /** They leave after this time at the latest, in milliseconds. */
   readonly ms: number;
-  /** How many bytes leave that they leave with. */
-  readonly least: number;
+  /** They leave with a write of at least this many bytes. */
+  readonly leastBytes: number;
 }
 
 /**
- * For answers to PINGs. Go's clients measure the path with the first packet that they receive after each answer, to find how large their
- * window must be. That matters behind bulk, where the answer leaves at once. Short packets would each bring a PING and a WINDOW_UPDATE,
- * and all but the first of a dial's achieve nothing.
+ * For answers to PINGs. A Go client sends a PING with the first packet that it receives after each answer, and learns from the answer how
+ * large its window must be. That matters during bulk transfer, and then the answer leaves at once with other bytes. Without bulk, each
+ * short packet would cause another PING and WINDOW_UPDATE, which achieve nothing.
  */
-export const BEHIND_BULK: Patience = { ms: 100, least: 1_024 };
+export const BEHIND_BULK: Patience = { ms: 100, leastBytes: 1_024 };
 
-/** For the ends of streams, for which nobody waits. A busy link always has something to leave with. */
-export const BEHIND_ANY: Patience = { ms: 10, least: 1 };
+/** For the ends of streams, for which nobody waits. On a busy link, they soon leave with other frames. */
+export const BEHIND_ANY: Patience = { ms: 10, leastBytes: 1 };
 
-/** So many bytes of them do not wait. */
-const MOST = 1_024;
+/** With this many bytes of late frames, they wait no longer. */
+const MAX_WAITING_BYTES = 1_024;
 
-/** Frames that wait for others to leave with, which saves the peer from being woken for each. */
+/** Frames that wait until others leave, so that the peer does not wake up for each. */
 export class LateFrames {
   readonly #patience: Patience;
   readonly #send: (frames: Buffer) => void;
@@ -40,14 +40,14 @@ export class LateFrames {
 
   add(frame: Buffer): void {
     this.#frames = this.#frames ? Buffer.concat([this.#frames, frame]) : frame;
-    if (this.#frames.length >= MOST) this.flush();
+    if (this.#frames.length >= MAX_WAITING_BYTES) this.flush();
     // A frame that comes while the timer runs waits no longer than the first one.
     else this.#timer ??= setTimeout(this.#timeIsUp, this.#patience.ms);
   }
 
-  /** @returns the frames that leave with so many other bytes, if those are enough */
+  /** @returns the waiting frames if a write of this many bytes is long enough for them */
   leaveWith(bytes: number): Buffer | undefined {
-    return bytes >= this.#patience.least ? this.#take() : undefined;
+    return bytes >= this.#patience.leastBytes ? this.#take() : undefined;
   }
 
   flush(): void {

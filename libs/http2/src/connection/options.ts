@@ -11,13 +11,13 @@ export type PeerSettings = StreamSettings & Pick<Settings, 'maxFrameSize' | 'max
 export interface ConnectionOptions {
   readonly role: 'client' | 'server';
   readonly settings: PeerSettings;
-  /** From `greeting`. Leaves with our first frame: a server's answers the other side's SETTINGS, which wakes a peer once. */
+  /** From `greeting`. Leaves with our first frame. At a server, that is the answer to the peer's SETTINGS, so the peer wakes up once. */
   readonly greeting: Buffer;
   readonly rules: StreamRules;
   /** Most bytes that may wait for a peer that asks (PING, SETTINGS, requests) and does not read. */
   readonly maxBacklog: number;
-  /** When what is sent leaves: `process.nextTick`, or `setImmediate` if many sockets feed this one. */
-  readonly later: (flush: () => void) => void;
+  /** When frames leave that were sent in this turn: `process.nextTick`, or `setImmediate` if many sockets feed this one. */
+  readonly defer: (flush: () => void) => void;
   /** Whether the answer to a PING may wait for bulk to leave with. */
   readonly latePongs: boolean;
   /** How long a peer may be silent before it is pinged, in milliseconds. Unset: no keepalive; links check their own liveness. */
@@ -38,7 +38,7 @@ export interface ConnectionOptions {
   readonly closed?: () => void;
 }
 
-/** First words, which say what the other side may do. The window of the whole connection is no limit: a stalled stream must not stop others. */
+/** The first frames, which say what the other side may do. The connection's window is no limit: a stalled stream must not stop others. */
 export function greeting(role: 'client' | 'server', settings: Partial<Settings>): Buffer {
   const words = [
     settingsFrame(role === 'client' ? { ...settings, enablePush: false } : settings),

@@ -44,7 +44,7 @@ class Busy {
     output.add(CHUNK);
     this.sendable = false;
     this.sent++;
-    this.#output.emptied(this, this.group);
+    this.#output.awaitTurn(this, this.group);
     return CHUNK.length;
   }
 
@@ -97,7 +97,7 @@ function outputTo(
   const output = new Output({
     socket,
     greeting: NOTHING,
-    later: setImmediate,
+    defer: setImmediate,
     maxBacklog,
     patience,
     checkpoint,

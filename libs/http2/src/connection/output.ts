@@ -9,37 +9,38 @@ import { BEHIND_ANY, LateFrames, type Patience } from './late-frames.ts';
 import { SendGroup } from './send-group.ts';
 
 /**
- * DATA that leaves in one write, with its frames' heads, in bytes: with what TLS adds just less than IP's 64 KiB. A few bytes more
- * are a second segment and a trip of their own through the kernel; twice as much costs the agent twice the time a byte, and pings
- * wait behind it.
+ * DATA that leaves in one write, with its frames' heads, in bytes. With what TLS adds, it is just below the 64 KiB of an IP packet. A few
+ * bytes more would need a second segment, and a second pass through the kernel. Twice as much costs the agent twice the time per byte, and
+ * PINGs wait behind it.
  */
-const WRITE = 65_300;
+const WRITE_BYTES = 65_300;
 
-/** Shortest frame that a write's limit may produce, in bytes. */
-const SHORT = 1024;
+/** A write ends early rather than with a frame shorter than this, in bytes. */
+const SHORTEST_FRAME = 1024;
 
-/** A write of up to so many bytes is cheaper to copy into one buffer than to pass on part by part. */
-const MERGED = 4 * 1024;
+/** Up to this many bytes, copying the parts of a write into one buffer costs less than passing on each part. */
+const MERGED_WRITE = 4 * 1024;
 
 /**
- * Streams that may have bulk at hand to send, of all whose writers have more. What waits behind the socket outlives young garbage
- * collections: with 256 busy streams that read ahead V8 collected the whole heap forty times a second, for a third of an agent's time.
+ * How many streams may have bulk at hand; the writers of all others wait to be asked for more. Bytes that wait behind the socket outlive
+ * young garbage collections. With 256 busy streams that read ahead, V8 collected the whole heap forty times a second, which took a third of
+ * an agent's time.
  */
 const MAX_READY = 16;
 
-/** Streams of each group that may, however many groups there are: one that sends, and one that follows. */
+/** How many streams of each group may have bulk at hand, even if there are many groups: one that sends, and one that follows. */
 const LEAST_READY = 2;
 
 /**
- * What a group of streams sends in its turn, in bytes, while others wait. A frame is then no longer than that: as few as four turns
- * fit into a write, and more frames would cost the other side more than their bytes.
+ * What a group of streams sends in its turn while others wait, in bytes, and the longest of its frames then. Four turns fit into a write.
+ * With shorter turns, the frames would cost the other side more than their bytes.
  */
-const QUANTUM = 16 * 1024;
+const GROUP_QUANTUM = 16 * 1024;
 
 /** Something with DATA to send. */
 export interface Sender {
   readonly sendable: boolean;
-  /** Whether it waits for its turn. It is stored here, because a Set of waiting streams would leave too much garbage in the old generation. */
+  /** Whether it waits for its turn. Stored here, because a Set of waiting streams would leave too much garbage in the old generation. */
   offered: boolean;
   /** Default: streams without a tenant. */
   readonly group?: SendGroup;
@@ -47,17 +48,18 @@ export interface Sender {
   sendFrame(output: Output, limit: number): number;
 }
 
-/** Has sent bulk, and may have more. */
+/** A writer that has sent bulk, and may have more. */
 export interface BulkWriter {
+  /** Called when it is its turn. */
   writeMore(): void;
 }
 
 export interface OutputOptions {
   readonly socket: Duplex;
-  /** Goes ahead of the first frame. */
+  /** Sent ahead of the first frame. */
   readonly greeting: Buffer;
-  /** Runs the callback when what has been added until then should leave, in one write. */
-  readonly later: (flush: () => void) => void;
+  /** Runs the callback a little later. Whatever has been added by then leaves in one write. */
+  readonly defer: (flush: () => void) => void;
   /** Most bytes of frames without a window that may wait for a peer that does not read. */
   readonly maxBacklog: number;
   /** What late frames wait for. Default: any other frame. */
@@ -69,51 +71,51 @@ export interface OutputOptions {
 }
 
 /**
- * What a connection sends. Groups take turns by bytes, and streams of a group take turns, a frame each. They wait while the socket or
- * the peer's window asks them to; all other frames go ahead of what waits.
+ * What a connection sends. Groups take turns by bytes (deficit round robin), and the streams of a group take turns by frames. DATA waits
+ * for the socket and for the peer's window. All other frames overtake it.
  */
 export class Output {
   /** The longest payload of a frame that the peer accepts, in bytes. */
   maxFrame = DEFAULT_FRAME;
-  /** Guards what arrives: bytes sent allow for answers. */
+  /** Guards what arrives. It is here because sent bytes earn the peer its answers. */
   readonly floods = new FloodGuard();
   /** Wraps callbacks: an error that they throw fails the connection. */
   readonly guarded: Guarded;
   /** Total bytes written to the socket. */
   bytes = 0;
   readonly #socket: Duplex;
-  readonly #later: (flush: () => void) => void;
-  readonly #turn: () => void;
+  readonly #defer: (flush: () => void) => void;
+  readonly #sendTurn: () => void;
   readonly #maxBacklog: number;
   readonly #checkpoint: OutputOptions['checkpoint'];
   /** Set once groups share the connection. */
   #inFlight: InFlight | undefined;
-  readonly #late: LateFrames;
+  readonly #lateFrames: LateFrames;
   readonly #common = new SendGroup();
-  /** Groups with streams that wait for a turn. */
-  readonly #ready = new Rounds<SendGroup['ready']>(QUANTUM);
-  /** Streams that wait for a turn. */
-  #waiting = 0;
-  #filling = false;
-  /** Groups with those that have sent all they had, and are asked for more once fewer streams of the group are ready. */
-  readonly #empty = new Rounds<SendGroup['empty']>(1);
+  /** By group: the streams that have DATA to send, and wait for their turn. */
+  readonly #readyLines = new Rounds<SendGroup['ready']>(GROUP_QUANTUM);
+  /** How many streams wait in all these lines. */
+  #readyStreams = 0;
+  #addingData = false;
+  /** By group: the bulk writers that are asked for more once fewer streams of the group are ready. */
+  readonly #writerLines = new Rounds<SendGroup['writers']>(1);
   /** What the peer allows on the whole connection, in bytes. */
   #window = DEFAULT_SETTINGS.initialWindowSize;
   #parts: Buffer[];
-  #added: number;
+  #addedBytes: number;
   #scheduled = false;
   #ended = false;
 
-  constructor({ socket, greeting, later, maxBacklog, patience = BEHIND_ANY, checkpoint, failed }: OutputOptions) {
+  constructor({ socket, greeting, defer, maxBacklog, patience = BEHIND_ANY, checkpoint, failed }: OutputOptions) {
     this.#socket = socket;
     this.#parts = [greeting];
-    this.#added = greeting.length;
-    this.#later = later;
+    this.#addedBytes = greeting.length;
+    this.#defer = defer;
     this.#maxBacklog = maxBacklog;
     this.#checkpoint = checkpoint;
     this.guarded = guarding(failed);
-    this.#turn = this.guarded(() => this.#takeTurn());
-    this.#late = new LateFrames(patience, (frames) => this.frame(frames), this.guarded);
+    this.#sendTurn = this.guarded(() => this.#send());
+    this.#lateFrames = new LateFrames(patience, (frames) => this.frame(frames), this.guarded);
     socket.on('drain', () => this.schedule());
   }
 
@@ -130,20 +132,20 @@ export class Output {
 
   /** Sends a frame that may wait for others. */
   lateFrame(bytes: Buffer): void {
-    if (!this.#ended) this.#late.add(bytes);
+    if (!this.#ended) this.#lateFrames.add(bytes);
   }
 
   /** Adds a part of a frame: of DATA on a stream's turn, of others with a call of `schedule`. */
   add(part: Buffer): void {
     if (this.#ended) return;
     this.#parts.push(part);
-    this.#added += part.length;
+    this.#addedBytes += part.length;
   }
 
   schedule(): void {
     if (this.#scheduled || this.#ended) return;
     this.#scheduled = true;
-    this.#later(this.#turn);
+    this.#defer(this.#sendTurn);
   }
 
   /** Queues a stream that has something to send and may send it. */
@@ -151,15 +153,15 @@ export class Output {
     if (sender.offered) return;
     sender.offered = true;
     const { ready } = sender.group ?? this.#common;
-    this.#waiting += ready.offer(sender);
-    this.#ready.enter(ready);
+    this.#readyStreams += ready.offer(sender);
+    this.#readyLines.enter(ready);
     this.schedule();
   }
 
-  /** Asks for more once few others of its group have some. */
-  emptied(refillable: BulkWriter, { empty }: SendGroup = this.#common): void {
-    empty.push(refillable);
-    this.#empty.enter(empty);
+  /** Asks a writer for more once few other streams of its group have DATA. */
+  awaitTurn(writer: BulkWriter, { writers }: SendGroup = this.#common): void {
+    writers.push(writer);
+    this.#writerLines.enter(writers);
     this.schedule();
   }
 
@@ -173,17 +175,17 @@ export class Output {
     if (bytes === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE with an increment of 0');
     this.#window += bytes;
     if (this.#window > MAX_WINDOW) throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'a window beyond 2^31 - 1');
-    this.#goOn();
+    this.#scheduleIfWaiting();
   }
 
-  #goOn(): void {
-    if (this.#waiting + this.#empty.size > 0) this.schedule();
+  #scheduleIfWaiting(): void {
+    if (this.#readyStreams + this.#writerLines.size > 0) this.schedule();
   }
 
   /** Sends all that may leave now, and then FIN. */
   end(): void {
     try {
-      this.#late.flush();
+      this.#lateFrames.flush();
       this.#flush();
     } finally {
       this.stop();
@@ -194,10 +196,10 @@ export class Output {
   /** Sends nothing more. */
   stop(): void {
     this.#ended = true;
-    this.#late.stop();
+    this.#lateFrames.stop();
   }
 
-  #takeTurn(): void {
+  #send(): void {
     this.#scheduled = false;
     if (this.#ended) return;
     this.#flush();
@@ -206,23 +208,24 @@ export class Output {
         ErrorCode.ENHANCE_YOUR_CALM,
         'the other side sends requests faster than it reads answers',
       );
-    // The socket or the window reports when there is room again. A group with nothing at hand would miss its turn then.
-    const groups = Math.max(this.#empty.size, this.#ready.size, 1);
-    if (this.flowing) this.#refill(Math.max(LEAST_READY, Math.floor(MAX_READY / groups)));
-    else if (this.#waiting > 0) this.#refill(LEAST_READY);
+    // While DATA may not leave, each group still keeps something at hand. Otherwise it would miss its turn once there is room again.
+    const groups = Math.max(this.#writerLines.size, this.#readyLines.size, 1);
+    if (this.flowing) this.#askWriters(Math.max(LEAST_READY, Math.floor(MAX_READY / groups)));
+    else if (this.#readyStreams > 0) this.#askWriters(LEAST_READY);
     if (!this.flowing) return;
-    // A socket that would take more than was written says nothing when it has.
-    this.#goOn();
+    // A socket that still has room emits no `drain`.
+    this.#scheduleIfWaiting();
   }
 
+  /** Writes what was added to the socket, and DATA as far as it may leave. */
   #flush(): void {
-    this.#fill();
-    const late = this.#late.leaveWith(this.#added);
+    this.#addData();
+    const late = this.#lateFrames.leaveWith(this.#addedBytes);
     if (late) this.add(late);
-    const [parts, bytes] = [this.#parts, this.#added];
+    const [parts, bytes] = [this.#parts, this.#addedBytes];
     if (bytes === 0) return;
     this.#parts = [];
-    this.#added = 0;
+    this.#addedBytes = 0;
     this.bytes += bytes;
     if (!this.#socket.destroyed) this.#write(parts, bytes);
   }
@@ -230,7 +233,7 @@ export class Output {
   #write(parts: readonly Buffer[], bytes: number): void {
     const socket = this.#socket;
     if (parts.length === 1) socket.write(parts[0] as Buffer);
-    else if (bytes <= MERGED) socket.write(Buffer.concat(parts, bytes));
+    else if (bytes <= MERGED_WRITE) socket.write(Buffer.concat(parts, bytes));
     else {
       socket.cork();
       for (const part of parts) socket.write(part);
@@ -238,33 +241,37 @@ export class Output {
     }
   }
 
-  #fill(): void {
+  #addData(): void {
     // A stream that ends may end the connection, which flushes.
-    if (this.#filling || this.#waiting === 0 || !this.flowing) return;
-    this.#filling = true;
+    if (this.#addingData || this.#readyStreams === 0 || !this.flowing) return;
+    this.#addingData = true;
     try {
-      let [room, filled] = [WRITE, 0];
-      for (let line = this.#ready.current; line && this.#window > 0 && room > SHORT; line = this.#ready.current) {
+      let [room, filled] = [WRITE_BYTES, 0];
+      for (
+        let line = this.#readyLines.current;
+        line && this.#window > 0 && room > SHORTEST_FRAME;
+        line = this.#readyLines.current
+      ) {
         const sender = line.shift();
         if (!sender) {
-          this.#ready.leave();
+          this.#readyLines.leave();
           continue;
         }
-        this.#waiting--;
+        this.#readyStreams--;
         sender.offered = false;
         if (!sender.sendable) continue;
-        const longest = this.#ready.size > 1 ? Math.min(this.maxFrame, QUANTUM) : this.maxFrame;
+        const longest = this.#readyLines.size > 1 ? Math.min(this.maxFrame, GROUP_QUANTUM) : this.maxFrame;
         const sent = sender.sendFrame(this, Math.min(room - FRAME_HEAD, longest, this.#window));
         room -= FRAME_HEAD + sent;
         this.#window -= sent;
         filled += sent;
         this.floods.sent(sent);
         if (sender.sendable) this.offer(sender);
-        this.#ready.spend(FRAME_HEAD + sent);
+        this.#readyLines.spend(FRAME_HEAD + sent);
       }
       if (this.#inFlight?.send(filled)) this.#addCheckpoint(this.#inFlight);
     } finally {
-      this.#filling = false;
+      this.#addingData = false;
     }
   }
 
@@ -272,18 +279,18 @@ export class Output {
     const read = inFlight.checkpoint();
     const answered = this.guarded(() => {
       read();
-      this.#goOn();
+      this.#scheduleIfWaiting();
     });
     this.add(this.#checkpoint(answered));
   }
 
-  /** Asks those that are empty for more, the longest empty of each group first, until `ready` of its streams have something. */
-  #refill(ready: number): void {
-    for (let groups = this.#empty.size; groups > 0; groups--) {
-      const line = this.#empty.current as SendGroup['empty'];
+  /** Asks writers for more, those that have waited longest first, until `ready` streams of each group have something. */
+  #askWriters(ready: number): void {
+    for (let groups = this.#writerLines.size; groups > 0; groups--) {
+      const line = this.#writerLines.current as SendGroup['writers'];
       const some = line.take(ready - line.ready.length);
-      if (line.length === 0) this.#empty.leave();
-      else this.#empty.pass();
+      if (line.length === 0) this.#writerLines.leave();
+      else this.#writerLines.pass();
       for (const each of some) each.writeMore();
     }
   }

@@ -16,7 +16,7 @@ function turns() {
 test('a connection with much to read rests once a turn has read 512 KiB, and reads on in the next', () => {
   const { readTurn, end } = turns();
   const bulk = new TurnReader();
-  const reads = () => Array.from({ length: 9 }, () => readTurn.read(bulk, 64 * KIB));
+  const reads = () => Array.from({ length: 9 }, () => readTurn.count(bulk, 64 * KIB));
   const rests = [...Array(7).fill(false), true, true];
   assert.deepEqual(reads(), rests);
   end();
@@ -27,7 +27,7 @@ test('all connections share a turn', () => {
   const { readTurn } = turns();
   const rest = Array.from({ length: 8 }, () => {
     const reader = new TurnReader();
-    return [readTurn.read(reader, 64 * KIB), readTurn.read(reader, 64 * KIB)];
+    return [readTurn.count(reader, 64 * KIB), readTurn.count(reader, 64 * KIB)];
   });
   assert.deepEqual(rest.slice(0, 3).flat(), Array(6).fill(false));
   assert.deepEqual(rest.slice(4), Array(4).fill([false, true]));
@@ -36,6 +36,6 @@ test('all connections share a turn', () => {
 test('a connection with little to read never rests', () => {
   const { readTurn } = turns();
   const [bulk, quiet] = [new TurnReader(), new TurnReader()];
-  for (let read = 0; read < 16; read++) readTurn.read(bulk, 64 * KIB);
-  assert.equal(readTurn.read(quiet, 100), false);
+  for (let read = 0; read < 16; read++) readTurn.count(bulk, 64 * KIB);
+  assert.equal(readTurn.count(quiet, 100), false);
 });

@@ -1,11 +1,11 @@
 /**
- * Bytes that connections read in a turn of the event loop, all together, before those with much to read rest until the next. Node reads up
- * to 2 MiB of one socket in a turn: of TLS with bulk in it 5 ms of work, in which nobody else is read.
+ * What all connections together read in one turn of the event loop, in bytes. After that, those with much to read rest until the next
+ * turn. Node would read up to 2 MiB of one socket in a turn. With TLS, that is 5 ms of work, in which nothing else is read.
  */
-const BUDGET = 512 * 1024;
+const BYTES_A_TURN = 512 * 1024;
 
-/** What each may read in a turn however much the others have read, in bytes: one read of a socket. */
-const LEAST = 64 * 1024;
+/** What each connection may read in a turn, even if the others have read much, in bytes: one read of a socket. */
+const LEAST_A_CONNECTION = 64 * 1024;
 
 /** What connections have read in this turn of the event loop. */
 export class ReadTurn {
@@ -20,7 +20,7 @@ export class ReadTurn {
   }
 
   /** Counts bytes that one connection read. @returns whether it should rest until the next turn */
-  read(reader: TurnReader, bytes: number): boolean {
+  count(reader: TurnReader, bytes: number): boolean {
     if (!this.#begun) this.#begin();
     if (reader.turn !== this.#turn) {
       reader.turn = this.#turn;
@@ -28,7 +28,7 @@ export class ReadTurn {
     }
     reader.bytes += bytes;
     this.#bytes += bytes;
-    return this.#bytes >= BUDGET && reader.bytes > LEAST;
+    return this.#bytes >= BYTES_A_TURN && reader.bytes > LEAST_A_CONNECTION;
   }
 
   #begin(): void {

@@ -1,13 +1,13 @@
 import type { TakesTurns } from '@isthmus/runtime';
 import type { BulkWriter, Sender } from './output.ts';
 
-/** Items that were taken are dropped together, once there are at least this many of them. */
+/** Taken items are dropped together, once there are at least this many of them. */
 const DROPPED_AT_ONCE = 256;
 
-/** Streams that may wait before those that have closed meanwhile are looked for. */
+/** How many streams may wait before a search for those that have closed meanwhile. */
 const PRUNE_AT = 1000;
 
-/** Items of one group, the first to come first. */
+/** A queue of one group. */
 export class Line<T> implements TakesTurns {
   next: this | undefined = undefined;
   credit = 0;
@@ -72,8 +72,8 @@ class ReadyLine extends Line<Sender> {
   }
 }
 
-/** Those of a group that have sent all they had. */
-class EmptyLine extends Line<BulkWriter> {
+/** Bulk writers of a group that wait to be asked for more. */
+class WriterLine extends Line<BulkWriter> {
   readonly ready: ReadyLine;
 
   constructor(ready: ReadyLine) {
@@ -86,7 +86,7 @@ class EmptyLine extends Line<BulkWriter> {
 export class SendGroup {
   readonly name: string | undefined;
   readonly ready = new ReadyLine();
-  readonly empty = new EmptyLine(this.ready);
+  readonly writers = new WriterLine(this.ready);
   /** Open streams. */
   streams = 0;
 

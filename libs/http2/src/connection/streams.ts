@@ -9,7 +9,6 @@ import { ReceiveWindow, type WindowGrowth } from '../stream/receive-window.ts';
 import { InitialWindow, SendWindow } from '../stream/send-window.ts';
 import { Http2Stream, type StreamOwner } from '../stream/stream.ts';
 import { ClientIds } from './client-ids.ts';
-
 import type { Output } from './output.ts';
 import { ResetCounter } from './reset-counter.ts';
 import { SendGroup } from './send-group.ts';
@@ -28,9 +27,9 @@ export interface StreamRules {
   readonly countsAnswered: boolean;
   /** See `StreamOwner`. */
   readonly abandonsRequests: boolean;
-  /** The field of a request that names the group of its stream: groups share the connection alike. Default: there is one group. */
+  /** The field of a request that names its stream's group. Groups get equal shares of the connection. Default: there is one group. */
   readonly groupField?: string;
-  /** How receive windows grow. Default: with what the path can carry. */
+  /** How receive windows grow. Default: as far as the path can use them. */
   readonly growth?: Partial<WindowGrowth>;
 }
 
@@ -60,7 +59,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   /** What this side may do. */
   #maxOwn = DEFAULT_SETTINGS.maxConcurrentStreams;
   readonly #initialWindow: InitialWindow;
-  /** Of open streams, by name. */
+  /** The groups of open streams, by name. */
   readonly #groups = new Map<string | undefined, SendGroup>();
   #firstGroup: string | undefined;
   #next = 1;
@@ -133,7 +132,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   }
 
   #join(name: string | undefined): SendGroup {
-    // Links have streams of their own, too, without a name.
+    // A link's own streams, such as its control stream, have no group name.
     this.#firstGroup ??= name;
     if (name !== undefined && name !== this.#firstGroup) this.output.share(this.#options.rtt);
     const group = this.#groups.get(name) ?? new SendGroup(name);
@@ -230,11 +229,11 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
 
   // What a stream says.
 
-  broken(): void {
+  streamBroken(): void {
     this.resets.count();
   }
 
-  ended({ id, remoteEnded, group }: Http2Stream): void {
+  streamClosed({ id, remoteEnded, group }: Http2Stream): void {
     if (remoteEnded) this.#ids.ended(id);
     if (--group.streams === 0) this.#groups.delete(group.name);
     this.delete(id);

@@ -16,7 +16,7 @@ const EVENTS = { informational: 'headers', response: 'response', trailers: 'trai
  */
 export class DuplexStream extends TurnDuplex implements StreamFace {
   readonly #stream: Http2Stream;
-  /** The last mark, while nobody reads them. */
+  /** The last mark, until somebody reads marks. */
   #mark: Buffer | undefined;
   #marks: ((payload: Uint8Array) => void) | undefined;
 
@@ -55,7 +55,7 @@ export class DuplexStream extends TurnDuplex implements StreamFace {
     this.#stream.headers(encodeHead(head));
   }
 
-  /** Sends a mark, which the other side gets beside the bytes. */
+  /** Sends a mark, which may overtake bytes. */
   mark(payload: Uint8Array): void {
     this.#stream.mark(payload);
   }
@@ -87,7 +87,7 @@ export class DuplexStream extends TurnDuplex implements StreamFace {
 
   onMark(payload: Buffer): void {
     if (this.#marks) this.#marks(payload);
-    // The frame lies in a read of the socket. A later mark says all that an earlier one did.
+    // A copy, because the payload is valid only now. The last one is enough: a later mark says all that an earlier one did.
     else this.#mark = Buffer.from(payload);
   }
 
@@ -124,11 +124,11 @@ export class DuplexStream extends TurnDuplex implements StreamFace {
 
   protected override sendEnd(): void {
     this.#stream.end();
-    if (this.#stream.ended) this.endSent();
+    if (this.#stream.localEnded) this.endSent();
   }
 
   protected override taken(bytes: number): void {
-    this.#stream.read(bytes);
+    this.#stream.consume(bytes);
   }
 
   protected override awaitTurn(): void {

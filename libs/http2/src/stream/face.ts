@@ -3,17 +3,17 @@ import type { Field } from '../section.ts';
 /** What a header section is that comes after the request's. */
 export type HeadKind = 'informational' | 'response' | 'trailers';
 
-/** What a stream's bytes are for: a Duplex on links, packets for gRPC. The stream calls it, and it calls the stream. */
+/** The user of a stream: a Duplex on links, packets for gRPC. The stream calls it, and it calls the stream. */
 export interface StreamFace {
   /** A header section came after the request's. */
   onHeaders(fields: readonly Field[], kind: HeadKind): void;
-  /** Bytes came. They count as read once `Http2Stream.read` was called for them. */
+  /** Bytes came. They count as read once `Http2Stream.consume` was called for them. */
   onData(bytes: Buffer): void;
   /** A mark came. Unset: it is dropped, like any frame of an unknown type. */
   onMark?(payload: Buffer): void;
   /** The other side sends nothing more. */
   onEnd(): void;
-  /** All that was written has left, also the end. */
+  /** Everything written has left, including the end if there is one. */
   onWritable(): void;
   /**
    * Called last, and once.

@@ -1,10 +1,10 @@
 import { ErrorCode } from '../codes.ts';
 import { type Field, readPseudo } from '../section.ts';
 
-const LENGTH = /^\d{1,15}$/;
+const CONTENT_LENGTH = /^\d{1,15}$/;
 
 /** Informational heads ahead of a response. A dial has one. */
-const MOST_INFORMATIONAL = 16;
+const MAX_INFORMATIONAL = 16;
 
 /**
  * What the other side may still send on a stream: a head, as much data as the head says, trailers, an end, then nothing (RFC 9113
@@ -53,7 +53,7 @@ export class Incoming {
     const informational = own?.[':status']?.startsWith('1') ?? false;
     if (!own || (isTrailers ? !ends : informational && ends)) return ErrorCode.PROTOCOL_ERROR;
     if (!informational) this.#state = 'body';
-    else if (++this.#informational > MOST_INFORMATIONAL) return ErrorCode.ENHANCE_YOUR_CALM;
+    else if (++this.#informational > MAX_INFORMATIONAL) return ErrorCode.ENHANCE_YOUR_CALM;
     return undefined;
   }
 
@@ -80,7 +80,7 @@ function contentLength(section: readonly Field[]): number | undefined {
   let length: number | undefined;
   for (const [name, value] of section) {
     if (name !== 'content-length') continue;
-    const next = LENGTH.test(value) ? Number(value) : Number.NaN;
+    const next = CONTENT_LENGTH.test(value) ? Number(value) : Number.NaN;
     length = length === undefined || length === next ? next : Number.NaN;
   }
   return length;

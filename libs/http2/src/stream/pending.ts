@@ -11,7 +11,7 @@ export interface PendingEvents {
   readonly closed: (code: number | undefined) => void;
 }
 
-/** The face of a stream until it is known what the stream is for. Holds what comes, within the stream's window. */
+/** The face of a stream until its use is known. It holds what arrives, within the stream's window. */
 export class PendingStream implements StreamFace {
   readonly stream: Http2Stream;
   readonly #events: PendingEvents;
@@ -24,7 +24,7 @@ export class PendingStream implements StreamFace {
     stream.face = this;
   }
 
-  /** Gives the stream to another face, with all that came. */
+  /** Gives the stream to another face, with everything that has arrived. */
   giveTo(face: StreamFace): void {
     const { stream } = this;
     stream.face = face;
@@ -50,7 +50,7 @@ export class PendingStream implements StreamFace {
   }
 
   onMark(payload: Buffer): void {
-    // The frame lies in a read of the socket. A later mark says all that an earlier one did.
+    // A copy, because the payload is valid only now. The last one is enough: a later mark says all that an earlier one did.
     this.#mark = Buffer.from(payload);
   }
 

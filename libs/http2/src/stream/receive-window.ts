@@ -2,8 +2,8 @@ import { SharedBudget } from '@isthmus/runtime';
 import { MAX_WINDOW } from '../codes.ts';
 
 /**
- * Size to which a window grows on any connection whose reader keeps up, in bytes. With 1 MiB, bulk transfer is a third slower and costs
- * the sender twice the CPU time a byte, because it waits for window updates and wakes up for each.
+ * The size to which a window grows on any connection if its reader keeps up, in bytes. With 1 MiB, bulk transfer is a third slower, and
+ * costs the sender twice the CPU time per byte, because it waits and wakes up for each window update.
  */
 const LOCAL_WINDOW = 4 * 1024 * 1024;
 
@@ -11,14 +11,14 @@ const LOCAL_WINDOW = 4 * 1024 * 1024;
 const LARGEST_WINDOW = 16 * 1024 * 1024;
 
 /** A reader that reads half a window within this time is fast, in milliseconds. */
-const FAST = 200;
+const FAST_READ_MS = 200;
 
-/** How much all windows of a process may grow together beyond their initial sizes, in bytes. */
-const BUDGET = 128 * 1024 * 1024;
+/** How much all windows of a process together may grow beyond their initial sizes, in bytes. */
+const GROWTH_BUDGET = 128 * 1024 * 1024;
 
 /**
- * A sender with less window than this has to wait, in bytes: a reader returns window in pieces, and on a long path a few of them are
- * always in transit.
+ * A sender with less window than this has to wait, in bytes. Readers return window in pieces, and on a long path a few pieces are always
+ * in transit.
  */
 const SHORT_WINDOW = 256 * 1024;
 
@@ -30,7 +30,7 @@ export interface WindowGrowth {
 }
 
 /** Shared by this process. */
-const processBudget = new SharedBudget(BUDGET);
+const processBudget = new SharedBudget(GROWTH_BUDGET);
 
 /**
  * The receive window of one stream. It starts small, so that many idle or stalled streams hold little. It doubles while its reader
@@ -67,7 +67,7 @@ export class ReceiveWindow {
     this.#largest = largest;
   }
 
-  /** Who uses the budget from now on, known only after the stream began. What it has used before stays with it. */
+  /** Says who uses the budget, if that is known only after the stream began. A window that has grown already stays with its first user. */
   account(group: string): void {
     if (this.#grown === 0) this.#group = group;
   }
@@ -78,14 +78,15 @@ export class ReceiveWindow {
     return this.#open >= 0;
   }
 
-  /** Whether most of the window is unread here, so that the other side has to wait. */
+  /** Whether most of the window is unread here, so that the other side has to wait. Window that we hold back does not count as unread. */
   get short(): boolean {
     return this.#open + this.#read < Math.min(SHORT_WINDOW, this.#size / 2);
   }
 
   /**
    * Counts bytes as read.
-   * @param least while some of the window is held back: where little is left, so much is given back at a time, and the window does not grow
+   * @param least set while some of the window is held back. The window then does not grow, and when little is open, this many bytes are
+   * returned at a time
    * @returns how many bytes to return to the other side; 0 for none yet
    */
   consume(bytes: number, least?: number): number {
@@ -98,7 +99,7 @@ export class ReceiveWindow {
     return credit;
   }
 
-  /** Counts padding as read. Nobody reads it, so the window does not grow. @returns how many bytes to return to the other side */
+  /** Counts padding as read. The window does not grow for it, because nobody reads it. @returns how many bytes to return to the other side */
   skip(padding: number): number {
     return this.consume(padding, Number.POSITIVE_INFINITY);
   }
@@ -120,8 +121,8 @@ export class ReceiveWindow {
     const now = performance.now();
     const took = now - this.#since;
     this.#since = now;
-    // If a window limits its sender, half of it is read within about half a round trip.
-    const short = this.#size < LOCAL_WINDOW ? took < FAST : took < this.#rtt();
+    // Half a window that limits its sender is read within about half a round trip.
+    const short = this.#size < LOCAL_WINDOW ? took < FAST_READ_MS : took < this.#rtt();
     const growth = Math.min(this.#size, this.#largest - this.#size);
     if (!short || growth <= 0 || !this.#budget.take(growth, this.#group)) return 0;
     this.#size += growth;

@@ -9,7 +9,7 @@ export class InitialWindow {
   readonly #wake: () => void;
   readonly #windows: () => Iterable<SendWindow>;
   #size = DEFAULT_SETTINGS.initialWindowSize;
-  /** No open stream has been given more beyond it: what ended or was used up since counts until all are looked at. */
+  /** No open stream was given more than this beyond the initial window. It may be too high, until `#recount` has looked at all streams. */
   #most = 0;
   #due = false;
 
@@ -33,7 +33,7 @@ export class InitialWindow {
 
   /** @throws ConnectionError if a stream's window would exceed the largest window */
   resize(size: number): void {
-    if (size + this.#most > MAX_WINDOW) this.#lookAgain();
+    if (size + this.#most > MAX_WINDOW) this.#recount();
     if (size + this.#most > MAX_WINDOW)
       throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `streams' windows beyond ${MAX_WINDOW}`);
     const grows = size > this.#size;
@@ -46,7 +46,7 @@ export class InitialWindow {
     });
   }
 
-  #lookAgain(): void {
+  #recount(): void {
     this.#most = 0;
     for (const { more } of this.#windows()) this.exceeded(more);
   }

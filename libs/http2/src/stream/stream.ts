@@ -1,36 +1,31 @@
 import type { Guarded } from '@isthmus/runtime';
 import { ErrorCode } from '../codes.ts';
-import { Allowance } from '../connection/allowance.ts';
+
 import { closings } from '../connection/closings.ts';
-import type { Output, BulkWriter, Sender } from '../connection/output.ts';
+import type { BulkWriter, Output, Sender } from '../connection/output.ts';
 import type { SendGroup } from '../connection/send-group.ts';
 import { dataHead, headersFrames, markFrame, rstStreamFrame, windowUpdateFrame } from '../frames.ts';
 import type { Field } from '../section.ts';
 import type { StreamFace } from './face.ts';
 import type { Incoming } from './incoming.ts';
+import { MarkAllowance } from './mark-allowance.ts';
 import type { ReceiveWindow } from './receive-window.ts';
 import { SendQueue } from './send-queue.ts';
 import type { SendWindow } from './send-window.ts';
+import { BOTH_ENDED, ENDED, OPEN, type StreamState } from './state.ts';
 
-/** What may wait here before `flowing` asks the writer to pause, in bytes. Writers with a bound of their own (`DuplexStream`) do not ask. */
+/** What may wait here before `flowing` asks the writer to pause, in bytes. Writers that bound it themselves (`DuplexStream`) do not ask. */
 const QUEUE_AHEAD = 64 * 1024;
-
-/**
- * Marks that the other side may send, and what DATA frames add that were sent to it or came from it: it marks what it has taken or sent, and
- * says so again four times a second. A hub passes marks on, so each stream has its own bound: too many end this tunnel and no other.
- */
-const MARKS = { atOnce: 256, perSecond: 16 };
-const MARKS_A_FRAME = 4;
 
 /** The table that a stream is in. */
 export interface StreamOwner {
   readonly output: Output;
-  /** Whether a stream is over once this side has ended it: what the other side still sends is of no use (RFC 9113 section 8.1). */
+  /** Whether a stream is over once this side has ended it. Nobody needs what the other side still sends then (RFC 9113 section 8.1). */
   readonly abandonsRequests: boolean;
   /** The other side broke the stream's rules, which resets it. */
-  broken(): void;
-  /** No frame of the stream will come or go any more. */
-  ended(stream: Http2Stream): void;
+  streamBroken(): void;
+  /** No further frame of the stream arrives or leaves. */
+  streamClosed(stream: Http2Stream): void;
 }
 
 /** What a stream may send and be sent. */
@@ -41,31 +36,15 @@ export interface StreamLimits {
   readonly group: SendGroup;
 }
 
-/** Our direction of a stream, and its end. `Incoming` has the other side's direction. */
-type State =
-  | { readonly is: 'open' }
-  /** The end follows what was written: these trailers, or END_STREAM on an empty frame. */
-  | { readonly is: 'ending'; readonly trailers: Buffer | undefined }
-  /** Our end has been sent. The other side may still send. */
-  | { readonly is: 'ended' }
-  /** Both sides have ended, or without that: one has reset the stream (`code`), or the connection is over (`reason`, too). */
-  | { readonly is: 'closed'; readonly code?: number; readonly reason?: Error; readonly byPeer?: boolean };
-
 /** The face of a stream that nobody serves. */
 const NOBODY: StreamFace = { onHeaders() {}, onData() {}, onEnd() {}, onWritable() {}, onClose() {} };
 
-const OPEN: State = { is: 'open' };
-const ENDED: State = { is: 'ended' };
-const BOTH_ENDED: State = { is: 'closed' };
-
-/**
- * One stream of a connection, of links and of gRPC alike: frames, windows and what waits to be sent. Its face has what it carries.
- */
+/** One stream of a connection, for links and for gRPC: its frames, its windows, and the bytes that wait to be sent. Its face uses the bytes. */
 export class Http2Stream implements Sender {
   readonly id: number;
   readonly sendWindow: SendWindow;
   readonly group: SendGroup;
-  /** Set as the stream is opened. */
+  /** Set when the stream is opened. */
   face: StreamFace = NOBODY;
   /** Whether a request was answered. */
   answered = false;
@@ -74,10 +53,10 @@ export class Http2Stream implements Sender {
   readonly #output: Output;
   readonly #incoming: Incoming;
   readonly #window: ReceiveWindow;
-  #state: State = OPEN;
+  #state: StreamState = OPEN;
   readonly #queue = new SendQueue();
-  /** Made for the first mark: many streams see none. */
-  #marks: Allowance | undefined;
+  /** Created for the first mark, because many streams see none. */
+  #marks: MarkAllowance | undefined;
 
   constructor(id: number, owner: StreamOwner, { incoming, window, sendWindow, group }: StreamLimits) {
     this.id = id;
@@ -89,8 +68,8 @@ export class Http2Stream implements Sender {
     this.group = group;
   }
 
-  /** Whether our end has been sent, or will never be. */
-  get ended(): boolean {
+  /** Whether our end has been sent, or never will be. */
+  get localEnded(): boolean {
     return this.#state.is === 'ended' || this.closed;
   }
 
@@ -139,42 +118,42 @@ export class Http2Stream implements Sender {
     else this.#headers(block, false);
   }
 
-  /** Accepts the bytes in any case, and drops them after the end. */
+  /** Queues the bytes, however many wait already. Drops them after the end. */
   write(piece: Buffer): void {
     if (this.#state.is !== 'open' || piece.length === 0) return;
     this.#queue.push(piece);
     if (!this.offered && this.sendable) this.#output.offer(this);
   }
 
-  /** Sends a mark, ahead of what waits here. */
+  /** Sends a mark, ahead of the bytes that wait here. */
   mark(payload: Uint8Array): void {
     if (!this.closed) this.#output.frame(markFrame(this.id, payload));
   }
 
-  /** Bytes that were written and have not left. */
+  /** Bytes that were written and have not left yet. */
   get pending(): number {
     return this.#queue.length;
   }
 
-  /** Whether what was written leaves soon, because the windows and the socket have room for it. If not, wait for `onWritable`. */
+  /** Whether the written bytes leave soon, because the windows and the socket have room for them. If not, wait for `onWritable`. */
   get flowing(): boolean {
     const queued = this.#queue.length;
     return queued === 0 || (queued <= QUEUE_AHEAD && queued <= this.sendWindow.size && this.#output.flowing);
   }
 
-  /** Has `refillable` asked for more when it is the stream's turn. */
-  awaitTurn(refillable: BulkWriter): void {
-    this.#output.emptied(refillable, this.group);
+  /** Calls `writer.writeMore` when it is the stream's turn. */
+  awaitTurn(writer: BulkWriter): void {
+    this.#output.awaitTurn(writer, this.group);
   }
 
-  /** Ends our direction after what was written. */
+  /** Ends our direction after the written bytes. */
   end(trailers?: Buffer): void {
     if (this.#state.is !== 'open') return;
     if (this.#queue.length === 0) this.#sendEnd(trailers);
     else this.#become({ is: 'ending', trailers });
   }
 
-  /** Ends our direction, once everything has left. Nobody waits for that, so it leaves with other frames, or a little later. */
+  /** As `end`, for an end that nobody waits for. If no bytes are queued, it leaves with other frames, or a little later. */
   endLate(mark?: Uint8Array): void {
     if (this.#state.is !== 'open') return;
     if (this.#queue.length > 0) {
@@ -184,10 +163,10 @@ export class Http2Stream implements Sender {
     }
     const end = dataHead(this.id, 0, true);
     this.#output.lateFrame(mark ? Buffer.concat([markFrame(this.id, mark), end]) : end);
-    this.#ended();
+    this.#endSent();
   }
 
-  /** Ends both directions at once. @param reason why this side does not know the stream's end */
+  /** Ends both directions at once. @param reason passed to the face */
   reset(code: number, reason?: Error): void {
     if (this.closed) return;
     this.#output.frame(rstStreamFrame(this.id, code));
@@ -201,7 +180,7 @@ export class Http2Stream implements Sender {
   sendFrame(output: Output, limit: number): number {
     const length = Math.min(limit, this.#queue.length, this.sendWindow.size);
     this.sendWindow.sent(length);
-    this.#marks?.earn(MARKS_A_FRAME);
+    this.#marks?.earnForData();
     output.add(dataHead(this.id, length, false));
     this.#queue.send(output, length);
     if (this.#queue.length > 0) return length;
@@ -219,11 +198,11 @@ export class Http2Stream implements Sender {
   #sendEnd(section: Buffer | undefined): void {
     if (section) this.#headers(section, true);
     else this.#output.frame(dataHead(this.id, 0, true));
-    this.#ended();
+    this.#endSent();
   }
 
   /** Our end has been sent. */
-  #ended(): void {
+  #endSent(): void {
     this.#become(ENDED);
     this.face.onWritable();
     if (this.#incoming.ended) this.#become(BOTH_ENDED);
@@ -235,31 +214,31 @@ export class Http2Stream implements Sender {
 
   // What this side has read.
 
-  /** Whether most of what the other side may send is unread here. */
+  /** See `ReceiveWindow.short`. */
   get short(): boolean {
     return this.#window.short;
   }
 
   /**
-   * Counts bytes as read: the other side may send as many again, and more if it has to wait for them.
+   * Counts bytes as read. The other side may send as many again, and more if the window limits it.
    * @param least see `ReceiveWindow.consume`
-   * @returns whether the other side is told now
+   * @returns whether the other side is told now, with a WINDOW_UPDATE
    */
-  read(bytes: number, least?: number): boolean {
+  consume(bytes: number, least?: number): boolean {
     return !this.closed && !this.#incoming.ended && this.#credit(this.#window.consume(bytes, least));
   }
 
-  /** Whose the stream is, as far as what it may hold is shared. */
+  /** See `ReceiveWindow.account`. */
   account(group: string): void {
     this.#window.account(group);
   }
 
-  /** The other side may send so many bytes more before they are read. */
+  /** Lets the other side send this many bytes more before they are read. */
   widenReceiving(bytes: number): void {
     this.#window.widen(bytes);
   }
 
-  /** Nothing that came is unread any more. Call this once the stream is closed. */
+  /** Call once the stream is closed and everything received was read. */
   release(): void {
     this.#window.close();
   }
@@ -286,7 +265,7 @@ export class Http2Stream implements Sender {
       this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
       return;
     }
-    this.#marks?.earn(MARKS_A_FRAME);
+    this.#marks?.earnForData();
     if (padding > 0) this.#credit(this.#window.skip(padding));
     if (bytes.length > 0) this.face.onData(bytes);
     if (ends) this.receiveEnd();
@@ -294,7 +273,7 @@ export class Http2Stream implements Sender {
 
   /** A mark ahead of the head has no meaning. */
   receiveMark(payload: Buffer): void {
-    this.#marks ??= new Allowance(MARKS);
+    this.#marks ??= new MarkAllowance();
     if (!this.#marks.spend(1)) this.#failed(ErrorCode.ENHANCE_YOUR_CALM);
     else if (this.#incoming.begun) this.face.onMark?.(payload);
   }
@@ -325,19 +304,19 @@ export class Http2Stream implements Sender {
   #failed(code: number | undefined): boolean {
     if (code === undefined) return false;
     if (!this.closed) {
-      this.#owner.broken();
+      this.#owner.streamBroken();
       this.reset(code);
     }
     return true;
   }
 
   /** The only place that changes the state, which moves forward only. */
-  #become(state: State): void {
+  #become(state: StreamState): void {
     if (this.closed) return;
     this.#state = state;
     if (state.is !== 'closed') return;
     this.#queue.drop();
-    this.#owner.ended(this);
+    this.#owner.streamClosed(this);
     const { face } = this;
     const close = () => face.onClose(state.code, state.reason);
     if (state.byPeer) closings.add(this.guarded(close));

@@ -182,7 +182,7 @@ export class ServerCall implements PacketChannel, StreamFace {
   onData(piece: Buffer): void {
     if (this.#closed) {
       // Read and drop, or its connection would wait for it.
-      this.#stream.read(piece.length);
+      this.#stream.consume(piece.length);
       return;
     }
     this.#packets.add(piece);
@@ -223,7 +223,7 @@ export class ServerCall implements PacketChannel, StreamFace {
     const kept = Math.min(this.#held + this.#packets.held, this.#owed);
     const taken = this.#owed - kept;
     this.#owed = kept;
-    if (taken > 0) this.#stream.read(taken, least);
+    if (taken > 0) this.#stream.consume(taken, least);
   }
 
   #deliver(): void {

@@ -109,7 +109,7 @@ export class MessageReader {
     }
     const joins = last !== undefined && needed <= BLOCK / 2;
     const size = Math.min(BLOCK, Math.max(FIRST_BLOCK, 2 * (joins ? needed : piece.length)));
-    minorGc.read(size);
+    minorGc.countRead(size);
     this.#block = Buffer.allocUnsafeSlow(size);
     this.#used = joins ? last.copy(this.#block) : 0;
     this.#used += piece.copy(this.#block, this.#used);
@@ -133,7 +133,7 @@ export class MessageReader {
 
   #join(length: number): Buffer {
     const whole = Buffer.allocUnsafe(length);
-    minorGc.read(length);
+    minorGc.countRead(length);
     for (let filled = 0; filled < length; ) {
       const piece = this.#pieces[0] as Buffer;
       const taken = piece.copy(whole, filled);
@@ -146,7 +146,7 @@ export class MessageReader {
 }
 
 function copyOf(piece: Buffer): Buffer {
-  minorGc.read(piece.length);
+  minorGc.countRead(piece.length);
   const copy = Buffer.allocUnsafeSlow(piece.length);
   piece.copy(copy);
   return copy;

@@ -172,7 +172,7 @@ class Endpoint implements GrpcServer {
       greeting: this.#greeting,
       rules: RULES,
       maxBacklog: MAX_BACKLOG,
-      later: process.nextTick,
+      defer: process.nextTick,
       latePongs: true,
       keepaliveMs,
       lost: (reason, isFault) => (isFault ? planeEnded(reason) : reason),

@@ -64,7 +64,7 @@ export class DiallingReconciler<S extends Stream> {
     const lacked = new Set(streams);
     if (lacked.size === 0) return;
     const held = [...this.#options.streams()];
-    this.#floods.looked(held.length);
+    this.#floods.visited(held.length);
     for (const stream of held) {
       const { id, closed } = stream;
       if (closed || !lacked.has(id)) continue;
@@ -111,7 +111,7 @@ export class ServingReconciler<S extends Stream> {
     const orphans: S[] = [];
     const suspects: number[] = [];
     const held = [...this.#options.streams()];
-    this.#floods.looked(held.length);
+    this.#floods.visited(held.length);
     for (const stream of held) {
       const { id, closed } = stream;
       if (id < from || id > to) continue;
