@@ -1,11 +1,11 @@
 import type { HubMember } from '@isthmus/transport';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
+import { AddressBackoff, NEVER, STABLE_MS, type UrgentFailure } from './address-backoff.ts';
 import { Origin, type OriginOptions } from './origin.ts';
-import { NEVER, Redial, STABLE, type UrgentFailure } from './redial.ts';
 import type { ServerAddress } from './uplink.ts';
 
 /** The agent waits before it reconnects to a server that ends connections sooner than this, in milliseconds. */
-const BRIEF = 1000;
+const BRIEF_MS = 1000;
 
 /** A hub's own address, or a configured server, which may lead to any hub. */
 export type Target = (
@@ -25,7 +25,7 @@ export interface AddressesOptions extends Omit<OriginOptions, 'host'> {
 export class Addresses {
   /** Those whose turn is next first. */
   #origins: readonly Origin[];
-  readonly #redial: Redial;
+  readonly #backoff: AddressBackoff;
   /** Where the last session was lost, or is about to be. */
   #lost = '';
 
@@ -33,7 +33,7 @@ export class Addresses {
     const first = Math.floor(options.clock.random() * hosts.length);
     // Agents that are configured alike do not all begin with the same one.
     this.#origins = [...hosts.slice(first), ...hosts.slice(0, first)].map((host) => new Origin({ ...options, host }));
-    this.#redial = new Redial(options.first, options.cap, options.clock);
+    this.#backoff = new AddressBackoff(options.first, options.cap, options.clock);
   }
 
   /**
@@ -59,15 +59,15 @@ export class Addresses {
       .sort((a, b) => Number(a.place === this.#lost) - Number(b.place === this.#lost))
       .map(({ server, place }) => ({
         server,
-        wait: this.#redial.wait(place),
-        failedAt: this.#redial.failedAt(place),
+        wait: this.#backoff.wait(place),
+        failedAt: this.#backoff.failedAt(place),
       }));
     const origins = this.#origins
       .filter((origin) => !excluded.has(origin))
       .map((origin) => ({
         origin,
-        wait: origin.wait(this.#redial, connected),
-        failedAt: originFirst ? NEVER : origin.failedAt(this.#redial),
+        wait: origin.wait(this.#backoff, connected),
+        failedAt: originFirst ? NEVER : origin.failedAt(this.#backoff),
       }));
     const ranked = originFirst ? [...origins, ...targets] : [...targets, ...origins];
     return connected ? ranked : ranked.sort((a, b) => a.failedAt - b.failedAt);
@@ -75,7 +75,7 @@ export class Addresses {
 
   /** Returns the milliseconds until a target that failed may be tried again. */
   wait({ server, origin }: Target): number {
-    return server ? this.#redial.wait(placeOf(server)) : origin.wait(this.#redial, false);
+    return server ? this.#backoff.wait(placeOf(server)) : origin.wait(this.#backoff, false);
   }
 
   /** Returns where a hub is reached: at its own address, or through the configured server whose turn it is. */
@@ -93,25 +93,25 @@ export class Addresses {
   async resolve({ server, origin }: Target, connected: boolean): Promise<ServerAddress> {
     if (server) return server;
     this.#origins = [...this.#origins.filter((other) => other !== origin), origin];
-    return origin.next(this.#redial, connected);
+    return origin.next(this.#backoff, connected);
   }
 
   /** Call when it failed for an agent that has a session. */
   failed(place: string): void {
-    this.#redial.failed(place);
+    this.#backoff.failed(place);
   }
 
   /** Call when it failed for an agent without a session. */
   failedUrgently(place: string, failure?: UrgentFailure): void {
-    this.#redial.failedUrgently(place, failure);
+    this.#backoff.failedUrgently(place, failure);
   }
 
   /** Call when a session was lost that lasted `lived` milliseconds. Returns whether to hurry, because it was the last one. */
   lost(place: string, lived: number, connected: boolean): boolean {
     this.#lost = place;
-    this.#redial.lost(place, lived);
-    const hurry = !connected && lived >= BRIEF;
-    if (hurry) this.#redial.hasten();
+    this.#backoff.lost(place, lived);
+    const hurry = !connected && lived >= BRIEF_MS;
+    if (hurry) this.#backoff.hasten();
     return hurry;
   }
 
@@ -122,7 +122,7 @@ export class Addresses {
   warned(place: string, lived: number): void {
     this.#lost = place;
     // In between, hubs behind one address are replaced quickly, which is no failure of the address.
-    if (lived < BRIEF || lived >= STABLE) this.#redial.left(place, lived);
+    if (lived < BRIEF_MS || lived >= STABLE_MS) this.#backoff.left(place, lived);
   }
 
   /** Call when it led to a server that is connected already; see `Origin`. */
@@ -141,7 +141,7 @@ export class Addresses {
       const server = serverOf(hub);
       if (!server) continue;
       const place = placeOf(server);
-      this.#redial.forgive(place);
+      this.#backoff.forgive(place);
       // Otherwise, a herd would return by way of the other hubs, and connect twice.
       if (this.#lost === place) this.#lost = '';
     }

@@ -1,7 +1,7 @@
 import { lookup } from 'node:dns/promises';
 import { Backoff, type Clock, within } from '@isthmus/runtime';
 import { formatDestination } from '@isthmus/tunnel';
-import { NEVER, type Redial } from './redial.ts';
+import { type AddressBackoff, NEVER } from './address-backoff.ts';
 import type { ServerAddress } from './uplink.ts';
 
 /** How long a name may take to resolve, in milliseconds. The resolver itself may take minutes when its servers are silent. */
@@ -42,27 +42,27 @@ export class Origin {
   }
 
   /** Milliseconds until it may be tried. For an agent without connections, whatever it leads to is new. */
-  wait(redial: Redial, connected: boolean): number {
-    const waits = this.#addresses.map((address) => redial.wait(this.#place(address)));
-    const failed = Math.max(redial.wait(this.name), waits.length === 0 ? 0 : Math.min(...waits));
+  wait(backoff: AddressBackoff, connected: boolean): number {
+    const waits = this.#addresses.map((address) => backoff.wait(this.#place(address)));
+    const failed = Math.max(backoff.wait(this.name), waits.length === 0 ? 0 : Math.min(...waits));
     return connected ? Math.max(failed, this.#missedUntil - this.#options.clock.now()) : failed;
   }
 
   /** When it did not resolve, or when the first of its addresses failed, if all have. NEVER otherwise. */
-  failedAt(redial: Redial): number {
-    const failed = this.#addresses.map((address) => redial.failedAt(this.#place(address)));
-    return Math.max(redial.failedAt(this.name), failed.length === 0 ? NEVER : Math.min(...failed));
+  failedAt(backoff: AddressBackoff): number {
+    const failed = this.#addresses.map((address) => backoff.failedAt(this.#place(address)));
+    return Math.max(backoff.failedAt(this.name), failed.length === 0 ? NEVER : Math.min(...failed));
   }
 
   /**
    * Its addresses take turns. One that has to wait gets its turn only if all have to; for an agent without a session, the same applies
    * to one that failed.
    */
-  async next(redial: Redial, connected: boolean): Promise<ServerAddress> {
+  async next(backoff: AddressBackoff, connected: boolean): Promise<ServerAddress> {
     const { host, port } = this.#options;
     this.#addresses = await this.#lookup();
-    const sound = this.#addresses.filter((address) => !connected && redial.failedAt(this.#place(address)) === NEVER);
-    const free = this.#addresses.filter((address) => redial.wait(this.#place(address)) === 0);
+    const sound = this.#addresses.filter((address) => !connected && backoff.failedAt(this.#place(address)) === NEVER);
+    const free = this.#addresses.filter((address) => backoff.wait(this.#place(address)) === 0);
     const choice = [sound, free].find(({ length }) => length > 0) ?? this.#addresses;
     const address = choice[this.#turn++ % choice.length];
     if (address === undefined) throw new Error(`${host} resolves to no address`);

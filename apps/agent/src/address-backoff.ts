@@ -1,20 +1,20 @@
 import { Backoff, type Clock } from '@isthmus/runtime';
 
 /** A connection that lasted this long shows that its server is well, in milliseconds. */
-export const STABLE = 10_000;
+export const STABLE_MS = 10_000;
 
 /** How many addresses are remembered. If a name keeps resolving to new ones, the oldest is forgotten. */
 const MAX_ADDRESSES = 1024;
 
 /** The longest pause after one refusal for an agent without a session, in milliseconds: a load balancer may lead elsewhere. */
-const URGENT = 100;
+const URGENT_PAUSE_MS = 100;
 
 /**
  * The first pause if nobody listened, in milliseconds, and how often it is used. Trying again costs nothing, and finds a server that
  * starts together with its agent at once. The pause doubles each time: 1.5 s in all.
  */
-const REFUSED = 50;
-const MAX_REFUSED = 5;
+const REFUSED_PAUSE_MS = 50;
+const MAX_REFUSED_PAUSES = 5;
 
 /** How an address failed an agent that has no session. */
 export interface UrgentFailure {
@@ -36,7 +36,7 @@ interface Pause {
 }
 
 /** When an address may be tried again. Only those that failed have to wait. */
-export class Redial {
+export class AddressBackoff {
   readonly #first: number;
   readonly #cap: number;
   readonly #clock: Clock;
@@ -66,13 +66,18 @@ export class Redial {
 
   /** Call when it failed for an agent without a session. The first failure does not change later pauses, nor do the next few refusals. */
   failedUrgently(address: string, { before = 0, refused = false }: UrgentFailure = {}): void {
-    if (before >= (refused ? MAX_REFUSED : 1)) this.failed(address);
-    else this.#pause(address, this.#of(address).backoff, this.#urgent(refused ? REFUSED * 2 ** before : URGENT));
+    if (before >= (refused ? MAX_REFUSED_PAUSES : 1)) this.failed(address);
+    else
+      this.#pause(
+        address,
+        this.#of(address).backoff,
+        this.#urgent(refused ? REFUSED_PAUSE_MS * 2 ** before : URGENT_PAUSE_MS),
+      );
   }
 
   /** Call when a connection was lost that lasted `lived` milliseconds. An unstable one counts as a failure at its start. */
   lost(address: string, lived: number): void {
-    if (lived >= STABLE) {
+    if (lived >= STABLE_MS) {
       this.forgive(address);
       return;
     }
@@ -82,7 +87,7 @@ export class Redial {
 
   /** Call when a server is leaving whose connection is `lived` milliseconds old: counts like a loss, except for the first time. */
   left(address: string, lived: number): void {
-    if (lived >= STABLE || this.#pauses.has(address)) {
+    if (lived >= STABLE_MS || this.#pauses.has(address)) {
       this.lost(address, lived);
       return;
     }
