@@ -42,14 +42,14 @@ class Young implements YoungGeneration {
 }
 
 function reads(garbage: MinorGc, count: number, bytes: number): void {
-  for (let read = 0; read < count; read++) garbage.read(bytes);
+  for (let read = 0; read < count; read++) garbage.countRead(bytes);
 }
 
 test('the young generation is collected after every 8 MiB, and at no other time', () => {
   const young = new Young(16 * MIB);
   const garbage = new MinorGc(young, 0);
   reads(garbage, (24 * MIB) / 65_536, 65_536);
-  garbage.read(8 * MIB - 1);
+  garbage.countRead(8 * MIB - 1);
   assert.deepEqual(young.asked, ['collect', 'collect', 'collect']);
 });
 
@@ -62,9 +62,9 @@ test('where memory is small, it is collected after a 32nd of that, and after 1 M
   ] as const) {
     const young = new Young(16 * MIB);
     const garbage = new MinorGc(young, memory);
-    garbage.read(every * MIB - 1);
+    garbage.countRead(every * MIB - 1);
     assert.deepEqual(young.asked, [], `${memory}`);
-    garbage.read(1);
+    garbage.countRead(1);
     assert.deepEqual(young.asked, ['collect'], `${memory}`);
   }
 });
@@ -77,21 +77,21 @@ test('where memory is small, buffers that grew old are collected once they are a
     const young = new Young(16 * MIB);
     const garbage = new MinorGc(young, memory);
     young.outsideBytes = 3 * MIB;
-    garbage.read(2 * MIB);
+    garbage.countRead(2 * MIB);
     young.outsideBytes = young.live = 3 * MIB + old - 1;
-    garbage.read(2 * MIB);
+    garbage.countRead(2 * MIB);
     assert.deepEqual(young.asked.splice(0), ['collect', 'collect'], 'not yet');
     young.outsideBytes = 3 * MIB + old;
-    garbage.read(2 * MIB);
+    garbage.countRead(2 * MIB);
     assert.deepEqual(young.asked.splice(0), ['collect', 'collect all']);
-    garbage.read(2 * MIB);
+    garbage.countRead(2 * MIB);
     young.outsideBytes += old - 1;
-    garbage.read(2 * MIB);
+    garbage.countRead(2 * MIB);
     assert.deepEqual(young.asked.splice(0), ['collect', 'collect'], 'what is in use is not collected again and again');
     young.outsideBytes = young.live = 2 * MIB;
-    garbage.read(2 * MIB);
+    garbage.countRead(2 * MIB);
     young.outsideBytes = 2 * MIB + old;
-    garbage.read(2 * MIB);
+    garbage.countRead(2 * MIB);
     assert.deepEqual(young.asked, ['collect', 'collect', 'collect all'], 'counted from the least that was left');
   }
 });
@@ -188,7 +188,7 @@ test('where memory is small, it collects its whole heap at each rest', () => {
 test("a runtime's own collector can be called, and live objects stay", () => {
   const garbage = new MinorGc();
   const kept = Buffer.from('kept');
-  garbage.read(1e9);
+  garbage.countRead(1e9);
   assert.equal(String(kept), 'kept');
 });
 
@@ -198,7 +198,7 @@ test("a runtime's own young generation does not outgrow its bound", () => {
   for (let round = 0; round < 40_000; round++) {
     living.push({ round, of: [round], with: new Array(16).fill(round) });
     if (living.length > 2_000) living = [];
-    garbage.read(1);
+    garbage.countRead(1);
   }
   // A runtime without such a space is not checked.
   const space = getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');

@@ -1,11 +1,11 @@
 import { getHeapSpaceStatistics, getHeapStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
-/** How many bytes may be read or copied before the buffers that held them are collected, at most and at least. */
-const [MOST, LEAST] = [8 * 1024 * 1024, 1024 * 1024];
+/** How many bytes may be read or copied between two young collections, at most and at least. */
+const [MOST_BETWEEN, LEAST_BETWEEN] = [8 * 1024 * 1024, 1024 * 1024];
 
-/** The part of a process's memory that such buffers may take: 8 MiB of 256 MiB, 1 MiB of 32. */
-const PART = 1 / 32;
+/** The same, as a part of the memory that the process may use: 8 MiB of 256 MiB, 1 MiB of 32. */
+const BETWEEN_PART = 1 / 32;
 
 /**
  * Up to this limit, a process also collects buffers that have grown old, once they are this part of it. Those that survive two young
@@ -14,19 +14,19 @@ const PART = 1 / 32;
 const [TINY_MEMORY, OLD_PART] = [64 * 1024 * 1024, 1 / 8];
 
 /** The size that the young generation may grow to, in bytes. V8 keeps twice as much for it. */
-const LARGEST = 4 * 1024 * 1024;
+const LARGEST_YOUNG = 4 * 1024 * 1024;
 
 /** Reads between two checks of its size. A check takes a microsecond. */
 const LOOK_EVERY = 256;
 
 /** After this many reads a process counts as busy. That is five hundred dials, or 64 MB. */
-const AT_WORK = 1024;
+const READS_AT_WORK = 1024;
 
 /** A process that has been busy is at rest once this much time has passed since its last 256 reads, in milliseconds. */
 const REST_MS = 2_000;
 
 /** A process whose buffers took this much has much to give back at rest: hundreds of its tunnels moved bytes at once. */
-const MUCH = 48 * 1024 * 1024;
+const MUCH_OUTSIDE = 48 * 1024 * 1024;
 
 /** Any other waits this long for its next collection of the whole heap, in milliseconds: see `MinorGc`. */
 const SELDOM_MS = 600_000;
@@ -35,7 +35,7 @@ const SELDOM_MS = 600_000;
 const SMALL_MEMORY = 256 * 1024 * 1024;
 
 /** Collections of the whole heap at rest: the first leaves a third of the memory to those objects that it finalizes. */
-const AT_REST = 2;
+const COLLECTIONS_AT_REST = 2;
 
 /** Up to this many bytes in use, collecting the whole heap takes tens of milliseconds. A larger one is left to V8. */
 const SMALL_HEAP = 96 * 1024 * 1024;
@@ -82,10 +82,10 @@ export class MinorGc {
   #kept = Number.POSITIVE_INFINITY;
   #bytes = 0;
   /** Reads since the last check. Starts below zero, since the first check comes only once the process is busy. */
-  #reads = LOOK_EVERY - AT_WORK;
+  #reads = LOOK_EVERY - READS_AT_WORK;
   #factor: 1 | 2 = 1;
   /** Reads since the last rest, as of the last check. The first check adds its own 256 to those before it. */
-  #work = AT_WORK - LOOK_EVERY;
+  #work = READS_AT_WORK - LOOK_EVERY;
   /** Collections that are due at the next rest. */
   #due = 0;
   #rest: NodeJS.Timeout | undefined;
@@ -101,12 +101,12 @@ export class MinorGc {
     this.#now = now;
     this.#collectedAt = now();
     this.#seldomMs = memory > 0 && memory <= SMALL_MEMORY ? 0 : SELDOM_MS;
-    this.#every = memory > 0 ? Math.min(MOST, Math.max(LEAST, memory * PART)) : MOST;
+    this.#every = memory > 0 ? Math.min(MOST_BETWEEN, Math.max(LEAST_BETWEEN, memory * BETWEEN_PART)) : MOST_BETWEEN;
     this.#old = memory > 0 && memory <= TINY_MEMORY ? memory * OLD_PART : Number.POSITIVE_INFINITY;
   }
 
-  /** Call this for each read of a tunnel's bytes, and for each copy of them. */
-  read(bytes: number): void {
+  /** Counts a read of a tunnel's bytes, or a copy of them, and collects if it is time. */
+  countRead(bytes: number): void {
     this.#bytes += bytes;
     if (++this.#reads === LOOK_EVERY) this.#look();
     if (this.#bytes < this.#every) return;
@@ -127,9 +127,9 @@ export class MinorGc {
   #look(): void {
     this.#reads = 0;
     this.#work += LOOK_EVERY;
-    this.#much ||= this.#young.outside() >= MUCH;
-    if (this.#work >= AT_WORK) this.#untilRest(AT_REST);
-    const factor = this.#young.capacity() * 2 <= LARGEST ? 2 : 1;
+    this.#much ||= this.#young.outside() >= MUCH_OUTSIDE;
+    if (this.#work >= READS_AT_WORK) this.#untilRest(COLLECTIONS_AT_REST);
+    const factor = this.#young.capacity() * 2 <= LARGEST_YOUNG ? 2 : 1;
     if (factor === this.#factor) return;
     this.#factor = factor;
     this.#young.growBy(factor);
@@ -144,8 +144,8 @@ export class MinorGc {
   #atRest(): void {
     const now = this.#now();
     const early = this.#collectedAt + this.#seldomMs - now;
-    if (early > 0 && !this.#much && this.#due === AT_REST) {
-      this.#untilRest(AT_REST, early);
+    if (early > 0 && !this.#much && this.#due === COLLECTIONS_AT_REST) {
+      this.#untilRest(COLLECTIONS_AT_REST, early);
       return;
     }
     this.#collectedAt = now;
@@ -178,7 +178,7 @@ function ofRuntime(): YoungGeneration {
   } catch {
     // Not V8, or a runtime that takes no flags.
   }
-  return { collect() {}, collectAll() {}, capacity: () => LARGEST, outside: () => 0, growBy() {} };
+  return { collect() {}, collectAll() {}, capacity: () => LARGEST_YOUNG, outside: () => 0, growBy() {} };
 }
 
 /** The limit of the control group. */
@@ -188,5 +188,5 @@ function limit(): number {
 
 function capacity(): number {
   const space = getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');
-  return space ? space.space_used_size + space.space_available_size : LARGEST;
+  return space ? space.space_used_size + space.space_available_size : LARGEST_YOUNG;
 }

@@ -58,7 +58,8 @@ export abstract class TurnDuplex extends Duplex {
 
   /** All pieces have left. A bulk writer with nothing left here writes more when it is the stream's turn. */
   protected sent(): void {
-    if (this.#writeBytes >= BULK_WRITE && this.writableLength === this.#writeBytes && !this.writableEnded) this.awaitTurn();
+    if (this.#writeBytes >= BULK_WRITE && this.writableLength === this.#writeBytes && !this.writableEnded)
+      this.awaitTurn();
     else this.writeMore();
   }
 
