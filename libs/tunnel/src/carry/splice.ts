@@ -121,10 +121,10 @@ export class Splice {
     let waitingSince: number | undefined;
     const copy = (chunk: Uint8Array) => {
       count(chunk.length);
-      minorGc.read(chunk.length);
+      minorGc.countRead(chunk.length);
       if (this.#timerMs === HALF_CLOSED_IDLE_MS) this.#timer?.refresh();
       const room = write(chunk);
-      gate?.read(chunk.length, room);
+      gate?.afterRead(chunk.length, room);
       if (room) return written(0);
       waitingSince ??= performance.now();
       source.pause();

@@ -6,26 +6,26 @@ import { PerSecond } from './per-second.ts';
 import type { TenantBytes } from './spare-bytes.ts';
 import { TokenBucket, type TokenRate } from './token-bucket.ts';
 
-/** Tunnels that wait go on this often, in milliseconds. Shorter than a frame of a terminal, and few timers. */
-const GO_ON_EVERY = 20;
+/** How often paused tunnels are resumed, in milliseconds. Users of a terminal do not notice it, and it needs few timers. */
+const RESUME_EVERY_MS = 20;
 
-/** The same while a tenant waits for time of the event loop: what it carries at once makes quiet tenants wait. */
-const SOON = 2;
+/** The same while the event loop is busy, in milliseconds. Quiet tenants wait while a flooding one moves its bytes, so it moves few at once. */
+const BUSY_RESUME_EVERY_MS = 2;
 
-/** What a second's bytes may exceed their rate at once, in seconds of the rate. */
-const AT_ONCE = 0.1;
+/** The largest burst above the rate, in seconds of the rate. */
+const BURST_SECONDS = 0.1;
 
-/** One read of a socket, in bytes: what a tunnel that goes on reads at least. */
+/** One read of a socket, in bytes. A tunnel that is resumed reads at least as much. */
 const ONE_READ = 64 * 1024;
 
-/** How often the readers of a tenant whose queue is full are looked at, in milliseconds. */
-const LOOK_EVERY = 1000;
+/** How often slow readers are checked, in milliseconds. */
+const CHECK_EVERY_MS = 1000;
 
 /**
- * Looks at which a reader has taken nothing before its tunnel is ended, while its tenant's queue is full. As patient as with readers
- * that hold up a packet stream.
+ * While its tenant's queue is full, a tunnel ends after this many checks in a row at which its reader had taken nothing. That is the same
+ * time as for readers that hold up a packet stream.
  */
-const STANDING_LOOKS = 10;
+const STALLED_CHECKS = 10;
 
 /** One direction of a tunnel. */
 export interface MeteredFlow {
@@ -33,7 +33,7 @@ export interface MeteredFlow {
   readonly sink: Duplex;
   /** Whether the sink has lost its way to the reader, and waits for another. */
   readonly detached?: () => boolean;
-  /** Ends the tunnel, because its reader stands still. */
+  /** Ends the tunnel, because its reader has stalled. */
   readonly end: (reason: ReaderStalled) => void;
   /** Wraps what timers call. */
   readonly guarded: Guarded;
@@ -41,8 +41,8 @@ export interface MeteredFlow {
 
 /** Decides when a direction of a tunnel reads on. */
 export interface Gate {
-  /** The source was read, and its bytes written. Pauses the source if it has to wait. @param room whether the sink takes more at once */
-  read(bytes: number, room: boolean): void;
+  /** Call when bytes of the source were written to the sink. Pauses the source if necessary. @param room whether the sink takes more at once */
+  afterRead(bytes: number, room: boolean): void;
   /** The sink takes more. @returns whether the source may be read on now */
   drained(): boolean;
   /** The tunnel is over. */
@@ -50,9 +50,9 @@ export interface Gate {
 }
 
 /**
- * The bytes of one tenant's tunnels in this process. Above `bytesPerSecond` its tunnels pause and take turns; nothing is dropped. While
- * `bytesQueued` wait for slow readers, no tunnel of the tenant is read, and one whose reader stands still meanwhile is ended: a moving
- * reader loses no byte.
+ * Meters the bytes of one tenant's tunnels in this process. Above `bytesPerSecond`, its tunnels pause and take turns. While `bytesQueued`
+ * wait for slow readers, none of its tunnels is read, and a tunnel whose reader has stalled ends. So nothing is dropped, and a reader that
+ * still reads loses no byte.
  */
 export class ByteMeter {
   /** Bytes that wait for slow readers. */
@@ -65,10 +65,11 @@ export class ByteMeter {
   readonly #limits: () => DialLimits;
   readonly #bucket: TokenBucket;
   readonly #spare: TenantBytes | undefined;
-  readonly #waiting = new Set<FlowGate>();
-  readonly #full = new Set<FlowGate>();
-  #goOn: NodeJS.Timeout | undefined;
-  #look: NodeJS.Timeout | undefined;
+  readonly #paused = new Set<FlowGate>();
+  /** Those whose sinks hold bytes for slow readers. */
+  readonly #queueing = new Set<FlowGate>();
+  #resumeTimer: NodeJS.Timeout | undefined;
+  #readerTimer: NodeJS.Timeout | undefined;
 
   /** @param spare keeps time for other tenants; unset: there is nobody else */
   constructor(tenant: string, limits: () => DialLimits, now: () => number, spare?: TenantBytes) {
@@ -102,56 +103,56 @@ export class ByteMeter {
     return this.#bucket.charge(bytes, rateOf(bytesPerSecond));
   }
 
-  wait(gate: FlowGate): void {
-    this.#waiting.add(gate);
-    const every = this.#spare?.perSecond === undefined ? GO_ON_EVERY : SOON;
-    this.#goOn ??= setInterval(() => this.#letGoOn(), every).unref();
+  pause(gate: FlowGate): void {
+    this.#paused.add(gate);
+    const every = this.#spare?.perSecond === undefined ? RESUME_EVERY_MS : BUSY_RESUME_EVERY_MS;
+    this.#resumeTimer ??= setInterval(() => this.#resumePaused(), every).unref();
   }
 
-  /** Bytes wait in a gate's sink. */
-  fill(gate: FlowGate, bytes: number): void {
-    this.#full.add(gate);
+  /** Bytes now wait in a gate's sink. */
+  queue(gate: FlowGate, bytes: number): void {
+    this.#queueing.add(gate);
     this.queued += bytes;
-    this.#look ??= setInterval(() => this.#endStanding(), LOOK_EVERY).unref();
+    this.#readerTimer ??= setInterval(() => this.#endStalled(), CHECK_EVERY_MS).unref();
   }
 
-  /** They wait no longer. */
-  empty(gate: FlowGate, bytes: number): void {
-    this.#full.delete(gate);
+  /** They no longer wait. */
+  dequeue(gate: FlowGate, bytes: number): void {
+    this.#queueing.delete(gate);
     this.queued -= bytes;
-    if (this.#full.size > 0) return;
-    clearInterval(this.#look);
-    this.#look = undefined;
+    if (this.#queueing.size > 0) return;
+    clearInterval(this.#readerTimer);
+    this.#readerTimer = undefined;
   }
 
-  leave(gate: FlowGate): void {
-    this.#waiting.delete(gate);
-    if (this.#waiting.size > 0) return;
-    clearInterval(this.#goOn);
-    this.#goOn = undefined;
+  unpause(gate: FlowGate): void {
+    this.#paused.delete(gate);
+    if (this.#paused.size > 0) return;
+    clearInterval(this.#resumeTimer);
+    this.#resumeTimer = undefined;
   }
 
-  /** Lets those who have waited longest read as much as is left, each once. */
-  #letGoOn(): void {
+  /** Resumes paused tunnels for as many bytes as may be read now, those first that have waited longest. */
+  #resumePaused(): void {
     const { bytesPerSecond, bytesQueued } = this.#limits();
     if (this.queued >= bytesQueued) return;
     let left = bytesPerSecond === Number.POSITIVE_INFINITY ? bytesPerSecond : this.#bucket.left(rateOf(bytesPerSecond));
-    // What may yet be queued counts too: else all that wait would read at once.
+    // The room that is left in the queue counts too. Otherwise all paused tunnels would read at once.
     left = Math.min(left, bytesQueued - this.queued, this.#spare?.left ?? Number.POSITIVE_INFINITY);
-    for (const gate of [...this.#waiting]) {
+    for (const gate of [...this.#paused]) {
       if (left <= 0) return;
       left -= ONE_READ;
-      gate.goOn();
+      gate.resume();
     }
   }
 
-  #endStanding(): void {
+  #endStalled(): void {
     const { bytesQueued } = this.#limits();
     const over = this.queued >= bytesQueued;
-    for (const gate of [...this.#full]) {
-      if (gate.look(over) < STANDING_LOOKS) continue;
+    for (const gate of [...this.#queueing]) {
+      if (gate.checkReader(over) < STALLED_CHECKS) continue;
       const reason =
-        `the reader of this tunnel took nothing for ${(STANDING_LOOKS * LOOK_EVERY) / 1000} s while tenant ${this.#tenant} ` +
+        `the reader of this tunnel took nothing for ${(STALLED_CHECKS * CHECK_EVERY_MS) / 1000} s while tenant ${this.#tenant} ` +
         `had its limit bytesQueued of ${bytesQueued} waiting: find out why it stopped reading`;
       gate.end(new ReaderStalled(reason));
     }
@@ -161,71 +162,71 @@ export class ByteMeter {
 class FlowGate implements Gate {
   readonly #meter: ByteMeter;
   readonly #flow: MeteredFlow;
-  /** What waits in the sink and is counted. */
+  /** Bytes in the sink that the meter counts as queued. */
   #queued = 0;
-  #held = false;
-  /** What waited at the last look, and at how many in a row it was the same. */
-  #seen = 0;
-  #still = 0;
+  #paused = false;
+  /** The length of the sink's queue at the last check, and at how many checks in a row it was the same. */
+  #lastLength = 0;
+  #stalledChecks = 0;
 
   constructor(meter: ByteMeter, flow: MeteredFlow) {
     this.#meter = meter;
     this.#flow = flow;
   }
 
-  read(bytes: number, room: boolean): void {
+  afterRead(bytes: number, room: boolean): void {
     const { source, sink } = this.#flow;
     if (!room && this.#queued === 0) {
       this.#queued = sink.writableLength;
-      this.#seen = this.#queued;
-      this.#still = 0;
-      this.#meter.fill(this, this.#queued);
+      this.#lastLength = this.#queued;
+      this.#stalledChecks = 0;
+      this.#meter.queue(this, this.#queued);
     }
-    if (this.#meter.spend(bytes) || this.#held) return;
-    this.#held = true;
+    if (this.#meter.spend(bytes) || this.#paused) return;
+    this.#paused = true;
     source.pause();
-    this.#meter.wait(this);
+    this.#meter.pause(this);
   }
 
   drained(): boolean {
-    this.#empty();
-    return !this.#held;
+    this.#dequeue();
+    return !this.#paused;
   }
 
   close(): void {
-    this.#empty();
-    this.#held = false;
-    this.#meter.leave(this);
+    this.#dequeue();
+    this.#paused = false;
+    this.#meter.unpause(this);
   }
 
-  goOn(): void {
-    this.#held = false;
-    this.#meter.leave(this);
+  resume(): void {
+    this.#paused = false;
+    this.#meter.unpause(this);
     // Otherwise `drained` resumes it.
     if (this.#queued === 0) this.#flow.guarded(() => void this.#flow.source.resume())();
   }
 
-  /** Returns at how many looks in a row the reader had taken nothing. */
-  look(over: boolean): number {
+  /** Returns at how many checks in a row the reader had taken nothing. @param over whether the tenant's queue is full */
+  checkReader(over: boolean): number {
     const { sink, detached } = this.#flow;
     const { writableLength } = sink;
-    const still = over && writableLength === this.#seen && !detached?.();
-    this.#still = still ? this.#still + 1 : 0;
-    this.#seen = writableLength;
-    return this.#still;
+    const still = over && writableLength === this.#lastLength && !detached?.();
+    this.#stalledChecks = still ? this.#stalledChecks + 1 : 0;
+    this.#lastLength = writableLength;
+    return this.#stalledChecks;
   }
 
   end(reason: ReaderStalled): void {
     this.#flow.guarded(() => this.#flow.end(reason))();
   }
 
-  #empty(): void {
+  #dequeue(): void {
     if (this.#queued === 0) return;
-    this.#meter.empty(this, this.#queued);
+    this.#meter.dequeue(this, this.#queued);
     this.#queued = 0;
   }
 }
 
 function rateOf(bytesPerSecond: number): TokenRate {
-  return { perSecond: bytesPerSecond, atOnce: bytesPerSecond * AT_ONCE };
+  return { perSecond: bytesPerSecond, atOnce: bytesPerSecond * BURST_SECONDS };
 }
