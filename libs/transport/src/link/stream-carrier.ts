@@ -34,7 +34,7 @@ export class StreamCarrier implements Carrier, StreamFace {
 
   // What the half asks for.
 
-  listen(user: CarrierUser): void {
+  deliverTo(user: CarrierUser): void {
     const pending = this.#pending;
     this.#user = user;
     this.#pending = undefined;
@@ -57,8 +57,8 @@ export class StreamCarrier implements Carrier, StreamFace {
     this.#stream.mark(encodeMark(mark));
   }
 
-  read(bytes: number): boolean {
-    return this.#stream.read(bytes);
+  consume(bytes: number): boolean {
+    return this.#stream.consume(bytes);
   }
 
   end(last?: Mark): void {

@@ -1,22 +1,22 @@
 import { type AttachAnswer, AttachRefused, type AttachRequest, type Carrier, ENDED_TEXT } from './carrier.ts';
 import { Half } from './half.ts';
 
-/** The half beside the destination's socket. It waits to be asked for a new carrier. */
+/** The half beside the destination's socket. It waits until the gateway's half attaches a new carrier. */
 export class AgentHalf extends Half {
-  /** A gateway that lives attaches again at once. */
+  /** A gateway that is alive attaches again at once. */
   protected override get patienceMs(): number {
     return 1000;
   }
 
-  /** Of the last attach. */
+  /** The number of the last attach. */
   #number = 0;
-  /** Why the tunnel ended, while there was no carrier to say so. */
+  /** Why the tunnel ended, if no carrier was there to tell the gateway. */
   #reason: Error | undefined;
 
   /**
    * Goes on with a new carrier.
-   * @param accept sends the answer, which comes before anything else on the carrier
-   * @throws AttachRefused, and nothing has changed
+   * @param accept sends the answer. Nothing else may leave on the carrier before it
+   * @throws AttachRefused. The half then stays as it was
    */
   attach(request: AttachRequest, accept: (answer: AttachAnswer) => Carrier): void {
     this.#check(request);

@@ -19,7 +19,7 @@ function agent(...sessions: string[]) {
   );
   const name = { tenant: 'default', agentId: 'a', instance: INSTANCE };
   const agent = new AgentProcess({ name, directory: known, clock: { now: () => time.ms } });
-  known.watch({ came: (session) => agent.came(session), went: () => agent.look() });
+  known.watch({ came: (session) => agent.came(session), went: () => agent.checkTunnels() });
   return {
     time,
     known,

@@ -12,10 +12,10 @@ export interface ProcessName extends AgentName {
   readonly instance: string;
 }
 
-/** A tunnel to it. */
+/** A tunnel to a process. */
 export interface OfProcess {
-  /** Sessions of the agent have come, gone or changed. @param sessions all that the process has */
-  look(sessions: readonly Place[]): void;
+  /** Called when sessions of the agent have opened, closed or changed. @param sessions all sessions of the process */
+  checkSession(sessions: readonly Place[]): void;
 }
 
 interface AgentProcessOptions {
@@ -25,8 +25,9 @@ interface AgentProcessOptions {
 }
 
 /**
- * A process of an agent, as a gateway that has tunnels to it sees it. Tells its death from lost links: a process that dies closes all its
- * connections in the same moment. One that lives loses one of them, or does not close them itself.
+ * One process of an agent, seen from a gateway that has tunnels to it. It decides whether a loss of sessions means that the process is dead:
+ * a process that dies closes all its connections at the same moment. A process that is alive loses one connection, or loses several that
+ * it did not close itself.
  */
 export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
   readonly name: ProcessName;
@@ -34,12 +35,13 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
   readonly #directory: Directory;
   readonly #clock: Pick<Clock, 'now'>;
   #count = 0;
-  /** When the last but one of them went, and when the last one did: unset while it has one, and until it had. */
+  /** Until when it had more than one session. */
   #severalUntil = NEVER;
+  /** When it lost its last session. Unset while it has one, and before its first. */
   #goneAt: number | undefined;
-  /** When it last closed one. */
+  /** When it last closed a connection. */
   #hungUpAt = NEVER;
-  /** When another process of the agent last had a new one. */
+  /** When another process of the agent last opened a session. */
   #otherAt = NEVER;
 
   constructor({ name, directory, clock }: AgentProcessOptions) {
@@ -49,7 +51,7 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
     this.sessions();
   }
 
-  /** Finds the sessions that it has, and remembers when they went. */
+  /** Finds its sessions, and remembers when they were lost. */
   sessions(): readonly Place[] {
     const { name } = this;
     const sessions: Place[] = [];
@@ -64,24 +66,24 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
     if (instance !== undefined && instance !== this.name.instance) this.#otherAt = this.#clock.now();
   }
 
-  /** Call when sessions of the agent have come, gone or changed. */
-  look(): void {
+  /** Call when sessions of the agent have opened, closed or changed. */
+  checkTunnels(): void {
     const sessions = this.sessions();
-    for (const tunnel of [...this.tunnels]) tunnel.look(sessions);
+    for (const tunnel of [...this.tunnels]) tunnel.checkSession(sessions);
   }
 
-  /** It has closed a session. */
+  /** Call when the process has closed the connection of a session. */
   hungUp(sessionId: string): void {
     this.#hungUpAt = this.#clock.now();
     this.lost(sessionId);
   }
 
-  /** A session is gone, which the registry will say later. */
+  /** Call when a session is lost. The registry will report it later. */
   lost(sessionId: string): void {
     this.#directory.forget(sessionId);
   }
 
-  /** Why a tunnel should not wait for it after a loss; undefined while it may come back. */
+  /** Returns why a tunnel should not wait for this process after a loss, or undefined while it may come back. */
   endAfter(loss: Error): Error | undefined {
     const goneAt = this.sessions().length > 0 ? undefined : this.#goneAt;
     if (goneAt === undefined) return undefined;

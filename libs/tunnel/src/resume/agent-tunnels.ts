@@ -10,10 +10,10 @@ import { type GatewayLoss, HungUpGateways } from './hung-up-gateways.ts';
 import { type Halves, halvesOf, type ResumeOptions } from './options.ts';
 import type { AttachClaim, ResumeGrant } from './request.ts';
 
-/** Attaches of one tunnel. A gateway asks again after 5 ms to 1 s. */
-const ATTACHES = { perSecond: 5, atOnce: 10 };
+/** How often a tunnel may be attached. A gateway tries again after 5 ms to 1 s. */
+const ATTACH_RATE = { perSecond: 5, atOnce: 10 };
 
-/** Whose dial begins a tunnel. */
+/** Who dialled a tunnel. */
 interface Begun {
   readonly tenant: string;
   readonly gateway?: string | undefined;
@@ -27,7 +27,7 @@ class AgentTunnel extends HalfStream {
   /** The gateway's process. */
   readonly gateway: string | undefined;
   readonly #gone: (tunnel: AgentTunnel) => void;
-  /** Set by the first attach: most tunnels see none. */
+  /** Created by the first attach, because most tunnels see none. */
   #attaches: TokenBucket | undefined;
 
   constructor({ tenant, gateway }: Begun, secret: string, halves: Halves, gone: (tunnel: AgentTunnel) => void) {
@@ -39,10 +39,10 @@ class AgentTunnel extends HalfStream {
     this.half = new AgentHalf(this, halves);
   }
 
-  /** Counts an attach. @returns whether so many are allowed */
+  /** Counts an attach. @returns whether it is allowed */
   mayAttach({ now }: Clock): boolean {
     this.#attaches ??= new TokenBucket(now);
-    return this.#attaches.take(1, ATTACHES);
+    return this.#attaches.take(1, ATTACH_RATE);
   }
 
   override gone(): void {
@@ -50,13 +50,13 @@ class AgentTunnel extends HalfStream {
   }
 }
 
-/** The tunnels of an agent's process that may be resumed. */
+/** The tunnels of an agent's process that can be resumed. */
 export class AgentTunnels {
-  /** Names this process. Another one, of the same agent, does not know these tunnels. */
+  /** Names this process. Another process of the same agent does not know these tunnels. */
   readonly instance = randomHex(8);
   readonly #halves: Halves;
   readonly #gone = ({ secret }: AgentTunnel) => void this.#tunnels.delete(nameOf(secret));
-  /** By name: two attempts of one dial may both have begun a tunnel. */
+  /** By `nameOf` their secrets. Dial ids would not do: two attempts of one dial may both have begun a tunnel. */
   readonly #tunnels = new OpenTable<string, AgentTunnel>();
 
   readonly #gateways: HungUpGateways;
@@ -70,30 +70,30 @@ export class AgentTunnels {
     return this.#tunnels.size;
   }
 
-  /** Bytes that would be sent again on new carriers. Adds them up anew. */
+  /** Bytes that new carriers would have to send again. Summed up at each call. */
   get kept(): number {
     let bytes = 0;
     for (const { half } of this.#tunnels.values()) bytes += half.kept;
     return bytes;
   }
 
-  /** There is a link to a hub. */
+  /** Call when a link to a hub opens. */
   linked(link: object): void {
     this.#gateways.came(link);
   }
 
-  /** @param loss set if the process at the link's other side was a gateway too, and did not say goodbye */
+  /** Call when a link ends. @param loss set if the process at its other side was a gateway too, and did not say goodbye */
   unlinked(link: object, loss: GatewayLoss | undefined): void {
     this.#gateways.went(link);
     if (loss) this.#gateways.report(loss, link);
   }
 
-  /** The hub at the link's other side has lost a gateway. Its tunnels end if it is dead. */
+  /** Call when the hub of a link has lost a gateway. If the gateway is dead, its tunnels end. */
   hungUp(loss: GatewayLoss, link: object): void {
     this.#gateways.report(loss, link);
   }
 
-  /** @param answer answers the dial with the grant, and makes the stream of the answer a carrier */
+  /** Begins a tunnel. @param answer answers the dial with the grant, and makes the answer's stream a carrier */
   begin(begun: Begun, answer: (grant: ResumeGrant) => Carrier): TunnelEnd {
     const secret = randomHex(16);
     const tunnel = new AgentTunnel(begun, secret, this.#halves, this.#gone);
@@ -108,19 +108,20 @@ export class AgentTunnels {
   }
 
   /**
-   * @param answer answers the attach, and makes the stream of the answer a carrier
-   * @throws AttachRefused, and nothing has changed
+   * Goes on with a tunnel.
+   * @param answer answers the attach, and makes the answer's stream a carrier
+   * @throws AttachRefused. The tunnel then stays as it was
    */
   attach(
     { tenant, attach }: { readonly tenant: string; readonly attach: AttachClaim },
     answer: (attached: AttachAnswer) => Carrier,
   ): void {
     const tunnel = this.#tunnels.get(nameOf(attach.secret));
-    // A peer that does not know the secret does not learn that there is such a tunnel.
+    // A peer without the secret must not learn that there is such a tunnel.
     if (tunnel?.tenant !== tenant || !isSame(tunnel.secret, attach.secret))
       throw new AttachRefused('this agent has no such tunnel', { final: true });
     if (!tunnel.mayAttach(this.#halves.clock))
-      throw new AttachRefused(`more than ${ATTACHES.perSecond} attaches a second of one tunnel`, { final: false });
+      throw new AttachRefused(`more than ${ATTACH_RATE.perSecond} attaches a second of one tunnel`, { final: false });
     tunnel.half.attach(attach, answer);
   }
 }

@@ -1,16 +1,16 @@
 import type { SharedBudget } from '@isthmus/runtime';
 
-/** How much the tunnels of a process may keep. */
+/** How many bytes the tunnels of a process may keep. */
 export interface Keeping {
-  /** Bytes that a tunnel may keep in any case. */
+  /** What each tunnel may always keep. */
   readonly base: number;
-  /** Bytes that it may keep at most: so much may be under way on a long path. */
+  /** The most that one tunnel may keep: as much can be under way on a long path. */
   readonly most: number;
-  /** What all tunnels may keep beyond that. */
+  /** What all tunnels together may keep beyond `base` each. */
   readonly budget: SharedBudget;
 }
 
-/** How many bytes one half may keep. It grows while the other half acknowledges late, as far as the process has room. */
+/** How many bytes one half may keep. It grows while the other half acknowledges late, as long as the process has room. */
 export class Allowance {
   readonly #keeping: Keeping;
   readonly #group: string;
@@ -26,7 +26,7 @@ export class Allowance {
     return this.#keeping.base + this.#lent;
   }
 
-  /** Doubles it. @returns false if that is too much */
+  /** Doubles the allowance. @returns false if that would be too much */
   grow(): boolean {
     const { most, budget } = this.#keeping;
     const more = Math.min(this.bytes, most - this.bytes);

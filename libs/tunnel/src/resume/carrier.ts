@@ -1,38 +1,38 @@
 /**
- * What one half tells the other besides bytes. All are positions: counts of bytes since the tunnel began. A mark says all that earlier
- * ones of the same half did.
+ * What one half tells the other besides bytes. Every field is a position: a number of bytes since the tunnel began. A mark replaces all
+ * earlier ones of the same half.
  */
 export interface Mark {
-  /** How much of the other half's bytes has been handed to the socket here; one more when its end has been, too. */
+  /** How many of the other half's bytes the socket here has taken. One more once it has seen the other half's end, too. */
   readonly taken: number;
-  /** How much this half sends in all, once it knows: its end. */
+  /** The position of this half's own end: how many bytes it sends in all. Unset until it knows. */
   readonly final?: number;
-  /** It waits for the other half to take its bytes before this position, and to say so at once. */
+  /** This half waits until the other one has taken the bytes before this position. The other half should say at once when it has. */
   readonly ask?: number;
 }
 
-/** A stream between the two halves, as one of them uses it. It keeps order, and may be lost at any time. */
+/** A stream between the two halves, as one of them uses it. It keeps the order of bytes and marks, and may be lost at any time. */
 export interface Carrier {
-  /** Tells the user what comes, and what came before. Call it once. */
-  listen(user: CarrierUser): void;
-  /** Accepts the bytes in any case. `CarrierUser.flowing` follows once they have left. */
+  /** From now on, delivers to this half whatever arrives, beginning with what has arrived before. Call it once. */
+  deliverTo(user: CarrierUser): void;
+  /** Queues the bytes, however many wait already. `CarrierUser.flowing` follows once all have left. */
   data(bytes: Uint8Array): void;
   /** Whether all bytes have left. */
   readonly flowing: boolean;
-  /** Has `next` asked for more when it is this stream's turn on its link. */
+  /** Calls `next.writeMore` when it is this stream's turn on its link. */
   awaitTurn(next: { writeMore(): void }): void;
   mark(mark: Mark): void;
-  /** Counts bytes as read: the other side may send as many again. @returns whether that is said now, so that a mark costs no write of its own */
-  read(bytes: number): boolean;
-  /** Everything has been said, both ways, with this mark. Nobody waits for it, so it may leave with what else goes this way. */
+  /** Counts bytes as read, so the other side may send as many again. @returns whether a frame tells it now, with which a mark can leave */
+  consume(bytes: number): boolean;
+  /** Ends the stream after this mark, because both halves have said everything. Nobody waits for it, so it may leave with other frames. */
   end(last?: Mark): void;
-  /** Nobody here reads it any more. The tunnel goes on elsewhere. */
+  /** Ends the stream, but not the tunnel, which goes on elsewhere. */
   drop(): void;
-  /** The tunnel ends. */
+  /** Ends the tunnel. */
   abort(reason: Error): void;
 }
 
-/** What a carrier tells its half. */
+/** A half, as its carrier calls it. */
 export interface CarrierUser {
   data(carrier: Carrier, bytes: Uint8Array): void;
   mark(carrier: Carrier, mark: Mark): void;
@@ -42,37 +42,37 @@ export interface CarrierUser {
   ended(carrier: Carrier): void;
   /** The other half ended the tunnel. */
   aborted(carrier: Carrier, reason: Error): void;
-  /** The carrier is gone, and nobody meant that to be the tunnel's end. */
+  /** The carrier is gone, but nobody has ended the tunnel. */
   lost(carrier: Carrier, reason: Error): void;
 }
 
-/** What lies beyond a half: the caller's socket, or the destination's. */
+/** The user of a half: the caller's socket, or the destination's. */
 export interface Outer {
-  /** Who uses what all halves may keep. */
+  /** Whose share of the memory for kept bytes the half uses. */
   readonly tenant: string;
-  /** Bytes of the other side. It calls `Half.take` as its socket takes them. */
+  /** Gets bytes of the other side. It calls `Half.take` when its socket has taken them. */
   deliver(bytes: Uint8Array): void;
   /** The other side sends nothing more. */
   ended(): void;
   /** `Half.open` is true again. */
   flowing(): void;
-  /** The other half has got everything from this side, and its end. */
+  /** The other half has taken all bytes of this side, and has seen its end. */
   flushed(): void;
-  /** Called once. @param error unset: both sides have ended, and each has got everything */
+  /** The tunnel is over. Called once. @param error unset if both sides have ended, and each has taken everything */
   over(error?: Error): void;
-  /** Called once, when nothing needs the half any more; after `over`. */
+  /** Nothing needs the half any more. Called once, after `over`. */
   gone(): void;
 }
 
-/** Where a half stands. */
+/** Where a half stands, as an attach says it. */
 export interface Position extends Mark {
-  /** Where the other half goes on sending: the bytes before this position have come. */
+  /** The bytes before this position have arrived, so the other half goes on sending here. */
   readonly received: number;
 }
 
-/** What the gateway's half asks for with a new carrier. */
+/** What the gateway's half sends to attach a new carrier. */
 export interface AttachRequest extends Position {
-  /** Counts up. A higher one fences a lower. */
+  /** Counts up. The agent rejects a number that is not higher than all before it. */
   readonly number: number;
 }
 
@@ -87,7 +87,7 @@ interface RefusalOptions extends ErrorOptions {
   readonly ordinary?: boolean;
 }
 
-/** How the refusal of an attach begins if it tells why the tunnel has ended. */
+/** Start of a refusal's text that says why the tunnel has ended. */
 export const ENDED_TEXT = 'the tunnel has ended: ';
 
 /** Why an attach is refused. */
@@ -95,7 +95,7 @@ export class AttachRefused extends Error {
   override readonly name = 'AttachRefused';
   /** Whether the tunnel has ended, so that no other attach can succeed. */
   readonly final: boolean;
-  /** Whether the tunnel has just ended, or two attaches have crossed. Anything else is worth a look. */
+  /** Whether this is expected: the tunnel has just ended, or two attaches have crossed. Anything else should be investigated. */
   readonly ordinary: boolean;
 
   constructor(message: string, { final, ordinary = false, ...options }: RefusalOptions) {

@@ -5,25 +5,25 @@ import type { AttachAnswer, AttachRequest, Carrier, Outer } from './carrier.ts';
 import { Half } from './half.ts';
 
 /**
- * How long it waits after an attach that failed, in milliseconds. At first a moment: when an agent's process dies, one hub may notice it
- * before the next, through which the gateway then asks in vain.
+ * How long it waits after a failed attach: at first, and at most. The first wait is short, because after the death of an agent's process
+ * one hub may notice it later than another, and attaches through that hub fail.
  */
-const RETRY = { first: 10, cap: 1000 };
+const RETRY_MS = { first: 10, cap: 1000 };
 
-/** A carrier that carried for so long was lost by accident, in milliseconds. */
+/** A carrier that lasted this long was lost by accident, in milliseconds. */
 const LASTING_MS = 1000;
 
-/** What lies beyond a gateway's half. */
+/** The user of a gateway's half. */
 export interface GatewayOuter extends Outer {
-  /** Asks the agent's half to go on with a new carrier. Call `attachedTo` or `attachFailed` with its number, in bounded time. */
+  /** Attaches a new carrier to the agent's half. Must call `attachedTo` or `attachFailed` with the request's number, in bounded time. */
   attach(request: AttachRequest): void;
-  /** Called for each carrier that was lost, before the attach that follows. */
+  /** Called for each carrier that was lost, before the next attach. */
   detached(reason: Error): void;
 }
 
-/** The half beside the caller's socket. It alone asks for new carriers. */
+/** The half beside the caller's socket. Only this half attaches new carriers. */
 export class GatewayHalf extends Half<GatewayOuter> {
-  /** An agent that lives connects again after a second or two. */
+  /** An agent that is alive connects again after a second or two. */
   protected override get patienceMs(): number {
     return 5000;
   }
@@ -32,45 +32,45 @@ export class GatewayHalf extends Half<GatewayOuter> {
   #backoff: Backoff | undefined;
   #number = 0;
   /** The attach that has no answer yet. */
-  #asked: AttachRequest | undefined;
+  #pendingAttach: AttachRequest | undefined;
   #cancelRetry: (() => void) | undefined;
-  /** How far the tunnel had got when the last attach succeeded, and when that was. */
+  /** The tunnel's progress at the last successful attach, and the time of that attach. */
   #progressed: number | undefined;
   #attachedAt = Number.NEGATIVE_INFINITY;
-  /** Why the tunnel ends, which the other half does not know yet. */
-  #lastWord: Error | undefined;
+  /** Why the tunnel ends, while the other half does not know it. */
+  #untoldEnd: Error | undefined;
   #givenUp: GiveUpReason = 'timeout';
 
-  /** Why it is gone, if it was detached. */
+  /** Why the half gave up, if the tunnel ended while it was detached. */
   get givenUp(): GiveUpReason {
     return this.#givenUp;
   }
 
-  /** Asks for another carrier, while the present one still carries. */
+  /** Attaches another carrier while the present one still carries. */
   move(): void {
-    if (this.attached && this.state === 'running') this.#ask();
+    if (this.attached && this.state === 'running') this.#attach();
   }
 
-  /** There is a new way to the agent. Call it whenever a wait for the next attach may be cut short. */
+  /** Attaches now instead of waiting, because there may be a new way to the agent. */
   retry(): void {
-    if (!this.attached) this.#ask();
+    if (!this.attached) this.#attach();
   }
 
   /** @returns whether the tunnel goes on with it */
   attachedTo(number: number, carrier: Carrier, answer: AttachAnswer): boolean {
-    const asked = this.#asked;
+    const asked = this.#pendingAttach;
     if (asked?.number !== number) {
       carrier.drop();
       return false;
     }
-    this.#asked = undefined;
+    this.#pendingAttach = undefined;
     if (this.state === 'gone') {
-      // Its last word left on a carrier that the agent has dropped for this one.
+      // Its end left on a carrier that the agent has replaced by this one.
       carrier.abort(new Error('the tunnel has ended'));
       return false;
     }
     this.#cancelRetry?.();
-    const reason = this.#lastWord ?? this.#disorder(answer);
+    const reason = this.#untoldEnd ?? this.#disorderOf(answer);
     if (reason) {
       this.#blameAgent();
       carrier.abort(reason);
@@ -85,11 +85,11 @@ export class GatewayHalf extends Half<GatewayOuter> {
 
   /** @param final whether no other attach can succeed */
   attachFailed(number: number, error: Error, final: boolean): void {
-    if (this.#asked?.number !== number || this.state === 'gone') return;
-    this.#asked = undefined;
-    // A carrier that carries proves more.
+    if (this.#pendingAttach?.number !== number || this.state === 'gone') return;
+    this.#pendingAttach = undefined;
+    // The present carrier still carries, which proves more than a failed attach.
     if (this.attached) return;
-    if (!final) this.#askLater();
+    if (!final) this.#attachLater();
     else {
       this.#blameAgent();
       this.giveUp(error);
@@ -97,28 +97,28 @@ export class GatewayHalf extends Half<GatewayOuter> {
   }
 
   /**
-   * Asks at once, unless the last attach brought nothing or did not last: an agent that accepts and drops, with a byte each time, must not
-   * keep the gateway busy.
+   * Attaches at once, unless the last carrier made no progress or did not last: an agent that accepts an attach, sends a byte and drops
+   * the carrier must not keep the gateway busy.
    */
   protected override onDetached(reason: Error): void {
     this.outer.detached(reason);
-    if (this.#asked) return;
+    if (this.#pendingAttach) return;
     const lasted = this.halves.clock.now() - this.#attachedAt >= LASTING_MS;
     if (this.progress === this.#progressed || !lasted) {
-      this.#askLater();
+      this.#attachLater();
       return;
     }
     this.#backoff = undefined;
-    this.#ask();
+    this.#attach();
   }
 
-  /** The next attach says it. */
+  /** The next attach tells the agent. */
   protected override onAborted(reason: Error): void {
-    this.#lastWord = reason;
+    this.#untoldEnd = reason;
     this.#givenUp = 'end';
   }
 
-  /** The end has left with the last mark. The agent's answers it, and then knows that the tunnel is complete. */
+  /** Our end has left with the last mark. The agent answers it with its own end, and then knows that the tunnel is complete. */
   protected override onComplete(): void {
     this.#givenUp = 'end';
   }
@@ -132,19 +132,19 @@ export class GatewayHalf extends Half<GatewayOuter> {
     if (this.state === 'running') this.#givenUp = 'agent';
   }
 
-  #askLater(): void {
-    this.#backoff ??= new Backoff(RETRY.first, RETRY.cap, this.halves.clock.random);
-    this.#cancelRetry = this.halves.clock.after(this.#backoff.next(), () => this.#ask());
+  #attachLater(): void {
+    this.#backoff ??= new Backoff(RETRY_MS.first, RETRY_MS.cap, this.halves.clock.random);
+    this.#cancelRetry = this.halves.clock.after(this.#backoff.next(), () => this.#attach());
   }
 
-  #ask(): void {
-    if (this.#asked || this.state === 'gone') return;
+  #attach(): void {
+    if (this.#pendingAttach || this.state === 'gone') return;
     this.#cancelRetry?.();
-    this.#asked = { number: ++this.#number, ...this.position };
-    this.outer.attach(this.#asked);
+    this.#pendingAttach = { number: ++this.#number, ...this.position };
+    this.outer.attach(this.#pendingAttach);
   }
 
-  #disorder(answer: AttachAnswer): Error | undefined {
+  #disorderOf(answer: AttachAnswer): Error | undefined {
     const { received, from } = answer;
     const { sent, position } = { sent: this.sendingFrom(received), position: this.position.received };
     const fault =

@@ -15,11 +15,11 @@ import { HalfStream } from './half-stream.ts';
 import type { Halves } from './options.ts';
 import type { ResumeGrant } from './request.ts';
 
-/** How long the answer to an attach may take, in milliseconds. Another session is tried then. */
-const ATTACH_TIMEOUT = 2000;
+/** How long the answer to an attach may take, in milliseconds. After that, another session is tried. */
+const ATTACH_TIMEOUT_MS = 2000;
 
-/** When it is looked at again whether a tunnel can move, after that failed, in milliseconds. */
-const LOOK_AGAIN_MS = 500;
+/** How soon after a failed move the tunnel checks its session again, in milliseconds. */
+const CHECK_AGAIN_MS = 500;
 
 const UNREADABLE = 'the answer to the attach does not say where to go on';
 
@@ -42,7 +42,7 @@ export interface SharedByTunnels extends Omit<GatewayTunnelsOptions, 'clock'> {
   readonly attachInTurn: (attach: Attaching) => Promise<void>;
 }
 
-/** A gateway's end of a tunnel to an agent that can resume it: finds another way to the agent's process whenever it has lost one. */
+/** A gateway's end of a tunnel that its agent can resume. When it loses its way to the agent's process, it finds another. */
 export class GatewayTunnel extends HalfStream implements GatewayOuter, ResumableTunnel {
   override readonly half: GatewayHalf;
   readonly dial: DialRequest;
@@ -52,18 +52,18 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
   readonly #shared: SharedByTunnels;
   readonly #process: AgentProcess<GatewayTunnel>;
   readonly #secret: string;
-  /** Sessions that have failed the tunnel since the last attach that succeeded. Unset for most tunnels: there are many. */
+  /** Sessions that were tried or lost since the last successful attach. Unset for most tunnels, because there are many tunnels. */
   #tried: Set<string> | undefined;
-  /** Set while it is detached: when that began, and why. */
+  /** Since when the tunnel is detached, and why. Unset while it is attached. */
   #lost: { readonly at: number; readonly reason: Error } | undefined;
-  /** Ends the attach that is under way. */
-  #asking: DialAbort | undefined;
-  /** Why it is final that there is no way. */
-  #final: Error | undefined;
+  /** Aborts the attach that is under way. */
+  #pendingAttach: DialAbort | undefined;
+  /** Why no attach can succeed any more. */
+  #finalReason: Error | undefined;
   #over = false;
-  #cancelLook: (() => void) | undefined;
+  #cancelCheck: (() => void) | undefined;
   /** Takes the tunnel out of its session's count. */
-  #leave: (() => void) | undefined;
+  #leaveSession: (() => void) | undefined;
 
   /** Call `start` next. */
   constructor({ shared, dial, session, grant, process }: GatewayTunnelOptions) {
@@ -80,7 +80,7 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
   /** @param carrier the stream that the dial was answered on */
   start(carrier: Carrier): void {
     this.half.start(carrier);
-    this.look();
+    this.checkSession();
   }
 
   override get tenant(): string {
@@ -109,17 +109,17 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
 
   whenLeft(left: () => void): void {
     if (this.#over) left();
-    else this.#leave = left;
+    else this.#leaveSession = left;
   }
 
-  /** Moves to another session if its own is about to go. */
-  look(sessions: readonly Place[] = this.#process.sessions()): void {
-    this.#cancelLook?.();
-    this.#cancelLook = undefined;
+  /** Attaches if the tunnel is detached, and moves to another session if its own is draining or gone. */
+  checkSession(sessions: readonly Place[] = this.#process.sessions()): void {
+    this.#cancelCheck?.();
+    this.#cancelCheck = undefined;
     if (this.#over) return;
     if (!this.attached) {
-      // An attach to an agent that is gone would only delay the end.
-      if (sessions.length === 0) this.#asking?.abort();
+      // An attach that waits for an agent without sessions would only delay the tunnel's end.
+      if (sessions.length === 0) this.#pendingAttach?.abort();
       this.half.retry();
       return;
     }
@@ -134,7 +134,7 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
 
   detached(reason: Error): void {
     this.#lost ??= { at: this.#clock.now(), reason };
-    this.#failedBy(this.sessionId);
+    this.#tryLast(this.sessionId);
     if (reason instanceof HungUp) this.#process.hungUp(this.sessionId);
     else if (reason instanceof LinkReset) this.#process.lost(this.sessionId);
     this.#shared.observation.events.emit('tunnel:detach', this, reason);
@@ -144,34 +144,34 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
     const { tenant } = this;
     const { observation, attachInTurn } = this.#shared;
     const fault = (error: Error) => void observation.events.emit('fault', 'resume', `agent ${this.agentId}`, error);
-    guarding(fault)(() => attachInTurn({ tenant, start: () => this.#seek(request) }))();
+    guarding(fault)(() => attachInTurn({ tenant, start: () => this.#tryAttach(request) }))();
   }
 
-  async #seek(request: AttachRequest): Promise<void> {
-    // It may have ended while it waited for its turn.
+  async #tryAttach(request: AttachRequest): Promise<void> {
+    // The tunnel may have ended while the attach waited for its turn.
     if (this.#over) return;
-    const way = this.#way();
-    const dial = way && this.#shared.hub(way.hubId);
-    if (way && dial) {
-      await this.#ask(request, way, dial);
+    const session = this.#chooseSession();
+    const dial = session && this.#shared.hub(session.hubId);
+    if (session && dial) {
+      await this.#attachThrough(request, session, dial);
       return;
     }
     this.#tried = undefined;
-    this.#final ??= this.#agentGone();
-    this.#failed(request, this.#final ?? new SessionLost(`there is no way to agent ${this.agentId}`));
+    this.#finalReason ??= this.#agentGone();
+    this.#attachFailed(request, this.#finalReason ?? new SessionLost(`there is no way to agent ${this.agentId}`));
   }
 
-  async #ask(request: AttachRequest, { sessionId, hubId }: SessionRecord, dial: Dial): Promise<void> {
+  async #attachThrough(request: AttachRequest, { sessionId, hubId }: SessionRecord, dial: Dial): Promise<void> {
     const { observation, suspects } = this.#shared;
     const clock = this.#clock;
-    const deadline = performance.now() + ATTACH_TIMEOUT;
+    const deadline = performance.now() + ATTACH_TIMEOUT_MS;
     const attach = { ...request, secret: this.#secret };
     const signal = new DialAbort();
     const asked: DialRequest = { ...partOf(this.dial), session: sessionId, deadline, signal };
     const span = observation.tracer.start('gateway.attach', asked);
     const start = clock.now();
-    this.#failedBy(sessionId);
-    this.#asking = signal;
+    this.#tryLast(sessionId);
+    this.#pendingAttach = signal;
     let answered = false;
     try {
       const established = await dial({
@@ -182,7 +182,7 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
             if (!attached) throw new Error(UNREADABLE);
             const carrier = open();
             answered = true;
-            if (this.half.attachedTo(request.number, carrier, attached)) this.#went(sessionId, hubId);
+            if (this.half.attachedTo(request.number, carrier, attached)) this.#attachedThrough(sessionId, hubId);
             return this;
           },
         },
@@ -197,16 +197,16 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
       span.end({ ms: clock.now() - start, error, agentId: this.agentId, sessionId, hubId });
       if (error.expired) suspects.accuse(sessionId, ...(hubId === this.#shared.directory.ownHub ? [] : [hubId]));
       if (error.code === 'destination_unavailable' && error.retryable) this.#shared.directory.forget(sessionId);
-      if (error.cause instanceof AttachRefused) this.#final = finalOf(error);
-      this.#final ??= this.#agentGone();
-      this.#failed(request, this.#final ?? error);
+      if (error.cause instanceof AttachRefused) this.#finalReason = finalOf(error);
+      this.#finalReason ??= this.#agentGone();
+      this.#attachFailed(request, this.#finalReason ?? error);
     } finally {
-      if (this.#asking === signal) this.#asking = undefined;
+      if (this.#pendingAttach === signal) this.#pendingAttach = undefined;
     }
   }
 
-  /** Sessions that were tried come last. A tunnel that has a carrier does not move to a session that is about to go. */
-  #way(): SessionRecord | undefined {
+  /** Chooses a session for the next attach. Those that were tried come last. An attached tunnel moves to no session that is draining. */
+  #chooseSession(): SessionRecord | undefined {
     const { directory, zone } = this.#shared;
     const { host } = this.dial.destination;
     const choice = { tenant: this.tenant, agent: this.agentId, instance: this.instance, host, zone, strategies: [] };
@@ -219,28 +219,29 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
     return undefined;
   }
 
-  #failed({ number }: AttachRequest, error: Error): void {
-    this.half.attachFailed(number, error, this.#final !== undefined);
-    // A move: what was in its way may pass.
-    if (this.attached && !this.#over) this.#cancelLook ??= this.#clock.after(LOOK_AGAIN_MS, () => this.look());
+  #attachFailed({ number }: AttachRequest, error: Error): void {
+    this.half.attachFailed(number, error, this.#finalReason !== undefined);
+    // The move failed. It may succeed later.
+    if (this.attached && !this.#over)
+      this.#cancelCheck ??= this.#clock.after(CHECK_AGAIN_MS, () => this.checkSession());
   }
 
-  /** Why there is no agent to go on with; undefined while it may come back. */
+  /** Returns why the agent will not come back, or undefined while it may. */
   #agentGone(): Error | undefined {
     return this.#lost && this.#process.endAfter(this.#lost.reason);
   }
 
-  /** It is tried again only after the others. */
-  #failedBy(sessionId: string): void {
+  /** This session is tried again only after all others. */
+  #tryLast(sessionId: string): void {
     this.#tried ??= new Set();
     this.#tried.add(sessionId);
   }
 
-  #went(sessionId: string, hubId: string): void {
+  #attachedThrough(sessionId: string, hubId: string): void {
     const { directory, observation } = this.#shared;
     const clock = this.#clock;
-    this.#leave?.();
-    this.#leave = directory.enter(sessionId);
+    this.#leaveSession?.();
+    this.#leaveSession = directory.enter(sessionId);
     this.sessionId = sessionId;
     this.hubId = hubId;
     this.moves++;
@@ -248,28 +249,28 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
     const paused = this.#lost ? clock.now() - this.#lost.at : 0;
     this.#lost = undefined;
     observation.events.emit('tunnel:attach', this, paused);
-    // Something may have changed meanwhile.
-    this.look();
+    // The new session may be draining already.
+    this.checkSession();
   }
 
   override gone(): void {
     this.#over = true;
-    this.#cancelLook?.();
-    this.#leave?.();
+    this.#cancelCheck?.();
+    this.#leaveSession?.();
     if (this.#lost) {
       const { events } = this.#shared.observation;
-      events.emit('tunnel:give-up', this, this.half.givenUp, this.#final ?? this.#lost.reason);
+      events.emit('tunnel:give-up', this, this.half.givenUp, this.#finalReason ?? this.#lost.reason);
     }
     this.#shared.gone(this, this.#process);
   }
 }
 
-/** The agent tells why a tunnel has ended. Otherwise it does not know it, which nobody meant. */
+/** An agent that knows the tunnel says why it has ended. If it does not know the tunnel, the plane has lost it. */
 function finalOf({ message, cause }: DialError): Error {
   return message.startsWith(ENDED_TEXT) ? new Error(message, { cause }) : new SessionLost(message, { cause });
 }
 
-/** What an attach has of the dial that began the tunnel. */
+/** What an attach keeps of the dial that began the tunnel. */
 function partOf(dial: DialRequest): Omit<DialRequest, 'deadline' | 'signal'> {
   const { id, tenant, destination, caller, callerName, traceparent } = dial;
   return {

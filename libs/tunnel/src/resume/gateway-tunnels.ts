@@ -14,10 +14,10 @@ import { halvesOf, type ResumeOptions } from './options.ts';
 import type { OpenCarrier, ResumeAnswer, ResumeRequest } from './request.ts';
 
 /**
- * Attaches that start in one turn of the event loop, and that are under way of one tenant. When a hub is lost, thousands want to at once.
- * Dials that come meanwhile start before them, 16 in each turn.
+ * How many attaches start in one turn of the event loop, and how many of one tenant are under way. After the loss of a hub, thousands of
+ * tunnels attach at once. New dials start before them, 16 in each turn.
  */
-const ATTACHES = { startsATurn: 4, young: 256 };
+const ATTACHES_AT_ONCE = { startsATurn: 4, young: 256 };
 
 export interface GatewayTunnelsOptions extends ResumeOptions, RankingOptions {
   readonly directory: Directory;
@@ -36,11 +36,11 @@ export interface Attaching {
   readonly start: () => Promise<void>;
 }
 
-/** A gateway's tunnels that can be resumed. */
+/** The tunnels of a gateway that can be resumed. */
 export class GatewayTunnels {
   readonly #shared: SharedByTunnels;
   readonly #instance: string;
-  /** By agent: its processes to which there are tunnels. What happens to its sessions concerns them. */
+  /** By agent: its processes that have tunnels. A change of the agent's sessions concerns these tunnels. */
   readonly #processes = new OpenTable<string, AgentProcess<GatewayTunnel>[]>();
   /** Agents whose sessions have changed in this turn of the event loop. */
   readonly #changed = new Set<string>();
@@ -48,9 +48,9 @@ export class GatewayTunnels {
   constructor(options: GatewayTunnelsOptions) {
     this.#instance = options.instance;
     const halves = halvesOf(options, options.clock ?? systemClock);
-    const attachInTurn = inTurns(({ start }: Attaching) => start(), ATTACHES);
+    const attachInTurn = inTurns(({ start }: Attaching) => start(), ATTACHES_AT_ONCE);
     this.#shared = { ...options, halves, attachInTurn, gone: (tunnel, process) => this.#gone(tunnel, process) };
-    const changed = (session: SessionRecord) => this.#lookAt(session);
+    const changed = (session: SessionRecord) => this.#checkSoon(session);
     const came = (session: SessionRecord) => {
       for (const process of this.#ofAgent(session)) process.came(session);
       changed(session);
@@ -58,7 +58,7 @@ export class GatewayTunnels {
     options.directory.watch({ came, went: changed, changed });
   }
 
-  /** Offers to resume the tunnels that a Dial opens. */
+  /** Wraps a Dial, so that its tunnels are resumed if their agents can. */
   resuming(dial: Dial): Dial {
     return (asked) => {
       // Attaches belong to the trace of the dial, not of the attempt that succeeded.
@@ -74,7 +74,7 @@ export class GatewayTunnels {
     for (const processes of this.#processes.values()) for (const { tunnels } of processes) yield* tunnels;
   }
 
-  /** Bytes that would be sent again on new carriers. Adds them up anew. */
+  /** Bytes that new carriers would have to send again. Summed up at each call. */
   get kept(): number {
     let bytes = 0;
     for (const tunnel of this) bytes += tunnel.kept;
@@ -82,7 +82,7 @@ export class GatewayTunnels {
   }
 
   #begin({ grant }: ResumeAnswer, open: OpenCarrier, dial: DialRequest, attempt: DialRequest): TunnelEnd {
-    // Not from the directory: the session may have gone while its agent answered.
+    // The directory may not know the session any more: it may have ended while its agent answered.
     const session = attempt.log?.attempts.find(({ sessionId }) => sessionId === attempt.session);
     if (!grant || !session) throw new Error(`no attempt was made through session ${attempt.session}`);
     const { tenant } = dial;
@@ -116,17 +116,17 @@ export class GatewayTunnels {
     else this.#processes.delete(key);
   }
 
-  #lookAt(session: SessionRecord): void {
+  #checkSoon(session: SessionRecord): void {
     const key = agentKey(session);
     if (!this.#processes.has(key)) return;
-    if (this.#changed.size === 0) setImmediate(() => this.#look());
+    if (this.#changed.size === 0) setImmediate(() => this.#checkChanged());
     this.#changed.add(key);
   }
 
-  /** A changed record goes and comes, so looks once both have happened. */
-  #look(): void {
+  /** Called once a turn, because a changed record is reported as a session that goes and one that comes. */
+  #checkChanged(): void {
     const agents = [...this.#changed];
     this.#changed.clear();
-    for (const key of agents) for (const process of this.#processes.get(key) ?? []) process.look();
+    for (const key of agents) for (const process of this.#processes.get(key) ?? []) process.checkTunnels();
   }
 }

@@ -4,18 +4,18 @@ import type { Outer } from './carrier.ts';
 import type { Half } from './half.ts';
 
 /**
- * A half as a Duplex, which is the tunnel's end for a splice, as the stream of a link would be: what carries the tunnel may change below
- * it. Its direction has finished once the other half has got everything.
+ * A half as a Duplex: the tunnel's end for a splice, as the stream of a link would be. The carriers below it may change. Its writing side
+ * finishes once the other half has taken everything.
  */
 export abstract class HalfStream extends TurnDuplex implements Outer, TunnelEnd {
   abstract readonly half: Half;
   abstract readonly tenant: string;
-  /** Whether the other side has ended, behind bytes that the reader has not got. The end is pushed once it has them: a Duplex asks for nothing after that. */
+  /** Whether the other side has ended while the reader still lacks bytes. The end follows them, because a Duplex reads nothing after its end. */
   #ends = false;
 
   constructor() {
     super();
-    // The splice has its own listener. This one is for before and after it.
+    // The splice has its own listener. This one serves before and after it.
     this.on('error', ignore);
   }
 
@@ -33,7 +33,7 @@ export abstract class HalfStream extends TurnDuplex implements Outer, TunnelEnd 
 
   abort(reason: Error): void {
     this.half.abort(reason);
-    // The half may have ended before its reader, who does not read on.
+    // The half may have ended already, while its reader has not.
     this.destroy(reason);
   }
 
@@ -87,7 +87,7 @@ export abstract class HalfStream extends TurnDuplex implements Outer, TunnelEnd 
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
-    // What has ended both ways here is complete, even if the other half cannot be told yet.
+    // A stream that has ended both ways is complete, even if the other half cannot be told yet.
     const complete = error === null && this.readableEnded && this.writableFinished;
     if (this.half.running && !complete) this.half.abort(error ?? new Error('it went away'));
     this.failWrite(error, 'the tunnel has ended');
@@ -97,8 +97,8 @@ export abstract class HalfStream extends TurnDuplex implements Outer, TunnelEnd 
 }
 
 /**
- * Drops the listeners of a stream that has closed. The half may wait a little for the other end's last word, and would keep all that
- * listens: the splice, and both sockets.
+ * Drops the listeners of a closed stream. Its half may still wait for the other half's end, and would meanwhile keep the listeners in
+ * memory, with the splice and both sockets.
  */
 function forget(stream: HalfStream): void {
   stream.removeAllListeners().on('error', ignore);

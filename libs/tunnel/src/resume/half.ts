@@ -1,52 +1,39 @@
 import { HungUp, PlaneEnded, SessionLost } from '../dial/errors.ts';
-import { Allowance } from './allowance.ts';
 import type { Carrier, CarrierUser, Mark, Outer, Position } from './carrier.ts';
-import { Incoming } from './incoming.ts';
-import type { Halves } from './options.ts';
-import { Outgoing } from './outgoing.ts';
+import { Positions } from './positions.ts';
 import type { Swept } from './sweep.ts';
 
 /**
- * `running`: the tunnel carries, or waits for a carrier. `complete`: both sides have ended and got everything. `aborted`: the outer side
- * ended the tunnel while there was no carrier. Of these two the other half may not know yet. `gone`: nothing happens any more.
+ * - `running`: the tunnel carries bytes, or waits for a new carrier.
+ * - `complete`: both sides have ended, and each has taken everything. The other half may not know it yet.
+ * - `aborted`: the outer side ended the tunnel while there was no carrier. The other half may not know it yet.
+ * - `gone`: nothing happens any more.
  */
 type State = 'running' | 'complete' | 'aborted' | 'gone';
 
 /**
- * One half of a tunnel that outlives what carries it. It counts the bytes of both directions, keeps what it has sent until the other half
- * has handed it to its socket, and goes on from there on the next carrier. It does no I/O. docs/RESUME.md says how the two work together.
+ * One half of a tunnel that outlives its carriers. It keeps the bytes that it has sent until the socket at the other end has taken them. A
+ * new carrier first sends them again, and then goes on. A half does no I/O. docs/RESUME.md says how two halves work together.
  */
-export abstract class Half<O extends Outer = Outer> implements CarrierUser, Swept {
+export abstract class Half<O extends Outer = Outer> extends Positions<O> implements CarrierUser, Swept {
   /** For the sweep. */
   before: Swept | undefined;
   behind: Swept | undefined;
-  protected readonly outer: O;
-  protected readonly halves: Halves;
-  readonly #outgoing = new Outgoing();
-  readonly #incoming = new Incoming();
-  /** Bytes that the other half has not acknowledged, above which the outer side has to wait. Unset until they first were as many as any tunnel may keep. */
-  #allowance: Allowance | undefined;
-  #carrier: Carrier | undefined;
   #state: State = 'running';
-  /** Whether the outer side waits to hear that it may write. */
-  #waiting = false;
-  /** Whether the outer side knows that the other half has everything. */
+  /** Whether the outer side waits for `Outer.flowing`. */
+  #writerWaits = false;
+  /** Whether `Outer.flushed` was called. */
   #flushed = false;
-  /** When the half ends unless the other is heard before, and why. Set since the last loss, and once the tunnel is complete. */
+  /** When the half ends, and why, unless it hears of the other one before. Set by the loss of a carrier, and once the tunnel is complete. */
   #deadline: { readonly at: number; readonly reason?: Error } | undefined;
-
-  constructor(outer: O, halves: Halves) {
-    this.outer = outer;
-    this.halves = halves;
-  }
 
   /** Whether the outer side may write. */
   get open(): boolean {
-    return this.#carrier?.flowing === true && !this.#full;
+    return this.carrier?.flowing === true && !this.full;
   }
 
   get attached(): boolean {
-    return this.#carrier !== undefined;
+    return this.carrier !== undefined;
   }
 
   /** Whether the outer side may still end the tunnel. */
@@ -54,30 +41,20 @@ export abstract class Half<O extends Outer = Outer> implements CarrierUser, Swep
     return this.#state === 'running';
   }
 
-  /** Bytes that would be sent again on a new carrier. */
-  get kept(): number {
-    return this.#outgoing.bytes;
-  }
-
-  /** Bytes that came and were not taken. */
-  get held(): number {
-    return this.#incoming.received - this.#incoming.taken;
-  }
-
   /** Begins with the stream that the dial was answered on. */
   start(carrier: Carrier): void {
-    this.#carrier = carrier;
-    carrier.listen(this);
+    this.carrier = carrier;
+    carrier.deliverTo(this);
   }
 
   // What the outer side says.
 
   /**
-   * Sends bytes. A write may go beyond the allowance, as one that was under way when `open` became false does.
-   * @throws RangeError if it goes beyond twice the most, because the other half takes no more
+   * Sends bytes. A write may exceed the allowance, if `open` became false while it was under way.
+   * @throws RangeError if it exceeds twice `Keeping.most`, because the other half accepts no more
    */
   write(bytes: Uint8Array): void {
-    const outgoing = this.#outgoing;
+    const outgoing = this.outgoing;
     if (this.#state !== 'running' || outgoing.ended) return;
     const { most } = this.halves.keeping;
     if (outgoing.unacknowledged + bytes.length > 2 * most)
@@ -85,34 +62,34 @@ export abstract class Half<O extends Outer = Outer> implements CarrierUser, Swep
         `${bytes.length} bytes were written with ${outgoing.unacknowledged} unacknowledged: the most is ${most}`,
       );
     outgoing.add(bytes);
-    this.#carrier?.data(bytes);
-    this.#askIfFull();
-    this.#waiting ||= !this.open;
+    this.carrier?.data(bytes);
+    this.askIfFull();
+    this.#writerWaits ||= !this.open;
   }
 
-  /** It sends nothing more. */
+  /** The outer side sends nothing more. */
   finish(): void {
-    if (this.#state !== 'running' || this.#outgoing.ended) return;
-    this.#outgoing.ended = true;
-    this.#tell();
+    if (this.#state !== 'running' || this.outgoing.ended) return;
+    this.outgoing.ended = true;
+    this.sendMark();
   }
 
-  /** Its socket took so many of the delivered bytes. */
+  /** The outer side's socket has taken this many of the delivered bytes. */
   take(bytes: number): void {
     if (this.#state !== 'running' || bytes === 0) return;
-    const fresh = this.#incoming.take(bytes);
-    this.#tellTaken(fresh > 0 && this.#carrier?.read(fresh) === true);
+    const fresh = this.incoming.take(bytes);
+    this.#acknowledge(fresh > 0 && this.carrier?.consume(fresh) === true);
   }
 
-  /** Has `next` asked for more when it is the tunnel's turn. While there is no carrier, `Outer.flowing` comes again with the next one. */
+  /** Calls `next.writeMore` when it is the tunnel's turn. While there is no carrier, wait for `Outer.flowing`, which follows the next one. */
   awaitTurn(next: { writeMore(): void }): void {
-    this.#carrier?.awaitTurn(next);
+    this.carrier?.awaitTurn(next);
   }
 
-  /** Ends the tunnel, for the other half too. Too late once it is complete. */
+  /** Ends the tunnel, for the other half too. Does nothing once the tunnel is complete. */
   abort(reason: Error): void {
     if (this.#state !== 'running') return;
-    const carrier = this.#carrier;
+    const carrier = this.carrier;
     if (carrier) {
       carrier.abort(reason);
       this.giveUp(reason);
@@ -123,41 +100,41 @@ export abstract class Half<O extends Outer = Outer> implements CarrierUser, Swep
     this.#tellOver(reason);
   }
 
-  // What a carrier brings. One that is not the latest is not listened to.
+  // What the carrier brings. Earlier carriers are ignored.
 
   data(carrier: Carrier, bytes: Uint8Array): void {
-    if (carrier !== this.#carrier || this.#state !== 'running') return;
-    const again = this.#incoming.arrive(bytes.length);
-    if (again > 0) carrier.read(again);
+    if (carrier !== this.carrier || this.#state !== 'running') return;
+    const again = this.incoming.arrive(bytes.length);
+    if (again > 0) carrier.consume(again);
     if (again === bytes.length) return;
-    const fault = this.#beyond();
+    const fault = this.excess();
     if (fault !== undefined) {
       this.#violated(fault);
       return;
     }
-    this.#heard();
+    this.#clearDeadline();
     this.outer.deliver(again > 0 ? bytes.subarray(again) : bytes);
     this.#endIncoming();
   }
 
   mark(carrier: Carrier, mark: Mark): void {
-    if (carrier !== this.#carrier || this.#state === 'gone') return;
-    const before = this.#outgoing.acknowledged;
+    if (carrier !== this.carrier || this.#state === 'gone') return;
+    const before = this.outgoing.acknowledged;
     const fault = mark.taken < before ? `it took ${mark.taken} bytes, after ${before}` : this.faultOf(mark);
     if (fault !== undefined) {
       this.#violated(fault);
       return;
     }
-    this.#heard();
-    this.#apply(mark);
+    this.#clearDeadline();
+    this.#applyMark(mark);
   }
 
   flowing(carrier: Carrier): void {
-    if (carrier === this.#carrier) this.#wake();
+    if (carrier === this.carrier) this.#wakeWriter();
   }
 
   ended(carrier: Carrier): void {
-    if (carrier !== this.#carrier) return;
+    if (carrier !== this.carrier) return;
     if (this.#state === 'complete') {
       carrier.end();
       this.disappear();
@@ -168,38 +145,38 @@ export abstract class Half<O extends Outer = Outer> implements CarrierUser, Swep
   }
 
   aborted(carrier: Carrier, reason: Error): void {
-    if (carrier === this.#carrier) this.giveUp(reason);
+    if (carrier === this.carrier) this.giveUp(reason);
   }
 
   lost(carrier: Carrier, reason: Error): void {
-    if (carrier !== this.#carrier || this.#state === 'gone') return;
-    this.#carrier = undefined;
-    this.#waiting = true;
+    if (carrier !== this.carrier || this.#state === 'gone') return;
+    this.carrier = undefined;
+    this.#writerWaits = true;
     const { timeoutMs } = this.halves;
-    this.#limitTime(reason instanceof HungUp ? Math.min(this.patienceMs, timeoutMs) : timeoutMs, reason);
+    this.#expireAfter(reason instanceof HungUp ? Math.min(this.patienceMs, timeoutMs) : timeoutMs, reason);
     this.onDetached(reason);
   }
 
-  /** Says what has waited, and ends if it has waited for too long. */
+  /** The sweep's call: sends the mark that has waited, and ends the half if its deadline has passed. */
   remind(): void {
-    if (this.#incoming.untold) this.#tell();
+    if (this.incoming.untold) this.sendMark();
     const deadline = this.#deadline;
     if (!deadline || this.#state === 'gone') return;
-    if (this.halves.clock.now() >= deadline.at) this.#late(deadline.reason);
+    if (this.halves.clock.now() >= deadline.at) this.#expire(deadline.reason);
     else this.halves.sweep.enter(this);
   }
 
-  // What the halves do in their own ways.
+  // What the two kinds of halves do differently.
 
   /**
-   * How long it waits for a new carrier once the other half's process has closed its connection, in milliseconds: it is dead, or
-   * something on the way closed the connection. If it lives, it is back by then.
+   * How long this half waits for a new carrier if the other half's process seems to have closed its connection, in milliseconds. Either
+   * the process is dead, or something on the way closed the connection. A process that is alive is back by then.
    */
   protected abstract get patienceMs(): number;
 
   /** A carrier was lost. */
   protected abstract onDetached(reason: Error): void;
-  /** The outer side ends the tunnel, and there is no carrier to say so. */
+  /** The outer side has ended the tunnel, and there is no carrier to tell the other half. */
   protected abstract onAborted(reason: Error): void;
   /** Both sides have ended. */
   protected abstract onComplete(): void;
@@ -208,43 +185,24 @@ export abstract class Half<O extends Outer = Outer> implements CarrierUser, Swep
     return this.#state;
   }
 
-  /** Grows with each byte that is taken, here or there. */
-  get progress(): number {
-    return this.#incoming.taken + this.#outgoing.acknowledged;
-  }
-
-  protected get position(): Position {
-    return { received: this.#incoming.received, ...this.#mark };
-  }
-
-  /** Where this half would go on sending, if the other has received so much. */
-  protected sendingFrom(received: number): number {
-    return this.#outgoing.next(received);
-  }
-
   /**
-   * Goes on with another carrier. Check the other half's position first.
+   * Goes on with a new carrier. Check the other half's position first.
    * @param at the position of the first byte that the carrier brings
    */
   protected adopt(carrier: Carrier, { received, taken, final }: Position, at: number): void {
-    const old = this.#carrier;
-    const outgoing = this.#outgoing;
-    this.#carrier = carrier;
-    this.#incoming.goOn(at);
+    const old = this.carrier;
+    const outgoing = this.outgoing;
+    this.carrier = carrier;
+    this.incoming.goOn(at);
     old?.drop();
     outgoing.release(outgoing.next(received));
     for (const chunk of outgoing.chunks()) carrier.data(chunk);
-    // The writer may have waited for its turn on the old carrier.
-    this.#waiting = true;
-    this.#tell();
-    // What it says may be older than what came by the old carrier.
-    this.#apply({ taken: Math.max(taken, outgoing.acknowledged), ...(final !== undefined && { final }) });
-    carrier.listen(this);
-  }
-
-  /** Returns why the other half's positions cannot be true. */
-  protected faultOf({ taken, final, received }: Mark & Partial<Position>): string | undefined {
-    return this.#outgoing.faultOf(taken, received) ?? this.#incoming.faultOf(final);
+    // The writer may have been waiting for its turn on the old carrier.
+    this.#writerWaits = true;
+    this.sendMark();
+    // A mark on the old carrier may have acknowledged more already.
+    this.#applyMark({ taken: Math.max(taken, outgoing.acknowledged), ...(final !== undefined && { final }) });
+    carrier.deliverTo(this);
   }
 
   /** Ends the half, and the tunnel if it had not ended. */
@@ -259,121 +217,89 @@ export abstract class Half<O extends Outer = Outer> implements CarrierUser, Swep
   protected disappear(): void {
     if (this.#state === 'gone') return;
     this.#state = 'gone';
-    this.#carrier = undefined;
+    this.carrier = undefined;
     this.halves.sweep.leave(this);
-    this.#allowance?.shrink();
+    this.shrinkAllowance();
     this.outer.gone();
   }
 
   #tellOver(reason: Error | undefined): void {
-    this.#outgoing.release(this.#outgoing.to);
-    this.#allowance?.shrink();
+    this.outgoing.release(this.outgoing.to);
+    this.shrinkAllowance();
     this.outer.over(reason);
   }
 
-  get #mark(): Mark {
-    const { ended, to, asks, ask } = this.#outgoing;
-    return { taken: this.#incoming.takenWithEnd, ...(ended && { final: to }), ...(asks && { ask }) };
-  }
-
-  /** Whether the other half has to acknowledge something before more may be written. */
-  get #full(): boolean {
-    return this.#outgoing.unacknowledged >= (this.#allowance?.bytes ?? this.halves.keeping.base);
-  }
-
-  #askIfFull(): void {
-    const outgoing = this.#outgoing;
-    if (!this.#full) return;
-    this.#allowance ??= new Allowance(this.halves.keeping, this.outer.tenant);
-    if (this.#allowance.grow() || outgoing.asks) return;
-    outgoing.ask = outgoing.to;
-    this.#tell();
-  }
-
-  #tell(): void {
-    if (!this.#carrier) return;
-    this.#incoming.told = this.#incoming.takenWithEnd;
-    this.#carrier.mark(this.#mark);
-  }
-
   /**
-   * Says what was taken: at once if the other half waits for it, or if nothing else is left to say. Otherwise it waits, since the own end
-   * often follows at once and says both.
-   * @param now whether to say it in any case
+   * Tells the other half what was taken: at once if it asked, or if this side has nothing more to send. Otherwise the mark waits for the
+   * sweep, because this side's own end often follows soon, and its mark says both.
+   * @param now whether to tell it at once in any case
    */
-  #tellTaken(now: boolean): void {
-    const incoming = this.#incoming;
-    if (this.#settle()) return;
-    if (now || incoming.isAsked || (incoming.done && this.#outgoing.ended)) this.#tell();
+  #acknowledge(now: boolean): void {
+    const incoming = this.incoming;
+    if (this.#completeIfDone()) return;
+    if (now || incoming.isAsked || (incoming.done && this.outgoing.ended)) this.sendMark();
     else this.halves.sweep.enter(this);
   }
 
-  #apply({ taken, final, ask = 0 }: Mark): void {
-    const [incoming, outgoing] = [this.#incoming, this.#outgoing];
+  #applyMark({ taken, final, ask = 0 }: Mark): void {
+    const [incoming, outgoing] = [this.incoming, this.outgoing];
     outgoing.acknowledge(taken);
-    if (outgoing.unacknowledged === 0) this.#allowance?.shrink();
+    if (outgoing.unacknowledged === 0) this.shrinkAllowance();
     incoming.asked = Math.max(incoming.asked, ask);
-    if (incoming.isAsked) this.#tell();
+    if (incoming.isAsked) this.sendMark();
     if (final !== undefined && incoming.final === undefined) {
       incoming.final = final;
       this.#endIncoming();
     }
-    this.#wake();
+    this.#wakeWriter();
     if (outgoing.done && !this.#flushed && this.#state === 'running') {
       this.#flushed = true;
       this.outer.flushed();
     }
-    this.#settle();
+    this.#completeIfDone();
   }
 
-  /** A carrier that carries is proof that the tunnel goes on. */
-  #heard(): void {
+  /** The other half was heard: the carrier works. */
+  #clearDeadline(): void {
     if (this.#state === 'running') this.#deadline = undefined;
   }
 
-  /** Ends the half after a time, unless it is heard before. */
-  #limitTime(ms: number, reason?: Error): void {
+  /** Ends the half after this time, unless the other half is heard before. */
+  #expireAfter(ms: number, reason?: Error): void {
     this.#deadline ??= { at: this.halves.clock.now() + ms, ...(reason && { reason }) };
     this.halves.sweep.enter(this);
   }
 
-  #late(reason = new Error('the other end did not end the tunnel')): void {
-    const carrier = this.#carrier;
+  #expire(reason = new Error('the other end did not end the tunnel')): void {
+    const carrier = this.carrier;
     if (this.#state === 'running') carrier?.abort(reason);
     else carrier?.drop();
     this.giveUp(reason);
   }
 
-  #beyond(): string | undefined {
-    const { received, final = Number.POSITIVE_INFINITY } = this.#incoming;
-    if (received > final) return 'it sends beyond its end';
-    // Twice, because one write may go beyond the limit.
-    return this.held > 2 * this.halves.keeping.most ? 'it sends more than may wait here' : undefined;
-  }
-
   #endIncoming(): void {
-    const incoming = this.#incoming;
+    const incoming = this.incoming;
     if (incoming.received !== incoming.final || incoming.ended || this.#state !== 'running') return;
     incoming.ended = true;
     this.outer.ended();
-    this.#tellTaken(false);
+    this.#acknowledge(false);
   }
 
-  #wake(): void {
-    this.#askIfFull();
-    if (!this.#waiting || !this.open || this.#state !== 'running') return;
-    this.#waiting = false;
+  #wakeWriter(): void {
+    this.askIfFull();
+    if (!this.#writerWaits || !this.open || this.#state !== 'running') return;
+    this.#writerWaits = false;
     this.outer.flowing();
   }
 
-  /** The tunnel is complete once both ends have been taken. @returns whether it is, since now */
-  #settle(): boolean {
-    const carrier = this.#carrier;
-    const incoming = this.#incoming;
-    if (this.#state !== 'running' || !carrier || !this.#outgoing.done || !incoming.done) return false;
+  /** Completes the tunnel once each side has taken everything and seen the other's end. @returns whether it did so now */
+  #completeIfDone(): boolean {
+    const carrier = this.carrier;
+    const incoming = this.incoming;
+    if (this.#state !== 'running' || !carrier || !this.outgoing.done || !incoming.done) return false;
     this.#state = 'complete';
-    this.#limitTime(this.halves.timeoutMs);
-    const last = incoming.untold ? this.#mark : undefined;
+    this.#expireAfter(this.halves.timeoutMs);
+    const last = incoming.untold ? this.newestMark : undefined;
     incoming.told = incoming.takenWithEnd;
     carrier.end(last);
     this.#tellOver(undefined);

@@ -16,9 +16,9 @@ interface Report {
 }
 
 /**
- * Tells a gateway's death from a lost link. A process that dies closes all its connections at once, so every hub to which the agent has
- * a link reports it. If only some do, or there is only one, or all connections were reset on the way, the gateway may live, and goes on
- * with its tunnels another way.
+ * Decides whether a gateway is dead or has only lost a connection. A process that dies closes all its connections at once, so all hubs
+ * of this agent report it. The gateway may be alive, and resume its tunnels another way, if only some of them report it, if there is only
+ * one hub, or if all connections were reset on the way.
  */
 export class HungUpGateways {
   readonly #clock: Pick<Clock, 'now'>;
@@ -27,13 +27,13 @@ export class HungUpGateways {
   /** By gateway: what hubs have reported, by the link to each. */
   readonly #reports = new Map<string, Map<object, Report>>();
 
-  /** @param dead called with each gateway that is found to be dead */
+  /** @param dead called for each gateway that is dead */
   constructor(clock: Pick<Clock, 'now'>, dead: (gateway: string) => void) {
     this.#clock = clock;
     this.#dead = dead;
   }
 
-  /** There is a link to a hub. */
+  /** Call when a link to a hub opens. */
   came(link: object): void {
     this.#links.add(link);
   }
@@ -42,7 +42,7 @@ export class HungUpGateways {
     this.#links.delete(link);
   }
 
-  /** The gateway has lost its connection to a link's hub. */
+  /** Call when the hub of a link has lost its connection to a gateway. */
   report({ gateway, reset }: GatewayLoss, link: object): void {
     const now = this.#clock.now();
     this.#forget(now - TOGETHER_MS);

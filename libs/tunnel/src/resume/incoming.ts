@@ -1,23 +1,23 @@
-/** What comes to a half, by position: how far the carrier has brought it, and the socket here has taken it. */
+/** The bytes that come to a half, as positions: how far carriers have brought them, and how far the socket here has taken them. */
 export class Incoming {
-  /** Bytes that came. */
+  /** Bytes that have arrived. */
   received = 0;
   /** Bytes that the socket here has taken. */
   taken = 0;
-  /** How much comes in all, once that is known: the other side's end. */
+  /** The position of the other side's end, once it is known. */
   final: number | undefined;
   /** Whether the socket here has seen the end. */
   ended = false;
-  /** What the other half was told that is taken. */
+  /** The last position of taken bytes that the other half was told. */
   told = 0;
-  /** The position that the other half has last asked about. */
+  /** The last position that the other half has asked about (`Mark.ask`). */
   asked = 0;
-  /** The position of the carrier's next byte. Lower than what was received if the carrier began before. */
+  /** The position of the carrier's next byte. Lower than `received` while the carrier repeats bytes of an earlier one. */
   #carrierAt = 0;
-  /** The position of the first byte that the carrier brought anew: those before count as read on another one. */
+  /** The position of the first byte that only the present carrier brought. Those before it counted as read on earlier carriers. */
   #freshFrom = 0;
 
-  /** What was taken, and one more for the end. */
+  /** What the socket has taken, and one more once it has seen the end. */
   get takenWithEnd(): number {
     return this.done ? this.taken + 1 : this.taken;
   }
@@ -27,23 +27,23 @@ export class Incoming {
     return this.ended && this.taken === this.final;
   }
 
-  /** Whether the other half does not know yet what was taken. */
+  /** Whether more was taken than the other half knows. */
   get untold(): boolean {
     return this.told < this.takenWithEnd;
   }
 
-  /** Whether the other half waits to hear what was taken. */
+  /** Whether the other half has asked, and can now be told. */
   get isAsked(): boolean {
     return this.asked > this.told && this.taken >= this.asked;
   }
 
-  /** Another carrier brings the rest, beginning with the byte at this position. */
+  /** A new carrier brings the rest, beginning with the byte at this position. */
   goOn(at: number): void {
     this.#carrierAt = at;
     this.#freshFrom = this.received;
   }
 
-  /** Bytes came on the carrier. @returns how many of them had come before, on another one */
+  /** Counts bytes of the carrier. @returns how many of them had already arrived on an earlier one */
   arrive(length: number): number {
     const again = Math.min(Math.max(this.received - this.#carrierAt, 0), length);
     this.#carrierAt += length;
@@ -51,7 +51,7 @@ export class Incoming {
     return again;
   }
 
-  /** @returns how many of these bytes the carrier brought */
+  /** Counts taken bytes. @returns how many of them the present carrier brought */
   take(bytes: number): number {
     const fresh = this.taken + bytes - Math.max(this.taken, this.#freshFrom);
     this.taken += bytes;

@@ -7,8 +7,8 @@ interface Link {
 }
 
 /**
- * Bytes that were sent and may have to be sent again, by position: the number of bytes before them since the tunnel began. Long chunks are
- * referred to, unless they would keep much more memory than they need.
+ * Bytes that were sent and may have to be sent again. A position is the number of bytes before it since the tunnel began. Long chunks are
+ * kept as they are. A chunk that would hold much more memory than it needs is copied.
  */
 export class Kept {
   #first: Link | undefined;
@@ -50,7 +50,7 @@ export class Kept {
     this.#last = link;
   }
 
-  /** Lets go of what lies before a position. @param position from `from` to `to` */
+  /** Drops the bytes before a position. @param position from `from` to `to` */
   release(position: number): void {
     let left = position - this.#from;
     this.#from = position;

@@ -3,27 +3,30 @@ import type { Keeping } from './allowance.ts';
 import { Sweep } from './sweep.ts';
 
 export interface ResumeOptions {
-  /** How long a tunnel waits for another way, in milliseconds. */
+  /** How long a detached tunnel waits for a new carrier, in milliseconds. */
   readonly timeoutMs: number;
-  /** What the process keeps for tunnels whose other end acknowledges late. */
+  /** The process's memory for tunnels whose other end acknowledges late. */
   readonly budget: SharedBudget;
 }
 
-/** What a tunnel may keep in any case, in bytes: what is under way within a site. */
-const BASE = 256 * 1024;
-
-/** What it may keep at most, in bytes: 160 MB/s at a round-trip time of 100 ms, and as much again that is not acknowledged yet. */
-const MOST = 32 * 1024 * 1024;
+/** What each tunnel may always keep, in bytes: enough for paths within a site. */
+const KEPT_BASE = 256 * 1024;
 
 /**
- * Bytes that were taken here are acknowledged after so many milliseconds at most. That is sooner where the window of the carrier is enlarged
- * anyway, since a mark then travels for nothing, and where the other half asks, because it has to wait.
+ * The most that one tunnel may keep, in bytes: what is under way at 160 MB/s with a round-trip time of 100 ms, and as much again for
+ * acknowledgements that come late.
+ */
+const KEPT_MOST = 32 * 1024 * 1024;
+
+/**
+ * Taken bytes are acknowledged within this time, in milliseconds. They are acknowledged sooner with a WINDOW_UPDATE, because the mark then
+ * needs no write of its own, and when the other half asks because it has to wait.
  */
 const ACKNOWLEDGE_MS = 250;
 
 /**
- * A process that dies closes all its connections in the same moment. Those at its other ends, and we, see that within this time, in
- * milliseconds: busy ones need some of it.
+ * A process that dies closes all its connections at the same moment. All its peers have noticed, and we know it, within this time, in
+ * milliseconds. Only busy ones need so long.
  */
 export const TOGETHER_MS = 500;
 
@@ -32,12 +35,17 @@ export interface Halves {
   readonly clock: Clock;
   /** How long a half waits for a new carrier, in milliseconds. */
   readonly timeoutMs: number;
-  /** How much each may keep. The most is the same at the other side. */
+  /** How much each may keep. Both sides must have the same `most`. */
   readonly keeping: Keeping;
-  /** Halves that have something to say which is not urgent, or wait for something. */
+  /** Halves that have a mark to send that is not urgent, or a deadline. */
   readonly sweep: Sweep;
 }
 
-export function halvesOf({ timeoutMs, budget }: ResumeOptions, clock: Clock, base = BASE, most = MOST): Halves {
+export function halvesOf(
+  { timeoutMs, budget }: ResumeOptions,
+  clock: Clock,
+  base = KEPT_BASE,
+  most = KEPT_MOST,
+): Halves {
   return { clock, timeoutMs, keeping: { base, most, budget }, sweep: new Sweep(clock, ACKNOWLEDGE_MS) };
 }

@@ -1,12 +1,12 @@
 import { Kept } from './kept.ts';
 
-/** What a half sends: all that the other half may still have to get again, and its end. */
+/** The bytes that a half sends, with those that it may have to send again, and its end. */
 export class Outgoing extends Kept {
-  /** It sends nothing more. */
+  /** Whether nothing follows the bytes so far. */
   ended = false;
-  /** What the other half has taken, by its word: one more than there are bytes once its socket has seen the end, too. */
+  /** What the other half says that its socket has taken. One more than all bytes once the socket has seen the end, too. */
   acknowledged = 0;
-  /** The position that this half has last asked about. */
+  /** The last position that this half has asked about (`Mark.ask`). */
   ask = 0;
 
   /** Bytes that the other half has not taken. */
@@ -29,12 +29,12 @@ export class Outgoing extends Kept {
     this.release(Math.max(this.from, Math.min(taken, this.to)));
   }
 
-  /** Where it goes on, if the other half has received so much. */
+  /** The position at which it goes on, if the other half has received this many bytes. */
   next(received: number): number {
     return Math.max(this.from, received);
   }
 
-  /** Returns why the other half cannot have got and taken so much. */
+  /** Returns why the other half cannot have taken and received this many bytes. */
   faultOf(taken: number, received = 0): string | undefined {
     if (taken > this.to + (this.ended ? 1 : 0)) return `it took ${taken} of ${this.to} bytes`;
     if (received > this.to) return `it got ${received} of ${this.to} bytes`;

@@ -1,14 +1,17 @@
 import type { Clock } from '@isthmus/runtime';
 
-/** Who may wait in a sweep. A Set of what comes and goes with every dial would leave garbage in the old generation, so it is a link of a chain. */
+/**
+ * An item of a sweep, which is also a link of a chain. A Set of items that come and go with every dial would leave garbage in the old
+ * generation.
+ */
 export interface Swept {
   before: Swept | undefined;
   behind: Swept | undefined;
-  /** It has waited for long enough, and does so no more. */
+  /** Called when it has waited for long enough. It has then left the sweep. */
   remind(): void;
 }
 
-/** Reminds those who wait, after half of a time to all of it. One timer serves all, since most leave before. */
+/** Reminds its items after half of a time to all of it. One timer serves them all, because most leave before. */
 export class Sweep {
   readonly #clock: Clock;
   readonly #halfMs: number;
@@ -55,7 +58,7 @@ export class Sweep {
   }
 }
 
-/** A ring of those who wait, and itself. */
+/** A ring of items, and of itself. */
 class Chain implements Swept {
   before: Swept = this;
   behind: Swept = this;

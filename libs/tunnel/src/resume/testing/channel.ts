@@ -47,7 +47,7 @@ export class ChannelEnd implements Carrier {
     this.channel = channel;
   }
 
-  listen(user: CarrierUser): void {
+  deliverTo(user: CarrierUser): void {
     this.listener = this.heard(user);
   }
 
@@ -75,7 +75,7 @@ export class ChannelEnd implements Carrier {
   }
 
   /** As often as not, the window is enlarged. */
-  read(): boolean {
+  consume(): boolean {
     return this.channel.time.chance(0.5);
   }
 

@@ -9,7 +9,7 @@ export class Noted implements Carrier {
   /** Bytes that were read since the window was enlarged. */
   #read = 0;
 
-  listen(user: CarrierUser): void {
+  deliverTo(user: CarrierUser): void {
     this.user = user;
   }
 
@@ -21,7 +21,7 @@ export class Noted implements Carrier {
     next.writeMore();
   }
 
-  read(bytes: number): boolean {
+  consume(bytes: number): boolean {
     this.#read = this.#read + bytes < 64 * 1024 ? this.#read + bytes : 0;
     return this.#read === 0;
   }
