@@ -5,12 +5,14 @@ import {
   freePort,
   gatewayMember,
   hubMember,
+  type LogLine,
   type Member,
   newTrust,
   peerFlags,
   type Relay,
   relayTo,
   type Scope,
+  sharedByFile,
   type Trust,
   until,
   type Ways,
@@ -84,4 +86,22 @@ export async function wholeAgain({ gateway, hubs }: HubPlane, count = hubs.lengt
   await until(known, { what: `${count} sessions at the gateway` });
   const linked = async () => (await gateway.value('isthmus_hub_links')) === count;
   await until(linked, { what: `${count} links of the gateway` });
+}
+
+/** Starts a plane that all tests of a file share. Each test gets it whole again and without tunnels. */
+export function sharedHubPlane(options: HubPlaneOptions): () => Promise<HubPlane> {
+  const shared = sharedByFile((scope) => hubPlane(scope, options));
+  return async () => {
+    const plane = await shared();
+    await wholeAgain(plane);
+    const idle = async () => (await plane.gateway.tunnels()).length === 0;
+    await until(idle, { what: 'the end of all earlier tunnels' });
+    return plane;
+  };
+}
+
+/** Returns the lines that a member logs from now on, by message. Earlier tests have moved and lost tunnels too. */
+export function linesFromNow({ program: { logs } }: Member): (message: string) => LogLine[] {
+  const before = logs.length;
+  return (message) => logs.slice(before).filter(({ msg }) => msg === message);
 }

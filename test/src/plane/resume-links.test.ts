@@ -1,34 +1,20 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { redisMissing } from '@isthmus/registry/testing/servers';
-import { echo, type LogLine, type Member, scoped, sharedByFile, until } from '../harness/index.ts';
+import { echo, type LogLine, scoped, until } from '../harness/index.ts';
 import { carries, closed, dial } from './dials.ts';
-import { type HubPlane, hubPlane, wholeAgain } from './hub-plane.ts';
+import { hubPlane, linesFromNow, sharedHubPlane } from './hub-plane.ts';
 
 const skip = redisMissing();
 
-const shared = sharedByFile((scope) => hubPlane(scope, { hubs: 2, relayed: true }));
-
-/** Returns the plane of all tests, whole again and without tunnels. */
-async function plane(): Promise<HubPlane> {
-  const all = await shared();
-  await wholeAgain(all);
-  await until(async () => (await all.gateway.tunnels()).length === 0, { what: 'the end of all earlier tunnels' });
-  return all;
-}
-
-/** @returns what a gateway says from now on */
-function saidBy({ program: { logs } }: Member): (what: string) => LogLine[] {
-  const before = logs.length;
-  return (what) => logs.slice(before).filter(({ msg }) => msg === what);
-}
+const plane = sharedHubPlane({ hubs: 2, relayed: true });
 
 test(
   'an agent that has another address from now on keeps its tunnels',
   { skip, timeout: 300_000 },
   scoped(async (scope) => {
     const all = await plane();
-    const said = saidBy(all.gateway);
+    const said = linesFromNow(all.gateway);
     const destination = await echo(scope);
     const tunnel = await dial(scope, all.ways, 'connect', destination.authority);
     await carries(tunnel, 'before');
@@ -47,7 +33,7 @@ test(
   { skip, timeout: 300_000 },
   scoped(async (scope) => {
     const all = await plane();
-    const said = saidBy(all.gateway);
+    const said = linesFromNow(all.gateway);
     const destination = await echo(scope);
     const tunnel = await dial(scope, all.ways, 'connect', destination.authority);
     await carries(tunnel, 'before');
