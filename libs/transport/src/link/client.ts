@@ -39,7 +39,7 @@ export interface LinkClientOptions {
   readonly socket: Socket;
   /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
   readonly peer: string;
-  /** Whether the other side is an agent. A hub passes on the tunnels of others. */
+  /** Whether the other side is an agent, where the tunnels end, and not a hub, which passes them on. */
   readonly toAgent?: boolean;
   /** Names this process, if it is a gateway. */
   readonly gateway?: string;
@@ -83,7 +83,7 @@ export class LinkClient implements Dialer {
     this.#session = session;
     this.#peer = peer;
     this.#direct = options.toAgent ?? false;
-    // An idle control stream does not keep the link.
+    // The control stream alone does not keep a link open.
     const ending = new Ending({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
     this.#ending = ending;
     this.closed = ending.closed;
@@ -101,7 +101,7 @@ export class LinkClient implements Dialer {
     session.on('fault', fault);
     session.once('goaway', () => ending.refuseDials(new Error(`${peer} is closing the link`)));
     session.once('close', (reason) => ending.over(reason));
-    // Told, so that the other side, if it hears that, does not take this process for dead.
+    // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
     const wroteLately = watchLiveness(session, (error) => session.destroy(error, true), {
       interval: options.pingInterval,
     });
@@ -156,7 +156,7 @@ export class LinkClient implements Dialer {
 
   /**
    * Tells an agent what the callers of its tenant may dial: all rules, at the start of the link and whenever they change. Dials can
-   * overtake it, so a hub that sends rules at the start announces them: see `HubHello.policy`.
+   * overtake the message, so a hub announces rules that it sends at the start: see `HubHello.policy`.
    */
   sendPolicy({ deny, allow }: PolicyRules): void {
     this.#control.send({ type: 'policy', ...(deny && { deny }), ...(allow && { allow }) });
@@ -167,17 +167,17 @@ export class LinkClient implements Dialer {
     this.#control.send({ type: 'renewed' });
   }
 
-  /** Whether it takes new dials. */
+  /** Whether the link accepts new dials. */
   get usable(): boolean {
     return this.#ending.reason === undefined;
   }
 
-  /** Tells the other side that this side is about to close, so that it opens another link first. Still takes dials. */
+  /** Tells the other side that this side is about to close, so that it opens another link first. Still accepts dials. */
   leave(): void {
     this.#control.send({ type: 'drain' });
   }
 
-  /** Takes no new dials, lets running tunnels finish, then closes. The caller bounds this with `destroy`. */
+  /** Accepts no new dials, lets running tunnels finish, then closes. The caller bounds this with `destroy`. */
   close(): void {
     this.#ending.refuseDials(new Error(`link to ${this.#peer} is closing`));
     this.#session.close();
@@ -200,7 +200,7 @@ export class LinkClient implements Dialer {
     const guarded = this.#guarded;
     const lost = (code: number | undefined) => {
       this.#closed(stream);
-      // The reason why a link ends is known once all its streams have.
+      // Why a link ends is known only after all its streams have ended.
       queueMicrotask(guarded(() => pending.fail(this.#lost(code))));
     };
     const headed = (head: Head, kind: HeadKind) => {
@@ -210,7 +210,7 @@ export class LinkClient implements Dialer {
     const asked = new PendingStream(stream, { headed, closed: lost });
     const pending = pendingDial(request, {
       guarded,
-      // An attach that nobody waits for must not end the tunnel.
+      // If nobody waits for an attach any more, its tunnel must not end with it.
       cancel: () => stream.reset(request.resume?.attach ? LOST : ErrorCode.CANCEL),
       settled() {},
     });
@@ -224,7 +224,7 @@ export class LinkClient implements Dialer {
     } catch (error) {
       pending.fail(asDialError(error));
       const stream = this.#duplex(asked);
-      // A refusal has no tunnel behind it. An unreadable answer has one.
+      // After a refusal there is no tunnel to end. After an unreadable answer there is one.
       if (Number(head[':status']) === 200) stream.close();
       else stream.resume().end();
     }
@@ -252,10 +252,9 @@ export class LinkClient implements Dialer {
     }
   }
 
-  /** The stream ended without an answer, so the caller has got nothing of the destination. */
+  /** Returns the error of a dial whose stream ended without an answer. The caller has received nothing from the destination. */
   #lost(code: number | undefined): DialError {
-    const refused = code === ErrorCode.REFUSED_STREAM && new Error('dial refused');
-    const lost = () => this.#ending.reason ?? new Error('session lost before the answer');
-    return this.#ending.lost(refused || lost());
+    if (code === ErrorCode.REFUSED_STREAM) return this.#ending.lost(new Error('dial refused'));
+    return this.#ending.lost(this.#ending.reason ?? new Error('the stream ended without an answer'));
   }
 }

@@ -31,14 +31,13 @@ const MAX_LINE = 256 * 1024;
 const LINE_END = 0x0a;
 
 /**
- * Messages that a link takes at once, and per second. Reading a message and acting on it takes us about 20 microseconds: a burst takes
- * 20 ms, and then a link takes two thousandths of a processor. Hubs send changes at most ten times a second, so even the restart of
- * thousands of them stays within it.
+ * How many messages a link accepts at once, and per second. A message takes about 20 microseconds. So a burst takes 20 ms, and the
+ * messages after it take two thousandths of a processor. Hubs send changes at most ten times a second, even if thousands of hubs restart.
  */
-const AT_ONCE = 1_000;
-const PER_SECOND = 100;
+const MESSAGES_AT_ONCE = 1_000;
+const MESSAGES_PER_SECOND = 100;
 
-/** A message costs as much as one more for each of these many bytes. */
+/** Each of these many bytes makes a message cost as much as one more. */
 const BYTES_A_MESSAGE = 2 * 1024;
 
 /** How much may wait for a peer that does not read, in bytes. Beyond that, the link is useless. */
@@ -66,7 +65,7 @@ export class Control {
   readonly #options: ControlOptions;
   /** The start of a line whose end has not arrived. */
   readonly #begun = new Pieces();
-  readonly #allowance = new Allowance({ atOnce: AT_ONCE, perSecond: PER_SECOND });
+  readonly #allowance = new Allowance({ atOnce: MESSAGES_AT_ONCE, perSecond: MESSAGES_PER_SECOND });
 
   constructor(stream: Duplex, options: ControlOptions) {
     this.#stream = stream;
@@ -116,7 +115,7 @@ export class Control {
     if (!this.#allowance.spend(1 + bytes.length / BYTES_A_MESSAGE))
       throw new ConnectionError(
         ErrorCode.ENHANCE_YOUR_CALM,
-        `more control messages than ${AT_ONCE} at once and ${PER_SECOND} a second`,
+        `more control messages than ${MESSAGES_AT_ONCE} at once and ${MESSAGES_PER_SECOND} a second`,
       );
     const { receive, refused, fail } = this.#options;
     const line = bytes.toString();

@@ -4,7 +4,7 @@ import net from 'node:net';
 import { mock, test } from 'node:test';
 import { PlaneEnded, TunnelTable } from '@isthmus/tunnel';
 import { cleanups } from '../testing/cleanups.ts';
-import { LOOK_EVERY } from './liveness.ts';
+import { CHECK_EVERY_MS } from './liveness.ts';
 import { dialTcp, type Link, link, listen, readAll, request } from './testing.ts';
 
 test('a lost link ends its tunnels as lost and its pending dials as retryable', async () => {
@@ -59,7 +59,7 @@ test('the FIN of a killed agent ends the link, and the FIN of a killed hub', asy
 async function fallsSilent(both: Link): Promise<void> {
   const sent = () => both.hubSocket.bytesWritten + both.agentSocket.bytesWritten;
   for (let before = -1, quiet = 0; quiet < 2; before = sent()) {
-    await pass(LOOK_EVERY, both);
+    await pass(CHECK_EVERY_MS, both);
     quiet = sent() === before ? quiet + 1 : 0;
   }
 }
@@ -112,7 +112,7 @@ test('a side that closes a link because it hears nothing says so, and so does no
     // Only one of them loses its patience here.
     const patient = { pingInterval: 3_600_000 };
     const both = await (hears === 'server' ? link(dialTcp, patient) : link(dialTcp, {}, patient));
-    for (let looks = 0; looks < 10; looks++) mock.timers.tick(LOOK_EVERY);
+    for (let looks = 0; looks < 10; looks++) mock.timers.tick(CHECK_EVERY_MS);
     assert.match((await both[hears].closed).message, /silent for 2\.25 s/);
     const reason = await both[hears === 'server' ? 'client' : 'server'].closed;
     assert.equal(reason.name, 'SessionLost');
@@ -124,8 +124,8 @@ test('a side that closes a link because it hears nothing says so, and so does no
 async function pass(ms: number, { hubSocket, agentSocket }: Link): Promise<void> {
   const inFlight = () =>
     hubSocket.bytesWritten !== agentSocket.bytesRead || agentSocket.bytesWritten !== hubSocket.bytesRead;
-  for (let passed = 0; passed < ms; passed += LOOK_EVERY) {
-    mock.timers.tick(LOOK_EVERY);
+  for (let passed = 0; passed < ms; passed += CHECK_EVERY_MS) {
+    mock.timers.tick(CHECK_EVERY_MS);
     do await new Promise(setImmediate);
     while (inFlight());
   }

@@ -26,10 +26,10 @@ import { addResumeAnswer, addResumeRequest, readResumeAnswer, readResumeRequest 
 /** The longest dial, in milliseconds. Timers overflow above 2^31 - 1 ms and fire immediately. */
 const MAX_LEFT = 3_600_000;
 
-/** Whose a dial is. Tenants share a link alike. */
+/** The field with a dial's tenant. Tenants get equal shares of a link. */
 export const TENANT_FIELD = 'isthmus-tenant';
 
-/** Of a refused attach: no other one can succeed. */
+/** In the refusal of an attach: no other attach of the tunnel can succeed. */
 const UNRESUMABLE = 'isthmus-unresumable';
 
 /** The head of a dial. It carries the milliseconds left, not the deadline, because clocks differ. */
@@ -77,7 +77,7 @@ export function readRequest(head: Head): ServedDial {
   };
 }
 
-/** The caller's name. Rules of the tenant's policy may be for named callers only, so a dial with a name that cannot be read is none. */
+/** Reads the caller's name. Rules of a tenant's policy may apply to named callers, so a dial with an unreadable name is rejected. */
 function readCaller(value: string | undefined): string | undefined {
   if (value === undefined) return undefined;
   const text = percentDecoded(value);
@@ -127,8 +127,8 @@ export function refusalHead(error: DialError): OutgoingHead {
 }
 
 /**
- * Throws DialError if the head is a refusal or cannot be read. An unreadable head is a fault of the other side. Another session may do
- * better, because the caller has got nothing of the destination.
+ * Throws DialError if the head is a refusal or cannot be read. An unreadable head is a fault of the other side. Another session may be
+ * tried, because the caller has received nothing from the destination.
  */
 export function readAnswer(head: Head): Answer {
   const status = Number(head[':status']);
@@ -163,7 +163,7 @@ function readRefusal(head: Head, status: number): DialError {
   // For the audit record of the gateway.
   const rule = head['isthmus-rule'];
   return new DialError(code, text, {
-    // A side that serves dials says why it refuses one. An answer without that is none, and another session may give one.
+    // Whoever serves dials says why it refuses one. An answer without a reason comes from something else, so another session may be tried.
     retryable: given === undefined || head['isthmus-retryable'] === '?1',
     expired: head['isthmus-expired'] === '?1',
     ...(rule !== undefined && { cause: new NotAuthorised(text, { rule: reasonOf(rule) }) }),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { afterEach, mock, test } from 'node:test';
-import { LOOK_EVERY, Looks, watchLiveness } from './liveness.ts';
+import { CHECK_EVERY_MS, LinkChecks, watchLiveness } from './liveness.ts';
 import { linkSession } from './settings.ts';
 
 afterEach(() => mock.timers.reset());
@@ -27,78 +27,78 @@ function watched(interval?: number) {
       deaths.push(error);
       session.emit('close');
     },
-    { looks: new Looks(), interval },
+    { checks: new LinkChecks(), interval },
   );
-  return { session, deaths, look: (count: number) => mock.timers.tick(count * LOOK_EVERY) };
+  return { session, deaths, check: (count: number) => mock.timers.tick(count * CHECK_EVERY_MS) };
 }
 
 test('a link with bytes both ways is never asked', () => {
-  const { session, deaths, look } = watched();
+  const { session, deaths, check } = watched();
   for (let i = 0; i < 100; i++) {
     session.bytesRead++;
     session.bytesWritten++;
-    look(2);
+    check(2);
   }
   assert.equal(session.pings, 0);
   assert.deepEqual(deaths, []);
 });
 
 test('a side that only receives asks as often, so that the other hears of it', () => {
-  const { session, deaths, look } = watched();
+  const { session, deaths, check } = watched();
   for (let i = 0; i < 100; i++) {
     session.bytesRead++;
-    look(1);
+    check(1);
   }
   assert.ok(session.pings >= 16, `${session.pings} PINGs`);
   assert.deepEqual(deaths, []);
 });
 
 test('a link at rest is asked once in a second and a quarter, and lives by its answers', () => {
-  const { session, deaths, look } = watched();
+  const { session, deaths, check } = watched();
   for (let asked = 1; asked <= 40; asked++) {
-    look(4);
+    check(4);
     assert.equal(session.pings, asked);
     session.bytesRead += 17;
-    look(1);
+    check(1);
   }
   assert.deepEqual(deaths, []);
 });
 
 test('a link that does not answer is dead once, within three seconds', () => {
-  const { session, deaths, look } = watched();
+  const { session, deaths, check } = watched();
   session.bytesRead++;
-  look(1);
-  look(3000 / LOOK_EVERY - 2);
+  check(1);
+  check(3000 / CHECK_EVERY_MS - 2);
   assert.deepEqual(
     deaths.map(({ message }) => message),
     ['silent for 2.25 s, even to PING'],
   );
   // It was asked for having been silent, and once before since nothing was sent to it.
   assert.equal(session.pings, 2);
-  look(20);
+  check(20);
   assert.equal(deaths.length, 1);
 });
 
-test('one timer looks at all links, and ends with the last', () => {
+test('one timer checks all links, and ends with the last', () => {
   mock.timers.enable({ apis: ['setInterval'] });
-  const looks = new Looks();
+  const checks = new LinkChecks();
   const seen = [0, 0];
-  const quits = seen.map((_, link) => looks.add(() => void seen[link]!++));
-  mock.timers.tick(LOOK_EVERY);
+  const quits = seen.map((_, link) => checks.add(() => void seen[link]!++));
+  mock.timers.tick(CHECK_EVERY_MS);
   quits[0]?.();
-  mock.timers.tick(LOOK_EVERY);
+  mock.timers.tick(CHECK_EVERY_MS);
   quits[1]?.();
-  mock.timers.tick(10 * LOOK_EVERY);
+  mock.timers.tick(10 * CHECK_EVERY_MS);
   assert.deepEqual(seen, [1, 2]);
-  looks.add(() => void seen[0]!++);
-  mock.timers.tick(LOOK_EVERY);
+  checks.add(() => void seen[0]!++);
+  mock.timers.tick(CHECK_EVERY_MS);
   assert.deepEqual(seen, [2, 2]);
 });
 
 test('a closed session is watched no longer', () => {
-  const { session, deaths, look } = watched();
+  const { session, deaths, check } = watched();
   session.emit('close');
-  look(100);
+  check(100);
   assert.equal(session.pings, 0);
   assert.deepEqual(deaths, []);
 });
@@ -135,7 +135,7 @@ test('over a real connection both ends live at rest, and both end when nothing c
 
 test('a look that throws ends its own link, and the others are looked at', () => {
   mock.timers.enable({ apis: ['setInterval'] });
-  const looks = new Looks();
+  const checks = new LinkChecks();
   const deaths: string[] = [];
   const add = (name: string, ping: () => void) => {
     const session = Object.assign(new EventEmitter(), { bytesRead: 0, bytesWritten: 0, ping });
@@ -143,26 +143,26 @@ test('a look that throws ends its own link, and the others are looked at', () =>
       deaths.push(`${name}: ${error.message}`);
       session.emit('close');
     };
-    watchLiveness(session as never, dead, { looks });
+    watchLiveness(session as never, dead, { checks });
   };
   add('first', () => {
     throw new Error('a defect');
   });
   let pings = 0;
   add('second', () => void pings++);
-  mock.timers.tick(4 * LOOK_EVERY);
+  mock.timers.tick(4 * CHECK_EVERY_MS);
   assert.deepEqual([deaths, pings], [['first: a defect'], 1]);
 });
 
 test('a link whose agent wants few PINGs is asked as rarely, and found dead as much later', () => {
-  const { session, deaths, look } = watched(60_000);
-  look(239);
+  const { session, deaths, check } = watched(60_000);
+  check(239);
   assert.equal(session.pings, 0);
-  look(1);
+  check(1);
   assert.equal(session.pings, 1);
-  look(299);
+  check(299);
   assert.deepEqual(deaths, []);
-  look(1);
+  check(1);
   assert.deepEqual(
     deaths.map(({ message }) => message),
     ['silent for 135 s, even to PING'],

@@ -1,35 +1,35 @@
 import type { Http2Session } from '@isthmus/http2';
 import { guarding } from '@isthmus/runtime';
 
-/** How often a link is checked for received bytes, in milliseconds. */
-export const LOOK_EVERY = 250;
+/** How often links are checked for received bytes, in milliseconds. */
+export const CHECK_EVERY_MS = 250;
 
 /** After this many checks without a byte, this side sends a PING: 1 s. */
-const ASK_AFTER = 4;
+const PING_AFTER_CHECKS = 4;
 
 /**
  * After this many checks without a byte, the link is dead: 2.25 to 2.5 s after the last byte, 1.25 s after the PING, and less than 3 s
  * even on a machine short of processor time.
  */
-const DEAD_AFTER = 9;
+const DEAD_AFTER_CHECKS = 9;
 
-/** How long a link may be silent before it is asked, in milliseconds, unless its agent wants another time. */
-export const PING_INTERVAL = ASK_AFTER * LOOK_EVERY;
+/** How long a link may be silent before this side sends a PING, in milliseconds, unless its agent wants another time. */
+export const PING_INTERVAL = PING_AFTER_CHECKS * CHECK_EVERY_MS;
 
 /** Calls all checks from one timer. In an idle hub, thousands of timers would cost more than the checks. */
-export class Looks {
-  readonly #looks = new Set<() => void>();
+export class LinkChecks {
+  readonly #checks = new Set<() => void>();
   #timer: NodeJS.Timeout | undefined;
 
   /** Returns a function that removes the check. */
-  add(look: () => void): () => void {
-    this.#looks.add(look);
+  add(check: () => void): () => void {
+    this.#checks.add(check);
     this.#timer ??= setInterval(() => {
-      for (const each of this.#looks) each();
-    }, LOOK_EVERY).unref();
+      for (const each of this.#checks) each();
+    }, CHECK_EVERY_MS).unref();
     return () => {
-      this.#looks.delete(look);
-      if (this.#looks.size > 0) return;
+      this.#checks.delete(check);
+      if (this.#checks.size > 0) return;
       clearInterval(this.#timer);
       this.#timer = undefined;
     };
@@ -37,38 +37,41 @@ export class Looks {
 }
 
 /** The checks of all links of this process. */
-const LOOKS = new Looks();
+const CHECKS = new LinkChecks();
 
 /**
- * Ends a link that has gone silent: a hung process, or a half-open connection. The first side to find the link silent sends a PING,
- * which is a sign of life to the other side, so an idle link carries one PING in 1.25 s. A side that only receives sends PINGs too: on
- * a slow path, the other side hears only an occasional WINDOW_UPDATE, and its own PING waits behind its data.
+ * Ends a link that has gone silent because of a hung process or a half-open connection. The first side that finds the link silent sends a
+ * PING. The other side hears it, and need not send one itself, so an idle link carries one PING in 1.25 s. A side that only receives sends
+ * PINGs too: on a slow path, the other side hears only an occasional WINDOW_UPDATE, and its own PING waits behind its data.
  *
  * Silence is counted in checks, not in time: a process that was stopped, or too busy to check, does not blame its peers for that time.
  *
- * @param interval how long the link may be silent before it is asked, in milliseconds. A dead link is found after 2.25 to 2.5 times as long.
- * The other side may ask sooner, but must not wait longer before it answers
+ * @param interval how long the link may be silent before this side sends a PING, in milliseconds. A dead link is found after 2.25 to 2.5
+ * times this long. The other side may send its PINGs sooner, but not later
  * @returns whether something was sent since the last check, or in the 250 ms before it
  */
 export function watchLiveness(
   session: Http2Session,
   dead: (error: Error) => void,
-  { interval = PING_INTERVAL, looks = LOOKS }: { readonly interval?: number | undefined; readonly looks?: Looks } = {},
+  {
+    interval = PING_INTERVAL,
+    checks = CHECKS,
+  }: { readonly interval?: number | undefined; readonly checks?: LinkChecks } = {},
 ): () => boolean {
   const scale = interval / PING_INTERVAL;
-  const [askAfter, deadAfter] = [Math.round(ASK_AFTER * scale), Math.round(DEAD_AFTER * scale)];
+  const [pingAfter, deadAfter] = [Math.round(PING_AFTER_CHECKS * scale), Math.round(DEAD_AFTER_CHECKS * scale)];
   let { bytesRead, bytesWritten } = session;
   let [silent, mute] = [0, 0];
   // An exception in one check must not skip the others.
   const guarded = guarding(dead);
-  const look = () => {
+  const check = () => {
     silent = session.bytesRead === bytesRead ? silent + 1 : 0;
     mute = session.bytesWritten === bytesWritten ? mute + 1 : 0;
     ({ bytesRead, bytesWritten } = session);
-    if (silent === deadAfter) dead(new Error(`silent for ${(deadAfter * LOOK_EVERY) / 1000} s, even to PING`));
-    else if (silent === askAfter || mute === askAfter) session.ping();
+    if (silent === deadAfter) dead(new Error(`silent for ${(deadAfter * CHECK_EVERY_MS) / 1000} s, even to PING`));
+    else if (silent === pingAfter || mute === pingAfter) session.ping();
   };
-  const quit = looks.add(guarded(look));
+  const quit = checks.add(guarded(check));
   session.once('close', quit);
   return () => mute === 0 || session.bytesWritten !== bytesWritten;
 }

@@ -13,10 +13,10 @@ export interface HubMember {
 }
 
 /**
- * What a hub tells its agents about the plane's hubs: all of them at the start of the link, then changes. Each message renews
+ * What a hub tells its agents about the plane's hubs: all of them at the start of the link, then changes. Each message confirms
  * everything said before, so an empty change says that nothing changed.
  *
- * `current` says that the registry answers the hub: the list is up to date, and gateways learn of a new session.
+ * `current` says that the registry answers the hub. So the list is up to date, and gateways will hear of a new session.
  */
 export type MembershipMessage =
   | { readonly type: 'membership'; readonly current: boolean; readonly hubs: readonly HubMember[] }
@@ -38,8 +38,8 @@ export const MEMBERSHIP_TTL = 3 * MEMBERSHIP_BEAT;
 export const MAX_HUBS_IN_MESSAGE = 128;
 
 /**
- * Returns a membership message with nothing but its own fields, or undefined if it is none. `current` and `generation` are optional,
- * because older hubs do not send them.
+ * Returns a membership message with nothing but its own fields, or undefined if it is malformed. `current` and `generation` are
+ * optional, because older hubs do not send them.
  */
 export function readMembership(value: Readonly<Record<string, unknown>>): MembershipMessage | undefined {
   const { type, current = true, hubs, changed, gone } = value;

@@ -26,8 +26,8 @@ export type PolicyMessage = { readonly type: 'policy' } & PolicyRules;
 const MAX_ENTRIES = 1000;
 
 /**
- * Returns a policy message with nothing but its own fields, or undefined if it is none. Whether prefixes and patterns can be used is
- * checked where they are: by the agent.
+ * Returns a policy message with nothing but its own fields, or undefined if it is malformed. The agent checks prefixes and patterns when it
+ * uses them.
  */
 export function readPolicy({ deny, allow }: Readonly<Record<string, unknown>>): PolicyMessage | undefined {
   const [denied, allowed] = [readRules(deny), readRules(allow)];
@@ -35,7 +35,7 @@ export function readPolicy({ deny, allow }: Readonly<Record<string, unknown>>): 
   return { type: 'policy', ...(denied && { deny: denied }), ...(allowed && { allow: allowed }) };
 }
 
-/** Null for what is no list of rules. */
+/** Returns null for anything but a list of rules. */
 function readRules(value: unknown): PolicyRule[] | undefined | null {
   if (value === undefined) return undefined;
   if (!Array.isArray(value) || value.length > MAX_ENTRIES) return null;

@@ -2,12 +2,12 @@ import { FloodGuard, type Http2Stream } from '@isthmus/http2';
 import { isRecord } from './json.ts';
 
 /**
- * Both halves of a link regularly compare their tunnels, and end those that the other half does not know. There should be none: each
- * one is counted, and is a symptom of a bug in one of the two.
+ * Both halves of a link regularly compare their tunnels, and end orphans: tunnels that the other half does not know. There should be
+ * none. Each is counted, because it shows a bug in one of the halves.
  *
- * The halves name a tunnel by its HTTP/2 stream. Streams open and close while a message travels, so only streams from before the last
- * round count, and an orphan is ended when two rounds in a row have found it. A stream that is closed on the wire is not one, however
- * long its last bytes wait for a slow reader.
+ * The halves name a tunnel by its HTTP/2 stream. Streams open and close while a message is under way. So only streams from before the
+ * last round count, and an orphan ends after two rounds in a row have found it. A stream that is closed on the wire is no orphan, even if
+ * its last bytes still wait for a slow reader.
  */
 export type ReconcileMessage =
   /** To the serving side: of the streams between these two ids (inclusive), the dialling side holds these. */
@@ -37,7 +37,7 @@ export class DiallingReconciler<S extends Stream> {
   readonly #floods = new FloodGuard();
   /** The highest id of the last round. */
   #seen = 0;
-  /** What the other side lacked in the last round, and lacks in this one. */
+  /** Streams that the other side did not know in the last round, and in this one. */
   #lackedBefore = new Set<number>();
   #lacked = new Set<number>();
 
@@ -97,7 +97,7 @@ export interface ServingOptions<S extends Stream> {
 export class ServingReconciler<S extends Stream> {
   readonly #options: ServingOptions<S>;
   readonly #floods = new FloodGuard();
-  /** What was held here but not there in the last round. */
+  /** Streams that only this side held in the last round. */
   readonly #suspects = new Set<number>();
 
   constructor(options: ServingOptions<S>) {
@@ -128,7 +128,7 @@ export class ServingReconciler<S extends Stream> {
   }
 }
 
-/** Returns one of these messages, or undefined if it is none. */
+/** Returns one of these messages, or undefined if it is malformed. */
 export function readReconcile(value: unknown): ReconcileMessage | undefined {
   if (!isRecord(value)) return undefined;
   const { type, from, to, streams } = value;

@@ -9,7 +9,7 @@ import {
 } from '@isthmus/tunnel';
 import { isInstance } from './instance.ts';
 
-/** How heads carry what a tunnel needs to outlive its hub (docs/RESUME.md). Hubs pass both fields on. */
+/** The fields of a head with which a tunnel can outlive its hub (docs/RESUME.md). Hubs pass both on. */
 const RESUME_FIELD = 'isthmus-resume';
 const ATTACH_FIELD = 'isthmus-attach';
 
@@ -17,16 +17,16 @@ const ATTACH_FIELD = 'isthmus-attach';
 const POSITION = /^\d{1,15}$/;
 const SECRET = /^[0-9a-f]{32}$/;
 
-/** In the offer of a gateway to what is at the other side of its link; a hub between the two offers without. */
+/** In an offer: the gateway is at the other side of this link. A hub that passes an offer on leaves it out. */
 const DIRECT = 'direct';
 
-/** Of an answer to a dial. Others may follow. */
+/** The field of an answer to a dial. Later versions may add more. */
 const GRANT = /^instance=([0-9a-f]{16});secret=([0-9a-f]{32})(?:;|$)/;
 
-/** What a head is built in. */
+/** A head that is being built. */
 type Fields = Record<string, string | number>;
 
-/** Who takes the stream itself is an end of the tunnel. */
+/** A request with `carry` comes from an end of the tunnel, not from a hub. */
 export function addResumeRequest(head: Fields, { attach, carry, gateway }: ResumeRequest): void {
   if (attach) {
     const { secret, number, received, taken, final } = attach;
@@ -57,7 +57,7 @@ export function addResumeAnswer(head: Fields, { grant, attached }: ResumeAnswer)
   if (attached) head[ATTACH_FIELD] = encode({ ...attached });
 }
 
-/** A field that cannot be read is none: the tunnel is then not resumed. */
+/** Ignores a field that cannot be read. The tunnel is then not resumed. */
 export function readResumeAnswer(head: Head): ResumeAnswer | undefined {
   const grant = readGrant(head[RESUME_FIELD]);
   const attached = readAttached(head[ATTACH_FIELD]);

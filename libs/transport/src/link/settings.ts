@@ -8,7 +8,7 @@ const MAX_STREAMS = 100_000;
 
 /** For both ends of a link, because both send bulk data. In bytes, except the number of streams. */
 const settings = {
-  // How much a tunnel that nobody reads holds. A tunnel that is read grows its window itself.
+  // How many bytes a tunnel holds that nobody reads. The window of a tunnel that is read grows.
   initialWindowSize: 64 * 1024,
   maxConcurrentStreams: MAX_STREAMS,
   // One read of a socket fits into one frame.
@@ -20,7 +20,7 @@ const settings = {
 /**
  * The session of one half of a link. The dialling half is the HTTP/2 client, whichever side made the connection.
  * @param peer what is at the other side, for error texts
- * @param wroteLately whether the other side may not have read all that it was sent
+ * @param wroteLately whether the other side may have unread bytes of this side
  */
 export function linkSession(
   role: 'client' | 'server',
@@ -36,8 +36,8 @@ export function linkSession(
 }
 
 /**
- * The kernel of a process that dies closes its connections, and resets those that have brought what it has not read. A reset of any
- * other connection comes from something on the way. After a close, a reset changes nothing: reads and writes fail as before.
+ * When a process dies, its kernel closes its connections, and resets those with bytes that the process has not read. So if we have sent
+ * nothing lately, a reset comes from something on the way.
  */
 function lossOf(code: string | undefined, wroteLately: () => boolean): typeof SessionLost {
   if (code === 'EPIPE') return HungUp;

@@ -3,25 +3,25 @@ import { type Carrier, type CarrierUser, HungUp, LinkReset, type Mark, PlaneEnde
 import { encodeMark, readMark } from './marks.ts';
 import { BY_PLANE, HUNG_UP, LOST, RESET } from './tunnel-end.ts';
 
-/** A link, as the carriers on it see it. */
+/** What the carriers on a link need of it. */
 export interface CarrierLink {
   /** What is at the other side, for error texts. */
   readonly peer: string;
   /** What is at the other ends of the tunnels. */
   readonly far: 'caller' | 'destination';
-  /** Called once no frame of a stream will come or go any more. */
+  /** Called once no further frame of a stream arrives or leaves. */
   readonly closed: (stream: Http2Stream) => void;
 }
 
-/** A link's stream as the carrier of a tunnel that may be resumed. */
+/** A stream of a link as the carrier of a tunnel that can be resumed. */
 export class StreamCarrier implements Carrier, StreamFace {
   readonly #stream: Http2Stream;
   readonly #link: CarrierLink;
   readonly #direct: boolean;
-  /** Has the stream until there is a half. */
+  /** The face of the stream until `deliverTo`. */
   #pending: PendingStream | undefined;
   #user: CarrierUser | undefined;
-  /** The half has ended it, and wants to hear nothing more. */
+  /** Whether the half has ended the stream. It then hears nothing more. */
   #ended = false;
 
   /** @param direct whether the tunnel's other end is at the other side of the link, and not behind a hub */
@@ -84,7 +84,7 @@ export class StreamCarrier implements Carrier, StreamFace {
   onMark(payload: Buffer): void {
     const mark = readMark(payload);
     if (mark) this.#user?.mark(this, mark);
-    else this.#broken();
+    else this.#rejectMark();
   }
 
   onEnd(): void {
@@ -101,7 +101,7 @@ export class StreamCarrier implements Carrier, StreamFace {
     this.#stream.release();
     closed(this.#stream);
     if (this.#ended || !user) return;
-    if (reason) user.lost(this, this.#isHub(reason) ? new SessionLost(reason.message, { cause: reason }) : reason);
+    if (reason) user.lost(this, this.#isOfHub(reason) ? new SessionLost(reason.message, { cause: reason }) : reason);
     else if (code === LOST) user.lost(this, new SessionLost(`${peer} has lost the other end of the tunnel`));
     else if (code === HUNG_UP) user.lost(this, new HungUp(`${peer} has lost the other end of the tunnel: it hung up`));
     else if (code === RESET)
@@ -112,12 +112,12 @@ export class StreamCarrier implements Carrier, StreamFace {
     else if (code !== undefined) user.aborted(this, new PlaneEnded(`stream was reset with ${codeName(code)}`));
   }
 
-  /** How a hub is lost says nothing of the tunnel's other end. */
-  #isHub(reason: Error): boolean {
+  /** Whether the reason tells how a hub was lost. That says nothing about the tunnel's other end. */
+  #isOfHub(reason: Error): boolean {
     return !this.#direct && (reason instanceof HungUp || reason instanceof LinkReset);
   }
 
-  #broken(): void {
+  #rejectMark(): void {
     this.#user?.aborted(this, new PlaneEnded(`${this.#link.peer} sent a mark that cannot be read`));
     this.#reset(ErrorCode.PROTOCOL_ERROR);
   }

@@ -1,24 +1,24 @@
 import { type DuplexStream, ErrorCode, type Http2Stream, type PendingStream, StreamError } from '@isthmus/http2';
 import { HungUp, LinkReset, PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
 
-/** How a half of a link tells the other that the plane ended a tunnel, rather than its caller or destination. */
+/** Code of a reset that says: the plane ended this tunnel, and not its caller or destination. */
 export const BY_PLANE = ErrorCode.INTERNAL_ERROR;
 
 /**
- * How it says that the way to the tunnel's other end is lost, of a tunnel that may be resumed: nobody meant it to end. Codes of our own,
- * which are used only where both sides know them (RFC 9113 section 7).
+ * Code of a reset that says: the way to the tunnel's other end is lost, and nobody has ended the tunnel. It and the next two are our own
+ * codes, for tunnels that can be resumed, so both sides know them (RFC 9113 section 7).
  */
 export const LOST = 0x49_53_00_01;
-/** The same, because the connection to the tunnel's other end was closed from there. */
+/** The same, because the other end's process closed its connection. */
 export const HUNG_UP = 0x49_53_00_02;
-/** The same, because that connection was reset. */
+/** The same, because the other end's connection was reset. */
 export const RESET = 0x49_53_00_03;
 
-/** A stream that has no half. @param closed called once it is over, and its last byte was read */
+/** Makes a stream without a half a Duplex. @param closed called once it is over, and its last byte was read */
 export function asDuplex(pending: PendingStream, closed: (stream: Http2Stream) => void): DuplexStream {
   const { stream } = pending;
   const duplex = pending.asDuplex();
-  // The splice has its own listener. This one is for before and after it.
+  // The splice has its own listener. This one serves before and after it.
   return duplex.on('error', ignore).on('close', () => closed(stream));
 }
 
@@ -27,7 +27,7 @@ function ignore(): void {}
 /**
  * A tunnel's end on a link.
  * @param peer what is at the other side, for error texts
- * @param resumable whether the two ends of the tunnel may resume it
+ * @param resumable whether the tunnel can be resumed by its two ends, which are elsewhere
  */
 export function endOfStream(stream: DuplexStream, peer: string, resumable = false): TunnelEnd {
   return {

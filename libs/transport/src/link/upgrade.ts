@@ -20,37 +20,37 @@ export const LINK_PROTOCOL = 'isthmus-link/1';
 /** How long an agent may take to send its request, in milliseconds. */
 const HANDSHAKE_TIMEOUT = 10_000;
 
-/** The longest silence that an agent may ask for, in seconds: a hub does not notice sooner that the agent is gone. */
+/** The longest silence that an agent may ask for, in seconds. A hub notices only after such a silence that the agent is gone. */
 const MAX_PING_SECONDS = 300;
 
-/** When an agent that was refused for now may ask again, in seconds. */
-const RETRY_AFTER = 5;
+/** When an agent that was refused for now may try again, in seconds. */
+const RETRY_AFTER_SECONDS = 5;
 
 export interface AgentHello {
   readonly agentId: string;
   /** URL query, as upstream's `--agent-identifiers`. */
   readonly identifiers: string;
-  /** The tenant that the agent says it is of. Unset: the one that its credential says. */
+  /** The tenant that the agent claims. Unset: its credential decides. */
   readonly tenant?: string;
   readonly version: string;
   /** Service account token, without `Bearer`. */
   readonly token?: string;
   /** The agent's process, if its tunnels can be resumed (docs/RESUME.md): 16 hexadecimal digits. */
   readonly instance?: string;
-  /** How long the link may be silent before either side asks, in seconds: 1 to 300. Unset: 1. */
+  /** How long the link may be silent before either side sends a PING, in seconds: 1 to 300. Unset: 1. */
   readonly pingSeconds?: number;
 }
 
 export interface HubHello {
   readonly hubId: string;
   readonly sessionId: string;
-  /** The tenant that the hub has found the agent to be of. The agent serves only its dials. */
+  /** The agent's tenant, as the hub has verified it. The agent serves only this tenant's dials. */
   readonly tenant: string;
   /** Whether the tenant's dial rules follow as a `policy` message. The agent serves no dial before it has them. */
   readonly policy?: boolean;
-  /** Whether it takes fresh tokens over the link: the session stands on a token that ends. */
+  /** Whether the hub accepts fresh tokens over the link, because the session's token expires. */
   readonly renewal?: boolean;
-  /** The agent's `pingSeconds`, if the hub keeps to it. Hubs of earlier versions do not. */
+  /** The agent's `pingSeconds`, if the hub uses it too. Hubs of earlier versions do not. */
   readonly pingSeconds?: number;
   /** Names the plane that the hub shares with others. Empty if it stands alone. */
   readonly plane: string;
@@ -58,7 +58,7 @@ export interface HubHello {
   readonly serverCount: number;
 }
 
-/** The tenant of peers that name none, where none are configured. */
+/** The tenant of peers that name none, if no tenants are configured. */
 export const DEFAULT_TENANT = 'default';
 
 /** The other side speaks HTTP/1.1 but refuses the link. `status` says whether it knows the protocol at all. */
@@ -120,7 +120,7 @@ function pingOf(text: string | undefined, status: number): { readonly pingSecond
   );
 }
 
-/** Hubs of earlier versions do not say the tenant: they believe the agent. */
+/** Hubs of earlier versions name no tenant, because they believe the agent. */
 function tenantOf(head: HttpHead, claimed: string | undefined): string {
   const tenant = named(head, 'isthmus-tenant') || (claimed ?? DEFAULT_TENANT);
   if (claimed === undefined || claimed === tenant) return tenant;
@@ -142,7 +142,7 @@ async function refusal(socket: Socket, head: HttpHead): Promise<LinkRefused> {
   return new LinkRefused(head.status, text ? reasonOf(text) : `answered with status ${head.status}`);
 }
 
-/** @typeParam A the answer, and what else the hub has found out */
+/** @typeParam A the answer, with whatever else the hub has found out */
 export interface UpgradeServerOptions<A extends HubHello> {
   /** Decides on a hello. Rejects with LinkRefused, whose status is answered, NotAuthorised (403), AgentLimitError (429), or any error (500). */
   readonly admit: (hello: AgentHello, socket: Socket) => Promise<A>;
@@ -292,7 +292,7 @@ function answerRefusal(socket: Socket, status: number, text: string): void {
   const head = [
     `HTTP/1.1 ${status} ${http.STATUS_CODES[status] ?? 'Error'}`,
     'connection: close',
-    ...([429, 503].includes(status) ? [`retry-after: ${RETRY_AFTER}`] : []),
+    ...([429, 503].includes(status) ? [`retry-after: ${RETRY_AFTER_SECONDS}`] : []),
     `isthmus-error: ${percentEncoded(text)}`,
     'content-length: 0',
   ];
