@@ -10,11 +10,11 @@ export interface ServerInstruments extends Omit<Instruments, 'shutdown'> {
   readonly history: RecentHistory;
   readonly refusals: RecentRefusals;
   readonly certificates: CertificateEnds;
-  /** Call when the server begins to end: audit records of tunnels that end from then on say so. */
+  /** Call when the server begins to stop. Audit records of tunnels that end after that say so. */
   stopping(): void;
 }
 
-/** Makes the instruments that a server's flags ask for. They end after its roles, so that tunnels that are cut still have their records. */
+/** Makes the instruments that a server's flags ask for. They stop after the roles, so that tunnels cut at the end still get their records. */
 export async function serverInstruments(
   closing: Closing,
   { program, role }: { readonly program: string; readonly role: 'gateway' | 'hub' | 'server' },
@@ -40,7 +40,7 @@ export async function serverInstruments(
   };
   const settings = {
     process: flags['server-id'],
-    // Without tenants, a gateway's trail is as it was before there were other records.
+    // Without tenants, a gateway's trail has only dials, as in earlier versions.
     of: { dials: hasCallers, others: !hasCallers || flags['tenants-dir'] !== '' },
     program,
     role,

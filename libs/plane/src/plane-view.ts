@@ -18,7 +18,7 @@ export interface PlaneViewOptions {
   readonly peers?: TlsSettings;
 }
 
-/** What a server sees of its plane: a copy of the registry and, for a gateway, a link to each hub in it. */
+/** A server's view of its plane: a copy of the registry and, for a gateway, a link to each hub. */
 export class PlaneView {
   /** Names this process to hubs and agents. */
   readonly instance = randomBytes(8).toString('hex');
@@ -60,7 +60,7 @@ export class PlaneView {
     return own !== undefined && (own.sessionCount > 0 || directory.size === 0);
   }
 
-  /** How many of the plane's other hubs dials can be sent to, and of how many. */
+  /** How many links to the plane's other hubs are up, and how many there should be. */
   get links(): string {
     if (!this.#peers) return 'alone';
     const { up, wanted } = this.#countLinks();

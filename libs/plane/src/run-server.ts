@@ -94,7 +94,7 @@ function start(
   });
 }
 
-/** Starts the hub first: its sessions are the first that the gateway knows. */
+/** Starts the hub first, so that the gateway knows its sessions from the beginning. */
 async function startRoles(
   name: string,
   roles: Roles<ServerValues>,
@@ -143,7 +143,7 @@ async function startRoles(
   return { role, flags, instruments, metrics, registry, directory, plane, gateway, hub, tenancy };
 }
 
-/** Redis' client takes 8 MB, which a server that stands alone does without. */
+/** Loads Redis' client only now: it takes 8 MB, which a server without Redis saves. */
 async function joinedRegistry(flags: ServerValues): Promise<Registry> {
   const { redisRegistry } = await import('@isthmus/registry/redis');
   return redisRegistry(redisOptions(flags));
@@ -205,7 +205,7 @@ async function startOperations(
         tunnel: (dialId, reason) => tunnels.abort(dialId, reason),
         ...(hub && {
           sessions(which, reason) {
-            // Without this, tunnels would go on through the agent's other sessions.
+            // Otherwise, tunnels would go on through the agent's other sessions.
             const own = ({ sessionId, agentId, hubId, dial: { tenant } }: TunnelInfo) =>
               hubId === hub.hubId && which({ sessionId, agentId, tenant });
             tunnels.abortEach(own, reason);
@@ -242,12 +242,12 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
   if (hub) found.push(hub.registration);
   if (tenancy) found.push(withUnopened(tenancy.check, [...(gateway?.unopened ?? []), ...(hub?.unopened ?? [])]));
   if (gateway) {
-    // With many tenants, one without agents is no reason to send the others' callers elsewhere.
+    // With many tenants, a tenant without agents is no reason to send the callers of the others elsewhere.
     if (tenancy) found.push({ name: 'sessions', ok: true, detail: countSessions(directory.tenants()) });
     else found.push(sessionsCheck(directory, gateway.routing.tenant));
     found.push({ name: 'hubs', ok: plane.linked, detail: plane.links });
   } else if (hub) {
-    // A hub without agents is ready: they come through a balancer that first asks whether it is.
+    // A hub without agents is ready. Its agents may come through a load balancer that first checks readiness.
     found.push({ name: 'sessions', ok: true, detail: countSessions(hub.tenants) });
   }
   return found;

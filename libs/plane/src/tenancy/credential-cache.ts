@@ -20,10 +20,10 @@ function nothing(): ByKind {
   return { trust: new Map(), keys: new Map(), text: new Map(), kubeconfig: new Map(), revoked: new Map() };
 }
 
-/** How many files are looked at in one turn of the event loop: 1 ms. */
-const IN_A_TURN = 100;
+/** How many files are checked in one turn of the event loop. It takes 1 ms. */
+const FILES_A_TURN = 100;
 
-/** The files that tenants' files name, each read once however many name it, and again when it changes. */
+/** The files that tenants' files name. Each is read once, even if several name it, and again when it changes. */
 export class CredentialCache {
   readonly #dir: string;
   #read = nothing();
@@ -34,13 +34,13 @@ export class CredentialCache {
     this.#dir = dir;
   }
 
-  /** Whether a file has changed since it was read, or since it could not be. */
+  /** Whether a file has changed since the last attempt to read it. */
   async stale(): Promise<boolean> {
     let looked = 0;
     for (const known of Object.values(this.#read)) {
       for (const [path, { mark }] of known) {
         if (stateOf(path).mark !== mark) return true;
-        if (++looked % IN_A_TURN === 0) await turn();
+        if (++looked % FILES_A_TURN === 0) await turn();
       }
     }
     return false;
@@ -53,7 +53,7 @@ export class CredentialCache {
     return before && sameIn(before, found) ? before : found;
   }
 
-  /** Call after each look. @param all whether every tenant's file was looked at: then files that none of them named are forgotten */
+  /** Call after each check. @param all whether every tenant's file was checked. Files that none of them named are then forgotten */
   looked(all: boolean): void {
     if (!all) {
       for (const [kind, known] of Object.entries(this.#read) as [CredentialFile['kind'], Known][])
@@ -73,7 +73,7 @@ export class CredentialCache {
   #look(path: string, kind: CredentialFile['kind'], most: number): Content<Reading> {
     const before = this.#read[kind].get(path);
     const read = (content: Buffer) => readCredential(kind, content).catch((error: Error) => error);
-    // Before it is read: what changes meanwhile is read again.
+    // Taken before the file is read, so that a change during the read is noticed.
     const state = stateOf(path);
     if (before?.mark === state.mark) return before;
     try {
@@ -84,14 +84,14 @@ export class CredentialCache {
   }
 }
 
-const REASONS: Readonly<Record<string, string>> = {
+const READ_FAILURES: Readonly<Record<string, string>> = {
   ENOENT: 'there is no such file',
   EACCES: 'permission denied',
   EISDIR: 'it is a directory',
 };
 
 function unreadable({ code = '', message }: NodeJS.ErrnoException): Error {
-  return new Error(REASONS[code] ?? message);
+  return new Error(READ_FAILURES[code] ?? message);
 }
 
 function sameIn(before: ReadCredentials, found: ReadCredentials): boolean {

@@ -15,12 +15,12 @@ export interface FileState {
   readonly fault?: Error;
 }
 
-/** It blocks, because a thousand small files so cost a fifth of what they cost in threads. */
+/** Reads a file's state. Blocks, because a thousand small files cost five times as much in threads. */
 export function stateOf(path: string): FileState {
   try {
     const stat = statSync(path);
     const { size, mtimeMs, ino, ctimeMs } = stat;
-    // A template would keep its parts as long as itself.
+    // Joined, because V8 would keep the parts of a template string in memory as well.
     const mark = [ino, size, mtimeMs, ctimeMs].join(' ');
     // A pipe or a device might never end.
     return stat.isFile() ? { mark, size } : { mark, size, fault: new Error('it is not a regular file') };
@@ -30,7 +30,7 @@ export function stateOf(path: string): FileState {
 }
 
 /**
- * Reads a file if it has changed since.
+ * Reads a file if it has changed since `before`.
  * @returns `before` itself if nothing has changed
  * @throws the file system's error, or one that says that the file is too large
  */

@@ -2,8 +2,8 @@ import { type Clock, systemClock } from '@isthmus/runtime';
 import { inWords, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import type { Tenancy } from './tenancy.ts';
 
-/** How soon a port or socket that cannot be opened is tried again, in milliseconds. Others must have theirs within 5 s. */
-const RETRY_AFTER = 1000;
+/** How soon a port or socket that cannot be opened is tried again, in milliseconds. A change of tenants must be in effect within 5 s. */
+const RETRY_AFTER_MS = 1000;
 
 /** A port or unix socket that a tenant's file names. */
 export interface OwnDoor {
@@ -23,12 +23,12 @@ export interface OwnDoorsOptions<L> {
   readonly open: (door: OwnDoor, events: PlaneEvents) => Promise<L>;
   /** Called when the tenant's file does not name it any more. */
   readonly close: (door: OwnDoor, listening: L) => Promise<void>;
-  /** Gets `tenants:failure` for each that cannot be opened, once for each different reason. */
+  /** Gets `tenants:failure` for each door that cannot be opened, once for each reason. */
   readonly events: PlaneEvents;
   readonly clock?: Clock;
 }
 
-/** Opens and closes the tenants' own ports and unix sockets, as their files say. One that cannot be opened is retried, and delays no other. */
+/** Opens and closes the tenants' own ports and unix sockets, as their files say. A door that cannot be opened is retried, and delays no other. */
 export class OwnDoors<L> {
   readonly #options: OwnDoorsOptions<L>;
   readonly #addresses = new Map<string, Address<L>>();
@@ -54,7 +54,7 @@ export class OwnDoors<L> {
     await Promise.all([...this.#addresses].map(([key, address]) => this.#settle(key, address, wanted.get(key))));
   }
 
-  /** Opens none from now on. Those that are open stay so. Resolves when none is being opened. */
+  /** Opens no more doors. Open ones stay open. Resolves when none is being opened. */
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#unwatch();
@@ -66,7 +66,7 @@ export class OwnDoors<L> {
     if (address.free && this.#addresses.get(key) === address) this.#addresses.delete(key);
   }
 
-  /** The doors of all tenants, by address: no two are on the same one. */
+  /** The doors of all tenants, by address. No two have the same address. */
   #wanted(): Map<string, OwnDoor> {
     const { tenancy, of } = this.#options;
     const wanted = new Map<string, OwnDoor>();
@@ -81,7 +81,7 @@ export class OwnDoors<L> {
   }
 }
 
-/** One port or path of a socket. The doors of tenants that have it open and close there in turn. */
+/** One port or path of a socket. It may pass from one tenant to another: the first door closes before the next opens. */
 class Address<L> {
   /** Why it is not open. */
   problem: string | undefined;
@@ -96,12 +96,12 @@ class Address<L> {
     this.#options = options;
   }
 
-  /** Whether nothing is left of it. */
+  /** Whether there is neither a door nor work left. */
   get free(): boolean {
     return !this.#wanted && !this.#opened && !this.#step;
   }
 
-  /** Resolves once it is as it should be, or waits for its retry. */
+  /** Opens or closes the door. Resolves once that is done, or waits for a retry. */
   async settle(wanted: OwnDoor | undefined): Promise<void> {
     if (!same(this.#wanted, wanted)) this.#forgetFailure();
     this.#wanted = wanted;
@@ -146,7 +146,7 @@ class Address<L> {
     const problem = `${rule}: ${of} of tenant ${tenant} cannot connect to its ${what}: ${inWords(error)}`;
     if (problem !== this.problem) events.emit('tenants:failure', problem, undefined);
     this.problem = problem;
-    this.#cancelRetry = clock.after(RETRY_AFTER, () => {
+    this.#cancelRetry = clock.after(RETRY_AFTER_MS, () => {
       this.#cancelRetry = undefined;
       void this.settle(this.#wanted);
     });
@@ -163,7 +163,7 @@ function same(one: OwnDoor | undefined, other: OwnDoor | undefined): boolean {
   return one?.tenant === other?.tenant && one?.port === other?.port && one?.unixSocket === other?.unixSocket;
 }
 
-/** Events of a tenant's own port. Its certificate is not the program's, whose expiry is in the metrics. */
+/** Events of a tenant's own port, without those of its certificate: the metrics show when the program's own certificate expires. */
 function withoutCertificates(events: PlaneEvents): PlaneEvents {
   const own = planeEvents();
   own.on('refused', (...args) => void events.emit('refused', ...args));

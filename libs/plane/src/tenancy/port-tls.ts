@@ -3,15 +3,15 @@ import type { FollowedTls, FollowTls } from '@isthmus/transport';
 import type { CertificateTexts } from './tls-choices.ts';
 
 export interface PortTlsOptions {
-  /** The certificate of the tenant's file, as it is in force. Undefined: it names none, or there is no such tenant now. */
+  /** The certificate of the tenant's file, as it is in force. Undefined if the file names none, or if there is no such tenant now. */
   readonly current: () => CertificateTexts | undefined;
-  /** Calls after each change of tenants. @returns stops */
+  /** Calls the listener after each change of tenants. @returns a function that stops this */
   readonly onChange: (listener: () => void) => () => void;
-  /** The program's files: what is shown without a certificate of the tenant's, and what connections must meet. */
+  /** The program's files: the certificate to show if the tenant has none, and the rules for all connections. */
   readonly own: TlsSettings;
 }
 
-/** What a tenant's own port shows: the same certificate, from the same moment on, as where a server name selects the tenant. */
+/** The TLS of a tenant's own port. It always shows the same certificate as a shared port where a server name selects the tenant. */
 export function portTls(options: PortTlsOptions): FollowTls {
   return (use, failed) => new PortTls(options, use, failed);
 }
@@ -55,7 +55,7 @@ class PortTls implements FollowedTls {
     try {
       this.#use(this.#read());
     } catch (error) {
-      // What was shown last still is.
+      // The port goes on to show the last certificate.
       this.#failed(error as Error);
     }
     this.#program?.watch();

@@ -2,12 +2,12 @@ import { MAX_CREDENTIAL_FILE, TrustSet } from '@isthmus/admission';
 import type { PlaneEvents, Principal } from '@isthmus/tunnel';
 import { type Content, readIfChanged } from './file-content.ts';
 
-/** How often the files are looked at, in milliseconds. */
+/** How often the files are checked for changes, in milliseconds. */
 const POLL_MS = 4000;
 
 type Role = Principal['role'];
 
-const PLACES = { agent: 'agents', caller: 'callers' } as const;
+const CERTIFICATE_PLACES = { agent: 'agents', caller: 'callers' } as const;
 
 export interface ProgramBundlesOptions {
   /** Paths of the CA bundles; empty: there is none. */
@@ -16,11 +16,11 @@ export interface ProgramBundlesOptions {
   readonly changed: () => void;
   /** Gets `certificate:failure` for a file that cannot be used. */
   readonly events: PlaneEvents;
-  /** How often the files are looked at, in milliseconds; default 4000. */
+  /** How often the files are checked for changes, in milliseconds; default 4000. */
   readonly pollMs?: number | undefined;
 }
 
-/** The program's own CA bundles (--cluster-ca-cert, --server-ca-cert), followed. A file that cannot be used stays as it was. */
+/** Follows the program's own CA bundles (--cluster-ca-cert, --server-ca-cert). While a file cannot be used, its last good bundle stays in force. */
 export class ProgramBundles {
   readonly #options: ProgramBundlesOptions;
   readonly #read: { [R in Role]?: Content<TrustSet> } = {};
@@ -66,7 +66,7 @@ export class ProgramBundles {
       if (!known)
         this.#options.events.emit(
           'certificate:failure',
-          PLACES[role],
+          CERTIFICATE_PLACES[role],
           new Error(`${this.#options.paths[role]}: ${message}`),
         );
     }

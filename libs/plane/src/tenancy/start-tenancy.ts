@@ -14,7 +14,7 @@ import { certificateOf, TlsChoices } from './tls-choices.ts';
 export interface TenancyParts {
   readonly closing: Closing;
   readonly events: PlaneEvents;
-  /** How often files are looked at, in milliseconds. Default: tenants' files every 2 s, and what they name every 4 s. */
+  /** How often files are checked for changes, in milliseconds. Default: tenants' files every 2 s, the files that they name every 4 s. */
   readonly pollMs?: number | undefined;
 }
 
@@ -110,7 +110,7 @@ export async function startTenancy(flags: TenancyFlags, { closing, events, pollM
   };
 }
 
-/** Turns what happens to tenants' files into events, each problem once. */
+/** Emits events for changes of tenants' files, and for their problems. Each problem is reported once. */
 function reporter(events: PlaneEvents) {
   let reported = new Set<string>();
   return {

@@ -8,7 +8,7 @@ export interface Tenancy {
   /** Tenants in force, by their files. */
   readonly tenants: Pick<Tenants, 'all' | 'get' | 'size' | 'byServerName'>;
   tenant(name: string): Tenant | undefined;
-  /** Files that cannot be used, or whose newest text cannot. */
+  /** Files that cannot be used. The last good text of such a file may still be in force. */
   readonly problems: readonly FileProblems[];
   /** Which tenants are in force, and which files are not. */
   readonly check: Check;
@@ -17,7 +17,7 @@ export interface Tenancy {
   chooseTls(serverName: string): TlsChoice | undefined;
   /** For `ListenOptions.followTls`, at a tenant's own port: the certificate of the tenant's file as it is in force, or else that of `own`. */
   portTls(tenant: string, own: TlsSettings): FollowTls;
-  /** Calls after each change of the tenants in force or their files' contents. @returns stops */
+  /** Calls the listener after each change of the tenants in force or their files' contents. @returns a function that stops this */
   onChange(listener: (change: TenantsChange) => void): () => void;
 }
 

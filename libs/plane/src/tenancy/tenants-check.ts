@@ -16,7 +16,7 @@ export function tenantsCheck(inForce: number, problems: readonly FileProblems[])
   return { name: 'tenants', ok: true, detail: `${inForce} in force${detail}` };
 }
 
-/** Adds why tenants' own ports and unix sockets are not open. It passes then too: the other tenants' still serve. */
+/** Adds why tenants' own ports and unix sockets are not open. The check still passes, because the other tenants are served. */
 export function withUnopened(check: Check, unopened: readonly string[]): Check {
   if (unopened.length === 0) return check;
   const rest = unopened.length - MOST_LISTED;

@@ -13,18 +13,18 @@ import { CredentialCache } from './credential-cache.ts';
 import { type Content, readIfChanged } from './file-content.ts';
 
 /**
- * How often the files are looked at, in milliseconds. Polled, because notifications (inotify) miss changes of a mounted ConfigMap,
- * whose files are links into a directory that is replaced.
+ * How often the files are checked for changes, in milliseconds. They are polled, because notifications (inotify) miss changes of a mounted
+ * ConfigMap, whose files are links into a directory that is replaced.
  */
 const POLL_MS = 2000;
 
 /** The most files. More would not load within 20 s. */
 const MOST_FILES = 10_000;
 
-/** How many tenants are looked at in one turn of the event loop: 1 ms, or 20 ms when each has changed. */
-const IN_A_TURN = 20;
+/** How many tenants are checked in one turn of the event loop. It takes 1 ms, or 20 ms if each has changed. */
+const TENANTS_A_TURN = 20;
 
-const ENDINGS = new Set(['.yaml', '.yml']);
+const FILE_ENDINGS = new Set(['.yaml', '.yml']);
 
 export interface TenantsDirOptions {
   readonly dir: string;
@@ -32,7 +32,7 @@ export interface TenantsDirOptions {
   readonly changed: (change: { readonly changed: readonly string[]; readonly gone: readonly string[] }) => void;
   /** Called when the files that cannot be used change, and when the directory cannot be read. */
   readonly failing: (problems: readonly FileProblems[]) => void;
-  /** How often the files are looked at, in milliseconds; default 2000. */
+  /** How often the files are checked for changes, in milliseconds; default 2000. */
   readonly pollMs?: number | undefined;
 }
 
@@ -45,7 +45,7 @@ export interface TenantsDir {
   close(): void;
 }
 
-/** @throws Error if the directory cannot be read: a start without its tenants would refuse them all */
+/** @throws Error if the directory cannot be read, because a server that started without its tenants would refuse them all */
 export async function followTenants(options: TenantsDirOptions): Promise<TenantsDir> {
   const follower = new Follower(options);
   await follower.read();
@@ -69,9 +69,9 @@ class Follower implements TenantsDir {
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<void> | undefined;
   #closed = false;
-  /** Whether this look is also at what the tenants' files name. The timer's looks are every other time: it is most of their cost. */
+  /** Whether this check includes the files that tenants' files name. The timer's checks do every other time, because those cost most. */
   #deep = true;
-  /** Whether something that they name has changed. */
+  /** Whether one of those files has changed. */
   #stale = false;
 
   constructor(options: TenantsDirOptions) {
@@ -101,12 +101,12 @@ class Follower implements TenantsDir {
     clearTimeout(this.#timer);
   }
 
-  /** Reads what has changed, and puts it in force. A file that cannot be read keeps its tenant. */
+  /** Reads what has changed, and puts it in force. If a tenant's file cannot be read, the tenant stays as it was. */
   async read(): Promise<void> {
     clearTimeout(this.#timer);
     try {
       const names = (await readdir(this.#options.dir))
-        .filter((name) => !name.startsWith('.') && ENDINGS.has(extname(name)))
+        .filter((name) => !name.startsWith('.') && FILE_ENDINGS.has(extname(name)))
         .sort();
       const same = await this.#readFiles(names);
       if (this.#closed) return;
@@ -129,7 +129,7 @@ class Follower implements TenantsDir {
       unreadable.push(problem(dir, `${names.length} files: only the first ${MOST_FILES} are read`));
     this.#stale = this.#deep && (await this.#credentials.stale());
     for (const [index, name] of names.slice(0, MOST_FILES).entries()) {
-      if (index % IN_A_TURN === IN_A_TURN - 1) await turn();
+      if (index % TENANTS_A_TURN === TENANTS_A_TURN - 1) await turn();
       const before = this.#files.get(name);
       try {
         const known = await this.#readFile(join(dir, name), before);

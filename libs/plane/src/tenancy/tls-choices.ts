@@ -2,7 +2,7 @@ import type { Tenant } from '@isthmus/admission';
 import { LruMap } from '@isthmus/runtime';
 import { type TlsChoice, tlsChoice } from '@isthmus/transport';
 
-/** How many tenants' certificates are kept ready to be shown: 60 KB each. The one used longest ago is dropped, and made again when a peer asks for it. */
+/** How many tenants' certificates are kept ready, of 60 KB each. The one used longest ago is dropped, and made again when a peer asks for it. */
 const MOST_READY = 512;
 
 /** A certificate with its chain, and its key. PEM. */
@@ -11,14 +11,14 @@ export interface CertificateTexts {
   readonly key: string;
 }
 
-/** Undefined if the tenant has none. */
+/** Returns the tenant's certificate, or undefined if it has none. */
 export function certificateOf({ credentials }: Tenant): CertificateTexts | undefined {
   const [cert, key] = [credentials.text('server.certificate'), credentials.text('server.key')];
   return cert === undefined || key === undefined ? undefined : { cert, key };
 }
 
 interface Ready {
-  /** What it was made from. */
+  /** The credentials that it was made from. */
   readonly of: Tenant['credentials'];
   readonly choice: TlsChoice;
 }

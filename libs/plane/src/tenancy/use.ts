@@ -10,7 +10,7 @@ export interface UseOptions {
   readonly hub?: Pick<Hub, 'sessions' | 'renewals'> | undefined;
 }
 
-/** Returns what a tenant uses of the limits that this process keeps: dials and tunnels at a gateway, agents at a hub. */
+/** Returns what a tenant uses of the limits of this process: dials and tunnels at a gateway, agents at a hub. */
 export function useIn({ gateway, hub }: UseOptions): (tenant: Tenant) => Use {
   const held = hub && heldBy(hub.sessions());
   return (tenant) => ({
@@ -24,7 +24,7 @@ function dialUse({ name, limits }: Tenant, gateway: Pick<Gateway, 'use'>): Use {
   const of = (limit: keyof DialLimits & keyof DialUse) => {
     return { [limit]: { used: use?.[limit] ?? 0, most: limits[limit] } };
   };
-  // Nobody counts bytes by the second while there is no limit.
+  // Without a limit, bytes per second are not counted.
   const paced = limits.bytesPerSecond < Number.POSITIVE_INFINITY;
   return {
     ...of('pendingDials'),
@@ -35,14 +35,14 @@ function dialUse({ name, limits }: Tenant, gateway: Pick<Gateway, 'use'>): Use {
   };
 }
 
-/** What a tenant's agents have at a hub. */
+/** What a tenant's agents hold at a hub. */
 class Held {
   /** By agent. */
   readonly sessionsOf = new Map<string, number>();
   sessions = 0;
-  /** Of the agent that has most. */
+  /** Sessions of the agent with most. */
   sessionsPerAgent = 0;
-  /** Of the session that has most. */
+  /** Identifiers of the session with most. */
   identifiers = 0;
 }
 

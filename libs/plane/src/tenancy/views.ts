@@ -21,7 +21,7 @@ export function tenantsPart(tenancy: Tenancy, roles: UseOptions): TenantsPart {
   };
 }
 
-/** Problems that are warnings of a server, at most. `isthmus tenants` has all. */
+/** How many problems become warnings of a server. `isthmus tenants` shows all. */
 const MOST_WARNINGS = 10;
 
 /** What an operator should fix in the files, although the server is ready. */
@@ -58,7 +58,7 @@ function problemsOf({ problems }: Tenancy): FileProblem[] {
 
 type Certificate = KnownTenant['certificates'][number];
 
-/** By tenant. A tenant whose files change is another object, so an entry is never stale. */
+/** By tenant. A tenant whose files change becomes another object, so an entry is never stale. */
 const known = new WeakMap<Tenant, readonly Certificate[]>();
 
 /** What a tenant's file names: its server certificate, and the CAs of its agents and callers. */
@@ -84,7 +84,7 @@ function certificatesOf(tenant: Tenant): readonly Certificate[] {
   return found;
 }
 
-/** One of each kind: server, agents, callers. */
+/** Yields the certificate of each kind (server, agents, callers) that expires first. */
 function* firstToEnd(tenant: Tenant) {
   const firsts = new Map<string, number>();
   for (const { where, validUntil } of certificatesOf(tenant)) {

@@ -17,14 +17,14 @@ import { getOrPut, NotAuthorised } from '@isthmus/tunnel';
 import { TenantReviews } from './tenant-reviews.ts';
 import { UrlKeys } from './url-keys.ts';
 
-/** How often to look for URLs that are due, in milliseconds. */
-const LOOK_EVERY = 5000;
+/** How often to check which URLs are due, in milliseconds. */
+const CHECK_EVERY_MS = 5000;
 
-/** Tenants whose URLs are fetched for one token with an unknown key id. More tenants than that need a server name or port. */
-const MOST_SOUGHT = 4;
+/** For a token with an unknown key id, the URLs of at most so many tenants are fetched. More tenants need a server name or port of their own. */
+const MOST_TENANTS_SOUGHT = 4;
 
 /** How long a token waits for new keys, in milliseconds. Its agent waits for 10 s. */
-const SEEK_TIMEOUT = 6000;
+const SEEK_TIMEOUT_MS = 6000;
 
 export interface AgentTokensOptions {
   readonly tenant: (name: string) => Tenant | undefined;
@@ -38,7 +38,7 @@ export interface AgentTokensOptions {
   readonly changed: (tenants: readonly string[]) => void;
 }
 
-/** A way of a tenant's file. Its keys are its own, or those of a URL. */
+/** An entry `tokens` of a tenant's file. Its keys are in files, or published at a URL. */
 interface Entry {
   readonly way: TokenWay;
   readonly url: UrlKeys | undefined;
@@ -58,7 +58,7 @@ export class AgentTokens implements TokenJudge {
   constructor(options: AgentTokensOptions) {
     this.#options = options;
     this.#reviews = new TenantReviews(options);
-    this.#timer = setInterval(() => this.#look(), LOOK_EVERY).unref();
+    this.#timer = setInterval(() => this.#look(), CHECK_EVERY_MS).unref();
   }
 
   /** URLs whose newest keys could not be fetched. */
@@ -72,7 +72,7 @@ export class AgentTokens implements TokenJudge {
     });
   }
 
-  /** Call with every change of the tenants in force, before anything else looks at what stands. */
+  /** Call at every change of the tenants in force, before grants are reviewed. */
   update(tenants: Iterable<string>): void {
     for (const name of tenants) {
       const tenant = this.#options.tenant(name);
@@ -131,15 +131,15 @@ export class AgentTokens implements TokenJudge {
     return { tenant: found, name, rule, shared: true, standing: { expires, fault } };
   }
 
-  /** Fetches the keys of the token's issuer, unless that was done a moment ago. @returns whether keys came */
+  /** Fetches the keys of the token's issuer, unless that was done a moment ago. @returns whether there was a URL to fetch from */
   async #seek(said: SaidByToken, tenant: string | undefined): Promise<boolean> {
     const ways = this.#issuers.waysFor(said, tenant);
-    if (new Set(ways.map((way) => way.tenant)).size > MOST_SOUGHT) return false;
+    if (new Set(ways.map((way) => way.tenant)).size > MOST_TENANTS_SOUGHT) return false;
     const urls = new Set<UrlKeys>();
     for (const { tenant: of, rule } of ways)
       for (const { way, url } of this.#entries.get(of) ?? []) if (url && way.rule === rule) urls.add(url);
     const sought = [...urls].map(async (url) => (await url.seek()) && this.#renew(url));
-    await within(Promise.all(sought), SEEK_TIMEOUT);
+    await within(Promise.all(sought), SEEK_TIMEOUT_MS);
     return urls.size > 0;
   }
 
@@ -172,7 +172,7 @@ export class AgentTokens implements TokenJudge {
     for (const url of this.#urls.values()) void url.look().then((changed) => changed && this.#renew(url));
   }
 
-  /** It has new keys, or a new problem. */
+  /** A URL has new keys, or a new problem. */
   #renew(url: UrlKeys): void {
     const tenants: string[] = [];
     for (const [tenant, entries] of this.#entries) {
@@ -188,7 +188,7 @@ function refused(why: string): string {
   return `the token was not accepted: ${why}`;
 }
 
-/** When a token ends, if it says so: the API server has verified what it says. */
+/** Returns when a token expires, if it says so. The API server has verified it. */
 function endOf(token: string): number {
   try {
     return readToken(token).expires ?? Number.POSITIVE_INFINITY;

@@ -1,14 +1,14 @@
-/** Failures in a row after which nobody asks for a while. */
-const FAILURES = 3;
+/** The breaker opens after this many failures in a row: nobody asks for a while. */
+const MAX_FAILURES = 3;
 
-/** How long nobody asks, in milliseconds. Then one asks, and the others wait for the result. */
-const REST = 10_000;
+/** How long nobody asks, in milliseconds. Then one asks, and the others wait for its result. */
+const REST_MS = 10_000;
 
 export interface BreakerOptions {
   readonly now?: () => number;
 }
 
-/** Stops asking a server that does not answer: those who need it get the failure at once, and one at a time checks whether it is back. */
+/** A circuit breaker for a server that does not answer. Those who need it fail at once, and one at a time checks whether it is back. */
 export class Breaker {
   readonly #now: () => number;
   #failures = 0;
@@ -21,12 +21,12 @@ export class Breaker {
 
   /** Why nobody may ask now; undefined if one may. Call `succeeded` or `failed` after asking. */
   get refusal(): string | undefined {
-    if (this.#failures < FAILURES) return undefined;
+    if (this.#failures < MAX_FAILURES) return undefined;
     const left = this.#restsUntil - this.#now();
     if (left > 0)
       return `it failed ${this.#failures} times in a row, and is asked again in ${Math.ceil(left / 1000)} s: ${this.#why}`;
     // One tries. If its result never comes, another one may try after the same time.
-    this.#restsUntil = this.#now() + REST;
+    this.#restsUntil = this.#now() + REST_MS;
     return undefined;
   }
 
@@ -37,6 +37,6 @@ export class Breaker {
   failed(why: string): void {
     this.#failures++;
     this.#why = why;
-    this.#restsUntil = this.#now() + REST;
+    this.#restsUntil = this.#now() + REST_MS;
   }
 }

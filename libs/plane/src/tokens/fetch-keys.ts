@@ -1,11 +1,11 @@
 import { type ClientRequest, get as httpGet, type IncomingMessage } from 'node:http';
 import { get as httpsGet } from 'node:https';
 
-/** How long an answer may take in all, in milliseconds. */
-const TIMEOUT = 5000;
+/** How long the whole answer may take, in milliseconds. */
+const FETCH_TIMEOUT_MS = 5000;
 
 /** The longest JWKS, in bytes. Twenty keys take 10 KB. */
-const LONGEST = 1024 * 1024;
+const LONGEST_JWKS = 1024 * 1024;
 
 export interface KeysUrl {
   readonly url: string;
@@ -13,9 +13,9 @@ export interface KeysUrl {
   readonly ca?: string;
 }
 
-/** Fetches what an issuer publishes. Follows no redirect: the file says whom to trust. Rejects with what happened. */
-export async function fetchKeys({ url, ca }: KeysUrl, timeout = TIMEOUT): Promise<string> {
-  // A connection of its own: an idle one would stay open until the next time, minutes later.
+/** Fetches what an issuer publishes. Follows no redirect, because the file says whom to trust. */
+export async function fetchKeys({ url, ca }: KeysUrl, timeout = FETCH_TIMEOUT_MS): Promise<string> {
+  // Without an agent, the connection closes at once. Otherwise it would stay open until the next fetch, minutes later.
   const options = { agent: false as const, headers: { accept: 'application/json', 'user-agent': 'isthmus' } };
   const request = url.startsWith('https:')
     ? httpsGet(url, { ...options, ...(ca !== undefined && { ca }) })
@@ -48,7 +48,7 @@ function bodyOf(response: IncomingMessage, request: ClientRequest): Promise<stri
     response.on('data', (chunk: Buffer) => {
       chunks.push(chunk);
       length += chunk.length;
-      if (length > LONGEST) request.destroy(new Error(`the answer is longer than ${LONGEST} bytes`));
+      if (length > LONGEST_JWKS) request.destroy(new Error(`the answer is longer than ${LONGEST_JWKS} bytes`));
     });
     request.on('error', reject);
     response.on('error', reject);

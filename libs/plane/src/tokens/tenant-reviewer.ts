@@ -2,13 +2,13 @@ import { type KubeClient, kubeClient, kubeconfigFile, TokenReviews, tokenAuthent
 import { Breaker } from './breaker.ts';
 
 /** How long one review may take, in milliseconds. An agent waits for 10 s. */
-const TIMEOUT = 4000;
+const REVIEW_TIMEOUT_MS = 4000;
 
-/** Reviews a second and at once, of one tenant. An API server answers thousands; 500 agents that return together wait 24 s at most. */
-const QPS = 20;
-const BURST = 40;
+/** How many reviews of one tenant run per second, and at once. 500 agents that return together wait 24 s at most. */
+const REVIEWS_PER_SECOND = 20;
+const REVIEW_BURST = 40;
 
-/** Tokens of one tenant that wait for their review. Each holds one of the connections that may wait (--max-waiting-agents). */
+/** How many tokens of one tenant may wait for their review. Each holds one of the connections that may wait (--max-waiting-agents). */
 const MOST_WAITING = 200;
 
 /** Where a tenant's tokens are reviewed, and whose they must be. */
@@ -46,7 +46,7 @@ export class TenantReviewer {
   #client: Promise<KubeClient> | undefined;
   #closed = false;
 
-  constructor(rules: ReviewRules, { rememberMs, reviewTimeoutMs = TIMEOUT }: TenantReviewerOptions) {
+  constructor(rules: ReviewRules, { rememberMs, reviewTimeoutMs = REVIEW_TIMEOUT_MS }: TenantReviewerOptions) {
     this.#rules = rules;
     this.#timeoutMs = reviewTimeoutMs;
     this.#reviews = new TokenReviews({ rememberMs, mostWaiting: MOST_WAITING, review: (token) => this.#review(token) });
@@ -85,8 +85,8 @@ export class TenantReviewer {
   #connected(): Promise<KubeClient> {
     this.#client ??= kubeClient({
       source: kubeconfigFile(this.#rules.kubeconfig),
-      qps: QPS,
-      burst: BURST,
+      qps: REVIEWS_PER_SECOND,
+      burst: REVIEW_BURST,
       rateName: 'the rate of a tenant',
       timeoutMs: this.#timeoutMs,
     }).then(

@@ -2,12 +2,12 @@ import { REVIEW_DEFAULTS, type Tenant } from '@isthmus/admission';
 import { type Reviewed, type ReviewRules, TenantReviewer, type TokenAsker } from './tenant-reviewer.ts';
 
 /**
- * Tenants whose reviewers are kept, with their answers and connections: so many that have accepted a token, and as many that have not. One
- * more replaces the one of its kind used longest ago, so strangers' tokens cost no tenant its remembered answers.
+ * How many reviewers are kept, with their answers and connections: so many that have accepted a token, and as many that have not. One more
+ * replaces the one of its kind that was used longest ago. So strangers' tokens cannot make a tenant's remembered answers disappear.
  */
 const MOST_REVIEWERS = 500;
 
-/** API servers that are asked about one token. */
+/** How many API servers are asked about one token. */
 const MOST_ASKED = 2;
 
 /** An entry `tokenReview` of a tenant's file. */
@@ -89,7 +89,7 @@ export class TenantReviews {
     if (!this.#proven.has(key)) keep(this.#others, key, entry);
     const verdict = await entry.reviewer.check(token, asker);
     entry.asking--;
-    // Its tenant may have gone meanwhile.
+    // The tenant may have been removed meanwhile.
     if (verdict.ok && this.#known(key) === entry) {
       this.#others.delete(key);
       keep(this.#proven, key, entry);
@@ -114,7 +114,7 @@ export class TenantReviews {
   }
 }
 
-/** One that is being asked is not dropped: a connection waits for it, and few connections may wait (--max-waiting-agents). */
+/** Keeps a reviewer, and drops old ones, but none that is being asked: a connection waits for it (--max-waiting-agents bounds these). */
 function keep(kept: Kept, key: string, entry: Entry): void {
   kept.delete(key);
   kept.set(key, entry);

@@ -4,12 +4,12 @@ import { fetchKeys, type KeysUrl } from './fetch-keys.ts';
 import { Semaphore } from './semaphore.ts';
 
 /** How often a URL is fetched, in milliseconds. Issuers announce a new key an hour or more before they sign with it. */
-const FETCH_EVERY = 300_000;
+const FETCH_EVERY_MS = 300_000;
 
-/** The least time between two fetches of a URL, in milliseconds, however many tokens name a key that is not known. */
-const FETCH_AGAIN = 10_000;
+/** The shortest time between two fetches of a URL, in milliseconds, even if many tokens name an unknown key. */
+const FETCH_AGAIN_MS = 10_000;
 
-/** Fetches at once, of all tenants. One that hangs keeps its turn for 5 s. */
+/** How many fetches run at once, for all tenants. One that hangs keeps its place for 5 s. */
 const fetches = new Semaphore(32);
 
 /** The keys that an issuer publishes. While the newest cannot be fetched, the last good ones stay in force. */
@@ -19,7 +19,7 @@ export class UrlKeys {
   problem = '';
   readonly #url: KeysUrl;
   readonly #now: () => number;
-  readonly #backoff = new Backoff(FETCH_AGAIN, FETCH_EVERY);
+  readonly #backoff = new Backoff(FETCH_AGAIN_MS, FETCH_EVERY_MS);
   #text = '';
   #next = Number.NEGATIVE_INFINITY;
   #last = Number.NEGATIVE_INFINITY;
@@ -38,7 +38,7 @@ export class UrlKeys {
   /** Fetches them for a token with an unknown key id, unless that was done a moment ago. @returns as `look` */
   async seek(): Promise<boolean> {
     if (this.#fetching) return this.#fetching;
-    return this.#now() >= this.#last + FETCH_AGAIN && this.#fetch();
+    return this.#now() >= this.#last + FETCH_AGAIN_MS && this.#fetch();
   }
 
   #fetch(): Promise<boolean> {
@@ -60,7 +60,7 @@ export class UrlKeys {
       this.#text = text;
       this.problem = '';
       this.#backoff.reset();
-      this.#next = this.#now() + FETCH_EVERY * (0.9 + Math.random() / 10);
+      this.#next = this.#now() + FETCH_EVERY_MS * (0.9 + Math.random() / 10);
       return !same || before !== '';
     } catch (error) {
       this.problem = `${this.#url.url}: ${(error as Error).message}`;
