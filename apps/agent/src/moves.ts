@@ -8,7 +8,7 @@ const BUSY_PART = 2 / 3;
 const MAX_TRIES = 16;
 
 /** That pause, in spreads; a spread counts as at least this many milliseconds. */
-const REST = 10;
+const REST_SPREADS = 10;
 const MIN_REST = 1000;
 
 /** Pause between attempts, in milliseconds: at first, and at most. */
@@ -68,7 +68,7 @@ export class Moves {
     if (!move) return;
     if (++move.tries % MAX_TRIES === 0) {
       move.backoff.reset();
-      move.due = this.#clock.now() + Math.max(this.#spread, MIN_REST) * REST * (0.5 + this.#clock.random());
+      move.due = this.#clock.now() + Math.max(this.#spread, MIN_REST) * REST_SPREADS * (0.5 + this.#clock.random());
     } else {
       move.due = this.#clock.now() + move.backoff.next();
     }

@@ -2,13 +2,13 @@ import type { Clock } from '@isthmus/runtime';
 import type { Target } from './addresses.ts';
 
 /** Agents that lost the same server, or hear of the same new one, connect at random times within this, in milliseconds. */
-const STAGGER = 2000;
+const STAGGER_MS = 2000;
 
 /**
  * An attempt that takes longer does not delay the next one, in milliseconds. This doubles with each further pending attempt: a server
  * that is slow because thousands connected at once would become slower still, and never recover.
  */
-export const YOUNG = 1000;
+export const YOUNG_ATTEMPT_MS = 1000;
 
 /** Attempts at a time: those that begin after 0, 1, 3 and 7 s, before the first is abandoned after 10 s. */
 const MAX_PENDING_ATTEMPTS = 4;
@@ -18,7 +18,7 @@ const MAX_PENDING_ATTEMPTS = 4;
  * the same moment: with a second attempt each after a second, all hubs together did only handshakes that their agents had abandoned by
  * the time they were done.
  */
-const PATIENT = 15_000;
+const PATIENT_ATTEMPT_MS = 15_000;
 
 /**
  * How long an attempt may take until the session is established, in milliseconds: without a session, and with one. After each attempt
@@ -30,10 +30,10 @@ const CALM_TIMEOUT = 40_000;
 
 /** After this many failures in a row, the next address has to wait too, for this long in milliseconds: a list may be long. */
 const FREE_FAILURES = 8;
-const GAP = 250;
+const FAILURE_GAP_MS = 250;
 
 /** How much earlier than its clock a timer may fire, in milliseconds. */
-const EARLY = 50;
+const TIMER_EARLY_MS = 50;
 
 /** An attempt to connect, and when it began. */
 export type Attempt = Target & {
@@ -79,8 +79,9 @@ export class Pace {
   wait(missing: number, connected: boolean, alone = !connected): number {
     const now = this.#clock.now();
     this.#connected = connected;
-    this.#from ??= alone ? now : now + this.#clock.random() * STAGGER;
-    if (this.#young.length >= Math.max(1, missing) || this.#counted.length >= MAX_PENDING_ATTEMPTS) return YOUNG;
+    this.#from ??= alone ? now : now + this.#clock.random() * STAGGER_MS;
+    if (this.#young.length >= Math.max(1, missing) || this.#counted.length >= MAX_PENDING_ATTEMPTS)
+      return YOUNG_ATTEMPT_MS;
     const mayWait = connected || this.#failures > FREE_FAILURES;
     return mayWait ? Math.max(0, this.#from - now) : 0;
   }
@@ -103,8 +104,8 @@ export class Pace {
   }
 
   failed({ since, timeout }: Attempt): void {
-    if (this.#clock.now() - since >= timeout - EARLY) this.#late++;
-    if (++this.#failures > FREE_FAILURES) this.#from = this.#clock.now() + GAP;
+    if (this.#clock.now() - since >= timeout - TIMER_EARLY_MS) this.#late++;
+    if (++this.#failures > FREE_FAILURES) this.#from = this.#clock.now() + FAILURE_GAP_MS;
   }
 
   /** Call when nothing is missing, or something else than before: the next need draws a time of its own. */
@@ -126,7 +127,7 @@ export class Pace {
 
   get #young(): Attempt[] {
     const counted = this.#counted;
-    const patience = this.#connected ? PATIENT : YOUNG * 2 ** Math.max(0, counted.length - 1);
+    const patience = this.#connected ? PATIENT_ATTEMPT_MS : YOUNG_ATTEMPT_MS * 2 ** Math.max(0, counted.length - 1);
     return counted.filter(({ since }) => this.#clock.now() - since < patience);
   }
 }

@@ -6,7 +6,7 @@ import { type Assessment, assess, isInPlane } from './coverage.ts';
 import { type Informant, Membership } from './membership.ts';
 import { Moves } from './moves.ts';
 import type { OriginOptions } from './origin.ts';
-import { type Attempt, Pace, YOUNG } from './pace.ts';
+import { type Attempt, Pace, YOUNG_ATTEMPT_MS } from './pace.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
 
 export interface ReconcilerOptions {
@@ -143,7 +143,7 @@ export class Reconciler {
     const next = targets.find(({ wait }) => wait <= 0);
     if (!next) return Math.min(...targets.map(({ wait }) => wait));
     this.#guarded(() => this.#attempt(next))();
-    return YOUNG;
+    return YOUNG_ATTEMPT_MS;
   }
 
   /** Whether the configured servers come before hubs of an old report, which may be many and all gone. */
@@ -168,7 +168,7 @@ export class Reconciler {
     const wait = this.#addresses.wait(target);
     if (wait > 0) return wait;
     this.#guarded(() => this.#attempt(target))();
-    return YOUNG;
+    return YOUNG_ATTEMPT_MS;
   }
 
   async #attempt(target: Target): Promise<void> {

@@ -2,8 +2,8 @@ import { createServer } from 'node:net';
 
 const LOOPBACK = '127.0.0.1';
 /** From one port for a purpose to the next: the ports of a plane differ by less. */
-const STEP = 10;
-const MOST = 200;
+const PORT_STEP = 10;
+const MAX_PORT_STEPS = 200;
 
 /** Hands out TCP ports on loopback, each only once. */
 export class Ports {
@@ -19,8 +19,8 @@ export class Ports {
    * somebody else before the program listens.
    */
   async take(wanted: number): Promise<number> {
-    for (let step = 0; step < MOST; step++) {
-      const port = wanted + step * STEP;
+    for (let step = 0; step < MAX_PORT_STEPS; step++) {
+      const port = wanted + step * PORT_STEP;
       if (this.#taken.has(port) || !(await this.#isFree(port))) continue;
       this.#taken.add(port);
       return port;

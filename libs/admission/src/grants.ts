@@ -33,13 +33,13 @@ export interface Grant {
 }
 
 /** How often expiry is looked for, in milliseconds. A timer for the next expiry would be wrong when the clock is set. */
-const EXPIRY_EVERY = 4000;
+const CHECK_EXPIRY_EVERY_MS = 4000;
 
 /** How long a review may hold up the process at a time, in milliseconds. */
-const TURN = 5;
+const REVIEW_TURN_MS = 5;
 
 /** How many grants are reviewed between looks at the clock. */
-const BETWEEN = 50;
+const GRANTS_A_LOOK = 50;
 
 export interface GrantsOptions {
   /** The tenant in force of a name. */
@@ -113,7 +113,7 @@ export class Grants {
     const all = this.#watched.get(tenant) ?? new Set();
     this.#watched.set(tenant, all.add(watched));
     this.#next = Math.min(this.#next, standing.expires + graceOf(last));
-    this.#timer ??= setInterval(() => this.#expire(), EXPIRY_EVERY).unref();
+    this.#timer ??= setInterval(() => this.#expire(), CHECK_EXPIRY_EVERY_MS).unref();
     // It was granted before the tenant changed, or before a key or an authority went.
     if (this.#reviews !== asOf || this.#options.tenant(tenant) !== last) this.#late.add(watched);
     this.#schedule();
@@ -145,9 +145,9 @@ export class Grants {
 
   #reviewSome(): void {
     this.#turn = undefined;
-    const until = performance.now() + TURN;
+    const until = performance.now() + REVIEW_TURN_MS;
     do {
-      for (let left = BETWEEN; left > 0; left--) {
+      for (let left = GRANTS_A_LOOK; left > 0; left--) {
         this.#review ??= this.#nextReview();
         const step = this.#review?.next();
         if (!step) return;

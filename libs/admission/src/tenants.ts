@@ -46,7 +46,7 @@ export interface FileProblems {
  * How often an update tries again what clashed, as long as something fits. Only files that each wait for the next one need more than a
  * few. Without a bound, thousands of them would hold up the process for minutes; what is left is tried again with the next update.
  */
-const TRIES = 10;
+const MAX_CLASH_TRIES = 10;
 
 interface Entry {
   readonly source: TenantSource;
@@ -155,7 +155,7 @@ export class Tenants {
         const clashes = this.#clashes.take(each.path, each.claimed);
         if (clashes.length > 0) refused.set(each, clashes);
       }
-      if (refused.size === left.length || tries === TRIES) return refused;
+      if (refused.size === left.length || tries === MAX_CLASH_TRIES) return refused;
       left = [...refused.keys()];
     }
   }

@@ -25,5 +25,5 @@ export {
   type Result,
   reportOf,
 } from './result.ts';
-export { NEAR } from './tenants.ts';
+export { NEARLY_USED_UP } from './tenants.ts';
 export { age, millis, plural } from './words.ts';

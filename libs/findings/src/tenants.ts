@@ -4,7 +4,7 @@ import { type Finding, type Result, reportOf } from './result.ts';
 import { endsSoon } from './words.ts';
 
 /** From this part of a limit on, the rest is soon used up. The alert about it has the same limit. */
-export const NEAR = 0.8;
+export const NEARLY_USED_UP = 0.8;
 
 /** The limits on what dials hold, and where to see who holds it. */
 const HOLDERS: Readonly<Record<string, string>> = {
@@ -57,7 +57,7 @@ export function ofLimits(evidence: Evidence): Result[] {
   return tenantsOf(evidence).flatMap(({ id, tenants }) =>
     tenants.tenants.flatMap(({ name, use }) =>
       use.flatMap(({ limit, used, most }): Result[] => {
-        if (most === undefined || used < NEAR * most) return [];
+        if (most === undefined || used < NEARLY_USED_UP * most) return [];
         const full = used >= most;
         const refused = full ? ': what exceeds it is refused' : '';
         const holders = HOLDERS[limit] ?? 'find out what uses them';

@@ -28,7 +28,7 @@ export interface LeaseHolder extends AsyncDisposable {
 const DURATION_SECONDS = 30;
 const INTERVAL_MS = 15_000;
 /** Spreads the renewals of servers that started together. */
-const JITTER = 0.04;
+const RENEWAL_JITTER = 0.04;
 const RETRY_FIRST_MS = 200;
 const RETRY_CAP_MS = 7000;
 const MAX_CONFLICTS = 5;
@@ -56,7 +56,7 @@ export function leaseHolder(options: LeaseHolderOptions): LeaseHolder {
     async (signal) => {
       await own.renew(signal);
       backoff.reset();
-      return intervalMs * (1 + Math.random() * JITTER);
+      return intervalMs * (1 + Math.random() * RENEWAL_JITTER);
     },
     (error) => {
       warn(`lease ${namespace}/${name} could not be renewed: ${messageOf(error)}${adviceOnRights(error, rights)}`);

@@ -6,7 +6,7 @@ import { proxied } from './proxied.ts';
 import { SocketFile } from './socket-file.ts';
 
 /** The most connections that the kernel keeps for a listener. Node's own default is a little less. */
-const QUEUED = 512;
+const LISTEN_BACKLOG = 512;
 
 export interface BindOptions {
   /**
@@ -130,7 +130,7 @@ function guardServer(server: Server, { door, proxyNetworks: networks, refused }:
 /**
  * Closing a listening socket resets the connections that the kernel has accepted for it. Node takes one connection per turn of its
  * event loop (libuv 1.46), so the queue is empty after a turn without one. While new ones arrive without a gap, all that were queued at
- * first have come after QUEUED others: by their number, because turns of a busy process take long.
+ * first have come after LISTEN_BACKLOG others: by their number, because turns of a busy process take long.
  */
 async function queueTaken(server: Server): Promise<void> {
   let taken = 0;
@@ -138,7 +138,7 @@ async function queueTaken(server: Server): Promise<void> {
     taken++;
   };
   server.on('connection', count);
-  for (let before = -1; taken > before && taken < QUEUED; ) {
+  for (let before = -1; taken > before && taken < LISTEN_BACKLOG; ) {
     before = taken;
     await new Promise((resolve) => setImmediate(resolve));
     await new Promise((resolve) => setImmediate(resolve));

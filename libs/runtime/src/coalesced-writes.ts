@@ -6,7 +6,7 @@ import { TLSSocket } from 'node:tls';
 const BULK_CHUNK = 4096;
 
 /** The most bytes to gather, or to leave in a socket before its writer is asked to pause: the size of one socket read. */
-const ENOUGH = 64 * 1024;
+const GATHERED_BYTES = 64 * 1024;
 
 /** Sockets that hold back what was written in this turn of the event loop. */
 let holding: Socket[] = [];
@@ -22,8 +22,8 @@ let holding: Socket[] = [];
 export function writeCoalesced(socket: Socket, chunk: Uint8Array): boolean {
   if (chunk.length >= BULK_CHUNK && socket.writableCorked === 0) hold(socket);
   socket.write(chunk);
-  if (socket.writableLength >= ENOUGH) socket.uncork();
-  return !socket.writableNeedDrain || socket.writableLength < ENOUGH;
+  if (socket.writableLength >= GATHERED_BYTES) socket.uncork();
+  return !socket.writableNeedDrain || socket.writableLength < GATHERED_BYTES;
 }
 
 function hold(socket: Socket): void {

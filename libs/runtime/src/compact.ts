@@ -1,11 +1,11 @@
 import type { Readable } from 'node:stream';
 
 /** A piece that is less than this part of the memory that it lies in is copied where it is kept: else it would keep all of that. */
-const PART = 4;
+const PINNED_PARTS = 4;
 
 /** Whether a piece keeps much more memory than it needs: a socket's read has many frames in it, and each is a view of that. */
 export function pins(piece: Uint8Array): boolean {
-  return piece.length * PART < piece.buffer.byteLength;
+  return piece.length * PINNED_PARTS < piece.buffer.byteLength;
 }
 
 /** The same bytes, to be kept. */

@@ -5,7 +5,7 @@ import { guarding } from './guarded.ts';
  * File descriptors that dials may not use. Answers to refused callers need them, and so do health checks, links that reconnect,
  * certificates and name resolution.
  */
-const RESERVE = 64;
+const RESERVED_DESCRIPTORS = 64;
 
 /** If the limit is small, the reserve is the limit divided by this. */
 const RESERVED_PART = 8;
@@ -14,11 +14,11 @@ const RESERVED_PART = 8;
 const LAST_PART = 4;
 
 /**
- * How long a count stays valid: `ms` milliseconds, and at least `times` the time that counting took. EVERY_SCARCE applies while
+ * How long a count stays valid: `ms` milliseconds, and at least `times` the time that counting took. COUNT_EVERY_SCARCE applies while
  * dials are refused. Counting 1,000 open descriptors takes 1.5 ms, 20,000 take 25.
  */
-const EVERY = { ms: 1000, times: 200 };
-const EVERY_SCARCE = { ms: 100, times: 20 };
+const COUNT_EVERY = { ms: 1000, times: 200 };
+const COUNT_EVERY_SCARCE = { ms: 100, times: 20 };
 
 /** How often guarded listeners are closed or opened to match what can be opened, in milliseconds. */
 const LOOK_EVERY = 250;
@@ -102,13 +102,13 @@ export class Descriptors {
 
   #count(): number {
     const now = this.#source.now();
-    const { ms, times } = this.#left < this.#reserve ? EVERY_SCARCE : EVERY;
+    const { ms, times } = this.#left < this.#reserve ? COUNT_EVERY_SCARCE : COUNT_EVERY;
     if (now - this.#countedAt < Math.max(ms, times * this.#countTook)) return this.#left;
     const { open, limit } = this.#source.count() ?? { open: 0, limit: Number.POSITIVE_INFINITY };
     this.#countedAt = this.#source.now();
     this.#countTook = this.#countedAt - now;
     this.#left = limit - open;
-    this.#reserve = Math.min(RESERVE, limit / RESERVED_PART);
+    this.#reserve = Math.min(RESERVED_DESCRIPTORS, limit / RESERVED_PART);
     return this.#left;
   }
 }
@@ -122,7 +122,7 @@ const system: DescriptorSource = {
       const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? [];
       return { open, limit: soft === undefined ? Number.POSITIVE_INFINITY : Number(soft) };
     } catch (error) {
-      return noneLeft(error) ? { open: RESERVE, limit: RESERVE } : undefined;
+      return noneLeft(error) ? { open: RESERVED_DESCRIPTORS, limit: RESERVED_DESCRIPTORS } : undefined;
     }
   },
   canOpen() {

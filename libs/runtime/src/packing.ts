@@ -1,11 +1,11 @@
 import { compact, pins } from './compact.ts';
 
 /** Shorter pieces are put together: each alone would cost more than it holds. */
-const SMALL = 4 * 1024;
+const SMALL_PIECE = 4 * 1024;
 
 /** What they are put together in: twice as much for each block in a row, up to the last. */
 const FIRST_BLOCK = 256;
-const BLOCK = 16 * 1024;
+const LAST_BLOCK = 16 * 1024;
 
 /**
  * Makes of received pieces what can be kept at its own cost: small ones lie one behind the other in blocks, and none keeps the read that it
@@ -33,7 +33,7 @@ export class Packing {
       return compact(piece);
     }
     const next = this.#block ? 2 * this.#block.length : FIRST_BLOCK;
-    const size = Math.max(piece.length, Math.min(BLOCK, next));
+    const size = Math.max(piece.length, Math.min(LAST_BLOCK, next));
     // Only the first may lie in a pool with others: it is quick to make, and so one pool is kept at most.
     this.#block = size > FIRST_BLOCK ? Buffer.allocUnsafeSlow(size) : Buffer.allocUnsafe(size);
     this.#block.set(piece);
@@ -43,5 +43,5 @@ export class Packing {
 }
 
 function isPacked(piece: Uint8Array): boolean {
-  return piece.length < SMALL || (piece.length < BLOCK && pins(piece));
+  return piece.length < SMALL_PIECE || (piece.length < LAST_BLOCK && pins(piece));
 }

@@ -1,5 +1,5 @@
 /** Up to this size, a scan finds a member about as fast as a table does. The table would take most of a small set's memory. */
-const SCANNED = 8;
+const SCANNED_SIZE = 8;
 
 /**
  * An unordered set for objects that come and go with every dial. It returns a random member in constant time.
@@ -26,7 +26,7 @@ export class RandomSet<T extends object> implements Iterable<T> {
     if (this.has(member)) return;
     const place = this.#members.push(member) - 1;
     if (this.#places) this.#places.set(member, place);
-    else if (place >= SCANNED) this.#places = new WeakMap(this.#members.map((each, at) => [each, at]));
+    else if (place >= SCANNED_SIZE) this.#places = new WeakMap(this.#members.map((each, at) => [each, at]));
   }
 
   /** Moves the last member into the gap. */

@@ -4,7 +4,7 @@ import net from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 
 /** Owner and group may connect. Upstream's socket has 0770. */
-const MODE = 0o660;
+const SOCKET_MODE = 0o660;
 
 /**
  * The mode while its process lives but cannot listen because it has no descriptors. Callers see no difference, and no other program is
@@ -54,7 +54,7 @@ export class SocketFile {
    * in the way that may not be replaced.
    */
   async claim(): Promise<void> {
-    chmodSync(this.boundPath, MODE);
+    chmodSync(this.boundPath, SOCKET_MODE);
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const there = statOf(this.#path);
       if (there) await this.#check(there);
@@ -70,7 +70,7 @@ export class SocketFile {
    * file then stays suspended.
    */
   place(): void {
-    chmodSync(this.boundPath, MODE);
+    chmodSync(this.boundPath, SOCKET_MODE);
     const own = lstatSync(this.boundPath);
     if (this.#stands()) renameSync(this.boundPath, this.#path);
     this.#own = own;

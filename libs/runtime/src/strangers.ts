@@ -6,7 +6,7 @@ import { BySource } from './by-source.ts';
  * After this long, a connection gives its place to a new one that finds none, in milliseconds. Honest peers that arrive together are
  * admitted well before, once they have a place: 1,000 handshakes take 5 s.
  */
-const PATIENCE = 10_000;
+const PATIENCE_MS = 10_000;
 
 /**
  * How long a peer may take to send its first byte, in milliseconds: longer than the round trip of a TLS handshake with a lost SYN (1
@@ -188,7 +188,7 @@ export class Strangers {
   #takePlace(error: Error, ...groups: readonly Iterable<Stranger>[]): Error | undefined {
     for (const group of groups) {
       const [oldest] = group;
-      if (!oldest || performance.now() - oldest.since < PATIENCE) continue;
+      if (!oldest || performance.now() - oldest.since < PATIENCE_MS) continue;
       oldest.port.#end(oldest, error);
       return undefined;
     }

@@ -10,7 +10,7 @@ export interface DialsOptions {
 }
 
 /** Dials at once. Enough for a thousand agents in a minute or two, without noticeable load. */
-const TOGETHER = 10;
+const DIALS_AT_ONCE = 10;
 
 const report = reportOf('dials');
 
@@ -25,8 +25,8 @@ export async function checkDials(
   const usable = agents.filter(({ quarantined }) => quarantined === undefined);
   if (gateways.length === 0 || usable.length === 0) return [];
   const results: Result[] = [];
-  for (let next = 0; next < usable.length; next += TOGETHER) {
-    const group = usable.slice(next, next + TOGETHER);
+  for (let next = 0; next < usable.length; next += DIALS_AT_ONCE) {
+    const group = usable.slice(next, next + DIALS_AT_ONCE);
     const done = group.map((agent, index) => {
       return dialThrough(plane, gateways[(next + index) % gateways.length] as Member, agent, options);
     });

@@ -13,7 +13,7 @@ export interface RedisOptions {
 }
 
 /** The oldest version in the plane's tests. */
-const OLDEST = 7;
+const OLDEST_REDIS = 7;
 
 /** A slower registry delays what gateways learn, but not dials. */
 const SLOW_MS = 100;
@@ -52,10 +52,10 @@ export function judgedRedis({ server, version, role, roundTripMs, refused }: Red
       : report.warn(server, `answers in ${millis(roundTripMs)}`, 'check its load, and the network to it'),
   ];
   if (version !== '') {
-    const old = Number(version.split('.')[0]) < OLDEST;
+    const old = Number(version.split('.')[0]) < OLDEST_REDIS;
     results.push(
       old
-        ? report.warn(server, `version ${version} is not tested`, `use version ${OLDEST} or newer`)
+        ? report.warn(server, `version ${version} is not tested`, `use version ${OLDEST_REDIS} or newer`)
         : report.pass(server, `version ${version}`),
     );
   }

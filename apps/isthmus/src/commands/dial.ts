@@ -19,11 +19,11 @@ interface Options {
 }
 
 /** All dials of a series are one JSON document. */
-const MOST = 10_000;
+const MAX_DIALS = 10_000;
 
 function times(text: string): number {
   const wanted = count(text);
-  if (wanted > MOST) throw new InvalidArgumentError(`want ${MOST} at most`);
+  if (wanted > MAX_DIALS) throw new InvalidArgumentError(`want ${MAX_DIALS} at most`);
   return wanted;
 }
 

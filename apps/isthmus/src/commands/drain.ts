@@ -109,13 +109,13 @@ function dryRunView(hub: string, { sessions, tunnels, plan }: adminApi.DrainResp
 }
 
 /** Enough to decide; -o json lists the rest. */
-const SHOWN = 20;
+const SHOWN_ROWS = 20;
 
 export function dryRunText(view: DrainView, style: Style): string {
   const { hub, sessions, tunnels, stranded = 0, gracefulMs, moves = [], running = [] } = view;
   const right = (name: string) => ({ name, right: true }) as const;
   const rows = moves
-    .slice(0, SHOWN)
+    .slice(0, SHOWN_ROWS)
     .map(({ agent, tenant, elsewhere, tunnels: through, session }) => [
       agent,
       tenant,
@@ -124,7 +124,7 @@ export function dryRunText(view: DrainView, style: Style): string {
       session,
     ]);
   const cut = running
-    .slice(0, SHOWN)
+    .slice(0, SHOWN_ROWS)
     .map((tunnel) => [tunnel.destination, tunnel.agent, age(tunnel.ageMs), bytes(tunnel.bytes), tunnel.dial]);
   const lost = stranded > 0 ? `, ${stranded} of them with nowhere else to go` : '';
   return [
@@ -151,5 +151,5 @@ function fateOf(hub: string, gracefulMs: number | undefined): string {
 }
 
 function more(count: number): string {
-  return count > SHOWN ? `and ${count - SHOWN} more (-o json lists them)\n` : '';
+  return count > SHOWN_ROWS ? `and ${count - SHOWN_ROWS} more (-o json lists them)\n` : '';
 }

@@ -96,7 +96,7 @@ const STANDING_TEXTS: Readonly<Record<CandidateView['standing'], string>> = {
 };
 
 /** A plane may have a thousand. The first ones are enough. */
-const SHOWN = 20;
+const SHOWN_CANDIDATES = 20;
 
 const INDENT = '     ';
 
@@ -113,7 +113,7 @@ const COLUMNS: readonly Column[] = [
 function candidates(all: readonly CandidateView[], style: Style): string {
   if (all.length === 0) return '';
   const rows = all
-    .slice(0, SHOWN)
+    .slice(0, SHOWN_CANDIDATES)
     .map((each) => [
       standingText(each.standing, style),
       each.agent,
@@ -125,7 +125,8 @@ function candidates(all: readonly CandidateView[], style: Style): string {
     ]);
   const room = { ...style, columns: style.columns - INDENT.length };
   const lines = table(COLUMNS, rows, room).trimEnd().split('\n');
-  const more = all.length > SHOWN ? `${INDENT}and ${all.length - SHOWN} more (-o json lists them)\n` : '';
+  const more =
+    all.length > SHOWN_CANDIDATES ? `${INDENT}and ${all.length - SHOWN_CANDIDATES} more (-o json lists them)\n` : '';
   return `${lines.map((line) => `${INDENT}${line}`).join('\n')}\n${more}`;
 }
 

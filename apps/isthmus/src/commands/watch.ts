@@ -45,7 +45,7 @@ export const watch = command({
       destination: options.destination,
       onlyFailed: options.failed === true,
       slowerThanMs: options.slowerThan,
-      recent: drawn ? RECENT : 0,
+      recent: drawn ? RECENT_DIALS : 0,
     };
     const following = new Following(await plane(), filter, signal, told);
     using _screen = drawn
@@ -57,4 +57,4 @@ export const watch = command({
 });
 
 /** Fills the screen from the start. */
-const RECENT = 500;
+const RECENT_DIALS = 500;

@@ -3,13 +3,13 @@ import { sessionsOf } from '../plane/sessions.ts';
 import type { NameKind } from './spec.ts';
 
 /** Names to offer. A shell shows nobody a list of ten thousand. */
-const MOST = 1000;
+const MAX_NAMES = 1000;
 
 /** Returns the names of one kind that a plane has now. */
 export async function namesIn(plane: Plane, kind: NameKind, tenant: string): Promise<string[]> {
   const names = await allNames(plane, kind, tenant);
   // A shell splits names at spaces, and would take other characters for its own.
-  return [...new Set(names)].filter((name) => /^[\w.:@%+/-]+$/.test(name)).slice(0, MOST);
+  return [...new Set(names)].filter((name) => /^[\w.:@%+/-]+$/.test(name)).slice(0, MAX_NAMES);
 }
 
 async function allNames(plane: Plane, kind: NameKind, tenant: string): Promise<string[]> {

@@ -40,7 +40,7 @@ const NAMES: Readonly<Record<string, string>> = { park: 'parked', dns: 'DNS', fi
 const LEAST_WIDTH = 16;
 const MOST_WIDTH = 48;
 /** Columns beside the bars: labels, milliseconds, and the detail of most phases. */
-const BESIDE = 52;
+const BESIDE_BARS = 52;
 
 export function dialText(view: DialView, columns: number, style: Style): string {
   const { destination, gateway, ok, ms, error, phases } = view;
@@ -48,7 +48,7 @@ export function dialText(view: DialView, columns: number, style: Style): string 
   const verdict = ok
     ? style.good(`${destination} answers${through}: ${millis(ms)}`)
     : style.bad(`${destination} cannot be dialled${through}: ${error?.code}: ${error?.text}`);
-  const width = Math.min(MOST_WIDTH, Math.max(LEAST_WIDTH, columns - BESIDE));
+  const width = Math.min(MOST_WIDTH, Math.max(LEAST_WIDTH, columns - BESIDE_BARS));
   const ids = [`gateway ${gateway}`, `tenant ${view.tenant}`, `dial ${view.dial}`];
   if (view.trace !== '') ids.push(`trace ${view.trace}`);
   const picture =

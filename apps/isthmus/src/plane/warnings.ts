@@ -4,7 +4,7 @@ import type { Plane } from './plane.ts';
 
 /** Number of log lines to read, and number of different ones to show. */
 const LOOKED_AT = 50;
-const SHOWN = 3;
+const SHOWN_WARNINGS = 3;
 
 /** Returns the last different warnings by member id. The reason for a problem is often only there. */
 export async function warningsOf(plane: Plane, members: readonly Member[]): Promise<Map<string, string[]>> {
@@ -19,7 +19,7 @@ export function lastDifferent(lines: readonly string[], now: number): string[] {
   const found = new Map<string, string>();
   for (const line of [...lines].reverse()) {
     const text = readable(line);
-    if (text !== undefined && found.size < SHOWN && !found.has(text)) found.set(text, aged(text, line, now));
+    if (text !== undefined && found.size < SHOWN_WARNINGS && !found.has(text)) found.set(text, aged(text, line, now));
   }
   return [...found.values()].reverse();
 }

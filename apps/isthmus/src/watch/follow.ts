@@ -107,7 +107,7 @@ export class Following {
       const member = this.members.get(id)?.member;
       if (!member) return;
       try {
-        const request = { ...filter, role: adminApi.Role.ROLE_GATEWAY, recent: first ? recent : MISSED };
+        const request = { ...filter, role: adminApi.Role.ROLE_GATEWAY, recent: first ? recent : MAX_MISSED_DIALS };
         for await (const { dial, lost } of this.#plane.client(member).watchDials(request, { signal: this.#signal })) {
           this.#lost += Number(lost);
           const view = dial && dialViewOf(id, dial);
@@ -130,7 +130,7 @@ export class Following {
 }
 
 /** Number of dials to fetch again after a lost stream, and number of dials to remember for that. */
-const MISSED = 100;
+const MAX_MISSED_DIALS = 100;
 const MAX_HEARD = 10_000;
 
 function loadOf(status: adminApi.GetStatusResponse): Load {

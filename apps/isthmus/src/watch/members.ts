@@ -7,7 +7,7 @@ import type { Followed, Load } from './follow.ts';
 
 /** How many reasons of lost members to show, and on how many lines each. */
 const MOST_REASONS = 3;
-const LINES = 2;
+const LINES_PER_REASON = 2;
 
 const right = (name: string, drop?: number) => ({ name, right: true, ...(drop !== undefined && { drop }) }) as const;
 
@@ -37,7 +37,7 @@ export function memberLines(
   const lost = members.flatMap(({ member, lost: why }) => (why ? [`${member.id}: ${why.reason}`] : []));
   const reasons = lost
     .slice(0, MOST_REASONS)
-    .flatMap((text) => wrapped(`  ${text}`, style.columns, '  ').slice(0, LINES));
+    .flatMap((text) => wrapped(`  ${text}`, style.columns, '  ').slice(0, LINES_PER_REASON));
   const more = lost.length > MOST_REASONS ? [`  and ${lost.length - MOST_REASONS} more`] : [];
   const told = [...reasons, ...more].map((line) => style.bad(cut(line, style.columns)));
   return [...table(COLUMNS, rows, style).trimEnd().split('\n'), ...told];

@@ -21,10 +21,10 @@ export interface Picture {
 const LEVELS = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'] as const;
 
 /** How many errors and tenants to show, and how many dials at least. */
-const SHOWN = 5;
+const SHOWN_ITEMS = 5;
 
 /** From here on a line has room for the reason of a failure. */
-const NORMAL = 120;
+const REASONS_FROM_WIDTH = 120;
 
 /** Beside the bars of the seconds. */
 const BESIDE_BARS = 36;
@@ -46,7 +46,11 @@ export function picture({ now, members, recent, unheard, controls, room }: Pictu
   const below = tenantLines(recent.tenants(), fit);
   // Its heading, its columns, a gap and the footer.
   const left = rows - above.length - below.length - 4;
-  return [...above, ...dialLines(recent, { now, order: controls.dials, count: Math.max(SHOWN, left) }, fit), ...below];
+  return [
+    ...above,
+    ...dialLines(recent, { now, order: controls.dials, count: Math.max(SHOWN_ITEMS, left) }, fit),
+    ...below,
+  ];
 }
 
 type Head = Pick<Picture, 'now' | 'members' | 'recent' | 'unheard'>;
@@ -88,8 +92,8 @@ function lines(text: string): string[] {
 
 function errorLines(errors: readonly ErrorView[], style: Style): string[] {
   if (errors.length === 0) return ['No dial failed in the last minute', ''];
-  const roomy = style.columns >= NORMAL;
-  const rows = errors.slice(0, SHOWN).map(({ code, count, last }) => {
+  const roomy = style.columns >= REASONS_FROM_WIDTH;
+  const rows = errors.slice(0, SHOWN_ITEMS).map(({ code, count, last }) => {
     return [style.bad(String(count)), code, last.destination, ...(roomy ? [last.error?.text ?? ''] : [])];
   });
   const saying = roomy ? [{ name: 'saying', least: 20 }] : [];
@@ -150,7 +154,7 @@ function dialLines(recent: RecentDials, { now, order, count }: Listed, style: St
 function tenantLines(tenants: readonly TenantView[], style: Style): string[] {
   if (tenants.length === 0) return [];
   const rows = tenants
-    .slice(0, SHOWN)
+    .slice(0, SHOWN_ITEMS)
     .map(({ tenant, dials, failed, p50, p99 }) => [
       tenant,
       String(dials),
@@ -158,7 +162,7 @@ function tenantLines(tenants: readonly TenantView[], style: Style): string[] {
       millis(p50),
       millis(p99),
     ]);
-  const more = tenants.length > SHOWN ? [`and ${plural(tenants.length - SHOWN, 'tenant')} more`] : [];
+  const more = tenants.length > SHOWN_ITEMS ? [`and ${plural(tenants.length - SHOWN_ITEMS, 'tenant')} more`] : [];
   const columns = [
     { name: 'tenant', least: 12 },
     ...['dials', 'failed', 'half within', '99 % within'].map((name) => right(name)),

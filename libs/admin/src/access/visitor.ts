@@ -52,8 +52,8 @@ export function visitorBy(certificate: X509Certificate, remote: string): Visitor
 }
 
 /** The most characters of an ID in a text. */
-const SHOWN = 200;
+const SHOWN_ID_LENGTH = 200;
 
 function shown(id: string): string {
-  return printable(id.slice(0, SHOWN));
+  return printable(id.slice(0, SHOWN_ID_LENGTH));
 }

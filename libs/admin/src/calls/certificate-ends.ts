@@ -4,7 +4,7 @@ const DAY_MS = 86_400_000;
 
 /** With less time left a renewal is overdue: automatic renewal happens with a third of the lifetime left. */
 const FEW_DAYS = 14;
-const OVERDUE = 0.2;
+const OVERDUE_PART = 0.2;
 
 /** How each warning begins. */
 const CERTIFICATE_WARNING = 'certificate ';
@@ -51,7 +51,7 @@ export class CertificateEnds {
 /** How long before its end a certificate is worth a warning. Certificates of a few days are always near it. */
 function noticeOf({ validFrom, validUntil }: InUse): number {
   const most = FEW_DAYS * DAY_MS;
-  return validFrom === undefined ? most : Math.min(most, OVERDUE * (validUntil - validFrom));
+  return validFrom === undefined ? most : Math.min(most, OVERDUE_PART * (validUntil - validFrom));
 }
 
 function left(ms: number): string {

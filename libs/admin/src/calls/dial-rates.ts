@@ -1,5 +1,5 @@
 /** Longest window, in seconds. One more slot is for the current second. */
-const SECONDS = 60;
+const LONGEST_WINDOW_S = 60;
 
 /** Number of dials that were answered in a window that ends now. */
 export interface Rate {
@@ -11,8 +11,8 @@ export interface Rate {
 
 /** Counts dials per second, for the longest window. A dial costs two additions. */
 export class DialRates {
-  readonly #dials = new Uint32Array(SECONDS + 1);
-  readonly #failures = new Uint32Array(SECONDS + 1);
+  readonly #dials = new Uint32Array(LONGEST_WINDOW_S + 1);
+  readonly #failures = new Uint32Array(LONGEST_WINDOW_S + 1);
   readonly #start: number;
   #second: number;
 
@@ -34,7 +34,7 @@ export class DialRates {
     this.#advance(now);
     let dials = 0;
     let failures = 0;
-    for (let back = 0; back <= Math.min(seconds, SECONDS); back++) {
+    for (let back = 0; back <= Math.min(seconds, LONGEST_WINDOW_S); back++) {
       const slot = (this.#second - back + this.#dials.length) % this.#dials.length;
       dials += this.#dials[slot] as number;
       failures += this.#failures[slot] as number;

@@ -6,10 +6,10 @@ import type { SeenDial, SeenDials } from './recent-dials.ts';
 const WITHIN_MS = 300_000;
 
 /** Fewer failures may be chance: a pod that was just deleted. */
-const LEAST = 3;
+const LEAST_FAILURES = 3;
 
 /** How many kinds are reported, and of how many agents each. */
-const MOST = 10;
+const MAX_REPORTED = 10;
 const MOST_AGENTS = 5;
 
 interface Failing {
@@ -38,9 +38,9 @@ export function failingDials(dials: SeenDials, role: Role, now = performance.now
   }
   return [...found.values()]
     .flatMap((codes) => [...codes.values()])
-    .filter(({ count }) => count >= LEAST)
+    .filter(({ count }) => count >= LEAST_FAILURES)
     .sort((a, b) => b.count - a.count)
-    .slice(0, MOST)
+    .slice(0, MAX_REPORTED)
     .map((failing) => message(failing, now));
 }
 

@@ -3,7 +3,7 @@ import type { Destination, DialLog, DialOutcome, DialRequest, PlaneEvents, Role 
 import { DialRates } from './dial-rates.ts';
 
 /** Ended dials to keep: the last second of a busy process. */
-const KEPT = 1000;
+const MAX_DIALS = 1000;
 /** Failed and slow dials to keep beside them, so that they are still there when an operator looks. */
 const KEPT_REMARKABLE = 300;
 /** A dial that took at least this long is slow. */
@@ -48,7 +48,7 @@ export interface SeenDials extends Iterable<SeenDial> {
  * few additions. Text is formatted only on request.
  */
 export class RecentDials implements SeenDials {
-  readonly #ring = new Ring<SeenDial>(KEPT);
+  readonly #ring = new Ring<SeenDial>(MAX_DIALS);
   readonly #remarkable = new Ring<SeenDial>(KEPT_REMARKABLE);
   readonly #rates: Readonly<Record<Role, DialRates>>;
   readonly #pending: Record<Role, number> = { gateway: 0, hub: 0, agent: 0 };

@@ -2,7 +2,7 @@ import { LruMap } from '@isthmus/runtime';
 import type { AgentIdentifiers, AgentName, Directory, Member, PlaneEvents, SessionRecord } from '@isthmus/tunnel';
 
 /** Losses to keep: many agents that are gone have one cause, which a few of them show. */
-const KEPT = 100;
+const MAX_LOSSES = 100;
 
 /** How long one is worth a look, in milliseconds. */
 const FRESH_MS = 3_600_000;
@@ -55,7 +55,7 @@ export interface SeenLosses {
  * what is missing.
  */
 export class RecentLosses implements SeenLosses {
-  readonly #kept = new LruMap<string, Loss>(KEPT);
+  readonly #kept = new LruMap<string, Loss>(MAX_LOSSES);
   /** Sessions of this process's hub whose agents said that they were leaving. */
   readonly #leaving = new Set<string>();
   readonly #directory: Pick<Directory, 'hub' | 'ofAgent'>;

@@ -2,7 +2,7 @@ import { LruMap } from '@isthmus/runtime';
 import { inWords, type PlaneEvents, unlessProbed } from '@isthmus/tunnel';
 
 /** Refusals to keep: enough for many agents with a wrong certificate, not for a port scan. */
-const KEPT = 100;
+const MAX_REFUSALS = 100;
 
 /** A refusal without another one for so long is over, in milliseconds: the next one counts anew. Refused agents return within seconds. */
 const FRESH_MS = 300_000;
@@ -25,7 +25,7 @@ export interface Refusal {
 /** Recent refusals, for operators: the log may have been rotated, or be out of reach. */
 export class RecentRefusals {
   readonly #events: PlaneEvents;
-  readonly #kept = new LruMap<string, Refusal>(KEPT);
+  readonly #kept = new LruMap<string, Refusal>(MAX_REFUSALS);
 
   constructor(events: PlaneEvents) {
     this.#events = events;

@@ -23,7 +23,7 @@ export interface Identity {
 
 const WINDOWS_S = [10, 60];
 /** How many of the slowest dials are reported, and how long ago they may have ended, in milliseconds. */
-const SLOWEST = 10;
+const SLOWEST_DIALS = 10;
 const SLOWEST_WITHIN = 60_000;
 
 type StatusRpc = Pick<adminApi.AdminServiceImplementation, 'getStatus'>;
@@ -87,5 +87,5 @@ function slowest(dials: SeenDials, role: Role): SeenDial[] {
   return [...dials]
     .filter((dial) => dial.role === role && dial.start + ms(dial) >= since)
     .sort((a, b) => ms(b) - ms(a))
-    .slice(0, SLOWEST);
+    .slice(0, SLOWEST_DIALS);
 }

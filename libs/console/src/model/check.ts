@@ -5,7 +5,7 @@ import { briefly, evidenceOf } from './findings.ts';
 import type { Plane, Seen } from './plane.ts';
 
 /** Dials at once, as `isthmus check` makes them. */
-const TOGETHER = 10;
+const DIALS_AT_ONCE = 10;
 const DIAL_MS = 10_000;
 
 export interface CheckOptions {
@@ -22,8 +22,8 @@ export async function check(plane: Plane, { agents, gateway, progress }: CheckOp
   const said = judge(evidenceOf({ ...plane, members }));
   const dials: Result[] = [];
   const usable = gateway ? usableOf(agents) : [];
-  for (let next = 0; next < usable.length; next += TOGETHER) {
-    const group = usable.slice(next, next + TOGETHER);
+  for (let next = 0; next < usable.length; next += DIALS_AT_ONCE) {
+    const group = usable.slice(next, next + DIALS_AT_ONCE);
     dials.push(...(await Promise.all(group.map((agent) => dialThrough(gateway?.id ?? '', agent)))));
     progress(dials.length);
   }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { aDial } from '../testing.ts';
 import { isParked, ordered } from './dials.ts';
-import { DialFeed, KEPT } from './feed.ts';
+import { DialFeed, MAX_KEPT_DIALS } from './feed.ts';
 
 const RUNNING = { state: 1, ms: undefined } as const;
 
@@ -23,7 +23,7 @@ test('the end of a dial replaces its start', () => {
 test('an hour of a busy plane leaves the newest thousand', () => {
   const feed = new DialFeed();
   for (let n = 0; n < 200_000; n++) feed.take('g1', aDial(`d${n}`));
-  assert.equal(feed.size, KEPT);
+  assert.equal(feed.size, MAX_KEPT_DIALS);
   assert.equal(feed.list()[0]?.dial.dialId, 'd199999');
 });
 

@@ -8,7 +8,7 @@ export interface SeenDial {
 }
 
 /** Dials that the page keeps: more than anyone scrolls through, and about 2 MB. */
-export const KEPT = 1000;
+export const MAX_KEPT_DIALS = 1000;
 
 /** The dials of an hour of watching: the newest, each once, whatever their number. */
 export class DialFeed {
@@ -20,7 +20,7 @@ export class DialFeed {
   /** Goes up with each change. */
   version = 0;
 
-  constructor(most: number = KEPT) {
+  constructor(most: number = MAX_KEPT_DIALS) {
     this.#most = most;
   }
 

@@ -12,7 +12,7 @@ export interface Source {
 /** The page is drawn at most so often, however many dials there are. */
 const DRAW_MS = 250;
 const RETRY_MS = 2000;
-const RECENT = 300;
+const RECENT_DIALS = 300;
 const DETAILS = { phases: true, firstBytes: true };
 
 /** Follows the dials of members. @returns the feed, and why members cannot be followed; a new value at each change */
@@ -53,7 +53,7 @@ interface Following {
 async function follow({ id, origin }: Source, { filter, feed, said, signal }: Following): Promise<void> {
   while (!signal.aborted) {
     try {
-      for await (const { dial, lost } of watchDials(origin, { ...filter, recent: RECENT, ...DETAILS }, signal)) {
+      for await (const { dial, lost } of watchDials(origin, { ...filter, recent: RECENT_DIALS, ...DETAILS }, signal)) {
         if (signal.aborted) return;
         if (lost > 0) feed.skip(id, lost);
         if (dial) feed.take(id, dial);

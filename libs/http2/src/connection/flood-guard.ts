@@ -5,8 +5,8 @@ import { Allowance } from './allowance.ts';
  * Budget for a peer's frames without content: the largest burst, and what each second adds. A PING costs 1, about two microseconds of
  * CPU. So these frames take at most 0.2 % of a processor per connection, and a burst takes 20 ms.
  */
-const BURST = 10_000;
-const PER_SECOND = 1_000;
+const FLOOD_BURST = 10_000;
+const FLOOD_PER_SECOND = 1_000;
 
 /**
  * SETTINGS and GOAWAY may visit every open stream: 50 in a burst, 5 a second. The busiest known sender is Go's client, which doubles
@@ -41,7 +41,7 @@ export class FloodGuard {
 
   /** @param now milliseconds */
   constructor(now?: () => number) {
-    this.#allowance = new Allowance({ atOnce: BURST, perSecond: PER_SECOND, ...(now && { now }) });
+    this.#allowance = new Allowance({ atOnce: FLOOD_BURST, perSecond: FLOOD_PER_SECOND, ...(now && { now }) });
   }
 
   /**

@@ -15,7 +15,7 @@ STATIC_TABLE.forEach(([name, value], index) => {
 });
 
 /** Room for a number and its prefix, in bytes. */
-const NUMBER = 5;
+const NUMBER_BYTES = 5;
 
 /** A text of no more characters is written faster one by one than by a call into the runtime. */
 const SHORT_TEXT = 40;
@@ -26,7 +26,7 @@ const SHORT_TEXT = 40;
  */
 export function hpackEncode(fields: readonly (readonly [name: string, value: string])[]): Buffer {
   let room = 0;
-  for (const [name, value] of fields) room += name.length + value.length + 3 * NUMBER;
+  for (const [name, value] of fields) room += name.length + value.length + 3 * NUMBER_BYTES;
   const bytes = Buffer.allocUnsafe(room);
   let at = 0;
   for (const [name, value] of fields) {

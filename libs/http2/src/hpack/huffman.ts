@@ -26,7 +26,7 @@ const LENGTHS = [
 ];
 
 const EOS = 256;
-const LONGEST = 30;
+const LONGEST_CODE = 30;
 
 /** Of the codes with so many bits: the first, how many there are, and where their octets begin in `OCTETS`. */
 interface Row {
@@ -35,7 +35,7 @@ interface Row {
   start: number;
 }
 
-const ROWS: Row[] = Array.from({ length: LONGEST + 1 }, () => ({ first: 0, count: 0, start: 0 }));
+const ROWS: Row[] = Array.from({ length: LONGEST_CODE + 1 }, () => ({ first: 0, count: 0, start: 0 }));
 
 /** All octets, and EOS, by their codes. */
 const OCTETS = new Uint16Array(LENGTHS.length);
@@ -43,7 +43,7 @@ const OCTETS = new Uint16Array(LENGTHS.length);
 // Once for each code and not for each bit of each: a function that runs hot while a program starts brings in V8's optimizing compiler, whose
 // own code takes 4 MB that a program at rest does without.
 for (const length of LENGTHS) row(length).count++;
-for (let bits = 1; bits <= LONGEST; bits++) {
+for (let bits = 1; bits <= LONGEST_CODE; bits++) {
   const { first, count, start } = row(bits - 1);
   row(bits).first = (first + count) << 1;
   row(bits).start = start + count;
@@ -60,25 +60,25 @@ function row(bits: number): Row {
 }
 
 /** Where a string is put together, in bytes: longer ones are rare, and get room of their own. */
-const ROOM = Buffer.allocUnsafeSlow(1_024);
+const STRING_ROOM = Buffer.allocUnsafeSlow(1_024);
 
 /** The shortest code has so many bits. */
-const SHORTEST = 5;
+const SHORTEST_CODE = 5;
 
 /**
  * A string that was sent in HPACK's Huffman code.
  * @throws ConnectionError for EOS in it, or for padding that is none
  */
 export function huffmanDecode(bytes: Uint8Array): string {
-  const most = Math.ceil((bytes.length * 8) / SHORTEST);
-  const text = most <= ROOM.length ? ROOM : Buffer.allocUnsafe(most);
+  const most = Math.ceil((bytes.length * 8) / SHORTEST_CODE);
+  const text = most <= STRING_ROOM.length ? STRING_ROOM : Buffer.allocUnsafe(most);
   let length = 0;
   let code = 0;
   let depth = 0;
   for (const byte of bytes) {
     for (let bit = 7; bit >= 0; bit--) {
       code = (code << 1) | ((byte >> bit) & 1);
-      if (++depth < SHORTEST) continue;
+      if (++depth < SHORTEST_CODE) continue;
       const { first, count, start } = row(depth);
       // A code that is not below its row's end begins a longer one.
       if (code - first >= count) continue;

@@ -12,7 +12,7 @@ import {
 import { request } from '../testing/dial.ts';
 import { auditDials } from './dials.ts';
 import type { OtherRecord, TrailRecord } from './other-records.ts';
-import { auditOthers, REFUSALS } from './others.ts';
+import { auditOthers, REFUSAL_BURST } from './others.ts';
 
 const AGENT: Principal = { tenant: 'acme', role: 'agent', name: 'edge-1', rule: 'acme.yaml: agents[0].certificates' };
 const CALLER: Principal = { tenant: 'acme', role: 'caller', name: 'api', rule: 'acme.yaml: callers[0]' };
@@ -67,9 +67,14 @@ test('a flood of refusals gets a few records and a count, and crowds out no reco
     events.emit('refused', 'agents', '10.0.0.10:1', beyond);
   });
   const singles = records.filter(({ record }) => record === 'refusal');
-  assert.equal(singles.length, REFUSALS.most + 1);
+  assert.equal(singles.length, REFUSAL_BURST.most + 1);
   assert.equal((singles.at(-1) as { readonly tenant?: string }).tenant, 'acme');
-  assert.deepEqual(records.at(-1), { record: 'refusals', process: 'hub-1', of: 'agents', count: 5000 - REFUSALS.most });
+  assert.deepEqual(records.at(-1), {
+    record: 'refusals',
+    process: 'hub-1',
+    of: 'agents',
+    count: 5000 - REFUSAL_BURST.most,
+  });
 });
 
 test("an operator's probe is no refusal", () => {
@@ -148,11 +153,11 @@ test('dials that the gateway refuses are bounded by tenant, and all others have 
   const outcomes = records.map((record) => ('record' in record ? record : `${record.tenant} ${record.outcome}`));
   const { time: _, ...count } = records.at(-1) as OtherRecord;
   assert.deepEqual(outcomes.slice(0, -1), [
-    ...Array.from({ length: REFUSALS.most }, () => 'acme destination_ip_prohibited'),
+    ...Array.from({ length: REFUSAL_BURST.most }, () => 'acme destination_ip_prohibited'),
     'other connection_limit_reached',
     ...Array.from({ length: 50 }, () => 'acme dns_error'),
   ]);
-  const left = { of: 'dials of tenant acme', count: 1000 - REFUSALS.most };
+  const left = { of: 'dials of tenant acme', count: 1000 - REFUSAL_BURST.most };
   assert.deepEqual(count, { record: 'refusals', process: 'gw-1', ...left });
   const [first] = records;
   assert.ok(first && !('record' in first));

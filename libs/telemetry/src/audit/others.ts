@@ -9,7 +9,7 @@ import { MAX_TEXT, textOf, verified } from './record.ts';
  * Refusals of one kind that get a record each: 2 a second. A kind is a port, or a tenant whose peer has proven itself, so that who has
  * proven nothing crowds out nobody's records, and fills 20 GB of a disk in a month at most.
  */
-export const REFUSALS = { most: 20, windowMs: 10_000 };
+export const REFUSAL_BURST = { most: 20, windowMs: 10_000 };
 
 /** Names in one list of a record. A change of 10,000 tenants is one line still. */
 const MOST_NAMES = 100;
@@ -26,7 +26,7 @@ export function auditOthers(events: PlaneEvents, process: string, write: (record
   const base = <Kind extends OtherRecord['record']>(record: Kind) => {
     return { time: new Date().toISOString(), record, process };
   };
-  const refusals = new Bursts(REFUSALS, (of, count) => write({ ...base('refusals'), of, count }));
+  const refusals = new Bursts(REFUSAL_BURST, (of, count) => write({ ...base('refusals'), of, count }));
   const session = (state: 'opened' | 'closed', info: SessionInfo, reason?: string) => {
     const { sessionId, tenant, agentId, protocol, remote, principal } = info;
     const who = { session: sessionId, tenant, agent: agentId, ...verified(principal), protocol, remote };

@@ -3,7 +3,7 @@ import { PIPE_BUF, withoutWaiting } from '../logging/log-sink.ts';
 import type { LineTarget } from './line-writer.ts';
 
 /** The owner writes and the group reads, for a log collector in the group. */
-const MODE = 0o640;
+const FILE_MODE = 0o640;
 
 /** Non-blocking, so that a pipe that nobody reads does not block a thread. */
 const FLAGS = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
@@ -56,7 +56,7 @@ function opened(fd: number | undefined): number {
 
 function openFile(path: string): Promise<number> {
   return new Promise((resolve, reject) => {
-    open(path, FLAGS, MODE, (error, fd) => (error ? reject(error) : resolve(fd)));
+    open(path, FLAGS, FILE_MODE, (error, fd) => (error ? reject(error) : resolve(fd)));
   });
 }
 

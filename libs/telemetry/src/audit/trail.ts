@@ -12,7 +12,7 @@ import { type RecordSink, SinkReport } from './sink.ts';
 import { fileTarget, stdoutTarget } from './targets.ts';
 
 /** Limits the lines about one kind of trouble: a disk that is almost full fails and recovers again and again. */
-const LINES = { most: 5, windowMs: 60_000 };
+const LINE_BURST = { most: 5, windowMs: 60_000 };
 
 export interface AuditOptions {
   /** The process's own name: `--server-id`, or an agent's id. */
@@ -65,7 +65,7 @@ export async function audited(events: PlaneEvents, options: AuditOptions, owner:
 /** Audits a process as its flags and the OTEL_* variables say. Returns undefined if none of them enables the audit. */
 export async function auditTrail(events: PlaneEvents, options: AuditOptions): Promise<AuditTrail | undefined> {
   const { log, logger } = options;
-  const bursts = new Bursts(LINES, (of, count) => logger.warn({ of, count }, 'further lines were dropped'));
+  const bursts = new Bursts(LINE_BURST, (of, count) => logger.warn({ of, count }, 'further lines were dropped'));
   const means = { events, logger, bursts };
   const sinks = [log === '' ? undefined : logSink(log, means), await otlpSink(options, means)].filter(
     (sink) => sink !== undefined,

@@ -21,10 +21,10 @@ import { type BurstLimit, Bursts } from './bursts.ts';
 import { resumeLines } from './resume-lines.ts';
 
 /** How many refusals of one kind are logged one by one. A port scan must not fill a disk. */
-const REFUSALS: BurstLimit = { most: 10, windowMs: 10_000 };
+const REFUSAL_BURST: BurstLimit = { most: 10, windowMs: 10_000 };
 
 /** How many lines about one link, agent or the registry are logged one by one. Flapping for days must not fill a disk either. */
-const FLAPS: BurstLimit = { most: 10, windowMs: 60_000 };
+const FLAP_BURST: BurstLimit = { most: 10, windowMs: 60_000 };
 
 export interface LogLimits {
   readonly refusals?: BurstLimit;
@@ -36,10 +36,10 @@ export interface LogLimits {
  * @returns a function that stops it, and logs how many lines were dropped so far
  */
 export function logEvents(events: PlaneEvents, logger: Logger, limits: LogLimits = {}): () => void {
-  const refusals = new Bursts(limits.refusals ?? REFUSALS, (where, count) => {
+  const refusals = new Bursts(limits.refusals ?? REFUSAL_BURST, (where, count) => {
     logger.warn({ where, count }, 'further refusals were not logged');
   });
-  const flaps = new Bursts(limits.flaps ?? FLAPS, (of, count) => {
+  const flaps = new Bursts(limits.flaps ?? FLAP_BURST, (of, count) => {
     logger.warn({ of, count }, 'further lines were dropped');
   });
   const ends = [

@@ -28,7 +28,7 @@ const SETTINGS = {
 };
 
 /** The port of OTLP/gRPC, if the URL names none. */
-const PORT = 4317;
+const DEFAULT_PORT = 4317;
 
 /** Bytes before a message: whether it is compressed, and its length. */
 const FRAME_HEAD = 5;
@@ -54,7 +54,7 @@ export class Refused extends Error {
 }
 
 /** How long a connection may be silent before TCP probes it, in milliseconds. */
-const KEEPALIVE = 30_000;
+const KEEPALIVE_MS = 30_000;
 
 /**
  * Unary calls of one gRPC method, on one connection that is opened when there is something to send.
@@ -136,7 +136,7 @@ export class GrpcCalls {
     const socket = secure ? this.#secured() : net.connect(this.#place);
     this.#socket = socket;
     await once(socket, secure ? 'secureConnect' : 'connect');
-    socket.setNoDelay(true).setKeepAlive(true, KEEPALIVE);
+    socket.setNoDelay(true).setKeepAlive(true, KEEPALIVE_MS);
     return new Http2Session({ role: 'client', socket, settings: SETTINGS });
   }
 
@@ -154,7 +154,7 @@ export class GrpcCalls {
 
   get #place(): { readonly host: string; readonly port: number } {
     const { hostname, port } = this.#url;
-    return { host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? PORT : Number(port) };
+    return { host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? DEFAULT_PORT : Number(port) };
   }
 }
 

@@ -5,10 +5,10 @@ import type { OtlpSettings } from './environment.ts';
 import { GrpcCalls, Refused } from './grpc-calls.ts';
 
 /** Delays between two tries of a batch, in milliseconds. */
-const BACKOFF = { first: 200, cap: 5000 };
+const BACKOFF_MS = { first: 200, cap: 5000 };
 
 /** A timer may fire this much too early by `performance.now()`, in milliseconds. */
-const EARLY = 5;
+const TIMER_EARLY_MS = 5;
 
 interface ExportResult {
   readonly code: 0 | 1;
@@ -79,7 +79,7 @@ export function grpcExporter<Item, Answer extends Response>(
 /** Sends a batch, and retries until there is a final answer or the time is up. */
 async function insist(calls: GrpcCalls, message: Uint8Array, timeoutMs: number, ended: AbortSignal) {
   const deadline = performance.now() + timeoutMs;
-  const backoff = new Backoff(BACKOFF.first, BACKOFF.cap);
+  const backoff = new Backoff(BACKOFF_MS.first, BACKOFF_MS.cap);
   let before: unknown;
   for (;;) {
     try {
@@ -88,7 +88,7 @@ async function insist(calls: GrpcCalls, message: Uint8Array, timeoutMs: number, 
       const pause = backoff.next();
       const final = error instanceof Refused && !error.retryable;
       // If the last try ran out of time, the error of the one before it says more.
-      const failure = performance.now() > deadline - EARLY ? (before ?? error) : error;
+      const failure = performance.now() > deadline - TIMER_EARLY_MS ? (before ?? error) : error;
       if (final || ended.aborted || performance.now() + pause >= deadline) throw failure;
       before = error;
       await sleep(pause, undefined, { signal: ended });

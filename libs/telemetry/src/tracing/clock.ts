@@ -1,5 +1,5 @@
 /** How far the two clocks may drift apart, in milliseconds. Date.now() has steps of 1 ms. If the system clock is set, we must follow. */
-const TOLERANCE = 2;
+const TOLERATED_DRIFT_MS = 2;
 
 let offset = Date.now() - performance.now();
 
@@ -11,6 +11,6 @@ export function sinceEpoch(time: number): number {
   const before = performance.now();
   const now = Date.now() - before;
   // If the process was interrupted between the two readings, they are useless.
-  if (performance.now() - before < 1 && Math.abs(now - offset) > TOLERANCE) offset = now;
+  if (performance.now() - before < 1 && Math.abs(now - offset) > TOLERATED_DRIFT_MS) offset = now;
   return offset + time;
 }

@@ -23,7 +23,7 @@ import { CONNECT_METHOD, MAX_MESSAGE } from './service.ts';
  * slowly, all of it waits in front of the other tunnels' bytes: at 1 MiB/s, a ping beside it took 10.7 s with 16 MiB, and 1.5 s with
  * upstream's agent.
  */
-const WINDOW = 1024 * 1024;
+const STREAM_WINDOW = 1024 * 1024;
 
 /**
  * Replaces an address in the server name indication, which may not be an address (RFC 6066 section 3). grpc-js sends the address all
@@ -70,7 +70,7 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
       'grpc.max_send_message_length': -1,
       ...keepaliveOptions(options.keepaliveMs),
       'grpc.keepalive_permit_without_calls': 1,
-      'grpc-node.flow_control_window': WINDOW,
+      'grpc-node.flow_control_window': STREAM_WINDOW,
       'grpc.use_local_subchannel_pool': 1,
       'grpc.service_config_disable_resolution': 1,
       'grpc.enable_retries': 0,

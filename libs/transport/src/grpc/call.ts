@@ -17,13 +17,13 @@ const RESET_MS = 1_000;
 const FLUSH_MS = 20_000;
 
 /** Up to this many bytes of data are cheaper to copy behind their head than to send separately. */
-const COPIED = 1_024;
+const COPIED_BYTES = 1_024;
 
 /**
  * While some of the window is held back, the peer gets this many bytes at a time. With less, each packet costs a frame; with more,
  * those that wait behind a slow reader wait longer.
  */
-const GRAIN = 16 * 1024;
+const HELD_BACK_CREDIT = 16 * 1024;
 
 const RESPONSE: readonly Field[] = [
   [':status', '200'],
@@ -110,7 +110,7 @@ export class ServerCall implements PacketChannel, StreamFace {
   send(packet: Packet): boolean {
     if (this.#ended || this.#closed) return true;
     this.respond([]);
-    if (packet.type === 'DATA' && packet.data.length > COPIED) {
+    if (packet.type === 'DATA' && packet.data.length > COPIED_BYTES) {
       const head = encodeDataHead(packet, PREFIX);
       writePrefix(head, head.length - PREFIX + packet.data.length);
       this.#stream.write(head);
@@ -141,7 +141,7 @@ export class ServerCall implements PacketChannel, StreamFace {
 
   free(bytes: number): void {
     this.#held -= bytes;
-    if (!this.#closed) this.#give(GRAIN);
+    if (!this.#closed) this.#give(HELD_BACK_CREDIT);
   }
 
   get heldUp(): boolean {
@@ -219,7 +219,7 @@ export class ServerCall implements PacketChannel, StreamFace {
    * Lets the peer send as many bytes as were taken. Bytes that are held count against its window: those of a paused reader, of an
    * unfinished message, or of a slow reader.
    */
-  #give(least = this.#held > 0 ? GRAIN : undefined): void {
+  #give(least = this.#held > 0 ? HELD_BACK_CREDIT : undefined): void {
     const kept = Math.min(this.#held + this.#packets.held, this.#owed);
     const taken = this.#owed - kept;
     this.#owed = kept;

@@ -5,11 +5,11 @@ import { StatusError } from './status.ts';
 export const PREFIX = 5;
 
 /** Shorter pieces are put together while they wait: each alone would cost more than it holds. */
-const SMALL = 4 * 1024;
+const SMALL_PIECE = 4 * 1024;
 
 /** The block for them grows from the first size to the second, in bytes, so what waits takes at most a few times its length. */
 const FIRST_BLOCK = 64;
-const BLOCK = 16 * 1024;
+const LAST_BLOCK = 16 * 1024;
 
 const NO_BLOCK = Buffer.alloc(0);
 
@@ -49,7 +49,7 @@ export class MessageReader {
     const last = this.#pieces.at(-1);
     if (!last || last.buffer === this.#block.buffer || !pins(last)) return;
     this.#pieces.pop();
-    if (last.length < SMALL) this.#append(last);
+    if (last.length < SMALL_PIECE) this.#append(last);
     else this.#pieces.push(copyOf(last));
   }
 
@@ -107,8 +107,8 @@ export class MessageReader {
       this.#pieces[this.#pieces.length - 1] = this.#block.subarray(last.byteOffset, this.#used);
       return;
     }
-    const joins = last !== undefined && needed <= BLOCK / 2;
-    const size = Math.min(BLOCK, Math.max(FIRST_BLOCK, 2 * (joins ? needed : piece.length)));
+    const joins = last !== undefined && needed <= LAST_BLOCK / 2;
+    const size = Math.min(LAST_BLOCK, Math.max(FIRST_BLOCK, 2 * (joins ? needed : piece.length)));
     minorGc.countRead(size);
     this.#block = Buffer.allocUnsafeSlow(size);
     this.#used = joins ? last.copy(this.#block) : 0;

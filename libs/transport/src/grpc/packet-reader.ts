@@ -7,10 +7,10 @@ import { StatusError } from './status.ts';
  * Up to this length, a message is kept until it is complete. With half of the smallest window (64 KiB, at callers) read and not yet
  * given back, there is still room for it.
  */
-const WHOLE = 16 * 1024;
+const WHOLE_MESSAGE = 16 * 1024;
 
 /** The length of each part of a longer message, except the last: a peer that sends single bytes must not make a packet of each. */
-const PART = 4 * 1024;
+const MESSAGE_PART = 4 * 1024;
 
 /** The longest message of another kind, in bytes. No sensible message comes near, and a longer one is answered with an error. */
 const LONGEST_OTHER = 128 * 1024;
@@ -71,7 +71,7 @@ export class PacketReader {
     const { expected } = messages;
     if (expected === undefined) return undefined;
     const isUnknown = this.#connectID === undefined && !this.#isOther;
-    if (isUnknown && expected > WHOLE) {
+    if (isUnknown && expected > WHOLE_MESSAGE) {
       if (messages.length < DATA_HEAD) return undefined;
       this.#readHead(expected);
     }
@@ -112,7 +112,7 @@ export class PacketReader {
   #part(connectID: bigint): Packet | undefined {
     const messages = this.#messages;
     const left = messages.expected as number;
-    const least = Math.min(left, PART);
+    const least = Math.min(left, MESSAGE_PART);
     if (messages.length < least) return undefined;
     const data = messages.part(Math.min(left, messages.peek(least).length));
     if (data.length === left) this.#connectID = undefined;

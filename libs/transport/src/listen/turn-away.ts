@@ -11,7 +11,7 @@ import { percentEncoded } from '../head/percent.ts';
 const TURNED_AWAY_FOR = 5000;
 
 /** How much a refused peer may send until its first request, in bytes. Preface, SETTINGS and the head of a request are less. */
-const MOST = 64 * 1024;
+const MAX_FROM_REFUSED = 64 * 1024;
 
 /** The smallest limit of a frame in HTTP/2 (RFC 9113 section 4.2). */
 const MAX_FRAME = 16 * 1024;
@@ -70,7 +70,7 @@ function answerFirstStream(socket: TLSSocket, why: string): void {
     const skipped = Math.max(0, PREFACE.length - seen);
     seen += chunk.length;
     try {
-      if (seen > MOST) throw new Error('it sends without end');
+      if (seen > MAX_FROM_REFUSED) throw new Error('it sends without end');
       reader.read(chunk.subarray(skipped));
     } catch {
       socket.destroy();

@@ -3,13 +3,13 @@ import { type ClosedBy, ReaderStalled } from '@isthmus/tunnel';
 import type { ObservedChannel, PacketChannel } from './channel.ts';
 
 /** How much may wait for one tunnel before its bytes count against the window that all tunnels of its stream share, in bytes. */
-const SHARE = 4 * 1024 * 1024;
+const TUNNEL_SHARE = 4 * 1024 * 1024;
 
 /** How much may wait like this in the whole process, in bytes. */
-const BUDGET = 128 * 1024 * 1024;
+const PROCESS_BUDGET = 128 * 1024 * 1024;
 
 /** A tunnel's share is at most the rest of the budget divided by this, so many slow readers make each other's share small. */
-const PARTS = 8;
+const BUDGET_PARTS = 8;
 
 /**
  * How long a reader may take nothing while nobody on its stream can send, in milliseconds. As long as konnectivity-client gives its own
@@ -25,10 +25,10 @@ const PATIENCE_MS = 10_000;
 const PATIENCE_WHEN_OVER_MS = 300_000;
 
 /** How often a reader is checked within its patience. */
-const LOOKS = 10;
+const READER_CHECKS = 10;
 
 /** The budget of this process. */
-const processBudget = new SharedBudget(BUDGET);
+const processBudget = new SharedBudget(PROCESS_BUDGET);
 
 /** Whose readers they are, and who hears of one whose tunnel is ended. */
 export interface BacklogOptions {
@@ -102,7 +102,7 @@ export class Backlog {
     this.#channel = channel;
     this.#options = options;
     this.#look = channel.guarded(() => this.#endStanding());
-    this.#share = limits.shareBytes ?? SHARE;
+    this.#share = limits.shareBytes ?? TUNNEL_SHARE;
     this.#patienceMs = limits.patienceMs ?? PATIENCE_MS;
     this.#patienceWhenOverMs = limits.patienceWhenOverMs ?? PATIENCE_WHEN_OVER_MS;
     this.#budget = limits.budget ?? processBudget;
@@ -117,7 +117,7 @@ export class Backlog {
 
   /** Returns whether this many more bytes may wait for a tunnel as if they were read. */
   admit(waiting: number, bytes: number): boolean {
-    const share = Math.min(this.#share, this.#budget.left / PARTS);
+    const share = Math.min(this.#share, this.#budget.left / BUDGET_PARTS);
     return waiting + bytes <= share && this.#budget.take(bytes, this.#options.tenant);
   }
 
@@ -127,7 +127,7 @@ export class Backlog {
 
   hold(queue: TunnelQueue, bytes: number): void {
     this.#slow.add(queue);
-    this.#timer ??= setInterval(this.#look, this.#patienceMs / LOOKS).unref();
+    this.#timer ??= setInterval(this.#look, this.#patienceMs / READER_CHECKS).unref();
     this.#channel.hold(bytes);
   }
 
@@ -144,7 +144,7 @@ export class Backlog {
     const { heldUp, over } = this.#channel;
     for (const queue of [...this.#slow]) {
       // Nobody waits for a channel that has ended, but its data takes memory all the same.
-      if (queue.look(heldUp || over) < (this.#patience * LOOKS) / this.#patienceMs) continue;
+      if (queue.look(heldUp || over) < (this.#patience * READER_CHECKS) / this.#patienceMs) continue;
       this.#options.stalled();
       queue.end(this.#reason(queue));
     }

@@ -11,7 +11,7 @@ const STARTS_A_TURN = 16;
  * Dials of a tenant that are under way and young. More would fill the queues of every process on the way, and the answers would come
  * as many in one turn. With answers after 3 ms it allows 10,000 dials a second.
  */
-const YOUNG = 32;
+const YOUNG_DIALS = 32;
 
 /** Dials that take longer, in milliseconds, count as young no more: they wait for something else than a processor. */
 const YOUNG_FOR = 100;
@@ -57,7 +57,7 @@ class DialTurns<Request extends OfTenant, Answer> {
   #aging: NodeJS.Timeout | undefined;
 
   constructor(dial: (request: Request) => Promise<Answer>, options: TurnsOptions) {
-    const { startsATurn = STARTS_A_TURN, young = YOUNG, later = setImmediate } = options;
+    const { startsATurn = STARTS_A_TURN, young = YOUNG_DIALS, later = setImmediate } = options;
     this.#dial = dial;
     this.#startsATurn = startsATurn;
     this.#young = young;

@@ -1,25 +1,25 @@
 import { Rounds, type TakesTurns } from '@isthmus/runtime';
 import { getOrPut } from '../get-or-put.ts';
-import { AVERAGED_OVER, BusyLoop, type BusyLoopOptions } from '../limits/busy-loop.ts';
+import { AVERAGED_OVER_SECONDS, BusyLoop, type BusyLoopOptions } from '../limits/busy-loop.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import { DialError } from './errors.ts';
 
-/** Dials a second of one tenant that never wait. */
-const UNHINDERED = 100;
+/** How many dials per second of one tenant never wait. */
+const FREE_DIALS_PER_SECOND = 100;
 
 /**
- * Dials a second, of all tenants that wait, that start however busy the loop is. It may be busy with something else, and at 1 ms a dial
- * they are a tenth of it. If one tenant alone dials, more of them start: they are half of it, and only tunnels of others wait for them.
+ * How many waiting dials of all tenants always start per second. The loop may be busy with something else, and these dials, of 1 ms each,
+ * take a tenth of it. If one tenant dials alone, more start: they take half of the loop, and only other tenants' tunnels wait for them.
  */
-const LEAST = 100;
-const LEAST_ALONE = 500;
+const LEAST_DIALS_PER_SECOND = 100;
+const LEAST_ALONE_PER_SECOND = 500;
 
-/** How many start when a flood begins, before its effect is known, and how many at most, in dials a second. */
-const FIRST = 500;
-const MOST = 5000;
+/** How many waiting dials start per second when a flood begins, before its effect is known, and at most. */
+const FIRST_DIALS_PER_SECOND = 500;
+const MOST_DIALS_PER_SECOND = 5000;
 
-/** A tenant that dials less often, in dials a second, is forgotten. */
-const FORGOTTEN = 0.5;
+/** A tenant that dials less often than this is forgotten, in dials per second. */
+const FORGET_BELOW_PER_SECOND = 0.5;
 
 /** How long a dial may wait, in milliseconds. An API server gives up after 30 s. */
 const LONGEST_WAIT = 10_000;
@@ -44,11 +44,11 @@ class SpareTime {
   /** Those that have dials waiting. */
   readonly #rounds = new Rounds<Line>(1);
   /** Dials a second that one tenant may make without waiting. */
-  #share = UNHINDERED;
+  #share = FREE_DIALS_PER_SECOND;
   /** Dials a second that the average tenant starts. */
   #average = 0;
   /** Dials a second, of those that wait. */
-  #rate = FIRST;
+  #rate = FIRST_DIALS_PER_SECOND;
   /** Of those, how many may start now. */
   #credit = 0;
   /** Whether there were such since the last tick. */
@@ -114,8 +114,8 @@ class SpareTime {
     if (this.#tenants.size === 0) this.#loop.stop();
     const rate = this.#rate * this.#loop.growth(seconds);
     // Without dials beyond a share, the loop says nothing about how many could start.
-    const least = this.#tenants.size > 1 ? LEAST : LEAST_ALONE;
-    this.#rate = Math.max(least, Math.min(this.#wanted ? MOST : FIRST, rate));
+    const least = this.#tenants.size > 1 ? LEAST_DIALS_PER_SECOND : LEAST_ALONE_PER_SECOND;
+    this.#rate = Math.max(least, Math.min(this.#wanted ? MOST_DIALS_PER_SECOND : FIRST_DIALS_PER_SECOND, rate));
     this.#wanted = this.#rounds.size > 0;
     // A late tick does not let all start at once that should have started one by one.
     this.#credit = Math.min(this.#credit + this.#rate * seconds, this.#most);
@@ -124,7 +124,7 @@ class SpareTime {
 
   /** The most that may start at once. */
   get #most(): number {
-    return 1 + this.#rate * AVERAGED_OVER;
+    return 1 + this.#rate * AVERAGED_OVER_SECONDS;
   }
 
   /** Lets rates fall, and ends waits: of those that took too long, and of tenants that are below their share by now. */
@@ -138,11 +138,11 @@ class SpareTime {
       line.endWaits(now);
       while (line.waiting.size > 0 && this.#isDue(line)) line.goFirst();
       started += line.started;
-      if (line.demand < FORGOTTEN && line.waiting.size === 0 && line.next === undefined)
+      if (line.demand < FORGET_BELOW_PER_SECOND && line.waiting.size === 0 && line.next === undefined)
         this.#tenants.delete(line.tenant);
     }
     const tenants = Math.max(2, this.#tenants.size);
-    this.#share = Math.max(UNHINDERED, wanted / tenants);
+    this.#share = Math.max(FREE_DIALS_PER_SECOND, wanted / tenants);
     this.#average = started / tenants;
   }
 

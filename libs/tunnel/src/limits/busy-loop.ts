@@ -1,17 +1,17 @@
 /**
- * Share of its time that the event loop may be busy. A loop that is busy half of its time makes others wait twice as long as an idle one
- * does; at nine tenths it is ten times.
+ * The share of its time that the event loop may be busy. Work waits twice as long for a loop that is busy half of its time as for an idle
+ * one, and ten times as long at nine tenths.
  */
-export const BUSY = 0.5;
+export const BUSY_SHARE = 0.5;
 
-/** How often the loop is looked at, in milliseconds. */
-const TICK = 20;
+/** How often the use of the loop is measured, in milliseconds. */
+const SAMPLE_EVERY_MS = 20;
 
 /** The time over which the use of the loop is averaged, in seconds. */
-export const AVERAGED_OVER = 0.1;
+export const AVERAGED_OVER_SECONDS = 0.1;
 
-/** How fast a rate follows the loop: a loop that is busy by .1 more than `BUSY` divides it by e each second; one by .1 less multiplies it. */
-const GAIN = 10;
+/** How fast a rate follows the loop. With a loop that is busier than `BUSY_SHARE` by 0.1, the rate falls by a factor of e each second. */
+const RATE_GAIN = 10;
 
 export interface BusyLoopOptions {
   /** Returns which share of its time the event loop was busy since the last call. */
@@ -46,7 +46,7 @@ export class BusyLoop {
   watch(tick: (seconds: number) => void): void {
     this.#use();
     this.#ticked = this.now();
-    this.#stop = this.#every(TICK, () => this.#tick(tick));
+    this.#stop = this.#every(SAMPLE_EVERY_MS, () => this.#tick(tick));
   }
 
   stop(): void {
@@ -56,14 +56,14 @@ export class BusyLoop {
 
   /** By how much a rate grows in so many seconds, to keep the loop at `BUSY`. */
   growth(seconds: number): number {
-    return Math.exp(GAIN * (BUSY - this.busy) * seconds);
+    return Math.exp(RATE_GAIN * (BUSY_SHARE - this.busy) * seconds);
   }
 
   #tick(tick: (seconds: number) => void): void {
     const now = this.now();
     const seconds = (now - this.#ticked) / 1000;
     this.#ticked = now;
-    this.busy += (this.#use() - this.busy) * Math.min(1, seconds / AVERAGED_OVER);
+    this.busy += (this.#use() - this.busy) * Math.min(1, seconds / AVERAGED_OVER_SECONDS);
     tick(seconds);
   }
 }

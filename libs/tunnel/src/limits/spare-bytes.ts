@@ -1,20 +1,20 @@
-import { BUSY, BusyLoop, type BusyLoopOptions } from './busy-loop.ts';
+import { BUSY_SHARE, BusyLoop, type BusyLoopOptions } from './busy-loop.ts';
 import { TokenBucket } from './token-bucket.ts';
 
-/** Bytes a second that tenants who wait carry together, however busy the loop is: it may be busy with something else. */
-const LEAST = 16 * 1024 * 1024;
+/** Bytes per second that waiting tenants together may always carry. The loop may be busy with something else. */
+const LEAST_BYTES_PER_SECOND = 16 * 1024 * 1024;
 
-/** What they may carry at once, in seconds of their rate: less than a millisecond of work. */
-const AT_ONCE = 0.002;
+/** Their largest burst, in seconds of their rate: less than a millisecond of work. */
+const BURST_SECONDS = 0.002;
 
 /** A tenant that carries less than this share of the average is quiet. Time is kept for quiet tenants, not for others that flood. */
-const QUIET = 0.5;
+const QUIET_SHARE = 0.5;
 
-/** A tenant that carries less, in bytes a second, needs no time. */
-const NEEDS_NONE = 1024;
+/** A tenant that carries less than this counts as idle, in bytes per second. */
+const IDLE_BYTES_PER_SECOND = 1024;
 
-/** What a dial counts as, in bytes. */
-const DIAL = 4096;
+/** A dial counts as much as this many bytes. */
+const DIAL_COST_BYTES = 4096;
 
 const NOBODY: ReadonlySet<TenantBytes> = new Set();
 
@@ -49,7 +49,7 @@ export class SpareBytes {
   #tick(seconds: number): void {
     for (const tenant of this.#active) {
       tenant.rate *= Math.exp(-seconds);
-      if (tenant.rate < NEEDS_NONE) this.#forget(tenant);
+      if (tenant.rate < IDLE_BYTES_PER_SECOND) this.#forget(tenant);
     }
     this.#pace(this.#loud(), seconds);
     if (this.#active.size === 0) this.#loop.stop();
@@ -65,18 +65,19 @@ export class SpareBytes {
   #loud(): ReadonlySet<TenantBytes> {
     const all = [...this.#active];
     const average = sumOf(all) / all.length;
-    if (!all.some(({ rate }) => rate < QUIET * average)) return NOBODY;
+    if (!all.some(({ rate }) => rate < QUIET_SHARE * average)) return NOBODY;
     return new Set(all.filter(({ rate }) => rate > average));
   }
 
   #pace(loud: ReadonlySet<TenantBytes>, seconds: number): void {
     const before = this.#rate;
     const carried = sumOf(loud);
-    if (carried <= LEAST || (this.#rate === undefined && this.#loop.busy <= BUSY)) this.#rate = undefined;
+    if (carried <= LEAST_BYTES_PER_SECOND || (this.#rate === undefined && this.#loop.busy <= BUSY_SHARE))
+      this.#rate = undefined;
     else {
       const rate = (this.#rate ?? carried) * this.#loop.growth(seconds);
       // A rate that nobody reaches would say nothing about the loop.
-      this.#rate = Math.max(LEAST, Math.min(rate, 2 * carried));
+      this.#rate = Math.max(LEAST_BYTES_PER_SECOND, Math.min(rate, 2 * carried));
     }
     if (this.#rate === undefined && before === undefined) return;
     const each = this.#rate === undefined ? undefined : this.#rate / loud.size;
@@ -107,7 +108,7 @@ export class TenantBytes {
 
   /** A tunnel begins. */
   dial(): void {
-    this.#count(DIAL);
+    this.#count(DIAL_COST_BYTES);
   }
 
   /** Counts bytes that were read. @returns whether more may be read now */
@@ -132,5 +133,5 @@ export class TenantBytes {
 }
 
 function rateOf(perSecond: number) {
-  return { perSecond, atOnce: perSecond * AT_ONCE };
+  return { perSecond, atOnce: perSecond * BURST_SECONDS };
 }

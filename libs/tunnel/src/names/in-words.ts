@@ -32,7 +32,7 @@ const PHRASES: readonly (readonly [said: RegExp, means: string])[] = [
 ];
 
 /** The most characters of a text that are processed. A peer may have written it. */
-const LONGEST = 2000;
+const LONGEST_TEXT = 2000;
 
 /** Returns an error's text for an operator. For an error that only wraps others, returns the text of the first of them. */
 export function inWords(error: unknown): string {
@@ -45,5 +45,5 @@ export function inWords(error: unknown): string {
 }
 
 function phrased(text: string): string {
-  return PHRASES.reduce((words, [said, means]) => words.replace(said, means), text.slice(0, LONGEST)).trim();
+  return PHRASES.reduce((words, [said, means]) => words.replace(said, means), text.slice(0, LONGEST_TEXT)).trim();
 }

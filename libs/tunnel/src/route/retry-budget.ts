@@ -2,18 +2,18 @@
  * Retries available at once after a quiet time. When a hub dies, each dial that was pending on it is retried once. This is as many as
  * one tenant may have pending (`MAX_PENDING_DIALS`), but all tenants of the gateway share it.
  */
-const BURST = 2000;
+const RETRY_BURST = 2000;
 
 /** What each dial adds: in the long run, at most one attempt more for every five dials. */
 const PER_DIAL = 0.2;
 
 /** Limits what a gateway tries beyond first attempts, retries and hedges alike, so that they do not overload a plane in trouble. One per gateway. */
 export class RetryBudget {
-  #tokens = BURST;
+  #tokens = RETRY_BURST;
 
   /** Call this once per dial. */
   earn(): void {
-    this.#tokens = Math.min(BURST, this.#tokens + PER_DIAL);
+    this.#tokens = Math.min(RETRY_BURST, this.#tokens + PER_DIAL);
   }
 
   /** Whether no retry is left. */

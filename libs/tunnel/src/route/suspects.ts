@@ -1,5 +1,5 @@
 /** Above this size, expired entries are removed. */
-const MANY = 1000;
+const PRUNE_AT = 1000;
 
 /** How long a silent hub or session is avoided before a dial tries it again, in milliseconds. */
 const AVOIDED_FOR = 1000;
@@ -24,7 +24,7 @@ export class Suspects {
     const until = this.#now() + AVOIDED_FOR;
     for (const id of ids) this.#until.set(id, until);
     // `has` is never called for an id that does not come back, so remove expired ids here.
-    if (this.#until.size > MANY) for (const id of [...this.#until.keys()]) this.has(id);
+    if (this.#until.size > PRUNE_AT) for (const id of [...this.#until.keys()]) this.has(id);
   }
 
   clear(...ids: string[]): void {

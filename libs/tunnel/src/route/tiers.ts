@@ -45,8 +45,8 @@ export interface PoolView extends Pick<Tier, 'suspected' | 'step' | 'key'> {
  */
 const BUSY_TUNNELS = 1000;
 
-/** A session of a busy agent at the own hub is passed over for one whose agent carries less than 1/LOPSIDED of its load. */
-const LOPSIDED = 2;
+/** A session of a busy agent at the own hub is passed over for one whose agent carries less than 1/LOPSIDED_FACTOR of its load. */
+const LOPSIDED_FACTOR = 2;
 
 /**
  * Yields the tiers of a pool, best first: the hub in this process, the own zone, other zones, draining sessions. An agent at the own hub
@@ -68,7 +68,7 @@ export function* tiersIn(pool: Pool, view: PoolView): Generator<Tier> {
     yield tier('own', skipsBusy, () => [own], idle);
     const least = leastBusy(own, view);
     if (least < Number.POSITIVE_INFINITY) {
-      const lighter = (route: Route) => load(route) * LOPSIDED < least && eligible(route);
+      const lighter = (route: Route) => load(route) * LOPSIDED_FACTOR < least && eligible(route);
       if (near) yield tier('near', skipsBusy, () => [near], lighter);
       if (isFar) yield tier('far', skipsBusy, far, lighter);
       skipsBusy = false;

@@ -8,7 +8,7 @@ import { Outbox, type SessionWrite } from './outbox.ts';
 import type { HubWriter, WriteOutcome } from './writer.ts';
 
 /** Sessions per script call, which take a few milliseconds of Redis' time. */
-const BATCH = 200;
+const SESSIONS_PER_CALL = 200;
 
 /** Keeps one hub's part of the directory up to date: one loop, one write at a time, until closed or superseded. */
 export class RedisRegistration implements HubRegistration {
@@ -112,7 +112,7 @@ export class RedisRegistration implements HubRegistration {
   }
 
   async #write(): Promise<WriteOutcome> {
-    const writes = this.#outbox.takeDue(performance.now(), BATCH);
+    const writes = this.#outbox.takeDue(performance.now(), SESSIONS_PER_CALL);
     const hubChanged = this.#hubChanged;
     this.#hubChanged = false;
     return this.#deliver(writes, () =>
@@ -127,7 +127,7 @@ export class RedisRegistration implements HubRegistration {
     const writes = this.#outbox.takeAll();
     this.#hubChanged = false;
     return this.#deliver(writes, () =>
-      this.#connection.run((client) => this.#writer.open(client, this.#hub, writes, BATCH)),
+      this.#connection.run((client) => this.#writer.open(client, this.#hub, writes, SESSIONS_PER_CALL)),
     );
   }
 

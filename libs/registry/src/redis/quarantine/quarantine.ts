@@ -3,7 +3,7 @@ import type { Client } from '../connection/connection.ts';
 import type { Store } from '../hub/writer.ts';
 
 /** Quarantine records per script call. */
-const BATCH = 200;
+const RECORDS_PER_CALL = 200;
 
 type Outcome = 'ok' | 'same' | 'full';
 
@@ -22,8 +22,8 @@ export async function writeQuarantine(
 
 /** Writes records that the store lacks. Later ones in the store stay. */
 export async function restoreQuarantines(client: Client, store: Store, lost: readonly Quarantine[]): Promise<void> {
-  for (let start = 0; start < lost.length; start += BATCH) {
-    const each = lost.slice(start, start + BATCH).flatMap((quarantine) => {
+  for (let start = 0; start < lost.length; start += RECORDS_PER_CALL) {
+    const each = lost.slice(start, start + RECORDS_PER_CALL).flatMap((quarantine) => {
       const { version, tenant, agentId, reason } = quarantine;
       return [fieldOf(quarantine), version, signOf(reason), JSON.stringify({ version, tenant, agentId, reason })];
     });

@@ -16,7 +16,7 @@ export type Entry = Change | { readonly kind: 'opened'; readonly hub: HubRecord 
 export interface PlacedSnapshot extends Snapshot, Pick<Look, 'position' | 'run'> {}
 
 /** Sessions per reply, about 350 bytes each. Keeps every reply short, however many sessions there are. */
-const PAGE = 1_000;
+const SESSIONS_PER_REPLY = 1_000;
 
 /** Number of hubs read at once. */
 const HUBS_TOGETHER = 8;
@@ -41,7 +41,7 @@ export async function readSessions(client: Client, keys: Keys, hubId: string): P
   const found = new Map<string, string>();
   let cursor = '0';
   do {
-    const [next, fields] = await client.hscan(keys.sessions(hubId), cursor, 'COUNT', PAGE);
+    const [next, fields] = await client.hscan(keys.sessions(hubId), cursor, 'COUNT', SESSIONS_PER_REPLY);
     for (let i = 0; i < fields.length; i += 2) found.set(fields[i] as string, fields[i + 1] as string);
     cursor = next;
   } while (cursor !== '0');

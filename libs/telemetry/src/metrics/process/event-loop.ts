@@ -1,7 +1,7 @@
 import type { Families } from '../exposition/families.ts';
 
 /** Time between two samples, in milliseconds. Short enough to see delays that callers notice; 50 timers a second cost nothing. */
-const INTERVAL = 20;
+const SAMPLE_INTERVAL_MS = 20;
 
 /** The most samples that one delay counts for, so that a process that was stopped for an hour reports it and goes on. */
 const MOST_MISSED = 3000;
@@ -24,14 +24,14 @@ export function eventLoopDelay(families: Families, now = () => performance.now()
     'Delay of the event loop, sampled every 20 ms. While the event loop is blocked, all tunnels of the process wait.',
     BUCKETS,
   );
-  let due = now() + INTERVAL;
+  let due = now() + SAMPLE_INTERVAL_MS;
   const timer = setInterval(() => {
     const at = now();
     const delay = Math.max(0, at - due);
-    const looks = 1 + Math.min(Math.floor(delay / INTERVAL), MOST_MISSED);
-    for (let look = 0; look < looks; look++) delays.observe((delay - look * INTERVAL) / 1000);
-    due = at + INTERVAL;
-  }, INTERVAL);
+    const looks = 1 + Math.min(Math.floor(delay / SAMPLE_INTERVAL_MS), MOST_MISSED);
+    for (let look = 0; look < looks; look++) delays.observe((delay - look * SAMPLE_INTERVAL_MS) / 1000);
+    due = at + SAMPLE_INTERVAL_MS;
+  }, SAMPLE_INTERVAL_MS);
   // The timer must not keep the process alive.
   timer.unref();
   return () => clearInterval(timer);
