@@ -4,16 +4,16 @@ import type { TokenVerdict } from './token-review.ts';
 import { Turns } from './turns.ts';
 
 /** Reviews in progress at once. No more than these use the client's rate, so at worst ten of them delay the renewal of a lease. */
-const AT_ONCE = 10;
+const REVIEWS_AT_ONCE = 10;
 
 /** How long a token may wait for its answer, in milliseconds. Its agent waits no longer for ours. */
 const PATIENCE_MS = 10_000;
 
 /** Tokens that wait for their review. Each belongs to a connection, and fewer connections may wait. */
-const MOST_WAITING = 10_000;
+const MOST_WAITING_TOKENS = 10_000;
 
 /** Answers to remember, of each kind. 1,000 take some 300 KB. */
-const MOST_REMEMBERED = 10_000;
+const MOST_REMEMBERED_ANSWERS = 10_000;
 
 /** The longest time to remember a refusal, in milliseconds. A token that becomes valid (its account was created late) waits this long. */
 const REFUSED_FOR = 10_000;
@@ -62,11 +62,11 @@ export class TokenReviews {
   #running = 0;
 
   constructor(options: TokenReviewsOptions) {
-    const { review, rememberMs, mostWaiting = MOST_WAITING, now = () => performance.now(), random } = options;
+    const { review, rememberMs, mostWaiting = MOST_WAITING_TOKENS, now = () => performance.now(), random } = options;
     this.#review = review;
     this.#mostWaiting = mostWaiting;
-    this.#good = new Remembered(rememberMs, MOST_REMEMBERED, now);
-    this.#bad = new Remembered(Math.min(rememberMs, REFUSED_FOR), MOST_REMEMBERED, now);
+    this.#good = new Remembered(rememberMs, MOST_REMEMBERED_ANSWERS, now);
+    this.#bad = new Remembered(Math.min(rememberMs, REFUSED_FOR), MOST_REMEMBERED_ANSWERS, now);
     this.#turns = new Turns(random);
   }
 
@@ -120,7 +120,7 @@ export class TokenReviews {
   }
 
   #next(): void {
-    while (this.#running < AT_ONCE) {
+    while (this.#running < REVIEWS_AT_ONCE) {
       const review = this.#turns.next();
       if (!review) return;
       this.#running++;

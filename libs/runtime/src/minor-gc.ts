@@ -17,7 +17,7 @@ const [TINY_MEMORY, OLD_PART] = [64 * 1024 * 1024, 1 / 8];
 const LARGEST_YOUNG = 4 * 1024 * 1024;
 
 /** Reads between two checks of its size. A check takes a microsecond. */
-const LOOK_EVERY = 256;
+const READS_A_CHECK = 256;
 
 /** After this many reads a process counts as busy. That is five hundred dials, or 64 MB. */
 const READS_AT_WORK = 1024;
@@ -82,10 +82,10 @@ export class MinorGc {
   #kept = Number.POSITIVE_INFINITY;
   #bytes = 0;
   /** Reads since the last check. Starts below zero, since the first check comes only once the process is busy. */
-  #reads = LOOK_EVERY - READS_AT_WORK;
+  #reads = READS_A_CHECK - READS_AT_WORK;
   #factor: 1 | 2 = 1;
   /** Reads since the last rest, as of the last check. The first check adds its own 256 to those before it. */
-  #work = READS_AT_WORK - LOOK_EVERY;
+  #work = READS_AT_WORK - READS_A_CHECK;
   /** Collections that are due at the next rest. */
   #due = 0;
   #rest: NodeJS.Timeout | undefined;
@@ -108,7 +108,7 @@ export class MinorGc {
   /** Counts a read of a tunnel's bytes, or a copy of them, and collects if it is time. */
   countRead(bytes: number): void {
     this.#bytes += bytes;
-    if (++this.#reads === LOOK_EVERY) this.#look();
+    if (++this.#reads === READS_A_CHECK) this.#check();
     if (this.#bytes < this.#every) return;
     this.#bytes = 0;
     this.#young.collect();
@@ -124,9 +124,9 @@ export class MinorGc {
   }
 
   /** A running V8 accepts no bound, only a growth factor. It shrinks the generation itself when little happens. */
-  #look(): void {
+  #check(): void {
     this.#reads = 0;
-    this.#work += LOOK_EVERY;
+    this.#work += READS_A_CHECK;
     this.#much ||= this.#young.outside() >= MUCH_OUTSIDE;
     if (this.#work >= READS_AT_WORK) this.#untilRest(COLLECTIONS_AT_REST);
     const factor = this.#young.capacity() * 2 <= LARGEST_YOUNG ? 2 : 1;

@@ -7,7 +7,7 @@ import { readProxyHeader } from './proxy-header.ts';
 const HEADER_TIMEOUT = 5_000;
 
 /** Connections of one port that wait for their header. A load balancer sends it at once, so more are no traffic. */
-const MOST_WAITING = 4096;
+const MOST_WAITING_CONNECTIONS = 4096;
 
 /** Load balancers that say where their connections come from. */
 export interface ProxiedOptions {
@@ -65,7 +65,7 @@ export function proxied({ networks, take, refused }: ProxiedOptions): (socket: S
       .on('data', read)
       .on('end', cut)
       .on('close', settle);
-    if (waiting > MOST_WAITING)
-      refuse(new Error(`${MOST_WAITING} connections wait for a header of the PROXY protocol already`));
+    if (waiting > MOST_WAITING_CONNECTIONS)
+      refuse(new Error(`${MOST_WAITING_CONNECTIONS} connections wait for a header of the PROXY protocol already`));
   };
 }

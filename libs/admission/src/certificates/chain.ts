@@ -11,7 +11,7 @@ export interface ShownCertificate {
 }
 
 /** How many of the certificates that a peer sends are looked at, besides its own. Real chains have one or two. */
-const MOST_SENT = 8;
+const MOST_SENT_CERTIFICATES = 8;
 
 /** The most signatures that one chain may cost: 0.1 ms each. */
 const MOST_SIGNATURES = 24;
@@ -51,7 +51,7 @@ export function verifyChain({ leaf, sent }: ShownCertificate, trust: Trust, now:
   const read = readCertificate(leaf);
   const own = faultOfLeaf(read, now);
   if (own !== undefined) throw new CertificateRejected(own);
-  return new Climb(read, sent.slice(0, MOST_SENT).map(readCertificate), trust, now).chain();
+  return new Climb(read, sent.slice(0, MOST_SENT_CERTIFICATES).map(readCertificate), trust, now).chain();
 }
 
 /** Why no client may show a certificate, regardless of its issuer. */

@@ -6,7 +6,7 @@ import { isSameKey, type TokenKey, type TokenKeys } from './keys.ts';
 import { OtherKey, UnknownKey, type VerifiedToken, verifyToken } from './verify.ts';
 
 /** How many tokens are remembered that none of the keys had signed, in 32 bytes each: agents with a wrong token come again and again. */
-const MOST_FAILED = 1000;
+const MOST_FAILED_TOKENS = 1000;
 
 /** One way in which a tenant accepts tokens: an entry `tokens` of its file, with the keys that are in force now. */
 export interface TokenWay {
@@ -147,7 +147,7 @@ export class TokenIssuers {
   #fail(digest: string): void {
     this.#failed.add(digest);
     const [oldest] = this.#failed;
-    if (this.#failed.size > MOST_FAILED && oldest !== undefined) this.#failed.delete(oldest);
+    if (this.#failed.size > MOST_FAILED_TOKENS && oldest !== undefined) this.#failed.delete(oldest);
   }
 
   #refusal(said: SaidByToken, tenant: string | undefined): TokenRejected {

@@ -33,8 +33,8 @@ export class InFlight {
   }
 
   /**
-   * Whether the sender should wait until the other side has read more. This is true only while a checkpoint is under way, because its
-   * answer ends the wait. Without one nothing would: the limit falls with the round-trip time, even below what was sent since the latest.
+   * Whether the sender should wait until the other side has read more. True only while a checkpoint is under way, because its answer ends
+   * the wait. Without one, the limit may still be exceeded: it falls with the round-trip time.
    */
   get full(): boolean {
     return this.#checkpointAt > this.#read && this.#sent - this.#read >= this.#limit;

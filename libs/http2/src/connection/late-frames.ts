@@ -9,9 +9,9 @@ export interface Patience {
 }
 
 /**
- * For answers to PINGs. A Go client sends a PING with the first packet that it receives after each answer, and learns from the answer how
- * large its window must be. That matters during bulk transfer, and then the answer leaves at once with other bytes. Without bulk, each
- * short packet would cause another PING and WINDOW_UPDATE, which achieve nothing.
+ * For answers to PINGs. After each answer, a Go client sends the next PING when it receives a packet, and learns from the answers how large
+ * its window must be. That matters during bulk transfer, and then the answer leaves at once with other bytes. Without bulk, each short
+ * packet would cause another PING and WINDOW_UPDATE, which achieve nothing.
  */
 export const BEHIND_BULK: Patience = { ms: 100, leastBytes: 1_024 };
 

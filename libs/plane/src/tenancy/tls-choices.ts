@@ -3,7 +3,7 @@ import { LruMap } from '@isthmus/runtime';
 import { type TlsChoice, tlsChoice } from '@isthmus/transport';
 
 /** How many tenants' certificates are kept ready, of 60 KB each. The one used longest ago is dropped, and made again when a peer asks for it. */
-const MOST_READY = 512;
+const MOST_READY_CERTIFICATES = 512;
 
 /** A certificate with its chain, and its key. PEM. */
 export interface CertificateTexts {
@@ -26,7 +26,7 @@ interface Ready {
 /** Tenants' server certificates, each made ready when a peer first asks for it. */
 export class TlsChoices {
   readonly #policy: Parameters<typeof tlsChoice>[1];
-  readonly #ready = new LruMap<string, Ready>(MOST_READY);
+  readonly #ready = new LruMap<string, Ready>(MOST_READY_CERTIFICATES);
 
   constructor(policy: Parameters<typeof tlsChoice>[1]) {
     this.#policy = policy;

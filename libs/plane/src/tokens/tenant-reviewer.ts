@@ -9,7 +9,7 @@ const REVIEWS_PER_SECOND = 20;
 const REVIEW_BURST = 40;
 
 /** How many tokens of one tenant may wait for their review. Each holds one of the connections that may wait (--max-waiting-agents). */
-const MOST_WAITING = 200;
+const MOST_WAITING_TOKENS = 200;
 
 /** Where a tenant's tokens are reviewed, and whose they must be. */
 export interface ReviewRules {
@@ -49,7 +49,11 @@ export class TenantReviewer {
   constructor(rules: ReviewRules, { rememberMs, reviewTimeoutMs = REVIEW_TIMEOUT_MS }: TenantReviewerOptions) {
     this.#rules = rules;
     this.#timeoutMs = reviewTimeoutMs;
-    this.#reviews = new TokenReviews({ rememberMs, mostWaiting: MOST_WAITING, review: (token) => this.#review(token) });
+    this.#reviews = new TokenReviews({
+      rememberMs,
+      mostWaiting: MOST_WAITING_TOKENS,
+      review: (token) => this.#review(token),
+    });
   }
 
   async check(token: string, asker: TokenAsker): Promise<Reviewed> {

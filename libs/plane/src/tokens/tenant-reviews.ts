@@ -8,7 +8,7 @@ import { type Reviewed, type ReviewRules, TenantReviewer, type TokenAsker } from
 const MOST_REVIEWERS = 500;
 
 /** How many API servers are asked about one token. */
-const MOST_ASKED = 2;
+const MOST_SERVERS_ASKED = 2;
 
 /** An entry `tokenReview` of a tenant's file. */
 interface Rule {
@@ -56,7 +56,7 @@ export class TenantReviews {
   /** @returns undefined if the tenant's file has no `tokenReview` */
   async check(token: string, tenant: Tenant, asker: TokenAsker): Promise<ReviewAnswer | undefined> {
     let answer: ReviewAnswer | undefined;
-    for (const { rule, rules } of this.#entriesOf(tenant).slice(0, MOST_ASKED)) {
+    for (const { rule, rules } of this.#entriesOf(tenant).slice(0, MOST_SERVERS_ASKED)) {
       const verdict = await this.#check(token, tenant.name, rules, asker);
       const subject = `system:serviceaccount:${rules.namespace}:${rules.serviceAccount}`;
       answer = { verdict, rule, rules, subject };

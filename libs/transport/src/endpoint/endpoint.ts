@@ -115,7 +115,7 @@ function endOf(socket: Socket): TunnelEnd {
   return { stream: socket, halfOpen: true, abort };
 }
 
-const LIMIT = 'connection_limit_reached';
+const LIMIT_REACHED = 'connection_limit_reached';
 
 /** The errors of connect(2) and getaddrinfo: our name for each, and Go's words. */
 const FAILURES: Readonly<Record<string, readonly [DialErrorCode, string]>> = {
@@ -130,8 +130,8 @@ const FAILURES: Readonly<Record<string, readonly [DialErrorCode, string]>> = {
   // A prohibiting route or a firewall.
   EACCES: ['destination_ip_prohibited', 'connect: permission denied'],
   EPERM: ['destination_ip_prohibited', 'connect: operation not permitted'],
-  EMFILE: [LIMIT, 'socket: too many open files'],
-  ENFILE: [LIMIT, 'socket: too many open files in system'],
+  EMFILE: [LIMIT_REACHED, 'socket: too many open files'],
+  ENFILE: [LIMIT_REACHED, 'socket: too many open files in system'],
 };
 
 function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): DialError {
@@ -143,7 +143,7 @@ function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): Dial
   // The resolver reads files and opens sockets too. Without descriptors it reports that there is no such name, or to try again.
   if (error.syscall === 'getaddrinfo' && descriptors.exhausted) {
     const text = `dial tcp: lookup ${host}: too many open files`;
-    return new DialError(LIMIT, text, { retryable: true, cause: thrown });
+    return new DialError(LIMIT_REACHED, text, { retryable: true, cause: thrown });
   }
   if (code === 'ENOTFOUND')
     return new DialError('dns_error', `dial tcp: lookup ${host}${onResolver()}: no such host`, { cause: thrown });
@@ -154,7 +154,7 @@ function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): Dial
   }
   const [name, words] = FAILURES[code] ?? (['proxy_internal_error', error.message] as const);
   // An agent without a free socket has sent nothing to the destination. Another agent may have one.
-  return new DialError(name, `dial tcp ${target}: ${words}`, { retryable: name === LIMIT, cause: thrown });
+  return new DialError(name, `dial tcp ${target}: ${words}`, { retryable: name === LIMIT_REACHED, cause: thrown });
 }
 
 /**

@@ -10,7 +10,7 @@ export interface Shown {
 }
 
 /** How many of the certificates that a peer sends besides its own are taken. */
-const MOST_SENT = 8;
+const MOST_SENT_CERTIFICATES = 8;
 
 /** Of connections that are open. Only the first reading gets what a peer sent besides its own. */
 const read = new WeakMap<Socket, Shown>();
@@ -24,7 +24,7 @@ export function readCertificate(socket: TLSSocket): Shown | undefined {
   if (!leaf) return undefined;
   const sent: X509Certificate[] = [];
   // On a server, these are the certificates in the order in which they came.
-  for (let next = leaf.issuerCertificate; next && sent.length < MOST_SENT; next = next.issuerCertificate)
+  for (let next = leaf.issuerCertificate; next && sent.length < MOST_SENT_CERTIFICATES; next = next.issuerCertificate)
     sent.push(next);
   const shown = { leaf, sent };
   read.set(socket, shown);
