@@ -28,6 +28,26 @@ test('each program of this workspace runs from its bundle once it is built', () 
   );
 });
 
+/** What a server needs only with some of its flags: to load it costs every other server time and memory. */
+const ON_DEMAND = ['yaml', 'valibot', 'jose', 'ioredis', 'prom-client', '@grpc/grpc-js', 'nice-grpc'];
+
+test('a server loads at its start no package that only some of its flags need', () => {
+  for (const { dir, path } of programs().filter(({ path }) => /server|frontend-gw|backend-hub/.test(path))) {
+    const sources = sourcesOf(currentBundle(distOf(dir)));
+    const early = ON_DEMAND.filter((name) => sources.some((source) => source.includes(`/node_modules/${name}/`)));
+    assert.deepEqual(early, [], path);
+  }
+});
+
+/** Returns the paths of the modules in a file of a bundle, and in those that it imports before it runs. */
+function sourcesOf(url, seen = new Set()) {
+  if (seen.has(url.href)) return [];
+  seen.add(url.href);
+  const imports = readFileSync(url, 'utf8').matchAll(/^(?:import|export)\b[^;]*?"(\.\/[^"]+)"/gm);
+  const { sources } = JSON.parse(readFileSync(new URL(`${url.href}.map`), 'utf8'));
+  return [...sources, ...[...imports].flatMap(([, path]) => sourcesOf(new URL(path, url), seen))];
+}
+
 describe('a workspace of two programs', () => {
   let root;
 

@@ -10,7 +10,6 @@ export {
   readCredential,
 } from './credentials.ts';
 export { type Fault, type Grant, Grants, type Standing } from './grants.ts';
-export { problemMessage, problemText } from './tenant-file/problem-text.ts';
 export { MAX_TENANT_FILE, type ReadFile, readTenantFile, type UsableFile } from './tenant-file/read.ts';
 export type { TenantFile } from './tenant-file/schema.ts';
 export { type FileProblems, type Tenant, type TenantSource, Tenants } from './tenants.ts';

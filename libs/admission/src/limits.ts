@@ -1,5 +1,5 @@
 import type { DialLimits } from '@isthmus/tunnel';
-import { bytesOf } from './tenant-file/fields.ts';
+import { bytesOf } from './tenant-file/bytes.ts';
 import type { TenantFile } from './tenant-file/schema.ts';
 
 /** What a tenant may use, in the whole of one process. */

@@ -5,13 +5,13 @@ import {
   credentialFiles,
   MAX_CREDENTIAL_FILE,
   MAX_TENANT_FILE,
-  problemMessage,
   type ReadFile,
   readCredential,
   readTenantFile,
   type TenantSource,
   Tenants,
 } from '@isthmus/admission';
+import { problemMessage } from '@isthmus/admission/basics';
 import { messageOf, usage } from '../exit.ts';
 
 /** As a server's --tenants-dir reads them. */

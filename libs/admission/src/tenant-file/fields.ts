@@ -2,6 +2,7 @@ import { isLoopback } from '@isthmus/runtime';
 import { isName } from '@isthmus/tunnel';
 import * as v from 'valibot';
 import { HostPattern, Prefix } from '../patterns.ts';
+import { bytesOf } from './bytes.ts';
 
 /** The longest list in a tenant's file. */
 const MOST_ENTRIES = 1000;
@@ -52,27 +53,11 @@ export function list<T extends v.GenericSchema>(item: T) {
   );
 }
 
-const SIZE = /^(\d+(?:\.\d+)?)\s*(k|M|G|Ki|Mi|Gi)?B?$/;
-const FACTORS: Readonly<Record<string, number>> = {
-  k: 1e3,
-  M: 1e6,
-  G: 1e9,
-  Ki: 2 ** 10,
-  Mi: 2 ** 20,
-  Gi: 2 ** 30,
-};
-
 /** A number of bytes: `200MB`, `16MiB`, `65536`. */
 export const bytes = v.pipe(
   v.union([v.string(), v.number()], 'expected a number of bytes such as 200MB or 16MiB'),
   v.check((value) => bytesOf(value) >= 1, 'expected a number of bytes such as 200MB or 16MiB'),
 );
-
-/** @returns the number of bytes that a text such as `200MB` means; NaN if it means none */
-export function bytesOf(value: string | number): number {
-  const [, digits, unit = ''] = SIZE.exec(String(value)) ?? [];
-  return Math.round(Number(digits ?? Number.NaN) * (FACTORS[unit] ?? 1));
-}
 
 /** An https URL, or an http URL on this machine: an attacker who can change what is fetched chooses whom we trust. */
 export const url = v.pipe(

@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
-import { authorityOf, type FileProblems, Grants, problemText } from '@isthmus/admission';
+import { authorityOf, type FileProblems, Grants } from '@isthmus/admission';
+import { problemText } from '@isthmus/admission/basics';
 import { type ServerValues, tlsPolicy } from '@isthmus/flags';
 import type { Closing } from '@isthmus/service';
 import type { PlaneEvents } from '@isthmus/tunnel';

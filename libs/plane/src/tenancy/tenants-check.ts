@@ -1,4 +1,5 @@
-import { type FileProblems, problemText } from '@isthmus/admission';
+import type { FileProblems } from '@isthmus/admission';
+import { problemText } from '@isthmus/admission/basics';
 import type { Check } from '@isthmus/service';
 
 /** How many problems are listed one by one. */

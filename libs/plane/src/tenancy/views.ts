@@ -1,6 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import type { FileProblem, KnownTenant, TenantsPart } from '@isthmus/admin';
-import { problemMessage, problemText, type Tenant } from '@isthmus/admission';
+import type { Tenant } from '@isthmus/admission';
+import { problemMessage, problemText } from '@isthmus/admission/basics';
 import type { TenantsSight } from '@isthmus/telemetry';
 import { nameOf } from '@isthmus/tunnel';
 import type { Tenancy } from './tenancy.ts';
