@@ -17,7 +17,7 @@ export const NO_BROWSER: string | false = onDeno
 /** Starts Chromium. Its sandbox refuses root, which runs the tests in containers. */
 export async function startBrowser(scope: Scope): Promise<Browser> {
   const { chromium } = await import('playwright-core');
-  const args = ['--disable-dev-shm-usage', ...(process.getuid?.() === 0 ? ['--no-sandbox'] : [])];
+  const args = ['--disable-dev-shm-usage', '--disable-gpu', ...(process.getuid?.() === 0 ? ['--no-sandbox'] : [])];
   const path = spawnSync('which', [found ?? ''])
     .stdout.toString()
     .trim();
@@ -92,17 +92,20 @@ export async function goTo(page: Page, view: string): Promise<void> {
   await page.getByRole('navigation').getByRole('link', { name: view, exact: true }).click();
 }
 
-/** Returns the texts of a table's cells, by the names of its columns. */
+/** Returns the texts of a table's cells, by the names of its columns. Asks the page once: tests ask often, and a page may have many cells. */
 export async function rowsOf(page: Page, title: string): Promise<Record<string, string>[]> {
   const table = page.getByRole('table', { name: title, exact: true });
-  const names = await table.locator('thead th').allInnerTexts();
-  const rows = await table.locator('tbody tr').all();
-  return Promise.all(
-    rows.map(async (row) => {
-      const cells = await row.locator('td').allInnerTexts();
-      return Object.fromEntries(names.map((name, index) => [name, (cells[index] ?? '').trim()]));
-    }),
-  );
+  return table.evaluateAll((tables) => {
+    const textsIn = (where: Element, selector: string) =>
+      [...where.querySelectorAll<HTMLElement>(selector)].map(({ innerText }) => innerText);
+    return tables.flatMap((each) => {
+      const names = textsIn(each, 'thead th');
+      return [...each.querySelectorAll('tbody tr')].map((row) => {
+        const cells = textsIn(row, 'td');
+        return Object.fromEntries(names.map((name, index) => [name, (cells[index] ?? '').trim()]));
+      });
+    });
+  });
 }
 
 export function faultless({ faults }: Watched): void {
