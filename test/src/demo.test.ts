@@ -12,6 +12,7 @@ import {
   ROOT,
   type Scope,
   scoped,
+  sharedByFile,
   startCommand,
   unlessSlow,
 } from './harness/index.ts';
@@ -35,31 +36,54 @@ function startDemo(scope: Scope, ...args: string[]): Program {
   return demo;
 }
 
-test(
-  'the demo prints a curl line that works, shows the dial, and leaves nothing behind after Ctrl-C',
-  { skip: CURL },
-  scoped(async (scope) => {
-    const demo = startDemo(scope);
-    const line = await demo.waitForLine(/^curl /);
-    const { stdout } = await promisify(execFile)('bash', ['-c', line], { timeout: DEADLINE_MS });
-    assert.match(stdout, /^Hello from the demo destination: GET \/, dialled from 127\.0\.0\.1:\d+\n$/);
-    await demo.waitForLine(
-      /CN=demo-caller \(http-connect\) at server → 127\.0\.0\.1:\d+ through agent at server in [\d.]+ ms$/,
-    );
-    const guide = await demo.waitForLine(/^server .* admin /);
-    const adminPort = Number(/admin \S+:(\d+)/.exec(guide)?.[1]);
-    const { results } = await asked<{ results: Checked[] }>({ adminPort }, 'check', '--no-dials');
-    // On a busy machine, the clock of a member that answers late looks wrong.
-    const found = results.filter(({ check, outcome }) => outcome !== 'pass' && check !== 'clocks');
-    assert.deepEqual(found, []);
-    const [dir = ''] = /\S+isthmus-demo-[^/]+/.exec(line) ?? [];
-    assert.ok(existsSync(dir));
-    demo.signal('SIGINT');
-    assert.equal((await demo.ended()).code, 0);
-    assert.ok(!existsSync(dir), `${dir} is still there`);
-    assert.equal(demo.lines.at(-1), 'Ended. Dials that became tunnels: 1; dials that failed: 0.');
-  }),
-);
+/** The first tests share a demo, and the last of them interrupts it. */
+const shared = sharedByFile(async (scope) => {
+  const demo = startDemo(scope);
+  await demo.waitForLine(/^Dials, as they happen/);
+  const curl = demo.lines.find((line) => line.startsWith('curl ')) ?? '';
+  return { demo, curl };
+});
+
+test('the demo prints a curl line that works, and shows the dial', { skip: CURL }, async () => {
+  const { demo, curl } = await shared();
+  const { stdout } = await promisify(execFile)('bash', ['-c', curl], { timeout: DEADLINE_MS });
+  assert.match(stdout, /^Hello from the demo destination: GET \/, dialled from 127\.0\.0\.1:\d+\n$/);
+  await demo.waitForLine(
+    /CN=demo-caller \(http-connect\) at server → 127\.0\.0\.1:\d+ through agent at server in [\d.]+ ms$/,
+  );
+  const guide = await demo.waitForLine(/^server .* admin /);
+  const adminPort = Number(/admin \S+:(\d+)/.exec(guide)?.[1]);
+  const { results } = await asked<{ results: Checked[] }>({ adminPort }, 'check', '--no-dials');
+  // On a busy machine, the clock of a member that answers late looks wrong.
+  const found = results.filter(({ check, outcome }) => outcome !== 'pass' && check !== 'clocks');
+  assert.deepEqual(found, []);
+});
+
+test('the demo prints lines of isthmus that ask its own plane', async () => {
+  const { demo } = await shared();
+  const lines = demo.lines.filter((line) => line.startsWith('npx isthmus ')).map((line) => line.replace(/ +#.*/, ''));
+  assert.deepEqual(
+    lines.map((line) => line.split(' ')[2]),
+    ['status', 'watch', 'dial', 'explain', 'check'],
+  );
+  const ask = lines[0]?.split(' ').slice(2) ?? [];
+  const adminPort = Number(ask.at(-1)?.split(':').at(-1));
+  const { members } = await asked<{ members: { member: string }[] }>({ adminPort }, 'status');
+  assert.deepEqual(
+    members.map(({ member }) => member),
+    ['server'],
+  );
+});
+
+test('the demo leaves nothing behind after Ctrl-C', { skip: CURL }, async () => {
+  const { demo, curl } = await shared();
+  const [dir = ''] = /\S+isthmus-demo-[^/]+/.exec(curl) ?? [];
+  assert.ok(existsSync(dir));
+  demo.signal('SIGINT');
+  assert.equal((await demo.ended()).code, 0);
+  assert.ok(!existsSync(dir), `${dir} is still there`);
+  assert.equal(demo.lines.at(-1), 'Ended. Dials that became tunnels: 1; dials that failed: 0.');
+});
 
 /** Kills every process whose pid the demo prints, one after the other. Returns their names. */
 async function killEach(demo: Program): Promise<string[]> {
@@ -127,26 +151,6 @@ test(
     await demo.waitForLine(new RegExp(`→ ${hostname}:${port} through agent-\\d at hub-\\d in`));
     for (const hub of ['hub-1', 'hub-2']) await killOnce(demo, hub);
     assert.equal((await download).stdout, `${DOWNLOAD_SECONDS * 10 * 512 * 1024}`);
-  }),
-);
-
-test(
-  'the demo prints lines of isthmus that ask its own plane',
-  scoped(async (scope) => {
-    const demo = startDemo(scope);
-    await demo.waitForLine(/^Dials, as they happen/);
-    const lines = demo.lines.filter((line) => line.startsWith('npx isthmus ')).map((line) => line.replace(/ +#.*/, ''));
-    assert.deepEqual(
-      lines.map((line) => line.split(' ')[2]),
-      ['status', 'watch', 'dial', 'explain', 'check'],
-    );
-    const ask = lines[0]?.split(' ').slice(2) ?? [];
-    const adminPort = Number(ask.at(-1)?.split(':').at(-1));
-    const { members } = await asked<{ members: { member: string }[] }>({ adminPort }, 'status');
-    assert.deepEqual(
-      members.map(({ member }) => member),
-      ['server'],
-    );
   }),
 );
 

@@ -57,13 +57,19 @@ const TOLD: Readonly<Record<string, Told>> = {
 /** In the gate. What members find of the others, and what they advise, is also tested in libs/findings/src/judge.test.ts. */
 const ALWAYS = ['wrong CA at one agent', 'Redis read-only'];
 
-/** Runs a command at the first gateway until it says what it must: members look every few seconds. */
+/** How often a command is run again, in milliseconds: members look every few seconds, and each run asks all of them. */
+const ASK_EVERY = 1000;
+
+/** Runs a command at the first gateway until it says what it must. */
 async function says(program: Program, [cause, remedy]: Says, ...args: string[]): Promise<void> {
-  await eventually(async () => {
-    const { out, err } = await isthmus(program, ...args);
-    assert.match(out, cause, `isthmus ${args.join(' ')}: ${err}`);
-    assert.match(out, remedy, `isthmus ${args.join(' ')}`);
-  });
+  await eventually(
+    async () => {
+      const { out, err } = await isthmus(program, ...args);
+      assert.match(out, cause, `isthmus ${args.join(' ')}: ${err}`);
+      assert.match(out, remedy, `isthmus ${args.join(' ')}`);
+    },
+    { every: ASK_EVERY },
+  );
 }
 
 async function onThePage(browser: Browser, program: Program, { status: [cause, remedy] }: Told, staged: Staged) {

@@ -25,7 +25,7 @@ const ONLY_FAULTS = [
 ];
 
 /** How long it may take until all queries have data, in milliseconds: each round asks a hundred. */
-const PATIENT_MS = 240_000;
+const PATIENT = { deadline: 240_000 };
 
 interface Query {
   readonly title: string;
@@ -97,7 +97,7 @@ test(
         (await empty()).filter((title) => !ONLY_FAULTS.some((each) => title.startsWith(each))),
         [],
       );
-    }, PATIENT_MS);
+    }, PATIENT);
     const ofTenants = queries.filter(({ expr }) => expr.includes('$tenant'));
     assert.ok(ofTenants.length > 10);
     await eventually(async () => {
@@ -107,6 +107,6 @@ test(
         assert.ok(samples.length > 0, `${title} has no data of acme`);
         assert.deepEqual([...new Set(samples.map(({ metric }) => metric.tenant ?? 'acme'))], ['acme'], title);
       }
-    }, PATIENT_MS);
+    }, PATIENT);
   }),
 );

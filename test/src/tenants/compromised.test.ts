@@ -3,12 +3,24 @@ import type { OutgoingHttpHeaders } from 'node:http2';
 import test from 'node:test';
 import { redisRegistry } from '@isthmus/registry/redis';
 import { redisMissing } from '@isthmus/registry/testing/servers';
-import { type Destination, echo, freePort, Scope, scoped, startAgent, until } from '../harness/index.ts';
+import {
+  type Destination,
+  echo,
+  freePort,
+  newTrust,
+  Scope,
+  scoped,
+  startAgent,
+  type Trust,
+  until,
+} from '../harness/index.ts';
 import { block, FLAG, frame, PREFACE, settings, TYPE } from '../hostile/frames.ts';
 import { askFor, openLink } from '../hostile/gateway-link.ts';
 import { rogueHub } from '../hostile/links.ts';
 import { claimOf } from './attempts.ts';
-import { addCluster, type Cluster, callerOf, dialled, type TenantsPlane, tenantAgent, tenantsPlane } from './rig.ts';
+import { addCluster, callerOf, dialled, type TenantsPlane, tenantAgent, tenantsPlane } from './rig.ts';
+import type { TenantTrust } from './tenant-trust.ts';
+import { TenantsDirectory } from './tenants-directory.ts';
 
 /*
  * What SECURITY.md says about an attacker with a part of the plane: what it gains, and what not. One test each.
@@ -88,8 +100,9 @@ test(
   'a hub cannot make an agent dial for another tenant, nor what the agent itself denies',
   { skip },
   scoped(async (scope) => {
-    const plane = await tenantsPlane(scope);
-    const acme = await addCluster(scope, plane, 'acme');
+    // The hub is an impostor, so nothing else of the plane takes part.
+    const trust = await newTrust(scope);
+    const acme = await (await TenantsDirectory.create(scope)).trust('acme');
     const [allowed, denied] = [await echo(scope), await echo(scope, { host: '127.0.0.2' })];
     const dials = [
       ['acme', allowed, 200],
@@ -98,14 +111,14 @@ test(
     ] as const;
     for (const [tenant, destination, status] of dials) {
       await using own = new Scope();
-      assert.equal(await askedBy(own, plane, acme, tenant, destination), status, `${tenant} ${destination.authority}`);
+      assert.equal(await askedBy(own, trust, acme, tenant, destination), status, `${tenant} ${destination.authority}`);
     }
     assert.deepEqual([allowed.accepted, denied.accepted], [1, 0]);
   }),
 );
 
 /** An agent of acme meets a hub that took its link for acme, and now dials. @returns the status of the agent's answer */
-async function askedBy(scope: Scope, plane: TenantsPlane, acme: Cluster, tenant: string, destination: Destination) {
+async function askedBy(scope: Scope, trust: Trust, acme: TenantTrust, tenant: string, destination: Destination) {
   const lines = [
     ...['HTTP/1.1 101 Switching Protocols', 'connection: upgrade', 'upgrade: isthmus-link/1', 'isthmus-hub: rogue'],
     ...[
@@ -120,7 +133,7 @@ async function askedBy(scope: Scope, plane: TenantsPlane, acme: Cluster, tenant:
   const fields = Object.entries(dialHead(tenant, '', destination)).filter(([name]) => name !== 'isthmus-session');
   const head = fields.map(([name, value]) => [name, String(value)] as const);
   let answered: number | undefined;
-  const port = await rogueHub(scope, plane.trust, lines.join('\r\n'), (link) => {
+  const port = await rogueHub(scope, trust, lines.join('\r\n'), (link) => {
     link.onFrame = ({ type, stream, payload }) => {
       if (type !== TYPE.HEADERS || stream !== 1) return;
       const status = statusIn(payload);
@@ -129,9 +142,9 @@ async function askedBy(scope: Scope, plane: TenantsPlane, acme: Cluster, tenant:
     };
     void link.send(PREFACE, settings(), frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, block(head)));
   });
-  const { cert, key } = await acme.trust.agent('edge-3');
+  const { cert, key } = await acme.agent('edge-3');
   const own = { 'agent-cert': cert, 'agent-key': key, 'deny-destinations': '127.0.0.2/32' };
-  await startAgent(scope, plane.trust, port, own);
+  await startAgent(scope, trust, port, own);
   return until(() => answered, { what: "the agent's answer" });
 }
 

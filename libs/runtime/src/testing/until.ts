@@ -62,7 +62,10 @@ async function attempt<T>(condition: () => T | Promise<T>): Promise<{ value?: T;
 }
 
 /** Waits until an assertion holds; fails with the assertion's own error. */
-export async function eventually(assertion: () => void | Promise<void>, deadline = DEADLINE_MS): Promise<void> {
+export async function eventually(
+  assertion: () => void | Promise<void>,
+  wait: Pick<Wait, 'deadline' | 'every'> = {},
+): Promise<void> {
   let failure: unknown;
   const holds = async () => {
     try {
@@ -73,7 +76,7 @@ export async function eventually(assertion: () => void | Promise<void>, deadline
       return false;
     }
   };
-  await until(holds, { deadline, what: 'assertion' }).catch(() => {
+  await until(holds, { ...wait, what: 'assertion' }).catch(() => {
     throw failure;
   });
 }
