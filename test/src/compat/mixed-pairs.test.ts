@@ -12,11 +12,11 @@ const MIXED: readonly Makes[] = [
 
 const FULL_SPEED: Pace = { name: 'full speed' };
 
-/** More than a tunnel's share plus its stream's window, so that slow readers stop their senders. */
+/** More than a tunnel's share and its stream's window, 4 MiB each at most, and a burst: so that slow readers stop their senders. */
 const SHORT = {
-  bytes: 24 * MIB,
+  bytes: 16 * MIB,
   deadline: 60_000,
-  paces: [FULL_SPEED, { name: '4 MiB/s', rate: 4 * MIB }, { name: 'bursts', burst: { bytes: 8 * MIB, restMs: 1_000 } }],
+  paces: [FULL_SPEED, { name: '4 MiB/s', rate: 4 * MIB }, { name: 'bursts', burst: { bytes: 4 * MIB, restMs: 1_000 } }],
 };
 
 /** The full size, for slow runs. At 1 MiB/s it takes four and a half minutes. */
