@@ -1,8 +1,8 @@
 import type { Readable, Writable } from 'node:stream';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
-import { adminApi, adminDescriptors } from '@isthmus/proto/admin';
+import { adminApi } from '@isthmus/proto/admin';
+import type { CallContext } from 'nice-grpc';
 import { HealthDefinition, HealthServiceImpl, HealthState } from 'nice-grpc-server-health';
-import { ServerReflection, ServerReflectionService } from 'nice-grpc-server-reflection';
 import { visitorOf } from '../access/visitor.ts';
 import type { AdminBackend } from '../backend.ts';
 import type { RpcServer } from './lazy.ts';
@@ -16,6 +16,8 @@ const PING_EVERY_MS = 60_000;
 const PING_TIMEOUT_MS = 20_000;
 /** How soon watchers of the health service learn of a change. */
 const WATCH_MS = 1000;
+
+const REFLECTION = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo';
 
 /** Serves the admin RPC with health (grpc.health.v1) and reflection (grpc.reflection.v1). */
 export function serveRpc(backend: AdminBackend, ready: () => boolean): RpcServer {
@@ -56,19 +58,23 @@ function serverFor(service: adminApi.AdminServiceImplementation, health: HealthS
   return server;
 }
 
-/**
- * Reflection must describe every service that it lists, or clients that read them all fail. The descriptors of the others are not
- * available.
- */
 function addReflection(server: Server): void {
-  const { serverReflectionInfo } = ServerReflection(adminDescriptors(), [adminApi.AdminDefinition.fullName]);
-  const { path, responseSerialize, requestDeserialize } = ServerReflectionService.serverReflectionInfo;
   const handle = (call: Readable & Writable) => {
     // The stream carries the answers too, so it must outlive the requests.
     const requests = call.iterator({ destroyOnReturn: false });
-    void answer(call, (context) => serverReflectionInfo(requests, context));
+    void answer(call, (context) => reflected(requests, context));
   };
-  server.register(path, handle, responseSerialize, requestDeserialize, 'bidi');
+  server.register(REFLECTION, handle, asItIs, asItIs, 'bidi');
+}
+
+/** Loads reflection when somebody asks for it, which few do: it is a quarter of the code of the admin RPC. */
+async function* reflected(requests: AsyncIterable<Buffer>, context: CallContext): AsyncIterable<Buffer> {
+  const { reflect } = await import('./reflection.ts');
+  yield* reflect(requests, context);
+}
+
+function asItIs(bytes: Buffer): Buffer {
+  return bytes;
 }
 
 /** Returns the health of the program, which is also that of the RPC: the result of `ready` at the time of the call. */
