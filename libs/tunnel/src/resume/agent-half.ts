@@ -3,9 +3,9 @@ import { Half } from './half.ts';
 
 /** The half beside the destination's socket. It waits until the gateway's half attaches a new carrier. */
 export class AgentHalf extends Half {
-  /** A gateway that is alive attaches again at once. */
+  /** A gateway that is alive attaches again at once, or, on a busy machine, before its links would count as silent. */
   protected override get patienceMs(): number {
-    return 1000;
+    return 2500;
   }
 
   /** The number of the last attach. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { SharedBudget } from '@isthmus/runtime';
+import { HungUp } from '../dial/errors.ts';
 import { AgentHalf } from './agent-half.ts';
 import { type AttachAnswer, AttachRefused, type AttachRequest, type Carrier } from './carrier.ts';
 import { GatewayHalf } from './gateway-half.ts';
@@ -133,6 +134,15 @@ test('a gateway that finds no way to the agent in time ends the tunnel with the 
   time.run(15_001);
   assert.deepEqual(told, ['over: the link was lost', 'gone']);
   assert.equal(half.givenUp, 'timeout');
+});
+
+test('an agent waits for a gateway that has hung up as long as links may be silent, and no longer', () => {
+  const { half, carrier, told, time } = agentHalf();
+  half.lost(carrier, new HungUp('the gateway has hung up'));
+  time.run(2_499);
+  assert.deepEqual(told, []);
+  time.run(3_000);
+  assert.deepEqual(told, ['over: the gateway has hung up', 'gone']);
 });
 
 test('a gateway whose agent has gone ends the tunnel at once', () => {
