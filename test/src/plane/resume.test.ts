@@ -1,9 +1,18 @@
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import test from 'node:test';
 import { redisMissing } from '@isthmus/registry/testing/servers';
-import { echo, type LogLine, type Member, type Scope, scoped, source, until, within } from '../harness/index.ts';
+import {
+  Digest,
+  echo,
+  type LogLine,
+  type Member,
+  type Scope,
+  scoped,
+  source,
+  until,
+  within,
+} from '../harness/index.ts';
 import { adminOf, carries, closed, dial } from './dials.ts';
 import { type HubPlane, linesFromNow, sharedHubPlane, wholeAgain } from './hub-plane.ts';
 
@@ -12,8 +21,10 @@ const skip = redisMissing();
 /** How often a hub is killed below one tunnel: more than there are hubs, so that one is hit again. */
 const KILLS = 4;
 
-/** Bytes of a download: it takes some seconds, so that hubs can be killed meanwhile. */
-const DOWNLOAD = 256 * 1024 * 1024;
+const MIB = 1 << 20;
+
+/** Bytes of a download that are sent between two kills: more than the way holds, so that a hub is killed in the middle of them. */
+const PORTION = 16 * MIB;
 
 /** In milliseconds, after SIGTERM. */
 const DRAINED_WITHIN = 10_000;
@@ -26,20 +37,13 @@ async function carrier(scope: Scope, { gateway, hubs }: HubPlane): Promise<Membe
   return hubs.find(({ id }) => id === tunnels[0]?.hubId) as Member;
 }
 
-/** Reads until the end. @returns how much, and its hash */
-async function read(tunnel: Duplex): Promise<{ bytes: number; hash: string }> {
-  const hash = createHash('sha256');
-  let bytes = 0;
-  tunnel.on('data', (chunk: Buffer) => {
-    bytes += chunk.length;
-    hash.update(chunk);
-  });
-  tunnel.resume();
+/** Reads until the end. @param digest of what has arrived */
+async function read(tunnel: Duplex, digest: Digest): Promise<void> {
+  tunnel.on('data', (chunk: Buffer) => digest.update(chunk)).resume();
   await within(new Promise<void>((resolve, reject) => tunnel.once('end', resolve).once('error', reject)), {
     deadline: 300_000,
     what: 'the end of the download',
   });
-  return { bytes, hash: hash.digest('hex') };
 }
 
 /** Waits until a member has logged the end of a tunnel with this reason. */
@@ -72,17 +76,21 @@ test(
   { skip, timeout: 300_000 },
   scoped(async (scope) => {
     const all = await plane();
-    const destination = await source(scope, DOWNLOAD);
+    const bytes = (KILLS + 1) * PORTION;
+    const destination = await source(scope, bytes, { portion: PORTION });
     const tunnel = await dial(scope, all.ways, 'connect', destination.authority);
-    const done = read(tunnel);
-    for (let killed = 0; killed < KILLS && !tunnel.readableEnded; killed++) {
+    const digest = new Digest();
+    const done = read(tunnel, digest);
+    for (let killed = 0; killed < KILLS; killed++) {
       const hub = await carrier(scope, all);
-      if (!hub) break;
+      await until(() => digest.bytes > killed * PORTION, { what: 'some of the next bytes' });
       await hub.kill();
       await hub.restart();
       await wholeAgain(all);
+      destination.release();
     }
-    assert.deepEqual(await done, { bytes: DOWNLOAD, hash: destination.sha256 });
+    await done;
+    assert.equal(`${digest}`, `${bytes} ${destination.sha256}`);
   }),
 );
 
