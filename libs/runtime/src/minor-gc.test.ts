@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { afterEach, mock, test } from 'node:test';
 import { getHeapSpaceStatistics } from 'node:v8';
-import { MinorGc, type YoungGeneration } from './minor-gc.ts';
+import { MinorGc } from './minor-gc.ts';
+import type { YoungGeneration } from './young-generation.ts';
 
 const MIB = 1024 * 1024;
 
@@ -14,6 +15,8 @@ class Young implements YoungGeneration {
   /** Of these, a collection of the whole heap leaves `live`. */
   outsideBytes = 0;
   live = 0;
+  /** So large that V8 decides on its growth. */
+  heapBytes = 64 * MIB;
 
   constructor(bytes: number) {
     this.bytes = bytes;
@@ -38,6 +41,14 @@ class Young implements YoungGeneration {
 
   growBy(factor: number): void {
     this.asked.push(`grow by ${factor}`);
+  }
+
+  used(): number {
+    return this.heapBytes;
+  }
+
+  growHeapBy(percent: number): void {
+    this.asked.push(`grow the heap by ${percent} %`);
   }
 }
 
@@ -119,6 +130,30 @@ test('the young generation of a busy process may grow to 4 MiB, whenever it is s
   young.bytes = MIB;
   reads(garbage, 256, 1);
   assert.deepEqual(young.asked, ['grow by 2']);
+});
+
+test('a busy heap has room for 32 MiB of buffers while it is no larger, and memory is not small', () => {
+  const young = new Young(4 * MIB);
+  young.heapBytes = 10 * MIB;
+  const garbage = new MinorGc(young, 0);
+  reads(garbage, 1023, 1);
+  assert.deepEqual(young.asked, [], 'a process at rest leaves it as it is');
+  reads(garbage, 257, 1);
+  assert.deepEqual(young.asked.splice(0), ['grow the heap by 300 %']);
+  for (const [heapBytes, percent] of [
+    [32 * MIB, 100],
+    [32 * MIB + 1, 0],
+    [16 * MIB, 200],
+  ] as const) {
+    young.heapBytes = heapBytes;
+    reads(garbage, 512, 1);
+    assert.deepEqual(young.asked.splice(0), [`grow the heap by ${percent} %`]);
+  }
+
+  const small = new Young(4 * MIB);
+  small.heapBytes = MIB;
+  reads(new MinorGc(small, 256 * MIB), 2048, 1);
+  assert.deepEqual(small.asked, []);
 });
 
 test('the whole heap is collected twice once a process with much in its buffers is at rest, and again after more', () => {

@@ -1,5 +1,4 @@
-import { getHeapSpaceStatistics, getHeapStatistics, setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
+import { ofRuntime, type YoungGeneration } from './young-generation.ts';
 
 /** How many bytes may be read or copied between two young collections, at most and at least. */
 const [MOST_BETWEEN, LEAST_BETWEEN] = [8 * 1024 * 1024, 1024 * 1024];
@@ -15,6 +14,12 @@ const [TINY_MEMORY, OLD_PART] = [64 * 1024 * 1024, 1 / 8];
 
 /** The size that the young generation may grow to, in bytes. V8 keeps twice as much for it. */
 const LARGEST_YOUNG = 4 * 1024 * 1024;
+
+/**
+ * How many bytes of new buffers a busy process has room for before V8 collects the whole heap. A larger heap, or one where memory is small,
+ * has as much as V8 gives it.
+ */
+const ROOM = 32 * 1024 * 1024;
 
 /** Reads between two checks of its size. A check takes a microsecond. */
 const READS_A_CHECK = 256;
@@ -37,22 +42,6 @@ const SMALL_MEMORY = 256 * 1024 * 1024;
 /** Collections of the whole heap at rest: the first leaves a third of the memory to those objects that it finalizes. */
 const COLLECTIONS_AT_REST = 2;
 
-/** Up to this many bytes in use, collecting the whole heap takes tens of milliseconds. A larger one is left to V8. */
-const SMALL_HEAP = 96 * 1024 * 1024;
-
-/** What a runtime allows to do with its memory, above all with its young generation. */
-export interface YoungGeneration {
-  collect(): void;
-  /** Collects the whole heap, if that does not take long. */
-  collectAll(): void;
-  /** How much it holds before it is collected, in bytes. */
-  capacity(): number;
-  /** How much lies outside the heap, in buffers, in bytes. */
-  outside(): number;
-  /** Sets the factor by which it grows when much of it survives. */
-  growBy(factor: 1 | 2): void;
-}
-
 /**
  * Collects the young generation after every 8 MiB, or sooner where memory is small, and limits its size.
  *
@@ -60,6 +49,10 @@ export interface YoungGeneration {
  * and grows. The memory outside the heap meanwhile makes V8 collect the whole heap instead, dozens of times a second. That took half
  * of an agent's processor time. A young collection takes half a millisecond, and the memory it frees is still in the processor's
  * cache.
+ *
+ * V8 adds the bytes of all new buffers to the size of its heap, and starts to collect the whole heap once it has grown by a factor that V8
+ * chooses, or by 8 MiB. So a heap of 10 MB had no room for the 8 MiB and the buffers that wait for their turn, or for the tunnel's other
+ * end to have them: it was collected after every 10 to 15 MiB. A heap of up to 32 MiB may now grow by up to that.
  *
  * A dial makes 44 KB of garbage at the server and 25 at the agent, none of it outside the heap. V8 begins with 1 MiB. Pending dials
  * are a good part of that, and each collection moves them: with 4 MiB a dial takes four fifths of the processor time.
@@ -76,6 +69,7 @@ export class MinorGc {
   readonly #young: YoungGeneration;
   readonly #every: number;
   readonly #seldomMs: number;
+  readonly #room: number;
   /** How much more than `#kept` may be outside the heap; infinite if nothing limits it much. */
   readonly #old: number;
   /** What was outside the heap after the last collection of all of it. */
@@ -84,6 +78,7 @@ export class MinorGc {
   /** Reads since the last check. Starts below zero, since the first check comes only once the process is busy. */
   #reads = READS_A_CHECK - READS_AT_WORK;
   #factor: 1 | 2 = 1;
+  #percent = 0;
   /** Reads since the last rest, as of the last check. The first check adds its own 256 to those before it. */
   #work = READS_AT_WORK - READS_A_CHECK;
   /** Collections that are due at the next rest. */
@@ -100,7 +95,9 @@ export class MinorGc {
     this.#young = young;
     this.#now = now;
     this.#collectedAt = now();
-    this.#seldomMs = memory > 0 && memory <= SMALL_MEMORY ? 0 : SELDOM_MS;
+    const isSmall = memory > 0 && memory <= SMALL_MEMORY;
+    this.#seldomMs = isSmall ? 0 : SELDOM_MS;
+    this.#room = isSmall ? 0 : ROOM;
     this.#every = memory > 0 ? Math.min(MOST_BETWEEN, Math.max(LEAST_BETWEEN, memory * BETWEEN_PART)) : MOST_BETWEEN;
     this.#old = memory > 0 && memory <= TINY_MEMORY ? memory * OLD_PART : Number.POSITIVE_INFINITY;
   }
@@ -129,10 +126,19 @@ export class MinorGc {
     this.#work += READS_A_CHECK;
     this.#much ||= this.#young.outside() >= MUCH_OUTSIDE;
     if (this.#work >= READS_AT_WORK) this.#untilRest(COLLECTIONS_AT_REST);
+    this.#makeRoom();
     const factor = this.#young.capacity() * 2 <= LARGEST_YOUNG ? 2 : 1;
     if (factor === this.#factor) return;
     this.#factor = factor;
     this.#young.growBy(factor);
+  }
+
+  /** A running V8 accepts no number of bytes, only a percentage, which counts from its next collection of the whole heap. */
+  #makeRoom(): void {
+    const percent = 100 * Math.floor(this.#room / this.#young.used());
+    if (percent === this.#percent) return;
+    this.#percent = percent;
+    this.#young.growHeapBy(percent);
   }
 
   #untilRest(due: number, ms = REST_MS): void {
@@ -159,34 +165,7 @@ export class MinorGc {
 /** The instance for this process. */
 export const minorGc: MinorGc = new MinorGc();
 
-/** V8's own collector, which its flag exposes to new contexts only. A runtime without one collects as it likes. */
-function ofRuntime(): YoungGeneration {
-  const growBy = (factor: 1 | 2) => setFlagsFromString(`--semi-space-growth-factor=${factor}`);
-  try {
-    growBy(1);
-    setFlagsFromString('--expose-gc');
-    const collect: unknown = runInNewContext('globalThis.gc');
-    setFlagsFromString('--no-expose-gc');
-    capacity();
-    if (typeof collect === 'function') {
-      const collectAll = () => {
-        if (getHeapStatistics().used_heap_size <= SMALL_HEAP) collect();
-      };
-      const outside = () => getHeapStatistics().external_memory;
-      return { collect: () => collect({ type: 'minor' }), collectAll, capacity, outside, growBy };
-    }
-  } catch {
-    // Not V8, or a runtime that takes no flags.
-  }
-  return { collect() {}, collectAll() {}, capacity: () => LARGEST_YOUNG, outside: () => 0, growBy() {} };
-}
-
 /** The limit of the control group. */
 function limit(): number {
   return process.constrainedMemory?.() ?? 0;
-}
-
-function capacity(): number {
-  const space = getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');
-  return space ? space.space_used_size + space.space_available_size : LARGEST_YOUNG;
 }
