@@ -107,7 +107,7 @@ function draining({ id }: Seen, { plan }: Drained): Action {
     about: (
       <>
         <p>It takes no new dials until the process ends: there is no way back but a restart.</p>
-        {stranded > 0 && <p class="fault">{plural(stranded, 'session')} have no other hub.</p>}
+        {stranded > 0 && <p class="fault">No other hub for {plural(stranded, 'session')}.</p>}
       </>
     ),
     word: 'Drain',

@@ -1,6 +1,6 @@
 import { Hub_Link } from '@isthmus/proto/admin-enums';
 import { type Health, healthOf, healthOfHub, type Plane, type Seen } from '../model/plane.ts';
-import { millis, short, shown } from '../model/text.ts';
+import { millis, plural, short, shown } from '../model/text.ts';
 import { Table } from '../parts/table.tsx';
 import type { Hub } from '../rpc/messages.ts';
 
@@ -132,7 +132,7 @@ function shortLink({ link, rttMs }: Hub): string {
 
 function longLink({ link, rttMs, tunnels }: Hub): string {
   if (link === LINK_DOWN) return '■ down';
-  const load = `${tunnels.toLocaleString('en')} tunnels`;
+  const load = plural(tunnels, 'tunnel');
   if (link === LINK_OWN) return `● in the same process, ${load}`;
   return link === LINK_UP ? `● up, ${millis(rttMs)}, ${load}` : '○ none wanted';
 }
