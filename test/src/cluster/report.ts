@@ -9,21 +9,26 @@ export const PAGE = `${ROOT}docs/KUBERNETES.md`;
 const BEGIN = '<!-- npm run cluster writes from here -->';
 const END = '<!-- to here -->';
 
-const HEAD = ['how the API server dials', 'what is done', 'calls', 'failed', 'longest', 'sessions cut'];
+const HEAD = ['how the API server dials', 'what is done', 'calls', 'failed', 'longest', 'sessions cut', 'on'];
 
 const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
 
 /**
  * The outcomes as a table in Markdown.
  * @param before a page that has such a table, whose rows of other ways stay
+ * @param on the day of the run
  */
-export function table(outcomes: readonly Outcome[], before = ''): string {
-  const fresh = outcomes.map((each) => line(cells(each)));
+export function table(outcomes: readonly Outcome[], before = '', on = today()): string {
+  const fresh = outcomes.map((each) => line([...cells(each), on]));
   const rows = Object.values(WAYS).flatMap(({ name }) => {
     const ofWay = (row: string) => row.startsWith(`| ${name} |`);
     return fresh.some(ofWay) ? fresh.filter(ofWay) : before.split('\n').filter(ofWay);
   });
   return [line(HEAD), line(HEAD.map(() => '---')), ...rows].join('\n');
+}
+
+function today(): string {
+  return new Date().toISOString().slice(0, 10);
 }
 
 function cells({ way, fault, figures }: Outcome): string[] {
@@ -35,8 +40,7 @@ function cells({ way, fault, figures }: Outcome): string[] {
 /** Writes the outcomes of a run into the page for operators. */
 export function writePage(outcomes: readonly Outcome[]): void {
   const page = readFileSync(PAGE, 'utf8');
-  const when = new Date().toISOString().slice(0, 10);
-  const made = `\`npm run cluster\`, ${when}, Kubernetes ${VERSION}, ${availableParallelism()} cores.`;
+  const made = `\`npm run cluster\`, Kubernetes ${VERSION}, ${availableParallelism()} cores.`;
   writeFileSync(PAGE, pageWith(page, `${made}\n\n${table(outcomes, page)}`));
 }
 
