@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { agentsOf } from './model/agents.ts';
+import { findingsOf, sumOf, toneOf } from './model/findings.ts';
 import { clock, shown } from './model/text.ts';
 import { type Action, Confirm } from './parts/confirm.tsx';
 import { State } from './parts/state.tsx';
@@ -30,17 +31,20 @@ export function App({ settings }: { readonly settings: Settings }) {
   const [action, ask] = useState<Action>();
   const [said, say] = useState('');
   const agents = useMemo(() => agentsOf(plane.sessions, plane.hubs), [plane.sessions, plane.hubs]);
+  const findings = useMemo(() => findingsOf(plane), [plane]);
   const view = isView(name) ? name : 'plane';
+  const wrong = findings.length > 0 ? sumOf(findings) : '';
   useEffect(() => {
-    document.title = `${VIEWS[view]}, ${shown(selfOf(plane)?.id ?? '')}: Isthmus`;
-  }, [view, plane]);
+    const alarm = wrong !== '' ? `${wrong}: ` : '';
+    document.title = `${alarm}${VIEWS[view]}, ${shown(selfOf(plane)?.id ?? '')}: Isthmus`;
+  }, [view, plane, wrong]);
   const done = (result: string | undefined) => {
     ask(undefined);
     if (result === undefined) return;
     say(result);
     lookNow();
   };
-  const props = { plane, agents, settings, ask };
+  const props = { plane, agents, findings, settings, ask };
   return (
     <>
       <header>
@@ -52,6 +56,11 @@ export function App({ settings }: { readonly settings: Settings }) {
             </a>
           ))}
         </nav>
+        {wrong !== '' && (
+          <a class="alarm" href="#/plane">
+            <State tone={toneOf(findings)} word={wrong} />
+          </a>
+        )}
         <Where plane={plane} tenant={settings.tenant} />
       </header>
       <p class="said" role="status">

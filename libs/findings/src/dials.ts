@@ -1,26 +1,31 @@
 import { DialState } from '@isthmus/proto/admin-enums';
 import { adviceFor } from './advice.ts';
 import type { Evidence } from './evidence.ts';
-import type { Dial } from './messages.ts';
+import type { Dial, FailingDials } from './messages.ts';
 import { type Result, reportOf } from './result.ts';
 import { age, millis } from './words.ts';
+
+/** Gateways name no more agents than this (libs/admin). */
+const MOST_AGENTS = 5;
 
 /** What callers fail to reach again and again. Hubs see the same dials, and less of them. */
 export function ofCallers({ members, now }: Evidence): Result[] {
   const report = reportOf('callers');
   return members.flatMap(({ id, roles, status }) => {
     if (!roles.includes('gateway')) return [];
-    return (status?.failing ?? []).map(({ tenant, destination, code, text, count, lastMs, agents }) => {
-      const [of, asked] = tenant === 'default' ? ['', ''] : [`, tenant ${tenant}`, ` --tenant ${tenant}`];
-      const through = agents.length > 0 ? ` through ${agents.join(', ')}` : '';
-      const last = age((status?.nowMs ?? now) - lastMs);
-      const detail = `${count} dials failed${through}, the last ${last} ago, and none succeeded since: ${code}: ${text}`;
-      return report.warn(
-        `${destination}${of}, at ${id}`,
-        detail,
-        `${adviceFor(code)}; isthmus dial ${destination}${asked} tries it`,
-      );
-    });
+    return (status?.failing ?? [])
+      .filter(isOfCallers)
+      .map(({ tenant, destination, code, text, count, lastMs, agents }) => {
+        const [of, asked] = tenant === 'default' ? ['', ''] : [`, tenant ${tenant}`, ` --tenant ${tenant}`];
+        const through = agents.length > 0 ? ` through ${named(agents)}` : '';
+        const last = age((status?.nowMs ?? now) - lastMs);
+        const detail = `${count} dials failed${through}, the last ${last} ago, and none succeeded since: ${code}: ${text}`;
+        return report.warn(
+          `${destination}${of}, at ${id}`,
+          detail,
+          `${adviceFor(code)}; isthmus dial ${destination}${asked} tries it`,
+        );
+      });
   });
 }
 
@@ -29,6 +34,16 @@ export const OWN_HEALTH_PORT = '127.0.0.1:8093';
 
 /** Only an agent gives these answers, so the path to it works, whatever is behind it. */
 const FROM_THE_AGENT = ['connection_refused', 'destination_ip_prohibited'];
+
+/** `isthmus check` itself dials agents' health ports, and they refuse. */
+function isOfCallers({ destination, code }: FailingDials): boolean {
+  return destination !== OWN_HEALTH_PORT || !FROM_THE_AGENT.includes(code);
+}
+
+function named(agents: readonly string[]): string {
+  const names = agents.join(', ');
+  return agents.length < MOST_AGENTS ? names : `${agents.length} agents or more: ${names}`;
+}
 
 /** Judges a dial through one agent. */
 export function ofDial(gateway: string, agent: string, destination: string, { state, error, ms }: Dial): Result {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { OWN_HEALTH_PORT } from './dials.ts';
 import type { Evidence } from './evidence.ts';
 import { judge } from './judge.ts';
 import type { Tenants } from './messages.ts';
@@ -157,6 +158,12 @@ const ROWS: readonly [what: string, given: Partial<Evidence>, wanted: RegExp, to
     /^warn callers 10.0.0.7:443, at g1: 9 dials failed through a, the last 2 s ago, and none succeeded since: connection_timeout: no answer$/,
     /a firewall or network policy/,
   ],
+  [
+    'what callers fail to reach through many agents',
+    saying({ failing: [{ ...failing, agents: ['a', 'b', 'c', 'd', 'e'] }] }),
+    /: 9 dials failed through 5 agents or more: a, b, c, d, e, the last/,
+    /a firewall or network policy/,
+  ],
   ['dials that wait', saying({ parkedDials: 2 }), /^warn callers g1: 2 dials wait for a session$/, /isthmus agents/],
   [
     'a tenant near a limit',
@@ -217,6 +224,11 @@ test('an agent in quarantine is named with the reason, and one of another tenant
 test('an agent with a session is not lost, nor one that said that it was leaving', () => {
   const losses = [aLoss('a', { atMs: NOW }), aLoss('b', { atMs: NOW, left: true })];
   assert.deepEqual(findingsIn(judge(plane(saying({ losses })))), []);
+});
+
+test('what a check itself dials is no failure of callers', () => {
+  const dialled = { ...failing, destination: OWN_HEALTH_PORT, code: 'connection_refused' };
+  assert.deepEqual(judge(plane(saying({ failing: [dialled] })), ['callers']), []);
 });
 
 test('what a check looks at fits a line of its help', () => {

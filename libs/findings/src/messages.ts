@@ -15,6 +15,7 @@ export type Hub = Json<adminApi.Hub>;
 export type Session = Json<adminApi.Session>;
 export type Dial = Json<adminApi.DialRecord>;
 export type Refusal = Json<adminApi.Refusal>;
+export type FailingDials = Json<adminApi.FailingDials>;
 export type Loss = Json<adminApi.Loss>;
 export type Tenants = Json<adminApi.ListTenantsResponse>;
 export type Config = Json<adminApi.GetConfigResponse>;

@@ -9,6 +9,18 @@ export function findingsOf(plane: Plane): Finding[] {
   return plane.at === 0 ? [] : briefly(findingsIn(judge(evidenceOf(plane))));
 }
 
+/** `1 failed, 2 warned` */
+export function sumOf(findings: readonly Finding[]): string {
+  const failed = findings.filter(({ outcome }) => outcome === 'fail').length;
+  return `${failed} failed, ${findings.length - failed} warned`;
+}
+
+/** How bad the worst of them is. */
+export function toneOf(findings: readonly Finding[]): 'good' | 'warn' | 'bad' {
+  if (findings.length === 0) return 'good';
+  return findings.some(({ outcome }) => outcome === 'fail') ? 'bad' : 'warn';
+}
+
 /** What the page knows, as the rules want it. */
 export function evidenceOf({ members, hubs, sessions, at }: Plane): Evidence {
   return { members, hubs, sessions, clocks: [{ of: 'this browser', aheadMs: 0 }], now: at };

@@ -9,7 +9,7 @@ const WIDTH = 800;
 const THINNEST = 2;
 
 /** Where the time of a dial went: a bar for each phase, as `isthmus dial` draws it. The list below says the same. */
-export function Waterfall({ phases }: { readonly phases: readonly Phase[] }) {
+export function Waterfall({ phases, failed }: { readonly phases: readonly Phase[]; readonly failed: boolean }) {
   if (phases.length === 0) return <p class="none">Where its time went is known when it has ended.</p>;
   const end = Math.max(...phases.map(({ startMs, ms }) => startMs + ms), 0.001);
   const scale = (WIDTH - LABEL - 90) / end;
@@ -28,7 +28,7 @@ export function Waterfall({ phases }: { readonly phases: readonly Phase[] }) {
               <text x={depth * 12} y={17}>
                 {wordFor(name)}
               </text>
-              <rect class={`phase ${name}`} x={x} y={5} width={width} height={ROW - 10} rx={2} />
+              <rect class={`phase ${failed ? 'failed' : name}`} x={x} y={5} width={width} height={ROW - 10} rx={2} />
               <text x={x + width + 6} y={17}>
                 {millis(ms)}
               </text>

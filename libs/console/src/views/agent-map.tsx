@@ -11,7 +11,14 @@ const DRAWN = 60;
 const LISTED = 50;
 
 /** All agents by tenant and zone, one cell each: those that are not well come first, in their colours. */
-export function AgentMap({ agents }: { readonly agents: readonly Agent[] }) {
+export function AgentMap({
+  agents,
+  known,
+}: {
+  readonly agents: readonly Agent[];
+  /** Whether the plane has answered yet. */
+  readonly known: boolean;
+}) {
   const [wanted, want] = useState('');
   const groups = useMemo(() => groupsOf(agents), [agents]);
   const found = useMemo(() => search(agents, wanted), [agents, wanted]);
@@ -32,7 +39,12 @@ export function AgentMap({ agents }: { readonly agents: readonly Agent[] }) {
         Find an agent
         <input type="search" value={wanted} onInput={({ currentTarget }) => want(currentTarget.value)} />
       </label>
-      <AgentTable agents={found.slice(0, LISTED)} all={found.length} asked={wanted !== ''} />
+      <AgentTable
+        agents={found.slice(0, LISTED)}
+        all={found.length}
+        none={wanted !== '' ? 'No agent has that name.' : known ? 'Every agent that is here is well.' : ''}
+        title={wanted !== '' ? 'Agents found' : 'Agents that are not well'}
+      />
       <div class="groups">
         {groups.slice(0, DRAWN).map((group) => (
           <Cells key={`${group.tenant} ${group.zones}`} group={group} />

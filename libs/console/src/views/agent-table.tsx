@@ -21,8 +21,21 @@ const COLUMNS = [
   { name: 'Says it reaches' },
 ];
 
-/** @param asked whether the operator searched; else these are the agents that are not well */
-export function AgentTable({ agents, all, asked }: { agents: readonly Agent[]; all: number; asked: boolean }) {
+/**
+ * @param all how many there are, listed or not
+ * @param none what is said if there are none
+ */
+export function AgentTable({
+  agents,
+  all,
+  none,
+  title,
+}: {
+  readonly agents: readonly Agent[];
+  readonly all: number;
+  readonly none: string;
+  readonly title: string;
+}) {
   const rows = agents.map(({ tenant, id, sessions, zones, state, tunnels }) => ({
     key: `${tenant}\0${id}`,
     bad: state === 'quarantined',
@@ -36,15 +49,9 @@ export function AgentTable({ agents, all, asked }: { agents: readonly Agent[]; a
       <Name key="claims" text={claims(sessions[0])} most={80} />,
     ],
   }));
-  const title = asked ? 'Agents found' : 'Agents that are not well';
   return (
     <>
-      <Table
-        title={title}
-        columns={COLUMNS}
-        rows={rows}
-        none={asked ? 'No agent has that name.' : 'Every agent is well.'}
-      />
+      <Table title={title} columns={COLUMNS} rows={rows} none={none} />
       {all > agents.length && <p>And {(all - agents.length).toLocaleString('en')} more.</p>}
     </>
   );

@@ -43,7 +43,7 @@ export function DialDetail({
         </p>
       )}
       {dial.error && <p class="todo">→ {adviceFor(dial.error.code)}</p>}
-      <Waterfall phases={dial.phases} />
+      <Waterfall phases={dial.phases} failed={dial.error !== undefined} />
       <CopyLine line={dialLine(dial, { address: ownAddress(), gateway: member })} />
       <p class="buttons">
         <a href={`#/why/${encodeURIComponent(dial.destination)}/${encodeURIComponent(dial.tenant)}`}>Why this way?</a>

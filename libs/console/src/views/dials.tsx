@@ -114,7 +114,7 @@ function rowOf(seen: SeenDial, now: number, chosen: string, choose: (key: string
       <Name key="hub" text={dial.hubId} />,
       <Name key="gateway" text={member} />,
       <Name key="caller" text={dial.caller} />,
-      dial.error ? <Name key="error" text={`${dial.error.code}: ${dial.error.text}`} most={120} /> : '',
+      dial.error ? <Name key="error" text={`${dial.error.code}: ${dial.error.text}`} most={300} /> : '',
     ],
   };
 }

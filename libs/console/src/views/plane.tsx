@@ -1,5 +1,3 @@
-import { useMemo } from 'preact/hooks';
-import { findingsOf } from '../model/findings.ts';
 import { Findings } from '../parts/findings.tsx';
 import { AgentMap } from './agent-map.tsx';
 import { LinkMap } from './link-map.tsx';
@@ -8,8 +6,7 @@ import { Refusals } from './refusals.tsx';
 import type { ViewProps } from './view.ts';
 
 /** Everything at once, what is wrong first: for a wall. */
-export function PlaneView({ plane, agents }: ViewProps) {
-  const findings = useMemo(() => findingsOf(plane), [plane]);
+export function PlaneView({ plane, agents, findings }: ViewProps) {
   const refusals = plane.members.flatMap(({ id, status }) =>
     (status?.refusals ?? []).map((refusal) => ({ member: id, refusal })),
   );
@@ -23,11 +20,11 @@ export function PlaneView({ plane, agents }: ViewProps) {
       </section>
       {refusals.length > 0 && (
         <section aria-labelledby="refused">
-          <h2 id="refused">Refused in the last five minutes</h2>
+          <h2 id="refused">Connections refused in the last five minutes</h2>
           <Refusals refusals={refusals} now={plane.at} />
         </section>
       )}
-      <AgentMap agents={agents} />
+      <AgentMap agents={agents} known={plane.at > 0} />
     </>
   );
 }

@@ -18,7 +18,7 @@ const COLUMNS = [
   { name: 'Last' },
 ];
 
-/** Agents and callers that were turned away, with the reasons. */
+/** Connections of agents and callers that were turned away, with the reasons. */
 export function Refusals({ refusals, now }: { readonly refusals: readonly RefusedAt[]; readonly now: number }) {
   const rows = refusals.map(({ member, refusal }) => {
     const { where, remote, reason, count, firstMs, lastMs } = refusal;
@@ -36,5 +36,5 @@ export function Refusals({ refusals, now }: { readonly refusals: readonly Refuse
       ],
     };
   });
-  return <Table title="Refused agents and callers" columns={COLUMNS} rows={rows} none="Nobody was refused." />;
+  return <Table title="Refused connections" columns={COLUMNS} rows={rows} none="None." />;
 }

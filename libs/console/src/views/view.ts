@@ -1,3 +1,4 @@
+import type { Finding } from '@isthmus/findings';
 import type { Agent } from '../model/agents.ts';
 import type { Plane, Seen } from '../model/plane.ts';
 import type { Action } from '../parts/confirm.tsx';
@@ -7,6 +8,8 @@ import type { Settings } from '../settings.ts';
 export interface ViewProps {
   readonly plane: Plane;
   readonly agents: readonly Agent[];
+  /** What is wrong, failures first. */
+  readonly findings: readonly Finding[];
   readonly settings: Settings;
   /** Opens the dialog of an action. */
   readonly ask: (action: Action) => void;

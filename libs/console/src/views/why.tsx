@@ -1,7 +1,6 @@
 import { adviceFor } from '@isthmus/findings';
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { dialLine } from '../model/dial-line.ts';
-import { findingsOf } from '../model/findings.ts';
 import { gatewaysOf, type Seen } from '../model/plane.ts';
 import { shown } from '../model/text.ts';
 import { CopyLine } from '../parts/copy.tsx';
@@ -24,7 +23,7 @@ interface Asked {
 }
 
 /** Why a dial goes where it goes, or nowhere; what is wrong with the plane; who was refused. */
-export function WhyView({ plane, agents, path, settings }: ViewProps & { readonly path: readonly string[] }) {
+export function WhyView({ plane, agents, findings, path, settings }: ViewProps & { readonly path: readonly string[] }) {
   const [destination = '', tenant = settings.tenant] = path;
   const [form, setForm] = useState<Asked>({ destination, tenant, caller: '' });
   const [asked, ask] = useState<Asked | undefined>(destination === '' ? undefined : form);
@@ -35,7 +34,6 @@ export function WhyView({ plane, agents, path, settings }: ViewProps & { readonl
     ask(linked);
   }, [destination, tenant]);
   const [gateway] = gatewaysOf(plane);
-  const findings = useMemo(() => findingsOf(plane), [plane]);
   const field = (name: keyof Asked) => ({
     value: form[name],
     onInput: ({ currentTarget }: { readonly currentTarget: HTMLInputElement }) =>
@@ -138,7 +136,7 @@ function Tried({ answer: { dial, phases, firstByteMs, ended } }: { readonly answ
         {!dial?.error && firstByteMs === undefined && `${shown(said, 300)}.`}
       </p>
       {dial?.error && <p class="todo">→ {adviceFor(dial.error.code)}</p>}
-      <Waterfall phases={phases} />
+      <Waterfall phases={phases} failed={dial?.error !== undefined} />
     </div>
   );
 }
@@ -157,7 +155,7 @@ function RefusedInTheLastHour({ members, now }: { readonly members: readonly See
   const { answer = [] } = useAsked(list, LOOK_MS, asked.map(({ id }) => id).join());
   return (
     <section aria-labelledby="refused">
-      <h2 id="refused">Refused in the last hour</h2>
+      <h2 id="refused">Connections refused in the last hour</h2>
       <Refusals refusals={answer} now={now} />
     </section>
   );
