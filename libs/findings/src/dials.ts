@@ -36,8 +36,8 @@ export const OWN_HEALTH_PORT = '127.0.0.1:8093';
 const FROM_THE_AGENT = ['connection_refused', 'destination_ip_prohibited'];
 
 /** `isthmus check` itself dials agents' health ports, and they refuse. */
-function isOfCallers({ destination, code }: FailingDials): boolean {
-  return destination !== OWN_HEALTH_PORT || !FROM_THE_AGENT.includes(code);
+function isOfCallers({ destination }: FailingDials): boolean {
+  return destination !== OWN_HEALTH_PORT;
 }
 
 function named(agents: readonly string[]): string {

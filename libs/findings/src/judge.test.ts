@@ -169,7 +169,7 @@ const ROWS: readonly [what: string, given: Partial<Evidence>, wanted: RegExp, to
     'a tenant near a limit',
     withTenants({ use: [{ limit: 'tunnels', used: 80, most: 100 }] }),
     /^warn limits tenant acme: uses 80 of 100 tunnels at g1$/,
-    /isthmus tunnels --sort age.*limits.tunnels/,
+    /isthmus tunnels --sort age --tenant acme and the console.*limits.tunnels/,
   ],
   [
     'a tenant at a limit',

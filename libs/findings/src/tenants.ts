@@ -6,13 +6,16 @@ import { endsSoon } from './words.ts';
 /** From this part of a limit on, the rest is soon used up. The alert about it has the same limit. */
 export const NEARLY_USED_UP = 0.8;
 
-/** The limits on what dials hold, and where to see who holds it. */
-const HOLDERS: Readonly<Record<string, string>> = {
-  tunnels: 'isthmus tunnels --sort age and the console list who holds them: end those that leak (isthmus kick tunnel)',
-  pendingDials: 'the slowest dials in isthmus watch say what stalls',
-  dialsPerSecond: 'isthmus watch shows who dials in a loop',
-  bytesQueued: 'isthmus tunnels shows whose reader stalls',
-  bytesPerSecond: 'isthmus tunnels shows who transfers most',
+/** The limits on what dials hold, and where to see who holds it: a command without its tenant, and what it shows. */
+const HOLDERS: Readonly<Record<string, readonly [command: string, shows: string]>> = {
+  tunnels: [
+    'isthmus tunnels --sort age',
+    'and the console list who holds them: end those that leak (isthmus kick tunnel)',
+  ],
+  pendingDials: ['isthmus watch', 'shows the slowest dials: they say what stalls'],
+  dialsPerSecond: ['isthmus watch', 'shows who dials in a loop'],
+  bytesQueued: ['isthmus tunnels', 'shows whose reader stalls'],
+  bytesPerSecond: ['isthmus tunnels', 'shows who transfers most'],
 };
 
 /** The files of tenants, and the certificates that they name. Says nothing of a plane without tenants. */
@@ -60,7 +63,8 @@ export function ofLimits(evidence: Evidence): Result[] {
         if (most === undefined || used < NEARLY_USED_UP * most) return [];
         const full = used >= most;
         const refused = full ? ': what exceeds it is refused' : '';
-        const holders = HOLDERS[limit] ?? 'find out what uses them';
+        const [command, shows] = HOLDERS[limit] ?? [];
+        const holders = command ? `${command} --tenant ${name} ${shows}` : 'find out what uses them';
         const todo = `${holders}; or raise limits.${limit} in the tenant's file`;
         const detail = `uses ${Math.round(used)} of ${most} ${limit} at ${id}${refused}`;
         return [(full ? report.fail : report.warn)(`tenant ${name}`, detail, todo)];

@@ -61,7 +61,8 @@ export function judgedRedis({ server, version, role, roundTripMs, refused }: Red
   }
   if (role !== '' && role !== 'master') {
     const todo = 'use the address of the primary, or redis+sentinel:// or redis+cluster://, which find it';
-    results.push(report.fail(server, `it is a ${role}, so nothing can be written to it`, todo));
+    // It refuses every write, whatever the user's rights.
+    return [...results, report.fail(server, `it is a ${role}, so nothing can be written to it`, todo)];
   }
   const names = [...new Set(refused.map(({ command }) => command))];
   results.push(

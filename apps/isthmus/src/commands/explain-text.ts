@@ -10,7 +10,7 @@ export interface CandidateView {
   readonly session: string;
   readonly zone: string;
   readonly key: string;
-  /** `equal`: as good as the one taken. `later`: used when all better ones are gone. `not`: not usable now. */
+  /** `equal`: as good as the one taken. `later`: used when all better ones are gone. `not`: not for this dial, or not usable now. */
   readonly standing: 'taken' | 'equal' | 'later' | 'not';
   /** Why it is not the first choice. */
   readonly why: string;
@@ -79,7 +79,7 @@ function gatewayText({ verdict, agent, steps, others, advice, policy, tenant }: 
   const allowed = policy?.allowed
     ? `Allowed by the policy of tenant ${tenant}: ${rule}. Agents check the addresses of a name again.\n`
     : '';
-  return `${paint(verdict)}\n${allowed}\n${steps.map((step, index) => stepText(step, index, style)).join('')}${left}${todo}`;
+  return `${paint(verdict)}\n${allowed}\n${steps.map((step, index) => stepText(step, index, style)).join('')}${todo}${left}`;
 }
 
 function stepText({ strategy, taken, keys, candidates: found }: StepView, index: number, style: Style): string {
@@ -92,7 +92,7 @@ const STANDING_TEXTS: Readonly<Record<CandidateView['standing'], string>> = {
   taken: 'takes it',
   equal: 'as good',
   later: 'later',
-  not: 'not now',
+  not: 'no',
 };
 
 /** A plane may have a thousand. The first ones are enough. */

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { aHub, aList, aStatus } from '@isthmus/findings/testing';
-import { Admission } from '@isthmus/proto/admin-enums';
+import { aHub, aList, aLoss, aStatus } from '@isthmus/findings/testing';
+import { Admission, Role } from '@isthmus/proto/admin-enums';
+import type { Hub } from '../rpc/messages.ts';
 import { aMember, aPlane } from '../testing.ts';
-import { healthOf, healthOfHub, originOf } from './plane.ts';
+import { healthOf, healthOfHub, lostOf, originOf } from './plane.ts';
 
 const down = [aHub('h1', { link: 3 }), aHub('h2')];
 
@@ -34,6 +35,14 @@ test('a hub that is not on the list of members hangs only if gateways have lost 
     hubs.map((hub) => healthOfHub(hub, seen)),
     ['hung', 'unseen', 'draining'],
   );
+});
+
+test('a hub that went away without a word is lost, until it is back', () => {
+  const hub = { role: Role.ROLE_HUB, tenant: '' };
+  const losses = [aLoss('h1', hub), aLoss('h2', { ...hub, left: true })];
+  const members = [aMember('g1', { status: aStatus({ losses }) })];
+  const lost = (hubs: readonly Hub[]) => lostOf(aPlane({ members, hubs }), Role.ROLE_HUB).map(({ id }) => id);
+  assert.deepEqual([lost([]), lost([aHub('h1')])], [['h1'], []]);
 });
 
 test("another machine's loopback is not asked, and without TLS nothing but this machine's", () => {

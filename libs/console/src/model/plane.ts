@@ -1,4 +1,4 @@
-import { cutOff, type Witness } from '@isthmus/findings';
+import { cutOff, type Missing, missing, type Witness } from '@isthmus/findings';
 import { Admission, Role } from '@isthmus/proto/admin-enums';
 import type { Hub, Member, Quarantined, Session } from '../rpc/messages.ts';
 
@@ -31,8 +31,8 @@ export const NOTHING: Plane = {
   at: 0,
 };
 
-/** `hung`: gateways have no link to the hub, or the member does not answer. */
-export type Health = 'well' | 'unready' | 'draining' | 'hung' | 'unseen';
+/** `hung`: gateways have no link to the hub, or the member does not answer. `lost`: the plane has forgotten it. */
+export type Health = 'well' | 'unready' | 'draining' | 'hung' | 'unseen' | 'lost';
 
 const ROLE_NAMES: Readonly<Record<number, string>> = {
   [Role.ROLE_GATEWAY]: 'gateway',
@@ -76,6 +76,11 @@ export function healthOfHub({ hubId: id, zone }: Hub, plane: Plane): Health {
   const member = plane.members.find((each) => each.id === id);
   const unlisted = { id, roles: ['hub'], zone, version: '', address: '', origin: undefined, self: false, unseen: true };
   return healthOf(member ?? unlisted, plane);
+}
+
+/** Gateways or hubs that went away without a word and have not come back. */
+export function lostOf({ members, hubs, sessions, at }: Plane, role: Role): Missing[] {
+  return missing({ members, hubs, sessions, clocks: [], now: at }, role).filter(({ left }) => !left);
 }
 
 /** Says how a member is, by itself and by the gateways' links to it. */

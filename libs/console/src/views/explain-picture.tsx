@@ -19,7 +19,7 @@ const STANDINGS: Readonly<Record<number, readonly [tone: Tone, word: string]>> =
   [STANDING_TAKEN]: ['good', 'takes it'],
   [STANDING_EQUAL]: ['good', 'as good'],
   [STANDING_LATER]: ['calm', 'later'],
-  [STANDING_NOT]: ['bad', 'not now'],
+  [STANDING_NOT]: ['calm', 'no'],
 };
 
 /** What `isthmus explain` says, as a picture: gateway, hubs, agents, and which way is taken. */

@@ -1,5 +1,5 @@
-import { Hub_Link } from '@isthmus/proto/admin-enums';
-import { type Health, healthOf, healthOfHub, type Plane, type Seen } from '../model/plane.ts';
+import { Hub_Link, Role } from '@isthmus/proto/admin-enums';
+import { type Health, healthOf, healthOfHub, lostOf, type Plane, type Seen } from '../model/plane.ts';
 import { millis, plural, short, shown } from '../model/text.ts';
 import { Table } from '../parts/table.tsx';
 import type { Hub } from '../rpc/messages.ts';
@@ -13,7 +13,7 @@ const BOTTOM = 150;
 /** More would overlap; the table has all. */
 const MOST = 6;
 
-/** Gateways above, hubs below, and a line for each link: red and broken if it is down, wider with its load. */
+/** Gateways above, hubs below, and a line for each link: red and broken if it is down, wider with its load. Lost ones stay, without links. */
 export function LinkMap({ plane }: { readonly plane: Plane }) {
   const gateways = plane.members.filter(({ roles, list }) => roles.includes('gateway') && list !== undefined);
   if (gateways.length === 0 || plane.hubs.length === 0) return null;
@@ -33,6 +33,18 @@ interface Props {
 
 function Picture({ plane, gateways }: Props) {
   const placeOf = (index: number, of: number) => ((index + 0.5) * WIDTH) / of;
+  const lost = (role: Role, beside: number): Drawn[] =>
+    lostOf(plane, role)
+      .slice(0, MOST - beside)
+      .map(({ id }) => ({ name: id, zone: '', health: 'lost' }));
+  const above: Drawn[] = gateways.map((gateway) => {
+    return { name: gateway.id, zone: gateway.zone, health: healthOf(gateway, plane) };
+  });
+  above.push(...lost(Role.ROLE_GATEWAY, above.length));
+  const below: Drawn[] = plane.hubs.map((hub) => {
+    return { name: hub.hubId, zone: hub.zone, health: healthOfHub(hub, plane) };
+  });
+  below.push(...lost(Role.ROLE_HUB, below.length));
   return (
     <svg
       class="links"
@@ -44,7 +56,7 @@ function Picture({ plane, gateways }: Props) {
         plane.hubs.map((hub, to) => {
           const link = linkOf(gateway, hub);
           if (!link) return null;
-          const [x1, x2] = [placeOf(from, gateways.length), placeOf(to, plane.hubs.length)];
+          const [x1, x2] = [placeOf(from, above.length), placeOf(to, below.length)];
           const [y1, y2] = [TOP + NODE.height, BOTTOM];
           // A label near the gateway's end: in the middle, lines cross.
           const [x, y] = [x1 + (x2 - x1) * 0.3, y1 + (y2 - y1) * 0.3];
@@ -58,36 +70,26 @@ function Picture({ plane, gateways }: Props) {
           );
         }),
       )}
-      {gateways.map((gateway, index) => (
-        <Node
-          key={gateway.id}
-          x={placeOf(index, gateways.length)}
-          y={TOP}
-          name={gateway.id}
-          zone={gateway.zone}
-          health={healthOf(gateway, plane)}
-        />
+      {above.map((drawn, index) => (
+        <Node key={drawn.name} x={placeOf(index, above.length)} y={TOP} {...drawn} />
       ))}
-      {plane.hubs.map((hub, index) => (
-        <Node
-          key={hub.hubId}
-          x={placeOf(index, plane.hubs.length)}
-          y={BOTTOM}
-          name={hub.hubId}
-          zone={hub.zone}
-          health={healthOfHub(hub, plane)}
-        />
+      {below.map((drawn, index) => (
+        <Node key={drawn.name} x={placeOf(index, below.length)} y={BOTTOM} {...drawn} />
       ))}
     </svg>
   );
 }
 
-interface NodeProps {
-  readonly x: number;
-  readonly y: number;
+/** A gateway or hub in the picture. */
+interface Drawn {
   readonly name: string;
   readonly zone: string;
   readonly health: Health;
+}
+
+interface NodeProps extends Drawn {
+  readonly x: number;
+  readonly y: number;
 }
 
 function Node({ x, y, name, zone, health }: NodeProps) {

@@ -13,6 +13,7 @@ const TONES: Readonly<Record<Health, Tone>> = {
   draining: 'warn',
   hung: 'bad',
   unseen: 'calm',
+  lost: 'bad',
 };
 
 const COLUMNS = [
