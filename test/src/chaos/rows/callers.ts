@@ -32,8 +32,7 @@ async function killCaller(
   });
   const ended = (source.report?.changedAt ?? 0) - at;
   await hold(5000, 1000);
-  const next = load.dials.find((dial) => dial.at >= at);
-  if (!next) throw new Error('no dial came after');
+  const next = await until(() => load.dials.find((dial) => dial.at >= at), { what: 'the answer to a dial' });
   measure({ name: 'next dial', value: next.ms, unit: 'ms', most: NEXT_DIAL_WITHIN });
   measure({
     name: `its ${TUNNELS} destination sockets end within`,
