@@ -35,7 +35,7 @@ export const OWN_HEALTH_PORT = '127.0.0.1:8093';
 /** Only an agent gives these answers, so the path to it works, whatever is behind it. */
 const FROM_THE_AGENT = ['connection_refused', 'destination_ip_prohibited'];
 
-/** `isthmus check` itself dials agents' health ports, and they refuse. */
+/** `isthmus check` itself dials agents' health ports, and judges the answers. */
 function isOfCallers({ destination }: FailingDials): boolean {
   return destination !== OWN_HEALTH_PORT;
 }

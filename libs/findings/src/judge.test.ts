@@ -227,8 +227,10 @@ test('an agent with a session is not lost, nor one that said that it was leaving
 });
 
 test('what a check itself dials is no failure of callers', () => {
-  const dialled = { ...failing, destination: OWN_HEALTH_PORT, code: 'connection_refused' };
-  assert.deepEqual(judge(plane(saying({ failing: [dialled] })), ['callers']), []);
+  for (const code of ['connection_refused', 'connection_timeout']) {
+    const dialled = { ...failing, destination: OWN_HEALTH_PORT, code };
+    assert.deepEqual(judge(plane(saying({ failing: [dialled] })), ['callers']), []);
+  }
 });
 
 test('what a check looks at fits a line of its help', () => {

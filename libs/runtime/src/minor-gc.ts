@@ -135,7 +135,10 @@ export class MinorGc {
 
   /** A running V8 accepts no number of bytes, only a percentage, which counts from its next collection of the whole heap. */
   #makeRoom(): void {
-    const percent = 100 * Math.floor(this.#room / this.#young.used());
+    this.#growHeapBy(100 * Math.floor(this.#room / this.#young.used()));
+  }
+
+  #growHeapBy(percent: number): void {
     if (percent === this.#percent) return;
     this.#percent = percent;
     this.#young.growHeapBy(percent);
@@ -159,6 +162,7 @@ export class MinorGc {
     this.#much = false;
     this.#young.collectAll();
     this.#untilRest(this.#due - 1);
+    if (this.#due === 0) this.#growHeapBy(0);
   }
 }
 

@@ -213,7 +213,7 @@ export function tenants(names: readonly [string, ...string[]]): Family {
 }
 
 /**
- * What a shared plane lets those who flood have at least, while it is busy and another tenant is not: `LEAST` in
+ * What a shared plane lets those who flood have at least, while it is busy and another tenant is not: `LEAST_BYTES_PER_SECOND` in
  * libs/tunnel/src/limits/spare-bytes.ts.
  */
 const LEAST_BYTES = '16Mi';

@@ -1,7 +1,7 @@
 import { findingsIn, type Result } from '@isthmus/findings';
 import { useState } from 'preact/hooks';
 import { check, usableOf } from '../model/check.ts';
-import { sumOf, toneOf } from '../model/findings.ts';
+import { toneOf } from '../model/findings.ts';
 import { plural, shown } from '../model/text.ts';
 import { CopyLine } from '../parts/copy.tsx';
 import { FindingList } from '../parts/findings.tsx';
@@ -49,10 +49,11 @@ export function CheckPanel({ plane, agents }: Pick<ViewProps, 'plane' | 'agents'
 function Report({ results }: { readonly results: readonly Result[] }) {
   const findings = findingsIn(results);
   const passed = results.filter(({ outcome }) => outcome === 'pass');
+  const failed = findings.filter(({ outcome }) => outcome === 'fail').length;
   return (
     <div class={`findings ${toneOf(findings)}`}>
       <p role="status">
-        {plural(results.length, 'check')}: {passed.length} passed, {sumOf(findings)}
+        {plural(results.length, 'check')}: {passed.length} passed, {findings.length - failed} warned, {failed} failed
       </p>
       <FindingList findings={findings} />
       <details>

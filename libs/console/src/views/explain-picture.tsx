@@ -19,7 +19,7 @@ const STANDINGS: Readonly<Record<number, readonly [tone: Tone, word: string]>> =
   [STANDING_TAKEN]: ['good', 'takes it'],
   [STANDING_EQUAL]: ['good', 'as good'],
   [STANDING_LATER]: ['calm', 'later'],
-  [STANDING_NOT]: ['calm', 'no'],
+  [STANDING_NOT]: ['bad', 'no'],
 };
 
 /** What `isthmus explain` says, as a picture: gateway, hubs, agents, and which way is taken. */
@@ -71,7 +71,7 @@ export function ExplainPicture({
       </ol>
       {used && <Ways candidates={used.candidates} gateway={gateway} />}
       {used && <Candidates title={`Sessions that ${shown(used.strategy)} finds`} candidates={used.candidates} />}
-      {others.length > 0 && <Candidates title="Agents that no strategy chooses" candidates={others} />}
+      {others.length > 0 && <Candidates title="Agents that no strategy chooses" candidates={others} expected />}
     </>
   );
 }
@@ -173,14 +173,21 @@ const COLUMNS = [
   { name: 'Why' },
 ];
 
-function Candidates({ title, candidates }: { readonly title: string; readonly candidates: readonly Candidate[] }) {
+interface CandidatesProps {
+  readonly title: string;
+  readonly candidates: readonly Candidate[];
+  /** That they are not used is nothing bad. */
+  readonly expected?: boolean;
+}
+
+function Candidates({ title, candidates, expected = false }: CandidatesProps) {
   const rows = candidates.slice(0, LISTED).map(({ standing, agentId, hubId, zone, key, open, why, sessionId }) => {
     const [tone, word] = STANDINGS[standing] ?? ['calm', '?'];
     return {
       key: sessionId,
-      bad: standing === STANDING_NOT,
+      bad: standing === STANDING_NOT && !expected,
       cells: [
-        <State key="standing" tone={tone} word={word} />,
+        <State key="standing" tone={expected ? 'calm' : tone} word={word} />,
         <Name key="agent" text={agentId} />,
         <Name key="hub" text={hubId} />,
         <Name key="zone" text={zone} />,

@@ -10,13 +10,14 @@ const WIDTH = 1000;
 const NODE = { width: 150, height: 46 };
 const TOP = 8;
 const BOTTOM = 150;
-/** More would overlap; the table has all. */
+/** More would overlap. The table has all links, and the findings have all that is lost. */
 const MOST = 6;
 
 /** Gateways above, hubs below, and a line for each link: red and broken if it is down, wider with its load. Lost ones stay, without links. */
 export function LinkMap({ plane }: { readonly plane: Plane }) {
   const gateways = plane.members.filter(({ roles, list }) => roles.includes('gateway') && list !== undefined);
-  if (gateways.length === 0 || plane.hubs.length === 0) return null;
+  const lost = lostOf(plane, Role.ROLE_GATEWAY).length + lostOf(plane, Role.ROLE_HUB).length;
+  if (lost === 0 && (gateways.length === 0 || plane.hubs.length === 0)) return null;
   const few = gateways.length <= MOST && plane.hubs.length <= MOST;
   return (
     <>
@@ -50,7 +51,7 @@ function Picture({ plane, gateways }: Props) {
       class="links"
       viewBox={`0 0 ${WIDTH} ${BOTTOM + NODE.height + 8}`}
       role="img"
-      aria-label="Links from gateways to hubs; the table says the same"
+      aria-label="Links from gateways to hubs; the table and the findings say the same"
     >
       {gateways.flatMap((gateway, from) =>
         plane.hubs.map((hub, to) => {

@@ -115,6 +115,29 @@ test('a tenant that wants more than a flood still starts as many dials as the fl
   assert.ok(count('b') >= 0.9 * count('a'), `${count('b')} beside ${count('a')}`);
 });
 
+test('two floods at once start few dials beside a tenant that does not wait', async () => {
+  const { state, flood, pass, count } = spareTime();
+  state.busy = 1;
+  const asked = { a: 0, b: 0 };
+  const second = async () => {
+    for (let i = 0; i < 50; i++) {
+      for (const tenant of ['a', 'b'] as const) {
+        const answers = 256 - (asked[tenant] - count(tenant));
+        flood(tenant, answers);
+        asked[tenant] += answers;
+      }
+      flood('c', 1);
+      await pass(20);
+    }
+  };
+  for (let i = 0; i < 5; i++) await second();
+  const before = count('a') + count('b');
+  await second();
+  const started = count('a') + count('b') - before;
+  assert.ok(started >= 90 && started <= 220, `at least 100 a second together, and 50 each as c has: ${started}`);
+  assert.equal(count('c'), 300, 'none of which waited');
+});
+
 test('a tenant that dials alone is held back less', async () => {
   const { state, flood, pass, count } = spareTime();
   state.busy = 1;

@@ -29,7 +29,8 @@ const LONGEST_WAIT = 10_000;
  * the loop has time to spare. Turns alone are not enough, because whatever starts makes work later, and a loop without a pause makes
  * every tunnel wait. `DialLimiter` bounds how many wait.
  *
- * A tenant that waits gets as many dials as the average tenant, however busy the loop is. So none is starved by one that wants about as much.
+ * A tenant that waits starts as many dials as any that does not wait, however busy the loop is. So two that want about the same start about
+ * the same.
  */
 export function inSpareTime(dial: Dial, options: BusyLoopOptions): Dial {
   const spare = new SpareTime(dial, options);
@@ -45,8 +46,8 @@ class SpareTime {
   readonly #rounds = new Rounds<Line>(1);
   /** Dials a second that one tenant may make without waiting. */
   #share = FREE_DIALS_PER_SECOND;
-  /** Dials a second that the average tenant starts. */
-  #average = 0;
+  /** The most dials a second that a tenant starts which does not wait. */
+  #mostFree = 0;
   /** Dials a second, of those that wait. */
   #rate = FIRST_DIALS_PER_SECOND;
   /** Of those, how many may start now. */
@@ -95,7 +96,7 @@ class SpareTime {
 
   /** Whether its next dial starts, however busy the loop is. */
   #isDue(line: Line): boolean {
-    return line.demand <= this.#share || line.started < this.#average;
+    return line.demand <= this.#share || line.started < this.#mostFree;
   }
 
   #start(line: Line, request: DialRequest): Promise<Established> {
@@ -130,20 +131,19 @@ class SpareTime {
   /** Lets rates fall, and ends waits: of those that took too long, and of tenants that are below their share by now. */
   #age(seconds: number, now: number): void {
     const kept = Math.exp(-seconds);
-    let [wanted, started] = [0, 0];
+    let [wanted, mostFree] = [0, 0];
     for (const line of this.#tenants.values()) {
       line.asked *= kept;
       line.started *= kept;
       wanted += line.demand;
       line.endWaits(now);
       while (line.waiting.size > 0 && this.#isDue(line)) line.goFirst();
-      started += line.started;
+      if (line.waiting.size === 0) mostFree = Math.max(mostFree, line.started);
       if (line.demand < FORGET_BELOW_PER_SECOND && line.waiting.size === 0 && line.next === undefined)
         this.#tenants.delete(line.tenant);
     }
-    const tenants = Math.max(2, this.#tenants.size);
-    this.#share = Math.max(FREE_DIALS_PER_SECOND, wanted / tenants);
-    this.#average = started / tenants;
+    this.#share = Math.max(FREE_DIALS_PER_SECOND, wanted / Math.max(2, this.#tenants.size));
+    this.#mostFree = mostFree;
   }
 
   #letGo(): void {

@@ -54,7 +54,7 @@ export class BusyLoop {
     this.#stop = undefined;
   }
 
-  /** By how much a rate grows in so many seconds, to keep the loop at `BUSY`. */
+  /** By how much a rate grows in so many seconds, to keep the loop at `BUSY_SHARE`. */
   growth(seconds: number): number {
     return Math.exp(RATE_GAIN * (BUSY_SHARE - this.busy) * seconds);
   }
