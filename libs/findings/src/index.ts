@@ -16,7 +16,7 @@ export {
   type Status,
   type Tenants,
 } from './messages.ts';
-export { type Missing, missing } from './missing.ts';
+export { lost } from './missing.ts';
 export {
   CHECKS,
   type CheckName,

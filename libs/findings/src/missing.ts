@@ -11,23 +11,22 @@ import { age } from './words.ts';
  */
 export function ofMissing(evidence: Evidence): Finding[] {
   const report = reportOf('missing');
-  const lost = (role: number) => missing(evidence, role).filter(({ left }) => !left);
   const ago = ({ atMs }: Loss) => `${age(evidence.now - atMs)} ago`;
-  const gateways = lost(Role.ROLE_GATEWAY).map((loss) => {
+  const gateways = lost(evidence, Role.ROLE_GATEWAY).map((loss) => {
     const { id, remote, reason, by } = loss;
     const detail = `gateway with its admin port at ${remote}, was lost ${ago(loss)} by ${by.join(', ')}, and has not come back: ${reason}`;
     const todo =
       'unless you removed it: its process hangs, has ended, or is cut off. Look at its machine and its log, and restart it. Meanwhile its callers need another gateway';
     return report.warn(id, detail, todo);
   });
-  const hubs = lost(Role.ROLE_HUB).map((loss) => {
+  const hubs = lost(evidence, Role.ROLE_HUB).map((loss) => {
     const { id, remote, reason, by } = loss;
     const detail = `hub at ${remote}, was lost ${ago(loss)} by ${by.join(', ')}, and has not come back: ${reason}`;
     const todo =
       'unless you removed it: its process hangs, has ended, or is cut off. Look at its machine and its log, and restart it. Meanwhile agents and dials use the other hubs';
     return report.warn(id, detail, todo);
   });
-  const agents = lost(Role.ROLE_AGENT).map((loss) => {
+  const agents = lost(evidence, Role.ROLE_AGENT).map((loss) => {
     const { tenant, id, hubId, remote, reason } = loss;
     const from = remote === '' ? '' : ` from ${remote}`;
     const detail = `agent without a session: ${hubId} lost the last one${from} ${ago(loss)}${reason === '' ? '' : `: ${reason}`}`;
@@ -63,6 +62,11 @@ export function missing(evidence: Evidence, role: number): Missing[] {
     }
   }
   return [...found.values()];
+}
+
+/** Those of them that went without a word. */
+export function lost(evidence: Evidence, role: number): Missing[] {
+  return missing(evidence, role).filter(({ left }) => !left);
 }
 
 /** The names of those of a role that the plane has. */

@@ -1,4 +1,5 @@
-import { type Evidence, type Finding, findingsIn, judge, type Result } from '@isthmus/findings';
+import { type Evidence, type Finding, findingsIn, judge, lost, type Result } from '@isthmus/findings';
+import type { Role } from '@isthmus/proto/admin-enums';
 import type { Plane } from './plane.ts';
 
 /** Of agents and the like, one by one. A wrong flag of theirs often concerns all. */
@@ -7,6 +8,11 @@ const MOST_ALIKE = 20;
 /** Returns what is wrong with the plane, failures first: by the rules of `isthmus check`. */
 export function findingsOf(plane: Plane): Finding[] {
   return plane.at === 0 ? [] : briefly(findingsIn(judge(evidenceOf(plane))));
+}
+
+/** The ids of gateways or hubs that went away without a word and have not come back. */
+export function lostOf(plane: Plane, role: Role): string[] {
+  return lost(evidenceOf(plane), role).map(({ id }) => id);
 }
 
 /** `1 failed, 2 warned` */

@@ -4,7 +4,8 @@ import { aHub, aList, aLoss, aStatus } from '@isthmus/findings/testing';
 import { Admission, Role } from '@isthmus/proto/admin-enums';
 import type { Hub } from '../rpc/messages.ts';
 import { aMember, aPlane } from '../testing.ts';
-import { healthOf, healthOfHub, lostOf, originOf } from './plane.ts';
+import { lostOf } from './findings.ts';
+import { healthOf, healthOfHub, originOf } from './plane.ts';
 
 const down = [aHub('h1', { link: 3 }), aHub('h2')];
 
@@ -41,7 +42,7 @@ test('a hub that went away without a word is lost, until it is back', () => {
   const hub = { role: Role.ROLE_HUB, tenant: '' };
   const losses = [aLoss('h1', hub), aLoss('h2', { ...hub, left: true })];
   const members = [aMember('g1', { status: aStatus({ losses }) })];
-  const lost = (hubs: readonly Hub[]) => lostOf(aPlane({ members, hubs }), Role.ROLE_HUB).map(({ id }) => id);
+  const lost = (hubs: readonly Hub[]) => lostOf(aPlane({ members, hubs }), Role.ROLE_HUB);
   assert.deepEqual([lost([]), lost([aHub('h1')])], [['h1'], []]);
 });
 

@@ -1,4 +1,4 @@
-import { cutOff, type Missing, missing, type Witness } from '@isthmus/findings';
+import { cutOff, type Witness } from '@isthmus/findings';
 import { Admission, Role } from '@isthmus/proto/admin-enums';
 import type { Hub, Member, Quarantined, Session } from '../rpc/messages.ts';
 
@@ -76,11 +76,6 @@ export function healthOfHub({ hubId: id, zone }: Hub, plane: Plane): Health {
   const member = plane.members.find((each) => each.id === id);
   const unlisted = { id, roles: ['hub'], zone, version: '', address: '', origin: undefined, self: false, unseen: true };
   return healthOf(member ?? unlisted, plane);
-}
-
-/** Gateways or hubs that went away without a word and have not come back. */
-export function lostOf({ members, hubs, sessions, at }: Plane, role: Role): Missing[] {
-  return missing({ members, hubs, sessions, clocks: [], now: at }, role).filter(({ left }) => !left);
 }
 
 /** Says how a member is, by itself and by the gateways' links to it. */

@@ -1,5 +1,6 @@
 import { Hub_Link, Role } from '@isthmus/proto/admin-enums';
-import { type Health, healthOf, healthOfHub, lostOf, type Plane, type Seen } from '../model/plane.ts';
+import { lostOf } from '../model/findings.ts';
+import { type Health, healthOf, healthOfHub, type Plane, type Seen } from '../model/plane.ts';
 import { millis, plural, short, shown } from '../model/text.ts';
 import { Table } from '../parts/table.tsx';
 import type { Hub } from '../rpc/messages.ts';
@@ -16,12 +17,13 @@ const MOST = 6;
 /** Gateways above, hubs below, and a line for each link: red and broken if it is down, wider with its load. Lost ones stay, without links. */
 export function LinkMap({ plane }: { readonly plane: Plane }) {
   const gateways = plane.members.filter(({ roles, list }) => roles.includes('gateway') && list !== undefined);
-  const lost = lostOf(plane, Role.ROLE_GATEWAY).length + lostOf(plane, Role.ROLE_HUB).length;
-  if (lost === 0 && (gateways.length === 0 || plane.hubs.length === 0)) return null;
+  const lost = { gateways: lostOf(plane, Role.ROLE_GATEWAY), hubs: lostOf(plane, Role.ROLE_HUB) };
+  const none = gateways.length === 0 || plane.hubs.length === 0;
+  if (none && lost.gateways.length + lost.hubs.length === 0) return null;
   const few = gateways.length <= MOST && plane.hubs.length <= MOST;
   return (
     <>
-      {few && <Picture plane={plane} gateways={gateways} />}
+      {few && <Picture plane={plane} gateways={gateways} lost={lost} />}
       <Matrix plane={plane} gateways={gateways} />
     </>
   );
@@ -32,20 +34,21 @@ interface Props {
   readonly gateways: readonly Seen[];
 }
 
-function Picture({ plane, gateways }: Props) {
+interface PictureProps extends Props {
+  /** Ids. */
+  readonly lost: { readonly gateways: readonly string[]; readonly hubs: readonly string[] };
+}
+
+function Picture({ plane, gateways, lost }: PictureProps) {
   const placeOf = (index: number, of: number) => ((index + 0.5) * WIDTH) / of;
-  const lost = (role: Role, beside: number): Drawn[] =>
-    lostOf(plane, role)
-      .slice(0, MOST - beside)
-      .map(({ id }) => ({ name: id, zone: '', health: 'lost' }));
-  const above: Drawn[] = gateways.map((gateway) => {
-    return { name: gateway.id, zone: gateway.zone, health: healthOf(gateway, plane) };
-  });
-  above.push(...lost(Role.ROLE_GATEWAY, above.length));
-  const below: Drawn[] = plane.hubs.map((hub) => {
-    return { name: hub.hubId, zone: hub.zone, health: healthOfHub(hub, plane) };
-  });
-  below.push(...lost(Role.ROLE_HUB, below.length));
+  const above = withLost(
+    gateways.map((gateway) => ({ name: gateway.id, zone: gateway.zone, health: healthOf(gateway, plane) })),
+    lost.gateways,
+  );
+  const below = withLost(
+    plane.hubs.map((hub) => ({ name: hub.hubId, zone: hub.zone, health: healthOfHub(hub, plane) })),
+    lost.hubs,
+  );
   return (
     <svg
       class="links"
@@ -86,6 +89,12 @@ interface Drawn {
   readonly name: string;
   readonly zone: string;
   readonly health: Health;
+}
+
+/** Adds those that are lost, as far as there is room. */
+function withLost(drawn: readonly Drawn[], lost: readonly string[]): Drawn[] {
+  const ghosts = lost.slice(0, MOST - drawn.length);
+  return [...drawn, ...ghosts.map((name): Drawn => ({ name, zone: '', health: 'lost' }))];
 }
 
 interface NodeProps extends Drawn {
