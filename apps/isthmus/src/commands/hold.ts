@@ -1,8 +1,8 @@
+import { once } from 'node:events';
 import { Argument, Option } from 'commander';
 import { duration } from '../arguments.ts';
 import { type Call, command } from '../command.ts';
 import { EXIT, Failure, messageOf } from '../exit.ts';
-import { HeldSocket } from '../hold/held-socket.ts';
 
 interface Options {
   readonly wait: number;
@@ -29,20 +29,14 @@ export const hold = command({
     },
   ],
   async run({ args: [path = '', server = ''], options, terminal }: Call<Options>) {
+    const { HeldSocket } = await import('../hold/held-socket.ts');
     const tell = (text: string) => terminal.err(`isthmus: ${text}\n`);
     const stop = await HeldSocket.open({ path, server, waitMs: options.wait, tell }).catch((error: unknown) => {
       throw new Failure(EXIT.wrong, messageOf(error as Error));
     });
     tell(`${path} is open: connections go to ${server}`);
-    await interrupted(terminal.interrupted);
+    if (!terminal.interrupted.aborted) await once(terminal.interrupted, 'abort');
     await stop();
     return EXIT.good;
   },
 });
-
-function interrupted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve());
-  });
-}
