@@ -163,7 +163,7 @@ function readRefusal(head: Head, status: number): DialError {
   // For the audit record of the gateway.
   const rule = head['isthmus-rule'];
   return new DialError(code, text, {
-    // Whoever serves dials says why it refuses one. An answer without a reason comes from something else, so another session may be tried.
+    // A peer that serves dials says why it refuses one. An answer without a reason comes from something else, so another session may be tried.
     retryable: given === undefined || head['isthmus-retryable'] === '?1',
     expired: head['isthmus-expired'] === '?1',
     ...(rule !== undefined && { cause: new NotAuthorised(text, { rule: reasonOf(rule) }) }),

@@ -40,7 +40,16 @@ function spareTime() {
     return answered();
   };
   const count = (tenant: string) => started.filter((each) => each === tenant).length;
-  return { state, of, flood, pass, count, refused, ticks: () => tick !== undefined };
+  /** Callers in loops: each asks again once it has its answer. */
+  const loops = (tenant: string) => {
+    let asked = 0;
+    return () => {
+      const answers = 256 - (asked - count(tenant));
+      flood(tenant, answers);
+      asked += answers;
+    };
+  };
+  return { state, of, flood, loops, pass, count, refused, ticks: () => tick !== undefined };
 }
 
 test('a flood waits while the event loop is busy, and other tenants do not', async () => {
@@ -85,14 +94,11 @@ test('a tenant beyond its share does not wait for an event loop that is idle', a
 });
 
 test('a tenant that dials more than never waits, but far less than a flood, does not wait for it', async () => {
-  const { state, flood, pass, count } = spareTime();
+  const { state, flood, loops, pass, count } = spareTime();
   state.busy = 1;
-  let asked = 0;
+  const a = loops('a');
   for (let i = 0; i < 100; i++) {
-    // Callers in loops: each asks again once it has its answer.
-    const answers = 256 - (asked - count('a'));
-    flood('a', answers);
-    asked += answers;
+    a();
     flood('b', 4);
     await pass(20);
   }
@@ -100,15 +106,13 @@ test('a tenant that dials more than never waits, but far less than a flood, does
 });
 
 test('a tenant that wants more than a flood still starts as many dials as the flood does', async () => {
-  const { state, flood, pass, count } = spareTime();
+  const { state, flood, loops, pass, count } = spareTime();
   state.busy = 1;
-  let asked = 0;
+  const a = loops('a');
   // What had to wait when the event loop stood still.
   flood('b', 3000);
   for (let i = 0; i < 250; i++) {
-    const answers = 256 - (asked - count('a'));
-    flood('a', answers);
-    asked += answers;
+    a();
     flood('b', 4);
     await pass(20);
   }
@@ -116,16 +120,13 @@ test('a tenant that wants more than a flood still starts as many dials as the fl
 });
 
 test('two floods at once start few dials beside a tenant that does not wait', async () => {
-  const { state, flood, pass, count } = spareTime();
+  const { state, flood, loops, pass, count } = spareTime();
   state.busy = 1;
-  const asked = { a: 0, b: 0 };
+  const [a, b] = [loops('a'), loops('b')];
   const second = async () => {
     for (let i = 0; i < 50; i++) {
-      for (const tenant of ['a', 'b'] as const) {
-        const answers = 256 - (asked[tenant] - count(tenant));
-        flood(tenant, answers);
-        asked[tenant] += answers;
-      }
+      a();
+      b();
       flood('c', 1);
       await pass(20);
     }
