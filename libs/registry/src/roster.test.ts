@@ -53,3 +53,22 @@ test('the roster keeps the last answer while the registry is down', { timeout: 6
     ['a'],
   );
 });
+
+test('the roster keeps the last complete answer while the registry does not list this process', {
+  timeout: 60_000,
+}, async (t) => {
+  const stop = new AbortController();
+  t.after(() => stop.abort());
+  const registry = memoryRegistry();
+  const own = member('a', 1);
+  const membership = registry.join(own);
+  registry.join(member('b', 2));
+  const roster = new Roster(registry, { own, namesakes() {}, signal: stop.signal, every: 60_000, echo: 0 });
+  const listed = async () => (await roster.members(stop.signal)).map(({ memberId }) => memberId);
+  assert.deepEqual(await listed(), ['a', 'b']);
+  await membership.close();
+  await assert.rejects(listed(), /no longer lists this process/);
+  assert.equal(roster.last.length, 2);
+  registry.join(own);
+  assert.deepEqual(await listed(), ['a', 'b']);
+});

@@ -10,6 +10,8 @@ const LOOK_EVERY = 5_000;
  */
 const ECHO_MS = 20_000;
 
+const INCOMPLETE = 'the registry no longer lists this process: it takes no writes, or has lost its data';
+
 export interface RosterOptions {
   readonly own: Member;
   readonly signal: AbortSignal;
@@ -41,16 +43,23 @@ export class Roster {
     else signal.addEventListener('abort', () => clearInterval(timer), { once: true });
   }
 
-  /** The last answer; empty before the first. */
+  /** The last complete answer; empty before the first. */
   get last(): readonly Member[] {
     return this.#last;
   }
 
-  /** Asks the registry. Rejects if it does not answer, and when `signal` aborts. */
+  /** Asks the registry. Rejects if it does not answer, if its answer must be incomplete, and when `signal` aborts. */
   async members(signal: AbortSignal): Promise<readonly PresentMember[]> {
     const members = await this.#registry.members(signal);
+    // A registry that forgets this process forgets others, too: no member can renew its record in a read-only Redis.
+    if (this.#isIn(this.#last) && !this.#isIn(members)) throw new Error(INCOMPLETE);
     this.#last = members;
     return members;
+  }
+
+  #isIn(members: readonly Member[]): boolean {
+    const { memberId, since } = this.#options.own;
+    return members.some((member) => member.memberId === memberId && member.since === since);
   }
 
   async #look(): Promise<void> {
