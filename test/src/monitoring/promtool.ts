@@ -23,5 +23,5 @@ export const noPromtool: string | false = found === undefined && 'promtool is no
 export function promtool(args: readonly string[], input = '') {
   const cwd = join(root, 'k8s/monitoring');
   const { status, stdout, stderr } = spawnSync(found ?? '', args, { cwd, input, encoding: 'utf8', timeout: 60_000 });
-  return { status, output: stdout + stderr };
+  return { status, stdout, output: stdout + stderr };
 }
