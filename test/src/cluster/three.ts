@@ -12,7 +12,7 @@ import { ADDRESS } from './settings.ts';
 import { manifestOf, readPod, removePod, type StaticPod, writePod } from './static-pods.ts';
 
 const RECIPE = 'recipes/kubeadm-ha';
-const SECTION = "Each node's files";
+const SECTIONS = ['What each API server needs', "Each node's files"];
 export const SERVER = 'konnectivity-server';
 export const API_SERVER = 'kube-apiserver';
 const ADDRESSES = CONTROL_PLANES.map(({ address }) => address);
@@ -41,7 +41,7 @@ export async function threeControlPlanes(scope: Scope, kubernetes: Kubernetes): 
 async function nodeFiles(): Promise<void> {
   if (!existsSync(join(homedir(), 'isthmus'))) symlinkSync(ROOT, join(homedir(), 'isthmus'));
   await isthmus(['certs', '--host', 'localhost,127.0.0.1', join(homedir(), 'pki')]);
-  await paste(commandsOf(join(RECIPE, 'README.md'), SECTION));
+  for (const section of SECTIONS) await paste(commandsOf(join(RECIPE, 'README.md'), section));
   for (const { address, suffix } of CONTROL_PLANES.slice(1)) {
     await must(['install', '-d', '-o', '65532', '-g', '65532', '-m', '0750', `${SOCKET}${suffix}`]);
     await must(['cp', '-a', IDENTITY, `${IDENTITY}${suffix}`]);
