@@ -1,15 +1,21 @@
-import { cpSync } from 'node:fs';
+import { cpSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { VERSION } from '@isthmus/service';
-import { containerOf, type Kubernetes, kubectl, nextStatic } from './kubernetes.ts';
+import { until } from '../harness/index.ts';
+import { sample } from './checks/metrics.ts';
+import { containerOf, type Kubernetes, kill, kubectl, nextStatic } from './kubernetes.ts';
 import { allowPods, commandsOf, HOLDER, K8S, paste } from './recipe.ts';
+import { ADDRESS } from './settings.ts';
 import { readPod, removePod, writePod } from './static-pods.ts';
 import { anpImage, ofAnp } from './upstream.ts';
 
 const RECIPE = 'recipes/kubernetes-io';
 const SERVER = 'konnectivity-server';
 const AGENT = 'konnectivity-agent';
+const SOCKET = '/etc/kubernetes/konnectivity-server/konnectivity-server.socket';
 const ROLLOUT_MS = 180_000;
+/** The kubelet notices a changed manifest within 20 s, if not at once. */
+const LEAVES_MS = 30_000;
 
 export type Make = 'ANP' | 'Isthmus';
 
@@ -40,14 +46,34 @@ export async function leavePage(): Promise<void> {
 
 function writeServer(make: Make): void {
   const recipes = readPod(join(K8S, RECIPE, `node/${SERVER}.yaml`));
+  // Agents that have lost their server come back within 10 s.
+  if (make === 'Isthmus') recipes.spec.containers[0].args?.push('--dial-park-timeout=10s');
   writePod(make === 'ANP' ? ofAnp(recipes) : recipes);
 }
 
-/** Changes the server's image, and nothing else. */
-export async function runServer(make: Make): Promise<void> {
+/**
+ * Changes the server: docs/MIGRATE.md, "Server first", steps 1 and 2. ANP's server takes its socket away when it
+ * is told to end, and then waits for its sessions until the kubelet kills it, after 30 s. An API server waits no longer, so it is killed
+ * at once.
+ */
+export async function changeServer(from: Make, to: Make): Promise<void> {
   const before = await containerOf(SERVER);
-  writeServer(make);
+  writeServer(to);
+  if (from === 'ANP') {
+    await until(() => !existsSync(SOCKET), { what: "the end of ANP's socket", deadline: LEAVES_MS });
+    await kill(before);
+  }
   await nextStatic(SERVER, before);
+  await until(async () => (await sessions()) === 1, "the agent's session");
+}
+
+/** Returns how many sessions the server has. */
+async function sessions(): Promise<number> {
+  return sample(
+    await (await fetch(`http://${ADDRESS}:8134/metrics`)).text(),
+    'konnectivity_network_proxy_server_ready_backend_connections',
+    {},
+  );
 }
 
 /** Changes the agents' image, and nothing else. */

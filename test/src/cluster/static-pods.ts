@@ -1,5 +1,5 @@
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { parse, stringify } from 'yaml';
 
 const MANIFESTS = '/etc/kubernetes/manifests';
@@ -39,7 +39,15 @@ export function manifestOf(name: string): string {
 
 /** Gives the kubelet a static pod to run, or another form of one that it runs. */
 export function writePod(pod: StaticPod): void {
-  writeFileSync(manifestOf(pod.metadata.name), stringify(pod));
+  writeManifest(manifestOf(pod.metadata.name), stringify(pod));
+}
+
+/** Puts a whole file there at once: the kubelet takes a part of one for a broken pod, and looks again only 20 s later. */
+export function writeManifest(path: string, text: string): void {
+  // The kubelet ignores names that begin with a dot.
+  const part = join(dirname(path), `.${basename(path)}`);
+  writeFileSync(part, text);
+  renameSync(part, path);
 }
 
 export function removePod(name: string): void {

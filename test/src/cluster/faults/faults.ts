@@ -1,7 +1,8 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { until } from '../../harness/index.ts';
 import { containerOf, killStatic, kubectl, nextStatic, restarted, tryKubectl } from '../kubernetes.ts';
 import { rolledOut } from '../recipe.ts';
+import { writeManifest } from '../static-pods.ts';
 import type { Fault, Scene } from './fault.ts';
 
 const SERVER = '/etc/kubernetes/manifests/proxy-server.yaml';
@@ -44,7 +45,7 @@ export const serverChanged: Fault = {
   name: 'the static pod changed',
   async commit() {
     const before = await containerOf('proxy-server');
-    writeFileSync(SERVER, restarted(readFileSync(SERVER, 'utf8')));
+    writeManifest(SERVER, restarted(readFileSync(SERVER, 'utf8')));
     await nextStatic('proxy-server', before);
   },
 };
