@@ -6,17 +6,12 @@ import {
   type IncomingHttpHeaders,
   type OutgoingHttpHeaders,
 } from 'node:http2';
-import { connect as connectTls } from 'node:tls';
+import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { HUB_SERVER_NAME } from '@isthmus/tunnel';
 import { type Identity, type Scope, until, within } from '../harness/index.ts';
 
-/** Connects to a hub as a gateway that may send whatever it likes. */
-export async function openLink(
-  scope: Scope,
-  port: number,
-  ca: string,
-  identity: Identity,
-): Promise<ClientHttp2Session> {
+/** Connects to a hub as a gateway does. */
+export async function peerSocket(scope: Scope, port: number, ca: string, identity: Identity): Promise<TLSSocket> {
   const socket = connectTls({
     port,
     host: '127.0.0.1',
@@ -26,7 +21,19 @@ export async function openLink(
     cert: readFileSync(identity.cert),
     key: readFileSync(identity.key),
   });
+  scope.defer(() => socket.destroy());
   await within(once(socket, 'secureConnect'), { what: 'a TLS handshake' });
+  return socket;
+}
+
+/** Connects to a hub as a gateway that may send whatever it likes. */
+export async function openLink(
+  scope: Scope,
+  port: number,
+  ca: string,
+  identity: Identity,
+): Promise<ClientHttp2Session> {
+  const socket = await peerSocket(scope, port, ca, identity);
   const session = connectHttp2('https://hub', { createConnection: () => socket, peerMaxConcurrentStreams: 10_000 });
   session.on('error', () => {});
   scope.defer(() => session.destroy());

@@ -1,0 +1,142 @@
+import { randomBytes } from 'node:crypto';
+import { PassThrough } from 'node:stream';
+import { LinkClient } from '@isthmus/transport';
+import {
+  type AttachAnswer,
+  type AttachClaim,
+  type Carrier,
+  type CarrierUser,
+  DialAbort,
+  type Mark,
+  parseDestination,
+  type ResumeAnswer,
+} from '@isthmus/tunnel';
+import { type Identity, type Scope, until } from '../harness/index.ts';
+import { peerSocket } from './gateway-link.ts';
+
+/** What an attach claims, if it is not the truth. */
+export type Claim = Partial<AttachClaim>;
+
+interface Way {
+  readonly link: LinkClient;
+  /** The session to dial through. */
+  readonly session: string;
+  /** Default: the default tenant. */
+  readonly tenant?: string;
+}
+
+/** A link to a hub with a gateway's certificate. */
+export async function forgedLink(scope: Scope, port: number, ca: string, identity: Identity): Promise<LinkClient> {
+  const socket = await peerSocket(scope, port, ca, identity);
+  const link = new LinkClient({ socket, peer: 'hub', gateway: randomBytes(8).toString('hex') });
+  await link.answered;
+  return link;
+}
+
+/** A gateway's half of a tunnel. It says what the test tells it to, and acknowledges nothing by itself. */
+export class ForgedHalf implements CarrierUser {
+  /** What has arrived on its carriers, the latest first byte at `from`. */
+  text = '';
+  received = 0;
+  /** The agent's last mark. */
+  told: Mark | undefined;
+  /** The answer to the last attach that was accepted. */
+  answer: AttachAnswer | undefined;
+  /** Why its last carrier is gone. */
+  over: Error | undefined;
+  secret = '';
+  readonly #authority: string;
+  #number = 0;
+  #carrier: Carrier | undefined;
+
+  private constructor(authority: string) {
+    this.#authority = authority;
+  }
+
+  /** Dials. */
+  static async begin(way: Way, authority: string): Promise<ForgedHalf> {
+    const half = new ForgedHalf(authority);
+    await half.#dial(way);
+    return half;
+  }
+
+  /** Attaches. The claim is true where it says nothing else. Throws the refusal. */
+  attach(way: Way, claim: Claim = {}): Promise<void> {
+    const { secret, received } = this;
+    return this.#dial(way, { secret, number: ++this.#number, received, taken: 0, ...claim });
+  }
+
+  write(text: string): void {
+    this.#carrier?.data(Buffer.from(text));
+  }
+
+  acknowledge(taken = this.received): void {
+    this.#carrier?.mark({ taken });
+  }
+
+  abort(): void {
+    this.#carrier?.abort(new Error('the caller went away'));
+  }
+
+  /** Fails unless the tunnel's destination echoes. */
+  async echoes(text: string): Promise<void> {
+    this.text = '';
+    this.write(text);
+    await until(() => this.text === text, { what: () => `the echo of ${text}, not ${this.text} (${this.over})` });
+  }
+
+  data(carrier: Carrier, bytes: Uint8Array): void {
+    carrier.consume(bytes.length);
+    if (carrier !== this.#carrier) return;
+    this.received += bytes.length;
+    if (this.text.length < 1000) this.text += Buffer.from(bytes).toString('latin1', 0, 1000);
+  }
+
+  mark(carrier: Carrier, mark: Mark): void {
+    if (carrier === this.#carrier) this.told = mark;
+  }
+
+  flowing(): void {}
+
+  ended(carrier: Carrier): void {
+    this.lost(carrier, new Error('it has ended'));
+  }
+
+  aborted(carrier: Carrier, reason: Error): void {
+    this.lost(carrier, reason);
+  }
+
+  lost(carrier: Carrier, reason: Error): void {
+    if (carrier === this.#carrier) this.over = reason;
+  }
+
+  async #dial({ link, session, tenant = 'default' }: Way, attach?: AttachClaim): Promise<void> {
+    await link.dial({
+      id: randomBytes(8).toString('hex'),
+      tenant,
+      destination: parseDestination(this.#authority),
+      deadline: performance.now() + 30_000,
+      session,
+      signal: new DialAbort(),
+      resume: {
+        ...(attach && { attach }),
+        carry: (answer, open) => {
+          this.#adopt(answer, open());
+          return { stream: new PassThrough(), halfOpen: true, abort() {} };
+        },
+      },
+    });
+  }
+
+  #adopt({ grant, attached }: ResumeAnswer, carrier: Carrier): void {
+    if (grant) this.secret = grant.secret;
+    if (attached) {
+      this.answer = attached;
+      this.received = attached.from;
+    }
+    this.text = '';
+    this.over = undefined;
+    this.#carrier = carrier;
+    carrier.deliverTo(this);
+  }
+}
