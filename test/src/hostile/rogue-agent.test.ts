@@ -78,9 +78,27 @@ const LINES: readonly [name: string, text: string, kept: boolean][] = [
   ['a line of 1 MiB', 'x'.repeat(1 << 20), false],
 ];
 
+const KIB = 1024;
+
+/** The server's `--resume-memory`, in MiB. */
+const RESUME_MEMORY = 1;
+
+/** What one tunnel may make the server keep: 256 KiB, what its flag adds, and one write. */
+const MOST_KEPT = (256 + 64 + RESUME_MEMORY * KIB) * KIB;
+
+/** The frame that says what a half has taken, and asks for the same (docs/RESUME.md). */
+const MARK = 0xf5;
+const ASKS = 2;
+
+const GRANT = ['isthmus-resume', `instance=${'a'.repeat(16)};secret=${'b'.repeat(32)}`] as const;
+
 test('an agent that misuses its link harms nobody else', async (t) => {
   await using scope = new Scope();
-  const serverFlags = { 'proxy-strategies': 'destHost,default', 'backend-dial-timeout': '1s' };
+  const serverFlags = {
+    'resume-memory': RESUME_MEMORY,
+    'proxy-strategies': 'destHost,default',
+    'backend-dial-timeout': '1s',
+  };
   const { server, agents, trust } = await allInOne(scope, { serverFlags });
   const { program } = server;
   const destination = await echo(scope);
@@ -146,6 +164,33 @@ test('an agent that misuses its link harms nobody else', async (t) => {
       }
     });
   }
+
+  await attack(t, victim, 'it takes an upload, and acknowledges nothing of it', async (scope) => {
+    const { agentId, socket } = await connect(scope);
+    let [taken, asked] = [0, false];
+    socket.onFrame = ({ type, stream, payload }) => {
+      if (type === TYPE.HEADERS && stream > 1) void socket.send(status(stream, '200', GRANT));
+      if (type === TYPE.PING) void socket.send(frame(TYPE.PING, FLAG.ACK, 0, payload));
+      if (type === MARK && ((payload[0] ?? 0) & ASKS) !== 0) asked = true;
+      if (type !== TYPE.DATA || stream === 1 || payload.length === 0) return;
+      taken += payload.length;
+      const more = uint32(payload.length);
+      void socket.send(frame(TYPE.WINDOW_UPDATE, 0, 0, more), frame(TYPE.WINDOW_UPDATE, 0, stream, more));
+    };
+    const kept = async () => (await program.metric('isthmus_resume_kept_bytes')).get('{}') ?? 0;
+    const caller = await raw(scope, server.connect);
+    caller.resume().write(`CONNECT ${agentId}:80 HTTP/1.1\r\nHost: x\r\n\r\n`);
+    const upload = Buffer.alloc(16 * KIB * KIB);
+    caller.write(upload);
+    await until(() => asked, { what: 'a server that asks what was taken' });
+    await victim.unharmed();
+    assert.ok(taken >= 256 * KIB && taken <= MOST_KEPT, `${taken} bytes have come`);
+    assert.ok((await kept()) <= MOST_KEPT, `${await kept()} bytes are kept`);
+    socket.socket.destroy();
+    await closed(agentId);
+    await until(() => caller.closed, { what: 'the end of the caller, whose agent is gone' });
+    await until(async () => (await kept()) < 256 * KIB, { what: 'the end of what was kept for it' });
+  });
 
   await attack(t, victim, 'it ends its half of the connection: the hub notices without a PING', async (scope) => {
     const { agentId, socket } = await connect(scope);

@@ -29,7 +29,20 @@ const PORTION = 16 * MIB;
 /** In milliseconds, after SIGTERM. */
 const DRAINED_WITHIN = 10_000;
 
-const plane = sharedHubPlane({ hubFlags: { 'graceful-shutdown-timeout': '1h' }, agentFlags: { v: 5 } });
+/** Tunnels on a hub that dies, and how many of them have callers that read nothing meanwhile. */
+const [MANY, UNREAD] = [500, 16];
+
+/** `--resume-memory`, in MiB. */
+const RESUME_MEMORY = 2;
+
+/** What the unread ones may keep: 256 KiB each, what the flag adds for all, and one write each. */
+const MOST_KEPT = UNREAD * (256 + 64) * 1024 + RESUME_MEMORY * MIB;
+
+const plane = sharedHubPlane({
+  hubFlags: { 'graceful-shutdown-timeout': '1h' },
+  gatewayFlags: { 'resume-memory': RESUME_MEMORY },
+  agentFlags: { v: 5, 'resume-memory': RESUME_MEMORY },
+});
 
 /** The hub that carries the only tunnel. */
 async function carrier(scope: Scope, { gateway, hubs }: HubPlane): Promise<Member> {
@@ -44,6 +57,13 @@ async function read(tunnel: Duplex, digest: Digest): Promise<void> {
     deadline: 300_000,
     what: 'the end of the download',
   });
+}
+
+/** Dials one after the other: many at once would wait for each other's handshakes. */
+async function times<T>(count: number, make: () => Promise<T>): Promise<T[]> {
+  const made: T[] = [];
+  while (made.length < count) made.push(await make());
+  return made;
 }
 
 /** Waits until a member has logged the end of a tunnel with this reason. */
@@ -91,6 +111,53 @@ test(
     }
     await done;
     assert.equal(`${digest}`, `${bytes} ${destination.sha256}`);
+  }),
+);
+
+test(
+  `${MANY} tunnels go on when their hub dies, and what is kept for them stays within its bound`,
+  { skip, timeout: 300_000 },
+  scoped(async (scope) => {
+    const all = await plane();
+    const said = linesFromNow(all.gateway);
+    const [quiet, endless] = [await echo(scope), await source(scope, 4 * MIB)];
+    const tunnels = await times(MANY - UNREAD, () => dial(scope, all.ways, 'connect', quiet.authority));
+    await Promise.all(tunnels.map((tunnel) => carries(tunnel, 'before')));
+    const unread = await times(UNREAD, () => dial(scope, all.ways, 'connect', endless.authority));
+    const members = [all.gateway, all.agent];
+    const kept = () => Promise.all(members.map((member) => member.value('isthmus_resume_kept_bytes')));
+    let most = 0;
+    const look = async () => {
+      most = Math.max(most, ...(await kept()));
+      return most;
+    };
+    await until(async () => (await look()) >= UNREAD * 256 * 1024, { what: 'an agent that keeps what it may' });
+    const onHub = async (id: string) => (await all.gateway.tunnels()).filter(({ hubId }) => hubId === id).length;
+    const counts = await Promise.all(all.hubs.map(({ id }) => onHub(id)));
+    const hub = all.hubs[counts.indexOf(Math.max(...counts))] as Member;
+    await hub.kill();
+    await until(
+      async () => {
+        await look();
+        return (await onHub(hub.id)) === 0;
+      },
+      { what: 'no tunnel on the hub that is gone' },
+    );
+    await Promise.all(tunnels.map((tunnel) => carries(tunnel, 'after')));
+    const digests = await Promise.all(
+      unread.map(async (tunnel) => {
+        const digest = new Digest();
+        await read(tunnel, digest);
+        return `${digest}`;
+      }),
+    );
+    assert.deepEqual(new Set(digests), new Set([`${4 * MIB} ${endless.sha256}`]));
+    await look();
+    assert.ok(most <= MOST_KEPT, `${most} bytes were kept: the most is ${MOST_KEPT}`);
+    assert.deepEqual(said('tunnel given up'), []);
+    assert.equal(quiet.open, tunnels.length);
+    for (const tunnel of tunnels) tunnel.destroy();
+    await hub.restart();
   }),
 );
 

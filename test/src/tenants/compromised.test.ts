@@ -14,6 +14,7 @@ import {
   type Trust,
   until,
 } from '../harness/index.ts';
+import { ForgedHalf, forgedLink } from '../hostile/forged-half.ts';
 import { block, FLAG, frame, PREFACE, settings, TYPE } from '../hostile/frames.ts';
 import { askFor, openLink } from '../hostile/gateway-link.ts';
 import { rogueHub } from '../hostile/links.ts';
@@ -78,11 +79,12 @@ test(
     const globex = await addCluster(scope, plane, 'globex');
     const [ours, theirs] = [await sessionOf(plane, 'acme'), await sessionOf(plane, 'globex')];
     const { peers } = plane.trust;
-    const link = async (...hosts: string[]) => {
+    const identity = (...hosts: string[]) => {
       const names = hosts.map((value) => ({ type: 'url' as const, value }));
       const role = { type: 'dns' as const, value: 'isthmus-gateway' };
-      return openLink(scope, peerPort, peers.cert, await peers.peer(['gateway'], { hosts: [role, ...names] }));
+      return peers.peer(['gateway'], { hosts: [role, ...names] });
     };
+    const link = async (...hosts: string[]) => openLink(scope, peerPort, peers.cert, await identity(...hosts));
     const [any, acmes] = [await link(), await link('spiffe://plane.example/tenant/acme/gateway/one')];
     const statusOf = async (of: typeof any, head: OutgoingHttpHeaders) => Number((await askFor(of, head))[':status']);
 
@@ -93,6 +95,16 @@ test(
     assert.equal(secret.accepted, 0);
     assert.equal(await statusOf(acmes, dialHead('acme', ours, acme.destination)), 200);
     assert.equal(await statusOf(acmes, dialHead('globex', theirs, globex.destination)), 403);
+
+    // Nor does it attach a tunnel of one tenant as one of another, though it knows the secret.
+    const forged = await forgedLink(scope, peerPort, peers.cert, await identity());
+    const half = await ForgedHalf.begin({ link: forged, session: ours, tenant: 'acme' }, acme.destination.authority);
+    await until(() => half.text === 'acme\n', { what: 'the greeting' });
+    const asGlobex = { link: forged, session: theirs, tenant: 'globex' };
+    await assert.rejects(half.attach(asGlobex), /this agent has no such tunnel/);
+    await assert.rejects(half.attach({ ...asGlobex, session: ours }), /session/);
+    await assert.rejects(half.attach({ ...asGlobex, tenant: 'acme' }), /session/);
+    await half.echoes('the true tunnel goes on');
   }),
 );
 
