@@ -19,7 +19,7 @@ import { type HubPlane, linesFromNow, sharedHubPlane, wholeAgain } from './hub-p
 const skip = redisMissing();
 
 /** How often a hub is killed below one tunnel: more than there are hubs, so that one is hit again. */
-const KILLS = 4;
+const KILLS = 3;
 
 const MIB = 1 << 20;
 
@@ -39,6 +39,7 @@ const RESUME_MEMORY = 2;
 const MOST_KEPT = UNREAD * (256 + 64) * 1024 + RESUME_MEMORY * MIB;
 
 const plane = sharedHubPlane({
+  hubs: 2,
   hubFlags: { 'graceful-shutdown-timeout': '1h' },
   gatewayFlags: { 'resume-memory': RESUME_MEMORY },
   agentFlags: { v: 5, 'resume-memory': RESUME_MEMORY },
