@@ -1,7 +1,7 @@
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../harness/runtime.ts';
-import { must } from './command.ts';
+import { type CommandOptions, must } from './command.ts';
 import { containerOf, kubectl, nextStatic, tryKubectl } from './kubernetes.ts';
 import { ADDRESS } from './settings.ts';
 import { manifestOf } from './static-pods.ts';
@@ -13,16 +13,14 @@ export const SECTION = 'One control-plane node';
 const HTTP_CONNECT = 'HTTP CONNECT over the socket';
 /** The static pod that holds the socket for HTTP CONNECT. */
 export const HOLDER = 'proxy-socket';
-const PLANE_PKI = 'plane-pki';
+const ONE_CLUSTER = 'One cluster';
+const ITS_API_SERVER = 'Its API server';
 const ROLLOUT_MS = 180_000;
 
-/** Returns the commands of a section of a page below k8s: what an operator would paste. */
+/** Returns the first commands of a section of a page below k8s: what an operator would paste. */
 export function commandsOf(page: string, section: string): string {
-  const [, commands] =
-    readFileSync(join(K8S, page), 'utf8')
-      .split(`\n## ${section}\n`)[1]
-      ?.split('\n## ')[0]
-      ?.match(/```sh\n(.*?)```/s) ?? [];
+  const [, text = ''] = readFileSync(join(K8S, page), 'utf8').split(new RegExp(`\n###? ${section}\n`));
+  const [, commands] = text.split(/\n###? /)[0]?.match(/```sh\n(.*?)```/s) ?? [];
   if (!commands) throw new Error(`k8s/${page} has no commands in "${section}"`);
   return commands;
 }
@@ -41,8 +39,8 @@ export async function prepareNode(): Promise<void> {
 }
 
 /** Runs commands as in an operator's shell, which ends at the first that fails. */
-export async function paste(commands: string): Promise<void> {
-  await must(['bash', '-euo', 'pipefail', '-c', commands]);
+export async function paste(commands: string, options?: CommandOptions): Promise<void> {
+  await must(['bash', '-euo', 'pipefail', '-c', commands], options);
 }
 
 /** The rest of the section, once the API server is there. */
@@ -69,26 +67,23 @@ export async function speakHttpConnect(): Promise<void> {
   await nextStatic(HOLDER, '');
 }
 
-/** k8s/base: a whole plane in the cluster, with certificates of `isthmus certs`, instead of the static pod. */
+/** "One cluster" of k8s/README.md: a whole plane in the cluster, instead of the static pod. */
 export async function applyPlane(directory: string): Promise<void> {
-  const files = join(directory, PLANE_PKI);
-  const hosts = 'isthmus-hub,hub.isthmus-plane.svc,gateway.isthmus-plane.svc';
-  await isthmus(['certs', '--host', hosts, files]);
   await allowPods();
-  for (const name of ['isthmus-plane', 'isthmus-agent']) await create(['namespace', name]);
-  const serving = (edge: string) =>
-    ['tls.crt', 'tls.key', 'ca.crt'].map((key) => `--from-file=${key}=${files}/${partOf(edge, key)}`);
-  const secret = (name: string, edge: string) =>
-    create(['-n', 'isthmus-plane', 'secret', 'generic', name, ...serving(edge)]);
-  await secret('gateway-callers-tls', 'callers');
-  await secret('gateway-peers-tls', 'peers');
-  await secret('hub-peers-tls', 'peers');
-  await secret('hub-agents-tls', 'agents');
-  await create(['-n', 'isthmus-plane', 'secret', 'generic', 'redis-auth', '--from-literal=password=of-a-test']);
-  await create(['-n', 'isthmus-agent', 'configmap', 'hub-ca', `--from-file=ca.crt=${files}/agents-ca.pem`]);
-  await kubectl(['apply', '-k', join(K8S, 'base')]);
-  for (const name of ['redis', 'hub', 'gateway']) await rolledOut('isthmus-plane', name);
-  await rolledOut('isthmus-agent', 'agent');
+  await paste(commandsOf('README.md', ONE_CLUSTER), asOperator(directory));
+}
+
+/** "Its API server": a certificate and a file for the gateways. */
+export async function useGateways(directory: string): Promise<void> {
+  await paste(commandsOf('README.md', ITS_API_SERVER), asOperator(directory));
+}
+
+/** In a directory like a checkout's, with isthmus at hand. */
+function asOperator(directory: string): CommandOptions {
+  const cwd = join(directory, 'operator');
+  mkdirSync(cwd, { recursive: true });
+  if (!existsSync(join(cwd, 'k8s'))) symlinkSync(K8S, join(cwd, 'k8s'));
+  return { cwd, env: { PATH: `${join(ROOT, 'node_modules/.bin')}:${process.env.PATH}` }, deadline: 4 * ROLLOUT_MS };
 }
 
 /** Runs isthmus from the work tree. */
@@ -99,30 +94,4 @@ export function isthmus(args: readonly string[]): Promise<string> {
 /** Lets the only node run what is not a control plane's. */
 export async function allowPods(): Promise<void> {
   await tryKubectl(['taint', 'nodes', '--all', 'node-role.kubernetes.io/control-plane-']);
-}
-
-function partOf(edge: string, key: string): string {
-  return (
-    { 'tls.crt': `${edge}-server.pem`, 'tls.key': `${edge}-server-key.pem`, 'ca.crt': `${edge}-ca.pem` }[key] ?? ''
-  );
-}
-
-/** Creates what may be there already. */
-export async function create(what: readonly string[]): Promise<void> {
-  const manifest = await kubectl(['create', ...what, '--dry-run=client', '-o=yaml']);
-  await kubectl(['apply', '-f', '-'], { input: manifest });
-}
-
-/** The API server's certificate and file for the gateways. It has the host's network, where the cluster's names are not known. */
-export async function useGateways(directory: string): Promise<void> {
-  const files = join(directory, PLANE_PKI);
-  const to = '/etc/kubernetes/pki/isthmus';
-  mkdirSync(to, { recursive: true });
-  cpSync(join(files, 'callers-ca.pem'), join(to, 'ca.crt'));
-  cpSync(join(files, 'callers-kube-apiserver.pem'), join(to, 'tls.crt'));
-  cpSync(join(files, 'callers-kube-apiserver-key.pem'), join(to, 'tls.key'));
-  const config = join(NODE, 'egress-selector-configuration-http-connect.yaml');
-  cpSync(config, '/etc/kubernetes/egress-selector-configuration.yaml');
-  const address = await kubectl(['-n', 'isthmus-plane', 'get', 'service', 'gateway', '-o=jsonpath={.spec.clusterIP}']);
-  writeFileSync('/etc/hosts', `${address} gateway.isthmus-plane.svc\n`, { flag: 'a' });
 }
