@@ -4,11 +4,14 @@ import { type Scope, until } from '../harness/index.ts';
 import { kubectlArgs } from './kubernetes.ts';
 
 const KEPT_LINES = 20_000;
+/** Longer than anything waits for a peer that has died. */
+const SILENT_MS = 90_000;
 
 /** A kubectl that goes on until its scope ends, and what it has printed. */
 export class Session {
   readonly lines: string[] = [];
   readonly #child: ChildProcess;
+  #printed = 0;
 
   constructor(scope: Scope, args: readonly string[]) {
     const [program, ...rest] = kubectlArgs(args);
@@ -25,6 +28,16 @@ export class Session {
     return this.#child.exitCode !== null || this.#child.signalCode !== null;
   }
 
+  /** Returns whether it prints so many more lines. What carried it may be dead, and kubectl not know yet. @throws if it stays silent */
+  async goesOn(lines: number): Promise<boolean> {
+    const last = this.#printed + lines;
+    await until(() => this.ended || this.#printed >= last, {
+      what: 'more of a session, or its end',
+      deadline: SILENT_MS,
+    });
+    return !this.ended;
+  }
+
   write(text: string): void {
     this.#child.stdin?.write(text);
   }
@@ -37,6 +50,7 @@ export class Session {
   }
 
   #keep(line: string): void {
+    this.#printed += 1;
     if (this.lines.push(line) > KEPT_LINES) this.lines.shift();
   }
 }

@@ -5,6 +5,8 @@ import { Session } from '../session.ts';
 
 const SESSIONS = 3;
 const CALL_MS = 60_000;
+/** How many more lines a session prints that is taken to stand: more than may be under way from a pod whose agent is gone. */
+const MORE_LINES = 10;
 /** Prints a line twice a second. */
 const COUNTING = 'i=0; while sleep 0.5; do echo $((i+=1)); done';
 
@@ -83,9 +85,10 @@ export class Load implements AsyncDisposable {
   }
 
   async end(): Promise<Figures> {
-    const cut = this.#sessions.filter((session) => session.ended).length;
     this.#over = true;
     await this.#loop;
+    const stand = await Promise.all(this.#sessions.map((session) => session.goesOn(MORE_LINES)));
+    const cut = stand.filter((stands) => !stands).length;
     const underWayOf = ({ call }: Failure) => this.#struck.some(([first, last]) => call >= first && call <= last);
     const failed = this.#failures.filter((failure) => !underWayOf(failure));
     const reason = failed.find((each) => !this.#mayFail?.test(each.reason))?.reason;
