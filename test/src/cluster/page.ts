@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { VERSION } from '@isthmus/service';
 import { until } from '../harness/index.ts';
 import { sample } from './checks/metrics.ts';
+import type { Load } from './faults/load.ts';
 import { containerOf, type Kubernetes, kill, kubectl, nextStatic } from './kubernetes.ts';
 import { allowPods, commandsOf, HOLDER, K8S, paste } from './recipe.ts';
 import { ADDRESS } from './settings.ts';
@@ -56,12 +57,12 @@ function writeServer(make: Make): void {
  * is told to end, and then waits for its sessions until the kubelet kills it, after 30 s. An API server waits no longer, so it is killed
  * at once.
  */
-export async function changeServer(from: Make, to: Make): Promise<void> {
+export async function changeServer(from: Make, to: Make, load: Load): Promise<void> {
   const before = await containerOf(SERVER);
   writeServer(to);
   if (from === 'ANP') {
     await until(() => !existsSync(SOCKET), { what: "the end of ANP's socket", deadline: LEAVES_MS });
-    await kill(before);
+    await load.strike(() => kill(before));
   }
   await nextStatic(SERVER, before);
   await until(async () => (await sessions()) === 1, "the agent's session");

@@ -19,7 +19,11 @@ export const AGENTS_BACK_AND_FIRST: readonly Fault[] = [
 /** @param with what the agents are meanwhile */
 function server(from: Make, to: Make, agents: Make): Fault {
   const mayFail = to === 'ANP' ? { mayFail: NO_AGENT_YET } : {};
-  return { name: `server: ${from} to ${to}, agents ${agents}`, ...mayFail, commit: () => changeServer(from, to) };
+  return {
+    name: `server: ${from} to ${to}, agents ${agents}`,
+    ...mayFail,
+    commit: ({ load }) => changeServer(from, to, load),
+  };
 }
 
 /** @param server what the server is meanwhile */
