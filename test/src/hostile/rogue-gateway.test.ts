@@ -163,18 +163,13 @@ test('a gateway that misuses its link is answered and disturbs nothing', async (
     const halves = await Promise.all(
       Array.from({ length: DEAF }, () => ForgedHalf.begin({ link, session }, endless.authority)),
     );
-    // It has all that the agent has sent, and the agent waits for a word about it.
-    const waits = ({ told, received }: ForgedHalf) => told?.ask === received;
+    const sent = () => halves.reduce((sum, { received }) => sum + received, 0);
+    // The agent waits for a word about what it has sent. A write that was under way when it asked may follow.
+    const waits = ({ told, received }: ForgedHalf) => told?.ask !== undefined && received >= told.ask;
     await until(() => halves.every(waits), { what: 'an agent that asks what was taken' });
-    const sum = halves.reduce((sum, { received }) => sum + received, 0);
-    assert.ok(sum >= DEAF * 256 * KIB && sum <= MOST_KEPT, `${sum} bytes have come`);
     await victim.unharmed();
+    assert.ok(sent() >= DEAF * 256 * KIB && sent() <= MOST_KEPT, `${sent()} bytes have come`);
     assert.ok((await kept()) <= MOST_KEPT, `${await kept()} bytes are kept`);
-    assert.equal(
-      halves.reduce((sum, { received }) => sum + received, 0),
-      sum,
-      'nothing has come since',
-    );
     // Who acknowledges gets more.
     const [first] = halves as [ForgedHalf];
     const at = first.received;

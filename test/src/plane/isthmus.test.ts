@@ -273,6 +273,10 @@ describe('isthmus', { skip: redisMissing() }, () => {
       told.map(({ about, outcome }) => [about, outcome]),
       [['hub-1, port for agents', 'warn']],
     );
+    assert.deepEqual(
+      again.results.filter(({ outcome }) => outcome === 'fail'),
+      [],
+    );
     assert.equal(again.status, 0);
   });
 
