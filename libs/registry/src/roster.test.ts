@@ -67,8 +67,12 @@ test('the roster keeps the last complete answer while the registry does not list
   const listed = async () => (await roster.members(stop.signal)).map(({ memberId }) => memberId);
   assert.deepEqual(await listed(), ['a', 'b']);
   await membership.close();
-  await assert.rejects(listed(), /no longer lists this process/);
+  await assert.rejects(listed(), /no longer renews the record of this process/);
   assert.equal(roster.last.length, 2);
   registry.join(own);
   assert.deepEqual(await listed(), ['a', 'b']);
+  // No record has been renewed for a while, and that of b has expired.
+  registry.members = async () => [{ ...own, quietMs: 12_000 }];
+  await assert.rejects(listed(), /no longer renews/);
+  assert.equal(roster.last.length, 2);
 });

@@ -10,7 +10,10 @@ const LOOK_EVERY = 5_000;
  */
 const ECHO_MS = 20_000;
 
-const INCOMPLETE = 'the registry no longer lists this process: it takes no writes, or has lost its data';
+/** A record that is older was not renewed, in milliseconds: members renew theirs every 5 s. */
+const LATE_MS = 8_000;
+
+const INCOMPLETE = 'the registry no longer renews the record of this process: it takes no writes, or has lost its data';
 
 export interface RosterOptions {
   readonly own: Member;
@@ -51,15 +54,17 @@ export class Roster {
   /** Asks the registry. Rejects if it does not answer, if its answer must be incomplete, and when `signal` aborts. */
   async members(signal: AbortSignal): Promise<readonly PresentMember[]> {
     const members = await this.#registry.members(signal);
-    // A registry that forgets this process forgets others, too: no member can renew its record in a read-only Redis.
-    if (this.#isIn(this.#last) && !this.#isIn(members)) throw new Error(INCOMPLETE);
+    // A registry that does not renew this record renews no other, and others may have expired before: a read-only Redis, for example.
+    const own = members.find((member) => this.#isOwn(member));
+    const isForgotten = !own || own.quietMs >= LATE_MS;
+    if (isForgotten && this.#last.some((member) => this.#isOwn(member))) throw new Error(INCOMPLETE);
     this.#last = members;
     return members;
   }
 
-  #isIn(members: readonly Member[]): boolean {
-    const { memberId, since } = this.#options.own;
-    return members.some((member) => member.memberId === memberId && member.since === since);
+  #isOwn({ memberId, since }: Member): boolean {
+    const { own } = this.#options;
+    return memberId === own.memberId && since === own.since;
   }
 
   async #look(): Promise<void> {

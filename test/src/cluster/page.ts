@@ -47,8 +47,8 @@ export async function leavePage(): Promise<void> {
 
 function writeServer(make: Make): void {
   const recipes = readPod(join(K8S, RECIPE, `node/${SERVER}.yaml`));
-  // Agents that have lost their server come back within 10 s.
-  if (make === 'Isthmus') recipes.spec.containers[0].args?.push('--dial-park-timeout=10s');
+  // Agents that have lost their server come back within about 11 s.
+  if (make === 'Isthmus') recipes.spec.containers[0].args?.push('--dial-park-timeout=15s');
   writePod(make === 'ANP' ? ofAnp(recipes) : recipes);
 }
 

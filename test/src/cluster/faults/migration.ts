@@ -5,7 +5,7 @@ import type { Fault } from './fault.ts';
 const NO_AGENT = /[Nn]o agent available|error dialing backend|connection reset by peer|: (unexpected )?EOF$/;
 /** ANP's server does not end a dial whose agent is gone (pkg/server/server.go, "TODO(#126)"), so that waits for its backstop. */
 const NO_AGENT_OF_ANP = new RegExp(`${NO_AGENT.source}|: dial timeout, backstop$`);
-/** ANP's server refuses calls until agents are back, which try again after 10 s at most. Ours has the calls wait. */
+/** ANP's server refuses calls until agents are back, which try again after about 11 s at most. Ours has the calls wait. */
 const NO_AGENT_YET = /[Nn]o agent available/;
 
 /** docs/MIGRATE.md, every step of it and every step back. */
