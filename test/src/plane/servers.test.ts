@@ -81,45 +81,46 @@ test(
   }),
 );
 
-test(
-  "with sessions of two agents at both servers, killing one server cuts no tunnel of the other's callers",
-  { skip },
-  scoped(async (scope) => {
-    const agents = 2;
-    const { trust, servers } = await twoServers(scope);
-    const [stays, goes] = servers;
-    for (let index = 0; index < agents; index++) {
-      for (const { agentPort } of servers) {
-        await startAgent(scope, trust, agentPort, { 'agent-id': `agent-${index}`, 'session-count': 1 });
+for (const agents of [1, 2]) {
+  test(
+    `with sessions of ${agents} agent(s) at both servers, killing one server cuts no tunnel of the other's callers`,
+    { skip },
+    scoped(async (scope) => {
+      const { trust, servers } = await twoServers(scope);
+      const [stays, goes] = servers;
+      for (let index = 0; index < agents; index++) {
+        for (const { agentPort } of servers) {
+          await startAgent(scope, trust, agentPort, { 'agent-id': `agent-${index}`, 'session-count': 1 });
+        }
       }
-    }
-    const sessions = async ({ program }: Front) => (await adminOf(scope, program).listSessions({})).sessions.length;
-    await eventually(async () => {
-      for (const server of servers) assert.equal(await sessions(server), 2 * agents);
-    });
-    const destination = await echo(scope);
-    // One by one: a session that is silent for a moment, as on a busy machine, would be skipped.
-    const tunnels: Duplex[] = [];
-    for (const protocol of Array.from({ length: 8 }, () => PROTOCOLS).flat()) {
-      tunnels.push(await dial(scope, stays, protocol, destination.authority));
-    }
-    await goes.program.kill();
-    await eventually(async () => assert.equal(await sessions(stays), agents));
-    const lost = await Promise.all(
-      tunnels.map((tunnel) =>
-        carries(tunnel).then(
-          () => 0,
-          () => 1,
+      const sessions = async ({ program }: Front) => (await adminOf(scope, program).listSessions({})).sessions.length;
+      await eventually(async () => {
+        for (const server of servers) assert.equal(await sessions(server), 2 * agents);
+      });
+      const destination = await echo(scope);
+      // One by one: a session that is silent for a moment, as on a busy machine, would be skipped.
+      const tunnels: Duplex[] = [];
+      for (const protocol of Array.from({ length: 8 }, () => PROTOCOLS).flat()) {
+        tunnels.push(await dial(scope, stays, protocol, destination.authority));
+      }
+      await goes.program.kill();
+      await eventually(async () => assert.equal(await sessions(stays), agents));
+      const lost = await Promise.all(
+        tunnels.map((tunnel) =>
+          carries(tunnel).then(
+            () => 0,
+            () => 1,
+          ),
         ),
-      ),
-    );
-    assert.equal(
-      lost.reduce<number>((sum, one) => sum + one, 0),
-      0,
-      'tunnels that were cut',
-    );
-  }),
-);
+      );
+      assert.equal(
+        lost.reduce<number>((sum, one) => sum + one, 0),
+        0,
+        'tunnels that were cut',
+      );
+    }),
+  );
+}
 
 /** Opens a port that forwards to each server in turn, like a load balancer. */
 async function balancer(scope: Scope, backs: readonly Back[]): Promise<number> {
