@@ -173,7 +173,7 @@ async function startOperations(
   const { roster, warnings } = planeRoll(registry, own, closing, {
     events,
     freed: () => hub?.reclaim(),
-    looked: (members) => losses.listed(members, own),
+    looked: (members) => losses.listed(members),
   });
   const readiness = () => checks(server);
   const sessionCount = () => (gateway ? directory.size : (hub?.sessionCount ?? 0));

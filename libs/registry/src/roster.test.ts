@@ -39,6 +39,30 @@ test('the roster tells each list that it asks for', { timeout: 60_000 }, async (
   await until(() => told.at(-1) === 'a,b');
 });
 
+test('the roster tells no list that must be incomplete, not even before its first complete one', {
+  timeout: 60_000,
+}, async (t) => {
+  const stop = new AbortController();
+  t.after(() => stop.abort());
+  const registry = memoryRegistry();
+  const own = member('a', 1);
+  const b = { ...member('b', 2), quietMs: 0 };
+  const answers = [
+    [b],
+    [b, { ...own, quietMs: 9_000 }],
+    [b, { ...own, quietMs: 100 }],
+    [b],
+    [{ ...own, quietMs: 9_000 }],
+  ];
+  let asked = 0;
+  registry.members = async () => answers[asked++] ?? [];
+  const told: string[] = [];
+  const looked = (members: readonly Member[]) => void told.push(members.map(({ memberId }) => memberId).join());
+  new Roster(registry, { own, namesakes() {}, looked, signal: stop.signal, every: 1, echo: 0 });
+  await until(() => asked > answers.length);
+  assert.deepEqual(told, ['b,a']);
+});
+
 test('the roster keeps the last answer while the registry is down', { timeout: 60_000 }, async (t) => {
   const stop = new AbortController();
   t.after(() => stop.abort());

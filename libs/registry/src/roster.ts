@@ -20,7 +20,7 @@ export interface RosterOptions {
   readonly signal: AbortSignal;
   /** Called when two lists in a row name the same other processes with this one's id, and when there are none any longer. */
   readonly namesakes: (others: readonly Member[]) => void;
-  /** Called with each list that the roster asks for by itself, at regular intervals. */
+  /** Called with each complete list that the roster asks for by itself, at regular intervals. */
   readonly looked?: (members: readonly PresentMember[]) => void;
   /** Milliseconds; for tests. */
   readonly every?: number;
@@ -54,12 +54,14 @@ export class Roster {
   /** Asks the registry. Rejects if it does not answer, if its answer must be incomplete, and when `signal` aborts. */
   async members(signal: AbortSignal): Promise<readonly PresentMember[]> {
     const members = await this.#registry.members(signal);
-    // A registry that does not renew this record renews no other, and others may have expired before: a read-only Redis, for example.
-    const own = members.find((member) => this.#isOwn(member));
-    const isForgotten = !own || own.quietMs >= LATE_MS;
-    if (isForgotten && this.#last.some((member) => this.#isOwn(member))) throw new Error(INCOMPLETE);
+    if (!this.#isComplete(members) && this.#last.some((member) => this.#isOwn(member))) throw new Error(INCOMPLETE);
     this.#last = members;
     return members;
+  }
+
+  /** A registry that does not renew this record renews no other, and others may have expired before: a read-only Redis, for example. */
+  #isComplete(members: readonly PresentMember[]): boolean {
+    return members.some((member) => this.#isOwn(member) && member.quietMs < LATE_MS);
   }
 
   #isOwn({ memberId, since }: Member): boolean {
@@ -71,7 +73,7 @@ export class Roster {
     const { own, signal, namesakes, looked, echo = ECHO_MS } = this.#options;
     try {
       const members = await this.members(signal);
-      looked?.(members);
+      if (this.#isComplete(members)) looked?.(members);
       const others = members.filter((member) => isNamesake(member, own));
       if (signal.aborted || performance.now() - this.#start < echo) return;
       // An emptied registry lists nobody for a moment.

@@ -81,12 +81,9 @@ export class RecentLosses implements SeenLosses {
 
   /**
    * Takes the plane's list of members, whenever it comes. A server that is a hub too is missed as a hub.
-   * @param own this process. While the list lacks it, or has not heard of it for long, the store takes no writes, and the list says nothing
-   * of the others either. Once it takes them again, each has until the second list to write
+   * @param members a complete list. After a time without one, each has until the second list to write again
    */
-  listed(members: readonly Listed[], own: Pick<Member, 'memberId' | 'since'>): void {
-    const ownEntry = members.find(({ memberId, since }) => memberId === own.memberId && since === own.since);
-    if (!ownEntry || ownEntry.quietMs >= SILENT_MS) return;
+  listed(members: readonly Listed[]): void {
     const followed = new Map<string, Followed>();
     for (const last of members) {
       if (!last.roles.includes('gateway') || last.roles.includes('hub')) continue;
