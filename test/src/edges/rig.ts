@@ -187,7 +187,7 @@ export async function metricIs(program: Program, name: string, wanted: number): 
  */
 export async function taker(agents: readonly Program[], act: () => Promise<unknown>): Promise<Program> {
   const taken = async (agent: Program) =>
-    (await agent.metric('konnectivity_network_proxy_agent_dial_duration_seconds_count')).get('{}') ?? 0;
+    await agent.value('konnectivity_network_proxy_agent_dial_duration_seconds_count');
   const before = await Promise.all(agents.map(taken));
   await act();
   const more = async () => {

@@ -75,8 +75,8 @@ export class Member {
   }
 
   /** A gauge or counter without labels. */
-  async value(metric: string): Promise<number> {
-    return (await this.program.metric(metric)).get('{}') ?? 0;
+  value(metric: string): Promise<number> {
+    return this.program.value(metric);
   }
 
   sessions(): Promise<readonly adminApi.Session[]> {

@@ -177,6 +177,11 @@ export class Program implements AsyncDisposable {
     return samples;
   }
 
+  /** Returns the value of a metric without labels; 0 if it is not on the page. */
+  async value(metric: string): Promise<number> {
+    return (await this.metric(metric)).get('{}') ?? 0;
+  }
+
   #until<T>(condition: () => T | Promise<T>, { what = '', ...wait }: Wait): Promise<True<T>> {
     return until(condition, {
       ...wait,

@@ -16,6 +16,8 @@ export const TYPE = {
   GOAWAY: 7,
   WINDOW_UPDATE: 8,
   CONTINUATION: 9,
+  /** Ours: what a half of a tunnel has taken (docs/RESUME.md). */
+  MARK: 0xf5,
 } as const;
 
 export const FLAG = { ACK: 1, END_STREAM: 1, END_HEADERS: 4, PADDED: 8 } as const;

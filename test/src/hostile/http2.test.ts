@@ -220,7 +220,7 @@ async function badCalls(t: TestContext, victim: Bystander, where: string, open: 
 }
 
 async function memory(program: Program): Promise<number> {
-  return (await program.metric('process_resident_memory_bytes')).get('{}') ?? 0;
+  return program.value('process_resident_memory_bytes');
 }
 
 async function openTls(

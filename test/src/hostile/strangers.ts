@@ -69,7 +69,7 @@ export async function askForLink(socket: TLSSocket, agent: string, token: string
 
 /** Returns a process's resident memory, in bytes. */
 export async function memory(program: Program): Promise<number> {
-  return (await program.metric('process_resident_memory_bytes')).get('{}') ?? 0;
+  return program.value('process_resident_memory_bytes');
 }
 
 /** Returns the arguments of an event, or undefined if the connection ended first. */

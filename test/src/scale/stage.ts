@@ -135,5 +135,5 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
 }
 
 async function knownSessions(program: Program): Promise<number> {
-  return (await program.metric('isthmus_known_sessions')).get('{}') ?? 0;
+  return program.value('isthmus_known_sessions');
 }

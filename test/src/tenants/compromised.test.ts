@@ -189,9 +189,9 @@ test(
       since: 1,
     };
     registry.register(hub).announce({ ...session, hubId: 'rogue', incarnation: hub.incarnation });
-    const inForce = async () => ((await plane.gateway.program.metric('isthmus_tenants')).get('{}') ?? 0) === 2;
+    const inForce = async () => (await plane.gateway.program.value('isthmus_tenants')) === 2;
     await until(inForce, { what: 'the gateway to have both tenants' });
-    const known = async () => ((await plane.gateway.program.metric('isthmus_known_sessions')).get('{}') ?? 0) === 2;
+    const known = async () => (await plane.gateway.program.value('isthmus_known_sessions')) === 2;
     await until(known, { what: 'the gateway to know the forged record' });
     const via = await callerOf(plane, globex);
     const { status } = await dialled(scope, via, acme.destination.authority);

@@ -76,7 +76,7 @@ export async function addCluster(
   name: string,
   more: Partial<TenantFile> = {},
 ): Promise<Cluster> {
-  const inForce = async () => (await plane.gateway.program.metric('isthmus_tenants')).get('{}') ?? 0;
+  const inForce = () => plane.gateway.program.value('isthmus_tenants');
   const before = await inForce();
   const trust = await plane.directory.add(name, more);
   const destination = await greeter(scope, `${name}\n`);

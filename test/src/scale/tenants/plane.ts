@@ -112,7 +112,7 @@ export class TenantsPlane implements AsyncDisposable {
 
   /** Waits until this many tenants are in force at every hub and gateway. */
   async inForce(tenants: number): Promise<void> {
-    const has = async (program: Program) => ((await program.metric('isthmus_tenants')).get('{}') ?? 0) >= tenants;
+    const has = async (program: Program) => (await program.value('isthmus_tenants')) >= tenants;
     const all = async () => (await Promise.all([...this.hubs, ...this.gateways].map(has))).every(Boolean);
     await until(all, { every: LOOK_EVERY, what: `${tenants} tenants in force` });
   }
@@ -122,8 +122,7 @@ export class TenantsPlane implements AsyncDisposable {
     this.fleet.grow(agents);
     await this.fleet.complete(deadline);
     const sessions = agents * HUBS;
-    const known = async (gateway: Program) =>
-      ((await gateway.metric('isthmus_known_sessions')).get('{}') ?? 0) >= sessions;
+    const known = async (gateway: Program) => (await gateway.value('isthmus_known_sessions')) >= sessions;
     const all = async () => (await Promise.all(this.gateways.map(known))).every(Boolean);
     await until(all, { every: LOOK_EVERY, deadline, what: `${sessions} sessions at every gateway` });
   }
