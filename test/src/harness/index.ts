@@ -11,6 +11,7 @@ export * from './go-program.ts';
 export * from './grpc-caller.ts';
 export * from './h2spec.ts';
 export * from './member.ts';
+export * from './most-kept.ts';
 export * from './packet-hub.ts';
 export * from './peer.ts';
 export * from './places.ts';

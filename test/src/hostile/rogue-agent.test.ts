@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { allInOne, echo, Scope, until } from '../harness/index.ts';
+import { allInOne, echo, mostKept, Scope, until } from '../harness/index.ts';
 import { block, FLAG, type FrameSocket, frame, settings, TYPE, uint32 } from './frames.ts';
 import { rogueAgent } from './links.ts';
 import { attack, bystander, raw } from './rig.ts';
@@ -83,8 +83,8 @@ const KIB = 1024;
 /** The server's `--resume-memory`, in MiB. */
 const RESUME_MEMORY = 1;
 
-/** What one tunnel may make the server keep: 256 KiB, what its flag adds, and one write. */
-const MOST_KEPT = (256 + 64 + RESUME_MEMORY * KIB) * KIB;
+/** What one tunnel may make the server keep. */
+const MOST_KEPT = mostKept(1, RESUME_MEMORY);
 
 /** The flag of a mark that asks what the other half has taken (docs/RESUME.md). */
 const ASKS = 2;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { OutgoingHttpHeaders } from 'node:http2';
 import test from 'node:test';
-import { blackHole, echo, freePort, Scope, source, split, until, within } from '../harness/index.ts';
+import { blackHole, echo, freePort, mostKept, Scope, source, split, until, within } from '../harness/index.ts';
 import { type Claim, ForgedHalf, forgedLink } from './forged-half.ts';
 import { ask, openLink } from './gateway-link.ts';
 import { attack, bystander, refusals, refused } from './rig.ts';
@@ -13,8 +13,8 @@ const KIB = 1024;
 const RESUME_MEMORY = 1;
 /** How many tunnels of one gateway are never acknowledged. */
 const DEAF = 8;
-/** What they may make the agent keep: 256 KiB each, what its flag adds for all, and one write each. */
-const MOST_KEPT = DEAF * (256 + 64) * KIB + RESUME_MEMORY * KIB * KIB;
+/** What they may make the agent keep. */
+const MOST_KEPT = mostKept(DEAF, RESUME_MEMORY);
 
 /** Attaches after `hello` was sent, echoed and acknowledged. */
 const UNTRUE: readonly [name: string, claim: Claim, why: RegExp][] = [

@@ -7,6 +7,7 @@ import {
   echo,
   type LogLine,
   type Member,
+  mostKept,
   type Scope,
   scoped,
   source,
@@ -35,8 +36,8 @@ const [MANY, UNREAD] = [500, 16];
 /** `--resume-memory`, in MiB. */
 const RESUME_MEMORY = 2;
 
-/** What the unread ones may keep: 256 KiB each, what the flag adds for all, and one write each. */
-const MOST_KEPT = UNREAD * (256 + 64) * 1024 + RESUME_MEMORY * MIB;
+/** What the unread ones may keep. */
+const MOST_KEPT = mostKept(UNREAD, RESUME_MEMORY);
 
 const plane = sharedHubPlane({
   hubs: 2,
