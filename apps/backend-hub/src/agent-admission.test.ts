@@ -53,5 +53,5 @@ test('attempts that nobody has refused yet count too, and are not called refused
   await assert.rejects(ask(hasty), TOO_MANY);
   assert.equal(hasty.destroyed, true);
   verdict.reject(new NotAuthorised('nobody knows it'));
-  for (const attempt of undecided) await assert.rejects(attempt, /nobody knows it/);
+  await Promise.all(undecided.map((attempt) => assert.rejects(attempt, /nobody knows it/)));
 });

@@ -111,12 +111,13 @@ describe("the admin RPC's server", () => {
     const server = await serve();
     using client = adminClient(at(server));
     const dials = client.admin.watchDials({})[Symbol.asyncIterator]();
-    const first = dials.next();
+    // The call may end before close() has returned, so its end is awaited from the start.
+    const cancelled = assert.rejects(dials.next());
     // The watch has begun when a later call on the same connection has its answer.
     await client.admin.listTunnels({});
     assert.equal(backend.dials.watchers, 1);
     await server.close();
-    await assert.rejects(first);
+    await cancelled;
     assert.equal(backend.dials.watchers, 0);
   });
 });

@@ -135,13 +135,13 @@ test('a connection that sends GOAWAY and ends later does not affect the next con
     stream.session?.goaway(0, stream.id);
     asked.resolve();
   });
-  const held = server.calls.send(MESSAGE, 60_000);
+  const lost = assert.rejects(server.calls.send(MESSAGE, 60_000));
   await asked.promise;
   const [old] = server.sockets;
   // A call that crosses the GOAWAY on its way is refused.
   while (server.sockets.size < 2) await server.calls.send(MESSAGE, 60_000).catch(() => {});
   old?.destroy();
-  await assert.rejects(held);
+  await lost;
   await new Promise(setImmediate);
   await server.calls.send(MESSAGE, 60_000);
   assert.equal(server.sockets.size, 2);
