@@ -23,7 +23,7 @@ export class Allowance {
   #lookBelow: number;
   #since: number;
 
-  constructor({ atOnce, perSecond, now = () => performance.now() }: AllowanceOptions) {
+  constructor({ atOnce, perSecond, now = monotonic }: AllowanceOptions) {
     this.#atOnce = atOnce;
     this.#perSecond = perSecond;
     this.#now = now;
@@ -50,4 +50,8 @@ export class Allowance {
     this.#since = now;
     return this.#left >= 0;
   }
+}
+
+function monotonic(): number {
+  return performance.now();
 }

@@ -53,13 +53,11 @@ export class ConnectReader {
     if (end > MAX_HEAD || (end < 0 && bytes.length > MAX_HEAD)) {
       throw new RequestRefused(431, `the request's head is longer than ${MAX_HEAD} bytes`);
     }
-    return end < 0
-      ? undefined
-      : { ...parse(bytes.toString('latin1', 0, end)), rest: bytes.subarray(end + HEAD_END.length) };
+    return end < 0 ? undefined : parse(bytes.toString('latin1', 0, end), bytes.subarray(end + HEAD_END.length));
   }
 }
 
-function parse(head: string): Omit<ConnectRequest, 'rest'> {
+function parse(head: string, rest: Buffer): ConnectRequest {
   const [requestLine = '', ...lines] = head.split('\r\n');
   const [, method, target, version] = REQUEST_LINE.exec(requestLine) ?? [];
   if (target === undefined) throw new RequestRefused(400, `not an HTTP request: ${shown(requestLine)}`);
@@ -68,7 +66,7 @@ function parse(head: string): Omit<ConnectRequest, 'rest'> {
   const fields = lines.map(readField);
   if (fields.some(promisesBody)) throw new RequestRefused(400, 'a CONNECT request has no body');
   const traceparent = fields.find(([name]) => name === 'traceparent')?.[1];
-  return { target: copied(target), ...(traceparent !== undefined && { traceparent: copied(traceparent) }) };
+  return { target: copied(target), rest, ...(traceparent !== undefined && { traceparent: copied(traceparent) }) };
 }
 
 type Field = readonly [name: string, value: string];

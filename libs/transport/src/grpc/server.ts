@@ -9,7 +9,7 @@ import {
   type StreamRules,
   type StreamSettings,
 } from '@isthmus/http2';
-import { guarding, RandomSet, remoteOf, SharedBudget } from '@isthmus/runtime';
+import { extended, guarding, RandomSet, remoteOf, SharedBudget } from '@isthmus/runtime';
 import { PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import { type ConnectionPeer, peerOf } from '../listen/connection-peer.ts';
 import { ServerCall } from './call.ts';
@@ -168,7 +168,7 @@ class Endpoint implements GrpcServer {
     };
     const connection = new Connection(socket, {
       role: 'server',
-      settings: { ...limits, maxFrameSize: DEFAULT_FRAME, maxHeaderListSize: MAX_FIELDS },
+      settings: extended(limits, { maxFrameSize: DEFAULT_FRAME, maxHeaderListSize: MAX_FIELDS }),
       greeting: this.#greeting,
       rules: RULES,
       maxBacklog: MAX_BACKLOG,

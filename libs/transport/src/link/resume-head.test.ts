@@ -21,14 +21,16 @@ function answered(answer: ResumeAnswer): ResumeAnswer | undefined {
 const SECRET = '0123456789abcdef'.repeat(2);
 
 test('a dial offers to resume its tunnel, and an attach says where it stands', () => {
-  assert.deepEqual(asked({}), {});
+  const none = { direct: false, gateway: undefined };
+  assert.deepEqual(asked({}), none);
   assert.equal(readResumeRequest({}), undefined);
   const carry = () => assert.fail('no answer came');
-  assert.deepEqual(asked({ carry }), { direct: true });
+  assert.deepEqual(asked({ carry }), { ...none, direct: true });
   const gateway = '0123456789abcdef';
   assert.deepEqual(asked({ gateway, carry }), { direct: true, gateway });
-  assert.deepEqual(asked({ gateway }), { gateway });
-  assert.deepEqual(readResumeRequest({ 'isthmus-resume': '?1;gateway=me;more' }), {});
+  assert.deepEqual(asked({ gateway }), { ...none, gateway });
+  assert.deepEqual(readResumeRequest({ 'isthmus-resume': '?1;gateway=me;more' }), none);
+  assert.equal(readResumeRequest({ 'isthmus-resume': '?10' }), undefined);
   const known = { number: 1, received: 0, taken: 0, secret: SECRET };
   const direct = asked({ carry, attach: known });
   assert.deepEqual(direct, { attach: known, direct: true });

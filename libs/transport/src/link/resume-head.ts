@@ -7,7 +7,6 @@ import {
   type ResumeGrant,
   type ResumeRequest,
 } from '@isthmus/tunnel';
-import { isInstance } from './instance.ts';
 
 /** The fields of a head with which a tunnel can outlive its hub (docs/RESUME.md). Hubs pass both on. */
 const RESUME_FIELD = 'isthmus-resume';
@@ -17,8 +16,11 @@ const ATTACH_FIELD = 'isthmus-attach';
 const POSITION = /^\d{1,15}$/;
 const SECRET = /^[0-9a-f]{32}$/;
 
-/** In an offer: the gateway is at the other side of this link. A hub that passes an offer on leaves it out. */
-const DIRECT = 'direct';
+/**
+ * The field of a dial. `direct`: the gateway is at the other side of this link. A hub that passes an offer on leaves it out. Later versions
+ * may add more.
+ */
+const OFFER = /^\?1(;direct)?(?:;gateway=([0-9a-f]{16}))?(?:;|$)/;
 
 /** The field of an answer to a dial. Later versions may add more. */
 const GRANT = /^instance=([0-9a-f]{16});secret=([0-9a-f]{32})(?:;|$)/;
@@ -33,7 +35,7 @@ export function addResumeRequest(head: Fields, { attach, carry, gateway }: Resum
     head[ATTACH_FIELD] = encode({ secret, number, received, taken, final, ...(carry && { direct: 1 }) });
     return;
   }
-  head[RESUME_FIELD] = `?1${carry ? `;${DIRECT}` : ''}${gateway === undefined ? '' : `;gateway=${gateway}`}`;
+  head[RESUME_FIELD] = `?1${carry ? ';direct' : ''}${gateway === undefined ? '' : `;gateway=${gateway}`}`;
 }
 
 /** @throws DialError http_request_error for an attach that cannot be read */
@@ -45,11 +47,9 @@ export function readResumeRequest(head: Head): ResumeRequest | undefined {
   throw new DialError('http_request_error', `not an attach: ${JSON.stringify(value.slice(0, 100))}`);
 }
 
-function readOffer(value: string | undefined): ResumeRequest | undefined {
-  const [yes, ...more] = value?.split(';') ?? [];
-  if (yes !== '?1') return undefined;
-  const gateway = decode(more.join(';')).get('gateway') ?? '';
-  return { ...(more.includes(DIRECT) && { direct: true }), ...(isInstance(gateway) && { gateway }) };
+function readOffer(value = ''): ResumeRequest | undefined {
+  const [offer, direct, gateway] = OFFER.exec(value) ?? [];
+  return offer === undefined ? undefined : { direct: direct !== undefined, gateway };
 }
 
 export function addResumeAnswer(head: Fields, { grant, attached }: ResumeAnswer): void {

@@ -32,7 +32,7 @@ export interface ResumeRequest {
   /** Whether the dialling side of the link is the gateway, and not a hub. */
   readonly direct?: boolean;
   /** The gateway's process: 16 hexadecimal digits. */
-  readonly gateway?: string;
+  readonly gateway?: string | undefined;
   /** Set at a gateway: takes over the stream of an answer that can be resumed. Unset at a hub, which only passes on bytes and marks. */
   readonly carry?: (answer: ResumeAnswer, open: OpenCarrier, request: DialRequest) => TunnelEnd;
 }
