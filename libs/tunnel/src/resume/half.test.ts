@@ -68,6 +68,17 @@ test('the agent goes on where the gateway has got to, and the old carrier is not
   assert.deepEqual(told, ['abc', 'flowing', 'd']);
 });
 
+test('each MiB that is taken is acknowledged at once, however large the window of the stream is', () => {
+  const { half, carrier } = agentHalf();
+  carrier.consume = () => false;
+  const chunk = Buffer.alloc(128 * 1024);
+  for (let count = 1; count <= 20; count++) {
+    half.data(carrier, chunk);
+    half.take(chunk.length);
+  }
+  assert.deepEqual(carrier.marks, [{ taken: 1024 * 1024 }, { taken: 2 * 1024 * 1024 }]);
+});
+
 test('an attach that is overtaken, or whose positions cannot be true, is refused, and the tunnel goes on', () => {
   const { half, attach } = agentHalf();
   half.write(Buffer.from('hello'));

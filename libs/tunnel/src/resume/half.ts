@@ -1,5 +1,6 @@
 import { HungUp, PlaneEnded, SessionLost } from '../dial/errors.ts';
 import type { Carrier, CarrierUser, Mark, Outer, Position } from './carrier.ts';
+import { ACKNOWLEDGE_BYTES } from './options.ts';
 import { Positions } from './positions.ts';
 import type { Swept } from './sweep.ts';
 
@@ -159,7 +160,7 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
 
   /** The sweep's call: sends the mark that has waited, and ends the half if its deadline has passed. */
   remind(): void {
-    if (this.incoming.untold) this.sendMark();
+    if (this.incoming.untold > 0) this.sendMark();
     const deadline = this.#deadline;
     if (!deadline || this.#state === 'gone') return;
     if (this.halves.clock.now() >= deadline.at) this.#expire(deadline.reason);
@@ -230,14 +231,15 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
   }
 
   /**
-   * Tells the other half what was taken: at once if it asked, or if this side has nothing more to send. Otherwise the mark waits for the
+   * Tells the other half what was taken: at once if it asked, if that is much, or if this side has nothing more to send. Otherwise the mark waits for the
    * sweep, because this side's own end often follows soon, and its mark says both.
    * @param now whether to tell it at once in any case
    */
   #acknowledge(now: boolean): void {
     const incoming = this.incoming;
     if (this.#completeIfDone()) return;
-    if (now || incoming.isAsked || (incoming.done && this.outgoing.ended)) this.sendMark();
+    const overdue = incoming.untold >= ACKNOWLEDGE_BYTES;
+    if (now || overdue || incoming.isAsked || (incoming.done && this.outgoing.ended)) this.sendMark();
     else this.halves.sweep.enter(this);
   }
 
@@ -299,7 +301,7 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
     if (this.#state !== 'running' || !carrier || !this.outgoing.done || !incoming.done) return false;
     this.#state = 'complete';
     this.#expireAfter(this.halves.timeoutMs);
-    const last = incoming.untold ? this.newestMark : undefined;
+    const last = incoming.untold > 0 ? this.newestMark : undefined;
     incoming.told = incoming.takenWithEnd;
     carrier.end(last);
     this.#tellOver(undefined);

@@ -27,9 +27,9 @@ export class Incoming {
     return this.ended && this.taken === this.final;
   }
 
-  /** Whether more was taken than the other half knows. */
-  get untold(): boolean {
-    return this.told < this.takenWithEnd;
+  /** How much more was taken than the other half knows. */
+  get untold(): number {
+    return this.takenWithEnd - this.told;
   }
 
   /** Whether the other half has asked, and can now be told. */

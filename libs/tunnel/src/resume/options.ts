@@ -25,6 +25,12 @@ const KEPT_MOST = 32 * 1024 * 1024;
 const ACKNOWLEDGE_MS = 250;
 
 /**
+ * As many taken bytes are acknowledged at once. The other half keeps them until then, and buffers that are kept while its process reads 8 MiB
+ * twice grow old: only a collection of the whole heap frees those (see `MinorGc`). With a WINDOW_UPDATE alone, 4 to 8 MiB were kept.
+ */
+export const ACKNOWLEDGE_BYTES = 1024 * 1024;
+
+/**
  * A process that dies closes all its connections at the same moment. All its peers have noticed, and we know it, within this time, in
  * milliseconds. Only busy ones need so long.
  */
