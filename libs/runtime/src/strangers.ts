@@ -1,4 +1,4 @@
-import { isIPv6, type Socket } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 import { addressOf, bytesFrom, remoteOf } from './addresses.ts';
 import { BySource } from './by-source.ts';
 
@@ -199,7 +199,7 @@ export class Strangers {
 /** Returns the source of an address, which limits count. */
 export function sourceOf(address: string): string {
   const plain = address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
-  if (!isIPv6(plain)) return plain;
+  if (isIP(plain) !== 6) return plain;
   const [before = '', after] = plain.split('::') as [string, string | undefined];
   const head = before === '' ? [] : before.split(':');
   const tail = after === undefined || after === '' ? [] : after.split(':');
