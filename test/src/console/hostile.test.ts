@@ -5,7 +5,7 @@ import { redisMissing } from '@isthmus/registry/testing/servers';
 import { echo, scoped, sharedByFile, split, until } from '../harness/index.ts';
 import { rogueAgent } from '../hostile/links.ts';
 import { adminOf, dial } from '../plane/dials.ts';
-import { faultless, goTo, NO_BROWSER, openConsole, smallConsole, startBrowser } from './browser.ts';
+import { faultless, goTo, NO_BROWSER, openConsole, startBrowser } from './browser.ts';
 
 const skip = NO_BROWSER || redisMissing();
 const browser = sharedByFile(startBrowser);
@@ -17,57 +17,19 @@ const SCRIPT = '"><img/src=x/onerror=alert(1)><script>alert(2)</script>';
 const NAME = SCRIPT.padEnd(253, 'x');
 const LONG = `${SCRIPT}${'y'.repeat(10_240)}`;
 
-test(
-  'names of an evil agent are text, whatever they hold, and do not stretch the page',
-  { skip },
-  scoped(async (scope) => {
-    const claims = { 'agent-id': NAME, 'agent-identifiers': `host=${encodeURIComponent(LONG)}` };
-    const { trust, gateways, hubs } = await split(scope, {
-      gateways: 1,
-      hubs: 1,
-      agentFlags: claims,
-      hubFlags: { 'max-agent-identifier-bytes': 20_000 },
-    });
-    const [[gateway], [hub]] = [gateways, hubs];
-    assert.ok(gateway && hub);
-    // Too long for the hub, which refuses it.
-    await assert.rejects(rogueAgent(scope, trust, hub.agentPort, encodeURIComponent(LONG)));
-    const admin = adminOf(scope, gateway.program);
-    const [session] = (await admin.listSessions({})).sessions;
-    assert.deepEqual([session?.agentId, session?.identifiers?.host], [NAME, [LONG]]);
-    const programs = [gateway.program, hub.program];
-    const watched = await openConsole(scope, await browser(), gateway.program, programs);
-    const { page } = watched;
-    await dial(scope, gateway, 'connect', `${'x'.repeat(250)}.example:1`).catch(() => {});
-    const { authority } = await echo(scope);
-    await page.getByLabel('Find an agent').fill('<script>');
-    await page.getByText(SCRIPT.slice(0, 64), { exact: false }).first().waitFor();
-    for (const view of VIEWS) {
-      await goTo(page, view);
-      await page.getByRole('heading', { level: 2 }).first().waitFor();
-      if (view === 'Why') {
-        await page.getByLabel('Destination', { exact: true }).fill(authority);
-        await page.getByRole('button', { name: 'Explain' }).click();
-        await page
-          .getByRole('cell', { name: SCRIPT.slice(0, 20) })
-          .first()
-          .waitFor();
-      }
-      const found = await page.evaluate(() => ({
-        scripts: document.scripts.length,
-        images: document.images.length,
-        wide: document.documentElement.scrollWidth > innerWidth,
-        longest: Math.max(...(document.body.innerText.match(/\S+/g) ?? []).map((word) => word.length)),
-      }));
-      assert.deepEqual(
-        { ...found, longest: found.longest <= 500 },
-        { scripts: 1, images: 0, wide: false, longest: true },
-        view,
-      );
-    }
-    faultless(watched);
-  }),
-);
+/** The evil agent's plane. It carries dials like any other agent's. */
+const plane = sharedByFile(async (scope) => {
+  const claims = { 'agent-id': NAME, 'agent-identifiers': `host=${encodeURIComponent(LONG)}` };
+  const { trust, gateways, hubs } = await split(scope, {
+    gateways: 1,
+    hubs: 1,
+    agentFlags: claims,
+    hubFlags: { 'max-agent-identifier-bytes': 20_000 },
+  });
+  const [[gateway], [hub]] = [gateways, hubs];
+  assert.ok(gateway && hub);
+  return { trust, gateway, hub, programs: [gateway.program, hub.program] };
+});
 
 /** Dials that the page sees. It keeps the last thousand, so that the second half must cost nothing. */
 const DIALS = 2000;
@@ -80,11 +42,13 @@ interface Drawn {
   draws: number;
 }
 
+// The first test, because it counts the gateway's dials.
 test(
   'watching costs a bounded memory and a bounded number of draws, however many dials there are',
   { skip },
   scoped(async (scope) => {
-    const { gateway, watched } = await smallConsole(scope, await browser());
+    const { gateway, programs } = await plane();
+    const watched = await openConsole(scope, await browser(), gateway.program, programs);
     const { authority } = await echo(scope);
     const { page } = watched;
     await goTo(page, 'Dials');
@@ -122,6 +86,49 @@ test(
     assert.ok((await page.locator('*').count()) < 5000);
     const { slots } = await admin.getHistory({});
     assert.equal(Number(slots.reduce((sum, { dials: all }) => sum + all, 0n)), DIALS);
+    faultless(watched);
+  }),
+);
+
+test(
+  'names of an evil agent are text, whatever they hold, and do not stretch the page',
+  { skip },
+  scoped(async (scope) => {
+    const { trust, gateway, hub, programs } = await plane();
+    // Too long for the hub, which refuses it.
+    await assert.rejects(rogueAgent(scope, trust, hub.agentPort, encodeURIComponent(LONG)));
+    const admin = adminOf(scope, gateway.program);
+    const [session] = (await admin.listSessions({})).sessions;
+    assert.deepEqual([session?.agentId, session?.identifiers?.host], [NAME, [LONG]]);
+    const watched = await openConsole(scope, await browser(), gateway.program, programs);
+    const { page } = watched;
+    await dial(scope, gateway, 'connect', `${'x'.repeat(250)}.example:1`).catch(() => {});
+    const { authority } = await echo(scope);
+    await page.getByLabel('Find an agent').fill('<script>');
+    await page.getByText(SCRIPT.slice(0, 64), { exact: false }).first().waitFor();
+    for (const view of VIEWS) {
+      await goTo(page, view);
+      await page.getByRole('heading', { level: 2 }).first().waitFor();
+      if (view === 'Why') {
+        await page.getByLabel('Destination', { exact: true }).fill(authority);
+        await page.getByRole('button', { name: 'Explain' }).click();
+        await page
+          .getByRole('cell', { name: SCRIPT.slice(0, 20) })
+          .first()
+          .waitFor();
+      }
+      const found = await page.evaluate(() => ({
+        scripts: document.scripts.length,
+        images: document.images.length,
+        wide: document.documentElement.scrollWidth > innerWidth,
+        longest: Math.max(...(document.body.innerText.match(/\S+/g) ?? []).map((word) => word.length)),
+      }));
+      assert.deepEqual(
+        { ...found, longest: found.longest <= 500 },
+        { scripts: 1, images: 0, wide: false, longest: true },
+        view,
+      );
+    }
     faultless(watched);
   }),
 );
