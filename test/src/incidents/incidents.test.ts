@@ -31,10 +31,10 @@ const FULL: Says = [
   /limits\.tunnels in the tenant's file/,
 ];
 const DISTRUST: Says = [
-  /does it trust the authority of this certificate.*agent-6 \(for/,
+  /does it trust the authority of this certificate.*agent-2 \(for/,
   /--ca-cert must hold the CA of the hub's --cluster-cert/,
 ];
-const LOST: Says = [/agent agent-6 served it, and has no session/, /isthmus check says whether hubs refuse it/];
+const LOST: Says = [/agent agent-2 served it, and has no session/, /isthmus check says whether hubs refuse it/];
 
 const TOLD: Readonly<Record<string, Told>> = {
   'wrong CA at one agent': { status: DISTRUST, check: DISTRUST, explain: LOST, dial: LOST },

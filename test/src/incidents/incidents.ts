@@ -11,20 +11,26 @@ const byNode = {
   agentFlags: (index: number) => ({ 'agent-identifiers': `ipv4=${nodeOf(index)}` }),
 };
 
+/** The agent that is restarted with a wrong CA, and one beside it. */
+const [DISTRUSTS, BESIDE] = [2, 1];
+
 const wrongAuthority: Incident = {
   name: 'wrong CA at one agent',
-  fewest: 7,
+  fewest: 3,
   answer:
-    'agent-6 was restarted with a --ca-cert that does not hold the CA of the hubs. Give it the right one, and restart it.',
+    'agent-2 was restarted with a --ca-cert that does not hold the CA of the hubs. Give it the right one, and restart it.',
   async stage(scope, agents) {
     const plane = await startPlane(scope, { ...byNode, agents });
-    const nodes = await Promise.all([6, 2].map((index) => echo(scope, { host: nodeOf(index) })));
+    const nodes = await Promise.all([DISTRUSTS, BESIDE].map((index) => echo(scope, { host: nodeOf(index) })));
     const gateway = plane.gateways[0];
     for (const { authority } of nodes) if (gateway) keepDialling(scope, gateway.ways, authority);
     const foreign = await Authority.create(plane.trust.dir, 'foreign', VALID_MS);
-    const before = plane.agents[6];
+    const before = plane.agents[DISTRUSTS];
     await before?.kill();
-    const agent = await startAgent(scope, plane, 6, { ...byNode.agentFlags(6), 'ca-cert': foreign.cert });
+    const agent = await startAgent(scope, plane, DISTRUSTS, {
+      ...byNode.agentFlags(DISTRUSTS),
+      'ca-cert': foreign.cert,
+    });
     await agent.program.waitForLog(({ msg }) => msg === 'server connection failed', { what: 'its refusal' });
     return {
       symptom: `kubectl logs and exec fail for the pods of one node, ${nodes[0]?.authority}. All other nodes are fine.`,
