@@ -69,6 +69,8 @@ test('without a memory each token is reviewed each time', async () => {
 });
 
 test('a flood of junk from one source leaves every other its turn, and its own honest ones a chance', async () => {
+  // What the flood leaves waiting would keep the process for 10 s.
+  mock.timers.enable({ apis: ['setTimeout'] });
   let draws = 0;
   // Draws that fall everywhere, the same at each run.
   const { reviews, asked, asker } = reviewed({ random: () => (draws++ * 0.618_034) % 1 });

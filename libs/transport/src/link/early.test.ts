@@ -21,7 +21,8 @@ for (const resume of [false, true])
       await early.promise;
       return established;
     };
-    const tunnels = resume && { tunnels: new AgentTunnels({ timeoutMs: 15_000, budget: new SharedBudget(0) }) };
+    // Lost at the end of the test, when nothing attaches it again.
+    const tunnels = resume && { tunnels: new AgentTunnels({ timeoutMs: 100, budget: new SharedBudget(0) }) };
     const accepting = net.createServer((socket) => {
       new LinkServer({ socket, peer: 'hub', role: 'agent', dial, events: planeEvents(), ...tunnels });
     });
