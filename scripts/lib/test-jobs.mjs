@@ -33,7 +33,7 @@ const OWN_PROCESS = [
 ];
 
 /** Hooks outside of the suites of a file, its own or of what it shares. */
-const HOOKS = /^(before|after|beforeEach|afterEach)\(|^(const|let) \w+ = (shared\w+|acrossShared)\(/m;
+const HOOKS = /^(before|after|beforeEach|afterEach)\(|^(const|let) \w+ = (shared\w+|acrossShared\w*)\(/m;
 
 /** Whether a file has hooks that must not apply to the other files of its process. */
 export function hasHooks(file) {

@@ -20,7 +20,10 @@ import {
   until,
   web,
 } from '../harness/index.ts';
-import { across, EVERY_PAIR, type Make, OUR_SERVER, startAgentOf, startServerOf } from './rig.ts';
+import { across, acrossSharedServers, EVERY_PAIR, type Make, OUR_SERVER, startAgentOf, startServerOf } from './rig.ts';
+
+/** For tests that leave their server as it was, without agents. */
+const acrossAgents = acrossSharedServers();
 
 const SERVER = 'konnectivity_network_proxy_server_';
 const AGENT = 'konnectivity_network_proxy_agent_';
@@ -31,7 +34,7 @@ async function total(program: Program, metric: string): Promise<number> {
 
 const dialsOf = (agent: Program) => total(agent, `${AGENT}dial_duration_seconds_count`);
 
-across(
+acrossAgents(
   EVERY_PAIR,
   'a draining agent does not exit: the last agent takes new dials until its tunnels are done',
   async (scope, rig) => {
@@ -63,7 +66,7 @@ across(
   },
 );
 
-across(EVERY_PAIR, 'new dials avoid a draining agent while there is another', async (scope, rig) => {
+acrossAgents(EVERY_PAIR, 'new dials avoid a draining agent while there is another', async (scope, rig) => {
   const { server, agents, startAgent: another } = await rig();
   const [draining] = agents as [Program];
   const destination = await echo(scope);
@@ -95,24 +98,28 @@ across(EVERY_PAIR, 'new dials avoid a draining agent while there is another', as
   assert.ok(draining.running);
 });
 
-across(EVERY_PAIR, 'two agents with one id are one backend, and the first keeps its tunnels', async (scope, rig) => {
-  const { server, startAgent: another } = await rig();
-  const destination = await echo(scope);
-  const tunnel = await tunnelThrough(scope, { via: server.mtls, destination: destination.authority });
-  const second = await another({ 'agent-id': 'agent-0' });
-  await second.waitReady();
-  const samples = await server.program.metric(`${SERVER}ready_backends`);
-  assert.deepEqual([...samples.values()], [1]);
-  let echoed = '';
-  tunnel.on('data', (chunk) => {
-    echoed += chunk;
-  });
-  tunnel.resume();
-  tunnel.write('mine');
-  await until(() => echoed === 'mine', { what: 'the echo' });
-});
+acrossAgents(
+  EVERY_PAIR,
+  'two agents with one id are one backend, and the first keeps its tunnels',
+  async (scope, rig) => {
+    const { server, startAgent: another } = await rig();
+    const destination = await echo(scope);
+    const tunnel = await tunnelThrough(scope, { via: server.mtls, destination: destination.authority });
+    const second = await another({ 'agent-id': 'agent-0' });
+    await second.waitReady();
+    const samples = await server.program.metric(`${SERVER}ready_backends`);
+    assert.deepEqual([...samples.values()], [1]);
+    let echoed = '';
+    tunnel.on('data', (chunk) => {
+      echoed += chunk;
+    });
+    tunnel.resume();
+    tunnel.write('mine');
+    await until(() => echoed === 'mine', { what: 'the echo' });
+  },
+);
 
-across(
+acrossAgents(
   EVERY_PAIR,
   "a killed agent's tunnels end on every transport, and another agent takes the next dials",
   async (scope, rig, makes) => {
@@ -128,6 +135,7 @@ across(
     tunnel.resume();
     const other = await another({ 'agent-id': 'other' });
     await other.waitReady();
+    const logged = server.program.logs.length;
     await (agents[0] as Program).kill();
     await Promise.all([
       until(() => tunnel.readableEnded || tunnel.destroyed, { what: 'the end of the CONNECT tunnel' }),
@@ -138,7 +146,8 @@ across(
     if (makes.server === 'our') {
       // The server sees the connection end; it does not wait for a PING to go unanswered.
       const isEnd = ({ msg, agent }: LogLine) => msg === 'session closed' && agent === 'agent-0';
-      const { reason } = await server.program.waitForLog(isEnd, { what: 'the end of the session' });
+      const end = () => server.program.logs.slice(logged).find(isEnd);
+      const { reason } = await until(end, { what: 'the end of the session' });
       assert.match(String(reason), /^agent agent-0: ./);
       assert.doesNotMatch(String(reason), /PING/);
     }
@@ -197,9 +206,8 @@ const MIXED: readonly [Make, Make][] = [
 ];
 for (const [first, second] of MIXED) {
   const pair = OUR_SERVER.filter(({ agent }) => agent === 'Go');
-  across(pair, `dials fail over from ${first} agent to ${second} agent`, async (scope) => {
-    const trust = await newTrust(scope);
-    const server = await startServerOf(scope, 'our', trust);
+  acrossAgents(pair, `dials fail over from ${first} agent to ${second} agent`, async (scope, rig) => {
+    const { trust, server } = await rig({ agents: 0 });
     const agents = [];
     for (const make of [first, second]) {
       const agent = await startAgentOf(scope, make, trust, server.agentPort, { 'agent-id': `${make}-agent` });

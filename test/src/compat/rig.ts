@@ -22,6 +22,7 @@ import {
   startCommand,
   startServer,
   type Trust,
+  until,
   uplinkFlags,
   type Ways,
 } from '../harness/index.ts';
@@ -62,7 +63,7 @@ export const OUR_SERVER = EVERY_PAIR.filter(({ server }) => server === 'our');
 
 const missing = goMissing();
 
-/** Starts a server and its agents for a test. */
+/** Starts a server and its agents for a test, or what of them it does not share. */
 type Start = (options?: RigOptions) => Promise<Rig>;
 
 /** Registers one test for each pair of a server and an agent: all must behave the same. Each test has a rig of its own. */
@@ -87,6 +88,36 @@ export function acrossShared(): typeof across {
   };
 }
 
+/**
+ * Returns an `across` whose tests share one server for each make, for tests that change agents only: each has agents of its own. Call it once in a
+ * file: its servers end with the file.
+ */
+export function acrossSharedServers(): typeof across {
+  const shared = (make: Make) => sharedByFile((scope) => startServerAlone(scope, make));
+  const servers = { our: shared('our'), Go: shared('Go') };
+  return (pairs, behaviour, body) => {
+    acrossWith(pairs, behaviour, body, async (own, makes, options) =>
+      startRig(own, makes, options, await free(await servers[makes.server]())),
+    );
+  };
+}
+
+/** A server, and the trust that it was started with. */
+type Served = Pick<Rig, 'trust' | 'server'>;
+
+async function startServerAlone(scope: Scope, make: Make, flags?: Flags): Promise<Served> {
+  const trust = await newTrust(scope);
+  return { trust, server: await startServerOf(scope, make, trust, flags) };
+}
+
+/** Waits until the agents of earlier tests are gone from a server. */
+async function free(served: Served): Promise<Served> {
+  const { program } = served.server;
+  const backends = async () => [...(await program.metric('konnectivity_network_proxy_server_ready_backends')).values()];
+  await until(async () => (await backends()).every((each) => each === 0), { what: 'the end of earlier agents' });
+  return served;
+}
+
 function acrossWith(
   pairs: readonly Makes[],
   behaviour: string,
@@ -104,16 +135,16 @@ function acrossWith(
   }
 }
 
-/** Starts a server and its agents, and waits until all are ready. */
-async function startRig(scope: Scope, makes: Makes, options: RigOptions = {}): Promise<Rig> {
-  const trust = await newTrust(scope);
-  const server = await startServerOf(scope, makes.server, trust, options.serverFlags);
+/** Starts agents and, unless there is one, their server, and waits until all are ready. */
+async function startRig(scope: Scope, makes: Makes, options: RigOptions = {}, served?: Served): Promise<Rig> {
+  const { trust, server } = served ?? (await startServerAlone(scope, makes.server, options.serverFlags));
   const more = (flags: Flags = {}) =>
     startAgentOf(scope, makes.agent, trust, server.agentPort, { ...options.agentFlags, ...flags });
   const agents = await Promise.all(
     Array.from({ length: options.agents ?? 1 }, (_, index) => more({ 'agent-id': `agent-${index}` })),
   );
-  await Promise.all([server.program, ...agents].map((program) => program.waitReady()));
+  // Without an agent, a server is not ready.
+  if (agents.length > 0) await Promise.all([server.program, ...agents].map((program) => program.waitReady()));
   return { makes, trust, server, agents, startAgent: more };
 }
 
