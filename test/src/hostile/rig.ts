@@ -3,7 +3,8 @@ import { connect, type Socket } from 'node:net';
 import type { TestContext } from 'node:test';
 import { type Program, Scope, tunnelThrough, until, type Via, within } from '../harness/index.ts';
 
-const BEAT_MS = 50;
+/** Each beat takes 1 to 2 ms of processor time from the programs that carry it, and some tests take half a minute. In milliseconds. */
+const BEAT_MS = 250;
 
 /** A healthy tunnel to an echo, open since before the attack, and the programs that carry it. */
 export class Bystander implements AsyncDisposable {
