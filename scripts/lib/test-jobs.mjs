@@ -18,9 +18,9 @@ const PER_CHARACTER = { plain: 0.00001, withPrograms: 0.001 };
  */
 const MOST_TOGETHER = 24;
 /** The same for tests that start programs. At full size they take minutes each. */
-const MOST_WITH_PROGRAMS = process.env.ISTHMUS_SLOW_TESTS ? 1 : 8;
+const MOST_WITH_PROGRAMS = process.env.ISTHMUS_SLOW_TESTS ? 1 : 12;
 /** Files share a process until it takes this long, in seconds. The last processes of a gate should not be long ones. */
-const LONG = 25;
+const LONG = 40;
 
 /** What a file does to its whole process. The heap, the loaded modules and unhandled rejections are those of all files. */
 const OWN_PROCESS = [

@@ -4,10 +4,10 @@ import { seconds } from './command.mjs';
 
 /** How often another process may start because processors are idle: one that starts keeps a processor busy for about this long. */
 const SPARE_MS = 1000;
-/** The share of all processors that must be idle for it. A busy machine starts none, so tests are not late there because of others. */
-const SPARE_SHARE = 0.3;
-/** How many times as many may run while processors are idle. Each may start ten programs, of 60 MB each. */
-const SPARE_TIMES = 2;
+/** The share of all processors that must be idle for it, a quarter of one of two. A busy machine starts none, so tests are not late there because of others. */
+const SPARE_SHARE = 0.12;
+/** How many times as many may run while processors are idle: tests that wait by the clock. Each may start ten programs, of 60 MB each. */
+const SPARE_TIMES = 3;
 /** How many processes run for each processor, however busy it is. Most tests wait most of the time. */
 const FOR_EACH_PROCESSOR = 2;
 
@@ -25,7 +25,7 @@ export class Schedule {
   #timers = [];
 
   /**
-   * @param atOnce how many run at the same time; up to twice as many while processors are idle
+   * @param atOnce how many run at the same time; up to three times as many while processors are idle
    * @param idle returns the share of the processors that was idle since its last call, from 0 to 1
    */
   constructor({ atOnce = FOR_EACH_PROCESSOR * availableParallelism(), idle = idleShare(), print = console.log } = {}) {

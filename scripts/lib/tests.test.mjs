@@ -278,7 +278,7 @@ test('tests of whole planes share a process until it takes long', () => {
   assert.deepEqual(jobs.flatMap(({ files }) => files).sort(), [...all].sort());
   assert.ok(jobs.some(({ files }) => files.length > 3));
   for (const { files, cost } of jobs)
-    assert.ok(files.length === 1 || cost <= 25, `${files.length} files take ${cost} s`);
+    assert.ok(files.length === 1 || cost <= 40, `${files.length} files take ${cost} s`);
   const longest = jobs.find(({ files }) => files.some((file) => file.endsWith('/tenants/renewal.test.js')));
   assert.equal(longest.files.length, 1, 'it waits until tokens have expired');
 });
