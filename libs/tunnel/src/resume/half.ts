@@ -1,6 +1,6 @@
 import { HungUp, PlaneEnded, SessionLost } from '../dial/errors.ts';
 import type { Carrier, CarrierUser, Mark, Outer, Position } from './carrier.ts';
-import { ACKNOWLEDGE_BYTES } from './options.ts';
+import { acknowledgedAtOnce } from './options.ts';
 import { Positions } from './positions.ts';
 import type { Swept } from './sweep.ts';
 
@@ -231,16 +231,17 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
   }
 
   /**
-   * Tells the other half what was taken: at once if it asked, if that is much, or if this side has nothing more to send. Otherwise the mark waits for the
-   * sweep, because this side's own end often follows soon, and its mark says both.
+   * Tells the other half what was taken: at once if it asked, if that is many bytes, or if this side has nothing more to send. Otherwise
+   * the mark waits for the sweep, because this side's own end often follows soon, and its mark says both.
    * @param now whether to tell it at once in any case
    */
   #acknowledge(now: boolean): void {
     const incoming = this.incoming;
+    const { sweep } = this.halves;
     if (this.#completeIfDone()) return;
-    const overdue = incoming.untold >= ACKNOWLEDGE_BYTES;
-    if (now || overdue || incoming.isAsked || (incoming.done && this.outgoing.ended)) this.sendMark();
-    else this.halves.sweep.enter(this);
+    const many = incoming.untold >= acknowledgedAtOnce(sweep.size);
+    if (now || many || incoming.isAsked || (incoming.done && this.outgoing.ended)) this.sendMark();
+    else sweep.enter(this);
   }
 
   #applyMark({ taken, final, ask = 0 }: Mark): void {

@@ -19,16 +19,17 @@ const KEPT_BASE = 256 * 1024;
 const KEPT_MOST = 32 * 1024 * 1024;
 
 /**
- * Taken bytes are acknowledged within this time, in milliseconds. They are acknowledged sooner with a WINDOW_UPDATE, because the mark then
- * needs no write of its own, and when the other half asks because it has to wait.
+ * Taken bytes are acknowledged within this time, in milliseconds. They are acknowledged sooner if they are many, with a WINDOW_UPDATE,
+ * because the mark then needs no write of its own, and when the other half asks because it has to wait.
  */
 const ACKNOWLEDGE_MS = 250;
 
 /**
- * As many taken bytes are acknowledged at once. The other half keeps them until then, and buffers that are kept while its process reads 8 MiB
- * twice grow old: only a collection of the whole heap frees those (see `MinorGc`). With a WINDOW_UPDATE alone, 4 to 8 MiB were kept.
+ * Taken bytes are acknowledged at once when a tunnel has this many, or all tunnels together may have so many. The other half keeps them until
+ * then, and buffers that are kept while its process reads 8 MiB twice grow old: only a collection of the whole heap frees those (see
+ * `MinorGc`). With WINDOW_UPDATEs alone, one fast tunnel kept 4 to 8 MiB.
  */
-export const ACKNOWLEDGE_BYTES = 1024 * 1024;
+const [ACKNOWLEDGE_MOST, ACKNOWLEDGE_LEAST, ACKNOWLEDGE_TOGETHER] = [512 * 1024, 64 * 1024, 2 * 1024 * 1024];
 
 /**
  * A process that dies closes all its connections at the same moment. All its peers have noticed, and we know it, within this time, in
@@ -45,6 +46,11 @@ export interface Halves {
   readonly keeping: Keeping;
   /** Halves that have a mark to send that is not urgent, or a deadline. */
   readonly sweep: Sweep;
+}
+
+/** How many taken bytes a tunnel acknowledges at once. @param tunnels those that have taken bytes lately */
+export function acknowledgedAtOnce(tunnels: number): number {
+  return Math.min(ACKNOWLEDGE_MOST, Math.max(ACKNOWLEDGE_LEAST, ACKNOWLEDGE_TOGETHER / tunnels));
 }
 
 export function halvesOf(

@@ -18,14 +18,21 @@ export class Sweep {
   #young = new Chain();
   #old = new Chain();
   #runs = false;
+  #size = 0;
 
   constructor(clock: Clock, ms: number) {
     this.#clock = clock;
     this.#halfMs = ms / 2;
   }
 
+  /** How many items are in it. */
+  get size(): number {
+    return this.#size;
+  }
+
   enter(one: Swept): void {
     if (one.before) return;
+    this.#size++;
     this.#young.add(one);
     if (this.#runs) return;
     this.#runs = true;
@@ -35,6 +42,7 @@ export class Sweep {
   leave(one: Swept): void {
     const { before, behind } = one;
     if (!before || !behind) return;
+    this.#size--;
     before.behind = behind;
     behind.before = before;
     one.before = undefined;
