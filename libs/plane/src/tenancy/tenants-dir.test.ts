@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
 import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,7 +21,12 @@ async function directory(context: TestContext) {
     context.after(() => followed.close());
     return followed;
   };
-  return { dir, seen, failures, follow, write: (name: string, text: string) => writeFile(join(dir, name), text) };
+  // At once: a look may come between any two writes.
+  const write = async (name: string, text: string) => {
+    await writeFile(join(dir, '.new'), text);
+    await rename(join(dir, '.new'), join(dir, name));
+  };
+  return { dir, seen, failures, follow, write };
 }
 
 test('tenants follow the files of a directory', async (context) => {
@@ -97,6 +103,26 @@ test('a directory that goes away keeps its tenants, and is reported', async (con
   assert.match(failures[0]?.[0]?.problems[0]?.message ?? '', /the directory cannot be read: ENOENT/);
   await look();
   assert.deepEqual(failures.at(-1), []);
+});
+
+test('a look that is asked for while another runs sees what was written before', async (context) => {
+  const { dir, write } = await directory(context);
+  let asked: Promise<void> | undefined;
+  const followed = await followTenants({
+    dir,
+    failing() {},
+    changed({ changed }) {
+      if (!changed.includes('acme')) return;
+      // The look that runs has read all files by now.
+      writeFileSync(join(dir, 'beta.yaml'), 'tenant: beta');
+      asked = followed.look();
+    },
+  });
+  context.after(() => followed.close());
+  await write('acme.yaml', 'tenant: acme');
+  await followed.look();
+  await asked;
+  assert.ok(followed.tenants.get('beta'));
 });
 
 test('a program does not start without the directory', async () => {

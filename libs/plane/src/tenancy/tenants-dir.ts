@@ -40,7 +40,7 @@ export interface TenantsDirOptions {
 export interface TenantsDir {
   readonly tenants: Tenants;
   readonly problems: readonly FileProblems[];
-  /** Looks at the files now. */
+  /** Looks at the files now. What was written before the call is in force when it resolves. */
   look(): Promise<void>;
   close(): void;
 }
@@ -67,7 +67,8 @@ class Follower implements TenantsDir {
   /** The problems that were reported last. */
   #reported = '';
   #timer: NodeJS.Timeout | undefined;
-  #looking: Promise<void> | undefined;
+  /** The last look that was asked for. */
+  #looking: Promise<void> = Promise.resolve();
   #closed = false;
   /** Whether this check includes the files that tenants' files name. The timer's checks do every other time, because those cost most. */
   #deep = true;
@@ -83,17 +84,21 @@ class Follower implements TenantsDir {
     return [...this.#unreadable, ...this.tenants.problems];
   }
 
+  /** One look at a time: one that runs may have passed the file that its caller has just written. */
   look(deep = true): Promise<void> {
-    this.#deep = deep;
-    this.#looking ??= this.read()
-      .catch((error: Error) => {
-        this.#unreadable = [problem(this.#options.dir, `the directory cannot be read: ${error.message}`)];
-        this.#report();
-      })
-      .finally(() => {
-        this.#looking = undefined;
-      });
+    this.#looking = this.#looking.then(() => this.#look(deep));
     return this.#looking;
+  }
+
+  async #look(deep: boolean): Promise<void> {
+    this.#deep = deep;
+    try {
+      await this.read();
+    } catch (error) {
+      if (this.#closed) return;
+      this.#unreadable = [problem(this.#options.dir, `the directory cannot be read: ${(error as Error).message}`)];
+      this.#report();
+    }
   }
 
   close(): void {
