@@ -22,9 +22,13 @@ function placeOf({ adminPort, adminSocket }: Asked): string {
   return adminSocket === undefined ? `127.0.0.1:${adminPort}` : `unix:${adminSocket}`;
 }
 
+function patient(args: readonly string[]): readonly string[] {
+  return args.includes('--timeout') ? args : [...args, ...PATIENT];
+}
+
 /** Runs `isthmus` against a program's admin port, in this process: a new process would take longer than its answer. */
 export async function isthmus(program: Asked, ...args: string[]): Promise<Said> {
-  const session = new Session(program, args.includes('--timeout') ? args : [...args, ...PATIENT]);
+  const session = new Session(program, patient(args));
   return { status: await session.done, out: session.out, err: session.err };
 }
 
@@ -70,5 +74,5 @@ export class Session {
 
 /** Starts the program itself, as people run it. */
 export function startIsthmus(scope: Scope, program: Program, ...args: string[]): Program {
-  return startCommand(scope, [process.execPath, ...COMMAND, ...args, '--address', placeOf(program)]);
+  return startCommand(scope, [process.execPath, ...COMMAND, ...patient(args), '--address', placeOf(program)]);
 }
