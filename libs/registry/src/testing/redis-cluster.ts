@@ -1,6 +1,6 @@
 import { until } from '@isthmus/runtime/testing';
 import { freePort } from './free-port.ts';
-import { type RedisGroup, type RedisGroupOptions, STEADY_MS, starting, urlOf } from './redis-group.ts';
+import { inStep, type RedisGroup, type RedisGroupOptions, STEADY_MS, starting, urlOf } from './redis-group.ts';
 import { planeUserArgs, type RedisServer } from './redis-server.ts';
 
 const SLOTS = 16_384;
@@ -37,19 +37,16 @@ export function startCluster({ tls, steady }: RedisGroupOptions = {}): Promise<R
     const servers = nodes.map(({ server }) => server);
     const [primaries, replicas] = [servers.slice(0, PRIMARIES), servers.slice(PRIMARIES)];
     for (const [index, server] of servers.entries()) await does(server, `CLUSTER SET-CONFIG-EPOCH ${index + 1}`);
-    for (const { bus, server } of nodes.slice(1))
-      await does(servers[0], `CLUSTER MEET 127.0.0.1 ${server.port} ${bus}`);
     const share = Math.ceil(SLOTS / PRIMARIES);
     for (const [index, primary] of primaries.entries()) {
       await does(primary, `CLUSTER ADDSLOTSRANGE ${index * share} ${Math.min(SLOTS, (index + 1) * share) - 1}`);
     }
-    await until(() => everyone(servers, `cluster_known_nodes:${nodes.length}`), 'nodes that know each other');
+    await until(() => acquainted(nodes), 'nodes that know each other');
     for (const [index, replica] of replicas.entries()) {
       await does(replica, `CLUSTER REPLICATE ${await primaries[index]?.command('CLUSTER MYID')}`);
     }
     await until(() => everyone(servers, 'cluster_state:ok'), 'a Cluster that serves');
-    const inStep = async () => (await Promise.all(replicas.map(linked))).every(Boolean);
-    await until(inStep, 'replicas in step with their primaries');
+    await until(() => inStep(servers, replicas.length), 'replicas in step with their primaries');
     // Set only now: the shorter the timeout, the faster news spreads among the nodes.
     if (steady) for (const server of servers) await does(server, `CONFIG SET cluster-node-timeout ${STEADY_MS}`);
     return { url: urlOf('cluster', servers, tls), servers, inCharge: (key) => ownerAmong(servers, key) };
@@ -66,8 +63,26 @@ async function everyone(servers: readonly RedisServer[], fact: string): Promise<
   return infos.every((info) => info.includes(fact));
 }
 
-async function linked(replica: RedisServer): Promise<boolean> {
-  return (await replica.command('INFO replication')).includes('master_link_status:up');
+/**
+ * Lets the first node meet those with which it has no complete handshake. A node forgets another whose handshake takes longer than a
+ * second, as on a busy machine.
+ * @returns whether all know each other
+ */
+async function acquainted(nodes: readonly Node[]): Promise<boolean> {
+  const known = await Promise.all(nodes.map(portsKnownTo));
+  const [first] = nodes as [Node];
+  for (const [index, { bus, server }] of nodes.entries()) {
+    const both = known[0]?.has(server.port) && known[index]?.has(first.server.port);
+    if (!both) await does(first.server, `CLUSTER MEET 127.0.0.1 ${server.port} ${bus}`);
+  }
+  return known.every(({ size }) => size === nodes.length);
+}
+
+/** Returns the ports of the nodes with which a node has completed its handshake, and its own. */
+async function portsKnownTo({ server }: Node): Promise<Set<number>> {
+  // ID ADDRESS:PORT@BUS FLAGS ...
+  const lines = (await server.command('CLUSTER NODES')).matchAll(/^\S+ \S*:(\d+)@\S+ (?!\S*handshake)/gm);
+  return new Set(Array.from(lines, ([, port]) => Number(port)));
 }
 
 /** Nodes that are not in charge redirect the client, or say that the Cluster is down. */

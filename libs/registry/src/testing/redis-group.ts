@@ -41,6 +41,12 @@ export async function starting(build: (start: Start) => Promise<Omit<RedisGroup,
   }
 }
 
+/** Whether so many are replicas in step with their primaries. On a busy machine, any of them may have taken over from its primary already. */
+export async function inStep(servers: readonly RedisServer[], count: number): Promise<boolean> {
+  const infos = await Promise.all(servers.map((server) => server.command('INFO replication')));
+  return infos.filter((info) => info.includes('master_link_status:up')).length === count;
+}
+
 export function urlOf(kind: 'sentinel' | 'cluster', seeds: readonly RedisServer[], tls: RedisTls | undefined): string {
   const { name, password } = PLANE_USER;
   const nodes = seeds.map(({ port }) => `127.0.0.1:${port}`).join(',');

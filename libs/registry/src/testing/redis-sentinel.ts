@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { until } from '@isthmus/runtime/testing';
 import { freePort } from './free-port.ts';
-import { type RedisGroup, type RedisGroupOptions, STEADY_MS, starting, urlOf } from './redis-group.ts';
+import { inStep, type RedisGroup, type RedisGroupOptions, STEADY_MS, starting, urlOf } from './redis-group.ts';
 import { planeUserArgs, type RedisServer, type RedisTls, tlsArgs } from './redis-server.ts';
 
 /** What the Sentinels call the primary. */
@@ -32,8 +32,7 @@ export function startSentinels({ tls, password = '', steady }: SentinelOptions =
         return start({ ...common, port, password, config: configOf(id, settings), args: ['--sentinel'] });
       }),
     );
-    const inStep = async () => (await replica.command('INFO replication')).includes('master_link_status:up');
-    await until(inStep, 'a replica in step with its primary');
+    await until(() => inStep([primary, replica], 1), 'a replica in step with its primary');
     const query = password && `?sentinel-password=${password}`;
     return {
       url: `${urlOf('sentinel', sentinels, tls)}/${NAME}${query}`,
