@@ -89,10 +89,10 @@ async function tokened(scope: Scope, plane: TenantsPlane, name: string, destinat
     'agent-key': undefined,
     'service-account-token-path': path,
   };
-  await startAgent(scope, plane.trust, plane.hub.agentPort, flags);
+  const agent = await startAgent(scope, plane.trust, plane.hub.agentPort, flags);
   const via = await callerOf(plane, trust);
   const dial = () => tunnelThrough(scope, { via, destination }).catch(() => undefined);
-  return { tunnel: await until(dial, { what: `a tunnel of ${name}` }), rotation };
+  return { tunnel: await until(dial, { what: () => `a tunnel of ${name}${agent.tail}` }), rotation };
 }
 
 /** The records of a tenant's sessions and refusals at the hub. */
