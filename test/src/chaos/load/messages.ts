@@ -58,6 +58,8 @@ export interface Report {
   readonly wrong: readonly string[];
   /** Tunnels that received a frame within the last second. */
   readonly moving: number;
+  /** Long tunnels that have carried bytes since they were opened. */
+  readonly carrying: number;
   readonly finished: number;
   /** Milliseconds of processor time so far. */
   readonly cpuMs: number;

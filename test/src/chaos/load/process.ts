@@ -137,12 +137,14 @@ class Load {
   #report(sent?: () => void): void {
     const now = clock();
     const { user, system } = process.cpuUsage();
+    const tunnels = [...this.#tunnels.values()];
     const report: Report = {
       dials: this.#dials,
       cuts: this.#cuts,
       pauses: this.#pauses,
       wrong: this.#wrong,
-      moving: [...this.#tunnels.values()].filter(({ heard }) => now - heard < MOVED_WITHIN).length,
+      moving: tunnels.filter(({ heard }) => now - heard < MOVED_WITHIN).length,
+      carrying: tunnels.filter(({ carries }) => carries).length,
       finished: this.#finished,
       cpuMs: (user + system) / 1000,
     };

@@ -16,6 +16,8 @@ export interface TunnelEnds {
 export class LongTunnel {
   /** When the last bytes arrived, by the shared clock. */
   heard = clock();
+  /** Whether any have arrived. */
+  carries = false;
   readonly #stream: Duplex;
   readonly #index: number;
   readonly #finishAt: number;
@@ -54,6 +56,7 @@ export class LongTunnel {
     if (this.#over) return;
     const before = this.heard;
     this.heard = clock();
+    this.carries = true;
     const late = this.heard - before - FRAME_EVERY;
     if (late >= LATE) this.#ends.paused(late);
     const problem = this.#reader.take(chunk);
