@@ -88,6 +88,8 @@ async function tokened(scope: Scope, plane: TenantsPlane, name: string, destinat
     'agent-cert': undefined,
     'agent-key': undefined,
     'service-account-token-path': path,
+    // A machine that stalls for seconds ends no session: only a token does.
+    'ping-interval': '1m',
   };
   const agent = await startAgent(scope, plane.trust, plane.hub.agentPort, flags);
   const via = await callerOf(plane, trust);
@@ -120,13 +122,14 @@ describe("a session and its agent's token", { skip: redisMissing(), concurrency:
     scoped(async (scope) => {
       const { plane, authority } = await shared();
       const { tunnel, rotation } = await tokened(scope, plane, 'rotated', authority);
-      const first = rotation.ends.length - 1;
+      const [first, since] = [rotation.ends.length - 1, Date.now()];
       const twiceOver = () => Date.now() > (rotation.ends[first + 2] ?? Number.POSITIVE_INFINITY) + SEEN_WITHIN;
       await until(twiceOver, { deadline: 2 * DEADLINE_MS, what: 'the end of three tokens' });
       tunnel.write('still there');
       assert.equal((await nextChunk(tunnel, 'an echo')).toString(), 'still there');
       const { sessions, refusals } = recordsOf(plane, 'rotated');
-      assert.deepEqual([sessions.map(({ state }) => state), refusals], [['opened'], []]);
+      const later = [...sessions, ...refusals].filter(({ time }) => Date.parse(time) > since);
+      assert.deepEqual(later, [], 'its session is the one that it began with');
     }),
   );
 
@@ -137,8 +140,11 @@ describe("a session and its agent's token", { skip: redisMissing(), concurrency:
       const { tunnel, rotation } = await tokened(scope, plane, 'left', authority);
       rotation.stop();
       await closed(tunnel);
-      const ended = await until(() => recordsOf(plane, 'left').sessions.find(({ state }) => state === 'closed'));
-      assert.match(ended.text ?? '', /its credential expired at/);
+      // On a slow machine, the agent may have given up an earlier session itself.
+      const ends = () =>
+        recordsOf(plane, 'left').sessions.flatMap(({ state, text }) => (state === 'closed' ? text : []));
+      const expired = () => ends().some((text) => text?.includes('its credential expired at'));
+      await until(expired, { what: () => `the end of its credential, not ${ends()}` });
     }),
   );
 
@@ -149,6 +155,8 @@ describe("a session and its agent's token", { skip: redisMissing(), concurrency:
       const { tunnel, rotation } = await tokened(scope, plane, 'another', authority);
       rotation.subject = OTHER;
       const refusal = await until(() => recordsOf(plane, 'another').refusals[0]);
+      // With tokens of the other principal that are good, the agent would come again, and its tunnel go on.
+      rotation.stop();
       assert.equal(refusal.principal, `another/agent/${OWN}`);
       assert.equal(refusal.rule, 'another.yaml: agents[0].tokens');
       assert.match(
