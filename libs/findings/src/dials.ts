@@ -5,9 +5,6 @@ import type { Dial, FailingDials } from './messages.ts';
 import { type Result, reportOf } from './result.ts';
 import { age, millis } from './words.ts';
 
-/** Gateways name no more agents than this (libs/admin). */
-const MOST_AGENTS = 5;
-
 /** What callers fail to reach again and again. Hubs see the same dials, and less of them. */
 export function ofCallers({ members, now }: Evidence): Result[] {
   const report = reportOf('callers');
@@ -15,9 +12,9 @@ export function ofCallers({ members, now }: Evidence): Result[] {
     if (!roles.includes('gateway')) return [];
     return (status?.failing ?? [])
       .filter(isOfCallers)
-      .map(({ tenant, destination, code, text, count, lastMs, agents }) => {
+      .map(({ tenant, destination, code, text, count, lastMs, agents, agentCount }) => {
         const [of, asked] = tenant === 'default' ? ['', ''] : [`, tenant ${tenant}`, ` --tenant ${tenant}`];
-        const through = agents.length > 0 ? ` through ${named(agents)}` : '';
+        const through = agents.length > 0 ? ` through ${named(agents, agentCount)}` : '';
         const last = age((status?.nowMs ?? now) - lastMs);
         const detail = `${count} dials failed${through}, the last ${last} ago, and none succeeded since: ${code}: ${text}`;
         return report.warn(
@@ -40,9 +37,9 @@ function isOfCallers({ destination }: FailingDials): boolean {
   return destination !== OWN_HEALTH_PORT;
 }
 
-function named(agents: readonly string[]): string {
+function named(agents: readonly string[], count: number): string {
   const names = agents.join(', ');
-  return agents.length < MOST_AGENTS ? names : `${agents.length} agents or more: ${names}`;
+  return agents.length < count ? `${count} agents, among them ${names}` : names;
 }
 
 /** Judges a dial through one agent. */

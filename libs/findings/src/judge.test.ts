@@ -68,6 +68,7 @@ const failing = {
   count: 9,
   lastMs: NOW - 2000,
   agents: ['a'],
+  agentCount: 1,
 };
 
 /** What is wrong, what is found, and what to do about it. */
@@ -160,8 +161,8 @@ const ROWS: readonly [what: string, given: Partial<Evidence>, wanted: RegExp, to
   ],
   [
     'what callers fail to reach through many agents',
-    saying({ failing: [{ ...failing, agents: ['a', 'b', 'c', 'd', 'e'] }] }),
-    /: 9 dials failed through 5 agents or more: a, b, c, d, e, the last/,
+    saying({ failing: [{ ...failing, agents: ['a', 'b', 'c', 'd', 'e'], agentCount: 7 }] }),
+    /: 9 dials failed through 7 agents, among them a, b, c, d, e, the last/,
     /a firewall or network policy/,
   ],
   ['dials that wait', saying({ parkedDials: 2 }), /^warn callers g1: 2 dials wait for a session$/, /isthmus agents/],

@@ -36,6 +36,13 @@ test('what fails three times and never succeeds since is reported, the most freq
   assert.ok(Math.abs(Number(last?.lastMs) - Date.now()) < 60_000);
 });
 
+test('five of the agents that tried are named, and all are counted', () => {
+  const { events, dials } = seen();
+  for (const agent of ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'a']) dialled(events, 'x', 'connection_timeout', agent);
+  const [failing] = failingDials(dials, 'gateway');
+  assert.deepEqual([failing?.agents, failing?.agentCount], [['a', 'b', 'c', 'd', 'e'], 7]);
+});
+
 test('each tenant and each error is counted by itself, and the last five minutes alone', () => {
   const { events, failing } = seen();
   for (let n = 0; n < 3; n++) {

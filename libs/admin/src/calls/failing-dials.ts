@@ -8,7 +8,7 @@ const WITHIN_MS = 300_000;
 /** Fewer failures may be chance: a pod that was just deleted. */
 const LEAST_FAILURES = 3;
 
-/** How many kinds are reported, and of how many agents each. */
+/** How many kinds are reported, and how many agents of each are named. */
 const MAX_REPORTED = 10;
 const MOST_AGENTS = 5;
 
@@ -61,5 +61,6 @@ function message({ last, count, agents }: Failing, now: number): adminApi.Failin
     count: BigInt(count),
     lastMs: BigInt(Math.round(Date.now() - agoMs)),
     agents: [...agents].slice(0, MOST_AGENTS),
+    agentCount: agents.size,
   };
 }

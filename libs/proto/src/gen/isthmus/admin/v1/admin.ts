@@ -156,8 +156,9 @@ export interface FailingDials {
   text: string;
   count: bigint;
   lastMs: bigint;
-  /** The agents that tried. */
+  /** Up to five of the agents that tried, and how many tried. */
   agents: string[];
+  agentCount: number;
 }
 
 /** Connections and requests from one address that one port refused for one reason. */
@@ -1545,7 +1546,7 @@ export const Loss: MessageFns<Loss> = {
 };
 
 function createBaseFailingDials(): FailingDials {
-  return { tenant: "", destination: "", code: "", text: "", count: 0n, lastMs: 0n, agents: [] };
+  return { tenant: "", destination: "", code: "", text: "", count: 0n, lastMs: 0n, agents: [], agentCount: 0 };
 }
 
 export const FailingDials: MessageFns<FailingDials> = {
@@ -1576,6 +1577,9 @@ export const FailingDials: MessageFns<FailingDials> = {
     }
     for (const v of message.agents) {
       writer.uint32(58).string(v!);
+    }
+    if (message.agentCount !== 0) {
+      writer.uint32(64).uint32(message.agentCount);
     }
     return writer;
   },
@@ -1649,6 +1653,14 @@ export const FailingDials: MessageFns<FailingDials> = {
             message.agents.push(reader.string());
             continue;
           }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.agentCount = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1673,6 +1685,7 @@ export const FailingDials: MessageFns<FailingDials> = {
     message.count = (object.count !== undefined && object.count !== null) ? BigInt(object.count) : 0n;
     message.lastMs = (object.lastMs !== undefined && object.lastMs !== null) ? BigInt(object.lastMs) : 0n;
     message.agents = object.agents?.map((e) => e) || [];
+    message.agentCount = object.agentCount ?? 0;
     return message;
   },
 };
