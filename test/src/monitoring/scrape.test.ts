@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { parse, parseAllDocuments, stringify } from 'yaml';
 import { root } from '../k8s/manifests.ts';
 import { read } from './files.ts';
+import { type DiscoveredPod, healthPortOf, OPERATORS } from './operators.ts';
 import { noPromtool, promtool } from './promtool.ts';
 
 const ADDRESS = '192.0.2.10';
@@ -30,12 +31,15 @@ interface Target {
   readonly labels: Labels;
 }
 
-/** Returns the targets that Prometheus finds for the pod of a manifest before it relabels them: one for each port of its container, or one without. */
-function discovered(path: string): Target[] {
+/** Returns the pod of a manifest. */
+function podOf(path: string): DiscoveredPod {
   const objects = parseAllDocuments(readFileSync(join(root, path), 'utf8')).map((document) => document.toJS());
   const object = objects.find(({ spec }) => spec?.containers ?? spec?.template);
-  const { metadata, spec } = object.kind === 'Pod' ? object : object.spec.template;
-  const [container] = spec.containers;
+  return object.kind === 'Pod' ? object : object.spec.template;
+}
+
+/** Returns the targets that Prometheus finds for a pod before it relabels them: one for each port of a container, or one without. */
+function discovered(name: string, { metadata, spec }: DiscoveredPod): Target[] {
   const meta = (what: string, values: Labels = {}) =>
     Object.entries(values).map(([name, value]) => [
       `__meta_kubernetes_pod_${what}_${name.replaceAll(/[^a-zA-Z0-9]/g, '_')}`,
@@ -43,17 +47,18 @@ function discovered(path: string): Target[] {
     ]);
   const labels = {
     __meta_kubernetes_namespace: 'somewhere',
-    __meta_kubernetes_pod_name: path,
+    __meta_kubernetes_pod_name: name,
     __meta_kubernetes_pod_ip: ADDRESS,
-    __meta_kubernetes_pod_container_name: container.name,
     ...Object.fromEntries([...meta('label', metadata.labels), ...meta('annotation', metadata.annotations)]),
   };
-  const ports: readonly { name: string; containerPort: number }[] = container.ports ?? [];
-  if (ports.length === 0) return [{ targets: [ADDRESS], labels }];
-  return ports.map(({ name, containerPort }) => ({
-    targets: [`${ADDRESS}:${containerPort}`],
-    labels: { ...labels, __meta_kubernetes_pod_container_port_name: name },
-  }));
+  return spec.containers.flatMap(({ name, ports = [] }): Target[] => {
+    const container = { ...labels, __meta_kubernetes_pod_container_name: name };
+    if (ports.length === 0) return [{ targets: [ADDRESS], labels: container }];
+    return ports.map(({ name = '', containerPort }) => ({
+      targets: [`${ADDRESS}:${containerPort}`],
+      labels: { ...container, __meta_kubernetes_pod_container_port_name: name },
+    }));
+  });
 }
 
 /** Returns the distinct targets that a job of the configuration makes of others, by Prometheus' own relabeling. */
@@ -81,9 +86,12 @@ test('Prometheus finds the health port of every program of every recipe once, as
   skip: noPromtool,
 }, () => {
   const { scrape_configs: jobs } = parse(read('scrape.yaml'));
-  const all = Object.keys(SCRAPED).flatMap(discovered);
+  const recipes = Object.entries(SCRAPED).map(([path, scraped]) => [path, podOf(path), ...scraped] as const);
+  const operators = OPERATORS.map(([name, pod, ...of]) => [name, pod, of[1], healthPortOf(...of)] as const);
+  const pods = [...recipes, ...operators];
+  const all = pods.flatMap(([name, pod]) => discovered(name, pod));
   const found = (jobs as Parameters<typeof relabeled>[0][]).flatMap((job) => relabeled(job, all));
   const told = found.map(({ instance, namespace, job, __address__ }) => [instance, namespace, job, __address__]);
-  const wanted = Object.entries(SCRAPED).map(([path, [job, port]]) => [path, 'somewhere', job, `${ADDRESS}:${port}`]);
+  const wanted = pods.map(([name, , job, port]) => [name, 'somewhere', job, `${ADDRESS}:${port}`]);
   assert.deepEqual(told.sort(), wanted.sort());
 });
