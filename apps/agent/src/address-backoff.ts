@@ -16,6 +16,12 @@ const URGENT_PAUSE_MS = 100;
 const REFUSED_PAUSE_MS = 50;
 const MAX_REFUSED_PAUSES = 5;
 
+/**
+ * The longest pause while nobody listens, in milliseconds, unless the first one is longer. The host is up, and answers at the cost of a
+ * packet. A static pod of one server is away for 10 s, and callers wait for its agents.
+ */
+const LONGEST_REFUSED_PAUSE_MS = 2000;
+
 /** How an address failed an agent that has no session. */
 export interface UrgentFailure {
   /** How many other failures there were since it had one. Default: none. */
@@ -66,13 +72,10 @@ export class AddressBackoff {
 
   /** Call when it failed for an agent without a session. The first failure does not change later pauses, nor do the next few refusals. */
   failedUrgently(address: string, { before = 0, refused = false }: UrgentFailure = {}): void {
-    if (before >= (refused ? MAX_REFUSED_PAUSES : 1)) this.failed(address);
-    else
-      this.#pause(
-        address,
-        this.#of(address).backoff,
-        this.#urgent(refused ? REFUSED_PAUSE_MS * 2 ** before : URGENT_PAUSE_MS),
-      );
+    const { backoff } = this.#of(address);
+    const early = before < (refused ? MAX_REFUSED_PAUSES : 1);
+    if (early) this.#pause(address, backoff, this.#urgent(refused ? REFUSED_PAUSE_MS * 2 ** before : URGENT_PAUSE_MS));
+    else this.#pause(address, backoff, refused ? this.#ofRefused(backoff.next()) : backoff.next());
   }
 
   /** Call when a connection was lost that lasted `lived` milliseconds. An unstable one counts as a failure at its start. */
@@ -120,6 +123,14 @@ export class AddressBackoff {
   }
 
   #urgent(most: number): number {
-    return Math.min(most, this.#first) * (0.5 + this.#clock.random() / 2);
+    return this.#random(Math.min(most, this.#first));
+  }
+
+  #ofRefused(pause: number): number {
+    return Math.min(pause, this.#random(Math.max(this.#first, LONGEST_REFUSED_PAUSE_MS)));
+  }
+
+  #random(most: number): number {
+    return most * (0.5 + this.#clock.random() / 2);
   }
 }

@@ -98,12 +98,22 @@ test('the first failure of an agent without a session makes it wait shortly, wha
 
 test('an agent without a session asks a few times more, shortly after another, where nobody listens yet', () => {
   const { addresses } = known();
-  const ceilings = [50, 100, 200, 400, 800, 1000, 2000];
+  // From then on as often, because callers may wait for it.
+  const ceilings = [50, 100, 200, 400, 800, 1000, 2000, 2000, 2000];
   ceilings.forEach((ceiling, before) => {
     addresses.failedUrgently('a:1', { before, refused: true });
     const wait = addresses.wait({ server: { address: 'a', port: 1 } });
     assert.ok(wait >= ceiling / 2 && wait <= ceiling, `${wait} after ${before} failures`);
   });
+});
+
+test('an agent whose pauses are long asks no sooner where nobody listens', () => {
+  const { addresses } = known({ first: 5 * SECOND });
+  for (let before = 5; before < 8; before++) {
+    addresses.failedUrgently('a:1', { before, refused: true });
+    const wait = addresses.wait({ server: { address: 'a', port: 1 } });
+    assert.ok(wait >= 2.5 * SECOND && wait <= 5 * SECOND, `${wait} after ${before} failures`);
+  }
 });
 
 test('an agent without a session tries again what failed after all else, also when it need not wait any more', async () => {
