@@ -8,6 +8,7 @@ const OWN = [
   'admin-server-key',
   'admin-ca-cert',
   'dial-park-timeout',
+  'shutdown-delay-duration',
   'log-format',
 ];
 
