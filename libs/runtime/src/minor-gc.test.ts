@@ -80,10 +80,10 @@ test('where memory is small, it is collected after a 32nd of that, and after 1 M
   }
 });
 
-test('where memory is small, buffers that grew old are collected once they are an eighth of it', () => {
+test('where memory is small, buffers that grew old are collected once they are a sixteenth of it', () => {
   for (const [memory, old] of [
-    [32 * MIB, 4 * MIB],
-    [64 * MIB, 8 * MIB],
+    [32 * MIB, 2 * MIB],
+    [64 * MIB, 4 * MIB],
   ] as const) {
     const young = new Young(16 * MIB);
     const garbage = new MinorGc(young, memory);

@@ -1,3 +1,4 @@
+import { isTiny, memoryLimit } from './memory.ts';
 import { ofRuntime, type YoungGeneration } from './young-generation.ts';
 
 /** How many bytes may be read or copied between two young collections, at most and at least. */
@@ -7,10 +8,10 @@ const [MOST_BETWEEN, LEAST_BETWEEN] = [8 * 1024 * 1024, 1024 * 1024];
 const BETWEEN_PART = 1 / 32;
 
 /**
- * Up to this limit, a process also collects buffers that have grown old, once they are this part of it. Those that survive two young
+ * Where memory is tiny, a process also collects buffers that have grown old, once they are this part of it. Those that survive two young
  * collections are old, and V8 leaves old ones for 64 MiB.
  */
-const [TINY_MEMORY, OLD_PART] = [64 * 1024 * 1024, 1 / 8];
+const OLD_PART = 1 / 16;
 
 /** The size that the young generation may grow to, in bytes. V8 keeps twice as much for it. */
 const LARGEST_YOUNG = 4 * 1024 * 1024;
@@ -91,7 +92,7 @@ export class MinorGc {
   readonly #now: () => number;
 
   /** @param memory how much this process may use, in bytes; 0 if nothing limits it */
-  constructor(young: YoungGeneration = ofRuntime(), memory = limit(), now = () => performance.now()) {
+  constructor(young: YoungGeneration = ofRuntime(), memory = memoryLimit(), now = () => performance.now()) {
     this.#young = young;
     this.#now = now;
     this.#collectedAt = now();
@@ -99,7 +100,7 @@ export class MinorGc {
     this.#seldomMs = isSmall ? 0 : SELDOM_MS;
     this.#room = isSmall ? 0 : ROOM;
     this.#every = memory > 0 ? Math.min(MOST_BETWEEN, Math.max(LEAST_BETWEEN, memory * BETWEEN_PART)) : MOST_BETWEEN;
-    this.#old = memory > 0 && memory <= TINY_MEMORY ? memory * OLD_PART : Number.POSITIVE_INFINITY;
+    this.#old = isTiny(memory) ? memory * OLD_PART : Number.POSITIVE_INFINITY;
   }
 
   /** Counts a read of a tunnel's bytes, or a copy of them, and collects if it is time. */
@@ -168,8 +169,3 @@ export class MinorGc {
 
 /** The instance for this process. */
 export const minorGc: MinorGc = new MinorGc();
-
-/** The limit of the control group. */
-function limit(): number {
-  return process.constrainedMemory?.() ?? 0;
-}

@@ -1,10 +1,8 @@
 import { Duplex } from 'node:stream';
 import { pushCompact } from './compact.ts';
+import { bufferSizes } from './memory.ts';
 
 type Done = (error?: Error | null) => void;
-
-/** Bytes that may wait here before the writer has to pause: two reads of a socket. */
-const SEND_AHEAD = 128 * 1024;
 
 /** A write of at least this length is bulk, in bytes. A writer of shorter ones never waits for its turn. */
 const BULK_WRITE = 16 * 1024;
@@ -26,7 +24,7 @@ export abstract class TurnDuplex extends Duplex {
 
   constructor() {
     // Bytes count as read only once the reader has them, so the sender's window bounds what is buffered.
-    super({ readableHighWaterMark: 1, writableHighWaterMark: SEND_AHEAD });
+    super({ readableHighWaterMark: 1, writableHighWaterMark: bufferSizes.ahead });
   }
 
   /** Sends a piece of a write. */

@@ -1,9 +1,12 @@
-import { SharedBudget } from '@isthmus/runtime';
+import { isTiny, memoryLimit, SharedBudget } from '@isthmus/runtime';
 import type { ResumeOptions } from '@isthmus/tunnel';
 import { FlagError } from '../error.ts';
 import { duration, int, topic, type Values } from '../flag.ts';
 
 const MIB = 1024 * 1024;
+
+/** The part of the process's memory limit that tunnels may keep at most. Nothing of a tiny one: they were killed while they kept. */
+const LIMIT_PARTS = 4;
 
 export const resume = topic('Behaviour', {
   'resume-timeout': duration(
@@ -13,7 +16,7 @@ export const resume = topic('Behaviour', {
   ),
   'resume-memory': int(
     64,
-    'MiB that all tunnels together may keep until the other end has them, beyond 256 KiB each. Above it they are slower, and nothing is lost.',
+    'MiB that all tunnels together may keep until the other end has them, beyond 256 KiB each. Above it they are slower, and nothing is lost. At most a quarter of the memory limit, and none of one up to 64 MiB.',
     { own: true },
   ),
 });
@@ -26,5 +29,12 @@ export function checkResume(flags: Values<typeof resume>): void {
 /** @returns undefined if tunnels are not resumed */
 export function resumeOptions(flags: Values<typeof resume>): ResumeOptions | undefined {
   const timeoutMs = flags['resume-timeout'];
-  return timeoutMs === 0 ? undefined : { timeoutMs, budget: new SharedBudget(flags['resume-memory'] * MIB) };
+  if (timeoutMs === 0) return undefined;
+  return { timeoutMs, budget: new SharedBudget(resumeBudget(flags['resume-memory'] * MIB, memoryLimit())) };
+}
+
+/** Returns how many bytes of those wanted fit a memory limit, in bytes. 0 is no limit. */
+export function resumeBudget(wanted: number, limit: number): number {
+  if (limit === 0) return wanted;
+  return isTiny(limit) ? 0 : Math.min(wanted, limit / LIMIT_PARTS);
 }

@@ -1,4 +1,4 @@
-import type { Clock, SharedBudget } from '@isthmus/runtime';
+import { bufferSizes, type Clock, type SharedBudget } from '@isthmus/runtime';
 import type { Keeping } from './allowance.ts';
 import { Sweep } from './sweep.ts';
 
@@ -8,9 +8,6 @@ export interface ResumeOptions {
   /** The process's memory for tunnels whose other end acknowledges late. */
   readonly budget: SharedBudget;
 }
-
-/** What each tunnel may always keep, in bytes: enough for paths within a site. */
-const KEPT_BASE = 256 * 1024;
 
 /**
  * The most that one tunnel may keep, in bytes: what is under way at 160 MB/s with a round-trip time of 100 ms, and as much again for
@@ -56,7 +53,7 @@ export function acknowledgedAtOnce(tunnels: number): number {
 export function halvesOf(
   { timeoutMs, budget }: ResumeOptions,
   clock: Clock,
-  base = KEPT_BASE,
+  base = bufferSizes.kept,
   most = KEPT_MOST,
 ): Halves {
   return { clock, timeoutMs, keeping: { base, most, budget }, sweep: new Sweep(clock, ACKNOWLEDGE_MS) };
