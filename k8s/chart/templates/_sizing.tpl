@@ -1,6 +1,7 @@
 {{/*
 Replicas and memory of a program, from `sizing`. Takes root and name. Measured (docs/LIMITS.md, docs/PERFORMANCE.md, k8s/base):
-- a gateway or hub has 84 MB and an agent 80 MB after start, with the spare of busy tunnels 162 MiB and 106 MiB
+- a gateway or hub takes 27 to 31 MiB of its own after start and an agent 29. With Node's program, which is charged to the first container
+  of a node that reads it, both take 80, and with the spare of busy tunnels 162 MiB and 106 MiB
 - a session takes 78 KiB at its hub and 0.3 KiB at each gateway; a cluster 72 KiB at a hub and 27 KiB at a gateway
 - a tunnel takes 37 KB while idle, and at most 1 MiB (its window) if its reader stalls: requests count the first, limits the second
 - a hub spends a quarter of a processor on 6,000 sessions at rest
