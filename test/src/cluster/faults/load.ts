@@ -13,6 +13,8 @@ const COUNTING = 'i=0; while sleep 0.5; do echo $((i+=1)); done';
 interface Failure {
   /** Its number, from 0. */
   readonly call: number;
+  /** When it failed, as logs have it. */
+  readonly at: string;
   readonly reason: string;
 }
 
@@ -33,7 +35,7 @@ export interface Figures {
   readonly longest: number;
   /** How many of the sessions that stay ended before the load did. */
   readonly cut: number;
-  /** What kubectl said when the first call failed that should not. */
+  /** What kubectl said when the first call failed that should not, and when. */
   readonly reason: string | undefined;
 }
 
@@ -91,7 +93,8 @@ export class Load implements AsyncDisposable {
     const cut = stand.filter((stands) => !stands).length;
     const underWayOf = ({ call }: Failure) => this.#struck.some(([first, last]) => call >= first && call <= last);
     const failed = this.#failures.filter((failure) => !underWayOf(failure));
-    const reason = failed.find((each) => !this.#mayFail?.test(each.reason))?.reason;
+    const first = failed.find((each) => !this.#mayFail?.test(each.reason));
+    const reason = first && `at ${first.at}, ${first.reason}`;
     const underWay = this.#failures.length - failed.length;
     return { calls: this.#calls, failed: failed.length, underWay, longest: this.#longest, cut, reason };
   }
@@ -111,7 +114,7 @@ export class Load implements AsyncDisposable {
       if (status === 0 && stdout === 'ok\n') continue;
       // kubectl ends with 0 if the connection goes before the answer.
       const reason = stderr.trim().split('\n').at(-1) || `status ${status}, and no answer`;
-      this.#failures.push({ call: this.#calls, reason });
+      this.#failures.push({ call: this.#calls, at: new Date().toISOString(), reason });
     }
   }
 }
