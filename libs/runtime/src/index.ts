@@ -16,7 +16,7 @@ export { type Guarded, guarding } from './guarded.ts';
 export { LONGEST_TIMER } from './longest-timer.ts';
 export { loopUse } from './loop-use.ts';
 export { LruMap } from './lru-map.ts';
-export { bufferSizes, isTiny, memoryLimit } from './memory.ts';
+export { bufferSizes, memoryLimit } from './memory.ts';
 export { minorGc } from './minor-gc.ts';
 export { OpenTable } from './open-table.ts';
 export { Packing } from './packing.ts';

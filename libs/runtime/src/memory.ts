@@ -20,7 +20,7 @@ export interface BufferSizes {
    * costs latency under load. Newer Nodes have this value as their default.
    */
   readonly stream: number;
-  /** What may wait to be sent before the writer has to pause: two reads of a socket. */
+  /** What may wait to be sent before the writer has to pause: two reads of a socket, or half of one. */
   readonly ahead: number;
   /** What each end may always keep until the other end has it: enough for paths within a site. */
   readonly kept: number;

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import test from 'node:test';
 import {
@@ -96,9 +97,10 @@ export function acrossSharedServers(): typeof across {
   const shared = (make: Make) => sharedByFile((scope) => startServerAlone(scope, make));
   const servers = { our: shared('our'), Go: shared('Go') };
   return (pairs, behaviour, body) => {
-    acrossWith(pairs, behaviour, body, async (own, makes, options) =>
-      startRig(own, makes, options, await free(await servers[makes.server]())),
-    );
+    acrossWith(pairs, behaviour, body, async (own, makes, options) => {
+      assert.equal(options?.serverFlags, undefined, 'the server is shared');
+      return startRig(own, makes, options, await free(await servers[makes.server]()));
+    });
   };
 }
 

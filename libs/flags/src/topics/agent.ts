@@ -55,7 +55,10 @@ export const synchronisation = topic('Sessions', {
     { own: true },
   ),
   'sync-interval': duration(1000, 'How often to look for servers that this agent is not connected to yet.'),
-  'sync-interval-cap': duration(10_000, 'Longest pause between attempts while a server cannot be reached.'),
+  'sync-interval-cap': duration(
+    10_000,
+    'Longest pause between attempts while a server cannot be reached. Where its host refuses connections, an agent without a session tries again after 2 s at most.',
+  ),
   'probe-interval': duration(1000, 'How often to check that connections are alive.', {
     inert: 'the agent notices when a connection closes, and PING finds a silent one within 3 s',
   }),

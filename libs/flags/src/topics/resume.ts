@@ -1,12 +1,13 @@
-import { isTiny, memoryLimit, SharedBudget } from '@isthmus/runtime';
+import { memoryLimit, SharedBudget } from '@isthmus/runtime';
 import type { ResumeOptions } from '@isthmus/tunnel';
 import { FlagError } from '../error.ts';
 import { duration, int, topic, type Values } from '../flag.ts';
 
 const MIB = 1024 * 1024;
 
-/** The part of the process's memory limit that tunnels may keep at most. Nothing of a tiny one: they were killed while they kept. */
-const LIMIT_PARTS = 4;
+/** What a program needs of its memory limit before tunnels may keep any of it, in bytes. They may keep a quarter of the rest. */
+const NEEDED = 32 * MIB;
+const PART_KEPT = 1 / 4;
 
 export const resume = topic('Behaviour', {
   'resume-timeout': duration(
@@ -16,7 +17,7 @@ export const resume = topic('Behaviour', {
   ),
   'resume-memory': int(
     64,
-    'MiB that all tunnels together may keep until the other end has them, beyond 256 KiB each. Above it they are slower, and nothing is lost. At most a quarter of the memory limit, and none of one up to 64 MiB.',
+    'MiB that all tunnels together may keep until the other end has them, beyond 256 KiB each. Above it they are slower, and nothing is lost. At most a quarter of what a memory limit leaves beyond 32 MiB.',
     { own: true },
   ),
 });
@@ -35,6 +36,5 @@ export function resumeOptions(flags: Values<typeof resume>): ResumeOptions | und
 
 /** Returns how many bytes of those wanted fit a memory limit, in bytes. 0 is no limit. */
 export function resumeBudget(wanted: number, limit: number): number {
-  if (limit === 0) return wanted;
-  return isTiny(limit) ? 0 : Math.min(wanted, limit / LIMIT_PARTS);
+  return limit === 0 ? wanted : Math.min(wanted, Math.max(0, limit - NEEDED) * PART_KEPT);
 }

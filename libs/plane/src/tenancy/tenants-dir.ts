@@ -86,7 +86,7 @@ class Follower implements TenantsDir {
 
   /** One look at a time: one that runs may have passed the file that its caller has just written. */
   look(deep = true): Promise<void> {
-    this.#looking = this.#looking.then(() => this.#look(deep));
+    this.#looking = this.#looking.catch(() => {}).then(() => this.#look(deep));
     return this.#looking;
   }
 

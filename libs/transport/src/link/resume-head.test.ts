@@ -30,6 +30,8 @@ test('a dial offers to resume its tunnel, and an attach says where it stands', (
   assert.deepEqual(asked({ gateway, carry }), { direct: true, gateway });
   assert.deepEqual(asked({ gateway }), { ...none, gateway });
   assert.deepEqual(readResumeRequest({ 'isthmus-resume': '?1;gateway=me;more' }), none);
+  const later = readResumeRequest({ 'isthmus-resume': `?1;direct;gateway=${gateway};more=1` });
+  assert.deepEqual(later, { direct: true, gateway });
   assert.equal(readResumeRequest({ 'isthmus-resume': '?10' }), undefined);
   const known = { number: 1, received: 0, taken: 0, secret: SECRET };
   const direct = asked({ carry, attach: known });

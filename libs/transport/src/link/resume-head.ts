@@ -18,7 +18,7 @@ const SECRET = /^[0-9a-f]{32}$/;
 
 /**
  * The field of a dial. `direct`: the gateway is at the other side of this link. A hub that passes an offer on leaves it out. Later versions
- * may add more.
+ * may append more.
  */
 const OFFER = /^\?1(;direct)?(?:;gateway=([0-9a-f]{16}))?(?:;|$)/;
 

@@ -22,8 +22,7 @@ const KEPT_MOST = 32 * 1024 * 1024;
 const ACKNOWLEDGE_MS = 250;
 
 /**
- * Taken bytes are acknowledged at once when a tunnel has this many, or all tunnels together may have so many. The other half keeps them until
- * then, and buffers that are kept while its process reads 8 MiB twice grow old: only a collection of the whole heap frees those (see
+ * A half acknowledges at once when it has taken its share of 2 MiB: from 64 to 512 KiB. The other half keeps the bytes until then, and buffers that are kept while its process reads 8 MiB twice grow old: only a collection of the whole heap frees those (see
  * `MinorGc`). With WINDOW_UPDATEs alone, one fast tunnel kept 4 to 8 MiB.
  */
 const [ACKNOWLEDGE_MOST, ACKNOWLEDGE_LEAST, ACKNOWLEDGE_TOGETHER] = [512 * 1024, 64 * 1024, 2 * 1024 * 1024];
@@ -45,9 +44,9 @@ export interface Halves {
   readonly sweep: Sweep;
 }
 
-/** How many taken bytes a tunnel acknowledges at once. @param tunnels those that have taken bytes lately */
-export function acknowledgedAtOnce(tunnels: number): number {
-  return Math.min(ACKNOWLEDGE_MOST, Math.max(ACKNOWLEDGE_LEAST, ACKNOWLEDGE_TOGETHER / tunnels));
+/** How many taken bytes a half acknowledges at once. @param waiting halves that wait for the sweep: at least those with unacknowledged bytes */
+export function acknowledgedAtOnce(waiting: number): number {
+  return Math.min(ACKNOWLEDGE_MOST, Math.max(ACKNOWLEDGE_LEAST, ACKNOWLEDGE_TOGETHER / waiting));
 }
 
 export function halvesOf(

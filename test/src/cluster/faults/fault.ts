@@ -16,6 +16,8 @@ export interface Fault {
   readonly name: string;
   /** How calls may fail, because what they call is away. */
   readonly mayFail?: RegExp;
+  /** Whether one call may end without an answer and without an error: the one that is under way when something is killed. */
+  readonly oneSilent?: boolean;
   /** Puts something else there before the fault, and ours back after it. Short runs leave out such faults. */
   readonly comparison?: { begin(): Promise<void>; end(): Promise<void> };
   /** Resolves when the cluster is whole again. */

@@ -18,9 +18,14 @@ interface Failure {
   readonly reason: string;
 }
 
+/** Why a call failed that says nothing. */
+const SILENT = 'status 0, and no answer';
+
 interface LoadOptions {
   /** How calls may fail. */
   readonly mayFail?: RegExp | undefined;
+  /** See `Fault`. */
+  readonly oneSilent?: boolean | undefined;
   /** Where the sessions that stay are, one after the other. Default: where kubectl finds an API server, as the calls do. */
   readonly apiServers?: readonly string[] | undefined;
 }
@@ -44,6 +49,7 @@ export class Load implements AsyncDisposable {
   readonly #scope = new Scope();
   readonly #pod: string;
   readonly #mayFail: RegExp | undefined;
+  readonly #oneSilent: boolean;
   readonly #sessions: readonly Session[];
   #calls = 0;
   readonly #failures: Failure[] = [];
@@ -53,9 +59,10 @@ export class Load implements AsyncDisposable {
   #over = false;
   readonly #loop: Promise<void>;
 
-  private constructor(pod: string, { mayFail, apiServers }: LoadOptions) {
+  private constructor(pod: string, { mayFail, oneSilent = false, apiServers }: LoadOptions) {
     this.#pod = pod;
     this.#mayFail = mayFail;
+    this.#oneSilent = oneSilent;
     const args = ['-n', NAMESPACE, 'exec', pod, '--', 'sh', '-c', COUNTING];
     this.#sessions = Array.from({ length: SESSIONS }, (_, index) => {
       const address = apiServers?.[index % apiServers.length];
@@ -93,7 +100,8 @@ export class Load implements AsyncDisposable {
     const cut = stand.filter((stands) => !stands).length;
     const underWayOf = ({ call }: Failure) => this.#struck.some(([first, last]) => call >= first && call <= last);
     const failed = this.#failures.filter((failure) => !underWayOf(failure));
-    const first = failed.find((each) => !this.#mayFail?.test(each.reason));
+    const silent = failed.find(({ reason }) => this.#oneSilent && reason === SILENT);
+    const first = failed.find((each) => each !== silent && !this.#mayFail?.test(each.reason));
     const reason = first && `at ${first.at}, ${first.reason}`;
     const underWay = this.#failures.length - failed.length;
     return { calls: this.#calls, failed: failed.length, underWay, longest: this.#longest, cut, reason };
@@ -113,7 +121,7 @@ export class Load implements AsyncDisposable {
       this.#longest = Math.max(this.#longest, performance.now() - start);
       if (status === 0 && stdout === 'ok\n') continue;
       // kubectl ends with 0 if the connection goes before the answer.
-      const reason = stderr.trim().split('\n').at(-1) || `status ${status}, and no answer`;
+      const reason = stderr.trim().split('\n').at(-1) || (status === 0 ? SILENT : `status ${status}, and no answer`);
       this.#failures.push({ call: this.#calls, at: new Date().toISOString(), reason });
     }
   }

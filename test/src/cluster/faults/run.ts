@@ -32,6 +32,7 @@ async function underLoad(
 ): Promise<Outcome> {
   await using load = await Load.begin(await probePod(), {
     mayFail: fault.mayFail,
+    oneSilent: fault.oneSilent,
     apiServers: options.way.apiServers,
   });
   await fault.commit({ ...options, load });
