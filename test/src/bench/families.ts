@@ -32,6 +32,8 @@ export interface Started {
   /** Where a second tenant's callers connect. */
   readonly floodDoor?: Door;
   readonly groups: Groups;
+  /** What runs beside them while they are measured, and at no other time (neighbour.ts). */
+  readonly neighbours?: readonly string[];
   ready(): Promise<void>;
 }
 
@@ -72,16 +74,9 @@ export function floor(way: 'connect' | 'mtls', onward: boolean, node = process.e
 
 /** The same processes beside neighbours that take the processor's caches from them (neighbour.ts). */
 export function beside(family: Family): Family {
-  return async (scope, destinationPort, agents) => {
-    const start = await family(scope, destinationPort, agents);
-    return async () => {
-      const started = await start();
-      const ready = async () => {
-        await started.ready();
-        await Promise.all(['memory', 'code'].map((kind) => listening(scope, './neighbour.js', kind)));
-      };
-      return { ...started, ready };
-    };
+  return async (...args) => {
+    const start = await family(...args);
+    return async () => ({ ...(await start()), neighbours: ['memory', 'code'] });
   };
 }
 

@@ -76,6 +76,7 @@ async function load(
   const { groups } = started;
   const front = frontOf(contender, started);
   await using scope = new Scope();
+  await Promise.all((started.neighbours ?? []).map((kind) => listening(scope, './neighbour.js', kind)));
   const flood = kind && (await floodOf(scope, kind, contender, started, conns));
   const settings: Settings = {
     front,
