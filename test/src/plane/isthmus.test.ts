@@ -268,17 +268,17 @@ describe('isthmus', { skip: redisMissing() }, () => {
       const more = hubs.map(({ member }, index) => refusalsOf(member).length - (before[index] ?? 0));
       assert.deepEqual(more, [1, 0]);
     });
-    const again = await check();
-    const told = again.results.filter((each) => each.check === 'refusals');
-    assert.deepEqual(
-      told.map(({ about, outcome }) => [about, outcome]),
-      [['hub-1, port for agents', 'warn']],
-    );
-    assert.deepEqual(
-      again.results.filter(({ outcome }) => outcome === 'fail'),
-      [],
-    );
-    assert.equal(again.status, 0);
+    // On a slow machine, the registry may be late for a moment, which is a failure while it lasts.
+    await eventually(async () => {
+      const again = await check();
+      const told = again.results.filter((each) => each.check === 'refusals');
+      assert.deepEqual(
+        told.map(({ about, outcome }) => [about, outcome]),
+        [['hub-1, port for agents', 'warn']],
+      );
+      const failed = again.results.filter(({ outcome }) => outcome === 'fail');
+      assert.deepEqual([failed, again.status], [[], 0]);
+    });
   });
 
   it('dials from the gateway at its address', async () => {

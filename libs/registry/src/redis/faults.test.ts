@@ -207,6 +207,15 @@ describe('registry on a Redis that fails', { skip }, () => {
     await rare.close();
   });
 
+  it('reports that the registry is up once it has answered, without waiting for a change', async (context) => {
+    const rare = new RedisPlane(server, { timings: { lookMs: 600_000 } });
+    context.after(() => rare.close());
+    const watcher = new Observer(rare.connect());
+    context.after(() => watcher.stop());
+    await watcher.until('up', () => watcher.states.length > 0);
+    assert.deepEqual(watcher.states, [{ up: true, detail: 'following the directory' }]);
+  });
+
   it('converges with 2 watchers, 2 hubs and 200 sessions each', async () => {
     const second = new Observer(plane.connect());
     const hubs = [hubRecord('h1'), hubRecord('h2')];

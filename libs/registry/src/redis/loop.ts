@@ -49,6 +49,11 @@ export class Health {
     this.#backoff = new Backoff(FIRST_PAUSE_MS, capMs);
   }
 
+  /** The store has answered, and nothing was reported yet. What follows may take a while. */
+  begun(detail: string): void {
+    if (this.#up === undefined) this.#tell(true, detail, 0);
+  }
+
   up(detail: string): void {
     this.#backoff.reset();
     if (this.#up !== true) this.#tell(true, detail, QUIET_MS);

@@ -18,6 +18,8 @@ import {
 /** Changes per read. */
 const READ_COUNT = 500;
 
+const FOLLOWING = 'following the directory';
+
 /** Changes may have been missed. A fresh snapshot fixes it. */
 class Gap extends Error {}
 
@@ -82,8 +84,10 @@ export class RedisWatcher {
     try {
       if (!this.#position) await this.#start();
       if (performance.now() >= this.#lookAt) await this.#look();
+      // The next read waits for a change, for up to a second.
+      this.#health.begun(FOLLOWING);
       await this.#follow();
-      this.#health.up('following the directory');
+      this.#health.up(FOLLOWING);
       return 0;
     } catch (error) {
       if (error instanceof Gap) {
