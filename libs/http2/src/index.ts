@@ -3,7 +3,7 @@ export { Allowance } from './connection/allowance.ts';
 export { Connection } from './connection/connection.ts';
 export { FloodGuard } from './connection/flood-guard.ts';
 export { FrameReader } from './connection/frame-reader.ts';
-export { greeting } from './connection/options.ts';
+export { greeting, type PeerSettings } from './connection/options.ts';
 export type { StreamRules, StreamSettings } from './connection/streams.ts';
 export { headersFrames, PREFACE, settingsFrame } from './frames.ts';
 export { encodeHead, type Head, type OutgoingHead } from './head.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import type { Member } from '@isthmus/tunnel';
 import { memoryRegistry } from './memory.ts';
@@ -9,16 +9,28 @@ function member(memberId: string, since: number): Member {
   return { memberId, since, roles: ['hub'], adminAddress: `h:${since}`, host: 'h', version: '1', zone: '' };
 }
 
-test('the roster reports another process with the same id, and when it is gone', { timeout: 60_000 }, async (t) => {
+/** A registry, and the signal that ends what follows it, with the test. */
+function begun(t: TestContext) {
   const stop = new AbortController();
   t.after(() => stop.abort());
-  const registry = memoryRegistry();
+  return { registry: memoryRegistry(), signal: stop.signal };
+}
+
+/** Notes the ids of each list that a roster tells. */
+function noted() {
+  const told: string[] = [];
+  const looked = (members: readonly Member[]) => void told.push(members.map(({ memberId }) => memberId).join());
+  return { told, looked };
+}
+
+test('the roster reports another process with the same id, and when it is gone', { timeout: 60_000 }, async (t) => {
+  const { registry, signal } = begun(t);
   const own = member('a', 1);
   registry.join(own);
   registry.join(member('b', 2));
   const told: number[][] = [];
   const namesakes = (others: readonly Member[]) => void told.push(others.map(({ since }) => since));
-  new Roster(registry, { own, namesakes, signal: stop.signal, every: 5, echo: 0 });
+  new Roster(registry, { own, namesakes, signal, every: 5, echo: 0 });
   const other = registry.join(member('a', 3));
   await until(() => told.length === 1);
   await other.close();
@@ -27,13 +39,10 @@ test('the roster reports another process with the same id, and when it is gone',
 });
 
 test('the roster tells each list that it asks for', { timeout: 60_000 }, async (t) => {
-  const stop = new AbortController();
-  t.after(() => stop.abort());
-  const registry = memoryRegistry();
+  const { registry, signal } = begun(t);
   registry.join(member('a', 1));
-  const told: string[] = [];
-  const looked = (members: readonly Member[]) => void told.push(members.map(({ memberId }) => memberId).join());
-  new Roster(registry, { own: member('a', 1), namesakes() {}, looked, signal: stop.signal, every: 5, echo: 0 });
+  const { told, looked } = noted();
+  new Roster(registry, { own: member('a', 1), namesakes() {}, looked, signal, every: 5, echo: 0 });
   await until(() => told.includes('a'));
   registry.join(member('b', 2));
   await until(() => told.at(-1) === 'a,b');
@@ -42,9 +51,7 @@ test('the roster tells each list that it asks for', { timeout: 60_000 }, async (
 test('the roster tells no list that must be incomplete, not even before its first complete one', {
   timeout: 60_000,
 }, async (t) => {
-  const stop = new AbortController();
-  t.after(() => stop.abort());
-  const registry = memoryRegistry();
+  const { registry, signal } = begun(t);
   const own = member('a', 1);
   const b = { ...member('b', 2), quietMs: 0 };
   const answers = [
@@ -56,22 +63,19 @@ test('the roster tells no list that must be incomplete, not even before its firs
   ];
   let asked = 0;
   registry.members = async () => answers[asked++] ?? [];
-  const told: string[] = [];
-  const looked = (members: readonly Member[]) => void told.push(members.map(({ memberId }) => memberId).join());
-  new Roster(registry, { own, namesakes() {}, looked, signal: stop.signal, every: 1, echo: 0 });
+  const { told, looked } = noted();
+  new Roster(registry, { own, namesakes() {}, looked, signal, every: 1, echo: 0 });
   await until(() => asked > answers.length);
   assert.deepEqual(told, ['b,a']);
 });
 
 test('the roster keeps the last answer while the registry is down', { timeout: 60_000 }, async (t) => {
-  const stop = new AbortController();
-  t.after(() => stop.abort());
-  const registry = memoryRegistry();
+  const { registry, signal } = begun(t);
   registry.join(member('a', 1));
-  const roster = new Roster(registry, { own: member('a', 1), namesakes() {}, signal: stop.signal, every: 5, echo: 0 });
+  const roster = new Roster(registry, { own: member('a', 1), namesakes() {}, signal, every: 5, echo: 0 });
   await until(() => roster.last.length === 1);
   registry.members = () => Promise.reject(new Error('away'));
-  await assert.rejects(roster.members(stop.signal), /away/);
+  await assert.rejects(roster.members(signal), /away/);
   assert.deepEqual(
     roster.last.map(({ memberId }) => memberId),
     ['a'],
@@ -81,14 +85,12 @@ test('the roster keeps the last answer while the registry is down', { timeout: 6
 test('the roster keeps the last complete answer while the registry does not list this process', {
   timeout: 60_000,
 }, async (t) => {
-  const stop = new AbortController();
-  t.after(() => stop.abort());
-  const registry = memoryRegistry();
+  const { registry, signal } = begun(t);
   const own = member('a', 1);
   const membership = registry.join(own);
   registry.join(member('b', 2));
-  const roster = new Roster(registry, { own, namesakes() {}, signal: stop.signal, every: 60_000, echo: 0 });
-  const listed = async () => (await roster.members(stop.signal)).map(({ memberId }) => memberId);
+  const roster = new Roster(registry, { own, namesakes() {}, signal, every: 60_000, echo: 0 });
+  const listed = async () => (await roster.members(signal)).map(({ memberId }) => memberId);
   assert.deepEqual(await listed(), ['a', 'b']);
   await membership.close();
   await assert.rejects(listed(), /no longer renews the record of this process/);

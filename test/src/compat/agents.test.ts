@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { echoes } from '../edges/rig.ts';
 import {
   connectThrough,
   echo,
@@ -52,13 +53,7 @@ acrossAgents(
       assert.equal(status, 200, body);
       socket.destroy();
     }
-    let echoed = '';
-    tunnel.on('data', (chunk) => {
-      echoed += chunk;
-    });
-    tunnel.resume();
-    tunnel.write('still here');
-    await until(() => echoed === 'still here', { what: 'the echo' });
+    assert.ok(await echoes(tunnel, 'still here'));
     assert.ok(agent.running);
     if (makes.agent === 'Go') return;
     tunnel.destroy();
@@ -109,13 +104,7 @@ acrossAgents(
     await second.waitReady();
     const samples = await server.program.metric(`${SERVER}ready_backends`);
     assert.deepEqual([...samples.values()], [1]);
-    let echoed = '';
-    tunnel.on('data', (chunk) => {
-      echoed += chunk;
-    });
-    tunnel.resume();
-    tunnel.write('mine');
-    await until(() => echoed === 'mine', { what: 'the echo' });
+    assert.ok(await echoes(tunnel, 'mine'));
   },
 );
 

@@ -1,3 +1,5 @@
+import { systemClock } from '@isthmus/runtime';
+
 export interface AllowanceOptions {
   /** The size of the bucket. */
   readonly atOnce: number;
@@ -23,7 +25,7 @@ export class Allowance {
   #lookBelow: number;
   #since: number;
 
-  constructor({ atOnce, perSecond, now = monotonic }: AllowanceOptions) {
+  constructor({ atOnce, perSecond, now = systemClock.now }: AllowanceOptions) {
     this.#atOnce = atOnce;
     this.#perSecond = perSecond;
     this.#now = now;
@@ -50,8 +52,4 @@ export class Allowance {
     this.#since = now;
     return this.#left >= 0;
   }
-}
-
-function monotonic(): number {
-  return performance.now();
 }

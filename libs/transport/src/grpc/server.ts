@@ -6,10 +6,11 @@ import {
   greeting,
   type Http2Stream,
   hpackEncode,
+  type PeerSettings,
   type StreamRules,
   type StreamSettings,
 } from '@isthmus/http2';
-import { extended, guarding, RandomSet, remoteOf, SharedBudget } from '@isthmus/runtime';
+import { guarding, RandomSet, remoteOf, SharedBudget } from '@isthmus/runtime';
 import { PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import { type ConnectionPeer, peerOf } from '../listen/connection-peer.ts';
 import { ServerCall } from './call.ts';
@@ -96,6 +97,8 @@ class Endpoint implements GrpcServer {
   readonly #options: GrpcServerOptions;
   readonly #methods: ReadonlyMap<string, GrpcService>;
   readonly #greeting: Buffer;
+  /** What a connection begins with. */
+  readonly #settings: PeerSettings;
   /** The limits of a peer at first, and once it is admitted. */
   readonly #first: StreamSettings;
   readonly #admitted: StreamSettings;
@@ -109,6 +112,7 @@ class Endpoint implements GrpcServer {
     this.#options = options;
     this.#admitted = settingsOf({ streamWindow, maxStreams });
     this.#first = options.strangers ? settingsOf(options.strangers) : this.#admitted;
+    this.#settings = { ...this.#first, maxFrameSize: DEFAULT_FRAME, maxHeaderListSize: MAX_FIELDS };
     this.#greeting = greeting('server', { ...this.#first, maxHeaderListSize: MAX_FIELDS });
     this.#methods = new Map(options.services.map((service) => [service.path, service]));
   }
@@ -168,7 +172,7 @@ class Endpoint implements GrpcServer {
     };
     const connection = new Connection(socket, {
       role: 'server',
-      settings: extended(limits, { maxFrameSize: DEFAULT_FRAME, maxHeaderListSize: MAX_FIELDS }),
+      settings: this.#settings,
       greeting: this.#greeting,
       rules: RULES,
       maxBacklog: MAX_BACKLOG,
