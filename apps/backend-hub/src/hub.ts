@@ -2,9 +2,9 @@ import type { SessionMove } from '@isthmus/admin';
 import { gatewayTenants } from '@isthmus/admission/basics';
 import type { Hub } from '@isthmus/plane';
 import type { HubRegistration, Registry } from '@isthmus/registry';
-import { loopUse, type TlsSettings } from '@isthmus/runtime';
+import { loopUse } from '@isthmus/runtime';
 import type { AdmissionState, Check } from '@isthmus/service';
-import { type HubMember, type PeerServer, servePeers } from '@isthmus/transport';
+import { type HubMember, type PeerServer, type PeerServerOptions, servePeers } from '@isthmus/transport';
 import {
   type Change,
   type Dial,
@@ -27,7 +27,7 @@ import { Succession } from './succession.ts';
 export interface HubOptions extends AgentPortOptions {
   readonly zone: string;
   /** Where gateways connect; unset for a hub that serves only the gateway in its own process. */
-  readonly peers?: { readonly host: string; readonly port: number; readonly tls: TlsSettings };
+  readonly peers?: Pick<PeerServerOptions, 'host' | 'port' | 'socket' | 'tls'>;
   /** `host:port` where gateways reach the peer port. */
   readonly advertiseAddress: string;
   /** `host:port` where agents reach this hub. Empty if they reach it only through a load balancer. */

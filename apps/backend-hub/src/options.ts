@@ -1,4 +1,4 @@
-import { type HubValues, parseLabels, peerTls, proxyNetworks, tlsPolicy } from '@isthmus/flags';
+import { type HubValues, hubSocket, parseLabels, peerTls, proxyNetworks, tlsPolicy } from '@isthmus/flags';
 import {
   inClusterConnection,
   type KubeClient,
@@ -19,6 +19,7 @@ export function hubOptions(
   authenticate: Authenticate | undefined,
 ): Omit<HubOptions, 'registry' | 'directory' | 'changed' | 'observation'> {
   const joins = flags['redis-url'] !== '';
+  const sockets = flags['peer-uds-dir'];
   const tls = { ...tlsPolicy(flags) };
   const count = flags['server-count'];
   const ca = flags['cluster-ca-cert'];
@@ -33,7 +34,12 @@ export function hubOptions(
       proxyNetworks: proxyNetworks(flags),
     },
     ...(joins && {
-      peers: { host: flags['peer-bind-address'], port: flags['peer-port'], tls: { ...peerTls(flags), ...tls } },
+      peers: {
+        host: flags['peer-bind-address'],
+        port: flags['peer-port'],
+        ...(sockets !== '' && { socket: hubSocket(sockets, flags['server-id']) }),
+        tls: { ...peerTls(flags), ...tls },
+      },
     }),
     advertiseAddress: joins ? flags['advertise-address'] : '',
     advertiseAgentAddress: flags['advertise-agent-address'],

@@ -3,6 +3,7 @@ import { rmSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { backendHub, frontendGateway, proxyAgent, proxyServer } from './programs.ts';
 import { check, commandLines, refuses } from './testing/command-lines.ts';
+import { hubSocket } from './topics/peer-sockets.ts';
 
 const lines = await commandLines();
 const { dir, ca, callersCa, adminCa, one, other, uds, cluster, callers, peers, redis } = lines;
@@ -183,6 +184,19 @@ test('members of a plane need a registry and each other', () => {
   }
   const tls = [`--redis-ca-cert=${ca}`, `--redis-cert=${one.cert}`, `--redis-key=${one.key}`];
   assert.deepEqual(gateway('--redis-url=rediss+sentinel://a/b', ...tls), []);
+});
+
+test('gateways and hubs of one machine may share a directory of sockets, unless tenants divide them', () => {
+  for (const program of [gateway, hub]) {
+    assert.deepEqual(program(`--peer-uds-dir=${dir}`), []);
+    refuses(program, [[`--peer-uds-dir=${dir}/none`, `--peer-uds-dir: there is no directory ${dir}/none`]]);
+  }
+  refuses(hub, [
+    [`--peer-uds-dir=${dir} --tenants-dir=${dir}`, /^--peer-uds-dir: cannot be combined with --tenants-dir/],
+    [`--peer-uds-dir=${dir} --server-id=${'x'.repeat(100)}`, /^--peer-uds-dir: the path has \d+ bytes/],
+  ]);
+  refuses(server, [[`--peer-uds-dir=${dir}`, '--peer-uds-dir: has no effect without --redis-url']]);
+  assert.equal(hubSocket('/run/peers', 'a/../b c%'), '/run/peers/a%2F..%2Fb%20c%25.sock');
 });
 
 test('invalid values are rejected', () => {

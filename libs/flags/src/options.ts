@@ -5,6 +5,7 @@ import { secureContextOptions, type TlsFiles } from '@isthmus/runtime';
 import { formatDestination, type Member } from '@isthmus/tunnel';
 import { opensslCiphers, tlsVersion } from './ciphers.ts';
 import type { GatewayValues } from './programs.ts';
+import { hubSocket } from './topics/peer-sockets.ts';
 import type { REDIS_CREDENTIALS } from './topics/plane.ts';
 
 /** Options that several programs read from the same flags. */
@@ -19,9 +20,18 @@ export function tlsPolicy(flags: Pick<GatewayValues, 'cipher-suites' | 'tls-min-
   return { ...(ciphers && { ciphers }), ...(minVersion && { minVersion }) };
 }
 
+type PeerTlsFlags = Pick<GatewayValues, 'peer-cert' | 'peer-key' | 'peer-ca-cert'>;
+
 /** Certificates of this process for connections with other gateways and hubs. */
-export function peerTls(flags: Pick<GatewayValues, 'peer-cert' | 'peer-key' | 'peer-ca-cert'>): TlsFiles {
+export function peerTls(flags: PeerTlsFlags): TlsFiles {
   return { cert: flags['peer-cert'], key: flags['peer-key'], ca: flags['peer-ca-cert'] };
+}
+
+/** How a gateway reaches hubs. */
+export function peerLinks(flags: PeerTlsFlags & Pick<GatewayValues, 'peer-uds-dir'>) {
+  const { 'peer-uds-dir': directory } = flags;
+  const socketOf = (hubId: string) => hubSocket(directory, hubId);
+  return { tls: peerTls(flags), ...(directory !== '' && { socketOf }) };
 }
 
 type RedisTlsFlags = Pick<GatewayValues, 'redis-cert' | 'redis-key' | 'redis-ca-cert'>;

@@ -49,6 +49,7 @@ import {
   requireRegistry,
   tenants,
 } from './topics/plane.ts';
+import { checkPeerSockets, peerSockets } from './topics/peer-sockets.ts';
 import { proxyNetworks, proxyProtocol } from './topics/proxy-protocol.ts';
 import { checkResume, resume } from './topics/resume.ts';
 import {
@@ -109,6 +110,7 @@ const bothSides = {
   ...serverHealth,
   ...consolePage,
   ...peerTls,
+  ...peerSockets,
   ...redisCredentials,
   ...redisTls,
   ...adminTls,
@@ -169,6 +171,7 @@ export const proxyServer: ProgramFlags<typeof serverFlags> = {
     checkHubSide(values, warn);
     checkQueues(values);
     if (joins) checkPeerListener(values);
+    checkPeerSockets(values, values['server-id']);
   },
 };
 
@@ -186,6 +189,7 @@ export const frontendGateway: ProgramFlags<typeof gatewayFlags> = {
     checkResume(values);
     requireRegistry(values, 'a gateway finds hubs and agents in the registry');
     requirePeerTls(values);
+    checkPeerSockets(values);
   },
 };
 
@@ -201,6 +205,7 @@ export const backendHub: ProgramFlags<typeof hubFlags> = {
     checkHubSide(values, warn);
     requireRegistry(values, 'gateways find a hub in the registry');
     checkPeerListener(values);
+    checkPeerSockets(values, values['server-id']);
   },
 };
 

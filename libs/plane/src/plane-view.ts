@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type { HubLink, PlanePart } from '@isthmus/admin';
 import { type Following, follow, type Registry, type Roster } from '@isthmus/registry';
-import type { TlsSettings } from '@isthmus/runtime';
 import type { PlaneSight } from '@isthmus/telemetry';
-import { PeerLinks } from '@isthmus/transport';
+import { PeerLinks, type PeerLinksOptions } from '@isthmus/transport';
 import type { Dial, Directory, HubRecord, PlaneEvents } from '@isthmus/tunnel';
 import type { Hub } from './roles.ts';
 
@@ -15,7 +14,7 @@ export interface PlaneViewOptions {
   /** The hub in this process: dials to it are function calls. */
   readonly own?: Pick<Hub, 'hubId' | 'dial' | 'sessionCount' | 'membership'>;
   /** How to reach the plane's other hubs. Unset if dials never go there. */
-  readonly peers?: TlsSettings;
+  readonly peers?: Pick<PeerLinksOptions, 'tls' | 'socketOf'>;
 }
 
 /** A server's view of its plane: a copy of the registry and, for a gateway, a link to each hub. */
@@ -28,9 +27,9 @@ export class PlaneView {
   readonly #stop = new AbortController();
 
   constructor(options: PlaneViewOptions) {
-    const { registry, directory, events, own, peers: tls } = options;
+    const { registry, directory, events, own } = options;
     this.#options = options;
-    const peers = tls && new PeerLinks({ tls, events, instance: this.instance });
+    const peers = options.peers && new PeerLinks({ ...options.peers, events, instance: this.instance });
     this.#peers = peers;
     events.on('peer:open', (hubId) => directory.reachable(hubId));
     events.on('peer:close', (hubId) => this.following.unlinked(hubId));

@@ -12,6 +12,7 @@ import {
   memberOf,
   type ProgramFlags,
   parseStrategies,
+  peerLinks,
   peerTls,
   redisOptions,
   redisTls,
@@ -131,7 +132,7 @@ async function startRoles(
     directory,
     events,
     ...(hub && { own: hub }),
-    ...(linksHubs && { peers: peerTls(flags) }),
+    ...(linksHubs && { peers: peerLinks(flags) }),
   });
   closing.defer(() => plane.close());
   const { instance } = plane;

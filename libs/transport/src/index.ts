@@ -41,8 +41,8 @@ export {
 } from './listen/listen.ts';
 export { packetDialer } from './packets/dial.ts';
 export { servePackets } from './packets/serve.ts';
-export { PeerLinks } from './peer/client.ts';
-export { type PeerServer, servePeers } from './peer/server.ts';
+export { PeerLinks, type PeerLinksOptions } from './peer/client.ts';
+export { type PeerServer, type PeerServerOptions, servePeers } from './peer/server.ts';
 export {
   type FollowedTls,
   type FollowTls,

@@ -178,11 +178,18 @@ async function inOne(
 }
 
 /** A gateway, a hub and an agent. The Redis that the first two share takes no part in a tunnel. */
-export const splitTiers: Family = async (scope) => {
+export const splitTiers: Family = async (scope) => split(scope, await newPlace(scope), {});
+
+/** The same, with a unix socket between gateway and hub. */
+export const splitOverSockets: Family = async (scope) => {
   const place = await newPlace(scope);
+  return split(scope, place, { 'peer-uds-dir': place.trust.dir });
+};
+
+async function split(scope: Scope, place: Place, links: Flags): ReturnType<Family> {
   const redis = await startRedis();
   scope.defer(() => redis.stop());
-  const plane = { 'redis-url': redis.url, plane: 'bench' };
+  const plane = { 'redis-url': redis.url, plane: 'bench', ...links };
   const front = { ...(await frontFlags(place.trust)) };
   const peers = await peerFlags(place.trust);
   const back = await backFlags(place.trust);
@@ -196,7 +203,7 @@ export const splitTiers: Family = async (scope) => {
     const groups = { gateway: [gateway.pid], hub: [hub.pid], agent: [agent.pid] };
     return { door: front.door, groups, ready: () => isReady(gateway) };
   };
-};
+}
 
 /** Split tiers with tenants, and an agent of each. The first is measured, the last floods. */
 export function tenants(names: readonly [string, ...string[]]): Family {

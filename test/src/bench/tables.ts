@@ -75,6 +75,7 @@ export function relayTable(book: Book): Row[] {
         [front, `floor-${front}`],
         [`split-${front}`, 'relays-3'],
         [`split-${front}`, front],
+        [`split-sockets-${front}`, front],
       ] as const
     ).filter(isIn(contendersOf(book))),
   );

@@ -1,5 +1,4 @@
-import { isIP } from 'node:net';
-import type { TLSSocket } from 'node:tls';
+import net, { isIP, type Socket } from 'node:net';
 import { Backoff, secureContext, type TlsSettings } from '@isthmus/runtime';
 import { type Dial, HUB_SERVER_NAME, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkClient } from '../link/client.ts';
@@ -8,8 +7,13 @@ import { secureConnect } from '../tls/secure-connect.ts';
 /** How long a link to a hub may take to come up, in milliseconds. */
 const CONNECT_TIMEOUT = 3000;
 
+/** There is no such file, nor could there be; or it is of a process that has died, or whose queue is full. */
+const NOBODY_THERE: readonly string[] = ['ENOENT', 'ENAMETOOLONG', 'EINVAL', 'ECONNREFUSED', 'EAGAIN'];
+
 export interface PeerLinksOptions {
   readonly tls: TlsSettings;
+  /** Where a hub listens if it runs on this machine: see `PeerServerOptions.socket`. Links to it then need no TLS. */
+  readonly socketOf?: ((hubId: string) => string) | undefined;
   readonly events: PlaneEvents;
   /** Names this process to hubs. */
   readonly instance?: string;
@@ -121,9 +125,13 @@ class Peer {
   }
 
   async #connect(): Promise<void> {
-    const { events, tls: settings, instance } = this.#options;
+    const { events, tls: settings, socketOf, instance } = this.#options;
+    let address = this.address;
     try {
-      const socket = await connectHub(this.address, settings);
+      const path = socketOf?.(this.#hubId);
+      const local = path === undefined ? undefined : await this.#connectHere(path);
+      if (path !== undefined && local) address = path;
+      const socket = local ?? (await connectHub(address, settings));
       if (this.#closed) {
         socket.destroy();
         return;
@@ -144,21 +152,41 @@ class Peer {
       this.link = link;
       this.tried = true;
       this.#backoff.reset();
-      events.emit('peer:open', this.#hubId, this.address);
+      events.emit('peer:open', this.#hubId, address);
       const reason = await link.closed;
       this.link = undefined;
-      events.emit('peer:close', this.#hubId, this.address, reason.message);
+      events.emit('peer:close', this.#hubId, address, reason.message);
     } catch (error) {
-      events.emit('peer:failure', this.#hubId, this.address, error as Error);
+      events.emit('peer:failure', this.#hubId, address, error as Error);
     }
     this.link = undefined;
     this.tried = true;
     this.#resting = this.#draining;
     if (!this.#closed && !this.#resting) this.#timer = setTimeout(() => void this.#connect(), this.#backoff.next());
   }
+
+  /** Returns undefined if nobody listens there: the hub runs on another machine, or serves no such socket. */
+  #connectHere(path: string): Promise<Socket | undefined> {
+    return new Promise((resolve) => {
+      const socket = net.connect({ path, allowHalfOpen: true });
+      socket.once('connect', () => {
+        socket.off('error', failed);
+        resolve(socket);
+      });
+      const failed = (error: NodeJS.ErrnoException) => {
+        if (!NOBODY_THERE.includes(error.code ?? '')) {
+          const { message } = error;
+          const text = `the link goes over TLS, because its unix socket ${path} cannot be used: ${message}`;
+          this.#options.events.emit('fault', 'peers', `hub ${this.#hubId}`, new Error(text));
+        }
+        resolve(undefined);
+      };
+      socket.once('error', failed);
+    });
+  }
 }
 
-async function connectHub(address: string, settings: TlsSettings): Promise<TLSSocket> {
+async function connectHub(address: string, settings: TlsSettings): Promise<Socket> {
   const { hostname, port } = new URL(`tcp://${address}`);
   const host = hostname.replace(/^\[|\]$/g, '');
   // By its role, not its address: anyone who can write to the registry could name any address.

@@ -1,6 +1,6 @@
 import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
-import type { TLSSocket } from 'node:tls';
+import { TLSSocket } from 'node:tls';
 import { remoteOf, type TlsSettings } from '@isthmus/runtime';
 import {
   type Dial,
@@ -12,12 +12,17 @@ import {
   printable,
 } from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
-import { fromTheStart, type Listener, listen } from '../listen/listen.ts';
+import { fromTheStart, type Listener, type ListenOptions, listen } from '../listen/listen.ts';
 import { peerSubject } from '../tls/certificate.ts';
 
 export interface PeerServerOptions {
   readonly host: string;
   readonly port: number;
+  /**
+   * The path of a unix socket where gateways of this machine connect without TLS. Whoever may open it may dial for every tenant. Unset:
+   * none.
+   */
+  readonly socket?: string | undefined;
   /** With `ca`: serves only gateways whose certificate is from it and proves a gateway's role. */
   readonly tls: TlsSettings;
   readonly dial: Dial;
@@ -35,18 +40,14 @@ export interface PeerServer extends Pick<Listener, 'address' | 'connections' | '
 
 /** The hub's peer port: accepts gateways' links and serves their dials. */
 export async function servePeers(options: PeerServerOptions): Promise<PeerServer> {
-  const { host, port, tls, events } = options;
+  const { host, port, socket: path, tls, events } = options;
   const links = new Set<LinkServer>();
   let draining = false;
   const accept = (socket: Socket) => {
-    const peer = `gateway ${peerSubject(socket as TLSSocket) ?? remoteOf(socket)}`;
-    const link = new LinkServer({
-      socket,
-      peer,
-      role: 'hub',
-      dial: dialOf(socket as TLSSocket, peer, options),
-      events,
-    });
+    const overTls = socket instanceof TLSSocket ? socket : undefined;
+    const peer = `gateway ${(overTls && peerSubject(overTls)) ?? remoteOf(socket)}`;
+    const dial = overTls ? dialOf(overTls, peer, options) : options.dial;
+    const link = new LinkServer({ socket, peer, role: 'hub', dial, events });
     links.add(link);
     void link.closed.then((reason) => {
       links.delete(link);
@@ -57,22 +58,41 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
     // It connected while the hub began to drain.
     if (draining) link.close();
   };
-  const http2 = fromTheStart(accept);
-  const listener = await listen({ address: { host, port }, tls, role: GATEWAY_NAME, http2, events, name: 'peers' });
+  const common = { http2: fromTheStart(accept), events, name: 'peers' } as const;
+  const listener = await listen({ ...common, address: { host, port }, tls, role: GATEWAY_NAME });
+  const local = path === undefined ? undefined : await listenHere(path, common, listener);
+  const listeners = local ? [listener, local] : [listener];
+  const stop = async () => void (await Promise.all(listeners.map((each) => each.stop())));
   return {
     address: listener.address,
-    connections: listener.connections,
-    stop: listener.stop,
+    get connections() {
+      return listeners.flatMap(({ connections }) => [...connections]);
+    },
+    stop,
     drain() {
       draining = true;
-      void listener.stop();
+      void stop();
       for (const link of links) link.close();
     },
     async close() {
       for (const link of links) link.destroy(new Error('hub stops'));
-      await listener.close();
+      await Promise.all(listeners.map((each) => each.close()));
     },
   };
+}
+
+/** Closes the other listener if it cannot listen: the file may belong to a living process, or the directory deny it. */
+async function listenHere(
+  path: string,
+  common: Pick<ListenOptions, 'http2' | 'events' | 'name'>,
+  other: Listener,
+): Promise<Listener> {
+  try {
+    return await listen({ ...common, address: { path, deleteExisting: true } });
+  } catch (error) {
+    await other.close();
+    throw error;
+  }
 }
 
 /** What a gateway may dial. Each dial is checked: a gateway names the tenant that it dials for. */

@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync } from 'node:fs';
+import test from 'node:test';
+import { redisMissing } from '@isthmus/registry/testing/servers';
+import { echo, type Member, scoped, tempDir, until } from '../harness/index.ts';
+import { carries, dial, PROTOCOLS } from './dials.ts';
+import { hubPlane, linesFromNow, wholeAgain } from './hub-plane.ts';
+
+test(
+  'gateway and hubs on one machine are linked over unix sockets, and a tunnel outlives a hub that is killed there',
+  { skip: redisMissing() },
+  scoped(async (scope) => {
+    const directory = `${await tempDir(scope)}/peers`;
+    mkdirSync(directory);
+    const flags = { 'peer-uds-dir': directory };
+    const plane = await hubPlane(scope, { hubs: 2, hubFlags: flags, gatewayFlags: flags });
+    const { gateway, hubs, ways } = plane;
+    const socketOf = ({ id }: Member) => `${directory}/${id}.sock`;
+    const links = gateway.program.logs.filter(({ msg }) => msg === 'hub connected').map(({ address }) => address);
+    assert.deepEqual(links.sort(), hubs.map(socketOf));
+    const { authority } = await echo(scope);
+    const tunnels = [];
+    for (const protocol of PROTOCOLS) tunnels.push(await dial(scope, ways, protocol, authority));
+    const lines = linesFromNow(gateway);
+    for (const hub of hubs) {
+      await hub.kill();
+      // What a process leaves that is killed.
+      assert.equal(existsSync(socketOf(hub)), true);
+      for (const tunnel of tunnels) await carries(tunnel);
+      await hub.restart();
+      await wholeAgain(plane);
+      const again = () => lines('hub connected').some(({ address }) => address === socketOf(hub));
+      await until(again, { what: 'a link over the socket' });
+    }
+    for (const tunnel of tunnels) await carries(tunnel);
+    const [hub] = hubs as [Member];
+    hub.program.signal('SIGTERM');
+    await hub.program.ended();
+    assert.equal(existsSync(socketOf(hub)), false);
+  }),
+);
