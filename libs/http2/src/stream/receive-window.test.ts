@@ -37,6 +37,16 @@ test('a window that is read fast doubles up to 4 MiB, and further where the way 
   assert.equal(pour(far, time, 50), 16 * MIB);
 });
 
+test('once all windows have grown by 16 MiB together, one grows only where its way is long', () => {
+  const time = clock();
+  const budget = new SharedBudget(100 * MIB);
+  const open = (rtt: number) => pour(new ReceiveWindow(64 * KIB, () => rtt, { budget }), time, 5);
+  const sizes = Array.from({ length: 6 }, () => open(1));
+  // Four of them have not grown by quite 16 MiB.
+  assert.deepEqual(sizes, [4 * MIB, 4 * MIB, 4 * MIB, 4 * MIB, 512 * KIB, 64 * KIB]);
+  assert.equal(open(10), 16 * MIB);
+});
+
 test('a window that is read slowly, or not at all, stays as it began', () => {
   const time = clock();
   const budget = new SharedBudget(100 * MIB);

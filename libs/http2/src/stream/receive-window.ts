@@ -7,6 +7,13 @@ import { MAX_WINDOW } from '../codes.ts';
  */
 const LOCAL_WINDOW = 4 * 1024 * 1024;
 
+/**
+ * How much all windows of a process together may grow only because their readers are fast, in bytes. Beyond that, they grow if their path
+ * is long. Otherwise a hub fills 32 windows of 4 MiB with what a slower gateway has not taken, and the agent keeps as much until it has:
+ * both then collect their whole heap ten times a second.
+ */
+const LOCAL_GROWTH = 16 * 1024 * 1024;
+
 /** Largest window, in bytes: 160 MB/s at a round-trip time of 100 ms. */
 const LARGEST_WINDOW = 16 * 1024 * 1024;
 
@@ -121,8 +128,9 @@ export class ReceiveWindow {
     const now = performance.now();
     const took = now - this.#since;
     this.#since = now;
+    const small = this.#size < LOCAL_WINDOW && this.#budget.taken < LOCAL_GROWTH;
     // Half a window that limits its sender is read within about half a round trip.
-    const short = this.#size < LOCAL_WINDOW ? took < FAST_READ_MS : took < this.#rtt();
+    const short = took < (small ? FAST_READ_MS : this.#rtt());
     const growth = Math.min(this.#size, this.#largest - this.#size);
     if (!short || growth <= 0 || !this.#budget.take(growth, this.#group)) return 0;
     this.#size += growth;
