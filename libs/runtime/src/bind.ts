@@ -5,8 +5,15 @@ import { descriptors } from './descriptors.ts';
 import { proxied } from './proxied.ts';
 import { SocketFile } from './socket-file.ts';
 
-/** The most connections that the kernel keeps for a listener. Node's own default is a little less. */
-const LISTEN_BACKLOG = 512;
+/**
+ * The most connections that the kernel keeps for a listener on TCP: Node's default. A peer that finds no place tries again after a second, two,
+ * four, and so on, which spreads a herd. With 4096, the 3,000 agents of a dead hub waited so long that they had given up, each after its
+ * handshake was begun, and none got through.
+ */
+const TCP_BACKLOG = 511;
+
+/** The same on a unix socket, unless the kernel's own limit is less (net.core.somaxconn). A caller that finds no place there fails at once. */
+const UNIX_BACKLOG = 4096;
 
 export interface BindOptions {
   /**
@@ -55,7 +62,8 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
     }
   };
   guardServer(server, options);
-  server.listen(placeOf(at, file));
+  const backlog = 'path' in at ? UNIX_BACKLOG : TCP_BACKLOG;
+  server.listen({ ...placeOf(at, file), backlog });
   await once(server, 'listening');
   try {
     await file?.claim();
@@ -82,7 +90,7 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
       attempt(() => file?.suspend());
       server.close();
     },
-    open: () => void server.listen(again),
+    open: () => void server.listen({ ...again, backlog }),
     failed,
   });
   let closed: Promise<void> | undefined;
@@ -98,7 +106,7 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
   const stop = async () => {
     unguard();
     attempt(() => file?.remove());
-    await queueTaken(server);
+    await queueTaken(server, backlog);
     void close();
   };
   return {
@@ -130,15 +138,15 @@ function guardServer(server: Server, { door, proxyNetworks: networks, refused }:
 /**
  * Closing a listening socket resets the connections that the kernel has accepted for it. Node takes one connection per turn of its
  * event loop (libuv 1.46), so the queue is empty after a turn without one. While new ones arrive without a gap, all that were queued at
- * first have come after LISTEN_BACKLOG others: by their number, because turns of a busy process take long.
+ * first have come after as many as the queue holds: by their number, because turns of a busy process take long.
  */
-async function queueTaken(server: Server): Promise<void> {
+async function queueTaken(server: Server, backlog: number): Promise<void> {
   let taken = 0;
   const count = () => {
     taken++;
   };
   server.on('connection', count);
-  for (let before = -1; taken > before && taken < LISTEN_BACKLOG; ) {
+  for (let before = -1; taken > before && taken < backlog; ) {
     before = taken;
     await new Promise((resolve) => setImmediate(resolve));
     await new Promise((resolve) => setImmediate(resolve));
