@@ -30,6 +30,7 @@ import { checkConsole, consolePage } from './topics/console.ts';
 import { about, checkDebug, debug } from './topics/debug.ts';
 import { destinations, parseDestinations } from './topics/destinations.ts';
 import { checkLogging, logging } from './topics/logging.ts';
+import { checkPeerSockets, peerSockets } from './topics/peer-sockets.ts';
 import {
   adminAdvertising,
   advertising,
@@ -49,7 +50,6 @@ import {
   requireRegistry,
   tenants,
 } from './topics/plane.ts';
-import { checkPeerSockets, peerSockets } from './topics/peer-sockets.ts';
 import { proxyNetworks, proxyProtocol } from './topics/proxy-protocol.ts';
 import { checkResume, resume } from './topics/resume.ts';
 import {

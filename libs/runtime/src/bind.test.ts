@@ -12,30 +12,29 @@ const CALLERS = 1000;
 
 const kernels = Number(await readFile('/proc/sys/net/core/somaxconn', 'latin1').catch(() => 0));
 
-test(
-  'callers that dial together on a unix socket while its process is busy wait, and are accepted',
-  { skip: kernels < CALLERS && 'the kernel lets fewer connections wait', timeout: 60_000 },
-  async (context) => {
-    const dir = await mkdtemp(join(tmpdir(), 'bind-'));
-    context.after(() => rm(dir, { recursive: true }));
-    const path = join(dir, 's');
-    let accepted = 0;
-    const server = createServer((socket) => {
-      accepted++;
-      socket.end();
-    });
-    const bound = await bind(server, {
-      at: { path, deleteExisting: false },
-      door: { enter: () => true },
-      failed: (error) => assert.fail(error),
-    });
-    // All of them in one turn of the event loop, in which nothing can be accepted.
-    const callers = Array.from({ length: CALLERS }, () => connect(path).resume());
-    context.after(async () => {
-      for (const socket of callers) socket.destroy();
-      await bound.close();
-    });
-    await Promise.all(callers.map((socket) => once(socket, 'close')));
-    assert.equal(accepted, CALLERS);
-  },
-);
+test('callers that dial together on a unix socket while its process is busy wait, and are accepted', {
+  skip: kernels < CALLERS && 'the kernel lets fewer connections wait',
+  timeout: 60_000,
+}, async (context) => {
+  const dir = await mkdtemp(join(tmpdir(), 'bind-'));
+  context.after(() => rm(dir, { recursive: true }));
+  const path = join(dir, 's');
+  let accepted = 0;
+  const server = createServer((socket) => {
+    accepted++;
+    socket.end();
+  });
+  const bound = await bind(server, {
+    at: { path, deleteExisting: false },
+    door: { enter: () => true },
+    failed: (error) => assert.fail(error),
+  });
+  // All of them in one turn of the event loop, in which nothing can be accepted.
+  const callers = Array.from({ length: CALLERS }, () => connect(path).resume());
+  context.after(async () => {
+    for (const socket of callers) socket.destroy();
+    await bound.close();
+  });
+  await Promise.all(callers.map((socket) => once(socket, 'close')));
+  assert.equal(accepted, CALLERS);
+});

@@ -80,7 +80,7 @@ export function beside(family: Family): Family {
   };
 }
 
-/** An all-in-one server and an agent on another Node. */
+/** An all-in-one server and an agent on another Node, with the image's options. */
 export function onNode(node: string): Family {
   return (scope, destinationPort) => inOne({ node }, scope, destinationPort);
 }
@@ -337,9 +337,12 @@ async function newPlace(scope: Scope): Promise<Place> {
 type Command = readonly [string, ...string[]];
 
 /** Returns a program's command on another Node; without one, the program's name. */
+/** What the image tells its Node (Containerfile). */
+const AS_IN_IMAGE = ['--v8-pool-size=1'];
+
 function onThis(name: ProgramName, node: string | undefined): ProgramName | Command {
   const [, ...args] = commandOf(name);
-  return node === undefined ? name : [node, ...args];
+  return node === undefined ? name : [node, ...AS_IN_IMAGE, ...args];
 }
 
 /** Starts a program whose log goes to a file: reading it here would take processor time from what is measured. */

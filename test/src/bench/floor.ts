@@ -1,5 +1,6 @@
 // A caller's socket and a destination's, and nothing between them: the least that a dial costs in this language and on this runtime.
 // Accepts callers on a unix socket or over mutual TLS, answers CONNECT, and connects to the destination or answers in its place.
+import { constants } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
@@ -41,7 +42,8 @@ if ('path' in listen) {
   createServer(options, accept).listen({ path: listen.path, backlog: 4096 }, () => process.send?.(0));
 } else {
   const [cert, key, ca] = [listen.cert, listen.key, listen.ca].map((file) => readFileSync(file));
-  const tls = { cert, key, ca, requestCert: true, rejectUnauthorized: true };
+  // Without tickets, as ours: they cost a fifth of a handshake, and no caller resumes.
+  const tls = { cert, key, ca, requestCert: true, rejectUnauthorized: true, secureOptions: constants.SSL_OP_NO_TICKET };
   const server = createTlsServer({ ...options, ...tls }, accept);
   server.listen({ host: '127.0.0.1', port: 0, backlog: 4096 }, () => {
     process.send?.((server.address() as { port: number }).port);
