@@ -19,7 +19,6 @@ export function hubOptions(
   authenticate: Authenticate | undefined,
 ): Omit<HubOptions, 'registry' | 'directory' | 'changed' | 'observation'> {
   const joins = flags['redis-url'] !== '';
-  const sockets = flags['peer-uds-dir'];
   const tls = { ...tlsPolicy(flags) };
   const count = flags['server-count'];
   const ca = flags['cluster-ca-cert'];
@@ -37,7 +36,7 @@ export function hubOptions(
       peers: {
         host: flags['peer-bind-address'],
         port: flags['peer-port'],
-        ...(sockets !== '' && { socket: hubSocket(sockets, flags['server-id']) }),
+        ...(flags['peer-uds-dir'] !== '' && { socket: hubSocket(flags, flags['advertise-address']) }),
         tls: { ...peerTls(flags), ...tls },
       },
     }),

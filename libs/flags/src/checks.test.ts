@@ -191,12 +191,17 @@ test('gateways and hubs of one machine may share a directory of sockets, unless 
     assert.deepEqual(program(`--peer-uds-dir=${dir}`), []);
     refuses(program, [[`--peer-uds-dir=${dir}/none`, `--peer-uds-dir: there is no directory ${dir}/none`]]);
   }
+  const both = /^--peer-uds-dir: cannot be combined with --tenants-dir/;
   refuses(hub, [
-    [`--peer-uds-dir=${dir} --tenants-dir=${dir}`, /^--peer-uds-dir: cannot be combined with --tenants-dir/],
-    [`--peer-uds-dir=${dir} --server-id=${'x'.repeat(100)}`, /^--peer-uds-dir: the path has \d+ bytes/],
+    [`--peer-uds-dir=${dir} --tenants-dir=${dir}`, both],
+    [`--peer-uds-dir=/${'x'.repeat(100)}`, /^--peer-uds-dir: the path has \d+ bytes/],
   ]);
+  const shared = ['--server-port=8090', ...callers(), ...redis(), ...peers(), `--tenants-dir=${dir}`];
+  refuses((...args) => check(frontendGateway, ...shared, ...args), [[`--peer-uds-dir=${dir}`, both]]);
   refuses(server, [[`--peer-uds-dir=${dir}`, '--peer-uds-dir: has no effect without --redis-url']]);
-  assert.equal(hubSocket('/run/peers', 'a/../b c%'), '/run/peers/a%2F..%2Fb%20c%25.sock');
+  const names = ['h:1', 'h:2'].map((address) => hubSocket({ 'peer-uds-dir': '/run/peers', plane: 'p' }, address));
+  for (const name of names) assert.match(name, /^\/run\/peers\/[0-9a-f]{16}\.sock$/);
+  assert.notEqual(names[0], names[1]);
 });
 
 test('invalid values are rejected', () => {

@@ -28,10 +28,9 @@ export function peerTls(flags: PeerTlsFlags): TlsFiles {
 }
 
 /** How a gateway reaches hubs. */
-export function peerLinks(flags: PeerTlsFlags & Pick<GatewayValues, 'peer-uds-dir'>) {
-  const { 'peer-uds-dir': directory } = flags;
-  const socketOf = (hubId: string) => hubSocket(directory, hubId);
-  return { tls: peerTls(flags), ...(directory !== '' && { socketOf }) };
+export function peerLinks(flags: PeerTlsFlags & Pick<GatewayValues, 'peer-uds-dir' | 'plane'>) {
+  const socketOf = (peerAddress: string) => hubSocket(flags, peerAddress);
+  return { tls: peerTls(flags), ...(flags['peer-uds-dir'] !== '' && { socketOf }) };
 }
 
 type RedisTlsFlags = Pick<GatewayValues, 'redis-cert' | 'redis-key' | 'redis-ca-cert'>;

@@ -171,7 +171,7 @@ export const proxyServer: ProgramFlags<typeof serverFlags> = {
     checkHubSide(values, warn);
     checkQueues(values);
     if (joins) checkPeerListener(values);
-    checkPeerSockets(values, values['server-id']);
+    checkPeerSockets(values, values['advertise-address']);
   },
 };
 
@@ -205,7 +205,7 @@ export const backendHub: ProgramFlags<typeof hubFlags> = {
     checkHubSide(values, warn);
     requireRegistry(values, 'gateways find a hub in the registry');
     checkPeerListener(values);
-    checkPeerSockets(values, values['server-id']);
+    checkPeerSockets(values, values['advertise-address']);
   },
 };
 

@@ -7,12 +7,12 @@ import { SocketFile } from './socket-file.ts';
 
 /**
  * The most connections that the kernel keeps for a listener on TCP: Node's default. A peer that finds no place tries again after a second, two,
- * four, and so on, which spreads a herd. With 4096, the 3,000 agents of a dead hub waited so long that they had given up, each after its
- * handshake was begun, and none got through.
+ * four, and so on, which spreads a herd. With 4096, the 3,000 agents of a dead hub queued for so long that each gave up during its handshake,
+ * and hardly any got through.
  */
 const TCP_BACKLOG = 511;
 
-/** The same on a unix socket, unless the kernel's own limit is less (net.core.somaxconn). A caller that finds no place there fails at once. */
+/** The same on a unix socket, where connect fails at once if there is no place. net.core.somaxconn caps both. */
 const UNIX_BACKLOG = 4096;
 
 export interface BindOptions {

@@ -5,22 +5,16 @@
  */
 export class SharedBudget {
   #left: number;
-  readonly #bytes: number;
   readonly #taken = new Map<string, number>();
   #first: string | undefined;
   #shared = false;
 
   constructor(bytes: number) {
     this.#left = bytes;
-    this.#bytes = bytes;
   }
 
   get left(): number {
     return this.#left;
-  }
-
-  get taken(): number {
-    return this.#bytes - this.#left;
   }
 
   /** @param group a tenant's; without one there is no share to keep to */

@@ -150,9 +150,10 @@ export class Planes implements AsyncDisposable {
   }
 
   /** Whether the processes must do this work once before it is measured, since new code is slow. The call marks the work as done. */
-  isCold({ plane, family }: Contender, { work, fresh, agents }: Line): boolean {
+  isCold({ name, family }: Contender, { work, fresh, agents }: Line): boolean {
     if (!family || fresh) return agents !== undefined;
-    const done = `${plane} ${work}`;
+    // By its name: V8 has compiled for what one load sends, and compiles again for the other.
+    const done = `${name} ${work}`;
     const cold = !this.#warm.has(done);
     this.#warm.add(done);
     return cold;

@@ -336,10 +336,10 @@ async function newPlace(scope: Scope): Promise<Place> {
 
 type Command = readonly [string, ...string[]];
 
-/** Returns a program's command on another Node; without one, the program's name. */
 /** What the image tells its Node (Containerfile). */
 const AS_IN_IMAGE = ['--v8-pool-size=1'];
 
+/** Returns a program's command on another Node; without one, the program's name. */
 function onThis(name: ProgramName, node: string | undefined): ProgramName | Command {
   const [, ...args] = commandOf(name);
   return node === undefined ? name : [node, ...AS_IN_IMAGE, ...args];

@@ -34,9 +34,9 @@ function within(line: Line): Line {
   return { ...line, conns: Math.min(line.conns, descriptorLimit() - OTHER_DESCRIPTORS) };
 }
 
-/** V8 needs more than two seconds of dials to compile what they run. */
-function warmUp(pace: Pace): Pace {
-  return { ...pace, windowMs: 2 * pace.windowMs };
+/** Dials run more code than any other work: V8 compiles until ten thousand have been made. */
+function warmUp(pace: Pace, work: Line['work']): Pace {
+  return { ...pace, windowMs: (work === 'dials' ? 6 : 2) * pace.windowMs };
 }
 
 /** The hard limit on Linux. A process may raise its own limit to this. */
@@ -58,7 +58,7 @@ export async function measure(
     if (line.work === 'start') return await firstDial(contender, destinationPort);
     await using own = new Planes(destinationPort);
     const started = await (line.fresh ? own : planes).of(contender, line.agents);
-    if (planes.isCold(contender, line)) await load(line, contender, started, destinationPort, warmUp(pace));
+    if (planes.isCold(contender, line)) await load(line, contender, started, destinationPort, warmUp(pace, line.work));
     return await load(line, contender, started, destinationPort, pace);
   } catch (error) {
     return { figures: {}, errors: { [(error as Error).message]: 1 } };

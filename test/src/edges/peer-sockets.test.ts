@@ -1,97 +1,104 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { existsSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { PeerLinks, servePeers } from '@isthmus/transport';
 import { DialAbort, DialError, planeEvents } from '@isthmus/tunnel';
 import { Authority, type Scope, scoped, tempDir, within } from '../harness/index.ts';
 
-/** A hub, and how a gateway reaches it that looks for its socket somewhere. */
+/** A hub with a unix socket, and gateways that look for it somewhere. */
 async function pair(scope: Scope) {
   const dir = await tempDir(scope);
   const authority = await Authority.create(dir, 'peers');
-  const [hub, gateway] = [await authority.peer(['hub']), await authority.peer(['gateway'])];
+  const certificate = await authority.peer(['hub']);
   const socket = `${dir}/hub.sock`;
-  const server = (events = planeEvents()) =>
-    servePeers({
-      host: '127.0.0.1',
-      port: 0,
-      socket,
-      events,
-      tls: { ...hub, ca: authority.cert },
-      // With tenants, a certificate decides. Here it would let the gateway dial for none.
-      tenantsOf: () => new Set(),
-      dial: async ({ tenant }) => Promise.reject(new DialError('connection_refused', `${tenant} was reached`)),
-    });
-  /** Says over what the link is, and what the hub answers to a dial. */
-  const linked = async (peerAddress: string, path: string) => {
+  const options = {
+    host: '127.0.0.1',
+    port: 0,
+    socket,
+    events: planeEvents(),
+    tls: { ...certificate, ca: authority.cert },
+    dial: async () => Promise.reject(new DialError('connection_refused', 'the hub was reached')),
+  };
+  const serve = async (more: Partial<Parameters<typeof servePeers>[0]> = {}) => {
+    const hub = await servePeers({ ...options, ...more });
+    scope.defer(() => hub.close());
+    return hub;
+  };
+  /** Says over what a gateway's first link is, and what the hub answers to a dial; or why there is no link. */
+  const linked = async (peerAddress: string, path: string, from = authority) => {
     const events = planeEvents();
-    const faults: string[] = [];
-    events.on('fault', (_where, _who, { message }) => void faults.push(message));
-    const tls = { ...gateway, ca: authority.cert };
-    const links = new PeerLinks({ tls, socketOf: () => path, events });
+    const refused: string[] = [];
+    events.on('refused', (_where, _who, { message }) => void refused.push(message));
+    const { cert, key } = await from.peer(['gateway']);
+    const links = new PeerLinks({ tls: { cert, key, ca: authority.cert }, socketOf: () => path, events });
     scope.defer(() => links.close());
-    const opened = once(events, 'peer:open');
+    const opened = new Promise<string>((resolve, reject) => {
+      events.once('peer:open', (_hubId, address) => resolve(address));
+      events.once('peer:failure', (_hubId, _address, error) => reject(error));
+    });
     links.sync([{ hubId: 'h', peerAddress, agentAddress: '', zone: '', incarnation: 1, draining: false }]);
-    const [, address] = await within(opened, { what: 'a link' });
+    const address = await within(opened, { what: 'a link, or none' });
     const request = {
       id: '0000000000000001',
-      tenant: 'acme',
+      tenant: 'default',
       session: 's',
       deadline: performance.now() + 60_000,
       destination: { host: 'h', port: 1 },
       signal: new DialAbort(),
     };
-    const answer = await links
-      .dial('h')?.(request)
-      .catch(({ message }: Error) => message);
+    const dialled = links.dial('h')?.(request);
+    await assert.rejects(dialled as Promise<unknown>, /the hub was reached/);
     links.close();
-    return { address, answer, faults };
+    return { address, refused };
   };
-  return { dir, socket, server, linked };
+  return { dir, socket, serve, linked };
 }
 
 test(
-  "a gateway reaches a hub over the hub's unix socket, without TLS, and may dial for all tenants there",
+  "a gateway reaches a hub over the hub's unix socket, and shows no certificate there",
   scoped(async (scope) => {
-    const { socket, server, linked } = await pair(scope);
-    const hub = await server();
-    scope.defer(() => hub.close());
-    assert.deepEqual(await linked(hub.address, socket), { address: socket, answer: 'acme was reached', faults: [] });
+    const { dir, socket, serve, linked } = await pair(scope);
+    const hub = await serve();
+    const stranger = await Authority.create(dir, 'strangers');
+    await assert.rejects(linked(hub.address, `${dir}/none`, stranger), /not a trusted authority|unknown|refused/i);
+    assert.deepEqual(await linked(hub.address, socket, stranger), { address: socket, refused: [] });
   }),
 );
 
 test(
   'where no hub listens on the socket, the gateway links over TLS',
   scoped(async (scope) => {
-    const { dir, server, linked } = await pair(scope);
-    const hub = await server();
-    scope.defer(() => hub.close());
+    const { dir, serve, linked } = await pair(scope);
+    const hub = await serve();
     const file = `${dir}/file`;
     writeFileSync(file, '');
-    for (const path of [`${dir}/none`, `${dir}/${'x'.repeat(200)}`, file]) {
-      const { address, answer, faults } = await linked(hub.address, path);
-      assert.deepEqual([address, faults], [hub.address, []], path);
-      assert.match(String(answer), /may not dial for tenant acme: its certificate is for no tenant$/);
-    }
-    const { address, faults } = await linked(hub.address, `${file}/hub.sock`);
+    for (const path of [`${dir}/none`, file])
+      assert.deepEqual(await linked(hub.address, path), { address: hub.address, refused: [] }, path);
+    const { address, refused } = await linked(hub.address, `${file}/hub.sock`);
     assert.equal(address, hub.address);
-    assert.match(faults.join(), /^the link goes over TLS, because its unix socket .* cannot be used: .*ENOTDIR/);
+    assert.match(refused.join(), /^its unix socket cannot be used, so the link is TLS: .*ENOTDIR/);
   }),
 );
 
 test(
   "a hub's socket goes when it drains, and no other hub takes it before",
   scoped(async (scope) => {
-    const { socket, server } = await pair(scope);
-    const first = await server();
-    await assert.rejects(server(), /unix socket .*hub\.sock: another process listens there/);
+    const { socket, serve } = await pair(scope);
+    const first = await serve();
+    await assert.rejects(serve(), /unix socket .*hub\.sock: another process listens there/);
     first.drain();
     assert.equal(existsSync(socket), false);
-    const second = await server();
-    assert.equal(existsSync(socket), true);
+    await serve();
     await first.close();
     assert.equal(existsSync(socket), true);
-    await second.close();
+  }),
+);
+
+test(
+  'a hub that asks for which tenants a gateway may dial has no socket',
+  scoped(async (scope) => {
+    const { socket, serve } = await pair(scope);
+    await assert.rejects(serve({ tenantsOf: () => new Set() }), /does not show for which tenants/);
+    assert.equal(existsSync(socket), false);
   }),
 );

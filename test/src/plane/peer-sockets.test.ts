@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
 import test from 'node:test';
 import { redisMissing } from '@isthmus/registry/testing/servers';
 import { echo, type Member, scoped, tempDir, until } from '../harness/index.ts';
@@ -15,9 +16,11 @@ test(
     const flags = { 'peer-uds-dir': directory };
     const plane = await hubPlane(scope, { hubs: 2, hubFlags: flags, gatewayFlags: flags });
     const { gateway, hubs, ways } = plane;
-    const socketOf = ({ id }: Member) => `${directory}/${id}.sock`;
-    const links = gateway.program.logs.filter(({ msg }) => msg === 'hub connected').map(({ address }) => address);
-    assert.deepEqual(links.sort(), hubs.map(socketOf));
+    const addressOf = (hub: Member, lines = gateway.program.logs) =>
+      lines.filter((line) => line.msg === 'hub connected' && line.hub === hub.id).map(({ address }) => `${address}`);
+    const sockets = new Map(hubs.map((hub) => [hub, addressOf(hub)[0] ?? '']));
+    for (const path of sockets.values()) assert.equal(dirname(path), directory);
+    const socketOf = (hub: Member) => sockets.get(hub) ?? '';
     const { authority } = await echo(scope);
     const tunnels = [];
     for (const protocol of PROTOCOLS) tunnels.push(await dial(scope, ways, protocol, authority));
@@ -29,8 +32,9 @@ test(
       for (const tunnel of tunnels) await carries(tunnel);
       await hub.restart();
       await wholeAgain(plane);
-      const again = () => lines('hub connected').some(({ address }) => address === socketOf(hub));
-      await until(again, { what: 'a link over the socket' });
+      const again = () => addressOf(hub, lines('hub connected'));
+      await until(() => again().length > 0, { what: `a new link to ${hub.id}` });
+      assert.deepEqual(again(), [socketOf(hub)]);
     }
     for (const tunnel of tunnels) await carries(tunnel);
     const [hub] = hubs as [Member];

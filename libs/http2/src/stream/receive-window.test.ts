@@ -29,43 +29,50 @@ function pour(window: ReceiveWindow, time: { now: number }, ms: number, rounds =
   return largest;
 }
 
-test('a window that is read fast doubles up to 4 MiB, and further where the way is long', () => {
+/** Budgets of their own. */
+function budgets(long: number, local: number) {
+  return { budget: new SharedBudget(long), local: new SharedBudget(local) };
+}
+
+test('a window that is read fast doubles up to 4 MiB, and further where the round-trip time is long', () => {
   const time = clock();
-  const near = new ReceiveWindow(64 * KIB, () => 1, { budget: new SharedBudget(100 * MIB) });
+  const near = new ReceiveWindow(64 * KIB, () => 1, budgets(100 * MIB, 16 * MIB));
   assert.equal(pour(near, time, 5), 4 * MIB);
-  const far = new ReceiveWindow(64 * KIB, () => 100, { budget: new SharedBudget(100 * MIB) });
+  const far = new ReceiveWindow(64 * KIB, () => 100, budgets(100 * MIB, 0));
   assert.equal(pour(far, time, 50), 16 * MIB);
 });
 
-test('once all windows have grown by 16 MiB together, one grows only where its way is long', () => {
+test('windows that grow because they are read fast have a budget of their own', () => {
   const time = clock();
-  const budget = new SharedBudget(100 * MIB);
-  const open = (rtt: number) => pour(new ReceiveWindow(64 * KIB, () => rtt, { budget }), time, 5);
+  const limits = budgets(100 * MIB, 16 * MIB);
+  const open = (rtt: number) => pour(new ReceiveWindow(64 * KIB, () => rtt, limits), time, 5);
+  assert.equal(open(10), 16 * MIB);
+  // The first four take 15.75 MiB of it.
   const sizes = Array.from({ length: 6 }, () => open(1));
-  // Four of them have not grown by quite 16 MiB.
-  assert.deepEqual(sizes, [4 * MIB, 4 * MIB, 4 * MIB, 4 * MIB, 512 * KIB, 64 * KIB]);
+  assert.deepEqual(sizes, [4 * MIB, 4 * MIB, 4 * MIB, 4 * MIB, 256 * KIB, 128 * KIB]);
+  assert.equal(open(1), 64 * KIB);
   assert.equal(open(10), 16 * MIB);
 });
 
 test('a window that is read slowly, or not at all, stays as it began', () => {
   const time = clock();
-  const budget = new SharedBudget(100 * MIB);
-  const slow = new ReceiveWindow(64 * KIB, () => 1, { budget });
+  const limits = budgets(100 * MIB, 100 * MIB);
+  const slow = new ReceiveWindow(64 * KIB, () => 1, limits);
   assert.equal(pour(slow, time, 1000), 64 * KIB);
-  const stalled = new ReceiveWindow(64 * KIB, () => 1, { budget });
+  const stalled = new ReceiveWindow(64 * KIB, () => 1, limits);
   assert.ok(stalled.receive(64 * KIB));
   assert.equal(stalled.receive(1), false, 'not a byte more');
-  assert.equal(budget.left, 100 * MIB);
+  assert.deepEqual([limits.budget.left, limits.local.left], [100 * MIB, 100 * MIB]);
 });
 
-test('all windows grow within one budget, which gets back what a stream had', () => {
+test('all windows grow within the budgets, which get back what a stream had', () => {
   const time = clock();
-  const budget = new SharedBudget(2 * MIB);
-  const windows = Array.from({ length: 4 }, () => new ReceiveWindow(64 * KIB, () => 1, { budget }));
+  const limits = budgets(2 * MIB, 2 * MIB);
+  const windows = [1, 1, 1, 1, 10, 10].map((rtt) => new ReceiveWindow(64 * KIB, () => rtt, limits));
   for (const window of windows) pour(window, time, 5);
-  assert.ok(budget.left < MIB && budget.left >= 0);
+  for (const { left } of Object.values(limits)) assert.ok(left < MIB && left >= 0);
   for (const window of windows) window.close();
-  assert.equal(budget.left, 2 * MIB);
+  assert.deepEqual([limits.budget.left, limits.local.left], [2 * MIB, 2 * MIB]);
 });
 
 test('a window whose group is known late uses that group’s share', () => {
@@ -73,7 +80,7 @@ test('a window whose group is known late uses that group’s share', () => {
   const time = clock();
   mock.method(performance, 'now', () => time.now);
   const growing = (group: string) => {
-    const window = new ReceiveWindow(64 * KIB, () => 0, { budget });
+    const window = new ReceiveWindow(64 * KIB, () => 0, { local: budget });
     window.account(group);
     for (let i = 0; i < 20; i++) {
       time.now += 1;

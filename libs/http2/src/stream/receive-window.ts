@@ -8,11 +8,10 @@ import { MAX_WINDOW } from '../codes.ts';
 const LOCAL_WINDOW = 4 * 1024 * 1024;
 
 /**
- * How much all windows of a process together may grow only because their readers are fast, in bytes. Beyond that, they grow if their path
- * is long. Otherwise a hub fills 32 windows of 4 MiB with what a slower gateway has not taken, and the agent keeps as much until it has:
- * both then collect their whole heap ten times a second.
+ * How much they may grow together because their readers are fast, in bytes. Without this limit, a hub fills 32 windows of 4 MiB with what a
+ * slower gateway has not taken, and the agent keeps the same bytes until it has: both then collect their whole heap ten times a second.
  */
-const LOCAL_GROWTH = 16 * 1024 * 1024;
+const LOCAL_GROWTH_BUDGET = 16 * 1024 * 1024;
 
 /** Largest window, in bytes: 160 MB/s at a round-trip time of 100 ms. */
 const LARGEST_WINDOW = 16 * 1024 * 1024;
@@ -20,8 +19,8 @@ const LARGEST_WINDOW = 16 * 1024 * 1024;
 /** A reader that reads half a window within this time is fast, in milliseconds. */
 const FAST_READ_MS = 200;
 
-/** How much all windows of a process together may grow beyond their initial sizes, in bytes. */
-const GROWTH_BUDGET = 128 * 1024 * 1024;
+/** How much all windows of a process together may grow because their round-trip times are long, in bytes. */
+const GROWTH_BUDGET = 112 * 1024 * 1024;
 
 /**
  * A sender with less window than this has to wait, in bytes. Readers return window in pieces, and on a long path a few pieces are always
@@ -31,52 +30,53 @@ const SHORT_WINDOW = 256 * 1024;
 
 /** Bounds of the growth of windows. */
 export interface WindowGrowth {
+  /** For paths with a long round-trip time. */
   readonly budget: SharedBudget;
+  /** For readers that are fast. */
+  readonly local: SharedBudget;
   /** Largest size of a window, in bytes. */
   readonly largest: number;
 }
 
 /** Shared by this process. */
-const processBudget = new SharedBudget(GROWTH_BUDGET);
+const PROCESS: WindowGrowth = {
+  budget: new SharedBudget(GROWTH_BUDGET),
+  local: new SharedBudget(LOCAL_GROWTH_BUDGET),
+  largest: LARGEST_WINDOW,
+};
 
 /**
  * The receive window of one stream. It starts small, so that many idle or stalled streams hold little. It doubles while its reader
  * empties it faster than the connection can fill it, within the process' budget.
  */
 export class ReceiveWindow {
-  readonly #budget: SharedBudget;
+  readonly #limits: WindowGrowth;
   readonly #rtt: () => number;
-  readonly #largest: number;
   #group: string | undefined;
   #size: number;
   /** Bytes that the other side may still send. */
   #open: number;
   /** Bytes read here and not yet returned to the window. */
   #read = 0;
-  #grown = 0;
+  /** What it has of each budget. */
+  readonly #grown = { budget: 0, local: 0 };
   #since = performance.now();
 
   /**
    * @param rtt the connection's round-trip time, in milliseconds
    * @param group who uses its budget
    */
-  constructor(
-    size: number,
-    rtt: () => number,
-    { budget = processBudget, largest = LARGEST_WINDOW }: Partial<WindowGrowth> = {},
-    group?: string,
-  ) {
+  constructor(size: number, rtt: () => number, limits: Partial<WindowGrowth> = {}, group?: string) {
     this.#group = group;
     this.#size = size;
     this.#open = size;
     this.#rtt = rtt;
-    this.#budget = budget;
-    this.#largest = largest;
+    this.#limits = { ...PROCESS, ...limits };
   }
 
   /** Says who uses the budget, if that is known only after the stream began. A window that has grown already stays with its first user. */
   account(group: string): void {
-    if (this.#grown === 0) this.#group = group;
+    if (this.#grown.budget + this.#grown.local === 0) this.#group = group;
   }
 
   /** @returns whether the other side respected the window */
@@ -119,8 +119,10 @@ export class ReceiveWindow {
 
   /** The stream is over. */
   close(): void {
-    if (this.#grown > 0) this.#budget.give(this.#grown, this.#group);
-    this.#grown = 0;
+    for (const which of ['budget', 'local'] as const) {
+      if (this.#grown[which] > 0) this.#limits[which].give(this.#grown[which], this.#group);
+      this.#grown[which] = 0;
+    }
     this.#size = MAX_WINDOW;
   }
 
@@ -128,13 +130,19 @@ export class ReceiveWindow {
     const now = performance.now();
     const took = now - this.#since;
     this.#since = now;
-    const small = this.#size < LOCAL_WINDOW && this.#budget.taken < LOCAL_GROWTH;
+    const growth = Math.min(this.#size, this.#limits.largest - this.#size);
+    if (growth <= 0) return 0;
     // Half a window that limits its sender is read within about half a round trip.
-    const short = took < (small ? FAST_READ_MS : this.#rtt());
-    const growth = Math.min(this.#size, this.#largest - this.#size);
-    if (!short || growth <= 0 || !this.#budget.take(growth, this.#group)) return 0;
+    const isLong = took < this.#rtt() && this.#take('budget', growth);
+    const isFast = this.#size < LOCAL_WINDOW && took < FAST_READ_MS;
+    if (!isLong && !(isFast && this.#take('local', growth))) return 0;
     this.#size += growth;
-    this.#grown += growth;
     return growth;
+  }
+
+  #take(which: 'budget' | 'local', bytes: number): boolean {
+    if (!this.#limits[which].take(bytes, this.#group)) return false;
+    this.#grown[which] += bytes;
+    return true;
   }
 }

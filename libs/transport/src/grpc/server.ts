@@ -32,6 +32,9 @@ const MAX_FIELDS = 64 * 1024;
 /** Answers (to PING, SETTINGS, refused streams) that may wait for a peer that does not read them, in bytes. */
 const MAX_BACKLOG = 1024 * 1024;
 
+/** How much the windows of all callers together may grow, in bytes. */
+const GROWTH = new SharedBudget(128 * 1024 * 1024);
+
 /**
  * Peers here are not trusted. Windows grow to 1 MiB only: callers are near, and longer queues survive a minor garbage collection. They
  * have a budget of their own, so that callers cannot shrink the links' windows. After an answer the rest of a request is dropped, as in Go.
@@ -40,7 +43,7 @@ const RULES: StreamRules = {
   maxResets: 300,
   countsAnswered: true,
   abandonsRequests: true,
-  growth: { largest: 1024 * 1024, budget: new SharedBudget(128 * 1024 * 1024) },
+  growth: { largest: 1024 * 1024, budget: GROWTH, local: GROWTH },
 };
 
 /** Callers use one stream per connection. This allows for peers that carry many tunnels on one connection. */

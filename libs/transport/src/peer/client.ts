@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import net, { isIP, type Socket } from 'node:net';
 import { Backoff, secureContext, type TlsSettings } from '@isthmus/runtime';
 import { type Dial, HUB_SERVER_NAME, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
@@ -7,13 +8,13 @@ import { secureConnect } from '../tls/secure-connect.ts';
 /** How long a link to a hub may take to come up, in milliseconds. */
 const CONNECT_TIMEOUT = 3000;
 
-/** There is no such file, nor could there be; or it is of a process that has died, or whose queue is full. */
-const NOBODY_THERE: readonly string[] = ['ENOENT', 'ENAMETOOLONG', 'EINVAL', 'ECONNREFUSED', 'EAGAIN'];
+/** No file, that of a dead process, or a full queue. */
+const NOBODY_THERE: readonly string[] = ['ENOENT', 'ECONNREFUSED', 'EAGAIN'];
 
 export interface PeerLinksOptions {
   readonly tls: TlsSettings;
-  /** Where a hub listens if it runs on this machine: see `PeerServerOptions.socket`. Links to it then need no TLS. */
-  readonly socketOf?: ((hubId: string) => string) | undefined;
+  /** The socket of a hub with this address, if it runs on this machine: see `PeerServerOptions.socket`. Unset: links are TLS. */
+  readonly socketOf?: ((peerAddress: string) => string) | undefined;
   readonly events: PlaneEvents;
   /** Names this process to hubs. */
   readonly instance?: string;
@@ -125,17 +126,16 @@ class Peer {
   }
 
   async #connect(): Promise<void> {
-    const { events, tls: settings, socketOf, instance } = this.#options;
+    const { events, instance } = this.#options;
     let address = this.address;
     try {
-      const path = socketOf?.(this.#hubId);
-      const local = path === undefined ? undefined : await this.#connectHere(path);
-      if (path !== undefined && local) address = path;
-      const socket = local ?? (await connectHub(address, settings));
+      const reached = await this.#reach();
+      const { socket } = reached;
       if (this.#closed) {
         socket.destroy();
         return;
       }
+      address = reached.address;
       const link = new LinkClient({
         socket,
         peer: `hub ${this.#hubId}`,
@@ -165,24 +165,36 @@ class Peer {
     if (!this.#closed && !this.#resting) this.#timer = setTimeout(() => void this.#connect(), this.#backoff.next());
   }
 
-  /** Returns undefined if nobody listens there: the hub runs on another machine, or serves no such socket. */
-  #connectHere(path: string): Promise<Socket | undefined> {
-    return new Promise((resolve) => {
-      const socket = net.connect({ path, allowHalfOpen: true });
-      socket.once('connect', () => {
-        socket.off('error', failed);
-        resolve(socket);
-      });
-      const failed = (error: NodeJS.ErrnoException) => {
-        if (!NOBODY_THERE.includes(error.code ?? '')) {
-          const { message } = error;
-          const text = `the link goes over TLS, because its unix socket ${path} cannot be used: ${message}`;
-          this.#options.events.emit('fault', 'peers', `hub ${this.#hubId}`, new Error(text));
-        }
-        resolve(undefined);
-      };
-      socket.once('error', failed);
-    });
+  /** Over the hub's unix socket if it has one here, otherwise over TLS. The link stays what it is until it ends. */
+  async #reach(): Promise<{ readonly socket: Socket; readonly address: string }> {
+    const { address } = this;
+    const { tls, socketOf } = this.#options;
+    const path = socketOf?.(address);
+    if (path === undefined) return { socket: await connectHub(address, tls), address };
+    const local = await this.#connectLocal(path);
+    if (local) return { socket: local, address: path };
+    const socket = await connectHub(address, tls);
+    // A hub that has just started opened its socket before the port that answered.
+    const late = await this.#connectLocal(path);
+    if (!late) return { socket, address };
+    socket.destroy();
+    return { socket: late, address: path };
+  }
+
+  /** Returns undefined if nobody listens there: the hub runs on another machine, or serves no socket. */
+  async #connectLocal(path: string): Promise<Socket | undefined> {
+    const socket = net.connect({ path, allowHalfOpen: true });
+    try {
+      await once(socket, 'connect');
+      return socket;
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      if (!NOBODY_THERE.includes(code ?? '')) {
+        const text = `its unix socket cannot be used, so the link is TLS: ${message}`;
+        this.#options.events.emit('refused', 'peers', `hub ${this.#hubId}`, new Error(text));
+      }
+      return undefined;
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
+import type { TLSSocket } from 'node:tls';
 import { remoteOf, type TlsSettings } from '@isthmus/runtime';
 import {
   type Dial,
@@ -12,15 +12,15 @@ import {
   printable,
 } from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
-import { fromTheStart, type Listener, type ListenOptions, listen } from '../listen/listen.ts';
+import { fromTheStart, type Listener, listen } from '../listen/listen.ts';
 import { peerSubject } from '../tls/certificate.ts';
 
 export interface PeerServerOptions {
   readonly host: string;
   readonly port: number;
   /**
-   * The path of a unix socket where gateways of this machine connect without TLS. Whoever may open it may dial for every tenant. Unset:
-   * none.
+   * The path of a unix socket where gateways of this machine connect without TLS. Whoever may open it may dial, so it cannot be combined
+   * with `tenantsOf`. Unset: none.
    */
   readonly socket?: string | undefined;
   /** With `ca`: serves only gateways whose certificate is from it and proves a gateway's role. */
@@ -40,13 +40,12 @@ export interface PeerServer extends Pick<Listener, 'address' | 'connections' | '
 
 /** The hub's peer port: accepts gateways' links and serves their dials. */
 export async function servePeers(options: PeerServerOptions): Promise<PeerServer> {
-  const { host, port, socket: path, tls, events } = options;
+  const { host, port, socket: path, tls, tenantsOf, events } = options;
+  if (path !== undefined && tenantsOf)
+    throw new Error('a unix socket does not show for which tenants a gateway may dial');
   const links = new Set<LinkServer>();
   let draining = false;
-  const accept = (socket: Socket) => {
-    const overTls = socket instanceof TLSSocket ? socket : undefined;
-    const peer = `gateway ${(overTls && peerSubject(overTls)) ?? remoteOf(socket)}`;
-    const dial = overTls ? dialOf(overTls, peer, options) : options.dial;
+  const accept = (socket: Socket, peer: string, dial: Dial) => {
     const link = new LinkServer({ socket, peer, role: 'hub', dial, events });
     links.add(link);
     void link.closed.then((reason) => {
@@ -58,13 +57,27 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
     // It connected while the hub began to drain.
     if (draining) link.close();
   };
-  const common = { http2: fromTheStart(accept), events, name: 'peers' } as const;
-  const listener = await listen({ ...common, address: { host, port }, tls, role: GATEWAY_NAME });
-  const local = path === undefined ? undefined : await listenHere(path, common, listener);
-  const listeners = local ? [listener, local] : [listener];
+  const http2 = fromTheStart((socket) => {
+    const overTls = socket as TLSSocket;
+    const peer = `gateway ${peerSubject(overTls) ?? remoteOf(socket)}`;
+    accept(socket, peer, dialOf(overTls, peer, options));
+  });
+  const listeners: Listener[] = [];
+  const close = async () => void (await Promise.all(listeners.map((each) => each.close())));
+  try {
+    // Gateways that find the port look for the socket again.
+    if (path !== undefined) {
+      const http2 = fromTheStart((socket) => accept(socket, 'gateway on this machine', options.dial));
+      listeners.push(await listen({ address: { path, deleteExisting: true }, http2, events, name: 'peers' }));
+    }
+    listeners.push(await listen({ address: { host, port }, tls, role: GATEWAY_NAME, http2, events, name: 'peers' }));
+  } catch (error) {
+    await close();
+    throw error;
+  }
   const stop = async () => void (await Promise.all(listeners.map((each) => each.stop())));
   return {
-    address: listener.address,
+    address: listeners.at(-1)?.address as string,
     get connections() {
       return listeners.flatMap(({ connections }) => [...connections]);
     },
@@ -76,23 +89,9 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
     },
     async close() {
       for (const link of links) link.destroy(new Error('hub stops'));
-      await Promise.all(listeners.map((each) => each.close()));
+      await close();
     },
   };
-}
-
-/** Closes the other listener if it cannot listen: the file may belong to a living process, or the directory deny it. */
-async function listenHere(
-  path: string,
-  common: Pick<ListenOptions, 'http2' | 'events' | 'name'>,
-  other: Listener,
-): Promise<Listener> {
-  try {
-    return await listen({ ...common, address: { path, deleteExisting: true } });
-  } catch (error) {
-    await other.close();
-    throw error;
-  }
 }
 
 /** What a gateway may dial. Each dial is checked: a gateway names the tenant that it dials for. */
