@@ -1,8 +1,8 @@
-import { generateKeyPairSync } from 'node:crypto';
 import { CertificateAuthority } from '@isthmus/certificates';
 import { credentialFiles, readCredential } from '../credentials.ts';
 import { readTenantFile } from '../tenant-file/read.ts';
 import { type TenantSource, Tenants } from '../tenants.ts';
+import { keyPair } from './key-pair.ts';
 import { DAY } from './world.ts';
 
 /** Texts of files by path. */
@@ -42,5 +42,5 @@ export async function serverFiles() {
 
 /** In PEM. */
 export function publicKey(): string {
-  return generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'pem', type: 'spki' }) as string;
+  return keyPair().publicKey.export({ format: 'pem', type: 'spki' }) as string;
 }

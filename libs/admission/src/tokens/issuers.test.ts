@@ -1,15 +1,14 @@
 import assert from 'node:assert/strict';
-import { generateKeyPairSync, type KeyObject } from 'node:crypto';
+import type { KeyObject } from 'node:crypto';
 import { test } from 'node:test';
 import { exportJWK, SignJWT } from 'jose';
+import { keyPair as pair } from '../testing/key-pair.ts';
 import { TokenRejected } from './claims.ts';
 import { TokenIssuers, type TokenWay } from './issuers.ts';
 import { readTokenKeys, type TokenKeys } from './keys.ts';
 import { UnknownKey } from './verify.ts';
 
 const ISSUER = 'https://kubernetes.default.svc';
-
-const pair = () => generateKeyPairSync('ec', { namedCurve: 'P-256' });
 
 const pem = (key: KeyObject) => readTokenKeys(key.export({ format: 'pem', type: 'spki' }) as string);
 

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
-import { createHmac, generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { createHmac, type KeyObject } from 'node:crypto';
 import { describe, it } from 'node:test';
 import { exportJWK, SignJWT } from 'jose';
+import { keyPair as ec } from '../testing/key-pair.ts';
 import { TokenRejected } from './claims.ts';
 import { TokenIssuers } from './issuers.ts';
 import { readTokenKeys, type TokenKeys } from './keys.ts';
 
 const RULES = { issuer: 'https://issuer.example', audience: 'plane', subject: 'agent' };
-
-const ec = () => generateKeyPairSync('ec', { namedCurve: 'P-256' });
 
 const spki = (key: KeyObject) => key.export({ format: 'pem', type: 'spki' }) as string;
 
