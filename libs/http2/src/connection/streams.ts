@@ -30,7 +30,7 @@ export interface StreamRules {
   /** The field of a request that names its stream's group. Groups get equal shares of the connection. Default: there is one group. */
   readonly groupField?: string;
   /** How receive windows grow. Default: as far as the path can use them. */
-  readonly growth?: Partial<WindowGrowth>;
+  readonly growth?: WindowGrowth;
 }
 
 export interface StreamsOptions {

@@ -7,12 +7,6 @@ import { MAX_WINDOW } from '../codes.ts';
  */
 const LOCAL_WINDOW = 4 * 1024 * 1024;
 
-/**
- * How much they may grow together because their readers are fast, in bytes. Without this limit, a hub fills 32 windows of 4 MiB with what a
- * slower gateway has not taken, and the agent keeps the same bytes until it has: both then collect their whole heap ten times a second.
- */
-const LOCAL_GROWTH_BUDGET = 16 * 1024 * 1024;
-
 /** Largest window, in bytes: 160 MB/s at a round-trip time of 100 ms. */
 const LARGEST_WINDOW = 16 * 1024 * 1024;
 
@@ -21,6 +15,12 @@ const FAST_READ_MS = 200;
 
 /** How much all windows of a process together may grow because their round-trip times are long, in bytes. */
 const GROWTH_BUDGET = 112 * 1024 * 1024;
+
+/**
+ * How much they may grow together because their readers are fast, in bytes. Without this limit, a hub fills 32 windows of 4 MiB with what a
+ * slower gateway has not taken, and the agent keeps the same bytes until it has: both then collect their whole heap ten times a second.
+ */
+const LOCAL_GROWTH_BUDGET = 16 * 1024 * 1024;
 
 /**
  * A sender with less window than this has to wait, in bytes. Readers return window in pieces, and on a long path a few pieces are always
@@ -58,25 +58,25 @@ export class ReceiveWindow {
   #open: number;
   /** Bytes read here and not yet returned to the window. */
   #read = 0;
-  /** What it has of each budget. */
-  readonly #grown = { budget: 0, local: 0 };
+  #grown = 0;
+  #grownLocal = 0;
   #since = performance.now();
 
   /**
    * @param rtt the connection's round-trip time, in milliseconds
    * @param group who uses its budget
    */
-  constructor(size: number, rtt: () => number, limits: Partial<WindowGrowth> = {}, group?: string) {
+  constructor(size: number, rtt: () => number, limits = PROCESS, group?: string) {
     this.#group = group;
     this.#size = size;
     this.#open = size;
     this.#rtt = rtt;
-    this.#limits = { ...PROCESS, ...limits };
+    this.#limits = limits;
   }
 
   /** Says who uses the budget, if that is known only after the stream began. A window that has grown already stays with its first user. */
   account(group: string): void {
-    if (this.#grown.budget + this.#grown.local === 0) this.#group = group;
+    if (this.#grown + this.#grownLocal === 0) this.#group = group;
   }
 
   /** @returns whether the other side respected the window */
@@ -119,10 +119,11 @@ export class ReceiveWindow {
 
   /** The stream is over. */
   close(): void {
-    for (const which of ['budget', 'local'] as const) {
-      if (this.#grown[which] > 0) this.#limits[which].give(this.#grown[which], this.#group);
-      this.#grown[which] = 0;
-    }
+    const { budget, local } = this.#limits;
+    if (this.#grown > 0) budget.give(this.#grown, this.#group);
+    if (this.#grownLocal > 0) local.give(this.#grownLocal, this.#group);
+    this.#grown = 0;
+    this.#grownLocal = 0;
     this.#size = MAX_WINDOW;
   }
 
@@ -130,19 +131,15 @@ export class ReceiveWindow {
     const now = performance.now();
     const took = now - this.#since;
     this.#since = now;
-    const growth = Math.min(this.#size, this.#limits.largest - this.#size);
+    const { budget, local, largest } = this.#limits;
+    const growth = Math.min(this.#size, largest - this.#size);
     if (growth <= 0) return 0;
-    // Half a window that limits its sender is read within about half a round trip.
-    const isLong = took < this.#rtt() && this.#take('budget', growth);
     const isFast = this.#size < LOCAL_WINDOW && took < FAST_READ_MS;
-    if (!isLong && !(isFast && this.#take('local', growth))) return 0;
+    // Half a window that limits its sender is read within about half a round trip.
+    if (took < this.#rtt() && budget.take(growth, this.#group)) this.#grown += growth;
+    else if (isFast && local.take(growth, this.#group)) this.#grownLocal += growth;
+    else return 0;
     this.#size += growth;
     return growth;
-  }
-
-  #take(which: 'budget' | 'local', bytes: number): boolean {
-    if (!this.#limits[which].take(bytes, this.#group)) return false;
-    this.#grown[which] += bytes;
-    return true;
   }
 }
