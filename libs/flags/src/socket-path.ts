@@ -17,11 +17,15 @@ export function faultOfSocketPath(path: string): string | undefined {
   if (length > most) {
     return `its directory's path has ${length} bytes, and may have ${most}: a temporary name in it must fit, choose a shorter one`;
   }
-  if (!statSync(parent, { throwIfNoEntry: false })?.isDirectory()) return `there is no directory ${parent}`;
-  const denied = deniedIn(parent);
-  if (denied !== undefined) return denied;
+  const fault = faultOfDirectory(parent) ?? deniedIn(parent);
+  if (fault !== undefined) return fault;
   const there = statSync(path, { throwIfNoEntry: false });
   return there && !there.isSocket() ? `${path} exists and is not a socket` : undefined;
+}
+
+/** Returns why a path is no directory; undefined if it is one. */
+export function faultOfDirectory(path: string): string | undefined {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() ? undefined : `there is no directory ${path}`;
 }
 
 function deniedIn(directory: string): string | undefined {

@@ -1,15 +1,14 @@
 import { createHash } from 'node:crypto';
-import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { FlagError } from '../error.ts';
 import { string, topic, type Values } from '../flag.ts';
-import { faultOfSocketPath } from '../socket-path.ts';
+import { faultOfDirectory, faultOfSocketPath } from '../socket-path.ts';
 import type { membership, tenants } from './plane.ts';
 
 export const peerSockets = topic('Plane', {
   'peer-uds-dir': string(
     '',
-    'Directory of unix sockets that link gateways and hubs on one machine without TLS. Whoever may open a socket in it may dial, and whoever may make files in it can pose as a hub. A hub that has no socket in it is reached over TLS.',
+    'Directory of unix sockets that link gateways and hubs on one machine without TLS. A process that can open a socket in it can dial, and one that can make files in it can pose as a hub. A hub that has no socket in it is reached over TLS.',
     { own: true },
   ),
 });
@@ -39,8 +38,4 @@ export function checkPeerSockets(flags: Flags, peerAddress?: string): void {
   const fault =
     peerAddress === undefined ? faultOfDirectory(directory) : faultOfSocketPath(hubSocket(flags, peerAddress));
   if (fault !== undefined) throw new FlagError('peer-uds-dir', fault);
-}
-
-function faultOfDirectory(path: string): string | undefined {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() ? undefined : `there is no directory ${path}`;
 }

@@ -19,8 +19,8 @@ export interface PeerServerOptions {
   readonly host: string;
   readonly port: number;
   /**
-   * The path of a unix socket where gateways of this machine connect without TLS. Whoever may open it may dial, so it cannot be combined
-   * with `tenantsOf`. Unset: none.
+   * The path of a unix socket where gateways of this machine connect without TLS. A process that can open it can dial, so it cannot be
+   * combined with `tenantsOf`. Unset: none.
    */
   readonly socket?: string | undefined;
   /** With `ca`: serves only gateways whose certificate is from it and proves a gateway's role. */
