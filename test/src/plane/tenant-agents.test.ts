@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
-import { generateKeyPairSync, type KeyObject } from 'node:crypto';
+import type { KeyObject } from 'node:crypto';
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { Authority } from '@isthmus/certificates/testing';
+import { keyPair } from '@isthmus/runtime/testing';
 import { SignJWT } from 'jose';
 import { startAgentOf } from '../compat/rig.ts';
 import {
@@ -39,7 +40,7 @@ async function twoTenants(scope: Scope) {
   const [acme, beta, issuer] = [
     await Authority.create(trust.dir, 'acme'),
     await Authority.create(trust.dir, 'beta'),
-    generateKeyPairSync('ec', { namedCurve: 'P-256' }),
+    keyPair(),
   ];
   const betaPort = await freePort();
   await writeFile(join(dir, 'beta.pem'), issuer.publicKey.export({ format: 'pem', type: 'spki' }));

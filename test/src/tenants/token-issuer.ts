@@ -1,4 +1,5 @@
-import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
+import { type KeyObject, sign } from 'node:crypto';
+import { keyPair } from '@isthmus/runtime/testing';
 
 const HOUR = 3600;
 
@@ -51,7 +52,7 @@ interface Key {
 }
 
 function newKey(number: number): Key {
-  return { kid: `key-${number}`, pair: generateKeyPairSync('ec', { namedCurve: 'P-256' }) };
+  return { kid: `key-${number}`, pair: keyPair() };
 }
 
 function encoded(value: object): string {

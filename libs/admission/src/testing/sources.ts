@@ -1,8 +1,8 @@
 import { CertificateAuthority } from '@isthmus/certificates';
+import { keyPair } from '@isthmus/runtime/testing';
 import { credentialFiles, readCredential } from '../credentials.ts';
 import { readTenantFile } from '../tenant-file/read.ts';
 import { type TenantSource, Tenants } from '../tenants.ts';
-import { keyPair } from './key-pair.ts';
 import { DAY } from './world.ts';
 
 /** Texts of files by path. */

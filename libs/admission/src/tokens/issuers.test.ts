@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import type { KeyObject } from 'node:crypto';
 import { test } from 'node:test';
+import { keyPair as pair } from '@isthmus/runtime/testing';
 import { exportJWK, SignJWT } from 'jose';
-import { keyPair as pair } from '../testing/key-pair.ts';
 import { TokenRejected } from './claims.ts';
 import { TokenIssuers, type TokenWay } from './issuers.ts';
 import { readTokenKeys, type TokenKeys } from './keys.ts';

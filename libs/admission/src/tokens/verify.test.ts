@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { createHmac, type KeyObject } from 'node:crypto';
 import { describe, it } from 'node:test';
+import { keyPair as ec } from '@isthmus/runtime/testing';
 import { exportJWK, SignJWT } from 'jose';
-import { keyPair as ec } from '../testing/key-pair.ts';
 import { TokenRejected } from './claims.ts';
 import { TokenIssuers } from './issuers.ts';
 import { readTokenKeys, type TokenKeys } from './keys.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { generateKeyPairSync, X509Certificate } from 'node:crypto';
+import { X509Certificate } from 'node:crypto';
 import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +7,7 @@ import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Tenant } from '@isthmus/admission';
 import { CertificateAuthority } from '@isthmus/certificates';
+import { keyPair } from '@isthmus/runtime/testing';
 import { Closing } from '@isthmus/service';
 import { planeEvents } from '@isthmus/tunnel';
 import { SignJWT } from 'jose';
@@ -26,13 +27,9 @@ const DEADLINE = 60_000;
 const acme = await CertificateAuthority.create('kubernetes', DAY);
 const next = await CertificateAuthority.create('kubernetes', DAY);
 
-const spki = ({ publicKey }: ReturnType<typeof pair>) => publicKey.export({ format: 'pem', type: 'spki' }) as string;
+const spki = ({ publicKey }: ReturnType<typeof keyPair>) => publicKey.export({ format: 'pem', type: 'spki' }) as string;
 
-function pair() {
-  return generateKeyPairSync('ec', { namedCurve: 'P-256' });
-}
-
-function token({ privateKey }: ReturnType<typeof pair>, seconds: number): Promise<string> {
+function token({ privateKey }: ReturnType<typeof keyPair>, seconds: number): Promise<string> {
   return new SignJWT({})
     .setProtectedHeader({ alg: 'ES256' })
     .setIssuer('https://issuer.example')
@@ -103,7 +100,7 @@ interface Row {
   act(write: (name: string, text: string) => Promise<void>, dir: string): Promise<void>;
 }
 
-const [signing, rotated] = [pair(), pair()];
+const [signing, rotated] = [keyPair(), keyPair()];
 
 const file = (more = '', ca = '{ca: ca.crt}') => `tenant: acme
 agents:

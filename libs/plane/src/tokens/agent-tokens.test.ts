@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { generateKeyPairSync, type KeyObject } from 'node:crypto';
+import type { KeyObject } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { createServer, type RequestListener } from 'node:http';
@@ -9,15 +9,13 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { authorityOf, Grants } from '@isthmus/admission';
 import { deferred } from '@isthmus/runtime';
-import { until } from '@isthmus/runtime/testing';
+import { keyPair as pair, until } from '@isthmus/runtime/testing';
 import { NotAuthorised } from '@isthmus/tunnel';
 import { exportJWK, SignJWT } from 'jose';
 import { followTenants } from '../tenancy/tenants-dir.ts';
 import { AgentTokens } from './agent-tokens.ts';
 
 const TIMEOUT = { timeout: 60_000 };
-
-const pair = () => generateKeyPairSync('ec', { namedCurve: 'P-256' });
 
 const spki = (key: KeyObject) => key.export({ format: 'pem', type: 'spki' }) as string;
 
