@@ -7,6 +7,7 @@ import {
   Digest,
   type Front,
   grpcThrough,
+  hasHedged,
   type Program,
   packetsThrough,
   type Scope,
@@ -211,8 +212,6 @@ export async function goesTo(
   for (;;) {
     const got = await taker(agents, act);
     if (allowed.includes(got)) return;
-    const attempts = [...(await program.metric('isthmus_dial_attempts_total'))];
-    const hedged = attempts.some(([labels, count]) => labels.includes('kind="hedge"') && count > 0);
-    assert.ok(hedged, `${what} went to agent ${agents.indexOf(got)}, which may not get it`);
+    assert.ok(await hasHedged(program), `${what} went to agent ${agents.indexOf(got)}, which may not get it`);
   }
 }

@@ -94,6 +94,12 @@ export async function agentMember(scope: Scope, trust: Trust, id: string, port: 
   return new Member(scope, { id, runs: 'proxy-agent', flags: all, healthPort, ...where });
 }
 
+/** Whether a program that accepts callers has tried a second session for a dial because the first was silent. */
+export async function hasHedged(program: Program): Promise<boolean> {
+  const attempts = [...(await program.metric('isthmus_dial_attempts_total'))];
+  return attempts.some(([labels, count]) => labels.includes('kind="hedge"') && count > 0);
+}
+
 export interface PlaneOptions {
   readonly agents?: number;
   readonly serverFlags?: Flags;
