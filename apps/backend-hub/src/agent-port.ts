@@ -13,6 +13,7 @@ import {
   type PacketAgent,
   packetDialer,
   parseIdentifiers,
+  pingSecondsBeside,
   refusedWhere,
   upgradeServer,
 } from '@isthmus/transport';
@@ -152,7 +153,7 @@ export class AgentPort {
   async #admit(hello: AgentHello, socket: Socket): Promise<Welcome> {
     const { hubId, plane } = this.#options;
     const agent = await this.#admission.link(hello, socket);
-    const { pingSeconds } = hello;
+    const pingSeconds = hello.pingSeconds ?? pingSecondsBeside(this.#sessions.size);
     const offers = {
       ...(agent.grant && { policy: true }),
       ...(agent.renew && { renewal: true }),
@@ -163,8 +164,8 @@ export class AgentPort {
 
   #open(
     socket: Socket,
-    { agentId, identifiers: query, pingSeconds, instance }: AgentHello,
-    { sessionId, ...agent }: Welcome,
+    { agentId, identifiers: query, instance }: AgentHello,
+    { sessionId, pingSeconds, ...agent }: Welcome,
   ): void {
     const { events } = this.#options.observation;
     // The agent may have opened other sessions meanwhile.

@@ -55,6 +55,25 @@ async function agentOf(address: string) {
   return { asked: asked.promise, closed: link.closed, heard };
 }
 
+test('a hub of many agents wants rarer PINGs of the next one, unless that one says how often', async (t) => {
+  const running = await hub({
+    ...options(memoryRegistry()),
+    limits: { sessions: 1000, identifiers: 256, identifierBytes: 8192, waiting: 1000, waitingOfSource: 1000 },
+  });
+  t.after(() => running.close());
+  const ask = async (more: { readonly pingSeconds?: number } = {}) => {
+    const socket = net.connect(Number(running.agentAddress.split(':').at(-1)), '127.0.0.1');
+    t.after(() => socket.destroy());
+    await once(socket, 'connect');
+    const hello = { agentId: 'a1', identifiers: '', tenant: 'default', version: '1', ...more };
+    return (await requestLink(socket, 'hub', hello, 60_000)).pingSeconds;
+  };
+  assert.equal(await ask(), undefined);
+  while (running.sessionCount < 500) await Promise.all(Array.from({ length: 20 }, () => ask()));
+  assert.equal(await ask(), 2);
+  assert.equal(await ask({ pingSeconds: 5 }), 5);
+});
+
 const RECORD = { hubId: 'h1', peerAddress: '10.0.0.2:8097', agentAddress: '10.0.0.2:8091', zone: '', draining: false };
 
 test('a hub whose id another process takes sends its agents there, says why, and comes back', {

@@ -27,7 +27,7 @@ export const serverConnection = topic('Server', {
   ),
   'ping-interval': duration(
     1000,
-    'How long a link to a hub may be silent before either side sends a PING: 1s to 5m, in whole seconds. A dead link is noticed after 2.25 to 2.5 times as long. More saves bytes on metered links; see docs/EDGE.md.',
+    'How long a link to a hub may be silent before either side sends a PING: 1s to 5m, in whole seconds. A dead link is noticed after 2.25 to 2.5 times as long. More saves bytes on metered links, and a hub of more than 500 sessions asks for up to 5s itself; see docs/EDGE.md.',
     { own: true },
   ),
 });

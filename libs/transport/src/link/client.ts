@@ -73,6 +73,8 @@ export class LinkClient implements Dialer {
   readonly #direct: boolean;
   readonly #control: Control;
   readonly #streams = new RandomSet<Http2Stream>();
+  /** Dials that the other side has neither acknowledged nor answered. */
+  #unheard = 0;
   readonly #closed: (stream: Http2Stream) => void;
   readonly #carriers: CarrierLink;
   readonly #ending: Ending;
@@ -104,6 +106,7 @@ export class LinkClient implements Dialer {
     // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
     const wroteLately = watchLiveness(session, (error) => session.destroy(error, true), {
       interval: options.pingInterval,
+      waiting: () => this.#unheard > 0,
     });
     const stream = session.request({
       ...CONTROL_HEAD,
@@ -198,12 +201,21 @@ export class LinkClient implements Dialer {
     if (request.signal.aborted) throw abandoned();
     const stream = this.#begin(request);
     const guarded = this.#guarded;
+    let heard = false;
+    const hear = () => {
+      if (heard) return;
+      heard = true;
+      this.#unheard--;
+    };
+    this.#unheard++;
     const lost = (code: number | undefined) => {
+      hear();
       this.#closed(stream);
       // Why a link ends is known only after all its streams have ended.
       queueMicrotask(guarded(() => pending.fail(this.#lost(code))));
     };
     const headed = (head: Head, kind: HeadKind) => {
+      hear();
       if (kind === 'response') this.#answer(pending, asked, head, request);
       else request.acknowledged?.();
     };

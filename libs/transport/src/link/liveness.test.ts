@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { afterEach, mock, test } from 'node:test';
-import { CHECK_EVERY_MS, LinkChecks, watchLiveness } from './liveness.ts';
+import { CHECK_EVERY_MS, LinkChecks, pingSecondsBeside, watchLiveness } from './liveness.ts';
 import { linkSession } from './settings.ts';
 
 afterEach(() => mock.timers.reset());
 
 /** A link's two halves as the watch sees them. */
-function watched(interval?: number) {
+function watched(interval?: number, waiting?: () => boolean) {
   const session = Object.assign(new EventEmitter(), {
     bytesRead: 0,
     bytesWritten: 0,
@@ -27,7 +27,7 @@ function watched(interval?: number) {
       deaths.push(error);
       session.emit('close');
     },
-    { checks: new LinkChecks(), interval },
+    { checks: new LinkChecks(), interval, ...(waiting && { waiting }) },
   );
   return { session, deaths, check: (count: number) => mock.timers.tick(count * CHECK_EVERY_MS) };
 }
@@ -77,6 +77,37 @@ test('a link that does not answer is dead once, within three seconds', () => {
   assert.equal(session.pings, 2);
   check(20);
   assert.equal(deaths.length, 1);
+});
+
+test('whoever owes an answer is asked as soon as without a long interval, and is dead as soon', () => {
+  let waiting = false;
+  const { session, deaths, check } = watched(10_000, () => waiting);
+  check(20);
+  assert.equal(session.pings, 0);
+  waiting = true;
+  check(4);
+  assert.equal(session.pings, 1);
+  session.bytesRead++;
+  check(1);
+  check(3);
+  assert.equal(session.pings, 1, 'it was heard meanwhile');
+  check(1);
+  assert.equal(session.pings, 2);
+  waiting = false;
+  check(8);
+  waiting = true;
+  check(8);
+  assert.deepEqual(deaths, []);
+  check(1);
+  assert.deepEqual(
+    deaths.map(({ message }) => message),
+    ['silent for 5.25 s, even to PING'],
+  );
+});
+
+test('the more agents a hub has, the rarer the PINGs of those that come', () => {
+  const [before, after] = [[0, 499, 500, 1700, 100_000].map(pingSecondsBeside), [undefined, undefined, 2, 4, 5]];
+  assert.deepEqual(before, after);
 });
 
 test('one timer checks all links, and ends with the last', () => {

@@ -50,7 +50,7 @@ export interface HubHello {
   readonly policy?: boolean;
   /** Whether the hub accepts fresh tokens over the link, because the session's token expires. */
   readonly renewal?: boolean;
-  /** The agent's `pingSeconds`, if the hub uses it too. Hubs of earlier versions do not. */
+  /** The agent's `pingSeconds`, or what the hub wants of an agent that has none. Hubs of earlier versions answer nothing, and keep to 1. */
   readonly pingSeconds?: number;
   /** Names the plane that the hub shares with others. Empty if it stands alone. */
   readonly plane: string;
