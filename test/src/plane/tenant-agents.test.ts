@@ -11,6 +11,7 @@ import {
   type Flags,
   freePort,
   goMissing,
+  type LogLine,
   newTrust,
   type Program,
   type Scope,
@@ -77,8 +78,7 @@ async function twoTenants(scope: Scope) {
 }
 
 function opened({ server }: { readonly server: { readonly program: Program } }, agent: string, tenant: string) {
-  const matches = (line: Readonly<Record<string, unknown>>) =>
-    line.msg === 'session opened' && line.agent === agent && line.tenant === tenant;
+  const matches = (line: LogLine) => line.msg === 'session opened' && line.agent === agent && line.tenant === tenant;
   return server.program.waitForLog(matches, { what: `a session of ${tenant}'s agent ${agent}` });
 }
 
@@ -94,16 +94,13 @@ for (const make of ['our', 'Go'] as const) {
       await opened(plane, 'of-acme', 'acme');
       await opened(plane, 'of-beta', 'beta');
       await remove('acme');
-      await server.program.waitForLog(
-        ({ msg, agent, reason }) =>
-          msg === 'session closed' && agent === 'of-acme' && /its tenant was removed/.test(String(reason)),
-        { what: 'the end of the session of a tenant that was removed' },
-      );
-      const { logs } = server.program;
-      assert.equal(
-        logs.some(({ msg, agent }) => msg === 'session closed' && agent === 'of-beta'),
-        false,
-      );
+      // On a busy machine a session may also end because its link was silent.
+      const removed = (name: string) => (line: LogLine) =>
+        line.msg === 'session closed' && line.agent === name && /its tenant was removed/.test(String(line.reason));
+      await server.program.waitForLog(removed('of-acme'), {
+        what: 'the end of the session of a tenant that was removed',
+      });
+      assert.ok(!server.program.logs.some(removed('of-beta')), 'a session of the other tenant ended');
     }),
   );
 }
