@@ -1,5 +1,5 @@
 import { systemClock, type TlsSettings } from '@isthmus/runtime';
-import { endpointDial, PING_INTERVAL, type ProxyFor } from '@isthmus/transport';
+import { endpointDial, type ProxyFor } from '@isthmus/transport';
 import {
   AgentTunnels,
   type Dial,
@@ -46,8 +46,8 @@ export interface AgentOptions {
   /** Sessions move to better hubs within this time, in milliseconds; see docs/LIMITS.md. */
   readonly rebalanceTime: number;
   readonly keepaliveTime: number;
-  /** How long a link to a hub may be silent before either side asks, in milliseconds. Default: 1 s. */
-  readonly pingInterval?: number;
+  /** How long a link to a hub may be silent before either side asks, in milliseconds. Default: 1 s, at rest what the hub says. */
+  readonly pingInterval?: number | undefined;
   /** Unset: tunnels end with the link that carries them. */
   readonly resume?: ResumeOptions;
   /** Decides which addresses are not dialled. */
@@ -175,7 +175,7 @@ class RunningAgent implements Agent {
         version,
         ...(this.#tunnels && { instance: this.#tunnels.instance }),
         ...(tenant !== '' && { tenant }),
-        ...(pingInterval !== undefined && pingInterval !== PING_INTERVAL && { pingSeconds: pingInterval / 1000 }),
+        ...(pingInterval !== undefined && { pingSeconds: pingInterval / 1000 }),
       },
       dial: observed('agent', this.#limiter.dial, observation),
       events: observation.events,

@@ -200,7 +200,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     peer: `hub ${hubId}`,
     role: 'agent',
     ...(options.tunnels && { tunnels: options.tunnels }),
-    pingInterval: pingSeconds && pingSeconds * 1000,
+    ...(pingSeconds && { ping: { seconds: pingSeconds, atRest: hello.pingSeconds === undefined } }),
     dial: policy.dial,
     policy: (rules) => policy.take(rules),
     renewed: () => renewal?.taken(),

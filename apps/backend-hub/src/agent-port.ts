@@ -13,7 +13,7 @@ import {
   type PacketAgent,
   packetDialer,
   parseIdentifiers,
-  pingSecondsBeside,
+  pingSecondsAtRest,
   refusedWhere,
   upgradeServer,
 } from '@isthmus/transport';
@@ -153,7 +153,7 @@ export class AgentPort {
   async #admit(hello: AgentHello, socket: Socket): Promise<Welcome> {
     const { hubId, plane } = this.#options;
     const agent = await this.#admission.link(hello, socket);
-    const pingSeconds = hello.pingSeconds ?? pingSecondsBeside(this.#sessions.size);
+    const pingSeconds = hello.pingSeconds ?? pingSecondsAtRest(this.membership.links);
     const offers = {
       ...(agent.grant && { policy: true }),
       ...(agent.renew && { renewal: true }),
@@ -164,7 +164,7 @@ export class AgentPort {
 
   #open(
     socket: Socket,
-    { agentId, identifiers: query, instance }: AgentHello,
+    { agentId, identifiers: query, pingSeconds: wanted, instance }: AgentHello,
     { sessionId, pingSeconds, ...agent }: Welcome,
   ): void {
     const { events } = this.#options.observation;
@@ -175,7 +175,7 @@ export class AgentPort {
       socket,
       peer: `agent ${agentId}`,
       toAgent: true,
-      pingInterval: pingSeconds && pingSeconds * 1000,
+      ...(pingSeconds && { ping: { seconds: pingSeconds, atRest: wanted === undefined } }),
       orphaned: () => events.emit('tunnel:orphaned', 'hub'),
       fault,
       refused: (error) => events.emit('refused', 'agents', `agent ${agentId}`, error),

@@ -55,23 +55,31 @@ async function agentOf(address: string) {
   return { asked: asked.promise, closed: link.closed, heard };
 }
 
-test('a hub of many agents wants rarer PINGs of the next one, unless that one says how often', async (t) => {
+test('a hub of many agents wants rarer PINGs of the next one at rest, unless that one says how often', {
+  timeout: 60_000,
+}, async (t) => {
+  const { observation, ...rest } = options(memoryRegistry());
   const running = await hub({
-    ...options(memoryRegistry()),
+    ...rest,
+    observation,
     limits: { sessions: 1000, identifiers: 256, identifierBytes: 8192, waiting: 1000, waitingOfSource: 1000 },
   });
   t.after(() => running.close());
-  const ask = async (more: { readonly pingSeconds?: number } = {}) => {
+  const ask = async (agentId: string, more: { readonly pingSeconds?: number } = {}) => {
     const socket = net.connect(Number(running.agentAddress.split(':').at(-1)), '127.0.0.1');
     t.after(() => socket.destroy());
     await once(socket, 'connect');
-    const hello = { agentId: 'a1', identifiers: '', tenant: 'default', version: '1', ...more };
+    const hello = { agentId, identifiers: '', tenant: 'default', version: '1', ...more };
     return (await requestLink(socket, 'hub', hello, 60_000)).pingSeconds;
   };
-  assert.equal(await ask(), undefined);
-  while (running.sessionCount < 500) await Promise.all(Array.from({ length: 20 }, () => ask()));
-  assert.equal(await ask(), 2);
-  assert.equal(await ask({ pingSeconds: 5 }), 5);
+  // None of them answers a PING.
+  for (let asked = 0; asked < 500; asked += 20)
+    await Promise.all(Array.from({ length: 20 }, () => ask('many', { pingSeconds: 300 })));
+  const ended = deferred<string>();
+  observation.events.on('session:close', ({ agentId }, reason) => agentId === 'late' && ended.resolve(reason));
+  assert.equal(await ask('late'), 2);
+  assert.equal(await ask('other', { pingSeconds: 5 }), 5);
+  assert.match(await ended.promise, /silent for 4\.5 s/);
 });
 
 const RECORD = { hubId: 'h1', peerAddress: '10.0.0.2:8097', agentAddress: '10.0.0.2:8091', zone: '', draining: false };

@@ -32,6 +32,11 @@ export class Membership {
   /** What was sent last. */
   #told = { hubs: this.#hubs, current: this.#current };
 
+  /** How many links to agents there are. */
+  get links(): number {
+    return this.#beats.size;
+  }
+
   /** The number of hubs that accept agents. */
   get live(): number {
     let live = 0;

@@ -90,6 +90,12 @@ export const duration = flagOf<number>({
   read: syntax.readDuration,
   write: syntax.writeDuration,
 });
+/** In milliseconds; undefined if it is not set: see `unset`. */
+export const optionalDuration = flagOf<number | undefined>({
+  name: 'duration',
+  read: syntax.readDuration,
+  write: (value) => (value === undefined ? '' : syntax.writeDuration(value)),
+});
 /** klog's verbosity. */
 export const level = flagOf<number>({ name: 'Level', read: syntax.readInt32, write: String });
 

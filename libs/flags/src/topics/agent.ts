@@ -4,7 +4,19 @@ import { isLoopback } from '@isthmus/runtime';
 import { readCidr } from '../cidr.ts';
 import { FlagError } from '../error.ts';
 import { checkAuthorities, checkKeyPair, readNamedFile } from '../files.ts';
-import { bool, countOrAll, duration, int, names, oneOf, string, strings, topic, type Values } from '../flag.ts';
+import {
+  bool,
+  countOrAll,
+  duration,
+  int,
+  names,
+  oneOf,
+  optionalDuration,
+  string,
+  strings,
+  topic,
+  type Values,
+} from '../flag.ts';
 import { checkId } from './server.ts';
 
 export const serverConnection = topic('Server', {
@@ -25,10 +37,16 @@ export const serverConnection = topic('Server', {
     3_600_000,
     "How long a server that speaks only upstream's protocol may be silent before the agent sends it a gRPC keepalive ping.",
   ),
-  'ping-interval': duration(
+  'ping-interval': optionalDuration(
     1000,
-    'How long a link to a hub may be silent before either side sends a PING: 1s to 5m, in whole seconds. A dead link is noticed after 2.25 to 2.5 times as long. More saves bytes on metered links, and a hub of more than 500 sessions asks for up to 5s itself; see docs/EDGE.md.',
-    { own: true },
+    'How long a link to a hub may be silent before either side sends a PING: 1s to 5m, in whole seconds. A dead link is noticed after 2.25 to 2.5 times as long. More saves bytes on metered links; see docs/EDGE.md.',
+    {
+      own: true,
+      unset: {
+        from: () => undefined,
+        text: '1s; up to 5s at rest, if the hub has many agents',
+      },
+    },
   ),
 });
 
@@ -60,7 +78,7 @@ export const synchronisation = topic('Sessions', {
     'Longest pause between attempts while a server cannot be reached. Where its host refuses connections, an agent without a session tries again after 2 s at most.',
   ),
   'probe-interval': duration(1000, 'How often to check that connections are alive.', {
-    inert: 'the agent notices when a connection closes, and PING finds a silent one within 3 s',
+    inert: 'the agent notices when a connection closes, and PING finds a silent one',
   }),
   'sync-forever': bool(false, 'Keep looking for servers after all are connected.'),
   'rebalance-time': duration(
@@ -129,7 +147,7 @@ export function checkServerConnection(flags: Values<typeof serverConnection>): v
   if (again !== undefined) throw new FlagError('proxy-server-host', `${again} is there twice`);
   if (port < 1 || port > 65_535) throw new FlagError('proxy-server-port', `bad port ${port}: want 1 to 65535`);
   const ping = flags['ping-interval'];
-  if (ping < 1000 || ping > 300_000 || ping % 1000 !== 0)
+  if (ping !== undefined && (ping < 1000 || ping > 300_000 || ping % 1000 !== 0))
     throw new FlagError('ping-interval', 'want whole seconds, 1s to 5m');
   checkKeyPair('agent-cert', flags['agent-cert'], 'agent-key', flags['agent-key']);
   checkAuthorities('ca-cert', authorities);

@@ -26,7 +26,7 @@ import { WHY_FIELD } from '../listen/turn-away.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { type Answer, readAnswer, requestHead } from './head.ts';
 import { GATEWAY_FIELD } from './instance.ts';
-import { watchLiveness } from './liveness.ts';
+import { type PingInterval, watchLiveness } from './liveness.ts';
 import type { PolicyRules } from './policy.ts';
 import { DiallingReconciler, RECONCILE_EVERY } from './reconcile.ts';
 import { linkSession } from './settings.ts';
@@ -51,7 +51,7 @@ export interface LinkClientOptions {
   /** Called for a tunnel or dial that was ended because the other side did not know it. */
   readonly orphaned?: () => void;
   /** See `watchLiveness`. Both sides must agree on it. */
-  readonly pingInterval?: number | undefined;
+  readonly ping?: PingInterval | undefined;
   /** How often both sides compare their streams, in milliseconds; for tests. */
   readonly reconcileEvery?: number;
 }
@@ -73,8 +73,8 @@ export class LinkClient implements Dialer {
   readonly #direct: boolean;
   readonly #control: Control;
   readonly #streams = new RandomSet<Http2Stream>();
-  /** Dials that the other side has neither acknowledged nor answered. */
-  #unheard = 0;
+  /** How many bytes had come when the last dial began. */
+  #readBefore = -1;
   readonly #closed: (stream: Http2Stream) => void;
   readonly #carriers: CarrierLink;
   readonly #ending: Ending;
@@ -105,8 +105,9 @@ export class LinkClient implements Dialer {
     session.once('close', (reason) => ending.over(reason));
     // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
     const wroteLately = watchLiveness(session, (error) => session.destroy(error, true), {
-      interval: options.pingInterval,
-      waiting: () => this.#unheard > 0,
+      ping: options.ping,
+      // A dial that was given up, because another session was faster, has found out nothing yet.
+      carries: () => this.open > 0 || session.bytesRead === this.#readBefore,
     });
     const stream = session.request({
       ...CONTROL_HEAD,
@@ -201,21 +202,12 @@ export class LinkClient implements Dialer {
     if (request.signal.aborted) throw abandoned();
     const stream = this.#begin(request);
     const guarded = this.#guarded;
-    let heard = false;
-    const hear = () => {
-      if (heard) return;
-      heard = true;
-      this.#unheard--;
-    };
-    this.#unheard++;
     const lost = (code: number | undefined) => {
-      hear();
       this.#closed(stream);
       // Why a link ends is known only after all its streams have ended.
       queueMicrotask(guarded(() => pending.fail(this.#lost(code))));
     };
     const headed = (head: Head, kind: HeadKind) => {
-      hear();
       if (kind === 'response') this.#answer(pending, asked, head, request);
       else request.acknowledged?.();
     };
@@ -257,6 +249,7 @@ export class LinkClient implements Dialer {
     try {
       const stream = this.#session.begin(requestHead(request));
       this.#streams.add(stream);
+      this.#readBefore = this.#session.bytesRead;
       return stream;
     } catch (error) {
       if (error instanceof TypeError) throw new DialError('http_request_error', error.message, { cause: error });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import { mock, test } from 'node:test';
-import { PlaneEnded, TunnelTable } from '@isthmus/tunnel';
+import { DialAbort, PlaneEnded, TunnelTable } from '@isthmus/tunnel';
 import { cleanups } from '../testing/cleanups.ts';
 import { CHECK_EVERY_MS } from './liveness.ts';
 import { dialTcp, type Link, link, listen, readAll, request } from './testing.ts';
@@ -110,7 +110,7 @@ test('a side that closes a link because it hears nothing says so, and so does no
   cleanups.push(() => mock.timers.reset());
   for (const hears of ['server', 'client'] as const) {
     // Only one of them loses its patience here.
-    const patient = { pingInterval: 3_600_000 };
+    const patient = { ping: { seconds: 300, atRest: false } };
     const both = await (hears === 'server' ? link(dialTcp, patient) : link(dialTcp, {}, patient));
     for (let looks = 0; looks < 10; looks++) mock.timers.tick(CHECK_EVERY_MS);
     assert.match((await both[hears].closed).message, /silent for 2\.25 s/);
@@ -118,6 +118,29 @@ test('a side that closes a link because it hears nothing says so, and so does no
     assert.equal(reason.name, 'SessionLost');
     assert.match(reason.message, /silent for 2\.25 s, even to PING/);
   }
+});
+
+test('a dial on a link at rest makes its side ask as usual, even if it was given up', async () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  cleanups.push(() => mock.timers.reset());
+  const rests = { ping: { seconds: 5, atRest: true } };
+  const { client } = await link(dialTcp, rests, { ping: { seconds: 300, atRest: false } });
+  let isOver = false;
+  void client.closed.then(() => {
+    isOver = true;
+  });
+  const check = async (times: number) => {
+    for (let looks = 0; looks < times; looks++) mock.timers.tick(CHECK_EVERY_MS);
+    await Promise.resolve();
+  };
+  await check(20);
+  assert.ok(!isOver);
+  const abort = new DialAbort();
+  client.dial({ ...request(1), signal: abort }).catch(() => {});
+  abort.abort();
+  assert.equal(client.open, 0);
+  await check(10);
+  assert.match((await client.closed).message, /silent for 2\.25 s/);
 });
 
 /** Lets time pass for what watches a link; what the link sends meanwhile arrives. */

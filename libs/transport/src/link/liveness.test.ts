@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { afterEach, mock, test } from 'node:test';
-import { CHECK_EVERY_MS, LinkChecks, pingSecondsBeside, watchLiveness } from './liveness.ts';
+import { CHECK_EVERY_MS, LinkChecks, type PingInterval, pingSecondsAtRest, watchLiveness } from './liveness.ts';
 import { linkSession } from './settings.ts';
 
 afterEach(() => mock.timers.reset());
 
 /** A link's two halves as the watch sees them. */
-function watched(interval?: number, waiting?: () => boolean) {
+function watched(ping?: PingInterval, carries = () => false) {
   const session = Object.assign(new EventEmitter(), {
     bytesRead: 0,
     bytesWritten: 0,
@@ -27,7 +27,7 @@ function watched(interval?: number, waiting?: () => boolean) {
       deaths.push(error);
       session.emit('close');
     },
-    { checks: new LinkChecks(), interval, ...(waiting && { waiting }) },
+    { checks: new LinkChecks(), ping, carries },
   );
   return { session, deaths, check: (count: number) => mock.timers.tick(count * CHECK_EVERY_MS) };
 }
@@ -79,35 +79,47 @@ test('a link that does not answer is dead once, within three seconds', () => {
   assert.equal(deaths.length, 1);
 });
 
-test('whoever owes an answer is asked as soon as without a long interval, and is dead as soon', () => {
-  let waiting = false;
-  const { session, deaths, check } = watched(10_000, () => waiting);
-  check(20);
+test('a link with a longer interval at rest is watched as usual while it carries something', () => {
+  let carries = false;
+  const { session, deaths, check } = watched({ seconds: 5, atRest: true }, () => carries);
+  check(19);
   assert.equal(session.pings, 0);
-  waiting = true;
-  check(4);
+  check(1);
   assert.equal(session.pings, 1);
   session.bytesRead++;
-  check(1);
-  check(3);
-  assert.equal(session.pings, 1, 'it was heard meanwhile');
+  check(12);
+  carries = true;
+  check(4);
+  assert.equal(session.pings, 1, 'it counts from when it began to carry something');
   check(1);
   assert.equal(session.pings, 2);
-  waiting = false;
-  check(8);
-  waiting = true;
-  check(8);
+  check(4);
   assert.deepEqual(deaths, []);
   check(1);
   assert.deepEqual(
     deaths.map(({ message }) => message),
-    ['silent for 5.25 s, even to PING'],
+    ['silent for 2.25 s, even to PING'],
   );
 });
 
-test('the more agents a hub has, the rarer the PINGs of those that come', () => {
-  const [before, after] = [[0, 499, 500, 1700, 100_000].map(pingSecondsBeside), [undefined, undefined, 2, 4, 5]];
-  assert.deepEqual(before, after);
+test('a side that only receives asks as often as usual, too, while the link carries something', () => {
+  const { session, check } = watched({ seconds: 5, atRest: true }, () => true);
+  for (let i = 0; i < 100; i++) {
+    session.bytesRead++;
+    check(1);
+  }
+  assert.ok(session.pings >= 16, `${session.pings} PINGs`);
+});
+
+test('an interval that an agent wants counts whatever the link carries', () => {
+  const { session, check } = watched({ seconds: 5, atRest: false }, () => true);
+  check(19);
+  assert.equal(session.pings, 0);
+});
+
+test('the more agents a hub has, the rarer the PINGs of the next ones at rest', () => {
+  const seconds = [0, 499, 500, 1700, 100_000].map(pingSecondsAtRest);
+  assert.deepEqual(seconds, [undefined, undefined, 2, 4, 5]);
 });
 
 test('one timer checks all links, and ends with the last', () => {
@@ -186,7 +198,7 @@ test('a look that throws ends its own link, and the others are looked at', () =>
 });
 
 test('a link whose agent wants few PINGs is asked as rarely, and found dead as much later', () => {
-  const { session, deaths, check } = watched(60_000);
+  const { session, deaths, check } = watched({ seconds: 60, atRest: false });
   check(239);
   assert.equal(session.pings, 0);
   check(1);

@@ -13,22 +13,27 @@ const PING_AFTER_CHECKS = 4;
  */
 const DEAD_AFTER_CHECKS = 9;
 
-/** How long a link may be silent before this side sends a PING, in milliseconds, unless its agent wants another time. */
-export const PING_INTERVAL = PING_AFTER_CHECKS * CHECK_EVERY_MS;
+/** How long a link may be silent before this side sends a PING, where it is not the usual second. */
+export interface PingInterval {
+  /** Whole seconds, 1 to 300. */
+  readonly seconds: number;
+  /** Whether it counts only while the link carries nothing. */
+  readonly atRest: boolean;
+}
 
-/** So many links to agents have one interval. The next ones have a second more. */
-const LINKS_A_SECOND = 500;
+/** So many links to agents have the same interval. The next ones have a second more. */
+const LINKS_PER_STEP = 500;
 
-/** In seconds. An agent then notices within 12.5 s that its hub hangs: before the 15 s in which tunnels can be resumed are over. */
-const LONGEST_SECONDS = 5;
+/** In seconds. An agent then notices within 12.5 s that its hub hangs. */
+const LONGEST_AT_REST = 5;
 
 /**
- * Returns the interval for an agent that asks for none, in seconds; undefined for the default. A PING and its answer take 0.05 ms of processor
- * time at each end, so a hub of thousands of idle links would do little else.
- * @param links how many the hub has
+ * Returns the interval at rest for an agent that asks for none, in seconds; undefined for the usual one. A PING and its answer take 0.05 ms
+ * of processor time at each end: 5,000 links with a PING in 1.25 s would take a fifth of a processor.
+ * @param links how many links to agents the hub has
  */
-export function pingSecondsBeside(links: number): number | undefined {
-  const seconds = Math.min(LONGEST_SECONDS, 1 + Math.floor(links / LINKS_A_SECOND));
+export function pingSecondsAtRest(links: number): number | undefined {
+  const seconds = Math.min(LONGEST_AT_REST, 1 + Math.floor(links / LINKS_PER_STEP));
   return seconds > 1 ? seconds : undefined;
 }
 
@@ -55,6 +60,12 @@ export class LinkChecks {
 /** The checks of all links of this process. */
 const CHECKS = new LinkChecks();
 
+export interface LivenessOptions {
+  readonly ping?: PingInterval | undefined;
+  readonly carries?: () => boolean;
+  readonly checks?: LinkChecks;
+}
+
 /**
  * Ends a link that has gone silent because of a hung process or a half-open connection. The first side that finds the link silent sends a
  * PING. The other side hears it, and need not send one itself, so an idle link carries one PING in 1.25 s. A side that only receives sends
@@ -62,37 +73,33 @@ const CHECKS = new LinkChecks();
  *
  * Silence is counted in checks, not in time: a process that was stopped, or too busy to check, does not blame its peers for that time.
  *
- * @param interval how long the link may be silent before this side sends a PING, in milliseconds. A dead link is found after 2.25 to 2.5
- * times this long. The other side may send its PINGs sooner, but not later
- * @param waiting whether the other side owes an answer that it gives at once. Then a long interval does not count: a dead link is found
- * within 2.5 s
+ * @param ping a longer interval. A dead link is found after 2.25 to 2.5 times this long. The other side may send its PINGs sooner, but not
+ * later
+ * @param carries whether the link carries anything. One that began to is watched as if it had been heard just then
  * @returns whether something was sent since the last check, or in the 250 ms before it
  */
 export function watchLiveness(
   session: Http2Session,
   dead: (error: Error) => void,
-  {
-    interval = PING_INTERVAL,
-    waiting = () => false,
-    checks = CHECKS,
-  }: { readonly interval?: number | undefined; readonly waiting?: () => boolean; readonly checks?: LinkChecks } = {},
+  { ping, carries = () => false, checks = CHECKS }: LivenessOptions = {},
 ): () => boolean {
-  const scale = interval / PING_INTERVAL;
-  const [pingAfter, deadAfter] = [Math.round(PING_AFTER_CHECKS * scale), Math.round(DEAD_AFTER_CHECKS * scale)];
+  const mayRest = ping?.atRest === true;
   let { bytesRead, bytesWritten } = session;
-  let [silent, mute, waited] = [0, 0, 0];
-  // An exception in one check must not skip the others.
-  const guarded = guarding(dead);
+  let [silent, mute, rests] = [0, 0, false];
   const check = () => {
     silent = session.bytesRead === bytesRead ? silent + 1 : 0;
     mute = session.bytesWritten === bytesWritten ? mute + 1 : 0;
-    waited = silent > 0 && waiting() ? waited + 1 : 0;
     ({ bytesRead, bytesWritten } = session);
-    if (silent === deadAfter || waited === DEAD_AFTER_CHECKS)
+    const awakes = rests && carries();
+    rests = mayRest && !carries();
+    if (awakes) [silent, mute] = [0, 0];
+    const seconds = mayRest && !rests ? 1 : (ping?.seconds ?? 1);
+    if (silent === DEAD_AFTER_CHECKS * seconds)
       dead(new Error(`silent for ${(silent * CHECK_EVERY_MS) / 1000} s, even to PING`));
-    else if (silent === pingAfter || mute === pingAfter || waited === PING_AFTER_CHECKS) session.ping();
+    else if ([silent, mute].includes(PING_AFTER_CHECKS * seconds)) session.ping();
   };
-  const quit = checks.add(guarded(check));
+  // An exception in one check must not skip the others.
+  const quit = checks.add(guarding(dead)(check));
   session.once('close', quit);
   return () => mute === 0 || session.bytesWritten !== bytesWritten;
 }

@@ -4,7 +4,7 @@ import { deferred, guarding, RandomSet } from '@isthmus/runtime';
 import { type GatewayLoss, HungUp, LinkReset, SessionLost } from '@isthmus/tunnel';
 import { Control, type ControlMessage } from './control.ts';
 import { GATEWAY_FIELD, isInstance } from './instance.ts';
-import { watchLiveness } from './liveness.ts';
+import { type PingInterval, watchLiveness } from './liveness.ts';
 import type { MembershipMessage } from './membership.ts';
 import type { PolicyRules } from './policy.ts';
 import { ServingReconciler } from './reconcile.ts';
@@ -20,7 +20,7 @@ export interface LinkServerOptions extends ServedDialsOptions {
   /** Called with what the tenant's callers may dial. It may throw if it cannot use the rules, which are then counted as refused. */
   readonly policy?: (rules: PolicyRules) => void;
   /** See `watchLiveness`. Both sides must agree on it. */
-  readonly pingInterval?: number | undefined;
+  readonly ping?: PingInterval | undefined;
   /** Called when the hub has taken the credential that was sent last. */
   readonly renewed?: () => void;
 }
@@ -76,7 +76,8 @@ export class LinkServer {
     });
     // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
     const wroteLately = watchLiveness(session, (error) => session.destroy(error, true), {
-      interval: options.pingInterval,
+      ping: options.ping,
+      carries: () => this.open > 0,
     });
     session.on('fault', (error) => this.#fault(error));
     session.on('begun', (stream, head) => this.#accept(stream, head));

@@ -37,7 +37,7 @@ export interface AgentHello {
   readonly token?: string;
   /** The agent's process, if its tunnels can be resumed (docs/RESUME.md): 16 hexadecimal digits. */
   readonly instance?: string;
-  /** How long the link may be silent before either side sends a PING, in seconds: 1 to 300. Unset: 1. */
+  /** How long the link may be silent before either side sends a PING, in seconds: 1 to 300. Unset: 1, or longer at rest if the hub says so. */
   readonly pingSeconds?: number;
 }
 
@@ -50,7 +50,10 @@ export interface HubHello {
   readonly policy?: boolean;
   /** Whether the hub accepts fresh tokens over the link, because the session's token expires. */
   readonly renewal?: boolean;
-  /** The agent's `pingSeconds`, or what the hub wants of an agent that has none. Hubs of earlier versions answer nothing, and keep to 1. */
+  /**
+   * The agent's `pingSeconds`. If it has none, what counts while the link carries nothing. Hubs of earlier versions answer only what they were
+   * asked for, or nothing, and then keep to 1.
+   */
   readonly pingSeconds?: number;
   /** Names the plane that the hub shares with others. Empty if it stands alone. */
   readonly plane: string;
