@@ -83,20 +83,22 @@ export function watchLiveness(
   dead: (error: Error) => void,
   { ping, carries = () => false, checks = CHECKS }: LivenessOptions = {},
 ): () => boolean {
-  const mayRest = ping?.atRest === true;
+  const { seconds = 1, atRest = false } = ping ?? {};
   let { bytesRead, bytesWritten } = session;
   let [silent, mute, rests] = [0, 0, false];
   const check = () => {
     silent = session.bytesRead === bytesRead ? silent + 1 : 0;
     mute = session.bytesWritten === bytesWritten ? mute + 1 : 0;
     ({ bytesRead, bytesWritten } = session);
-    const awakes = rests && carries();
-    rests = mayRest && !carries();
-    if (awakes) [silent, mute] = [0, 0];
-    const seconds = mayRest && !rests ? 1 : (ping?.seconds ?? 1);
-    if (silent === DEAD_AFTER_CHECKS * seconds)
+    const isAsUsual = atRest && carries();
+    // What it begins to carry is written on both sides, so `mute` is small.
+    if (isAsUsual && rests) silent = 0;
+    rests = atRest && !isAsUsual;
+    const scale = isAsUsual ? 1 : seconds;
+    const ask = PING_AFTER_CHECKS * scale;
+    if (silent === DEAD_AFTER_CHECKS * scale)
       dead(new Error(`silent for ${(silent * CHECK_EVERY_MS) / 1000} s, even to PING`));
-    else if ([silent, mute].includes(PING_AFTER_CHECKS * seconds)) session.ping();
+    else if (silent === ask || mute === ask) session.ping();
   };
   // An exception in one check must not skip the others.
   const quit = checks.add(guarding(dead)(check));
