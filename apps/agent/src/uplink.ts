@@ -190,7 +190,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
   // Without TLS nothing proves who answers, so only the configured host gets a token.
   const mayRoam = token === undefined || options.tls !== undefined;
   let leaving = false;
-  const { policy: announced = false, renewal: renews, pingSeconds } = offers;
+  const { policy: announced = false, renewal: renews, ping } = offers;
   const policy = new TenantPolicy({ dial, announced, missing: (error) => link.destroy(error) });
   const send = (fresh: string) => link.sendCredential(fresh);
   const renewal = renews ? new TokenRenewal({ first: token, read: options.token, send }) : undefined;
@@ -200,7 +200,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     peer: `hub ${hubId}`,
     role: 'agent',
     ...(options.tunnels && { tunnels: options.tunnels }),
-    ...(pingSeconds && { ping: { seconds: pingSeconds, atRest: hello.pingSeconds === undefined } }),
+    ping,
     dial: policy.dial,
     policy: (rules) => policy.take(rules),
     renewed: () => renewal?.taken(),

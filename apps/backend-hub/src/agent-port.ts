@@ -13,7 +13,7 @@ import {
   type PacketAgent,
   packetDialer,
   parseIdentifiers,
-  pingSecondsAtRest,
+  pingAtRest,
   refusedWhere,
   upgradeServer,
 } from '@isthmus/transport';
@@ -153,19 +153,20 @@ export class AgentPort {
   async #admit(hello: AgentHello, socket: Socket): Promise<Welcome> {
     const { hubId, plane } = this.#options;
     const agent = await this.#admission.link(hello, socket);
-    const pingSeconds = hello.pingSeconds ?? pingSecondsAtRest(this.membership.links);
+    const { pingSeconds: seconds } = hello;
+    const ping = seconds === undefined ? pingAtRest(this.membership.links) : { seconds, atRest: false };
     const offers = {
       ...(agent.grant && { policy: true }),
       ...(agent.renew && { renewal: true }),
-      ...(pingSeconds !== undefined && { pingSeconds }),
+      ...(ping && { ping }),
     };
     return { ...agent, ...offers, hubId, sessionId: newSessionId(), plane, serverCount: this.#serverCount() };
   }
 
   #open(
     socket: Socket,
-    { agentId, identifiers: query, pingSeconds: wanted, instance }: AgentHello,
-    { sessionId, pingSeconds, ...agent }: Welcome,
+    { agentId, identifiers: query, instance }: AgentHello,
+    { sessionId, ping, ...agent }: Welcome,
   ): void {
     const { events } = this.#options.observation;
     // The agent may have opened other sessions meanwhile.
@@ -175,7 +176,7 @@ export class AgentPort {
       socket,
       peer: `agent ${agentId}`,
       toAgent: true,
-      ...(pingSeconds && { ping: { seconds: pingSeconds, atRest: wanted === undefined } }),
+      ping,
       orphaned: () => events.emit('tunnel:orphaned', 'hub'),
       fault,
       refused: (error) => events.emit('refused', 'agents', `agent ${agentId}`, error),

@@ -70,15 +70,15 @@ test('a hub of many agents wants rarer PINGs of the next one at rest, unless tha
     t.after(() => socket.destroy());
     await once(socket, 'connect');
     const hello = { agentId, identifiers: '', tenant: 'default', version: '1', ...more };
-    return (await requestLink(socket, 'hub', hello, 60_000)).pingSeconds;
+    return (await requestLink(socket, 'hub', hello, 60_000)).ping;
   };
   // None of them answers a PING.
-  for (let asked = 0; asked < 500; asked += 20)
+  for (let asked = 0; asked < 520; asked += 20)
     await Promise.all(Array.from({ length: 20 }, () => ask('many', { pingSeconds: 300 })));
   const ended = deferred<string>();
   observation.events.on('session:close', ({ agentId }, reason) => agentId === 'late' && ended.resolve(reason));
-  assert.equal(await ask('late'), 2);
-  assert.equal(await ask('other', { pingSeconds: 5 }), 5);
+  assert.deepEqual(await ask('late'), { seconds: 2, atRest: true });
+  assert.deepEqual(await ask('other', { pingSeconds: 5 }), { seconds: 5, atRest: false });
   assert.match(await ended.promise, /silent for 4\.5 s/);
 });
 

@@ -30,7 +30,8 @@ export function flagsInForce<T extends FlagTable>(
     .map(([name, { kind, initial, unset, topic, inert = '', shown = asIs }]) => ({
       name,
       value: shown(kind.write(values[name])),
-      source: set.has(name) ? 'given' : unset ? 'derived' : 'default',
+      // What stays unset is decided later, by others.
+      source: set.has(name) ? 'given' : unset && values[name] !== undefined ? 'derived' : 'default',
       initial: unset?.text ?? kind.write(initial),
       topic,
       inert,

@@ -133,7 +133,9 @@ for (const program of PROGRAMS) {
   });
 }
 
-test('a server count that is set can be told from an unset one', () => {
+test('a server count, or a PING interval, that is set can be told from an unset one', () => {
   const count = (...args: string[]) => parseFlags(serverFlags, args, {}).values['server-count'];
   assert.deepEqual([count(), count('--server-count=1')], [undefined, 1]);
+  const ping = (...args: string[]) => parseFlags(agentFlags, args, {}).values['ping-interval'];
+  assert.deepEqual([ping(), ping('--ping-interval=1s')], [undefined, 1000]);
 });

@@ -12,7 +12,7 @@ export { throughProxy } from './http-proxy/through-proxy.ts';
 export { type IdentifierLimits, parseIdentifiers } from './identifiers.ts';
 export { LinkClient } from './link/client.ts';
 export { Control, type ControlMessage, encodeControl } from './link/control.ts';
-export { type PingInterval, pingSecondsAtRest } from './link/liveness.ts';
+export { pingAtRest } from './link/liveness.ts';
 export {
   type HubMember,
   MAX_HUBS_IN_MESSAGE,

@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import test from 'node:test';
 import { newTrust, relayTo, scoped, startAgent, startServer } from '../harness/index.ts';
 
@@ -11,5 +13,31 @@ test(
     await agent.waitReady();
     relay.pause();
     await Promise.all([agent, server.program].map((program) => program.waitForLine(/silent for 4\.5 s, even to PING/)));
+  }),
+);
+
+/** What a hub of many agents answers. */
+const ANSWER = [
+  'HTTP/1.1 101 Switching Protocols',
+  'connection: upgrade',
+  'upgrade: isthmus-link/1',
+  'isthmus-hub: hub',
+  'isthmus-session: session',
+  'isthmus-ping-at-rest: 2',
+];
+
+test(
+  'an agent without an interval of its own waits at rest as long as its hub wants',
+  scoped(async (scope) => {
+    const hub = createServer((socket) => {
+      socket.on('error', () => {}).once('data', () => socket.write(`${ANSWER.join('\r\n')}\r\n\r\n`));
+      scope.defer(() => socket.destroy());
+    }).listen(0, '127.0.0.1');
+    scope.defer(() => hub.close());
+    await once(hub, 'listening');
+    const { port } = hub.address() as AddressInfo;
+    const plain = { 'ca-cert': undefined, 'agent-cert': undefined, 'agent-key': undefined };
+    const agent = await startAgent(scope, await newTrust(scope), port, plain);
+    await agent.waitForLine(/silent for 4\.5 s, even to PING/);
   }),
 );

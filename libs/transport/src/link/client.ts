@@ -50,7 +50,7 @@ export interface LinkClientOptions {
   readonly fault?: (error: Error) => void;
   /** Called for a tunnel or dial that was ended because the other side did not know it. */
   readonly orphaned?: () => void;
-  /** See `watchLiveness`. Both sides must agree on it. */
+  /** See `watchLiveness`. */
   readonly ping?: PingInterval | undefined;
   /** How often both sides compare their streams, in milliseconds; for tests. */
   readonly reconcileEvery?: number;

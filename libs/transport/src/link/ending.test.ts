@@ -105,13 +105,15 @@ test('a link that was closed stays closed, though what comes after is answered b
   assert.equal((await client.closed).name, 'HungUp');
 });
 
+const PATIENT = { ping: { seconds: 300, atRest: false } };
+const RESTING = { ping: { seconds: 5, atRest: true } };
+
 test('a side that closes a link because it hears nothing says so, and so does not count as dead', async () => {
   mock.timers.enable({ apis: ['setInterval'] });
   cleanups.push(() => mock.timers.reset());
   for (const hears of ['server', 'client'] as const) {
     // Only one of them loses its patience here.
-    const patient = { ping: { seconds: 300, atRest: false } };
-    const both = await (hears === 'server' ? link(dialTcp, patient) : link(dialTcp, {}, patient));
+    const both = await (hears === 'server' ? link(dialTcp, PATIENT) : link(dialTcp, {}, PATIENT));
     for (let looks = 0; looks < 10; looks++) mock.timers.tick(CHECK_EVERY_MS);
     assert.match((await both[hears].closed).message, /silent for 2\.25 s/);
     const reason = await both[hears === 'server' ? 'client' : 'server'].closed;
@@ -120,27 +122,37 @@ test('a side that closes a link because it hears nothing says so, and so does no
   }
 });
 
+/** Lets time pass in which nothing arrives, and returns why the link has ended: `still open` if it has not. */
+async function silence(ms: number, { closed }: { readonly closed: Promise<Error> }): Promise<string> {
+  for (let passed = 0; passed < ms; passed += CHECK_EVERY_MS) mock.timers.tick(CHECK_EVERY_MS);
+  let ended = 'still open';
+  void closed.then(({ message }) => {
+    ended = message;
+  });
+  for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate);
+  return ended;
+}
+
 test('a dial on a link at rest makes its side ask as usual, even if it was given up', async () => {
   mock.timers.enable({ apis: ['setInterval'] });
   cleanups.push(() => mock.timers.reset());
-  const rests = { ping: { seconds: 5, atRest: true } };
-  const { client } = await link(dialTcp, rests, { ping: { seconds: 300, atRest: false } });
-  let isOver = false;
-  void client.closed.then(() => {
-    isOver = true;
-  });
-  const check = async (times: number) => {
-    for (let looks = 0; looks < times; looks++) mock.timers.tick(CHECK_EVERY_MS);
-    await Promise.resolve();
-  };
-  await check(20);
-  assert.ok(!isOver);
+  const { client } = await link(dialTcp, RESTING, PATIENT);
+  assert.equal(await silence(4500, client), 'still open');
   const abort = new DialAbort();
   client.dial({ ...request(1), signal: abort }).catch(() => {});
   abort.abort();
   assert.equal(client.open, 0);
-  await check(10);
-  assert.match((await client.closed).message, /silent for 2\.25 s/);
+  assert.match(await silence(2500, client), /silent for 2\.25 s/);
+});
+
+test('an agent with a tunnel on a link at rest asks as usual', async () => {
+  const port = await listen(net.createServer((socket) => socket.on('error', () => {})));
+  mock.timers.enable({ apis: ['setInterval'] });
+  cleanups.push(() => mock.timers.reset());
+  const { client, server } = await link(dialTcp, PATIENT, RESTING);
+  assert.equal(await silence(4500, server), 'still open');
+  await client.dial(request(port));
+  assert.match(await silence(2750, server), /silent for 2\.25 s/);
 });
 
 /** Lets time pass for what watches a link; what the link sends meanwhile arrives. */

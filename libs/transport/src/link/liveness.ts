@@ -28,13 +28,13 @@ const LINKS_PER_STEP = 500;
 const LONGEST_AT_REST = 5;
 
 /**
- * Returns the interval at rest for an agent that asks for none, in seconds; undefined for the usual one. A PING and its answer take 0.05 ms
- * of processor time at each end: 5,000 links with a PING in 1.25 s would take a fifth of a processor.
+ * Returns the interval for an agent that asks for none; undefined for the usual one. A PING and its answer take 0.05 ms of processor time at
+ * each end: 5,000 links with a PING in 1.25 s would take a fifth of a processor.
  * @param links how many links to agents the hub has
  */
-export function pingSecondsAtRest(links: number): number | undefined {
+export function pingAtRest(links: number): PingInterval | undefined {
   const seconds = Math.min(LONGEST_AT_REST, 1 + Math.floor(links / LINKS_PER_STEP));
-  return seconds > 1 ? seconds : undefined;
+  return seconds > 1 ? { seconds, atRest: true } : undefined;
 }
 
 /** Calls all checks from one timer. In an idle hub, thousands of timers would cost more than the checks. */
@@ -73,9 +73,9 @@ export interface LivenessOptions {
  *
  * Silence is counted in checks, not in time: a process that was stopped, or too busy to check, does not blame its peers for that time.
  *
- * @param ping a longer interval. A dead link is found after 2.25 to 2.5 times this long. The other side may send its PINGs sooner, but not
- * later
- * @param carries whether the link carries anything. One that began to is watched as if it had been heard just then
+ * @param ping a longer interval. A dead link is found after 2.25 to 2.5 times this long. The other side may send its PINGs sooner. It may send
+ * them later only while the link carries nothing: bulk data could hide its answers
+ * @param carries whether the link carries anything
  * @returns whether something was sent since the last check, or in the 250 ms before it
  */
 export function watchLiveness(
@@ -91,8 +91,9 @@ export function watchLiveness(
     mute = session.bytesWritten === bytesWritten ? mute + 1 : 0;
     ({ bytesRead, bytesWritten } = session);
     const isAsUsual = atRest && carries();
-    // What it begins to carry is written on both sides, so `mute` is small.
-    if (isAsUsual && rests) silent = 0;
+    // A PING that has no answer counts. What the link begins to carry is written on both sides, so `mute` is small.
+    if (isAsUsual && rests)
+      silent = Math.min(DEAD_AFTER_CHECKS, Math.max(0, silent - PING_AFTER_CHECKS * (seconds - 1)));
     rests = atRest && !isAsUsual;
     const scale = isAsUsual ? 1 : seconds;
     const ask = PING_AFTER_CHECKS * scale;

@@ -19,7 +19,7 @@ export interface LinkServerOptions extends ServedDialsOptions {
   readonly membership?: (message: MembershipMessage) => void;
   /** Called with what the tenant's callers may dial. It may throw if it cannot use the rules, which are then counted as refused. */
   readonly policy?: (rules: PolicyRules) => void;
-  /** See `watchLiveness`. Both sides must agree on it. */
+  /** See `watchLiveness`. */
   readonly ping?: PingInterval | undefined;
   /** Called when the hub has taken the credential that was sent last. */
   readonly renewed?: () => void;

@@ -111,23 +111,24 @@ for (const [what, head, status, message] of [
   });
 }
 
-test('a hub hears how rarely the agent wants PINGs, and its answer says whether it keeps to it', async () => {
+test('a hub hears how rarely the agent wants PINGs, and its answer says what counts, and when', async () => {
   const heard: (number | undefined)[] = [];
   const upgrades = upgradeServer({
     async admit({ pingSeconds }) {
       heard.push(pingSeconds);
       const own = { hubId: 'h1', sessionId: 's1', tenant: 'default', plane: '', serverCount: 1 };
-      return { ...own, ...(pingSeconds !== undefined && { pingSeconds }) };
+      if (pingSeconds === undefined) return { ...own, ping: { seconds: 3, atRest: true } };
+      return { ...own, ping: { seconds: pingSeconds, atRest: false } };
     },
     open() {},
     refused() {},
     fault() {},
   });
   const port = await listen(net.createServer((socket) => upgrades.accept(socket)));
-  assert.equal((await ask(port, { pingSeconds: 60 })).pingSeconds, 60);
-  assert.equal((await ask(port, {})).pingSeconds, undefined);
+  assert.deepEqual((await ask(port, { pingSeconds: 60 })).ping, { seconds: 60, atRest: false });
+  assert.deepEqual((await ask(port, {})).ping, { seconds: 3, atRest: true });
   for (const pingSeconds of [0, 301, 1.5, Number.NaN])
     await assert.rejects(ask(port, { pingSeconds }), /isthmus-ping is .*want 1 to 300/);
   assert.deepEqual(heard, [60, undefined]);
-  assert.equal((await answer(ACCEPTED, { pingSeconds: 60 })).pingSeconds, undefined, 'a hub of an earlier version');
+  assert.equal((await answer(ACCEPTED, { pingSeconds: 60 })).ping, undefined, 'a hub of an earlier version');
 });

@@ -8,6 +8,7 @@ import { type HttpHead, readHead } from '../head/head-reader.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
 import { write } from '../head/write.ts';
 import { isInstance } from './instance.ts';
+import type { PingInterval } from './liveness.ts';
 
 /**
  * How an agent's connection becomes a link. The agent sends an HTTP/1.1 Upgrade request that says who it is, and the hub answers 101.
@@ -51,10 +52,10 @@ export interface HubHello {
   /** Whether the hub accepts fresh tokens over the link, because the session's token expires. */
   readonly renewal?: boolean;
   /**
-   * The agent's `pingSeconds`. If it has none, what counts while the link carries nothing. Hubs of earlier versions answer only what they were
-   * asked for, or nothing, and then keep to 1.
+   * The agent's `pingSeconds`; for an agent that has none, what counts at rest. Unset: the usual interval. Hubs of earlier versions know the
+   * first at most.
    */
-  readonly pingSeconds?: number;
+  readonly ping?: PingInterval;
   /** Names the plane that the hub shares with others. Empty if it stands alone. */
   readonly plane: string;
   /** How many servers an agent should look for. */
@@ -106,20 +107,28 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
     tenant: tenantOf(head, hello.tenant),
     ...(head.fields.get('isthmus-policy') === '?1' && { policy: true }),
     ...(head.fields.get('isthmus-renewal') === '?1' && { renewal: true }),
-    ...pingOf(head.fields.get('isthmus-ping'), head.status),
+    ...pingOf(head),
     plane: named(head, 'isthmus-plane'),
     serverCount: Number(head.fields.get('isthmus-server-count') ?? 1),
   };
 }
 
+/** Hubs of earlier versions answer only what the agent wants, or nothing. */
+function pingOf({ fields, status }: HttpHead): { readonly ping?: PingInterval } {
+  const seconds = secondsOf(fields.get('isthmus-ping'), 'isthmus-ping', status);
+  if (seconds !== undefined) return { ping: { seconds, atRest: false } };
+  const resting = secondsOf(fields.get('isthmus-ping-at-rest'), 'isthmus-ping-at-rest', status);
+  return resting === undefined ? {} : { ping: { seconds: resting, atRest: true } };
+}
+
 /** Throws LinkRefused with this status for anything but whole seconds in range. */
-function pingOf(text: string | undefined, status: number): { readonly pingSeconds?: number } {
-  if (text === undefined || text === '') return {};
-  const pingSeconds = Number(text);
-  if (/^\d{1,3}$/.test(text) && pingSeconds >= 1 && pingSeconds <= MAX_PING_SECONDS) return { pingSeconds };
+function secondsOf(text: string | undefined, name: string, status: number): number | undefined {
+  if (text === undefined || text === '') return undefined;
+  const seconds = Number(text);
+  if (/^\d{1,3}$/.test(text) && seconds >= 1 && seconds <= MAX_PING_SECONDS) return seconds;
   throw new LinkRefused(
     status,
-    `isthmus-ping is ${JSON.stringify(text.slice(0, 20))}: want 1 to ${MAX_PING_SECONDS} seconds`,
+    `${name} is ${JSON.stringify(text.slice(0, 20))}: want 1 to ${MAX_PING_SECONDS} seconds`,
   );
 }
 
@@ -232,12 +241,13 @@ function readHello(request: IncomingMessage): AgentHello {
   const field = (name: string) => request.headersDistinct[name]?.[0] ?? '';
   const named = (name: string) => readName(field(name), name, 400);
   const tenant = named('isthmus-tenant');
+  const pingSeconds = secondsOf(field('isthmus-ping'), 'isthmus-ping', 400);
   const token = /^Bearer (.+)$/.exec(request.headers.authorization ?? '')?.[1];
   return {
     agentId: named('isthmus-agent'),
     identifiers: decode(field('isthmus-identifiers'), 'isthmus-identifiers', 400),
     version: named('isthmus-version'),
-    ...pingOf(field('isthmus-ping'), 400),
+    ...(pingSeconds !== undefined && { pingSeconds }),
     ...instanceOf(field('isthmus-instance')),
     ...(tenant !== '' && { tenant }),
     ...(token !== undefined && { token }),
@@ -278,7 +288,8 @@ function acceptance(hello: HubHello): string {
   ];
   if (hello.policy) lines.push('isthmus-policy: ?1');
   if (hello.renewal) lines.push('isthmus-renewal: ?1');
-  if (hello.pingSeconds !== undefined) lines.push(`isthmus-ping: ${hello.pingSeconds}`);
+  // Agents of earlier versions know the first of the two fields, and would keep to it always.
+  if (hello.ping) lines.push(`isthmus-ping${hello.ping.atRest ? '-at-rest' : ''}: ${hello.ping.seconds}`);
   if (hello.plane !== '') lines.push(`isthmus-plane: ${encodeURIComponent(hello.plane)}`);
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
