@@ -25,12 +25,17 @@ function options(registry: Registry): HubOptions {
   };
 }
 
-/** An agent with a link to a hub, which says what it hears there. */
-async function agentOf(address: string) {
+/** An agent's connection to a hub, and the hub's answer. */
+async function admitted(address: string, agentId: string, more: { readonly pingSeconds?: number } = {}) {
   const socket = net.connect(Number(address.split(':').at(-1)), '127.0.0.1');
   await once(socket, 'connect');
-  const hello = { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' };
-  await requestLink(socket, 'hub', hello, 60_000);
+  const hello = { agentId, identifiers: '', tenant: 'default', version: '1', ...more };
+  return { socket, answer: await requestLink(socket, 'hub', hello, 60_000) };
+}
+
+/** An agent with a link to a hub, which says what it hears there. */
+async function agentOf(address: string) {
+  const { socket } = await admitted(address, 'a1');
   const asked = deferred<void>();
   const told: MembershipMessage[] = [];
   let hears = (_message: MembershipMessage) => {};
@@ -58,25 +63,22 @@ async function agentOf(address: string) {
 test('a hub of many agents wants rarer PINGs of the next one at rest, unless that one says how often', {
   timeout: 60_000,
 }, async (t) => {
-  const { observation, ...rest } = options(memoryRegistry());
+  const own = options(memoryRegistry());
   const running = await hub({
-    ...rest,
-    observation,
-    limits: { sessions: 1000, identifiers: 256, identifierBytes: 8192, waiting: 1000, waitingOfSource: 1000 },
+    ...own,
+    limits: { ...own.limits, sessions: 1000, waiting: 1000, waitingOfSource: 1000 },
   });
   t.after(() => running.close());
   const ask = async (agentId: string, more: { readonly pingSeconds?: number } = {}) => {
-    const socket = net.connect(Number(running.agentAddress.split(':').at(-1)), '127.0.0.1');
+    const { socket, answer } = await admitted(running.agentAddress, agentId, more);
     t.after(() => socket.destroy());
-    await once(socket, 'connect');
-    const hello = { agentId, identifiers: '', tenant: 'default', version: '1', ...more };
-    return (await requestLink(socket, 'hub', hello, 60_000)).ping;
+    return answer.ping;
   };
   // None of them answers a PING.
   for (let asked = 0; asked < 520; asked += 20)
     await Promise.all(Array.from({ length: 20 }, () => ask('many', { pingSeconds: 300 })));
   const ended = deferred<string>();
-  observation.events.on('session:close', ({ agentId }, reason) => agentId === 'late' && ended.resolve(reason));
+  own.observation.events.on('session:close', ({ agentId }, reason) => agentId === 'late' && ended.resolve(reason));
   assert.deepEqual(await ask('late'), { seconds: 2, atRest: true });
   assert.deepEqual(await ask('other', { pingSeconds: 5 }), { seconds: 5, atRest: false });
   assert.match(await ended.promise, /silent for 4\.5 s/);

@@ -71,31 +71,27 @@ function flagOf<V>(kind: Kind<V>) {
   return (initial: V, help: string, options: FlagOptions<V> = {}): Untitled<V> => ({ kind, initial, help, ...options });
 }
 
+/** The same for a flag that may stay unset. */
+function optional<V>(kind: Kind<V>): Kind<V | undefined> {
+  return { ...kind, write: (value) => (value === undefined ? '' : kind.write(value)) };
+}
+
 const asIs = (text: string): string => text;
+
+const INT: Kind<number> = { name: 'int', read: syntax.readInteger, write: String };
+const DURATION: Kind<number> = { name: 'duration', read: syntax.readDuration, write: syntax.writeDuration };
 
 export const string = flagOf<string>({ name: 'string', read: asIs, write: asIs });
 export const bool = flagOf<boolean>({ name: 'bool', read: syntax.readBool, write: String, bare: 'true' });
-export const int = flagOf<number>({ name: 'int', read: syntax.readInteger, write: String });
+export const int = flagOf(INT);
 /** Undefined if it is not set. The default shown is then not the whole story: see `unset`. */
-export const optionalInt = flagOf<number | undefined>({
-  name: 'int',
-  read: syntax.readInteger,
-  write: (value) => (value === undefined ? '' : String(value)),
-});
+export const optionalInt = flagOf(optional(INT));
 export const uint = flagOf<number>({ name: 'uint', read: syntax.readUnsigned, write: String });
 export const float32 = flagOf<number>({ name: 'float32', read: syntax.readFloat32, write: String });
 /** In milliseconds. */
-export const duration = flagOf<number>({
-  name: 'duration',
-  read: syntax.readDuration,
-  write: syntax.writeDuration,
-});
+export const duration = flagOf(DURATION);
 /** In milliseconds; undefined if it is not set: see `unset`. */
-export const optionalDuration = flagOf<number | undefined>({
-  name: 'duration',
-  read: syntax.readDuration,
-  write: (value) => (value === undefined ? '' : syntax.writeDuration(value)),
-});
+export const optionalDuration = flagOf(optional(DURATION));
 /** klog's verbosity. */
 export const level = flagOf<number>({ name: 'Level', read: syntax.readInt32, write: String });
 

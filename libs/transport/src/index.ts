@@ -12,7 +12,7 @@ export { throughProxy } from './http-proxy/through-proxy.ts';
 export { type IdentifierLimits, parseIdentifiers } from './identifiers.ts';
 export { LinkClient } from './link/client.ts';
 export { Control, type ControlMessage, encodeControl } from './link/control.ts';
-export { pingAtRest } from './link/liveness.ts';
+export { LinkRefused } from './link/link-refused.ts';
 export {
   type HubMember,
   MAX_HUBS_IN_MESSAGE,
@@ -20,13 +20,13 @@ export {
   MEMBERSHIP_TTL,
   type MembershipMessage,
 } from './link/membership.ts';
+export { pingAtRest } from './link/ping-interval.ts';
 export type { PolicyRules } from './link/policy.ts';
 export { LinkServer } from './link/server.ts';
 export {
   type AgentHello,
   DEFAULT_TENANT,
   type HubHello,
-  LinkRefused,
   requestLink,
   upgradeServer,
 } from './link/upgrade.ts';

@@ -198,10 +198,7 @@ export async function taker(agents: readonly Program[], act: () => Promise<unkno
   return until(more, { what: 'an agent to count the dial' });
 }
 
-/**
- * Dials until an agent of `allowed` gets the dial: the first one. But if an agent is silent for 0.3 s, as on a busy machine, the gateway also
- * tries others, and avoids the silent one for a second; once it has done so, a later dial decides.
- */
+/** Dials until an agent of `allowed` gets the dial: the first one, or a later one if the gateway has hedged. */
 export async function goesTo(
   { program }: Pick<Front, 'program'>,
   agents: readonly Program[],

@@ -94,7 +94,10 @@ export async function agentMember(scope: Scope, trust: Trust, id: string, port: 
   return new Member(scope, { id, runs: 'proxy-agent', flags: all, healthPort, ...where });
 }
 
-/** Whether a program that accepts callers has tried a second session for a dial because the first was silent. */
+/**
+ * Whether a program that accepts callers has tried a second session for a dial because the first was silent for 0.3 s, as on a busy machine.
+ * It then avoids the silent one for a second, so dials go where they usually would not.
+ */
 export async function hasHedged(program: Program): Promise<boolean> {
   const attempts = [...(await program.metric('isthmus_dial_attempts_total'))];
   return attempts.some(([labels, count]) => labels.includes('kind="hedge"') && count > 0);

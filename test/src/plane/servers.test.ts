@@ -85,14 +85,11 @@ test(
   }),
 );
 
-/**
- * Opens a tunnel through the server's own hub, where a dial goes first. But if an agent is silent for 0.3 s, as on a busy machine, the server
- * also tries others, and avoids the silent one for a second; once it has done so, a later dial decides.
- */
+/** Opens a tunnel through the server's own hub: the first dial goes there, or a later one if the server has hedged. */
 async function dialHome(scope: Scope, server: Front, hub: string, open: () => Promise<Duplex>): Promise<Duplex> {
   const { program } = server;
-  const tunnels = async () =>
-    (await adminOf(scope, program).listTunnels({})).tunnels.filter(({ role }) => role === ROLE_GATEWAY);
+  const admin = adminOf(scope, program);
+  const tunnels = async () => (await admin.listTunnels({})).tunnels.filter(({ role }) => role === ROLE_GATEWAY);
   for (;;) {
     const before = new Set((await tunnels()).map(({ dialId }) => dialId));
     const tunnel = await open();

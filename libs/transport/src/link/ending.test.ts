@@ -65,8 +65,7 @@ async function fallsSilent(both: Link): Promise<void> {
 }
 
 test('a link that was reset with nothing unread was reset on the way, and otherwise perhaps by a process that died', async () => {
-  mock.timers.enable({ apis: ['setInterval'] });
-  cleanups.push(() => mock.timers.reset());
+  mockChecks();
   const quiet = await link(dialTcp);
   await fallsSilent(quiet);
   quiet.agentSocket.resetAndDestroy();
@@ -81,8 +80,7 @@ test('a link that was reset with nothing unread was reset on the way, and otherw
 });
 
 test('a link says how a gateway went that did not say goodbye', async () => {
-  mock.timers.enable({ apis: ['setInterval'] });
-  cleanups.push(() => mock.timers.reset());
+  mockChecks();
   const gateway = '0123456789abcdef';
   const reset = await link(dialTcp, { gateway });
   await fallsSilent(reset);
@@ -109,33 +107,19 @@ const PATIENT = { ping: { seconds: 300, atRest: false } };
 const RESTING = { ping: { seconds: 5, atRest: true } };
 
 test('a side that closes a link because it hears nothing says so, and so does not count as dead', async () => {
-  mock.timers.enable({ apis: ['setInterval'] });
-  cleanups.push(() => mock.timers.reset());
+  mockChecks();
   for (const hears of ['server', 'client'] as const) {
     // Only one of them loses its patience here.
     const both = await (hears === 'server' ? link(dialTcp, PATIENT) : link(dialTcp, {}, PATIENT));
-    for (let looks = 0; looks < 10; looks++) mock.timers.tick(CHECK_EVERY_MS);
-    assert.match((await both[hears].closed).message, /silent for 2\.25 s/);
+    assert.match(await silence(2500, both[hears]), /silent for 2\.25 s/);
     const reason = await both[hears === 'server' ? 'client' : 'server'].closed;
     assert.equal(reason.name, 'SessionLost');
     assert.match(reason.message, /silent for 2\.25 s, even to PING/);
   }
 });
 
-/** Lets time pass in which nothing arrives, and returns why the link has ended: `still open` if it has not. */
-async function silence(ms: number, { closed }: { readonly closed: Promise<Error> }): Promise<string> {
-  for (let passed = 0; passed < ms; passed += CHECK_EVERY_MS) mock.timers.tick(CHECK_EVERY_MS);
-  let ended = 'still open';
-  void closed.then(({ message }) => {
-    ended = message;
-  });
-  for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate);
-  return ended;
-}
-
 test('a dial on a link at rest makes its side ask as usual, even if it was given up', async () => {
-  mock.timers.enable({ apis: ['setInterval'] });
-  cleanups.push(() => mock.timers.reset());
+  mockChecks();
   const { client } = await link(dialTcp, RESTING, PATIENT);
   assert.equal(await silence(4500, client), 'still open');
   const abort = new DialAbort();
@@ -147,13 +131,29 @@ test('a dial on a link at rest makes its side ask as usual, even if it was given
 
 test('an agent with a tunnel on a link at rest asks as usual', async () => {
   const port = await listen(net.createServer((socket) => socket.on('error', () => {})));
-  mock.timers.enable({ apis: ['setInterval'] });
-  cleanups.push(() => mock.timers.reset());
+  mockChecks();
   const { client, server } = await link(dialTcp, PATIENT, RESTING);
   assert.equal(await silence(4500, server), 'still open');
   await client.dial(request(port));
   assert.match(await silence(2750, server), /silent for 2\.25 s/);
 });
+
+/** Time passes for what watches links only where a test says so. */
+function mockChecks(): void {
+  mock.timers.enable({ apis: ['setInterval'] });
+  cleanups.push(() => mock.timers.reset());
+}
+
+/** Lets time pass in which nothing arrives, and returns why the link has ended: `still open` if it has not. */
+async function silence(ms: number, { closed }: { readonly closed: Promise<Error> }): Promise<string> {
+  for (let passed = 0; passed < ms; passed += CHECK_EVERY_MS) mock.timers.tick(CHECK_EVERY_MS);
+  let ended = 'still open';
+  void closed.then(({ message }) => {
+    ended = message;
+  });
+  for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate);
+  return ended;
+}
 
 /** Lets time pass for what watches a link; what the link sends meanwhile arrives. */
 async function pass(ms: number, { hubSocket, agentSocket }: Link): Promise<void> {
@@ -167,8 +167,7 @@ async function pass(ms: number, { hubSocket, agentSocket }: Link): Promise<void>
 }
 
 test('a link that closes keeps a silent tunnel for longer than a dead one would be kept', async () => {
-  mock.timers.enable({ apis: ['setInterval'] });
-  cleanups.push(() => mock.timers.reset());
+  mockChecks();
   const port = await listen(net.createServer((socket) => socket.on('error', () => {}).pipe(socket)));
   for (const half of ['client', 'server'] as const) {
     const both = await link(dialTcp);

@@ -1,5 +1,6 @@
 import type { Http2Session } from '@isthmus/http2';
 import { guarding } from '@isthmus/runtime';
+import type { PingInterval } from './ping-interval.ts';
 
 /** How often links are checked for received bytes, in milliseconds. */
 export const CHECK_EVERY_MS = 250;
@@ -12,30 +13,6 @@ const PING_AFTER_CHECKS = 4;
  * even on a machine short of processor time.
  */
 const DEAD_AFTER_CHECKS = 9;
-
-/** How long a link may be silent before this side sends a PING, where it is not the usual second. */
-export interface PingInterval {
-  /** Whole seconds, 1 to 300. */
-  readonly seconds: number;
-  /** Whether it counts only while the link carries nothing. */
-  readonly atRest: boolean;
-}
-
-/** So many links to agents have the same interval. The next ones have a second more. */
-const LINKS_PER_STEP = 500;
-
-/** In seconds. An agent then notices within 12.5 s that its hub hangs. */
-const LONGEST_AT_REST = 5;
-
-/**
- * Returns the interval for an agent that asks for none; undefined for the usual one. A PING and its answer take 0.05 ms of processor time at
- * each end: 5,000 links with a PING in 1.25 s would take a fifth of a processor.
- * @param links how many links to agents the hub has
- */
-export function pingAtRest(links: number): PingInterval | undefined {
-  const seconds = Math.min(LONGEST_AT_REST, 1 + Math.floor(links / LINKS_PER_STEP));
-  return seconds > 1 ? { seconds, atRest: true } : undefined;
-}
 
 /** Calls all checks from one timer. In an idle hub, thousands of timers would cost more than the checks. */
 export class LinkChecks {

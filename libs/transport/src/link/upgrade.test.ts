@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import { test } from 'node:test';
+import { LinkRefused } from './link-refused.ts';
 import { listen } from './testing.ts';
-import { type AgentHello, type HubHello, LinkRefused, requestLink, upgradeServer } from './upgrade.ts';
+import { type AgentHello, type HubHello, requestLink, upgradeServer } from './upgrade.ts';
 
 const ACCEPTED =
   'HTTP/1.1 101 Switching Protocols\r\nisthmus-hub: h1\r\nisthmus-session: s1\r\nisthmus-plane: p\r\n\r\n';

@@ -8,7 +8,8 @@ import { type HttpHead, readHead } from '../head/head-reader.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
 import { write } from '../head/write.ts';
 import { isInstance } from './instance.ts';
-import type { PingInterval } from './liveness.ts';
+import { LinkRefused } from './link-refused.ts';
+import { type PingInterval, pingField, pingOf, wantedPing } from './ping-interval.ts';
 
 /**
  * How an agent's connection becomes a link. The agent sends an HTTP/1.1 Upgrade request that says who it is, and the hub answers 101.
@@ -20,9 +21,6 @@ export const LINK_PROTOCOL = 'isthmus-link/1';
 
 /** How long an agent may take to send its request, in milliseconds. */
 const HANDSHAKE_TIMEOUT = 10_000;
-
-/** The longest silence that an agent may ask for, in seconds. A hub notices only after such a silence that the agent is gone. */
-const MAX_PING_SECONDS = 300;
 
 /** When an agent that was refused for now may try again, in seconds. */
 const RETRY_AFTER_SECONDS = 5;
@@ -65,17 +63,6 @@ export interface HubHello {
 /** The tenant of peers that name none, if no tenants are configured. */
 export const DEFAULT_TENANT = 'default';
 
-/** The other side speaks HTTP/1.1 but refuses the link. `status` says whether it knows the protocol at all. */
-export class LinkRefused extends Error {
-  override readonly name = 'LinkRefused';
-  readonly status: number;
-
-  constructor(status: number, message: string) {
-    super(message);
-    this.status = status;
-  }
-}
-
 /**
  * Agent's side: asks for a link on a connected socket. Rejects with LinkRefused if the answer is not 101 or names no hub.
  * @param timeout how long the hub may take to answer, in milliseconds
@@ -101,35 +88,17 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   const hubId = named(head, 'isthmus-hub');
   if (hubId === '')
     throw new LinkRefused(101, "the answer names no hub: something else than a hub's agent port answered");
+  const ping = pingOf(head.fields, head.status);
   return {
     hubId,
     sessionId: named(head, 'isthmus-session'),
     tenant: tenantOf(head, hello.tenant),
     ...(head.fields.get('isthmus-policy') === '?1' && { policy: true }),
     ...(head.fields.get('isthmus-renewal') === '?1' && { renewal: true }),
-    ...pingOf(head),
+    ...(ping && { ping }),
     plane: named(head, 'isthmus-plane'),
     serverCount: Number(head.fields.get('isthmus-server-count') ?? 1),
   };
-}
-
-/** Hubs of earlier versions answer only what the agent wants, or nothing. */
-function pingOf({ fields, status }: HttpHead): { readonly ping?: PingInterval } {
-  const seconds = secondsOf(fields.get('isthmus-ping'), 'isthmus-ping', status);
-  if (seconds !== undefined) return { ping: { seconds, atRest: false } };
-  const resting = secondsOf(fields.get('isthmus-ping-at-rest'), 'isthmus-ping-at-rest', status);
-  return resting === undefined ? {} : { ping: { seconds: resting, atRest: true } };
-}
-
-/** Throws LinkRefused with this status for anything but whole seconds in range. */
-function secondsOf(text: string | undefined, name: string, status: number): number | undefined {
-  if (text === undefined || text === '') return undefined;
-  const seconds = Number(text);
-  if (/^\d{1,3}$/.test(text) && seconds >= 1 && seconds <= MAX_PING_SECONDS) return seconds;
-  throw new LinkRefused(
-    status,
-    `${name} is ${JSON.stringify(text.slice(0, 20))}: want 1 to ${MAX_PING_SECONDS} seconds`,
-  );
 }
 
 /** Hubs of earlier versions name no tenant, because they believe the agent. */
@@ -241,7 +210,7 @@ function readHello(request: IncomingMessage): AgentHello {
   const field = (name: string) => request.headersDistinct[name]?.[0] ?? '';
   const named = (name: string) => readName(field(name), name, 400);
   const tenant = named('isthmus-tenant');
-  const pingSeconds = secondsOf(field('isthmus-ping'), 'isthmus-ping', 400);
+  const pingSeconds = wantedPing(field('isthmus-ping'), 400);
   const token = /^Bearer (.+)$/.exec(request.headers.authorization ?? '')?.[1];
   return {
     agentId: named('isthmus-agent'),
@@ -288,8 +257,7 @@ function acceptance(hello: HubHello): string {
   ];
   if (hello.policy) lines.push('isthmus-policy: ?1');
   if (hello.renewal) lines.push('isthmus-renewal: ?1');
-  // Agents of earlier versions know the first of the two fields, and would keep to it always.
-  if (hello.ping) lines.push(`isthmus-ping${hello.ping.atRest ? '-at-rest' : ''}: ${hello.ping.seconds}`);
+  if (hello.ping) lines.push(pingField(hello.ping));
   if (hello.plane !== '') lines.push(`isthmus-plane: ${encodeURIComponent(hello.plane)}`);
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
