@@ -1,8 +1,8 @@
 // npm run chaos: injects one fault at a time into a plane of real processes under load. `npm run chaos -- --list` names the faults.
-import { ensureReady } from './lib/ready.mjs';
-import { ensureRedis } from './lib/redis.mjs';
+import { withBundles } from './lib/bundles.mjs';
+import { ensureInstalled } from './lib/ready.mjs';
+import { ensureTools } from './lib/tools.mjs';
 
-await ensureReady();
-const leftOut = await ensureRedis();
-if (leftOut) console.error(leftOut);
-await import('../test/dist/chaos/main.js');
+await ensureInstalled();
+for (const line of await ensureTools('redis')) console.error(line);
+await withBundles(() => import('../test/src/chaos/main.ts'));

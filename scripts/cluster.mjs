@@ -1,7 +1,7 @@
 // npm run cluster: a real Kubernetes cluster on this machine, with Isthmus from k8s/. `npm run cluster -- --help` shows the options.
 import { clusterOptions, USAGE } from './lib/cluster-options.mjs';
-import { installClusterTools } from './lib/cluster-tools.mjs';
-import { ensureReady } from './lib/ready.mjs';
+import { ensureInstalled } from './lib/ready.mjs';
+import { ensureClusterTools } from './lib/tools.mjs';
 
 const options = read();
 if (options?.help) console.log(USAGE);
@@ -18,8 +18,8 @@ function read() {
 }
 
 async function run() {
-  await ensureReady();
-  await installClusterTools(options, await import('../test/dist/cluster/machine.js'));
-  const { main } = await import('../test/dist/cluster/main.js');
+  await ensureInstalled();
+  await ensureClusterTools(options, await import('../test/src/cluster/machine.ts'));
+  const { main } = await import('../test/src/cluster/main.ts');
   return main(options);
 }

@@ -1,4 +1,4 @@
-// Generates TypeScript from libs/proto/proto, offline (buf and its plugin come from node_modules), the pages of docs/ that the built code
+// Generates TypeScript from libs/proto/proto, offline (buf and its plugin come from node_modules), the pages of docs/ that the code
 // makes from its own tables, the files of others that the Helm chart must contain, and the version wherever it is named.
 //   node scripts/generate.mjs           writes libs/proto/src/gen, the pages and copies below, and what scripts/lib/version.mjs lists
 //   node scripts/generate.mjs --check   writes nothing, fails if the committed files differ
@@ -12,15 +12,15 @@ import { stamped } from './lib/version.mjs';
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const proto = join(root, 'libs', 'proto');
 const committedDir = join(proto, 'src', 'gen');
-/** Pages, and the function of the built code that generates each. */
+/** Pages, and the function of the code that generates each. */
 const PAGES = [
-  { page: 'docs/FLAGS.md', source: 'libs/flags/dist/markdown.js', make: 'flagsMarkdown' },
+  { page: 'docs/FLAGS.md', source: 'libs/flags/src/markdown.ts', make: 'flagsMarkdown' },
   {
     page: 'docs/tenant.schema.json',
-    source: 'libs/admission/dist/tenant-file/json-schema.js',
+    source: 'libs/admission/src/tenant-file/json-schema.ts',
     make: 'tenantSchemaJson',
   },
-  { page: 'docs/METRICS.md', source: 'libs/telemetry/dist/metrics/exposition/markdown.js', make: 'metricsMarkdown' },
+  { page: 'docs/METRICS.md', source: 'libs/telemetry/src/metrics/exposition/markdown.ts', make: 'metricsMarkdown' },
 ];
 
 /** Files of the chart, and what each is a copy of. Links would do, but an archive or a patch of the repository may lose them. */
@@ -104,7 +104,6 @@ function place(name, wanted, check) {
 
 async function placePages(check) {
   for (const { page, source, make } of PAGES) {
-    if (!existsSync(join(root, source))) throw new Error(`${source} is not there: run npm run build first`);
     place(page, (await import(pathToFileURL(join(root, source)).href))[make](), check);
   }
 }

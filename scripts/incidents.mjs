@@ -1,9 +1,8 @@
 // npm run incidents: stages one of five incidents in a plane of real processes, for somebody to find out what is wrong.
 // `npm run incidents -- --number 3` stages the third.
-import { ensureReady } from './lib/ready.mjs';
-import { ensureRedis } from './lib/redis.mjs';
+import { ensureInstalled } from './lib/ready.mjs';
+import { ensureTools } from './lib/tools.mjs';
 
-await ensureReady();
-const leftOut = await ensureRedis();
-if (leftOut) console.error(leftOut);
-await import('../test/dist/incidents/main.js');
+await ensureInstalled();
+for (const line of await ensureTools('redis')) console.error(line);
+await import('../test/src/incidents/main.ts');

@@ -9,10 +9,10 @@ import { changesOf } from './lib/changelog.mjs';
 import { installed, seconds } from './lib/command.mjs';
 import * as images from './lib/image.mjs';
 import { packAll } from './lib/npm-packages.mjs';
-import { ensureReady } from './lib/ready.mjs';
+import { ensureInstalled } from './lib/ready.mjs';
 import { originAddress, unlike } from './lib/repository.mjs';
 import { versionOf } from './lib/version.mjs';
-import { filesBelow, ROOT, workspacePackages } from './lib/workspace.mjs';
+import { filesBelow, ROOT } from './lib/workspace.mjs';
 
 const HELP = `Usage: npm run release -- [options]
 Makes everything that a version consists of in dist/release/VERSION: npm packages, chart, images, lists of parts, notes, SHA256SUMS. The version
@@ -57,13 +57,6 @@ function add(file, what) {
   console.log(`ok    ${relative(ROOT, file)}`);
 }
 
-/** Programs that were built before may have files whose sources are gone. */
-async function build() {
-  if (!values['dry-run'])
-    for (const { dir } of workspacePackages()) rmSync(join(dir, 'dist'), { recursive: true, force: true });
-  await ensureReady();
-}
-
 async function packages(repository) {
   await inScratch(async (scratch) => {
     const [programs, ...libraries] = await packAll({ to: directory('npm'), scratch, repository });
@@ -74,7 +67,7 @@ async function packages(repository) {
 
 /** Helm writes the time of day into its archives, so it is packed again. */
 async function chart() {
-  const { helm, CHART } = await import('../test/dist/k8s/chart.js');
+  const { helm, CHART } = await import('../test/src/k8s/chart.ts');
   await inScratch(async (scratch) => {
     const { status, stderr } = await helm(['package', CHART, '--destination', scratch]);
     if (status !== 0) throw new Error(`helm package: ${stderr}`);
@@ -171,7 +164,7 @@ async function main() {
   const { changes, repository } = await prepare();
   rmSync(OUT, { recursive: true, force: true });
   mkdirSync(OUT, { recursive: true });
-  await build();
+  await ensureInstalled();
   await packages(repository);
   await chart();
   await image();

@@ -1,8 +1,8 @@
 // npm run scale: runs thousands of simulated agents against a real plane. `npm run scale -- --help` shows the options.
-import { ensureReady } from './lib/ready.mjs';
-import { ensureRedis } from './lib/redis.mjs';
+import { withBundles } from './lib/bundles.mjs';
+import { ensureInstalled } from './lib/ready.mjs';
+import { ensureTools } from './lib/tools.mjs';
 
-await ensureReady(['test', 'apps/backend-hub', 'apps/frontend-gw']);
-const missing = await ensureRedis();
-if (missing) console.log(missing);
-await import('../test/dist/scale/main.js');
+await ensureInstalled();
+for (const line of await ensureTools('redis')) console.log(line);
+await withBundles(() => import('../test/src/scale/main.ts'));

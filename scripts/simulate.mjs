@@ -1,7 +1,7 @@
 // npm run simulate: cuts simulated tunnels that outlive what carries them, in random schedules (docs/RESUME.md).
 import { parseArgs } from 'node:util';
 import { closingLine } from './lib/counts.mjs';
-import { ensureReady } from './lib/ready.mjs';
+import { ensureInstalled } from './lib/ready.mjs';
 
 const USAGE = `npm run simulate [-- OPTIONS]
   --schedules N  how many (default 1,000,000)
@@ -12,8 +12,8 @@ const MOST_SHOWN = 10;
 const SAY_EVERY = 50_000;
 
 const { schedules, seed } = read();
-await ensureReady(['libs/tunnel']);
-const { simulate } = await import('../libs/tunnel/dist/resume/testing/simulate.js');
+await ensureInstalled();
+const { simulate } = await import('../libs/tunnel/src/resume/testing/simulate.ts');
 let failed = 0;
 const total = { attaches: 0, cuts: 0 };
 for (let done = 0; done < schedules; done++) {

@@ -1,28 +1,50 @@
-// Runs the compiled tests of packages (build them first), or the tests beside scripts:
-//   node scripts/test-files.mjs [--match=PATTERN] DIRECTORY...
-import { relative, resolve } from 'node:path';
+// Runs the tests of packages with `node --test`, prints what failed, and closes with the counts:
+//   node scripts/test-files.mjs [--together] [--match=PATTERN] DIRECTORY...
+// With --together, all files share one process: starting Node and loading a package costs more than the tests of most files.
+import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { closingLine, succeeded } from './lib/counts.mjs';
-import { runTests } from './lib/tests.mjs';
-import { compiledTests, filesBelow } from './lib/workspace.mjs';
+import { command, seconds } from './lib/command.mjs';
+import { closingLine, nodeCounts, ONE_FAILED, succeeded, sum } from './lib/counts.mjs';
+import { filesBelow, ROOT } from './lib/workspace.mjs';
+
+/** What hangs fails after this long. */
+const TEST_MS = process.env.ISTHMUS_SLOW_TESTS ? 1_200_000 : 240_000;
+const ALL_MS = 40 * 60_000;
+/** Tests that start programs wait more than they compute. */
+const PROCESSES = process.env.ISTHMUS_SLOW_TESTS ? 1 : 3;
 
 const { values, positionals } = parseArgs({
-  options: { match: { type: 'string', default: '' } },
+  options: { match: { type: 'string', default: '' }, together: { type: 'boolean' } },
   allowPositionals: true,
 });
 if (positionals.length === 0) {
   console.error('test-files.mjs: name the directories of the packages to test');
   process.exit(2);
 }
-const pattern = new RegExp(values.match);
-const files = positionals.flatMap((directory) => [
-  ...compiledTests(resolve(directory)),
-  ...filesBelow(resolve(directory), (path) => path.endsWith('.test.mjs')),
-]);
-const chosen = files.map((file) => relative(process.cwd(), file)).filter((file) => pattern.test(file));
-const { counts, skipped, slowest } = await runTests(chosen);
-if (skipped.length > 0) console.log(`skipped:\n  ${skipped.join('\n  ')}`);
-console.log(`${chosen.length} files; slowest: ${slowest.join(', ') || 'none'}`);
-console.log(`\n${closingLine(counts)}`);
-// A package may have no tests; tests that do not run have failed.
-process.exitCode = chosen.length === 0 || succeeded(counts) ? 0 : 1;
+const start = performance.now();
+const files = positionals
+  .flatMap((directory) => filesBelow(resolve(directory), (path) => /\.test\.m?[jt]s$/.test(path)))
+  .map((file) => relative(ROOT, file))
+  .filter((file) => new RegExp(values.match).test(file));
+if (files.length > 0) {
+  const flags = values.together ? ['--test-isolation=none'] : [`--test-concurrency=${PROCESSES}`];
+  const argv = [process.execPath, '--test', '--test-reporter=spec', `--test-timeout=${TEST_MS}`, ...flags, ...files];
+  const env = { NODE_COMPILE_CACHE: join(ROOT, 'node_modules', '.cache', 'node') };
+  const { status, output } = await command(argv, { timeout: ALL_MS, env });
+  const found = nodeCounts(output);
+  const counts = status === 0 || found.failed > 0 ? found : sum([found, ONE_FAILED]);
+  if (!succeeded(counts)) {
+    console.log(failures(output));
+    process.exitCode = 1;
+  }
+  for (const [, name, why] of output.matchAll(/^\s*﹣ (.*?) \([\d.]+ms\) # (.*)$/gm))
+    console.log(`skipped: ${name} (${why})`);
+  console.log(`${positionals.join(' ')}: ${files.length} files, ${seconds(performance.now() - start)}`);
+  console.log(`\n${closingLine(counts)}`);
+}
+
+/** node:test repeats at the end what failed. Without that, the process ended early, and all that it printed may say why. */
+function failures(output) {
+  const at = output.indexOf('✖ failing tests:');
+  return at < 0 ? output : output.slice(at);
+}

@@ -1,13 +1,13 @@
 // Runs at full size the tests that the gate leaves out or runs small, for lack of time.
 import { command } from './lib/command.mjs';
-import { ensureReady } from './lib/ready.mjs';
+import { ensureInstalled } from './lib/ready.mjs';
 
 /** Every file that asks for ISTHMUS_SLOW_TESTS, but for those of compat: with all pairs and paces they take ten minutes. */
 const MATCH =
-  '^test/dist/(console/people|containerfile|demo|k8s-(chart|schema)[^/]*|incidents/[^/]*|release/[^/]*|plane/(roll|rebalance)|tenants/memory|edges/(leaks|transfers))\\.|/grpc/agent-tunnels\\.';
+  '^test/src/(console/people|containerfile|demo|k8s-(chart|schema)[^/]*|incidents/[^/]*|release/[^/]*|plane/(roll|rebalance)|tenants/memory|edges/(leaks|transfers))\\.|/grpc/agent-tunnels\\.';
 const TIMEOUT_MS = 34 * 60_000;
 
-await ensureReady();
+await ensureInstalled();
 const files = [process.execPath, 'scripts/test-files.mjs', `--match=${MATCH}`, 'libs/transport', 'test'];
 const { status } = await command(files, { show: true, timeout: TIMEOUT_MS, env: { ISTHMUS_SLOW_TESTS: '1' } });
 process.exitCode = status;

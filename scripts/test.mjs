@@ -1,17 +1,15 @@
-// npm test: installs what is missing, then runs the gate; in CI also runs the tests on the other runtimes.
-import { ensureChromium } from './lib/chromium.mjs';
+// npm test: installs what is missing, then runs the gate; in CI also runs the unit tests on the other runtimes.
 import { closingLine, NOTHING, succeeded, sum } from './lib/counts.mjs';
 import { gate } from './lib/gate.mjs';
-import { IN_CI, RUNTIME_NAMES, testOn } from './lib/other-runtimes.mjs';
-import { ensurePromtool } from './lib/promtool.mjs';
 import { ensureInstalled } from './lib/ready.mjs';
-import { ensureRedis } from './lib/redis.mjs';
+import { testOn } from './lib/runtimes.mjs';
+import { ensureTools } from './lib/tools.mjs';
 
 await ensureInstalled();
-const leftOut = [await ensureRedis(), await ensureChromium(), await ensurePromtool()];
+const missing = await ensureTools('redis', 'chromium', 'prometheus');
 const here = await gate();
-const elsewhere = process.env.CI ? await testOn(RUNTIME_NAMES, { match: IN_CI }) : NOTHING;
+const elsewhere = process.env.CI ? sum([await testOn('floor'), await testOn('deno')]) : NOTHING;
 const counts = sum([here, elsewhere]);
-for (const line of leftOut) if (line) console.log(`\n${line}`);
+for (const line of missing) console.log(`\n${line}`);
 console.log(`\n${closingLine(counts)}`);
 process.exitCode = succeeded(counts) ? 0 : 1;

@@ -1,55 +1,43 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { basename, dirname, join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
-import { putInPlace } from './bundle-files.mjs';
-import { bundlePage } from './page.mjs';
-import { INSTALLED, programs, ROOT, workspacePackages } from './workspace.mjs';
+import { programs, ROOT } from './workspace.mjs';
 
 const OPTIONS = {
-  ...{ bundle: true, splitting: true, format: 'esm', platform: 'node', target: 'node20' },
+  ...{ bundle: true, splitting: true, format: 'esm', platform: 'node', target: 'node22.18' },
   // Keep lines separate and names nearly unchanged, for stack traces; `node --enable-source-maps` shows those of the sources.
   ...{ write: false, metafile: true, sourcesContent: false, logLevel: 'silent' },
 };
 
 /**
- * Bundles each program with all that it imports into a few files below its `dist/bundle`: `main.js`, and one for each part that is
- * loaded on demand. Loading 340 modules takes a program twice the processor time and 15 MB more than loading one.
- * @param projects directories of what was built: bundles their programs, and those of what they refer to; empty for all
- * @param image whether nothing will be left that could become newer than a bundle
+ * Bundles each program from its sources into a few files below `to`: `NAME/main.js`, and one for each part that is loaded on demand. Loading
+ * 340 modules takes a program twice the processor time and 15 MB more than loading one.
  */
-export async function bundle(projects = [], { root = ROOT, image = false } = {}) {
-  const stamps = stampsBelow(root);
-  await bundlePage(root);
+export async function bundlePrograms(to, root = ROOT) {
   const options = { ...OPTIONS, absWorkingDir: root };
-  const mains = programs(projects, root).map(({ dir }) => join(dir, 'dist', 'main.js'));
-  const looked = await build({ ...options, entryPoints: mains, outdir: root });
-  const plugins = [withNames(lazyCommonJs(looked.metafile), root), withPlaces(root), withoutUndici()];
-  for (const main of mains) {
-    const bundles = join(dirname(main), 'bundle');
-    // Only the depth matters: the directory of the files is named after their content, which is not known yet.
-    const outdir = join(bundles, 'any');
-    const banner = { js: bannerOf(relative(outdir, root)) };
-    const made = await build({ ...options, entryPoints: [main], outdir, plugins, banner, sourcemap: true });
-    for (const { path, text } of made.outputFiles) refuseOwnPlace(relative(outdir, path), text.slice(banner.js.length));
-    const madeOf = image ? [] : stamps.filter(({ path }) => isUsed(dirname(path), made.metafile));
-    putInPlace(made.outputFiles, bundles, madeOf);
-  }
+  const all = programs(root);
+  const page = withPage(root);
+  const looked = await build({ ...options, entryPoints: all.map(mainOf), outdir: root, plugins: [page] });
+  const plugins = [page, withNames(lazyCommonJs(looked.metafile), root), withPlaces(root), withoutUndici()];
+  await Promise.all(
+    all.flatMap((program) =>
+      Object.keys(program.manifest.bin).map(async (name) => {
+        const outdir = join(to, name);
+        const banner = { js: bannerOf(relative(outdir, root)) };
+        const made = await build({
+          ...options,
+          ...{ entryPoints: [mainOf(program)], outdir, plugins, banner, sourcemap: true, write: true },
+        });
+        for (const path of Object.keys(made.metafile.outputs)) refuseOwnPlace(join(root, path), banner.js.length);
+      }),
+    ),
+  );
 }
 
-/** The current state of everything that a bundle can be older than: tsc's build info of each built package, and npm's last file. */
-function stampsBelow(root) {
-  const files = [INSTALLED, ...workspacePackages(root).map(({ path }) => join(path, 'dist', '.tsbuildinfo'))];
-  const present = files.map((path) => ({ path, file: join(root, path) })).filter(({ file }) => existsSync(file));
-  return present.map(({ path, file }) => {
-    const { mtimeMs, size } = statSync(file);
-    return { path, file, mtimeMs, size };
-  });
-}
-
-function isUsed(directory, { inputs }) {
-  return Object.keys(inputs).some((input) => input.startsWith(`${directory}/`));
+function mainOf({ dir }) {
+  return join(dir, 'src', 'main.ts');
 }
 
 /** Defines `require`, with which CommonJS packages load Node's own modules, and the root from which their paths are found. */
@@ -63,11 +51,30 @@ function bannerOf(root) {
 }
 
 /** Throws if a module asks for its own path: it would get that of its bundle. */
-function refuseOwnPlace(name, text) {
-  const at = name.endsWith('.js') ? text.search(/\bimport\.meta\b/) : -1;
+function refuseOwnPlace(file, start) {
+  if (!file.endsWith('.js')) return;
+  const text = readFileSync(file, 'utf8').slice(start);
+  const at = text.search(/\bimport\.meta\b/);
   if (at < 0) return;
   const line = text.slice(0, at).split('\n').length;
-  throw new Error(`${name}, line ${line}: import.meta stays in a bundle, where it means the bundle and not the module`);
+  throw new Error(
+    `${basename(file)}, line ${line}: import.meta stays in a bundle, where it means the bundle and not the module`,
+  );
+}
+
+/** Puts the console's page into a program's bundle, as a part that is loaded with the first request. */
+function withPage(root) {
+  const page = pathToFileURL(join(root, 'libs', 'console', 'src', 'page.ts')).href;
+  let made;
+  return {
+    name: 'page of the console',
+    setup({ onLoad }) {
+      onLoad({ filter: /[\\/]libs[\\/]console[\\/]src[\\/]page\.ts$/ }, async () => {
+        made ??= import(page).then(({ bundlePage }) => bundlePage());
+        return { contents: `export const bundlePage = async () => (${JSON.stringify(await made)});` };
+      });
+    },
+  };
 }
 
 /** Gives CommonJS packages the `__dirname` and `__filename` that they have on Node. */
@@ -90,8 +97,8 @@ function withPlaces(root) {
 }
 
 /**
- * Imports node:http by `require`. To import it as a module, Node reads each of its exports, and from Node 22 on, one is WebSocket: that loads all
- * of undici, which takes 6 MB and 10 ms, and no program uses it.
+ * Imports node:http by `require`. To import it as a module, Node reads each of its exports, and one is WebSocket: that loads all of undici,
+ * which takes 6 MB and 10 ms, and no program uses it.
  */
 function withoutUndici() {
   return {

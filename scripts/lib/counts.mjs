@@ -4,14 +4,8 @@ export const ONE_PASSED = Object.freeze({ ...NOTHING, passed: 1 });
 export const ONE_FAILED = Object.freeze({ ...NOTHING, failed: 1 });
 
 export function sum(counts) {
-  return counts.reduce(
-    (total, { passed, failed, skipped }) => ({
-      passed: total.passed + passed,
-      failed: total.failed + failed,
-      skipped: total.skipped + skipped,
-    }),
-    NOTHING,
-  );
+  const of = (outcome) => counts.reduce((total, each) => total + each[outcome], 0);
+  return { passed: of('passed'), failed: of('failed'), skipped: of('skipped') };
 }
 
 /** The closing line: `12 passed, 0 failed`, and `, 3 skipped` if some were. */
@@ -19,12 +13,14 @@ export function closingLine({ passed, failed, skipped }) {
   return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`;
 }
 
-/** Parses every closing line of an output. */
+/** Parses every closing line of an output, and sums them up. */
 export function readClosingLines(output) {
-  return [...output.matchAll(/^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$/gm)].map(([, ...numbers]) => {
-    const [passed, failed, skipped = 0] = numbers.filter((text) => text !== undefined).map(Number);
-    return { passed, failed, skipped };
-  });
+  const lines = [...output.matchAll(/^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$/gm)];
+  return lines.map(([, passed, failed, skipped = 0]) => ({
+    passed: Number(passed),
+    failed: Number(failed),
+    skipped: Number(skipped),
+  }));
 }
 
 /** Parses the last closing line of an output; undefined if there is none. */
@@ -35,4 +31,19 @@ export function readClosingLine(output) {
 /** Nothing passed means that nothing ran, and that is not success. */
 export function succeeded({ passed, failed }) {
   return failed === 0 && passed > 0;
+}
+
+/** Reads the counts that node:test prints last, in whatever report. A test that was cancelled has not passed. */
+export function nodeCounts(output) {
+  const of = (outcome) => Number(new RegExp(`^(?:ℹ|#) ${outcome} (\\d+)$`, 'm').exec(output)?.[1] ?? 0);
+  return { passed: of('pass'), failed: of('fail') + of('cancelled'), skipped: of('skipped') };
+}
+
+/** Reads the last line of `deno test`: `ok | 3 passed (4 steps) | 0 failed | 1 ignored (2 s)`. */
+export function denoCounts(output) {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours
+  const plain = output.replace(/\u001b\[\d+m/g, '');
+  const line = [...plain.matchAll(/^(?:ok|FAILED) \| .*$/gm)].at(-1)?.[0] ?? '';
+  const of = (outcome) => Number(new RegExp(`(\\d+) ${outcome}`).exec(line)?.[1] ?? 0);
+  return { passed: of('passed'), failed: of('failed'), skipped: of('ignored') };
 }

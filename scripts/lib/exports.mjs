@@ -11,7 +11,7 @@ export function unusedExports(root) {
   const packages = workspacePackages(root);
   const imported = namesByEntry(packages);
   return packages.flatMap(entriesOf).flatMap(({ specifier, manifestFile, path, source }) => {
-    if (!source) return [`${relative(root, manifestFile)} exports ${path} without the source that \`deno\` names`];
+    if (!source?.startsWith?.('./src/')) return [`${relative(root, manifestFile)} exports ${path}, which is no source`];
     const file = resolve(dirname(manifestFile), source);
     const names = exportsOf(file);
     const others = foreignStars(file).map(
@@ -26,13 +26,13 @@ export function unusedExports(root) {
   });
 }
 
-/** Returns the entry points of a package: the name by which others import each, and its source. package.json has the source for Deno. */
+/** Returns the entry points of a package: the name by which others import each, and its source. */
 function entriesOf({ dir, manifest }) {
   return Object.entries(manifest.exports ?? {})
     .filter(([path]) => !path.startsWith('./testing'))
     .map(([path, entry]) => ({
       ...{ specifier: join(manifest.name, path), path },
-      ...{ manifestFile: join(dir, 'package.json'), source: entry?.deno },
+      ...{ manifestFile: join(dir, 'package.json'), source: entry },
     }));
 }
 

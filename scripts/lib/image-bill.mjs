@@ -27,7 +27,7 @@ export function bill(root, others = []) {
 
 /** npm's list follows the lock file, which has packages of other platforms and of tools too. */
 function npmSbom(root) {
-  const workspaces = programs([], root).map(({ path }) => `--workspace=${path}`);
+  const workspaces = programs(root).map(({ path }) => `--workspace=${path}`);
   const what = ['--sbom-format=cyclonedx', '--package-lock-only', '--omit=dev'];
   const [program, ...args] = npm('sbom', ...what, ...workspaces);
   const run = spawnSync(program, args, { cwd: root, encoding: 'utf8', timeout: NPM_TIMEOUT_MS, maxBuffer: 64 << 20 });

@@ -2,9 +2,8 @@ import { chmodSync, cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:f
 import { dirname, join, resolve } from 'node:path';
 import { stripped } from './elf.mjs';
 import { bill, licences, runtimeParts } from './image-bill.mjs';
-import { copyPrograms } from './npm-packages.mjs';
 import { System } from './system.mjs';
-import { ROOT } from './workspace.mjs';
+import { copyPrograms, ROOT } from './workspace.mjs';
 
 /** Where the image has the programs' bundles, and Node. /isthmus is a program. */
 const HOME = '/usr/lib/isthmus';
@@ -34,7 +33,7 @@ export function imageRoot(directory, from = '/', root = ROOT) {
     cpSync(system.file(library), to(library));
   }
   put(join(HOME, 'package.json'), '{"type": "module"}\n');
-  for (const name of copyPrograms(to(HOME), NODE, root)) addProgram(name, to);
+  for (const name of copyPrograms(join(root, 'dist', 'programs'), to(HOME), NODE)) addProgram(name, to);
   put('etc/passwd', `root:x:0:0:root:/:/nologin\nnonroot:x:${UID}:${UID}:nonroot:/:/nologin\n`);
   put('etc/group', `root:x:0:\nnonroot:x:${UID}:\n`);
   put('etc/nsswitch.conf', 'hosts: files dns\n');

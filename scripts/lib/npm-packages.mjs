@@ -1,14 +1,13 @@
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import { command, npm } from './command.mjs';
+import { bundlePrograms } from './bundle.mjs';
+import { bin, command, npm } from './command.mjs';
 import { bill, licences } from './image-bill.mjs';
-import { programs, ROOT, readJson, workspacePackages } from './workspace.mjs';
+import { copyPrograms, ROOT, readJson, workspacePackages } from './workspace.mjs';
 
 const PACK_MS = 5 * 60_000;
-/** What is there for tests, in a package's `dist` and among its entry points. */
+/** What is there for tests, in a package and among its entry points. */
 const FOR_TESTS = /\.test\.|(^|\/)testing([./]|$)/;
-/** What the workspace needs of a package and nobody else: sources for Deno, maps of sources, state of tsc, bundles. */
-const OF_WORKSPACE = /\.map$|\.tsbuildinfo$|(^|\/)bundle(\/|$)/;
 
 /**
  * Packs for npm: every package of the workspace that others can import, and one package with all programs. In the workspace, packages are
@@ -24,9 +23,11 @@ export async function packAll({ to, scratch, repository, root = ROOT }) {
     ...(repository && { repository: { type: 'git', url: repository, ...(path && { directory: path }) } }),
   });
   const libraries = workspacePackages(root).filter(({ manifest }) => manifest.exports);
+  const compiled = join(scratch, 'compiled');
+  await compile(compiled, root);
   const directories = [
-    putPrograms(join(scratch, 'isthmus'), common(), root),
-    ...libraries.map((library) => putLibrary(join(scratch, library.path), library, common(library.path))),
+    await putPrograms(join(scratch, 'isthmus'), common(), root),
+    ...libraries.map((library) => putLibrary(join(scratch, library.path), library, common(library.path), compiled)),
   ];
   for (const directory of directories) cpSync(join(root, 'LICENSE'), join(directory, 'LICENSE'));
   cpSync(join(root, 'README.md'), join(directories[0], 'README.md'));
@@ -41,8 +42,10 @@ function fieldsOf({ version, description, license, engines }) {
 }
 
 /** Puts together the package of all programs: each as its bundle, which needs no other package. */
-function putPrograms(directory, common, root) {
-  const names = copyPrograms(directory, '/usr/bin/env node', root);
+async function putPrograms(directory, common, root) {
+  const bundles = `${directory}-bundles`;
+  await bundlePrograms(bundles, root);
+  const names = copyPrograms(bundles, directory, '/usr/bin/env node');
   const bin = Object.fromEntries(names.map((name) => [name, `bin/${name}.js`]));
   const parts = bill(root);
   write(join(directory, 'sbom.cdx.json'), `${JSON.stringify(parts, undefined, 1)}\n`);
@@ -51,36 +54,33 @@ function putPrograms(directory, common, root) {
   return directory;
 }
 
-/**
- * Copies each program's bundle below `programs`, and what starts it below `bin`.
- * @param node what the first line of the latter names
- * @returns the programs' names
- */
-export function copyPrograms(directory, node, root) {
-  return programs([], root).flatMap(({ dir, manifest }) => {
-    const bundles = join(dir, 'dist', 'bundle');
-    const current = join(bundles, readJson(join(bundles, 'current.json')).directory);
-    for (const name of Object.keys(manifest.bin)) {
-      copyFiles(current, join(directory, 'programs', name), (path) => !OF_WORKSPACE.test(path));
-      write(join(directory, 'bin', `${name}.js`), `#!${node}\nimport '../programs/${name}/main.js';\n`);
-    }
-    return Object.keys(manifest.bin);
+/** Node runs no TypeScript below node_modules, so a library is published as JavaScript, with its types. */
+function putLibrary(directory, { path, manifest: { name, exports, dependencies } }, common, compiled) {
+  cpSync(join(compiled, path, 'src'), join(directory, 'dist'), {
+    recursive: true,
+    filter: (file) => !FOR_TESTS.test(relative(compiled, file)),
   });
-}
-
-function putLibrary(directory, { dir, manifest: { name, exports, dependencies } }, common) {
-  copyFiles(join(dir, 'dist'), join(directory, 'dist'), (path) => !FOR_TESTS.test(path) && !OF_WORKSPACE.test(path));
-  const entries = Object.entries(exports).filter(([path]) => !FOR_TESTS.test(path));
+  const entries = Object.entries(exports).filter(([entry]) => !FOR_TESTS.test(entry));
   const published = Object.fromEntries(
-    entries.map(([path, { types, default: file }]) => [path, { types, default: file }]),
+    entries.map(([entry, source]) => {
+      const file = source.replace('./src/', './dist/').replace(/\.ts$/, '');
+      return [entry, { types: `${file}.d.ts`, default: `${file}.js` }];
+    }),
   );
-  const manifest = { name, ...common, exports: published, dependencies };
-  write(join(directory, 'package.json'), JSON.stringify(manifest, undefined, 2));
+  write(
+    join(directory, 'package.json'),
+    JSON.stringify({ name, ...common, exports: published, dependencies }, undefined, 2),
+  );
   return directory;
 }
 
-function copyFiles(from, to, accept) {
-  cpSync(from, to, { recursive: true, filter: (path) => accept(relative(from, path)) });
+/** Compiles all packages below a directory. */
+async function compile(to, root) {
+  const emit = ['--noEmit', 'false', '--incremental', 'false', '--declaration', '--rootDir', root, '--outDir', to];
+  for (const project of [root, join(root, 'libs', 'console')]) {
+    const { status, output } = await command([bin('tsc'), '--project', project, ...emit], { timeout: PACK_MS });
+    if (status !== 0) throw new Error(`tsc: ${output}`);
+  }
 }
 
 function write(file, text) {

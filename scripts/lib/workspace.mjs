@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -33,54 +33,26 @@ export function workspacePackages(root = ROOT) {
     return children.map((entry) => join(parent, entry.name)).sort();
   });
   return dirs
-    .filter((dir) => existsSync(join(dir, 'package.json')) && existsSync(join(dir, 'tsconfig.json')))
+    .filter((dir) => existsSync(join(dir, 'package.json')) && existsSync(join(dir, 'src')))
     .map((dir) => ({ dir, path: relative(root, dir), manifest: readJson(join(dir, 'package.json')) }));
 }
 
-/** Returns the packages that are programs, which have a command: of these projects and everything they refer to, or all. */
-export function programs(projects = [], root = ROOT) {
-  const all = workspacePackages(root).filter(({ manifest }) => manifest.bin);
-  if (projects.length === 0) return all;
-  const built = withReferences(projects.map((path) => join(root, path)));
-  return all.filter(({ dir }) => built.has(dir));
+/** Returns the packages that are programs: they have a command. */
+export function programs(root = ROOT) {
+  return workspacePackages(root).filter(({ manifest }) => manifest.bin);
 }
 
-/** Returns the directories of all packages that tsc builds for these projects, or all. */
-export function projectsBelow(projects = [], root = ROOT) {
-  const dirs =
-    projects.length > 0 ? projects.map((path) => join(root, path)) : workspacePackages(root).map(({ dir }) => dir);
-  return [...withReferences(dirs)];
-}
-
-/** Returns the directories that tsc builds if given these. */
-function withReferences(dirs, found = new Set()) {
-  for (const dir of dirs.filter((each) => !found.has(each))) {
-    found.add(dir);
-    const { references = [] } = readJson(join(dir, 'tsconfig.json'));
-    withReferences(
-      references.map(({ path }) => join(dir, path)),
-      found,
-    );
-  }
-  return found;
-}
-
-const isTest = (path) => path.endsWith('.test.ts');
-
-/** Returns the sources of a package's tests. */
-export function testSources(dir) {
-  return filesBelow(join(dir, 'src'), isTest);
-}
-
-/** Returns the compiled tests. It derives them from the sources, so that the output of a deleted test does not run. */
-export function compiledTests(dir) {
-  const src = join(dir, 'src');
-  return testSources(dir).map((path) => join(dir, 'dist', relative(src, path).replace(/\.ts$/, '.js')));
-}
-
-/** Returns the directories of the unit tests and those of the integration tests. */
-export function suites(root = ROOT) {
-  const dirs = workspacePackages(root).map(({ dir }) => dir);
-  const integration = join(root, 'test');
-  return { unit: dirs.filter((dir) => dir !== integration), integration: [integration] };
+/**
+ * Copies the bundles of programs, without their source maps, below `programs`, and writes what starts each below `bin`.
+ * @param bundles what `bundlePrograms` has made
+ * @param node what the first line of a command names
+ * @returns the programs' names
+ */
+export function copyPrograms(bundles, directory, node) {
+  const names = readdirSync(bundles);
+  cpSync(bundles, join(directory, 'programs'), { recursive: true, filter: (path) => !path.endsWith('.map') });
+  mkdirSync(join(directory, 'bin'), { recursive: true });
+  for (const name of names)
+    writeFileSync(join(directory, 'bin', `${name}.js`), `#!${node}\nimport '../programs/${name}/main.js';\n`);
+  return names;
 }

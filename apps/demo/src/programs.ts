@@ -9,7 +9,7 @@ const DIRECTORIES: Record<ProgramName, string> = {
   'backend-hub': 'backend-hub',
 };
 
-/** Returns how to start a program on the current runtime: the build on Node, the sources on Deno. */
+/** Returns how to start a program on the current runtime: sources on both. */
 export function commandOf(program: ProgramName): readonly [string, ...string[]] {
   const app = fileURLToPath(new URL(`../../${DIRECTORIES[program]}`, import.meta.url));
   if (process.versions.deno !== undefined) return [process.execPath, 'run', '-A', `${app}/src/main.ts`];

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
-import { launch } from '@isthmus/service/launch';
+import { fileURLToPath } from 'node:url';
+import { run } from '../../../scripts/node.mjs';
 
-await launch(new URL('../dist/', import.meta.url));
+await run(fileURLToPath(new URL('../src/main.ts', import.meta.url)));

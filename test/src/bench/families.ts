@@ -46,7 +46,7 @@ export function relays(count: number): Family {
     let to = destinationPort;
     const groups: Record<string, number[]> = {};
     for (let index = count; index > 0; index--) {
-      const { port, pid } = await listening(scope, './relay.js', String(to));
+      const { port, pid } = await listening(scope, './relay.ts', String(to));
       groups[`relay-${index}`] = [pid];
       to = port;
     }
@@ -66,7 +66,7 @@ export function floor(way: 'connect' | 'mtls', onward: boolean, node = process.e
     const listen = way === 'connect' ? { path: uds } : { cert, key, ca: trust.callers.cert };
     const settings: FloorSettings = { listen, ...(onward && { to: destinationPort }) };
     return async () => {
-      const { port, pid } = await listeningOn(node, scope, './floor.js', JSON.stringify(settings));
+      const { port, pid } = await listeningOn(node, scope, './floor.ts', JSON.stringify(settings));
       return { door: doorAt(trust, uds, port), groups: { floor: [pid] }, ready: async () => {} };
     };
   };
@@ -112,7 +112,7 @@ async function farTo(scope: Scope, port: number): Promise<number> {
 export function traced(sampler?: 'always_on' | 'always_off'): Family {
   return async (scope, destinationPort) => {
     if (sampler === undefined) return inOne({ env: { OTEL_SDK_DISABLED: 'true' } }, scope, destinationPort);
-    const { port } = await listening(scope, './collector.js');
+    const { port } = await listening(scope, './collector.ts');
     const endpoint = `http://127.0.0.1:${port}`;
     return inOne(
       { env: { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_TRACES_SAMPLER: sampler } },

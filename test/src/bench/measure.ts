@@ -76,7 +76,7 @@ async function load(
   const { groups } = started;
   const front = frontOf(contender, started);
   await using scope = new Scope();
-  await Promise.all((started.neighbours ?? []).map((kind) => listening(scope, './neighbour.js', kind)));
+  await Promise.all((started.neighbours ?? []).map((kind) => listening(scope, './neighbour.ts', kind)));
   const flood = kind && (await floodOf(scope, kind, contender, started, conns));
   const settings: Settings = {
     front,
@@ -93,7 +93,7 @@ async function load(
   const deadline = windowMs + GRACE + (flood ? FLOOD_GRACE : 0);
   const { figures, errors } = contender.planebench
     ? await planebench(contender.planebench, settings)
-    : await ask<Result>('./load/main.js', settings, deadline);
+    : await ask<Result>('./load/main.ts', settings, deadline);
   return { figures: rounded(derived(figures, Object.keys(groups))), errors };
 }
 
@@ -106,7 +106,7 @@ async function floodOf(
   most: number,
 ): Promise<FloodSettings | undefined> {
   if (!door) return undefined;
-  const { port } = await listening(scope, './load/destination.js');
+  const { port } = await listening(scope, './load/destination.ts');
   return { kind, front: frontOf(contender, { ...started, door }), destinationPort: port, most };
 }
 

@@ -24,7 +24,7 @@ export async function runAll(plan: Plan, say: (text: string) => void, signal: Ab
   const runs: Run[] = [];
   let failed = 0;
   await using scope = new Scope();
-  const { port } = await listening(scope, './load/destination.js');
+  const { port } = await listening(scope, './load/destination.ts');
   const planes = scope.use(new Planes(port));
   for (const [index, line] of plan.lines.entries()) {
     for (let round = 0; round < (line.once ? 1 : plan.rounds); round++) {

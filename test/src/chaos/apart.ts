@@ -27,7 +27,7 @@ export async function runApart(row: Row, { short, rate, signal }: RunOptions): P
   const dir = await mkdtemp(join(tmpdir(), 'isthmus-chaos-'));
   scope.defer(() => rm(dir, { recursive: true }));
   const file = join(dir, 'outcome.json');
-  const main = fileURLToPath(new URL('./main.js', import.meta.url));
+  const main = fileURLToPath(new URL('./main.ts', import.meta.url));
   const args = ['--row', row.name, '--rate', String(rate), '--outcome', file, ...(short ? ['--short'] : [])];
   const child = spawn(ip, [...inside, process.execPath, main, ...args], { stdio: ['ignore', 'ignore', 'inherit'] });
   const stop = () => void child.kill('SIGTERM');

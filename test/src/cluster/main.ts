@@ -44,7 +44,7 @@ async function cluster({ way: ways, only, short, stay }: Values): Promise<number
   const outcomes = join(machine.directory, 'outcomes.json');
   await isthmusImage(image);
   const options: Options = { image, ways, only, short, stay, outcomes };
-  const program = [process.execPath, fileURLToPath(new URL('./inside.js', import.meta.url)), JSON.stringify(options)];
+  const program = [process.execPath, fileURLToPath(new URL('./inside.ts', import.meta.url)), JSON.stringify(options)];
   const status = await machine.run([...program, machine.directory, machine.name], ended.signal);
   const whole = only.length === 0 && !short;
   if (status === 0 && whole) writePage(JSON.parse(readFileSync(outcomes, 'utf8')));

@@ -25,7 +25,7 @@ async function plane(scope: Scope, flags: Flags) {
   const file = join(trust.dir, 'answers.json');
   writeFileSync(file, '[]');
   const server = await startServer(scope, trust);
-  const stub = `--import=${new URL('./resolver.js', import.meta.url)}`;
+  const stub = `--import=${new URL('./resolver.ts', import.meta.url)}`;
   const env = { NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} ${stub}`, ISTHMUS_TEST_ANSWERS: file };
   const agent = await startAgent(scope, trust, server.agentPort, flags, onDeno ? {} : env);
   await Promise.all([server.program, agent].map((program) => program.waitReady()));

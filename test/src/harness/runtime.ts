@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
 
-/** The root of the work tree: three steps up from `test/src/harness` as well as from `test/dist/harness`. */
+/** The root of the work tree. */
 export const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 
 /** Whether the tests run at full size, and those that take half a minute run at all, as in the second step of continuous integration. */
@@ -22,9 +22,12 @@ const APPS: Record<ProgramName, string> = {
   'backend-hub': 'backend-hub',
 };
 
-/** Returns the command that starts a program on the runtime that runs the tests: the build on Node, the sources on Deno. */
+/** Bundles of the programs, as they are shipped, where a run of many tests has made them; without them, programs start from sources. */
+const BUNDLES = process.env.ISTHMUS_PROGRAMS;
+
+/** Returns the command that starts a program on the runtime that runs the tests. */
 export function commandOf(name: ProgramName): readonly [string, ...string[]] {
   const app = `${ROOT}apps/${APPS[name]}`;
   if (onDeno) return [process.execPath, 'run', '-A', `${app}/src/main.ts`];
-  return [process.execPath, `${app}/bin/${name}.js`];
+  return [process.execPath, BUNDLES ? `${BUNDLES}/${name}/main.js` : `${app}/bin/${name}.js`];
 }

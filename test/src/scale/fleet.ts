@@ -16,7 +16,7 @@ const CALM = 3000;
 /** In milliseconds. Agents move to the hubs that they prefer in half a minute, and some also wait for others' handshakes. */
 const SETTLE_DEADLINE = 120_000;
 
-const WORKER = fileURLToPath(new URL('./worker.js', import.meta.url));
+const WORKER = fileURLToPath(new URL('./worker.ts', import.meta.url));
 
 /** The current state of the whole fleet. */
 export interface Coverage {

@@ -16,7 +16,7 @@ const GATEWAYS = 2;
 const SESSIONS_PER_AGENT = 2;
 
 /** Loads `collect.ts`, so that a garbage collection can be requested. */
-export const COLLECTABLE = { NODE_OPTIONS: `--expose-gc --import ${new URL('./collect.js', import.meta.url)}` };
+export const COLLECTABLE = { NODE_OPTIONS: `--expose-gc --import ${new URL('./collect.ts', import.meta.url)}` };
 
 /** A hub that can be killed and restarted as the same one. */
 export class StageHub {

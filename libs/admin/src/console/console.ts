@@ -34,7 +34,6 @@ const OFF = 'the console is off here: --console=on turns it on';
 const UNTRUSTED =
   'the console works only on a loopback address or with mutual TLS: set --admin-server-cert, --admin-server-key and --admin-ca-cert';
 const FOREIGN = 'a page of another site asked: only the console itself may, and to read, the consoles of other members';
-const NOT_BUILT = 'the page of the console is not built: run npm run build';
 
 /** The console below /console/: its page, and the admin RPC in JSON. */
 export class Console {
@@ -71,7 +70,6 @@ export class Console {
     const name = url.pathname.slice(PATH.length);
     if (name.includes('/')) return this.#call(request, response, name, visitor);
     const { files, members } = await this.#page(visitor);
-    if (!files) return send(response, { status: 503, body: `${NOT_BUILT}\n` });
     return sendFile(
       request,
       response,
@@ -115,16 +113,15 @@ export class Console {
     return json.serve(request, response, name.startsWith(path) ? name.slice(path.length) : name, visitor);
   }
 
-  async #page({ principal }: Visitor): Promise<{ readonly files: PageFiles | undefined; readonly members: string[] }> {
+  async #page({ principal }: Visitor): Promise<{ readonly files: PageFiles; readonly members: string[] }> {
     const { traceUrl } = this.#options;
     const { pageFiles } = await import('@isthmus/console');
     // One that joined a moment ago is to be on the page too.
     await this.#askForMembers();
     const members = memberOrigins(this.#port());
     const settings = JSON.stringify({ traceUrl, tenant: principal?.tenant ?? '', members });
-    const built = await pageFiles();
-    const files = built && { ...built, 'settings.json': { type: 'application/json', body: settings } };
-    return { files, members };
+    const own = { 'settings.json': { type: 'application/json', body: settings } };
+    return { files: { ...(await pageFiles()), ...own }, members };
   }
 
   /** The page may be of a member that joined a moment ago. */

@@ -17,7 +17,7 @@ export class Flooding {
   }
 
   static async begin(settings: FloodSettings): Promise<Flooding> {
-    const child = fork(fileURLToPath(new URL('./flood.js', import.meta.url)));
+    const child = fork(fileURLToPath(new URL('./flood.ts', import.meta.url)));
     const begun = once(child, 'message');
     child.send(settings);
     try {

@@ -39,14 +39,14 @@ export type Swarm = Reporting<SwarmReport>;
 
 /** Starts destinations that send without end, or never read. Resolves once they can be dialled. */
 export async function startSource(scope: Scope, settings: SourceSettings): Promise<Source> {
-  const source = scope.use(new Reporting<SourceReport>('./source.js', settings));
+  const source = scope.use(new Reporting<SourceReport>('./source.ts', settings));
   await until(() => source.report, { what: 'a source of bytes' });
   return source;
 }
 
 /** Starts a caller that holds many tunnels. Resolves once all are open. */
 export async function startSwarm(scope: Scope, settings: SwarmSettings): Promise<Swarm> {
-  const swarm = scope.use(new Reporting<SwarmReport>('./swarm.js', settings));
+  const swarm = scope.use(new Reporting<SwarmReport>('./swarm.ts', settings));
   const all = () => {
     if (swarm.report?.error) return 'failed';
     return swarm.report?.opened === settings.tunnels;

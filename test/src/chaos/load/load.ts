@@ -22,7 +22,7 @@ export class Load implements AsyncDisposable {
 
   constructor(settings: LoadSettings) {
     this.settings = settings;
-    this.#child = fork(fileURLToPath(new URL('./process.js', import.meta.url)));
+    this.#child = fork(fileURLToPath(new URL('./process.ts', import.meta.url)));
     this.#child.on('message', (report) => this.#take(report as Report));
     this.#child.send(settings);
   }

@@ -11,7 +11,7 @@ const MOST = 5000;
 const MOST_IF_SHORT = 500;
 
 async function floods(context: Context<TenantsPlane>): Promise<void> {
-  const { port } = await listening(context.scope, './load/destination.js');
+  const { port } = await listening(context.scope, './load/destination.ts');
   for (const kind of FLOODS) await flood(context, kind, port);
 }
 

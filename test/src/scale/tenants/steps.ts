@@ -25,7 +25,7 @@ export const CALM = 2000;
 const ADDED = 5;
 const ADD_DEADLINE = 60_000;
 
-const FLAPPER = fileURLToPath(new URL('./flapper.js', import.meta.url));
+const FLAPPER = fileURLToPath(new URL('./flapper.ts', import.meta.url));
 
 export function callersOf({ hosting }: TenantsPlane): TenantCaller[] {
   return hosting.tenants.slice(0, CALLERS).map((tenant) => new TenantCaller(tenant));

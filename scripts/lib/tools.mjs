@@ -1,0 +1,75 @@
+import { existsSync, mkdirSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { command, installed } from './command.mjs';
+import { ROOT } from './workspace.mjs';
+
+const UPDATE_MS = 5 * 60_000;
+const INSTALL_MS = 10 * 60_000;
+const APT = { timeout: INSTALL_MS, env: { DEBIAN_FRONTEND: 'noninteractive' } };
+/** Where Prometheus is unpacked, and where test/src/monitoring/promtool.ts looks: to install it would start it. */
+const PROMETHEUS = join(ROOT, 'node_modules', '.cache', 'isthmus-prometheus');
+
+/** Tools that npm does not have: their names on the PATH, Debian's package, and what is skipped without them. */
+const TOOLS = {
+  redis: { names: ['redis-server'], package: 'redis-server', skipped: 'the tests against a real Redis' },
+  chromium: {
+    names: ['chromium', 'chromium-browser', 'google-chrome'],
+    package: 'chromium',
+    skipped: 'the tests of the console in a browser',
+  },
+  prometheus: {
+    names: ['promtool'],
+    unpacked: join(PROMETHEUS, 'usr', 'bin', 'promtool'),
+    package: 'prometheus',
+    skipped: 'the tests of alert rules, and of the dashboard against real samples',
+  },
+};
+
+/**
+ * Makes tools available where no permission is needed: as root on a system with apt-get. Resolves with a line for each that is still
+ * missing, which says what is skipped and what to install.
+ */
+export async function ensureTools(...names) {
+  const missing = () => names.map((name) => TOOLS[name]).filter((tool) => !isThere(tool));
+  if (missing().length > 0 && canInstall()) {
+    process.stderr.write(
+      `Installing ${missing()
+        .map((tool) => tool.package)
+        .join(', ')} (apt-get) ...\n`,
+    );
+    await command(['apt-get', 'update'], { ...APT, timeout: UPDATE_MS });
+    for (const tool of missing()) await (tool.unpacked ? unpack(tool) : aptInstall(tool.package));
+  }
+  return missing().map(
+    (tool) => `${tool.package} is not installed, so ${tool.skipped} are skipped: apt-get install ${tool.package}`,
+  );
+}
+
+/** Installs the packages of programs that the cluster needs. With --if-possible, no cluster may come of it, and nothing is installed. */
+export async function ensureClusterTools(options, { unable, missingPackages }) {
+  if (options['if-possible'] || !installed('apt-get') || unable(options.build)) return;
+  const packages = missingPackages(options.build);
+  if (packages.length === 0) return;
+  process.stderr.write(`Installing ${packages.join(', ')} (apt-get) ...\n`);
+  await command(['apt-get', 'update'], { ...APT, timeout: UPDATE_MS });
+  await aptInstall(...packages);
+}
+
+function canInstall() {
+  return process.getuid?.() === 0 && installed('apt-get');
+}
+
+function isThere({ names, unpacked }) {
+  return names.some(installed) || (unpacked !== undefined && existsSync(unpacked));
+}
+
+function aptInstall(...packages) {
+  return command(['apt-get', 'install', '-y', '--no-install-recommends', '--no-remove', ...packages], APT);
+}
+
+async function unpack(tool) {
+  mkdirSync(PROMETHEUS, { recursive: true });
+  await command(['apt-get', 'download', tool.package], { ...APT, cwd: PROMETHEUS });
+  const archive = readdirSync(PROMETHEUS).find((name) => name.endsWith('.deb'));
+  if (archive) await command(['dpkg-deb', '--extract', join(PROMETHEUS, archive), PROMETHEUS]);
+}
