@@ -29,7 +29,7 @@ const files = positionals
 if (files.length > 0) {
   const flags = values.together ? ['--test-isolation=none'] : [`--test-concurrency=${PROCESSES}`];
   const argv = [process.execPath, '--test', '--test-reporter=spec', `--test-timeout=${TEST_MS}`, ...flags, ...files];
-  const env = { NODE_COMPILE_CACHE: join(ROOT, 'node_modules', '.cache', 'node') };
+  const env = { FORCE_COLOR: '0', NODE_COMPILE_CACHE: join(ROOT, 'node_modules', '.cache', 'node') };
   const { status, output } = await command(argv, { timeout: ALL_MS, env });
   const found = nodeCounts(output);
   const counts = status === 0 || found.failed > 0 ? found : sum([found, ONE_FAILED]);
