@@ -51,8 +51,6 @@ export interface Line {
   readonly first?: number;
   /** What a second tenant does meanwhile. */
   readonly flood?: FloodKind;
-  /** For a growth line: which one, and its position along it. */
-  readonly growth?: { readonly of: GrowthName; readonly at: number };
   readonly shows: readonly Shown[];
 }
 
@@ -137,38 +135,27 @@ export const STANDARD: readonly Line[] = [
   ...[32, 500].map((conns) => line('cut', conns, CUT, ALONE)),
 ];
 
-export interface Growth {
-  readonly title: string;
-  /** The label along the drawing. */
-  readonly axis: string;
-  /** The figure that is drawn. It must not bend upwards. */
-  readonly figure: Shown;
-}
+/** Lines along which a figure must not bend upwards, and that figure. */
+const GROWTH = {
+  bulk: CPU_PER_GB,
+  pings: CPU_PER_PING,
+  idle: PER_TUNNEL,
+  agents: less('server_cpu_ms_per_dial', 'server CPU ms a dial'),
+} as const satisfies Record<string, Shown>;
 
-export const GROWTH = {
-  bulk: { title: 'Processor time for a GB, by downloads at once', axis: 'downloads', figure: CPU_PER_GB },
-  pings: { title: 'Processor time for a ping, by tunnels that ping', axis: 'tunnels', figure: CPU_PER_PING },
-  idle: { title: 'Memory of an idle tunnel, by tunnels', axis: 'tunnels', figure: PER_TUNNEL },
-  agents: {
-    title: 'Processor time for a dial, by agents at the server',
-    axis: 'agents',
-    figure: less('server_cpu_ms_per_dial', 'server CPU ms a dial'),
-  },
-} as const satisfies Record<string, Growth>;
-
-export type GrowthName = keyof typeof GROWTH;
+type GrowthName = keyof typeof GROWTH;
 
 function along(of: GrowthName, work: WorkName, points: readonly number[], options: Options = {}): Line[] {
-  const shown: Shown = GROWTH[of].figure;
+  const shown: Shown = GROWTH[of];
   const shows = work === 'bulk' ? [more('gb_per_s', 'GB/s'), shown] : [shown];
   return points.map((at) => {
     const own = line(work, of === 'agents' ? 8 : at, shows, { on: ['server'], once: true, ...options });
-    const growth = { ...own, name: `growth-${of}-${at}`, growth: { of, at } };
+    const growth = { ...own, name: `growth-${of}-${at}` };
     return of === 'agents' ? { ...growth, title: `${work}, ${at} agents`, agents: at } : growth;
   });
 }
 
-export const GROWING: readonly Line[] = [
+const GROWING: readonly Line[] = [
   ...along('bulk', 'bulk', [1, 4, 16, 64, 256]),
   ...along('pings', 'ping', [1, 4, 16, 64, 256, 1024]),
   // Fewer tunnels say nothing: a process's memory varies by megabytes of its own.

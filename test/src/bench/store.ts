@@ -82,20 +82,6 @@ export function writeBook(path: string, book: Book): void {
   writeFileSync(path, `${JSON.stringify(book, undefined, 1)}\n`);
 }
 
-/** Merges the books of several runs. What a later run measured replaces what an earlier one did. */
-export function merged(books: readonly [Book, ...Book[]]): Book {
-  let runs: readonly Run[] = [];
-  for (const book of books) {
-    const anew = new Set(book.runs.map(keyOf));
-    runs = [...runs.filter((run) => !anew.has(keyOf(run))), ...book.runs];
-  }
-  return { made: (books.at(-1) as Book).made, runs };
-}
-
-function keyOf({ line, contender }: Run): string {
-  return `${line} ${contender}`;
-}
-
 /** Returns the median of all rounds; undefined if none has the figure. */
 export function figureOf({ runs }: Book, line: string, contender: string, figure: string): number | undefined {
   return median(

@@ -1,19 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LINES } from './lines.ts';
-import { growthTable, madeWith, seriesOf } from './page.ts';
-import { type Book, figureOf, merged, type Run } from './store.ts';
-import {
-  asMarkdown,
-  asText,
-  comparison,
-  farTable,
-  figureTable,
-  figureTables,
-  relayTable,
-  tracingTable,
-  upstreamTable,
-} from './tables.ts';
+import { madeWith } from './page.ts';
+import { type Book, figureOf, type Run } from './store.ts';
+import { asMarkdown, asText, comparison, farTable, figureTable, tracingTable, upstreamTable } from './tables.ts';
 
 const made = { at: '', node: '', cores: 2, processor: '', commit: '', windowMs: 1, rounds: 1 };
 
@@ -36,20 +26,6 @@ test('a figure is the median of the rounds that have it', () => {
   );
   assert.equal(figureOf(rounds, 'bulk-x1', 'direct', 'gb_per_s'), 2);
   assert.equal(figureOf(rounds, 'bulk-x32', 'direct', 'gb_per_s'), undefined);
-});
-
-test('of several books, a later one replaces only what it measured', () => {
-  const first = book(
-    ['bulk-x1', 'direct', { gb_per_s: 1 }],
-    ['bulk-x1', 'direct', { gb_per_s: 1 }],
-    ['bulk-x1', 'grpc-uds', { gb_per_s: 2 }],
-    ['ping-x1', 'direct', { p50_us: 3 }],
-  );
-  const second = book(['bulk-x1', 'direct', { gb_per_s: 9 }]);
-  const both = merged([first, second]);
-  assert.equal(figureOf(both, 'bulk-x1', 'direct', 'gb_per_s'), 9);
-  assert.equal(figureOf(both, 'bulk-x1', 'grpc-uds', 'gb_per_s'), 2);
-  assert.equal(figureOf(both, 'ping-x1', 'direct', 'p50_us'), 3);
 });
 
 test('the table starts with the bounds, and has a row for each figure that any contender has', () => {
@@ -93,11 +69,9 @@ test('a plane with a long way in it is compared to that way alone', () => {
   ]);
 });
 
-test('figures are compared to upstream with the same front, by planebench if that loaded both, and to relays', () => {
+test('figures are compared to upstream with the same front, by planebench if that loaded both', () => {
   const all = book(
-    ['bulk-x1', 'relays-2', { gb_per_s: 2 }],
     ['bulk-x1', 'connect-uds', { gb_per_s: 0.5 }],
-    ['bulk-x1', 'split-connect-uds', { gb_per_s: 0.4 }],
     ['bulk-x1', 'anp-connect-uds', { gb_per_s: 1 }],
     ['bulk-x1', 'connect-uds (planebench)', { gb_per_s: 0.6 }],
     ['bulk-x1', 'anp-connect-uds (planebench)', { gb_per_s: 0.2 }],
@@ -107,16 +81,6 @@ test('figures are compared to upstream with the same front, by planebench if tha
   assert.deepEqual(upstreamTable([all]), [
     ['line', 'figure', 'connect-uds', 'to reach'],
     ['bulk ×1', 'GB/s', '3.00', '≥ 2.0, gRPC ≥ 1.6'],
-  ]);
-  assert.deepEqual(relayTable(all), [
-    ['line', 'figure', 'connect-uds / relays-2', 'split-connect-uds / connect-uds'],
-    ['bulk ×1', 'GB/s', '0.25', '0.80'],
-  ]);
-  const { own, planebench } = figureTables(all);
-  assert.deepEqual(own[0], ['line', 'figure', 'relays-2', 'connect-uds', 'split-connect-uds', 'anp-connect-uds']);
-  assert.deepEqual(planebench, [
-    ['line', 'figure', 'connect-uds', 'anp-connect-uds'],
-    ['bulk ×1', 'GB/s', '0.60', '0.20'],
   ]);
 });
 
@@ -183,25 +147,6 @@ test('a comparison says what got better and what got worse, by the meaning of ea
       ['ping ×1', 'p99 µs', '1.02', ''],
     ],
   );
-});
-
-test('growth is a row for each contender, with the ratio of its far end to its near end', () => {
-  const grown = book(
-    ['growth-bulk-1', 'grpc-uds', { plane_cpu_s_per_gb: 4 }],
-    ['growth-bulk-16', 'grpc-uds', { plane_cpu_s_per_gb: 3 }],
-    ['growth-bulk-256', 'grpc-uds', { plane_cpu_s_per_gb: 5 }],
-    ['growth-pings-1', 'connect-uds', { plane_cpu_us_per_ping: 50 }],
-  );
-  const points = [
-    [1, 4],
-    [16, 3],
-    [256, 5],
-  ];
-  assert.deepEqual(seriesOf(grown, 'bulk'), [{ name: 'grpc-uds', points }]);
-  assert.deepEqual(growthTable(grown, 'bulk', 'downloads'), [
-    ['downloads', '1', '16', '256', 'last / first'],
-    ['grpc-uds', '4.00', '3.00', '5.00', '1.25'],
-  ]);
 });
 
 test('rows become aligned text, or a table in Markdown that no cell can break', () => {

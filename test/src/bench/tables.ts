@@ -15,24 +15,6 @@ export function figureTable(book: Book, lines: readonly Line[] = STANDARD): Row[
   return figuresOf(book, lines, inOrder(contendersOf(book, lines)));
 }
 
-/** The same, separately for contenders loaded by the bench itself and by planebench. */
-export function figureTables(book: Book): { readonly own: Row[]; readonly planebench: Row[] } {
-  const all = inOrder(contendersOf(book, STANDARD));
-  const [head = [], ...rows] = figuresOf(book, STANDARD, all.filter(byPlanebench));
-  return {
-    own: figuresOf(
-      book,
-      STANDARD,
-      all.filter((each) => !byPlanebench(each)),
-    ),
-    planebench: [head.map((each) => each.replace(BY_PLANEBENCH, '')), ...rows],
-  };
-}
-
-function byPlanebench(contender: string): boolean {
-  return contender.endsWith(BY_PLANEBENCH);
-}
-
 function figuresOf(book: Book, lines: readonly Line[], columns: readonly string[]): Row[] {
   const rows = lines.flatMap(({ name, title, shows }) =>
     shows.map(({ figure, label }) => {
@@ -61,26 +43,6 @@ export function upstreamTable(books: readonly Book[]): Row[] {
     pairs: [BY_PLANEBENCH, ''].map((by) => [`${own}${by}`, `${anp}${by}`] as const).filter(isIn(names)),
   }));
   return ratios(books, columns, ({ reach = '' }) => [reach], ['to reach']);
-}
-
-/**
- * Returns ratios of our planes' figures to those of relays and of bare sockets, and of the split tiers' to those of the all-in-one
- * server.
- */
-export function relayTable(book: Book): Row[] {
-  const pairs = FRONTS.flatMap((front) =>
-    (
-      [
-        [front, 'relays-2'],
-        [front, `floor-${front}`],
-        [`split-${front}`, 'relays-3'],
-        [`split-${front}`, front],
-        [`split-sockets-${front}`, front],
-      ] as const
-    ).filter(isIn(contendersOf(book))),
-  );
-  const columns = pairs.map((pair) => ({ head: pair.join(' / '), pairs: [pair] }));
-  return ratios([book], columns, () => [], []);
 }
 
 interface Column {
