@@ -4,7 +4,7 @@ import { PROGRAMS } from './programs.ts';
 
 const INTRODUCTION = `# Flags
 
-Every flag of every program. \`npm run generate\` writes this page from the tables in \`libs/flags/src\`; \`npm run ok\` fails if
+Every flag, and the programs that have it. \`npm run generate\` writes this page from the tables in \`libs/flags/src\`; \`npm run ok\` fails if
 it is out of date.
 
 Programs read values as Go's pflag does: \`--name=value\` or \`--name value\`; \`--bool\`, \`--bool=false\`; durations such as
@@ -16,23 +16,39 @@ and defaults. **own** marks flags that only Isthmus has. **inert** marks flags o
 and name them in one warning.
 `;
 
-/** Returns the text of docs/FLAGS.md. */
+/** Returns the text of docs/FLAGS.md: each flag once, with the programs that have it. */
 export function flagsMarkdown(): string {
-  const sections = PROGRAMS.map(({ name, summary, flags }) => {
-    const topics = [...byTopic(flags)].map(([topic, rows]) => `### ${topic}\n\n${tableOf(rows)}\n`);
-    return `## ${name}\n\n${summary}\n\n${topics.join('\n')}`;
+  const programs = PROGRAMS.map(({ name, summary }) => `- **${letterOf(name)}**: \`${name}\`. ${summary}`);
+  const topics = new Map<string, Map<string, string[]>>();
+  for (const { name, flags } of PROGRAMS) {
+    for (const [topic, rows] of byTopic(flags)) {
+      const lines = topics.get(topic) ?? new Map<string, string[]>();
+      topics.set(topic, lines);
+      for (const row of rows) lines.set(lineOf(row), [...(lines.get(lineOf(row)) ?? []), letterOf(name)]);
+    }
+  }
+  const sections = [...topics].map(([topic, lines]) => {
+    const table = [...lines].map(([line, letters]) => `| ${letters.join(' ')} ${line}`);
+    return [
+      `## ${topic}\n`,
+      '| of | flag | type | default | what it does |',
+      '| --- | --- | --- | --- | --- |',
+      ...table,
+    ].join('\n');
   });
-  return [INTRODUCTION, ...sections].join('\n');
+  return `${[`${INTRODUCTION}\n${programs.join('\n')}`, ...sections].join('\n\n')}\n`;
 }
 
-function tableOf(rows: readonly [string, Flag][]): string {
-  const lines = rows.map(([name, flag]) => {
-    const names = [`\`--${name}\``, ...(flag.short ? [`\`-${flag.short}\``] : [])].join(', ');
-    const initial = defaultText(flag);
-    const shown = flag.unset ? initial : initial && `\`${initial}\``;
-    return `| ${names} | ${flag.kind.name} | ${shown} | ${cell(description(flag))} |`;
-  });
-  return ['| flag | type | default | what it does |', '| --- | --- | --- | --- |', ...lines].join('\n');
+/** `S` for proxy-server, and so on. */
+function letterOf(program: string): string {
+  return (program.split('-').at(-1) ?? '').slice(0, 1).toUpperCase();
+}
+
+function lineOf([name, flag]: [string, Flag]): string {
+  const names = [`\`--${name}\``, ...(flag.short ? [`\`-${flag.short}\``] : [])].join(', ');
+  const initial = defaultText(flag);
+  const shown = flag.unset ? initial : initial && `\`${initial}\``;
+  return `| ${names} | ${flag.kind.name} | ${shown} | ${cell(description(flag))} |`;
 }
 
 function description(flag: Flag): string {
