@@ -53,7 +53,7 @@ const NODE_MODULES = {
   'libs/console': ['fs'],
   'libs/findings': [],
   // The secrets of tunnels that can be resumed.
-  'libs/tunnel': ['crypto', 'events', 'stream'],
+  'libs/tunnel': ['crypto', 'events', 'stream', 'util'],
   // A type only: a connection gets its socket.
   'libs/http2': ['events', 'net', 'stream'],
   'libs/certificates': ['crypto'],

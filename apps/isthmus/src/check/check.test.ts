@@ -161,7 +161,8 @@ describe('the socket of callers', () => {
 });
 
 describe('Redis', () => {
-  const good = { server: 'r:6379', version: '7.0.15', role: 'master', roundTripMs: 1, aheadMs: 0, refused: [] };
+  const answered = { server: 'r:6379', version: '7.0.15', role: 'master', maxmemoryPolicy: 'noeviction' };
+  const good = { ...answered, roundTripMs: 1, aheadMs: 0, refused: [] };
   const outcomes = (probe: Partial<typeof good> | object) =>
     judgedRedis({ ...good, ...probe }, 'prod').map(({ outcome }) => outcome);
 
@@ -169,10 +170,13 @@ describe('Redis', () => {
     assert.deepEqual(outcomes({}), ['pass', 'pass', 'pass']);
   });
 
-  it('warns if it is slow or old, and fails if it is a replica or permissions are missing', () => {
+  it('warns if it is slow, old or evicts keys, and fails if it is a replica or permissions are missing', () => {
     assert.deepEqual(outcomes({ roundTripMs: 300 }), ['warn', 'pass', 'pass']);
     assert.deepEqual(outcomes({ version: '6.2.1' }), ['pass', 'warn', 'pass']);
     assert.deepEqual(outcomes({ version: '', role: '' }), ['pass', 'pass'], 'of what it may not ask nothing is said');
+    assert.deepEqual(outcomes({ maxmemoryPolicy: 'allkeys-lru' }), ['pass', 'pass', 'warn', 'pass']);
+    assert.deepEqual(outcomes({ maxmemoryPolicy: 'volatile-ttl' }), ['pass', 'pass', 'warn', 'pass']);
+    assert.deepEqual(outcomes({ maxmemoryPolicy: '' }), ['pass', 'pass', 'pass']);
     const readOnly = [{ command: 'SET', reason: 'READONLY' }];
     assert.deepEqual(outcomes({ role: 'slave', refused: readOnly }), ['pass', 'pass', 'fail']);
     const refused = ['XADD', 'XADD', 'INFO'].map((command) => ({ command, reason: 'NOPERM' }));

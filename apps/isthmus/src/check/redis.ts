@@ -45,7 +45,8 @@ export async function checkRedis(options: RedisOptions): Promise<RedisResults> {
   }
 }
 
-export function judgedRedis({ server, version, role, roundTripMs, refused }: RedisProbe, plane: string): Result[] {
+export function judgedRedis(probe: RedisProbe, plane: string): Result[] {
+  const { server, version, role, maxmemoryPolicy, roundTripMs, refused } = probe;
   const results = [
     roundTripMs < SLOW_MS
       ? report.pass(server, `answers in ${millis(roundTripMs)}`)
@@ -63,6 +64,10 @@ export function judgedRedis({ server, version, role, roundTripMs, refused }: Red
     const todo = 'use the address of the primary, or redis+sentinel:// or redis+cluster://, which find it';
     // It refuses every write, whatever the user's rights.
     return [...results, report.fail(server, `it is a ${role}, so nothing can be written to it`, todo)];
+  }
+  if (maxmemoryPolicy !== '' && maxmemoryPolicy !== 'noeviction') {
+    const fact = `maxmemory-policy is ${maxmemoryPolicy}: when its memory is full, it deletes records of hubs and agents`;
+    results.push(report.warn(server, fact, 'CONFIG SET maxmemory-policy noeviction, here and in its configuration'));
   }
   const names = [...new Set(refused.map(({ command }) => command))];
   results.push(

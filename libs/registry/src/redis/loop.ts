@@ -59,9 +59,9 @@ export class Health {
     if (this.#up !== true) this.#tell(true, detail, QUIET_MS);
   }
 
-  /** Reports a detail while the store answers. */
-  note(detail: string): void {
-    this.#tell(true, detail, detail === this.#detail ? REPEAT_MS : QUIET_MS);
+  /** Reports a detail while the store answers. @returns false if it is too soon after the last report */
+  note(detail: string): boolean {
+    return this.#tell(true, detail, detail === this.#detail ? REPEAT_MS : QUIET_MS);
   }
 
   /** Records a failure. Returns how long to pause before the next attempt, in milliseconds. */
@@ -77,12 +77,13 @@ export class Health {
     this.#tell(false, detail, 0);
   }
 
-  #tell(up: boolean, detail: string, quietMs: number): void {
+  #tell(up: boolean, detail: string, quietMs: number): boolean {
     const now = performance.now();
-    if (now - this.#toldAt < quietMs) return;
+    if (now - this.#toldAt < quietMs) return false;
     this.#up = up;
     this.#detail = detail;
     this.#toldAt = now;
     this.#listener?.(up, detail);
+    return true;
   }
 }

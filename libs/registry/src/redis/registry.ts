@@ -54,7 +54,7 @@ class RedisRegistry implements Registry {
   }
 
   async snapshot(): Promise<Snapshot> {
-    const read = await this.#connection().run((client) => readSnapshot(client, this.#store.keys));
+    const read = await this.#connection().run((client) => readSnapshot(client, this.#store.keys, () => {}));
     const { hubs, sessions, quarantines } = read;
     return { hubs, sessions, quarantines };
   }

@@ -7,7 +7,7 @@ export const SCRIPTS = {
   isthmusStage: { lua: STAGE, numberOfKeys: 1 },
   isthmusOpen: { lua: OPEN, numberOfKeys: 6 },
   isthmusRemove: { lua: REMOVE, numberOfKeys: 5 },
-  isthmusLook: { lua: LOOK, numberOfKeys: 2 },
+  isthmusLook: { lua: LOOK, numberOfKeys: 3 },
   isthmusQuarantine: { lua: QUARANTINE, numberOfKeys: 3 },
   isthmusRestore: { lua: RESTORE, numberOfKeys: 3 },
   isthmusBeat: { lua: BEAT, numberOfKeys: 1 },
@@ -29,5 +29,6 @@ export interface Scripted {
   isthmusLook(
     hubs: string,
     meta: string,
-  ): Promise<[charge: string[], position: (string | null)[], server: [run: string, role: string]]>;
+    quarantines: string,
+  ): Promise<[charge: string[], position: (string | null)[], server: [run: string, role: string], exists: number]>;
 }

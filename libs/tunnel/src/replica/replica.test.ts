@@ -65,8 +65,15 @@ const cases: { name: string; before: Change[]; change: Change; changes: boolean;
   {
     name: 'a hub that wrote the same sessions again',
     before: [putHub(), put(2)],
-    change: reopen(first, sessionOf(first, 's1', 1)),
+    change: reopen(first, sessionOf(first, 's1', 2)),
     changes: false,
+    sessions: 1,
+  },
+  {
+    name: 'a hub that wrote its sessions again, with an earlier version',
+    before: [putHub(), put(1e9)],
+    change: reopen(first, sessionOf(first, 's1', 1)),
+    changes: true,
     sessions: 1,
   },
   {
@@ -104,10 +111,20 @@ test('a snapshot replaces the sessions of its hubs; a hub that it lacks stays wi
   );
 });
 
-test('a later record holds against that of a snapshot', () => {
-  const replica = replicaOf(putHub(), put(5));
+test('a snapshot replaces a later record too, which the registry has lost or no hub wrote', () => {
+  const replica = replicaOf(putHub(), put(1e9));
   replica.reset(snapshot({ hubs: [first], sessions: [sessionOf(first, 's1', 4)] }));
-  assert.deepEqual([...replica.sessions()], [sessionOf(first, 's1', 5)]);
+  assert.deepEqual([...replica.sessions()], [sessionOf(first, 's1', 4)]);
+});
+
+test('what a hub writes holds against a later incarnation that the registry has forgotten', () => {
+  const forged = hub('h1', { incarnation: 1e15 });
+  const replica = replicaOf(putHub(forged), put(1, forged));
+  assert.equal(replica.apply(reopen(first, sessionOf(first, 's2'))), false);
+  replica.reset(snapshot({}));
+  assert.equal(replica.apply(reopen(first, sessionOf(first, 's2'))), true);
+  assert.deepEqual(replica.snapshot(), snapshot({ hubs: [first], sessions: [sessionOf(first, 's2')] }));
+  assert.equal(replica.apply(dropHub(0)), false);
 });
 
 test('a snapshot replaces a later incarnation too, after a clock or the registry was set back', () => {

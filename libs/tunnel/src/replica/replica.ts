@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { getOrPut } from '../get-or-put.ts';
 import { agentKey, byCredential, Quarantines } from './quarantine.ts';
 import type { Change, HubRecord, Quarantine, SessionRecord, Snapshot } from './records.ts';
@@ -6,6 +7,8 @@ interface HubEntry {
   hub: HubRecord;
   /** By session id. All are of the hub's incarnation. */
   readonly sessions: Map<string, SessionRecord>;
+  /** The last snapshot lacked it, so any record of it is later than this one. */
+  forgotten: boolean;
 }
 
 /**
@@ -14,7 +17,8 @@ interface HubEntry {
  * - Of two records of a hub, the one with the later incarnation holds. It ends the sessions of the earlier one.
  * - Of two records of a session or a quarantine, the one with the greater version holds. A session without its hub is ignored.
  * - A hub that a snapshot lacks stays, with its sessions, until it is reported gone: a store that was down or emptied lacks hubs that
- *   still run.
+ *   still run. What such a hub then writes holds, whatever its incarnation and versions: what the store has forgotten outranks nothing.
+ * - A hub that writes all its sessions replaces them all, whatever their versions.
  */
 export class Replica {
   readonly quarantines = new Quarantines();
@@ -61,11 +65,12 @@ export class Replica {
 
   /**
    * Takes over a snapshot of the registry. An earlier incarnation of a hub then also replaces a later one: the hub's clock, or the
-   * registry, was set back.
+   * registry, was set back, or what this copy holds was never the hub's.
    * @returns the quarantines that the snapshot lacks, or has an earlier version of
    */
   reset({ hubs, sessions, quarantines }: Snapshot): Quarantine[] {
     this.#quarantine(quarantines);
+    for (const entry of this.#hubs.values()) entry.forgotten = true;
     const byHub = new Map<string, SessionRecord[]>();
     for (const session of sessions) getOrPut(byHub, session.hubId, () => []).push(session);
     for (const hub of hubs) this.#putHub(hub, byHub.get(hub.hubId) ?? []);
@@ -83,7 +88,8 @@ export class Replica {
   protected moved(_session: SessionRecord): void {}
 
   #isOutdated({ hubId, incarnation }: Pick<HubRecord, 'hubId' | 'incarnation'>): boolean {
-    return (this.hub(hubId)?.incarnation ?? 0) > incarnation;
+    const held = this.#hubs.get(hubId);
+    return held !== undefined && !held.forgotten && held.hub.incarnation > incarnation;
   }
 
   /** @param sessions all that the hub holds; unset if they did not change */
@@ -91,17 +97,18 @@ export class Replica {
     const { hubId, incarnation } = hub;
     if (this.hub(hubId)?.incarnation !== incarnation) this.#removeHub(hubId);
     const held = this.#hubs.get(hubId);
-    const entry = held ?? { hub, sessions: new Map<string, SessionRecord>() };
+    const entry = held ?? { hub, sessions: new Map<string, SessionRecord>(), forgotten: false };
     if (!held) this.#hubs.set(hubId, entry);
     let changed = !held || !isSame(held.hub, hub);
     entry.hub = hub;
+    entry.forgotten = false;
     if (changed) for (const session of entry.sessions.values()) this.moved(session);
     if (!sessions) return changed;
     const present = new Set(sessions.map(({ sessionId }) => sessionId));
     for (const session of [...entry.sessions.values()]) {
       if (!present.has(session.sessionId)) changed = this.#removeSession(session);
     }
-    for (const session of sessions) changed = this.#putSession(session) || changed;
+    for (const session of sessions) changed = this.#putSession(session, true) || changed;
     return changed;
   }
 
@@ -110,11 +117,12 @@ export class Replica {
     return this.#hubs.delete(hubId);
   }
 
-  #putSession(session: SessionRecord): boolean {
+  /** @param whole whether it is one of all sessions that the hub wrote, so that an earlier version is no late one */
+  #putSession(session: SessionRecord, whole = false): boolean {
     const entry = this.#hubs.get(session.hubId);
     if (entry?.hub.incarnation !== session.incarnation) return false;
     const before = entry.sessions.get(session.sessionId);
-    if (before && before.version >= session.version) return false;
+    if (before && (whole ? isDeepStrictEqual(before, session) : before.version >= session.version)) return false;
     entry.sessions.set(session.sessionId, session);
     this.came(session, before);
     return true;

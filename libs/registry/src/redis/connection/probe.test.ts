@@ -11,8 +11,8 @@ const READER = ['--user', 'reader', 'on', '>word', '~*', '-@all', '+@connection'
 const PATIENT = { commandMs: 60_000 };
 
 describe('a probe of Redis', { skip: redisMissing() }, () => {
-  it('reports version, clock and role, finds no missing permission, and leaves nothing behind', async () => {
-    const redis = await startRedis({ args: [...planeUserArgs] });
+  it('reports version, clock, role and what it evicts, finds no missing permission, and leaves nothing behind', async () => {
+    const redis = await startRedis({ args: [...planeUserArgs, '--maxmemory-policy', 'allkeys-lru'] });
     try {
       const url = redis.url.replace('//', `//${PLANE_USER.name}:${PLANE_USER.password}@`);
       const start = performance.now();
@@ -21,6 +21,7 @@ describe('a probe of Redis', { skip: redisMissing() }, () => {
       assert.deepEqual(probe.refused, []);
       assert.match(probe.version, /^\d+\.\d+/);
       assert.equal(probe.role, 'master');
+      assert.equal(probe.maxmemoryPolicy, 'allkeys-lru');
       // Both run on one clock. The error is at most the time that the answers took.
       assert.ok(Math.abs(probe.aheadMs ?? Number.NaN) <= tookMs + 1, `${probe.aheadMs} ms, in ${tookMs} ms`);
       assert.equal(await redis.command('DBSIZE'), ':0');
@@ -68,7 +69,7 @@ describe('a probe of Redis', { skip: redisMissing() }, () => {
       });
       const names = [...new Set(probe.refused.map(({ command }) => command))].sort();
       assert.deepEqual(names, ['EVALSHA', 'HVALS', 'INFO', 'PING', 'TIME']);
-      assert.deepEqual([probe.version, probe.role, probe.aheadMs], ['', '', undefined]);
+      assert.deepEqual([probe.version, probe.role, probe.maxmemoryPolicy, probe.aheadMs], ['', '', '', undefined]);
     } finally {
       await redis.stop();
     }

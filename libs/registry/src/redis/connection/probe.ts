@@ -11,6 +11,8 @@ export interface RedisProbe {
   readonly version: string;
   /** `master` accepts writes. Empty if this user may not ask for it. */
   readonly role: string;
+  /** What it does when its memory is full: `noeviction` keeps the plane's keys. Empty if this user may not ask for it. */
+  readonly maxmemoryPolicy: string;
   /** How long one command took, in milliseconds. */
   readonly roundTripMs: number;
   /**
@@ -77,6 +79,7 @@ async function probed(client: Client, server: string, scratch: string): Promise<
     ...(aheadMs !== undefined && { aheadMs }),
     version: /redis_version:(\S+)/.exec(info)?.[1] ?? '',
     role: /role:(\w+)/.exec(info)?.[1] ?? '',
+    maxmemoryPolicy: /maxmemory_policy:(\S+)/.exec(info)?.[1] ?? '',
   };
 }
 

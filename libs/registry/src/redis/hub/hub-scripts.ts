@@ -6,9 +6,9 @@ import { HISTORY } from '../script-parts.ts';
  *
  * KEYS of each: hub, sessions, hubs, meta, changes. ARGV of each: hub id, incarnation, length of the stream.
  *
- * Each write of a hub carries a mark one higher than the last. If the store holds a lower mark than it has acknowledged, it lost writes
- * (an older dump was restored, or a replica without them took over). If it holds the write's own mark or a higher one, the write is
- * late.
+ * Each write of a hub carries a mark one higher than the last. If the store holds a lower mark than it has acknowledged, or fewer
+ * sessions, it lost writes: an older dump was restored, a replica without them took over, or it evicted a key. If it holds the write's
+ * own mark or a higher one, the write is late.
  */
 const PRELUDE = `
 local hub, sessions, hubs, meta, changes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -21,8 +21,8 @@ local charge = tonumber(redis.call('HGET', hubs, hubId) or '')
  * Renews the hub's record and writes changes of its sessions. PEXPIRE comes first because a server that is out of memory still accepts
  * it, and then accepts all later writes of the script. The directory is small, and no dial can be routed without it.
  *
- * ARGV: acknowledged mark, mark, ttl in ms, hub record, '1' if that changed, then for each session: id, version, record
- * (empty when gone), change.
+ * ARGV: acknowledged mark, mark, ttl in ms, hub record, '1' if that changed, number of sessions that the store must hold, then for each
+ * session: id, version, record (empty when gone), change.
  */
 export const WRITE = `${PRELUDE}
 local acknowledged, mark, ttl, record = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], ARGV[7]
@@ -30,10 +30,11 @@ if charge and charge > incarnation then return 'superseded' end
 local held = leading_number(redis.call('GET', hub))
 if charge ~= incarnation or not held or held < acknowledged then return 'lost' end
 if held >= mark then return 'late' end
+if redis.call('HLEN', sessions) < tonumber(ARGV[9]) then return 'lost' end
 redis.call('PEXPIRE', hub, ttl)
 redis.call('SET', hub, ARGV[5] .. ' ' .. record, 'PX', ttl)
 if ARGV[8] == '1' then publish('{"kind":"hub","hub":' .. record .. '}') end
-for i = 9, #ARGV, 4 do
+for i = 10, #ARGV, 4 do
   local id, version, session, change = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
   local current = leading_number(redis.call('HGET', sessions, id))
   if session == '' then
@@ -92,10 +93,12 @@ return 'ok'
 
 /**
  * Reads what a watcher checks.
- * KEYS: hubs, meta. Returns: hub ids and incarnations, alternating; epoch and number of changes; the server's run and role.
+ * KEYS: hubs, meta, quarantines. Returns: hub ids and incarnations, alternating; epoch and number of changes; the server's run and
+ * role; whether there are quarantines, 1 or 0.
  */
 export const LOOK = `
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 local role = string.match(redis.call('INFO', 'replication'), 'role:(%w+)')
-return {redis.call('HGETALL', KEYS[1]), redis.call('HMGET', KEYS[2], 'epoch', 'seq'), {run, role}}
+local charge, position = redis.call('HGETALL', KEYS[1]), redis.call('HMGET', KEYS[2], 'epoch', 'seq')
+return {charge, position, {run, role}, redis.call('EXISTS', KEYS[3])}
 `;

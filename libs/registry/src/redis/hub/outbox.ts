@@ -63,6 +63,13 @@ export class Outbox {
     this.#due.set(sessionId, now + this.#timings.flapMs);
   }
 
+  /** How many sessions the store must hold by now. */
+  get confirmed(): number {
+    let count = 0;
+    for (const { written } of this.#entries.values()) if (written) count++;
+    return count;
+  }
+
   /** Returns when the next write is due, or undefined if none is. */
   nextDue(): number | undefined {
     let next: number | undefined;

@@ -113,10 +113,11 @@ export class RedisRegistration implements HubRegistration {
 
   async #write(): Promise<WriteOutcome> {
     const writes = this.#outbox.takeDue(performance.now(), SESSIONS_PER_CALL);
+    const held = this.#outbox.confirmed;
     const hubChanged = this.#hubChanged;
     this.#hubChanged = false;
     return this.#deliver(writes, () =>
-      this.#connection.run((client) => this.#writer.write(client, this.#hub, hubChanged, writes)),
+      this.#connection.run((client) => this.#writer.write(client, this.#hub, hubChanged, held, writes)),
     ).catch((error) => {
       this.#hubChanged ||= hubChanged;
       throw error;

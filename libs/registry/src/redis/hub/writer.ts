@@ -50,11 +50,15 @@ export class HubWriter {
     this.#incarnation = Math.max(this.#incarnation, inCharge + 1);
   }
 
-  /** Renews the hub's record and writes the changes. */
+  /**
+   * Renews the hub's record and writes the changes.
+   * @param held number of sessions that the store must hold already
+   */
   async write(
     client: Client,
     hub: HubRecord,
     hubChanged: boolean,
+    held: number,
     writes: readonly SessionWrite[],
   ): Promise<WriteOutcome> {
     const mark = ++this.#mark;
@@ -65,7 +69,7 @@ export class HubWriter {
     const outcome = await client.isthmusWrite(
       ...keysOf(this.#store, this.hubId),
       ...argumentsOf(this.#store, this),
-      ...[this.#acknowledged, mark, this.#ttlMs, this.#stamped(hub), hubChanged ? '1' : '0'],
+      ...[this.#acknowledged, mark, this.#ttlMs, this.#stamped(hub), hubChanged ? '1' : '0', held],
       ...changes,
     );
     return this.#acknowledge(mark, outcome as WriteOutcome);

@@ -31,11 +31,6 @@ export async function restoreQuarantines(client: Client, store: Store, lost: rea
   }
 }
 
-export async function readQuarantines(client: Client, { keys }: Pick<Store, 'keys'>): Promise<Quarantine[]> {
-  const values = await client.hvals(keys.quarantines);
-  return values.map((value) => JSON.parse(value.replace(/^\d+[+-]/, '')) as Quarantine);
-}
-
 function sharedOf({ keys, keptChanges }: Store): (string | number)[] {
   return [keys.quarantines, keys.meta, keys.changes, keptChanges, MAX_QUARANTINED];
 }

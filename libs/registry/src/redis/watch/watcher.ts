@@ -5,15 +5,8 @@ import { removeExpired, type Store } from '../hub/writer.ts';
 import { Alarm, Health } from '../loop.ts';
 import type { RedisTimings } from '../options.ts';
 import { restoreQuarantines } from '../quarantine/quarantine.ts';
-import {
-  formatPosition,
-  look,
-  type Position,
-  parseEntry,
-  parsePosition,
-  readSessions,
-  readSnapshot,
-} from './reader.ts';
+import { parseEntry } from './parse.ts';
+import { formatPosition, look, type Position, parsePosition, readSessions, readSnapshot } from './reader.ts';
 
 /** Changes per read. */
 const READ_COUNT = 500;
@@ -45,6 +38,10 @@ export class RedisWatcher {
   #lookAt = 0;
   /** Quarantine records that the listener holds and the store lacks. */
   #lost: readonly Quarantine[] = [];
+  /** Whether the store held quarantines at the last look. */
+  #quarantines = false;
+  /** Why the last record was skipped, until that is reported. */
+  #skipped: string | undefined;
   /** Hubs whose record is missing, and since when. */
   #missing = new Map<string, number>();
   /** This watcher's position at the last look, if the store was ahead of it then. */
@@ -64,6 +61,10 @@ export class RedisWatcher {
     this.#signal = signal;
     this.#health = new Health((up, detail) => signal.aborted || listener.state(up, detail), timings.backoffCapMs);
   }
+
+  readonly #skip = (why: string) => {
+    this.#skipped = why;
+  };
 
   /** Resolves when the signal aborts. Never rejects. */
   async run(): Promise<void> {
@@ -103,12 +104,13 @@ export class RedisWatcher {
 
   async #start(): Promise<void> {
     const { position, run, ...snapshot } = await this.#connection.run((client) =>
-      readSnapshot(client, this.#store.keys),
+      readSnapshot(client, this.#store.keys, this.#skip),
     );
     this.#lost = this.#signal.aborted ? [] : this.#listener.snapshot(snapshot);
     this.#run = run;
     this.#position = position;
     this.#behindAt = undefined;
+    this.#quarantines = false;
   }
 
   async #follow(): Promise<void> {
@@ -120,7 +122,7 @@ export class RedisWatcher {
     for (const [id, fields] of reply?.[0]?.[1] ?? []) {
       const position = parsePosition(id);
       this.#expectNext(position);
-      const entry = parseEntry(fields);
+      const entry = parseEntry(fields[1] ?? '', this.#skip);
       if (entry) this.#tell(entry.kind === 'opened' ? await this.#reopened(entry.hub) : entry);
       this.#position = position;
     }
@@ -143,7 +145,7 @@ export class RedisWatcher {
 
   /** The hub wrote all its sessions again. The sessions read now may be later than the entry. Their versions settle that. */
   async #reopened(hub: HubRecord): Promise<Change> {
-    const read = (client: Client) => readSessions(client, this.#store.keys, hub.hubId);
+    const read = (client: Client) => readSessions(client, this.#store.keys, hub.hubId, this.#skip);
     return { kind: 'hub', hub, sessions: await this.#connection.run(read) };
   }
 
@@ -152,10 +154,14 @@ export class RedisWatcher {
   }
 
   async #look(): Promise<void> {
-    const { hubs, position, run } = await this.#connection.run((client) => look(client, this.#store.keys));
+    const { hubs, position, run, quarantines } = await this.#connection.run((client) => look(client, this.#store.keys));
     this.#expectRun(run);
     this.#compare(position);
+    // Only a store that lost the key has none after it had some. The listener knows what to write again.
+    if (this.#quarantines && !quarantines) throw new Gap('the store lost its quarantines');
+    this.#quarantines = quarantines;
     await this.#restoreQuarantines();
+    if (this.#skipped !== undefined && this.#health.note(`skipped ${this.#skipped}`)) this.#skipped = undefined;
     await this.#dropAbsent(hubs);
     this.#lookAt = performance.now() + this.#timings.lookMs;
     if (!this.#signal.aborted) this.#listener.answered(position.seq - (this.#position as Position).seq);
