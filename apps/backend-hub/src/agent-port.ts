@@ -9,6 +9,7 @@ import {
   type GrpcServer,
   grpcServer,
   type HubHello,
+  ignoredError,
   LinkClient,
   type PacketAgent,
   packetDialer,
@@ -172,6 +173,7 @@ export class AgentPort {
     // The agent may have opened other sessions meanwhile.
     this.#admission.checkRoom(agent, agentId);
     const fault = (error: Error) => void events.emit('fault', 'agents', `agent ${agentId}`, error);
+    const refused = (error: Error) => void events.emit('refused', 'agents', `agent ${agentId}`, error);
     const link = new LinkClient({
       socket,
       peer: `agent ${agentId}`,
@@ -179,7 +181,7 @@ export class AgentPort {
       ping,
       orphaned: () => events.emit('tunnel:orphaned', 'hub'),
       fault,
-      refused: (error) => events.emit('refused', 'agents', `agent ${agentId}`, error),
+      refused,
       receive: (message) => {
         if (message.type === 'drain') this.#sessions.drain(sessionId);
         else if (message.type === 'credential') void standing?.renew(message.token, () => link.sendRenewed());
@@ -188,7 +190,10 @@ export class AgentPort {
     const quit = this.membership.add(link);
     void link.closed.then(guarding(fault)(quit));
     if (agent.grant) this.#policies.add(agent.grant.tenant, link);
-    const identifiers = parseIdentifiers(query);
+    const ignored: string[] = [];
+    const identifiers = parseIdentifiers(query, undefined, (each) => ignored.push(each));
+    const mistake = ignoredError(ignored);
+    if (mistake) refused(mistake);
     const protocol = 'link' as const;
     const remote = remoteOf(socket);
     const said = { agentId, identifiers, protocol, remote, ...(instance !== undefined && { instance }) };

@@ -39,3 +39,15 @@ for (const [query, error] of BAD) {
     assert.throws(() => parseIdentifiers(query), error);
   });
 }
+
+test('a network that is none is left out, and named', () => {
+  const refused: string[] = [];
+  const said = ['10.0.0.0/8,192.168.0.0/16', '10.0.0.0/33', '10.0.0.1', '10/8', '010.0.0.0/8', 'fe80::1%25eth0/64', ''];
+  const query = ['cidr=172.16.0.0/12', ...said.map((cidr) => `cidr=${cidr}`), 'cidr=fd00::/8'].join('&');
+  const { cidr } = parseIdentifiers(query, undefined, (identifier) => refused.push(identifier));
+  assert.deepEqual(cidr, ['172.16.0.0/12', 'fd00::/8']);
+  assert.deepEqual(
+    refused,
+    said.map((each) => `cidr=${decodeURIComponent(each)}`),
+  );
+});

@@ -9,7 +9,7 @@ export { proxyService } from './grpc/proxy-service.ts';
 export { type GrpcServer, grpcServer } from './grpc/server.ts';
 export { type ProxyFor, proxyFromEnvironment } from './http-proxy/http-proxy.ts';
 export { throughProxy } from './http-proxy/through-proxy.ts';
-export { type IdentifierLimits, parseIdentifiers } from './identifiers.ts';
+export { type IdentifierLimits, ignoredError, parseIdentifiers } from './identifiers.ts';
 export { LinkClient } from './link/client.ts';
 export { Control, type ControlMessage, encodeControl } from './link/control.ts';
 export { LinkRefused } from './link/link-refused.ts';

@@ -105,5 +105,5 @@ export type { ResumeOptions } from './resume/options.ts';
 export type { AttachClaim, ResumeAnswer, ResumeGrant, ResumeRequest } from './resume/request.ts';
 export { type Candidate, type ExplainedStep, type ExplainOptions, type Explanation, explain } from './route/explain.ts';
 export { routed } from './route/routed.ts';
-export { STRATEGIES, type Strategy, serves } from './route/strategies.ts';
+export { isNetwork, STRATEGIES, type Strategy, serves } from './route/strategies.ts';
 export { Suspects } from './route/suspects.ts';

@@ -88,3 +88,38 @@ test(
     assert.ok(!program.logs.some(({ msg, agent }) => msg === 'session opened' && agent === 'a'), program.tail);
   }),
 );
+
+test(
+  'an identifier that is no network is refused by name, with the name of its agent, which has its session and its other identifiers',
+  scoped(async (scope) => {
+    const flags = { 'proxy-strategies': 'destCIDR' };
+    const { server } = await allInOne(scope, { ...PLAIN, serverFlags: { ...PLAIN.serverFlags, ...flags } });
+    const { program, agentPort: port } = server;
+    const identifiers = 'cidr=10.0.0.0/8,192.168.0.0/16&cidr=172.16.0.0/12';
+    const opened = (agent: string) =>
+      program.waitForLog(({ msg, agent: id }) => msg === 'session opened' && id === agent, {
+        what: `the session of ${agent}`,
+      });
+    await refused(program, 'agents', async () => {
+      const socket = await raw(scope, { port });
+      socket.write(upgrade({ 'isthmus-agent': 'linked', 'isthmus-identifiers': encodeURIComponent(identifiers) }));
+      assert.match(await head(socket), /^HTTP\/1\.1 101 /);
+      socket.write(settings());
+      new FrameSocket(socket, PREFACE.length).answerPings();
+      await opened('linked');
+    });
+    await refused(program, 'agents', async () => {
+      agentPackets(scope, { port }, { agentid: 'packets', agentidentifiers: identifiers });
+      await opened('packets');
+    });
+    for (const agent of ['linked', 'packets']) {
+      const told = program.logs.find(({ msg, remote }) => msg === 'refused' && remote === `agent ${agent}`);
+      assert.equal(
+        told?.text,
+        'the identifier cidr=10.0.0.0/8,192.168.0.0/16 is no network and is ignored: give each network a cidr= of its own',
+      );
+      assert.ok(!program.logs.some(({ msg, agent: id }) => msg === 'session closed' && id === agent), program.tail);
+    }
+    assert.ok(!program.logs.some(({ msg }) => msg === 'fault'), program.tail);
+  }),
+);

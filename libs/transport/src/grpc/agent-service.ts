@@ -1,7 +1,7 @@
 import { addressOf, sourceOf } from '@isthmus/runtime';
 import { type AgentIdentifiers, checkName, NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
 import { AgentLimitError, refusedWhere } from '../agent-limit.ts';
-import { type IdentifierLimits, parseIdentifiers } from '../identifiers.ts';
+import { type IdentifierLimits, ignoredError, parseIdentifiers } from '../identifiers.ts';
 import type { ConnectionPeer } from '../listen/connection-peer.ts';
 import type { PacketChannel } from '../packets/channel.ts';
 import type { ServerCall } from './call.ts';
@@ -67,7 +67,8 @@ async function admit<A>(call: ServerCall, admitted: () => void, options: AgentSe
   const { metadata, peer } = call;
   try {
     const agentId = readAgentId(metadata);
-    const identifiers = readIdentifiers(metadata, options);
+    const ignored: string[] = [];
+    const identifiers = readIdentifiers(metadata, options, ignored);
     options.checkRoom?.(agentId);
     await authenticate(call, options);
     const found = await options.admit?.({ agentId, identifiers, peer, token: tokenOf(call), signal: call.signal });
@@ -81,6 +82,8 @@ async function admit<A>(call: ServerCall, admitted: () => void, options: AgentSe
       ['servercount', String(serverCount())],
     ]);
     onAgent({ agentId, identifiers, peer, channel: call }, found);
+    const mistake = ignoredError(ignored);
+    if (mistake) events.emit('refused', 'agents', `agent ${agentId}`, mistake);
   } catch (error) {
     const refusal = error as Error;
     call.fail(statusOf(refusal));
@@ -115,6 +118,7 @@ function readAgentId(metadata: Metadata): string {
 function readIdentifiers(
   metadata: Metadata,
   { identifierLimits }: Pick<AgentServiceOptions, 'identifierLimits'>,
+  ignored: string[],
 ): AgentIdentifiers {
   const queries = metadata.get('agentidentifiers');
   if (queries.length > 1) {
@@ -124,7 +128,7 @@ function readIdentifiers(
       `expected at most one set of agent identifiers in the context, got [${shown}]`,
     );
   }
-  return valid(() => parseIdentifiers(queries[0] ?? '', identifierLimits));
+  return valid(() => parseIdentifiers(queries[0] ?? '', identifierLimits, (each) => ignored.push(each)));
 }
 
 function valid<T>(read: () => T): T {

@@ -16,6 +16,8 @@ test('an agent serves a host by its addresses, names, prefixes or default route,
     [{ cidr: ['10.1.0.0/16', 'fd00::/8'] }, '10.1.2.3', true],
     [{ cidr: ['10.1.0.0/16', 'fd00::/8'] }, 'fd12::1', true],
     [{ cidr: ['10.1.0.0/16'] }, '10.2.0.1', false],
+    [{ cidr: ['10.1.0.0/16,10.2.0.0/16', '10.3.0.0/16'] }, '10.1.0.1', false],
+    [{ cidr: ['10.1.0.0/16,10.2.0.0/16', '10.3.0.0/16'] }, '10.3.0.1', true],
     [{ cidr: ['10.1.0.0/16'] }, 'node-1.example', false],
   ];
   for (const [of, host, expected] of served) assert.equal(serves({ ...NONE, ...of }, host), expected, host);

@@ -17,10 +17,18 @@ export function sessionKeys(identifiers: AgentIdentifiers): string[] {
   for (const host of [...identifiers.host, ...identifiers.ipv4, ...identifiers.ipv6])
     keys.add(`host ${canonicalHost(host)}`);
   for (const cidr of identifiers.cidr) {
+    if (!isNetwork(cidr)) continue;
     const [address, bits] = ipaddr.parseCIDR(cidr);
     keys.add(prefixKey(address, bits));
   }
   return [...keys];
+}
+
+/** Whether Go's net.ParseCIDR takes a text: no zones, no octal numbers, no parts left out. */
+export function isNetwork(text: string): boolean {
+  const [, address = '', bits] = /^([\da-fA-F.:]+)\/(\d{1,3})$/.exec(text) ?? [];
+  const family = isIP(address);
+  return family !== 0 && Number(bits) <= (family === 4 ? 32 : 128);
 }
 
 /** Returns the prefix length in a key of `sessionKeys`, or undefined if the key has none. */
