@@ -12,7 +12,8 @@ export interface Doors {
   /** Called with a connection after its handshake, if its certificate is valid where one is required. */
   readonly accept: (socket: TLSSocket) => void;
   /**
-   * Called for every other connection.
+   * Called for every other connection, except for those that ask for nothing: load balancers' health checks connect, perhaps shake hands,
+   * and close or reset.
    * @param remote `address:port`
    */
   readonly refused: (remote: string, error: Error) => void;
@@ -45,12 +46,15 @@ export function admit(server: Server, verifies: boolean, { accept, refused, faul
     const shown = readCertificate(socket);
     const why = verifies ? faultOfClient(socket, shown?.leaf, role) : undefined;
     if (why === undefined) return accept(socket);
-    refused(remoteOf(socket), new Error(why));
-    turnAway(socket, why);
+    const remote = remoteOf(socket);
+    const tell = () => refused(remote, new Error(why));
+    if (shown) tell();
+    turnAway(socket, why, shown ? () => {} : tell);
   };
   const fail = (error: Error, socket: TLSSocket) => {
     const below = belowOf(socket);
-    refused(cameFrom(socket, below), handshakeError(error, !below || bytesFrom(below) > 0));
+    const reason = handshakeError(error, !below || bytesFrom(below) > 0);
+    if (reason) refused(cameFrom(socket, below), reason);
     // Node leaves a handshake that took too long open.
     socket.destroy();
   };

@@ -23,9 +23,20 @@ export const WHY_FIELD = 'isthmus-error';
  * Tells a peer why its certificate is refused, in the protocol that it chose by ALPN, and ends the connection. Neither Node's OpenSSL
  * nor Deno lets a server send the TLS alert, because the certificate is verified after the handshake. Of what the peer sends, only the
  * heads of HTTP/2 frames are read, to find the stream to answer on.
+ * @param wanted called once if the peer asks for something, or stays: a load balancer's health check closes after its handshake
  */
-export function turnAway(socket: TLSSocket, why: string): void {
-  const timer = setTimeout(() => socket.destroy(), TURNED_AWAY_FOR).unref();
+export function turnAway(socket: TLSSocket, why: string, wanted: () => void): void {
+  let told = false;
+  const tell = () => {
+    if (!told) wanted();
+    told = true;
+  };
+  const late = () => {
+    tell();
+    socket.destroy();
+  };
+  const timer = setTimeout(late, TURNED_AWAY_FOR).unref();
+  socket.once('data', tell);
   socket.on('error', () => {});
   socket.on('close', () => clearTimeout(timer));
   if (socket.alpnProtocol === 'h2') answerFirstStream(socket, why);

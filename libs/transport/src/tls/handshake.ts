@@ -38,14 +38,16 @@ export function inWords(error: Error): Error {
 /**
  * For a server. A peer that does not trust the server's certificate sends an alert, or just closes.
  * @param begun whether the peer had sent anything: before that, it has not seen the certificate
+ * @returns undefined if it closed before, or reset its connection: that is how load balancers look whether the port is open. A reset also
+ * hides that their handshake was complete
  */
-export function handshakeError(error: Error, begun: boolean): Error {
+export function handshakeError(error: Error, begun: boolean): Error | undefined {
   const told = inWords(error);
-  const silent = (error as NodeJS.ErrnoException).code === 'ECONNRESET';
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  const silent = code === 'ECONNRESET';
+  if (silent && (!begun || syscall === 'read')) return undefined;
   if (!silent && !/\b(unknown_ca|bad_certificate|unsupported_certificate|certificate_unknown)\b/.test(told.message))
     return told;
-  if (!begun)
-    return new Error('the peer went away before its TLS handshake: did it mean another port?', { cause: error });
   const what = silent ? 'the peer went away during the TLS handshake' : told.message;
   return new Error(`${what}: does it trust the authority of this certificate?`, { cause: error });
 }
