@@ -1,6 +1,6 @@
 import type { KubeClient } from './client.ts';
 import { messageOf } from './connection.ts';
-import { isLeaseValid, type Lease, type LeaseCall, type LeaseList, leasePath, leasesPath } from './lease.ts';
+import { type Lease, type LeaseCall, type LeaseList, leasePath, leasesPath, SeenLeases } from './lease.ts';
 import { type Periodic, periodic } from './periodic.ts';
 import { KubeStatusError } from './status.ts';
 
@@ -17,19 +17,21 @@ export interface LeaseCollectionOptions {
   readonly selector: string;
   readonly observer: LeaseCollectionObserver;
   readonly warn: (message: string) => void;
-  readonly now: () => number;
   readonly intervalMs: number;
 }
 
-/** Deletes expired leases of servers that ended without deleting them. Every server does this, as in upstream. */
+/**
+ * Deletes leases that were not renewed for as long as they last, of servers that ended without deleting them. Every server does this, as in
+ * upstream.
+ */
 export function leaseCollection(options: LeaseCollectionOptions): Periodic {
-  const { intervalMs, warn, now } = options;
+  const { intervalMs, warn } = options;
+  const seen = new SeenLeases(() => performance.now());
   return periodic(
     async (signal) => {
-      for (const lease of await list(options, signal)) {
-        if (isLeaseValid(lease, now())) continue;
-        await remove(lease, options, signal);
-      }
+      const leases = await list(options, signal);
+      seen.list(leases, false);
+      for (const lease of leases) if (!seen.isLive(lease.metadata.name)) await remove(lease, options, signal);
       return intervalMs;
     },
     (error) => {

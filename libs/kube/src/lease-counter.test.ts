@@ -64,6 +64,19 @@ describe('the count of servers', () => {
     assert.equal(servers.count(), 1);
   });
 
+  it('is that of the servers that are seen to renew, if this machine or theirs has another clock', async () => {
+    for (const name of ['a', 'b', 'c']) api.put(lease(name, 60_000));
+    let now = 0;
+    await using servers = counter({ now: () => now });
+    await until(() => servers.count() === 3 && watches === 1);
+    for (let renewals = 0; renewals < 3; renewals++) {
+      now += 20_000;
+      for (const name of ['a', 'b']) api.put(lease(name, 45_000 - 15_000 * renewals));
+      const expected = renewals === 0 ? 3 : 2;
+      await until(() => servers.count() === expected, `${expected} servers`);
+    }
+  });
+
   it('is read again when its version is too old', async () => {
     await using servers = counter({ warn: () => {} });
     await until(() => watches === 1);

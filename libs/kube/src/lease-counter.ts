@@ -1,7 +1,7 @@
 import { Backoff } from '@isthmus/runtime';
 import type { KubeClient } from './client.ts';
 import { messageOf } from './connection.ts';
-import { isLeaseValid, type Lease, type LeaseCall, type LeaseList, leasesPath } from './lease.ts';
+import { type Lease, type LeaseCall, type LeaseList, leasesPath, SeenLeases } from './lease.ts';
 import { timed } from './lease-collection.ts';
 import { type Periodic, periodic } from './periodic.ts';
 import { adviceOnRights, KubeStatusError } from './status.ts';
@@ -18,12 +18,12 @@ export interface LeaseCounterOptions {
   readonly selector: string;
   readonly observer: LeaseCountObserver;
   readonly warn: (message: string) => void;
-  /** Milliseconds since the epoch. */
+  /** Milliseconds of a steady clock. */
   readonly now?: () => number;
 }
 
 export interface LeaseCounter extends AsyncDisposable {
-  /** Returns how many servers hold a valid lease now: at least 1, and the last good count while the API server is down. */
+  /** Returns how many servers were seen to renew their leases in time: at least 1, and the last good count while the API server is down. */
   count(): number;
   close(): Promise<void>;
 }
@@ -47,8 +47,7 @@ export function leaseCounter(options: LeaseCounterOptions): LeaseCounter {
 
 class Counter {
   readonly #options: LeaseCounterOptions;
-  readonly #now: () => number;
-  readonly #leases = new Map<string, Lease>();
+  readonly #leases: SeenLeases;
   readonly #backoff = new Backoff(RETRY_FIRST_MS, RETRY_CAP_MS);
   readonly #following: Periodic;
   /** Whether the leases match those of the API server. */
@@ -57,7 +56,7 @@ class Counter {
 
   constructor(options: LeaseCounterOptions) {
     this.#options = options;
-    this.#now = options.now ?? Date.now;
+    this.#leases = new SeenLeases(options.now ?? (() => performance.now()));
     this.#following = periodic(
       (signal) => this.#follow(signal),
       (error) => this.#lost(error),
@@ -66,10 +65,7 @@ class Counter {
 
   count(): number {
     if (!this.#current) return this.#lastCount;
-    const now = this.#now();
-    let valid = 0;
-    for (const lease of this.#leases.values()) if (isLeaseValid(lease, now)) valid++;
-    this.#lastCount = Math.max(1, valid);
+    this.#lastCount = Math.max(1, this.#leases.live);
     return this.#lastCount;
   }
 
@@ -85,8 +81,7 @@ class Counter {
       () => client.request<LeaseList>(call),
       (outcome) => observer.listed(outcome),
     );
-    this.#leases.clear();
-    for (const lease of items) this.#leases.set(lease.metadata.name, lease);
+    this.#leases.list(items, true);
     this.#current = true;
     const query = { ...call.query, resourceVersion: metadata?.resourceVersion ?? '', allowWatchBookmarks: 'true' };
     await this.#watch({ ...call, query }, signal);
@@ -111,7 +106,7 @@ class Counter {
     switch (type) {
       case 'ADDED':
       case 'MODIFIED':
-        this.#leases.set(object.metadata.name, object);
+        this.#leases.see(object);
         return;
       case 'DELETED':
         this.#leases.delete(object.metadata.name);

@@ -41,9 +41,10 @@ function calls(prefix: string): number {
   return api.calls.filter((call) => call.startsWith(prefix)).length;
 }
 
-function expired(name: string, labels: Readonly<Record<string, string>> = LABELS): Lease {
-  const renewTime = microTime(Date.now() - 31_000);
-  return { metadata: { name, labels }, spec: { holderIdentity: name, leaseDurationSeconds: 30, renewTime } };
+/** A lease that nobody renews. */
+function expiring(name: string, labels: Readonly<Record<string, string>> = LABELS, aheadMs = 0): Lease {
+  const renewTime = microTime(Date.now() + aheadMs);
+  return { metadata: { name, labels }, spec: { holderIdentity: name, leaseDurationSeconds: 1, renewTime } };
 }
 
 describe("a server's lease", () => {
@@ -74,7 +75,7 @@ describe("a server's lease", () => {
 
   it('is taken over from an earlier process, and keeps what others wrote into it', async () => {
     const annotations = { note: 'kept' };
-    api.put({ ...expired(OWN), metadata: { ...expired(OWN).metadata, annotations } } as Lease);
+    api.put({ ...expiring(OWN), metadata: { ...expiring(OWN).metadata, annotations } } as Lease);
     await using _holder = hold();
     await until(() => calls('PUT') === 1);
     const { metadata } = api.leases.get(OWN) as { metadata: { annotations?: unknown } };
@@ -112,33 +113,51 @@ describe("a server's lease", () => {
 
 describe('the collection of leases', () => {
   it('deletes expired leases that match, and reports them to the metrics', async () => {
-    api.put(expired('old'));
-    api.put(expired('foreign', { app: 'other' }));
+    api.put(expiring('old'));
+    api.put(expiring('foreign', { app: 'other' }));
     const told: [string, LeaseCall?][] = [];
     const observer = {
       listed: (call: LeaseCall) => told.push(['listed', call]),
       deleted: (call: LeaseCall) => told.push(['deleted', call]),
       culled: () => told.push(['culled']),
     };
-    await using _holder = hold({ observer });
+    await using _holder = hold({ observer, intervalMs: 200 });
     await until(() => !api.leases.has('old') && api.leases.has(OWN));
-    await until(() => told.length === 3);
+    const deletions = () => told.filter(([name]) => name !== 'listed');
+    await until(() => deletions().length === 2);
     assert.equal(api.leases.has('foreign'), true);
+    assert.equal(told[0]?.[0], 'listed');
     assert.deepEqual(
-      told.map(([name]) => name),
-      ['listed', 'deleted', 'culled'],
+      deletions().map(([name]) => name),
+      ['deleted', 'culled'],
     );
-    assert.deepEqual({ ...told[1]?.[1], ms: 0 }, { status: 200, reason: '', ms: 0 });
+    assert.deepEqual({ ...deletions()[0]?.[1], ms: 0 }, { status: 200, reason: '', ms: 0 });
+  });
+
+  it('keeps leases that are renewed, and deletes others, whatever their clocks say', async () => {
+    // By this machine's clock, the first has expired a minute ago, and the second expires in a minute.
+    const renew = () => api.put(expiring('behind', LABELS, -60_000));
+    renew();
+    api.put(expiring('ahead', LABELS, 60_000));
+    const timer = setInterval(renew, 100);
+    try {
+      await using _holder = hold({ intervalMs: 50 });
+      await until(() => !api.leases.has('ahead'));
+      assert.ok(api.leases.has('behind'));
+    } finally {
+      clearInterval(timer);
+    }
   });
 
   it('keeps a lease that was renewed in between', async () => {
-    api.put(expired('late'));
+    api.put(expiring('late'));
     const told: LeaseCall[] = [];
     api.intercept = (request) => {
       if (request.method === 'DELETE' && request.url?.endsWith('/late')) api.put(api.leases.get('late') as Lease);
       return false;
     };
     await using _holder = hold({
+      intervalMs: 200,
       observer: { ...quiet, deleted: (call) => told.push(call), culled: () => assert.fail() },
     });
     await until(() => told.length > 0);
@@ -150,7 +169,7 @@ describe('the collection of leases', () => {
   it('continues after a failed list', async () => {
     const warnings: string[] = [];
     let failures = 1;
-    api.put(expired('old'));
+    api.put(expiring('old'));
     api.intercept = (request, response) => {
       if (!request.url?.includes('labelSelector') || failures-- <= 0) return false;
       failure(response, 401, 'Unauthorized');

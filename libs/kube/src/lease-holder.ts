@@ -64,7 +64,7 @@ export function leaseHolder(options: LeaseHolderOptions): LeaseHolder {
     },
   );
   const selector = labelSelector(labels);
-  const collection = leaseCollection({ client, namespace, selector, observer, warn, now, intervalMs });
+  const collection = leaseCollection({ client, namespace, selector, observer, warn, intervalMs });
 
   const close = async () => {
     await Promise.all([renewal.stop(), collection.stop()]);

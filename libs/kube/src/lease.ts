@@ -36,11 +36,59 @@ export function leasePath(namespace: string, name: string): string {
   return `${leasesPath(namespace)}/${encodeURIComponent(name)}`;
 }
 
-/** Whether the holder renewed it recently enough, by the clock of this machine, as in upstream. */
-export function isLeaseValid({ spec }: Lease, now: number): boolean {
-  const renewed = Date.parse(spec?.renewTime ?? spec?.acquireTime ?? '');
-  const durationMs = (spec?.leaseDurationSeconds ?? 0) * 1000;
-  return renewed + durationMs > now;
+/**
+ * Which holders still renew their leases, by what this process sees and its own steady clock. Times in leases are those of their holders'
+ * clocks, which may be wrong, as may be this machine's: they are only compared with each other. (Upstream takes all clocks for right.)
+ */
+export class SeenLeases {
+  readonly #seen = new Map<string, { readonly renewed: string; readonly at: number; readonly durationMs: number }>();
+  readonly #now: () => number;
+
+  /** @param now milliseconds of a steady clock */
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  /**
+   * Takes over all leases that there are.
+   * @param ranked whether one that is new here counts as renewed as long ago as it was before the latest: else it counts as renewed now
+   */
+  list(leases: readonly Lease[], ranked: boolean): void {
+    const names = new Set(leases.map(({ metadata }) => metadata.name));
+    for (const name of this.#seen.keys()) if (!names.has(name)) this.#seen.delete(name);
+    const times = leases.map((lease) => Date.parse(renewedAt(lease)) || 0);
+    const latest = times.reduce((most, time) => Math.max(most, time), 0);
+    for (const [index, lease] of leases.entries()) this.see(lease, ranked ? latest - (times[index] ?? 0) : 0);
+  }
+
+  /** @param agoMs how long ago it was renewed, if it is new here */
+  see(lease: Lease, agoMs = 0): void {
+    const { name } = lease.metadata;
+    const renewed = renewedAt(lease);
+    const before = this.#seen.get(name);
+    const at = before?.renewed === renewed ? before.at : this.#now() - (before ? 0 : agoMs);
+    this.#seen.set(name, { renewed, at, durationMs: (lease.spec?.leaseDurationSeconds ?? 0) * 1000 });
+  }
+
+  delete(name: string): void {
+    this.#seen.delete(name);
+  }
+
+  /** Whether its holder was seen to renew it within its duration. */
+  isLive(name: string): boolean {
+    const seen = this.#seen.get(name);
+    return seen !== undefined && seen.renewed !== '' && this.#now() - seen.at < seen.durationMs;
+  }
+
+  /** How many are live. */
+  get live(): number {
+    return [...this.#seen.keys()].filter((name) => this.isLive(name)).length;
+  }
+}
+
+/** When its holder says that it renewed it; empty if it does not say. */
+function renewedAt({ spec }: Lease): string {
+  return spec?.renewTime ?? spec?.acquireTime ?? '';
 }
 
 /** Returns a MicroTime. The API requires exactly six digits after the second. */
