@@ -15,6 +15,12 @@ const MAX_ATTEMPTS = 5;
 /** If an attempt is not acknowledged within this time, in milliseconds, another one starts in parallel. */
 const HEDGE_AFTER = 300;
 
+/**
+ * If an attempt was acknowledged but not answered within this time, in milliseconds, another one starts in parallel. Agents answer after 5 s
+ * at most, whatever their destination does, so this one hangs: a hub acknowledges for a Go agent, whose protocol does not.
+ */
+const HUNG_AFTER = 7_000;
+
 /** What a dial is doing. Attempts run only while it is `trying`. */
 type State =
   | { readonly at: 'trying'; readonly running: Set<Attempt> }
@@ -172,7 +178,7 @@ export class Attempts {
       const own = {
         session: record.sessionId,
         signal: attempt.abort,
-        acknowledged: () => this.#lives(attempt),
+        acknowledged: () => this.#awaitAnswer(attempt, running),
       };
       const established = await dial(extended(inSpan(this.#request, span), own));
       whenLeft(established, release);
@@ -191,6 +197,16 @@ export class Attempts {
     clearTimeout(hedge);
     this.#routing.suspects.clear(record.hubId, record.sessionId);
     if (this.#state.at !== 'settled') this.#request.acknowledged?.();
+  }
+
+  #awaitAnswer(attempt: Attempt, running: ReadonlySet<Attempt>): void {
+    this.#lives(attempt);
+    if (this.#state.at === 'settled' || !running.has(attempt)) return;
+    const hung = () => {
+      this.#routing.suspects.accuse(attempt.record.sessionId);
+      this.#start('hedge');
+    };
+    attempt.hedge = setTimeout(this.#guarded(hung), HUNG_AFTER);
   }
 
   /** Called when a session is silent: it or its hub may hang. A hub in this process does not hang. */

@@ -70,6 +70,34 @@ test('an acknowledged dial is left alone, however long its destination takes', a
   t.mock.timers.reset();
 });
 
+test('a dial that is acknowledged and not answered within 7 s also goes through another session of the same hub or another', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const dialled: string[] = [];
+  const hung: DialRequest[] = [];
+  const h1: Dial = async (request) => {
+    dialled.push(request.session ?? '');
+    if (request.session !== 'hung') return established();
+    hung.push(request);
+    request.acknowledged?.();
+    return new Promise(() => {});
+  };
+  const places = directory([hub('h1')], [session('hung', { hubId: 'h1' }), session('well', { hubId: 'h1' })]);
+  const dial = routing(places, { h1 });
+  // Whichever session is drawn first: the hung one counts the dials that wait for it, and so is soon avoided.
+  const dials = Array.from({ length: 10 }, () => dial(request));
+  await new Promise(setImmediate);
+  t.mock.timers.tick(6_999);
+  await new Promise(setImmediate);
+  const first = [...dialled];
+  assert.ok(hung.length > 0 && first.length === 10, first.join());
+  t.mock.timers.tick(1);
+  await Promise.all(dials);
+  assert.equal(dialled.length, 10 + hung.length);
+  assert.ok(dialled.slice(10).every((session) => session === 'well'));
+  assert.ok(hung.every(({ signal }) => signal.aborted));
+  t.mock.timers.reset();
+});
+
 test('the first of two answers counts, and the second tunnel is closed unused', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const [winner, loser] = [established(), established()];
