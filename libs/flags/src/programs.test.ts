@@ -7,7 +7,7 @@ import { flagsMarkdown } from './markdown.ts';
 import { parseFlags } from './parse.ts';
 import { agentFlags, gatewayFlags, hubFlags, PROGRAMS, serverFlags } from './programs.ts';
 
-/** Name, type and default as printed by --help of upstream's programs; `-` where they print none. */
+/** Name, type and default as printed by --help of upstream's programs, also of its next release; `-` where they print none. */
 const KLOG = `
   v Level 4 | vmodule moduleSpec - | logtostderr bool true | alsologtostderr bool - | alsologtostderrthreshold severity -
   stderrthreshold severity 2 | log-dir string - | log-file string - | log-file-max-size uint 1800
@@ -26,7 +26,8 @@ const SERVER = `${KLOG}
   lease-namespace string kube-system | proxy-strategies string default | server-bind-address string -
   server-ca-cert string - | server-cert string - | server-count int 1 | server-id string id | server-key string -
   server-port int 8090 | tls-min-version string - | uds-name string - | xfr-channel-size int 10
-  warn-on-channel-limit bool true`;
+  warn-on-channel-limit bool true
+  frontend-write-channel-size int 10`;
 
 const AGENT = `${KLOG}
   admin-bind-address string 127.0.0.1 | admin-server-port int 8094 | agent-cert string - | agent-id string id
@@ -87,7 +88,7 @@ test('every flag of gateway and hub is also a flag of the all-in-one server', ()
   for (const name of [...Object.keys(gatewayFlags), ...Object.keys(hubFlags)]) assert.ok(name in serverFlags, name);
   const parts = new Set([...Object.keys(gatewayFlags), ...Object.keys(hubFlags)]);
   const rest = Object.keys(serverFlags).filter((name) => !parts.has(name));
-  assert.deepEqual(rest, ['xfr-channel-size', 'warn-on-channel-limit']);
+  assert.deepEqual(rest, ['xfr-channel-size', 'frontend-write-channel-size', 'warn-on-channel-limit']);
 });
 
 test('ids come from the environment, otherwise they are generated', () => {

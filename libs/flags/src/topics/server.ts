@@ -86,6 +86,9 @@ export const queues = topic('Behaviour', {
   'xfr-channel-size': int(10, 'Packets queued for each connection.', {
     inert: 'queues are bounded in bytes, and windows grow with the rate at which the reader reads',
   }),
+  'frontend-write-channel-size': int(10, 'Packets queued for each HTTP CONNECT caller. 0 for none.', {
+    inert: 'a caller that does not read stops only its own tunnel, and what waits for it is bounded in bytes',
+  }),
   'warn-on-channel-limit': bool(true, 'Warn when a queue is full.', {
     inert: 'the metric full_receive_channels always counts full queues',
     hidden: true,

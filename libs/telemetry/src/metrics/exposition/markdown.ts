@@ -13,6 +13,13 @@ Every metric family of every program. \`npm run generate\` writes this page from
 which ones depends on the system and the runtime. It leaves out \`nodejs_eventloop_lag_*\`: \`isthmus_event_loop_delay_seconds\` measures the same,
 its buckets can be added up, and several scrapers can read it. If these families cannot be read, the page leaves them out.
 
+**Go's families** \`go_*\` and \`promhttp_*\`, which upstream's pages have from Go's client library, are not here: they describe a runtime that
+these programs do not have, and a dashboard that showed Node's heap under Go's names would mislead. \`process_*\` has the same names in
+both. Instead of \`go_memstats_heap_inuse_bytes\` use \`nodejs_heap_size_used_bytes\`, of \`go_memstats_sys_bytes\`
+\`process_resident_memory_bytes\`, of \`go_gc_duration_seconds\` \`nodejs_gc_duration_seconds\`, of \`go_info\` \`nodejs_version_info\`, and of
+\`go_goroutines\`, where it stood for load, \`isthmus_event_loop_delay_seconds\` and the gauges of connections and tunnels. Prometheus itself
+records what \`promhttp_metric_handler_requests_total\` counts: \`up\`, \`scrape_duration_seconds\` and \`scrape_samples_scraped\`.
+
 **Upstream's families** (\`konnectivity_network_proxy_server_*\`, \`konnectivity_network_proxy_agent_*\`) have the names, types, labels,
 buckets and help of apiserver-network-proxy, and no label of ours. \`proxy-server\`, a gateway and a hub in one process, counts
 the gateway's dials and tunnels, so that each counts once. A family with labels has one line for each set of labels that was used.
