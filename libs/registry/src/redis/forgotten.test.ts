@@ -104,6 +104,16 @@ describe('a registry whose Redis forgets keys, or holds records that no hub wrot
     for (const malformed of ['{', 'null', '{"kind":"session"}', '{"kind":"hub","hub":1}', '{"kind":"quarantine"}'])
       await publish(`[[${malformed}]]`);
     await script(`redis.call("HSET", "${key('sessions:h1')}", "large", "1 " .. ${deep(1_000_000)}, "bad", "1 {")`);
+    registry.join(member('m1'));
+    await until(async () => (await registry.members()).length === 1, 'a member');
+    const now = `redis.call("TIME")[1] .. "000 "`;
+    await script(
+      `redis.call("HSET", "${key('members')}", "large", ${now} .. ${deep(1_000_000)}, "bad", ${now} .. "{")`,
+    );
+    assert.deepEqual(
+      (await registry.members()).map(({ memberId }) => memberId),
+      ['m1'],
+    );
     registration.announce(sessionRecord(hub, 's2'));
     await observer.until('s2', () => observer.has('s2'));
     assert.deepEqual(observer.sessionIds, ['s1', 's2']);

@@ -19,6 +19,7 @@ import { planeKeys } from './keys.ts';
 import { RedisMember } from './member/member.ts';
 import { KEPT_CHANGES, REDIS_TIMINGS, type RedisRegistryOptions, type RedisTimings } from './options.ts';
 import { writeQuarantine } from './quarantine/quarantine.ts';
+import { parseMember } from './watch/parse.ts';
 import { readSnapshot } from './watch/reader.ts';
 import { RedisWatcher } from './watch/watcher.ts';
 
@@ -86,7 +87,7 @@ class RedisRegistry implements Registry {
     const { memberTtlMs } = this.#timings;
     const asked = this.#connection().run((client) => client.isthmusRollCall(members, memberTtlMs));
     const records = await (signal ? abortable(asked, signal) : asked);
-    return byId(records.map(presentMember));
+    return byId(records.flatMap((line) => presentMember(line) ?? []));
   }
 
   async quarantine(agent: AgentName, reason: string | undefined): Promise<boolean> {
@@ -111,10 +112,11 @@ class RedisRegistry implements Registry {
   }
 }
 
-/** Reads a line of the roll call: a number and a record. */
-function presentMember(line: string): PresentMember {
+/** Reads a line of the roll call: a number and a record. Returns undefined for a malformed one. */
+function presentMember(line: string): PresentMember | undefined {
   const end = line.indexOf(' ');
-  return { ...(JSON.parse(line.slice(end + 1)) as Member), quietMs: Number(line.slice(0, end)) };
+  const member = parseMember(line.slice(end + 1), () => {});
+  return member && { ...member, quietMs: Number(line.slice(0, end)) };
 }
 
 /** Stops waiting when the signal aborts. The awaited work has its own deadline. */

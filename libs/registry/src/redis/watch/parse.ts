@@ -1,4 +1,4 @@
-import type { Change, HubRecord, Quarantine, SessionRecord } from '@isthmus/tunnel';
+import type { Change, HubRecord, Member, Quarantine, SessionRecord } from '@isthmus/tunnel';
 
 /** A change as it is in the stream. `opened`: a hub wrote all its sessions again, to be read from its hash. */
 export type Entry = Change | { readonly kind: 'opened'; readonly hub: HubRecord };
@@ -40,6 +40,9 @@ const SESSION = shape({
 });
 const QUARANTINE = shape({ tenant: text, agentId: text, reason: optional(text), version: number });
 
+const PLACE = { adminAddress: text, host: text, zone: text };
+const MEMBER = shape({ memberId: text, roles: texts, ...PLACE, version: text, since: number });
+
 const ENTRIES: Readonly<Record<Entry['kind'], Test>> = {
   hub: shape({ hub: HUB }),
   'hub-gone': shape(HUB_NAME),
@@ -62,6 +65,7 @@ export function parseEntry(json: string, skipped: Skipped): Entry | undefined {
 
 export const parseHub = (json: string, skipped: Skipped) => parse<HubRecord>(json, HUB, skipped);
 export const parseSession = (json: string, skipped: Skipped) => parse<SessionRecord>(json, SESSION, skipped);
+export const parseMember = (json: string, skipped: Skipped) => parse<Member>(json, MEMBER, skipped);
 export const parseQuarantine = (json: string, skipped: Skipped) => parse<Quarantine>(json, QUARANTINE, skipped);
 
 function parse<T>(json: string, test: Test, skipped: Skipped): T | undefined {
