@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import net, { isIP, type Socket } from 'node:net';
 import tls from 'node:tls';
-import { secureContext, type TlsSettings } from '@isthmus/runtime';
+import { keptAlive, secureContext, type TlsSettings } from '@isthmus/runtime';
 import {
   type AgentHello,
   connectPackets,
@@ -141,7 +141,7 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
     : below
       ? { socket: below, done: Promise.resolve() }
       : connected(net.connect(to));
-  socket.setNoDelay(true);
+  keptAlive(socket).setNoDelay(true);
   const late = () => socket.destroy(new Error(`no connection to ${address}:${port} within ${timeout / 1000} s`));
   const timer = setTimeout(late, Math.max(1, timeout - (performance.now() - start)));
   try {
@@ -256,6 +256,7 @@ async function packetUplink(server: ServerAddress, options: UplinkOptions): Prom
   const proxy = proxyTo(server, options);
   const { serverId, serverCount, channel } = await connectPackets({
     target: formatDestination({ host: namesOf(server, options)[0], port: server.port }),
+    address: formatDestination({ host: server.address, port: server.port }),
     ...(options.tls && { tls: options.tls }),
     ...(proxy && { proxy }),
     agentId,

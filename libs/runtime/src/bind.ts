@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import type { AddressInfo, BlockList, Server, Socket } from 'node:net';
 import { remoteOf } from './addresses.ts';
 import { descriptors } from './descriptors.ts';
+import { keptAlive } from './keep-alive.ts';
 import { proxied } from './proxied.ts';
 import { SocketFile } from './socket-file.ts';
 
@@ -129,7 +130,9 @@ function guardServer(server: Server, { door, proxyNetworks: networks, refused }:
   const taken = server.listeners('connection');
   server.removeAllListeners('connection');
   const take = (socket: Socket) => {
-    if (door.enter(socket)) for (const each of taken) each.call(server, socket);
+    if (!door.enter(socket)) return;
+    keptAlive(socket);
+    for (const each of taken) each.call(server, socket);
   };
   const told = (socket: Socket, error: Error) => refused?.(remoteOf(socket), error);
   server.on('connection', networks ? proxied({ networks, take, refused: told }) : take);

@@ -13,6 +13,7 @@ export { elements as derElements, first as derFirst } from './der.ts';
 export { descriptors } from './descriptors.ts';
 export { extended } from './extended.ts';
 export { type Guarded, guarding } from './guarded.ts';
+export { keptAlive } from './keep-alive.ts';
 export { LONGEST_TIMER } from './longest-timer.ts';
 export { loopUse } from './loop-use.ts';
 export { LruMap } from './lru-map.ts';

@@ -4,7 +4,7 @@ import tls from 'node:tls';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { type DuplexStream, type Head, Http2Session } from '@isthmus/http2';
-import { secureContextOptions } from '@isthmus/runtime';
+import { keptAlive, secureContextOptions } from '@isthmus/runtime';
 
 /** Where a collector is, and how to call it. */
 export interface GrpcSettings {
@@ -52,9 +52,6 @@ export class Refused extends Error {
     this.retryable = retryable;
   }
 }
-
-/** How long a connection may be silent before TCP probes it, in milliseconds. */
-const KEEPALIVE_MS = 30_000;
 
 /**
  * Unary calls of one gRPC method, on one connection that is opened when there is something to send.
@@ -136,7 +133,7 @@ export class GrpcCalls {
     const socket = secure ? this.#secured() : net.connect(this.#place);
     this.#socket = socket;
     await once(socket, secure ? 'secureConnect' : 'connect');
-    socket.setNoDelay(true).setKeepAlive(true, KEEPALIVE_MS);
+    keptAlive(socket).setNoDelay(true);
     return new Http2Session({ role: 'client', socket, settings: SETTINGS });
   }
 

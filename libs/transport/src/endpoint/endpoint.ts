@@ -1,5 +1,5 @@
 import net, { isIP, type Socket } from 'node:net';
-import { descriptors, guarding } from '@isthmus/runtime';
+import { descriptors, guarding, keptAlive } from '@isthmus/runtime';
 import {
   asDialError,
   type Dial,
@@ -101,7 +101,7 @@ function open({ destination }: DialRequest, steps: EndpointSteps): Socket {
   const refused = steps.refused(isIP(host) === 0 ? undefined : host);
   if (refused) return new net.Socket().destroy(refused);
   descriptors.opened();
-  return net.connect({
+  const socket = net.connect({
     host,
     port: destination.port,
     noDelay: true,
@@ -109,6 +109,7 @@ function open({ destination }: DialRequest, steps: EndpointSteps): Socket {
     ...SET_BY_NODE,
     ...(isIP(host) === 0 && { lookup: steps.lookup, autoSelectFamily: true }),
   });
+  return keptAlive(socket);
 }
 
 /** Outside the dial's function: an arrow function beside its listeners would keep its variables as long as the tunnel. */

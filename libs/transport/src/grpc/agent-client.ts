@@ -9,14 +9,15 @@ import {
   type ServiceError,
 } from '@grpc/grpc-js';
 import { encodePacket, type Packet } from '@isthmus/proto';
-import { secureContext, type TlsSettings } from '@isthmus/runtime';
-import { checkName, formatDestination } from '@isthmus/tunnel';
+import { keptAlive, secureContext, type TlsSettings } from '@isthmus/runtime';
+import { checkName, formatDestination, parseDestination } from '@isthmus/tunnel';
 import type { HttpProxy } from '../http-proxy/http-proxy.ts';
+import { askProxy } from '../http-proxy/through-proxy.ts';
 import type { PacketChannel } from '../packets/channel.ts';
 import { callError, clientChannel, type Received, receivePacket } from './channel.ts';
 import { keepaliveOptions } from './keepalive-options.ts';
-import { proxiedCredentials } from './proxied-credentials.ts';
 import { CONNECT_METHOD, MAX_MESSAGE } from './service.ts';
+import { type Prepare, socketCredentials } from './socket-credentials.ts';
 
 /**
  * What a server may send ahead on the stream that carries all tunnels, in bytes. grpc-js has one fixed size. While a destination reads
@@ -32,8 +33,10 @@ const STREAM_WINDOW = 1024 * 1024;
 const NO_NAME = 'server.invalid';
 
 export interface ConnectPacketsOptions {
-  /** `host:port` of the server. */
+  /** `host:port` of the server, which its certificate must name. */
   readonly target: string;
+  /** `host:port` to connect to, if its name is resolved already. Default: the target. */
+  readonly address?: string;
   /** Unset: no TLS. */
   readonly tls?: TlsSettings;
   /** Unset: the server is reached directly. */
@@ -64,8 +67,9 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
   const { target, timeout, signal } = options;
   return new Promise((resolve, reject) => {
     signal.throwIfAborted();
-    const { at, credentials, more } = route(options);
-    const client = new Client(at, credentials, {
+    const { proxy, address = target } = options;
+    const client = new Client(proxy ? formatDestination(proxy) : address, credentialsOf(options), {
+      'grpc.default_authority': target,
       'grpc.max_receive_message_length': MAX_MESSAGE,
       'grpc.max_send_message_length': -1,
       ...keepaliveOptions(options.keepaliveMs),
@@ -78,7 +82,6 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
       // Its rules are not Go's, and its proxies have no deadline.
       'grpc.enable_http_proxy': 0,
       ...(isIP(hostOf(target)) !== 0 && { 'grpc.ssl_target_name_override': NO_NAME }),
-      ...more,
     });
     const call = open(client, options);
     const channel = clientChannel(call, target);
@@ -112,16 +115,11 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
   });
 }
 
-/** grpc-js connects to the proxy, and hands the socket to credentials that lead it on to the server. */
-function route(options: ConnectPacketsOptions) {
+function credentialsOf(options: ConnectPacketsOptions): ChannelCredentials {
   const { target, proxy, timeout, signal } = options;
-  const own = channelCredentials(options);
-  if (!proxy) return { at: target, credentials: own, more: {} };
-  return {
-    at: formatDestination(proxy),
-    credentials: proxiedCredentials(own, { proxy, target, timeout, signal }),
-    more: { 'grpc.default_authority': target },
-  };
+  const prepare: Prepare = (socket) =>
+    proxy ? askProxy(socket, proxy, parseDestination(target), { timeout, signal }) : keptAlive(socket);
+  return socketCredentials(channelCredentials(options), target, prepare);
 }
 
 function channelCredentials({ tls, target }: ConnectPacketsOptions): ChannelCredentials {

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import net, { isIP, type Socket } from 'node:net';
 import tls from 'node:tls';
+import { keptAlive } from '@isthmus/runtime';
 import { type Destination, formatDestination, printable } from '@isthmus/tunnel';
 import { type HttpHead, readHead } from '../head/head-reader.ts';
 import { write } from '../head/write.ts';
@@ -35,7 +36,7 @@ export async function askProxy(
   const destination = formatDestination(to);
   const ignore = () => {};
   raw.on('error', ignore);
-  raw.setNoDelay(true);
+  keptAlive(raw).setNoDelay(true);
   // The host is what its certificate must name, also an address: without it, Node takes one for localhost.
   const socket = secure ? tls.connect({ socket: raw, host, ...(isIP(host) === 0 && { servername: host }) }) : raw;
   // Also between two steps, when nothing else listens: an error without a listener would end the process.

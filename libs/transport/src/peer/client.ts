@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import net, { isIP, type Socket } from 'node:net';
-import { Backoff, secureContext, type TlsSettings } from '@isthmus/runtime';
+import { Backoff, keptAlive, secureContext, type TlsSettings } from '@isthmus/runtime';
 import { type Dial, HUB_SERVER_NAME, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkClient } from '../link/client.ts';
 import { secureConnect } from '../tls/secure-connect.ts';
@@ -212,7 +212,7 @@ async function connectHub(address: string, settings: TlsSettings): Promise<Socke
     },
     { role: HUB_SERVER_NAME },
   );
-  socket.setNoDelay(true);
+  keptAlive(socket).setNoDelay(true);
   const timer = setTimeout(
     () => socket.destroy(new Error(`no TLS handshake within ${CONNECT_TIMEOUT} ms`)),
     CONNECT_TIMEOUT,
