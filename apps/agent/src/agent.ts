@@ -102,7 +102,7 @@ class RunningAgent implements Agent {
     this.#reconciler = new Reconciler({
       ...options,
       clock: systemClock,
-      resolve: async (host) => (this.#isProxied(host) ? [host] : system(host)),
+      resolve: async (host, signal) => (this.#isProxied(host) ? [host] : system(host, signal)),
       events: observation.events,
       serverCount: (uplinks) => this.#serverCount(uplinks),
       // What comes after it may speak another protocol.

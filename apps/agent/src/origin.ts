@@ -1,5 +1,4 @@
-import { lookup } from 'node:dns/promises';
-import { Backoff, type Clock, within } from '@isthmus/runtime';
+import { Backoff, type Clock, resolveName, within } from '@isthmus/runtime';
 import { formatDestination } from '@isthmus/tunnel';
 import { type AddressBackoff, NEVER } from './address-backoff.ts';
 import type { ServerAddress } from './uplink.ts';
@@ -18,7 +17,7 @@ export interface OriginOptions {
   readonly first: number;
   readonly cap: number;
   readonly clock: Clock;
-  readonly resolve?: (host: string) => Promise<readonly string[]>;
+  readonly resolve?: (host: string, signal: AbortSignal) => Promise<readonly string[]>;
 }
 
 /**
@@ -93,18 +92,21 @@ export class Origin {
   /** While the name does not resolve, its last addresses are used. */
   async #lookup(): Promise<readonly string[]> {
     const { host, resolve = system } = this.#options;
+    const giveUp = new AbortController();
     try {
-      const found = resolve(host);
+      const found = resolve(host, giveUp.signal);
       if (await within(found, LOOKUP_TIMEOUT)) return await found;
       throw new Error(`${host} did not resolve within ${LOOKUP_TIMEOUT / 1000} s`);
     } catch (error) {
       if (this.#addresses.length > 0) return this.#addresses;
       throw error;
+    } finally {
+      giveUp.abort();
     }
   }
 }
 
-/** Asks the system's resolver. */
-export async function system(host: string): Promise<readonly string[]> {
-  return (await lookup(host, { all: true })).map(({ address }) => address);
+/** As this machine resolves it. */
+export async function system(host: string, signal: AbortSignal): Promise<readonly string[]> {
+  return (await resolveName(host, signal)).map(({ address }) => address);
 }

@@ -1,7 +1,6 @@
-import { once } from 'node:events';
-import net, { isIP, type Socket } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 import tls from 'node:tls';
-import { keptAlive, secureContext, type TlsSettings } from '@isthmus/runtime';
+import { connectTo, secureContext, type TlsSettings } from '@isthmus/runtime';
 import {
   type AgentHello,
   connectPackets,
@@ -125,11 +124,11 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
   const to = { host: address, port };
   const start = performance.now();
   const proxy = proxyTo(server, options);
-  const below = proxy && (await throughProxy(proxy, to, { timeout, signal }));
+  const below = await (proxy ? throughProxy(proxy, to, { timeout, signal }) : connectTo(to, { timeout, signal }));
   const { socket, done } = context
     ? secureConnect(
         {
-          ...(below ? { socket: below } : to),
+          socket: below,
           secureContext: context,
           ...(isIP(serverName) === 0 && { servername: serverName }),
           // Ours first. ANP's servers know only the second.
@@ -138,10 +137,7 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
         // Not the dialled address: it comes from a hub's registry or from DNS, and its owner may have a certificate too.
         { hosts: namesOf(server, options), orName: HUB_SERVER_NAME },
       )
-    : below
-      ? { socket: below, done: Promise.resolve() }
-      : connected(net.connect(to));
-  keptAlive(socket).setNoDelay(true);
+    : { socket: below, done: Promise.resolve() };
   const late = () => socket.destroy(new Error(`no connection to ${address}:${port} within ${timeout / 1000} s`));
   const timer = setTimeout(late, Math.max(1, timeout - (performance.now() - start)));
   try {
@@ -162,10 +158,6 @@ function namesOf({ address, name }: ServerAddress, { serverNames }: UplinkOption
 /** By the configured name, if there is one: that is what NO_PROXY names, as with Go. */
 function proxyTo({ address, port, name = address }: ServerAddress, { proxy }: UplinkOptions) {
   return proxy?.({ host: name, port });
-}
-
-function connected(socket: Socket) {
-  return { socket, done: once(socket, 'connect') };
 }
 
 /** Waits for a socket's event. The wait ends when the attempt is abandoned. */

@@ -1,5 +1,6 @@
 import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import { lookupName } from '@isthmus/runtime';
 import type { KubeConnection } from './connection.ts';
 
 /** One request to an API server. */
@@ -26,7 +27,7 @@ export interface ConnectionPool {
 }
 
 export function openPool(connection: KubeConnection): ConnectionPool {
-  const limits = { keepAlive: true, maxSockets: MAX_SOCKETS, maxFreeSockets: 2 };
+  const limits = { keepAlive: true, maxSockets: MAX_SOCKETS, maxFreeSockets: 2, lookup: lookupName };
   if (connection.server.protocol === 'http:') return { connection, agent: new HttpAgent(limits) };
   const { ca, cert, key, serverName, insecureSkipTlsVerify } = connection;
   const tls = {

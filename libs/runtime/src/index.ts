@@ -8,6 +8,7 @@ export { type CertificateFields, certificateFields, EXTENSION } from './certific
 export { type Clock, systemClock } from './clock.ts';
 export { endAfterPeer, writerOf } from './coalesced-writes.ts';
 export { compact, pins, pushCompact } from './compact.ts';
+export { connectFirst, connectTo } from './connect-first.ts';
 export { type Deferred, deferred } from './deferred.ts';
 export { elements as derElements, first as derFirst } from './der.ts';
 export { descriptors } from './descriptors.ts';
@@ -23,6 +24,7 @@ export { OpenTable } from './open-table.ts';
 export { Packing } from './packing.ts';
 export { randomHex } from './random-hex.ts';
 export { RandomSet } from './random-set.ts';
+export { lookupName, names, resolveName } from './resolve.ts';
 export { Ring } from './ring.ts';
 export { Rounds, type TakesTurns } from './rounds.ts';
 export { SharedBudget } from './shared-budget.ts';

@@ -1,31 +1,30 @@
-import dns, { type LookupAddress } from 'node:dns';
+import dns from 'node:dns';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { syncBuiltinESMExports } from 'node:module';
 
 /**
  * Loaded into a program before it starts (`--import`): resolves names below `.rebind.example` by a file, JSON of lists of addresses. Each
  * question takes the first list away. Other names are resolved as usual.
  */
 const file = process.env.ISTHMUS_TEST_ANSWERS ?? '';
-const { lookup } = dns;
+const { resolve4, resolve6 } = dns.Resolver.prototype;
 
-function answer(): LookupAddress[] {
+type Callback = (error: NodeJS.ErrnoException | null, addresses: string[]) => void;
+type Resolve = (this: dns.Resolver, name: string, callback: Callback) => void;
+
+function answer(): string[] {
   const [next = [], ...others] = JSON.parse(readFileSync(file, 'utf8')) as string[][];
   writeFileSync(file, JSON.stringify(others));
-  return next.map((address) => ({ address, family: 4 }));
+  return next;
 }
 
-type Callback = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
-
-function answering(name: string, options: { readonly all?: boolean }, callback: Callback): void {
-  if (!name.endsWith('.rebind.example')) {
-    lookup(name, options as { all: true }, callback);
-    return;
-  }
-  const found = answer();
-  const [first] = found;
-  setImmediate(() => (options.all ? callback(null, found) : callback(null, first?.address ?? '', first?.family)));
+function answering(addresses: () => string[], otherwise: Resolve): Resolve {
+  return function (this: dns.Resolver, name, callback) {
+    if (name.endsWith('.rebind.example')) setImmediate(callback, null, addresses());
+    else otherwise.call(this, name, callback);
+  };
 }
 
-dns.lookup = answering as unknown as typeof lookup;
-syncBuiltinESMExports();
+Object.assign(dns.Resolver.prototype, {
+  resolve4: answering(answer, resolve4 as Resolve),
+  resolve6: answering(() => [], resolve6 as Resolve),
+});

@@ -4,7 +4,7 @@ import tls from 'node:tls';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { type DuplexStream, type Head, Http2Session } from '@isthmus/http2';
-import { keptAlive, secureContextOptions } from '@isthmus/runtime';
+import { keptAlive, lookupName, secureContextOptions } from '@isthmus/runtime';
 
 /** Where a collector is, and how to call it. */
 export interface GrpcSettings {
@@ -130,7 +130,7 @@ export class GrpcCalls {
 
   async #connect(): Promise<Http2Session> {
     const secure = this.#url.protocol === 'https:';
-    const socket = secure ? this.#secured() : net.connect(this.#place);
+    const socket = secure ? this.#secured() : net.connect({ ...this.#place, lookup: lookupName });
     this.#socket = socket;
     await once(socket, secure ? 'secureConnect' : 'connect');
     keptAlive(socket).setNoDelay(true);
@@ -143,6 +143,7 @@ export class GrpcCalls {
     return tls.connect({
       host,
       port,
+      lookup: lookupName,
       ALPNProtocols: ['h2'],
       ...(net.isIP(host) === 0 && { servername: host }),
       ...secureContextOptions(cert !== undefined && key !== undefined ? { ca, cert, key } : { ca }),

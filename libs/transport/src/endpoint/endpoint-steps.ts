@@ -1,5 +1,5 @@
-import { type LookupAddress, lookup as resolve } from 'node:dns';
-import { isIP, type LookupFunction, type Socket } from 'node:net';
+import { isIP, type Socket } from 'node:net';
+import { names } from '@isthmus/runtime';
 import type { Destination, DialError, DialRequest, DialStep, DialTiming, DialTracer } from '@isthmus/tunnel';
 
 /** The address to connect to. Upstream's agents treat the unspecified address as their own loopback, and API servers rely on it. */
@@ -31,25 +31,20 @@ export class EndpointSteps {
     return this.#resolved === undefined;
   }
 
-  /** getaddrinfo, timed. The DNS resolver alone would not do: in a cluster, search domains and the hosts file count. */
-  readonly lookup: LookupFunction = (hostname, options, callback) => {
-    resolve(
-      hostname,
-      options,
-      (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family: number) => {
-        if (error) return callback(error, address as string, family);
-        this.#resolved = performance.now();
-        // Only the allowed ones of several addresses. Judging the name again later could give another answer.
-        const found = typeof address === 'string' ? [{ address, family }] : address;
-        const refusals = found.map((each) => this.refused(each.address));
-        const allowed = found.filter((_, index) => refusals[index] === undefined);
-        const [one] = allowed;
-        if (!one) return callback(refusals[0] ?? null, '', family);
-        if (typeof address === 'string') callback(null, one.address, one.family);
-        else callback(null, allowed as never);
-      },
-    );
-  };
+  /**
+   * Resolves the name, timed. Only the allowed ones of several addresses are returned: judging the name again later could give another answer.
+   * @returns what gives up
+   */
+  resolve(name: string, done: (error: Error | undefined, addresses: readonly string[]) => void): () => void {
+    return names.resolve(name, (error, found) => {
+      if (error) return done(error, []);
+      this.#resolved = performance.now();
+      const refusals = found.map(({ address }) => this.refused(address));
+      const allowed = found.filter((_, index) => refusals[index] === undefined);
+      const addresses = allowed.map(({ address }) => address);
+      done(addresses.length === 0 ? refusals[0] : undefined, addresses);
+    });
+  }
 
   connected(socket: Socket): DialTiming {
     const { destination } = this.#request;

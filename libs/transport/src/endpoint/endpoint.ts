@@ -1,5 +1,5 @@
 import net, { isIP, type Socket } from 'node:net';
-import { descriptors, guarding, keptAlive } from '@isthmus/runtime';
+import { connectFirst, descriptors, type Guarded, guarding, keptAlive } from '@isthmus/runtime';
 import {
   asDialError,
   type Dial,
@@ -43,7 +43,7 @@ export function endpointDial(options: EndpointOptions): Dial {
     if (request.signal.aborted) throw abandoned();
     const ownDeadline = performance.now() + connectTimeout;
     const steps = new EndpointSteps(request, tracer, refusalOf(request, options));
-    const socket = open(request, steps);
+    let giveUp = () => {};
     // A defect fails the dial: one in the callback for the acknowledgement, say.
     const guarded = guarding((error) => {
       pending.fail(asDialError(error));
@@ -65,10 +65,7 @@ export function endpointDial(options: EndpointOptions): Dial {
       },
       settled(error) {
         clearTimeout(acknowledging);
-        socket.off('error', refuse);
-        if (!error) return;
-        socket.on('error', () => {});
-        socket.destroy();
+        if (error) giveUp();
       },
     });
     const refuse = guarded((error: NodeJS.ErrnoException) => {
@@ -77,11 +74,11 @@ export function endpointDial(options: EndpointOptions): Dial {
       events?.emit('endpoint:failure', error.code === 'ETIMEDOUT');
       pending.fail(timed(refused ? error : connectError(request, error)));
     });
-    const connected = guarded(() => {
+    const connected = guarded((socket: Socket) => {
       const { session: sessionId = '' } = request;
       pending.succeed({ end: endOf(socket), agentId, sessionId, hubId: '', timing: steps.connected(socket) });
     });
-    socket.once('error', refuse).once('connect', connected);
+    giveUp = reach(request, steps, { guarded, connected, refuse });
     return pending.answer;
   };
 }
@@ -96,20 +93,37 @@ function abandoned(): DialError {
  */
 const SET_BY_NODE = { emitClose: false, autoDestroy: true, decodeStrings: false };
 
-function open({ destination }: DialRequest, steps: EndpointSteps): Socket {
+interface Reaching {
+  readonly guarded: Guarded;
+  readonly connected: (socket: Socket) => void;
+  readonly refuse: (error: NodeJS.ErrnoException) => void;
+}
+
+/** @returns what gives up */
+function reach(
+  { destination }: DialRequest,
+  steps: EndpointSteps,
+  { guarded, connected, refuse }: Reaching,
+): () => void {
   const host = targetOf(destination);
-  const refused = steps.refused(isIP(host) === 0 ? undefined : host);
-  if (refused) return new net.Socket().destroy(refused);
-  descriptors.opened();
-  const socket = net.connect({
-    host,
-    port: destination.port,
-    noDelay: true,
-    allowHalfOpen: true,
-    ...SET_BY_NODE,
-    ...(isIP(host) === 0 && { lookup: steps.lookup, autoSelectFamily: true }),
+  const connect = (addresses: readonly string[]) =>
+    connectFirst(addresses, { open: (address) => open(address, destination.port), connected, failed: refuse });
+  const named = isIP(host) === 0;
+  const refused = steps.refused(named ? undefined : host);
+  if (refused) refuse(refused);
+  if (refused) return () => {};
+  if (!named) return connect([host]);
+  const resolved = guarded((error: Error | undefined, addresses: readonly string[]) => {
+    if (error) refuse(error);
+    else giveUp = connect(addresses);
   });
-  return keptAlive(socket);
+  let giveUp = steps.resolve(host, resolved);
+  return () => giveUp();
+}
+
+function open(host: string, port: number): Socket {
+  descriptors.opened();
+  return keptAlive(net.connect({ host, port, noDelay: true, allowHalfOpen: true, ...SET_BY_NODE }));
 }
 
 /** Outside the dial's function: an arrow function beside its listeners would keep its variables as long as the tunnel. */
@@ -142,6 +156,13 @@ const FAILURES: Readonly<Record<string, readonly [DialErrorCode, string]>> = {
   ENFILE: [LIMIT_REACHED, 'socket: too many open files in system'],
 };
 
+/** The same of a lookup, and whether another agent may know more. */
+const LOOKUPS: Readonly<Record<string, readonly [DialErrorCode, string, boolean]>> = {
+  ETIMEOUT: ['dns_timeout', 'i/o timeout', true],
+  EAI_AGAIN: ['dns_error', 'Temporary failure in name resolution', true],
+  EAI_FAIL: ['dns_error', 'server misbehaving', false],
+};
+
 function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): DialError {
   const { host } = request.destination;
   const target = formatDestination(request.destination);
@@ -156,9 +177,9 @@ function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): Dial
   if (code === 'ENOTFOUND')
     return new DialError('dns_error', `dial tcp: lookup ${host}${onResolver()}: no such host`, { cause: thrown });
   if (error.syscall === 'getaddrinfo') {
-    const [name, words]: [DialErrorCode, string] =
-      code === 'EAI_AGAIN' ? ['dns_error', 'Temporary failure in name resolution'] : ['dns_error', error.message];
-    return new DialError(name, `dial tcp: lookup ${host}: ${words}`, { cause: thrown });
+    // Without a server that answers, nothing is known about the name, and another agent has other servers.
+    const [name, words, retryable] = LOOKUPS[code] ?? (['dns_error', error.message, false] as const);
+    return new DialError(name, `dial tcp: lookup ${host}: ${words}`, { retryable, cause: thrown });
   }
   const [name, words] = FAILURES[code] ?? (['proxy_internal_error', error.message] as const);
   // An agent without a free socket has sent nothing to the destination. Another agent may have one.
@@ -170,6 +191,9 @@ function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): Dial
  * first
  */
 function timeoutError({ destination }: DialRequest, { resolving }: EndpointSteps, expired: boolean): DialError {
-  if (resolving) return new DialError('dns_timeout', `dial tcp: lookup ${destination.host}: i/o timeout`, { expired });
+  if (resolving) {
+    const text = `dial tcp: lookup ${destination.host}: i/o timeout`;
+    return new DialError('dns_timeout', text, { retryable: !expired, expired });
+  }
   return new DialError('connection_timeout', `dial tcp ${formatDestination(destination)}: i/o timeout`, { expired });
 }

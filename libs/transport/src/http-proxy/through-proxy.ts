@@ -1,7 +1,7 @@
 import { once } from 'node:events';
-import net, { isIP, type Socket } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 import tls from 'node:tls';
-import { keptAlive } from '@isthmus/runtime';
+import { connectTo, keptAlive } from '@isthmus/runtime';
 import { type Destination, formatDestination, printable } from '@isthmus/tunnel';
 import { type HttpHead, readHead } from '../head/head-reader.ts';
 import { write } from '../head/write.ts';
@@ -21,18 +21,30 @@ export interface ThroughProxyOptions {
  * Connects to a destination through a proxy. The proxy resolves the destination's name. Rejects with an error that names the proxy, what it
  * answered and what to do.
  */
-export function throughProxy(proxy: HttpProxy, to: Destination, options: ThroughProxyOptions): Promise<Socket> {
-  return askProxy(net.connect({ host: proxy.host, port: proxy.port }), proxy, to, options);
+export async function throughProxy(
+  proxy: HttpProxy,
+  to: Destination,
+  { timeout, signal }: ThroughProxyOptions,
+): Promise<Socket> {
+  const late = performance.now() + timeout;
+  const raw = await connectTo(proxy, { timeout, signal }).catch((error) => {
+    throw failed(proxy, error);
+  });
+  return askProxy(raw, proxy, to, { timeout: Math.max(1, late - performance.now()), ...(signal && { signal }) });
 }
 
-/** As `throughProxy`, on a socket that is connected to the proxy or about to be. Destroys it if the attempt fails. */
+function failed({ name }: HttpProxy, error: Error): Error {
+  return new Error(`through the proxy ${name}: ${error.message}`, { cause: error });
+}
+
+/** As `throughProxy`, on a socket that is connected to the proxy. Destroys it if the attempt fails. */
 export async function askProxy(
   raw: Socket,
   proxy: HttpProxy,
   to: Destination,
   { timeout, signal }: ThroughProxyOptions,
 ): Promise<Socket> {
-  const { host, secure, name } = proxy;
+  const { host, secure } = proxy;
   const destination = formatDestination(to);
   const ignore = () => {};
   raw.on('error', ignore);
@@ -45,12 +57,11 @@ export async function askProxy(
     socket.destroy(error);
     raw.destroy(error);
   };
-  const timer = setTimeout(() => end(new Error(`no answer within ${timeout / 1000} s`)), timeout);
+  const timer = setTimeout(() => end(new Error(`no answer within ${Math.ceil(timeout / 100) / 10} s`)), timeout);
   const abandon = () => end(new Error('connection attempt abandoned'));
   if (signal?.aborted) abandon();
   signal?.addEventListener('abort', abandon, { once: true });
   try {
-    if (raw.connecting) await once(raw, 'connect');
     if (secure) await once(socket, 'secureConnect');
     // Both at once: a broken connection fails both, and neither failure may go unhandled.
     const [head] = await Promise.all([readHead(socket, timeout), write(socket, request(proxy, destination))]);
@@ -59,7 +70,7 @@ export async function askProxy(
   } catch (error) {
     socket.destroy();
     raw.destroy();
-    throw new Error(`through the proxy ${name}: ${(error as Error).message}`, { cause: error });
+    throw failed(proxy, error as Error);
   } finally {
     clearTimeout(timer);
     signal?.removeEventListener('abort', abandon);

@@ -28,7 +28,7 @@ for (const [text, code] of GO_TEXTS) {
         throw new Error(text);
       },
     });
-    const retryable = code === 'connection_limit_reached';
+    const retryable = code === 'connection_limit_reached' || code === 'dns_timeout';
     await assert.rejects(dialer.dial(request()), { name: 'DialError', code, message: text, retryable });
     await until(() => served.open === 0 && dialer.open === 0, 'nothing open');
   });

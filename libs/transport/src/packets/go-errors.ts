@@ -14,8 +14,11 @@ const GO_ERRORS: readonly (readonly [words: RegExp, code: DialErrorCode])[] = [
   [/missing address|missing port|too many colons|unknown network|unknown port|invalid port/, 'http_request_error'],
 ];
 
-/** Returns the meaning of a Go agent's error text. An agent without a free socket has sent nothing to the destination. */
+/** What says nothing about the destination: an agent without a free socket has sent nothing to it, and one without DNS does not know it. */
+const RETRYABLE: readonly DialErrorCode[] = ['connection_limit_reached', 'dns_timeout'];
+
+/** Returns the meaning of a Go agent's error text. */
 export function refusal(text: string): DialError {
   const code = GO_ERRORS.find(([words]) => words.test(text))?.[1] ?? 'proxy_internal_error';
-  return new DialError(code, text, { retryable: code === 'connection_limit_reached' });
+  return new DialError(code, text, { retryable: RETRYABLE.includes(code) });
 }

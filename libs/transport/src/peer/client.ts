@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import net, { isIP, type Socket } from 'node:net';
-import { Backoff, keptAlive, secureContext, type TlsSettings } from '@isthmus/runtime';
+import { Backoff, connectTo, secureContext, type TlsSettings } from '@isthmus/runtime';
 import { type Dial, HUB_SERVER_NAME, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkClient } from '../link/client.ts';
 import { secureConnect } from '../tls/secure-connect.ts';
@@ -202,20 +202,19 @@ async function connectHub(address: string, settings: TlsSettings): Promise<Socke
   const { hostname, port } = new URL(`tcp://${address}`);
   const host = hostname.replace(/^\[|\]$/g, '');
   // By its role, not its address: anyone who can write to the registry could name any address.
+  const late = performance.now() + CONNECT_TIMEOUT;
   const { socket, done } = secureConnect(
     {
-      host,
-      port: Number(port),
+      socket: await connectTo({ host, port: Number(port) }, { timeout: CONNECT_TIMEOUT }),
       secureContext: secureContext(settings),
       ...(isIP(host) === 0 && { servername: host }),
       ALPNProtocols: ['h2'],
     },
     { role: HUB_SERVER_NAME },
   );
-  keptAlive(socket).setNoDelay(true);
   const timer = setTimeout(
     () => socket.destroy(new Error(`no TLS handshake within ${CONNECT_TIMEOUT} ms`)),
-    CONNECT_TIMEOUT,
+    Math.max(1, late - performance.now()),
   );
   try {
     await done;

@@ -65,6 +65,7 @@ export interface DialErrorOptions {
    *   reached the destination, but no byte of the caller was sent.
    * - The hub does not hold the session any more, or gives it up: `Sessions` of apps/backend-hub.
    * - The agent had no socket for the dial: endpoint.ts, go-errors.ts; `refuseWhenScarce` in an agent.
+   * - No DNS server answered the agent: the same two files.
    * - The agent leaves: `DialLimiter` in an agent.
    * - The answer could not be read as one of ours: link/head.ts, which otherwise passes on what the other end of the link said.
    *

@@ -1,6 +1,6 @@
 import { connect as connectTcp, isIP } from 'node:net';
 import { connect as connectTls, type SecureContextOptions } from 'node:tls';
-import { keptAlive } from '@isthmus/runtime';
+import { keptAlive, lookupName } from '@isthmus/runtime';
 import { AbstractConnector, type RedisOptions } from 'ioredis';
 import type { Credentials, HostPort } from './address.ts';
 import type { Locate } from './locate.ts';
@@ -40,6 +40,8 @@ export function connectionOptions(locate: Locate, tls: TlsSource | undefined, us
 }
 
 function open({ host, port }: HostPort, tls: TlsSource | undefined): NetStream {
-  if (!tls) return keptAlive(connectTcp({ host, port }));
-  return keptAlive(connectTls({ host, port, ...(isIP(host) === 0 && { servername: host }), ...tls() }));
+  if (!tls) return keptAlive(connectTcp({ host, port, lookup: lookupName }));
+  return keptAlive(
+    connectTls({ host, port, lookup: lookupName, ...(isIP(host) === 0 && { servername: host }), ...tls() }),
+  );
 }
