@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import {
   agentMember,
@@ -12,6 +13,7 @@ import {
   type Said,
   type Scope,
   scoped,
+  silentListener,
   startServer,
   until,
 } from '../harness/index.ts';
@@ -20,6 +22,9 @@ const DNS_PORT = 53;
 
 /** Where the DNS server of a test listens: resolv.conf knows no ports. */
 const SERVER = `127.53.${(process.pid >> 8) % 256}.${process.pid % 256}`;
+
+/** The addresses of one name: the first answers late, the second never. */
+const [LATE, DEAD] = ['127.0.0.2', '127.0.0.3'];
 
 /** Returns why a process cannot have its own files in /etc here, or false. */
 function missing(): string | false {
@@ -53,7 +58,7 @@ async function plane(scope: Scope, resolvers: readonly string[], flags: Flags = 
         place: ownNames(scope, {
           'resolv.conf': text,
           'nsswitch.conf': 'hosts: files dns\n',
-          hosts: '127.0.0.1 localhost listed\n',
+          hosts: `127.0.0.1 localhost listed\n${LATE} both\n${DEAD} both\n`,
         }),
       }),
     ),
@@ -114,6 +119,21 @@ describe('names', { skip: missing() }, () => {
   );
 
   test(
+    'a name with an address that answers late and one that is dead is reached',
+    scoped(async (scope) => {
+      const { server } = await plane(scope, ['']);
+      const late = await silentListener(scope, LATE);
+      await silentListener(scope, DEAD, late.port);
+      const dial = connectThrough(scope, { via: server.connect, destination: `both:${late.port}` });
+      // Its first SYN is lost. The kernel sends another one after a second.
+      const sent = () => [LATE, DEAD].every((address) => asksFor(address, late.port));
+      await until(sent, { what: 'both addresses to be tried' });
+      late.wake();
+      assert.equal((await dial).status, 200);
+    }),
+  );
+
+  test(
     'an agent with two servers whose names have no DNS server that answers is ready by the third',
     scoped(async (scope) => {
       await nameServer(scope, (name) => (name === 'localhost.test' ? ['127.0.0.1'] : 'silent'));
@@ -123,3 +143,16 @@ describe('names', { skip: missing() }, () => {
     }),
   );
 });
+
+/** Whether two have sent a SYN there that nobody has answered (proc_pid_net(5): state 2): the listener's own test, and the agent. */
+function asksFor(address: string, port: number): boolean {
+  const remote = `${hex(address.split('.').map(Number).reverse())}:${hex([port >> 8, port & 255])}`;
+  const lines = readFileSync('/proc/net/tcp', 'utf8')
+    .split('\n')
+    .map((line) => line.trim().split(/\s+/));
+  return lines.filter(([, , to, state]) => to === remote && state === '02').length >= 2;
+}
+
+function hex(bytes: readonly number[]): string {
+  return Buffer.from(bytes).toString('hex').toUpperCase();
+}

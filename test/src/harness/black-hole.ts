@@ -6,27 +6,34 @@ import type { Scope } from './scope.ts';
 
 const LISTENER = `
 const net = await import('node:net');
-const server = net.createServer().listen({ host: '127.0.0.1', port: 0, backlog: 1 }, () => console.log('port=' + server.address().port));
+const [host, port] = process.argv.slice(-2);
+const server = net.createServer().listen({ host, port, backlog: 1 }, () => console.log('port=' + server.address().port));
 `;
 /** The kernel accepts a connection over loopback in well under a millisecond. */
 const SILENCE_MS = 250;
 
-/**
- * `host:port` on loopback that never answers a SYN. It is a stopped listener (SIGSTOP) whose accept queue is full, so the kernel
- * drops further SYNs.
- */
+/** `host:port` on loopback that never answers a SYN. */
 export async function blackHole(scope: Scope): Promise<string> {
-  const evaluate = onDeno ? (['eval', LISTENER] as const) : (['--input-type=module', '-e', LISTENER] as const);
-  const listener = startCommand(scope, [process.execPath, ...evaluate]);
-  const port = Number((await listener.waitForLine(/^port=\d+$/)).slice('port='.length));
-  listener.signal('SIGSTOP');
-  while (await isAccepted(scope, port));
+  const { port } = await silentListener(scope);
   return authority('127.0.0.1', port);
 }
 
+/**
+ * Listens on loopback, and answers no SYN until it wakes. It is a stopped listener (SIGSTOP) whose accept queue is full, so the kernel drops
+ * further SYNs.
+ */
+export async function silentListener(scope: Scope, host = '127.0.0.1', wanted = 0) {
+  const evaluate = onDeno ? (['eval', LISTENER] as const) : (['--input-type=module', '-e', LISTENER] as const);
+  const listener = startCommand(scope, [process.execPath, ...evaluate, host, `${wanted}`]);
+  const port = Number((await listener.waitForLine(/^port=\d+$/)).slice('port='.length));
+  listener.signal('SIGSTOP');
+  while (await isAccepted(scope, host, port));
+  return { port, wake: () => listener.signal('SIGCONT') };
+}
+
 /** Connects, and returns whether the kernel accepted. The socket stays open until the scope ends. */
-function isAccepted(scope: Scope, port: number): Promise<boolean> {
-  const socket: Socket = connect(port, '127.0.0.1');
+function isAccepted(scope: Scope, host: string, port: number): Promise<boolean> {
+  const socket: Socket = connect(port, host);
   scope.defer(() => socket.destroy());
   return new Promise((resolve, reject) => {
     // An answer of the kernel is handled before an immediate runs, even if this process was held up for that long.
