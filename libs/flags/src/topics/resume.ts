@@ -11,8 +11,8 @@ const PART_KEPT = 1 / 4;
 
 export const resume = topic('Behaviour', {
   'resume-timeout': duration(
-    15_000,
-    'How long a tunnel outlives what carries it: it waits so long for another way between gateway and agent. 0 turns this off. See docs/RESUME.md.',
+    120_000,
+    'How long a tunnel outlives what carries it: it waits so long for another way between gateway and agent. The default outlives a snapshot of a machine. 0 turns this off. See docs/RESUME.md.',
     { own: true },
   ),
   'resume-memory': int(

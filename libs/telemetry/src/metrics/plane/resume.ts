@@ -3,7 +3,7 @@ import type { Subscriptions } from '../../subscribe.ts';
 import type { Families } from '../exposition/families.ts';
 
 /** In seconds: from a round trip within a site to what `--resume-timeout` usually allows. */
-const PAUSE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3.5, 5, 10, 15, 30];
+const PAUSE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3.5, 5, 10, 15, 30, 60, 120];
 
 /** `resumed`: after it had lost what carried it. `moved`: while the old stream still carried. */
 const WAYS = ['resumed', 'moved'] as const;
