@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import type { Scope } from '../harness/index.ts';
 
@@ -22,6 +22,8 @@ export interface Wire {
   /** Takes the namespace's port off the bridge: every packet vanishes in both directions, and nobody is notified. */
   cut(): Promise<void>;
   mend(): Promise<void>;
+  /** How many have passed so far, in both directions. */
+  packets(): number;
 }
 
 /** A network namespace with one bridge per wire. All of it is removed with the scope; leftovers of dead processes are removed first. */
@@ -57,7 +59,12 @@ async function stretch(scope: Scope, name: string, index: number): Promise<Wire>
     outside,
     cut: () => ip('link', 'set', port, 'nomaster'),
     mend: () => ip('link', 'set', port, 'master', bridge),
+    packets: () => ['rx_packets', 'tx_packets'].reduce((sum, name) => sum + counter(port, name), 0),
   };
+}
+
+function counter(port: string, name: string): number {
+  return Number(readFileSync(`/sys/class/net/${port}/statistics/${name}`, 'utf8'));
 }
 
 async function removeLeftOvers(): Promise<void> {
