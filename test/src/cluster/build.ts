@@ -1,7 +1,7 @@
 import { cpSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Command, must, run } from './command.ts';
-import { ANP_VERSION, BASE, BUILT, KEPT, SOURCES, VERSION } from './settings.ts';
+import { ANP_VERSION, BASE, BUILT, KEPT, NODE, SOURCES, VERSION } from './settings.ts';
 
 const KUBERNETES = [
   'kube-apiserver',
@@ -15,10 +15,8 @@ const KUBERNETES = [
 const ANP = ['server', 'agent'].map((name) => `sigs.k8s.io/apiserver-network-proxy/cmd/${name}`);
 /** From nothing, Kubernetes takes 20 minutes of two processors. */
 const BUILD_MS = 3 * 60 * 60_000;
-/** What Debian's image needs: kube-proxy's tools, and Redis. */
-const PACKAGES = ['ca-certificates', 'conntrack', 'ipset', 'iptables', 'kmod', 'redis-server'];
-/** Of npm's packages, for the image that Isthmus' Containerfile builds on. */
-const NODE = '24.21.0';
+/** What Debian's image needs: kube-proxy's tools, the library that Node loads, and Redis. */
+const PACKAGES = ['ca-certificates', 'conntrack', 'ipset', 'iptables', 'kmod', 'libatomic1', 'redis-server'];
 const NPM = '11.21.2';
 
 /** The image on which Isthmus is built. */

@@ -15,6 +15,10 @@ export const VERSION =
 export const ANP_VERSION =
   readFileSync(join(SOURCES, 'anp/go.mod'), 'utf8').match(/apiserver-network-proxy (v\S+)/)?.[1] ?? '';
 
+/** The version of Node's program that the images get, as an npm package: that of Isthmus' own image. */
+export const NODE =
+  readFileSync(join(ROOT, 'Containerfile'), 'utf8').match(/^ARG NODE=\S+\/node:(\d+\.\d+\.\d+)/m)?.[1] ?? '';
+
 /** The node's address, and that of its way out. k8s/README.md and its overlay name this address, so both apply as they are. */
 export const ADDRESS = '192.0.2.10';
 export const ROUTER = '192.0.2.1';
@@ -23,8 +27,11 @@ export const ROUTER = '192.0.2.1';
 export const KEPT =
   process.env.ISTHMUS_CLUSTER_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'isthmus-cluster');
 
-/** What was built, by the version of Kubernetes and the sources of everything else. */
-export const BUILT = join(KEPT, `${VERSION}-${hashOf(['Containerfile', 'anp', 'coredns', 'kubernetes', 'programs'])}`);
+/** What was built, by the versions of Kubernetes and Node, and the sources of everything else. */
+export const BUILT = join(
+  KEPT,
+  `${VERSION}-${NODE}-${hashOf(['Containerfile', 'anp', 'coredns', 'kubernetes', 'programs'])}`,
+);
 
 export const BIN = join(BUILT, 'bin');
 
