@@ -1,7 +1,7 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { BAD_TARGET, type Metrics, metricsPage, NOT_FOUND, send, urlOf } from '@isthmus/service';
 import type { Operation } from '@isthmus/tunnel';
-import { type Visitor, visitorOf } from './access/visitor.ts';
+import { faultOfVisitor, type Visitor, visitorOf } from './access/visitor.ts';
 import type { TenantsPart } from './calls/tenants.ts';
 import { Profiler } from './profiling.ts';
 
@@ -52,11 +52,9 @@ export function adminHandler(options: AdminHandlerOptions): RequestListener {
 const LONGEST_PATH = 200;
 
 /** Why a visitor may not have a page, or undefined if it may. An operator of one tenant may read that tenant's metrics. */
-function denial({ principal, fault }: Visitor, path: string, { tenants }: AdminHandlerOptions): string | undefined {
+function denial(visitor: Visitor, path: string, { tenants }: AdminHandlerOptions): string | undefined {
+  const fault = faultOfVisitor(visitor, tenants);
   if (fault) return fault.message;
-  if (!principal) return undefined;
-  const { tenant } = principal;
-  if (tenants && !tenants.has(tenant)) return `tenant ${tenant} is none of this plane's`;
-  if (path === '/metrics') return undefined;
-  return `${path} is for operators of the plane: this certificate is of an operator of tenant ${tenant}`;
+  if (!visitor.principal || path === '/metrics') return undefined;
+  return `${path} is for operators of the plane: this certificate is of an operator of tenant ${visitor.principal.tenant}`;
 }

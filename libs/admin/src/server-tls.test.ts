@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -70,7 +71,7 @@ async function page(server: AdminServer, tls: AdminClientTls): Promise<string> {
 }
 
 /** Resolves when a connection has closed, for whatever reason. */
-const gone = (socket: Socket) => new Promise<void>((resolve) => socket.once('close', () => resolve()));
+const closed = (socket: Socket) => new Promise<void>((resolve) => socket.once('close', () => resolve()));
 
 describe('the admin port with mutual TLS', () => {
   it('serves the RPC and its pages to clients with a certificate, on every address', async () => {
@@ -146,6 +147,52 @@ describe('the admin port with mutual TLS', () => {
     for (const socket of open) socket.destroy();
   });
 
+  it('ends the connections of a certificate that expires or whose tenant is removed, and says why, and no others', {
+    timeout: 60_000,
+  }, async ({ mock }) => {
+    const refusals: string[] = [];
+    const gone = new Set<string>();
+    const id = 'spiffe://plane.example/tenant/acme/operator/alice';
+    const short = await authority.client('short', { validMs: 3_600_000 });
+    const alice = await authority.client('alice', { uses: ['client'], hosts: [{ type: 'url', value: id }] });
+    const tenants = { list: () => [], problems: () => [], has: (tenant: string) => !gone.has(tenant) };
+    const watching = idleBackend({ tenants });
+    await using server = await serve({
+      tls: files(),
+      backend: watching,
+      refused: (_, { message }) => refusals.push(message),
+    });
+    const open = async (identity: Identity) => {
+      const socket = connect({ port: server.address.port, host: '127.0.0.1', ...shows(identity) }).on(
+        'error',
+        () => {},
+      );
+      await once(socket, 'secureConnect');
+      const page = once(socket, 'data', { signal: AbortSignal.timeout(20_000) });
+      socket.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
+      assert.match(String((await page)[0]), /a page/);
+      return socket;
+    };
+    using client = adminClient(at(server), shows(short));
+    const watch = async () => {
+      for await (const _ of client.admin.watchDials({})) assert.fail('there are no dials');
+    };
+    const watched = assert.rejects(watch(), /UNAVAILABLE/);
+    const [stays, expires, removed] = await Promise.all([open(operator), open(short), open(alice)]);
+    await until(() => watching.dials.watchers === 1, 'the watch');
+    const ended = Promise.all([closed(expires), watched]);
+    const { now } = Date;
+    mock.method(Date, 'now', () => now() + 3_600_000);
+    await ended;
+    gone.add('acme');
+    await closed(removed);
+    const end = new Date(new X509Certificate(readFileSync(short.cert)).validTo).toISOString();
+    const expired = `the certificate of CN=short expired at ${end}: renew it`;
+    assert.deepEqual(refusals, [expired, expired, "tenant acme of CN=alice is none of this plane's"]);
+    assert.equal(stays.destroyed, false);
+    stays.destroy();
+  });
+
   it('speaks HTTP/1.1 with a client that offers both protocols', async () => {
     await using server = await serve({ tls: files() });
     const { port } = server.address;
@@ -181,7 +228,7 @@ describe('the admin port with mutual TLS', () => {
       socket.on('error', () => {});
       socket.write(text);
       socket.resume();
-      await gone(socket);
+      await closed(socket);
     }
   });
 
@@ -193,7 +240,7 @@ describe('the admin port with mutual TLS', () => {
     await Promise.all([once(idle, 'secureConnect'), once(amid, 'connect')]);
     using client = adminClient(at(server), shows(operator));
     await client.admin.listSessions({});
-    await Promise.all([server.close(), gone(idle), gone(amid)]);
+    await Promise.all([server.close(), closed(idle), closed(amid)]);
   });
 });
 
@@ -224,6 +271,6 @@ describe('the admin port on an address that is not loopback, without TLS', () =>
     socket.on('error', () => {}).resume();
     socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
     await once(socket, 'connect');
-    await Promise.all([server.close(), gone(socket)]);
+    await Promise.all([server.close(), closed(socket)]);
   });
 });

@@ -1,9 +1,12 @@
-import { createServer as createHttpServer, type RequestListener } from 'node:http';
+import { createServer as createHttpServer, type IncomingMessage, type RequestListener } from 'node:http';
 import { type AddressInfo, isIPv6, type Socket } from 'node:net';
+import { hostname } from 'node:os';
 import { beginsWith, isLoopback, putBack, remoteOf } from '@isthmus/runtime';
-import { type Refused, refuseBadRequests } from '@isthmus/service';
+import { type Refused, refuseBadRequests, send } from '@isthmus/service';
+import { Visits } from './access/visits.ts';
 import type { AdminBackend } from './backend.ts';
 import { Console, type ConsoleOptions } from './console/console.ts';
+import { askerOf, FOREIGN, faultOfHost } from './console/origins.ts';
 import { type AdminTls, adminListener } from './listener.ts';
 import { LazyRpc } from './rpc/lazy.ts';
 import { refuseRpc } from './rpc/refusal.ts';
@@ -47,7 +50,7 @@ const HTTP2_PREFACE = Buffer.from('PRI');
  * Serves the admin port: HTTP/1.1 and the admin RPC (gRPC) on one listener, which tells them apart by the first bytes. With TLS, both
  * require a client certificate. Without TLS there is no authentication, as in upstream. The RPC is then served only on loopback and on
  * unix sockets, while
- * anyone who can connect may read metrics and profiles, as in upstream.
+ * anyone who can connect may read metrics and profiles, as in upstream: any program, but no page of another site in somebody's browser.
  */
 export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const { host, port, path, backend, http, warn, tls, ready = () => true, refused = () => {} } = options;
@@ -63,14 +66,21 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
 
   const page = options.console && new Console(options.console, { tls: tls !== undefined, local }, backend);
   const web = createHttpServer({ keepAliveTimeout: IDLE_TIMEOUT_MS }, (request, response) => {
-    if (!page?.accept(request, response)) http(request, response);
+    // A browser opens no unix socket.
+    const asked = path === undefined ? faultOfHost(request.headers, { tls: tls !== undefined }) : undefined;
+    if (asked !== undefined) return void send(response, { status: 403, body: `${asked}\n` });
+    if (page?.accept(request, response)) return;
+    if (!isOwn(request, tls !== undefined)) return void send(response, { status: 403, body: `${FOREIGN}\n` });
+    http(request, response);
   });
   web.timeout = IDLE_TIMEOUT_MS;
   refuseBadRequests(web, refused);
 
+  const visits = new Visits(backend.tenants, refused);
   const heads = new Heads(headTimeoutMs, refused);
   web.on('request', ({ socket }) => heads.settle(socket));
   listener.accept((socket) => {
+    visits.enter(socket);
     heads.await(socket);
     beginsWith(socket, HTTP2_PREFACE, (speaksHttp2, first) => {
       putBack(socket, first);
@@ -90,6 +100,11 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
     await closing;
   };
   return { address, close, [Symbol.asyncDispose]: close };
+}
+
+/** Whether a program asks, or an address that was typed: not a page of another site. The console says more of who may ask for what. */
+function isOwn({ headers }: IncomingMessage, tls: boolean): boolean {
+  return askerOf(headers, { tls, members: [], host: hostname() }) === 'own';
 }
 
 function untrusted({ address, port }: AddressInfo): string {

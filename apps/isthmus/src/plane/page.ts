@@ -16,7 +16,8 @@ export function readPage(
 ): Promise<string> {
   const socketPath = socketPathOf(address);
   const place = socketPath === undefined ? parseDestination(address) : { host: 'localhost', socketPath };
-  const options = { ...place, path, signal, agent: false as const };
+  // In plain text, the port answers to no name but this one: any other could be that of a page on the web.
+  const options = { ...place, path, signal, agent: false as const, ...(!tls && { headers: { host: 'localhost' } }) };
   const identity = (_name: string, certificate: PeerCertificate) =>
     checkServerIdentity(place.host, certificate) && checkServerIdentity(ADMIN_SERVER_NAME, certificate);
   return new Promise((resolve, reject) => {

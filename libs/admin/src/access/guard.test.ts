@@ -12,7 +12,7 @@ test('every RPC of the service has a rule, and one without is refused to all', (
   const operator = { identity: 'CN=root', remote: '127.0.0.1:1' };
   const all = guarded(service, {
     visitor: { operator },
-    exists: () => true,
+    tenants: undefined,
     operated: (operation) => operations.push(operation),
   }) as unknown as { readSecrets(request: object): Promise<object> };
   assert.throws(() => all.readSecrets({}), /PERMISSION_DENIED.*ReadSecrets has no rule/);

@@ -2,12 +2,12 @@ import type { adminApi } from '@isthmus/proto/admin';
 import { NotAuthorised, type Operation } from '@isthmus/tunnel';
 import { type CallContext, ServerError, Status } from 'nice-grpc';
 import { ACCESS, type AnyMethod, type AnyRule, type Target } from './table.ts';
-import type { Visitor } from './visitor.ts';
+import { faultOfVisitor, type Visitor } from './visitor.ts';
 
 export interface GuardOptions {
   readonly visitor: Visitor;
-  /** Whether a tenant is one of the plane's. An operator of one that is gone may do nothing more. */
-  readonly exists: (tenant: string) => boolean;
+  /** Those of the plane: an operator of one that is gone may do nothing more. */
+  readonly tenants: Parameters<typeof faultOfVisitor>[1];
   /** Called for what an operator did, and for what it was refused. */
   readonly operated: (operation: Operation) => void;
 }
@@ -57,13 +57,13 @@ function guardedMethod(name: string, method: AnyMethod, rule: AnyRule | undefine
 }
 
 /** Returns the request as the visitor may make it. @throws NotAuthorised */
-function allowed(call: string, request: object, rule: AnyRule | undefined, { visitor, exists }: GuardOptions): object {
-  const { fault, principal, operator } = visitor;
+function allowed(call: string, request: object, rule: AnyRule | undefined, { visitor, tenants }: GuardOptions): object {
+  const fault = faultOfVisitor(visitor, tenants);
   if (fault) throw fault;
+  const { principal } = visitor;
   if (!rule) throw new NotAuthorised(`${call} has no rule that says who may call it: this is a bug, please report it`);
   if (!principal) return request;
   const { tenant } = principal;
-  if (!exists(tenant)) throw new NotAuthorised(`tenant ${tenant} of ${operator.identity} is none of this plane's`);
   if (rule.ofTenant) return rule.ofTenant(request, tenant);
   throw new NotAuthorised(
     `${call} is for operators of the plane: this certificate is of an operator of tenant ${tenant}`,

@@ -11,6 +11,8 @@ export interface Visitor {
   readonly principal?: AnyPrincipal;
   /** Why it may do nothing: its certificate is of something else than an operator, or contradicts itself. */
   readonly fault?: NotAuthorised;
+  /** When its certificate ends, in milliseconds since the epoch. Unset without one. */
+  readonly expires?: number;
 }
 
 /** A SPIFFE ID of a tenant, well formed or not. What looks like one and cannot be read must not pass as a certificate without one. */
@@ -35,10 +37,11 @@ export function visitorOf(socket: Socket): Visitor {
 
 export function visitorBy(certificate: X509Certificate, remote: string): Visitor {
   const operator = { identity: nameOf(certificate), remote };
+  const expires = Date.parse(certificate.validTo);
   const ids = uriNames(certificate).filter((uri) => OF_TENANT.test(uri));
-  const refused = (text: string): Visitor => ({ operator, fault: new NotAuthorised(text, { rule: RULE }) });
+  const refused = (text: string): Visitor => ({ operator, expires, fault: new NotAuthorised(text, { rule: RULE }) });
   const [id, other] = ids;
-  if (id === undefined) return { operator };
+  if (id === undefined) return { operator, expires };
   if (other !== undefined) {
     return refused(
       `the certificate of ${operator.identity} has several SPIFFE IDs of tenants: ${shown(id)}, ${shown(other)}`,
@@ -48,7 +51,22 @@ export function visitorBy(certificate: X509Certificate, remote: string): Visitor
   if (tenant === undefined || name === undefined) {
     return refused(`the certificate of ${operator.identity} is of ${shown(id)}, which is no operator`);
   }
-  return { operator: { ...operator, tenant }, principal: { tenant, role: 'operator', name, rule: RULE } };
+  return { operator: { ...operator, tenant }, expires, principal: { tenant, role: 'operator', name, rule: RULE } };
+}
+
+/** Returns why a visitor may do nothing now, or undefined. @param tenants those of the plane; unset without tenants */
+export function faultOfVisitor(
+  { operator, principal, fault, expires = Number.POSITIVE_INFINITY }: Visitor,
+  tenants: { has(tenant: string): boolean } | undefined,
+): NotAuthorised | undefined {
+  if (fault) return fault;
+  if (Date.now() > expires) {
+    return new NotAuthorised(
+      `the certificate of ${operator.identity} expired at ${new Date(expires).toISOString()}: renew it`,
+    );
+  }
+  if (!principal || !tenants || tenants.has(principal.tenant)) return undefined;
+  return new NotAuthorised(`tenant ${principal.tenant} of ${operator.identity} is none of this plane's`);
 }
 
 /** The most characters of an ID in a text. */

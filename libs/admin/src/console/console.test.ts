@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { request as ask, type IncomingMessage } from 'node:http';
-import { hostname } from 'node:os';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { request as ask, type IncomingMessage, type RequestListener } from 'node:http';
+import { hostname, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
@@ -169,6 +171,45 @@ test('no page of another site gets an answer, and what it tried is audited', asy
   for (const path of ['/console/', `${RPC}GetStatus`]) assert.equal((await get(server, path, rebound)).status, 403);
   const options = await get(server, `${RPC}Drain`, { method: 'OPTIONS', headers: evil });
   assert.deepEqual([options.status, options.headers['access-control-allow-origin']], [403, undefined]);
+});
+
+test('no path of the port answers a page of another site, nor one under a name that is not its own', async () => {
+  const http: RequestListener = (_request, response) => void response.end('a page\n');
+  const foreign = [
+    { host: 'evil.example' },
+    { origin: 'https://evil.example' },
+    { origin: MEMBER },
+    { 'sec-fetch-site': 'cross-site' },
+    { 'sec-fetch-site': 'same-site' },
+  ];
+  await using server = await serve({}, { http });
+  for (const path of ['/metrics', '/debug/pprof/heap', '/debug/pprof/profile?seconds=1', '/']) {
+    for (const headers of foreign) {
+      const { status, body } = await get(server, path, { headers });
+      assert.equal(status, 403, `${path} ${JSON.stringify(headers)}`);
+      assert.match(body, /under a name that is not its own|a page of another site/);
+    }
+    const own = { 'sec-fetch-site': 'none' };
+    for (const headers of [{}, own]) assert.equal((await get(server, path, { headers })).body, 'a page\n');
+  }
+});
+
+test('a unix socket, which no browser reaches, is asked under any name', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'isthmus-console-'));
+  const path = join(dir, 'admin.sock');
+  {
+    await using _server = await serve({}, { path, http: (_request, response) => response.end('a page\n') });
+    for (const [asked, status] of [
+      ['/metrics', 200],
+      ['/console/', 200],
+    ] as const) {
+      const request = ask({ socketPath: path, path: asked, headers: { host: 'x' }, agent: false }).end();
+      const [response] = (await once(request, 'response')) as [IncomingMessage];
+      await text(response);
+      assert.equal(response.statusCode, status, asked);
+    }
+  }
+  await rm(dir, { recursive: true });
 });
 
 test("another member's page may read, and change nothing", async () => {

@@ -3,10 +3,10 @@ import { hostname } from 'node:os';
 import type { PageFiles } from '@isthmus/console';
 import { BAD_TARGET, type Page, send, urlOf } from '@isthmus/service';
 import { inWords } from '@isthmus/tunnel';
-import { type Visitor, visitorOf } from '../access/visitor.ts';
+import { faultOfVisitor, type Visitor, visitorOf } from '../access/visitor.ts';
 import type { AdminBackend } from '../backend.ts';
 import type { JsonRpc } from './api.ts';
-import { type Asker, askerOf, faultOfHost, memberOrigins, type Port } from './origins.ts';
+import { type Asker, askerOf, FOREIGN, memberOrigins, type Port } from './origins.ts';
 import { SAFE_HEADERS, sendFile } from './page.ts';
 
 export interface ConsoleOptions {
@@ -33,7 +33,6 @@ const NEVER = { at: Number.NEGATIVE_INFINITY, members: Promise.resolve() };
 const OFF = 'the console is off here: --console=on turns it on';
 const UNTRUSTED =
   'the console works only on a loopback address or with mutual TLS: set --admin-server-cert, --admin-server-key and --admin-ca-cert';
-const FOREIGN = 'a page of another site asked: only the console itself may, and to read, the consoles of other members';
 
 /** The console below /console/: its page, and the admin RPC in JSON. */
 export class Console {
@@ -61,7 +60,7 @@ export class Console {
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const visitor = visitorOf(request.socket);
-    const refusal = this.#refusal(request, visitor);
+    const refusal = this.#refusal(visitor);
     if (refusal) return send(response, { ...refusal, body: `${refusal.body}\n`, headers: SAFE_HEADERS });
     const url = urlOf(request);
     if (!url) return send(response, BAD_TARGET);
@@ -79,19 +78,13 @@ export class Console {
   }
 
   /** Why a request gets nothing. */
-  #refusal({ headers }: IncomingMessage, { fault, principal }: Visitor): Page | undefined {
+  #refusal(visitor: Visitor): Page | undefined {
     const { when } = this.#options;
     const { tls, local } = this.#reached;
     if (when === 'off' || (when === 'auto' && !local)) return { status: 404, body: OFF };
     if (!tls && !local) return { status: 403, body: UNTRUSTED };
-    const foreign = faultOfHost(headers, { tls });
-    if (foreign !== undefined) return { status: 403, body: foreign };
-    if (fault) return { status: 403, body: fault.message };
-    const { tenants } = this.#backend;
-    if (principal && tenants && !tenants.has(principal.tenant)) {
-      return { status: 403, body: `tenant ${principal.tenant} is none of this plane's` };
-    }
-    return undefined;
+    const fault = faultOfVisitor(visitor, this.#backend.tenants);
+    return fault && { status: 403, body: fault.message };
   }
 
   async #call(request: IncomingMessage, response: ServerResponse, name: string, visitor: Visitor): Promise<void> {

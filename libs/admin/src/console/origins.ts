@@ -2,6 +2,10 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { isIP, isLoopback } from '@isthmus/runtime';
 import type { Member } from '@isthmus/tunnel';
 
+/** What a page hears that may not ask. */
+export const FOREIGN =
+  'a page of another site asked: only the console itself may, and to read, the consoles of other members';
+
 /** What is known of the port that a request came to. */
 export interface Port {
   /** Both sides have shown certificates. */
@@ -23,7 +27,7 @@ export function faultOfHost({ host = '' }: IncomingHttpHeaders, { tls }: Pick<Po
   if (tls) return undefined;
   const name = host.replace(/:\d+$/, '');
   if (name === 'localhost' || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0) return undefined;
-  return 'the console is asked under a name that is not its own: use its address, or localhost';
+  return 'this port is asked under a name that is not its own: use its address, or localhost';
 }
 
 /** Says whose page sent a request, by what browsers tell; undefined for a page that may not ask. */

@@ -22,8 +22,8 @@ import { watchRpc } from '../calls/watch-dials.ts';
 export function serviceFor(visitor: Visitor, backend: AdminBackend): adminApi.AdminServiceImplementation {
   const { principal } = visitor;
   const scope = principal ? scopedTo(principal.tenant, backend) : backend;
-  const exists = (tenant: string) => backend.tenants?.has(tenant) ?? true;
-  return guarded(adminService(scope, visitor), { visitor, exists, operated: backend.operated ?? (() => {}) });
+  const { tenants, operated = () => {} } = backend;
+  return guarded(adminService(scope, visitor), { visitor, tenants, operated });
 }
 
 /** Returns the admin RPC: the backend's data and actions, in the messages of the API. Each group of calls has its own file. */
