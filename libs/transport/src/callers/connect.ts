@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
 import { asDialError, type DialError, NotAuthorised, PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial/serve-dial.ts';
+import { answerLast } from '../head/last-answer.ts';
 import { proxyStatus } from '../link/head.ts';
 import { peerOf } from '../listen/connection-peer.ts';
 import { ConnectReader, type ConnectRequest, RequestRefused } from './connect-request.ts';
@@ -11,9 +12,6 @@ import { watchCaller } from './pending-caller.ts';
 
 /** How long a caller may take to send its request's head, in milliseconds. */
 const HEAD_TIMEOUT = 10_000;
-
-/** How long a refused caller may take to read the reason and close, in milliseconds. */
-const REFUSED_FOR = 1000;
 
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
 
@@ -169,9 +167,5 @@ function answerError(socket: Socket, error: DialError): void {
   ];
   if (status === 405) head.push('allow: CONNECT');
   if (status === 503 || status === 429) head.push(`retry-after: ${error.retryAfter}`);
-  socket.end(`${head.join('\r\n')}\r\n\r\n${error.message}\n`);
-  // Read what the caller still sends: otherwise the close becomes a reset, which overtakes the answer.
-  socket.resume();
-  const timer = setTimeout(() => socket.destroy(), REFUSED_FOR);
-  socket.once('close', () => clearTimeout(timer));
+  answerLast(socket, `${head.join('\r\n')}\r\n\r\n${error.message}\n`);
 }

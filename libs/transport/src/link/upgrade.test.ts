@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { NotAuthorised } from '@isthmus/tunnel';
 import { LinkRefused } from './link-refused.ts';
 import { listen } from './testing.ts';
-import { type AgentHello, type HubHello, requestLink, upgradeServer } from './upgrade.ts';
+import { type AgentHello, type HubHello, LINK_PATH, LINK_PROTOCOL, requestLink, upgradeServer } from './upgrade.ts';
 
 const ACCEPTED =
   'HTTP/1.1 101 Switching Protocols\r\nisthmus-hub: h1\r\nisthmus-session: s1\r\nisthmus-plane: p\r\n\r\n';
@@ -132,4 +134,46 @@ test('a hub hears how rarely the agent wants PINGs, and its answer says what cou
     await assert.rejects(ask(port, { pingSeconds }), /isthmus-ping is .*want 1 to 300/);
   assert.deepEqual(heard, [60, undefined]);
   assert.equal((await answer(ACCEPTED, { pingSeconds: 60 })).ping, undefined, 'a hub of an earlier version');
+});
+
+test('a refusal reaches an agent that is still sending, whoever refuses it, and the connection ends', async () => {
+  const admit = async () => {
+    throw new NotAuthorised('the token has expired');
+  };
+  let refusals = 0;
+  const upgrades = upgradeServer({
+    admit,
+    open() {},
+    refused: () => refusals++,
+    fault: (_, error) => assert.fail(error),
+  });
+  const port = await listen(net.createServer({ allowHalfOpen: true }, (socket) => upgrades.accept(socket)));
+  const upgrade = `GET ${LINK_PATH} HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: ${LINK_PROTOCOL}\r\n`;
+  const refused = (head: string, told: RegExp) => Array.from({ length: 10 }, () => ({ head, told }));
+  for (const { head, told } of [
+    ...refused(`${upgrade}isthmus-agent: a\r\n\r\n`, /^HTTP\/1\.1 403 .*isthmus-error: the%20token%20has%20expired\r/s),
+    ...refused(
+      'POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 9999999\r\n\r\n',
+      /^HTTP\/1\.1 404 .*this%20port%20is%20for/s,
+    ),
+    ...refused('nonsense\r\n\r\n', /^HTTP\/1\.1 400 .*isthmus-error: /s),
+  ]) {
+    const socket = net.connect(port, '127.0.0.1');
+    const closed = once(socket, 'close', { signal: AbortSignal.timeout(20_000) });
+    const answer = once(socket, 'readable', { signal: AbortSignal.timeout(20_000) });
+    socket.write(head);
+    // It is busy, and sends on before it reads.
+    await answer;
+    for (let n = 0; n < 30; n++) {
+      socket.write(Buffer.alloc(1000));
+      await turn();
+    }
+    let text = '';
+    socket.on('data', (chunk) => {
+      text += chunk;
+    });
+    await closed;
+    assert.match(text, told);
+  }
+  assert.equal(refusals, 30);
 });

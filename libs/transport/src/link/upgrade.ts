@@ -5,6 +5,7 @@ import { guarding } from '@isthmus/runtime';
 import { checkName, NotAuthorised } from '@isthmus/tunnel';
 import { AgentLimitError } from '../agent-limit.ts';
 import { type HttpHead, readHead } from '../head/head-reader.ts';
+import { answerLast } from '../head/last-answer.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
 import { write } from '../head/write.ts';
 import { isInstance } from './instance.ts';
@@ -142,8 +143,12 @@ export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<
     clearTimeout(waiting.get(socket));
     waiting.delete(socket);
   };
+  /** A refused peer is read until it closes, so that its answer reaches it. Nothing that it sends then is another request. */
+  const refused = new WeakSet<Socket>();
   const refuse = (socket: Socket, error: Error, answered = false) => {
     settle(socket);
+    if (refused.has(socket)) return;
+    refused.add(socket);
     options.refused(socket, error);
     if (answered) {
       socket.destroy();
@@ -278,5 +283,5 @@ function answerRefusal(socket: Socket, status: number, text: string): void {
     `isthmus-error: ${percentEncoded(text)}`,
     'content-length: 0',
   ];
-  socket.end(`${head.join('\r\n')}\r\n\r\n`, () => socket.destroy());
+  answerLast(socket, `${head.join('\r\n')}\r\n\r\n`);
 }

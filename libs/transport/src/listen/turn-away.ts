@@ -2,13 +2,8 @@ import { STATUS_CODES } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import { FrameReader, FrameType, headersFrames, hpackEncode, PREFACE, settingsFrame } from '@isthmus/http2';
 import { StatusError, statusFields } from '../grpc/status.ts';
+import { answerLast, endsSoon } from '../head/last-answer.ts';
 import { percentEncoded } from '../head/percent.ts';
-
-/**
- * How long a refused peer may take to ask, to read the reason and to close, in milliseconds: a busy one too, which would otherwise see only
- * a reset. Until then it counts as a stranger.
- */
-const TURNED_AWAY_FOR = 5000;
 
 /** How much a refused peer may send until its first request, in bytes. Preface, SETTINGS and the head of a request are less. */
 const MAX_FROM_REFUSED = 64 * 1024;
@@ -31,17 +26,9 @@ export function turnAway(socket: TLSSocket, why: string, wanted: () => void): vo
     if (!told) wanted();
     told = true;
   };
-  const late = () => {
-    tell();
-    socket.destroy();
-  };
-  const timer = setTimeout(late, TURNED_AWAY_FOR).unref();
   socket.once('data', tell);
-  socket.on('error', () => {});
-  socket.on('close', () => clearTimeout(timer));
-  if (socket.alpnProtocol === 'h2') answerFirstStream(socket, why);
-  // Read what it has sent: otherwise a reset would overtake the answer.
-  else socket.resume().end(refusal(why));
+  if (socket.alpnProtocol === 'h2') answerFirstStream(socket, why, tell);
+  else answerLast(socket, refusal(why), tell);
 }
 
 function refusal(why: string): string {
@@ -56,7 +43,8 @@ function refusal(why: string): string {
 }
 
 /** Answers both gRPC clients, in the status, and the other end of a link. */
-function answerFirstStream(socket: TLSSocket, why: string): void {
+function answerFirstStream(socket: TLSSocket, why: string, late: () => void): void {
+  endsSoon(socket, late);
   const fields = statusFields(new StatusError('PermissionDenied', why));
   const head = hpackEncode([
     [':status', '200'],
