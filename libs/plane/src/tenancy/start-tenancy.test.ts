@@ -48,6 +48,7 @@ async function starting(context: TestContext) {
   const said: string[] = [];
   events.on('tenants', ({ changed, gone, inForce }) => void said.push(`${changed.join()} -${gone.join()} ${inForce}`));
   events.on('tenants:failure', (problem, kept) => void said.push(`${problem} (${kept})`));
+  events.on('fault', (where, _remote, error) => void said.push(`${where}: ${error.message}`));
   events.on('certificate:failure', (where, error) => void said.push(`${where}: ${error.message}`));
   const start = async (flags: Readonly<Record<string, string>> = {}) => {
     const closing = new Closing();
@@ -118,6 +119,22 @@ test('a CA that is replaced ends what stood on it, and nothing else', async (con
   assert.equal(principalText((await agent(next, 'e3')).principal), 'beta/agent/e3');
   assert.deepEqual(changes.join().split(',').sort(), ['acme', 'beta']);
   assert.equal(said.length, 1 + changes.length);
+});
+
+test('a listener that fails is reported, and hides a change from no other', async (context) => {
+  const { write, start, said } = await starting(context);
+  const { tenancy } = await start();
+  const heard: string[] = [];
+  tenancy.onChange(({ changed }) => void heard.push(`first ${changed.join()}`));
+  tenancy.onChange(() => {
+    throw new Error('a defect');
+  });
+  tenancy.onChange(({ changed }) => void heard.push(`last ${changed.join()}`));
+  await write('beta-ca.crt', other.cert);
+  await write('beta.yaml', 'tenant: beta\nagents: [{certificates: {ca: beta-ca.crt}}]');
+  await until(() => said.length === 3, 'the change was not heard');
+  assert.deepEqual(heard, ['first beta', 'last beta']);
+  assert.deepEqual(said.slice(1), ['tenants: a defect', 'beta - 2']);
 });
 
 test('a file that is missing or broken keeps its tenant as it was, and is named', async (context) => {

@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 import { authorityOf, type FileProblems, Grants } from '@isthmus/admission';
 import { problemText } from '@isthmus/admission/basics';
 import { type ServerValues, tlsPolicy } from '@isthmus/flags';
+import { guarding } from '@isthmus/runtime';
 import type { Closing } from '@isthmus/service';
 import type { PlaneEvents } from '@isthmus/tunnel';
 import { AgentTokens } from '../tokens/agent-tokens.ts';
@@ -32,12 +33,13 @@ export async function startTenancy(flags: TenancyFlags, { closing, events, pollM
   const listeners = new Set<(change: TenantsChange) => void>();
   const choices = new TlsChoices(tlsPolicy(flags));
   const report = reporter(events);
+  const guarded = guarding((error) => void events.emit('fault', 'tenants', '', error));
   const changed = (change: TenantsChange) => {
     const names = [...change.changed, ...change.gone];
     choices.forget(names);
     tokens?.update(names);
     grants.review(names);
-    for (const listener of listeners) listener(change);
+    for (const listener of listeners) guarded(listener)(change);
   };
   const early: TenantsChange[] = [];
   let started = (change: TenantsChange) => void early.push(change);
