@@ -79,14 +79,18 @@ export class Outbox {
   #flush(): void {
     if (this.#flushing) return;
     this.#flushing = true;
-    this.#sendPosted();
-    while (!this.#full && this.#turns.size > 0) {
-      const turn = this.#turns.values().next().value as () => void;
-      this.#turns.delete(turn);
-      turn();
+    try {
       this.#sendPosted();
+      while (!this.#full && this.#turns.size > 0) {
+        const turn = this.#turns.values().next().value as () => void;
+        this.#turns.delete(turn);
+        turn();
+        this.#sendPosted();
+      }
+    } finally {
+      // A turn that fails is its own tunnel's. Without this, nothing would leave any more.
+      this.#flushing = false;
     }
-    this.#flushing = false;
     if (!this.#ending || this.#ended || this.#posted.length > 0) return;
     this.#ended = true;
     this.#channel.end();
