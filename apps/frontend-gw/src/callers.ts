@@ -10,6 +10,7 @@ import {
   type Listener,
   type ListenOptions,
   listen,
+  type ProxyServiceOptions,
   proxyService,
 } from '@isthmus/transport';
 import type { CallerProtocol, PlaneEvents } from '@isthmus/tunnel';
@@ -17,6 +18,9 @@ import type { Door, Identities } from './identities.ts';
 
 /** Initial window of a caller's tunnel, in bytes: what a tunnel holds if its destination does not read. It grows if the destination reads. */
 const CALLER_WINDOW = 64 * 1024;
+
+/** How long the header fields of a caller's request may be, in bytes: as long as the head of a CONNECT. */
+const CALLER_FIELDS = 16 * 1024;
 
 /**
  * Silent callers are pinged after at most this time, in milliseconds, even if the flag allows longer. Node does not always notice
@@ -42,7 +46,7 @@ export interface CallerPort extends Pick<ListenOptions, 'followTls' | 'chooseTls
   readonly tls?: TlsSettings;
 }
 
-export interface CallersOptions extends CallerEdgeOptions {
+export interface CallersOptions extends CallerEdgeOptions, Pick<ProxyServiceOptions, 'awaitDial'> {
   /** Unset: both, told apart by the first bytes. */
   readonly mode?: CallerProtocol;
   /** Keepalive of callers' gRPC connections, in milliseconds. */
@@ -159,6 +163,8 @@ function grpcOf({ keepaliveTime, ...edge }: CallersOptions) {
     events: edge.events,
     keepaliveMs: Math.min(keepaliveTime, LONGEST_KEEPALIVE),
     streamWindow: CALLER_WINDOW,
+    maxFields: CALLER_FIELDS,
+    ...(edge.identities && { strangers: { streamWindow: CALLER_WINDOW, maxStreams: 1 } }),
   });
 }
 

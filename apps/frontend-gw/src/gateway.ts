@@ -72,7 +72,8 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const explained = { ...options, suspects, ...(tenancy && { policy: verdicts(tenancy) }) };
   const identities = tenancy && new Identities(tenancy, events);
   const identify = identities?.identify ?? anyoneOf(tenant);
-  const callers = new Callers({ ...options, dial, events, timeout, identities, identify });
+  const awaitDial = (of: string) => limiter.awaitDial(of);
+  const callers = new Callers({ ...options, dial, awaitDial, events, timeout, identities, identify });
   const tunnels = new TunnelTable(events);
   let own: Awaited<ReturnType<typeof tenantCallers>> | undefined;
   let state: AdmissionState = 'open';

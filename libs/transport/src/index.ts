@@ -5,7 +5,7 @@ export type { Dialer } from './dial/dialer.ts';
 export { endpointDial } from './endpoint/endpoint.ts';
 export { type Authenticate, agentService, type PacketAgent } from './grpc/agent-service.ts';
 export { connectPackets } from './grpc/connect-packets.ts';
-export { proxyService } from './grpc/proxy-service.ts';
+export { type ProxyServiceOptions, proxyService } from './grpc/proxy-service.ts';
 export { type GrpcServer, grpcServer } from './grpc/server.ts';
 export { type ProxyFor, proxyFromEnvironment } from './http-proxy/http-proxy.ts';
 export { throughProxy } from './http-proxy/through-proxy.ts';

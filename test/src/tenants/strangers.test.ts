@@ -1,11 +1,16 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
-import { connect as connectTls } from 'node:tls';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { redisMissing } from '@isthmus/registry/testing';
-import { freePort, type Scope, scoped, until } from '../harness/index.ts';
-import { tenantsPlane } from './rig.ts';
+import { freePort, type Scope, scoped, unlessSlow, until } from '../harness/index.ts';
+import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE } from '../hostile/frames.ts';
+import { residentBytes } from '../scale/usage.ts';
+import { addCluster, callerOf, dialled, tenantsPlane } from './rig.ts';
+
+const KIB = 1024;
 
 function isOpen(port: number): Promise<boolean> {
   const socket = connect(port, '127.0.0.1');
@@ -91,5 +96,99 @@ test(
         what: 'why it was closed',
       },
     );
+  }),
+);
+
+const CALL = block([
+  [':method', 'POST'],
+  [':scheme', 'https'],
+  [':path', '/ProxyService/Proxy'],
+  [':authority', 'x'],
+  ['te', 'trailers'],
+  ['content-type', 'application/grpc'],
+]);
+
+/** All but the last bytes of the longest message that a server keeps until it is whole. */
+const UNFINISHED = Buffer.concat([Buffer.from([0, 0, 0, 0x40, 0]), Buffer.alloc(16 * KIB - 1)]);
+
+/** A connection to the callers' port on which the test writes each frame. */
+async function framed(scope: Scope, options: ConnectionOptions): Promise<FrameSocket> {
+  const socket = connectTls({ host: '127.0.0.1', rejectUnauthorized: false, ALPNProtocols: ['h2'], ...options });
+  scope.defer(() => void socket.destroy());
+  await once(socket, 'secureConnect');
+  const frames = new FrameSocket(socket);
+  await frames.send(PREFACE, settings());
+  await frames.frame(TYPE.SETTINGS);
+  return frames;
+}
+
+/** Opens calls that never dial, each with most of a message. */
+async function openCalls(frames: FrameSocket, count: number): Promise<void> {
+  for (let id = 1; id < 2 * count; id += 2) {
+    await frames.send(
+      frame(TYPE.HEADERS, FLAG.END_HEADERS, id, CALL),
+      frame(TYPE.DATA, 0, id, UNFINISHED.subarray(0, 16 * KIB)),
+      frame(TYPE.DATA, 0, id, UNFINISHED.subarray(16 * KIB)),
+    );
+  }
+}
+
+/** How the streams of a connection ended that did: by a reset, or with a gRPC status and nothing else. */
+function refusals({ frames }: FrameSocket): number {
+  const ended = ({ type, flags, stream }: (typeof frames)[number]) =>
+    stream > 0 && (type === TYPE.RST_STREAM || (type === TYPE.HEADERS && (flags & FLAG.END_STREAM) !== 0));
+  return new Set(frames.filter(ended).map(({ stream }) => stream)).size;
+}
+
+test(
+  'a caller has one stream until it has proven a tenant, and its streams without a dial then count as pending dials',
+  { skip: redisMissing() },
+  scoped(async (scope) => {
+    const plane = await tenantsPlane(scope);
+    const acme = await addCluster(scope, plane, 'acme', { limits: { pendingDials: 20 } });
+    const beta = await addCluster(scope, plane, 'beta');
+    const { port } = plane.gateway.mtls;
+    const stranger = await framed(scope, { port });
+    await openCalls(stranger, 100);
+    await until(() => refusals(stranger) === 99, { what: () => `99 refusals: ${refusals(stranger)}` });
+
+    const { cert, key } = await acme.trust.caller();
+    const own = { cert: readFileSync(cert), key: readFileSync(key), servername: acme.trust.serverName };
+    const caller = await framed(scope, { port, ...own });
+    await openCalls(caller, 100);
+    await until(() => refusals(caller) === 80, { what: () => `80 refusals: ${refusals(caller)}` });
+    const via = await callerOf(plane, acme.trust);
+    const said = async () => (await dialled(scope, via, acme.destination.authority)).status;
+    assert.equal(await said(), 503);
+    const others = await callerOf(plane, beta.trust);
+    assert.equal((await dialled(scope, others, beta.destination.authority)).said, 'beta');
+    caller.socket.destroy();
+    await until(async () => (await said()) === 200, { what: 'room again once the streams have gone' });
+  }),
+);
+
+test(
+  'connections of strangers at the callers’ port hold little, whatever they send',
+  { skip: redisMissing() || unlessSlow() },
+  scoped(async (scope) => {
+    const plane = await tenantsPlane(scope);
+    await plane.directory.add('acme');
+    const { port } = plane.gateway.mtls;
+    const { pid } = plane.gateway.program;
+    await openCalls(await framed(scope, { port }), 10);
+    const before = residentBytes(pid);
+    const half = frame(TYPE.HEADERS, 0, 3, Buffer.alloc(15 * KIB, CALL));
+    const all = async (count: number) => {
+      for (let i = 0; i < count; i++) {
+        const frames = await framed(scope, { port });
+        await openCalls(frames, 1);
+        // The beginning of another head, and of a frame.
+        await frames.send(half);
+      }
+    };
+    await Promise.all(Array.from({ length: 8 }, () => all(250)));
+    const grown = residentBytes(pid) - before;
+    console.error(`${Math.round(grown / KIB)} KiB`);
+    assert.ok(grown <= 2000 * 128 * KIB, `${Math.round(grown / KIB)} KiB of 2,000 connections`);
   }),
 );

@@ -139,8 +139,9 @@ export class Connection implements ReadingSink {
   }
 
   /** The other side may do more from now on, also on the streams that it has open. */
-  allow(settings: StreamSettings): void {
+  allow(settings: StreamSettings, maxBacklog: number): void {
     if (this.#state === 'ended') return;
+    this.#output.maxBacklog = maxBacklog;
     this.#output.frame(settingsFrame(settings));
     this.#streams.allow(settings);
   }

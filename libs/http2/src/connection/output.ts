@@ -86,7 +86,8 @@ export class Output {
   readonly #socket: Duplex;
   readonly #defer: (flush: () => void) => void;
   readonly #sendTurn: () => void;
-  readonly #maxBacklog: number;
+  /** Most bytes that may wait for a peer that asks and does not read. */
+  maxBacklog: number;
   readonly #checkpoint: OutputOptions['checkpoint'];
   /** Set once groups share the connection. */
   #inFlight: InFlight | undefined;
@@ -111,7 +112,7 @@ export class Output {
     this.#parts = [greeting];
     this.#addedBytes = greeting.length;
     this.#defer = defer;
-    this.#maxBacklog = maxBacklog;
+    this.maxBacklog = maxBacklog;
     this.#checkpoint = checkpoint;
     this.guarded = guarding(failed);
     this.#sendTurn = this.guarded(() => this.#send());
@@ -203,7 +204,7 @@ export class Output {
     this.#scheduled = false;
     if (this.#ended) return;
     this.#flush();
-    if (this.#socket.writableLength > this.#maxBacklog)
+    if (this.#socket.writableLength > this.maxBacklog)
       throw new ConnectionError(
         ErrorCode.ENHANCE_YOUR_CALM,
         'the other side sends requests faster than it reads answers',

@@ -257,7 +257,6 @@ export class ServerCall implements PacketChannel, StreamFace {
     this.#closed = { error };
     clearTimeout(this.#deadline);
     this.#abort?.abort();
-    this.#packets.close();
     this.#sink?.close(error);
   }
 }

@@ -3,6 +3,7 @@ import { denied, type Identify } from '../callers/identify.ts';
 import { servePackets } from '../packets/serve.ts';
 import type { ServerCall } from './call.ts';
 import { type GrpcService, PROXY_METHOD } from './service.ts';
+import { StatusError } from './status.ts';
 
 /**
  * How long a caller may take between opening a stream and dialling, in milliseconds. An API server does both at once. A stream without
@@ -13,6 +14,11 @@ const FIRST_DIAL_MS = 30_000;
 export interface ProxyServiceOptions {
   readonly dial: Dial;
   readonly identify: Identify;
+  /**
+   * Counts a stream that has not dialled yet among its tenant's pending dials. Returns what to call when it dials or ends.
+   * @throws DialError if the tenant has no room for it
+   */
+  readonly awaitDial?: ((tenant: string) => () => void) | undefined;
   readonly events: PlaneEvents;
   /** How long a dial may take, in milliseconds. */
   readonly timeout: number;
@@ -22,17 +28,29 @@ export interface ProxyServiceOptions {
 
 /** The callers' gRPC edge, as API servers use it: one stream a dial. */
 export function proxyService(options: ProxyServiceOptions): GrpcService {
-  return { path: PROXY_METHOD, serve: (call) => serve(call, options) };
+  return { path: PROXY_METHOD, serve: (call, admitted) => serve(call, admitted, options) };
 }
 
-function serve(call: ServerCall, options: ProxyServiceOptions): void {
-  const { events, timeout, firstDialMs = FIRST_DIAL_MS, identify } = options;
+function serve(call: ServerCall, admitted: () => void, options: ProxyServiceOptions): void {
+  const { events, timeout, firstDialMs = FIRST_DIAL_MS, identify, awaitDial = () => () => {} } = options;
   const { remote } = call.peer;
   const who = identify(call.peer);
-  const [dialler, dial] =
-    who instanceof NotAuthorised
-      ? [{ tenant: '' }, refusing(who, remote, events)]
-      : [{ tenant: who.tenant, caller: { via: 'grpc' as const, ...who.caller } }, options.dial];
+  const isRefused = who instanceof NotAuthorised;
+  let dialled = () => {};
+  if (!isRefused) {
+    admitted();
+    try {
+      dialled = awaitDial(who.tenant);
+    } catch (error) {
+      const { message } = error as Error;
+      call.fail(new StatusError('ResourceExhausted', message));
+      events.emit('refused', 'callers', remote, error as Error);
+      return;
+    }
+  }
+  const [dialler, dial] = isRefused
+    ? [{ tenant: '' }, refusing(who, remote, events)]
+    : [{ tenant: who.tenant, caller: { via: 'grpc' as const, ...who.caller } }, options.dial];
   const traceparent = call.metadata.first('traceparent');
   events.emit('caller:open', 'grpc');
   const refuse = () => {
@@ -41,10 +59,15 @@ function serve(call: ServerCall, options: ProxyServiceOptions): void {
     events.emit('refused', 'callers', remote, error);
   };
   const late = setTimeout(call.guarded(refuse), firstDialMs).unref();
+  const waitsNoMore = () => {
+    clearTimeout(late);
+    dialled();
+    dialled = () => {};
+  };
   const served = servePackets(call, {
     role: 'gateway',
     dial(request) {
-      clearTimeout(late);
+      waitsNoMore();
       call.account(request.tenant);
       return dial(request);
     },
@@ -54,7 +77,7 @@ function serve(call: ServerCall, options: ProxyServiceOptions): void {
     ...(traceparent !== undefined && { traceparent }),
   });
   const gone = () => {
-    clearTimeout(late);
+    waitsNoMore();
     events.emit('caller:close', 'grpc');
   };
   void served.closed.then(call.guarded(gone));

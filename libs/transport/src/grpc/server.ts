@@ -26,11 +26,14 @@ import { readTimeout } from './timeout.ts';
  */
 const TURNED_AWAY_AFTER = 100;
 
-/** How long the header fields of a request may be, in bytes. */
+/** How long the header fields of a request may be, in bytes, if nothing else is said. */
 const MAX_FIELDS = 64 * 1024;
 
 /** Answers (to PING, SETTINGS, refused streams) that may wait for a peer that does not read them, in bytes. */
 const MAX_BACKLOG = 1024 * 1024;
+
+/** The same until a service has admitted the peer. Nothing but such answers can wait for it. */
+const STRANGERS_BACKLOG = 16 * 1024;
 
 /** How much the windows of all callers together may grow, in bytes. */
 const GROWTH = new SharedBudget(128 * 1024 * 1024);
@@ -60,6 +63,8 @@ export interface GrpcServerOptions {
   readonly streamWindow: number;
   /** How many streams a peer may have open. Default 10,000. */
   readonly maxStreams?: number;
+  /** How long the header fields of a request may be, in bytes. Default 64 KiB. */
+  readonly maxFields?: number;
   /** The limits of a peer until a service has admitted it. Default: the same as afterwards. */
   readonly strangers?: PeerLimits;
 }
@@ -111,12 +116,12 @@ class Endpoint implements GrpcServer {
   #idle = () => {};
 
   constructor(options: GrpcServerOptions) {
-    const { streamWindow, maxStreams = MAX_STREAMS } = options;
+    const { streamWindow, maxStreams = MAX_STREAMS, maxFields: maxHeaderListSize = MAX_FIELDS } = options;
     this.#options = options;
     this.#admitted = settingsOf({ streamWindow, maxStreams });
     this.#first = options.strangers ? settingsOf(options.strangers) : this.#admitted;
-    this.#settings = { ...this.#first, maxFrameSize: DEFAULT_FRAME, maxHeaderListSize: MAX_FIELDS };
-    this.#greeting = greeting('server', { ...this.#first, maxHeaderListSize: MAX_FIELDS });
+    this.#settings = { ...this.#first, maxFrameSize: DEFAULT_FRAME, maxHeaderListSize };
+    this.#greeting = greeting('server', { ...this.#first, maxHeaderListSize });
     this.#methods = new Map(options.services.map((service) => [service.path, service]));
   }
 
@@ -170,7 +175,7 @@ class Endpoint implements GrpcServer {
     let peer: ConnectionPeer | undefined;
     let limits = this.#first;
     const admit = () => {
-      if (limits !== this.#admitted) connection.allow(this.#admitted);
+      if (limits !== this.#admitted) connection.allow(this.#admitted, MAX_BACKLOG);
       limits = this.#admitted;
     };
     const connection = new Connection(socket, {
@@ -178,7 +183,7 @@ class Endpoint implements GrpcServer {
       settings: this.#settings,
       greeting: this.#greeting,
       rules: RULES,
-      maxBacklog: MAX_BACKLOG,
+      maxBacklog: this.#first === this.#admitted ? MAX_BACKLOG : STRANGERS_BACKLOG,
       defer: process.nextTick,
       latePongs: true,
       keepaliveMs,

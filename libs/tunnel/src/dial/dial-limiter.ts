@@ -57,6 +57,18 @@ export class DialLimiter {
     return this.#tenants.get(tenant);
   }
 
+  /**
+   * Counts a caller that may dial soon among its tenant's pending dials. Returns what to call, once, when it dials or goes.
+   * @throws DialError if the tenant has no room for another dial
+   */
+  awaitDial(tenant: string): () => void {
+    const limiter = this.#limiterOf(tenant);
+    const refused = this.#limits ? limiter.noRoom() : tooManyPending(limiter, tenant);
+    if (refused) throw refused;
+    limiter.pendingDials++;
+    return () => limiter.pendingDials--;
+  }
+
   /** Refuses new dials. Resolves once every pending dial has its answer. */
   close(): Promise<void> {
     this.#closed = true;

@@ -5,7 +5,7 @@ export interface DialLimits {
   readonly dialsPerSecond: number;
   /** Dials at once after a quiet time: the size of the bucket. */
   readonly burst: number;
-  /** Dials without an answer. */
+  /** Dials without an answer, and callers' streams that have yet to dial. */
   readonly pendingDials: number;
   /** Tunnels and dials without an answer. */
   readonly tunnels: number;

@@ -9,7 +9,7 @@ import { TokenBucket } from './token-bucket.ts';
 
 /** Counts what one tenant uses of this process, and refuses its dials when a limit is reached. */
 export class TenantLimiter implements DialUse {
-  /** Dials without an answer. */
+  /** Dials without an answer, and callers that have yet to dial. */
   pendingDials = 0;
   /** Dials that were counted against the rate. */
   dials = 0;
@@ -57,27 +57,45 @@ export class TenantLimiter implements DialUse {
     );
   }
 
+  /** Returns why not even a caller that has yet to dial is admitted. */
+  noRoom(): DialError | undefined {
+    const refusal = this.#full();
+    if (refusal?.limit) this.#countRefused(refusal.limit);
+    return refusal;
+  }
+
   /** Returns why a dial is refused; undefined for one that is admitted, and that has then used the rate. */
   refusal(): DialError | undefined {
     const refusal = this.#refusal();
     if (!refusal?.limit) {
       this.dials++;
       this.#perSecond.add(1);
-    } else this.refused.set(refusal.limit, (this.refused.get(refusal.limit) ?? 0) + 1);
+    } else this.#countRefused(refusal.limit);
     return refusal;
   }
 
+  #countRefused(limit: RefusingLimit): void {
+    this.refused.set(limit, (this.refused.get(limit) ?? 0) + 1);
+  }
+
   #refusal(): DialError | undefined {
+    const full = this.#full();
+    if (full) return full;
     const limits = this.#limits();
     const tenant = this.#tenant;
-    if (this.pendingDials >= limits.pendingDials) return overLimit(tenant, 'pendingDials', limits);
-    if (this.pendingDials + this.#established >= limits.tunnels) return overLimit(tenant, 'tunnels', limits);
     if (this.meter.queued >= limits.bytesQueued) return overLimit(tenant, 'bytesQueued', limits);
     // Last, because it counts the dial.
     const rate = rateOf(limits);
     if (this.#rate.take(1, rate)) return undefined;
     const seconds = (1 - this.#rate.left(rate)) / limits.dialsPerSecond;
     return overLimit(tenant, 'dialsPerSecond', limits, Math.max(1, Math.ceil(seconds)));
+  }
+
+  #full(): DialError | undefined {
+    const limits = this.#limits();
+    if (this.pendingDials >= limits.pendingDials) return overLimit(this.#tenant, 'pendingDials', limits);
+    if (this.pendingDials + this.#established >= limits.tunnels) return overLimit(this.#tenant, 'tunnels', limits);
+    return undefined;
   }
 
   /** A dial has become a tunnel, which counts until its destination's stream has closed. */
