@@ -19,8 +19,11 @@ import type { Door, Identities } from './identities.ts';
 /** Initial window of a caller's tunnel, in bytes: what a tunnel holds if its destination does not read. It grows if the destination reads. */
 const CALLER_WINDOW = 64 * 1024;
 
-/** How long the header fields of a caller's request may be, in bytes: as long as the head of a CONNECT. */
-const CALLER_FIELDS = 16 * 1024;
+/** How long the header fields of a caller's request may be, in bytes. */
+const CALLER_FIELDS = 8 * 1024;
+
+/** What a gRPC connection may do until its caller has proven a tenant. The window has room for a dial. */
+const STRANGERS_CALLS = { streamWindow: 4 * 1024, maxStreams: 1 };
 
 /**
  * Silent callers are pinged after at most this time, in milliseconds, even if the flag allows longer. Node does not always notice
@@ -164,7 +167,7 @@ function grpcOf({ keepaliveTime, ...edge }: CallersOptions) {
     keepaliveMs: Math.min(keepaliveTime, LONGEST_KEEPALIVE),
     streamWindow: CALLER_WINDOW,
     maxFields: CALLER_FIELDS,
-    ...(edge.identities && { strangers: { streamWindow: CALLER_WINDOW, maxStreams: 1 } }),
+    ...(edge.identities && { strangers: STRANGERS_CALLS }),
   });
 }
 
