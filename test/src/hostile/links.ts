@@ -5,13 +5,21 @@ import { connect as connectTls, createServer as createTlsServer } from 'node:tls
 import { type Identity, nextChunk, type Scope, type Trust, within } from '../harness/index.ts';
 import { FrameSocket, PREFACE } from './frames.ts';
 
+export interface RogueAgentOptions {
+  readonly identity?: Identity;
+  /** What it sends with its request. */
+  readonly glued?: Buffer;
+  /** Names its process, for tunnels that can be resumed. */
+  readonly instance?: string;
+}
+
 /** Does an agent's handshake up to the 101. From there on the caller is an HTTP/2 server that may do anything. */
 export async function rogueAgent(
   scope: Scope,
   trust: Trust,
   port: number,
   agentId: string,
-  { identity, glued = Buffer.alloc(0) }: { readonly identity?: Identity; readonly glued?: Buffer } = {},
+  { identity, glued = Buffer.alloc(0), instance }: RogueAgentOptions = {},
 ): Promise<FrameSocket> {
   const { cert, key } = identity ?? (await trust.agents.client('rogue'));
   const socket = connectTls({
@@ -26,7 +34,8 @@ export async function rogueAgent(
   socket.on('error', () => {});
   scope.defer(() => socket.destroy());
   await within(once(socket, 'secureConnect'), { what: 'a TLS handshake' });
-  const hello = upgrade({ 'isthmus-agent': agentId, 'isthmus-identifiers': `host%3D${agentId}` });
+  const fields = { 'isthmus-agent': agentId, 'isthmus-identifiers': `host%3D${agentId}` };
+  const hello = upgrade({ ...fields, ...(instance !== undefined && { 'isthmus-instance': instance }) });
   socket.write(Buffer.concat([Buffer.from(hello), glued]));
   await head(socket, / 101 /);
   return new FrameSocket(socket, PREFACE.length);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { SharedBudget } from '@isthmus/runtime';
-import { HungUp } from '../dial/errors.ts';
+import { HungUp, SessionLost } from '../dial/errors.ts';
 import { AgentHalf } from './agent-half.ts';
 import { type AttachAnswer, AttachRefused, type AttachRequest, type Carrier } from './carrier.ts';
 import { GatewayHalf } from './gateway-half.ts';
@@ -305,4 +305,33 @@ test('a half that breaks the rules of a carrier ends the tunnel', () => {
     assert.match(told.at(-2) ?? '', fault);
     assert.match(carrier.told.at(-1) ?? '', /^abort the other end of the tunnel is in disorder/);
   }
+});
+
+test('what earlier carriers brought leaves less room for the next one, which is replaced once there is room again', () => {
+  const { half, carrier, asked, time } = gatewayHalf();
+  const chunk = Buffer.alloc(LIMIT / 5);
+  const attached = (received: number) => {
+    time.run(time.now() + 1500);
+    const next = new Noted();
+    const { number } = asked.at(-1) as AttachRequest;
+    assert.ok(half.attachedTo(number, next, { received: 0, taken: 0, from: received }));
+    return next;
+  };
+  let last = carrier;
+  for (let count = 1; count <= 6; count++) {
+    half.data(last, chunk);
+    half.lost(last, new SessionLost('it is lost'));
+    // Half of what each side may keep in any case: two chunks, since there is no budget for more.
+    assert.equal(half.held, Math.min(count, 2) * chunk.length);
+    last = attached(half.held);
+  }
+  half.data(last, chunk);
+  const asks = asked.length;
+  half.take(chunk.length);
+  assert.deepEqual([last.told, asked.length], [['drop'], asks]);
+  const next = attached(2 * chunk.length);
+  assert.equal(asked.at(-1)?.received, 2 * chunk.length);
+  half.data(next, chunk);
+  assert.equal(half.held, 2 * chunk.length);
+  assert.deepEqual(next.told, []);
 });

@@ -23,6 +23,8 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
   #state: State = 'running';
   /** Whether the outer side waits for `Outer.flowing`. */
   #writerWaits = false;
+  /** Whether there was no room for bytes of the carrier. It left them and all behind them, and another carrier must bring them again. */
+  #leftBytes = false;
   /** Whether `Outer.flushed` was called. */
   #flushed = false;
   /** When the half ends, and why, unless it hears of the other one before. Set by the loss of a carrier, and once the tunnel is complete. */
@@ -79,7 +81,10 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
   take(bytes: number): void {
     if (this.#state !== 'running' || bytes === 0) return;
     const fresh = this.incoming.take(bytes);
+    if (this.incoming.ofEarlier === 0) this.shrinkHolding();
     this.#acknowledge(fresh > 0 && this.carrier?.consume(fresh) === true);
+    const carrier = this.carrier;
+    if (carrier && this.#leftBytes && this.hasRoom) this.#replace(carrier, 'there is room again for what it left');
   }
 
   /** Calls `next.writeMore` when it is the tunnel's turn. While there is no carrier, wait for `Outer.flowing`, which follows the next one. */
@@ -105,6 +110,11 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
 
   data(carrier: Carrier, bytes: Uint8Array): void {
     if (carrier !== this.carrier || this.#state !== 'running') return;
+    this.#leftBytes ||= !this.mayHold(bytes.length - this.incoming.again(bytes.length));
+    if (this.#leftBytes) {
+      this.#clearDeadline();
+      return;
+    }
     const again = this.incoming.arrive(bytes.length);
     if (again > 0) carrier.consume(again);
     if (again === bytes.length) return;
@@ -139,10 +149,13 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
     if (this.#state === 'complete') {
       carrier.end();
       this.disappear();
-    } else {
-      this.lost(carrier, new SessionLost('the stream ended before the tunnel'));
-      carrier.drop();
-    }
+    } else this.#replace(carrier, 'the stream ended before the tunnel');
+  }
+
+  /** Goes on with another carrier. */
+  #replace(carrier: Carrier, reason: string): void {
+    this.lost(carrier, new SessionLost(reason));
+    carrier.drop();
   }
 
   aborted(carrier: Carrier, reason: Error): void {
@@ -195,6 +208,7 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
     const outgoing = this.outgoing;
     this.carrier = carrier;
     this.incoming.goOn(at);
+    this.#leftBytes = false;
     old?.drop();
     outgoing.release(outgoing.next(received));
     for (const chunk of outgoing.chunks()) carrier.data(chunk);
@@ -221,6 +235,7 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
     this.carrier = undefined;
     this.halves.sweep.leave(this);
     this.shrinkAllowance();
+    this.shrinkHolding();
     this.outer.gone();
   }
 

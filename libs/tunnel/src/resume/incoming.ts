@@ -17,6 +17,11 @@ export class Incoming {
   /** The position of the first byte that only the present carrier brought. Those before it counted as read on earlier carriers. */
   #freshFrom = 0;
 
+  /** Bytes of earlier carriers that the socket here has not taken. */
+  get ofEarlier(): number {
+    return Math.max(this.#freshFrom - this.taken, 0);
+  }
+
   /** What the socket has taken, and one more once it has seen the end. */
   get takenWithEnd(): number {
     return this.done ? this.taken + 1 : this.taken;
@@ -43,9 +48,14 @@ export class Incoming {
     this.#freshFrom = this.received;
   }
 
+  /** Returns how many of so many bytes that the carrier brings have already arrived on an earlier one. */
+  again(length: number): number {
+    return Math.min(Math.max(this.received - this.#carrierAt, 0), length);
+  }
+
   /** Counts bytes of the carrier. @returns how many of them had already arrived on an earlier one */
   arrive(length: number): number {
-    const again = Math.min(Math.max(this.received - this.#carrierAt, 0), length);
+    const again = this.again(length);
     this.#carrierAt += length;
     this.received += length - again;
     return again;

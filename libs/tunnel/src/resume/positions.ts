@@ -14,6 +14,8 @@ export abstract class Positions<O extends Outer> {
   protected carrier: Carrier | undefined;
   /** How many bytes may be unacknowledged before the outer side has to wait. Unset until `Keeping.base` is reached, which is rare. */
   #allowance: Allowance | undefined;
+  /** How many bytes it may hold while some of them are of earlier carriers. Unset until that many are held, which is rare. */
+  #holding: Allowance | undefined;
 
   constructor(outer: O, halves: Halves) {
     this.outer = outer;
@@ -67,6 +69,26 @@ export abstract class Positions<O extends Outer> {
     return this.held > 2 * this.halves.keeping.most ? 'it sends more than may wait here' : undefined;
   }
 
+  /**
+   * Whether so many bytes more may wait here. A stream's window bounds what waits of one carrier. What waits of earlier ones has no window
+   * any more, so it counts here.
+   */
+  protected mayHold(bytes: number): boolean {
+    const { keeping } = this.halves;
+    const base = keeping.base / 2;
+    if (this.incoming.ofEarlier === 0) return true;
+    while (this.held + bytes > (this.#holding?.bytes ?? base)) {
+      this.#holding ??= new Allowance({ ...keeping, base }, this.outer.tenant);
+      if (!this.#holding.grow()) return false;
+    }
+    return true;
+  }
+
+  /** Whether the half that had to leave bytes has room for them now. */
+  protected get hasRoom(): boolean {
+    return this.held <= this.halves.keeping.base / 4;
+  }
+
   protected sendMark(): void {
     if (!this.carrier) return;
     this.incoming.told = this.incoming.takenWithEnd;
@@ -86,5 +108,10 @@ export abstract class Positions<O extends Outer> {
   /** Call once nothing is unacknowledged, or nobody needs it any more. */
   protected shrinkAllowance(): void {
     this.#allowance?.shrink();
+  }
+
+  /** Call once nothing of earlier carriers is held, or nobody needs it any more. */
+  protected shrinkHolding(): void {
+    this.#holding?.shrink();
   }
 }
