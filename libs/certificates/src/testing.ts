@@ -10,6 +10,8 @@ import {
   selfSigned,
 } from './authority.ts';
 
+export { type CostlyKind, costlyChain } from './costly.ts';
+
 const DAY_MS = 86_400_000;
 
 /** Paths of PEM files. */

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { createSecureContext, type SecureContext, type SecureContextOptions, type SecureVersion } from 'node:tls';
+import { boundVerification } from './verification-bound.ts';
 
 /** Paths of PEM files. An empty path counts as unset. */
 export interface TlsFiles {
@@ -43,8 +44,12 @@ function defaultCiphers(minVersion: SecureVersion): string | undefined {
   return minVersion === 'TLSv1' || minVersion === 'TLSv1.1' ? undefined : CIPHERS;
 }
 
-/** Reads the files. Throws the file system's error for a file that cannot be read. */
+/**
+ * Reads the files, and sees to it that verifying the other side's certificates is bounded. Throws the file system's error for a file that
+ * cannot be read.
+ */
 export function secureContextOptions({ minVersion = 'TLSv1.2', ...settings }: TlsSettings): ReadTls {
+  boundVerification();
   const { cert, key, ca, ciphers = defaultCiphers(minVersion) } = settings;
   return {
     ...(cert && { cert: readFileSync(cert) }),

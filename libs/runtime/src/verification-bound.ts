@@ -1,0 +1,139 @@
+import process from 'node:process';
+
+/** The most certificates that a peer may send, its own included, and what they may measure together, in bytes. Honest ones are 2 to 4 of 1 to 2 KB. */
+const MOST_CERTIFICATES = 9;
+const MOST_BYTES = 16 * 1024;
+
+/** Keys that Go verifies too (crypto/x509): RSA, ECDSA on NIST's curves, Ed25519. Others may take hundreds of times as long. */
+const LONGEST_RSA = 8192;
+const LONGEST_EXPONENT = 33;
+const CURVES: readonly string[] = ['secp224r1', 'prime256v1', 'secp384r1', 'secp521r1'];
+
+/** What a refused peer sent, for errors. */
+export const COSTLY_CERTIFICATES = `its certificates would take too long to verify: at most ${MOST_CERTIFICATES} with ${MOST_BYTES / 1024} KiB together, with keys of RSA up to ${LONGEST_RSA} bits and an exponent of 32 bits, ECDSA on P-224 to P-521, or Ed25519`;
+
+/** OpenSSL's numbers (openssl/obj_mac.h, openssl/crypto.h). */
+const [RSA, RSA_PSS, EC, ED25519] = [6, 912, 408, 1087];
+const INDEX_X509_STORE_CTX = 5;
+const X509_V_ERR_APPLICATION_VERIFICATION = 50;
+
+const OPENSSL = {
+  CRYPTO_get_ex_new_index: {
+    arguments: ['int32', 'int64', 'pointer', 'pointer', 'pointer', 'pointer'],
+    return: 'int32',
+  },
+  X509_STORE_CTX_get0_untrusted: { arguments: ['pointer'], return: 'pointer' },
+  X509_STORE_CTX_set_error: { arguments: ['pointer', 'int32'], return: 'void' },
+  X509_STORE_CTX_set_verify: { arguments: ['pointer', 'pointer'], return: 'void' },
+  OPENSSL_sk_num: { arguments: ['pointer'], return: 'int32' },
+  OPENSSL_sk_value: { arguments: ['pointer', 'int32'], return: 'pointer' },
+  i2d_X509: { arguments: ['pointer', 'pointer'], return: 'int32' },
+  X509_get0_pubkey: { arguments: ['pointer'], return: 'pointer' },
+  EVP_PKEY_get_base_id: { arguments: ['pointer'], return: 'int32' },
+  EVP_PKEY_get_bits: { arguments: ['pointer'], return: 'int32' },
+  EVP_PKEY_get_bn_param: { arguments: ['pointer', 'buffer', 'buffer'], return: 'int32' },
+  EVP_PKEY_get_group_name: { arguments: ['pointer', 'buffer', 'uint64', 'pointer'], return: 'int32' },
+  BN_num_bits: { arguments: ['pointer'], return: 'int32' },
+  BN_free: { arguments: ['pointer'], return: 'void' },
+} as const;
+
+type Pointer = bigint;
+interface Signature {
+  readonly arguments: readonly string[];
+  readonly return: string;
+}
+
+/** What is used of `node:ffi`, which Node has from version 26 on. */
+interface Library {
+  getFunctions(signatures: Readonly<Record<string, Signature>>): OpenSsl;
+  registerCallback(signature: Signature, callback: (first: Pointer) => unknown): Pointer;
+}
+type OpenSsl = Readonly<Record<keyof typeof OPENSSL, (...args: readonly (Pointer | number | Buffer)[]) => never>>;
+
+let bounded: boolean | undefined;
+
+/**
+ * Bounds what it costs to verify the certificates of any peer of this process, clients' and servers'. OpenSSL verifies every signature of
+ * the chain that a peer sends, up to 100, before anybody sees the chain, and Node has no option for less. 60 RSA keys of 3,072 bits with
+ * exponents as long take half a second of the event loop. So OpenSSL is told, through `node:ffi`, to ask here first. With more, a
+ * server's handshake fails with `certificate verify failed`, a client's with `application verification failure`.
+ * @returns false if the runtime has no way to do so. Deno has bounds of its own
+ */
+export function boundVerification(): boolean {
+  bounded ??= process.versions.deno !== undefined || bound();
+  return bounded;
+}
+
+function bound(): boolean {
+  const library = openLibrary();
+  if (!library) return false;
+  const openssl = library.getFunctions(OPENSSL);
+  const refuse = library.registerCallback({ arguments: ['pointer'], return: 'int32' }, (context) => {
+    openssl.X509_STORE_CTX_set_error(context, X509_V_ERR_APPLICATION_VERIFICATION);
+    return 0;
+  });
+  // Called at the end of X509_STORE_CTX_init, which comes before each verification.
+  const begun = library.registerCallback(
+    { arguments: ['pointer', 'pointer', 'pointer', 'int32', 'int64', 'pointer'], return: 'void' },
+    (context) => {
+      if (!costsLittle(openssl, context)) openssl.X509_STORE_CTX_set_verify(context, refuse);
+    },
+  );
+  return openssl.CRYPTO_get_ex_new_index(INDEX_X509_STORE_CTX, 0n, 0n, begun, 0n, 0n) >= 0;
+}
+
+/** Loads what this process has loaded already. */
+function openLibrary(): Library | undefined {
+  const { emitWarning } = process;
+  // It warns that it is experimental.
+  process.emitWarning = () => {};
+  try {
+    const { getBuiltinModule } = process as { getBuiltinModule?: (name: string) => unknown };
+    const ffi = getBuiltinModule?.('node:ffi') as { DynamicLibrary: new (path: null) => Library } | undefined;
+    return ffi && new ffi.DynamicLibrary(null);
+  } catch {
+    return undefined;
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}
+
+function costsLittle(openssl: OpenSsl, context: Pointer): boolean {
+  const sent: Pointer = openssl.X509_STORE_CTX_get0_untrusted(context);
+  const count: number = sent ? openssl.OPENSSL_sk_num(sent) : 0;
+  if (count > MOST_CERTIFICATES) return false;
+  let bytes = 0;
+  for (let index = 0; index < count; index++) {
+    const certificate: Pointer = openssl.OPENSSL_sk_value(sent, index);
+    bytes += openssl.i2d_X509(certificate, 0n);
+    const key: Pointer = openssl.X509_get0_pubkey(certificate);
+    if (bytes > MOST_BYTES || (key && !isOrdinary(openssl, key))) return false;
+  }
+  return true;
+}
+
+function isOrdinary(openssl: OpenSsl, key: Pointer): boolean {
+  const algorithm: number = openssl.EVP_PKEY_get_base_id(key);
+  if (algorithm === RSA || algorithm === RSA_PSS)
+    return openssl.EVP_PKEY_get_bits(key) <= LONGEST_RSA && exponentBits(openssl, key) <= LONGEST_EXPONENT;
+  return algorithm === EC ? CURVES.includes(curveOf(openssl, key)) : algorithm === ED25519;
+}
+
+const EXPONENT = Buffer.from('e\0');
+
+function exponentBits(openssl: OpenSsl, key: Pointer): number {
+  const place = Buffer.alloc(8);
+  if (openssl.EVP_PKEY_get_bn_param(key, EXPONENT, place) !== 1) return Number.POSITIVE_INFINITY;
+  const exponent = place.readBigUInt64LE();
+  const bits = openssl.BN_num_bits(exponent);
+  openssl.BN_free(exponent);
+  return bits;
+}
+
+/** Empty for a curve whose parameters are in the key. */
+function curveOf(openssl: OpenSsl, key: Pointer): string {
+  const name = Buffer.alloc(32);
+  return openssl.EVP_PKEY_get_group_name(key, name, BigInt(name.length), 0n) === 1
+    ? name.toString('latin1', 0, name.indexOf(0))
+    : '';
+}

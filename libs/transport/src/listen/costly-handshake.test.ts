@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import tls, { type SecureVersion } from 'node:tls';
+import { Authority, type CostlyKind, costlyChain } from '@isthmus/certificates/testing';
+import { boundVerification, COSTLY_CERTIFICATES, secureContext } from '@isthmus/runtime';
+import { planeEvents } from '@isthmus/tunnel';
+import { secureConnect } from '../tls/secure-connect.ts';
+import { listen } from './listen.ts';
+
+const unbounded = boundVerification() ? false : 'this runtime verifies whatever a peer sends';
+/** OpenSSL's own clients refuse to show such keys below this level. */
+const ANY_KEY = 'DEFAULT:@SECLEVEL=0';
+const REFUSED = `the TLS handshake failed: ${COSTLY_CERTIFICATES}`;
+
+const chains: readonly [kind: CostlyKind, count: number, version: SecureVersion][] = [
+  ['rsa', 60, 'TLSv1.3'],
+  ['rsa', 60, 'TLSv1.2'],
+  ['rsa', 1, 'TLSv1.3'],
+  ['dsa', 2, 'TLSv1.3'],
+];
+for (const [kind, count, maxVersion] of chains) {
+  const what = `${count} costly certificates (${kind}, ${maxVersion})`;
+
+  for (const asksOnly of [false, true]) {
+    const port = asksOnly ? 'a port that only asks for certificates' : 'a port that requires certificates';
+    test(`a client with ${what} is refused by name at ${port}`, { skip: unbounded }, async (context) => {
+      const { port, refusals } = await listening(context, asksOnly);
+      const secure = tls.createSecureContext({ ...costlyChain(count, kind), maxVersion, ciphers: ANY_KEY });
+      const client = tls.connect({ port, host: '127.0.0.1', secureContext: secure, rejectUnauthorized: false });
+      client.on('error', () => {}).resume();
+      await new Promise((resolve) => client.on('close', resolve));
+      assert.deepEqual(refusals, [REFUSED]);
+    });
+  }
+
+  test(`a server with ${what} is refused by name`, { skip: unbounded }, async (context) => {
+    const trusted = await Authority.create(directory(context), 'ca');
+    const server = tls.createServer({ ...costlyChain(count, kind), maxVersion, ciphers: ANY_KEY });
+    server.on('tlsClientError', () => {});
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    context.after(() => server.close());
+    const { port } = server.address() as { port: number };
+    const { done } = secureConnect(
+      { port, host: '127.0.0.1', secureContext: secureContext({ ca: trusted.cert }) },
+      { hosts: ['127.0.0.1'], orName: 'isthmus-hub' },
+    );
+    await assert.rejects(done, { message: REFUSED });
+  });
+}
+
+test('ordinary chains are verified as ever', { skip: unbounded }, async (context) => {
+  const { port, refusals, authority } = await listening(context, false);
+  const identity = await authority.client('caller');
+  const client = tls.connect({
+    port,
+    host: '127.0.0.1',
+    secureContext: secureContext({ ...identity, ca: authority.cert }),
+  });
+  client.end('hello');
+  const [answer] = await once(client.setEncoding('utf8'), 'data');
+  assert.equal(answer, 'welcome');
+  assert.deepEqual(refusals, []);
+});
+
+async function listening(context: TestContext, asksOnly: boolean) {
+  const authority = await Authority.create(directory(context), 'ca');
+  const identity = await authority.server();
+  const refusals: string[] = [];
+  const events = planeEvents();
+  events.on('refused', (_where, _remote, error) => refusals.push(error.message));
+  const listener = await listen({
+    address: { host: '127.0.0.1', port: 0 },
+    tls: { ...identity, ca: authority.cert },
+    asksOnly,
+    others: (socket) => void socket.end('welcome'),
+    events,
+    name: 'callers',
+  });
+  context.after(() => listener.close());
+  return { port: Number(listener.address.split(':').at(-1)), refusals, authority };
+}
+
+function directory(context: TestContext): string {
+  const dir = mkdtempSync(join(tmpdir(), 'isthmus-costly-'));
+  context.after(() => rmSync(dir, { recursive: true }));
+  return dir;
+}
