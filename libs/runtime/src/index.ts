@@ -32,5 +32,5 @@ export { type StrangerLimits, Strangers, StrangersPool, sourceOf } from './stran
 export { type ReadTls, secureContext, secureContextOptions, type TlsFiles, type TlsSettings } from './tls-files.ts';
 export { TlsRenewal } from './tls-renewal.ts';
 export { TurnDuplex } from './turn-duplex.ts';
-export { boundVerification, COSTLY_CERTIFICATES } from './verification-bound.ts';
+export { boundMet, boundVerification } from './verification-bound.ts';
 export { within } from './within.ts';

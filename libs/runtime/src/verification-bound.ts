@@ -4,17 +4,34 @@ import process from 'node:process';
 const MOST_CERTIFICATES = 9;
 const MOST_BYTES = 16 * 1024;
 
+/** The longest message with certificates that is read at all, in bytes. A request for one, which lists a server's authorities, may be as long. */
+const LONGEST_MESSAGE = 32 * 1024;
+
 /** Keys that Go verifies too (crypto/x509): RSA, ECDSA on NIST's curves, Ed25519. Others may take hundreds of times as long. */
 const LONGEST_RSA = 8192;
 const LONGEST_EXPONENT = 33;
 const CURVES: readonly string[] = ['secp224r1', 'prime256v1', 'secp384r1', 'secp521r1'];
 
-/** What a refused peer sent, for errors. */
-export const COSTLY_CERTIFICATES = `its certificates would take too long to verify: at most ${MOST_CERTIFICATES} with ${MOST_BYTES / 1024} KiB together, with keys of RSA up to ${LONGEST_RSA} bits and an exponent of 32 bits, ECDSA on P-224 to P-521, or Ed25519`;
+/** What OpenSSL says of a peer that met a bound, and what it means. Of other certificates, Node tells after the handshake what is wrong. */
+const COSTLY = `its certificates would take too long to verify: at most ${MOST_CERTIFICATES} with ${MOST_BYTES / 1024} KiB together, with keys of RSA up to ${LONGEST_RSA} bits and an exponent of 32 bits, ECDSA on P-224 to P-521, or Ed25519`;
+const MEANINGS: readonly (readonly [said: string, means: string])[] = [
+  ['certificate verify failed', COSTLY],
+  ['application verification failure', COSTLY],
+  [
+    'excessive message size',
+    `it sent more than ${LONGEST_MESSAGE / 1024} KiB of certificates, or of authorities' names`,
+  ],
+];
+
+/** Returns which bound a peer has met, by the error of its handshake; undefined if none. */
+export function boundMet({ message }: Error): string | undefined {
+  return MEANINGS.find(([said]) => message.includes(said))?.[1];
+}
 
 /** OpenSSL's numbers (openssl/obj_mac.h, openssl/crypto.h). */
 const [RSA, RSA_PSS, EC, ED25519] = [6, 912, 408, 1087];
-const INDEX_X509_STORE_CTX = 5;
+const [INDEX_SSL, INDEX_SSL_CTX, INDEX_X509_STORE_CTX] = [0, 1, 5];
+const SSL_CTRL_SET_MAX_CERT_LIST = 51;
 const X509_V_ERR_APPLICATION_VERIFICATION = 50;
 
 const OPENSSL = {
@@ -22,6 +39,9 @@ const OPENSSL = {
     arguments: ['int32', 'int64', 'pointer', 'pointer', 'pointer', 'pointer'],
     return: 'int32',
   },
+  SSL_CTX_up_ref: { arguments: ['pointer'], return: 'int32' },
+  SSL_CTX_free: { arguments: ['pointer'], return: 'void' },
+  SSL_CTX_ctrl: { arguments: ['pointer', 'int32', 'int64', 'pointer'], return: 'int64' },
   X509_STORE_CTX_get0_untrusted: { arguments: ['pointer'], return: 'pointer' },
   X509_STORE_CTX_set_error: { arguments: ['pointer', 'int32'], return: 'void' },
   X509_STORE_CTX_set_verify: { arguments: ['pointer', 'pointer'], return: 'void' },
@@ -36,6 +56,12 @@ const OPENSSL = {
   BN_num_bits: { arguments: ['pointer'], return: 'int32' },
   BN_free: { arguments: ['pointer'], return: 'void' },
 } as const;
+
+/** A function that OpenSSL calls for each new object of a kind. */
+const CRYPTO_EX_NEW: Signature = {
+  arguments: ['pointer', 'pointer', 'pointer', 'int32', 'int64', 'pointer'],
+  return: 'void',
+};
 
 type Pointer = bigint;
 interface Signature {
@@ -55,8 +81,8 @@ let bounded: boolean | undefined;
 /**
  * Bounds what it costs to verify the certificates of any peer of this process, clients' and servers'. OpenSSL verifies every signature of
  * the chain that a peer sends, up to 100, before anybody sees the chain, and Node has no option for less. 60 RSA keys of 3,072 bits with
- * exponents as long take half a second of the event loop. So OpenSSL is told, through `node:ffi`, to ask here first. With more, a
- * server's handshake fails with `certificate verify failed`, a client's with `application verification failure`.
+ * exponents as long take half a second of the event loop. So OpenSSL is told, through `node:ffi`, to read no more than a
+ * few certificates and to ask here first. What is beyond the bounds fails the handshake, see `boundMet`.
  * @returns false if the runtime has no way to do so. Deno has bounds of its own
  */
 export function boundVerification(): boolean {
@@ -72,14 +98,29 @@ function bound(): boolean {
     openssl.X509_STORE_CTX_set_error(context, X509_V_ERR_APPLICATION_VERIFICATION);
     return 0;
   });
-  // Called at the end of X509_STORE_CTX_init, which comes before each verification.
-  const begun = library.registerCallback(
-    { arguments: ['pointer', 'pointer', 'pointer', 'int32', 'int64', 'pointer'], return: 'void' },
-    (context) => {
+  const onNew = (index: number, made: (object: Pointer) => void) => {
+    const callback = library.registerCallback(CRYPTO_EX_NEW, made);
+    return openssl.CRYPTO_get_ex_new_index(index, 0n, 0n, callback, 0n, 0n) >= 0;
+  };
+  // SSL_CTX_new sets the default after it has called this. SSL_new takes over what its context has.
+  const fresh: Pointer[] = [];
+  const limit = () => {
+    for (const context of fresh.splice(0)) {
+      openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_CERT_LIST, BigInt(LONGEST_MESSAGE), 0n);
+      openssl.SSL_CTX_free(context);
+    }
+  };
+  return (
+    onNew(INDEX_SSL_CTX, (context) => {
+      openssl.SSL_CTX_up_ref(context);
+      if (fresh.push(context) === 1) process.nextTick(limit);
+    }) &&
+    onNew(INDEX_SSL, limit) &&
+    // Called at the end of X509_STORE_CTX_init, which comes before each verification.
+    onNew(INDEX_X509_STORE_CTX, (context) => {
       if (!costsLittle(openssl, context)) openssl.X509_STORE_CTX_set_verify(context, refuse);
-    },
+    })
   );
-  return openssl.CRYPTO_get_ex_new_index(INDEX_X509_STORE_CTX, 0n, 0n, begun, 0n, 0n) >= 0;
 }
 
 /** Loads what this process has loaded already. */

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import tls, { type SecureVersion } from 'node:tls';
 import { Authority, type CostlyKind, costlyChain } from '@isthmus/certificates/testing';
-import { boundVerification, COSTLY_CERTIFICATES, secureContext } from '@isthmus/runtime';
+import { boundVerification, secureContext } from '@isthmus/runtime';
 import { planeEvents } from '@isthmus/tunnel';
 import { secureConnect } from '../tls/secure-connect.ts';
 import { listen } from './listen.ts';
@@ -14,15 +14,19 @@ import { listen } from './listen.ts';
 const unbounded = boundVerification() ? false : 'this runtime verifies whatever a peer sends';
 /** OpenSSL's own clients refuse to show such keys below this level. */
 const ANY_KEY = 'DEFAULT:@SECLEVEL=0';
-const REFUSED = `the TLS handshake failed: ${COSTLY_CERTIFICATES}`;
+const COSTLY =
+  /^the TLS handshake failed: its certificates would take too long to verify: at most 9 with 16 KiB together, with keys of RSA/;
+const LONG = /^the TLS handshake failed: it sent more than 32 KiB of certificates/;
 
-const chains: readonly [kind: CostlyKind, count: number, version: SecureVersion][] = [
-  ['rsa', 60, 'TLSv1.3'],
-  ['rsa', 60, 'TLSv1.2'],
-  ['rsa', 1, 'TLSv1.3'],
-  ['dsa', 2, 'TLSv1.3'],
+const chains: readonly [kind: CostlyKind, count: number, version: SecureVersion, refusal: RegExp][] = [
+  ['rsa', 60, 'TLSv1.3', LONG],
+  ['rsa', 60, 'TLSv1.2', LONG],
+  ['rsa', 20, 'TLSv1.3', COSTLY],
+  ['rsa', 1, 'TLSv1.3', COSTLY],
+  ['rsa', 1, 'TLSv1.2', COSTLY],
+  ['dsa', 2, 'TLSv1.3', COSTLY],
 ];
-for (const [kind, count, maxVersion] of chains) {
+for (const [kind, count, maxVersion, refusal] of chains) {
   const what = `${count} costly certificates (${kind}, ${maxVersion})`;
 
   for (const asksOnly of [false, true]) {
@@ -33,7 +37,8 @@ for (const [kind, count, maxVersion] of chains) {
       const client = tls.connect({ port, host: '127.0.0.1', secureContext: secure, rejectUnauthorized: false });
       client.on('error', () => {}).resume();
       await new Promise((resolve) => client.on('close', resolve));
-      assert.deepEqual(refusals, [REFUSED]);
+      assert.equal(refusals.length, 1);
+      assert.match(refusals[0] as string, refusal);
     });
   }
 
@@ -49,7 +54,7 @@ for (const [kind, count, maxVersion] of chains) {
       { port, host: '127.0.0.1', secureContext: secureContext({ ca: trusted.cert }) },
       { hosts: ['127.0.0.1'], orName: 'isthmus-hub' },
     );
-    await assert.rejects(done, { message: REFUSED });
+    await assert.rejects(done, { message: refusal });
   });
 }
 

@@ -1,4 +1,4 @@
-import { COSTLY_CERTIFICATES } from '@isthmus/runtime';
+import { boundMet } from '@isthmus/runtime';
 
 /** TLS alerts about certificates and versions (RFC 8446 section 6.2), and what their sender means. */
 const ALERTS: readonly (readonly [code: number, name: string, means: string])[] = [
@@ -29,15 +29,11 @@ export function alertIn({ message }: Error): string | undefined {
   return found && `the other side ended the TLS handshake (alert ${found[1]}): ${found[2]}`;
 }
 
-/** What OpenSSL says of certificates that it was not to verify. Of all others, Node tells only after the handshake what is wrong with them. */
-const COSTLY = ['certificate verify failed', 'application verification failure'];
-
 /** Returns the error of a failed handshake without OpenSSL's numbers and source files, also if a gRPC library quotes it. */
 export function inWords(error: Error): Error {
   const alert = alertIn(error);
   if (alert !== undefined) return new Error(alert, { cause: error });
-  const reason = /:SSL routines:[^:]*:([^:]+)/.exec(error.message)?.[1];
-  const why = COSTLY.some((each) => error.message.includes(each)) ? COSTLY_CERTIFICATES : reason;
+  const why = boundMet(error) ?? /:SSL routines:[^:]*:([^:]+)/.exec(error.message)?.[1];
   return why === undefined ? error : new Error(`the TLS handshake failed: ${why}`, { cause: error });
 }
 
