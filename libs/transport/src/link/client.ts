@@ -24,7 +24,7 @@ import { abandoned, type PendingDial, pendingDial } from '../dial/pending-dial.t
 import { reasonOf } from '../head/percent.ts';
 import { WHY_FIELD } from '../listen/turn-away.ts';
 import { Control, type ControlMessage } from './control.ts';
-import { type Answer, readAnswer, requestHead } from './head.ts';
+import { type Answer, readAnswer, readUnderWay, requestHead } from './head.ts';
 import { GATEWAY_FIELD } from './instance.ts';
 import { watchLiveness } from './liveness.ts';
 import type { PingInterval } from './ping-interval.ts';
@@ -35,6 +35,12 @@ import { type CarrierLink, StreamCarrier } from './stream-carrier.ts';
 import { asDuplex, endOfStream, LOST } from './tunnel-end.ts';
 
 const CONTROL_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' };
+
+/**
+ * What a link says of its round-trip time before the first PING is answered, in milliseconds. Right after an outage, dials that waited for
+ * a session are the first on its link.
+ */
+const UNKNOWN_ROUND_TRIP_MS = 1000;
 
 export interface LinkClientOptions {
   readonly socket: Socket;
@@ -209,7 +215,9 @@ export class LinkClient implements Dialer {
       queueMicrotask(guarded(() => pending.fail(this.#lost(code))));
     };
     const headed = (head: Head, kind: HeadKind) => {
+      const roundTripMs = readUnderWay(head);
       if (kind === 'response') this.#answer(pending, asked, head, request);
+      else if (roundTripMs !== undefined) request.underWay?.(roundTripMs);
       else request.acknowledged?.();
     };
     const asked = new PendingStream(stream, { headed, closed: lost });
@@ -219,6 +227,7 @@ export class LinkClient implements Dialer {
       cancel: () => stream.reset(request.resume?.attach ? LOST : ErrorCode.CANCEL),
       settled() {},
     });
+    request.underWay?.(this.rtt ?? UNKNOWN_ROUND_TRIP_MS);
     return pending.answer;
   }
 

@@ -89,6 +89,23 @@ function readCaller(value: string | undefined): string | undefined {
   }
 }
 
+/** In a 102 of a hub: the round-trip time of its link to the agent, in milliseconds. The agent's own 102 is without it. */
+const ROUND_TRIP_FIELD = 'isthmus-round-trip';
+
+/** The longest round-trip time that a hub may claim, in milliseconds. */
+const MAX_ROUND_TRIP = 5000;
+
+/** A hub passes a dial on, over a link with this round-trip time in milliseconds. */
+export function underWayHead(roundTripMs: number): OutgoingHead {
+  return { ':status': 102, [ROUND_TRIP_FIELD]: Math.ceil(roundTripMs) };
+}
+
+/** Reads a round-trip time, in milliseconds; undefined if the head has none, or none that can be. */
+export function readUnderWay(head: Head): number | undefined {
+  const roundTripMs = Number(head[ROUND_TRIP_FIELD]);
+  return roundTripMs >= 0 ? Math.min(roundTripMs, MAX_ROUND_TRIP) : undefined;
+}
+
 export interface Answer {
   readonly agentId: string;
   readonly sessionId: string;

@@ -133,6 +133,20 @@ test('an acknowledgement arrives before the answer', async () => {
   await assert.rejects(dial, { code: 'connection_refused' });
 });
 
+test('a hub says how far its agent is, if that takes long, and nothing else that a gateway could take for the agent', async () => {
+  const told: string[] = [];
+  const said: number[] = [];
+  const { client } = await link(async (dial) => {
+    for (const roundTripMs of [49, 360.2, 1e9]) dial.underWay?.(roundTripMs);
+    throw new DialError('connection_refused', 'dial tcp 127.0.0.1:1: connect: connection refused');
+  });
+  const underWay = (roundTripMs: number) => void said.push(roundTripMs);
+  const dial = client.dial({ ...request(1), acknowledged: () => void told.push('acknowledged'), underWay });
+  await assert.rejects(dial, { code: 'connection_refused' });
+  // The first is the link's own.
+  assert.deepEqual([said.slice(1), told], [[361, 5000], []]);
+});
+
 test('a dial without an answer ends at its deadline', async () => {
   const { client } = await link(() => new Promise(() => {}));
   const soon = { ...request(1), deadline: performance.now() + 50 };

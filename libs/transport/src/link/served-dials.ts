@@ -15,12 +15,15 @@ import {
   type TunnelEnd,
 } from '@isthmus/tunnel';
 import { type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial/serve-dial.ts';
-import { type Answer, answerHead, readRequest, refusalHead } from './head.ts';
+import { type Answer, answerHead, readRequest, refusalHead, underWayHead } from './head.ts';
 import { type CarrierLink, StreamCarrier } from './stream-carrier.ts';
 import { asDuplex, endOfStream } from './tunnel-end.ts';
 
 /** 102 (RFC 2518 section 10.1): the dial is under way, and its answer will take a while. */
 const UNDER_WAY = encodeHead({ ':status': 102 });
+
+/** A gateway's patience covers a shorter round trip between hub and agent. In milliseconds. */
+const LONG_ROUND_TRIP_MS = 50;
 
 /** An agent does not name itself in its answer, because its hub knows the names. */
 const NO_NAMES: Answer = { agentId: '', sessionId: '', hubId: '', timing: {} };
@@ -81,7 +84,10 @@ export class ServedDials {
       accept: (established) => (stream.closed ? undefined : this.#accepted(asked, established, request)),
       refuse: (error) => this.#refuse(asked, error),
     };
-    await serveDial(extended(request, { acknowledged }), waiter, this.#options);
+    const underWay = (roundTripMs: number) => {
+      if (roundTripMs >= LONG_ROUND_TRIP_MS && !stream.answered) stream.headers(encodeHead(underWayHead(roundTripMs)));
+    };
+    await serveDial(extended(request, { acknowledged, underWay }), waiter, this.#options);
   }
 
   /** Answers a dial that succeeded. */

@@ -50,6 +50,8 @@ export interface DialRequest {
   readonly log?: DialLog;
   /** Called when the agent has received the dial, so it is alive. For ANP's agents, which do not say so: when the dial was sent. */
   readonly acknowledged?: () => void;
+  /** Called by each link that passes the dial on, with its round-trip time in milliseconds: an acknowledgement takes that long from now. */
+  readonly underWay?: (roundTripMs: number) => void;
   /** Aborts when nobody waits for the answer any more. */
   readonly signal: DialSignal;
 }

@@ -2,6 +2,7 @@ import { type Clock, guarding } from '@isthmus/runtime';
 import type { Dial, DialRequest } from '../dial/dial.ts';
 import { DialAbort } from '../dial/dial-abort.ts';
 import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../dial/errors.ts';
+import { SignOfLife } from '../dial/sign-of-life.ts';
 import type { ResumableTunnel } from '../events/events.ts';
 import { inSpan } from '../events/trace.ts';
 import type { SessionRecord } from '../replica/records.ts';
@@ -15,8 +16,11 @@ import { HalfStream } from './half-stream.ts';
 import type { Halves } from './options.ts';
 import type { ResumeGrant } from './request.ts';
 
-/** How long the answer to an attach may take, in milliseconds. After that, another session is tried. */
+/** After this time and the round trips of its path, in milliseconds, an attach without an answer is given up, and another session is tried. */
 const ATTACH_TIMEOUT_MS = 2000;
+
+/** An attach never waits longer than this, in milliseconds, whatever the hub says of the round trips behind it. */
+const ATTACH_LONGEST_MS = 10_000;
 
 /** How soon after a failed move the tunnel checks its session again, in milliseconds. */
 const CHECK_AGAIN_MS = 500;
@@ -164,7 +168,7 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
   async #attachThrough(request: AttachRequest, { sessionId, hubId }: SessionRecord, dial: Dial): Promise<void> {
     const { observation, suspects } = this.#shared;
     const clock = this.#clock;
-    const deadline = performance.now() + ATTACH_TIMEOUT_MS;
+    const deadline = performance.now() + ATTACH_LONGEST_MS;
     const attach = { ...request, secret: this.#secret };
     const signal = new DialAbort();
     const asked: DialRequest = { ...partOf(this.dial), session: sessionId, deadline, signal };
@@ -172,10 +176,16 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
     const start = clock.now();
     this.#tryLast(sessionId);
     this.#pendingAttach = signal;
-    let answered = false;
+    let [answered, silent] = [false, false];
+    const giveUp = () => {
+      silent = true;
+      signal.abort();
+    };
+    const life = new SignOfLife(ATTACH_TIMEOUT_MS, giveUp, clock.after);
     try {
       const established = await dial({
         ...inSpan(asked, span),
+        underWay: (roundTripMs) => life.underWay(roundTripMs),
         resume: {
           attach,
           carry: ({ attached }, open) => {
@@ -195,12 +205,14 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
     } catch (thrown) {
       const error = asDialError(thrown);
       span.end({ ms: clock.now() - start, error, agentId: this.agentId, sessionId, hubId });
-      if (error.expired) suspects.accuse(sessionId, ...(hubId === this.#shared.directory.ownHub ? [] : [hubId]));
+      if (silent || error.expired)
+        suspects.accuse(this.tenant, sessionId, ...(hubId === this.#shared.directory.ownHub ? [] : [hubId]));
       if (error.code === 'destination_unavailable' && error.retryable) this.#shared.directory.forget(sessionId);
       if (error.cause instanceof AttachRefused) this.#finalReason = finalOf(error);
       this.#finalReason ??= this.#agentGone();
       this.#attachFailed(request, this.#finalReason ?? error);
     } finally {
+      life.stop();
       if (this.#pendingAttach === signal) this.#pendingAttach = undefined;
     }
   }

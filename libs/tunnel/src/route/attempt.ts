@@ -2,6 +2,7 @@ import type { Established } from '../dial/dial.ts';
 import type { DialAbort } from '../dial/dial-abort.ts';
 import type { AttemptRecord } from '../dial/dial-log.ts';
 import type { DialError } from '../dial/errors.ts';
+import type { SignOfLife } from '../dial/sign-of-life.ts';
 import type { DialSpan } from '../events/trace.ts';
 import type { SessionRecord } from '../replica/records.ts';
 import type { Route } from './placement.ts';
@@ -12,7 +13,7 @@ export interface Attempt {
   readonly entry: AttemptRecord;
   readonly span: DialSpan<AttemptRecord>;
   readonly abort: DialAbort;
-  hedge: NodeJS.Timeout | undefined;
+  life: SignOfLife;
 }
 
 /** Writes how an attempt ended, once, to the dial's log and its span. */

@@ -3,6 +3,7 @@ import type { Dial, DialRequest, Established } from '../dial/dial.ts';
 import { DialAbort } from '../dial/dial-abort.ts';
 import { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from '../dial/dial-log.ts';
 import { asDialError, DialError } from '../dial/errors.ts';
+import { SignOfLife } from '../dial/sign-of-life.ts';
 import { inSpan } from '../events/trace.ts';
 import { type Attempt, countOn, recordOutcome, whenLeft } from './attempt.ts';
 import { Candidates } from './candidates.ts';
@@ -12,7 +13,7 @@ import type { Routing } from './routing.ts';
 /** A dial gives up after this many attempts. After so many failures another session is unlikely to help. */
 const MAX_ATTEMPTS = 5;
 
-/** If an attempt is not acknowledged within this time, in milliseconds, another one starts in parallel. */
+/** If an attempt is not acknowledged within this time and the round trips of its path, in milliseconds, another one starts in parallel. */
 const HEDGE_AFTER = 300;
 
 /**
@@ -101,8 +102,8 @@ export class Attempts {
   }
 
   /**
-   * Starts an attempt through the best session that was not tried. Every attempt but the first takes a retry out of the budget.
-   * @returns false without a session to try, or without a retry left
+   * Starts an attempt through the best session that was not tried. Every attempt but the first takes one of its kind out of a budget.
+   * @returns false without a session to try, or with nothing left in the budget
    */
   #start(again: AttemptKind = 'retry'): boolean {
     if (this.#state.at !== 'trying' || this.#count === MAX_ATTEMPTS) return false;
@@ -111,9 +112,10 @@ export class Attempts {
     if (!route) return false;
     const dial = this.#routing.hub(route.record.hubId);
     if (!dial) return false;
-    const isFirst = this.#count === 0;
-    if (!isFirst && !this.#routing.budget.spend()) return false;
-    this.#guarded(() => this.#attempt(running, isFirst ? 'first' : again, route, dial))();
+    const kind = this.#count === 0 ? 'first' : again;
+    const { budget, hedges } = this.#routing;
+    if (kind !== 'first' && !(kind === 'hedge' ? hedges : budget).spend()) return false;
+    this.#guarded(() => this.#attempt(running, kind, route, dial))();
     return true;
   }
 
@@ -168,17 +170,18 @@ export class Attempts {
     const entry: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
     this.#log.attempts.push(entry);
     const span = this.#routing.observation.tracer.attempt(this.#request, entry, this.#count);
-    const attempt: Attempt = { record, entry, span, abort: new DialAbort(), hedge: undefined };
+    const silent = this.#guarded(() => this.#hedge(attempt));
+    const life = new SignOfLife(HEDGE_AFTER, silent);
+    const attempt: Attempt = { record, entry, span, abort: new DialAbort(), life };
     this.#candidates.markTried(record);
     running.add(attempt);
-    const hedge = this.#guarded(() => this.#hedge(attempt));
-    attempt.hedge = setTimeout(hedge, HEDGE_AFTER);
     const release = countOn(route);
     try {
       const own = {
         session: record.sessionId,
         signal: attempt.abort,
         acknowledged: () => this.#awaitAnswer(attempt, running),
+        underWay: (roundTripMs: number) => attempt.life.underWay(roundTripMs),
       };
       const established = await dial(extended(inSpan(this.#request, span), own));
       whenLeft(established, release);
@@ -187,14 +190,14 @@ export class Attempts {
       this.#succeed(attempt, established);
     } catch (thrown) {
       release();
-      clearTimeout(attempt.hedge);
+      attempt.life.stop();
       running.delete(attempt);
       this.#failed(attempt, asDialError(thrown));
     }
   }
 
-  #lives({ hedge, record }: Attempt): void {
-    clearTimeout(hedge);
+  #lives({ life, record }: Attempt): void {
+    life.stop();
     this.#routing.suspects.clear(record.hubId, record.sessionId);
     if (this.#state.at !== 'settled') this.#request.acknowledged?.();
   }
@@ -203,16 +206,16 @@ export class Attempts {
     this.#lives(attempt);
     if (this.#state.at === 'settled' || !running.has(attempt)) return;
     const hung = () => {
-      this.#routing.suspects.accuse(attempt.record.sessionId);
+      this.#routing.suspects.accuse(this.#request.tenant, attempt.record.sessionId);
       this.#start('hedge');
     };
-    attempt.hedge = setTimeout(this.#guarded(hung), HUNG_AFTER);
+    attempt.life = new SignOfLife(HUNG_AFTER, this.#guarded(hung));
   }
 
   /** Called when a session is silent: it or its hub may hang. A hub in this process does not hang. */
   #hedge({ record: { hubId, sessionId } }: Attempt): void {
     const { directory, suspects } = this.#routing;
-    suspects.accuse(sessionId, ...(hubId === directory.ownHub ? [] : [hubId]));
+    suspects.accuse(this.#request.tenant, sessionId, ...(hubId === directory.ownHub ? [] : [hubId]));
     this.#start('hedge');
   }
 
@@ -234,7 +237,8 @@ export class Attempts {
     else recordOutcome(attempt, 'failed', error);
     this.#last = { error, hubLost: this.#routing.hub(record.hubId) === undefined };
     // An agent that is out of sockets refuses faster than another serves, so it would look the least busy.
-    if (error.retryable && error.code === 'connection_limit_reached') this.#routing.suspects.accuse(record.sessionId);
+    if (error.retryable && error.code === 'connection_limit_reached')
+      this.#routing.suspects.accuse(this.#request.tenant, record.sessionId);
     // The hub knows its sessions better than our copy of the registry.
     if (error.retryable && error.code === 'destination_unavailable') this.#routing.directory.forget(record.sessionId);
     if (error.retryable && !this.#request.signal.aborted) this.#proceed();
@@ -253,7 +257,7 @@ export class Attempts {
     if (before.at === 'parked') before.leave();
     if (before.at !== 'trying') return;
     for (const attempt of before.running) {
-      clearTimeout(attempt.hedge);
+      attempt.life.stop();
       attempt.abort.abort();
       recordOutcome(attempt, 'overtaken');
     }

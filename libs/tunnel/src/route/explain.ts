@@ -85,7 +85,8 @@ export function explain(options: ExplainOptions, tenant: string, destination: De
 function routes(options: ExplainOptions, tenant: string, { host }: Destination): Explanation {
   const { directory, strategies, zone } = options;
   // Remember each answer, so that all sessions of a hub are judged by the same state.
-  const asked = { ...options, hub: once(options.hub), suspects: { has: once((id) => options.suspects.has(id)) } };
+  const suspects = { has: once((id) => options.suspects.has(id, tenant)) };
+  const asked = { ...options, hub: once(options.hub), suspects };
   const tiers = [...ranking(asked, { tenant, host, strategies, zone, excluded: new Set() })];
   const ranks = ranksIn(tiers);
   const taken = directory.draw(tiers)?.record;
@@ -159,10 +160,10 @@ function apart(found: Found[], isTaken: (one: Found) => boolean): [first: Found[
 
 function described({ directory, hub, suspects }: ExplainOptions, { route, zone, draining }: Place, key: string) {
   const { record: session, open } = route;
-  const { sessionId, hubId } = session;
+  const { sessionId, hubId, tenant } = session;
   const quarantined = directory.quarantines.ofSession(session)?.reason;
   const reachable = hub(hubId) !== undefined;
-  const suspected = suspects.has(hubId) || suspects.has(sessionId);
+  const suspected = suspects.has(hubId, tenant) || suspects.has(sessionId, tenant);
   return { session, open, key, zone, draining, quarantined, reachable, suspected };
 }
 

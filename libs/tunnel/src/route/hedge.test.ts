@@ -2,7 +2,19 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Dial, DialRequest, Established } from '../dial/dial.ts';
 import { DialError } from '../dial/errors.ts';
-import { directory, established, failing, hub, plane, request, routing, session, silent } from '../testing.ts';
+import {
+  directory,
+  established,
+  failing,
+  hub,
+  plane,
+  request,
+  routing,
+  session,
+  silent,
+  unobserved,
+} from '../testing.ts';
+import { routed } from './routed.ts';
 
 test('a dial that is not acknowledged within 300 ms also goes through another session, and the loser is aborted', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
@@ -143,4 +155,99 @@ test('a hedge that finds no other session costs no retry', async (t) => {
   hubs.h2 = async () => answer;
   t.mock.timers.reset();
   for (let round = 0; round < 20; round++) assert.equal(await dial(request), answer);
+});
+
+test('a dial waits longer for an agent behind a long path, as the links on the way say', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const seen: DialRequest[] = [];
+  const answer = established();
+  const far = silent(seen);
+  const dialled = routing(plane('h1', 'h2'), {
+    async h1(dial) {
+      // The gateway's link to the hub; half a round trip later, the hub says how far the agent is.
+      dial.underWay?.(20);
+      setTimeout(() => dial.underWay?.(360), 10);
+      return far(dial);
+    },
+    h2: async () => answer,
+  })(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(10);
+  t.mock.timers.tick(300 + 2 * 360 - 1);
+  assert.equal(seen[0]?.signal.aborted, false);
+  t.mock.timers.tick(1);
+  assert.equal(await dialled, answer);
+  seen[0]?.underWay?.(0);
+  t.mock.timers.reset();
+});
+
+test('a link that says nothing of the agent behind its hub costs a silent dial no time', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const answer = established();
+  const dialled = routing(plane('h1', 'h2'), {
+    h1(dial) {
+      dial.underWay?.(0.3);
+      return new Promise(() => {});
+    },
+    h2: async () => answer,
+  })(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(301);
+  assert.equal(await dialled, answer);
+  t.mock.timers.reset();
+});
+
+test('hedges leave all retries to dials whose attempts fail', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const hubs: Record<string, Dial> = { h1: silent([]), h2: silent([]) };
+  const dial = routing(plane('h1', 'h2'), hubs);
+  for (let round = 0; round < 3000; round++) {
+    void dial(request);
+    if (round % 100 === 0) await new Promise(setImmediate);
+  }
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  const answer = established();
+  hubs.h1 = failing([], 'h1', new DialError('connection_terminated', 'link lost', { retryable: true }));
+  hubs.h2 = async () => answer;
+  t.mock.timers.reset();
+  for (let round = 0; round < 1000; round++) assert.equal(await dial(request), answer);
+});
+
+test("one tenant's silent agent does not move other tenants' dials to another hub, silent agents of two tenants do", async (t) => {
+  t.mock.method(performance, 'now', () => 0);
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const hubs = [hub('near', { zone: 'z', peerAddress: 'p' }), hub('far', { peerAddress: 'p' })];
+  const tenants = ['one', 'two', 'three'];
+  const sessions = tenants.flatMap((tenant) => [
+    session(`${tenant} near`, { tenant, hubId: 'near' }),
+    session(`${tenant} far`, { tenant, hubId: 'far' }),
+  ]);
+  const dialled: string[] = [];
+  const hung = new Set(['one near', 'two near']);
+  const through: Dial = async ({ session = '' }) => {
+    dialled.push(session);
+    return hung.has(session) ? new Promise(() => {}) : established();
+  };
+  const observation = unobserved();
+  const dial = routed({
+    directory: directory(hubs, sessions),
+    strategies: ['default'],
+    zone: 'z',
+    hub: () => through,
+    parkTimeout: 0,
+    observation,
+  });
+  const dials = async (tenant: string) => {
+    dialled.length = 0;
+    const asked = dial({ ...request, tenant });
+    await new Promise(setImmediate);
+    t.mock.timers.tick(300);
+    await asked;
+    return [...dialled];
+  };
+  assert.deepEqual(await dials('one'), ['one near', 'one far']);
+  assert.deepEqual(await dials('two'), ['two near', 'two far']);
+  assert.deepEqual(await dials('three'), ['three far']);
+  t.mock.timers.reset();
 });

@@ -50,7 +50,11 @@ function planeOf(seed: number) {
   for (const { route } of directory.placed('default')) route.open = one([0, 0, 3, 400, 600, 1000, 1001, 1300, 5000]);
   // The clock stands still, so a suspect stays one.
   const suspects = new Suspects(() => 0);
-  suspects.accuse(...some(hubIds.slice(1)), ...some([...directory.sessions()].map(({ sessionId }) => sessionId)));
+  suspects.accuse(
+    'default',
+    ...some(hubIds.slice(1)),
+    ...some([...directory.sessions()].map(({ sessionId }) => sessionId)),
+  );
   const cut = new Set(some(hubIds));
   const strategies = STRATEGIES.filter(() => chance(0.6)).sort(() => random() - 0.5);
   return { directory, suspects, cut, draw, strategies, zone: one(['', 'y', 'z']), host: one(HOSTS) };

@@ -11,7 +11,7 @@ export interface RankingOptions {
   /** Returns how to reach a hub: its Dial if it is in this process, or a link to it. Undefined if there is no way at the moment. */
   readonly hub: (hubId: string) => Dial | undefined;
   /** Hubs and sessions that recently did not acknowledge a dial in time. */
-  readonly suspects: { has(id: string): boolean };
+  readonly suspects: { has(id: string, tenant: string): boolean };
 }
 
 /**
@@ -20,7 +20,7 @@ export interface RankingOptions {
  */
 export function* ranking({ directory, hub, suspects }: RankingOptions, choice: Choice): Generator<Tier> {
   for (const suspected of [false, true]) {
-    const takes = (id: string) => suspected || !suspects.has(id);
+    const takes = (id: string) => suspected || !suspects.has(id, choice.tenant);
     const reachable = (hubId: string) => hub(hubId) !== undefined && takes(hubId);
     // Without a usable hub, the search would visit every session in vain, perhaps thousands.
     if (!some(directory.hubs(), ({ hubId }) => reachable(hubId))) continue;

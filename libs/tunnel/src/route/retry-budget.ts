@@ -7,7 +7,10 @@ const RETRY_BURST = 2000;
 /** What each dial adds: in the long run, at most one attempt more for every five dials. */
 const PER_DIAL = 0.2;
 
-/** Limits what a gateway tries beyond first attempts, retries and hedges alike, so that they do not overload a plane in trouble. One per gateway. */
+/**
+ * Limits what a gateway tries beyond first attempts, so that it does not overload a plane in trouble. A gateway has one for retries, and
+ * one for hedges.
+ */
 export class RetryBudget {
   #tokens = RETRY_BURST;
 

@@ -9,9 +9,10 @@ import { Suspects } from './suspects.ts';
  * another session: at once when an attempt fails, and in parallel when an attempt is not acknowledged in time.
  */
 export function routed(options: RoutingOptions, suspects: Suspects = new Suspects()): Dial {
-  const routing = { ...options, suspects, budget: new RetryBudget() };
+  const routing = { ...options, suspects, budget: new RetryBudget(), hedges: new RetryBudget() };
   return (request) => {
     routing.budget.earn();
+    routing.hedges.earn();
     return new Attempts(request, routing).run();
   };
 }

@@ -19,6 +19,9 @@ export interface RoutingOptions {
 
 /** What all dials of a gateway share. */
 export interface Routing extends RoutingOptions {
+  /** For attempts after one that failed. */
   readonly budget: RetryBudget;
+  /** For attempts beside one that is silent. Hedges must not use up the retries that the death of a hub needs. */
+  readonly hedges: RetryBudget;
   readonly suspects: Suspects;
 }
