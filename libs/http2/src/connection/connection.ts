@@ -4,6 +4,7 @@ import { ConnectionError, ErrorCode } from '../codes.ts';
 import { goawayFrame, pingFrame, settingsAck, settingsFrame } from '../frames.ts';
 import type { Http2Stream } from '../stream/stream.ts';
 import { closings } from './closings.ts';
+import { InFlight } from './in-flight.ts';
 import { Keepalive } from './keepalive.ts';
 import { BEHIND_BULK } from './late-frames.ts';
 import type { ConnectionOptions } from './options.ts';
@@ -53,7 +54,7 @@ export class Connection implements ReadingSink {
   readonly #output: Output;
   readonly #streams: Streams;
   readonly #reading: Reading;
-  readonly #pings = new Pings();
+  readonly #pings: Pings;
   readonly #keepalive: Keepalive | undefined;
   readonly #turn = new TurnReader();
   #state: State = 'greeting';
@@ -66,14 +67,20 @@ export class Connection implements ReadingSink {
     this.#socket = socket;
     this.#options = options;
     const failed = (error: Error) => this.#fail(error);
-    const checkpoint = (read: () => void) => {
-      this.#pings.checkpoint(read);
+    const unread = (): number => inFlight?.unread ?? Number.POSITIVE_INFINITY;
+    const received = () => this.bytesRead;
+    const pings = new Pings({ unread, received });
+    this.#pings = pings;
+    const checkpoint = (read: (took: number) => void) => {
+      pings.checkpoint(read);
       return pingFrame(NOTHING, false);
     };
+    // Other programs' endpoints may count PINGs as abuse.
+    const inFlight: InFlight | undefined = rules.groupField === undefined ? undefined : new InFlight(pings);
     const patience = options.latePongs ? { patience: BEHIND_BULK } : {};
-    const output = new Output({ socket, greeting, defer, maxBacklog, ...patience, checkpoint, failed });
+    const output = new Output({ socket, greeting, defer, maxBacklog, ...patience, inFlight, checkpoint, failed });
     this.#output = output;
-    const [rtt, idle] = [() => this.#pings.rtt, () => this.#endWhenIdle()];
+    const [rtt, idle] = [() => pings.rtt, () => this.#endWhenIdle()];
     this.#streams = new Streams({ role, settings, rules, output, rtt, opened, idle });
     this.#reading = new Reading({ role, settings, streams: this.#streams, output, sink: this });
     if (keepaliveMs !== undefined) {

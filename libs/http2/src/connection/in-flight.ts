@@ -1,57 +1,102 @@
-/**
- * How much a connection may have under way besides what its path holds, in bytes. A busy process reads as much in a few turns of its event
- * loop.
- */
-const BYTES_AHEAD = 512 * 1024;
+import type { Pings } from './pings.ts';
 
-/** What a path holds for each millisecond of its round-trip time, in bytes: the 160 MB/s that windows are made for. */
+/** The most that a link of several groups may have under way besides what its path holds, in bytes. A busy process reads as much in a few turns. */
+const MOST_SHARED = 512 * 1024;
+
+/** The same for a link of one group: nobody waits behind it, and few checkpoints cost less. */
+const MOST_ALONE = 4 * 1024 * 1024;
+
+/** What a path holds at most for each millisecond of its round-trip time, in bytes: the 160 MB/s that windows are made for. */
 const BYTES_PER_MS = 160 * 1024;
+
+/** What a link may always have under way, in bytes. A path of 1 Mbit/s takes 66 ms for it. */
+const LEAST = 8 * 1024;
+
+/** What a link may have under way at first, in bytes. */
+const AT_FIRST = 64 * 1024;
+
+/** Bytes that wait on the path for longer than this make everything behind them late, in milliseconds. */
+const QUEUE_MS = 50;
 
 /** Checkpoints that are under way while it is full. With fewer, the sender would pause between their answers. */
 const CHECKPOINTS_UNDER_WAY = 8;
 
 /**
- * Bounds the bytes that a connection has sent and the other process has not read, once several groups share the connection. The kernel
- * accepts up to 4 MB from the sender, and keeps up to 32 MB for the reader. Whatever one group has there arrives before the next byte of
- * the others, even if groups take turns here. A checkpoint is a PING between DATA frames: its answer says that the other process has read
- * all DATA before it.
+ * Bounds the bytes that a link has sent and the other process has not read. The kernel accepts up to 4 MB from the sender, and keeps up to
+ * 32 MB for the reader, and what waits there delays the next byte of all streams, and PINGs. A checkpoint is a PING between DATA frames: its
+ * answer says that the other process has read all DATA before it, and when.
+ *
+ * The bound follows the path. It doubles in each round trip in which answers come without delay. It falls as far as all answers of a round
+ * trip are late by more than QUEUE_MS: then the bytes wait somewhere. At LEAST, the path is as good as empty, so answers that are late even
+ * then show that its round-trip time has changed (see `Pings`).
  */
 export class InFlight {
-  readonly #rtt: () => number;
+  readonly #pings: Pick<Pings, 'rtt'>;
+  #shared = false;
+  #limit = AT_FIRST;
   /** Bytes since the beginning: sent, sent before the latest checkpoint, and read by the other side. */
   #sent = 0;
   #checkpointAt = 0;
   #read = 0;
+  /** A round is over once this many bytes have been read. */
+  #roundEnd = 0;
+  /** The fastest answer of the round, in milliseconds. */
+  #fastest = Number.POSITIVE_INFINITY;
+  /** Whether the limit has held anything up in the round. */
+  #wasFull = false;
 
-  /** @param rtt the round-trip time of the path while nothing waits on it, in milliseconds; 0 if unknown */
-  constructor(rtt: () => number) {
-    this.#rtt = rtt;
+  constructor(pings: Pick<Pings, 'rtt'>) {
+    this.#pings = pings;
   }
 
-  get #limit(): number {
-    return BYTES_AHEAD + this.#rtt() * BYTES_PER_MS;
+  /** Several groups use the link from now on. */
+  share(): void {
+    this.#shared = true;
+  }
+
+  /** Bytes that were sent, and that the other side has not read as far as is known. */
+  get unread(): number {
+    return this.#sent - this.#read;
   }
 
   /**
-   * Whether the sender should wait until the other side has read more. True only while a checkpoint is under way, because its answer ends
-   * the wait. Without one, the limit may still be exceeded: it falls with the round-trip time.
+   * How many bytes may leave now. 0 only while a checkpoint is under way, because its answer ends the wait. Without one, the limit may still
+   * be exceeded, because it falls.
    */
-  get full(): boolean {
-    return this.#checkpointAt > this.#read && this.#sent - this.#read >= this.#limit;
+  get room(): number {
+    const room = Math.max(0, Math.floor(Math.min(this.#limit, this.#most)) - this.unread);
+    return this.#checkpointAt > this.#read ? room : Math.max(LEAST, room);
+  }
+
+  get #most(): number {
+    return (this.#shared ? MOST_SHARED : MOST_ALONE) + this.#pings.rtt * BYTES_PER_MS;
   }
 
   /** Counts bytes of DATA. @returns whether a checkpoint should follow them */
   send(bytes: number): boolean {
     this.#sent += bytes;
-    return this.#sent - this.#checkpointAt >= this.#limit / CHECKPOINTS_UNDER_WAY;
+    if (this.unread >= this.#limit - LEAST / CHECKPOINTS_UNDER_WAY) this.#wasFull = true;
+    return this.#sent - this.#checkpointAt >= Math.min(this.#limit, this.#most) / CHECKPOINTS_UNDER_WAY;
   }
 
-  /** A checkpoint leaves now. @returns what to call when it is answered */
-  checkpoint(): () => void {
+  /** A checkpoint leaves now. @returns what to call when it is answered, with the time that this took in milliseconds */
+  checkpoint(): (took: number) => void {
     const at = this.#sent;
     this.#checkpointAt = at;
-    return () => {
+    return (took) => {
       this.#read = at;
+      this.#fastest = Math.min(this.#fastest, took);
+      if (at >= this.#roundEnd) this.#endRound();
     };
+  }
+
+  #endRound(): void {
+    const usual = this.#pings.rtt;
+    const late = this.#fastest - usual;
+    if (late > QUEUE_MS) this.#limit = Math.max(LEAST, (this.#limit * (usual + QUEUE_MS)) / this.#fastest);
+    else if (this.#wasFull && late < QUEUE_MS / 2) this.#limit = Math.min(this.#most, 2 * this.#limit);
+    this.#roundEnd = this.#sent;
+    this.#fastest = Number.POSITIVE_INFINITY;
+    this.#wasFull = false;
   }
 }

@@ -85,10 +85,10 @@ class Finite {
 function outputTo(
   socket: Duplex,
   window = 2 ** 31 - 1,
-  checkpoints: (() => void)[] = [],
+  checkpoints: ((took: number) => void)[] = [],
   patience: Patience = BEHIND_BULK,
 ): Output {
-  const checkpoint = (read: () => void) => {
+  const checkpoint = (read: (took: number) => void) => {
     checkpoints.push(read);
     return NOTHING;
   };

@@ -4,7 +4,7 @@ import { ConnectionError, DEFAULT_FRAME, ErrorCode, MAX_WINDOW } from '../codes.
 import { FRAME_HEAD } from '../frames.ts';
 import { DEFAULT_SETTINGS } from '../settings.ts';
 import { FloodGuard } from './flood-guard.ts';
-import { InFlight } from './in-flight.ts';
+import type { InFlight } from './in-flight.ts';
 import { BEHIND_ANY, LateFrames, type Patience } from './late-frames.ts';
 import { SendGroup } from './send-group.ts';
 
@@ -64,8 +64,10 @@ export interface OutputOptions {
   readonly maxBacklog: number;
   /** What late frames wait for. Default: any other frame. */
   readonly patience?: Patience;
-  /** Makes a checkpoint (see `InFlight`). @param read called once the peer has read all that left before it */
-  readonly checkpoint: (read: () => void) => Buffer;
+  /** Bounds what the peer has not read. Default: only the windows and the socket do. */
+  readonly inFlight?: InFlight | undefined;
+  /** Makes a checkpoint (see `InFlight`). @param read called once the peer has read all that left before it, with how long that took in ms */
+  readonly checkpoint: (read: (took: number) => void) => Buffer;
   /** The peer does not read what it asks for, or a callback of ours threw. */
   readonly failed: (error: Error) => void;
 }
@@ -89,8 +91,7 @@ export class Output {
   /** Most bytes that may wait for a peer that asks and does not read. */
   maxBacklog: number;
   readonly #checkpoint: OutputOptions['checkpoint'];
-  /** Set once groups share the connection. */
-  #inFlight: InFlight | undefined;
+  readonly #inFlight: InFlight | undefined;
   readonly #lateFrames: LateFrames;
   readonly #common = new SendGroup();
   /** By group: the streams that have DATA to send, and wait for their turn. */
@@ -107,12 +108,14 @@ export class Output {
   #scheduled = false;
   #ended = false;
 
-  constructor({ socket, greeting, defer, maxBacklog, patience = BEHIND_ANY, checkpoint, failed }: OutputOptions) {
+  constructor(options: OutputOptions) {
+    const { socket, greeting, defer, maxBacklog, patience = BEHIND_ANY, checkpoint, failed } = options;
     this.#socket = socket;
     this.#parts = [greeting];
     this.#addedBytes = greeting.length;
     this.#defer = defer;
     this.maxBacklog = maxBacklog;
+    this.#inFlight = options.inFlight;
     this.#checkpoint = checkpoint;
     this.guarded = guarding(failed);
     this.#sendTurn = this.guarded(() => this.#send());
@@ -122,7 +125,7 @@ export class Output {
 
   /** Whether DATA may leave. */
   get flowing(): boolean {
-    return this.#window > 0 && !this.#socket.writableNeedDrain && !this.#inFlight?.full;
+    return this.#window > 0 && !this.#socket.writableNeedDrain && this.#room > SHORTEST_FRAME;
   }
 
   /** Sends a frame that has no window. */
@@ -166,9 +169,14 @@ export class Output {
     this.schedule();
   }
 
-  /** Groups share the connection from now on. @param rtt its round-trip time, in milliseconds */
-  share(rtt: () => number): void {
-    this.#inFlight ??= new InFlight(rtt);
+  /** Groups share the connection from now on. */
+  share(): void {
+    this.#inFlight?.share();
+  }
+
+  /** How many bytes a write may have now. */
+  get #room(): number {
+    return Math.min(WRITE_BYTES, this.#inFlight?.room ?? WRITE_BYTES);
   }
 
   /** Enlarges the connection's window. @throws ConnectionError if it would exceed the largest window */
@@ -247,7 +255,7 @@ export class Output {
     if (this.#addingData || this.#readyStreams === 0 || !this.flowing) return;
     this.#addingData = true;
     try {
-      let [room, filled] = [WRITE_BYTES, 0];
+      let [room, filled] = [this.#room, 0];
       for (
         let line = this.#readyLines.current;
         line && this.#window > 0 && room > SHORTEST_FRAME;
@@ -278,8 +286,8 @@ export class Output {
 
   #addCheckpoint(inFlight: InFlight): void {
     const read = inFlight.checkpoint();
-    const answered = this.guarded(() => {
-      read();
+    const answered = this.guarded((took: number) => {
+      read(took);
       this.#scheduleIfWaiting();
     });
     this.add(this.#checkpoint(answered));

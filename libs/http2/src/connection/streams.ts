@@ -134,7 +134,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   #join(name: string | undefined): SendGroup {
     // A link's own streams, such as its control stream, have no group name.
     this.#firstGroup ??= name;
-    if (name !== undefined && name !== this.#firstGroup) this.output.share(this.#options.rtt);
+    if (name !== undefined && name !== this.#firstGroup) this.output.share();
     const group = this.#groups.get(name) ?? new SendGroup(name);
     if (group.streams++ === 0) this.#groups.set(name, group);
     return group;

@@ -88,7 +88,7 @@ export class LinkClient implements Dialer {
 
   constructor(options: LinkClientOptions) {
     const { socket, peer, receive = () => {}, refused = () => {}, reconcileEvery = RECONCILE_EVERY } = options;
-    const session = linkSession('client', socket, peer, () => wroteLately());
+    const session = linkSession('client', socket, peer, () => mayHaveDied());
     this.#session = session;
     this.#peer = peer;
     this.#direct = options.toAgent ?? false;
@@ -111,7 +111,7 @@ export class LinkClient implements Dialer {
     session.once('goaway', () => ending.refuseDials(new Error(`${peer} is closing the link`)));
     session.once('close', (reason) => ending.over(reason));
     // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
-    const wroteLately = watchLiveness(session, (error) => session.destroy(error, true), {
+    const mayHaveDied = watchLiveness(session, (error) => session.destroy(error, true), {
       ping: options.ping,
       // A dial that was given up, because another session was faster, has found out nothing yet.
       carries: () => this.open > 0 || session.bytesRead === this.#readBefore,

@@ -79,6 +79,17 @@ test('a link that was reset with nothing unread was reset on the way, and otherw
   assert.equal((await busy.client.closed).name, 'HungUp');
 });
 
+test('a process that heard nothing for long, as we did, has perhaps closed the link itself, and may be alive', async () => {
+  mockChecks();
+  const both = await link(dialTcp);
+  await settled(both);
+  // A network that lost everything is back: what was sent meanwhile arrives at a socket that is closed for that.
+  mock.timers.tick(CHECK_EVERY_MS * 7);
+  both.client.dial(request(1)).catch(() => {});
+  both.agentSocket.resetAndDestroy();
+  assert.equal((await both.client.closed).name, 'LinkReset');
+});
+
 test('a link says how a gateway went that did not say goodbye', async () => {
   mockChecks();
   const gateway = '0123456789abcdef';
@@ -111,6 +122,7 @@ test('a side that closes a link because it hears nothing says so, and so does no
   for (const hears of ['server', 'client'] as const) {
     // Only one of them loses its patience here.
     const both = await (hears === 'server' ? link(dialTcp, PATIENT) : link(dialTcp, {}, PATIENT));
+    await settled(both);
     assert.match(await silence(2500, both[hears]), /silent for 2\.25 s/);
     const reason = await both[hears === 'server' ? 'client' : 'server'].closed;
     assert.equal(reason.name, 'SessionLost');
@@ -120,7 +132,9 @@ test('a side that closes a link because it hears nothing says so, and so does no
 
 test('a dial on a link at rest makes its side ask as usual, even if it was given up', async () => {
   mockChecks();
-  const { client } = await link(dialTcp, RESTING, PATIENT);
+  const both = await link(dialTcp, RESTING, PATIENT);
+  await settled(both);
+  const { client } = both;
   assert.equal(await silence(4500, client), 'still open');
   const abort = new DialAbort();
   client.dial({ ...request(1), signal: abort }).catch(() => {});
@@ -132,7 +146,9 @@ test('a dial on a link at rest makes its side ask as usual, even if it was given
 test('an agent with a tunnel on a link at rest asks as usual', async () => {
   const port = await listen(net.createServer((socket) => socket.on('error', () => {})));
   mockChecks();
-  const { client, server } = await link(dialTcp, PATIENT, RESTING);
+  const both = await link(dialTcp, PATIENT, RESTING);
+  await settled(both);
+  const { client, server } = both;
   assert.equal(await silence(4500, server), 'still open');
   await client.dial(request(port));
   assert.match(await silence(2750, server), /silent for 2\.25 s/);
@@ -153,6 +169,12 @@ async function silence(ms: number, { closed }: { readonly closed: Promise<Error>
   });
   for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate);
   return ended;
+}
+
+/** Waits until both sides know the link's round-trip time: their first PINGs are answered. */
+async function settled(both: Link): Promise<void> {
+  while (both.client.rtt === undefined) await new Promise(setImmediate);
+  await pass(CHECK_EVERY_MS, both);
 }
 
 /** Lets time pass for what watches a link; what the link sends meanwhile arrives. */

@@ -12,6 +12,7 @@ afterEach(() => mock.timers.reset());
 function watched(ping?: PingInterval, carries = () => false) {
   const session = Object.assign(new EventEmitter(), {
     bytesRead: 0,
+    rtt: 0.3,
     bytesWritten: 0,
     pings: 0,
     ping() {
@@ -22,7 +23,7 @@ function watched(ping?: PingInterval, carries = () => false) {
   const deaths: string[] = [];
   mock.timers.enable({ apis: ['setInterval'] });
   // As a link does: the owner ends the session once it is dead.
-  watchLiveness(
+  const mayHaveDied = watchLiveness(
     session as never,
     (error) => {
       deaths.push(error.message);
@@ -30,7 +31,7 @@ function watched(ping?: PingInterval, carries = () => false) {
     },
     { checks: new LinkChecks(), ping, carries },
   );
-  return { session, deaths, check: (count: number) => mock.timers.tick(count * CHECK_EVERY_MS) };
+  return { session, deaths, mayHaveDied, check: (count: number) => mock.timers.tick(count * CHECK_EVERY_MS) };
 }
 
 test('a link with bytes both ways is never asked', () => {
@@ -76,6 +77,38 @@ test('a link that does not answer is dead once, within three seconds', () => {
   assert.equal(session.pings, 2);
   check(20);
   assert.equal(deaths.length, 1);
+});
+
+test('a link is dead only after the round trip of its path besides, and after three seconds if that is unknown', () => {
+  for (const [rtt, checks] of [
+    [2100, 17],
+    [0, 21],
+  ] as const) {
+    const { session, deaths, check } = watched();
+    session.rtt = rtt;
+    check(checks - 1);
+    assert.deepEqual(deaths, []);
+    check(1);
+    assert.deepEqual(deaths, [`silent for ${checks / 4} s, even to PING`]);
+    mock.timers.reset();
+  }
+});
+
+test('a process that was heard as it should be may have died just now, one that was not heard for long may be alive', () => {
+  const { session, mayHaveDied, check } = watched();
+  const wrote = () => {
+    session.bytesWritten++;
+    return mayHaveDied();
+  };
+  session.bytesRead++;
+  check(5);
+  assert.equal(wrote(), true, 'the answer to the first PING may still be on its way');
+  check(2);
+  assert.equal(wrote(), false, 'it is overdue');
+  session.bytesRead++;
+  assert.equal(wrote(), true);
+  check(3);
+  assert.equal(mayHaveDied(), false, 'there is nothing that it may not have read');
 });
 
 test('a link with a longer interval at rest is watched as usual while it carries something', () => {
@@ -168,7 +201,7 @@ test('a look that throws ends its own link, and the others are looked at', () =>
   const checks = new LinkChecks();
   const deaths: string[] = [];
   const add = (name: string, ping: () => void) => {
-    const session = Object.assign(new EventEmitter(), { bytesRead: 0, bytesWritten: 0, ping });
+    const session = Object.assign(new EventEmitter(), { bytesRead: 0, bytesWritten: 0, rtt: 0.3, ping });
     const dead = (error: Error) => {
       deaths.push(`${name}: ${error.message}`);
       session.emit('close');

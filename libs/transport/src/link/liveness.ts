@@ -9,10 +9,13 @@ export const CHECK_EVERY_MS = 250;
 const PING_AFTER_CHECKS = 4;
 
 /**
- * After this many checks without a byte, the link is dead: 2.25 to 2.5 s after the last byte, 1.25 s after the PING, and less than 3 s
- * even on a machine short of processor time.
+ * After this many checks without a byte, and those of a round trip, the link is dead: on a short path 2.25 to 2.5 s after the last byte,
+ * 1.25 s after the PING, and less than 3 s even on a machine short of processor time.
  */
 const DEAD_AFTER_CHECKS = 9;
+
+/** What counts as the round trip of a link whose first PING has no answer yet, in milliseconds. */
+const UNKNOWN_ROUND_TRIP_MS = 3000;
 
 /** Calls all checks from one timer. In an idle hub, thousands of timers would cost more than the checks. */
 export class LinkChecks {
@@ -53,7 +56,8 @@ export interface LivenessOptions {
  * @param ping a longer interval. A dead link is found after 2.25 to 2.5 times this long. The other side may send its PINGs sooner. It may send
  * them later only while the link carries nothing: bulk data could hide its answers
  * @param carries whether the link carries anything
- * @returns whether something was sent since the last check, or in the 250 ms before it
+ * @returns whether the process at the other side may have died just now: it was heard as it should be, and it may not have read what was
+ * sent since the last check, or in the 250 ms before it
  */
 export function watchLiveness(
   session: Http2Session,
@@ -63,6 +67,8 @@ export function watchLiveness(
   const { seconds = 1, atRest = false } = ping ?? {};
   let { bytesRead, bytesWritten } = session;
   let [silent, mute, rests] = [0, 0, false];
+  let ask = PING_AFTER_CHECKS * seconds;
+  const roundTrip = () => Math.floor((session.rtt || UNKNOWN_ROUND_TRIP_MS) / CHECK_EVERY_MS);
   const check = () => {
     silent = session.bytesRead === bytesRead ? silent + 1 : 0;
     mute = session.bytesWritten === bytesWritten ? mute + 1 : 0;
@@ -73,13 +79,16 @@ export function watchLiveness(
       silent = Math.min(DEAD_AFTER_CHECKS, Math.max(0, silent - PING_AFTER_CHECKS * (seconds - 1)));
     rests = atRest && !isAsUsual;
     const scale = isAsUsual ? 1 : seconds;
-    const ask = PING_AFTER_CHECKS * scale;
-    if (silent === DEAD_AFTER_CHECKS * scale)
+    ask = PING_AFTER_CHECKS * scale;
+    if (silent >= DEAD_AFTER_CHECKS * scale + roundTrip())
       dead(new Error(`silent for ${(silent * CHECK_EVERY_MS) / 1000} s, even to PING`));
     else if (silent === ask || mute === ask) session.ping();
   };
   // An exception in one check must not skip the others.
   const quit = checks.add(guarding(dead)(check));
   session.once('close', quit);
-  return () => mute === 0 || session.bytesWritten !== bytesWritten;
+  return () => {
+    const heard = silent <= ask + 1 + roundTrip() || session.bytesRead !== bytesRead;
+    return heard && (mute === 0 || session.bytesWritten !== bytesWritten);
+  };
 }

@@ -57,7 +57,7 @@ export class LinkServer {
 
   constructor(options: LinkServerOptions) {
     this.#options = options;
-    const session = linkSession('server', options.socket, options.peer, () => wroteLately());
+    const session = linkSession('server', options.socket, options.peer, () => mayHaveDied());
     this.#session = session;
     this.#dials = new ServedDials(options, {
       streams: this.#streams,
@@ -76,7 +76,7 @@ export class LinkServer {
       this.#closed.resolve(reason);
     });
     // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
-    const wroteLately = watchLiveness(session, (error) => session.destroy(error, true), {
+    const mayHaveDied = watchLiveness(session, (error) => session.destroy(error, true), {
       ping: options.ping,
       carries: () => this.open > 0,
     });

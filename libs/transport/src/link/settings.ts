@@ -20,16 +20,16 @@ const settings = {
 /**
  * The session of one half of a link. The dialling half is the HTTP/2 client, whichever side made the connection.
  * @param peer what is at the other side, for error texts
- * @param wroteLately whether the other side may have unread bytes of this side
+ * @param mayHaveDied see `watchLiveness`
  */
 export function linkSession(
   role: 'client' | 'server',
   socket: Socket,
   peer: string,
-  wroteLately: () => boolean = () => true,
+  mayHaveDied: () => boolean = () => true,
 ): Http2Session {
   const lost = (reason: NodeJS.ErrnoException) => {
-    const Lost = lossOf(reason.code, wroteLately);
+    const Lost = lossOf(reason.code, mayHaveDied);
     return new Lost(`${peer}: ${reason.message}`, { cause: reason });
   };
   return new Http2Session({ role, socket, settings, lost, groupField: TENANT_FIELD });
@@ -37,10 +37,11 @@ export function linkSession(
 
 /**
  * When a process dies, its kernel closes its connections, and resets those with bytes that the process has not read. So if we have sent
- * nothing lately, a reset comes from something on the way.
+ * nothing lately, a reset comes from something on the way. If we have heard nothing for long, neither side heard the other, and the other
+ * process, which lives, has closed the connection for that: what we sent meanwhile then drew the reset, which dropped its reason.
  */
-function lossOf(code: string | undefined, wroteLately: () => boolean): typeof SessionLost {
+function lossOf(code: string | undefined, mayHaveDied: () => boolean): typeof SessionLost {
   if (code === 'EPIPE') return HungUp;
-  if (code === 'ECONNRESET') return wroteLately() ? HungUp : LinkReset;
+  if (code === 'ECONNRESET') return mayHaveDied() ? HungUp : LinkReset;
   return SessionLost;
 }
