@@ -174,7 +174,7 @@ describe('the admin port', () => {
     await client.admin.listTunnels({});
     assert.equal(await fetchText(server, '/metrics'), 'GET /metrics');
     const socket = await open(server);
-    socket.write('PROPFIND /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+    socket.write('PROPFIND /x HTTP/1.1\r\nhost: localhost\r\nConnection: close\r\n\r\n');
     let answer = '';
     for await (const chunk of socket.setEncoding('latin1')) answer += chunk;
     assert.match(answer, /PROPFIND \/x$/);
