@@ -65,12 +65,13 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
   guardServer(server, options);
   const backlog = 'path' in at ? UNIX_BACKLOG : TCP_BACKLOG;
   server.listen({ ...placeOf(at, file), backlog });
-  await once(server, 'listening');
   try {
+    await once(server, 'listening');
     await file?.claim();
   } catch (error) {
     server.close();
-    throw error;
+    // The system names the path that was bound, or none: the one that was asked for says what to change.
+    throw 'path' in at ? Object.assign(error as Error, { syscall: 'listen', address: at.path, port: -1 }) : error;
   }
   // It listens again.
   server.on('listening', () =>

@@ -38,16 +38,18 @@ interface ListenFailure extends NodeJS.ErrnoException {
 /** Returns the failed `listen`, or the failed lookup of a name to listen on, that caused an error. */
 function listenFailure(error: unknown): ListenFailure | undefined {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
-    const { code, syscall } = cause as ListenFailure;
-    if (code !== undefined && (syscall === 'listen' || syscall === 'bind' || syscall === 'getaddrinfo')) return cause;
+    const { syscall = '' } = cause as ListenFailure;
+    if (['listen', 'bind', 'getaddrinfo'].includes(syscall)) return cause;
   }
   return undefined;
 }
 
 function describe(failure: ListenFailure, table: FlagTable, values: Values): string {
-  const { code = '', address, port = 0, hostname, message } = failure;
-  const reason = REASONS[code] ?? message;
+  const { code, address, port = 0, hostname, message } = failure;
+  const reason = REASONS[code ?? ''] ?? message;
   const flag = flagBehind(failure, reason === NO_ADDRESS, table, values);
+  // Our own text about what is at a unix socket's path.
+  if (code === undefined) return `${flag ? `--${flag}: ` : 'cannot start: '}${message}`;
   const host = address?.includes(':') ? `[${address}]` : (address ?? hostname);
   const place = port > 0 ? `${host}:${port}` : host;
   return `${flag ? `--${flag}: ` : ''}cannot listen on ${place}: ${reason} (${code})`;
@@ -56,7 +58,7 @@ function describe(failure: ListenFailure, table: FlagTable, values: Values): str
 /** Returns the flag to change: that of the address if the address is bad, otherwise that of the port or of the unix socket. */
 function flagBehind(failure: ListenFailure, badAddress: boolean, table: FlagTable, values: Values): string | undefined {
   const { address, port = 0, hostname } = failure;
-  if (port < 0) return address === values['uds-name'] ? 'uds-name' : undefined;
+  if (port < 0) return ['uds-name', 'admin-uds-name'].find((name) => values[name] === address);
   const listeners = listenersOf(table, values);
   if (hostname !== undefined) return listeners.find(({ host }) => host === hostname)?.bind;
   const listener = listeners.find((one) => one.port === port);
