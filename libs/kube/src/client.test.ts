@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
@@ -131,6 +134,25 @@ describe('a Kubernetes client', () => {
     await kube.request(LIST);
     api.token = 'rotated';
     await kube.request(LIST);
+  });
+
+  it('closes a connection of rotated credentials when its call has ended', { timeout: 60_000 }, async () => {
+    const held = deferred<ServerResponse>();
+    firstRequests(1, (_request, response) => {
+      held.resolve(response);
+      return true;
+    });
+    using kube = await client({ rereadMs: 0 });
+    const slow = kube.request(LIST);
+    const response = await held.promise;
+    const socket = response.socket as Socket;
+    api.token = 'rotated';
+    await kube.request(LIST);
+    assert.equal(socket.destroyed, false, 'a call that runs keeps its connection');
+    const closed = once(socket, 'close', { signal: AbortSignal.timeout(5000) });
+    response.end('{}');
+    assert.deepEqual(await slow, {});
+    await closed;
   });
 
   it('keeps the last credentials while new ones cannot be read', async () => {

@@ -173,7 +173,8 @@ class Client implements KubeClient {
     if (next === undefined || JSON.stringify(next) === JSON.stringify(this.#pool.connection)) return;
     const old = this.#pool.agent;
     this.#pool = openPool(next);
-    // Running calls keep their sockets. Nobody would close the idle ones.
+    // Running calls keep their sockets until they end. Nobody would close idle ones.
+    old.maxFreeSockets = 0;
     for (const idle of Object.values(old.freeSockets)) for (const socket of idle ?? []) socket.destroy();
   }
 
