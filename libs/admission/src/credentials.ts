@@ -1,4 +1,4 @@
-import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
 import { certificateFields, derElements, derFirst, missingPurpose } from '@isthmus/runtime';
 import { type RevocationList, Revocations, readRevocationLists } from './certificates/revocation.ts';
 import { TrustSet } from './certificates/trust-set.ts';
@@ -30,6 +30,8 @@ export interface Credential {
   readonly text?: string;
   /** The URL of a kubeconfig's API server, if it names one. */
   readonly apiServer?: string | undefined;
+  /** Of a kubeconfig: says whether it changed, and holds none of its secrets. */
+  readonly digest?: string;
   readonly revoked?: readonly RevocationList[];
 }
 
@@ -64,7 +66,9 @@ export async function readCredential(kind: CredentialFile['kind'], content: Buff
   if (kind === 'revoked') return { revoked: readRevocationLists(content) };
   const text = content.toString('utf8');
   if (kind === 'trust') return { trust: new TrustSet(text) };
-  if (kind === 'kubeconfig') return { apiServer: apiServerIn(text) };
+  if (kind === 'kubeconfig') {
+    return { apiServer: apiServerIn(text), digest: createHash('sha256').update(text).digest('base64') };
+  }
   return kind === 'keys' ? { keys: await readTokenKeys(text) } : { text };
 }
 
@@ -100,6 +104,10 @@ export class Credentials {
 
   apiServer(at: string): string | undefined {
     return this.#at(at)?.apiServer;
+  }
+
+  digest(at: string): string | undefined {
+    return this.#at(at)?.digest;
   }
 
   #at(at: string): Credential | undefined {

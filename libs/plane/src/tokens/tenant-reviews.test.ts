@@ -33,11 +33,10 @@ users: [{name: u, user: {token: ${connection.token}}}]
 `;
 
 /** A tenant whose agents' tokens are reviewed with a kubeconfig of its name. */
-function reviewing(name: string): TenantSource {
-  const text = { text: '' };
+function reviewing(name: string, digest = ''): TenantSource {
   return {
     read: readTenantFile(`tenant: ${name}\nagents: [{tokenReview: {kubeconfig: ${name}.conf}}]`),
-    credentials: new Map([['agents[0].tokenReview.kubeconfig', text]]),
+    credentials: new Map([['agents[0].tokenReview.kubeconfig', { digest }]]),
   };
 }
 
@@ -64,8 +63,9 @@ async function hosted(context: TestContext, reviewTimeoutMs = 60_000) {
     await Promise.all([a, b].map((api) => api[Symbol.asyncDispose]()));
     await rm(dir, { recursive: true });
   });
-  const put = (...names: string[]) => {
-    const { changed, gone } = tenants.update(new Map(names.map((name) => [`${name}.yaml`, reviewing(name)])));
+  const put = (...names: string[]) => replace(names);
+  const replace = (names: readonly string[], digest?: string) => {
+    const { changed, gone } = tenants.update(new Map(names.map((name) => [`${name}.yaml`, reviewing(name, digest)])));
     assert.deepEqual(tenants.problems, []);
     tokens.update([...changed, ...gone]);
     grants.review([...changed, ...gone]);
@@ -76,7 +76,7 @@ async function hosted(context: TestContext, reviewTimeoutMs = 60_000) {
     const { signal } = new AbortController();
     return authority.agent({ token, source: '10.0.0.1', signal, ...(tenant !== undefined && { tenant }) });
   };
-  return { dir, a, b, put, prove };
+  return { dir, a, b, put, replace, prove };
 }
 
 test("a token is reviewed at its tenant's own API server, once for a while", TIMEOUT, async (context) => {
@@ -133,6 +133,27 @@ test(
       /it failed \d+ times in a row, and is asked again in \d+ s: .*no answer within 3000 ms/,
     );
     assert.equal(a.calls.length, asked);
+  },
+);
+
+test(
+  'a kubeconfig that changed, as with another CA, judges anew what was refused, and ends no session',
+  TIMEOUT,
+  async (context) => {
+    const { dir, a, b, prove, replace } = await hosted(context);
+    b.reviews.set('good', GOOD);
+    const { watch } = await prove('good', 'b');
+    const ended: Error[] = [];
+    watch((reason) => ended.push(reason));
+    await assert.rejects(prove('late', 'b'), /service account jwt not valid/);
+    for (const api of [a, b]) api.reviews.set('late', GOOD);
+    await assert.rejects(prove('late', 'b'), /service account jwt not valid/, 'a refusal holds for a while');
+    // Another API server and CA.
+    await writeFile(join(dir, 'b.conf'), kubeconfig(a));
+    replace(['a', 'b'], 'another');
+    assert.equal((await prove('late', 'b')).principal.tenant, 'b');
+    await assert.rejects(prove('good', 'b'), /service account jwt not valid/, 'the new one has not accepted it');
+    assert.deepEqual(ended, []);
   },
 );
 

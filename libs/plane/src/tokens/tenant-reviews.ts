@@ -14,6 +14,8 @@ const MOST_SERVERS_ASKED = 2;
 interface Rule {
   readonly rule: string;
   readonly rules: ReviewRules;
+  /** The reviewer's: another kubeconfig is another judge, whose verdicts are its own. */
+  readonly key: string;
 }
 
 interface Entry {
@@ -56,8 +58,8 @@ export class TenantReviews {
   /** @returns undefined if the tenant's file has no `tokenReview` */
   async check(token: string, tenant: Tenant, asker: TokenAsker): Promise<ReviewAnswer | undefined> {
     let answer: ReviewAnswer | undefined;
-    for (const { rule, rules } of this.#entriesOf(tenant).slice(0, MOST_SERVERS_ASKED)) {
-      const verdict = await this.#check(token, tenant.name, rules, asker);
+    for (const { rule, rules, key } of this.#entriesOf(tenant).slice(0, MOST_SERVERS_ASKED)) {
+      const verdict = await this.#check(token, tenant.name, rules, key, asker);
       const subject = `system:serviceaccount:${rules.namespace}:${rules.serviceAccount}`;
       answer = { verdict, rule, rules, subject };
       if (verdict.ok) break;
@@ -72,7 +74,7 @@ export class TenantReviews {
 
   /** Forgets what a tenant's file no longer has. @param tenant undefined: all of it */
   update(name: string, tenant: Tenant | undefined): void {
-    const wanted = new Set(tenant && this.#entriesOf(tenant).map(({ rules }) => keyOf(name, rules)));
+    const wanted = new Set(tenant && this.#entriesOf(tenant).map(({ key }) => key));
     for (const kept of [this.#proven, this.#others])
       for (const [key, entry] of kept) if (entry.tenant === name && !wanted.has(key)) drop(kept, key);
   }
@@ -81,8 +83,7 @@ export class TenantReviews {
     for (const kept of [this.#proven, this.#others]) for (const key of [...kept.keys()]) drop(kept, key);
   }
 
-  async #check(token: string, tenant: string, rules: ReviewRules, asker: TokenAsker): Promise<Reviewed> {
-    const key = keyOf(tenant, rules);
+  async #check(token: string, tenant: string, rules: ReviewRules, key: string, asker: TokenAsker): Promise<Reviewed> {
     const known = this.#known(key);
     const entry: Entry = known ?? { tenant, reviewer: new TenantReviewer(rules, this.#options), asking: 0 };
     entry.asking++;
@@ -101,15 +102,14 @@ export class TenantReviews {
     return this.#proven.get(key) ?? this.#others.get(key);
   }
 
-  #entriesOf({ path, file }: Tenant): Rule[] {
+  #entriesOf({ name, path, file, credentials }: Tenant): Rule[] {
     return (file.agents ?? []).flatMap(({ tokenReview }, index) => {
       if (!tokenReview) return [];
       const kubeconfig = this.#options.path(tokenReview.kubeconfig);
       const { audience, namespace, serviceAccount } = { ...REVIEW_DEFAULTS, ...tokenReview };
-      return {
-        rule: `${path}: agents[${index}].tokenReview`,
-        rules: { kubeconfig, audience, namespace, serviceAccount },
-      };
+      const at = `agents[${index}].tokenReview`;
+      const rules = { kubeconfig, audience, namespace, serviceAccount };
+      return { rule: `${path}: ${at}`, rules, key: keyOf(name, rules, credentials.digest(`${at}.kubeconfig`)) };
     });
   }
 }
@@ -129,8 +129,8 @@ function drop(kept: Kept, key: string): void {
   kept.delete(key);
 }
 
-function keyOf(tenant: string, rules: ReviewRules): string {
-  return JSON.stringify([tenant, rules.kubeconfig, rules.audience, rules.namespace, rules.serviceAccount]);
+function keyOf(tenant: string, rules: ReviewRules, digest = ''): string {
+  return JSON.stringify([tenant, rules.kubeconfig, rules.audience, rules.namespace, rules.serviceAccount, digest]);
 }
 
 function same(a: ReviewRules, b: ReviewRules): boolean {
