@@ -2,6 +2,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
 import { Admitted, type AdmittedLimits, bind, type StrangerLimits, Strangers } from '@isthmus/runtime';
 import type { Refused } from '@isthmus/service';
+import { visitorOf } from './access/visitor.ts';
 
 /** Who comes through a TLS server, and who does not. */
 export interface AdminDoors {
@@ -55,7 +56,7 @@ export async function adminListener(options: AdminListenerOptions): Promise<Admi
   const accept = (socket: Socket) => {
     strangers.leave(socket);
     socket.on('error', () => socket.destroy());
-    if (admitted.enter(socket)) take(socket);
+    if (admitted.enter(socket, visitorOf(socket).operator.tenant)) take(socket);
   };
   // gRPC's clients offer h2 alone, and all others ask for pages.
   const offered = { handshakeTimeout: handshakeMs, ALPNProtocols: ['http/1.1', 'h2'] };

@@ -79,12 +79,16 @@ class MemoryRegistry implements Registry {
     const { quarantines } = this.#replica;
     const said = quarantines.last({ tenant, agentId });
     if (said?.reason === reason) return false;
-    if (reason !== undefined && said?.reason === undefined && quarantines.size >= MAX_QUARANTINED)
-      throw new QuarantineFull();
+    const isNew = reason !== undefined && said?.reason === undefined;
+    if (isNew && this.#quarantined(tenant) >= 2 * MAX_QUARANTINED - quarantines.size) throw new QuarantineFull(tenant);
     const version = Math.max(Date.now(), (said?.version ?? 0) + 1);
     const quarantine = { tenant, agentId, version, ...(reason !== undefined && { reason }) };
     this.#publish({ kind: 'quarantine', quarantine });
     return true;
+  }
+
+  #quarantined(tenant: string): number {
+    return this.#replica.quarantines.inForce().filter((quarantine) => quarantine.tenant === tenant).length;
   }
 
   async close(): Promise<void> {

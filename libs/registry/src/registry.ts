@@ -107,13 +107,14 @@ export class RegistryUnavailable extends Error {
   override readonly name = 'RegistryUnavailable';
 }
 
-/** As many agents are in quarantine as may be. */
+/** As many agents of a tenant are in quarantine as may be. */
 export class QuarantineFull extends Error {
   override readonly name = 'QuarantineFull';
 
-  constructor() {
+  constructor(tenant: string) {
     super(
-      `${MAX_QUARANTINED} agents are in quarantine, which is the maximum. Lift one first: isthmus quarantine AGENT --lift`,
+      `tenant ${tenant} has as many agents in quarantine as it leaves room for others (${2 * MAX_QUARANTINED} in all). Lift one first: ` +
+        'isthmus quarantine AGENT --lift',
     );
   }
 }

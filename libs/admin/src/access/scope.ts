@@ -63,14 +63,11 @@ function scopedDials(tenant: string, { dials }: AdminBackend): SeenDials {
   const own = (dial: SeenDial) => dial.tenant === tenant;
   return {
     parked: 0,
-    get watchers() {
-      return dials.watchers;
-    },
     pending: (role) => dials.pending(role, tenant),
     // Counted for the process as a whole.
     rates: () => undefined,
     find: (id, role) => [dials.find(id, role)].find((dial) => dial && own(dial)),
-    watch: (watcher) => dials.watch((dial, again) => own(dial) && watcher(dial, again)),
+    watch: (watcher) => dials.watch((dial, again) => own(dial) && watcher(dial, again), tenant),
     *[Symbol.iterator]() {
       for (const dial of dials) if (own(dial)) yield dial;
     },

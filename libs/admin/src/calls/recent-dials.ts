@@ -1,4 +1,4 @@
-import { Ring } from '@isthmus/runtime';
+import { Ring, SharedBudget } from '@isthmus/runtime';
 import type { Destination, DialLog, DialOutcome, DialRequest, PlaneEvents, Role } from '@isthmus/tunnel';
 import { DialRates } from './dial-rates.ts';
 
@@ -6,6 +6,8 @@ import { DialRates } from './dial-rates.ts';
 const MAX_DIALS = 1000;
 /** Failed and slow dials to keep beside them, so that they are still there when an operator looks. */
 const KEPT_REMARKABLE = 300;
+/** Watchers at once. Each inspects every dial twice. */
+export const MAX_WATCHERS = 32;
 /** A dial that took at least this long is slow. */
 const SLOW_MS = 1000;
 
@@ -35,12 +37,15 @@ type Watcher = (dial: SeenDial, again: boolean) => void;
 /** What the admin RPC reads of a process's dials, or of those of one tenant. */
 export interface SeenDials extends Iterable<SeenDial> {
   readonly parked: number;
-  readonly watchers: number;
   pending(role: Role, tenant?: string): number;
   /** Undefined where they are not counted. */
   rates(role: Role): DialRates | undefined;
   find(id: string, role: Role): SeenDial | undefined;
-  watch(watcher: Watcher): () => void;
+  /**
+   * Calls `watcher` when a dial starts and when it ends. Returns what stops it; undefined if there are too many.
+   * @param tenant whose operator watches; unset: the plane's
+   */
+  watch(watcher: Watcher, tenant?: string): (() => void) | undefined;
 }
 
 /**
@@ -59,6 +64,8 @@ export class RecentDials implements SeenDials {
     agent: new Map(),
   };
   readonly #watchers = new Set<Watcher>();
+  /** Operators of one tenant get no more than they leave to others. */
+  readonly #places = new SharedBudget(MAX_WATCHERS, true);
   /** The kept dials whose tunnels are open. */
   readonly #open = new WeakMap<DialRequest, { firstByteMs?: number } & SeenDial>();
   #parked = 0;
@@ -108,10 +115,12 @@ export class RecentDials implements SeenDials {
     return [...this.#ring].findLast((dial) => dial.id === id && dial.role === role);
   }
 
-  /** Calls `watcher` when a dial starts and when it ends. @returns a function that stops it */
-  watch(watcher: Watcher): () => void {
+  watch(watcher: Watcher, tenant?: string): (() => void) | undefined {
+    if (!this.#places.take(1, tenant)) return undefined;
     this.#watchers.add(watcher);
-    return () => this.#watchers.delete(watcher);
+    return () => {
+      if (this.#watchers.delete(watcher)) this.#places.give(1, tenant);
+    };
   }
 
   #began(role: Role, dial: DialRequest): void {

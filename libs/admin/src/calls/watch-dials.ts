@@ -3,11 +3,8 @@ import { formatDestination } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { Watch } from './dial-watch.ts';
 import { dialMessage, ROLES } from './messages.ts';
-import type { SeenDial, SeenDials } from './recent-dials.ts';
+import { MAX_WATCHERS, type SeenDial, type SeenDials } from './recent-dials.ts';
 import { exhausted, invalid } from './refusals.ts';
-
-/** Watchers at once. Each inspects every dial twice. */
-const MAX_WATCHERS = 32;
 
 type Matches = (dial: SeenDial) => boolean;
 type WatchRpc = Pick<adminApi.AdminServiceImplementation, 'watchDials'>;
@@ -37,12 +34,12 @@ export function watchRpc({ dials }: AdminBackend): WatchRpc {
 }
 
 function begin(dials: SeenDials, matches: Matches, watch: Watch<SeenDial>, firstBytes: boolean): () => void {
-  if (dials.watchers >= MAX_WATCHERS) {
-    throw exhausted(`${MAX_WATCHERS} clients already watch this program's dials: stop one of them`);
-  }
-  return dials.watch((dial, again) => {
+  const end = dials.watch((dial, again) => {
     if ((!again || firstBytes) && matches(dial)) watch.tell(dial);
   });
+  if (end) return end;
+  const text = `too many clients watch this program's dials: ${MAX_WATCHERS} may, and those of one tenant as many as they leave to others`;
+  throw exhausted(`${text}; stop one of them`);
 }
 
 function filterOf({ tenant, destination, onlyFailed, slowerThanMs, role }: adminApi.WatchDialsRequest): Matches {

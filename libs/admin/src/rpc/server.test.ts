@@ -5,6 +5,7 @@ import { Client, credentials } from '@grpc/grpc-js';
 import { adminApi, adminDescriptors } from '@isthmus/proto/admin';
 import { createChannel, createClient } from 'nice-grpc';
 import { HealthDefinition } from 'nice-grpc-server-health';
+import type { RecentDials } from '../calls/recent-dials.ts';
 import { adminClient } from '../client.ts';
 import { type AdminOptions, type AdminServer, serveAdmin } from '../server.ts';
 import { idleBackend } from '../testing/backend.ts';
@@ -115,10 +116,10 @@ describe("the admin RPC's server", () => {
     const cancelled = assert.rejects(dials.next());
     // The watch has begun when a later call on the same connection has its answer.
     await client.admin.listTunnels({});
-    assert.equal(backend.dials.watchers, 1);
+    assert.equal((backend.dials as RecentDials).watchers, 1);
     await server.close();
     await cancelled;
-    assert.equal(backend.dials.watchers, 0);
+    assert.equal((backend.dials as RecentDials).watchers, 0);
   });
 });
 

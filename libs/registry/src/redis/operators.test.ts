@@ -129,6 +129,9 @@ describe('members and quarantines in a Redis that fails', { skip }, () => {
       name: 'QuarantineFull',
       message: /Lift one first: isthmus quarantine AGENT --lift$/,
     });
+    const others = { tenant: 'default"2', agentId: 'another' };
+    assert.equal(await patient.quarantine(others, 'leaks'), true);
+    assert.equal(await patient.quarantine(others, undefined), true);
     assert.equal(await patient.quarantine(all[0] as AgentName, 'another reason'), true);
     await everyone(undefined);
     assert.equal(await patient.quarantine(another, ''), true);

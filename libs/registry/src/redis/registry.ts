@@ -93,7 +93,7 @@ class RedisRegistry implements Registry {
   async quarantine(agent: AgentName, reason: string | undefined): Promise<boolean> {
     checkQuarantine(agent, reason);
     const outcome = await this.#connection().run((client) => writeQuarantine(client, this.#store, agent, reason));
-    if (outcome === 'full') throw new QuarantineFull();
+    if (outcome === 'full') throw new QuarantineFull(agent.tenant);
     return outcome === 'ok';
   }
 

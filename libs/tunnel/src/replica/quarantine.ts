@@ -1,6 +1,10 @@
 import type { AgentName, Quarantine, SessionRecord } from './records.ts';
 
-/** The most agents in quarantine at a time. Operators add them one by one, and each copy of the registry holds them all. */
+/**
+ * The most agents of one tenant in quarantine at a time, and the most released ones that are remembered. Operators add them one by one, and
+ * each copy of the registry holds them all. All tenants together have room for twice as many, and none gets more of it than it leaves to
+ * others.
+ */
 export const MAX_QUARANTINED = 1_000;
 
 type AgentOfSession = Pick<SessionRecord, 'tenant' | 'agentId' | 'credential'>;

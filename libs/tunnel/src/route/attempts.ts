@@ -96,7 +96,8 @@ export class Attempts {
   /** Tries one more session. If there is none, parks the dial if one may arrive, and fails it otherwise. */
   #proceed(): void {
     if (this.#state.at !== 'trying' || this.#start() || !this.#idle) return;
-    const mayRetry = this.#count === 0 || (this.#count < MAX_ATTEMPTS && !this.#routing.budget.spent);
+    const mayRetry =
+      this.#count === 0 || (this.#count < MAX_ATTEMPTS && !this.#routing.budget.spent(this.#request.tenant));
     if (mayRetry && this.#hopeful()) this.#park();
     else this.#fail(this.#refusal());
   }
@@ -114,7 +115,7 @@ export class Attempts {
     if (!dial) return false;
     const kind = this.#count === 0 ? 'first' : again;
     const { budget, hedges } = this.#routing;
-    if (kind !== 'first' && !(kind === 'hedge' ? hedges : budget).spend()) return false;
+    if (kind !== 'first' && !(kind === 'hedge' ? hedges : budget).spend(this.#request.tenant)) return false;
     this.#guarded(() => this.#attempt(running, kind, route, dial))();
     return true;
   }

@@ -11,8 +11,8 @@ import { Suspects } from './suspects.ts';
 export function routed(options: RoutingOptions, suspects: Suspects = new Suspects()): Dial {
   const routing = { ...options, suspects, budget: new RetryBudget(), hedges: new RetryBudget() };
   return (request) => {
-    routing.budget.earn();
-    routing.hedges.earn();
+    routing.budget.earn(request.tenant);
+    routing.hedges.earn(request.tenant);
     return new Attempts(request, routing).run();
   };
 }

@@ -17,7 +17,7 @@ export async function writeQuarantine(
   // Without the first brace, because the script puts the version in front.
   const rest = JSON.stringify({ tenant, agentId, reason }).slice(1);
   const field = fieldOf({ tenant, agentId });
-  return (await client.isthmusQuarantine(...sharedOf(store), field, signOf(reason), rest)) as Outcome;
+  return (await client.isthmusQuarantine(...sharedOf(store), field, signOf(reason), rest, startOf(tenant))) as Outcome;
 }
 
 /** Writes records that the store lacks. Later ones in the store stay. */
@@ -37,6 +37,11 @@ function sharedOf({ keys, keptChanges }: Store): (string | number)[] {
 
 function fieldOf({ tenant, agentId }: AgentName): string {
   return JSON.stringify([tenant, agentId]);
+}
+
+/** Where the fields of a tenant's agents begin, and those of no other. */
+function startOf(tenant: string): string {
+  return `[${JSON.stringify(tenant)},`;
 }
 
 function signOf(reason: string | undefined): '+' | '-' {
