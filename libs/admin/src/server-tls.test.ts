@@ -13,6 +13,7 @@ import { connect, createServer, type TLSSocket } from 'node:tls';
 import { Authority, type Identity } from '@isthmus/certificates/testing';
 import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
+import type { RecentDials } from './calls/recent-dials.ts';
 import { type AdminClientTls, adminClient } from './client.ts';
 import type { AdminTls } from './listener.ts';
 import { type AdminOptions, type AdminServer, serveAdmin } from './server.ts';
@@ -179,7 +180,7 @@ describe('the admin port with mutual TLS', () => {
     };
     const watched = assert.rejects(watch(), /UNAVAILABLE/);
     const [stays, expires, removed] = await Promise.all([open(operator), open(short), open(alice)]);
-    await until(() => watching.dials.watchers === 1, 'the watch');
+    await until(() => (watching.dials as RecentDials).watchers === 1, 'the watch');
     const ended = Promise.all([closed(expires), watched]);
     const { now } = Date;
     mock.method(Date, 'now', () => now() + 3_600_000);
