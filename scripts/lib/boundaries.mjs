@@ -57,7 +57,9 @@ const NODE_MODULES = {
   // A type only: a connection gets its socket.
   'libs/http2': ['events', 'net', 'stream'],
   'libs/certificates': ['crypto'],
-  'libs/runtime': ['crypto', 'dns', 'events', 'fs', 'net', 'os', 'perf_hooks', 'stream', 'timers', 'tls', 'v8', 'vm'],
+  'libs/runtime': [
+    ...['crypto', 'dns', 'events', 'fs', 'https', 'net', 'os', 'perf_hooks', 'stream', 'timers', 'tls', 'v8', 'vm'],
+  ],
   'libs/flags': ['crypto', 'fs', 'net', 'os', 'path', 'tls'],
   'libs/kube': ['child_process', 'crypto', 'fs', 'http', 'https', 'path', 'timers'],
   'libs/registry': ['crypto', 'net', 'timers', 'tls', 'util'],

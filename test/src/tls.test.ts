@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { connect, createServer, type TLSSocket } from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
-import { secureContext, type TlsSettings } from '@isthmus/runtime';
+import { clientTlsOf, type TlsSettings } from '@isthmus/runtime';
 import { connectPackets, tlsServer } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
 
@@ -23,14 +23,14 @@ test('a context is made once, and again when its files have changed', async (t) 
     await copyFile(key, settings.key);
   };
   await install(first);
-  const context = secureContext(settings);
-  assert.equal(secureContext(settings), context);
+  const context = clientTlsOf(settings);
+  assert.equal(clientTlsOf(settings), context);
   await install(second);
-  const renewed = secureContext(settings);
+  const renewed = clientTlsOf(settings);
   assert.notEqual(renewed, context);
-  assert.equal(secureContext(settings), renewed);
+  assert.equal(clientTlsOf(settings), renewed);
   await rm(settings.key);
-  assert.throws(() => secureContext(settings), { code: 'ENOENT' });
+  assert.throws(() => clientTlsOf(settings), { code: 'ENOENT' });
 });
 
 /** Each suite is offered with TLS 1.2 alone, since TLS 1.3 has no weak suite. */

@@ -1,6 +1,6 @@
 import { isIP, type Socket } from 'node:net';
 import tls from 'node:tls';
-import { connectTo, secureContext, type TlsSettings } from '@isthmus/runtime';
+import { clientTlsOf, connectTo, type TlsSettings } from '@isthmus/runtime';
 import {
   type AgentHello,
   connectPackets,
@@ -120,22 +120,22 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
   const { tls: settings, alpn, timeout, signal } = options;
   const [serverName] = namesOf(server, options);
   // First: it may throw, while files are replaced, and would leave a socket behind.
-  const context = settings && secureContext(settings);
+  const trust = settings && clientTlsOf(settings);
   const to = { host: address, port };
   const start = performance.now();
   const proxy = proxyTo(server, options);
   const below = await (proxy ? throughProxy(proxy, to, { timeout, signal }) : connectTo(to, { timeout, signal }));
-  const { socket, done } = context
+  const { socket, done } = trust
     ? secureConnect(
         {
           socket: below,
-          secureContext: context,
           ...(isIP(serverName) === 0 && { servername: serverName }),
           // Ours first. ANP's servers know only the second.
           ALPNProtocols: ['http/1.1', 'h2', ...alpn],
         },
         // Not the dialled address: it comes from a hub's registry or from DNS, and its owner may have a certificate too.
-        { hosts: namesOf(server, options), orName: HUB_SERVER_NAME },
+        trust,
+        [...namesOf(server, options), HUB_SERVER_NAME],
       )
     : { socket: below, done: Promise.resolve() };
   const late = () => socket.destroy(new Error(`no connection to ${address}:${port} within ${timeout / 1000} s`));

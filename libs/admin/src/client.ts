@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
-import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import { adminApi } from '@isthmus/proto/admin';
+import { type ClientTls, clientTls, connectTls, secured } from '@isthmus/runtime';
 import { parseDestination } from '@isthmus/tunnel';
 import { ChannelCredentials, createChannel, createClient } from 'nice-grpc';
 import { ADMIN_SERVER_NAME, socketPathOf } from './place.ts';
@@ -28,22 +28,54 @@ const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 export function adminClient(address: string, tls?: AdminClientTls): AdminConnection {
   const path = socketPathOf(address);
   const credentials = tls && path === undefined ? credentialsFor(address, tls) : undefined;
-  // Send the name instead of an IP address in the SNI extension (RFC 6066 section 3). Deno rejects an address there.
-  const named = credentials && isIP(parseDestination(address).host) !== 0;
   const channel = createChannel(path === undefined ? address : `unix://${path}`, credentials, {
     'grpc.max_receive_message_length': MAX_RESPONSE_BYTES,
     // grpc-js uses http_proxy even for loopback. Admin ports are reached directly.
     'grpc.enable_http_proxy': 0,
-    ...(named && { 'grpc.ssl_target_name_override': ADMIN_SERVER_NAME }),
   });
   const admin = createClient(adminApi.AdminDefinition, channel);
   return { admin, [Symbol.dispose]: () => channel.close() };
 }
 
 function credentialsFor(address: string, { ca, cert, key }: AdminClientTls): ChannelCredentials {
-  const { host } = parseDestination(address);
-  return ChannelCredentials.createSsl(ca, key ?? null, cert ?? null, {
-    checkServerIdentity: (_name: string, certificate: PeerCertificate) =>
-      checkServerIdentity(host, certificate) && checkServerIdentity(ADMIN_SERVER_NAME, certificate),
-  });
+  return new JudgedCredentials(clientTls({ ca, cert, key }), [parseDestination(address).host, ADMIN_SERVER_NAME]);
+}
+
+type Connector = ReturnType<ChannelCredentials['_createSecureConnector']>;
+
+/** TLS whose servers we judge, and not grpc-js by OpenSSL's rules. */
+class JudgedCredentials extends ChannelCredentials {
+  readonly #tls: ClientTls;
+  readonly #names: readonly [host: string, name: string];
+
+  constructor(tls: ClientTls, names: readonly [host: string, name: string]) {
+    super();
+    this.#tls = tls;
+    this.#names = names;
+  }
+
+  override _isSecure(): boolean {
+    return true;
+  }
+
+  override _equals(other: ChannelCredentials): boolean {
+    return other === this;
+  }
+
+  override _createSecureConnector(...of: Parameters<ChannelCredentials['_createSecureConnector']>): Connector {
+    const plain = ChannelCredentials.createInsecure()._createSecureConnector(...of);
+    const [host, name] = this.#names;
+    return {
+      connect: async (raw) => {
+        // Send the name instead of an IP address in the SNI extension (RFC 6066 section 3). Deno rejects an address there.
+        const servername = isIP(host) === 0 ? host : name;
+        const socket = connectTls({ socket: raw, ALPNProtocols: ['h2'], servername }, this.#tls, this.#names);
+        await secured(socket);
+        return { socket, secure: true };
+      },
+      waitForReady: () => plain.waitForReady(),
+      getCallCredentials: () => plain.getCallCredentials(),
+      destroy: () => plain.destroy(),
+    };
+  }
 }

@@ -1,5 +1,5 @@
+import type { Presented } from '@isthmus/runtime';
 import { NotAuthorised, type Principal } from '@isthmus/tunnel';
-import type { ShownCertificate } from './certificates/chain.ts';
 import { type CertificateBundles, CertificateJudge } from './certificates/judge.ts';
 import type { Grant, Grants, Standing } from './grants.ts';
 import type { Tenant, Tenants } from './tenants.ts';
@@ -11,7 +11,7 @@ export interface Evidence {
   /** SNI. */
   readonly serverName?: string;
   /** That the peer holds its key is proven; nothing else is. */
-  readonly certificate?: ShownCertificate;
+  readonly certificate?: Presented;
 }
 
 export interface AgentEvidence extends Evidence {

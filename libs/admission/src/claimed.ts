@@ -30,7 +30,7 @@ export function claimedBy(tenant: Claimant): Claimed[] {
       claimed.push({ what: `unix socket ${unixSocket}`, at: `callers[${index}].unixSocket` });
   }
   for (const { trust, shared, rule } of [...certificates.agent, ...certificates.caller])
-    for (const { id, name } of trust?.all ?? [])
+    for (const { authorityId: id, subjectText: name } of trust?.all ?? [])
       claimed.push({
         what: `certificate authority ${name}`,
         key: id,

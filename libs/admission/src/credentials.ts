@@ -1,5 +1,5 @@
 import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
-import { certificateFields, derElements, derFirst, missingPurpose } from '@isthmus/runtime';
+import { type Certificate, CertificatePool, derElements, derFirst, missingPurpose } from '@isthmus/runtime';
 import { type RevocationList, Revocations, readRevocationLists } from './certificates/revocation.ts';
 import { TrustSet } from './certificates/trust-set.ts';
 import type { Problem, UsableFile } from './tenant-file/read.ts';
@@ -147,14 +147,12 @@ interface PairFault {
 /** Node and Deno take a key of another certificate, and then every handshake fails. */
 function faultOfPair(certificate: string, key: string): PairFault | undefined {
   const of = (name: PairFault['of'], why: string) => ({ of: name, why });
-  const [, cert = ''] = /-----BEGIN CERTIFICATE-----([^-]+)-----END CERTIFICATE-----/.exec(certificate) ?? [];
-  const raw = Buffer.from(cert, 'base64');
-  const { publicKey } = certificateFields({ raw });
-  if (publicKey.length === 0) return of('certificate', 'there is no certificate (PEM) in it');
-  if (missingPurpose({ raw }, 'server')) return of('certificate', 'its extended key usage lacks serverAuth');
-  if (holds(key, publicKey)) return undefined;
+  const [leaf] = CertificatePool.of(certificate).all;
+  if (!leaf) return of('certificate', 'there is no certificate (PEM) in it');
+  if (missingPurpose(leaf, 'server')) return of('certificate', 'its extended key usage lacks serverAuth');
+  if (holds(key, leaf)) return undefined;
   try {
-    if (new X509Certificate(raw).checkPrivateKey(createPrivateKey(key))) return undefined;
+    if (new X509Certificate(leaf.raw).checkPrivateKey(createPrivateKey(key))) return undefined;
   } catch {
     return of('key', 'there is no usable private key (PEM) in it');
   }
@@ -165,7 +163,7 @@ function faultOfPair(certificate: string, key: string): PairFault | undefined {
  * Whether a key's file holds the public key of a certificate, as those of RSA and ECDSA do (RFC 8017 appendix A.1.2, RFC 5915 section 3).
  * OpenSSL takes a millisecond to say so.
  */
-function holds(key: string, publicKey: Buffer): boolean {
+function holds(key: string, { publicKey }: Certificate): boolean {
   const [, base64 = ''] = /-----BEGIN (?:RSA |EC )?PRIVATE KEY-----([^-]+)-----END/.exec(key) ?? [];
   const der = Buffer.from(base64, 'base64');
   const [whole, ...rest] = derElements(der);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { X509Certificate } from 'node:crypto';
 import { test } from 'node:test';
 import { CertificateAuthority } from '@isthmus/certificates';
+import { type Certificate, CertificatePool } from '@isthmus/runtime';
 import { gatewayTenants } from './gateway-tenants.ts';
 
 const DAY = 86_400_000;
@@ -13,7 +13,7 @@ async function tenantsOf(...uris: string[]): Promise<readonly string[] | undefin
     ...uris.map((value) => ({ type: 'url' as const, value })),
   ];
   const { cert } = await authority.issue({ commonName: 'gw', validMs: DAY, hosts, uses: ['client'] });
-  const tenants = gatewayTenants(new X509Certificate(cert));
+  const tenants = gatewayTenants(CertificatePool.of(cert).all[0] as Certificate);
   return tenants && [...tenants];
 }
 

@@ -74,16 +74,16 @@ test('authorities and server names are found as long as a tenant has them', asyn
   const owners = () => [...tenants.authorities('agent').owners(id)].sort();
   const named = (...names: string[]) => names.map((name) => tenants.byServerName(name)?.name);
   await put({ a: text('a', agents, server('x.example', "'*.y.example'")), b: text('b', agents) });
-  const id = tenants.get('a')?.certificates.agent[0]?.trust?.all[0]?.id ?? '';
+  const id = tenants.get('a')?.certificates.agent[0]?.trust?.all[0]?.authorityId ?? '';
   assert.deepEqual(owners(), ['a', 'b']);
   assert.deepEqual(named('x.example', 'z.y.example'), ['a', 'a']);
   await put({ a: text('a', agents), b: text('b', server('x.example', "'*.y.example'")) });
   assert.deepEqual(owners(), ['a']);
-  assert.ok(tenants.authorities('agent').has(id));
+  assert.ok(tenants.authorities('agent').hasAuthority(id));
   assert.deepEqual(named('x.example', 'z.y.example'), ['b', 'b']);
   await put({ b: text('b') });
   assert.deepEqual(owners(), []);
-  assert.ok(!tenants.authorities('agent').has(id));
+  assert.ok(!tenants.authorities('agent').hasAuthority(id));
   assert.deepEqual(named('x.example', 'z.y.example'), [undefined, undefined]);
 });
 

@@ -276,11 +276,13 @@ function sameClaims({ claims: a }: TenantFile, { claims: b }: TenantFile): boole
 
 /** Checks that no agent's certificate makes it a caller. */
 function ownProblems({ certificates, path }: Tenant): Pick<Problem, 'at' | 'message'>[] {
-  const ofAgents = new Set(certificates.agent.flatMap(({ trust }) => trust?.all.map(({ id }) => id) ?? []));
+  const ofAgents = new Set(
+    certificates.agent.flatMap(({ trust }) => trust?.all.map(({ authorityId }) => authorityId) ?? []),
+  );
   return certificates.caller
     .filter(
       ({ names, trustDomain, trust }) =>
-        !names && trustDomain === undefined && trust?.all.some(({ id }) => ofAgents.has(id)),
+        !names && trustDomain === undefined && trust?.all.some(({ authorityId }) => ofAgents.has(authorityId)),
     )
     .map(({ rule }) => ({
       at: rule.slice(`${path}: `.length),

@@ -29,7 +29,10 @@ test('a file that is missing, unreadable or of another kind is named with its fl
       `--cluster-cert=${garbage} --cluster-key=${one.key}`,
       `--cluster-cert: there is no certificate (PEM) in ${garbage}`,
     ],
-    [`--cluster-cert=${broken} --cluster-key=${one.key}`, /^--cluster-cert: certificate 1 in .* is malformed: [^\n]+$/],
+    [
+      `--cluster-cert=${broken} --cluster-key=${one.key}`,
+      /^--cluster-cert: there is no certificate \(PEM\) in .*: certificate 1 of 1 is malformed: [^\n]+$/,
+    ],
     [`--cluster-cert=${one.cert} --cluster-key=${garbage}`, /^--cluster-key: there is no usable private key \(PEM\)/],
     [`--cluster-cert=${one.cert} --cluster-key=${encrypted}`, /^--cluster-key: the key in .* is encrypted/],
     [`--cluster-cert=${one.cert} --cluster-key=${other.key}`, /^--cluster-key: the key in .* does not match/],

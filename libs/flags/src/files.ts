@@ -1,6 +1,7 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { closeSync, constants, openSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
+import { type Certificate, CertificatePool } from '@isthmus/runtime';
 import { FlagError } from './error.ts';
 
 /** Returns the text of a file that a flag names. @throws FlagError if it cannot be read */
@@ -58,16 +59,16 @@ export function checkKeyPair(certFlag: string, cert: string, keyFlag: string, ke
   if (cert === '' && key === '') return;
   if (cert === '') throw new FlagError(certFlag, `must be set when --${keyFlag} is`);
   if (key === '') throw new FlagError(keyFlag, `must be set when --${certFlag} is`);
-  const [leaf] = certificatesIn(certFlag, cert);
+  const leaf = leafIn(certFlag, cert);
   const privateKey = privateKeyIn(keyFlag, key);
-  if (!leaf?.checkPrivateKey(privateKey)) {
+  if (!leaf || !new X509Certificate(leaf.raw).checkPrivateKey(privateKey)) {
     throw new FlagError(keyFlag, `the key in ${key} does not match the certificate in ${cert}`);
   }
 }
 
 /** Checks a file of authorities, if set. */
 export function checkAuthorities(flag: string, path: string): void {
-  if (path !== '') certificatesIn(flag, path);
+  if (path !== '') poolIn(flag, path);
 }
 
 /** An authority that two files share, by its subject; undefined where there is none, or where a file is not named. */
@@ -76,30 +77,23 @@ export function sharedAuthority(
   other: readonly [flag: string, path: string],
 ): string | undefined {
   if (one[1] === '' || other[1] === '') return undefined;
-  const keys = new Set(certificatesIn(...one).map(keyOf));
-  return certificatesIn(...other)
-    .find((each) => keys.has(keyOf(each)))
-    ?.subject.replaceAll('\n', ',');
+  // Two certificates of one authority, such as a renewed one, have its key in common.
+  const keys = new Set(poolIn(...one).all.map(({ publicKey }) => publicKey.toString('base64')));
+  return poolIn(...other).all.find(({ publicKey }) => keys.has(publicKey.toString('base64')))?.subjectText;
 }
 
-/** Two certificates of one authority, such as a renewed one, have its key in common. */
-function keyOf({ publicKey }: X509Certificate): string {
-  return publicKey.export({ type: 'spki', format: 'der' }).toString('base64');
+/** Blocks of other types, and those that cannot be read, are skipped, as in upstream's loader. */
+function poolIn(flag: string, path: string): CertificatePool {
+  const pool = CertificatePool.of(readNamedFile(flag, path));
+  if (pool.all.length > 0) return pool;
+  throw new FlagError(flag, [`there is no certificate (PEM) in ${path}`, ...pool.skipped].join(': '));
 }
 
-const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
-
-function certificatesIn(flag: string, path: string): X509Certificate[] {
-  // Blocks of other types and incomplete blocks are skipped, as in upstream's loader.
-  const blocks = readNamedFile(flag, path).match(CERTIFICATE) ?? [];
-  if (blocks.length === 0) throw new FlagError(flag, `there is no certificate (PEM) in ${path}`);
-  return blocks.map((block, index) => {
-    try {
-      return new X509Certificate(block);
-    } catch (error) {
-      throw new FlagError(flag, `certificate ${index + 1} in ${path} is malformed: ${reason(error)}`);
-    }
-  });
+/** What this program shows must be whole. */
+function leafIn(flag: string, path: string): Certificate | undefined {
+  const { all, skipped } = poolIn(flag, path);
+  if (skipped[0] !== undefined) throw new FlagError(flag, `${path}: ${skipped[0]}`);
+  return all[0];
 }
 
 function privateKeyIn(flag: string, path: string): KeyObject {

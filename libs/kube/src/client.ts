@@ -166,13 +166,15 @@ class Client implements KubeClient {
   }
 
   async #reread(): Promise<void> {
-    const next = await this.#source().catch((error: Error) => {
+    const { agent: old, connection } = this.#pool;
+    try {
+      const next = await this.#source();
+      if (JSON.stringify(next) === JSON.stringify(connection)) return;
+      this.#pool = openPool(next);
+    } catch (error) {
       if (this.#expired) throw error;
-      return undefined;
-    });
-    if (next === undefined || JSON.stringify(next) === JSON.stringify(this.#pool.connection)) return;
-    const old = this.#pool.agent;
-    this.#pool = openPool(next);
+      return;
+    }
     // Running calls keep their sockets until they end. Nobody would close idle ones.
     old.maxFreeSockets = 0;
     for (const idle of Object.values(old.freeSockets)) for (const socket of idle ?? []) socket.destroy();

@@ -1,4 +1,4 @@
-import { X509Certificate } from 'node:crypto';
+import { CertificatePool } from '@isthmus/runtime';
 import { inWords as messageOf } from '@isthmus/tunnel';
 
 /** How to reach an API server, and the credentials. PEM texts, not paths. */
@@ -23,14 +23,11 @@ export type KubeConnectionSource = () => Promise<KubeConnection>;
 
 export { messageOf };
 
-/** Checks early what would otherwise fail at the first request, with an error that does not name the file. */
+/** Checks early what would otherwise fail at the first request, with an error that does not name the file. One certificate must be readable. */
 export function checkedCertificates(pem: string, where: string): string {
-  try {
-    new X509Certificate(pem);
-    return pem;
-  } catch (cause) {
-    throw new Error(`${where} is not a PEM certificate: ${messageOf(cause)}`, { cause });
-  }
+  const { all, skipped } = CertificatePool.of(pem);
+  if (all.length > 0) return pem;
+  throw new Error([`${where} is not a PEM certificate`, ...skipped].join(': '));
 }
 
 /** Parses an API server's address into a URL to which paths can be appended. */

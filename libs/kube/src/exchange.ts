@@ -1,6 +1,6 @@
 import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import { lookupName } from '@isthmus/runtime';
+import { httpsAgent, lookupName } from '@isthmus/runtime';
 import type { KubeConnection } from './connection.ts';
 
 /** One request to an API server. */
@@ -30,14 +30,10 @@ export function openPool(connection: KubeConnection): ConnectionPool {
   const limits = { keepAlive: true, maxSockets: MAX_SOCKETS, maxFreeSockets: 2, lookup: lookupName };
   if (connection.server.protocol === 'http:') return { connection, agent: new HttpAgent(limits) };
   const { ca, cert, key, serverName, insecureSkipTlsVerify } = connection;
-  const tls = {
-    rejectUnauthorized: !insecureSkipTlsVerify,
-    ...(ca === undefined ? {} : { ca }),
-    ...(cert === undefined ? {} : { cert }),
-    ...(key === undefined ? {} : { key }),
-    ...(serverName === undefined ? {} : { servername: serverName }),
-  };
-  return { connection, agent: new HttpsAgent({ ...limits, ...tls }) };
+  const name = serverName ?? connection.server.hostname.replace(/^\[(.*)\]$/, '$1');
+  if (insecureSkipTlsVerify)
+    return { connection, agent: new HttpsAgent({ ...limits, cert, key, servername: name, rejectUnauthorized: false }) };
+  return { connection, agent: httpsAgent({ ca, cert, key }, [name], limits) };
 }
 
 /** Sends a call and returns the head of the answer. The body is still to be read. */

@@ -3,8 +3,21 @@ export { Admitted, type AdmittedLimits } from './admitted.ts';
 export { Backoff } from './backoff.ts';
 export { beginsWith, putBack } from './begins-with.ts';
 export { bind } from './bind.ts';
-export { type CertificateUse, dnsNames, missingPurpose, uriNames } from './certificate-extensions.ts';
-export { type CertificateFields, certificateFields, EXTENSION } from './certificate-fields.ts';
+export { Certificate, certificateOf } from './certificates/certificate.ts';
+export { withIssuers } from './certificates/issuers.ts';
+export { addressText, isFor } from './certificates/names.ts';
+export { CertificatePool, type Trust } from './certificates/pool.ts';
+export { presentedBy } from './certificates/presented.ts';
+export { signatureIn } from './certificates/signature.ts';
+export {
+  CertificateRejected,
+  type CertificateUse,
+  chainsOf,
+  faultOfLeaf,
+  missingPurpose,
+  type Presented,
+  verify,
+} from './certificates/verify.ts';
 export { type Clock, systemClock } from './clock.ts';
 export { endAfterPeer, writerOf } from './coalesced-writes.ts';
 export { compact, pins, pushCompact } from './compact.ts';
@@ -29,7 +42,8 @@ export { Ring } from './ring.ts';
 export { Rounds, type TakesTurns } from './rounds.ts';
 export { SharedBudget } from './shared-budget.ts';
 export { type StrangerLimits, Strangers, StrangersPool, sourceOf } from './strangers.ts';
-export { type ReadTls, secureContext, secureContextOptions, type TlsFiles, type TlsSettings } from './tls-files.ts';
+export { type ClientTls, clientTls, clientTlsOf, connectTls, httpsAgent, secured } from './tls-client.ts';
+export { type ReadTls, secureContextOptions, type TlsFiles, type TlsSettings } from './tls-files.ts';
 export { TlsRenewal } from './tls-renewal.ts';
 export { TurnDuplex } from './turn-duplex.ts';
 export { boundMet, boundVerification } from './verification-bound.ts';

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { createSecureContext, type SecureContext, type SecureContextOptions, type SecureVersion } from 'node:tls';
+import type { SecureContextOptions, SecureVersion } from 'node:tls';
 import { boundVerification } from './verification-bound.ts';
 
 /** Paths of PEM files. An empty path counts as unset. */
@@ -18,9 +18,9 @@ export interface TlsSettings extends TlsFiles {
 
 /** The files' content, as options of a context. */
 export interface ReadTls extends SecureContextOptions {
-  readonly cert?: Buffer;
-  readonly key?: Buffer;
-  readonly ca?: Buffer;
+  readonly cert?: Buffer | string | undefined;
+  readonly key?: Buffer | string | undefined;
+  readonly ca?: Buffer | string | undefined;
 }
 
 /**
@@ -58,23 +58,6 @@ export function secureContextOptions({ minVersion = 'TLSv1.2', ...settings }: Tl
     ...(ciphers && { ciphers }),
     minVersion,
   };
-}
-
-const contexts = new WeakMap<TlsSettings, { readonly made: string; readonly context: SecureContext }>();
-
-/**
- * Returns the context for an outgoing connection. It reads the files each time, because certificates are renewed in place, and parses
- * them only when they have changed, because that takes as long as a whole handshake. Throws the file system's error for a file that
- * cannot be read, and OpenSSL's for one that holds nothing usable.
- */
-export function secureContext(settings: TlsSettings): SecureContext {
-  const options = secureContextOptions(settings);
-  const made = textOf(options);
-  const last = contexts.get(settings);
-  if (last?.made === made) return last.context;
-  const context = createSecureContext(options);
-  contexts.set(settings, { made, context });
-  return context;
 }
 
 /** What was read as one string, to compare. */

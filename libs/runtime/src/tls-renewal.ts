@@ -1,4 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { type Certificate, certificateOf } from './certificates/certificate.ts';
+import { CertificatePool } from './certificates/pool.ts';
 import { type ReadTls, secureContextOptions, type TlsSettings, textOf } from './tls-files.ts';
 
 /**
@@ -12,8 +14,8 @@ export interface TlsRenewalOptions {
   /** Called with each new content of the files that can be used. */
   readonly use: (read: ReadTls) => void;
   /** Called with each certificate that comes into force, the first too. */
-  readonly inForce: (leaf: X509Certificate) => void;
-  /** Called when the files cannot be used, once for each different message in a row. */
+  readonly inForce: (leaf: Certificate) => void;
+  /** Called when the files cannot be used, or not as a whole, once for each different message in a row. */
   readonly failed: (error: Error) => void;
 }
 
@@ -57,29 +59,44 @@ export class TlsRenewal {
   }
 
   #accept(read: ReadTls, use: (read: ReadTls) => void): void {
-    const { files, inForce } = this.#options;
+    const { files, inForce, failed } = this.#options;
     const leaf = usable(read, files);
     use(read);
     this.#inForce = textOf(read);
-    inForce(leaf);
+    if (leaf) inForce(leaf);
+    for (const each of read.ca ? CertificatePool.of(read.ca).skipped : [])
+      failed(new Error(`${files.ca}: ${each}: the others are used, this one is not`));
   }
 }
 
 /**
- * Returns the certificate. Deno accepts a key of another certificate, and then every handshake fails. Node accepts a file without
+ * Returns the certificate, if there is one beside the authorities. Deno accepts a key of another certificate, and then every handshake fails. Node accepts a file without
  * authorities, such as one that is being written, and then every client is refused.
  */
-function usable({ cert, key, ca }: ReadTls, files: TlsSettings): X509Certificate {
+function usable({ cert, key, ca }: ReadTls, files: TlsSettings): Certificate | undefined {
+  if (ca !== undefined && CertificatePool.of(ca).all.length === 0) throw new Error(lack(files.ca));
+  if (!files.cert) return undefined;
   const leaf = parsed(cert, files.cert);
-  if (ca !== undefined) parsed(ca, files.ca);
-  if (leaf.checkPrivateKey(createPrivateKey(key as Buffer))) return leaf;
+  if (leaf.checkPrivateKey(createPrivateKey(key as Buffer))) return read(leaf.raw, files.cert);
   throw new Error(`the key in ${files.key} does not belong to the certificate in ${files.cert}`);
 }
 
-function parsed(pem: Buffer | undefined, path: string | undefined): X509Certificate {
+function parsed(pem: ReadTls['cert'], path: string | undefined): X509Certificate {
   try {
     return new X509Certificate(pem as Buffer);
   } catch (cause) {
-    throw new Error(`there is no certificate (PEM) in ${path}`, { cause });
+    throw new Error(lack(path), { cause });
   }
+}
+
+function read(raw: Buffer, path: string | undefined): Certificate {
+  try {
+    return certificateOf(raw);
+  } catch (cause) {
+    throw new Error(`the certificate in ${path} is malformed: ${(cause as Error).message}`, { cause });
+  }
+}
+
+function lack(path: string | undefined): string {
+  return `there is no certificate (PEM) in ${path}`;
 }

@@ -70,7 +70,6 @@ export type { DialLimits, DialUse } from './limits/limits.ts';
 export { PerSecond } from './limits/per-second.ts';
 export { SpareBytes } from './limits/spare-bytes.ts';
 export { TokenBucket } from './limits/token-bucket.ts';
-export { issuerOf, nameOf, subjectOf } from './names/certificate-name.ts';
 export { HTTP_CREDENTIAL } from './names/credential.ts';
 export { inWords } from './names/in-words.ts';
 export { checkName, isName, isPrintable, printable } from './names/names.ts';

@@ -49,11 +49,6 @@ const FAULTS: readonly [
     /its extended key usage lacks clientAuth/,
     (authority, good) => authority.client('ann', { ...good, uses: ['server'] }),
   ],
-  [
-    'without extended key usage',
-    /its extended key usage lacks clientAuth/,
-    (authority, good) => authority.client('ann', { ...good, uses: [] }),
-  ],
   ['missing', /this port requires a client certificate, and the peer sent none/, () => undefined],
 ];
 

@@ -1,8 +1,16 @@
-import { X509Certificate } from 'node:crypto';
-import { isIP } from 'node:net';
 import type { Report, Result } from '@isthmus/findings';
-import { type CertificateUse, missingPurpose } from '@isthmus/runtime';
-import { GATEWAY_NAME, HUB_SERVER_NAME, issuerOf, nameOf, printable } from '@isthmus/tunnel';
+import {
+  addressText,
+  type Certificate,
+  type CertificatePool,
+  type CertificateUse,
+  faultOfLeaf,
+  isFor,
+  missingPurpose,
+  type Presented,
+  verify,
+} from '@isthmus/runtime';
+import { GATEWAY_NAME, HUB_SERVER_NAME, printable } from '@isthmus/tunnel';
 
 const RENEW = 'renew the file in place: programs use the new one within 10 s';
 
@@ -16,25 +24,18 @@ export interface Demands {
   /** A `peer` proves by its names whether it is a gateway, a hub, or both. */
   readonly use: 'server' | 'client' | 'peer' | 'authority';
   /** Those that the other side trusts; unset when they are not known here. */
-  readonly authorities?: readonly X509Certificate[] | undefined;
+  readonly authorities?: CertificatePool | undefined;
   /** Name of the source of the authorities, for people. */
   readonly authoritiesFrom?: string;
   /** Names and addresses at which a server is reached. */
   readonly hosts?: readonly string[];
 }
 
-const PEM = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
-
-/** Returns all certificates of a PEM text, in its order. @throws if one cannot be parsed */
-export function certificatesIn(pem: string): X509Certificate[] {
-  return [...pem.matchAll(PEM)].map(([text]) => new X509Certificate(text));
-}
-
 /** Checks a certificate. Returns one result, which shows the first problem. */
 export function judged(
   report: Report,
   about: string,
-  [leaf, ...chain]: readonly X509Certificate[],
+  [leaf, ...chain]: readonly Certificate[],
   { use, authorities, authoritiesFrom = 'its authorities', hosts = [] }: Demands,
   now = Date.now(),
 ): Result {
@@ -44,17 +45,17 @@ export function judged(
       'the file has no certificate',
       'give a PEM file that begins with -----BEGIN CERTIFICATE-----',
     );
-  const name = nameOf(leaf);
-  const days = Math.floor((Date.parse(leaf.validTo) - now) / DAY_MS);
+  const name = printable(leaf.name ?? 'no subject');
+  const days = Math.floor((leaf.validTo - now) / DAY_MS);
   const ends = new Date(leaf.validTo).toISOString().slice(0, 10);
-  if (Date.parse(leaf.validFrom) > now) {
+  if (leaf.validFrom > now) {
     return report.fail(
       about,
-      `${name} is not valid before ${leaf.validFrom}`,
+      `${name} is not valid before ${new Date(leaf.validFrom).toISOString()}`,
       "check this machine's clock, then the issuer's",
     );
   }
-  if (Date.parse(leaf.validTo) < now) return report.fail(about, `${name} expired on ${ends}`, RENEW);
+  if (leaf.validTo < now) return report.fail(about, `${name} expired on ${ends}`, RENEW);
   const uses = use === 'peer' ? rolesOf(leaf) : [use];
   if (uses.length === 0) {
     const roles = [GATEWAY_NAME, HUB_SERVER_NAME].join(' or ');
@@ -71,11 +72,13 @@ export function judged(
       `${name} cannot be used for ${purpose}`,
       `issue one whose extended key usage has ${purpose}`,
     );
-  if (authorities && !trusted(leaf, [...chain], authorities)) {
+  for (const each of use === 'authority' ? [] : (uses as CertificateUse[])) {
+    const fault = chainFault({ leaf, sent: chain }, authorities, each, now);
+    if (fault === undefined) continue;
     return report.fail(
       about,
-      `${name} was issued by ${issuerOf(leaf)}, which is not in ${authoritiesFrom}`,
-      `add that authority to ${authoritiesFrom} (intermediate CAs go into the certificate's own file), or issue a new certificate`,
+      `${name} is refused by the programs that get it: ${printable(fault)}`,
+      `add its authority to ${authoritiesFrom} (intermediate CAs go there, or into the certificate's own file), or issue a new certificate`,
     );
   }
   const unnamed = hosts.filter((host) => !isFor(leaf, host));
@@ -90,38 +93,40 @@ export function judged(
   return report.pass(about, `${name}, valid until ${ends} (${days} days)`);
 }
 
-function rolesOf(certificate: X509Certificate): CertificateUse[] {
+function rolesOf(certificate: Certificate): CertificateUse[] {
   return [
     ...(isFor(certificate, GATEWAY_NAME) ? (['client'] as const) : []),
     ...(isFor(certificate, HUB_SERVER_NAME) ? (['server'] as const) : []),
   ];
 }
 
-function namesOf({ subjectAltName }: X509Certificate): string {
-  return printable(subjectAltName ?? 'none');
+function namesOf({ names }: Certificate): string {
+  return printable(
+    [
+      ...(names?.dns ?? []).map((each) => `DNS:${each}`),
+      ...(names?.ips ?? []).map((each) => `IP:${addressText(each)}`),
+    ].join(', ') || 'none',
+  );
 }
 
-function purposeMissing(certificate: X509Certificate, use: CertificateUse | 'authority'): string | undefined {
+function purposeMissing(certificate: Certificate, use: CertificateUse | 'authority'): string | undefined {
   if (use !== 'authority') return missingPurpose(certificate, use);
-  return certificate.ca ? undefined : 'issuing certificates (CA:TRUE)';
+  const { isAuthority = certificate.version < 3, maySign } = certificate;
+  return isAuthority && maySign ? undefined : 'issuing certificates (CA:TRUE, keyCertSign)';
 }
 
-/** Whether a chain of issuers leads from the certificate to an authority. */
-function trusted(leaf: X509Certificate, chain: X509Certificate[], authorities: readonly X509Certificate[]): boolean {
-  let current = leaf;
-  for (let step = 0; step <= chain.length; step++) {
-    if (authorities.some((authority) => issued(authority, current))) return true;
-    const next = chain.find((each) => each !== current && issued(each, current));
-    if (!next) return false;
-    current = next;
+/** What the programs find, which judge with the same function. */
+function chainFault(
+  presented: Presented,
+  authorities: CertificatePool | undefined,
+  use: CertificateUse,
+  now: number,
+): string | undefined {
+  if (!authorities) return faultOfLeaf(presented.leaf, { use, now });
+  try {
+    verify(presented, authorities, { use, now });
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
   }
-  return false;
-}
-
-function issued(issuer: X509Certificate, certificate: X509Certificate): boolean {
-  return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
-}
-
-function isFor(certificate: X509Certificate, host: string): boolean {
-  return (isIP(host) === 0 ? certificate.checkHost(host) : certificate.checkIP(host)) !== undefined;
 }

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -10,6 +9,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { CertificateAuthority, type IdentityTexts, LOOPBACK, selfSigned } from '@isthmus/certificates';
 import { type Result, reportOf } from '@isthmus/findings';
+import { CertificatePool } from '@isthmus/runtime';
 import { styleOf } from '../output/style.ts';
 import { type Demands, judged } from './certificate.ts';
 import { checkFiles } from './files.ts';
@@ -34,7 +34,7 @@ before(async () => {
 after(() => rm(dir, { recursive: true, force: true }));
 
 function judge({ cert }: { cert: string }, demands: Demands, now?: number): Result {
-  return judged(report, 'it', [new X509Certificate(cert)], demands, now);
+  return judged(report, 'it', CertificatePool.of(cert).all, demands, now);
 }
 
 /** Writes a file with this text and returns its path. */
@@ -69,13 +69,19 @@ describe('a certificate', () => {
 
   it('fails under another authority, even one with the same name', async () => {
     const from = (own: CertificateAuthority) => ({
-      authorities: [new X509Certificate(own.cert)],
+      authorities: CertificatePool.of(own.cert),
       authoritiesFrom: '--ca-cert',
     });
     assert.equal(judge(server, { use: 'server', ...from(authority) }).outcome, 'pass');
     const impostor = await CertificateAuthority.create('good authority', DAY_MS);
     const { outcome, detail } = judge(server, { use: 'server', ...from(impostor) });
-    assert.deepEqual([outcome, detail], ['fail', 'CN=hub was issued by CN=good authority, which is not in --ca-cert']);
+    assert.deepEqual(
+      [outcome, detail],
+      [
+        'fail',
+        'CN=hub is refused by the programs that get it: it was issued by CN=good authority, which is not a trusted authority here: there is one of that name, but its key did not sign it',
+      ],
+    );
   });
 
   it('fails for a purpose that it was not issued for', () => {
@@ -88,10 +94,10 @@ describe('a certificate', () => {
     const { outcome, detail } = judge(named, { use: 'server', hosts: ['localhost'] });
     assert.deepEqual([outcome, detail.replace(/,.*/, '')], ['pass', 'DNS:localhost']);
     const alone = await selfSigned('', ['client']);
-    const from = { authorities: [new X509Certificate(authority.cert)], authoritiesFrom: '--ca-cert' };
+    const from = { authorities: CertificatePool.of(authority.cert), authoritiesFrom: '--ca-cert' };
     assert.equal(
       judge(alone, { use: 'client', ...from }).detail,
-      'DNS:localhost was issued by an authority without a name, which is not in --ca-cert',
+      'DNS:localhost is refused by the programs that get it: it was issued by an authority without a name, which is not a trusted authority here',
     );
   });
 

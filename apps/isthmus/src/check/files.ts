@@ -1,8 +1,9 @@
-import { createPrivateKey, type X509Certificate } from 'node:crypto';
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { type Result, reportOf } from '@isthmus/findings';
+import { CertificatePool } from '@isthmus/runtime';
 import { messageOf } from '../exit.ts';
-import { certificatesIn, type Demands, judged } from './certificate.ts';
+import { type Demands, judged } from './certificate.ts';
 
 /** Files by the names of the programs' flags: `peerCert` is `--peer-cert`. */
 export type FileOptions = Readonly<Partial<Record<FileFlag, string>>>;
@@ -60,7 +61,7 @@ export function checkFiles(files: FileOptions, hosts: readonly string[]): Result
   });
   const pairs = PAIRS.flatMap(({ cert, key, use, trust }) => {
     if (files[cert] === undefined && files[key] === undefined) return [];
-    const from = trust && files[trust] ? { authorities: readAll(files[trust]), authoritiesFrom: flagName(trust) } : {};
+    const from = trust && files[trust] ? { authorities: readPool(files[trust]), authoritiesFrom: flagName(trust) } : {};
     const names = use === 'server' ? { hosts } : {};
     return [...checked(cert, files[cert], { use, ...from, ...names }), ...checkKey(cert, key, files)];
   });
@@ -72,11 +73,16 @@ function checked(flag: FileFlag, path: string | undefined, demands: Demands): Re
   if (path === undefined)
     return [report.fail(about, 'the key is given without its certificate', `give ${flagName(flag)} too`)];
   try {
-    const certificates = certificatesIn(readFileSync(path, 'utf8'));
+    const { all: certificates, skipped } = CertificatePool.of(readFileSync(path));
     // Each authority of a bundle is checked by itself. In other files the first certificate is the one presented.
     const groups =
       demands.use === 'authority' && certificates.length > 0 ? certificates.map((each) => [each]) : [certificates];
-    return groups.map((group) => judged(report, about, group, demands));
+    return [
+      ...skipped.map((each) =>
+        report.warn(about, `${each}: programs skip it`, 'remove or replace this block of the file'),
+      ),
+      ...groups.map((group) => judged(report, about, group, demands)),
+    ];
   } catch (error) {
     return [
       report.fail(about, `cannot be read: ${messageOf(error)}`, 'check its path and permissions; it must be PEM'),
@@ -84,9 +90,9 @@ function checked(flag: FileFlag, path: string | undefined, demands: Demands): Re
   }
 }
 
-function readAll(path: string): X509Certificate[] | undefined {
+function readPool(path: string): CertificatePool | undefined {
   try {
-    return certificatesIn(readFileSync(path, 'utf8'));
+    return CertificatePool.of(readFileSync(path));
   } catch {
     // Reported where the file itself is checked.
     return undefined;
@@ -95,11 +101,12 @@ function readAll(path: string): X509Certificate[] | undefined {
 
 function checkKey(cert: FileFlag, key: FileFlag, files: FileOptions): Result[] {
   const about = `${flagName(key)} ${files[key] ?? ''}`.trim();
-  const [leaf] = files[cert] === undefined ? [] : (readAll(files[cert]) ?? []);
+  const [leaf] = files[cert] === undefined ? [] : (readPool(files[cert])?.all ?? []);
   if (files[key] === undefined)
     return [report.fail(about, 'the certificate is given without its key', `give ${flagName(key)} too`)];
   try {
-    const belongs = leaf === undefined || leaf.checkPrivateKey(createPrivateKey(readFileSync(files[key])));
+    const own = createPrivateKey(readFileSync(files[key]));
+    const belongs = leaf === undefined || new X509Certificate(leaf.raw).checkPrivateKey(own);
     if (belongs) return [report.pass(about, `belongs to ${flagName(cert)}`)];
     return [
       report.fail(

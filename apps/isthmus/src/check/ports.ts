@@ -1,12 +1,12 @@
-import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
-import { connect as connectTls, type TLSSocket } from 'node:tls';
+import { connect as connectTls } from 'node:tls';
 import { type Result, reportOf } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
+import { CertificatePool, type Presented, presentedBy } from '@isthmus/runtime';
 import { type Destination, HUB_SERVER_NAME, parseDestination } from '@isthmus/tunnel';
 import { messageOf } from '../exit.ts';
-import { certificatesIn, judged } from './certificate.ts';
+import { judged } from './certificate.ts';
 
 /** How long a hub may take to say what it makes of a probe, in milliseconds: it is told then that nobody was refused. */
 const FAREWELL_MS = 2000;
@@ -86,9 +86,9 @@ async function checkPort(
           'give it a certificate, unless only this machine can reach it',
         ),
       ];
-    const authorities = trust.path === undefined ? undefined : certificatesIn(readFileSync(trust.path, 'utf8'));
+    const authorities = trust.path === undefined ? undefined : CertificatePool.of(readFileSync(trust.path));
     const demands = { use: 'server', authorities, authoritiesFrom: trust.flag, hosts: [name ?? host] } as const;
-    return [open, judged(shown, `presented by ${about}`, [certificate], demands)];
+    return [open, judged(shown, `presented by ${about}`, [certificate.leaf, ...certificate.sent], demands)];
   } catch (error) {
     if (proof !== undefined) return [report.pass(about, proof)];
     return [report.fail(about, `cannot be reached from here: ${messageOf(error)}`, todo)];
@@ -100,7 +100,7 @@ async function certificateAt(
   { host, port }: Destination,
   timeoutMs: number,
   announce: (remote: string) => Promise<void>,
-): Promise<X509Certificate | undefined> {
+): Promise<Presented | undefined> {
   const socket = connectTcp({ host, port });
   try {
     await settled(socket, 'connect', timeoutMs);
@@ -112,11 +112,11 @@ async function certificateAt(
     } catch {
       return undefined;
     }
-    const raw = (tls as TLSSocket).getPeerCertificate().raw;
+    const presented = presentedBy(tls);
     // It says where it is until the hub has made up its mind: one that is gone by then could be anybody.
     tls.resume().end();
     await settled(tls, 'end', FAREWELL_MS).catch(() => undefined);
-    return raw && new X509Certificate(raw);
+    return presented;
   } finally {
     socket.destroy();
   }

@@ -66,8 +66,11 @@ const REASONS: readonly (readonly [error: object, text: RegExp])[] = [
     /^connect ECONNREFUSED 10\.0\.0\.1:8095 \(nothing listens there/,
   ],
   [
-    { details: 'No connection established. Last error: Error: self-signed certificate in certificate chain' },
-    /\(its certificate is not from a CA in --ca\)$/,
+    {
+      details:
+        "No connection established. Last error: Error: the server's certificate (CN=a, serial 01) is refused: it was issued by CN=b, which is not a trusted authority here. Resolution note: x",
+    },
+    /^the server's certificate \(CN=a.* which is not a trusted authority here \(its certificate is not from a CA in --ca\)$/,
   ],
   [{ details: 'Connection dropped' }, /if it uses TLS, give --ca, --cert and --key\)$/],
   [

@@ -1,8 +1,8 @@
 import { get as getHttp, type IncomingMessage } from 'node:http';
 import { get as getHttps } from 'node:https';
-import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import type { AdminClientTls } from '@isthmus/admin/client';
 import { ADMIN_SERVER_NAME, socketPathOf } from '@isthmus/admin/place';
+import { httpsAgent } from '@isthmus/runtime';
 import { parseDestination } from '@isthmus/tunnel';
 
 /** A page of metrics with a thousand series is 200 kB. */
@@ -17,9 +17,7 @@ export function readPage(
   const socketPath = socketPathOf(address);
   const place = socketPath === undefined ? parseDestination(address) : { host: 'localhost', socketPath };
   // In plain text, the port answers to no name but this one: any other could be that of a page on the web.
-  const options = { ...place, path, signal, agent: false as const, ...(!tls && { headers: { host: 'localhost' } }) };
-  const identity = (_name: string, certificate: PeerCertificate) =>
-    checkServerIdentity(place.host, certificate) && checkServerIdentity(ADMIN_SERVER_NAME, certificate);
+  const options = { ...place, path, signal, ...(!tls && { headers: { host: 'localhost' } }) };
   return new Promise((resolve, reject) => {
     const answered = (response: IncomingMessage) => {
       if (response.statusCode === 200) textOf(response).then(resolve, reject);
@@ -27,8 +25,8 @@ export function readPage(
     };
     const request =
       tls && socketPath === undefined
-        ? getHttps({ ...options, ...tls, checkServerIdentity: identity }, answered)
-        : getHttp(options, answered);
+        ? getHttps({ ...options, agent: httpsAgent(tls, [place.host, ADMIN_SERVER_NAME]) }, answered)
+        : getHttp({ ...options, agent: false }, answered);
     request.on('error', reject);
   });
 }

@@ -7,9 +7,8 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   [/ECONNREFUSED/, 'nothing listens there: does it run, and is this its --admin-port?'],
   [/ENOTFOUND|EAI_AGAIN|Name resolution failed/, 'the name does not resolve here'],
   [/EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, 'no route to it from here: run isthmus inside its network'],
-  [/self-signed|unable to (get|verify)|UNABLE_TO|SELF_SIGNED/, 'its certificate is not from a CA in --ca'],
-  [/not in the cert's list|does not match certificate|ERR_TLS_CERT_ALTNAME/, 'its certificate is for another name'],
-  [/certificate has expired|CERT_HAS_EXPIRED/, 'its certificate has expired: renew it'],
+  [/server's certificate .* not a trusted authority here/, 'its certificate is not from a CA in --ca'],
+  [/server's certificate .* does not name/, 'its certificate is for another name'],
   [
     /certificate required|bad certificate|unknown ca|handshake failure|client certificate (of|was)|no client certificate|requires a client certificate/,
     'it requires a certificate from a CA that it trusts: --cert and --key',

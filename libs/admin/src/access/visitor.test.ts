@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { X509Certificate } from 'node:crypto';
 import { test } from 'node:test';
 import { CertificateAuthority } from '@isthmus/certificates';
+import { type Certificate, CertificatePool } from '@isthmus/runtime';
 import { visitorBy } from './visitor.ts';
 
 const OPERATOR = 'spiffe://plane.example/tenant/acme/operator/alice';
@@ -30,7 +30,7 @@ test('a certificate is of the plane or of one tenant, and one that contradicts i
     const hosts = ids.map((value) => ({ type: 'url' as const, value }));
     const options = { commonName: 'alice', validMs: 1_000_000, uses: ['client'] as const };
     const { cert } = await issuer.issue({ ...options, ...(hosts.length > 0 && { hosts }) });
-    const { operator, principal, fault } = visitorBy(new X509Certificate(cert), '10.0.0.7:5000');
+    const { operator, principal, fault } = visitorBy(CertificatePool.of(cert).all[0] as Certificate, '10.0.0.7:5000');
     assert.deepEqual([operator.identity, operator.remote], ['CN=alice', '10.0.0.7:5000']);
     const found = fault?.message ?? (principal ? `${operator.tenant} ${principal.name}` : 'the plane');
     if (typeof is === 'string') assert.equal(found, is, ids.join());

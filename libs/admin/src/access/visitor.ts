@@ -1,8 +1,7 @@
-import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { remoteOf, uriNames } from '@isthmus/runtime';
-import { type AnyPrincipal, NotAuthorised, nameOf, type Operator, printable } from '@isthmus/tunnel';
+import { type Certificate, presentedBy, remoteOf } from '@isthmus/runtime';
+import { type AnyPrincipal, NotAuthorised, type Operator, printable } from '@isthmus/tunnel';
 
 /** Who is connected to the admin port. */
 export interface Visitor {
@@ -31,14 +30,14 @@ const RULE = 'admin port: spiffe://TRUST-DOMAIN/tenant/T/operator/NAME';
  */
 export function visitorOf(socket: Socket): Visitor {
   const remote = remoteOf(socket);
-  const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined;
+  const certificate = socket instanceof TLSSocket ? presentedBy(socket)?.leaf : undefined;
   return certificate ? visitorBy(certificate, remote) : { operator: { identity: remote, remote } };
 }
 
-export function visitorBy(certificate: X509Certificate, remote: string): Visitor {
-  const operator = { identity: nameOf(certificate), remote };
-  const expires = Date.parse(certificate.validTo);
-  const ids = uriNames(certificate).filter((uri) => OF_TENANT.test(uri));
+export function visitorBy(certificate: Certificate, remote: string): Visitor {
+  const operator = { identity: printable(certificate.name ?? 'no subject'), remote };
+  const expires = certificate.validTo;
+  const ids = (certificate.names?.uris ?? []).filter((uri) => OF_TENANT.test(uri));
   const refused = (text: string): Visitor => ({ operator, expires, fault: new NotAuthorised(text, { rule: RULE }) });
   const [id, other] = ids;
   if (id === undefined) return { operator, expires };

@@ -1,20 +1,20 @@
-import type { CertificateFields } from '@isthmus/runtime';
+import type { Certificate } from '@isthmus/runtime';
 import { getOrPut } from '@isthmus/tunnel';
-import type { Authority, Trust } from './trust-set.ts';
+import type { TenantTrust } from './trust-set.ts';
 
 /** Authorities of one name whose keys have one name, by the tenants that list them. */
-type Listed = Map<string, Authority[]>;
+type Listed = Map<string, Certificate[]>;
 
 /** The authorities of all tenants: says whose authority issued a certificate. */
-export class AuthorityIndex implements Trust {
+export class AuthorityIndex implements TenantTrust {
   /** By the authority's name, then by its key's name. Every kubeadm cluster's authority is called `kubernetes`. */
   readonly #bySubject = new Map<string, Map<string, Listed>>();
   readonly #owners = new Map<string, Set<string>>();
 
   /** @param owner a tenant's name */
-  add(owner: string, authorities: readonly Authority[]): void {
+  add(owner: string, authorities: readonly Certificate[]): void {
     for (const authority of authorities) {
-      const { id, subject, keyId } = authority;
+      const { authorityId: id, subject, keyId } = authority;
       const byKey = getOrPut(this.#bySubject, subject, () => new Map<string, Listed>());
       const listed: Listed = getOrPut(byKey, keyId, () => new Map());
       const own = listed.get(owner);
@@ -25,8 +25,8 @@ export class AuthorityIndex implements Trust {
   }
 
   /** @param authorities all that the owner has */
-  remove(owner: string, authorities: readonly Authority[]): void {
-    for (const { id, subject, keyId } of authorities) {
+  remove(owner: string, authorities: readonly Certificate[]): void {
+    for (const { authorityId: id, subject, keyId } of authorities) {
       const byKey = this.#bySubject.get(subject);
       if (byKey) removeFrom(byKey, keyId, owner);
       if (byKey?.size === 0) this.#bySubject.delete(subject);
@@ -34,8 +34,13 @@ export class AuthorityIndex implements Trust {
     }
   }
 
-  has(authority: string): boolean {
-    return this.#owners.has(authority);
+  /** What it holds are authorities, not agents or callers. */
+  has(_certificate: Certificate): boolean {
+    return false;
+  }
+
+  hasAuthority(id: string): boolean {
+    return this.#owners.has(id);
   }
 
   /** The tenants that trust an authority. */
@@ -45,17 +50,18 @@ export class AuthorityIndex implements Trust {
 
   /**
    * A certificate that names its issuer's key is matched with that key, and with authorities that do not name theirs. Tenants that share
-   * an authority have the same certificate of it, or a renewed one.
+   * an authority have the same certificate of it, or a renewed one. (Go would try keys of other names last. Here they are other tenants'.)
    */
-  *issuersOf({ issuer, issuerKeyId }: CertificateFields): Iterable<Authority> {
+  *issuersOf({ issuer, issuerKeyId }: Certificate): Iterable<Certificate> {
     const byKey = this.#bySubject.get(issuer);
     if (!byKey) return;
     const told = new Set<string>();
     for (const key of issuerKeyId === '' ? [...byKey.keys()] : [issuerKeyId, ''])
       for (const authorities of byKey.get(key)?.values() ?? [])
         for (const authority of authorities) {
-          if (told.has(authority.base64)) continue;
-          told.add(authority.base64);
+          const der = authority.raw.toString('latin1');
+          if (told.has(der)) continue;
+          told.add(der);
           yield authority;
         }
   }

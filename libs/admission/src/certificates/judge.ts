@@ -1,11 +1,12 @@
-import { NotAuthorised, nameOf, type Principal, printable } from '@isthmus/tunnel';
+import { type Certificate, CertificateRejected, faultOfLeaf, type Presented } from '@isthmus/runtime';
+import { NotAuthorised, type Principal, printable } from '@isthmus/tunnel';
 import type { Proven } from '../authority.ts';
 import type { Fault, Standing } from '../grants.ts';
 import type { SpiffeId } from '../spiffe.ts';
 import type { Tenant, Tenants } from '../tenants.ts';
-import { CertificateRejected, type Chain, faultOfLeaf, type ShownCertificate, verifyChain } from './chain.ts';
+import { type Chain, verifyChain } from './chain.ts';
 import { nameIn, spiffeIdOf } from './names.ts';
-import { type Read, readCertificate, type TrustSet } from './trust-set.ts';
+import type { TrustSet } from './trust-set.ts';
 import type { CertificateWay } from './ways.ts';
 
 type Role = Principal['role'];
@@ -29,15 +30,15 @@ export class CertificateJudge {
    * @param hinted the only tenant that it may be of
    * @throws NotAuthorised
    */
-  judge(role: Role, shown: ShownCertificate, hinted: Tenant | undefined): Proven {
-    const leaf = readCertificate(shown.leaf);
+  judge(role: Role, shown: Presented, hinted: Tenant | undefined): Proven {
+    const { leaf } = shown;
     const rejected = (error: unknown, rule?: string) => {
       if (!(error instanceof CertificateRejected)) return error;
-      const text = `the client certificate of ${nameOf(shown.leaf)}, serial ${shown.leaf.serialNumber}, is refused: ${error.message}`;
+      const text = `the client certificate of ${printable(leaf.title)}, is refused: ${printable(error.message)}`;
       return new NotAuthorised(rule === undefined ? text : `${text} (${rule})`, rule === undefined ? {} : { rule });
     };
     try {
-      const fault = faultOfLeaf(leaf, this.#now());
+      const fault = faultOfLeaf(leaf, { use: 'client', now: this.#now() });
       if (fault !== undefined) throw new CertificateRejected(fault);
       const id = spiffeIdOf(leaf);
       const tenant = hinted ?? this.#byId(role, id) ?? this.#byIssuer(role, shown);
@@ -54,10 +55,10 @@ export class CertificateJudge {
   }
 
   /** By the authority that issued it, the nearest first. */
-  #byIssuer(role: Role, shown: ShownCertificate): Tenant {
+  #byIssuer(role: Role, shown: Presented): Tenant {
     const index = this.#tenants.authorities(role);
     const { authorities } = verifyChain(shown, index, this.#now());
-    const owners = [...index.owners(authorities.find((id) => index.has(id)) ?? '')];
+    const owners = [...index.owners(authorities.find((id) => index.hasAuthority(id)) ?? '')];
     const [owner = '', ...others] = owners;
     const tenant = this.#tenants.get(owner);
     if (tenant && others.length === 0) return tenant;
@@ -69,8 +70,8 @@ export class CertificateJudge {
   #judgeAt(
     tenant: Tenant,
     role: Role,
-    shown: ShownCertificate,
-    leaf: Read,
+    shown: Presented,
+    leaf: Certificate,
     id: SpiffeId | undefined,
     rejected: (error: unknown, rule: string) => unknown,
   ): Proven {
@@ -98,7 +99,7 @@ export class CertificateJudge {
     throw unnamed ?? untrusted;
   }
 
-  #chain(way: CertificateWay, role: Role, shown: ShownCertificate, tenant: Tenant): Chain {
+  #chain(way: CertificateWay, role: Role, shown: Presented, tenant: Tenant): Chain {
     const trust = this.#trustOf(way, role);
     if (!trust) throw new CertificateRejected(`this program has no CA bundle for ${role}s (${FLAGS[role]})`);
     const chain = verifyChain(shown, trust, this.#now());
@@ -110,14 +111,22 @@ export class CertificateJudge {
   #checkNearest({ authorities }: Chain, { names, trustDomain }: CertificateWay, role: Role, tenant: Tenant): void {
     const own = this.#tenants.authorities(role);
     const others = this.#tenants.authorities(role === 'agent' ? 'caller' : 'agent');
-    const nearest = authorities.find((id) => own.has(id) || others.has(id));
+    const nearest = authorities.find((id) => own.hasAuthority(id) || others.hasAuthority(id));
     if (nearest === undefined || own.owners(nearest).has(tenant.name)) return;
-    if (!own.has(nearest) && others.owners(nearest).has(tenant.name) && (names || trustDomain !== undefined)) return;
-    const whose = own.has(nearest) ? 'of another tenant' : `that is not of ${role}s`;
+    if (!own.hasAuthority(nearest) && others.owners(nearest).has(tenant.name) && (names || trustDomain !== undefined))
+      return;
+    const whose = own.hasAuthority(nearest) ? 'of another tenant' : `that is not of ${role}s`;
     throw new CertificateRejected(`it was issued by an authority ${whose}`);
   }
 
-  #named(way: CertificateWay, tenant: Tenant, role: Role, leaf: Read, id: SpiffeId | undefined, chain: Chain): Proven {
+  #named(
+    way: CertificateWay,
+    tenant: Tenant,
+    role: Role,
+    leaf: Certificate,
+    id: SpiffeId | undefined,
+    chain: Chain,
+  ): Proven {
     const name = nameIn(leaf, id, way, { tenant: tenant.name, role });
     if (way.names && !way.names.has(name))
       throw new CertificateRejected(`its name ${printable(name)} is not among the names allowed`);
@@ -135,7 +144,7 @@ export class CertificateJudge {
       serials: signed.map(({ serial }) => serial),
       fault: (tenant): Fault | undefined => {
         const ways = tenant.certificates[role].filter(({ trustDomain }) => trustDomain === by.trustDomain);
-        const trusting = ways.filter((way) => authorities.some((id) => this.#trustOf(way, role)?.has(id)));
+        const trusting = ways.filter((way) => authorities.some((id) => this.#trustOf(way, role)?.hasAuthority(id)));
         const revoked = revokedBy(tenant, role, { signed });
         if (revoked) return revoked;
         if (trusting.length === 0)

@@ -1,16 +1,14 @@
-import { uriNames } from '@isthmus/runtime';
+import { type Certificate, CertificateRejected } from '@isthmus/runtime';
 import { isName, type Principal } from '@isthmus/tunnel';
 import { readSpiffeId, type SpiffeId } from '../spiffe.ts';
-import { CertificateRejected } from './chain.ts';
-import type { Read } from './trust-set.ts';
 import type { CertificateWay } from './ways.ts';
 
 /**
  * The SPIFFE ID of ours in a certificate; undefined if it has none.
  * @throws CertificateRejected if it has more than one SPIFFE ID (X509-SVID section 2)
  */
-export function spiffeIdOf({ certificate }: Read): SpiffeId | undefined {
-  const ids = uriNames(certificate).filter((uri) => /^spiffe:/i.test(uri));
+export function spiffeIdOf({ names }: Certificate): SpiffeId | undefined {
+  const ids = (names?.uris ?? []).filter((uri) => /^spiffe:/i.test(uri));
   if (ids.length > 1) throw new CertificateRejected(`it has ${ids.length} SPIFFE IDs: issue it with one`);
   return ids[0] === undefined ? undefined : readSpiffeId(ids[0]);
 }
@@ -20,7 +18,7 @@ export function spiffeIdOf({ certificate }: Read): SpiffeId | undefined {
  * @throws CertificateRejected if it gives none, or one of another tenant or role
  */
 export function nameIn(
-  { fields: { commonNames } }: Read,
+  { commonNames }: Certificate,
   id: SpiffeId | undefined,
   { trustDomain }: CertificateWay,
   { tenant, role }: Pick<Principal, 'tenant' | 'role'>,

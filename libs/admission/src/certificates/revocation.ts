@@ -1,7 +1,6 @@
-import { type KeyObject, verify } from 'node:crypto';
-import { derElements, derFirst } from '@isthmus/runtime';
+import { type Certificate, derElements, derFirst, signatureIn } from '@isthmus/runtime';
 import type { Signed } from './chain.ts';
-import { certificateOf, type TrustSet } from './trust-set.ts';
+import type { TrustSet } from './trust-set.ts';
 
 /** A certificate revocation list (RFC 5280 section 5.1) whose signature nobody has verified yet. */
 export interface RevocationList {
@@ -11,26 +10,13 @@ export interface RevocationList {
   readonly serials: ReadonlySet<string>;
   /** When a newer one should be there, in milliseconds since the epoch. Unset: it does not say. */
   readonly nextUpdate: number | undefined;
-  signedBy(key: KeyObject): boolean;
+  signedBy(authority: Certificate): boolean;
 }
 
 const TAG = {
   ...{ boolean: 0x01, integer: 0x02, bits: 0x03, oid: 0x06, sequence: 0x30 },
   ...{ utcTime: 0x17, generalizedTime: 0x18, extensions: 0xa0 },
 };
-
-/**
- * By signature algorithm: its object identifier's DER, in hex. Read here and not by a library: those at hand refuse more than some thousand
- * entries, or take a second for them.
- */
-const HASHES: ReadonlyMap<string, string | null> = new Map([
-  ...(['sha256', 'sha384', 'sha512'] as const).flatMap((hash, index) => [
-    [`2a864886f70d01010${'bcd'[index]}`, hash] as const,
-    [`2a8648ce3d04030${index + 2}`, hash] as const,
-  ]),
-  ['2b6570', null],
-  ['2b6571', null],
-]);
 
 const PEM = /-----BEGIN X509 CRL-----([A-Za-z0-9+/=\s]+)-----END X509 CRL-----/g;
 
@@ -48,9 +34,8 @@ function readList(der: Buffer): RevocationList {
   if (parts[0]?.tag === TAG.integer) parts.shift();
   const [, issuer, , ...rest] = parts;
   if (!tbs || !issuer || signature?.tag !== TAG.bits) throw new Error('its revocation list is malformed');
-  const signedWith = derFirst(algorithm?.value ?? tbs.value, TAG.oid).toString('hex');
-  const hash = HASHES.get(signedWith);
-  if (hash === undefined) throw new Error('its revocation list is signed with an algorithm that is not allowed');
+  const signedWith = algorithm && signatureIn(algorithm.value);
+  if (!signedWith) throw new Error('its revocation list is signed with an algorithm that is not allowed');
   const extensions = rest.find(({ tag }) => tag === TAG.extensions)?.value;
   if (extensions && derElements(derFirst(extensions, TAG.sequence)).some(({ value }) => isCritical(value)))
     throw new Error('its revocation list is partial or indirect, which is not supported: use a complete one');
@@ -59,7 +44,7 @@ function readList(der: Buffer): RevocationList {
     serials: serialsIn(rest.find(({ tag }) => tag === TAG.sequence)?.value ?? Buffer.alloc(0)),
     nextUpdate: timeOf(rest[0]),
     // The first byte of a BIT STRING counts the bits that are not used.
-    signedBy: (key) => verify(hash, tbs.whole, key, signature.value.subarray(1)),
+    signedBy: (authority) => authority.signed(tbs.whole, signedWith, signature.value.subarray(1)),
   };
 }
 
@@ -108,13 +93,10 @@ export class Revocations {
   /** @throws Error if no authority of the bundle signed one of the lists */
   constructor(lists: readonly RevocationList[], trust: TrustSet) {
     for (const list of lists) {
-      const signers = trust.all.filter((each) => {
-        const key = each.subject === list.issuer && certificateOf(each)?.publicKey;
-        return key && list.signedBy(key);
-      });
+      const signers = trust.all.filter((each) => each.subject === list.issuer && list.signedBy(each));
       if (signers.length === 0)
         throw new Error("no authority in ca signed its revocation list: put the issuer's certificate into ca");
-      for (const { id } of signers) {
+      for (const { authorityId: id } of signers) {
         const known = this.#byAuthority.get(id) ?? new Set();
         this.#byAuthority.set(id, known);
         for (const serial of list.serials) known.add(serial);

@@ -1,6 +1,5 @@
-import { X509Certificate } from 'node:crypto';
 import type { CertificateAuthority, Hosts } from '@isthmus/certificates';
-import type { ShownCertificate } from '../certificates/chain.ts';
+import { type Certificate, CertificatePool, type Presented } from '@isthmus/runtime';
 
 export const DAY = 86_400_000;
 
@@ -19,8 +18,12 @@ export async function shownBy(
   authority: CertificateAuthority,
   commonName: string,
   { uris, uses = ['client'], validMs = DAY, notBeforeMs, sent = [] }: Issue = {},
-): Promise<ShownCertificate> {
+): Promise<Presented> {
   const hosts: Hosts | undefined = uris?.map((value) => ({ type: 'url', value }));
   const { cert } = await authority.issue({ commonName, validMs, notBeforeMs, uses, ...(hosts && { hosts }) });
-  return { leaf: new X509Certificate(cert), sent: sent.map((each) => new X509Certificate(each.cert)) };
+  return { leaf: read(cert), sent: sent.map((each) => read(each.cert)) };
+}
+
+export function read(pem: string): Certificate {
+  return CertificatePool.of(pem).all[0] as Certificate;
 }

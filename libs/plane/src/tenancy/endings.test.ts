@@ -7,6 +7,7 @@ import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Tenant } from '@isthmus/admission';
 import { CertificateAuthority } from '@isthmus/certificates';
+import { certificateOf } from '@isthmus/runtime';
 import { keyPair } from '@isthmus/runtime/testing';
 import { Closing } from '@isthmus/service';
 import { planeEvents } from '@isthmus/tunnel';
@@ -80,7 +81,8 @@ async function tenancyAt(context: TestContext, files: Readonly<Record<string, st
   const evidence = { source: '10.0.0.1', signal: new AbortController().signal };
   const agent = (shown: Readonly<{ leaf?: string; token?: string }>) => {
     const { leaf, token } = shown;
-    const certificate = leaf === undefined ? undefined : { leaf: new X509Certificate(leaf), sent: [] };
+    const certificate =
+      leaf === undefined ? undefined : { leaf: certificateOf(new X509Certificate(leaf).raw), sent: [] };
     return tenancy.authority.agent({
       ...evidence,
       ...(certificate && { certificate }),

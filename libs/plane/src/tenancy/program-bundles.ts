@@ -52,7 +52,11 @@ export class ProgramBundles {
     const path = this.#options.paths[role];
     if (path === '') return;
     const read = (content: Buffer) => new TrustSet(content.toString('latin1'));
-    this.#read[role] = readIfChanged(path, MAX_CREDENTIAL_FILE, this.#read[role], read);
+    const before = this.#read[role];
+    const now = readIfChanged(path, MAX_CREDENTIAL_FILE, before, read);
+    this.#read[role] = now;
+    if (now === before) return;
+    for (const each of now.value.skipped) this.#tell(role, `${each}: the others are used, this one is not`);
   }
 
   #lookAgain(role: Role): void {
@@ -63,12 +67,12 @@ export class ProgramBundles {
       const { message } = error as Error;
       const known = this.#reported[role] === message;
       this.#reported[role] = message;
-      if (!known)
-        this.#options.events.emit(
-          'certificate:failure',
-          CERTIFICATE_PLACES[role],
-          new Error(`${this.#options.paths[role]}: ${message}`),
-        );
+      if (!known) this.#tell(role, message);
     }
+  }
+
+  #tell(role: Role, message: string): void {
+    const { paths, events } = this.#options;
+    events.emit('certificate:failure', CERTIFICATE_PLACES[role], new Error(`${paths[role]}: ${message}`));
   }
 }

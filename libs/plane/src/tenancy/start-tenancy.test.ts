@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CertificateAuthority } from '@isthmus/certificates';
+import { certificateOf } from '@isthmus/runtime';
 import { Closing } from '@isthmus/service';
 import { planeEvents, principalText } from '@isthmus/tunnel';
 import { startTenancy } from './start-tenancy.ts';
@@ -28,7 +29,7 @@ agents:
 
 async function shown(authority: CertificateAuthority, commonName: string) {
   const { cert } = await authority.issue({ commonName, validMs: DAY });
-  return { leaf: new X509Certificate(cert), sent: [] };
+  return { leaf: certificateOf(new X509Certificate(cert).raw), sent: [] };
 }
 
 async function starting(context: TestContext) {
@@ -137,6 +138,18 @@ test('a listener that fails is reported, and hides a change from no other', asyn
   assert.deepEqual(said.slice(1), ['tenants: a defect', 'beta - 2']);
 });
 
+test("a change of the program's CA bundle is one of all tenants, and what it skips is named", async (context) => {
+  const { dir, write, start, said } = await starting(context);
+  await write('program-ca.crt', servers.cert);
+  const { tenancy } = await start({ 'cluster-ca-cert': join(dir, 'program-ca.crt') });
+  const changes: string[] = [];
+  // Who was refused is judged again.
+  tenancy.onChange(({ changed }) => void changes.push(...changed));
+  await write('program-ca.crt', `${servers.cert}${other.cert.replace('MII', 'M!!')}`);
+  await until(() => changes.includes('acme'), 'no change was told');
+  assert.match(said.join(), /agents: .*program-ca\.crt: certificate 2 of 2 is malformed/);
+});
+
 test('a file that is missing or broken keeps its tenant as it was, and is named', async (context) => {
   const { dir, write, start, said } = await starting(context);
   const { agent, tenancy } = await start();
@@ -191,7 +204,7 @@ test('the CA bundle of the program verifies SPIFFE IDs, and is followed', async 
   const { tenancy } = await start({ 'cluster-ca-cert': join(dir, 'program.crt') });
   const hosts = [{ type: 'url', value: 'spiffe://plane.example/tenant/acme/agent/e7' }] as const;
   const { cert } = await acme.issue({ commonName: '', validMs: DAY, hosts: [...hosts], uses: ['client'] });
-  const certificate = { leaf: new X509Certificate(cert), sent: [] };
+  const certificate = { leaf: certificateOf(new X509Certificate(cert).raw), sent: [] };
   const evidence = { certificate, source: '', signal: AbortSignal.timeout(60_000) };
   const grant = await tenancy.authority.agent(evidence);
   assert.equal(principalText(grant.principal), 'acme/agent/e7');

@@ -74,7 +74,7 @@ export async function startTenancy(flags: TenancyFlags, { closing, events, pollM
   alsoFailing = () => tokens?.problems ?? [];
   const bundles = new ProgramBundles({
     paths: { agent: flags['cluster-ca-cert'] ?? '', caller: flags['server-ca-cert'] ?? '' },
-    changed: () => grants.review([...tenants.all].map(({ name }) => name)),
+    changed: () => changed({ changed: [...tenants.all].map(({ name }) => name), gone: [] }),
     events,
     pollMs,
   });

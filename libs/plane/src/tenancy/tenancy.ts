@@ -17,7 +17,7 @@ export interface Tenancy {
   chooseTls(serverName: string): TlsChoice | undefined;
   /** For `ListenOptions.followTls`, at a tenant's own port: the certificate of the tenant's file as it is in force, or else that of `own`. */
   portTls(tenant: string, own: TlsSettings): FollowTls;
-  /** Calls the listener after each change of the tenants in force or their files' contents. @returns a function that stops this */
+  /** Calls the listener after each change of the tenants in force, their files' contents or the program's CA bundles. @returns a function that stops this */
   onChange(listener: (change: TenantsChange) => void): () => void;
 }
 

@@ -1,9 +1,8 @@
-import { X509Certificate } from 'node:crypto';
 import type { FileProblem, KnownTenant, TenantsPart } from '@isthmus/admin';
 import type { Tenant } from '@isthmus/admission';
 import { problemMessage, problemText } from '@isthmus/admission/basics';
+import { CertificatePool } from '@isthmus/runtime';
 import type { TenantsSight } from '@isthmus/telemetry';
-import { nameOf } from '@isthmus/tunnel';
 import type { Tenancy } from './tenancy.ts';
 import { type UseOptions, useIn } from './use.ts';
 
@@ -26,10 +25,16 @@ export function tenantsPart(tenancy: Tenancy, roles: UseOptions): TenantsPart {
 const MOST_WARNINGS = 10;
 
 /** What an operator should fix in the files, although the server is ready. */
-export function fileWarnings({ problems }: Tenancy): string[] {
-  return problems
-    .flatMap(({ path, problems: found }) => found.map((problem) => `tenant's file ${problemText(path, problem)}`))
-    .slice(0, MOST_WARNINGS);
+export function fileWarnings({ problems, tenants }: Tenancy): string[] {
+  const bad = problems.flatMap(({ path, problems: found }) =>
+    found.map((problem) => `tenant's file ${problemText(path, problem)}`),
+  );
+  const skipped = [...tenants.all].flatMap(({ certificates }) =>
+    [...certificates.agent, ...certificates.caller].flatMap(({ rule, trust }) =>
+      (trust?.skipped ?? []).map((each) => `tenant's file ${rule}.ca: ${each}: the others are used, this one is not`),
+    ),
+  );
+  return [...bad, ...skipped].slice(0, MOST_WARNINGS);
 }
 
 /** The tenants as metrics see them. */
@@ -67,20 +72,19 @@ function certificatesOf(tenant: Tenant): readonly Certificate[] {
   const before = known.get(tenant);
   if (before) return before;
   const { credentials, certificates, path } = tenant;
-  const serverOf = (pem: string): Certificate => {
-    const certificate = new X509Certificate(pem);
-    const name = `${nameOf(certificate)}, serial ${certificate.serialNumber}`;
-    return { where: 'server.certificate', name, validUntil: Date.parse(certificate.validTo) };
-  };
   const server = credentials.text('server.certificate');
   const authorities = [...certificates.agent, ...certificates.caller].flatMap(({ rule, trust }) =>
-    (trust?.all ?? []).map(({ name, serial, validTo }) => ({
+    (trust?.all ?? []).map(({ title, validTo }) => ({
       where: `${rule.slice(`${path}: `.length)}.ca`,
-      name: `${name}, serial ${serial}`,
+      name: title,
       validUntil: validTo,
     })),
   );
-  const found = [...(server === undefined ? [] : [serverOf(server)]), ...authorities];
+  const [own] = server === undefined ? [] : CertificatePool.of(server).all;
+  const found = [
+    ...(own ? [{ where: 'server.certificate', name: own.title, validUntil: own.validTo }] : []),
+    ...authorities,
+  ];
   known.set(tenant, found);
   return found;
 }

@@ -1,5 +1,6 @@
 import { type ClientRequest, get as httpGet, type IncomingMessage } from 'node:http';
 import { get as httpsGet } from 'node:https';
+import { httpsAgent } from '@isthmus/runtime';
 
 /** How long the whole answer may take, in milliseconds. */
 const FETCH_TIMEOUT_MS = 5000;
@@ -15,11 +16,11 @@ export interface KeysUrl {
 
 /** Fetches what an issuer publishes. Follows no redirect, because the file says whom to trust. */
 export async function fetchKeys({ url, ca }: KeysUrl, timeout = FETCH_TIMEOUT_MS): Promise<string> {
-  // Without an agent, the connection closes at once. Otherwise it would stay open until the next fetch, minutes later.
-  const options = { agent: false as const, headers: { accept: 'application/json', 'user-agent': 'isthmus' } };
+  // The connection is closed with the request. Otherwise it would stay open until the next fetch, minutes later.
+  const options = { headers: { accept: 'application/json', 'user-agent': 'isthmus' } };
   const request = url.startsWith('https:')
-    ? httpsGet(url, { ...options, ...(ca !== undefined && { ca }) })
-    : httpGet(url, options);
+    ? httpsGet(url, { ...options, agent: httpsAgent({ ca }, [new URL(url).hostname]) })
+    : httpGet(url, { ...options, agent: false });
   const late = setTimeout(() => request.destroy(new Error(`no answer within ${timeout / 1000} s`)), timeout);
   try {
     return await bodyOf(await headOf(request), request);

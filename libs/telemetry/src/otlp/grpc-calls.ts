@@ -4,7 +4,7 @@ import tls from 'node:tls';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { type DuplexStream, type Head, Http2Session } from '@isthmus/http2';
-import { keptAlive, lookupName, secureContextOptions } from '@isthmus/runtime';
+import { clientTls, connectTls, keptAlive, lookupName, secureContextOptions, secured } from '@isthmus/runtime';
 
 /** Where a collector is, and how to call it. */
 export interface GrpcSettings {
@@ -132,7 +132,7 @@ export class GrpcCalls {
     const secure = this.#url.protocol === 'https:';
     const socket = secure ? this.#secured() : net.connect({ ...this.#place, lookup: lookupName });
     this.#socket = socket;
-    await once(socket, secure ? 'secureConnect' : 'connect');
+    await (socket instanceof tls.TLSSocket ? secured(socket) : once(socket, 'connect'));
     keptAlive(socket).setNoDelay(true);
     return new Http2Session({ role: 'client', socket, settings: SETTINGS });
   }
@@ -140,14 +140,10 @@ export class GrpcCalls {
   #secured(): tls.TLSSocket {
     const { ca, cert, key } = this.#settings;
     const { host, port } = this.#place;
-    return tls.connect({
-      host,
-      port,
-      lookup: lookupName,
-      ALPNProtocols: ['h2'],
-      ...(net.isIP(host) === 0 && { servername: host }),
-      ...secureContextOptions(cert !== undefined && key !== undefined ? { ca, cert, key } : { ca }),
-    });
+    const files = cert !== undefined && key !== undefined ? { ca, cert, key } : { ca };
+    const named = net.isIP(host) === 0 && { servername: host };
+    const to = { host, port, lookup: lookupName, ALPNProtocols: ['h2'], ...named };
+    return connectTls(to, clientTls(secureContextOptions(files)), [host]);
   }
 
   get #place(): { readonly host: string; readonly port: number } {

@@ -1,23 +1,15 @@
 import { isIP } from 'node:net';
-import { checkServerIdentity, type PeerCertificate } from 'node:tls';
-import {
-  type ChannelCredentials,
-  Client,
-  type ClientDuplexStream,
-  credentials,
-  Metadata,
-  type ServiceError,
-} from '@grpc/grpc-js';
+import { type ChannelCredentials, Client, type ClientDuplexStream, Metadata, type ServiceError } from '@grpc/grpc-js';
 import { encodePacket, type Packet } from '@isthmus/proto';
-import { keptAlive, secureContext, type TlsSettings } from '@isthmus/runtime';
+import { clientTlsOf, connectTls, keptAlive, secured, type TlsSettings } from '@isthmus/runtime';
 import { checkName, formatDestination, parseDestination } from '@isthmus/tunnel';
 import type { HttpProxy } from '../http-proxy/http-proxy.ts';
 import { askProxy } from '../http-proxy/through-proxy.ts';
 import type { PacketChannel } from '../packets/channel.ts';
 import { callError, clientChannel, type Received, receivePacket } from './channel.ts';
+import { credentialsBy } from './connection-credentials.ts';
 import { keepaliveOptions } from './keepalive-options.ts';
 import { CONNECT_METHOD, MAX_MESSAGE } from './service.ts';
-import { type Prepare, socketCredentials } from './socket-credentials.ts';
 
 /**
  * What a server may send ahead on the stream that carries all tunnels, in bytes. grpc-js has one fixed size. While a destination reads
@@ -25,12 +17,6 @@ import { type Prepare, socketCredentials } from './socket-credentials.ts';
  * upstream's agent.
  */
 const STREAM_WINDOW = 1024 * 1024;
-
-/**
- * Replaces an address in the server name indication, which may not be an address (RFC 6066 section 3). grpc-js sends the address all
- * the same: Node warns about it, and Deno rejects it.
- */
-const NO_NAME = 'server.invalid';
 
 export interface ConnectPacketsOptions {
   /** `host:port` of the server, which its certificate must name. */
@@ -81,7 +67,6 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
       'grpc.enable_channelz': 0,
       // Its rules are not Go's, and its proxies have no deadline.
       'grpc.enable_http_proxy': 0,
-      ...(isIP(hostOf(target)) !== 0 && { 'grpc.ssl_target_name_override': NO_NAME }),
     });
     const call = open(client, options);
     const channel = clientChannel(call, target);
@@ -115,23 +100,18 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
   });
 }
 
-function credentialsOf(options: ConnectPacketsOptions): ChannelCredentials {
-  const { target, proxy, timeout, signal } = options;
-  const prepare: Prepare = (socket) =>
-    proxy ? askProxy(socket, proxy, parseDestination(target), { timeout, signal }) : keptAlive(socket);
-  return socketCredentials(channelCredentials(options), target, prepare);
-}
-
-function channelCredentials({ tls, target }: ConnectPacketsOptions): ChannelCredentials {
-  if (!tls) return credentials.createInsecure();
+/** grpc-js connects to the server or its proxy, and hands us the socket, which we lead on to the server. */
+function credentialsOf({ target, tls, proxy, timeout, signal }: ConnectPacketsOptions): ChannelCredentials {
+  const trust = tls && clientTlsOf(tls);
   const host = hostOf(target);
-  const identity = isIP(host) === 0 ? {} : { checkServerIdentity: ipIdentity(host) };
-  return credentials.createFromSecureContext(secureContext(tls), identity);
-}
-
-/** For an address, the certificate must contain the address, not the name that replaces it. */
-function ipIdentity(address: string) {
-  return (_name: string, certificate: PeerCertificate) => checkServerIdentity(address, certificate);
+  return credentialsBy(async (raw) => {
+    const below = proxy ? await askProxy(raw, proxy, parseDestination(target), { timeout, signal }) : keptAlive(raw);
+    if (!trust) return below;
+    const named = isIP(host) === 0 && { servername: host };
+    const socket = connectTls({ socket: below, ALPNProtocols: ['h2'], ...named }, trust, [host]);
+    await secured(socket);
+    return socket;
+  }, trust !== undefined);
 }
 
 function hostOf(target: string): string {

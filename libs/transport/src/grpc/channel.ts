@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import type { ClientDuplexStream, ServiceError } from '@grpc/grpc-js';
 import { decodePacket, type Packet, type PacketError } from '@isthmus/proto';
+import { inWords as messageOf } from '@isthmus/tunnel';
 import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
 import { inWords } from '../tls/handshake.ts';
 import { statusName } from './status.ts';
@@ -139,6 +140,6 @@ export function clientChannel(call: ClientDuplexStream<Packet, Received>, remote
 
 export function callError(error: ServiceError): ChannelError {
   const told = inWords(error);
-  const text = told === error ? error.details : told.message;
+  const text = told === error ? messageOf(error.details) : told.message;
   return new ChannelError(statusName(error.code), text, { cause: error });
 }

@@ -1,7 +1,6 @@
-import { once } from 'node:events';
 import { isIP, type Socket } from 'node:net';
-import tls from 'node:tls';
-import { connectTo, keptAlive } from '@isthmus/runtime';
+import { TLSSocket } from 'node:tls';
+import { clientTls, connectTls, connectTo, keptAlive, secured } from '@isthmus/runtime';
 import { type Destination, formatDestination, printable } from '@isthmus/tunnel';
 import { type HttpHead, readHead } from '../head/head-reader.ts';
 import { write } from '../head/write.ts';
@@ -49,8 +48,9 @@ export async function askProxy(
   const ignore = () => {};
   raw.on('error', ignore);
   keptAlive(raw).setNoDelay(true);
-  // The host is what its certificate must name, also an address: without it, Node takes one for localhost.
-  const socket = secure ? tls.connect({ socket: raw, host, ...(isIP(host) === 0 && { servername: host }) }) : raw;
+  const socket = secure
+    ? connectTls({ socket: raw, host, ...(isIP(host) === 0 && { servername: host }) }, clientTls({}), [host])
+    : raw;
   // Also between two steps, when nothing else listens: an error without a listener would end the process.
   if (socket !== raw) socket.on('error', ignore);
   const end = (error: Error) => {
@@ -62,7 +62,7 @@ export async function askProxy(
   if (signal?.aborted) abandon();
   signal?.addEventListener('abort', abandon, { once: true });
   try {
-    if (secure) await once(socket, 'secureConnect');
+    if (socket instanceof TLSSocket) await secured(socket);
     // Both at once: a broken connection fails both, and neither failure may go unhandled.
     const [head] = await Promise.all([readHead(socket, timeout), write(socket, request(proxy, destination))]);
     if (head.status < 200 || head.status > 299) throw new Error(refusal(head, proxy, destination));

@@ -1,10 +1,8 @@
-import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { Server, TLSSocket } from 'node:tls';
-import { bytesFrom, guarding, passHeader, remoteOf } from '@isthmus/runtime';
-import { describe, faultOf } from '../tls/certificate.ts';
+import { bytesFrom, type CertificatePool, guarding, passHeader, remoteOf } from '@isthmus/runtime';
+import { faultOfClient } from '../tls/certificate.ts';
 import { handshakeError } from '../tls/handshake.ts';
-import { readCertificate } from '../tls/shown-certificate.ts';
 import { turnAway } from './turn-away.ts';
 
 /** Gets the connections of a TLS server. */
@@ -26,8 +24,13 @@ export interface Doors {
 /**
  * Decides which connections a TLS server accepts. If it requires certificates, it verifies them itself after the handshake: the runtime
  * would end the connection without telling either side why, and would have lost what it knew of the peer.
+ * @param roots the authorities that must have issued a certificate, as they are now. Undefined: none is required
  */
-export function admit(server: Server, verifies: boolean, { accept, refused, fault, role }: Doors): void {
+export function admit(
+  server: Server,
+  roots: (() => CertificatePool) | undefined,
+  { accept, refused, fault, role }: Doors,
+): void {
   // A socket remembers its remote address once it was read. After it has closed, it can no longer find out.
   server.prependListener('connection', (socket: Socket) => void socket.remoteAddress);
   const guarded = (socket: TLSSocket, act: () => void) => {
@@ -43,9 +46,9 @@ export function admit(server: Server, verifies: boolean, { accept, refused, faul
   const decide = (socket: TLSSocket) => {
     // Also where others judge it: OpenSSL leaves the error of a forged signature behind, and the connection's next read would fail with it.
     // Reading the certificate clears that, so that the peer gets an answer and the refusal is recorded.
-    const shown = readCertificate(socket);
-    const why = verifies ? faultOfClient(socket, shown?.leaf, role) : undefined;
+    const why = faultOfClient(socket, roots?.(), role);
     if (why === undefined) return accept(socket);
+    const shown = socket.getPeerX509Certificate() !== undefined;
     const remote = remoteOf(socket);
     const tell = () => refused(remote, new Error(why));
     if (shown) tell();
@@ -60,23 +63,6 @@ export function admit(server: Server, verifies: boolean, { accept, refused, faul
   };
   server.on('secureConnection', (socket) => guarded(socket, () => decide(socket)));
   server.on('tlsClientError', (error, socket) => guarded(socket, () => fail(error, socket)));
-}
-
-function faultOfClient(
-  socket: TLSSocket,
-  certificate: X509Certificate | undefined,
-  role: string | undefined,
-): string | undefined {
-  if (!certificate) return 'this port requires a client certificate, and the peer sent none';
-  const untrusted = socket.authorized ? undefined : untrustedFor(socket);
-  const fault = faultOf(certificate, untrusted, { use: 'client', role });
-  return fault && `the client certificate of ${describe(certificate)} is refused: ${fault}`;
-}
-
-/** Returns OpenSSL's code, such as CERT_HAS_EXPIRED. Node's types say Error, and Deno has one. */
-export function untrustedFor({ authorizationError }: TLSSocket): string {
-  const found: unknown = authorizationError;
-  return (found as NodeJS.ErrnoException | null)?.code ?? String(found);
 }
 
 /** The socket below a TLS socket. */

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import tls, { type SecureVersion } from 'node:tls';
 import { Authority, type CostlyKind, costlyChain } from '@isthmus/certificates/testing';
-import { boundVerification, secureContext } from '@isthmus/runtime';
+import { boundVerification, clientTlsOf, connectTls } from '@isthmus/runtime';
 import { planeEvents } from '@isthmus/tunnel';
 import { secureConnect } from '../tls/secure-connect.ts';
 import { listen } from './listen.ts';
@@ -50,10 +50,10 @@ for (const [kind, count, maxVersion, refusal] of chains) {
     await once(server, 'listening');
     context.after(() => server.close());
     const { port } = server.address() as { port: number };
-    const { done } = secureConnect(
-      { port, host: '127.0.0.1', secureContext: secureContext({ ca: trusted.cert }) },
-      { hosts: ['127.0.0.1'], orName: 'isthmus-hub' },
-    );
+    const { done } = secureConnect({ port, host: '127.0.0.1' }, clientTlsOf({ ca: trusted.cert }), [
+      '127.0.0.1',
+      'isthmus-hub',
+    ]);
     await assert.rejects(done, { message: refusal });
   });
 }
@@ -61,11 +61,9 @@ for (const [kind, count, maxVersion, refusal] of chains) {
 test('ordinary chains are verified as ever', { skip: unbounded }, async (context) => {
   const { port, refusals, authority } = await listening(context, false);
   const identity = await authority.client('caller');
-  const client = tls.connect({
-    port,
-    host: '127.0.0.1',
-    secureContext: secureContext({ ...identity, ca: authority.cert }),
-  });
+  const client = connectTls({ port, host: '127.0.0.1' }, clientTlsOf({ ...identity, ca: authority.cert }), [
+    '127.0.0.1',
+  ]);
   client.end('hello');
   const [answer] = await once(client.setEncoding('utf8'), 'data');
   assert.equal(answer, 'welcome');

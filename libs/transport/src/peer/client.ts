@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import net, { isIP, type Socket } from 'node:net';
-import { Backoff, connectTo, secureContext, type TlsSettings } from '@isthmus/runtime';
+import { Backoff, clientTlsOf, connectTo, type TlsSettings } from '@isthmus/runtime';
 import { type Dial, HUB_SERVER_NAME, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkClient } from '../link/client.ts';
 import { secureConnect } from '../tls/secure-connect.ts';
@@ -206,11 +206,11 @@ async function connectHub(address: string, settings: TlsSettings): Promise<Socke
   const { socket, done } = secureConnect(
     {
       socket: await connectTo({ host, port: Number(port) }, { timeout: CONNECT_TIMEOUT }),
-      secureContext: secureContext(settings),
       ...(isIP(host) === 0 && { servername: host }),
       ALPNProtocols: ['h2'],
     },
-    { role: HUB_SERVER_NAME },
+    clientTlsOf(settings),
+    [HUB_SERVER_NAME],
   );
   const timer = setTimeout(
     () => socket.destroy(new Error(`no TLS handshake within ${CONNECT_TIMEOUT} ms`)),

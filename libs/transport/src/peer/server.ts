@@ -1,7 +1,6 @@
-import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { remoteOf, type TlsSettings } from '@isthmus/runtime';
+import { type Certificate, presentedBy, remoteOf, type TlsSettings } from '@isthmus/runtime';
 import {
   type Dial,
   DialError,
@@ -27,7 +26,7 @@ export interface PeerServerOptions {
   readonly tls: TlsSettings;
   readonly dial: Dial;
   /** The tenants for which a gateway may dial, by its certificate. Undefined: for all. Unset: every gateway may. */
-  readonly tenantsOf?: ((gateway: X509Certificate) => ReadonlySet<string> | undefined) | undefined;
+  readonly tenantsOf?: ((gateway: Certificate) => ReadonlySet<string> | undefined) | undefined;
   readonly events: PlaneEvents;
   /** Called when the last connection to a gateway's process has ended, without a word of it. */
   readonly hungUp?: (loss: GatewayLoss) => void;
@@ -96,8 +95,8 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
 
 /** What a gateway may dial. Each dial is checked: a gateway names the tenant that it dials for. */
 function dialOf(socket: TLSSocket, peer: string, { dial, tenantsOf, events }: PeerServerOptions): Dial {
-  const certificate = socket.getPeerX509Certificate();
-  const tenants = certificate && tenantsOf?.(certificate);
+  const presented = presentedBy(socket);
+  const tenants = presented && tenantsOf?.(presented.leaf);
   if (!tenants) return dial;
   return (request) => {
     if (tenants.has(request.tenant)) return dial(request);

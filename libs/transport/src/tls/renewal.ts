@@ -1,10 +1,15 @@
 import { constants } from 'node:crypto';
 import { createSecureContext, createServer, type SecureContext, type Server, type TlsOptions } from 'node:tls';
-import { type ReadTls, secureContextOptions, TlsRenewal, type TlsSettings } from '@isthmus/runtime';
+import {
+  CertificatePool,
+  type ReadTls,
+  secureContextOptions,
+  TlsRenewal,
+  type TlsSettings,
+  withIssuers,
+} from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
 import { admit, type Doors } from '../listen/admit.ts';
-import { describe } from './certificate.ts';
-import { withIssuers } from './issuers.ts';
 
 /**
  * Nobody resumes: API servers and Go agents have no cache for it, and our agents may come with a new certificate. A ticket would hold
@@ -72,9 +77,18 @@ export function tlsServer(
 ): Server {
   const { where, events, files } = certificate;
   const verifies = !asksOnly && Boolean(files.ca);
+  let roots = new CertificatePool([]);
   const shown = (read: ReadTls) => {
     const { ca, ...own } = read;
-    return { ...options, ...own, ...(verifies && { ca }), cert: withIssuers(read), secureOptions: NO_TICKETS };
+    if (verifies && ca) roots = CertificatePool.of(ca);
+    // OpenSSL names them to peers.
+    return {
+      ...options,
+      ...own,
+      ...(verifies && { ca: roots.pem }),
+      cert: withIssuers(read),
+      secureOptions: NO_TICKETS,
+    };
   };
   const use = (read: ReadTls) => server.setSecureContext(shown(read));
   const failed = (error: Error) => void events.emit('refused', where, '', error);
@@ -85,7 +99,10 @@ export function tlsServer(
     requestCert: verifies || asksOnly,
     rejectUnauthorized: false,
   });
-  admit(server, verifies, { ...doors, fault: (remote, error) => events.emit('fault', where, remote, error) });
+  admit(server, verifies ? () => roots : undefined, {
+    ...doors,
+    fault: (remote, error) => events.emit('fault', where, remote, error),
+  });
   // It may listen again after it was closed.
   server.on('listening', () => renewal.watch());
   server.on('close', () => renewal.stop());
@@ -103,11 +120,11 @@ function sniCallback(chooseTls: ChooseTls): NonNullable<TlsOptions['SNICallback'
 }
 
 /**
- * Reports the certificate that this process shows to servers. `secureContext` reads its files for each connection anyway, but a
- * connection may last for months. Without a certificate it does nothing. Returns a function that stops it.
+ * Reports the certificate that this process shows to servers. `clientTlsOf` reads its files for each connection anyway, but a
+ * connection may last for months. Without a certificate it watches the authorities, and without both it does nothing. Returns a function that stops it.
  */
 export function watchCertificate(certificate: CertificateOptions): () => void {
-  if (!certificate.files.cert) return () => {};
+  if (!certificate.files.cert && !certificate.files.ca) return () => {};
   const renewal = renewalOf(certificate, () => {});
   renewal.look();
   renewal.watch();
@@ -119,8 +136,7 @@ function renewalOf({ where, files, events }: CertificateOptions, use: (read: Rea
     files,
     use,
     inForce(leaf) {
-      const about = { name: describe(leaf), validFrom: Date.parse(leaf.validFrom) };
-      events.emit('certificate', where, Date.parse(leaf.validTo), about);
+      events.emit('certificate', where, leaf.validTo, { name: leaf.title, validFrom: leaf.validFrom });
     },
     failed: (error) => events.emit('certificate:failure', where, error),
   });

@@ -49,7 +49,7 @@ async function listening(context: TestContext, policy: { readonly minVersion?: '
       // Later, as its request may come.
       setImmediate(() => {
         const shown = shownCertificate(socket);
-        const names = [shown?.leaf, ...(shown?.sent ?? [])].map((each) => each?.subject);
+        const names = [shown?.leaf, ...(shown?.sent ?? [])].map((each) => each?.subjectText);
         const reused = (socket as TLSSocket).isSessionReused();
         socket.end(JSON.stringify({ sni: serverNameOf(socket), names, reused }));
       });

@@ -1,6 +1,5 @@
 import { connect as connectTcp, isIP } from 'node:net';
-import { connect as connectTls, type SecureContextOptions } from 'node:tls';
-import { keptAlive, lookupName } from '@isthmus/runtime';
+import { clientTls, connectTls, keptAlive, lookupName, type ReadTls } from '@isthmus/runtime';
 import { AbstractConnector, type RedisOptions } from 'ioredis';
 import type { Credentials, HostPort } from './address.ts';
 import type { Locate } from './locate.ts';
@@ -9,7 +8,7 @@ import type { Locate } from './locate.ts';
 const DISCONNECT_MS = 1_000;
 
 /** Returns certificates for TLS. Called for every connection, so that a renewed file takes effect. */
-export type TlsSource = () => SecureContextOptions;
+export type TlsSource = () => ReadTls;
 
 type NetStream = ReturnType<AbstractConnector['connect']> extends Promise<infer Stream> ? Stream : never;
 
@@ -41,7 +40,6 @@ export function connectionOptions(locate: Locate, tls: TlsSource | undefined, us
 
 function open({ host, port }: HostPort, tls: TlsSource | undefined): NetStream {
   if (!tls) return keptAlive(connectTcp({ host, port, lookup: lookupName }));
-  return keptAlive(
-    connectTls({ host, port, lookup: lookupName, ...(isIP(host) === 0 && { servername: host }), ...tls() }),
-  );
+  const options = { host, port, lookup: lookupName, ...(isIP(host) === 0 && { servername: host }) };
+  return keptAlive(connectTls(options, clientTls(tls()), [host]));
 }

@@ -1,0 +1,192 @@
+import { isIP } from 'node:net';
+import type { Certificate, SubjectNames } from './certificate.ts';
+
+/** Names that an authority may issue, or may not (RFC 5280 section 4.2.1.10). `ips` are addresses with their masks. */
+export interface Constraints {
+  readonly permitted: SubjectNames;
+  readonly excluded: SubjectNames;
+}
+
+/** Whether a certificate is for a host: a DNS name or an address of its subjectAltName. Its common name does not count, as in Go. */
+export function isFor({ names }: Certificate, host: string): boolean {
+  const address = addressBytes(host.replace(/^\[(.*)\]$/, '$1'));
+  if (address) return (names?.ips ?? []).some((ip) => mapped(ip).equals(mapped(address)));
+  const wanted = lower(host);
+  const parts = wanted.replace(/\.$/, '').split('.');
+  return (names?.dns ?? []).some((name) => {
+    const pattern = lower(name);
+    if (!isHost(wanted.replace(/\.$/, ''), false) || !isHost(pattern, true))
+      return pattern === wanted && !/^\.?$/.test(wanted);
+    const labels = pattern.split('.');
+    return (
+      labels.length === parts.length && labels.every((label, at) => (at === 0 && label === '*') || label === parts[at])
+    );
+  });
+}
+
+/** Of ASCII alone: other letters may become ASCII's. */
+function lower(text: string): string {
+  return text.replaceAll(/[A-Z]+/g, (letters) => letters.toLowerCase());
+}
+
+/** Only a pattern may have `*`, as its whole first label, and not alone. */
+function isHost(text: string, pattern: boolean): boolean {
+  if (text === '*') return false;
+  return text
+    .split('.')
+    .every((label, at) => (pattern && at === 0 && label === '*') || /^[a-z0-9_][a-z0-9_-]*$/i.test(label));
+}
+
+function addressBytes(text: string): Buffer | undefined {
+  const family = isIP(text);
+  if (family === 0 || text.includes('%')) return undefined;
+  if (family === 4) return Buffer.from(text.split('.').map(Number));
+  const [head = '', tail] = text.split('::');
+  const groups = (half: string) =>
+    half
+      .split(':')
+      .filter((group) => group !== '')
+      .flatMap((group) => {
+        if (group.includes('.')) return group.split('.').map(Number);
+        const value = Number.parseInt(group, 16);
+        return [value >> 8, value & 0xff];
+      });
+  const [front, back] = [groups(head), groups(tail ?? '')];
+  const zeros = tail === undefined ? [] : new Array<number>(16 - front.length - back.length).fill(0);
+  return Buffer.from([...front, ...zeros, ...back]);
+}
+
+/** For people: `10.0.0.1`, or an IPv6 address without abbreviations. */
+export function addressText(address: Buffer): string {
+  return address.length === 4 ? address.join('.') : (address.toString('hex').match(/.{4}/g) ?? []).join(':');
+}
+
+const MAPPED = Buffer.from('00000000000000000000ffff', 'hex');
+
+/** An IPv4 address is the same in both lengths. */
+function mapped(address: Buffer): Buffer {
+  return address.length === 4 ? Buffer.concat([MAPPED, address]) : address;
+}
+
+/** Go's domainNameValid. @param constraint whether it may begin with a dot */
+export function isDomain(text: string, constraint: boolean): boolean {
+  if (text === '') return true;
+  return (constraint ? text.replace(/^\./, '') : text).split('.').every(isLabel);
+}
+
+function isLabel(label: string): boolean {
+  return /^[!-~]+$/.test(label);
+}
+
+/** The host of a URI with its port; empty if it has none. @throws Error if it is no URI */
+export function uriHost(uri: string): string {
+  if (!/^[ -~]*$/.test(uri) || /%(?![0-9a-f]{2})/i.test(uri) || /^:/.test(uri))
+    throw new Error('it has a malformed URI');
+  const [, scheme, authority = ''] = /^([^:/?#]*:)?(?:\/\/([^/?#]*))?/.exec(uri) ?? [];
+  if (scheme !== undefined && !/^[a-z][a-z0-9+.-]*:$/i.test(scheme)) throw new Error('it has a malformed URI');
+  const host = authority.replace(/^.*@/, '');
+  const port = /:([^\]]*)$/.exec(host)?.[1];
+  if ((port !== undefined && !/^\d*$/.test(port)) || !/^[\w\-.~!$&'()*+,;=:[\]<>"%]*$/.test(host))
+    throw new Error('it has a malformed URI');
+  return host;
+}
+
+/** A mailbox (RFC 2821), with its domain in lower case. Undefined: it is none, or its local part is quoted. */
+export function parsedMailbox(text: string): { readonly local: string; readonly domain: string } | undefined {
+  const [, local, domain = ''] = /^((?:\\.|[\w!#$%&'*+\-/=?^`{|}~.])+)@(.*)$/s.exec(text) ?? [];
+  if (local === undefined || /^\.|\.$|\.\./.test(local)) return undefined;
+  if (domain !== '' && !domain.split('.').every(isLabel)) return undefined;
+  return { local: local.replaceAll(/\\(.)/gs, '$1'), domain: domain.toLowerCase() };
+}
+
+/** Why constraints of the authorities above forbid a name in a chain, which begins with its last certificate; undefined if they do not. */
+export function constraintFault(chain: readonly Certificate[]): string | undefined {
+  for (const [at, { names }] of chain.entries()) {
+    const above = chain.slice(at + 1).filter(({ constraints }) => constraints && isConstrained(constraints));
+    if (!names || above.length === 0) continue;
+    const fault = malformed(names) ?? above.map((each) => forbidden(names, each)).find((why) => why !== undefined);
+    if (fault !== undefined) return fault;
+  }
+  return undefined;
+}
+
+function isConstrained({ permitted, excluded }: Constraints): boolean {
+  return [permitted, excluded].some((side) => Object.values(side).some((list: readonly unknown[]) => list.length > 0));
+}
+
+/** What cannot be compared with a constraint must not pass one, as in Go. */
+function malformed({ dns, emails, uris }: SubjectNames): string | undefined {
+  const uri = uris.find((each) => domainOfUri(each) === undefined);
+  if (uri !== undefined) return `its URI ${uri} cannot be compared with the name constraints above it`;
+  const email = emails.find((each) => !parsedMailbox(each));
+  if (email !== undefined) return `its address ${email} cannot be compared with the name constraints above it`;
+  const name = dns.find((each) => !isDomain(each, false));
+  return name === undefined ? undefined : `its name ${name} cannot be compared with the name constraints above it`;
+}
+
+/** Undefined: it has no host that constraints could name. */
+function domainOfUri(uri: string): string | undefined {
+  const host = uriHost(uri).toLowerCase();
+  if (host === '' || host.startsWith('[')) return undefined;
+  const domain = host.replace(/:\d*$/, '');
+  return isIP(domain) !== 0 || domain.includes(':') || !isDomain(domain, false) ? undefined : domain;
+}
+
+function forbidden(names: SubjectNames, { constraints, subjectText }: Certificate): string | undefined {
+  const { permitted, excluded } = constraints as Constraints;
+  const of = <V>(
+    list: readonly V[],
+    shown: (value: V) => string,
+    by: (side: SubjectNames) => readonly ((value: V, permits: boolean) => boolean)[],
+  ) => {
+    const [allows, denies] = [by(permitted), by(excluded)];
+    const found = list.find(
+      (value) => (allows.length > 0 && !allows.some((is) => is(value, true))) || denies.some((is) => is(value, false)),
+    );
+    return found === undefined
+      ? undefined
+      : `its name ${shown(found)} is not among those that ${subjectText} may issue`;
+  };
+  const text = (value: string) => value;
+  return (
+    of(names.ips, addressText, ({ ips }) => ips.map(contains)) ??
+    of(names.dns, text, ({ dns }) => dns.map(isWithin)) ??
+    of(names.uris, text, ({ uris }) =>
+      uris.map((each) => (uri, permits) => isWithin(each)(domainOfUri(uri) ?? '', permits)),
+    ) ??
+    of(names.emails, text, ({ emails }) => emails.map(isMailboxOf))
+  );
+}
+
+function contains(range: Buffer): (ip: Buffer) => boolean {
+  const [network, mask] = [range.subarray(0, range.length / 2), range.subarray(range.length / 2)];
+  return (ip) =>
+    ip.length === mask.length &&
+    ip.every((byte, at) => ((byte ^ (network[at] as number)) & (mask[at] as number)) === 0);
+}
+
+/** Whether a domain is one, or is below it. A wildcard that could stand for an excluded name is excluded too. */
+function isWithin(constraint: string): (domain: string, permits: boolean) => boolean {
+  const limit = constraint.toLowerCase();
+  const parent = limit.includes('.') ? limit.slice(limit.indexOf('.')) : '';
+  return (domain, permits) => {
+    const name = domain.toLowerCase();
+    if (limit === '' || name === limit) return true;
+    if (name.endsWith(limit.startsWith('.') ? limit : `.${limit}`)) return true;
+    return (
+      !permits &&
+      name.startsWith('*') &&
+      parent !== '' &&
+      name.includes('.') &&
+      name.slice(name.indexOf('.')) === parent
+    );
+  };
+}
+
+function isMailboxOf(constraint: string): (email: string, permits: boolean) => boolean {
+  const exact = constraint.includes('@') ? parsedMailbox(constraint) : undefined;
+  return (email, permits) => {
+    const { local = '', domain = '' } = parsedMailbox(email) ?? {};
+    return exact ? exact.local === local && exact.domain === domain : isWithin(constraint)(domain, permits);
+  };
+}
