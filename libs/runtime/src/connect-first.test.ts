@@ -28,6 +28,8 @@ class Attempts {
 
 function started(context: TestContext, addresses: readonly string[]) {
   context.mock.timers.enable({ apis: ['setTimeout'] });
+  // Deno leaves them to the next test.
+  context.after(() => context.mock.timers.reset());
   const attempts = new Attempts();
   const outcomes: unknown[] = [];
   const tell = (outcome: unknown) => outcomes.push(outcome);
