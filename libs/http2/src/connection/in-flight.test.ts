@@ -102,6 +102,13 @@ test('a path that has become thin recovers once it is wide again', async () => {
   assert.ok(wide >= 512 * KIB, `${wide} bytes`);
 });
 
+test('a path that becomes longer has as much under way as it holds after nine round trips', async () => {
+  const { read } = await flooded({ groups: 2 });
+  await read(10, () => 1);
+  const unread = await read(9, () => 50);
+  assert.ok(unread >= 4 * KIB * KIB, `${unread} bytes`);
+});
+
 test('a long path has as much under way as it holds', async () => {
   const { read } = await flooded({ groups: 2, rtt: 50 });
   const unread = await read(12, () => 50);

@@ -18,6 +18,9 @@ const AT_FIRST = 64 * 1024;
 /** Bytes that wait on the path for longer than this make everything behind them late, in milliseconds. */
 const QUEUE_MS = 50;
 
+/** A path is emptied at most this often, in milliseconds. */
+const EMPTY_EVERY_MS = 1000;
+
 /** Checkpoints that are under way while it is full. With fewer, the sender would pause between their answers. */
 const CHECKPOINTS_UNDER_WAY = 8;
 
@@ -26,9 +29,9 @@ const CHECKPOINTS_UNDER_WAY = 8;
  * 32 MB for the reader, and what waits there delays the next byte of all streams, and PINGs. A checkpoint is a PING between DATA frames: its
  * answer says that the other process has read all DATA before it, and when.
  *
- * The bound follows the path. It doubles in each round trip in which answers come without delay. It falls as far as all answers of a round
- * trip are late by more than QUEUE_MS: then the bytes wait somewhere. At LEAST, the path is as good as empty, so answers that are late even
- * then show that its round-trip time has changed (see `Pings`).
+ * The bound follows the path. It doubles in each round in which answers come without delay. If all answers of a round are late, the bytes
+ * wait somewhere, or the path has become longer. So the link has only LEAST under way for a round, with which the path is as good as empty:
+ * what answers take then is the path's own, and the bound falls by as much as the rest exceeds QUEUE_MS.
  */
 export class InFlight {
   readonly #pings: Pick<Pings, 'rtt'>;
@@ -44,6 +47,9 @@ export class InFlight {
   #fastest = Number.POSITIVE_INFINITY;
   /** Whether the limit has held anything up in the round. */
   #wasFull = false;
+  /** Set while the path is emptied: the rounds until it is, and the limit and the fastest answer before. */
+  #emptying: { rounds: number; readonly limit: number; readonly fastest: number } | undefined;
+  #emptiedAt = Number.NEGATIVE_INFINITY;
 
   constructor(pings: Pick<Pings, 'rtt'>) {
     this.#pings = pings;
@@ -91,12 +97,30 @@ export class InFlight {
   }
 
   #endRound(): void {
-    const usual = this.#pings.rtt;
-    const late = this.#fastest - usual;
-    if (late > QUEUE_MS) this.#limit = Math.max(LEAST, (this.#limit * (usual + QUEUE_MS)) / this.#fastest);
+    const late = this.#fastest - this.#pings.rtt;
+    if (this.#emptying) this.#goOn(this.#emptying);
+    else if (late > QUEUE_MS / 2 && this.#wasFull && performance.now() - this.#emptiedAt >= EMPTY_EVERY_MS) {
+      // Two rounds: what is under way now, and the first that begins with little.
+      this.#emptying = { rounds: 2, limit: this.#limit, fastest: this.#fastest };
+      this.#limit = LEAST;
+    } else if (late > QUEUE_MS) this.#limit = this.#fitting(this.#limit, this.#pings.rtt, this.#fastest);
     else if (this.#wasFull && late < QUEUE_MS / 2) this.#limit = Math.min(this.#most, 2 * this.#limit);
     this.#roundEnd = this.#sent;
     this.#fastest = Number.POSITIVE_INFINITY;
     this.#wasFull = false;
+  }
+
+  #goOn(before: { rounds: number; readonly limit: number; readonly fastest: number }): void {
+    if (--before.rounds > 0) return;
+    this.#emptying = undefined;
+    this.#emptiedAt = performance.now();
+    // A shorter time is known already.
+    this.#pings.rtt = this.#fastest;
+    this.#limit = this.#fitting(before.limit, this.#fastest, before.fastest);
+  }
+
+  /** Returns what of a limit does not wait for longer than QUEUE_MS. @param path what an answer takes while the path is empty */
+  #fitting(limit: number, path: number, took: number): number {
+    return Math.max(LEAST, limit * Math.min(1, (path + QUEUE_MS) / took));
   }
 }
