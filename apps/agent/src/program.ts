@@ -19,6 +19,7 @@ import {
   type LeaseCountObserver,
   leaseCounter,
 } from '@isthmus/kube';
+import { boundVerification } from '@isthmus/runtime';
 import { AGENT_UNREADY, admissionCheck, type Check, Closing, type Context, type Running } from '@isthmus/service';
 import { agentMetrics, audited, instrument, type ProgramLogger } from '@isthmus/telemetry';
 import { proxyFromEnvironment, tlsServer, watchCertificate } from '@isthmus/transport';
@@ -31,6 +32,7 @@ export function startAgent(
   flags: AgentValues,
   { log, version, flags: inForce, onHangup }: Context<ProgramLogger>,
 ): Promise<Running> {
+  boundVerification((message) => log.warn({}, message));
   return Closing.guard(async (closing) => {
     const { events, observation, tunnels, shutdown } = await instrument({
       program: 'proxy-agent',

@@ -20,6 +20,7 @@ import {
   type Values,
 } from '@isthmus/flags';
 import { memoryRegistry, planeRoll, type Registry } from '@isthmus/registry';
+import { boundVerification } from '@isthmus/runtime';
 import {
   admissionCheck,
   type Check,
@@ -123,6 +124,7 @@ async function startRoles(
   closing.defer(watchCertificate({ where: 'redis', files: redisTls(flags), events }));
   const parts = { closing, directory, observation, ...(tenancy && { tenancy }) };
   const warn = (message: string) => context.log.warn({}, message);
+  boundVerification(warn);
   const hub = await roles.hub?.(flags, { ...parts, registry, leases: metrics.leases, warn });
   // A hub's peer port watches the same certificate.
   if (!hub) closing.defer(watchCertificate({ where: 'peers', files: peerTls(flags), events }));

@@ -83,10 +83,15 @@ let bounded: boolean | undefined;
  * the chain that a peer sends, up to 100, before anybody sees the chain, and Node has no option for less. 60 RSA keys of 3,072 bits with
  * exponents as long take half a second of the event loop. So OpenSSL is told, through `node:ffi`, to read no more than a
  * few certificates and to ask here first. What is beyond the bounds fails the handshake, see `boundMet`.
- * @returns false if the runtime has no way to do so. Deno has bounds of its own
+ * @param warn called if the runtime has no way to do so. Deno has bounds of its own
+ * @returns whether it is bounded
  */
-export function boundVerification(): boolean {
+export function boundVerification(warn: (message: string) => void = () => {}): boolean {
   bounded ??= process.versions.deno !== undefined || bound();
+  if (!bounded)
+    warn(
+      `Node ${process.versions.node} does not bound what verifying a peer's certificates costs, so a stranger can hold up this program: use Node 26`,
+    );
   return bounded;
 }
 
