@@ -1,5 +1,3 @@
-import process from 'node:process';
-
 /** The most certificates that a peer may send, its own included, and what they may measure together, in bytes. Honest ones are 2 to 4 of 1 to 2 KB. */
 const MOST_CERTIFICATES = 9;
 const MOST_BYTES = 16 * 1024;
