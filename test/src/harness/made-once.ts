@@ -1,4 +1,5 @@
-import { access, readFile, rm, writeFile } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { access, link, readFile, rm, writeFile } from 'node:fs/promises';
 import { until } from '@isthmus/runtime/testing';
 
 const EVERY_MS = 200;
@@ -11,11 +12,19 @@ const EVERY_MS = 200;
  */
 export async function madeOnce(path: string, deadline: number, make: () => Promise<void>): Promise<void> {
   const claim = `${path}.pid`;
-  const isMine = () =>
-    writeFile(claim, `${process.pid}`, { flag: 'wx' }).then(
-      () => true,
-      () => false,
-    );
+  // At once with who made it: one that was killed in between would leave a claim of nobody.
+  const isMine = async () => {
+    const own = `${claim}-${randomUUID()}`;
+    await writeFile(own, `${process.pid}`);
+    try {
+      await link(own, claim);
+      return true;
+    } catch {
+      return false;
+    } finally {
+      await rm(own);
+    }
+  };
   const mayMake = async () => {
     if (await exists(path)) return 'is made';
     if (await isMine()) return 'make it';
@@ -33,9 +42,12 @@ export async function madeOnce(path: string, deadline: number, make: () => Promi
 }
 
 async function isAlive(claim: string): Promise<boolean> {
-  // A claim without a process was just made, or has just gone.
-  const pid = Number(await readFile(claim, 'utf8').catch(() => ''));
-  if (pid === 0) return true;
+  const text = await readFile(claim, 'utf8').catch(() => undefined);
+  // It has just gone.
+  if (text === undefined) return true;
+  const pid = Number(text);
+  // Of a version that wrote it later.
+  if (pid === 0) return false;
   try {
     process.kill(pid, 0);
     return true;
