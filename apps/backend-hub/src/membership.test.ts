@@ -1,191 +1,200 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
-import { afterEach, beforeEach, mock, test } from 'node:test';
+import { afterEach, beforeEach, describe, mock, test } from 'node:test';
 import { Control, type ControlMessage, type HubMember, MAX_HUBS_IN_MESSAGE, MEMBERSHIP_BEAT } from '@isthmus/transport';
 import { Membership, TELL_EVERY_MS } from './membership.ts';
 
-beforeEach(() => mock.timers.enable({ apis: ['setInterval', 'setTimeout'] }));
-afterEach(() => mock.timers.reset());
+describe('membership', () => {
+  beforeEach(() => mock.timers.enable({ apis: ['setInterval', 'setTimeout'] }));
+  afterEach(() => mock.timers.reset());
 
-function hub(hubId: string, more: Partial<HubMember> = {}): HubMember {
-  return { hubId, address: `${hubId}:8091`, zone: '', draining: false, generation: 1, ...more };
-}
+  function hub(hubId: string, more: Partial<HubMember> = {}): HubMember {
+    return { hubId, address: `${hubId}:8091`, zone: '', draining: false, generation: 1, ...more };
+  }
 
-function listen(membership: Membership) {
-  const heard: ControlMessage[] = [];
-  const stop = membership.add({ sendLine: (line) => heard.push(JSON.parse(line)) });
-  return { stop, heard: () => heard.splice(0) };
-}
+  function listen(membership: Membership) {
+    const heard: ControlMessage[] = [];
+    const stop = membership.add({ sendLine: (line) => heard.push(JSON.parse(line)) });
+    return { stop, heard: () => heard.splice(0) };
+  }
 
-test('a link hears of all hubs at its start, then of what changed', () => {
-  const membership = new Membership();
-  membership.registry(true);
-  membership.update([hub('a'), hub('b')]);
-  mock.timers.tick(TELL_EVERY_MS);
-  const { heard } = listen(membership);
-  assert.deepEqual(heard(), [{ type: 'membership', current: true, hubs: [hub('a'), hub('b')] }]);
-  membership.update([hub('a'), hub('b')]);
-  mock.timers.tick(TELL_EVERY_MS);
-  assert.deepEqual(heard(), []);
-  membership.update([hub('a', { generation: 2 }), hub('c')]);
-  const change = { changed: [hub('a', { generation: 2 }), hub('c')], gone: ['b'] };
-  assert.deepEqual(heard(), [{ type: 'membership-change', current: true, ...change }]);
-  membership.close();
-});
-
-test('changes within a short time are told as one, of which each link hears at its end', () => {
-  const membership = new Membership();
-  membership.registry(true);
-  const { heard } = listen(membership);
-  heard();
-  membership.update([hub('a'), hub('b')]);
-  membership.update([hub('a', { draining: true }), hub('b'), hub('c')]);
-  membership.update([hub('b'), hub('c', { generation: 2 })]);
-  membership.registry(false);
-  assert.deepEqual(heard(), []);
-  mock.timers.tick(TELL_EVERY_MS);
-  const changed = [hub('b'), hub('c', { generation: 2 })];
-  assert.deepEqual(heard(), [{ type: 'membership-change', current: false, changed, gone: [] }]);
-  mock.timers.tick(TELL_EVERY_MS);
-  assert.deepEqual(heard(), []);
-  membership.update(changed.slice(1));
-  assert.deepEqual(heard(), [{ type: 'membership-change', current: false, changed: [], gone: ['b'] }]);
-  membership.close();
-});
-
-test('a beat without a change renews what was told, until the link is gone', () => {
-  const membership = new Membership();
-  const { heard, stop } = listen(membership);
-  assert.deepEqual(heard(), [{ type: 'membership', current: false, hubs: [] }]);
-  mock.timers.tick(MEMBERSHIP_BEAT);
-  assert.deepEqual(heard(), [{ type: 'membership-change', current: false, changed: [], gone: [] }]);
-  membership.registry(true);
-  assert.deepEqual(heard(), [{ type: 'membership-change', current: true, changed: [], gone: [] }]);
-  stop();
-  mock.timers.tick(MEMBERSHIP_BEAT);
-  assert.deepEqual(heard(), []);
-  membership.close();
-});
-
-test('each link has its beat from its own start', () => {
-  const membership = new Membership();
-  const early = listen(membership);
-  mock.timers.tick(MEMBERSHIP_BEAT / 2);
-  const late = listen(membership);
-  mock.timers.tick(MEMBERSHIP_BEAT / 2);
-  assert.deepEqual([early.heard().length, late.heard().length], [2, 1]);
-  mock.timers.tick(MEMBERSHIP_BEAT / 2);
-  assert.deepEqual([early.heard().length, late.heard().length], [0, 1]);
-  membership.close();
-});
-
-test('thousands of links hear of changes in order, and not all in one turn', async () => {
-  const membership = new Membership();
-  membership.registry(true);
-  const links = Array.from({ length: 2000 }, () => listen(membership));
-  for (const { heard } of links) heard();
-  membership.update([hub('a')]);
-  mock.timers.tick(TELL_EVERY_MS);
-  membership.update([hub('a'), hub('b')]);
-  const gone = links.pop();
-  gone?.stop();
-  const last = links.at(-1);
-  const all: ControlMessage[] = [];
-  let turns = 0;
-  for (; all.length < 2; turns++) {
-    await new Promise(setImmediate);
+  test('a link hears of all hubs at its start, then of what changed', () => {
+    const membership = new Membership();
+    membership.registry(true);
+    membership.update([hub('a'), hub('b')]);
     mock.timers.tick(TELL_EVERY_MS);
-    all.push(...(last?.heard() ?? []));
-  }
-  assert.ok(turns > 2, `${turns} turns`);
-  const change = { type: 'membership-change', current: true, gone: [] };
-  const wanted = [hub('a'), hub('b')].map((one) => ({ ...change, changed: [one] }));
-  assert.deepEqual(all, wanted);
-  assert.deepEqual([links[0]?.heard(), gone?.heard()], [wanted, []]);
-  membership.close();
-});
-
-test('a plane of many hubs is told in portions', () => {
-  const membership = new Membership();
-  const hubs = Array.from({ length: 2 * MAX_HUBS_IN_MESSAGE + 1 }, (_, index) => hub(`h${index}`));
-  const early = listen(membership);
-  early.heard();
-  membership.update(hubs);
-  const told = (messages: ControlMessage[]) =>
-    messages.map((message) => (message.type === 'membership' ? message.hubs : 'changed' in message && message.changed));
-  const portions = [
-    hubs.slice(0, MAX_HUBS_IN_MESSAGE),
-    hubs.slice(MAX_HUBS_IN_MESSAGE, 2 * MAX_HUBS_IN_MESSAGE),
-    hubs.slice(2 * MAX_HUBS_IN_MESSAGE),
-  ];
-  assert.deepEqual(told(early.heard()), portions);
-  assert.deepEqual(told(listen(membership).heard()), portions);
-  membership.close();
-});
-
-test('hubs that drain are not counted as live', () => {
-  const membership = new Membership();
-  membership.update([hub('a'), hub('b', { draining: true })]);
-  assert.equal(membership.live, 1);
-  membership.close();
-});
-
-test('what a plane of 2,000 hubs says that all drain, go and come back is within what a link takes', async () => {
-  const membership = new Membership();
-  const stream = new PassThrough();
-  const failed = new Set<string>();
-  const seen = new Map<string, boolean>();
-  let heard = 0;
-  const told = (hubs: readonly HubMember[]) => {
-    for (const { hubId, draining } of hubs) seen.set(hubId, draining);
-  };
-  new Control(stream, {
-    receive: (message) => {
-      heard++;
-      if (message.type === 'membership') told(message.hubs);
-      if (message.type !== 'membership-change') return;
-      told(message.changed);
-      for (const hubId of message.gone) seen.delete(hubId);
-    },
-    refused: assert.ifError,
-    fault: assert.ifError,
-    fail: ({ message }) => failed.add(message),
+    const { heard } = listen(membership);
+    assert.deepEqual(heard(), [{ type: 'membership', current: true, hubs: [hub('a'), hub('b')] }]);
+    membership.update([hub('a'), hub('b')]);
+    mock.timers.tick(TELL_EVERY_MS);
+    assert.deepEqual(heard(), []);
+    membership.update([hub('a', { generation: 2 }), hub('c')]);
+    const change = { changed: [hub('a', { generation: 2 }), hub('c')], gone: ['b'] };
+    assert.deepEqual(heard(), [{ type: 'membership-change', current: true, ...change }]);
+    membership.close();
   });
-  const name = (index: number) => `isthmus-backend-hub-${index}`;
-  const address = (hubId: string) => `${hubId}.hubs.isthmus.svc.cluster.local:8091`;
-  const member = (index: number, more: Partial<HubMember> = {}) =>
-    hub(name(index), { address: address(name(index)), zone: 'eu-central-1a', generation: 1_795_372_730_000, ...more });
-  const hubs = new Map(Array.from({ length: 2000 }, (_, index) => [index, member(index)]));
-  membership.update(hubs.values());
-  let sent = 0;
-  membership.add({
-    sendLine: (line) => {
-      sent++;
-      stream.write(line);
-    },
+
+  test('changes within a short time are told as one, of which each link hears at its end', () => {
+    const membership = new Membership();
+    membership.registry(true);
+    const { heard } = listen(membership);
+    heard();
+    membership.update([hub('a'), hub('b')]);
+    membership.update([hub('a', { draining: true }), hub('b'), hub('c')]);
+    membership.update([hub('b'), hub('c', { generation: 2 })]);
+    membership.registry(false);
+    assert.deepEqual(heard(), []);
+    mock.timers.tick(TELL_EVERY_MS);
+    const changed = [hub('b'), hub('c', { generation: 2 })];
+    assert.deepEqual(heard(), [{ type: 'membership-change', current: false, changed, gone: [] }]);
+    mock.timers.tick(TELL_EVERY_MS);
+    assert.deepEqual(heard(), []);
+    membership.update(changed.slice(1));
+    assert.deepEqual(heard(), [{ type: 'membership-change', current: false, changed: [], gone: ['b'] }]);
+    membership.close();
   });
-  const step = () => {
+
+  test('a beat without a change renews what was told, until the link is gone', () => {
+    const membership = new Membership();
+    const { heard, stop } = listen(membership);
+    assert.deepEqual(heard(), [{ type: 'membership', current: false, hubs: [] }]);
+    mock.timers.tick(MEMBERSHIP_BEAT);
+    assert.deepEqual(heard(), [{ type: 'membership-change', current: false, changed: [], gone: [] }]);
+    membership.registry(true);
+    assert.deepEqual(heard(), [{ type: 'membership-change', current: true, changed: [], gone: [] }]);
+    stop();
+    mock.timers.tick(MEMBERSHIP_BEAT);
+    assert.deepEqual(heard(), []);
+    membership.close();
+  });
+
+  test('each link has its beat from its own start', () => {
+    const membership = new Membership();
+    const early = listen(membership);
+    mock.timers.tick(MEMBERSHIP_BEAT / 2);
+    const late = listen(membership);
+    mock.timers.tick(MEMBERSHIP_BEAT / 2);
+    assert.deepEqual([early.heard().length, late.heard().length], [2, 1]);
+    mock.timers.tick(MEMBERSHIP_BEAT / 2);
+    assert.deepEqual([early.heard().length, late.heard().length], [0, 1]);
+    membership.close();
+  });
+
+  test('thousands of links hear of changes in order, and not all in one turn', async () => {
+    const membership = new Membership();
+    membership.registry(true);
+    const links = Array.from({ length: 2000 }, () => listen(membership));
+    for (const { heard } of links) heard();
+    membership.update([hub('a')]);
+    mock.timers.tick(TELL_EVERY_MS);
+    membership.update([hub('a'), hub('b')]);
+    const gone = links.pop();
+    gone?.stop();
+    const last = links.at(-1);
+    const all: ControlMessage[] = [];
+    let turns = 0;
+    for (; all.length < 2; turns++) {
+      await new Promise(setImmediate);
+      mock.timers.tick(TELL_EVERY_MS);
+      all.push(...(last?.heard() ?? []));
+    }
+    assert.ok(turns > 2, `${turns} turns`);
+    const change = { type: 'membership-change', current: true, gone: [] };
+    const wanted = [hub('a'), hub('b')].map((one) => ({ ...change, changed: [one] }));
+    assert.deepEqual(all, wanted);
+    assert.deepEqual([links[0]?.heard(), gone?.heard()], [wanted, []]);
+    membership.close();
+  });
+
+  test('a plane of many hubs is told in portions', () => {
+    const membership = new Membership();
+    const hubs = Array.from({ length: 2 * MAX_HUBS_IN_MESSAGE + 1 }, (_, index) => hub(`h${index}`));
+    const early = listen(membership);
+    early.heard();
+    membership.update(hubs);
+    const told = (messages: ControlMessage[]) =>
+      messages.map((message) =>
+        message.type === 'membership' ? message.hubs : 'changed' in message && message.changed,
+      );
+    const portions = [
+      hubs.slice(0, MAX_HUBS_IN_MESSAGE),
+      hubs.slice(MAX_HUBS_IN_MESSAGE, 2 * MAX_HUBS_IN_MESSAGE),
+      hubs.slice(2 * MAX_HUBS_IN_MESSAGE),
+    ];
+    assert.deepEqual(told(early.heard()), portions);
+    assert.deepEqual(told(listen(membership).heard()), portions);
+    membership.close();
+  });
+
+  test('hubs that drain are not counted as live', () => {
+    const membership = new Membership();
+    membership.update([hub('a'), hub('b', { draining: true })]);
+    assert.equal(membership.live, 1);
+    membership.close();
+  });
+
+  test('what a plane of 2,000 hubs says that all drain, go and come back is within what a link takes', async () => {
+    const membership = new Membership();
+    const stream = new PassThrough();
+    const failed = new Set<string>();
+    const seen = new Map<string, boolean>();
+    let heard = 0;
+    const told = (hubs: readonly HubMember[]) => {
+      for (const { hubId, draining } of hubs) seen.set(hubId, draining);
+    };
+    new Control(stream, {
+      receive: (message) => {
+        heard++;
+        if (message.type === 'membership') told(message.hubs);
+        if (message.type !== 'membership-change') return;
+        told(message.changed);
+        for (const hubId of message.gone) seen.delete(hubId);
+      },
+      refused: assert.ifError,
+      fault: assert.ifError,
+      fail: ({ message }) => failed.add(message),
+    });
+    const name = (index: number) => `isthmus-backend-hub-${index}`;
+    const address = (hubId: string) => `${hubId}.hubs.isthmus.svc.cluster.local:8091`;
+    const member = (index: number, more: Partial<HubMember> = {}) =>
+      hub(name(index), {
+        address: address(name(index)),
+        zone: 'eu-central-1a',
+        generation: 1_795_372_730_000,
+        ...more,
+      });
+    const hubs = new Map(Array.from({ length: 2000 }, (_, index) => [index, member(index)]));
     membership.update(hubs.values());
-    mock.timers.tick(1);
-  };
-  for (const index of [...hubs.keys()]) {
-    hubs.set(index, member(index, { draining: true }));
-    step();
-  }
-  for (const index of [...hubs.keys()]) {
-    hubs.delete(index);
-    step();
-  }
-  for (let index = 0; index < 2000; index++) {
-    hubs.set(index, member(index, { generation: 1_795_372_790_000 }));
-    step();
-  }
-  mock.timers.tick(1000);
-  membership.close();
-  stream.end();
-  await once(stream, 'end');
-  assert.deepEqual([...failed], []);
-  assert.equal(heard, sent);
-  assert.deepEqual([seen.size, [...seen.values()].filter(Boolean).length], [2000, 0]);
+    let sent = 0;
+    membership.add({
+      sendLine: (line) => {
+        sent++;
+        stream.write(line);
+      },
+    });
+    const step = () => {
+      membership.update(hubs.values());
+      mock.timers.tick(1);
+    };
+    for (const index of [...hubs.keys()]) {
+      hubs.set(index, member(index, { draining: true }));
+      step();
+    }
+    for (const index of [...hubs.keys()]) {
+      hubs.delete(index);
+      step();
+    }
+    for (let index = 0; index < 2000; index++) {
+      hubs.set(index, member(index, { generation: 1_795_372_790_000 }));
+      step();
+    }
+    mock.timers.tick(1000);
+    membership.close();
+    stream.end();
+    await once(stream, 'end');
+    assert.deepEqual([...failed], []);
+    assert.equal(heard, sent);
+    assert.deepEqual([seen.size, [...seen.values()].filter(Boolean).length], [2000, 0]);
+  });
 });

@@ -1,125 +1,127 @@
 import assert from 'node:assert/strict';
-import { afterEach, mock, test } from 'node:test';
+import { afterEach, describe, mock, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { TokenReviews } from './reviews.ts';
 import type { TokenVerdict } from './token-review.ts';
 
-afterEach(() => mock.timers.reset());
+describe('reviews', () => {
+  afterEach(() => mock.timers.reset());
 
-/** An API server that answers when the test says so: `good...` holds, `away` cannot be asked about. */
-function reviewed({ rememberMs = 30_000, random = (): number => 0 } = {}) {
-  const asked: { token: string; answer: () => void }[] = [];
-  const clock = { now: 0 };
-  const verdict = (token: string): TokenVerdict =>
-    token.startsWith('good') ? { ok: true } : { ok: false, reviewed: !token.startsWith('away'), message: 'no' };
-  const reviews = new TokenReviews({
-    rememberMs,
-    random,
-    now: () => clock.now,
-    review: (token) => new Promise((resolve) => asked.push({ token, answer: () => resolve(verdict(token)) })),
+  /** An API server that answers when the test says so: `good...` holds, `away` cannot be asked about. */
+  function reviewed({ rememberMs = 30_000, random = (): number => 0 } = {}) {
+    const asked: { token: string; answer: () => void }[] = [];
+    const clock = { now: 0 };
+    const verdict = (token: string): TokenVerdict =>
+      token.startsWith('good') ? { ok: true } : { ok: false, reviewed: !token.startsWith('away'), message: 'no' };
+    const reviews = new TokenReviews({
+      rememberMs,
+      random,
+      now: () => clock.now,
+      review: (token) => new Promise((resolve) => asked.push({ token, answer: () => resolve(verdict(token)) })),
+    });
+    const asker = (source: string, controller = new AbortController()) => ({ source, signal: controller.signal });
+    const answerAll = async () => {
+      for (let at = 0; at < asked.length; at++) {
+        asked[at]?.answer();
+        await turn();
+      }
+    };
+    return { reviews, asked, clock, asker, answerAll };
+  }
+
+  test('a token that many show at once is reviewed once', async () => {
+    const { reviews, asked, asker, answerAll } = reviewed();
+    const verdicts = Array.from({ length: 100 }, (_, i) => reviews.check('good', asker(`10.0.0.${i}`)));
+    await answerAll();
+    assert.ok((await Promise.all(verdicts)).every(({ ok }) => ok));
+    assert.equal(asked.length, 1);
   });
-  const asker = (source: string, controller = new AbortController()) => ({ source, signal: controller.signal });
-  const answerAll = async () => {
-    for (let at = 0; at < asked.length; at++) {
+
+  test('an answer holds for a while, a refusal for less, and none that says nothing of the token', async () => {
+    const { reviews, asked, clock, asker, answerAll } = reviewed();
+    const tokens = ['good', 'bad', 'away'];
+    const ask = async () => {
+      const before = asked.length;
+      const verdicts = Promise.all(tokens.map((token) => reviews.check(token, asker('10.0.0.1'))));
+      await answerAll();
+      assert.deepEqual(
+        (await verdicts).map(({ ok }) => ok),
+        [true, false, false],
+      );
+      return asked.slice(before).map(({ token }) => token);
+    };
+    assert.deepEqual(await ask(), ['good', 'bad', 'away']);
+    clock.now = 9_999;
+    assert.deepEqual(await ask(), ['away']);
+    clock.now = 10_000;
+    assert.deepEqual(await ask(), ['bad', 'away']);
+    clock.now = 30_000;
+    assert.deepEqual(await ask(), ['good', 'bad', 'away']);
+  });
+
+  test('without a memory each token is reviewed each time', async () => {
+    const { reviews, asked, asker, answerAll } = reviewed({ rememberMs: 0 });
+    for (let i = 0; i < 3; i++) {
+      const verdict = reviews.check('good', asker('10.0.0.1'));
+      await answerAll();
+      await verdict;
+    }
+    assert.deepEqual([asked.length, reviews.remembered], [3, 0]);
+  });
+
+  test('a flood of junk from one source leaves every other its turn, and its own honest ones a chance', async () => {
+    // What the flood leaves waiting would keep the process for 10 s.
+    mock.timers.enable({ apis: ['setTimeout'] });
+    let draws = 0;
+    // Draws that fall everywhere, the same at each run.
+    const { reviews, asked, asker } = reviewed({ random: () => (draws++ * 0.618_034) % 1 });
+    for (let i = 0; i < 2_000; i++) void reviews.check(`junk-${i}`, asker('10.0.0.1'));
+    assert.deepEqual([asked.length, reviews.waiting], [10, 1_990]);
+    void reviews.check('good-beside', asker('10.0.0.1'));
+    const honest = reviews.check('good-elsewhere', asker('10.0.0.2'));
+    asked[0]?.answer();
+    await turn();
+    asked[1]?.answer();
+    await turn();
+    const place = asked.findIndex(({ token }) => token === 'good-elsewhere');
+    assert.ok(place <= 11, `reviewed as number ${place + 1}`);
+    asked[place]?.answer();
+    assert.deepEqual(await honest, { ok: true });
+    for (let at = 2; !asked.some(({ token }) => token === 'good-beside'); at++) {
+      assert.ok(at < 2_001, 'its turn never came');
       asked[at]?.answer();
       await turn();
     }
-  };
-  return { reviews, asked, clock, asker, answerAll };
-}
+  });
 
-test('a token that many show at once is reviewed once', async () => {
-  const { reviews, asked, asker, answerAll } = reviewed();
-  const verdicts = Array.from({ length: 100 }, (_, i) => reviews.check('good', asker(`10.0.0.${i}`)));
-  await answerAll();
-  assert.ok((await Promise.all(verdicts)).every(({ ok }) => ok));
-  assert.equal(asked.length, 1);
-});
+  test('who goes away or waits for too long is not reviewed', async () => {
+    mock.timers.enable({ apis: ['setTimeout'] });
+    const { reviews, asked, asker } = reviewed();
+    for (let i = 0; i < 10; i++) void reviews.check(`junk-${i}`, asker('10.0.0.1'));
+    const gone = new AbortController();
+    const first = reviews.check('good', asker('10.0.0.2', gone));
+    const second = reviews.check('good', asker('10.0.0.3'));
+    gone.abort();
+    assert.equal((await first).ok, false);
+    assert.equal(reviews.waiting, 1, 'another still waits for it');
+    mock.timers.tick(10_000);
+    const verdict = await second;
+    assert.ok(!verdict.ok);
+    assert.match(verdict.message, /not reviewed in time/);
+    assert.deepEqual([reviews.waiting, asked.length], [0, 10]);
+    const already = new AbortController();
+    already.abort();
+    assert.equal((await reviews.check('good', asker('10.0.0.2', already))).ok, false);
+    assert.equal(reviews.waiting, 0);
+  });
 
-test('an answer holds for a while, a refusal for less, and none that says nothing of the token', async () => {
-  const { reviews, asked, clock, asker, answerAll } = reviewed();
-  const tokens = ['good', 'bad', 'away'];
-  const ask = async () => {
-    const before = asked.length;
-    const verdicts = Promise.all(tokens.map((token) => reviews.check(token, asker('10.0.0.1'))));
-    await answerAll();
-    assert.deepEqual(
-      (await verdicts).map(({ ok }) => ok),
-      [true, false, false],
-    );
-    return asked.slice(before).map(({ token }) => token);
-  };
-  assert.deepEqual(await ask(), ['good', 'bad', 'away']);
-  clock.now = 9_999;
-  assert.deepEqual(await ask(), ['away']);
-  clock.now = 10_000;
-  assert.deepEqual(await ask(), ['bad', 'away']);
-  clock.now = 30_000;
-  assert.deepEqual(await ask(), ['good', 'bad', 'away']);
-});
-
-test('without a memory each token is reviewed each time', async () => {
-  const { reviews, asked, asker, answerAll } = reviewed({ rememberMs: 0 });
-  for (let i = 0; i < 3; i++) {
-    const verdict = reviews.check('good', asker('10.0.0.1'));
-    await answerAll();
-    await verdict;
-  }
-  assert.deepEqual([asked.length, reviews.remembered], [3, 0]);
-});
-
-test('a flood of junk from one source leaves every other its turn, and its own honest ones a chance', async () => {
-  // What the flood leaves waiting would keep the process for 10 s.
-  mock.timers.enable({ apis: ['setTimeout'] });
-  let draws = 0;
-  // Draws that fall everywhere, the same at each run.
-  const { reviews, asked, asker } = reviewed({ random: () => (draws++ * 0.618_034) % 1 });
-  for (let i = 0; i < 2_000; i++) void reviews.check(`junk-${i}`, asker('10.0.0.1'));
-  assert.deepEqual([asked.length, reviews.waiting], [10, 1_990]);
-  void reviews.check('good-beside', asker('10.0.0.1'));
-  const honest = reviews.check('good-elsewhere', asker('10.0.0.2'));
-  asked[0]?.answer();
-  await turn();
-  asked[1]?.answer();
-  await turn();
-  const place = asked.findIndex(({ token }) => token === 'good-elsewhere');
-  assert.ok(place <= 11, `reviewed as number ${place + 1}`);
-  asked[place]?.answer();
-  assert.deepEqual(await honest, { ok: true });
-  for (let at = 2; !asked.some(({ token }) => token === 'good-beside'); at++) {
-    assert.ok(at < 2_001, 'its turn never came');
-    asked[at]?.answer();
-    await turn();
-  }
-});
-
-test('who goes away or waits for too long is not reviewed', async () => {
-  mock.timers.enable({ apis: ['setTimeout'] });
-  const { reviews, asked, asker } = reviewed();
-  for (let i = 0; i < 10; i++) void reviews.check(`junk-${i}`, asker('10.0.0.1'));
-  const gone = new AbortController();
-  const first = reviews.check('good', asker('10.0.0.2', gone));
-  const second = reviews.check('good', asker('10.0.0.3'));
-  gone.abort();
-  assert.equal((await first).ok, false);
-  assert.equal(reviews.waiting, 1, 'another still waits for it');
-  mock.timers.tick(10_000);
-  const verdict = await second;
-  assert.ok(!verdict.ok);
-  assert.match(verdict.message, /not reviewed in time/);
-  assert.deepEqual([reviews.waiting, asked.length], [0, 10]);
-  const already = new AbortController();
-  already.abort();
-  assert.equal((await reviews.check('good', asker('10.0.0.2', already))).ok, false);
-  assert.equal(reviews.waiting, 0);
-});
-
-test('what is remembered is bounded', async () => {
-  const { reviews, asker, asked } = reviewed();
-  for (let i = 0; i < 10_500; i++) {
-    const verdict = reviews.check(`junk-${i}`, asker('10.0.0.1'));
-    asked.pop()?.answer();
-    await verdict;
-  }
-  assert.equal(reviews.remembered, 10_000);
+  test('what is remembered is bounded', async () => {
+    const { reviews, asker, asked } = reviewed();
+    for (let i = 0; i < 10_500; i++) {
+      const verdict = reviews.check(`junk-${i}`, asker('10.0.0.1'));
+      asked.pop()?.answer();
+      await verdict;
+    }
+    assert.equal(reviews.remembered, 10_000);
+  });
 });

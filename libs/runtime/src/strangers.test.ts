@@ -1,207 +1,209 @@
 import assert from 'node:assert/strict';
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
-import { afterEach, mock, test } from 'node:test';
+import { afterEach, describe, mock, test } from 'node:test';
 import { Strangers, StrangersPool, sourceOf } from './strangers.ts';
 
-afterEach(() => mock.timers.reset());
+describe('strangers', () => {
+  afterEach(() => mock.timers.reset());
 
-let port = 0;
+  let port = 0;
 
-/** A connection that only comes and goes. */
-function connection(remoteAddress: string, bytesRead = 1): Socket {
-  const socket = Object.assign(new EventEmitter(), {
-    remoteAddress,
-    remotePort: ++port,
-    localAddress: '10.1.0.1',
-    localPort: 8091,
-    bytesRead,
-    destroyed: false,
-    destroy() {
-      socket.destroyed = true;
-      socket.emit('close');
-      return socket;
-    },
+  /** A connection that only comes and goes. */
+  function connection(remoteAddress: string, bytesRead = 1): Socket {
+    const socket = Object.assign(new EventEmitter(), {
+      remoteAddress,
+      remotePort: ++port,
+      localAddress: '10.1.0.1',
+      localPort: 8091,
+      bytesRead,
+      destroyed: false,
+      destroy() {
+        socket.destroyed = true;
+        socket.emit('close');
+        return socket;
+      },
+    });
+    return socket as unknown as Socket;
+  }
+
+  function strangers(most: number, mostOfSource: number) {
+    mock.timers.enable({ apis: ['setTimeout'] });
+    const refused: string[] = [];
+    const limits = { most, mostOfSource, deadlineMs: 90_000, names: { most: '--all', mostOfSource: '--source' } };
+    const own = new Strangers(limits, (_remote, error) => refused.push(error.message));
+    const enter = (address: string, count: number) => {
+      const sockets = Array.from({ length: count }, () => connection(address));
+      return sockets.filter((socket) => own.enter(socket));
+    };
+    return { own, refused, enter };
+  }
+
+  test('one source has so many places, and gets another for each that it leaves', () => {
+    const { own, refused, enter } = strangers(100, 10);
+    const let_in = enter('10.0.0.1', 25);
+    assert.deepEqual([let_in.length, own.size, refused.length], [10, 10, 15]);
+    assert.equal(refused[0], '10 connections from 10.0.0.1 are already waiting to be admitted: --source');
+    own.leave(let_in[0] as Socket);
+    let_in[1]?.destroy();
+    assert.equal(enter('10.0.0.1', 5).length, 2);
+    assert.equal(enter('10.0.0.2', 1).length, 1);
   });
-  return socket as unknown as Socket;
-}
 
-function strangers(most: number, mostOfSource: number) {
-  mock.timers.enable({ apis: ['setTimeout'] });
-  const refused: string[] = [];
-  const limits = { most, mostOfSource, deadlineMs: 90_000, names: { most: '--all', mostOfSource: '--source' } };
-  const own = new Strangers(limits, (_remote, error) => refused.push(error.message));
-  const enter = (address: string, count: number) => {
+  test('where all places are taken, who comes takes one of the source that has the most', () => {
+    const { own, refused, enter } = strangers(20, 15);
+    const flood = enter('10.0.0.1', 15);
+    const other = enter('10.0.0.2', 5);
+    const honest = enter('10.0.0.3', 3);
+    assert.deepEqual([own.size, honest.length], [20, 3]);
+    assert.deepEqual(
+      [flood, other].map((sockets) => sockets.filter(({ destroyed }) => destroyed).length),
+      [3, 0],
+    );
+    // The flood itself gets no more.
+    assert.equal(enter('10.0.0.1', 5).length, 0);
+    assert.match(refused.at(-1) ?? '', /^20 connections are already waiting to be admitted: --all$/);
+  });
+
+  test('a connection that has waited for long gives its place to one of its own source', () => {
+    let now = 0;
+    mock.method(performance, 'now', () => now);
+    const { own, enter } = strangers(100, 10);
+    const idle = enter('10.0.0.1', 10);
+    assert.equal(enter('10.0.0.1', 1).length, 0);
+    now = 11_000;
+    assert.equal(enter('10.0.0.1', 1).length, 1);
+    assert.equal(idle.filter(({ destroyed }) => destroyed).length, 1);
+    assert.equal(own.size, 10);
+    mock.restoreAll();
+  });
+
+  test('where no source stands out, who comes takes the place of the one that has waited longest', () => {
+    let now = 0;
+    mock.method(performance, 'now', () => now);
+    const { own, enter } = strangers(20, 10);
+    const idle = Array.from({ length: 20 }, (_, i) => enter(`10.0.1.${i}`, 1)).flat();
+    assert.equal(enter('10.0.0.1', 1).length, 0);
+    now = 11_000;
+    assert.equal(enter('10.0.0.1', 1).length, 1);
+    assert.deepEqual([idle.findIndex(({ destroyed }) => destroyed), own.size], [0, 20]);
+    mock.restoreAll();
+  });
+
+  /** Ports of one process: the first is shared, and has places for all of the budget. */
+  function ports(count: number, budget: number, mostOfSource: number) {
+    mock.timers.enable({ apis: ['setTimeout'] });
+    const pool = new StrangersPool(budget);
+    const refused: string[] = [];
+    const names = { most: '--all', mostOfSource: '--source' };
+    const all = Array.from({ length: count }, (_, i) => {
+      const limits = { most: i === 0 ? budget : budget / 2, mostOfSource, deadlineMs: 90_000, names };
+      return new Strangers(limits, (_remote, { message }) => refused.push(message), pool);
+    });
+    const waiting = () => all.reduce((sum, { size }) => sum + size, 0);
+    return { pool, refused, waiting, all: all as [Strangers, ...Strangers[]] };
+  }
+
+  function entering(port: Strangers | undefined, address: string, count = 1): Socket[] {
     const sockets = Array.from({ length: count }, () => connection(address));
-    return sockets.filter((socket) => own.enter(socket));
-  };
-  return { own, refused, enter };
-}
+    for (const socket of sockets) port?.enter(socket);
+    return sockets;
+  }
 
-test('one source has so many places, and gets another for each that it leaves', () => {
-  const { own, refused, enter } = strangers(100, 10);
-  const let_in = enter('10.0.0.1', 25);
-  assert.deepEqual([let_in.length, own.size, refused.length], [10, 10, 15]);
-  assert.equal(refused[0], '10 connections from 10.0.0.1 are already waiting to be admitted: --source');
-  own.leave(let_in[0] as Socket);
-  let_in[1]?.destroy();
-  assert.equal(enter('10.0.0.1', 5).length, 2);
-  assert.equal(enter('10.0.0.2', 1).length, 1);
-});
+  /** How many of them are still open. */
+  function open(...sockets: Socket[][]): number {
+    return sockets.flat().filter(({ destroyed }) => !destroyed).length;
+  }
 
-test('where all places are taken, who comes takes one of the source that has the most', () => {
-  const { own, refused, enter } = strangers(20, 15);
-  const flood = enter('10.0.0.1', 15);
-  const other = enter('10.0.0.2', 5);
-  const honest = enter('10.0.0.3', 3);
-  assert.deepEqual([own.size, honest.length], [20, 3]);
-  assert.deepEqual(
-    [flood, other].map((sockets) => sockets.filter(({ destroyed }) => destroyed).length),
-    [3, 0],
-  );
-  // The flood itself gets no more.
-  assert.equal(enter('10.0.0.1', 5).length, 0);
-  assert.match(refused.at(-1) ?? '', /^20 connections are already waiting to be admitted: --all$/);
-});
-
-test('a connection that has waited for long gives its place to one of its own source', () => {
-  let now = 0;
-  mock.method(performance, 'now', () => now);
-  const { own, enter } = strangers(100, 10);
-  const idle = enter('10.0.0.1', 10);
-  assert.equal(enter('10.0.0.1', 1).length, 0);
-  now = 11_000;
-  assert.equal(enter('10.0.0.1', 1).length, 1);
-  assert.equal(idle.filter(({ destroyed }) => destroyed).length, 1);
-  assert.equal(own.size, 10);
-  mock.restoreAll();
-});
-
-test('where no source stands out, who comes takes the place of the one that has waited longest', () => {
-  let now = 0;
-  mock.method(performance, 'now', () => now);
-  const { own, enter } = strangers(20, 10);
-  const idle = Array.from({ length: 20 }, (_, i) => enter(`10.0.1.${i}`, 1)).flat();
-  assert.equal(enter('10.0.0.1', 1).length, 0);
-  now = 11_000;
-  assert.equal(enter('10.0.0.1', 1).length, 1);
-  assert.deepEqual([idle.findIndex(({ destroyed }) => destroyed), own.size], [0, 20]);
-  mock.restoreAll();
-});
-
-/** Ports of one process: the first is shared, and has places for all of the budget. */
-function ports(count: number, budget: number, mostOfSource: number) {
-  mock.timers.enable({ apis: ['setTimeout'] });
-  const pool = new StrangersPool(budget);
-  const refused: string[] = [];
-  const names = { most: '--all', mostOfSource: '--source' };
-  const all = Array.from({ length: count }, (_, i) => {
-    const limits = { most: i === 0 ? budget : budget / 2, mostOfSource, deadlineMs: 90_000, names };
-    return new Strangers(limits, (_remote, { message }) => refused.push(message), pool);
+  test('ports of one process share a budget, besides a few places that each has for itself', () => {
+    const { pool, refused, waiting, all } = ports(30, 100, 60);
+    const flood = (port: Strangers) => Array.from({ length: 60 }, (_, i) => entering(port, `10.0.0.${i}`));
+    for (const port of all) flood(port);
+    assert.match(
+      refused.at(-1) ?? '',
+      /^\d+ connections are already waiting to be admitted at the ports of this program: --all$/,
+    );
+    assert.deepEqual([waiting(), pool.size], [100 + 30 * 4, 100 + 30 * 4]);
+    assert.ok(all.every(({ size }) => size >= 4));
+    // However the places change hands.
+    for (let i = 0; i < 1000; i++) entering(all[i % 30], `10.0.${1 + (i % 7)}.${i % 90}`);
+    assert.equal(waiting(), 100 + 30 * 4);
   });
-  const waiting = () => all.reduce((sum, { size }) => sum + size, 0);
-  return { pool, refused, waiting, all: all as [Strangers, ...Strangers[]] };
-}
 
-function entering(port: Strangers | undefined, address: string, count = 1): Socket[] {
-  const sockets = Array.from({ length: count }, () => connection(address));
-  for (const socket of sockets) port?.enter(socket);
-  return sockets;
-}
+  test('a flood at one port ends no connection of a source that has fewer at another', () => {
+    const { all } = ports(4, 100, 100);
+    const nat = entering(all[0], '10.0.0.1', 30);
+    const others = Array.from({ length: 70 }, (_, i) => entering(all[0], `10.0.1.${i}`)).flat();
+    const flood = all.slice(1).map((port) => entering(port, '10.0.0.2', 60));
+    assert.equal(open(others), 70);
+    // Besides the places that the flooded ports have for themselves.
+    const [honest, flooding] = [open(nat), open(...flood) - 3 * 4];
+    assert.ok(honest >= flooding, `${honest} of the honest source, ${flooding} of the flood`);
+  });
 
-/** How many of them are still open. */
-function open(...sockets: Socket[][]): number {
-  return sockets.flat().filter(({ destroyed }) => !destroyed).length;
-}
+  test('a flood at several ports gives its places to who comes at another', () => {
+    const { all } = ports(4, 100, 100);
+    const flood = all.slice(1).map((port) => entering(port, '10.0.0.2', 60));
+    assert.equal(open(...flood), 100);
+    const honest = Array.from({ length: 10 }, (_, i) => entering(all[0], `10.0.1.${i}`, 3));
+    assert.equal(open(...honest), 30);
+  });
 
-test('ports of one process share a budget, besides a few places that each has for itself', () => {
-  const { pool, refused, waiting, all } = ports(30, 100, 60);
-  const flood = (port: Strangers) => Array.from({ length: 60 }, (_, i) => entering(port, `10.0.0.${i}`));
-  for (const port of all) flood(port);
-  assert.match(
-    refused.at(-1) ?? '',
-    /^\d+ connections are already waiting to be admitted at the ports of this program: --all$/,
-  );
-  assert.deepEqual([waiting(), pool.size], [100 + 30 * 4, 100 + 30 * 4]);
-  assert.ok(all.every(({ size }) => size >= 4));
-  // However the places change hands.
-  for (let i = 0; i < 1000; i++) entering(all[i % 30], `10.0.${1 + (i % 7)}.${i % 90}`);
-  assert.equal(waiting(), 100 + 30 * 4);
-});
+  test('one source has so many places at all ports together', () => {
+    const { refused, all } = ports(4, 100, 20);
+    const flood = all.map((port) => entering(port, '10.0.0.2', 20));
+    assert.equal(open(...flood), 20);
+    assert.equal(refused.at(-1), '20 connections from 10.0.0.2 are already waiting to be admitted: --source');
+  });
 
-test('a flood at one port ends no connection of a source that has fewer at another', () => {
-  const { all } = ports(4, 100, 100);
-  const nat = entering(all[0], '10.0.0.1', 30);
-  const others = Array.from({ length: 70 }, (_, i) => entering(all[0], `10.0.1.${i}`)).flat();
-  const flood = all.slice(1).map((port) => entering(port, '10.0.0.2', 60));
-  assert.equal(open(others), 70);
-  // Besides the places that the flooded ports have for themselves.
-  const [honest, flooding] = [open(nat), open(...flood) - 3 * 4];
-  assert.ok(honest >= flooding, `${honest} of the honest source, ${flooding} of the flood`);
-});
+  test('where no source stands out at any port, who comes takes a place only of a connection that had its time', () => {
+    let now = 0;
+    mock.method(performance, 'now', () => now);
+    const { all } = ports(2, 100, 100);
+    const idle = Array.from({ length: 100 }, (_, i) => entering(all[0], `10.0.1.${i}`)).flat();
+    const flood = Array.from({ length: 50 }, (_, i) => entering(all[1], `10.0.2.${i}`)).flat();
+    assert.deepEqual([open(idle), open(flood)], [100, 8]);
+    now = 11_000;
+    entering(all[1], '10.0.3.1', 1);
+    assert.deepEqual([open(idle), open(flood)], [100, 7], 'its own port comes first');
+    mock.restoreAll();
+  });
 
-test('a flood at several ports gives its places to who comes at another', () => {
-  const { all } = ports(4, 100, 100);
-  const flood = all.slice(1).map((port) => entering(port, '10.0.0.2', 60));
-  assert.equal(open(...flood), 100);
-  const honest = Array.from({ length: 10 }, (_, i) => entering(all[0], `10.0.1.${i}`, 3));
-  assert.equal(open(...honest), 30);
-});
+  test('a connection that sends nothing ends well before one whose peer is amid something', () => {
+    const { own, refused } = strangers(20, 10);
+    const [silent, busy] = [connection('10.0.0.1', 0), connection('10.0.0.1')];
+    for (const socket of [silent, busy]) own.enter(socket);
+    mock.timers.tick(5_000);
+    assert.deepEqual([silent.destroyed, busy.destroyed, own.size], [true, false, 1]);
+    assert.deepEqual(refused, ['it sent nothing within 5 s']);
+  });
 
-test('one source has so many places at all ports together', () => {
-  const { refused, all } = ports(4, 100, 20);
-  const flood = all.map((port) => entering(port, '10.0.0.2', 20));
-  assert.equal(open(...flood), 20);
-  assert.equal(refused.at(-1), '20 connections from 10.0.0.2 are already waiting to be admitted: --source');
-});
+  test('connections from one address and port to two addresses here are two', () => {
+    const { own } = strangers(20, 10);
+    const [one, other] = [connection('10.0.0.1'), connection('10.0.0.1')];
+    Object.assign(other, { remotePort: one.remotePort, localAddress: '10.1.0.2' });
+    for (const socket of [one, other]) own.enter(socket);
+    assert.equal(own.size, 2);
+    one.destroy();
+    assert.equal(own.size, 1);
+  });
 
-test('where no source stands out at any port, who comes takes a place only of a connection that had its time', () => {
-  let now = 0;
-  mock.method(performance, 'now', () => now);
-  const { all } = ports(2, 100, 100);
-  const idle = Array.from({ length: 100 }, (_, i) => entering(all[0], `10.0.1.${i}`)).flat();
-  const flood = Array.from({ length: 50 }, (_, i) => entering(all[1], `10.0.2.${i}`)).flat();
-  assert.deepEqual([open(idle), open(flood)], [100, 8]);
-  now = 11_000;
-  entering(all[1], '10.0.3.1', 1);
-  assert.deepEqual([open(idle), open(flood)], [100, 7], 'its own port comes first');
-  mock.restoreAll();
-});
+  test('a connection that is never let in ends at the deadline', () => {
+    const { own, refused, enter } = strangers(100, 10);
+    const [late, known] = enter('10.0.0.1', 2);
+    own.leave(known as Socket);
+    mock.timers.tick(90_000);
+    assert.deepEqual([late?.destroyed, known?.destroyed, own.size], [true, false, 0]);
+    assert.deepEqual(refused, ['not admitted within 90 s']);
+  });
 
-test('a connection that sends nothing ends well before one whose peer is amid something', () => {
-  const { own, refused } = strangers(20, 10);
-  const [silent, busy] = [connection('10.0.0.1', 0), connection('10.0.0.1')];
-  for (const socket of [silent, busy]) own.enter(socket);
-  mock.timers.tick(5_000);
-  assert.deepEqual([silent.destroyed, busy.destroyed, own.size], [true, false, 1]);
-  assert.deepEqual(refused, ['it sent nothing within 5 s']);
-});
-
-test('connections from one address and port to two addresses here are two', () => {
-  const { own } = strangers(20, 10);
-  const [one, other] = [connection('10.0.0.1'), connection('10.0.0.1')];
-  Object.assign(other, { remotePort: one.remotePort, localAddress: '10.1.0.2' });
-  for (const socket of [one, other]) own.enter(socket);
-  assert.equal(own.size, 2);
-  one.destroy();
-  assert.equal(own.size, 1);
-});
-
-test('a connection that is never let in ends at the deadline', () => {
-  const { own, refused, enter } = strangers(100, 10);
-  const [late, known] = enter('10.0.0.1', 2);
-  own.leave(known as Socket);
-  mock.timers.tick(90_000);
-  assert.deepEqual([late?.destroyed, known?.destroyed, own.size], [true, false, 0]);
-  assert.deepEqual(refused, ['not admitted within 90 s']);
-});
-
-test('a source is an IPv4 address, or a network of IPv6', () => {
-  assert.equal(sourceOf('10.0.0.1'), '10.0.0.1');
-  assert.equal(sourceOf('::ffff:10.0.0.1'), '10.0.0.1');
-  assert.equal(sourceOf('2001:db8:1:2:3:4:5:6'), sourceOf('2001:db8:1:2::6'));
-  assert.notEqual(sourceOf('2001:db8:1:2::6'), sourceOf('2001:db8:1:3::6'));
-  assert.equal(sourceOf('fe80::1%eth0'), 'fe80:0:0:0::/64');
-  assert.equal(sourceOf('::1'), '0:0:0:0::/64');
-  assert.equal(sourceOf(''), '');
+  test('a source is an IPv4 address, or a network of IPv6', () => {
+    assert.equal(sourceOf('10.0.0.1'), '10.0.0.1');
+    assert.equal(sourceOf('::ffff:10.0.0.1'), '10.0.0.1');
+    assert.equal(sourceOf('2001:db8:1:2:3:4:5:6'), sourceOf('2001:db8:1:2::6'));
+    assert.notEqual(sourceOf('2001:db8:1:2::6'), sourceOf('2001:db8:1:3::6'));
+    assert.equal(sourceOf('fe80::1%eth0'), 'fe80:0:0:0::/64');
+    assert.equal(sourceOf('::1'), '0:0:0:0::/64');
+    assert.equal(sourceOf(''), '');
+  });
 });

@@ -1,4 +1,4 @@
-import { after, before } from 'node:test';
+import { after, before, describe } from 'node:test';
 import { registryContract } from '../testing/contract.ts';
 import { startCluster } from '../testing/redis-cluster.ts';
 import type { RedisGroup } from '../testing/redis-group.ts';
@@ -6,23 +6,25 @@ import { RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
 import { startSentinels } from '../testing/redis-sentinel.ts';
 import { redisMissing } from '../testing/redis-server.ts';
 
-const skip = redisMissing();
-let groups: { readonly sentinels: RedisGroup; readonly cluster: RedisGroup };
+describe('kinds', () => {
+  const skip = redisMissing();
+  let groups: { readonly sentinels: RedisGroup; readonly cluster: RedisGroup };
 
-before(async () => {
-  if (skip) return;
-  const [sentinels, cluster] = await Promise.all([
-    startSentinels({ password: 'word', steady: true }),
-    startCluster({ steady: true }),
-  ]);
-  groups = { sentinels, cluster };
-});
+  before(async () => {
+    if (skip) return;
+    const [sentinels, cluster] = await Promise.all([
+      startSentinels({ password: 'word', steady: true }),
+      startCluster({ steady: true }),
+    ]);
+    groups = { sentinels, cluster };
+  });
 
-after(async () => {
-  await Promise.all([groups?.sentinels.stop(), groups?.cluster.stop()]);
-});
+  after(async () => {
+    await Promise.all([groups?.sentinels.stop(), groups?.cluster.stop()]);
+  });
 
-registryContract('Redis behind Sentinels', async () => new RedisPlane(groups.sentinels, { timings: UNHURRIED }), {
-  skip,
+  registryContract('Redis behind Sentinels', async () => new RedisPlane(groups.sentinels, { timings: UNHURRIED }), {
+    skip,
+  });
+  registryContract('Redis Cluster', async () => new RedisPlane(groups.cluster, { timings: UNHURRIED }), { skip });
 });
-registryContract('Redis Cluster', async () => new RedisPlane(groups.cluster, { timings: UNHURRIED }), { skip });

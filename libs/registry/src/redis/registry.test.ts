@@ -1,17 +1,19 @@
-import { after, before } from 'node:test';
+import { after, before, describe } from 'node:test';
 import { registryContract } from '../testing/contract.ts';
 import { RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 
-const skip = redisMissing();
-let server: RedisServer;
+describe('registry', () => {
+  const skip = redisMissing();
+  let server: RedisServer;
 
-before(async () => {
-  if (!skip) server = await startRedis();
+  before(async () => {
+    if (!skip) server = await startRedis();
+  });
+
+  after(async () => {
+    await server?.stop();
+  });
+
+  registryContract('Redis', async () => new RedisPlane(server, { timings: UNHURRIED }), { skip });
 });
-
-after(async () => {
-  await server?.stop();
-});
-
-registryContract('Redis', async () => new RedisPlane(server, { timings: UNHURRIED }), { skip });

@@ -1,230 +1,232 @@
 import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
-import { afterEach, mock, test } from 'node:test';
+import { afterEach, describe, mock, test } from 'node:test';
 import { CHECK_EVERY_MS, LinkChecks, watchLiveness } from './liveness.ts';
 import { type PingInterval, pingAtRest } from './ping-interval.ts';
 import { linkSession } from './settings.ts';
 
-afterEach(() => mock.timers.reset());
+describe('liveness', () => {
+  afterEach(() => mock.timers.reset());
 
-/** A link's two halves as the watch sees them. */
-function watched(ping?: PingInterval, carries = () => false) {
-  const session = Object.assign(new EventEmitter(), {
-    bytesRead: 0,
-    rtt: 0.3,
-    bytesWritten: 0,
-    pings: 0,
-    ping() {
-      session.pings++;
-      session.bytesWritten++;
-    },
-  });
-  const deaths: string[] = [];
-  mock.timers.enable({ apis: ['setInterval'] });
-  // As a link does: the owner ends the session once it is dead.
-  const mayHaveDied = watchLiveness(
-    session as never,
-    (error) => {
-      deaths.push(error.message);
-      session.emit('close');
-    },
-    { checks: new LinkChecks(), ping, carries },
-  );
-  return { session, deaths, mayHaveDied, check: (count: number) => mock.timers.tick(count * CHECK_EVERY_MS) };
-}
-
-test('a link with bytes both ways is never asked', () => {
-  const { session, deaths, check } = watched();
-  for (let i = 0; i < 100; i++) {
-    session.bytesRead++;
-    session.bytesWritten++;
-    check(2);
+  /** A link's two halves as the watch sees them. */
+  function watched(ping?: PingInterval, carries = () => false) {
+    const session = Object.assign(new EventEmitter(), {
+      bytesRead: 0,
+      rtt: 0.3,
+      bytesWritten: 0,
+      pings: 0,
+      ping() {
+        session.pings++;
+        session.bytesWritten++;
+      },
+    });
+    const deaths: string[] = [];
+    mock.timers.enable({ apis: ['setInterval'] });
+    // As a link does: the owner ends the session once it is dead.
+    const mayHaveDied = watchLiveness(
+      session as never,
+      (error) => {
+        deaths.push(error.message);
+        session.emit('close');
+      },
+      { checks: new LinkChecks(), ping, carries },
+    );
+    return { session, deaths, mayHaveDied, check: (count: number) => mock.timers.tick(count * CHECK_EVERY_MS) };
   }
-  assert.equal(session.pings, 0);
-  assert.deepEqual(deaths, []);
-});
 
-for (const ping of [undefined, { seconds: 5, atRest: true }])
-  test(`a side that only receives asks as often, so that the other hears of it (${ping ? 'may rest' : 'as usual'})`, () => {
-    const { session, deaths, check } = watched(ping, () => true);
+  test('a link with bytes both ways is never asked', () => {
+    const { session, deaths, check } = watched();
     for (let i = 0; i < 100; i++) {
       session.bytesRead++;
+      session.bytesWritten++;
+      check(2);
+    }
+    assert.equal(session.pings, 0);
+    assert.deepEqual(deaths, []);
+  });
+
+  for (const ping of [undefined, { seconds: 5, atRest: true }])
+    test(`a side that only receives asks as often, so that the other hears of it (${ping ? 'may rest' : 'as usual'})`, () => {
+      const { session, deaths, check } = watched(ping, () => true);
+      for (let i = 0; i < 100; i++) {
+        session.bytesRead++;
+        check(1);
+      }
+      assert.ok(session.pings >= 16, `${session.pings} PINGs`);
+      assert.deepEqual(deaths, []);
+    });
+
+  test('a link at rest is asked once in a second and a quarter, and lives by its answers', () => {
+    const { session, deaths, check } = watched();
+    for (let asked = 1; asked <= 40; asked++) {
+      check(4);
+      assert.equal(session.pings, asked);
+      session.bytesRead += 17;
       check(1);
     }
-    assert.ok(session.pings >= 16, `${session.pings} PINGs`);
     assert.deepEqual(deaths, []);
   });
 
-test('a link at rest is asked once in a second and a quarter, and lives by its answers', () => {
-  const { session, deaths, check } = watched();
-  for (let asked = 1; asked <= 40; asked++) {
-    check(4);
-    assert.equal(session.pings, asked);
-    session.bytesRead += 17;
-    check(1);
-  }
-  assert.deepEqual(deaths, []);
-});
-
-test('a link that does not answer is dead once, within three seconds', () => {
-  const { session, deaths, check } = watched();
-  session.bytesRead++;
-  check(1);
-  check(3000 / CHECK_EVERY_MS - 2);
-  assert.deepEqual(deaths, ['silent for 2.25 s, even to PING']);
-  // It was asked for having been silent, and once before since nothing was sent to it.
-  assert.equal(session.pings, 2);
-  check(20);
-  assert.equal(deaths.length, 1);
-});
-
-test('a link is dead only after the round trip of its path besides, and after three seconds if that is unknown', () => {
-  for (const [rtt, checks] of [
-    [2100, 17],
-    [0, 21],
-  ] as const) {
+  test('a link that does not answer is dead once, within three seconds', () => {
     const { session, deaths, check } = watched();
-    session.rtt = rtt;
-    check(checks - 1);
+    session.bytesRead++;
+    check(1);
+    check(3000 / CHECK_EVERY_MS - 2);
+    assert.deepEqual(deaths, ['silent for 2.25 s, even to PING']);
+    // It was asked for having been silent, and once before since nothing was sent to it.
+    assert.equal(session.pings, 2);
+    check(20);
+    assert.equal(deaths.length, 1);
+  });
+
+  test('a link is dead only after the round trip of its path besides, and after three seconds if that is unknown', () => {
+    for (const [rtt, checks] of [
+      [2100, 17],
+      [0, 21],
+    ] as const) {
+      const { session, deaths, check } = watched();
+      session.rtt = rtt;
+      check(checks - 1);
+      assert.deepEqual(deaths, []);
+      check(1);
+      assert.deepEqual(deaths, [`silent for ${checks / 4} s, even to PING`]);
+      mock.timers.reset();
+    }
+  });
+
+  test('a process that was heard as it should be may have died just now, one that was not heard for long may be alive', () => {
+    const { session, mayHaveDied, check } = watched();
+    const wrote = () => {
+      session.bytesWritten++;
+      return mayHaveDied();
+    };
+    session.bytesRead++;
+    check(5);
+    assert.equal(wrote(), true, 'the answer to the first PING may still be on its way');
+    check(2);
+    assert.equal(wrote(), false, 'it is overdue');
+    session.bytesRead++;
+    assert.equal(wrote(), true);
+    check(3);
+    assert.equal(mayHaveDied(), false, 'there is nothing that it may not have read');
+  });
+
+  test('a link with a longer interval at rest is watched as usual while it carries something', () => {
+    let carries = false;
+    const { session, deaths, check } = watched({ seconds: 5, atRest: true }, () => carries);
+    check(19);
+    assert.equal(session.pings, 0);
+    check(1);
+    assert.equal(session.pings, 1);
+    session.bytesRead++;
+    check(12);
+    carries = true;
+    check(4);
+    assert.equal(session.pings, 1, 'it counts from when it began to carry something');
+    check(1);
+    assert.equal(session.pings, 2);
+    check(4);
     assert.deepEqual(deaths, []);
     check(1);
-    assert.deepEqual(deaths, [`silent for ${checks / 4} s, even to PING`]);
-    mock.timers.reset();
-  }
-});
-
-test('a process that was heard as it should be may have died just now, one that was not heard for long may be alive', () => {
-  const { session, mayHaveDied, check } = watched();
-  const wrote = () => {
-    session.bytesWritten++;
-    return mayHaveDied();
-  };
-  session.bytesRead++;
-  check(5);
-  assert.equal(wrote(), true, 'the answer to the first PING may still be on its way');
-  check(2);
-  assert.equal(wrote(), false, 'it is overdue');
-  session.bytesRead++;
-  assert.equal(wrote(), true);
-  check(3);
-  assert.equal(mayHaveDied(), false, 'there is nothing that it may not have read');
-});
-
-test('a link with a longer interval at rest is watched as usual while it carries something', () => {
-  let carries = false;
-  const { session, deaths, check } = watched({ seconds: 5, atRest: true }, () => carries);
-  check(19);
-  assert.equal(session.pings, 0);
-  check(1);
-  assert.equal(session.pings, 1);
-  session.bytesRead++;
-  check(12);
-  carries = true;
-  check(4);
-  assert.equal(session.pings, 1, 'it counts from when it began to carry something');
-  check(1);
-  assert.equal(session.pings, 2);
-  check(4);
-  assert.deepEqual(deaths, []);
-  check(1);
-  assert.deepEqual(deaths, ['silent for 2.25 s, even to PING']);
-});
-
-test('an interval that an agent wants counts whatever the link carries', () => {
-  const { session, check } = watched({ seconds: 5, atRest: false }, () => true);
-  check(19);
-  assert.equal(session.pings, 0);
-});
-
-test('the more agents a hub has, the rarer the PINGs of the next ones at rest', () => {
-  const seconds = [0, 499, 500, 1700, 100_000].map((links) => pingAtRest(links)?.seconds);
-  assert.deepEqual(seconds, [undefined, undefined, 2, 4, 5]);
-});
-
-test('one timer checks all links, and ends with the last', () => {
-  mock.timers.enable({ apis: ['setInterval'] });
-  const checks = new LinkChecks();
-  const seen = [0, 0];
-  const quits = seen.map((_, link) => checks.add(() => void seen[link]!++));
-  mock.timers.tick(CHECK_EVERY_MS);
-  quits[0]?.();
-  mock.timers.tick(CHECK_EVERY_MS);
-  quits[1]?.();
-  mock.timers.tick(10 * CHECK_EVERY_MS);
-  assert.deepEqual(seen, [1, 2]);
-  checks.add(() => void seen[0]!++);
-  mock.timers.tick(CHECK_EVERY_MS);
-  assert.deepEqual(seen, [2, 2]);
-});
-
-test('a closed session is watched no longer', () => {
-  const { session, deaths, check } = watched();
-  session.emit('close');
-  check(100);
-  assert.equal(session.pings, 0);
-  assert.deepEqual(deaths, []);
-});
-
-test('over a real connection both ends live at rest, and both end when nothing comes through any more', async (t) => {
-  const server = net.createServer().listen(0, '127.0.0.1');
-  // What comes to the relay is dropped from some point on, and neither side hears of it.
-  let dropping = false;
-  const relay = net
-    .createServer((inner) => {
-      const outer = net.connect((server.address() as AddressInfo).port, '127.0.0.1');
-      t.after(() => [inner, outer].forEach((socket) => void socket.destroy()));
-      inner.on('data', (chunk) => dropping || outer.write(chunk)).on('error', () => {});
-      outer.on('data', (chunk) => dropping || inner.write(chunk)).on('error', () => {});
-    })
-    .listen(0, '127.0.0.1');
-  t.after(() => [server, relay].forEach((listener) => void listener.close()));
-  await once(relay, 'listening');
-  const socket = net.connect((relay.address() as AddressInfo).port, '127.0.0.1');
-  const [accepted] = (await once(server, 'connection')) as [Socket];
-  let pings = 0;
-  const ends = [linkSession('server', accepted, 'client'), linkSession('client', socket, 'server')];
-  const deaths = ends.map((session) => {
-    t.after(() => session.destroy());
-    const ping = session.ping.bind(session);
-    session.ping = () => ping(() => pings++);
-    return new Promise<unknown>((resolve) => watchLiveness(session, resolve));
+    assert.deepEqual(deaths, ['silent for 2.25 s, even to PING']);
   });
-  for (const dead of deaths) void dead.then(() => assert.ok(dropping, 'dead though it was answered'));
-  while (pings < 3) await new Promise(setImmediate);
-  dropping = true;
-  await Promise.all(deaths);
-});
 
-test('a look that throws ends its own link, and the others are looked at', () => {
-  mock.timers.enable({ apis: ['setInterval'] });
-  const checks = new LinkChecks();
-  const deaths: string[] = [];
-  const add = (name: string, ping: () => void) => {
-    const session = Object.assign(new EventEmitter(), { bytesRead: 0, bytesWritten: 0, rtt: 0.3, ping });
-    const dead = (error: Error) => {
-      deaths.push(`${name}: ${error.message}`);
-      session.emit('close');
+  test('an interval that an agent wants counts whatever the link carries', () => {
+    const { session, check } = watched({ seconds: 5, atRest: false }, () => true);
+    check(19);
+    assert.equal(session.pings, 0);
+  });
+
+  test('the more agents a hub has, the rarer the PINGs of the next ones at rest', () => {
+    const seconds = [0, 499, 500, 1700, 100_000].map((links) => pingAtRest(links)?.seconds);
+    assert.deepEqual(seconds, [undefined, undefined, 2, 4, 5]);
+  });
+
+  test('one timer checks all links, and ends with the last', () => {
+    mock.timers.enable({ apis: ['setInterval'] });
+    const checks = new LinkChecks();
+    const seen = [0, 0];
+    const quits = seen.map((_, link) => checks.add(() => void seen[link]!++));
+    mock.timers.tick(CHECK_EVERY_MS);
+    quits[0]?.();
+    mock.timers.tick(CHECK_EVERY_MS);
+    quits[1]?.();
+    mock.timers.tick(10 * CHECK_EVERY_MS);
+    assert.deepEqual(seen, [1, 2]);
+    checks.add(() => void seen[0]!++);
+    mock.timers.tick(CHECK_EVERY_MS);
+    assert.deepEqual(seen, [2, 2]);
+  });
+
+  test('a closed session is watched no longer', () => {
+    const { session, deaths, check } = watched();
+    session.emit('close');
+    check(100);
+    assert.equal(session.pings, 0);
+    assert.deepEqual(deaths, []);
+  });
+
+  test('over a real connection both ends live at rest, and both end when nothing comes through any more', async (t) => {
+    const server = net.createServer().listen(0, '127.0.0.1');
+    // What comes to the relay is dropped from some point on, and neither side hears of it.
+    let dropping = false;
+    const relay = net
+      .createServer((inner) => {
+        const outer = net.connect((server.address() as AddressInfo).port, '127.0.0.1');
+        t.after(() => [inner, outer].forEach((socket) => void socket.destroy()));
+        inner.on('data', (chunk) => dropping || outer.write(chunk)).on('error', () => {});
+        outer.on('data', (chunk) => dropping || inner.write(chunk)).on('error', () => {});
+      })
+      .listen(0, '127.0.0.1');
+    t.after(() => [server, relay].forEach((listener) => void listener.close()));
+    await once(relay, 'listening');
+    const socket = net.connect((relay.address() as AddressInfo).port, '127.0.0.1');
+    const [accepted] = (await once(server, 'connection')) as [Socket];
+    let pings = 0;
+    const ends = [linkSession('server', accepted, 'client'), linkSession('client', socket, 'server')];
+    const deaths = ends.map((session) => {
+      t.after(() => session.destroy());
+      const ping = session.ping.bind(session);
+      session.ping = () => ping(() => pings++);
+      return new Promise<unknown>((resolve) => watchLiveness(session, resolve));
+    });
+    for (const dead of deaths) void dead.then(() => assert.ok(dropping, 'dead though it was answered'));
+    while (pings < 3) await new Promise(setImmediate);
+    dropping = true;
+    await Promise.all(deaths);
+  });
+
+  test('a look that throws ends its own link, and the others are looked at', () => {
+    mock.timers.enable({ apis: ['setInterval'] });
+    const checks = new LinkChecks();
+    const deaths: string[] = [];
+    const add = (name: string, ping: () => void) => {
+      const session = Object.assign(new EventEmitter(), { bytesRead: 0, bytesWritten: 0, rtt: 0.3, ping });
+      const dead = (error: Error) => {
+        deaths.push(`${name}: ${error.message}`);
+        session.emit('close');
+      };
+      watchLiveness(session as never, dead, { checks });
     };
-    watchLiveness(session as never, dead, { checks });
-  };
-  add('first', () => {
-    throw new Error('a defect');
+    add('first', () => {
+      throw new Error('a defect');
+    });
+    let pings = 0;
+    add('second', () => void pings++);
+    mock.timers.tick(4 * CHECK_EVERY_MS);
+    assert.deepEqual([deaths, pings], [['first: a defect'], 1]);
   });
-  let pings = 0;
-  add('second', () => void pings++);
-  mock.timers.tick(4 * CHECK_EVERY_MS);
-  assert.deepEqual([deaths, pings], [['first: a defect'], 1]);
-});
 
-test('a link whose agent wants few PINGs is asked as rarely, and found dead as much later', () => {
-  const { session, deaths, check } = watched({ seconds: 60, atRest: false });
-  check(239);
-  assert.equal(session.pings, 0);
-  check(1);
-  assert.equal(session.pings, 1);
-  check(299);
-  assert.deepEqual(deaths, []);
-  check(1);
-  assert.deepEqual(deaths, ['silent for 135 s, even to PING']);
+  test('a link whose agent wants few PINGs is asked as rarely, and found dead as much later', () => {
+    const { session, deaths, check } = watched({ seconds: 60, atRest: false });
+    check(239);
+    assert.equal(session.pings, 0);
+    check(1);
+    assert.equal(session.pings, 1);
+    check(299);
+    assert.deepEqual(deaths, []);
+    check(1);
+    assert.deepEqual(deaths, ['silent for 135 s, even to PING']);
+  });
 });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { afterEach, mock, test } from 'node:test';
+import { afterEach, describe, mock, test } from 'node:test';
 import { deferred } from '@isthmus/runtime';
 import { RegistryUnavailable } from '../../registry.ts';
 import type { Client, RedisConnection } from '../connection/connection.ts';
@@ -7,57 +7,59 @@ import { REDIS_TIMINGS } from '../options.ts';
 import { RedisRegistration } from './registration.ts';
 import type { HubWriter, WriteOutcome } from './writer.ts';
 
-afterEach(() => mock.restoreAll());
+describe('registration', () => {
+  afterEach(() => mock.restoreAll());
 
-const HUB = { hubId: 'h1', incarnation: 5, peerAddress: '', agentAddress: '', zone: '', draining: false };
+  const HUB = { hubId: 'h1', incarnation: 5, peerAddress: '', agentAddress: '', zone: '', draining: false };
 
-test('a takeover is tried again if the store fails during it', { timeout: 60_000 }, async () => {
-  // The clock stands still, because the next report could only follow a second later.
-  mock.method(performance, 'now', () => 0);
-  const calls: string[] = [];
-  const opened = deferred<void>();
-  let later = true;
-  const writer: Pick<HubWriter, 'hubId' | 'incarnation' | 'open' | 'takeOver' | 'remove'> = {
-    hubId: HUB.hubId,
-    incarnation: HUB.incarnation,
-    async open(): Promise<WriteOutcome> {
-      calls.push('open');
-      if (later) return 'superseded';
-      opened.resolve();
-      return 'ok';
-    },
-    async takeOver() {
-      calls.push('takeOver');
-      if (calls.length === 2) throw new RegistryUnavailable('redis went away');
-      later = false;
-    },
-    async remove() {},
-  };
-  const connection: Pick<RedisConnection, 'run'> = { run: (task) => task({} as Client) };
-  const told: string[] = [];
-  const registration = new RedisRegistration(
-    HUB,
-    connection as RedisConnection,
-    writer as HubWriter,
-    { ...REDIS_TIMINGS, backoffCapMs: 10 },
-    (_up, detail) => told.push(detail),
-  );
-  await opened.promise;
-  await registration.close();
-  assert.deepEqual(calls, ['open', 'takeOver', 'open', 'takeOver', 'open']);
-  assert.deepEqual(told, ['redis went away']);
-});
+  test('a takeover is tried again if the store fails during it', { timeout: 60_000 }, async () => {
+    // The clock stands still, because the next report could only follow a second later.
+    mock.method(performance, 'now', () => 0);
+    const calls: string[] = [];
+    const opened = deferred<void>();
+    let later = true;
+    const writer: Pick<HubWriter, 'hubId' | 'incarnation' | 'open' | 'takeOver' | 'remove'> = {
+      hubId: HUB.hubId,
+      incarnation: HUB.incarnation,
+      async open(): Promise<WriteOutcome> {
+        calls.push('open');
+        if (later) return 'superseded';
+        opened.resolve();
+        return 'ok';
+      },
+      async takeOver() {
+        calls.push('takeOver');
+        if (calls.length === 2) throw new RegistryUnavailable('redis went away');
+        later = false;
+      },
+      async remove() {},
+    };
+    const connection: Pick<RedisConnection, 'run'> = { run: (task) => task({} as Client) };
+    const told: string[] = [];
+    const registration = new RedisRegistration(
+      HUB,
+      connection as RedisConnection,
+      writer as HubWriter,
+      { ...REDIS_TIMINGS, backoffCapMs: 10 },
+      (_up, detail) => told.push(detail),
+    );
+    await opened.promise;
+    await registration.close();
+    assert.deepEqual(calls, ['open', 'takeOver', 'open', 'takeOver', 'open']);
+    assert.deepEqual(told, ['redis went away']);
+  });
 
-test('a registration closes even if the store never answers', { timeout: 60_000 }, async () => {
-  let asked = 0;
-  const connection: Pick<RedisConnection, 'run'> = {
-    run() {
-      asked++;
-      return new Promise(() => {});
-    },
-  };
-  const timings = { ...REDIS_TIMINGS, commandMs: 10 };
-  const registration = new RedisRegistration(HUB, connection as RedisConnection, {} as HubWriter, timings, undefined);
-  await registration.close();
-  assert.equal(asked, 1);
+  test('a registration closes even if the store never answers', { timeout: 60_000 }, async () => {
+    let asked = 0;
+    const connection: Pick<RedisConnection, 'run'> = {
+      run() {
+        asked++;
+        return new Promise(() => {});
+      },
+    };
+    const timings = { ...REDIS_TIMINGS, commandMs: 10 };
+    const registration = new RedisRegistration(HUB, connection as RedisConnection, {} as HubWriter, timings, undefined);
+    await registration.close();
+    assert.equal(asked, 1);
+  });
 });
