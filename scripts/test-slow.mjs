@@ -4,7 +4,7 @@ import { ensureInstalled } from './lib/ready.mjs';
 
 /** Every file that asks for ISTHMUS_SLOW_TESTS, but for those of compat: with all pairs and paces they take ten minutes. */
 const MATCH =
-  '^test/src/(console/people|containerfile|demo|k8s-(chart|schema)[^/]*|incidents/[^/]*|release/[^/]*|plane/(roll|rebalance)|tenants/memory|edges/(leaks|transfers))\\.|/grpc/agent-tunnels\\.';
+  '^test/src/(console/people|containerfile|demo|k8s-(chart|schema)[^/]*|incidents/[^/]*|release/[^/]*|plane/(roll|rebalance|frozen-agent|lost-peers)|hostile/rogue-attaches|tenants/(memory|strangers)|edges/(leaks|transfers))\\.|/grpc/agent-tunnels\\.';
 const TIMEOUT_MS = 34 * 60_000;
 
 await ensureInstalled();

@@ -12,6 +12,12 @@ import { secureConnect } from '../tls/secure-connect.ts';
 import { listen } from './listen.ts';
 
 const unbounded = boundVerification() ? false : 'this runtime verifies whatever a peer sends';
+test('the Node that ships bounds what it costs to verify a peer', {
+  skip: !/^2[6-9]\./.test(process.versions.node),
+}, () => {
+  assert.ok(boundVerification());
+});
+
 /** OpenSSL's own clients refuse to show such keys below this level. */
 const ANY_KEY = 'DEFAULT:@SECLEVEL=0';
 const COSTLY =
