@@ -18,8 +18,8 @@ const AT_FIRST = 64 * 1024;
 /** Bytes that wait on the path for longer than this make everything behind them late, in milliseconds. */
 const QUEUE_MS = 50;
 
-/** A path is emptied at most this often, in milliseconds. */
-const EMPTY_EVERY_MS = 1000;
+/** A path is emptied again only after this time, in milliseconds: if bytes waited there, and if they did not. */
+const EMPTY_AGAIN_MS = { full: 1000, long: 5_000 };
 
 /** Checkpoints that are under way while it is full. With fewer, the sender would pause between their answers. */
 const CHECKPOINTS_UNDER_WAY = 8;
@@ -31,7 +31,7 @@ const CHECKPOINTS_UNDER_WAY = 8;
  *
  * The bound follows the path. It doubles in each round in which answers come without delay. If all answers of a round are late, the bytes
  * wait somewhere, or the path has become longer. So the link has only LEAST under way for a round, with which the path is as good as empty:
- * what answers take then is the path's own, and the bound falls by as much as the rest exceeds QUEUE_MS.
+ * what answers take then is the path's own, or that of a process that is busy, and the bound falls by as much as the rest exceeds QUEUE_MS.
  */
 export class InFlight {
   readonly #pings: Pick<Pings, 'rtt'>;
@@ -49,7 +49,9 @@ export class InFlight {
   #wasFull = false;
   /** Set while the path is emptied: the rounds until it is, and the limit and the fastest answer before. */
   #emptying: { rounds: number; readonly limit: number; readonly fastest: number } | undefined;
-  #emptiedAt = Number.NEGATIVE_INFINITY;
+  #emptyAgainAt = Number.NEGATIVE_INFINITY;
+  /** What an answer took while the path was empty, or less if one took less since, in milliseconds. */
+  #path = 0;
 
   constructor(pings: Pick<Pings, 'rtt'>) {
     this.#pings = pings;
@@ -75,7 +77,12 @@ export class InFlight {
   }
 
   get #most(): number {
-    return (this.#shared ? MOST_SHARED : MOST_ALONE) + this.#pings.rtt * BYTES_PER_MS;
+    return (this.#shared ? MOST_SHARED : MOST_ALONE) + this.#usual * BYTES_PER_MS;
+  }
+
+  /** What an answer takes if nothing waits on the path, in milliseconds. */
+  get #usual(): number {
+    return Math.max(this.#pings.rtt, this.#path);
   }
 
   /** Counts bytes of DATA. @returns whether a checkpoint should follow them */
@@ -97,14 +104,15 @@ export class InFlight {
   }
 
   #endRound(): void {
-    const late = this.#fastest - this.#pings.rtt;
+    const late = this.#fastest - this.#usual;
+    this.#path = Math.min(this.#path, this.#fastest);
     if (this.#emptying) this.#goOn(this.#emptying);
-    else if (late > QUEUE_MS / 2 && this.#wasFull && performance.now() - this.#emptiedAt >= EMPTY_EVERY_MS) {
+    else if (this.#wasFull && late < QUEUE_MS / 2) this.#limit = Math.min(this.#most, 2 * this.#limit);
+    else if (this.#wasFull && performance.now() >= this.#emptyAgainAt) {
       // Two rounds: what is under way now, and the first that begins with little.
       this.#emptying = { rounds: 2, limit: this.#limit, fastest: this.#fastest };
       this.#limit = LEAST;
-    } else if (late > QUEUE_MS) this.#limit = this.#fitting(this.#limit, this.#pings.rtt, this.#fastest);
-    else if (this.#wasFull && late < QUEUE_MS / 2) this.#limit = Math.min(this.#most, 2 * this.#limit);
+    }
     this.#roundEnd = this.#sent;
     this.#fastest = Number.POSITIVE_INFINITY;
     this.#wasFull = false;
@@ -113,14 +121,9 @@ export class InFlight {
   #goOn(before: { rounds: number; readonly limit: number; readonly fastest: number }): void {
     if (--before.rounds > 0) return;
     this.#emptying = undefined;
-    this.#emptiedAt = performance.now();
-    // A shorter time is known already.
-    this.#pings.rtt = this.#fastest;
-    this.#limit = this.#fitting(before.limit, this.#fastest, before.fastest);
-  }
-
-  /** Returns what of a limit does not wait for longer than QUEUE_MS. @param path what an answer takes while the path is empty */
-  #fitting(limit: number, path: number, took: number): number {
-    return Math.max(LEAST, limit * Math.min(1, (path + QUEUE_MS) / took));
+    this.#path = this.#fastest;
+    const fits = Math.min(1, (this.#path + QUEUE_MS) / before.fastest);
+    this.#limit = Math.max(LEAST, fits * before.limit);
+    this.#emptyAgainAt = performance.now() + EMPTY_AGAIN_MS[fits < 1 ? 'full' : 'long'];
   }
 }
