@@ -23,7 +23,7 @@ import { boundVerification } from '@isthmus/runtime';
 import { AGENT_UNREADY, admissionCheck, type Check, Closing, type Context, type Running } from '@isthmus/service';
 import { agentMetrics, audited, instrument, type ProgramLogger } from '@isthmus/telemetry';
 import { proxyFromEnvironment, tlsServer, watchCertificate } from '@isthmus/transport';
-import { formatDestination, type Observation, prohibitedBy } from '@isthmus/tunnel';
+import { formatDestination, type Observation, PlaneEnded, prohibitedBy } from '@isthmus/tunnel';
 import { type Agent, type AgentOptions, agent } from './agent.ts';
 import type { Uplink } from './uplink.ts';
 
@@ -112,7 +112,9 @@ export function startAgent(
     });
     closing.defer(ops.close);
     log.info({ agent: running.agentId, version }, 'ready to connect');
-    return { drain, close: () => closing.close() };
+    const cut = () => tunnels.abortAll('agent', new PlaneEnded('the agent stops', { by: 'agent' }));
+    closing.defer(cut);
+    return { drain, close: () => closing.close(), cut };
   });
 }
 

@@ -81,16 +81,15 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     void own?.stop();
     return callers.hide();
   };
+  const cut = () => tunnels.abortAll('gateway', new PlaneEnded('the gateway stops', { by: 'gateway' }));
   const close = async () => {
     await own?.stop();
     // New callers are rejected, and earlier ones get an answer: no caller is reset in the middle of its request.
     await callers.stop(limiter.closed);
-    // The audit must show that the plane closed these tunnels, not the callers.
-    const endTunnels = () => tunnels.abortAll('gateway', new PlaneEnded('the gateway stops'));
-    const timer = setTimeout(endTunnels, CALLER_GRACE);
+    const timer = setTimeout(cut, CALLER_GRACE);
     await callers.endCalls(CALLER_GRACE);
     clearTimeout(timer);
-    endTunnels();
+    cut();
     // The log still gets a line for each.
     await within(tunnels.idle(), CALLER_GRACE);
     await callers.close();
@@ -140,6 +139,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
       await limiter.close();
     },
     close,
+    cut,
   };
 }
 

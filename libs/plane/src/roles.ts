@@ -59,6 +59,8 @@ export interface Gateway {
   drain(): Promise<void>;
   /** Ends everything at once. */
   close(): Promise<void>;
+  /** Cuts every tunnel of its callers now. */
+  cut(): void;
 }
 
 /** A running hub. */

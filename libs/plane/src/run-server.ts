@@ -92,7 +92,7 @@ function start(
       gateway?.leave();
       hub?.leave();
     };
-    return { leave, drain, close: () => closing.close() };
+    return { leave, drain, close: () => closing.close(), cut: () => gateway?.cut() };
   });
 }
 

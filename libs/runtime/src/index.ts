@@ -25,6 +25,7 @@ export { connectFirst, connectTo } from './connect-first.ts';
 export { type Deferred, deferred } from './deferred.ts';
 export { elements as derElements, first as derFirst } from './der.ts';
 export { descriptors } from './descriptors.ts';
+export { destroyOnceRead } from './destroy-once-read.ts';
 export { extended } from './extended.ts';
 export { type Guarded, guarding } from './guarded.ts';
 export { keptAlive } from './keep-alive.ts';

@@ -22,6 +22,8 @@ export interface Running {
   drain(): Promise<void>;
   /** Ends what is left and closes every listener. */
   close(): Promise<void>;
+  /** Cuts every tunnel now, because the process is about to exit: what a kernel does to its sockets looks like an orderly end. */
+  cut?(): void;
 }
 
 export interface Context<L extends ProgramLog> {
@@ -43,6 +45,9 @@ export interface ProgramOptions<T extends FlagTable, L extends ProgramLog> exten
 /** How long closing may take after the drain. */
 const CLOSE_MS = 5000;
 
+/** How long the other ends of tunnels that were cut have to hear of it, in milliseconds. */
+const CUT_MS = 100;
+
 /**
  * Runs a program: flags, start, the signal to stop, drain, close, exit. The status is 0 after an orderly stop, 1 after bad flags, a
  * failed start or a crash, and 128 + the signal's number after a second signal.
@@ -60,20 +65,22 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   host.onCrash((error, origin) => crash(options.name, host, log, error, origin));
   for (const warning of warnings) log.warn({}, warning);
 
-  const stopped = firstSignal(host, log);
+  let running: Running | undefined;
+  const stopped = firstSignal(host, log, () => running?.cut?.());
   const context = {
     log,
     version: VERSION,
     flags: flagsInForce(options.flags, values, set),
     onHangup: (handler: () => void) => host.onHangup(handler),
   };
-  const running = await Promise.race([options.start(values, context), stopped]).catch((error) => {
+  const started = await Promise.race([options.start(values, context), stopped]).catch((error) => {
     fail(host, options.name, startFailure(error, options.flags, values));
     return undefined;
   });
-  if (running === undefined) return;
+  if (started === undefined) return;
   // A signal before all listeners are up: nothing to drain yet, and the half-started parts have no owner to close them.
-  if ('signal' in running) return host.exit(128 + running.number);
+  if ('signal' in started) return host.exit(128 + started.number);
+  running = started;
   const { signal } = await stopped;
   log.info({ signal }, 'stopping');
   await lameDuck(running, values);
@@ -118,17 +125,19 @@ interface Stop {
   readonly number: number;
 }
 
-/** Resolves at the first SIGTERM or SIGINT. The second ends the process at once. */
-function firstSignal(host: Host, log: ProgramLog): Promise<Stop> {
+/** Resolves at the first SIGTERM or SIGINT. The second cuts what is left and ends the process. */
+function firstSignal(host: Host, log: ProgramLog, cut: () => void): Promise<Stop> {
   return new Promise((resolve) => {
-    let seen = false;
+    let seen = 0;
     host.onSignal((signal, number) => {
-      if (seen) {
-        log.warn({ signal }, 'second signal: stopping at once');
-        host.exit(128 + number);
-      }
-      seen = true;
+      seen++;
       resolve({ signal, number });
+      if (seen === 1) return;
+      const exit = () => host.exit(128 + number);
+      if (seen > 2) return exit();
+      log.warn({ signal }, 'second signal: cutting every tunnel and stopping');
+      setTimeout(exit, CUT_MS);
+      cut();
     });
   });
 }

@@ -17,6 +17,8 @@ export { DialLimiter } from './dial/dial-limiter.ts';
 export { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from './dial/dial-log.ts';
 export {
   asDialError,
+  CUT_BY,
+  type CutBy,
   DIAL_ERRORS,
   DialError,
   type DialErrorCode,

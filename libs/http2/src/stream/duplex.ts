@@ -1,4 +1,4 @@
-import { TurnDuplex } from '@isthmus/runtime';
+import { destroyOnceRead, TurnDuplex } from '@isthmus/runtime';
 import { codeName, ErrorCode, StreamError } from '../codes.ts';
 import { encodeHead, headOf, type OutgoingHead } from '../head.ts';
 import type { Field } from '../section.ts';
@@ -103,13 +103,20 @@ export class DuplexStream extends TurnDuplex implements StreamFace {
   onClose(code: number | undefined, reason: Error | undefined): void {
     if (code === undefined) return;
     if (reason || code !== ErrorCode.NO_ERROR || !this.#stream.complete) {
-      this.destroy(reason ?? failure(code));
+      // What arrived before the other side abandoned the stream can still be read.
+      if (!reason && code === ErrorCode.CANCEL && this.held > 0) this.#abandoned();
+      else this.destroy(reason ?? failure(code));
       return;
     }
     // The whole response has arrived, and the other side wants no more of the request (section 8.1). The response can still be read.
     this.completeWrite();
     this.endSent();
     this.end();
+  }
+
+  #abandoned(): void {
+    this.completeWrite();
+    destroyOnceRead(this);
   }
 
   // What its Duplex asks for.

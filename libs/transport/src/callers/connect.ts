@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
 import { asDialError, type DialError, NotAuthorised, PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial/serve-dial.ts';
+import { socketEnd } from '../dial/socket-end.ts';
 import { answerLast } from '../head/last-answer.ts';
 import { proxyStatus } from '../link/head.ts';
 import { peerOf } from '../listen/connection-peer.ts';
@@ -135,7 +136,7 @@ async function serve(
     accept() {
       watch.putBack();
       socket.write(ESTABLISHED);
-      return { stream: socket, halfOpen: true, abort: () => void socket.destroy() };
+      return socketEnd(socket);
     },
     refuse(error) {
       watch.stop();

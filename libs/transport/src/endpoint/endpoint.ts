@@ -10,9 +10,9 @@ import {
   formatDestination,
   noTracer,
   type PlaneEvents,
-  type TunnelEnd,
 } from '@isthmus/tunnel';
 import { pendingDial } from '../dial/pending-dial.ts';
+import { socketEnd } from '../dial/socket-end.ts';
 import { EndpointSteps, targetOf } from './endpoint-steps.ts';
 import { type OwnRules, refusalOf } from './refusal.ts';
 import { onResolver } from './resolver.ts';
@@ -76,7 +76,7 @@ export function endpointDial(options: EndpointOptions): Dial {
     });
     const connected = guarded((socket: Socket) => {
       const { session: sessionId = '' } = request;
-      pending.succeed({ end: endOf(socket), agentId, sessionId, hubId: '', timing: steps.connected(socket) });
+      pending.succeed({ end: socketEnd(socket), agentId, sessionId, hubId: '', timing: steps.connected(socket) });
     });
     giveUp = reach(request, steps, { guarded, connected, refuse });
     return pending.answer;
@@ -92,6 +92,12 @@ function abandoned(): DialError {
  * for it.
  */
 const SET_BY_NODE = { emitClose: false, autoDestroy: true, decodeStrings: false };
+
+/**
+ * While nobody reads, further bytes stay in the kernel, and with them a reset that follows them. Node discards what it has buffered when it
+ * reads the reset.
+ */
+const UNREAD = { readableHighWaterMark: 1 };
 
 interface Reaching {
   readonly guarded: Guarded;
@@ -123,18 +129,7 @@ function reach(
 
 function open(host: string, port: number): Socket {
   descriptors.opened();
-  return keptAlive(net.connect({ host, port, noDelay: true, allowHalfOpen: true, ...SET_BY_NODE }));
-}
-
-/** Outside the dial's function: an arrow function beside its listeners would keep its variables as long as the tunnel. */
-function endOf(socket: Socket): TunnelEnd {
-  const abort = () => {
-    // Node cannot reset a socket whose end is on its way. All its bytes have left by then.
-    const ending = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
-    if (ending) socket.destroy();
-    else socket.resetAndDestroy();
-  };
-  return { stream: socket, halfOpen: true, abort };
+  return keptAlive(net.connect({ host, port, noDelay: true, allowHalfOpen: true, ...UNREAD, ...SET_BY_NODE }));
 }
 
 const LIMIT_REACHED = 'connection_limit_reached';

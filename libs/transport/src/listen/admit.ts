@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Server, TLSSocket } from 'node:tls';
 import { bytesFrom, type CertificatePool, guarding, passHeader, remoteOf } from '@isthmus/runtime';
+import { belowOf } from '../tls/below.ts';
 import { faultOfClient } from '../tls/certificate.ts';
 import { handshakeError } from '../tls/handshake.ts';
 import { turnAway } from './turn-away.ts';
@@ -63,11 +64,6 @@ export function admit(
   };
   server.on('secureConnection', (socket) => guarded(socket, () => decide(socket)));
   server.on('tlsClientError', (error, socket) => guarded(socket, () => fail(error, socket)));
-}
-
-/** The socket below a TLS socket. */
-function belowOf(socket: TLSSocket): Socket | undefined {
-  return (socket as unknown as { readonly _parent?: Socket })._parent;
 }
 
 /** A TLS socket that failed has lost its handle, and its address with it. The socket below it has not. */

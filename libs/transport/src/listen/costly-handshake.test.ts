@@ -60,7 +60,8 @@ for (const [kind, count, maxVersion, refusal] of chains) {
       '127.0.0.1',
       'isthmus-hub',
     ]);
-    await assert.rejects(done, { message: refusal });
+    // Our clients judge what OpenSSL did not verify: whatever it is, nothing costly was computed.
+    await assert.rejects(done, { message: refusal === LONG ? LONG : /^the server's certificate.* is refused: / });
   });
 }
 

@@ -1,6 +1,6 @@
 import { Duplex } from 'node:stream';
 import type { Packet } from '@isthmus/proto';
-import { pushCompact } from '@isthmus/runtime';
+import { destroyOnceRead, pushCompact } from '@isthmus/runtime';
 import { PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
 import type { Queue } from './backlog.ts';
 import { type ClosingEvent, type ClosingState, closingStep, type PacketSide } from './closing.ts';
@@ -48,8 +48,10 @@ export class PacketStream extends Duplex implements TunnelEnd {
   /** Data that arrived while the reader wanted no more. */
   readonly #waiting = new Waiting();
   #wanted = true;
-  /** Whether nothing more follows what waits. */
+  /** Whether nothing more follows what waits, except the reader's end. */
   #ended = false;
+  /** Why the peer closed the tunnel, unless it ended in order. */
+  #failure: Error | undefined;
   #unsent: Uint8Array | undefined;
   #sent: (() => void) | undefined;
 
@@ -81,11 +83,9 @@ export class PacketStream extends Duplex implements TunnelEnd {
 
   /** Call when the peer closed the tunnel. With an error text, the peer never knew the tunnel or lost it. */
   receiveClose(error = ''): void {
+    this.#failure = failureOf(error);
     this.#step('peer-close');
-    if (error === '') return;
-    if (LOST.has(error)) this.destroy(new PlaneEnded(`the peer has lost the tunnel: ${error}`));
-    else if (error.startsWith(BY_PLANE)) this.destroy(new PlaneEnded(error.slice(BY_PLANE.length)));
-    else this.destroy(new Error(`the peer closed the tunnel: ${error}`));
+    if (this.#failure instanceof PlaneEnded) this.destroy(this.#failure);
   }
 
   /** Call when the channel has ended. A tunnel that was closed before still delivers what arrived. */
@@ -108,11 +108,11 @@ export class PacketStream extends Duplex implements TunnelEnd {
       this.#wanted = this.push(piece);
       this.#queue.take(piece.length);
     }
-    if (this.#ended && this.#waiting.length === 0) this.push(null);
+    this.#endReader();
   }
 
   override _write(chunk: Uint8Array, _encoding: BufferEncoding, sent: () => void): void {
-    if (this.#state === 'closed') {
+    if (this.#state === 'closed' || chunk.length === 0) {
       sent();
       return;
     }
@@ -154,6 +154,14 @@ export class PacketStream extends Duplex implements TunnelEnd {
     sent?.();
   }
 
+  /** Ends the reader once it has everything that waited. */
+  #endReader(): void {
+    if (!this.#ended || this.#waiting.length > 0) return;
+    this.#ended = false;
+    if (this.#failure) destroyOnceRead(this, this.#failure);
+    else this.push(null);
+  }
+
   #step(event: ClosingEvent, error?: string): void {
     const { next, tell, eof } = closingStep(this.#side, this.#state, event);
     const closes = next === 'closed' && this.#state !== 'closed';
@@ -162,13 +170,21 @@ export class PacketStream extends Duplex implements TunnelEnd {
     if (closes) this.#closed?.();
     if (!eof) return;
     this.#ended = true;
-    if (this.#waiting.length === 0) this.push(null);
+    this.#endReader();
     this.#outbox.leave(this.#turn);
     this.#release();
   }
 }
 
-/** The text of a close, which the peer's receiveClose reads. */
+/** Returns why the peer closed the tunnel: the error of `closingText`, or undefined for an orderly close. */
+function failureOf(text: string): Error | undefined {
+  if (text === '') return undefined;
+  if (LOST.has(text)) return new PlaneEnded(`the peer has lost the tunnel: ${text}`);
+  if (text.startsWith(BY_PLANE)) return new PlaneEnded(text.slice(BY_PLANE.length));
+  return new Error(`the peer closed the tunnel: ${text}`);
+}
+
+/** The text of a close, which the peer's `failureOf` reads. */
 function closingText(error: Error | null): string | undefined {
   if (error instanceof SessionLost) return SESSION_LOST;
   return error instanceof PlaneEnded ? `${BY_PLANE}${error.message}` : error?.message;

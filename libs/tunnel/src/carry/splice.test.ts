@@ -19,6 +19,7 @@ class Peer extends Duplex implements TunnelEnd {
 
   explain?: (failure: Error) => Error;
   progress?: () => number;
+  delivered?: (then: () => void) => void;
 
   constructor({ halfOpen = true, highWaterMark = 16 } = {}) {
     super({ allowHalfOpen: true, highWaterMark });
@@ -58,6 +59,13 @@ function pair(options: { caller?: object; destination?: object } = {}) {
   const caller = new Peer(options.caller);
   const destination = new Peer(options.destination);
   return { caller, destination, splice: new Splice(caller, destination) };
+}
+
+/** Fails a side, and waits until it has closed. */
+function failed(peer: Peer): Promise<unknown> {
+  const closed = new Promise((resolve) => peer.once('close', resolve));
+  peer.destroy(new Error('connection reset by peer'));
+  return closed;
 }
 
 test('bytes flow in both directions and are counted', async () => {
@@ -111,6 +119,79 @@ test('a side that fails aborts the other', async () => {
   assert.equal(caller.aborted, reset);
 });
 
+test('what a side sent before it failed is written to the other before the other is cut', async () => {
+  const { caller, destination, splice } = pair();
+  let cut: (() => void) | undefined;
+  caller.delivered = (then) => {
+    cut = then;
+  };
+  caller.stall();
+  destination.say('the first half of an answer');
+  await once(destination, 'data');
+  await failed(destination);
+  await new Promise(setImmediate);
+  assert.deepEqual([caller.received, cut, caller.aborted], [['the first half of an answer'], undefined, undefined]);
+  caller.resumeReading();
+  await new Promise(setImmediate);
+  assert.equal(caller.aborted, undefined, 'it was written, and has yet to arrive');
+  cut?.();
+  assert.equal((await splice.done).closedBy, 'destination');
+  assert.equal(String(caller.aborted), 'Error: connection reset by peer');
+});
+
+test('a side that takes nothing of what the failed one sent is cut after a while', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { caller, destination, splice } = pair();
+  caller.stall();
+  destination.say('x');
+  await once(destination, 'data');
+  await failed(destination);
+  t.mock.timers.tick(299_999);
+  assert.equal(caller.aborted, undefined);
+  t.mock.timers.tick(1);
+  assert.ok(caller.aborted);
+  assert.equal((await splice.done).closedBy, 'destination');
+  t.mock.timers.reset();
+});
+
+test('a cut by the plane waits for nothing', async () => {
+  const { caller, destination, splice } = pair();
+  caller.stall();
+  destination.say('x');
+  await once(destination, 'data');
+  const lost = new SessionLost('agent a1: connection closed');
+  destination.destroy(lost);
+  assert.deepEqual(await splice.done, { closedBy: 'plane', error: lost });
+  assert.equal(caller.aborted, lost);
+});
+
+test('a side that goes away after its end has lost nothing, so the other is not cut', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { caller, destination, splice } = pair();
+  caller.push(null);
+  await once(destination, 'finish');
+  await failed(caller);
+  t.mock.timers.tick(500);
+  assert.deepEqual(await splice.done, { closedBy: 'caller' });
+  assert.deepEqual([destination.destroyed, destination.aborted], [true, undefined]);
+  t.mock.timers.reset();
+});
+
+test('a cut counts before the end of a caller that waits for its answer, and not before the end of a destination', async () => {
+  for (const [first, closedBy] of [
+    ['caller', 'plane'],
+    ['destination', 'destination'],
+  ] as const) {
+    const { splice, ...ends } = pair();
+    ends[first].push(null);
+    await once(ends[first], 'end');
+    splice.abort(new PlaneEnded('the agent stops', { by: 'agent' }));
+    const ending = await splice.done;
+    assert.equal(ending.closedBy, closedBy);
+    assert.equal((ending.error as PlaneEnded).by, 'agent');
+  }
+});
+
 test('a side that vanishes without its EOF is a failure', async () => {
   const { caller, destination, splice } = pair();
   caller.destroy();
@@ -146,8 +227,9 @@ test('when a side without half-close ends, the other gets what is queued and is 
   assert.equal(caller.received.join(''), 'last words');
   assert.equal(caller.aborted, undefined, 'the caller may still close in good order');
   t.mock.timers.tick(500);
-  assert.deepEqual((await splice.done).closedBy, 'destination');
-  assert.ok(caller.aborted, 'a caller that does not close is not waited for');
+  assert.deepEqual(await splice.done, { closedBy: 'destination' });
+  assert.ok(caller.destroyed, 'a caller that does not close is not waited for');
+  assert.equal(caller.aborted, undefined, 'nothing was cut');
   t.mock.timers.reset();
 });
 
@@ -191,7 +273,7 @@ test("an end's explanation of its stream's failure decides who closed the tunnel
 
 test('an abort from outside ends both, once', async () => {
   const { caller, destination, splice } = pair();
-  const reason = new Error('hub stops');
+  const reason = new PlaneEnded('the gateway stops', { by: 'gateway' });
   splice.abort(reason);
   splice.abort(new Error('again'));
   assert.deepEqual(await splice.done, { closedBy: 'plane', error: reason });

@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import { deferred, endAfterPeer, type Guarded, guarding, minorGc, writerOf } from '@isthmus/runtime';
 import type { MarkStream, TunnelEnd } from '../dial/dial.ts';
 import { PlaneEnded, planeEnded } from '../dial/errors.ts';
-import type { ClosedBy } from '../events/events.ts';
+import type { TunnelEnding } from '../events/events.ts';
 import type { ByteMeter, Gate } from '../limits/byte-meter.ts';
 
 /** How long a side may take to close once the other side has closed and nothing is left to write, in milliseconds. */
@@ -11,10 +11,7 @@ const LINGER_MS = 500;
 /** How long a half-closed tunnel may stay silent, in milliseconds. Nothing else detects a peer that vanished after its FIN. */
 const HALF_CLOSED_IDLE_MS = 300_000;
 
-export interface SpliceResult {
-  readonly closedBy: ClosedBy;
-  readonly error?: Error;
-}
+const NOTHING = new Uint8Array(0);
 
 type Side = 'caller' | 'destination';
 
@@ -25,13 +22,16 @@ interface WatchedEnd {
   open: boolean;
   /** True once its last byte has been read. */
   ended: boolean;
+  /** When something was last read from it, in milliseconds of `performance.now()`. */
+  readAt: number;
 }
 
 /**
  * Copies bytes between a caller's end and a destination's end until both are closed.
  *
- * A side's EOF half-closes the other. A side that fails or vanishes aborts the other. If a side without half-close (`halfOpen` false)
- * ends, the other gets what is queued and is then closed. Nothing is buffered here: a full writer pauses its reader.
+ * A side's EOF half-closes the other. A side that fails or vanishes before its EOF aborts the other, which first gets what was read. A cut by
+ * the plane aborts both at once. If a side without half-close (`halfOpen` false) ends, or one that has ended goes away, the other gets what
+ * is queued and is then closed. Nothing is buffered here: a full writer pauses its reader.
  */
 export class Splice {
   /** Bytes from caller to destination. */
@@ -41,11 +41,11 @@ export class Splice {
 
   /** Wraps each callback so that it never throws: an exception in our own code ends the tunnel, closed by the plane. */
   readonly guarded: Guarded;
-  readonly #done = deferred<SpliceResult>();
+  readonly #done = deferred<TunnelEnding>();
   readonly done = this.#done.promise;
   readonly #caller: WatchedEnd;
   readonly #destination: WatchedEnd;
-  #result: SpliceResult | undefined;
+  #ending: TunnelEnding | undefined;
   #timer: NodeJS.Timeout | undefined;
   /** The timer's duration: HALF_CLOSED_IDLE_MS, which restarts with each chunk, or LINGER_MS, which does not. */
   #timerMs = 0;
@@ -63,18 +63,20 @@ export class Splice {
     meter?: Pick<ByteMeter, 'open'>,
   ) {
     this.guarded = guarding((error) => {
-      this.abort(planeEnded(error));
+      this.abort(error);
       fault(error);
     });
-    this.#caller = { side: 'caller', end: caller, open: true, ended: false };
-    this.#destination = { side: 'destination', end: destination, open: true, ended: false };
+    this.#caller = { side: 'caller', end: caller, open: true, ended: false, readAt: 0 };
+    this.#destination = { side: 'destination', end: destination, open: true, ended: false, readAt: 0 };
     this.#watch(this.#caller, this.#destination);
     this.#watch(this.#destination, this.#caller);
     const up = (bytes: number) => {
       this.up += bytes;
+      this.#caller.readAt = performance.now();
     };
     const down = (bytes: number) => {
       this.down += bytes;
+      this.#destination.readAt = performance.now();
     };
     this.#copy(caller, destination, up, () => {}, this.#gate(meter, caller, destination));
     this.#copy(destination, caller, down, written, this.#gate(meter, destination, caller));
@@ -83,7 +85,7 @@ export class Splice {
 
   #gate(meter: Pick<ByteMeter, 'open'> | undefined, from: TunnelEnd, to: TunnelEnd): Gate | undefined {
     if (!meter) return undefined;
-    const end = (reason: Error) => this.abort(reason);
+    const end = (reason: Error) => this.abort(planeEnded(reason, 'limit'));
     const detached = () => to.resumable?.attached === false;
     const gate = meter.open({ source: from.stream, sink: to.stream, detached, end, guarded: this.guarded });
     void this.done.then(() => gate.close());
@@ -101,11 +103,26 @@ export class Splice {
     return this.#caller.end.stream.writableLength + this.#destination.end.stream.writableLength;
   }
 
-  /** Ends both sides at once; what is queued is lost. */
-  abort(reason: Error, closedBy: ClosedBy = 'plane'): void {
-    this.#result ??= { closedBy, error: reason };
-    this.#caller.end.abort(reason);
-    this.#destination.end.abort(reason);
+  /**
+   * Cuts both sides at once; what is queued is lost. Every other part of the plane that carries the tunnel hears that the plane did so.
+   * @param reason a PlaneEnded, if it is known what cuts it
+   */
+  abort(reason: Error): void {
+    const cut = planeEnded(reason);
+    this.#settle('plane', cut);
+    this.#abortOpen(cut);
+  }
+
+  /**
+   * The only place that says how the tunnel ended. The first cause counts, except that a cut counts before the end of a caller that still
+   * waits for the destination's.
+   */
+  #settle(closedBy: Side | 'plane', error?: Error): void {
+    const before = this.#ending;
+    const cutShort = before?.closedBy === 'caller' && !this.#destination.ended && error instanceof PlaneEnded;
+    if (before === undefined || (cutShort && before.error === undefined))
+      this.#ending = { closedBy, ...(error && { error }) };
+    else if (before.error === undefined && error) this.#ending = { closedBy: before.closedBy, error };
   }
 
   #copy(
@@ -147,7 +164,7 @@ export class Splice {
     };
     const finish = () => {
       watched.ended = true;
-      this.#result ??= { closedBy: side };
+      this.#settle(side);
       if (other.ended) endAfterPeer(other.end.stream);
       else other.end.stream.end();
       if (halfOpen) this.#arm(HALF_CLOSED_IDLE_MS);
@@ -165,30 +182,49 @@ export class Splice {
     if (!gone.open) return;
     gone.open = false;
     const { side } = gone;
-    const orderly = failure === undefined && gone.ended;
-    if (!orderly) this.#fail(side, failure ?? new Error(`${side} went away`));
+    // Nothing is lost if a side goes away that had sent everything: its end is no cut then.
+    const orderly = gone.ended && !(failure instanceof PlaneEnded);
+    if (!orderly) this.#fail(gone, other, failure ?? new Error(`${side} went away`));
     if (other.open) {
       if (orderly) this.#awaitClose(other.end.stream);
       return;
     }
     clearTimeout(this.#timer);
-    this.#done.resolve(this.#result ?? { closedBy: side });
+    this.#done.resolve(this.#ending ?? { closedBy: side });
   }
 
-  #fail(side: Side, error: Error): void {
-    const closedBy = error instanceof PlaneEnded ? 'plane' : side;
-    if (this.#result?.error === undefined) this.#result = { closedBy: this.#result?.closedBy ?? closedBy, error };
-    this.#abortOpen(error);
-  }
-
-  /** Ends the tunnel as closed by the plane, even if a side began to close first. */
-  #giveUp(reason: PlaneEnded): void {
-    this.#result = { closedBy: 'plane', error: reason };
-    this.#abortOpen(reason);
+  /** A side failed, or was cut by the plane behind it. */
+  #fail({ side, readAt }: WatchedEnd, other: WatchedEnd, error: Error): void {
+    if (error instanceof PlaneEnded) {
+      this.abort(error);
+      return;
+    }
+    this.#settle(side, error);
+    if (!other.open) return;
+    const { end } = other;
+    const { stream } = end;
+    // Nobody wants what the other side still sends. What was read before is delivered first.
+    stream.pause();
+    this.#arm(HALF_CLOSED_IDLE_MS);
+    const written = () => {
+      if (end.delivered) end.delivered(cut, performance.now() - readAt);
+      else cut();
+    };
+    const cut = this.guarded(() => end.abort(error));
+    if (stream.writableLength > 0 && !stream.destroyed) stream.write(NOTHING, this.guarded(written));
+    else written();
   }
 
   #abortOpen(reason: Error): void {
     for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(reason);
+  }
+
+  /** Closes what is left after a clean end. Everything was written to it, and nobody needs what it still sends. */
+  #closeOpen(): void {
+    for (const watched of [this.#caller, this.#destination]) {
+      watched.ended = true;
+      watched.end.stream.destroy();
+    }
   }
 
   /** Waits for a side to close, once the other is done for good. A slow reader gets everything written to it before LINGER_MS starts. */
@@ -208,10 +244,10 @@ export class Splice {
     this.#timerMs = ms;
     const before = this.#progress;
     const late = () => {
-      if (ms === LINGER_MS) this.#abortOpen(new Error('peer did not finish closing'));
+      if (ms === LINGER_MS) this.#closeOpen();
       // What was copied long ago still arrives there.
       else if (this.#progress !== before) this.#arm(ms);
-      else this.#giveUp(new PlaneEnded(`half-closed and silent for ${HALF_CLOSED_IDLE_MS / 1000} s`));
+      else this.abort(new PlaneEnded(`half-closed and silent for ${HALF_CLOSED_IDLE_MS / 1000} s`, { by: 'limit' }));
     };
     this.#timer = setTimeout(this.guarded(late), ms);
     this.#timer.unref();

@@ -1,6 +1,5 @@
 import type { DialRequest, Established, TunnelEnd } from '../dial/dial.ts';
-import { planeEnded } from '../dial/errors.ts';
-import type { ClosedBy, PlaneEvents, ResumableTunnel, Role, TunnelInfo, TunnelOutcome } from '../events/events.ts';
+import type { PlaneEvents, ResumableTunnel, Role, TunnelInfo, TunnelOutcome } from '../events/events.ts';
 import type { ByteMeter } from '../limits/byte-meter.ts';
 import { Splice } from './splice.ts';
 
@@ -64,10 +63,9 @@ export class Tunnel implements TunnelInfo {
     return this.#splice.queued;
   }
 
-  /** @param closedBy who ends the tunnel */
-  abort(reason: Error, closedBy: ClosedBy = 'plane'): void {
-    // PlaneEnded makes every other part of the plane that carries this tunnel report `plane` too.
-    this.#splice.abort(closedBy === 'plane' ? planeEnded(reason) : reason, closedBy);
+  /** See `Splice.abort`. */
+  abort(reason: Error): void {
+    this.#splice.abort(reason);
   }
 }
 

@@ -84,7 +84,15 @@ export interface TunnelEnd {
   readonly marks?: MarkStream;
   /** Grows with each byte that arrives at the tunnel's far end, if this end waits for that. Unset: it does not. */
   readonly progress?: () => number;
-  /** Ends both ways at once and drops what is queued. Safe to call more than once, never throws, never waits. */
+  /**
+   * Calls back once what was written has reached the tunnel's far end, as far as this end can know. Unset: once it was written.
+   * @param silentMs how long ago the last of it was written, in milliseconds
+   */
+  readonly delivered?: (then: () => void, silentMs: number) => void;
+  /**
+   * Cuts both ways at once and drops what is queued. Whoever is behind this end sees a reset, and not an orderly end, where its protocol has
+   * one. Safe to call more than once, never throws, never waits.
+   */
   abort(reason: Error): void;
 }
 

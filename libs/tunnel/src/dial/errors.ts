@@ -124,19 +124,43 @@ export function asDialError(error: unknown): DialError {
   return new DialError('proxy_internal_error', message, { cause: error });
 }
 
-/** The plane ended a tunnel: neither caller nor destination closed it. */
-export class PlaneEnded extends Error {
-  override readonly name: string = 'PlaneEnded';
+/**
+ * What cut a tunnel: a part of the plane that ended or failed (`path`: something between agent and gateway, or what they cannot tell from
+ * it), a rule that no longer allows it, or an operator.
+ */
+export const CUT_BY = ['path', 'agent', 'gateway', 'limit', 'policy', 'credential', 'operator'] as const;
+
+export type CutBy = (typeof CUT_BY)[number];
+
+export interface PlaneEndedOptions extends ErrorOptions {
+  /** Default `path`. */
+  readonly by?: CutBy;
 }
 
-/** Returns the reason as a PlaneEnded, wrapped if it is another error. */
-export function planeEnded(reason: Error): PlaneEnded {
-  return reason instanceof PlaneEnded ? reason : new PlaneEnded(reason.message, { cause: reason });
+/** The plane cut a tunnel: neither caller nor destination closed it. */
+export class PlaneEnded extends Error {
+  override readonly name: string = 'PlaneEnded';
+  readonly by: CutBy;
+
+  constructor(message: string, { by = 'path', ...options }: PlaneEndedOptions = {}) {
+    super(message, options);
+    this.by = by;
+  }
+}
+
+/** Returns the reason as a PlaneEnded, wrapped if it is another error. @param by what cuts the tunnel, if the reason does not say */
+export function planeEnded(reason: Error, by?: CutBy): PlaneEnded {
+  if (reason instanceof PlaneEnded) return reason;
+  return new PlaneEnded(reason.message, { cause: reason, ...(by && { by }) });
 }
 
 /** A tunnel's reader read nothing for a while, and held up other tunnels. */
 export class ReaderStalled extends PlaneEnded {
   override readonly name = 'ReaderStalled';
+
+  constructor(message: string) {
+    super(message, { by: 'limit' });
+  }
 }
 
 /** The link under a tunnel ended. */

@@ -89,11 +89,15 @@ export interface ResumableTunnel {
   readonly kept: number;
 }
 
-export interface TunnelOutcome {
-  readonly ms: number;
+/** How a tunnel ended. */
+export interface TunnelEnding {
   readonly closedBy: ClosedBy;
-  /** Set if the tunnel did not end cleanly. */
+  /** Set if the tunnel did not end cleanly; always a PlaneEnded, which says what cut it, if `closedBy` is `plane`. */
   readonly error?: Error;
+}
+
+export interface TunnelOutcome extends TunnelEnding {
+  readonly ms: number;
 }
 
 /** Where a certificate is used: on a port, or to authenticate to servers (`uplink`: an agent's; `peers`: both). */

@@ -92,7 +92,7 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
     const together = this.#severalUntil >= since && this.#hungUpAt >= since;
     if (!restarted && !together) return undefined;
     const what = restarted ? 'has restarted' : 'has closed all its connections';
-    return new SessionLost(`agent ${this.name.agentId} ${what}`, { cause: loss });
+    return new SessionLost(`agent ${this.name.agentId} ${what}`, { by: 'agent', cause: loss });
   }
 
   #saw(count: number): void {

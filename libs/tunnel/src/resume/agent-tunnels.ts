@@ -103,7 +103,7 @@ export class AgentTunnels {
   }
 
   #endOf(gateway: string): void {
-    const reason = new SessionLost('the gateway has closed all its connections');
+    const reason = new SessionLost('the gateway has closed all its connections', { by: 'gateway' });
     for (const tunnel of [...this.#tunnels.values()]) if (tunnel.gateway === gateway) tunnel.half.abort(reason);
   }
 

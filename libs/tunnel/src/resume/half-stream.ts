@@ -31,6 +31,10 @@ export abstract class HalfStream extends TurnDuplex implements Outer, TunnelEnd 
     return this.half.progress;
   }
 
+  delivered(then: () => void): void {
+    this.half.whenTaken(then);
+  }
+
   abort(reason: Error): void {
     this.half.abort(reason);
     // The half may have ended already, while its reader has not.

@@ -27,6 +27,8 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
   #leftBytes = false;
   /** Whether `Outer.flushed` was called. */
   #flushed = false;
+  /** Waits until the other half has taken everything. */
+  #taken: (() => void) | undefined;
   /** When the half ends, and why, unless it hears of the other one before. Set by the loss of a carrier, and once the tunnel is complete. */
   #deadline: { readonly at: number; readonly reason?: Error } | undefined;
 
@@ -90,6 +92,18 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
   /** Calls `next.writeMore` when it is the tunnel's turn. While there is no carrier, wait for `Outer.flowing`, which follows the next one. */
   awaitTurn(next: { writeMore(): void }): void {
     this.carrier?.awaitTurn(next);
+  }
+
+  /** Calls back once the other half has taken everything that was sent; at once if the tunnel has ended. */
+  whenTaken(then: () => void): void {
+    const outgoing = this.outgoing;
+    if (this.#state !== 'running' || outgoing.unacknowledged === 0) {
+      then();
+      return;
+    }
+    this.#taken = then;
+    outgoing.ask = outgoing.to;
+    this.sendMark();
   }
 
   /** Ends the tunnel, for the other half too. Does nothing once the tunnel is complete. */
@@ -275,6 +289,10 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
       this.outer.flushed();
     }
     this.#completeIfDone();
+    if (outgoing.unacknowledged > 0) return;
+    const then = this.#taken;
+    this.#taken = undefined;
+    then?.();
   }
 
   /** The other half was heard: the carrier works. */
