@@ -30,7 +30,8 @@ import { type OwnPorts, tenantCallers } from './tenant-callers.ts';
 /** How long callers may take to close when the gateway ends, in milliseconds: upstream drops them within 0.4 s. */
 const CALLER_GRACE = 300;
 
-export interface GatewayOptions extends Pick<CallersOptions, 'mode' | 'keepaliveTime' | 'proxyNetworks'> {
+export interface GatewayOptions
+  extends Pick<CallersOptions, 'mode' | 'keepaliveTime' | 'proxyNetworks' | 'halfClosedMs'> {
   readonly callers: readonly CallerPort[];
   /** The tenant of every caller, unless `tenancy` says who is of which. */
   readonly tenant: string;

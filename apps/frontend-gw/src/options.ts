@@ -39,6 +39,7 @@ export function gatewayOptions(
     zone: flags.zone,
     dialTimeout: flags['backend-dial-timeout'] || DIAL_TIMEOUT,
     parkTimeout: flags['dial-park-timeout'],
+    halfClosedMs: flags['half-closed-timeout'],
     ...(resume && { resume }),
     keepaliveTime: flags['frontend-keepalive-time'],
   };

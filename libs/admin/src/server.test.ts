@@ -121,6 +121,7 @@ describe('the admin port', () => {
       bytesUp: 2n ** 40n,
       bytesDown: 7n,
       resume: undefined,
+      halfClosed: '',
     });
   });
 

@@ -49,6 +49,7 @@ export function aTunnel(dialId: string, given: Partial<Tunnel> = {}): Tunnel {
     bytesUp: 0,
     bytesDown: 0,
     resume: undefined,
+    halfClosed: '',
     ...given,
   };
 }

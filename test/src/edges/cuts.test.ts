@@ -12,7 +12,17 @@ import {
   until,
 } from '../harness/index.ts';
 import { isthmus } from '../plane/operator.ts';
-import { destination, dial, type Edge, echoes, edgesOf } from './rig.ts';
+import {
+  connectEdgesOf,
+  destination,
+  dial,
+  type Edge,
+  echoes,
+  edgesOf,
+  endpointsAre,
+  readAll,
+  tunnelsAre,
+} from './rig.ts';
 
 /** What one end of a tunnel has seen of its end: `FIN`, the code of an error, or the text of one. */
 type Seen = string;
@@ -134,3 +144,43 @@ for (const { name, serverFlags, act, tls, grpc, destination: wanted } of CUTS)
       assert.deepEqual(new Set(target.seen), new Set([wanted]));
     }),
   );
+
+test(
+  'a half-closed tunnel that is silent is called so, and is cut after its time',
+  scoped(async (scope) => {
+    const plane = await allInOne(scope, { serverFlags: { 'half-closed-timeout': '3s', v: 5 } });
+    const target = await watched(scope);
+    const edge = connectEdgesOf(plane.server).find(({ via }) => !('uds' in via)) as Edge;
+    const tunnel = await dial(scope, edge, target.authority);
+    assert.ok(await echoes(tunnel, 'x'));
+    const end = endOf(tunnel);
+    tunnel.end();
+    await until(() => target.seen.length > 0, { what: "the caller's end at the destination" });
+    const { out } = await isthmus(plane.server.program, 'tunnels');
+    assert.match(out, /ended by caller/);
+    assert.equal(await end, RESET);
+    await tunnelsAre(plane.server.program, 0);
+    const closed = plane.server.program.logs.find(({ closedBy }) => closedBy !== undefined);
+    assert.deepEqual([closed?.closedBy, closed?.text], ['plane', 'half-closed and silent for 3 s']);
+  }),
+);
+
+test(
+  'a caller on a unix socket that closes for good ends its tunnel in order, also at a destination that hangs',
+  scoped(async (scope) => {
+    const { server, agents } = await allInOne(scope);
+    const target = await watched(scope);
+    const edge = connectEdgesOf(server).find(({ via }) => 'uds' in via) as Edge;
+    const [gone, half] = [await dial(scope, edge, target.authority), await dial(scope, edge, target.authority)];
+    for (const tunnel of [gone, half]) assert.ok(await echoes(tunnel, 'x'));
+    half.end();
+    gone.destroy();
+    await until(() => target.seen.length === 2, { what: "both callers' ends at the destination" });
+    await tunnelsAre(server.program, 1);
+    await endpointsAre(agents[0] as Program, 1);
+    assert.deepEqual(target.seen, ['FIN', 'FIN']);
+    // The other one has ended its own direction only, and still gets what comes.
+    for (const socket of target.sockets) socket.end('an answer');
+    assert.match(await readAll(half), /an answer$/);
+  }),
+);

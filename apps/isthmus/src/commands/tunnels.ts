@@ -24,6 +24,8 @@ interface TunnelView {
   readonly bytesUp: number;
   readonly bytesDown: number;
   /** Set for a tunnel that outlives its hub: whether a session carries it now, and how often it went on through another one. */
+  /** The side that has ended its direction while the other goes on. */
+  readonly halfClosed?: string;
   readonly resume?: { readonly attached: boolean; readonly moves: number; readonly keptBytes: number };
   /** The members it runs through, with the role of each. */
   readonly through: readonly { readonly member: string; readonly role: string }[];
@@ -99,6 +101,7 @@ function tunnelView(tunnel: adminApi.Tunnel): Omit<TunnelView, 'through'> {
     ageMs: Number(tunnel.ageMs),
     bytesUp: Number(tunnel.bytesUp),
     bytesDown: Number(tunnel.bytesDown),
+    ...(tunnel.halfClosed !== '' && { halfClosed: tunnel.halfClosed }),
     ...(tunnel.resume && { resume: { ...tunnel.resume, keptBytes: Number(tunnel.resume.keptBytes) } }),
   };
 }
@@ -129,16 +132,17 @@ const RESUME_COLUMNS = [
   { name: 'kept', right: true, wide: true },
 ] as const satisfies readonly Column[];
 
-/** The state of all tunnels is news only if one of them waits. */
+/** The state of all tunnels is news only if one of them waits, or is half-closed. */
 function columnsFor(tunnels: readonly TunnelView[]): readonly Column[] {
-  const waits = tunnels.some(({ resume }) => resume?.attached === false);
-  return [...COLUMNS, { name: 'state', ...(!waits && { wide: true }) }, ...RESUME_COLUMNS];
+  const news = tunnels.some(({ resume, halfClosed }) => resume?.attached === false || halfClosed);
+  return [...COLUMNS, { name: 'state', ...(!news && { wide: true }) }, ...RESUME_COLUMNS];
 }
 
-function resumeCells({ resume }: TunnelView, style: Style): readonly string[] {
-  if (!resume) return ['', '', ''];
+function stateCells({ resume, halfClosed }: TunnelView, style: Style): readonly string[] {
+  const ended = halfClosed && `ended by ${halfClosed}`;
+  if (!resume) return [ended ?? '', '', ''];
   const { attached, moves, keptBytes } = resume;
-  return [attached ? 'attached' : style.warning('detached'), `${moves}`, bytes(keptBytes)];
+  return [attached ? (ended ?? 'attached') : style.warning('detached'), `${moves}`, bytes(keptBytes)];
 }
 
 export function tunnelsText({ tunnels, total, unanswered }: TunnelsView, style: Style): string {
@@ -152,7 +156,7 @@ export function tunnelsText({ tunnels, total, unanswered }: TunnelsView, style: 
     age(tunnel.ageMs),
     bytes(tunnel.bytesUp),
     bytes(tunnel.bytesDown),
-    ...resumeCells(tunnel, style),
+    ...stateCells(tunnel, style),
   ]);
   const rest = total > tunnels.length ? ` of ${total} (--limit shows more)` : '';
   const body = rows.length > 0 ? `${table(columnsFor(tunnels), rows, style)}\n` : '';

@@ -106,6 +106,7 @@ export function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel 
     bytesUp: BigInt(tunnel.up),
     bytesDown: BigInt(tunnel.down),
     resume: tunnel.resumable && resumeMessage(tunnel.resumable),
+    halfClosed: tunnel.halfClosed ?? '',
   };
 }
 

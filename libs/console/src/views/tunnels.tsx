@@ -134,10 +134,11 @@ function resumeText(tunnels: readonly Tunnel[]): string {
   return `${resumable.length} of ${tunnels.length} can outlive their hub: ${counts.join(', ')}, ${bytes(kept)} kept.`;
 }
 
-/** Whether something carries it; empty for a tunnel that ends with what carries it. */
-function stateOf({ resume }: Tunnel): string {
-  if (!resume) return '';
-  return resume.attached ? 'attached' : 'detached';
+/** Whether something carries it, and who has ended its own direction; empty for a tunnel that ends with what carries it. */
+function stateOf({ resume, halfClosed }: Tunnel): string {
+  if (resume?.attached === false) return 'detached';
+  if (halfClosed !== '') return `ended by ${halfClosed}`;
+  return resume ? 'attached' : '';
 }
 
 function rowOf(tunnel: Tunnel, rate: Rate | undefined, source: Seen | undefined, kick: (tunnel: Tunnel) => void) {

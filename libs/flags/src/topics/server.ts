@@ -62,6 +62,11 @@ export const routing = topic('Behaviour', {
     'How long a dial waits for a session while none can carry it: no agent has one, or their hubs cannot be reached.',
     { own: true },
   ),
+  'half-closed-timeout': duration(
+    300_000,
+    'How long a tunnel by HTTP CONNECT may carry nothing once its caller or its destination has ended its own direction. Then it is cut. A caller on a unix socket that has closed for good is not waited for.',
+    { own: true },
+  ),
 });
 
 /** @param initial 0 is upstream's default */

@@ -124,18 +124,15 @@ function dialOf(
   return dialled;
 }
 
-async function serve(
-  request: ServedDial,
-  first: Buffer,
-  connection: CallerConnection,
-  { dial, events }: CallerEdgeOptions,
-) {
+async function serve(request: ServedDial, first: Buffer, connection: CallerConnection, options: CallerEdgeOptions) {
+  const { events } = options;
   const { socket } = connection;
   const watch = watchCaller(socket, first, () => request.signal.abort(new Error('the caller went away')));
   const waiter: Waiter = {
     accept() {
       watch.putBack();
       socket.write(ESTABLISHED);
+      if (request.caller?.remote === 'uds') socket.once('end', () => closeIfClosed(socket));
       return socketEnd(socket);
     },
     refuse(error) {
@@ -148,8 +145,16 @@ async function serve(
       socket.destroy();
     },
   };
-  connection.carries = await serveDial(request, waiter, { role: 'gateway', dial, events });
+  connection.carries = await serveDial(request, waiter, { ...options, role: 'gateway' });
   if (socket.isPaused()) socket.resume();
+}
+
+/**
+ * Ends a unix socket whose caller has closed it for good, as Go's and most others' callers do, instead of its own direction only. Then no
+ * write succeeds any more, also not one of nothing.
+ */
+function closeIfClosed(socket: Socket): void {
+  if (socket.writable) socket.write('');
 }
 
 /**

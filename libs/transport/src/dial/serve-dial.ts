@@ -23,6 +23,8 @@ export interface ServeDialOptions {
   readonly role: Role;
   readonly dial: Dial;
   readonly events: PlaneEvents;
+  /** How long a tunnel may be silent once a side has half-closed, in milliseconds. */
+  readonly halfClosedMs?: number | undefined;
 }
 
 /** The side that waits for a dial's answer. */
@@ -42,7 +44,7 @@ export interface Waiter {
 export async function serveDial(
   request: ServedDial,
   waiter: Waiter,
-  { role, dial, events }: ServeDialOptions,
+  { role, dial, events, halfClosedMs }: ServeDialOptions,
 ): Promise<Tunnel | undefined> {
   let established: Established | undefined;
   let caller: TunnelEnd | undefined;
@@ -54,7 +56,7 @@ export async function serveDial(
     waiter.refuse(asDialError(error));
     return undefined;
   }
-  if (caller) return new Tunnel(role, request, caller, established, events);
+  if (caller) return new Tunnel(role, request, caller, established, events, halfClosedMs);
   established.end.abort(request.signal.reason);
   waiter.unanswered?.(established);
   return undefined;

@@ -8,7 +8,10 @@ import type { ByteMeter, Gate } from '../limits/byte-meter.ts';
 /** How long a side may take to close once the other side has closed and nothing is left to write, in milliseconds. */
 const LINGER_MS = 500;
 
-/** How long a half-closed tunnel may stay silent, in milliseconds. Nothing else detects a peer that vanished after its FIN. */
+/**
+ * How long a half-closed tunnel may stay silent, in milliseconds, unless a flag says otherwise, and how long a side may take nothing of what
+ * is left for it. Nothing else detects a peer that vanished after its FIN.
+ */
 const HALF_CLOSED_IDLE_MS = 300_000;
 
 const NOTHING = new Uint8Array(0);
@@ -47,13 +50,15 @@ export class Splice {
   readonly #destination: WatchedEnd;
   #ending: TunnelEnding | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** The timer's duration: HALF_CLOSED_IDLE_MS, which restarts with each chunk, or LINGER_MS, which does not. */
-  #timerMs = 0;
+  /** Whether the timer restarts with each chunk. */
+  #restarts = false;
+  readonly #halfClosedMs: number;
 
   /**
    * @param written called for each write to the caller with the milliseconds it waited. If it did not wait: 0, and the clock is not read
    * @param fault called when our own code threw, which ends the tunnel
    * @param meter decides when each side may be read on. Default: when the other side takes more
+   * @param halfClosedMs how long it may be silent once a side has half-closed, in milliseconds
    */
   constructor(
     caller: TunnelEnd,
@@ -61,7 +66,9 @@ export class Splice {
     written: (ms: number) => void = () => {},
     fault: (error: Error) => void = () => {},
     meter?: Pick<ByteMeter, 'open'>,
+    halfClosedMs = HALF_CLOSED_IDLE_MS,
   ) {
+    this.#halfClosedMs = halfClosedMs;
     this.guarded = guarding((error) => {
       this.abort(error);
       fault(error);
@@ -96,6 +103,13 @@ export class Splice {
     if (!caller || !destination) return;
     caller.onMarks(this.guarded((payload: Uint8Array) => destination.mark(payload)));
     destination.onMarks(this.guarded((payload: Uint8Array) => caller.mark(payload)));
+  }
+
+  /** The side that has ended while the other has not. */
+  get halfClosed(): Side | undefined {
+    const [caller, destination] = [this.#caller, this.#destination];
+    if (caller.ended === destination.ended) return undefined;
+    return caller.ended ? 'caller' : 'destination';
   }
 
   /** Bytes that wait in the writers of both directions. */
@@ -139,7 +153,7 @@ export class Splice {
     const copy = (chunk: Uint8Array) => {
       count(chunk.length);
       minorGc.countRead(chunk.length);
-      if (this.#timerMs === HALF_CLOSED_IDLE_MS) this.#timer?.refresh();
+      if (this.#restarts) this.#timer?.refresh();
       const room = write(chunk);
       gate?.afterRead(chunk.length, room);
       if (room) return written(0);
@@ -167,7 +181,7 @@ export class Splice {
       this.#settle(side);
       if (other.ended) endAfterPeer(other.end.stream);
       else other.end.stream.end();
-      if (halfOpen) this.#arm(HALF_CLOSED_IDLE_MS);
+      if (halfOpen) this.#arm(this.#halfClosedMs);
       else this.#awaitClose(other.end.stream);
     };
     stream.on('error', this.guarded(fail));
@@ -229,27 +243,36 @@ export class Splice {
 
   /** Waits for a side to close, once the other is done for good. A slow reader gets everything written to it before LINGER_MS starts. */
   #awaitClose(stream: Duplex): void {
-    this.#arm(stream.writableFinished ? LINGER_MS : HALF_CLOSED_IDLE_MS);
-    if (!stream.writableFinished) stream.once('finish', () => this.#arm(LINGER_MS));
+    if (stream.writableFinished) this.#linger();
+    else {
+      this.#arm(HALF_CLOSED_IDLE_MS);
+      stream.once('finish', () => this.#linger());
+    }
   }
 
   get #progress(): number {
     return (this.#caller.end.progress?.() ?? 0) + (this.#destination.end.progress?.() ?? 0);
   }
 
-  /** Restarts the tunnel's only timer, which does not run before a side has ended. */
+  #linger(): void {
+    this.#restart(LINGER_MS, () => this.#closeOpen());
+    this.#restarts = false;
+  }
+
+  /** Cuts the tunnel if it is silent for so long. */
   #arm(ms: number): void {
-    clearTimeout(this.#timer);
-    if (!this.#caller.open && !this.#destination.open) return;
-    this.#timerMs = ms;
     const before = this.#progress;
-    const late = () => {
-      if (ms === LINGER_MS) this.#closeOpen();
+    this.#restart(ms, () => {
       // What was copied long ago still arrives there.
-      else if (this.#progress !== before) this.#arm(ms);
-      else this.abort(new PlaneEnded(`half-closed and silent for ${HALF_CLOSED_IDLE_MS / 1000} s`, { by: 'limit' }));
-    };
-    this.#timer = setTimeout(this.guarded(late), ms);
-    this.#timer.unref();
+      if (this.#progress !== before) this.#arm(ms);
+      else this.abort(new PlaneEnded(`half-closed and silent for ${ms / 1000} s`, { by: 'limit' }));
+    });
+    this.#restarts = true;
+  }
+
+  /** Restarts the tunnel's only timer, which does not run before a side has ended. */
+  #restart(ms: number, late: () => void): void {
+    clearTimeout(this.#timer);
+    if (this.#caller.open || this.#destination.open) this.#timer = setTimeout(this.guarded(late), ms).unref();
   }
 }

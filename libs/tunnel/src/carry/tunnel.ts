@@ -16,7 +16,15 @@ export class Tunnel implements TunnelInfo {
   readonly #hubId: string;
   readonly #splice: Splice;
 
-  constructor(role: Role, dial: DialRequest, caller: TunnelEnd, established: Established, events: PlaneEvents) {
+  /** @param halfClosedMs see `Splice` */
+  constructor(
+    role: Role,
+    dial: DialRequest,
+    caller: TunnelEnd,
+    established: Established,
+    events: PlaneEvents,
+    halfClosedMs?: number,
+  ) {
     this.role = role;
     this.dial = established.dial ?? dial;
     this.agentId = established.agentId;
@@ -33,7 +41,14 @@ export class Tunnel implements TunnelInfo {
     const written = role === 'gateway' ? passed : undefined;
     const fault = (error: Error) => void events.emit('fault', `${role} tunnel`, dial.caller?.remote ?? '', error);
     const stalled = () => void events.emit('tunnel:stalled', role);
-    this.#splice = new Splice(caller, established.end, written, fault, watched(established.meter, stalled));
+    this.#splice = new Splice(
+      caller,
+      established.end,
+      written,
+      fault,
+      watched(established.meter, stalled),
+      halfClosedMs,
+    );
     const { guarded } = this.#splice;
     guarded(() => events.emit('tunnel:open', this))();
     this.done = this.#splice.done.then((result) => {
@@ -57,6 +72,10 @@ export class Tunnel implements TunnelInfo {
 
   get down(): number {
     return this.#splice.down;
+  }
+
+  get halfClosed(): TunnelInfo['halfClosed'] {
+    return this.#splice.halfClosed;
   }
 
   get queued(): number {

@@ -62,6 +62,8 @@ export interface TunnelInfo {
   readonly down: number;
   /** Set at a gateway if the tunnel can be resumed. `sessionId` and `hubId` are then live, too. */
   readonly resumable?: ResumableTunnel | undefined;
+  /** The side that has ended its direction while the other goes on; live. */
+  readonly halfClosed?: 'caller' | 'destination' | undefined;
   /** Bytes read from one side and not yet accepted by the other; live. */
   readonly queued?: number;
 }

@@ -268,7 +268,11 @@ export interface Tunnel {
   /** Bytes so far, destination to caller. */
   bytesDown: bigint;
   /** Set by a gateway if the tunnel outlives what carries it. session_id and hub_id are then those that carry it now, or did so last. */
-  resume: Tunnel_Resume | undefined;
+  resume:
+    | Tunnel_Resume
+    | undefined;
+  /** The side that has ended its direction while the other goes on: caller or destination. Empty while none has. */
+  halfClosed: string;
 }
 
 export interface Tunnel_Resume {
@@ -2569,6 +2573,7 @@ function createBaseTunnel(): Tunnel {
     bytesUp: 0n,
     bytesDown: 0n,
     resume: undefined,
+    halfClosed: "",
   };
 }
 
@@ -2624,6 +2629,9 @@ export const Tunnel: MessageFns<Tunnel> = {
     }
     if (message.resume !== undefined) {
       Tunnel_Resume.encode(message.resume, writer.uint32(106).fork()).join();
+    }
+    if (message.halfClosed !== "") {
+      writer.uint32(114).string(message.halfClosed);
     }
     return writer;
   },
@@ -2745,6 +2753,14 @@ export const Tunnel: MessageFns<Tunnel> = {
             message.resume = Tunnel_Resume.decode(reader, reader.uint32());
             continue;
           }
+          case 14: {
+            if (tag !== 114) {
+              break;
+            }
+
+            message.halfClosed = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2777,6 +2793,7 @@ export const Tunnel: MessageFns<Tunnel> = {
     message.resume = (object.resume !== undefined && object.resume !== null)
       ? Tunnel_Resume.fromPartial(object.resume)
       : undefined;
+    message.halfClosed = object.halfClosed ?? "";
     return message;
   },
 };
