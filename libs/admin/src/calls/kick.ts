@@ -1,5 +1,5 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import type { SessionInfo } from '@isthmus/tunnel';
+import { PlaneEnded, type SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend, KnownSession } from '../backend.ts';
 import { tunnelsBySession } from './messages.ts';
 import { absent, invalid, notFound } from './refusals.ts';
@@ -28,7 +28,7 @@ type Answer = Pick<adminApi.KickResponse, 'sessionIds' | 'tunnels'>;
 export function kickRpc(backend: AdminBackend): KickRpc {
   return {
     async kick({ target, reason }) {
-      const error = new Error(reasonOf(reason));
+      const error = new PlaneEnded(reasonOf(reason), { by: 'operator' });
       switch (target?.$case) {
         case 'dialId':
           return kickTunnel(backend, target.value, error);

@@ -104,7 +104,7 @@ class CallerConnection {
   }
 
   end(reason: Error): void {
-    if (this.carries) this.carries.abort(planeEnded(reason));
+    if (this.carries) this.carries.abort(planeEnded(reason, 'credential'));
     else this.socket.destroy();
   }
 }

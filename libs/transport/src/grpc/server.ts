@@ -189,7 +189,7 @@ class Endpoint implements GrpcServer {
       keepaliveMs,
       lost: (reason, isFault) => (isFault ? planeEnded(reason) : reason),
       opened: (stream, request) => {
-        peer ??= peerOf(socket, (reason) => connection.destroy(planeEnded(reason)));
+        peer ??= peerOf(socket, (reason) => connection.destroy(planeEnded(reason, 'credential')));
         this.#serve(stream, request, peer, admit);
       },
       failed: (error) => events.emit('refused', name, remoteOf(socket), error),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import { mock, test } from 'node:test';
-import { DialAbort, PlaneEnded, TunnelTable } from '@isthmus/tunnel';
+import { CUT_BY, DialAbort, PlaneEnded, TunnelTable } from '@isthmus/tunnel';
 import { cleanups } from '../testing/cleanups.ts';
 import { CHECK_EVERY_MS } from './liveness.ts';
 import { dialTcp, type Link, link, listen, readAll, request } from './testing.ts';
@@ -22,7 +22,7 @@ test('a lost link ends its tunnels as lost and its pending dials as retryable', 
   await assert.rejects(client.dial(request(port)), { code: 'connection_terminated', retryable: true });
 });
 
-test('what one half of a link ends for the plane, the other counts as ended by the plane, and an ordinary abort not', async () => {
+test('what one half of a link ends for the plane, the other counts as ended by the plane, by the same cause, and an ordinary abort not', async () => {
   const port = await listen(net.createServer((socket) => socket.on('error', () => {}).resume()));
   const { client, events } = await link(dialTcp);
   const tunnels = new TunnelTable(events);
@@ -36,11 +36,14 @@ test('what one half of a link ends for the plane, the other counts as ended by t
   assert.deepEqual(await ended(new Error('enough')), ['caller', 'caller went away']);
   assert.deepEqual(await ended(new PlaneEnded('kicked')), ['plane', 'hub h1 ended the tunnel: its log says why']);
 
-  const { end } = await client.dial(request(port));
-  const failed = once(end.stream, 'error');
-  tunnels.abortAll('agent', new Error('kicked'));
-  const [failure] = await failed;
-  assert.ok(end.explain?.(failure) instanceof PlaneEnded);
+  for (const by of CUT_BY) {
+    const { end } = await client.dial(request(port));
+    const failed = once(end.stream, 'error');
+    tunnels.abortAll('agent', new PlaneEnded('cut', { by }));
+    const [failure] = await failed;
+    const cut = end.explain?.(failure) as PlaneEnded | undefined;
+    assert.equal(cut?.by, by);
+  }
 });
 
 test('the FIN of a killed agent ends the link, and the FIN of a killed hub', async () => {

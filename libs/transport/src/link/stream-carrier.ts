@@ -1,7 +1,7 @@
 import { codeName, ErrorCode, type Http2Stream, type PendingStream, type StreamFace } from '@isthmus/http2';
 import { type Carrier, type CarrierUser, HungUp, LinkReset, type Mark, PlaneEnded, SessionLost } from '@isthmus/tunnel';
 import { encodeMark, readMark } from './marks.ts';
-import { BY_PLANE, HUNG_UP, LOST, RESET } from './tunnel-end.ts';
+import { cutOf, endingCode, HUNG_UP, LOST, RESET } from './tunnel-end.ts';
 
 /** What the carriers on a link need of it. */
 export interface CarrierLink {
@@ -70,7 +70,7 @@ export class StreamCarrier implements Carrier, StreamFace {
   }
 
   abort(reason: Error): void {
-    this.#reset(reason instanceof PlaneEnded ? BY_PLANE : ErrorCode.CANCEL);
+    this.#reset(endingCode(reason));
   }
 
   // What the stream says.
@@ -106,10 +106,10 @@ export class StreamCarrier implements Carrier, StreamFace {
     else if (code === HUNG_UP) user.lost(this, new HungUp(`${peer} has lost the other end of the tunnel: it hung up`));
     else if (code === RESET)
       user.lost(this, new LinkReset(`${peer} has lost the other end of the tunnel: it was reset`));
-    else if (code === BY_PLANE) user.aborted(this, new PlaneEnded(`${peer} ended the tunnel: its log says why`));
     else if (code === ErrorCode.CANCEL || code === ErrorCode.NO_ERROR)
       user.aborted(this, new Error(`${far} went away`));
-    else if (code !== undefined) user.aborted(this, new PlaneEnded(`stream was reset with ${codeName(code)}`));
+    else if (code !== undefined)
+      user.aborted(this, cutOf(code, peer) ?? new PlaneEnded(`stream was reset with ${codeName(code)}`));
   }
 
   /** Whether the reason tells how a hub was lost. That says nothing about the tunnel's other end. */

@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import {
+  allInOne,
+  echo,
+  goMissing,
+  type Program,
+  type Scope,
+  scoped,
+  startPeerDial,
+  summaryOf,
+} from '../harness/index.ts';
+import { isthmus } from '../plane/operator.ts';
+import { writeEgressConfigs } from './rig.ts';
+
+/** How an API server's own dialer sees the end of a tunnel on each transport: the errors of Read, empty for EOF, and of Close. */
+async function endsAt(scope: Scope, act: (server: Program) => Promise<unknown>): Promise<Map<string, string[]>> {
+  const { trust, server } = await allInOne(scope);
+  const { authority: dest } = await echo(scope);
+  const ends = new Map<string, string[]>();
+  for (const [transport, config] of await writeEgressConfigs(trust, server)) {
+    const holding = await startPeerDial(scope, { via: { config }, dest, do: 'hold' });
+    await holding.waitForLine(/^held$/);
+    await act(server.program);
+    const { results } = await summaryOf(holding);
+    ends.set(
+      transport,
+      results.map(({ error, closeError }) => `${error}; ${closeError}`),
+    );
+  }
+  return ends;
+}
+
+test(
+  "an API server's own dialer sees a cut as a reset over TLS, and with its text over gRPC",
+  { skip: goMissing() },
+  scoped(async (scope) => {
+    const ends = await endsAt(scope, async (server) => {
+      const { status, err } = await isthmus(server, 'kick', 'agent', 'agent-0', '--reason', 'it hangs');
+      assert.equal(status, 0, err);
+      await server.waitReady();
+    });
+    const of = (transport: string) => (ends.get(transport) ?? []).join();
+    assert.match(of('HTTP CONNECT over mTLS'), /^read tcp .*: connection reset by peer; /);
+    // Its Read returns EOF for every end; Close has the text.
+    assert.match(of('gRPC over UDS'), /^; .*ended by the plane: .*it hangs/);
+    // Linux shows a reset of a unix socket only to a peer whose own bytes were not read.
+    assert.match(of('HTTP CONNECT over UDS'), /^; $/);
+  }),
+);
