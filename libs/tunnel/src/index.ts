@@ -18,7 +18,6 @@ export { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from './d
 export {
   asDialError,
   CUT_BY,
-  type CutBy,
   DIAL_ERRORS,
   DialError,
   type DialErrorCode,

@@ -29,3 +29,23 @@ test('small pieces of large reads are kept without these, also before the reader
   assert.equal(kept.at(-1)?.buffer, read.buffer);
   stream.destroy();
 });
+
+test('a peer that closes with an error does so after its data, which may still wait for the reader', async () => {
+  const [channel] = channelPair();
+  const queue = { put() {}, take() {}, close() {} };
+  const stream = new PacketStream({ side: 'dialling', connectID: 1n, outbox: new Outbox(channel), queue });
+  const pieces = 4;
+  for (let piece = 0; piece < pieces; piece++) stream.receive(Buffer.alloc(READ));
+  stream.receiveClose('read tcp: connection reset by peer');
+  let read = 0;
+  stream.on('data', (bytes: Buffer) => {
+    read += bytes.length;
+    stream.pause();
+    setImmediate(() => stream.resume());
+  });
+  const failure = await new Promise<Error | undefined>((resolve) => {
+    stream.once('error', resolve).once('end', () => resolve(undefined));
+  });
+  assert.equal(failure?.message, 'the peer closed the tunnel: read tcp: connection reset by peer');
+  assert.equal(read, pieces * READ);
+});
