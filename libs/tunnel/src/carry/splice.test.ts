@@ -154,6 +154,18 @@ test('a side that takes nothing of what the failed one sent is cut after a while
   t.mock.timers.reset();
 });
 
+test('a side that closes at once when it is cut is no reason for the other to be cut by another', () => {
+  const { caller, destination, splice } = pair();
+  const { abort } = caller;
+  caller.abort = (reason) => {
+    abort.call(caller, reason);
+    caller.emit('close');
+  };
+  const cut = new PlaneEnded('the gateway stops');
+  splice.abort(cut);
+  assert.equal(destination.aborted, cut);
+});
+
 test('a cut by the plane waits for nothing', async () => {
   const { caller, destination, splice } = pair();
   caller.stall();

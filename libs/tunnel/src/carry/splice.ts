@@ -49,6 +49,7 @@ export class Splice {
   readonly #caller: WatchedEnd;
   readonly #destination: WatchedEnd;
   #ending: TunnelEnding | undefined;
+  #cut = false;
   #timer: NodeJS.Timeout | undefined;
   /** Whether the timer restarts with each chunk. */
   #restarts = false;
@@ -123,8 +124,9 @@ export class Splice {
    */
   abort(reason: Error): void {
     const cut = planeEnded(reason);
+    this.#cut = true;
     this.#settle('plane', cut);
-    this.#abortOpen(cut);
+    for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(cut);
   }
 
   /**
@@ -198,9 +200,10 @@ export class Splice {
     const { side } = gone;
     // Nothing is lost if a side goes away that had sent everything: its end is no cut then.
     const orderly = gone.ended && !(failure instanceof PlaneEnded);
-    if (!orderly) this.#fail(gone, other, failure ?? new Error(`${side} went away`));
+    // A side may close while it is cut, before the other one is.
+    if (!orderly && !this.#cut) this.#fail(gone, other, failure ?? new Error(`${side} went away`));
     if (other.open) {
-      if (orderly) this.#awaitClose(other.end.stream);
+      if (orderly && !this.#cut) this.#awaitClose(other.end.stream);
       return;
     }
     clearTimeout(this.#timer);
@@ -227,10 +230,6 @@ export class Splice {
     const cut = this.guarded(() => end.abort(error));
     if (stream.writableLength > 0 && !stream.destroyed) stream.write(NOTHING, this.guarded(written));
     else written();
-  }
-
-  #abortOpen(reason: Error): void {
-    for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(reason);
   }
 
   /** Closes what is left after a clean end. Everything was written to it, and nobody needs what it still sends. */
