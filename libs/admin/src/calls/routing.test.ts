@@ -221,7 +221,10 @@ const policy: NonNullable<ExplainOptions['policy']> = (tenant, { port }, caller)
 };
 
 test("an explanation says which rule of the tenant's policy allows or refuses a dial", async () => {
-  const sessions = [{ ...session, tenant: 'acme' }, session];
+  const sessions = [
+    { ...session, tenant: 'acme' },
+    { ...session, sessionId: 's2' },
+  ];
   await using plane = await gateway({ dial: reached, sessions, policy });
   const ask = (destination: string, caller: string) => plane.admin.explain({ destination, caller, tenant: 'acme' });
   const refused = await ask('10.1.2.3:22', 'operator');
