@@ -44,7 +44,7 @@ type State = 'greeting' | 'open' | 'leaving' | 'ended';
  * One side of an HTTP/2 connection (RFC 9113), without server push and priorities, for links and for gRPC.
  *
  * It keeps reading even while it cannot write. Node's own endpoint stops reading during a write, so two of them that write much to
- * each other can deadlock (docs/adr/0004).
+ * each other can deadlock (docs/adr/0002).
  */
 export class Connection implements ReadingSink {
   /** Total bytes received. */

@@ -38,7 +38,7 @@ export class RequestRefused extends DialError {
 
 /**
  * Reads the head of one CONNECT request (RFC 9112, RFC 9110 section 9.3.6). A caller's connection has no other HTTP ([why not
- * node:http](docs/adr/0007-callers-connect-read-by-our-own-code.md)). Host is ignored, as in Go's server.
+ * node:http](docs/adr/0002-one-http2-stream-per-tunnel.md)). Host is ignored, as in Go's server.
  */
 export class ConnectReader {
   readonly #seen = new Pieces();
