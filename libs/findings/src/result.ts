@@ -1,6 +1,6 @@
 export type Outcome = 'pass' | 'warn' | 'fail';
 
-/** The kinds of checks in their order, and what each looks at. Each has a section in docs/CHECK.md. */
+/** The kinds of checks in their order, and what each looks at. Each has a section in docs/OPERATE.md. */
 export const CHECKS = {
   certificates: 'dates, purpose, names and issuer: of files, ports and programs',
   socket: '--uds-name: does a server listen there, where others can see it?',
@@ -24,7 +24,7 @@ export type CheckName = keyof typeof CHECKS;
 
 /** Where to read more about an advice. */
 function sectionOf(check: CheckName): string {
-  return `docs/CHECK.md#${check}`;
+  return `docs/OPERATE.md#${check}`;
 }
 
 /** The result of one check. */

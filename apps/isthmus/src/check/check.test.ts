@@ -204,7 +204,7 @@ describe('check', () => {
         [
           'ok    redis         r:6379: version 7.0.15',
           'FAIL  certificates  --peer-cert peer.pem: CN=hub expired on 2026-01-01',
-          '                    -> renew it (docs/CHECK.md#certificates)',
+          '                    -> renew it (docs/OPERATE.md#certificates)',
           '',
           '2 checks: 1 passed, 0 warned, 1 failed',
           '',

@@ -37,7 +37,7 @@ const looksAt = Object.entries(CHECKS)
 export const check = command({
   name: 'check',
   summary: 'Look for problems, present and coming: before a start or an upgrade, or when something fails',
-  details: `Checks a running plane, and files, a socket and Redis if you name them, with the flags of the programs. Exits with 1 if a check fails.\n\n${looksAt}\n\nEach line that is not ok says what to do, and names a section of docs/CHECK.md.`,
+  details: `Checks a running plane, and files, a socket and Redis if you name them, with the flags of the programs. Exits with 1 if a check fails.\n\n${looksAt}\n\nEach line that is not ok says what to do, and names a section of docs/OPERATE.md.`,
   options: [
     ...FILE_FLAGS.map((flag) => new Option(`${flagName(flag)} <file>`, aboutFile(flag))),
     new Option('--host <names>', 'names that others use to reach the servers with these files')
