@@ -6,45 +6,21 @@ import type { Declared, Metrics } from './families.ts';
 
 const INTRODUCTION = `# Metrics
 
-Every metric family of every program. \`npm run generate\` writes this page from the declarations in \`libs/telemetry/src/metrics\`;
-\`npm run ok\` fails if it is out of date. Alerts and a dashboard are in [k8s/monitoring](../k8s/monitoring/README.md).
+\`GET /metrics\` on the health port and on the admin port. \`npm run generate\` writes this page from the code. Alerts and a dashboard are in
+[k8s/monitoring](../k8s/monitoring/README.md).
 
-\`GET /metrics\` works on the health port and on the admin port. It also has prom-client's \`process_*\` and \`nodejs_*\` families;
-which ones depends on the system and the runtime. It leaves out \`nodejs_eventloop_lag_*\`: \`isthmus_event_loop_delay_seconds\` measures the same,
-its buckets can be added up, and several scrapers can read it. If these families cannot be read, the page leaves them out.
+- \`konnectivity_network_proxy_*\` are upstream's families: names, types, labels, buckets and help of apiserver-network-proxy.
+- \`isthmus_*\` are ours. No label is an agent or a destination. The first 1,000 tenants and hubs have a line each, the rest share \`(others)\`.
+- \`process_*\` and \`nodejs_*\` are prom-client's, as far as system and runtime have them. \`go_*\` and \`promhttp_*\` describe a runtime that
+  these programs do not have: instead of \`go_memstats_heap_inuse_bytes\` use \`nodejs_heap_size_used_bytes\`, of \`go_memstats_sys_bytes\`
+  \`process_resident_memory_bytes\`, of \`go_goroutines\` \`isthmus_event_loop_delay_seconds\`.
 
-**Go's families** \`go_*\` and \`promhttp_*\`, which upstream's pages have from Go's client library, are not here: they describe a runtime that
-these programs do not have, and a dashboard that showed Node's heap under Go's names would mislead. \`process_*\` has the same names in
-both. Instead of \`go_memstats_heap_inuse_bytes\` use \`nodejs_heap_size_used_bytes\`, of \`go_memstats_sys_bytes\`
-\`process_resident_memory_bytes\`, of \`go_gc_duration_seconds\` \`nodejs_gc_duration_seconds\`, of \`go_info\` \`nodejs_version_info\`, and of
-\`go_goroutines\`, where it stood for load, \`isthmus_event_loop_delay_seconds\` and the gauges of connections and tunnels. Prometheus itself
-records what \`promhttp_metric_handler_requests_total\` counts: \`up\`, \`scrape_duration_seconds\` and \`scrape_samples_scraped\`.
+With \`--tenants-dir\` there are also families by tenant. A tenant that is gone takes its lines along; an operator of one tenant sees only that
+tenant's lines, on the admin port. \`proxy-server\`, a gateway and a hub in one process, counts each dial and tunnel once.
 
-**Upstream's families** (\`konnectivity_network_proxy_server_*\`, \`konnectivity_network_proxy_agent_*\`) have the names, types, labels,
-buckets and help of apiserver-network-proxy, and no label of ours. \`proxy-server\`, a gateway and a hub in one process, counts
-the gateway's dials and tunnels, so that each counts once. A family with labels has one line for each set of labels that was used.
-Gauges whose labels are known in advance start at 0; upstream's counters with labels show only what occurred.
-
-**Our own families** begin with \`isthmus_\`. No label is an agent or a destination, and an error is one of a dozen names from
-RFC 9209. The first 1,000 tenants and the first 1,000 hubs have a line each. The rest share the line \`(others)\`, and so do names longer than
-128 characters. When one of the first 1,000 drops to zero, one of the rest takes its place.
-
-With \`--tenants-dir\` there are also the families of each tenant: \`isthmus_tenants\`, \`isthmus_tenant_files_bad\`, \`isthmus_tenant_agents\`,
-\`isthmus_tenant_dials_total\`, \`isthmus_tenant_tunnel_bytes_total\`, \`isthmus_tenant_refused_total\` and
-\`isthmus_tenant_certificate_expiry_timestamp_seconds\`. A tenant in force that has had something to count has a line, and a tenant that is
-gone takes its lines along. An operator of one tenant gets only lines with that tenant, on the admin port.
-
-**Formats.** A scraper that asks for \`application/openmetrics-text\`, as Prometheus does by default, gets OpenMetrics 1.0. All others get the text
-format 0.0.4, as from upstream. Names, labels and bounds of samples are the same in both. OpenMetrics requires a counter's samples to
-end in \`_total\`. Three of upstream's counters do not (\`dial_failure_count\`, \`culled_leases_count\`,
-\`server_connection_failure_count\`). In OpenMetrics they have the type \`unknown\` and keep their names; \`rate()\` works on them as before.
-
-**Exemplars** exist only in OpenMetrics. Each bucket of \`isthmus_dial_latency_seconds\` in the phases \`total\` and \`attempt\` has the \`trace_id\` of
-its last sampled dial. In \`total\`, that can also be a dial that failed or was slow (\`--trace-slow\`).
-Prometheus stores them with \`--enable-feature=exemplar-storage\`.
-
-**Cost.** All metrics of one dial, from its start to the end of its tunnel, take about half a microsecond of CPU (Node 20). The page takes
-3 ms with 50,000 tunnels.
+Scrapers that ask for OpenMetrics 1.0 get it, all others the text format 0.0.4. In OpenMetrics, upstream's counters that do not end in \`_total\`
+have the type \`unknown\`, and \`isthmus_dial_latency_seconds\` has exemplars: the \`trace_id\` of the last sampled dial in each bucket of
+\`total\` and \`attempt\`.
 `;
 
 interface ProgramPage {
@@ -69,19 +45,23 @@ export function programPages(): readonly ProgramPage[] {
   ].map(({ metrics, ...page }) => ({ ...page, declared: taken(metrics) }));
 }
 
-/** Returns the text of docs/METRICS.md. */
+/** Returns the text of docs/METRICS.md: each family is described once, at the first program that has it. */
 export function metricsMarkdown(): string {
   const pages = programPages();
   const sections = pages.map((page, index) => {
-    const like = pages.slice(0, index).find((earlier) => page.declared.every((family) => has(earlier, family)));
-    return `## ${page.name}\n\n${page.what}${like ? without(page, like) : tablesOf(page)}`;
+    const earlier = pages.slice(0, index);
+    const like = earlier.find(({ declared }) => page.declared.every((family) => has({ declared }, family)));
+    return `## ${page.name}\n\n${page.what}${like ? without(page, like) : tablesOf(page, earlier)}`;
   });
   return [INTRODUCTION, ...sections].join('\n');
 }
 
-function tablesOf({ declared }: ProgramPage): string {
-  const upstream = declared.filter((family) => !isOurs(family));
-  return `\n\n### Upstream's\n\n${tableOf(upstream)}\n\n### Ours\n\n${tableOf(declared.filter(isOurs))}\n`;
+function tablesOf({ declared }: ProgramPage, earlier: readonly ProgramPage[]): string {
+  const described = (family: Declared) => earlier.some((page) => hasLine(page, family));
+  const others = declared.filter((family) => !described(family));
+  const shared = declared.filter(described).map(({ name }) => `\`${name}\``);
+  const more = shared.length > 0 ? ` It also has ${shared.join(', ')}, as above.` : '';
+  return `${more}\n\n${tableOf(others)}\n`;
 }
 
 /** Describes a page by the families that it lacks, compared to a page that has all of its families. */
@@ -90,17 +70,20 @@ function without(page: ProgramPage, like: ProgramPage): string {
   return ` It has the families of ${like.name} except ${missing.join(', ')}.\n`;
 }
 
-function has({ declared }: ProgramPage, { name }: Declared): boolean {
+function has({ declared }: Pick<ProgramPage, 'declared'>, { name }: Declared): boolean {
   return declared.some((family) => family.name === name);
+}
+
+/** Whether a page describes a family with the same type and labels. */
+function hasLine({ declared }: ProgramPage, { name, type, labels }: Declared): boolean {
+  return declared.some(
+    (family) => family.name === name && family.type === type && family.labels.join() === labels.join(),
+  );
 }
 
 function taken({ declared, close }: Metrics): readonly Declared[] {
   close();
   return declared;
-}
-
-function isOurs({ name }: Declared): boolean {
-  return name.startsWith('isthmus_');
 }
 
 function tableOf(families: readonly Declared[]): string {
