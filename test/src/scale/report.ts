@@ -45,9 +45,10 @@ function section({ title, columns, rows }: Table): string {
   return [`### ${title}`, '', line(columns), line(columns.map(() => '---')), ...rows.map(line)].join('\n');
 }
 
+/** Returns the checks that do not hold, or nothing. */
 function bounds(checks: readonly Check[]): string {
-  const lines = checks.map(({ what, holds, found }) => `- ${what}${holds ? '' : `: **does not hold**, ${found}`}`);
-  return ['### What the run checks', '', ...lines].join('\n');
+  const lines = checks.filter(({ holds }) => !holds).map(({ what, found }) => `- ${what}: ${found}`);
+  return lines.length === 0 ? '' : ['### What does not hold', '', ...lines].join('\n');
 }
 
 function aligned({ columns, rows }: Table): string {
