@@ -66,14 +66,7 @@ test('docs/adr/README.md has one line for each decision', () => {
   }
 });
 
-const HANDBOOKS = [
-  'README.md',
-  'ARCHITECTURE.md',
-  'CONTRIBUTING.md',
-  'SECURITY.md',
-  'docs/KUBERNETES.md',
-  'docs/MIGRATE.md',
-];
+const HANDBOOKS = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md', 'docs/KUBERNETES.md'];
 
 /** Returns the repository's files that a text names between backticks, and its folders, which end in a slash or have no extension. */
 function pathsIn(text: string): string[] {

@@ -8,14 +8,7 @@ import { root } from './k8s/manifests.ts';
 
 /** The pages that an operator follows from the first line to the last. */
 const PAGES = [
-  ...[
-    'docs/KUBERNETES.md',
-    'docs/MIGRATE.md',
-    'docs/EDGE.md',
-    'docs/RELEASE.md',
-    'k8s/README.md',
-    'k8s/monitoring/README.md',
-  ],
+  ...['docs/KUBERNETES.md', 'docs/EDGE.md', 'docs/RELEASE.md', 'k8s/README.md', 'k8s/monitoring/README.md'],
   ...readdirSync(join(root, 'k8s/recipes')).map((name) => `k8s/recipes/${name}/README.md`),
 ];
 

@@ -53,7 +53,7 @@ function writeServer(make: Make): void {
 }
 
 /**
- * Changes the server: docs/MIGRATE.md, "Server first", steps 1 and 2. ANP's server takes its socket away when it
+ * Changes the server: docs/KUBERNETES.md, "Server first", steps 1 and 2. ANP's server takes its socket away when it
  * is told to end, and then waits for its sessions until the kubelet kills it, after 30 s. An API server waits no longer, so it is killed
  * at once.
  */

@@ -7,10 +7,10 @@ import { test } from 'node:test';
 import { parse, stringify } from 'yaml';
 import { root } from '../k8s/manifests.ts';
 
-/** The lines of docs/MIGRATE.md that write the new manifest of a server, up to the one that puts it in place. */
+/** The lines of docs/KUBERNETES.md that write the new manifest of a server, up to the one that puts it in place. */
 function lines(): string {
   const [, block = ''] =
-    /```sh\ncd \/etc\/kubernetes\n([\s\S]*?)```/.exec(readFileSync(join(root, 'docs/MIGRATE.md'), 'utf8')) ?? [];
+    /```sh\ncd \/etc\/kubernetes\n([\s\S]*?)```/.exec(readFileSync(join(root, 'docs/KUBERNETES.md'), 'utf8')) ?? [];
   const [, written = ''] = /^(cp [\s\S]* && mv .*)$/m.exec(block) ?? [];
   assert.match(written, /^cp .*\nsed /);
   return written;
@@ -32,7 +32,7 @@ function migrated(manifest: string) {
 
 const RECIPE = readFileSync(join(root, 'k8s/recipes/kubernetes-io/node/konnectivity-server.yaml'), 'utf8');
 
-test('the commands of docs/MIGRATE.md change the image of a server, and have calls wait for its agents', () => {
+test('the commands of docs/KUBERNETES.md change the image of a server, and have calls wait for its agents', () => {
   const pod = parse(RECIPE);
   const [container] = pod.spec.containers;
   const wanted = { ...container, image: 'isthmus:0.1.0' };

@@ -11,7 +11,7 @@ const NO_AGENT_OF_ANP = new RegExp(`${NO_AGENT.source}|: dial timeout, backstop$
 /** ANP's server refuses calls until agents are back, which try again after about 11 s at most. Ours has the calls wait. */
 const NO_AGENT_YET = /[Nn]o agent available/;
 
-/** docs/MIGRATE.md, every step of it and every step back. */
+/** docs/KUBERNETES.md, every step of it and every step back. */
 export const SERVER_FIRST: readonly Fault[] = [server('ANP', 'Isthmus', 'ANP')];
 export const THEN_AGENTS: readonly Fault[] = [agents('ANP', 'Isthmus', 'Isthmus')];
 export const SERVER_BACK: readonly Fault[] = [server('Isthmus', 'ANP', 'Isthmus')];
