@@ -1,4 +1,4 @@
-// npm run chaos: injects one fault at a time into real processes under load. `--list` names the rows.
+// npm run chaos: injects one fault at a time into real processes under load. `--list` names the rows, and what must hold in each.
 import { parseArgs } from 'node:util';
 import { runApart, writeOutcome } from './apart.ts';
 import { table, writePage } from './report.ts';
@@ -48,7 +48,7 @@ function tell({ row, skipped, problems, before, loadCpu, busy, seconds }: Outcom
 
 async function main(): Promise<void> {
   if (values.list) {
-    for (const { name, fault } of ROWS) say(`${name.padEnd(24)}${fault}`);
+    for (const { name, fault, holds } of ROWS) say(`${name.padEnd(24)}${fault}: ${holds}`);
     return;
   }
   const rate = Number(values.rate);

@@ -10,7 +10,6 @@ const END = '<!-- chaos: end -->';
 
 const HEAD = [
   'fault',
-  'must hold',
   'dials',
   'failed',
   'by the other gateway',
@@ -36,8 +35,7 @@ function lineOf(cells: readonly string[]): string {
 
 function cells({ row, skipped, figures, measures, notes, normalMs, problems }: Outcome): string[] {
   const holds = skipped ? `not run: ${skipped}` : problems.length === 0 ? 'yes' : `**no**: ${problems.join('; ')}`;
-  const begin = [row.fault, row.holds];
-  if (!figures) return [...begin, ...Array(HEAD.length - 3).fill(''), inCell(holds)];
+  if (!figures) return [row.fault, ...Array(HEAD.length - 2).fill(''), inCell(holds)];
   const {
     tried,
     failed,
@@ -61,7 +59,7 @@ function cells({ row, skipped, figures, measures, notes, normalMs, problems }: O
     ...notes,
   ];
   return [
-    ...begin,
+    row.fault,
     String(tried),
     inFlight > 0 ? `${failed} (${inFlight} under way through the dead gateway)` : String(failed),
     String(byOther),

@@ -88,7 +88,7 @@ export interface Row<T extends Topology = Topology> {
   readonly apart?: boolean;
   /** The fault, as the table describes it. */
   readonly fault: string;
-  /** What must hold, as the table describes it. */
+  /** What must hold, as `--list` says it. */
   readonly holds: string;
   readonly bounds: Bounds;
   /** Dials a second of its load at most: for faults that need much of the machine themselves. */
