@@ -1,4 +1,3 @@
-import { mkdirSync } from 'node:fs';
 import { blackHole, echo, freePort, ROOT, Scope } from '../harness/index.ts';
 import { startPlane } from '../incidents/plane.ts';
 import { adminOf, askFirst, dial } from '../plane/dials.ts';
@@ -6,12 +5,11 @@ import { openConsole, startBrowser } from './browser.ts';
 
 /** Takes the picture of the README: `npm run build && npm run screenshots`. */
 
-const PLACE = `${ROOT}docs/console`;
+const PICTURE = `${ROOT}docs/console.png`;
 /** Small enough for a repository. */
-const VIEWPORT = { width: 1000, height: 640 };
+const VIEWPORT = { width: 1000, height: 390 };
 
 await using scope = new Scope();
-mkdirSync(PLACE, { recursive: true });
 const { gateways, hubs } = await startPlane(scope, { agents: 24 });
 const [gateway] = gateways;
 if (!gateway) throw new Error('no gateway');
@@ -26,4 +24,4 @@ for (let n = 0; n < 8; n++) await admin.dial({ destination: authority });
 await admin.quarantine({ agent: { tenant: '', agentId: 'agent-7' }, reason: 'disk full on node 7' });
 const { page } = await openConsole(scope, await startBrowser(scope), program, programs, { viewport: VIEWPORT });
 await page.getByRole('cell', { name: 'in quarantine' }).waitFor();
-await page.screenshot({ path: `${PLACE}/plane.png` });
+await page.screenshot({ path: PICTURE });
