@@ -9,6 +9,7 @@ import {
   type Program,
   type Scope,
   scoped,
+  unlessSlow,
   until,
 } from '../harness/index.ts';
 import { isthmus } from '../plane/operator.ts';
@@ -30,6 +31,8 @@ type Seen = string;
 interface Cut {
   readonly name: string;
   readonly serverFlags?: Flags;
+  /** Whether others wait for seconds until they count what was cut as dead. */
+  readonly waits?: boolean;
   readonly act: (plane: AllInOne) => unknown;
   /** At callers by HTTP CONNECT over TLS, and by gRPC. A unix socket cannot show a reset: its callers see `FIN`. */
   readonly tls: Seen;
@@ -42,6 +45,7 @@ const RESET = 'ECONNRESET';
 const CUTS: readonly Cut[] = [
   {
     name: "an agent's SIGKILL",
+    waits: true,
     act: ({ agents }) => (agents[0] as Program).kill(),
     tls: RESET,
     grpc: /session lost/,
@@ -57,6 +61,7 @@ const CUTS: readonly Cut[] = [
   },
   {
     name: "a gateway's SIGKILL",
+    waits: true,
     act: ({ server }) => server.program.kill(),
     tls: 'FIN',
     grpc: /stream ended/,
@@ -79,6 +84,7 @@ const CUTS: readonly Cut[] = [
   },
   {
     name: 'a path that is lost for longer than tunnels wait',
+    waits: true,
     serverFlags: { 'resume-timeout': '1s' },
     act: ({ agents }) => (agents[0] as Program).signal('SIGSTOP'),
     tls: RESET,
@@ -123,9 +129,10 @@ function endOf(tunnel: Duplex): Promise<Seen> {
   });
 }
 
-for (const { name, serverFlags, act, tls, grpc, destination: wanted } of CUTS)
+for (const { name, serverFlags, waits, act, tls, grpc, destination: wanted } of CUTS)
   test(
     `a cut looks like a cut: ${name}`,
+    { skip: waits && unlessSlow() },
     scoped(async (scope) => {
       const plane = await allInOne(scope, { ...(serverFlags && { serverFlags }) });
       const target = await watched(scope);
