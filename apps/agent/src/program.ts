@@ -21,7 +21,7 @@ import {
 } from '@isthmus/kube';
 import { boundVerification } from '@isthmus/runtime';
 import { AGENT_UNREADY, admissionCheck, type Check, Closing, type Context, type Running } from '@isthmus/service';
-import { agentMetrics, audited, instrument, type ProgramLogger } from '@isthmus/telemetry';
+import { agentMetrics, audited, exportMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
 import { proxyFromEnvironment, tlsServer, watchCertificate } from '@isthmus/transport';
 import { formatDestination, type Observation, PlaneEnded, prohibitedBy } from '@isthmus/tunnel';
 import { type Agent, type AgentOptions, agent } from './agent.ts';
@@ -41,13 +41,10 @@ export function startAgent(
       log,
     });
     closing.defer(shutdown);
+    const own = { process: flags['agent-id'], program: 'proxy-agent', role: 'agent', version, logger: log };
     const audit = {
-      process: flags['agent-id'],
+      ...own,
       of: { dials: false, others: true },
-      program: 'proxy-agent',
-      role: 'agent',
-      version,
-      logger: log,
       log: flags['audit-log'],
       otlp: flags['audit-otlp'],
     };
@@ -57,6 +54,7 @@ export function startAgent(
     const certificates = new CertificateEnds(events);
     const metrics = agentMetrics(events, { process: true });
     closing.defer(metrics.close);
+    closing.defer(await exportMetrics(metrics, own));
     const leases = await countLeases(flags, closing, metrics.leases, (message) => log.warn({}, message));
     const proxy = proxyFromEnvironment(process.env);
     const options = { ...agentOptions(flags, version, observation), ...(proxy && { proxy }) };

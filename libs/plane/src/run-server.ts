@@ -33,7 +33,7 @@ import {
   SERVER_UNREADY,
   sessionsCheck,
 } from '@isthmus/service';
-import { createLogger, type ProgramLogger, type ServerMetrics, serverMetrics } from '@isthmus/telemetry';
+import { createLogger, exportMetrics, type ProgramLogger, type ServerMetrics, serverMetrics } from '@isthmus/telemetry';
 import { tlsServer, watchCertificate } from '@isthmus/transport';
 import { Directory, type TunnelInfo } from '@isthmus/tunnel';
 import { tenantsUsing } from './dial-limits.ts';
@@ -119,6 +119,8 @@ async function startRoles(
     ...(role === 'gateway' && { sessions: (backends) => directory.watch(backends) }),
   });
   closing.defer(metrics.close);
+  const { log: logger, version } = context;
+  closing.defer(await exportMetrics(metrics, { program: name, role, version, process: flags['server-id'], logger }));
   const registry = flags['redis-url'] === '' ? memoryRegistry() : await joinedRegistry(flags);
   closing.defer(() => registry.close());
   closing.defer(watchCertificate({ where: 'redis', files: redisTls(flags), events }));

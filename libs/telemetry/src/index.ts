@@ -7,6 +7,7 @@ export { type Instruments, instrument } from './instrument.ts';
 export { createLogger, type ProgramLogger } from './logging/logger.ts';
 export { agentMetrics } from './metrics/agent.ts';
 export type { Metrics } from './metrics/exposition/families.ts';
+export { exportMetrics } from './metrics/otlp.ts';
 export type { PlaneSight } from './metrics/plane/plane.ts';
 export type { LimitedTenant } from './metrics/plane/tenant-limits.ts';
 export type { TenantsSight } from './metrics/plane/tenants.ts';

@@ -1,10 +1,11 @@
 import { within } from '@isthmus/runtime';
 import type { DialRequest } from '@isthmus/tunnel';
 import { type Attributes, type Context, ROOT_CONTEXT, trace } from '@opentelemetry/api';
+import type { IExportLogsServiceResponse } from '@opentelemetry/otlp-transformer';
 import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
-import { BatchLogRecordProcessor, LoggerProvider, type LogRecordExporter } from '@opentelemetry/sdk-logs';
-import type { Protocol } from '../otlp/environment.ts';
-import { grpcExporter, PartlyRejected } from '../otlp/grpc-exporter.ts';
+import { BatchLogRecordProcessor, LoggerProvider, type ReadableLogRecord } from '@opentelemetry/sdk-logs';
+import { type Exporters, otlpExporter } from '../otlp/exporter.ts';
+import { type Exporter, PartlyRejected } from '../otlp/grpc-exporter.ts';
 import { known } from '../tracing/attributes.ts';
 import { parseTraceparent } from '../tracing/traceparent.ts';
 import type { OtherRecord, TrailRecord } from './other-records.ts';
@@ -49,7 +50,7 @@ export async function otlpRecords(
   const settled = (records: number) => {
     waiting -= records;
   };
-  const exporter = counted(await otlpExporter(settings), settled, report);
+  const exporter = counted(await otlpExporter(settings, EXPORTERS), settled, report);
   const provider = new LoggerProvider({
     resource: defaultResource().merge(resourceFromAttributes({ ...attributes, ...settings.resource })),
     processors: [new BatchLogRecordProcessor({ exporter, ...batch })],
@@ -118,34 +119,23 @@ function contextOf(dial: DialRequest | undefined): Context {
   return span ? trace.setSpanContext(ROOT_CONTEXT, span) : ROOT_CONTEXT;
 }
 
-const EXPORTERS: Readonly<
-  Record<
-    Exclude<Protocol, 'grpc'>,
-    () => Promise<{ OTLPLogExporter: new (config: { url: string; timeoutMillis: number }) => LogRecordExporter }>
-  >
-> = {
-  'http/protobuf': () => import('@opentelemetry/exporter-logs-otlp-proto'),
-  'http/json': () => import('@opentelemetry/exporter-logs-otlp-http'),
+const EXPORTERS: Exporters<ReadableLogRecord[], IExportLogsServiceResponse> = {
+  'http/protobuf': async () => (await import('@opentelemetry/exporter-logs-otlp-proto')).OTLPLogExporter,
+  'http/json': async () => (await import('@opentelemetry/exporter-logs-otlp-http')).OTLPLogExporter,
+  grpc: async () => ({
+    path: '/opentelemetry.proto.collector.logs.v1.LogsService/Export',
+    serializer: (await import('@opentelemetry/otlp-transformer')).ProtobufLogsSerializer,
+    size: ({ length }) => length,
+    rejected: ({ rejectedLogRecords }) => rejectedLogRecords,
+  }),
 };
-
-const GRPC_METHOD = '/opentelemetry.proto.collector.logs.v1.LogsService/Export';
-
-async function otlpExporter(settings: LogSettings): Promise<LogRecordExporter> {
-  const { protocol, url, timeoutMillis } = settings;
-  if (protocol === 'grpc') {
-    const { ProtobufLogsSerializer } = await import('@opentelemetry/otlp-transformer');
-    return grpcExporter(settings, GRPC_METHOD, ProtobufLogsSerializer, (partial) => partial.rejectedLogRecords);
-  }
-  const { OTLPLogExporter } = await EXPORTERS[protocol]();
-  return new OTLPLogExporter({ url, timeoutMillis });
-}
 
 /** Wraps an exporter to report the result of each batch, which the SDK does not. */
 function counted(
-  exporter: LogRecordExporter,
+  exporter: Exporter<ReadableLogRecord[]>,
   settled: (records: number) => void,
   report: ExportReport,
-): LogRecordExporter {
+): Exporter<ReadableLogRecord[]> {
   return {
     export(records, done) {
       exporter.export(records, (result) => {

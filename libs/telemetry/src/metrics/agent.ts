@@ -61,6 +61,7 @@ export function agentMetrics(events: PlaneEvents, options: AgentMetricsOptions =
       sight = seen;
     },
     declared: families.declared,
+    collect: () => families.collect(),
     render: (accept, tenant) => families.render(accept, tenant),
     close() {
       for (const end of ends) end();

@@ -78,6 +78,7 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
     leases,
     see: plane.see,
     declared: families.declared,
+    collect: () => families.collect(),
     render: (accept, tenant) => families.render(accept, tenant),
     close() {
       for (const end of ends) end();

@@ -5,7 +5,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 export const PROTOCOLS = ['http/protobuf', 'http/json', 'grpc'] as const;
 export type Protocol = (typeof PROTOCOLS)[number];
 
-export type Signal = 'traces' | 'logs';
+export type Signal = 'traces' | 'logs' | 'metrics';
 
 /** Where and how a signal is exported. */
 export interface OtlpSettings {
@@ -34,6 +34,9 @@ type Range = readonly [least: number, most: number];
 
 /** The range of a timer. */
 const MILLISECONDS: Range = [0, 2 ** 31 - 1];
+
+/** The range of an interval, which a timer of 0 would turn into a busy loop. */
+const INTERVAL: Range = [1, 2 ** 31 - 1];
 
 /** A span or a record takes at least half a kilobyte, so a longer queue could use up the program's memory while a collector is down. */
 const QUEUE: Range = [1, 1_000_000];
@@ -109,6 +112,11 @@ export class OtelEnvironment {
       maxQueueSize: this.number(`${prefix}_MAX_QUEUE_SIZE`, 2048, QUEUE),
       maxExportBatchSize: this.number(`${prefix}_MAX_EXPORT_BATCH_SIZE`, 512, QUEUE),
     };
+  }
+
+  /** In milliseconds. */
+  interval(name: string, fallback: number): number {
+    return this.number(name, fallback, INTERVAL);
   }
 
   /** Returns OTEL_RESOURCE_ATTRIBUTES. OTEL_SERVICE_NAME takes precedence over its `service.name`. */

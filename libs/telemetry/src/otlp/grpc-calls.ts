@@ -56,7 +56,8 @@ export class Refused extends Error {
 /**
  * Unary calls of one gRPC method, on one connection that is opened when there is something to send.
  *
- * They use our own HTTP/2. On Deno 2.9, grpc-js would use Deno's, which ends the process when a collector goes away during a call.
+ * They use our own HTTP/2 and TLS. OpenTelemetry's exporters for gRPC (0.223) send a batch only once, do not report what a collector
+ * rejects, read certificates once, and judge the collector's by grpc-js' rules.
  */
 export class GrpcCalls {
   readonly #settings: GrpcSettings;

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import http2, { type ServerHttp2Stream } from 'node:http2';
 import type { AddressInfo, Socket } from 'node:net';
 import { test } from 'node:test';
-import { grpcExporter, PartlyRejected } from './grpc-exporter.ts';
+import { type GrpcMethod, grpcExporter, PartlyRejected, type Response } from './grpc-exporter.ts';
 
 const PATH = '/some.Service/Export';
 
@@ -14,6 +14,17 @@ const texts = {
   serializeRequest: (items: string[]) => Buffer.from(items.join()),
   deserializeResponse: ([rejected]: Uint8Array) =>
     rejected ? { partialSuccess: { rejected, errorMessage: 'too long' } } : {},
+};
+
+interface Answer extends Response {
+  readonly partialSuccess?: { readonly rejected: number; readonly errorMessage: string };
+}
+
+const method: GrpcMethod<string[], Answer> = {
+  path: PATH,
+  serializer: texts,
+  size: ({ length }) => length,
+  rejected: ({ rejected }) => rejected,
 };
 
 const ok = answer('0');
@@ -46,7 +57,7 @@ async function collector(...turns: Turn[]) {
     send(timeoutMillis: number, ...items: string[]) {
       const grpc = { url, headers: {}, gzip: false, ca: undefined, cert: undefined, key: undefined };
       const settings = { protocol: 'grpc', url, timeoutMillis, grpc } as const;
-      const exporter = grpcExporter(settings, PATH, texts, ({ rejected }) => rejected);
+      const exporter = grpcExporter(settings, method);
       const result = new Promise<{ code: number; error?: Error }>((resolve) => exporter.export(items, resolve));
       return { exporter, result: result.finally(() => exporter.shutdown()) };
     },

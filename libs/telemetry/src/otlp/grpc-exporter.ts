@@ -15,9 +15,9 @@ interface ExportResult {
   readonly error?: Error;
 }
 
-/** Exports the SDK's batches of spans or log records. */
-export interface Exporter<Item> {
-  export(items: Item[], done: (result: ExportResult) => void): void;
+/** Exports the SDK's batches of spans, log records or metrics. */
+export interface Exporter<Batch> {
+  export(batch: Batch, done: (result: ExportResult) => void): void;
   forceFlush(): Promise<void>;
   shutdown(): Promise<void>;
 }
@@ -25,6 +25,16 @@ export interface Exporter<Item> {
 /** The collector's answer. If it rejected a part of a batch, it has the reason, and a count in a field that depends on the signal. */
 export interface Response {
   readonly partialSuccess?: { readonly errorMessage?: string };
+}
+
+/** The collector's method that takes a signal's batches. */
+export interface GrpcMethod<Batch, Answer extends Response> {
+  readonly path: string;
+  readonly serializer: ISerializer<Batch, Answer>;
+  /** Returns how many items a batch has. */
+  size(batch: Batch): number;
+  /** Returns how many items were rejected, according to the answer. */
+  rejected(partial: NonNullable<Answer['partialSuccess']>): number | undefined;
 }
 
 /** The collector accepted the batch, but rejected some of its items for good. */
@@ -40,30 +50,26 @@ export class PartlyRejected extends Error {
 /**
  * Exports over OTLP/gRPC. If the collector cannot be reached, or asks for a retry, the export is retried until the settings' timeout.
  * Items that the collector rejects make the export fail.
- * @param path of the collector's method
- * @param rejectedOf returns how many items were rejected, according to the answer
  * @throws TypeError if the URL is invalid
  */
-export function grpcExporter<Item, Answer extends Response>(
+export function grpcExporter<Batch, Answer extends Response>(
   { grpc, timeoutMillis }: OtlpSettings,
-  path: string,
-  serializer: ISerializer<Item[], Answer>,
-  rejectedOf: (partial: NonNullable<Answer['partialSuccess']>) => number | undefined,
-): Exporter<Item> {
+  { path, serializer, size, rejected }: GrpcMethod<Batch, Answer>,
+): Exporter<Batch> {
   if (!grpc) throw new TypeError('the settings are of another protocol');
   const calls = new GrpcCalls(grpc, path);
   const ended = new AbortController();
-  const send = async (items: Item[]) => {
-    const message = serializer.serializeRequest(items);
+  const send = async (batch: Batch) => {
+    const message = serializer.serializeRequest(batch);
     if (!message) throw new Error('cannot be encoded');
     const answer = await insist(calls, message, timeoutMillis, ended.signal);
     const { partialSuccess: partial } = serializer.deserializeResponse(answer);
-    const rejected = partial && rejectedOf(partial);
-    if (rejected) throw new PartlyRejected(rejected, items.length, partial.errorMessage);
+    const lost = partial && rejected(partial);
+    if (lost) throw new PartlyRejected(lost, size(batch), partial.errorMessage);
   };
   return {
-    export(items, done) {
-      send(items).then(
+    export(batch, done) {
+      send(batch).then(
         () => done({ code: 0 }),
         (error: Error) => done({ code: 1, error }),
       );

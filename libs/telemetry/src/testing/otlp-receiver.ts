@@ -1,17 +1,26 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { decodeJson, decodeProtobuf, type ReceivedSpan } from './otlp.ts';
+import {
+  decodeJson,
+  decodeJsonMetrics,
+  decodeProtobuf,
+  decodeProtobufMetrics,
+  type ReceivedMetric,
+  type ReceivedSpan,
+} from './otlp.ts';
 import { refuse } from './refuse.ts';
 
-export type { ReceivedSpan } from './otlp.ts';
+export type { ReceivedMetric, ReceivedSpan } from './otlp.ts';
 export { otlpGrpcReceiver } from './otlp-grpc-receiver.ts';
 
-/** A collector for tests that accepts traces over OTLP/HTTP, as protobuf or JSON, and keeps them. */
+/** A collector for tests that accepts traces and metrics over OTLP/HTTP, as protobuf or JSON, and keeps them. */
 export interface OtlpReceiver extends AsyncDisposable {
   /** The value for OTEL_EXPORTER_OTLP_ENDPOINT. */
   readonly endpoint: string;
   readonly spans: ReceivedSpan[];
+  /** The metrics of each export, in order. */
+  readonly exports: ReceivedMetric[][];
   /** The content types of the requests, in order. */
   readonly requests: string[];
   /** The HTTP status of the answers; 0 for no answer. Default 200. */
@@ -35,15 +44,18 @@ export async function otlpReceiver(): Promise<OtlpReceiver> {
     for await (const chunk of request) chunks.push(chunk);
     const body = Buffer.concat(chunks);
     receiver.requests.push(type);
-    if (request.url !== '/v1/traces') receiver.status = 404;
+    const json = type === 'application/json';
+    if (request.url !== '/v1/traces' && request.url !== '/v1/metrics') receiver.status = 404;
     if (receiver.status !== 200) return;
-    receiver.spans.push(...(type === 'application/json' ? decodeJson(body) : decodeProtobuf(body)));
+    if (request.url === '/v1/metrics') receiver.exports.push((json ? decodeJsonMetrics : decodeProtobufMetrics)(body));
+    else receiver.spans.push(...(json ? decodeJson : decodeProtobuf)(body));
   };
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const receiver: OtlpReceiver = {
     endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     spans: [],
+    exports: [],
     requests: [],
     status: 200,
     async [Symbol.asyncDispose]() {

@@ -26,6 +26,24 @@ export interface ReceivedEvent {
   readonly attributes: ReceivedAttributes;
 }
 
+/** A metric as received over OTLP (metrics.proto). */
+export interface ReceivedMetric {
+  readonly name: string;
+  readonly description: string;
+  /** A counter is a cumulative, monotonic sum. */
+  readonly type: 'gauge' | 'counter' | 'histogram';
+  readonly points: readonly ReceivedPoint[];
+  readonly resource: ReceivedAttributes;
+}
+
+export interface ReceivedPoint {
+  readonly attributes: ReceivedAttributes;
+  /** A histogram's sum. */
+  readonly value: number;
+  /** Set for a histogram: how many observations each bucket has, and the bounds between them. */
+  readonly buckets?: { readonly counts: readonly number[]; readonly bounds: readonly number[] };
+}
+
 interface JsonAttribute {
   key: string;
   value: { stringValue?: string; intValue?: number | string; doubleValue?: number };
@@ -103,6 +121,92 @@ export function decodeProtobuf(body: Uint8Array): ReceivedSpan[] {
   });
 }
 
+interface JsonPoint {
+  attributes: JsonAttribute[];
+  asDouble?: number;
+  sum?: number;
+  bucketCounts?: number[];
+  explicitBounds?: number[];
+}
+
+interface JsonData {
+  dataPoints: JsonPoint[];
+  aggregationTemporality?: number;
+  isMonotonic?: boolean;
+}
+
+type JsonDatas = { readonly [Type in 'gauge' | 'sum' | 'histogram']?: JsonData | undefined };
+
+interface JsonMetric extends JsonDatas {
+  name: string;
+  description: string;
+}
+
+interface JsonMetricsRequest {
+  resourceMetrics: { resource: { attributes: JsonAttribute[] }; scopeMetrics: { metrics: JsonMetric[] }[] }[];
+}
+
+export function decodeJsonMetrics(body: Uint8Array): ReceivedMetric[] {
+  const request = JSON.parse(new TextDecoder().decode(body)) as JsonMetricsRequest;
+  return request.resourceMetrics.flatMap(({ resource, scopeMetrics }) =>
+    scopeMetrics.flatMap(({ metrics }) =>
+      metrics.map(({ name, description, gauge, sum, histogram }) => ({
+        name,
+        description,
+        type: typeOf({ gauge, sum, histogram }),
+        points: ((gauge ?? sum ?? histogram)?.dataPoints ?? []).map((point) => ({
+          attributes: jsonAttributes(point.attributes),
+          value: Number(point.asDouble ?? point.sum),
+          ...(histogram && { buckets: { counts: point.bucketCounts ?? [], bounds: point.explicitBounds ?? [] } }),
+        })),
+        resource: jsonAttributes(resource.attributes),
+      })),
+    ),
+  );
+}
+
+const CUMULATIVE = 2;
+
+function typeOf({ gauge, sum, histogram }: JsonDatas): ReceivedMetric['type'] {
+  if (gauge) return 'gauge';
+  const data = sum ?? histogram;
+  if (data?.aggregationTemporality !== CUMULATIVE) throw new Error('the metric is not cumulative');
+  if (histogram) return 'histogram';
+  if (!data.isMonotonic) throw new Error('the sum is not monotonic');
+  return 'counter';
+}
+
+export function decodeProtobufMetrics(body: Uint8Array): ReceivedMetric[] {
+  return new Message(body).all(1).flatMap((resourceMetrics) => {
+    const resource = attributesOf(resourceMetrics.one(1), 1);
+    const metrics = resourceMetrics.all(2).flatMap((scopeMetrics) => scopeMetrics.all(2));
+    return metrics.map((metric) => {
+      const data = (field: number): JsonData | undefined => {
+        if (!metric.has(field)) return undefined;
+        const message = metric.one(field);
+        return { dataPoints: [], aggregationTemporality: message.number(2), isMonotonic: message.number(3) === 1 };
+      };
+      const type = typeOf({ gauge: data(5), sum: data(7), histogram: data(9) });
+      const points = [5, 7, 9].flatMap((field) => metric.one(field).all(1));
+      return {
+        name: metric.text(1),
+        description: metric.text(2),
+        type,
+        points: points.map((point) =>
+          type === 'histogram'
+            ? {
+                attributes: attributesOf(point, 9),
+                value: point.double(5),
+                buckets: { counts: point.fixed64s(6).map(Number), bounds: point.doubles(7) },
+              }
+            : { attributes: attributesOf(point, 7), value: point.double(4) },
+        ),
+        resource,
+      };
+    });
+  });
+}
+
 function attributesOf(owner: Message, field: number): ReceivedAttributes {
   const entries = owner.all(field).map((pair) => {
     const value = pair.one(2);
@@ -150,6 +254,18 @@ class Message {
 
   double(field: number): number {
     return this.#bytes(field).readDoubleLE();
+  }
+
+  /** Reads a packed field. */
+  fixed64s(field: number): bigint[] {
+    const bytes = this.#bytes(field);
+    return Array.from({ length: bytes.length / 8 }, (_, index) => bytes.readBigUInt64LE(index * 8));
+  }
+
+  /** Reads a packed field. */
+  doubles(field: number): number[] {
+    const bytes = this.#bytes(field);
+    return Array.from({ length: bytes.length / 8 }, (_, index) => bytes.readDoubleLE(index * 8));
   }
 
   #bytes(field: number): Buffer {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import { DialError, type DialRequest, noTracer } from '@isthmus/tunnel';
 import { request } from '../testing/dial.ts';
+import { loadedSdk } from '../testing/loaded.ts';
 import { otlpGrpcReceiver } from '../testing/otlp-grpc-receiver.ts';
 import { otlpReceiver, type ReceivedSpan, spanTree } from '../testing/otlp-receiver.ts';
 import { openTelemetry, type Tracing } from './opentelemetry.ts';
@@ -46,17 +46,11 @@ function byName(spans: readonly ReceivedSpan[], name: string): ReceivedSpan {
 /** Returns what a new process loads of OpenTelemetry, once it has been given an environment. */
 function loadedWith(env: Record<string, string>): string[] {
   const source = [
-    "import { createRequire } from 'node:module';",
     `import { openTelemetry } from ${JSON.stringify(import.meta.resolve('./opentelemetry.ts'))};`,
     "const { shutdown } = await openTelemetry(process.env, { serviceName: 'x', version: '1', role: 'gateway' });",
     'await shutdown();',
-    "const loaded = Object.keys(createRequire(import.meta.url).cache).filter((path) => path.includes('@opentelemetry'));",
-    'console.log(JSON.stringify(loaded));',
   ];
-  const argv = ['--input-type=module', '--eval', source.join('\n')];
-  const { stdout, stderr } = spawnSync(process.execPath, argv, { encoding: 'utf8', env: { ...process.env, ...env } });
-  assert.notEqual(stdout, '', stderr);
-  return JSON.parse(stdout);
+  return loadedSdk(source, env);
 }
 
 test('if traces are not enabled, nothing is recorded and no SDK is loaded', {

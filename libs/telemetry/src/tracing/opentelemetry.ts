@@ -1,6 +1,7 @@
 import { type DialTracer, inWords, noTracer, type PlaneEvents } from '@isthmus/tunnel';
 import { redactUrl } from '../logging/redact.ts';
 import type { Environment } from '../otlp/environment.ts';
+import type { ExportLogger } from '../otlp/exporter.ts';
 import { type TraceSettings, traceSettings } from './settings.ts';
 import type { SpanTracer } from './spans.ts';
 
@@ -12,13 +13,7 @@ export interface TracingOptions {
   readonly role: string;
   /** In milliseconds. A gateway's dial that failed or took longer is exported even if it was not sampled. Unset turns this off. */
   readonly slowMs?: number;
-  readonly logger?: TracingLogger;
-}
-
-/** The part of a pino logger that tracing needs. */
-export interface TracingLogger {
-  info(fields: object, message: string): void;
-  warn(fields: object, message: string): void;
+  readonly logger?: ExportLogger;
 }
 
 export interface Tracing {
@@ -31,7 +26,7 @@ export interface Tracing {
   shutdown(): Promise<void>;
 }
 
-const SILENT: TracingLogger = { info() {}, warn() {} };
+const SILENT: ExportLogger = { info() {}, warn() {} };
 
 /**
  * Starts tracing as the OTEL_* variables of `env` say. If they do not enable it, the tracer is `noTracer`, and no part of the SDK is
@@ -83,7 +78,7 @@ async function exporting(
   settings: TraceSettings,
   { serviceName, version, role, slowMs }: TracingOptions,
   fields: object,
-  logger: TracingLogger,
+  logger: ExportLogger,
 ): Promise<Tracing> {
   const [{ startSdk }, { spanTracer }, { keepDials }] = await Promise.all([
     import('./sdk.ts'),

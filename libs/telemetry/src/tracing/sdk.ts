@@ -1,5 +1,6 @@
 import { within } from '@isthmus/runtime';
 import type { Attributes, SpanContext, Tracer } from '@opentelemetry/api';
+import type { IExportTraceServiceResponse } from '@opentelemetry/otlp-transformer';
 import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
 import {
   AlwaysOffSampler,
@@ -7,18 +8,15 @@ import {
   BatchSpanProcessor,
   type IdGenerator,
   ParentBasedSampler,
+  type ReadableSpan,
   type Sampler,
-  type SpanExporter,
   TraceIdRatioBasedSampler,
   TracerProvider,
   type TracerProviderOptions,
 } from '@opentelemetry/sdk-trace';
-import type { Protocol } from '../otlp/environment.ts';
+import { type Exporters, type ExportReport, otlpExporter, reporting } from '../otlp/exporter.ts';
 import type { StartAs } from './kept.ts';
 import type { TraceSettings } from './settings.ts';
-
-/** Called when exporting begins to fail, and when it works again. */
-export type ExportReport = (failure: Error | undefined) => void;
 
 /** How long a stopping program waits for its last spans to be sent, in milliseconds. */
 const SHUTDOWN_MS = 3000;
@@ -41,7 +39,7 @@ export async function startSdk(
   attributes: Attributes,
   report: ExportReport,
 ): Promise<Sdk> {
-  const exporter = reporting(await otlpExporter(settings), report);
+  const exporter = reporting(await otlpExporter(settings, EXPORTERS), report);
   const common: TracerProviderOptions = {
     resource: defaultResource().merge(resourceFromAttributes({ ...attributes, ...settings.resource })),
     spanProcessors: [new BatchSpanProcessor({ exporter, ...settings.batch })],
@@ -73,45 +71,16 @@ class GivenIds implements IdGenerator {
   generateSpanId = () => this.given.spanId;
 }
 
-const EXPORTERS: Readonly<
-  Record<
-    Exclude<Protocol, 'grpc'>,
-    () => Promise<{ OTLPTraceExporter: new (config: { url: string; timeoutMillis: number }) => SpanExporter }>
-  >
-> = {
-  'http/protobuf': () => import('@opentelemetry/exporter-trace-otlp-proto'),
-  'http/json': () => import('@opentelemetry/exporter-trace-otlp-http'),
+const EXPORTERS: Exporters<ReadableSpan[], IExportTraceServiceResponse> = {
+  'http/protobuf': async () => (await import('@opentelemetry/exporter-trace-otlp-proto')).OTLPTraceExporter,
+  'http/json': async () => (await import('@opentelemetry/exporter-trace-otlp-http')).OTLPTraceExporter,
+  grpc: async () => ({
+    path: '/opentelemetry.proto.collector.trace.v1.TraceService/Export',
+    serializer: (await import('@opentelemetry/otlp-transformer')).ProtobufTraceSerializer,
+    size: ({ length }) => length,
+    rejected: ({ rejectedSpans }) => rejectedSpans,
+  }),
 };
-
-const GRPC_METHOD = '/opentelemetry.proto.collector.trace.v1.TraceService/Export';
-
-async function otlpExporter(settings: TraceSettings): Promise<SpanExporter> {
-  const { protocol, url, timeoutMillis } = settings;
-  if (protocol === 'grpc') {
-    const { grpcExporter } = await import('../otlp/grpc-exporter.ts');
-    const { ProtobufTraceSerializer } = await import('@opentelemetry/otlp-transformer');
-    return grpcExporter(settings, GRPC_METHOD, ProtobufTraceSerializer, ({ rejectedSpans }) => rejectedSpans);
-  }
-  const { OTLPTraceExporter } = await EXPORTERS[protocol]();
-  return new OTLPTraceExporter({ url, timeoutMillis });
-}
-
-/** Reports when an exporter begins to fail and when it works again. The SDK does not report an exporter's failures. */
-function reporting(exporter: SpanExporter, report: ExportReport): SpanExporter {
-  let failing = false;
-  return {
-    export(spans, done) {
-      exporter.export(spans, (result) => {
-        const failed = result.error !== undefined || result.code !== 0;
-        if (failed !== failing) report(failed ? (result.error ?? new Error('export failed')) : undefined);
-        failing = failed;
-        done(result);
-      });
-    },
-    forceFlush: () => exporter.forceFlush?.() ?? Promise.resolve(),
-    shutdown: () => exporter.shutdown(),
-  };
-}
 
 function sampler({ name, ratio }: TraceSettings['sampler']): Sampler {
   switch (name) {

@@ -12,6 +12,8 @@ export interface Metrics {
    * @param tenant only the lines with this tenant, of families that have them. Unset: the whole page
    */
   render(accept?: string, tenant?: string): Promise<{ contentType: string; body: string }>;
+  /** Returns every family of the current page. */
+  collect(): Promise<readonly Family[]>;
   /** Every family that can be on the page, except those of the process itself. */
   readonly declared: readonly Declared[];
   /** Stops listening to the events. */
@@ -123,9 +125,13 @@ export class Families {
   async render(accept?: string, tenant?: string): Promise<{ contentType: string; body: string }> {
     const { contentType, text } = formatFor(accept);
     if (tenant !== undefined) return { contentType, body: text(this.#of(tenant)) };
+    return { contentType, body: text(await this.collect()) };
+  }
+
+  async collect(): Promise<readonly Family[]> {
     const process = (await this.#process?.()) ?? [];
     const ours = this.#entries.map(({ declared, read }) => ({ ...declared, samples: read() }));
-    return { contentType, body: text([...ours, ...process]) };
+    return [...ours, ...process];
   }
 
   #of(tenant: string): Family[] {

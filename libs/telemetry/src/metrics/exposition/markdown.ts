@@ -7,7 +7,7 @@ import type { Declared, Metrics } from './families.ts';
 const INTRODUCTION = `# Metrics
 
 \`GET /metrics\` on the health port and on the admin port. \`npm run generate\` writes this page from the code. Alerts and a dashboard are in
-[k8s/monitoring](../k8s/monitoring/README.md).
+[k8s/monitoring](../k8s/monitoring/README.md). With \`OTEL_METRICS_EXPORTER=otlp\` the same families are also exported over OTLP.
 
 - \`konnectivity_network_proxy_*\` are upstream's families: names, types, labels, buckets and help of apiserver-network-proxy.
 - \`isthmus_*\` are ours. No label is an agent or a destination. The first 1,000 tenants and hubs have a line each, the rest share \`(others)\`.

@@ -1,0 +1,133 @@
+import { within } from '@isthmus/runtime';
+import { type HrTime, ValueType } from '@opentelemetry/api';
+import type { IExportMetricsServiceResponse } from '@opentelemetry/otlp-transformer';
+import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
+import {
+  AggregationTemporality,
+  type DataPoint,
+  DataPointType,
+  type Histogram,
+  MeterProvider,
+  type MetricData,
+  PeriodicExportingMetricReader,
+  type ResourceMetrics,
+} from '@opentelemetry/sdk-metrics';
+import type { OtlpSettings } from '../otlp/environment.ts';
+import { type Exporters, type ExportReport, otlpExporter, reporting } from '../otlp/exporter.ts';
+import type { Family, Sample } from './exposition/exposition.ts';
+
+/** How metrics are exported over OTLP. */
+export interface MetricSettings extends OtlpSettings {
+  readonly resource: Readonly<Record<string, string>>;
+  readonly intervalMillis: number;
+  /** How long an export may take, at most the interval. */
+  readonly exportTimeoutMillis: number;
+  readonly warnings: readonly string[];
+}
+
+/** How long a stopping program waits for its last values to be sent, in milliseconds. */
+const SHUTDOWN_MS = 3000;
+
+/**
+ * Starts an OpenTelemetry SDK that is not registered with the process-wide API. It has no instruments: at each export it reads the
+ * families that the page of metrics also shows, so that both have the same names, values and buckets.
+ * @returns a function that exports the last values and ends the SDK, within SHUTDOWN_MS
+ */
+export async function startMetricSdk(
+  settings: MetricSettings,
+  scope: { readonly name: string; readonly version: string },
+  attributes: Readonly<Record<string, string>>,
+  collect: () => Promise<readonly Family[]>,
+  report: ExportReport,
+): Promise<() => Promise<void>> {
+  const { intervalMillis: exportIntervalMillis, exportTimeoutMillis } = settings;
+  const resource = defaultResource().merge(resourceFromAttributes(attributes));
+  const families = {
+    async collect() {
+      const metrics = metricsOf(await collect(), hrTime(Date.now()));
+      return { resourceMetrics: { resource, scopeMetrics: [{ scope, metrics }] }, errors: [] };
+    },
+  };
+  const exporter = reporting(await otlpExporter(settings, EXPORTERS), report);
+  const reader = new PeriodicExportingMetricReader({
+    exporter,
+    exportIntervalMillis,
+    exportTimeoutMillis,
+    metricProducers: [families],
+  });
+  const provider = new MeterProvider({ resource, readers: [reader] });
+  return async () => {
+    // If the last export fails, only `report` is called.
+    await within(
+      provider.shutdown().catch(() => {}),
+      SHUTDOWN_MS,
+    );
+  };
+}
+
+const EXPORTERS: Exporters<ResourceMetrics, IExportMetricsServiceResponse> = {
+  'http/protobuf': async () => (await import('@opentelemetry/exporter-metrics-otlp-proto')).OTLPMetricExporter,
+  'http/json': async () => (await import('@opentelemetry/exporter-metrics-otlp-http')).OTLPMetricExporter,
+  grpc: async () => ({
+    path: '/opentelemetry.proto.collector.metrics.v1.MetricsService/Export',
+    serializer: (await import('@opentelemetry/otlp-transformer')).ProtobufMetricsSerializer,
+    size: ({ scopeMetrics }) =>
+      scopeMetrics.flatMap(({ metrics }) => metrics).reduce((sum, { dataPoints }) => sum + dataPoints.length, 0),
+    rejected: ({ rejectedDataPoints }) => rejectedDataPoints,
+  }),
+};
+
+/** Counters begin with the process. */
+const START = hrTime(performance.timeOrigin);
+
+/** Returns families as the SDK's data. Families without a finite value are left out, because JSON cannot carry other numbers. */
+function metricsOf(families: readonly Family[], now: HrTime): MetricData[] {
+  return families.map((family) => metricOf(family, now)).filter(({ dataPoints }) => dataPoints.length > 0);
+}
+
+function metricOf({ name, help: description, type, samples }: Family, endTime: HrTime): MetricData {
+  const common = {
+    descriptor: { name, description, unit: '', valueType: ValueType.DOUBLE },
+    aggregationTemporality: AggregationTemporality.CUMULATIVE,
+  };
+  const point = <T>(labels: Sample['labels'], value: T): DataPoint<T> => {
+    return { startTime: START, endTime, attributes: textOf(labels), value };
+  };
+  if (type === 'histogram') {
+    const dataPoints = histogramsOf(samples).map(([labels, histogram]) => point(labels, histogram));
+    return { ...common, dataPointType: DataPointType.HISTOGRAM, dataPoints };
+  }
+  const finite = samples.filter(({ value }) => Number.isFinite(value));
+  const dataPoints = finite.map(({ labels, value }) => point(labels, value));
+  if (type === 'gauge') return { ...common, dataPointType: DataPointType.GAUGE, dataPoints };
+  return { ...common, dataPointType: DataPointType.SUM, isMonotonic: true, dataPoints };
+}
+
+/** Puts together the samples of each series. Its buckets are in ascending order, and each counts those before it too. */
+function histogramsOf(samples: readonly Sample[]): [labels: Sample['labels'], histogram: Histogram][] {
+  const series = new Map<string, [Sample['labels'], Histogram]>();
+  for (const { name, labels, value } of samples) {
+    const { le, ...others } = labels;
+    const key = JSON.stringify(Object.entries(others).sort());
+    const [, histogram] = series.get(key) ?? [others, { buckets: { boundaries: [], counts: [] }, sum: 0, count: 0 }];
+    series.set(key, [others, histogram]);
+    const { boundaries, counts } = histogram.buckets;
+    if (name.endsWith('_sum')) histogram.sum = value;
+    else if (name.endsWith('_count')) histogram.count = value;
+    else {
+      counts.push(value - counts.reduce((sum, count) => sum + count, 0));
+      // Infinity, the last bound, is implied.
+      if (Number.isFinite(Number(le))) boundaries.push(Number(le));
+    }
+  }
+  return [...series.values()];
+}
+
+function textOf(labels: Sample['labels']): Record<string, string> {
+  return Object.fromEntries(Object.entries(labels).map(([name, value]) => [name, String(value)]));
+}
+
+/** @param ms milliseconds since the epoch */
+function hrTime(ms: number): HrTime {
+  return [Math.trunc(ms / 1000), Math.trunc((ms % 1000) * 1e6)];
+}

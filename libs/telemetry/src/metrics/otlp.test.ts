@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
+import type { Environment } from '../otlp/environment.ts';
+import { loadedSdk } from '../testing/loaded.ts';
+import { otlpGrpcReceiver } from '../testing/otlp-grpc-receiver.ts';
+import { otlpReceiver, type ReceivedMetric } from '../testing/otlp-receiver.ts';
+import { dial, server } from './exposition/testing.ts';
+import { exportMetrics, metricSettings } from './otlp.ts';
+
+const ON = { OTEL_METRICS_EXPORTER: 'otlp' };
+
+function options(env: Environment, lines: string[] = []) {
+  const say = (_fields: object, message: string) => void lines.push(message);
+  const logger = { info: say, warn: say };
+  return { program: 'proxy-server', version: '1.2.3', role: 'server', process: 's1', logger, env };
+}
+
+/** Metrics that say `value`, of a type each. */
+function page(value = () => 7) {
+  const labels = { tenant: 'a' };
+  return {
+    async collect() {
+      const buckets = [
+        [0.5, 1],
+        [2.5, 3],
+        ['+Inf', 4],
+      ] as const;
+      return [
+        {
+          name: 'dials_total',
+          type: 'counter' as const,
+          help: 'Dials.',
+          samples: [
+            { name: 'dials_total', labels, value: value() },
+            { name: 'dials_total', labels: { tenant: 'b' }, value: 1 },
+          ],
+        },
+        { name: 'age', type: 'gauge' as const, help: 'Age.', samples: [{ name: 'age', labels: {}, value: 0.25 }] },
+        { name: 'none', type: 'gauge' as const, help: 'No value.', samples: [] },
+        { name: 'nan', type: 'gauge' as const, help: '', samples: [{ name: 'nan', labels: {}, value: Number.NaN }] },
+        {
+          name: 'seconds',
+          type: 'histogram' as const,
+          help: 'Time.',
+          samples: [
+            ...buckets.map(([le, value]) => ({ name: 'seconds_bucket', labels: { le, ...labels }, value })),
+            { name: 'seconds_sum', labels, value: 9.5 },
+            { name: 'seconds_count', labels, value: 4 },
+          ],
+        },
+      ];
+    },
+  };
+}
+
+function withoutResource(metrics: readonly ReceivedMetric[] | undefined) {
+  return metrics?.map(({ resource, ...metric }) => metric);
+}
+
+for (const [protocol, start] of [
+  ['http/protobuf', otlpReceiver],
+  ['http/json', otlpReceiver],
+  ['grpc', otlpGrpcReceiver],
+] as const) {
+  test(`counters, gauges and histograms are exported as the page has them (${protocol})`, async () => {
+    await using receiver = await start();
+    const env = { ...ON, OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: protocol };
+    const end = await exportMetrics(page(), options(env));
+    await end();
+    assert.equal(receiver.exports.length, 1, 'the last values, when the program ends');
+    assert.deepEqual(withoutResource(receiver.exports[0]), [
+      {
+        name: 'dials_total',
+        description: 'Dials.',
+        type: 'counter',
+        points: [
+          { attributes: { tenant: 'a' }, value: 7 },
+          { attributes: { tenant: 'b' }, value: 1 },
+        ],
+      },
+      { name: 'age', description: 'Age.', type: 'gauge', points: [{ attributes: {}, value: 0.25 }] },
+      {
+        name: 'seconds',
+        description: 'Time.',
+        type: 'histogram',
+        points: [{ attributes: { tenant: 'a' }, value: 9.5, buckets: { counts: [1, 2, 1], bounds: [0.5, 2.5] } }],
+      },
+    ]);
+    const resource = receiver.exports[0]?.[0]?.resource;
+    assert.equal(resource?.['service.name'], 'proxy-server');
+    assert.equal(resource?.['service.version'], '1.2.3');
+    assert.equal(resource?.['service.instance.id'], 's1');
+    assert.equal(resource?.['isthmus.role'], 'server');
+  });
+}
+
+test("a server's whole page is exported, with the metrics of the process", async () => {
+  await using receiver = await otlpReceiver();
+  const { events, metrics } = server({ process: true });
+  events.emit('dial:end', 'gateway', dial, { ms: 30 });
+  const shown = (await metrics.collect()).filter(({ samples }) => samples.some(({ value }) => Number.isFinite(value)));
+  const end = await exportMetrics(metrics, options({ ...ON, OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint }));
+  await end();
+  metrics.close();
+  const exported = new Map(receiver.exports[0]?.map((metric) => [metric.name, metric]));
+  for (const { name, type } of shown) assert.equal(exported.get(name)?.type, type, name);
+  const [duration] = exported.get('konnectivity_network_proxy_server_dial_duration_seconds')?.points ?? [];
+  assert.deepEqual(duration?.buckets?.counts, [0, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
+  assert.ok(exported.has('process_cpu_seconds_total'));
+});
+
+test('current values are exported at each interval', async () => {
+  await using receiver = await otlpReceiver();
+  let value = 0;
+  const env = { ...ON, OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: `${receiver.endpoint}/v1/metrics` };
+  const end = await exportMetrics(
+    page(() => ++value),
+    options({ ...env, OTEL_METRIC_EXPORT_INTERVAL: '20' }),
+  );
+  await until(() => receiver.exports.length >= 2, 'two exports');
+  await end();
+  const values = receiver.exports.map(([dials]) => dials?.points[0]?.value);
+  assert.deepEqual(values.slice(0, 2), [1, 2]);
+});
+
+test('a collector that refuses metrics is reported once, and once more when it accepts them again', async () => {
+  await using receiver = await otlpReceiver();
+  const lines: string[] = [];
+  receiver.status = 400;
+  const env = { ...ON, OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_METRIC_EXPORT_INTERVAL: '20' };
+  const end = await exportMetrics(page(), options(env, lines));
+  await until(() => receiver.requests.length >= 3, 'three exports');
+  receiver.status = 200;
+  await until(() => lines.length === 3, 'three lines');
+  await end();
+  assert.deepEqual(lines, ['metrics are exported', 'metrics cannot be exported', 'metrics are exported again']);
+});
+
+test('a collector that does not answer delays shutdown only by its limit', { timeout: 60_000 }, async () => {
+  await using receiver = await otlpReceiver();
+  receiver.status = 0;
+  const env = { ...ON, OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_EXPORTER_OTLP_TIMEOUT: '600000' };
+  const end = await exportMetrics(page(), options(env));
+  await end();
+  assert.equal(receiver.requests.length, 1);
+});
+
+test('bad exporter settings leave the program without the export, with a warning', async () => {
+  const lines: string[] = [];
+  const env = { ...ON, OTEL_EXPORTER_OTLP_ENDPOINT: 'not a url', OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' };
+  const end = await exportMetrics(page(), options(env, lines));
+  await end();
+  assert.deepEqual(lines, ['metrics are not exported: bad OTEL_EXPORTER_OTLP settings']);
+});
+
+test('metrics are exported only if OTEL_METRICS_EXPORTER names otlp', () => {
+  const endpoint = { OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: 'http://c' };
+  assert.equal(metricSettings(endpoint), undefined);
+  assert.equal(metricSettings({ ...endpoint, OTEL_METRICS_EXPORTER: 'prometheus' }), undefined);
+  assert.equal(metricSettings({ ...ON, OTEL_SDK_DISABLED: 'true' }), undefined);
+  assert.equal(metricSettings({ OTEL_METRICS_EXPORTER: 'prometheus,otlp' })?.url, 'http://localhost:4318/v1/metrics');
+});
+
+test('an export takes no longer than the interval, and metrics are cumulative whatever is asked', () => {
+  const settings = metricSettings({
+    ...ON,
+    OTEL_METRIC_EXPORT_INTERVAL: '5000',
+    OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE: 'delta',
+  });
+  assert.equal(settings?.exportTimeoutMillis, 5000);
+  assert.equal(settings?.warnings.length, 1);
+  const bad = metricSettings({ ...ON, OTEL_METRIC_EXPORT_INTERVAL: '0' });
+  assert.equal(bad?.intervalMillis, 60_000);
+  assert.equal(bad?.warnings.length, 1);
+});
+
+test('if metrics are not exported, no SDK is loaded', {
+  skip: 'Deno' in globalThis && 'asks Node what it has loaded',
+}, () => {
+  const source = [
+    `import { exportMetrics } from ${JSON.stringify(import.meta.resolve('./otlp.ts'))};`,
+    'const logger = { info() {}, warn() {} };',
+    "const by = { program: 'x', version: '1', role: 'gateway', process: 'p', logger };",
+    'const end = await exportMetrics({ collect: async () => [] }, by);',
+    'await end();',
+  ];
+  const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1' };
+  assert.deepEqual(loadedSdk(source, endpoint), []);
+  assert.notDeepEqual(loadedSdk(source, { ...ON, ...endpoint }), [], 'the SDK would have been seen');
+});
