@@ -12,8 +12,8 @@ import {
   type ResumeOptions,
   refuseWhenScarce,
 } from '@isthmus/tunnel';
-import { system } from './origin.ts';
-import { Reconciler } from './reconciler.ts';
+import { resolved } from './targets.ts';
+import { Upkeep } from './upkeep.ts';
 import { connectUplink, DRAIN_SETTLE, type Uplink, type UplinkOptions } from './uplink.ts';
 
 export interface AgentOptions {
@@ -86,7 +86,7 @@ class RunningAgent implements Agent {
   readonly agentId: string;
   readonly #options: AgentOptions;
   readonly #limiter: DialLimiter;
-  readonly #reconciler: Reconciler;
+  readonly #upkeep: Upkeep;
   readonly #tunnels: AgentTunnels | undefined;
   readonly #packetServers = new Set<string>();
   #closed = false;
@@ -99,10 +99,10 @@ class RunningAgent implements Agent {
     const own = { ...(prohibited && { prohibited }), ...(policy && { policy }) };
     const endpoint = endpointDial({ agentId, ...own, ...observation });
     this.#limiter = new DialLimiter(refuseWhenScarce(network(endpoint)));
-    this.#reconciler = new Reconciler({
+    this.#upkeep = new Upkeep({
       ...options,
       clock: systemClock,
-      resolve: async (host, signal) => (this.#isProxied(host) ? [host] : system(host, signal)),
+      resolve: async (host, signal) => (this.#isProxied(host) ? [host] : resolved(host, signal)),
       events: observation.events,
       serverCount: (uplinks) => this.#serverCount(uplinks),
       // What comes after it may speak another protocol.
@@ -112,7 +112,7 @@ class RunningAgent implements Agent {
   }
 
   get uplinks(): readonly Uplink[] {
-    return this.#reconciler.uplinks;
+    return this.#upkeep.uplinks;
   }
 
   get connected(): number {
@@ -120,7 +120,7 @@ class RunningAgent implements Agent {
   }
 
   get wanted(): number {
-    return this.#reconciler.wanted;
+    return this.#upkeep.wanted;
   }
 
   get open(): number {
@@ -132,7 +132,7 @@ class RunningAgent implements Agent {
   }
 
   async drain(): Promise<void> {
-    this.#reconciler.stop();
+    this.#upkeep.stop();
     for (const uplink of this.uplinks) uplink.drain();
     await new Promise((resolve) => setTimeout(resolve, DRAIN_SETTLE));
     // A tunnel may wait for another way.
@@ -142,7 +142,7 @@ class RunningAgent implements Agent {
 
   async close(): Promise<void> {
     this.#closed = true;
-    this.#reconciler.stop();
+    this.#upkeep.stop();
     for (const uplink of this.uplinks) uplink.destroy(new Error('agent stops'));
     await Promise.all(this.uplinks.map(({ closed }) => closed));
   }

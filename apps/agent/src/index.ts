@@ -1,2 +1,2 @@
 export { type Agent, agent } from './agent.ts';
-export { ranking } from './coverage.ts';
+export { ranking } from './membership.ts';

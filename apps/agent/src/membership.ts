@@ -1,142 +1,100 @@
+import { createHash } from 'node:crypto';
 import { type HubMember, MEMBERSHIP_TTL, type MembershipMessage } from '@isthmus/transport';
+import { UPKEEP } from './upkeep-defaults.ts';
 
-/** Most hubs that an agent remembers of one link. Further ones are ignored. */
-const MAX_HUBS = 1024;
-
-/** What one link reported. */
-interface View {
-  readonly hubs: Map<string, HubMember>;
-  /** Undefined until the first report. */
-  current: boolean | undefined;
+/** What one link's hub reported. */
+export interface Report {
+  readonly hubs: ReadonlyMap<string, HubMember>;
+  /** Whether the registry answers that hub. Unset until it has reported. */
+  readonly current?: boolean;
   /** When it expires unless it is renewed. */
-  until: number;
+  readonly until: number;
 }
 
-/** A link, as a source of hubs. */
-export interface Informant {
-  /** Call when the link is up and stays. It need not have reported anything yet. */
-  begin(): void;
-  /** Returns the hubs that have started, again or for the first time, since the last report of them. */
-  hear(message: MembershipMessage): readonly HubMember[];
-  /** Call when the link has ended. */
-  end(): void;
-}
-
-/**
- * What an agent knows about its plane's hubs: the reports of all its links together, each as long as it is renewed.
- *
- * Addresses outlive that. If every report has expired, the agent uses the last one, however old: a wrong address costs an attempt, and
- * the configured server alone may be the one that died.
- */
-export class Membership {
-  readonly #now: () => number;
-  readonly #views = new Set<View>();
-  /** The latest report of each hub. */
-  #generations = new Map<string, number>();
-  /** The report of the link that ended last. */
-  #last: View | undefined;
-
-  /** @param now in milliseconds */
-  constructor(now: () => number) {
-    this.#now = now;
-  }
-
-  /** Adds a link. */
-  informant(): Informant {
-    const view: View = { hubs: new Map(), current: undefined, until: 0 };
-    let ended = false;
-    return {
-      begin: () => {
-        if (ended || this.#views.has(view)) return;
-        view.until = this.#now() + MEMBERSHIP_TTL;
-        this.#views.add(view);
-      },
-      hear: (message) => {
-        if (ended) return [];
-        this.#views.add(view);
-        this.#hear(view, message);
-        return this.#fresh();
-      },
-      end: () => {
-        ended = true;
-        if (this.#views.delete(view) && view.hubs.size > 0) this.#last = view;
-      },
-    };
-  }
-
+/** What the reports of all links together say. */
+export interface Membership {
   /** All hubs whose reports have not expired. */
-  get hubs(): readonly HubMember[] {
-    return merged([...this.#views].filter((view) => this.#holds(view)));
-  }
-
-  /** Hubs that are worth an attempt: those whose reports have not expired, or else those of the last report. */
-  get candidates(): readonly HubMember[] {
-    const { hubs } = this;
-    if (hubs.length > 0) return hubs;
-    const last = merged(this.#lastViews);
-    // That a hub drained expires like everything else: it may have restarted.
-    return this.stale ? last.map((hub) => ({ ...hub, draining: false })) : last;
-  }
-
-  /** Whether `candidates` are an expired report. */
-  get stale(): boolean {
-    return this.hubs.length === 0 && !this.#lastViews.some((view) => this.#holds(view));
-  }
-
-  /** Whether the registry answers every hub that this agent is connected to. Gateways then learn of new sessions. */
-  get current(): boolean {
-    return this.#views.size > 0 && [...this.#views].every((view) => view.current === true && this.#holds(view));
-  }
-
+  readonly hubs: readonly HubMember[];
   /**
-   * Whether a hub reported that the registry does not answer it, or reports nothing any longer. One that has not reported yet does not
-   * count.
+   * Hubs that are worth an attempt: `hubs`, or else those of the last report, however old. A wrong address costs an attempt, and the
+   * configured server alone may be the one that died.
    */
-  get away(): boolean {
-    return [...this.#views].some((view) => view.current === false || !this.#holds(view));
-  }
+  readonly candidates: readonly HubMember[];
+  /** Whether `candidates` are an expired report. */
+  readonly stale: boolean;
+  /** Whether the registry answers every hub that this agent is connected to. Gateways then learn of new sessions. */
+  readonly current: boolean;
+  /** Whether a hub reported that the registry does not answer it, or reports nothing any longer. */
+  readonly away: boolean;
+}
 
-  #hear(view: View, message: MembershipMessage): void {
-    view.until = this.#now() + MEMBERSHIP_TTL;
-    view.current = message.current;
-    if (message.type === 'membership') view.hubs.clear();
-    else for (const hubId of message.gone) view.hubs.delete(hubId);
-    for (const hub of message.type === 'membership' ? message.hubs : message.changed) {
-      if (view.hubs.size < MAX_HUBS || view.hubs.has(hub.hubId)) view.hubs.set(hub.hubId, hub);
-    }
-  }
+/** The report of a hub that has not reported yet. */
+export function silent(now: number): Report {
+  return { hubs: new Map(), until: now + MEMBERSHIP_TTL };
+}
 
-  #fresh(): HubMember[] {
-    const { hubs } = this;
-    const fresh = hubs.filter(({ hubId, generation }) => generation > (this.#generations.get(hubId) ?? -1));
-    // Only for hubs that are listed: others are forgotten.
-    this.#generations = new Map(hubs.map(({ hubId, generation }) => [hubId, generation]));
-    return fresh;
-  }
+/** Returns a report, if there was one, with a later message. Hubs beyond the limit are ignored. */
+export function updated(report: Report | undefined, message: MembershipMessage, now: number): Report {
+  const whole = message.type === 'membership';
+  const hubs = new Map(whole ? [] : report?.hubs);
+  for (const hubId of whole ? [] : message.gone) hubs.delete(hubId);
+  for (const hub of whole ? message.hubs : message.changed)
+    if (hubs.size < UPKEEP.maxKnown || hubs.has(hub.hubId)) hubs.set(hub.hubId, hub);
+  return { hubs, current: message.current, until: now + MEMBERSHIP_TTL };
+}
 
-  /** The link's own report, or that of the link before if no link has reported. */
-  get #lastViews(): View[] {
-    const told = [...this.#views].filter(({ hubs }) => hubs.size > 0);
-    return told.length === 0 && this.#last ? [this.#last] : told;
-  }
-
-  #holds({ until }: View): boolean {
-    return this.#now() < until;
-  }
+/** @param last the report of the link that ended last, for when no link has reported any hub */
+export function membershipOf(reports: readonly Report[], last: Report | undefined, now: number): Membership {
+  const holds = ({ until }: Report) => now < until;
+  const hubs = merged(reports.filter(holds));
+  const reported = reports.filter((report) => report.hubs.size > 0);
+  const latest = reported.length === 0 && last ? [last] : reported;
+  const stale = hubs.length === 0 && !latest.some(holds);
+  // That a hub drained expires like everything else: it may have restarted.
+  const known = () => merged(latest).map((hub) => (stale ? { ...hub, draining: false } : hub));
+  return {
+    hubs,
+    candidates: hubs.length > 0 ? hubs : known(),
+    stale,
+    current: reports.length > 0 && reports.every((report) => report.current === true && holds(report)),
+    away: reports.some((report) => report.current === false || !holds(report)),
+  };
 }
 
 /** Of two reports about a hub, the later generation counts; within a generation, draining counts. */
-function merged(views: readonly View[]): HubMember[] {
+function merged(reports: readonly Report[]): HubMember[] {
   const hubs = new Map<string, HubMember>();
-  for (const view of views) {
-    for (const hub of view.hubs.values()) {
-      const known = hubs.get(hub.hubId);
-      if (!known || isLater(hub, known)) hubs.set(hub.hubId, hub);
-    }
+  for (const hub of reports.flatMap((report) => [...report.hubs.values()])) {
+    const known = hubs.get(hub.hubId);
+    const later = !known || hub.generation > known.generation;
+    if (later || (hub.generation === known.generation && hub.draining)) hubs.set(hub.hubId, hub);
   }
   return [...hubs.values()];
 }
 
-function isLater(a: HubMember, b: HubMember): boolean {
-  return a.generation > b.generation || (a.generation === b.generation && a.draining && !b.draining);
+/**
+ * Returns the hubs that accept agents, best first for this agent: its own zone, then by rendezvous hashing. So agents spread evenly,
+ * and only the agents of a hub move when it starts or stops.
+ */
+export function ranking(
+  { agentId, zone }: { readonly agentId: string; readonly zone: string },
+  hubs: readonly HubMember[],
+): HubMember[] {
+  return hubs
+    .filter(({ draining }) => !draining)
+    .map((hub) => ({ hub, near: Number(hub.zone === zone), weight: weight(agentId, hub) }))
+    .sort((a, b) => b.near - a.near || b.weight - a.weight)
+    .map(({ hub }) => hub);
+}
+
+/** Agents need the order of their hubs at every event, and a hub's report stays the same object until the next one. */
+const weights = new WeakMap<HubMember, { readonly agentId: string; readonly weight: number }>();
+
+function weight(agentId: string, hub: HubMember): number {
+  const known = weights.get(hub);
+  if (known?.agentId === agentId) return known.weight;
+  const digest = createHash('sha256').update(agentId).update('\0').update(hub.hubId).digest();
+  const weight = digest.readUIntBE(0, 6);
+  weights.set(hub, { agentId, weight });
+  return weight;
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Reconciler } from './reconciler.ts';
 import { agents, best, type FakeHub, type FakeUplink, hubsOf, MINUTE, planeOf } from './testing/fake-plane.ts';
+import type { Upkeep } from './upkeep.ts';
 
 for (const sessionCount of [1, 2]) {
   test(`a third hub gets its share of sessions within the time, ${sessionCount} of each agent`, async () => {
@@ -51,7 +51,7 @@ test('a session that carries tunnels moves last, and lets them finish', async ()
   fleet.forEach((agent, index) => {
     assert.deepEqual(hubsOf(agent), best(`agent-${index}`, plane, 1));
   });
-  const [mover] = fleet.filter((agent) => agent.uplinks.length === 2) as [Reconciler];
+  const [mover] = fleet.filter((agent) => agent.uplinks.length === 2) as [Upkeep];
   const [old] = mover.uplinks as [FakeUplink];
   assert.ok(old.retired);
   old.destroy(new Error('its tunnels are done'));

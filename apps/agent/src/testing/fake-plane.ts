@@ -2,8 +2,8 @@ import { deferred } from '@isthmus/runtime';
 import { FakeClock } from '@isthmus/runtime/testing';
 import type { HubMember, MembershipMessage } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
-import { ranking } from '../coverage.ts';
-import { Reconciler, type ReconcilerOptions } from '../reconciler.ts';
+import { ranking } from '../membership.ts';
+import { Upkeep, type UpkeepOptions } from '../upkeep.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from '../uplink.ts';
 
 /** The delay of a hub's first message after the connection, in milliseconds. */
@@ -130,7 +130,7 @@ export class FakePlane {
     });
   }
 
-  readonly connect: ReconcilerOptions['connect'] = async (server, hear) => {
+  readonly connect: UpkeepOptions['connect'] = async (server, hear) => {
     this.asked.push(server.address);
     const up = [...this.hubs.values()].filter((hub) => hub.up);
     const hub = this.#behindOne ? up[this.#turn++ % up.length] : this.hubs.get(server.address);
@@ -146,9 +146,9 @@ export class FakePlane {
     return uplink;
   };
 
-  /** Makes the reconciler of an agent in this plane whose configured server is `origin`. */
-  agent(agentId: string, origin: string, more: Partial<ReconcilerOptions> = {}): Reconciler {
-    return new Reconciler({
+  /** Makes the upkeep of an agent in this plane whose configured server is `origin`. */
+  agent(agentId: string, origin: string, more: Partial<UpkeepOptions> = {}): Upkeep {
+    return new Upkeep({
       agentId,
       zone: '',
       sessionCount: 2,
@@ -169,7 +169,7 @@ export class FakePlane {
 }
 
 /** Returns the ids of the hubs that an agent is connected to and stays with. */
-export function hubsOf(agent: Reconciler): string[] {
+export function hubsOf(agent: Upkeep): string[] {
   return agent.uplinks
     .filter(({ leaving }) => !leaving)
     .map(({ serverId }) => serverId)
@@ -188,7 +188,7 @@ export function planeOf(...hubIds: string[]) {
 }
 
 /** Makes this many agents of a plane. Their configured server is its first hub. */
-export function agents(plane: FakePlane, count: number, more: Parameters<FakePlane['agent']>[2] = {}): Reconciler[] {
+export function agents(plane: FakePlane, count: number, more: Parameters<FakePlane['agent']>[2] = {}): Upkeep[] {
   const [origin] = plane.hubs.keys();
   return Array.from({ length: count }, (_, index) => plane.agent(`agent-${index}`, origin as string, more));
 }
@@ -208,6 +208,6 @@ export function best(agentId: string, plane: FakePlane, count: number): string[]
     .sort();
 }
 
-export function uplinkTo(agent: Reconciler, hubId: string): FakeUplink {
+export function uplinkTo(agent: Upkeep, hubId: string): FakeUplink {
   return agent.uplinks.find(({ serverId }) => serverId === hubId) as FakeUplink;
 }

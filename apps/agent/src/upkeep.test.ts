@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FakeClock } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
-import { ranking } from './coverage.ts';
+import { ranking } from './membership.ts';
 import {
   agents,
   best,
@@ -231,4 +231,26 @@ test('an attempt that hangs does not hold up another address', async () => {
   await clock.run(200);
   assert.deepEqual(hubsOf(agent), [second?.hubId]);
   assert.equal(uplinkTo(agent, second?.hubId as string).leaving, false);
+});
+
+test('configured servers take turns, and agents that are configured alike do not all begin with the same one', async () => {
+  const clock = new FakeClock();
+  const plane = new FakePlane(clock);
+  const hosts = ['a', 'b', 'c'];
+  const begun = new Set<string>();
+  for (let index = 0; index < 60; index++) {
+    const asked: string[] = [];
+    const connect: FakePlane['connect'] = ({ address }) => {
+      asked.push(address);
+      return new Promise(() => {});
+    };
+    const resolve = async (host: string) => [host];
+    const agent = plane.agent(`agent-${index}`, '', { connect, resolve, server: { hosts, port: 1 } });
+    await clock.run(MINUTE);
+    agent.stop();
+    assert.deepEqual(new Set(asked.slice(0, 3)), new Set(hosts));
+    assert.equal(asked[3], asked[0]);
+    begun.add(asked[0] as string);
+  }
+  assert.equal(begun.size, 3);
 });

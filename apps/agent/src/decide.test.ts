@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { HubMember } from '@isthmus/transport';
-import { assess, type Coverage, type Held, ranking } from './coverage.ts';
+import { assess, type Held } from './decide.ts';
+import { membershipOf, ranking, updated } from './membership.ts';
 
 function hub(hubId: string, more: Partial<HubMember> = {}): HubMember {
   return { hubId, address: `${hubId}:1`, zone: '', draining: false, generation: 1, ...more };
@@ -20,9 +21,14 @@ function held(serverId: string, open = 0, plane = 'p'): Held {
   return { serverId, plane, open };
 }
 
-function assessed(uplinks: readonly Held[], more: Partial<Coverage> = {}) {
-  const coverage = { ...AGENT, sessionCount: 2, hubs: HUBS, known: HUBS, serverCount: 1, uplinks, ...more };
-  const { wanted, candidates, better, displaced } = assess(coverage);
+function assessed(
+  sessions: readonly Held[],
+  more: { readonly sessionCount?: number | 'all'; readonly serverCount?: number } = {},
+) {
+  const report = updated(undefined, { type: 'membership', current: true, hubs: HUBS }, 0);
+  const membership = membershipOf([report], undefined, 0);
+  const known = { ...AGENT, sessionCount: 2, membership, serverCount: 1, sessions, ...more };
+  const { wanted, candidates, better, displaced } = assess(known);
   return {
     wanted,
     candidates: candidates.map(({ hubId }) => hubId),
@@ -42,12 +48,6 @@ test('of two that are displaced the one without tunnels goes first, then the wor
   assert.deepEqual(assessed([held(third), held(fourth, 1)]).displaced, [third, fourth]);
 });
 
-test('hubs of the own zone come first, and hubs that drain not at all', () => {
-  const hubs = HUBS.map((one) => ({ ...one, zone: one.hubId === fourth ? 'z' : 'y', draining: one.hubId === first }));
-  const ranked = ranking({ ...AGENT, zone: 'z' }, hubs).map(({ hubId }) => hubId);
-  assert.deepEqual(ranked, [fourth, second, third]);
-});
-
 test('with fewer hubs than sessions each is wanted, and with all every one', () => {
   assert.equal(assessed([held(first)], { sessionCount: 9 }).wanted, 4);
   const all = assessed([held(first)], { sessionCount: 'all' });
@@ -61,17 +61,4 @@ test('a hub that nobody lists keeps its session', () => {
 test('servers that share no plane are all wanted, by their count', () => {
   const { wanted, better, displaced } = assessed([held('s1', 0, '')], { serverCount: 3 });
   assert.deepEqual([wanted, better, displaced], [3, [], []]);
-});
-
-test('a hub that joins moves its own share and no more', () => {
-  const best = (agentId: string, hubs: readonly HubMember[]) =>
-    ranking({ agentId, zone: '' }, hubs)
-      .slice(0, 2)
-      .map(({ hubId }) => hubId);
-  for (let index = 0; index < 1000; index++) {
-    const before = best(`agent-${index}`, HUBS);
-    const after = best(`agent-${index}`, [...HUBS, hub('e')]);
-    const kept = after.filter((hubId) => before.includes(hubId)).length;
-    assert.equal(kept, after.includes('e') ? 1 : 2);
-  }
 });
