@@ -1,11 +1,34 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import net, { type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import tls from 'node:tls';
+import { Authority } from '@isthmus/certificates/testing';
 import { deferred } from '@isthmus/runtime';
 import { LinkClient, upgradeServer } from '@isthmus/transport';
 import { type DialRequest, noTracer, planeEvents } from '@isthmus/tunnel';
 import { type Agent, type AgentOptions, agent } from './agent.ts';
+
+const BASIC = {
+  agentId: 'a1',
+  identifiers: '',
+  tenant: 'default',
+  zone: '',
+  version: '1',
+  alpn: [],
+  token: () => undefined,
+  sessionCount: 1,
+  serverCountSource: 'default',
+  syncInterval: 1000,
+  syncIntervalCap: 1000,
+  syncForever: false,
+  rebalanceTime: 0,
+  keepaliveTime: 60_000,
+  observation: { events: planeEvents(), tracer: noTracer },
+} as const;
 
 /** An agent of a hub that is played by the test. */
 async function agentOf(
@@ -19,22 +42,8 @@ async function agentOf(
   await once(server, 'listening');
   context.after(() => server.close());
   const running = agent({
-    agentId: 'a1',
-    identifiers: '',
-    tenant: 'default',
-    zone: '',
-    version: '1',
-    alpn: [],
-    token: () => undefined,
-    sessionCount: 1,
-    serverCountSource: 'default',
-    syncInterval: 1000,
-    syncIntervalCap: 1000,
-    syncForever: false,
+    ...BASIC,
     server: { hosts, port: (server.address() as AddressInfo).port },
-    rebalanceTime: 0,
-    keepaliveTime: 60_000,
-    observation: { events: planeEvents(), tracer: noTracer },
     ...options,
   });
   context.after(() => running.close());
@@ -159,4 +168,30 @@ test("an agent dials for its link's tenant only, and by that tenant's rules", { 
     refused.map((line) => line.split(':')[0]),
     ['destination', 'agent link', 'destination'],
   );
+});
+
+test('a TLS server whose certificate is refused costs ever fewer handshakes', { timeout: 60_000 }, async (context) => {
+  const dir = await mkdtemp(join(tmpdir(), 'isthmus-agent-'));
+  context.after(() => rm(dir, { recursive: true }));
+  const [trusted, other] = [await Authority.create(dir, 'trusted'), await Authority.create(dir, 'other')];
+  const identity = await other.server({ hosts: [{ type: 'ip', value: '127.0.0.1' }] });
+  const handshakes: number[] = [];
+  const server = tls.createServer({ cert: await readFile(identity.cert), key: await readFile(identity.key) });
+  server.on('connection', () => handshakes.push(performance.now())).on('tlsClientError', () => {});
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  context.after(() => server.close());
+  const running = agent({
+    ...BASIC,
+    syncIntervalCap: 10_000,
+    server: { hosts: ['127.0.0.1'], port: (server.address() as AddressInfo).port },
+    tls: { ca: trusted.cert },
+  });
+  context.after(() => running.close());
+  while (handshakes.length < 4) await new Promise((resolve) => setTimeout(resolve, 20));
+  const pauses = handshakes.slice(1).map((at, index) => at - (handshakes[index] as number));
+  // Timers may be late, not early.
+  [50, 500, 1000].forEach((least, index) => {
+    assert.ok((pauses[index] as number) >= least - 5, `${pauses}`);
+  });
 });

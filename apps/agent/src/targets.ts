@@ -22,7 +22,8 @@ export class ConfiguredServer {
   readonly #host: string;
   readonly #port: number;
   readonly #resolve: Resolve;
-  #addresses: readonly string[] = [];
+  /** Its addresses, with the port. */
+  #places: readonly string[] = [];
   #turn = 0;
 
   constructor(host: string, port: number, resolve: Resolve = resolved) {
@@ -47,21 +48,12 @@ export class ConfiguredServer {
 
   /** Its addresses take turns. Those that have to wait come last; for an agent without a session, those that failed last do. */
   async next({ addresses }: Reconnect, connected: boolean): Promise<ServerAddress> {
-    this.#addresses = await this.#lookup();
+    this.#places = await this.#lookup();
     const rank = (place: string) => (connected ? Number(addresses.wait(place) > 0) : addresses.failedAt(place));
-    const turn = this.#turn++ % Math.max(1, this.#addresses.length);
-    const inTurn = [...this.#addresses.slice(turn), ...this.#addresses.slice(0, turn)];
-    const [address] = inTurn.sort((a, b) => rank(this.#at(a)) - rank(this.#at(b)));
-    if (address === undefined) throw new Error(`${this.#host} resolves to no address`);
-    return { address, port: this.#port, name: this.#host };
-  }
-
-  get #places(): string[] {
-    return this.#addresses.map((address) => this.#at(address));
-  }
-
-  #at(address: string): string {
-    return formatDestination({ host: address, port: this.#port });
+    const turn = this.#turn++ % this.#places.length;
+    const inTurn = [...this.#places.slice(turn), ...this.#places.slice(0, turn)];
+    const [place] = inTurn.sort((a, b) => rank(a) - rank(b)) as [string];
+    return { ...addressOf(place), name: this.#host };
   }
 
   /** While the name does not resolve, its last addresses are used. */
@@ -69,10 +61,13 @@ export class ConfiguredServer {
     const giveUp = new AbortController();
     try {
       const found = this.#resolve(this.#host, giveUp.signal);
-      if (await within(found, UPKEEP.lookupTimeout)) return await found;
-      throw new Error(`${this.#host} did not resolve within ${UPKEEP.lookupTimeout / 1000} s`);
+      if (!(await within(found, UPKEEP.lookupTimeout)))
+        throw new Error(`${this.#host} did not resolve within ${UPKEEP.lookupTimeout / 1000} s`);
+      const places = (await found).map((host) => formatDestination({ host, port: this.#port }));
+      if (places.length === 0) throw new Error(`${this.#host} resolves to no address`);
+      return places;
     } catch (error) {
-      if (this.#addresses.length > 0) return this.#addresses;
+      if (this.#places.length > 0) return this.#places;
       throw error;
     } finally {
       giveUp.abort();
@@ -120,6 +115,11 @@ export function rank(
 /** Undefined for a hub that agents reach only through a configured server. */
 export function placeOf({ address }: HubMember): string | undefined {
   return address === '' ? undefined : formatDestination(parseDestination(address));
+}
+
+export function addressOf(place: string): ServerAddress {
+  const { host, port } = parseDestination(place);
+  return { address: host, port };
 }
 
 /** As this machine resolves it. */

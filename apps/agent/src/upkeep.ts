@@ -1,11 +1,11 @@
 import { type Clock, guarding } from '@isthmus/runtime';
 import type { MembershipMessage } from '@isthmus/transport';
-import { formatDestination, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
+import { formatDestination, type PlaneEvents } from '@isthmus/tunnel';
 import type { AgentOptions } from './agent.ts';
 import { assess, decide, isInPlane, type Known } from './decide.ts';
 import { type Membership, membershipOf, type Report, silent, updated } from './membership.ts';
 import { type Attempt, Reconnect } from './reconnect.ts';
-import { ConfiguredServer, placeOf, type Resolve, type Target } from './targets.ts';
+import { addressOf, ConfiguredServer, placeOf, type Resolve, type Target } from './targets.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
 
 type Flags =
@@ -165,10 +165,7 @@ export class Upkeep {
   }
 
   async #serverOf({ place, configured, calm }: Attempt): Promise<ServerAddress> {
-    if (!configured) {
-      const { host, port } = parseDestination(place);
-      return { address: host, port };
-    }
+    if (!configured) return addressOf(place);
     this.#servers = [...this.#servers.filter((other) => other !== configured), configured];
     return configured.next(this.#reconnect, calm);
   }
