@@ -2,7 +2,6 @@ import type { SessionMove } from '@isthmus/admin';
 import { gatewayTenants } from '@isthmus/admission/basics';
 import type { Hub } from '@isthmus/plane';
 import type { HubRegistration, Registry } from '@isthmus/registry';
-import { loopUse } from '@isthmus/runtime';
 import type { AdmissionState, Check } from '@isthmus/service';
 import { type HubMember, type PeerServer, type PeerServerOptions, servePeers } from '@isthmus/transport';
 import {
@@ -11,12 +10,9 @@ import {
   type Directory,
   type GatewayLoss,
   type HubRecord,
-  inSpareTime,
   inTurns,
-  metered,
   observed,
   type SessionInfo,
-  SpareBytes,
 } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { giveUpSessions } from './departure.ts';
@@ -70,7 +66,7 @@ class RunningHub implements Hub {
     this.hubId = options.hubId;
     [this.#record, this.#sessions, this.#agents] = this.#term();
     const dial: Dial = (request) => this.#sessions.dial(request);
-    this.dial = observed('hub', options.manyTenants ? fair(dial) : dial, options.observation);
+    this.dial = observed('hub', options.manyTenants ? inTurns(dial) : dial, options.observation);
     this.#succession = new Succession({
       hubId: this.hubId,
       events: options.observation.events,
@@ -243,12 +239,6 @@ class RunningHub implements Hub {
     this.#sessions.destroy(new Error('hub stops'));
     await Promise.all([this.#agents.close(), this.#peers?.close(), this.#registration?.close()]);
   }
-}
-
-/** Tenants share the process: its dials, and its time for their bytes. */
-function fair(dial: Dial): Dial {
-  const spare = new SpareBytes({ use: loopUse() });
-  return inSpareTime(inTurns(metered(dial, spare)), { use: loopUse() });
 }
 
 function asMember({ hubId, agentAddress: address, zone, draining, incarnation: generation }: HubRecord): HubMember {

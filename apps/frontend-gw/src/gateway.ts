@@ -1,5 +1,5 @@
 import type { Gateway, Tenancy } from '@isthmus/plane';
-import { loopUse, within } from '@isthmus/runtime';
+import { within } from '@isthmus/runtime';
 import { type AdmissionState, socketsCheck } from '@isthmus/service';
 import { anyoneOf } from '@isthmus/transport';
 import {
@@ -9,7 +9,6 @@ import {
   type Directory,
   explain,
   GatewayTunnels,
-  inSpareTime,
   inTurns,
   type Observation,
   observed,
@@ -17,7 +16,6 @@ import {
   type ResumeOptions,
   refuseWhenScarce,
   routed,
-  SpareBytes,
   type Strategy,
   Suspects,
   TunnelTable,
@@ -66,9 +64,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const resumable = options.resume && new GatewayTunnels({ ...options, ...options.resume, suspects });
   const dialling = refuseWhenScarce(resumable ? resumable.resuming(chosen) : chosen);
   const allowed = tenancy ? permitted(dialling, tenancy) : dialling;
-  const fair = () => inSpareTime(inTurns(allowed), { use: loopUse() });
-  const spare = new SpareBytes({ use: loopUse() });
-  const limiter = limits ? new DialLimiter(fair(), { limits, spare }) : new DialLimiter(allowed);
+  const limiter = limits ? new DialLimiter(inTurns(allowed), { limits }) : new DialLimiter(allowed);
   const dial = observed('gateway', limiter.dial, observation);
   const explained = { ...options, suspects, ...(tenancy && { policy: verdicts(tenancy) }) };
   const identities = tenancy && new Identities(tenancy, events);

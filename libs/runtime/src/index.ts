@@ -30,7 +30,6 @@ export { extended } from './extended.ts';
 export { type Guarded, guarding } from './guarded.ts';
 export { keptAlive } from './keep-alive.ts';
 export { LONGEST_TIMER } from './longest-timer.ts';
-export { loopUse } from './loop-use.ts';
 export { LruMap } from './lru-map.ts';
 export { bufferSizes, memoryLimit } from './memory.ts';
 export { minorGc } from './minor-gc.ts';

@@ -32,12 +32,10 @@ export {
   SessionLost,
 } from './dial/errors.ts';
 export { inTurns } from './dial/in-turns.ts';
-export { metered } from './dial/metered.ts';
 export type { DialPolicy } from './dial/policy.ts';
 export { PROHIBITIONS, type Prohibited, type Prohibition, prohibitedBy, reachedAddress } from './dial/prohibited.ts';
 export { refuseWhenScarce } from './dial/refuse-when-scarce.ts';
 export { isRefusedDial } from './dial/refused-dial.ts';
-export { inSpareTime } from './dial/spare-time.ts';
 export {
   type AuditSink,
   type CertificatePlace,
@@ -69,7 +67,6 @@ export {
 export { getOrPut } from './get-or-put.ts';
 export type { DialLimits, DialUse } from './limits/limits.ts';
 export { PerSecond } from './limits/per-second.ts';
-export { SpareBytes } from './limits/spare-bytes.ts';
 export { TokenBucket } from './limits/token-bucket.ts';
 export { HTTP_CREDENTIAL } from './names/credential.ts';
 export { inWords } from './names/in-words.ts';

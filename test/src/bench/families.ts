@@ -207,26 +207,13 @@ async function split(scope: Scope, place: Place, links: Flags): ReturnType<Famil
 
 /** Split tiers with tenants, and an agent of each. The first is measured, the last floods. */
 export function tenants(names: readonly [string, ...string[]]): Family {
-  return (scope) =>
-    withTenants(
-      scope,
-      names.map((name) => ({ name })),
-    );
+  return (scope) => withTenants(scope, names);
 }
 
-/**
- * What a shared plane lets those who flood have at least, while it is busy and another tenant is not: `LEAST_BYTES_PER_SECOND` in
- * libs/tunnel/src/limits/spare-bytes.ts.
- */
-const LEAST_BYTES = '16Mi';
-
-/**
- * A plane for each of two tenants on one machine, where the one that floods moves as much as a shared plane would let it have. What the
- * first one loses here it loses to the machine.
- */
+/** A plane for each of two tenants on one machine. What the first one loses here it loses to the machine. */
 export const tenantsApart: Family = async (scope) => {
-  const quiet = await withTenants(scope, [{ name: 'quiet' }]);
-  const flood = await withTenants(scope, [{ name: 'flood', limits: { bytesPerSecond: LEAST_BYTES } }]);
+  const quiet = await withTenants(scope, ['quiet']);
+  const flood = await withTenants(scope, ['flood']);
   return async () => {
     const [own, other] = [await quiet(), await flood()];
     const ready = async () => {
@@ -236,12 +223,7 @@ export const tenantsApart: Family = async (scope) => {
   };
 };
 
-interface Tenant {
-  readonly name: string;
-  readonly limits?: Readonly<Record<string, number | string>>;
-}
-
-async function withTenants(scope: Scope, all: readonly Tenant[]): ReturnType<Family> {
+async function withTenants(scope: Scope, all: readonly string[]): ReturnType<Family> {
   const place = await newPlace(scope);
   const redis = await startRedis();
   scope.defer(() => redis.stop());
@@ -267,7 +249,7 @@ async function withTenants(scope: Scope, all: readonly Tenant[]): ReturnType<Fam
       await isReady(gateway);
       await Promise.all(agents.map((agent) => isReady(agent)));
     };
-    return { door: doorOf(all[0]?.name), floodDoor: doorOf(all.at(-1)?.name), groups, ready };
+    return { door: doorOf(all[0]), floodDoor: doorOf(all.at(-1)), groups, ready };
   };
 }
 
@@ -276,14 +258,13 @@ function socketOf({ dir }: Trust, tenant: string): string {
 }
 
 /** Writes a tenant's file. @returns the flags of its agent */
-async function tenant(trust: Trust, dir: string, { name, limits }: Tenant, agentPort: number): Promise<Flags> {
+async function tenant(trust: Trust, dir: string, name: string, agentPort: number): Promise<Flags> {
   const authority = await Authority.create(trust.dir, name);
   const { cert, key } = await authority.client(`${name}-agent`);
   const file = {
     tenant: name,
     agents: [{ certificates: { ca: authority.cert } }],
     callers: [{ unixSocket: socketOf(trust, name) }],
-    ...(limits && { limits }),
   };
   await writeFile(`${dir}/${name}.yaml`, JSON.stringify(file));
   const flags = await agentFlags(trust, agentPort);

@@ -224,13 +224,24 @@ const BESIDE_FLOOD = [
   less('plane_rss_growth_mb', 'growth MB'),
 ];
 
-/** What one tenant's flood does to another, beside a plane that takes both for one tenant and so is not fair between them. */
-export const FAIRNESS: readonly Line[] = FLOODS.map((flood) => ({
-  ...line('fairness', 5000, BESIDE_FLOOD, { on: ['tenants'], fresh: true, once: true }),
-  name: `fairness-${flood}`,
-  title: `beside another tenant’s flood: ${flood}`,
-  flood,
-}));
+/**
+ * What one tenant's flood does to another, beside a plane that takes both for one tenant and so is not fair between them; and what a
+ * tenant alone gets of a plane of two, beside a plane without tenants.
+ */
+export const FAIRNESS: readonly Line[] = [
+  ...FLOODS.map((flood) => ({
+    ...line('fairness', 5000, BESIDE_FLOOD, { on: ['tenants'], fresh: true, once: true }),
+    name: `fairness-${flood}`,
+    title: `beside another tenant’s flood: ${flood}`,
+    flood,
+  })),
+  { ...line('bulk', 32, BULK, { on: ['split', 'tenants'] }), name: 'alone-bulk', title: 'a tenant alone: bulk ×32' },
+  {
+    ...line('dials', 64, DIALS, { on: ['split', 'tenants'] }),
+    name: 'alone-dials',
+    title: 'a tenant alone: dials ×64',
+  },
+];
 
 export const LINES: readonly Line[] = [
   ...STANDARD,

@@ -1,6 +1,5 @@
 import { getOrPut } from '../get-or-put.ts';
 import { type DialLimits, type DialUse, UNLIMITED } from '../limits/limits.ts';
-import type { SpareBytes } from '../limits/spare-bytes.ts';
 import { TenantLimiter } from '../limits/tenant-limiter.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import { DialError } from './errors.ts';
@@ -17,8 +16,6 @@ const PRUNE_AT = 1000;
 export interface DialLimiterOptions {
   /** A tenant's limits, as they are now. Default: 2,000 pending dials, and nothing else is counted. */
   readonly limits?: (tenant: string) => DialLimits;
-  /** Keeps time for quiet tenants. Unset: there is one tenant. */
-  readonly spare?: SpareBytes;
   /** Milliseconds. */
   readonly now?: () => number;
 }
@@ -32,7 +29,6 @@ export class DialLimiter {
   readonly dial: Dial = (request) => this.#admit(request);
   readonly #inner: Dial;
   readonly #limits: DialLimiterOptions['limits'];
-  readonly #spare: SpareBytes | undefined;
   readonly #now: () => number;
   readonly #idle: (() => void)[] = [];
   readonly #tenants = new Map<string, TenantLimiter>();
@@ -40,9 +36,8 @@ export class DialLimiter {
   #pending = 0;
   #closed = false;
 
-  constructor(dial: Dial, { limits, spare, now = () => performance.now() }: DialLimiterOptions = {}) {
+  constructor(dial: Dial, { limits, now = () => performance.now() }: DialLimiterOptions = {}) {
     this.#inner = dial;
-    this.#spare = spare;
     this.#limits = limits;
     this.#now = now;
   }
@@ -104,11 +99,7 @@ export class DialLimiter {
     const { size } = this.#tenants;
     if (size >= this.#pruneAt && !this.#tenants.has(tenant)) this.#prune();
     const limits = this.#limits ?? (() => UNLIMITED);
-    return getOrPut(
-      this.#tenants,
-      tenant,
-      () => new TenantLimiter(tenant, () => limits(tenant), this.#now, this.#spare?.tenant()),
-    );
+    return getOrPut(this.#tenants, tenant, () => new TenantLimiter(tenant, () => limits(tenant), this.#now));
   }
 
   /** Forgets idle tenants. Otherwise, removed tenants would pile up here. */

@@ -31,7 +31,6 @@ export const DIAL_ERRORS = {
    * 3. An agent, or its resolver, had no descriptor for the socket (libs/transport: endpoint.ts), or a Go agent no port or buffer
    *    (go-errors.ts). Retryable; the gateway also suspects the session for a while.
    * 4. A Go server's packet stream carries too many tunnels to our agent already (libs/transport: packets/serve.ts). Final.
-   * 5. A tenant floods a gateway or hub whose event loop is busy, and the dial has waited for its longest time (`inSpareTime`). Final.
    */
   connection_limit_reached: { status: 503 },
   /** The session that carried the dial ended before the answer. */

@@ -6,7 +6,6 @@ import { Splice } from '../carry/splice.ts';
 import type { ResumableTunnel } from '../events/events.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { type DialLimits, UNLIMITED } from './limits.ts';
-import { TenantBytes } from './spare-bytes.ts';
 
 describe('byte meter', () => {
   const KIB = 1024;
@@ -179,39 +178,6 @@ describe('byte meter', () => {
       await pass(100);
     }
     assert.equal(sink.destroyed, false);
-    splice.abort(new Error('enough'));
-    await splice.done;
-  });
-
-  test('a tenant that leaves time to others pauses, and reads on a little at a time', async () => {
-    mock.timers.enable({ apis: ['setInterval'] });
-    let now = 0;
-    const spare = new TenantBytes(
-      () => now,
-      () => {},
-    );
-    spare.perSecond = 100 * MIB;
-    const meter = new ByteMeter(
-      'acme',
-      () => UNLIMITED,
-      () => now,
-      spare,
-    );
-    const { source, sink, splice } = tunnel(meter);
-    const until = async (bytes: number) => {
-      for (let turns = 0; sink.got < bytes && turns < 1000; turns++) await turn();
-      assert.equal(source.isPaused(), true);
-      return sink.got;
-    };
-    const atOnce = await until(200 * KIB);
-    assert.ok(atOnce <= 320 * KIB, `${atOnce} bytes at once`);
-    for (let ms = 0; ms < 100; ms += 2) {
-      now += 2;
-      mock.timers.tick(2);
-      for (let turns = 0; turns < 5; turns++) await turn();
-    }
-    const more = sink.got - atOnce;
-    assert.ok(more >= 9 * MIB && more <= 11 * MIB, `${more} bytes in 100 ms`);
     splice.abort(new Error('enough'));
     await splice.done;
   });

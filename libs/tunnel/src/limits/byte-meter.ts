@@ -3,14 +3,10 @@ import type { Guarded } from '@isthmus/runtime';
 import { ReaderStalled } from '../dial/errors.ts';
 import type { DialLimits } from './limits.ts';
 import { PerSecond } from './per-second.ts';
-import type { TenantBytes } from './spare-bytes.ts';
 import { TokenBucket, type TokenRate } from './token-bucket.ts';
 
 /** How often paused tunnels are resumed, in milliseconds. Users of a terminal do not notice it, and it needs few timers. */
 const RESUME_EVERY_MS = 20;
-
-/** The same while the event loop is busy, in milliseconds. Quiet tenants wait while a flooding one moves its bytes, so it moves few at once. */
-const BUSY_RESUME_EVERY_MS = 2;
 
 /** The largest burst above the rate, in seconds of the rate. */
 const BURST_SECONDS = 0.1;
@@ -64,25 +60,21 @@ export class ByteMeter {
   readonly #tenant: string;
   readonly #limits: () => DialLimits;
   readonly #bucket: TokenBucket;
-  readonly #spare: TenantBytes | undefined;
   readonly #paused = new Set<FlowGate>();
   /** Those whose sinks hold bytes for slow readers. */
   readonly #queueing = new Set<FlowGate>();
   #resumeTimer: NodeJS.Timeout | undefined;
   #readerTimer: NodeJS.Timeout | undefined;
 
-  /** @param spare keeps time for other tenants; unset: there is nobody else */
-  constructor(tenant: string, limits: () => DialLimits, now: () => number, spare?: TenantBytes) {
+  constructor(tenant: string, limits: () => DialLimits, now: () => number) {
     this.#tenant = tenant;
     this.#limits = limits;
-    this.#spare = spare;
     this.#bucket = new TokenBucket(now);
     this.perSecond = new PerSecond(now);
   }
 
   /** A direction of a tunnel begins. */
   open(flow: MeteredFlow): Gate {
-    this.#spare?.dial();
     return new FlowGate(this, flow);
   }
 
@@ -94,8 +86,7 @@ export class ByteMeter {
     const { bytesPerSecond, bytesQueued } = this.#limits();
     // An unlimited rate does not cost a look at the clock.
     const paced = bytesPerSecond < Number.POSITIVE_INFINITY && this.#charge(bytes, bytesPerSecond) <= 0;
-    const busy = this.#spare?.spend(bytes) === false;
-    return !paced && !busy && this.queued < bytesQueued;
+    return !paced && this.queued < bytesQueued;
   }
 
   #charge(bytes: number, bytesPerSecond: number): number {
@@ -105,8 +96,7 @@ export class ByteMeter {
 
   pause(gate: FlowGate): void {
     this.#paused.add(gate);
-    const every = this.#spare?.perSecond === undefined ? RESUME_EVERY_MS : BUSY_RESUME_EVERY_MS;
-    this.#resumeTimer ??= setInterval(() => this.#resumePaused(), every).unref();
+    this.#resumeTimer ??= setInterval(() => this.#resumePaused(), RESUME_EVERY_MS).unref();
   }
 
   /** Bytes now wait in a gate's sink. */
@@ -138,7 +128,7 @@ export class ByteMeter {
     if (this.queued >= bytesQueued) return;
     let left = bytesPerSecond === Number.POSITIVE_INFINITY ? bytesPerSecond : this.#bucket.left(rateOf(bytesPerSecond));
     // The room that is left in the queue counts too. Otherwise all paused tunnels would read at once.
-    left = Math.min(left, bytesQueued - this.queued, this.#spare?.left ?? Number.POSITIVE_INFINITY);
+    left = Math.min(left, bytesQueued - this.queued);
     for (const gate of [...this.#paused]) {
       if (left <= 0) return;
       left -= ONE_READ;

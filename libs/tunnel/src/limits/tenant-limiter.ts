@@ -4,7 +4,6 @@ import type { DialError, RefusingLimit } from '../dial/errors.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { type DialLimits, type DialUse, overLimit } from './limits.ts';
 import { PerSecond } from './per-second.ts';
-import type { TenantBytes } from './spare-bytes.ts';
 import { TokenBucket } from './token-bucket.ts';
 
 /** Counts what one tenant uses of this process, and refuses its dials when a limit is reached. */
@@ -22,12 +21,12 @@ export class TenantLimiter implements DialUse {
   #established = 0;
 
   /** @param now milliseconds */
-  constructor(tenant: string, limits: () => DialLimits, now: () => number, spare?: TenantBytes) {
+  constructor(tenant: string, limits: () => DialLimits, now: () => number) {
     this.#tenant = tenant;
     this.#limits = limits;
     this.#rate = new TokenBucket(now);
     this.#perSecond = new PerSecond(now);
-    this.meter = new ByteMeter(tenant, limits, now, spare);
+    this.meter = new ByteMeter(tenant, limits, now);
   }
 
   get tunnels(): number {
