@@ -32,7 +32,6 @@ export { keptAlive } from './keep-alive.ts';
 export { LONGEST_TIMER } from './longest-timer.ts';
 export { LruMap } from './lru-map.ts';
 export { bufferSizes, memoryLimit } from './memory.ts';
-export { minorGc } from './minor-gc.ts';
 export { OpenTable } from './open-table.ts';
 export { Packing } from './packing.ts';
 export { randomHex } from './random-hex.ts';

@@ -1,4 +1,4 @@
-import { minorGc, pins } from '@isthmus/runtime';
+import { pins } from '@isthmus/runtime';
 import { StatusError } from './status.ts';
 
 /** Before each message: a flag that says whether it is compressed, and its length (gRPC over HTTP/2, "Length-Prefixed-Message"). */
@@ -109,7 +109,6 @@ export class MessageReader {
     }
     const joins = last !== undefined && needed <= LAST_BLOCK / 2;
     const size = Math.min(LAST_BLOCK, Math.max(FIRST_BLOCK, 2 * (joins ? needed : piece.length)));
-    minorGc.countRead(size);
     this.#block = Buffer.allocUnsafeSlow(size);
     this.#used = joins ? last.copy(this.#block) : 0;
     this.#used += piece.copy(this.#block, this.#used);
@@ -133,7 +132,6 @@ export class MessageReader {
 
   #join(length: number): Buffer {
     const whole = Buffer.allocUnsafe(length);
-    minorGc.countRead(length);
     for (let filled = 0; filled < length; ) {
       const piece = this.#pieces[0] as Buffer;
       const taken = piece.copy(whole, filled);
@@ -146,7 +144,6 @@ export class MessageReader {
 }
 
 function copyOf(piece: Buffer): Buffer {
-  minorGc.countRead(piece.length);
   const copy = Buffer.allocUnsafeSlow(piece.length);
   piece.copy(copy);
   return copy;

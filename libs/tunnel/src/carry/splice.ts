@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { deferred, endAfterPeer, type Guarded, guarding, minorGc, writerOf } from '@isthmus/runtime';
+import { deferred, endAfterPeer, type Guarded, guarding, writerOf } from '@isthmus/runtime';
 import type { MarkStream, TunnelEnd } from '../dial/dial.ts';
 import { PlaneEnded, planeEnded } from '../dial/errors.ts';
 import type { TunnelEnding } from '../events/events.ts';
@@ -154,7 +154,6 @@ export class Splice {
     let waitingSince: number | undefined;
     const copy = (chunk: Uint8Array) => {
       count(chunk.length);
-      minorGc.countRead(chunk.length);
       if (this.#restarts) this.#timer?.refresh();
       const room = write(chunk);
       gate?.afterRead(chunk.length, room);

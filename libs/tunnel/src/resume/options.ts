@@ -23,8 +23,7 @@ const ACKNOWLEDGE_MS = 250;
 
 /**
  * A half acknowledges at once when it has taken its share of 2 MiB: from 64 to 512 KiB. The other half keeps the bytes until then. Buffers
- * that are kept while its process reads 8 MiB twice grow old, and only a collection of the whole heap frees those (see `MinorGc`). With
- * WINDOW_UPDATEs alone, one fast tunnel kept 4 to 8 MiB.
+ * that are kept through two young collections grow old, and only a collection of the whole heap frees those. With WINDOW_UPDATEs alone, one fast tunnel kept 4 to 8 MiB.
  */
 const [ACKNOWLEDGE_MOST, ACKNOWLEDGE_LEAST, ACKNOWLEDGE_TOGETHER] = [512 * 1024, 64 * 1024, 2 * 1024 * 1024];
 
