@@ -1,17 +1,17 @@
 import { systemClock, type TlsSettings } from '@isthmus/runtime';
-import { endpointDial, type ProxyFor } from '@isthmus/transport';
+import type { ProxyFor } from '@isthmus/transport';
 import {
   AgentTunnels,
-  type Dial,
   DialLimiter,
   type DialPolicy,
   formatDestination,
   type Observation,
-  observed,
   type Prohibited,
+  pipeline,
   type ResumeOptions,
-  refuseWhenScarce,
+  type Stage,
 } from '@isthmus/tunnel';
+import { agentStages } from './pipeline.ts';
 import { resolved } from './targets.ts';
 import { Upkeep } from './upkeep.ts';
 import { connectUplink, DRAIN_SETTLE, type Uplink, type UplinkOptions } from './uplink.ts';
@@ -55,7 +55,7 @@ export interface AgentOptions {
   /** The agent's own lists of what it dials, which no plane can overrule. */
   readonly policy?: DialPolicy;
   /** Leads a dial to where its destination is, for agents that are simulated and share one network. Default: sockets from here. */
-  readonly network?: (endpoint: Dial) => Dial;
+  readonly network?: Stage;
   readonly observation: Observation;
 }
 
@@ -85,20 +85,17 @@ export function agent(options: AgentOptions): Agent {
 class RunningAgent implements Agent {
   readonly agentId: string;
   readonly #options: AgentOptions;
-  readonly #limiter: DialLimiter;
+  readonly #limiter = new DialLimiter();
   readonly #upkeep: Upkeep;
   readonly #tunnels: AgentTunnels | undefined;
   readonly #packetServers = new Set<string>();
   #closed = false;
 
   constructor(options: AgentOptions) {
-    const { agentId, prohibited, policy, observation, network = (endpoint) => endpoint } = options;
+    const { agentId, observation } = options;
     this.#options = options;
     this.agentId = agentId;
     this.#tunnels = options.resume && new AgentTunnels(options.resume);
-    const own = { ...(prohibited && { prohibited }), ...(policy && { policy }) };
-    const endpoint = endpointDial({ agentId, ...own, ...observation });
-    this.#limiter = new DialLimiter(refuseWhenScarce(network(endpoint)));
     this.#upkeep = new Upkeep({
       ...options,
       clock: systemClock,
@@ -177,7 +174,7 @@ class RunningAgent implements Agent {
         ...(tenant !== '' && { tenant }),
         ...(pingInterval !== undefined && { pingSeconds: pingInterval / 1000 }),
       },
-      dial: observed('agent', this.#limiter.dial, observation),
+      dial: (rules) => pipeline(agentStages({ ...this.#options, limiter: this.#limiter, rules })),
       events: observation.events,
     };
   }

@@ -22,12 +22,12 @@ function policyOf({ announced = true, timeout = 60_000 } = {}) {
     announced,
     timeout,
     missing: missing.resolve,
-    async dial({ destination, policy }) {
-      dialled.push(policy?.verdict(destination, '').rule);
-      throw new DialError('connection_refused', 'dialled');
-    },
   });
-  const dial = () => policy.dial(request).catch(({ message }: Error) => message);
+  const permitted = policy.permit(async ({ destination, policy }) => {
+    dialled.push(policy?.verdict(destination, '').rule);
+    throw new DialError('connection_refused', 'dialled');
+  });
+  const dial = () => permitted({ ...request }).catch(({ message }: Error) => message);
   return { policy, dial, dialled, missing: missing.promise };
 }
 

@@ -1,13 +1,12 @@
 import { type Policy, policyOf } from '@isthmus/admission/policy';
-import { deferred, extended } from '@isthmus/runtime';
+import { deferred } from '@isthmus/runtime';
 import type { PolicyRules } from '@isthmus/transport';
-import { type Dial, DialError } from '@isthmus/tunnel';
+import { DialError, type Stage } from '@isthmus/tunnel';
 
 /** How long an agent waits for the rules that a hub announced, in milliseconds. They are on their way when it begins to wait. */
 const RULES_TIMEOUT = 10_000;
 
 export interface TenantPolicyOptions {
-  readonly dial: Dial;
   /** Whether the hub said that rules follow. Dials wait for them: they may overtake rules on the wire. */
   readonly announced: boolean;
   /** Called if the announced rules did not come in time, or could not be used. Should end the link. */
@@ -18,21 +17,21 @@ export interface TenantPolicyOptions {
 
 /** What the callers of the tenant of one link may dial, as its hub says. Rules that cannot be used leave the earlier ones in force. */
 export class TenantPolicy implements Disposable {
-  /** Dials by the rules in force. */
-  readonly dial: Dial;
+  /** Gives dials the rules in force. */
+  readonly permit: Stage = (next) => async (request) => {
+    await this.#first.promise;
+    if (this.#policy) request.policy = this.#policy;
+    return next(request);
+  };
   readonly #first = deferred<void>();
   readonly #timer: NodeJS.Timeout | undefined;
   #policy: Policy | undefined;
 
-  constructor({ dial, announced, missing, timeout = RULES_TIMEOUT }: TenantPolicyOptions) {
+  constructor({ announced, missing, timeout = RULES_TIMEOUT }: TenantPolicyOptions) {
     const late = () => missing(new Error(`it sent no dial rules that can be used within ${timeout / 1000} s`));
     if (announced) this.#timer = setTimeout(late, timeout);
     else this.#first.resolve();
     this.#first.promise.catch(() => {});
-    this.dial = async (request) => {
-      await this.#first.promise;
-      return dial(this.#policy ? extended(request, { policy: this.#policy }) : request);
-    };
   }
 
   /** @throws Error for rules that cannot be used */

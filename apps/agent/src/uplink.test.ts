@@ -56,7 +56,7 @@ function options(more: Partial<UplinkOptions>): UplinkOptions {
     timeout: 60_000,
     hello: { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' },
     token: () => 'secret',
-    dial: () => Promise.reject(new Error('no dials')),
+    dial: () => () => Promise.reject(new Error('no dials')),
     signal: new AbortController().signal,
     events: planeEvents(),
     membership() {},

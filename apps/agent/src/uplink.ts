@@ -57,7 +57,8 @@ export interface UplinkOptions {
   readonly timeout: number;
   /** Gives up the attempt. Has no effect on an established connection. */
   readonly signal: AbortSignal;
-  readonly dial: Dial;
+  /** What answers the dials of a connection. @param rules what its hub says that callers may dial; unset where it can say nothing */
+  readonly dial: (rules?: TenantPolicy) => Dial;
   /** Unset: tunnels end with the link. */
   readonly tunnels?: AgentTunnels;
   readonly events: PlaneEvents;
@@ -173,7 +174,7 @@ async function unlessGivenUp<T>(socket: Socket, signal: AbortSignal, step: Promi
 }
 
 async function linkUplink(server: ServerAddress, socket: Socket, options: UplinkOptions): Promise<Uplink> {
-  const { dial, events, membership, timeout, signal } = options;
+  const { events, membership, timeout, signal } = options;
   const names = namesOf(server, options);
   const token = options.token();
   const hello = { ...options.hello, ...(token !== undefined && { token }) };
@@ -183,7 +184,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
   const mayRoam = token === undefined || options.tls !== undefined;
   let leaving = false;
   const { policy: announced = false, renewal: renews, ping } = offers;
-  const policy = new TenantPolicy({ dial, announced, missing: (error) => link.destroy(error) });
+  const policy = new TenantPolicy({ announced, missing: (error) => link.destroy(error) });
   const send = (fresh: string) => link.sendCredential(fresh);
   const renewal = renews ? new TokenRenewal({ first: token, read: options.token, send }) : undefined;
   const link = new LinkServer({
@@ -193,7 +194,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     role: 'agent',
     ...(options.tunnels && { tunnels: options.tunnels }),
     ping,
-    dial: policy.dial,
+    dial: options.dial(policy),
     policy: (rules) => policy.take(rules),
     renewed: () => renewal?.taken(),
     events,
@@ -242,7 +243,7 @@ function within(hosts: readonly string[], message: MembershipMessage): Membershi
 
 /** On a connection of its own, by the server's name: gRPC does its own handshake. */
 async function packetUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
-  const { dial, events, timeout, signal, keepaliveTime: keepaliveMs } = options;
+  const { events, timeout, signal, keepaliveTime: keepaliveMs } = options;
   const { agentId, identifiers, tenant = DEFAULT_TENANT } = options.hello;
   const token = options.token();
   const proxy = proxyTo(server, options);
@@ -259,7 +260,7 @@ async function packetUplink(server: ServerAddress, options: UplinkOptions): Prom
     ...(token !== undefined && { token }),
   });
   options.packetServers.add(formatDestination({ host: server.address, port: server.port }));
-  const served = servePackets(channel, { role: 'agent', dial, tenant, events });
+  const served = servePackets(channel, { role: 'agent', dial: options.dial(), tenant, events });
   return {
     server,
     serverId,

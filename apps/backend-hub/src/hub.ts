@@ -10,13 +10,13 @@ import {
   type Directory,
   type GatewayLoss,
   type HubRecord,
-  inTurns,
-  observed,
+  pipeline,
   type SessionInfo,
 } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { giveUpSessions } from './departure.ts';
 import { agentKey, sessionsAtOtherHubs } from './other-hubs.ts';
+import { hubStages } from './pipeline.ts';
 import { SessionTable } from './sessions.ts';
 import { Succession } from './succession.ts';
 
@@ -65,8 +65,8 @@ class RunningHub implements Hub {
     this.#options = options;
     this.hubId = options.hubId;
     [this.#record, this.#sessions, this.#agents] = this.#term();
-    const dial: Dial = (request) => this.#sessions.dial(request);
-    this.dial = observed('hub', options.manyTenants ? inTurns(dial) : dial, options.observation);
+    // A hub that begins anew has another table.
+    this.dial = pipeline(hubStages({ ...options, session: (request) => this.#sessions.dial(request) }));
     this.#succession = new Succession({
       hubId: this.hubId,
       events: options.observation.events,

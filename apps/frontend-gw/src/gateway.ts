@@ -9,20 +9,18 @@ import {
   type Directory,
   explain,
   GatewayTunnels,
-  inTurns,
   type Observation,
-  observed,
   PlaneEnded,
+  pipeline,
   type ResumeOptions,
-  refuseWhenScarce,
-  routed,
   type Strategy,
   Suspects,
   TunnelTable,
 } from '@isthmus/tunnel';
 import { type CallerPort, Callers, type CallersOptions } from './callers.ts';
 import { Identities } from './identities.ts';
-import { permitted, verdicts } from './policy.ts';
+import { gatewayStages } from './pipeline.ts';
+import { verdicts } from './policy.ts';
 import { type OwnPorts, tenantCallers } from './tenant-callers.ts';
 
 /** How long callers may take to close when the gateway ends, in milliseconds: upstream drops them within 0.4 s. */
@@ -60,12 +58,9 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const { events } = observation;
   const suspects = new Suspects();
   const { limits } = options;
-  const chosen = routed(options, suspects);
   const resumable = options.resume && new GatewayTunnels({ ...options, ...options.resume, suspects });
-  const dialling = refuseWhenScarce(resumable ? resumable.resuming(chosen) : chosen);
-  const allowed = tenancy ? permitted(dialling, tenancy) : dialling;
-  const limiter = limits ? new DialLimiter(inTurns(allowed), { limits }) : new DialLimiter(allowed);
-  const dial = observed('gateway', limiter.dial, observation);
+  const limiter = new DialLimiter(limits && { limits });
+  const dial = pipeline(gatewayStages({ ...options, suspects, limiter, resumable }));
   const explained = { ...options, suspects, ...(tenancy && { policy: verdicts(tenancy) }) };
   const identities = tenancy && new Identities(tenancy, events);
   const identify = identities?.identify ?? anyoneOf(tenant);

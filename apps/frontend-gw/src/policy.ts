@@ -1,5 +1,5 @@
 import { dialRefusal, type Tenancy } from '@isthmus/plane';
-import { type Dial, DialError, type DialRequest, type explain } from '@isthmus/tunnel';
+import { DialError, type DialRequest, type explain, type Stage } from '@isthmus/tunnel';
 
 /** What a tenant's file says about a dial, for an operator who asks. */
 export function verdicts(tenancy: Pick<Tenancy, 'tenant'>): NonNullable<Parameters<typeof explain>[0]['policy']> {
@@ -7,11 +7,12 @@ export function verdicts(tenancy: Pick<Tenancy, 'tenant'>): NonNullable<Paramete
 }
 
 /** Refuses dials that the tenant's file forbids, by name or literal address. An agent judges what a name was resolved to. */
-export function permitted(dial: Dial, tenancy: Pick<Tenancy, 'tenant'>): Dial {
-  return (request) => {
+export function permitted(tenancy: Pick<Tenancy, 'tenant'>): Stage {
+  const permit: Stage = (next) => (request) => {
     const refusal = refusalOf(request, tenancy);
-    return refusal ? Promise.reject(refusal) : dial(request);
+    return refusal ? Promise.reject(refusal) : next(request);
   };
+  return permit;
 }
 
 function refusalOf(request: DialRequest, tenancy: Pick<Tenancy, 'tenant'>): DialError | undefined {

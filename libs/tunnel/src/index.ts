@@ -32,6 +32,7 @@ export {
   SessionLost,
 } from './dial/errors.ts';
 export { inTurns } from './dial/in-turns.ts';
+export { pipeline, type Stage } from './dial/pipeline.ts';
 export type { DialPolicy } from './dial/policy.ts';
 export { PROHIBITIONS, type Prohibited, type Prohibition, prohibitedBy, reachedAddress } from './dial/prohibited.ts';
 export { refuseWhenScarce } from './dial/refuse-when-scarce.ts';
@@ -102,5 +103,6 @@ export type { ResumeOptions } from './resume/options.ts';
 export type { AttachClaim, ResumeAnswer, ResumeGrant, ResumeRequest } from './resume/request.ts';
 export { type Candidate, type ExplainedStep, type ExplainOptions, type Explanation, explain } from './route/explain.ts';
 export { routed } from './route/routed.ts';
+export type { RoutingOptions } from './route/routing.ts';
 export { isNetwork, STRATEGIES, type Strategy, serves } from './route/strategies.ts';
 export { Suspects } from './route/suspects.ts';

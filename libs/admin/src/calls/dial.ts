@@ -5,6 +5,7 @@ import {
   asDialError,
   type Caller,
   type DialRequest,
+  dialLog,
   type Established,
   Tunnel,
 } from '@isthmus/tunnel';
@@ -63,6 +64,7 @@ function requestOf(
     // Its own trace, sampled whatever the sampling rate: the operator who asks wants to see it.
     traceparent: `00-${hex(16)}-${hex(8)}-01`,
     signal,
+    log: dialLog(),
   };
 }
 

@@ -43,7 +43,7 @@ export function auditDials(
     // The destination was reached, but the caller was gone, so no tunnel will report it.
     'dial:undelivered'(dial) {
       const error = new Error('the caller left before the answer');
-      if (dial) end(dial, { ms: 0, up: 0, down: 0, by: 'caller', error });
+      end(dial, { ms: 0, up: 0, down: 0, by: 'caller', error });
     },
     'tunnel:open'(tunnel) {
       if (tunnel.role === 'gateway') tunnels.add(tunnel);

@@ -21,7 +21,7 @@ test('a dial is pending until it ends, and counts once, by its outcome', async (
 test('failures without a dial:end are counted by reason', async () => {
   const { events, metrics } = server();
   events.emit('dial:unasked');
-  events.emit('dial:undelivered');
+  events.emit('dial:undelivered', dial);
   const page = await samples(metrics);
   assert.equal(page.get(`${SERVER}dial_failure_count{reason="unrecognized_response"}`), 1);
   assert.equal(page.get(`${SERVER}dial_failure_count{reason="send_rsp"}`), 1);

@@ -46,17 +46,17 @@ for (const [protocol, start] of RECEIVERS) {
     const events = planeEvents();
     tracing.follow(events);
     const dial = observed('gateway', established, { events, tracer: tracing.tracer });
-    await dial(request);
+    await dial({ ...request });
     await until(() => receiver.spans.length > 0, 'a span');
 
     await receiver[Symbol.asyncDispose]();
     let turns = 0;
     const turn = setImmediate(() => turns++);
-    const dials = await Promise.all(Array.from({ length: 2000 }, () => dial(request)));
+    const dials = await Promise.all(Array.from({ length: 2000 }, () => dial({ ...request })));
     clearImmediate(turn);
     assert.equal(turns, 0, 'no dial waits for anything that comes from outside');
     await until(() => lines.length === 2, 'two lines');
-    await dial(request);
+    await dial({ ...request });
     await tracing.shutdown();
     assert.deepEqual(lines, ['traces are exported', 'traces cannot be exported and are dropped']);
     for (const { end } of dials) {

@@ -140,8 +140,8 @@ async function serve(request: ServedDial, first: Buffer, connection: CallerConne
       const { aborted, reason } = request.signal;
       answerError(socket, aborted && reason instanceof PlaneEnded ? denied(reason) : error);
     },
-    unanswered({ dial }) {
-      events.emit('dial:undelivered', dial);
+    unanswered() {
+      events.emit('dial:undelivered', request);
       socket.destroy();
     },
   };

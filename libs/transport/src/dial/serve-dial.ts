@@ -6,6 +6,7 @@ import {
   DialAbort,
   type DialError,
   type DialRequest,
+  dialLog,
   type Established,
   type PlaneEvents,
   parseDestination,
@@ -34,7 +35,7 @@ export interface Waiter {
   /** Sends the error, if anybody still waits. */
   refuse(error: DialError): void;
   /** Called if the dial succeeded and nobody waits any longer. */
-  unanswered?(established: Established): void;
+  unanswered?(): void;
 }
 
 /**
@@ -58,7 +59,7 @@ export async function serveDial(
   }
   if (caller) return new Tunnel(role, request, caller, established, events, halfClosedMs);
   established.end.abort(request.signal.reason);
-  waiter.unanswered?.(established);
+  waiter.unanswered?.();
   return undefined;
 }
 
@@ -79,6 +80,7 @@ export function newDial(
     destination: parseDestination(address),
     deadline: performance.now() + timeout,
     signal: new DialAbort(),
+    log: dialLog(),
     ...(caller && { caller }),
     ...(traceparent !== undefined && { traceparent }),
   };

@@ -49,8 +49,11 @@ export function requestHead(request: DialRequest): OutgoingHead {
   return head;
 }
 
-/** Throws DialError http_request_error if the head is not a dial. */
-export function readRequest(head: Head): ServedDial {
+/**
+ * Throws DialError http_request_error if the head is not a dial.
+ * @param progress tells the other side how far the dial is
+ */
+export function readRequest(head: Head, progress: Pick<DialRequest, 'acknowledged' | 'underWay'> = {}): ServedDial {
   const left = Number(head['isthmus-deadline']);
   const id = head['isthmus-dial'];
   const tenant = head[TENANT_FIELD];
@@ -74,6 +77,7 @@ export function readRequest(head: Head): ServedDial {
     ...(caller !== undefined && { callerName: caller }),
     ...(traceparent !== undefined && { traceparent }),
     ...(resume && { resume }),
+    ...progress,
   };
 }
 

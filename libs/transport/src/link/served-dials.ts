@@ -65,7 +65,7 @@ export class ServedDials {
     const asked = new PendingStream(stream, { closed });
     let request: ServedDial | undefined;
     try {
-      request = readRequest(head);
+      request = readRequest(head, progressOn(stream));
       this.#checkTenant(request);
     } catch (error) {
       events.emit('refused', `${role} link`, peer, error as Error);
@@ -79,15 +79,11 @@ export class ServedDials {
 
   async #dial(asked: PendingStream, request: ServedDial): Promise<void> {
     const { stream } = asked;
-    const acknowledged = () => stream.answered || stream.headers(UNDER_WAY);
     const waiter: Waiter = {
       accept: (established) => (stream.closed ? undefined : this.#accepted(asked, established, request)),
       refuse: (error) => this.#refuse(asked, error),
     };
-    const underWay = (roundTripMs: number) => {
-      if (roundTripMs >= LONG_ROUND_TRIP_MS && !stream.answered) stream.headers(encodeHead(underWayHead(roundTripMs)));
-    };
-    await serveDial(extended(request, { acknowledged, underWay }), waiter, this.#options);
+    await serveDial(request, waiter, this.#options);
   }
 
   /** Answers a dial that succeeded. */
@@ -138,6 +134,18 @@ export class ServedDials {
     const text = `${peer} dials for tenant ${printable(tenant)}, and this link is of tenant ${own}`;
     throw new DialError('http_request_denied', text);
   }
+}
+
+/** Tells the dialling side that the dial is on its way. */
+function progressOn(stream: Http2Stream): Pick<DialRequest, 'acknowledged' | 'underWay'> {
+  return {
+    acknowledged() {
+      if (!stream.answered) stream.headers(UNDER_WAY);
+    },
+    underWay(roundTripMs) {
+      if (roundTripMs >= LONG_ROUND_TRIP_MS && !stream.answered) stream.headers(encodeHead(underWayHead(roundTripMs)));
+    },
+  };
 }
 
 /** Why nobody waits for the answer any more. If it was an attach, its tunnel must not end with it. */

@@ -149,7 +149,7 @@ class PacketServer implements ServedPackets {
     const waiter: Waiter = {
       accept: () => this.#accept(random),
       refuse: (error) => request.signal.aborted || this.#refuse(random, error),
-      unanswered: ({ dial }) => events.emit('dial:undelivered', dial),
+      unanswered: () => events.emit('dial:undelivered', request),
     };
     const tunnel = await serveDial(request, waiter, this.#options);
     await tunnel?.done;

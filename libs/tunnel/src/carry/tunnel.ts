@@ -26,7 +26,7 @@ export class Tunnel implements TunnelInfo {
     halfClosedMs?: number,
   ) {
     this.role = role;
-    this.dial = established.dial ?? dial;
+    this.dial = dial;
     this.agentId = established.agentId;
     this.#sessionId = established.sessionId;
     this.#hubId = established.hubId;

@@ -3,6 +3,7 @@ import { type DialLimits, type DialUse, UNLIMITED } from '../limits/limits.ts';
 import { TenantLimiter } from '../limits/tenant-limiter.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import { DialError } from './errors.ts';
+import type { Stage } from './pipeline.ts';
 
 /**
  * How many dials of one tenant may be pending in one process. Each dial has a deadline, so a tenant with more has lost its
@@ -22,12 +23,10 @@ export interface DialLimiterOptions {
 
 /**
  * Limits the dials of one program, all of them: a gateway's before it chooses a session, and an agent's before it dials the destination.
- * A hub has none, because both ends of its dials have one. Tenants' limits belong here. Rules about destinations wrap the Dial
- * inside it.
+ * A hub has none, because both ends of its dials have one. Tenants' limits belong here.
  */
 export class DialLimiter {
-  readonly dial: Dial = (request) => this.#admit(request);
-  readonly #inner: Dial;
+  readonly limit: Stage = (next) => (request) => this.#admit(request, next);
   readonly #limits: DialLimiterOptions['limits'];
   readonly #now: () => number;
   readonly #idle: (() => void)[] = [];
@@ -36,8 +35,7 @@ export class DialLimiter {
   #pending = 0;
   #closed = false;
 
-  constructor(dial: Dial, { limits, now = () => performance.now() }: DialLimiterOptions = {}) {
-    this.#inner = dial;
+  constructor({ limits, now = () => performance.now() }: DialLimiterOptions = {}) {
     this.#limits = limits;
     this.#now = now;
   }
@@ -74,7 +72,7 @@ export class DialLimiter {
     return this.#closed;
   }
 
-  async #admit(request: DialRequest): Promise<Established> {
+  async #admit(request: DialRequest, next: Dial): Promise<Established> {
     if (this.#closed) throw shuttingDown();
     const { tenant } = request;
     const limiter = this.#limiterOf(tenant);
@@ -82,7 +80,7 @@ export class DialLimiter {
     if (refused) throw refused;
     this.#count(limiter, 1);
     try {
-      const established = await this.#inner(request);
+      const established = await next(request);
       return this.#limits ? limiter.carry(established) : established;
     } finally {
       this.#count(limiter, -1);

@@ -6,6 +6,7 @@ import { noTracer } from '../events/trace.ts';
 import { routed } from '../route/routed.ts';
 import { established, join, plane, request, silent, unobserved } from '../testing.ts';
 import type { Dial, DialRequest } from './dial.ts';
+import { dialLog } from './dial-log.ts';
 import { DialError } from './errors.ts';
 
 test('a dial records each attempt: its session, its cause and its outcome', async (t) => {
@@ -25,21 +26,22 @@ test('a dial records each attempt: its session, its cause and its outcome', asyn
   const options = { strategies: ['default'], zone: '', parkTimeout: 0, observation } as const;
   const route = routed({ ...options, directory: plane('h1', 'h2', 'h3'), hub: () => (dial) => way(dial) });
   const way = (dial: DialRequest) => (ways[turn++] as (typeof ways)[0])(dial);
-  const dialled = observed('gateway', route, observation)(request);
+  const dial = { ...request, log: dialLog() };
+  const dialled = observed('gateway', route, observation)(dial);
   await new Promise(setImmediate);
   t.mock.timers.tick(300);
-  const { dial } = await dialled;
+  await dialled;
   assert.deepEqual(
-    dial?.log?.attempts.map(({ kind, outcome, error }) => [kind, outcome, error]),
+    dial.log.attempts.map(({ kind, outcome, error }) => [kind, outcome, error]),
     [
       ['first', 'failed', lost],
       ['retry', 'overtaken', undefined],
       ['hedge', 'established', undefined],
     ],
   );
-  for (const { ms } of dial?.log?.attempts ?? []) assert.ok(ms !== undefined && ms >= 0);
-  assert.equal(new Set(dial?.log?.attempts.map(({ sessionId }) => sessionId)).size, 3);
-  assert.equal(dials[0], dial, 'the event and the caller see one dial');
+  for (const { ms } of dial.log.attempts) assert.ok(ms !== undefined && ms >= 0);
+  assert.equal(new Set(dial.log.attempts.map(({ sessionId }) => sessionId)).size, 3);
+  assert.equal(dials[0], dial, 'the caller and the event see one dial');
   assert.equal(ended[0]?.error, undefined);
 });
 
@@ -51,12 +53,13 @@ test('a dial reports when it starts and stops waiting for a session, and how lon
   const directory = plane();
   const options = { strategies: ['default'], zone: '', parkTimeout: 60_000, observation } as const;
   const route = routed({ ...options, directory, hub: () => async () => established() });
-  const dialled = observed('gateway', route, observation)(request);
+  const dial = { ...request, log: dialLog() };
+  const dialled = observed('gateway', route, observation)(dial);
   assert.deepEqual(told, [`park ${request.id}`]);
   join(directory, 'h1');
-  const { dial } = await dialled;
+  await dialled;
   assert.deepEqual(told, [`park ${request.id}`, `unpark ${request.id}`]);
-  assert.ok((dial?.log?.parkedMs ?? 0) > 0);
+  assert.ok(dial.log.parkedMs > 0);
 });
 
 test('an attempt whose caller gave up has no error; one that failed before keeps its error', async () => {
@@ -75,7 +78,10 @@ test('an attempt whose caller gave up has no error; one that failed before keeps
   const hub: Dial = (dial) => (ways.shift() as Dial)(dial);
   const options = { strategies: ['default'], zone: '', parkTimeout: 0, observation } as const;
   const route = routed({ ...options, directory: plane('h1', 'h2'), hub: () => hub });
-  await assert.rejects(observed('gateway', route, observation)({ ...request, signal: caller.signal }), given);
+  await assert.rejects(
+    observed('gateway', route, observation)({ ...request, log: dialLog(), signal: caller.signal }),
+    given,
+  );
   const [[dial, outcome] = []] = ended;
   assert.deepEqual(
     dial?.log?.attempts.map(({ outcome, error }) => [outcome, error]),

@@ -22,6 +22,10 @@ export interface Caller {
   readonly principal?: AnyPrincipal;
 }
 
+/**
+ * A dial. Each process makes one where the dial enters it, and a gateway one more for each attempt; no stage copies it. A stage that finds
+ * something out writes it into one of the fields that are not readonly.
+ */
 export interface DialRequest {
   /** Unique in the plane; 16 hexadecimal digits. */
   readonly id: string;
@@ -33,8 +37,8 @@ export interface DialRequest {
    * it (`pendingDial` in libs/transport); `Attempts` does so while the dial is parked.
    */
   readonly deadline: number;
-  /** W3C trace context of the span this dial belongs to. */
-  readonly traceparent?: string;
+  /** W3C trace context of the span this dial belongs to. A part that starts a span for the dial puts its own here. */
+  traceparent?: string;
   /** The session to dial through; unset at the caller's edge, before the gateway has chosen one. */
   readonly session?: string;
   /** Dial only through this agent and ignore the strategies. For operators who test one agent. */
@@ -42,11 +46,11 @@ export interface DialRequest {
   readonly caller?: Caller;
   /** The name of the caller's principal, as the other side of a link said. Unset at a gateway, which has `caller`. */
   readonly callerName?: string;
-  /** What the callers of the tenant may dial. Set at an agent whose hub has said it. */
-  readonly policy?: DialPolicy;
-  /** Set if the tunnel may outlive the links that carry it. */
-  readonly resume?: ResumeRequest;
-  /** What the gateway has done for the dial so far; unset before the gateway has it. */
+  /** What the callers of the tenant may dial. An agent whose hub has said it sets it. */
+  policy?: DialPolicy;
+  /** Set if the tunnel may outlive the links that carry it. The gateway sets it, and hubs pass it on. */
+  resume?: ResumeRequest;
+  /** What the gateway has done for the dial so far. Made where a caller's dial enters the plane; no link carries it. */
   readonly log?: DialLog;
   /** Called when the agent has received the dial, so it is alive. For ANP's agents, which do not say so: when the dial was sent. */
   readonly acknowledged?: () => void;
@@ -119,8 +123,6 @@ export interface Established {
   readonly meter?: ByteMeter;
   /** Set if the tunnel may be resumed. */
   readonly resume?: ResumeAnswer;
-  /** The dial as this process recorded it: with its log, and in the trace that its span may have started. */
-  readonly dial?: DialRequest;
 }
 
 /** Opens a tunnel. Each part of the plane offers this function to the part before it. Rejects with a DialError. */

@@ -127,7 +127,7 @@ export interface PlaneEventMap {
   'dial:park': [dial: DialRequest];
   'dial:unpark': [dial: DialRequest];
   /** A dial succeeded, and the side that dialled had gone before it got the answer. Its `dial:end` was emitted before. */
-  'dial:undelivered': [dial?: DialRequest];
+  'dial:undelivered': [dial: DialRequest];
   /** At the hub: an agent answered a dial that nobody made. */
   'dial:unasked': [];
   'tunnel:open': [tunnel: TunnelInfo];

@@ -1,9 +1,8 @@
 import { extended } from '@isthmus/runtime';
 import type { Dial, DialRequest, DialTiming, Established } from '../dial/dial.ts';
-import { dialLog } from '../dial/dial-log.ts';
 import { asDialError, type DialError } from '../dial/errors.ts';
 import type { DialFailure, DialOutcome, PlaneEvents, Role } from './events.ts';
-import { type DialTracer, inSpan } from './trace.ts';
+import { type DialTracer, enterSpan } from './trace.ts';
 
 export interface Observation {
   readonly events: PlaneEvents;
@@ -16,8 +15,9 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
   const attach: Dial = async (request) => {
     const start = performance.now();
     const span = tracer.start('hub.attach', request);
+    enterSpan(request, span);
     try {
-      const established = await dial(inSpan(request, span));
+      const established = await dial(request);
       const { agentId, sessionId, hubId } = established;
       span.end({ ms: performance.now() - start, agentId, sessionId, hubId });
       return established;
@@ -29,22 +29,21 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
   return async (request) => {
     if (request.resume?.attach) return attach(request);
     const start = performance.now();
-    const logged = role === 'gateway' ? extended(request, { log: dialLog() }) : request;
-    const span = tracer.start(`${role}.dial`, logged);
-    const observed = inSpan(logged, span);
-    events.emit('dial:start', role, observed);
+    const span = tracer.start(`${role}.dial`, request);
+    enterSpan(request, span);
+    events.emit('dial:start', role, request);
     const report = (outcome: DialOutcome) => {
       span.end(outcome);
-      events.emit('dial:end', role, observed, outcome);
+      events.emit('dial:end', role, request, outcome);
     };
     let established: Established;
     try {
-      established = await dial(observed);
+      established = await dial(request);
     } catch (thrown) {
       const error = asDialError(thrown);
       const ms = performance.now() - start;
       error.timing = timed(role, ms, error.timing);
-      if (role === 'gateway') error.traceparent = observed.traceparent;
+      if (role === 'gateway') error.traceparent = request.traceparent;
       report({ ms, error, failure: failureOf(error, request), timing: error.timing });
       throw error;
     }
@@ -58,7 +57,7 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
       established.end.abort(thrown instanceof Error ? thrown : new Error(String(thrown)));
       throw thrown;
     }
-    return extended(established, { timing, dial: observed });
+    return role === 'gateway' ? established : extended(established, { timing });
   };
 }
 

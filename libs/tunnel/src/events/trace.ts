@@ -1,4 +1,3 @@
-import { extended } from '@isthmus/runtime';
 import type { DialRequest } from '../dial/dial.ts';
 import type { AttemptRecord } from '../dial/dial-log.ts';
 import type { DialError } from '../dial/errors.ts';
@@ -43,9 +42,7 @@ function passedOn({ traceparent }: DialRequest): DialSpan<unknown> {
   return { traceparent, end() {} };
 }
 
-/** Returns the dial for the next hop, with the span's trace context. */
-export function inSpan(request: DialRequest, { traceparent }: DialSpan<never>): DialRequest {
-  return traceparent === undefined || traceparent === request.traceparent
-    ? request
-    : extended(request, { traceparent });
+/** Puts the dial into the span's trace context, for the next hop. */
+export function enterSpan(request: DialRequest, { traceparent }: DialSpan<never>): void {
+  if (traceparent !== undefined) request.traceparent = traceparent;
 }

@@ -56,11 +56,12 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
     return { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
   };
   const dial = inTurns(() => (stalls.now ? Promise.resolve(establish()) : new Promise<never>(() => {})));
-  const limiter = new DialLimiter(dial, { limits: () => LIMITS });
+  const limiter = new DialLimiter({ limits: () => LIMITS });
+  const limited = limiter.limit(dial);
   const refused = new Map<string, number>();
   const open = async () => {
     try {
-      const { end, meter } = await limiter.dial({ ...request, tenant: 'acme' });
+      const { end, meter } = await limited({ ...request, tenant: 'acme' });
       const caller = new Stalled();
       const callerEnd = { stream: caller, halfOpen: true, abort: () => void caller.destroy() };
       splices.push(new Splice(callerEnd, end, undefined, undefined, meter));

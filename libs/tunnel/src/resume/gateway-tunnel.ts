@@ -4,7 +4,7 @@ import { DialAbort } from '../dial/dial-abort.ts';
 import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../dial/errors.ts';
 import { SignOfLife } from '../dial/sign-of-life.ts';
 import type { ResumableTunnel } from '../events/events.ts';
-import { inSpan } from '../events/trace.ts';
+import { enterSpan } from '../events/trace.ts';
 import type { SessionRecord } from '../replica/records.ts';
 import type { Place } from '../route/placement.ts';
 import { ranking } from '../route/ranking.ts';
@@ -173,6 +173,7 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
     const signal = new DialAbort();
     const asked: DialRequest = { ...partOf(this.dial), session: sessionId, deadline, signal };
     const span = observation.tracer.start('gateway.attach', asked);
+    enterSpan(asked, span);
     const start = clock.now();
     this.#tryLast(sessionId);
     this.#pendingAttach = signal;
@@ -184,7 +185,7 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
     const life = new SignOfLife(ATTACH_TIMEOUT_MS, giveUp, clock.after);
     try {
       const established = await dial({
-        ...inSpan(asked, span),
+        ...asked,
         underWay: (roundTripMs) => life.underWay(roundTripMs),
         resume: {
           attach,

@@ -4,6 +4,7 @@ import { setImmediate } from 'node:timers/promises';
 import { SharedBudget } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import type { Dial, DialRequest } from '../dial/dial.ts';
+import { dialLog } from '../dial/dial-log.ts';
 import { DialError, HungUp, SessionLost } from '../dial/errors.ts';
 import { Suspects } from '../route/suspects.ts';
 import { directory, established, hub, request, routing, session, unobserved } from '../testing.ts';
@@ -69,7 +70,7 @@ async function gateway(refusal?: DialError) {
   events.on('tunnel:give-up', (_tunnel, why, { message }) => told.push(`given up: ${why}: ${message}`));
   // As a span of the gateway, which its attempts replace by their own.
   const traceparent = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`;
-  const open = () => tunnels.resuming(routing(known, dials))({ ...request, traceparent });
+  const open = () => tunnels.resume(routing(known, dials))({ ...request, traceparent, log: dialLog() });
   const { end } = await open();
   assert.ok(end.resumable);
   const loseThrough = (carrier: Noted | undefined, reason: Error = LOST) => carrier?.user?.lost(carrier, reason);

@@ -1,7 +1,7 @@
-import { type Clock, extended, OpenTable, systemClock } from '@isthmus/runtime';
-import type { Dial, DialRequest, TunnelEnd } from '../dial/dial.ts';
-import { dialLog } from '../dial/dial-log.ts';
+import { type Clock, OpenTable, systemClock } from '@isthmus/runtime';
+import type { DialRequest, TunnelEnd } from '../dial/dial.ts';
 import { inTurns } from '../dial/in-turns.ts';
+import type { Stage } from '../dial/pipeline.ts';
 import type { Observation } from '../events/observe.ts';
 import type { Directory } from '../replica/directory.ts';
 import { agentKey } from '../replica/quarantine.ts';
@@ -11,7 +11,7 @@ import type { Suspects } from '../route/suspects.ts';
 import { AgentProcess, type ProcessName } from './agent-process.ts';
 import { GatewayTunnel, type SharedByTunnels } from './gateway-tunnel.ts';
 import { halvesOf, type ResumeOptions } from './options.ts';
-import type { OpenCarrier, ResumeAnswer, ResumeRequest } from './request.ts';
+import type { OpenCarrier, ResumeAnswer } from './request.ts';
 
 /**
  * How many attaches start in one turn of the event loop, and how many of one tenant are under way. After the loss of a hub, thousands of
@@ -58,17 +58,15 @@ export class GatewayTunnels {
     options.directory.watch({ came, went: changed, changed });
   }
 
-  /** Wraps a Dial, so that its tunnels are resumed if their agents can. */
-  resuming(dial: Dial): Dial {
-    return (asked) => {
+  /** Lets the tunnels of dials be resumed if their agents can. */
+  readonly resume: Stage = (next) => (asked) => {
+    asked.resume = {
+      gateway: this.#instance,
       // Attaches belong to the trace of the dial, not of the attempt that succeeded.
-      const resume: ResumeRequest = {
-        gateway: this.#instance,
-        carry: (answer, open, attempt) => this.#begin(answer, open, asked, attempt),
-      };
-      return dial(extended(asked, { log: asked.log ?? dialLog(), resume }));
+      carry: (answer, open, attempt) => this.#begin(answer, open, asked, attempt),
     };
-  }
+    return next(asked);
+  };
 
   *[Symbol.iterator](): Iterator<GatewayTunnel> {
     for (const processes of this.#processes.values()) for (const { tunnels } of processes) yield* tunnels;

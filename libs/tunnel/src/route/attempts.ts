@@ -4,7 +4,7 @@ import { DialAbort } from '../dial/dial-abort.ts';
 import { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from '../dial/dial-log.ts';
 import { asDialError, DialError } from '../dial/errors.ts';
 import { SignOfLife } from '../dial/sign-of-life.ts';
-import { inSpan } from '../events/trace.ts';
+import { enterSpan } from '../events/trace.ts';
 import { type Attempt, countOn, recordOutcome, whenLeft } from './attempt.ts';
 import { Candidates } from './candidates.ts';
 import type { Route } from './placement.ts';
@@ -184,7 +184,9 @@ export class Attempts {
         acknowledged: () => this.#awaitAnswer(attempt, running),
         underWay: (roundTripMs: number) => attempt.life.underWay(roundTripMs),
       };
-      const established = await dial(extended(inSpan(this.#request, span), own));
+      const asked = extended(this.#request, own);
+      enterSpan(asked, span);
+      const established = await dial(asked);
       whenLeft(established, release);
       this.#lives(attempt);
       running.delete(attempt);

@@ -1,0 +1,43 @@
+import type { Tenancy } from '@isthmus/plane';
+import {
+  type DialLimiter,
+  type GatewayTunnels,
+  inTurns,
+  observed,
+  type RoutingOptions,
+  refuseWhenScarce,
+  routed,
+  type Stage,
+  type Suspects,
+} from '@isthmus/tunnel';
+import { permitted } from './policy.ts';
+
+export interface GatewayStagesOptions extends RoutingOptions {
+  readonly suspects: Suspects;
+  readonly limiter: Pick<DialLimiter, 'limit'>;
+  /** Set where tenants have limits. */
+  readonly limits?: unknown;
+  readonly tenancy?: Pick<Tenancy, 'tenant'> | undefined;
+  /** Unset: tunnels end with what carries them. */
+  readonly resumable?: Pick<GatewayTunnels, 'resume'> | undefined;
+}
+
+/** A dial's way through a gateway, from the caller's edge to a hub's Dial. The test beside it says why in this order. */
+export function gatewayStages(options: GatewayStagesOptions): readonly Stage[] {
+  const { observation, limiter, limits, tenancy, resumable, suspects } = options;
+  const observe: Stage = (next) => observed('gateway', next, observation);
+  const limit: Stage = (next) => limiter.limit(next);
+  const takeTurns: Stage = (next) => inTurns(next);
+  const route: Stage = () => routed(options, suspects);
+  const permit = tenancy && permitted(tenancy);
+  const resume = resumable?.resume;
+  return [
+    observe,
+    limit,
+    ...(limits ? [takeTurns] : []),
+    ...(permit ? [permit] : []),
+    refuseWhenScarce,
+    ...(resume ? [resume] : []),
+    route,
+  ];
+}
