@@ -15,6 +15,7 @@ import {
   DialError,
   type DialRequest,
   type Established,
+  planeEnded,
   SessionLost,
   type TunnelEnd,
 } from '@isthmus/tunnel';
@@ -32,7 +33,7 @@ import type { PolicyRules } from './policy.ts';
 import { DiallingReconciler, RECONCILE_EVERY } from './reconcile.ts';
 import { linkSession } from './settings.ts';
 import { type CarrierLink, StreamCarrier } from './stream-carrier.ts';
-import { asDuplex, endOfStream, LOST } from './tunnel-end.ts';
+import { asDuplex, endingCode, endOfStream, LOST } from './tunnel-end.ts';
 
 const CONTROL_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' };
 
@@ -200,8 +201,10 @@ export class LinkClient implements Dialer {
     this.#session.destroy(reason);
   }
 
-  /** Ends the link and every tunnel on it, and tells the other side why. */
+  /** Ends the link and every tunnel on it, also those that could be resumed elsewhere, and tells the other side why. */
   expel(reason: Error): void {
+    const cut = planeEnded(reason, 'credential');
+    for (const stream of [...this.#streams]) stream.reset(endingCode(cut), cut);
     this.#session.destroy(reason, true);
   }
 
