@@ -11,7 +11,7 @@ import { filesBelow, ROOT } from './lib/workspace.mjs';
 const TEST_MS = process.env.ISTHMUS_SLOW_TESTS ? 1_200_000 : 240_000;
 const ALL_MS = 40 * 60_000;
 /** Tests that start programs wait more than they compute. */
-const PROCESSES = process.env.ISTHMUS_SLOW_TESTS ? 1 : 3;
+const PROCESSES = process.env.ISTHMUS_SLOW_TESTS ? 1 : 2;
 
 const { values, positionals } = parseArgs({
   options: { match: { type: 'string', default: '' }, together: { type: 'boolean' } },

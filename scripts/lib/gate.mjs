@@ -9,7 +9,7 @@ const TARGETS = [
 ];
 const TIMEOUT_MS = 45 * 60_000;
 /** What runs side by side: tests that wait leave the processors to others. */
-const PARALLEL = 4;
+const PARALLEL = 3;
 
 /**
  * Runs every target whose result may differ from its last run: Nx knows what a change can affect. Prints failures as they happen, and

@@ -159,8 +159,9 @@ export class Upkeep {
       }
     } catch (error) {
       if (!this.#stopped) this.#failed(attempt, link.place, error as NodeJS.ErrnoException);
+    } finally {
+      this.#reconnect.end(attempt);
     }
-    this.#reconnect.end(attempt);
     this.look();
   }
 

@@ -193,7 +193,8 @@ async function ask(full: string, service: NameService, asked: Lookup): Promise<A
     resolver.setServers(servers);
     asked.cancel = () => resolver.cancel();
     answer = await bothFamilies(resolver, full, service);
-    if (!UNSURE.includes(answer.code ?? '')) return answer;
+    // One family may have answered while the other failed.
+    if (answer.addresses.length > 0 || !UNSURE.includes(answer.code ?? '')) return answer;
   }
 }
 

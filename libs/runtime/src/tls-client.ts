@@ -5,6 +5,7 @@ import { withIssuers } from './certificates/issuers.ts';
 import { CertificatePool } from './certificates/pool.ts';
 import { presentedBy } from './certificates/presented.ts';
 import { verify } from './certificates/verify.ts';
+import { lookupName } from './resolve.ts';
 import { type ReadTls, secureContextOptions, type TlsSettings, textOf } from './tls-files.ts';
 
 /** What a client shows to servers, and whom it trusts. */
@@ -95,6 +96,6 @@ export function httpsAgent(tls: ReadTls, names: readonly [string, ...string[]], 
   const named = isIP(name) === 0 && { servername: name };
   return Object.assign(new Agent({ ...options, maxCachedSessions: 0 }), {
     createConnection: ({ host, port, ALPNProtocols }: ConnectionOptions) =>
-      connectTls({ host, port, ...(ALPNProtocols && { ALPNProtocols }), ...named }, trust, names),
+      connectTls({ host, port, lookup: lookupName, ...(ALPNProtocols && { ALPNProtocols }), ...named }, trust, names),
   });
 }

@@ -80,17 +80,27 @@ let bounded: boolean | undefined;
  * Bounds what it costs to verify the certificates of any peer of this process, clients' and servers'. OpenSSL verifies every signature of
  * the chain that a peer sends, up to 100, before anybody sees the chain, and Node has no option for less. 60 RSA keys of 3,072 bits with
  * exponents as long take half a second of the event loop. So OpenSSL is told, through `node:ffi`, to read no more than a
- * few certificates and to ask here first. What is beyond the bounds fails the handshake, see `boundMet`.
+ * few certificates and to ask here first. What is beyond the bounds fails a client's handshake with us, see `boundMet`; a server's goes on
+ * unverified, and `presentedBy` refuses it.
  * @param warn called if the runtime has no way to do so. Deno has bounds of its own
  * @returns whether it is bounded
  */
 export function boundVerification(warn: (message: string) => void = () => {}): boolean {
-  bounded ??= process.versions.deno !== undefined || bound();
+  bounded ??= process.versions.deno !== undefined || canBound();
   if (!bounded)
     warn(
       `Node ${process.versions.node} does not bound what verifying a peer's certificates costs, so a stranger can hold up this program: use Node 26`,
     );
   return bounded;
+}
+
+/** Not where Node was built with another library than OpenSSL 3, which lacks a function. */
+function canBound(): boolean {
+  try {
+    return bound();
+  } catch {
+    return false;
+  }
 }
 
 function bound(): boolean {

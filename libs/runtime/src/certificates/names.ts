@@ -84,10 +84,17 @@ export function uriHost(uri: string): string {
     throw new Error('it has a malformed URI');
   const [, scheme, authority = ''] = /^([^:/?#]*:)?(?:\/\/([^/?#]*))?/.exec(uri) ?? [];
   if (scheme !== undefined && !/^[a-z][a-z0-9+.-]*:$/i.test(scheme)) throw new Error('it has a malformed URI');
-  const host = authority.replace(/^.*@/, '');
-  const port = /:([^\]]*)$/.exec(host)?.[1];
-  if ((port !== undefined && !/^\d*$/.test(port)) || !/^[\w\-.~!$&'()*+,;=:[\]<>"%]*$/.test(host))
-    throw new Error('it has a malformed URI');
+  const host = authority.slice(authority.lastIndexOf('@') + 1);
+  // Found without a regular expression: one that backtracks takes the square of the length, and nobody knows the peer yet.
+  const bracket = host.lastIndexOf(']');
+  const colon = host.indexOf(':', bracket + 1);
+  const sound =
+    (colon < 0 || /^\d*$/.test(host.slice(colon + 1))) &&
+    /^[\w\-.~!$&'()*+,;=:[\]<>"%]*$/.test(host) &&
+    // Of ASCII, Go takes only a percent sign itself as an escape in a host.
+    !/%(?!25)[0-7][0-9a-f]/i.test(host) &&
+    host.startsWith('[') === bracket > 0;
+  if (!sound) throw new Error('it has a malformed URI');
   return host;
 }
 
@@ -99,11 +106,23 @@ export function parsedMailbox(text: string): { readonly local: string; readonly 
   return { local: local.replaceAll(/\\(.)/gs, '$1'), domain: domain.toLowerCase() };
 }
 
+/** Most comparisons of a chain's names with constraints, as in Go: their number is the product of two lists that peers send. */
+const MOST_COMPARISONS = 250_000;
+
+function count(names: SubjectNames): number {
+  return Object.values(names).reduce((sum, list: readonly unknown[]) => sum + list.length, 0);
+}
+
 /** Why constraints of the authorities above forbid a name in a chain, which begins with its last certificate; undefined if they do not. */
 export function constraintFault(chain: readonly Certificate[]): string | undefined {
+  let comparisons = 0;
   for (const [at, { names }] of chain.entries()) {
     const above = chain.slice(at + 1).filter(({ constraints }) => constraints && isConstrained(constraints));
     if (!names || above.length === 0) continue;
+    for (const { constraints } of above)
+      if (constraints) comparisons += count(names) * (count(constraints.permitted) + count(constraints.excluded));
+    if (comparisons > MOST_COMPARISONS)
+      return `its names and the constraints above them take more than ${MOST_COMPARISONS} comparisons`;
     const fault = malformed(names) ?? above.map((each) => forbidden(names, each)).find((why) => why !== undefined);
     if (fault !== undefined) return fault;
   }

@@ -3,6 +3,9 @@ import type { TLSSocket } from 'node:tls';
 import { certificateOf } from './certificate.ts';
 import { CertificateRejected, MOST_SENT_CERTIFICATES, type Presented } from './verify.ts';
 
+/** What all of a peer's certificates may measure together, in bytes, as in verification-bound.ts. */
+const MOST_BYTES = 16 * 1024;
+
 /** Of connections that are open. Only the first reading gets what a peer sent besides its own. */
 const read = new WeakMap<Socket, Presented>();
 
@@ -21,6 +24,8 @@ export function presentedBy(socket: TLSSocket): Presented | undefined {
   // These are the certificates in the order in which they came, not issuers.
   for (let next = leaf.issuerCertificate; next && sent.length < MOST_SENT_CERTIFICATES; next = next.issuerCertificate)
     sent.push(next.raw);
+  if (sent.reduce((sum, { length }) => sum + length, leaf.raw.length) > MOST_BYTES)
+    throw new CertificateRejected(`it sent more than ${MOST_BYTES / 1024} KiB of certificates`);
   try {
     const presented = { leaf: certificateOf(leaf.raw), sent: sent.map(certificateOf) };
     read.set(socket, presented);
