@@ -19,8 +19,8 @@ import type { Door, Identities } from './identities.ts';
 /** Initial window of a caller's tunnel, in bytes: what a tunnel holds if its destination does not read. It grows if the destination reads. */
 const CALLER_WINDOW = 64 * 1024;
 
-/** How long the header fields of a caller's request may be, in bytes. */
-const CALLER_FIELDS = 8 * 1024;
+/** How long the header fields of a caller's request may be, in bytes: as long as the head of a CONNECT. */
+const CALLER_FIELDS = 16 * 1024;
 
 /** What a gRPC connection may do until its caller has proven a tenant. The window has room for a dial. */
 const STRANGERS_CALLS = { streamWindow: 4 * 1024, maxStreams: 1 };

@@ -25,7 +25,7 @@ function setup() {
         watching.add(ended);
         return () => void watching.delete(ended);
       };
-      return { principal, tenant: {} as never, watch };
+      return { principal, tenant: { name: 'acme', limits: { tunnels: 2, pendingDials: 1 } } as never, watch };
     },
   };
   const onChange = (listener: () => void) => {
@@ -96,4 +96,18 @@ test('a door that closes ends those who came in by it, and no others', () => {
   for (const { peer } of [one, two]) identities.identify(peer);
   identities.endAll(other, new NotAuthorised('it is closed'));
   assert.deepEqual([one.ended, two.ended], [[], ['it is closed']]);
+});
+
+test('a tenant has no more connections than tunnels and pending dials', () => {
+  const { identities, connect } = setup();
+  const open = Array.from({ length: 3 }, () => connect(DOOR));
+  for (const { peer } of open) assert.ok('tenant' in identities.identify(peer));
+  const { peer, admitted } = connect(DOOR);
+  assert.throws(
+    () => identities.identify(peer),
+    /^DialError: tenant acme has 3 connections of callers.*close idle ones$/,
+  );
+  assert.equal(admitted(), 0);
+  open[0]?.socket.emit('close');
+  assert.ok('tenant' in identities.identify(peer));
 });

@@ -8,7 +8,7 @@ import {
   serverNameOf,
   shownCertificate,
 } from '@isthmus/transport';
-import { NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
+import { DialError, NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
 
 /** What a port or unix socket says about its callers. Empty for one that tenants share. */
 export interface Door {
@@ -41,7 +41,7 @@ interface Refused {
 
 /**
  * Says who callers are where tenants are configured. A connection is judged at its first dial. When its credential ends, so do the
- * connection and its tunnels.
+ * connection and its tunnels. A tenant has no more connections than tunnels and pending dials, so that idle ones take no other's.
  */
 export class Identities {
   readonly identify: Identify = (peer) => this.#identify(peer);
@@ -50,6 +50,8 @@ export class Identities {
   readonly #doors = new WeakMap<Socket, Entrance>();
   readonly #judged = new WeakMap<Socket, Known | Refused>();
   readonly #known = new RandomSet<Known>();
+  /** How many of them each tenant has. */
+  readonly #connections = new Map<string, number>();
   #changes = 0;
 
   constructor(tenancy: Tenancy, events: PlaneEvents) {
@@ -84,6 +86,7 @@ export class Identities {
     }
   }
 
+  /** @throws DialError if the tenant has too many connections */
   #judge(peer: CallerPeer): Known {
     const { socket, remote, subject } = peer;
     const { door, admitted } = this.#doors.get(socket) ?? UNKNOWN;
@@ -91,16 +94,33 @@ export class Identities {
     const evidence = { ...door, ...(serverName && { serverName }), ...(certificate && { certificate }) };
     const grant = this.#tenancy.authority.caller(evidence);
     const { principal } = grant;
+    const { tenant } = principal;
+    this.#checkRoom(grant.tenant);
     const caller = { identity: subject ?? remote, remote, principal };
-    const known: Known = { door, peer, who: { tenant: principal.tenant, caller } };
+    const known: Known = { door, peer, who: { tenant, caller } };
     const unwatch = grant.watch((reason) => this.#end(known, reason));
     this.#known.add(known);
+    this.#count(tenant, 1);
     admitted();
     socket.once('close', () => {
       unwatch();
       this.#known.delete(known);
+      this.#count(tenant, -1);
     });
     return known;
+  }
+
+  #checkRoom({ name, limits }: ReturnType<Tenancy['authority']['caller']>['tenant']): void {
+    const open = this.#connections.get(name) ?? 0;
+    if (open < limits.tunnels + limits.pendingDials) return;
+    const text = `tenant ${name} has ${open} connections of callers, as many as limits.tunnels and limits.pendingDials allow: close idle ones`;
+    throw new DialError('connection_limit_reached', text);
+  }
+
+  #count(tenant: string, by: 1 | -1): void {
+    const left = (this.#connections.get(tenant) ?? 0) + by;
+    if (left > 0) this.#connections.set(tenant, left);
+    else this.#connections.delete(tenant);
   }
 
   #end(known: Known, reason: Error): void {

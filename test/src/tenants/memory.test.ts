@@ -26,7 +26,7 @@ const MIB = 1024 * KIB;
 const LIMITS = { tunnels: 160, pendingDials: 40, bytesQueued: 4 * MIB };
 
 /** What docs/TENANTS.md says that each of these holds at most, in KiB. */
-const HELD = { tunnel: 256, 'dial without an answer': 32, 'connection without a request': 96, windows: 64 * KIB };
+const HELD = { tunnel: 256, 'dial without an answer': 40, 'connection without a request': 104, windows: 64 * KIB };
 
 /** Connections in the middle of a handshake, and with half a head. */
 const HALF_OPEN = 60;

@@ -177,7 +177,7 @@ test(
     await openCalls(await framed(scope, { port }), 1, 4 * KIB);
     const before = residentBytes(pid);
     const half = Buffer.concat([
-      frame(TYPE.HEADERS, 0, 3, Buffer.alloc(7 * KIB, CALL)),
+      frame(TYPE.HEADERS, 0, 3, Buffer.alloc(15 * KIB, CALL)),
       frame(TYPE.CONTINUATION, 0, 3, Buffer.alloc(15 * KIB), 16 * KIB),
     ]);
     const all = async (count: number) => {

@@ -10,7 +10,10 @@ export interface CallerIdentity {
   readonly caller: Omit<Caller, 'via'>;
 }
 
-/** Says who a caller is, or why it may not dial. Called for each dial: one gRPC connection may carry many, and gives the same peer. */
+/**
+ * Says who a caller is, or why it may not dial. Called for each dial: one gRPC connection may carry
+ * many, and gives the same peer. Throws DialError if its tenant has too many connections.
+ */
 export type Identify = (peer: CallerPeer) => CallerIdentity | NotAuthorised;
 
 /** Every peer that reaches the port may dial, for this tenant. Its name is the subject of its certificate, or its address. */

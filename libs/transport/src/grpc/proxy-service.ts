@@ -1,4 +1,4 @@
-import { type Dial, formatDestination, NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
+import { type Dial, DialError, formatDestination, NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
 import { denied, type Identify } from '../callers/identify.ts';
 import { servePackets } from '../packets/serve.ts';
 import type { ServerCall } from './call.ts';
@@ -34,23 +34,24 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
 function serve(call: ServerCall, admitted: () => void, options: ProxyServiceOptions): void {
   const { events, timeout, firstDialMs = FIRST_DIAL_MS, identify, awaitDial = () => () => {} } = options;
   const { remote } = call.peer;
-  const who = identify(call.peer);
-  const isRefused = who instanceof NotAuthorised;
+  let who: ReturnType<Identify>;
   let dialled = () => {};
-  if (!isRefused) {
-    admitted();
-    try {
+  try {
+    who = identify(call.peer);
+    if (!(who instanceof NotAuthorised)) {
+      admitted();
       dialled = awaitDial(who.tenant);
-    } catch (error) {
-      const { message } = error as Error;
-      call.fail(new StatusError('ResourceExhausted', message));
-      events.emit('refused', 'callers', remote, error as Error);
-      return;
     }
+  } catch (error) {
+    if (!(error instanceof DialError)) throw error;
+    call.fail(new StatusError('ResourceExhausted', error.message));
+    events.emit('refused', 'callers', remote, error);
+    return;
   }
-  const [dialler, dial] = isRefused
-    ? [{ tenant: '' }, refusing(who, remote, events)]
-    : [{ tenant: who.tenant, caller: { via: 'grpc' as const, ...who.caller } }, options.dial];
+  const [dialler, dial] =
+    who instanceof NotAuthorised
+      ? [{ tenant: '' }, refusing(who, remote, events)]
+      : [{ tenant: who.tenant, caller: { via: 'grpc' as const, ...who.caller } }, options.dial];
   const traceparent = call.metadata.first('traceparent');
   events.emit('caller:open', 'grpc');
   const refuse = () => {

@@ -1,8 +1,15 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http2 from 'node:http2';
+import type { Socket } from 'node:net';
+import { Duplex } from 'node:stream';
 import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { hpackEncode } from '@isthmus/http2';
 import { until } from '@isthmus/runtime/testing';
+import { planeEvents } from '@isthmus/tunnel';
+import type { ServerCall } from './call.ts';
+import { grpcServer } from './server.ts';
 import { connect, data, message, open, type Reply, serve } from './testing/calls.ts';
 
 test('a peer is told how many streams its connection may have, and an ended one makes room', async () => {
@@ -86,4 +93,43 @@ test('500 connections that end at once are all told of, and the next call is ser
   next.stream.write(message({ type: 'DRAIN' }));
   await until(() => next.packets.length === 1, 'the next call');
   await until(() => ended === 500 && server.connections === 1, '500 ends');
+});
+
+test('a stranger that asks and reads no answers is left after a few of them, and an admitted peer after many', async () => {
+  const ping = Buffer.from(`000008060000000000${'00'.repeat(8)}`, 'hex');
+  const settings = Buffer.from('000000040000000000', 'hex');
+  const block = hpackEncode([
+    [':method', 'POST'],
+    [':scheme', 'http'],
+    [':path', '/ProxyService/Proxy'],
+    ['content-type', 'application/grpc'],
+  ]);
+  const head = Buffer.concat([Buffer.from([0, 0, block.length, 1, 4, 0, 0, 0, 1]), block]);
+  const first = Buffer.concat([Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), settings]);
+  const strangers = { streamWindow: 4096, maxStreams: 1 };
+  for (const admits of [true, false]) {
+    const events = planeEvents();
+    const refused: string[] = [];
+    events.on('refused', (_where, _remote, { message }) => refused.push(message));
+    const services = [
+      { path: '/ProxyService/Proxy', serve: (_call: ServerCall, admit: () => void) => admits && admit() },
+    ];
+    const server = grpcServer({
+      services,
+      events,
+      name: 'callers',
+      keepaliveMs: 60_000,
+      streamWindow: 65_536,
+      strangers,
+    });
+    const socket = new Duplex({ read() {}, write() {} });
+    server.accept(socket as Socket, first);
+    socket.push(head);
+    for (let count = 0; count < 20 && !socket.destroyed; count++) {
+      socket.push(Buffer.concat(Array.from({ length: 100 }, () => ping)));
+      await setImmediate();
+    }
+    assert.deepEqual(refused, admits ? [] : ['the other side sends requests faster than it reads answers']);
+    socket.destroy();
+  }
 });
