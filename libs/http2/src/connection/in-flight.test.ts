@@ -36,6 +36,7 @@ function busy({ rtt = 1 } = {}) {
   const endless = (group: SendGroup) => ({
     offered: false,
     sendable: true,
+    pending: 2 ** 20,
     group,
     sent: 0,
     sendFrame(to: Output, limit: number) {

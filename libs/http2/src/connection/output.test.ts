@@ -31,6 +31,7 @@ describe('output', () => {
   class Busy {
     offered = false;
     sendable = true;
+    pending = CHUNK.length;
     sent = 0;
     readonly group: SendGroup;
     readonly #output: Output;
@@ -69,6 +70,10 @@ describe('output', () => {
 
     get sendable(): boolean {
       return this.left > 0;
+    }
+
+    get pending(): number {
+      return this.left;
     }
 
     sendFrame(output: Output, limit: number): number {
@@ -185,6 +190,32 @@ describe('output', () => {
       }
       assert.equal(ping.left, 0, `after ${writes.join(', ')}`);
     }
+  });
+
+  test('of one group, too, a stream with little to send waits for one frame of bulk, and many of them let bulk through', async () => {
+    const { output, accept } = written();
+    const group = new SendGroup();
+    const bulk = Array.from({ length: 300 }, () => new Finite(2 ** 20, output, group));
+    await turn();
+    const small = Array.from({ length: 2 }, () => new Finite(50, output, group));
+    for (let i = 0; i < 6; i++) {
+      accept();
+      await turn();
+      await turn();
+    }
+    assert.deepEqual(
+      small.map(({ left }) => left),
+      [0, 0],
+    );
+    for (let i = 0; i < 1000; i++) new Finite(50, output, group);
+    const before = bulk.reduce((sum, { left }) => sum + left, 0);
+    for (let i = 0; i < 10; i++) {
+      accept();
+      await turn();
+      await turn();
+    }
+    const sent = before - bulk.reduce((sum, { left }) => sum + left, 0);
+    assert.ok(sent >= 4 * CHUNK.length, `${sent} bytes of bulk`);
   });
 
   test('a group whose streams have to be asked for more has its share beside many that are ready', async () => {

@@ -40,6 +40,8 @@ const GROUP_QUANTUM = 16 * 1024;
 /** Something with DATA to send. */
 export interface Sender {
   readonly sendable: boolean;
+  /** Bytes that it has to send. */
+  readonly pending: number;
   /** Whether it waits for its turn. Stored here, because a Set of waiting streams would leave too much garbage in the old generation. */
   offered: boolean;
   /** Default: streams without a tenant. */

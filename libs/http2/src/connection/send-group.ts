@@ -50,24 +50,43 @@ export class Line<T> implements TakesTurns {
   }
 }
 
-/** Streams of a group that wait for their turn to send. */
-class ReadyLine extends Line<Sender> {
+/** A stream with no more than this to send overtakes bulk, in bytes. */
+const SMALL_BYTES = 2048;
+
+/** Streams of a group that wait for their turn to send. Those with little to send take every other turn, so that they wait for few others. */
+class ReadyLine implements TakesTurns {
+  next: this | undefined = undefined;
+  credit = 0;
+  readonly #bulk = new Line<Sender>();
+  readonly #small = new Line<Sender>();
+  #wasSmall = false;
   #pruneAt = PRUNE_AT;
+
+  get length(): number {
+    return this.#bulk.length + this.#small.length;
+  }
 
   /** @returns how many more wait than before */
   offer(sender: Sender): number {
     const before = this.length;
     if (before >= this.#pruneAt) this.#prune();
-    this.push(sender);
+    (sender.pending <= SMALL_BYTES ? this.#small : this.#bulk).push(sender);
     return this.length - before;
+  }
+
+  shift(): Sender | undefined {
+    this.#wasSmall = this.#small.length > 0 && !(this.#wasSmall && this.#bulk.length > 0);
+    return (this.#wasSmall ? this.#small : this.#bulk).shift();
   }
 
   /** Forgets streams that have nothing left to send: while nothing may leave, closed ones would pile up here. */
   #prune(): void {
-    this.filter((sender) => {
+    const waits = (sender: Sender) => {
       if (!sender.sendable) sender.offered = false;
       return sender.offered;
-    });
+    };
+    this.#bulk.filter(waits);
+    this.#small.filter(waits);
     this.#pruneAt = Math.max(PRUNE_AT, 2 * this.length);
   }
 }
