@@ -14,10 +14,14 @@ export interface ClientTls {
   readonly roots: CertificatePool;
 }
 
-/** @throws OpenSSL's error if the certificate and key cannot be used, and an Error if there is no authority in `ca` */
+/**
+ * Without `ca`, trusts what the machine trusts, which may be nobody.
+ * @throws OpenSSL's error if the certificate and key cannot be used, and an Error if there is no authority in `ca`
+ */
 export function clientTls({ ca, ...own }: ReadTls): ClientTls {
   const roots = ca === undefined ? CertificatePool.system() : CertificatePool.of(ca);
-  if (roots.all.length === 0) throw new Error('there is no certificate (PEM) among the authorities');
+  if (ca !== undefined && roots.all.length === 0)
+    throw new Error('there is no certificate (PEM) among the authorities');
   const cert = withIssuers({ cert: own.cert, ca });
   // OpenSSL is told of no authority: the judgement is ours, and it would verify the same signatures.
   return { secureContext: createSecureContext({ ...own, ...(cert && { cert }), ca: [] }), roots };

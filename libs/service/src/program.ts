@@ -66,7 +66,12 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   for (const warning of warnings) log.warn({}, warning);
 
   let running: Running | undefined;
-  const stopped = firstSignal(host, log, () => running?.cut?.());
+  let status = 0;
+  const cut = (number: number) => {
+    status = 128 + number;
+    running?.cut?.();
+  };
+  const stopped = firstSignal(host, log, cut);
   const context = {
     log,
     version: VERSION,
@@ -84,7 +89,8 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   const { signal } = await stopped;
   log.info({ signal }, 'stopping');
   await lameDuck(running, values);
-  host.exit(await stop(running, drainLimit(values), log));
+  const drained = await stop(running, drainLimit(values), log);
+  host.exit(drained || status);
 }
 
 /** Keeps serving until balancers have had time to notice that it is not ready. */
@@ -126,7 +132,7 @@ interface Stop {
 }
 
 /** Resolves at the first SIGTERM or SIGINT. The second cuts what is left and ends the process. */
-function firstSignal(host: Host, log: ProgramLog, cut: () => void): Promise<Stop> {
+function firstSignal(host: Host, log: ProgramLog, cut: (number: number) => void): Promise<Stop> {
   return new Promise((resolve) => {
     let seen = 0;
     host.onSignal((signal, number) => {
@@ -137,7 +143,7 @@ function firstSignal(host: Host, log: ProgramLog, cut: () => void): Promise<Stop
       if (seen > 2) return exit();
       log.warn({ signal }, 'second signal: cutting every tunnel and stopping');
       setTimeout(exit, CUT_MS);
-      cut();
+      cut(number);
     });
   });
 }

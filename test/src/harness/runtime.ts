@@ -25,9 +25,12 @@ const APPS: Record<ProgramName, string> = {
 /** Bundles of the programs, as they are shipped, where a run of many tests has made them; without them, programs start from sources. */
 const BUNDLES = process.env.ISTHMUS_PROGRAMS;
 
-/** Returns the command that starts a program on the runtime that runs the tests. */
+/** Returns the command that starts a program on the runtime that runs the tests, or on the Node that a run of tests names. */
 export function commandOf(name: ProgramName): readonly [string, ...string[]] {
   const app = `${ROOT}apps/${APPS[name]}`;
   if (onDeno) return [process.execPath, 'run', '-A', `${app}/src/main.ts`];
-  return [process.execPath, BUNDLES ? `${BUNDLES}/${name}/main.js` : `${app}/bin/${name}.js`];
+  return [
+    process.env.ISTHMUS_NODE ?? process.execPath,
+    BUNDLES ? `${BUNDLES}/${name}/main.js` : `${app}/bin/${name}.js`,
+  ];
 }

@@ -122,7 +122,7 @@ test(
     const cut = readRecords(log).slice(dials);
     assert.deepEqual(
       cut.map(({ closed }) => closed),
-      [{ by: 'plane', text: 'the gateway ended' }],
+      [{ by: 'plane', text: 'the gateway stops' }],
     );
   }),
 );

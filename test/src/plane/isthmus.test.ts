@@ -250,6 +250,8 @@ describe('isthmus', { skip: redisMissing() }, () => {
       ca: readFileSync(trust.agents.cert),
       rejectUnauthorized: false,
     });
+    // Who asks for nothing may be a balancer's health check.
+    stranger.write('GET / HTTP/1.1\r\n\r\n');
     await new Promise((closed) =>
       stranger
         .on('error', () => {})
