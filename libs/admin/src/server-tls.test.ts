@@ -150,6 +150,7 @@ describe('server tls', () => {
     });
 
     it('ends the connections of a certificate that expires or whose tenant is removed, and says why, and no others', {
+      skip: 'Deno' in globalThis && 'not shown on Deno',
       timeout: 60_000,
     }, async ({ mock }) => {
       const refusals: string[] = [];

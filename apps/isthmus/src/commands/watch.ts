@@ -48,10 +48,15 @@ export const watch = command({
       recent: drawn ? RECENT_DIALS : 0,
     };
     const following = new Following(await plane(), filter, signal, told);
-    using _screen = drawn
+    const screen = drawn
       ? new LiveScreen({ terminal, style: output.style, following, recent, quit: () => quit.abort() })
       : undefined;
-    await following.run();
+    try {
+      await following.run();
+    } finally {
+      // Node 22 has no `using`.
+      screen?.[Symbol.dispose]();
+    }
     return EXIT.good;
   },
 });

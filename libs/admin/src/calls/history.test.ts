@@ -32,7 +32,9 @@ test('the last hour has the dials of the first role, sessions and tunnels, and r
     [['agents', 'certificate has expired']],
   );
   const acme = await client.admin.getHistory({ tenant: 'acme' });
-  assert.deepEqual([acme.slotMs, acme.slots.map(({ dials }) => dials)], [60_000, [1n]]);
+  // Another minute may have begun.
+  const dials = acme.slots.map((slot) => slot.dials).filter((count) => count > 0n);
+  assert.deepEqual([acme.slotMs, dials], [60_000, [1n]]);
   assert.deepEqual((await client.admin.getHistory({ tenant: 'none' })).slots, []);
   stop();
 });
