@@ -5,8 +5,6 @@ import { type SplitPlane, splitPlane } from '../split-plane.ts';
 type Link = 'peer' | 'agent';
 
 const NAMES: Readonly<Record<Link, string>> = { peer: 'hub–gateway', agent: 'hub–agent' };
-/** Long enough that a link without an answer to its PING is overdue, and shorter than it takes to give it up, in milliseconds. */
-const SILENT_MS = 2100;
 /** Delay of each chunk in each direction: 200 ms ± 100 ms. */
 const [LEAST_DELAY, MOST_DELAY] = [100, 300];
 const NEW_DELAY_EVERY = 20;
@@ -64,34 +62,4 @@ async function delayed({ hold }: Context<SplitPlane>, relays: readonly Relay[]):
   for (const relay of relays) relay.delayMs = 0;
 }
 
-/**
- * Nothing arrives for so long that an agent closes its links, and what its hubs sent meanwhile draws resets, which drop the reason that it
- * gave. To its hubs, this looks as if its process had died.
- */
-const resetAfterSilence: Row<SplitPlane> = {
-  name: 'agent-links-silent-then-reset',
-  fault: 'all hub–agent links silent for 2.1 s, and then reset at once',
-  holds: '0 failed dials; 0 cut tunnels; pauses of at most 6 s',
-  bounds: { pauseMs: 6000 },
-  topology: (scope: Scope) => splitPlane(scope, { relays: ['agent'] }),
-  async inject({ plane, strike, hold, short }) {
-    for (let times = short ? 1 : 4; times > 0; times--) {
-      const relays = relaysOf(plane, 'agent');
-      await strike({ touches: () => true }, async () => {
-        for (const relay of relays) relay.pause();
-        await new Promise((resolve) => setTimeout(resolve, SILENT_MS));
-        for (const relay of relays) relay.reset();
-        for (const relay of relays) relay.resume();
-      });
-      await hold(8000, 5000);
-    }
-  },
-};
-
-export const linkRows: readonly Row<SplitPlane>[] = [
-  reset('peer'),
-  reset('agent'),
-  resetAfterSilence,
-  slow('peer'),
-  slow('agent'),
-];
+export const linkRows: readonly Row<SplitPlane>[] = [reset('peer'), reset('agent'), slow('peer'), slow('agent')];
