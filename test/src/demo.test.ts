@@ -27,7 +27,7 @@ const CURL = spawnSync('curl', ['--version']).status === 0 ? false : 'curl is no
 
 /** Starts the demo as `npm start` does. In the end it is interrupted, so that it ends its programs; SIGKILL would leave them behind. */
 function startDemo(scope: Scope, ...args: string[]): Program {
-  const main = onDeno ? ['run', '-A', `${ROOT}apps/demo/src/main.ts`] : [`${ROOT}apps/demo/dist/main.js`];
+  const main = onDeno ? ['run', '-A', `${ROOT}apps/demo/src/main.ts`] : [`${ROOT}apps/demo/src/main.ts`];
   const demo = startCommand(scope, [process.execPath, ...main, ...args]);
   scope.defer(async () => {
     if (demo.running) demo.signal('SIGINT');
