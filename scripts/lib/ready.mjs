@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { command, npm, seconds } from './command.mjs';
-import { ROOT } from './workspace.mjs';
+import { ROOT, workspacePackages } from './workspace.mjs';
 
 /** What npm installs for: all there is, or only what the programs of `npm start` need, a quarter of the bytes. */
 const EVERYTHING = 'everything';
@@ -22,7 +22,7 @@ export async function ensureInstalled({ tools = true } = {}) {
   const args =
     isNew && tools
       ? ['ci']
-      : ['install', '--no-save', ...(tools ? [] : ['--workspace=apps/demo', '--workspace=libs/console'])];
+      : ['install', '--no-save', ...(tools ? [] : ofPrograms())];
   const { status, output } = await command(npm(...args, '--no-audit', '--no-fund', '--loglevel=error'));
   if (status !== 0) {
     process.stderr.write(`${output}\nnpm ${args.join(' ')} failed with status ${status}.\n`);
@@ -31,6 +31,12 @@ export async function ensureInstalled({ tools = true } = {}) {
   mkdirSync(join(ROOT, 'node_modules', '.cache'), { recursive: true });
   writeFileSync(stamp(what), lockHash());
   process.stderr.write(`Installed in ${seconds(performance.now() - start)}.\n`);
+}
+
+/** Arguments of npm: only what the programs need. */
+function ofPrograms() {
+  const packages = workspacePackages().filter(({ path }) => /^(apps|libs)\//.test(path));
+  return packages.map(({ path }) => `--workspace=${path}`);
 }
 
 /** `npm ci` by hand removes the stamp with the rest; then npm looks once more, and finds nothing to do. */
