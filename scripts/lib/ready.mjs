@@ -19,10 +19,7 @@ export async function ensureInstalled({ tools = true } = {}) {
   process.stderr.write('Installing the dependencies with npm ...\n');
   // `npm ci` removes all that is there first, which a running demo would not survive.
   const isNew = !existsSync(join(ROOT, 'node_modules'));
-  const args =
-    isNew && tools
-      ? ['ci']
-      : ['install', '--no-save', ...(tools ? [] : ofPrograms())];
+  const args = isNew && tools ? ['ci'] : ['install', '--no-save', ...(tools ? [] : ofPrograms())];
   const { status, output } = await command(npm(...args, '--no-audit', '--no-fund', '--loglevel=error'));
   if (status !== 0) {
     process.stderr.write(`${output}\nnpm ${args.join(' ')} failed with status ${status}.\n`);
