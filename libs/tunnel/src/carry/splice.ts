@@ -178,6 +178,8 @@ export class Splice {
       failure ??= end.explain?.(error) ?? error;
     };
     const finish = () => {
+      // Whoever was told of the end before found out that it was none.
+      if (stream.errored) return;
       watched.ended = true;
       this.#settle(side);
       if (other.ended) endAfterPeer(other.end.stream);
