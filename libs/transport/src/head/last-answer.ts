@@ -10,8 +10,8 @@ const REFUSED_FOR = 5000;
  * Ends a connection with an answer. What the peer still sends is read and dropped, for a while: with bytes that nobody has read, the close
  * becomes a reset, which overtakes the answer.
  */
-export function answerLast(socket: Socket, answer: string, late?: () => void): void {
-  endsSoon(socket, late);
+export function answerLast(socket: Socket, answer: string): void {
+  endsSoon(socket);
   socket.resume().end(answer);
 }
 

@@ -2,7 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import { FrameReader, FrameType, headersFrames, hpackEncode, PREFACE, settingsFrame } from '@isthmus/http2';
 import { StatusError, statusFields } from '../grpc/status.ts';
-import { answerLast, endsSoon } from '../head/last-answer.ts';
+import { endsSoon } from '../head/last-answer.ts';
 import { percentEncoded } from '../head/percent.ts';
 
 /** How much a refused peer may send until its first request, in bytes. Preface, SETTINGS and the head of a request are less. */
@@ -10,6 +10,9 @@ const MAX_FROM_REFUSED = 64 * 1024;
 
 /** The smallest limit of a frame in HTTP/2 (RFC 9113 section 4.2). */
 const MAX_FRAME = 16 * 1024;
+
+/** How long a refused peer may take to ask, in milliseconds, before it is told anyway. */
+const ASKS_WITHIN = 250;
 
 /** The field of an answer that says why, percent-encoded. */
 export const WHY_FIELD = 'isthmus-error';
@@ -28,7 +31,7 @@ export function turnAway(socket: TLSSocket, why: string, wanted: () => void): vo
   };
   socket.once('data', tell);
   if (socket.alpnProtocol === 'h2') answerFirstStream(socket, why, tell);
-  else answerLast(socket, refusal(why), tell);
+  else answerSoon(socket, why, tell);
 }
 
 function refusal(why: string): string {
@@ -40,6 +43,18 @@ function refusal(why: string): string {
     `${WHY_FIELD}: ${percentEncoded(why)}`,
   ];
   return [`HTTP/1.1 403 ${STATUS_CODES[403]}`, ...fields, '', body].join('\r\n');
+}
+
+/** Answers a request, or a peer that waits to be told. Deno reads nothing more of a connection that it has ended: so not at once. */
+function answerSoon(socket: TLSSocket, why: string, late: () => void): void {
+  endsSoon(socket, late);
+  const answer = () => {
+    clearTimeout(timer);
+    socket.off('data', answer).resume().end(refusal(why));
+  };
+  const timer = setTimeout(answer, ASKS_WITHIN).unref();
+  socket.once('close', () => clearTimeout(timer));
+  socket.on('data', answer);
 }
 
 /** Answers both gRPC clients, in the status, and the other end of a link. */
