@@ -1,5 +1,114 @@
 import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
-import type { ProxyHeader } from './proxy-header.ts';
+import { guarding } from './async.ts';
+
+/*
+ * The PROXY protocol, versions 1 and 2: what a load balancer sends ahead of a connection's bytes to say where it comes from
+ * (haproxy.org/download/3.0/doc/proxy-protocol.txt).
+ */
+
+/** The longest header of version 1, in bytes (section 2.1). */
+const LONGEST_TEXT = 107;
+
+/** The first bytes of version 2 (section 2.2). No other protocol begins so. */
+const SIGNATURE = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
+
+/** The signature; version and command; family and transport; the length of the rest. */
+const FIXED = SIGNATURE.length + 4;
+
+/** The longest rest of version 2, in bytes. Addresses take up to 216, a load balancer's own fields some hundred, a certificate 2,000. */
+const LONGEST_REST = 4096;
+
+const TEXT = Buffer.from('PROXY ');
+const TEXT_LINE =
+  /^PROXY (?:UNKNOWN(?: [\x20-\x7e]*)?|TCP([46]) ([\dA-Fa-f.:]+) ([\dA-Fa-f.:]+) (0|[1-9]\d{0,4}) (0|[1-9]\d{0,4}))$/;
+
+/** Address families of version 2, and the bytes of both addresses and ports. */
+const FAMILIES: Readonly<Record<number, { readonly address: number; readonly both: number }>> = {
+  1: { address: 4, both: 12 },
+  2: { address: 16, both: 36 },
+  // Unix sockets, whose paths say nothing here.
+  3: { address: 0, both: 216 },
+};
+
+/** Where a connection comes from. */
+interface Source {
+  readonly address: string;
+  readonly port: number;
+}
+
+interface ProxyHeader {
+  /** Unset if the load balancer speaks for itself, as in its health checks, or does not know. */
+  readonly source: Source | undefined;
+  /** In bytes. */
+  readonly length: number;
+}
+
+/**
+ * Reads the header at the beginning of a connection.
+ * @returns undefined while more bytes are needed
+ * @throws Error for anything else
+ */
+export function readProxyHeader(bytes: Buffer): ProxyHeader | undefined {
+  if (begins(bytes, SIGNATURE)) return bytes.length < FIXED ? undefined : readBinary(bytes);
+  if (begins(bytes, TEXT)) return readText(bytes);
+  throw new Error(
+    'it does not begin with a header of the PROXY protocol, which --proxy-protocol-networks requires of it',
+  );
+}
+
+/** Whether one is the beginning of the other. */
+function begins(bytes: Buffer, whole: Buffer): boolean {
+  const length = Math.min(bytes.length, whole.length);
+  return bytes.compare(whole, 0, length, 0, length) === 0;
+}
+
+function readText(bytes: Buffer): ProxyHeader | undefined {
+  const head = bytes.subarray(0, LONGEST_TEXT);
+  const end = head.indexOf('\r\n');
+  if (end < 0) {
+    if (head.length < LONGEST_TEXT) return undefined;
+    throw malformed(`no end within ${LONGEST_TEXT} bytes`);
+  }
+  const found = TEXT_LINE.exec(head.toString('latin1', 0, end));
+  if (!found) throw malformed('not a line of version 1');
+  const [, family, address = '', destination = '', port, destinationPort] = found;
+  const length = end + 2;
+  if (family === undefined) return { source: undefined, length };
+  if ([address, destination].some((each) => isIP(each) !== Number(family)))
+    throw malformed(`no address of TCP${family}`);
+  if (Math.max(Number(port), Number(destinationPort)) > 65_535) throw malformed('no port');
+  return { source: { address, port: Number(port) }, length };
+}
+
+function readBinary(bytes: Buffer): ProxyHeader | undefined {
+  const [version, transport] = [bytes.readUInt8(SIGNATURE.length), bytes.readUInt8(SIGNATURE.length + 1)];
+  const rest = bytes.readUInt16BE(SIGNATURE.length + 2);
+  const [local, proxied] = [0x20, 0x21];
+  if (version !== local && version !== proxied) throw malformed(`version and command 0x${version.toString(16)}`);
+  if (rest > LONGEST_REST) throw malformed(`${rest} bytes of addresses and fields: at most ${LONGEST_REST} are read`);
+  const length = FIXED + rest;
+  if (bytes.length < length) return undefined;
+  if (version === local || transport >> 4 === 0) return { source: undefined, length };
+  const family = FAMILIES[transport >> 4];
+  if (!family || (transport & 0xf) !== 1) throw malformed(`family and transport 0x${transport.toString(16)}`);
+  if (rest < family.both) throw malformed(`${rest} bytes of addresses instead of ${family.both}`);
+  if (family.address === 0) return { source: undefined, length };
+  const address = textOf(bytes.subarray(FIXED, FIXED + family.address));
+  return { source: { address, port: bytes.readUInt16BE(FIXED + 2 * family.address) }, length };
+}
+
+const MAPPED = '00000000000000000000ffff';
+
+function textOf(address: Buffer): string {
+  if (address.length === 4) return address.join('.');
+  if (address.toString('hex', 0, 12) === MAPPED) return address.subarray(12).join('.');
+  const groups = Array.from({ length: 8 }, (_, group) => address.readUInt16BE(2 * group).toString(16));
+  return new URL(`http://[${groups.join(':')}]`).hostname.slice(1, -1);
+}
+
+function malformed(what: string): Error {
+  return new Error(`its header of the PROXY protocol is malformed: ${what}`);
+}
 
 export { isIP, isIPv6 };
 
@@ -7,7 +116,7 @@ export { isIP, isIPv6 };
 const headers = new WeakMap<Socket, ProxyHeader>();
 
 /** Notes what the PROXY protocol says of a connection. */
-export function noteHeader(socket: Socket, header: ProxyHeader): void {
+function noteHeader(socket: Socket, header: ProxyHeader): void {
   headers.set(socket, header);
 }
 
@@ -43,4 +152,71 @@ export function isLoopback(host: string): boolean {
   const family = isIP(host);
   if (family === 0) return host.toLowerCase() === 'localhost';
   return loopback.check(host, family === 6 ? 'ipv6' : 'ipv4');
+}
+
+/** How long a load balancer may take to send the header, in milliseconds: longer than a lost packet takes to be sent again (3 s). */
+const HEADER_TIMEOUT = 5_000;
+
+/** Connections of one port that wait for their header. A load balancer sends it at once, so more are no traffic. */
+const MOST_WAITING_CONNECTIONS = 4096;
+
+/** Load balancers that say where their connections come from. */
+interface ProxiedOptions {
+  /** Only connections from these networks have the header, and must have it. */
+  readonly networks: BlockList;
+  /** Takes a connection whose first bytes are those of its true source. */
+  readonly take: (socket: Socket) => void;
+  /** Called for each connection that is ended because its header does not come, or is none. */
+  readonly refused: (socket: Socket, error: Error) => void;
+}
+
+/** Reads the header of the PROXY protocol ahead of everything else, TLS included. `remoteOf` then tells the true source. */
+export function proxied({ networks, take, refused }: ProxiedOptions): (socket: Socket) => void {
+  let waiting = 0;
+  return (socket) => {
+    const from = (socket.remoteAddress ?? '').replace(/^::ffff:(?=\d+\.)/i, '');
+    if (!networks.check(from, isIPv6(from) ? 'ipv6' : 'ipv4')) return take(socket);
+    let seen: Buffer | undefined;
+    waiting++;
+    const settle = () => {
+      waiting--;
+      clearTimeout(timer);
+      socket.off('data', read).off('end', cut).off('close', settle);
+    };
+    const refuse = (error: Error) => {
+      settle();
+      refused(socket, error);
+      socket.destroy();
+    };
+    const guarded = guarding(refuse);
+    const read = guarded((chunk: Buffer) => {
+      seen = seen ? Buffer.concat([seen, chunk]) : chunk;
+      const header = readProxyHeader(seen);
+      if (!header) return;
+      settle();
+      socket.pause();
+      noteHeader(socket, header);
+      if (seen.length > header.length) socket.unshift(seen.subarray(header.length));
+      take(socket);
+      // Below a TLS socket nothing reads it, and what was put back is read first.
+      if (socket.listenerCount('data') > 0) socket.resume();
+    });
+    // A health check that connects and closes is no error.
+    const cut = guarded(() => {
+      if (seen) throw new Error('it ended in the middle of its header of the PROXY protocol');
+      settle();
+      socket.destroy();
+    });
+    const late = guarded(() => {
+      throw new Error(`no header of the PROXY protocol within ${HEADER_TIMEOUT / 1000} s`);
+    });
+    const timer = setTimeout(late, HEADER_TIMEOUT);
+    socket
+      .on('error', () => {})
+      .on('data', read)
+      .on('end', cut)
+      .on('close', settle);
+    if (waiting > MOST_WAITING_CONNECTIONS)
+      refuse(new Error(`${MOST_WAITING_CONNECTIONS} connections wait for a header of the PROXY protocol already`));
+  };
 }

@@ -1,10 +1,230 @@
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import type { AddressInfo, BlockList, Server, Socket } from 'node:net';
-import { remoteOf } from './addresses.ts';
+import { chmodSync, linkSync, lstatSync, renameSync, type Stats, unlinkSync, utimesSync } from 'node:fs';
+import net, { type AddressInfo, type BlockList, type Server, type Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { proxied, remoteOf } from './addresses.ts';
 import { descriptors } from './descriptors.ts';
-import { keptAlive } from './keep-alive.ts';
-import { proxied } from './proxied.ts';
-import { SocketFile } from './socket-file.ts';
+import { keptAlive } from './sockets.ts';
+
+/** Owner and group may connect. Upstream's socket has 0770. */
+const SOCKET_MODE = 0o660;
+
+/**
+ * The mode while its process lives but cannot listen because it has no descriptors. Callers see no difference, and no other program is
+ * known to set it. A path can be marked and touched without a descriptor.
+ */
+const SUSPENDED_MODE = 0o670;
+
+/** How often such a process touches its file, in milliseconds. */
+const BEAT_MS = 250;
+
+/** A file that was not touched for this long belongs to a dead process, in milliseconds. A busy process pauses for less. */
+const SILENCE_MS = 5000;
+
+/** How long to wait for a connection before its process counts as alive, in milliseconds. */
+const ANSWER_MS = 1000;
+
+/** How often another process may be faster before this one gives up. */
+const MAX_TRIES = 10;
+
+/**
+ * The file of a unix socket that a process listens on. It is bound under a name of its own, and appears under the wanted name once its
+ * mode is right. It replaces a file that a dead process left, but never that of a living one.
+ *
+ * When a socket closes, libuv deletes the name that it has bound, which no longer exists by then. This class deletes the file itself,
+ * unless it belongs to another process by now.
+ */
+export class SocketFile {
+  /**
+   * The name to bind: in the same directory, 5 bytes long. A socket's path has at most 107 bytes, and the wanted name may use them all.
+   * faultOfSocketPath in libs/flags rejects shorter names in a directory with such a long path.
+   */
+  readonly boundPath: string;
+  readonly #path: string;
+  readonly #deleteExisting: boolean;
+  #own: Stats | undefined;
+  /** Set while it is suspended. The file then has SUSPENDED_MODE. */
+  #beat: NodeJS.Timeout | undefined;
+
+  constructor(path: string, deleteExisting: boolean) {
+    this.#path = path;
+    this.#deleteExisting = deleteExisting;
+    this.boundPath = `${path.slice(0, path.lastIndexOf('/') + 1)}.${randomBytes(2).toString('hex')}`;
+  }
+
+  /**
+   * Call once after it was bound. Shows it to callers. Of several processes that do this at once, one succeeds. Throws if something is
+   * in the way that may not be replaced.
+   */
+  async claim(): Promise<void> {
+    chmodSync(this.boundPath, SOCKET_MODE);
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const there = statOf(this.#path);
+      if (there) await this.#check(there);
+      // No await from here on, so that what was seen still holds, or the change is noticed.
+      if (there && !this.#clear(there)) continue;
+      if (this.#show()) return;
+    }
+    throw new Error(`${this.#path}: other processes keep taking this path`);
+  }
+
+  /**
+   * Call each time it was bound again. Shows it, unless another process has taken over meanwhile. Throws if the system refuses it; the
+   * file then stays suspended.
+   */
+  place(): void {
+    chmodSync(this.boundPath, SOCKET_MODE);
+    const own = lstatSync(this.boundPath);
+    if (this.#stands()) renameSync(this.boundPath, this.#path);
+    this.#own = own;
+    this.#endBeat();
+  }
+
+  /**
+   * Call before the socket is closed for a while. The file stays, and tells processes that find nobody listening that its own process
+   * lives.
+   */
+  suspend(): void {
+    if (!this.#stands()) return;
+    this.#touch();
+    chmodSync(this.#path, SUSPENDED_MODE);
+    this.#endBeat();
+    this.#beat = setInterval(() => this.#touch(), BEAT_MS).unref();
+  }
+
+  /** Call before the socket is closed. From then on, nobody can find it. */
+  remove(): void {
+    const stands = this.#stands();
+    this.#endBeat();
+    if (stands) unlinkSync(this.#path);
+    this.#own = undefined;
+  }
+
+  /** Why callers cannot find this process at its path, unless it removed the file itself. */
+  get lost(): string | undefined {
+    if (this.#own === undefined || this.#stands()) return undefined;
+    const what = statOf(this.#path) ? 'belongs to another process now' : 'was deleted';
+    return `${this.#path} ${what}, so callers do not reach this server: give it a path of its own, and restart it`;
+  }
+
+  /** Throws if what is at the path must not be removed. */
+  async #check(there: Stats): Promise<void> {
+    const path = this.#path;
+    if (!this.#deleteExisting) throw new Error(`${path} exists already (--delete-existing-uds-file would delete it)`);
+    if (!there.isSocket()) throw new Error(`${path} exists and is not a unix socket`);
+    const whose = await ownerOf(path);
+    if (whose) throw new Error(`unix socket ${path}: ${whose}. End that process, or give this one another path`);
+  }
+
+  /** Removes what a dead process left. Returns whether the path is free. */
+  #clear(dead: Stats): boolean {
+    const aside = `${this.boundPath}~`;
+    try {
+      renameSync(this.#path, aside);
+    } catch (error) {
+      return isCode(error, 'ENOENT');
+    }
+    // If another process has put a file there since, put it back at once, unless a third process was faster.
+    const isDead = isSame(lstatSync(aside), dead);
+    if (!isDead && statOf(this.#path) === undefined) renameSync(aside, this.#path);
+    else unlinkSync(aside);
+    return isDead;
+  }
+
+  /** Returns false if something is there. */
+  #show(): boolean {
+    const own = lstatSync(this.boundPath);
+    try {
+      linkSync(this.boundPath, this.#path);
+      unlinkSync(this.boundPath);
+    } catch {
+      if (statOf(this.#path)) return false;
+      // The file system has no hard links.
+      renameSync(this.boundPath, this.#path);
+    }
+    this.#own = own;
+    return true;
+  }
+
+  #touch(): void {
+    try {
+      const now = new Date();
+      if (this.#stands()) utimesSync(this.#path, now, now);
+    } catch {
+      // Somebody has just deleted it: see `lost`.
+    }
+  }
+
+  #endBeat(): void {
+    clearInterval(this.#beat);
+    this.#beat = undefined;
+  }
+
+  /**
+   * Whether the file still belongs to this process. No other file gets its inode number while the socket is open. While it is
+   * suspended, another file may get the number as soon as this one is deleted; no other program sets this mode.
+   */
+  #stands(): boolean {
+    const there = statOf(this.#path);
+    if (there === undefined || this.#own === undefined || !isSame(there, this.#own)) return false;
+    return this.#beat === undefined || isSuspended(there);
+  }
+}
+
+function statOf(path: string): Stats | undefined {
+  return lstatSync(path, { throwIfNoEntry: false });
+}
+
+function isSame(a: Stats, b: Stats): boolean {
+  return a.ino === b.ino && a.dev === b.dev;
+}
+
+function isSuspended({ mode }: Stats): boolean {
+  return (mode & 0o777) === SUSPENDED_MODE;
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return (error as NodeJS.ErrnoException).code === code;
+}
+
+/** Says who owns a socket. Returns undefined if its process is dead. */
+async function ownerOf(path: string): Promise<string | undefined> {
+  const refusal = await connectionTo(path);
+  if (refusal === undefined) return 'another process listens there';
+  if (refusal !== 'ECONNREFUSED' && refusal !== 'ENOENT') return `it is unclear whose it is (${refusal})`;
+  if (!(await isKept(path))) return undefined;
+  return 'another process has this socket, and lacks the file descriptors to listen';
+}
+
+/** Whether a living process owns a socket on which it does not listen. That process marked the socket before it stopped listening. */
+async function isKept(path: string): Promise<boolean> {
+  const marked = statOf(path);
+  if (!marked || !isSuspended(marked)) return false;
+  for (let waited = 0; waited < SILENCE_MS; waited += BEAT_MS) {
+    await delay(BEAT_MS);
+    const now = statOf(path);
+    if (!now) return false;
+    if (now.mtimeMs !== marked.mtimeMs || !isSame(now, marked)) return true;
+  }
+  return false;
+}
+
+/** Checks whether a process listens at a socket. Returns the system's error, or undefined if one does. */
+function connectionTo(path: string): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const socket = net.connect(path);
+    const settle = (refusal?: string) => {
+      clearTimeout(timer);
+      socket.destroy();
+      resolve(refusal);
+    };
+    const timer = setTimeout(settle, ANSWER_MS);
+    socket.on('connect', () => settle());
+    // The queue of a listening process may be full.
+    socket.on('error', ({ code }: NodeJS.ErrnoException) => settle(code === 'EAGAIN' ? undefined : code));
+  });
+}
 
 /**
  * The most connections that the kernel keeps for a listener on TCP: Node's default. A peer that finds no place tries again after a second, two,
@@ -16,7 +236,7 @@ const TCP_BACKLOG = 511;
 /** The same on a unix socket, where connect fails at once if there is no place. net.core.somaxconn caps both. */
 const UNIX_BACKLOG = 4096;
 
-export interface BindOptions {
+interface BindOptions {
   /**
    * A unix socket's path, and whether a file that a dead process left there is replaced; or an address, where an empty host means all
    * addresses and port 0 any free port.
@@ -34,7 +254,7 @@ export interface BindOptions {
   readonly failed: (error: Error) => void;
 }
 
-export interface Bound {
+interface Bound {
   /** With the port that was given. A unix socket has none. */
   readonly address: AddressInfo;
   /** Why nobody finds this process at its unix socket, unless it was hidden; see `SocketFile`. */

@@ -1,5 +1,5 @@
 import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
-import { guarding } from './guarded.ts';
+import { guarding } from './async.ts';
 
 /**
  * File descriptors that dials may not use. Answers to refused callers need them, and so do health checks, links that reconnect,

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import type { lookup as systemLookup } from 'node:dns';
 import { type TestContext, test } from 'node:test';
 import { Names } from './resolve.ts';
-import { etcOf, NameServer, type Said } from './testing/name-server.ts';
-import { until } from './testing/until.ts';
+import { etcOf, NameServer, type Said, until } from './testing.ts';
 
 const onLinux = {
   skip: process.platform !== 'linux' || process.versions.deno !== undefined ? 'the system resolves names' : false,

@@ -18,7 +18,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { SocketFile } from './socket-file.ts';
+import { SocketFile } from './bind.ts';
 
 const DEADLINE_MS = 60_000;
 

@@ -1,7 +1,7 @@
 import { createHash, createPublicKey, type KeyObject } from 'node:crypto';
 import { isIP } from 'node:net';
+import { LruMap } from '../collections.ts';
 import { DerReader } from '../der.ts';
-import { LruMap } from '../lru-map.ts';
 import { type Constraints, isDomain, parsedMailbox, uriHost } from './names.ts';
 import { isSigned, type Signature, signatureIn } from './signature.ts';
 

@@ -1,4 +1,4 @@
-import type { ReadTls } from '../tls-files.ts';
+import type { ReadTls } from '../tls.ts';
 import type { Certificate } from './certificate.ts';
 import { CertificatePool, pemOf } from './pool.ts';
 

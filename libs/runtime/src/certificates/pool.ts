@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import * as tls from 'node:tls';
-import { LruMap } from '../lru-map.ts';
+import { LruMap } from '../collections.ts';
 import { type Certificate, certificateOf } from './certificate.ts';
 
 /** Certificates that a chain may end at. */

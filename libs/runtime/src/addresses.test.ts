@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readProxyHeader } from './proxy-header.ts';
-import { binaryHeader } from './testing/proxy-header.ts';
+import { readProxyHeader } from './addresses.ts';
+import { binaryHeader } from './testing.ts';
 
 const REST = Buffer.from('GET / HTTP/1.1\r\n\r\n');
 

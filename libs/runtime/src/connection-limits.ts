@@ -1,6 +1,103 @@
 import { isIP, type Socket } from 'node:net';
 import { addressOf, bytesFrom, remoteOf } from './addresses.ts';
-import { BySource } from './by-source.ts';
+
+/** What counts against the limits of its source, such as connections. */
+export class BySource<T> {
+  readonly #all = new Set<T>();
+  readonly #sources = new Map<string, Set<T>>();
+  /** The sources that have one, two, and so on. A source moves by one at a time, so the last of these is never empty. */
+  readonly #ranks: Set<Set<T>>[] = [];
+
+  get size(): number {
+    return this.#all.size;
+  }
+
+  /** In order of arrival. */
+  get all(): ReadonlySet<T> {
+    return this.#all;
+  }
+
+  /** In order of arrival. Undefined if the source has none. */
+  of(source: string): ReadonlySet<T> | undefined {
+    return this.#sources.get(source);
+  }
+
+  /** Those of the source that has the most. */
+  get most(): ReadonlySet<T> | undefined {
+    const [most] = this.#ranks.at(-1) ?? [];
+    return most;
+  }
+
+  add(source: string, item: T): void {
+    if (this.#all.has(item)) return;
+    this.#all.add(item);
+    const own = this.#sources.get(source) ?? new Set();
+    this.#sources.set(source, own.add(item));
+    this.#rank(own, own.size - 1);
+  }
+
+  delete(source: string, item: T): void {
+    const own = this.#sources.get(source);
+    if (!own?.delete(item)) return;
+    this.#all.delete(item);
+    if (own.size === 0) this.#sources.delete(source);
+    this.#rank(own, own.size + 1);
+  }
+
+  #rank(own: Set<T>, before: number): void {
+    this.#ranks[before - 1]?.delete(own);
+    if (own.size > 0) {
+      const rank = this.#ranks[own.size - 1] ?? new Set();
+      this.#ranks[own.size - 1] = rank.add(own);
+    }
+    if (this.#ranks.at(-1)?.size === 0) this.#ranks.pop();
+  }
+}
+
+/**
+ * What several groups share: memory that the tunnels of a process may still use beyond what each has in any case, in bytes, or places. One
+ * group may use all of it. Once a second one has asked, no group gets more than what it would leave to the others: the first half of the
+ * budget, the second a quarter, and so on. So none can take all.
+ */
+export class SharedBudget {
+  #left: number;
+  readonly #taken = new Map<string, number>();
+  #first: string | undefined;
+  #shared: boolean;
+
+  /** @param shared whether there are several groups in any case, so that not even the first may use all */
+  constructor(amount: number, shared = false) {
+    this.#left = amount;
+    this.#shared = shared;
+  }
+
+  get left(): number {
+    return this.#left;
+  }
+
+  /** @param group a tenant's; without one there is no share to keep to */
+  take(amount: number, group?: string): boolean {
+    if (amount > this.#left) return false;
+    if (group !== undefined) {
+      this.#first ??= group;
+      this.#shared ||= group !== this.#first;
+      const taken = (this.#taken.get(group) ?? 0) + amount;
+      if (this.#shared && taken > this.#left - amount) return false;
+      this.#taken.set(group, taken);
+    }
+    this.#left -= amount;
+    return true;
+  }
+
+  /** @param group that took them */
+  give(amount: number, group?: string): void {
+    this.#left += amount;
+    if (group === undefined) return;
+    const taken = (this.#taken.get(group) ?? 0) - amount;
+    if (taken > 0) this.#taken.set(group, taken);
+    else this.#taken.delete(group);
+  }
+}
 
 /**
  * After this long, a connection gives its place to a new one that finds none, in milliseconds. Honest peers that arrive together are
@@ -212,4 +309,57 @@ export function sourceOf(address: string): string {
 function endsOf(socket: Socket): string {
   const { remoteAddress, remotePort, localAddress, localPort } = socket;
   return `${remoteAddress}:${remotePort} ${localAddress}:${localPort}`;
+}
+
+export interface AdmittedLimits {
+  /** Connections, in all. */
+  readonly most: number;
+  /** Of those, from one source address. */
+  readonly mostOfSource: number;
+}
+
+/**
+ * The connections of a port for operators and machines that watch, limited in all, by source and by tenant: one tenant's operators get no
+ * more than they leave to others. Further ones are refused.
+ */
+export class Admitted {
+  readonly #limits: AdmittedLimits;
+  readonly #refused: (remote: string, error: Error) => void;
+  readonly #sources = new BySource<Socket>();
+  readonly #places: SharedBudget;
+
+  constructor(limits: AdmittedLimits, refused: (remote: string, error: Error) => void) {
+    this.#limits = limits;
+    this.#places = new SharedBudget(limits.most, true);
+    this.#refused = refused;
+  }
+
+  /** Returns false if it was refused and closed. @param tenant whose operator it is; unset: the plane's */
+  enter(socket: Socket, tenant?: string): boolean {
+    // If it has closed already, no close event may follow.
+    if (socket.destroyed) return true;
+    const source = sourceOf(socket.remoteAddress ?? '');
+    const full = this.#full(source, tenant);
+    if (full) {
+      this.#refused(remoteOf(socket), full);
+      socket.destroy();
+      return false;
+    }
+    this.#sources.add(source, socket);
+    socket.once('close', () => {
+      this.#sources.delete(source, socket);
+      this.#places.give(1, tenant);
+    });
+    return true;
+  }
+
+  #full(source: string, tenant: string | undefined): Error | undefined {
+    const { mostOfSource } = this.#limits;
+    const own = this.#sources.of(source)?.size ?? 0;
+    if (own >= mostOfSource) return new Error(`${own} connections from ${source} are open: close some of them`);
+    if (this.#places.take(1, tenant)) return undefined;
+    const { size } = this.#sources;
+    const whose = tenant === undefined ? '' : `, and those of tenant ${tenant} leave too few to others`;
+    return new Error(`${size} connections are open${whose}: close some of them`);
+  }
 }

@@ -2,7 +2,50 @@ import assert from 'node:assert/strict';
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { afterEach, describe, mock, test } from 'node:test';
-import { Strangers, StrangersPool, sourceOf } from './strangers.ts';
+import { Admitted, BySource, SharedBudget, Strangers, StrangersPool, sourceOf } from './connection-limits.ts';
+
+test('it knows the source that has the most, however items come and go', () => {
+  const items = new BySource<number>();
+  const sourceOf = (item: number) => `source ${(item * item) % 11}`;
+  const kept = new Set<number>();
+  for (let i = 0; i < 2000; i++) {
+    const item = (i * 7919) % 101;
+    if (kept.delete(item)) items.delete(sourceOf(item), item);
+    else {
+      kept.add(item);
+      items.add(sourceOf(item), item);
+    }
+    const counts = new Map<string, number>();
+    for (const each of kept) counts.set(sourceOf(each), (counts.get(sourceOf(each)) ?? 0) + 1);
+    assert.equal(items.most?.size, kept.size === 0 ? undefined : Math.max(...counts.values()));
+    assert.deepEqual([...items.all], [...kept]);
+  }
+});
+
+test('an item that comes twice counts once', () => {
+  const items = new BySource<string>();
+  items.add('a', 'one');
+  items.add('a', 'one');
+  assert.deepEqual([items.size, items.most?.size], [1, 1]);
+  items.delete('a', 'one');
+  assert.deepEqual([items.size, items.most, items.of('a')], [0, undefined, undefined]);
+});
+
+test('one group may use the whole budget, and once there are two none can take all', () => {
+  const alone = new SharedBudget(1024);
+  assert.equal(alone.take(1024, 'a'), true);
+  const budget = new SharedBudget(1024);
+  const most = (group: string) => {
+    let taken = 0;
+    while (budget.take(16, group)) taken += 16;
+    return taken;
+  };
+  assert.equal(budget.take(16, 'b'), true);
+  budget.give(16, 'b');
+  assert.deepEqual(['a', 'b', 'c', 'a'].map(most), [512, 256, 128, 0]);
+  budget.give(512, 'a');
+  assert.equal(most('c'), 256, 'what is given back is for all');
+});
 
 describe('strangers', () => {
   afterEach(() => mock.timers.reset());
@@ -206,4 +249,32 @@ describe('strangers', () => {
     assert.equal(sourceOf('::1'), '0:0:0:0::/64');
     assert.equal(sourceOf(''), '');
   });
+});
+
+/** A connection that only comes and goes. */
+function connection(remoteAddress: string): Socket {
+  const socket = Object.assign(new EventEmitter(), {
+    remoteAddress,
+    destroyed: false,
+    destroy() {
+      socket.destroyed = true;
+      socket.emit('close');
+    },
+  });
+  return socket as unknown as Socket;
+}
+
+test('operators of one tenant leave connections to others, from however many addresses', () => {
+  const refused: string[] = [];
+  const admitted = new Admitted({ most: 20, mostOfSource: 5 }, (_remote, { message }) => refused.push(message));
+  const enter = (tenant: string | undefined, count: number) => {
+    const sockets = Array.from({ length: count }, (_, n) => connection(`10.0.${n}.${tenant?.length ?? 0}`));
+    return sockets.filter((socket) => admitted.enter(socket, tenant));
+  };
+  const acme = enter('acme', 20);
+  assert.equal(acme.length, 10);
+  assert.match(refused[0] ?? '', /^10 connections are open, and those of tenant acme leave too few to others/);
+  assert.deepEqual([enter('b', 20).length, enter(undefined, 20).length], [5, 5]);
+  acme[0]?.destroy();
+  assert.equal(enter(undefined, 20).length, 1);
 });

@@ -1,0 +1,97 @@
+/** Time and randomness, so that a test can control both. */
+export interface Clock {
+  /** In milliseconds. Only differences have a meaning. */
+  now(): number;
+  /** 0 or more, less than 1. */
+  random(): number;
+  /** Calls back once. Returns a function that cancels it. */
+  after(ms: number, run: () => void): () => void;
+}
+
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  random: Math.random,
+  after(ms, run) {
+    const timer = setTimeout(run, ms);
+    return () => clearTimeout(timer);
+  },
+};
+
+/** Delays that grow from `first` to `cap` milliseconds. Each is random within its upper half, so that a herd does not return at once. */
+export class Backoff {
+  readonly #first: number;
+  readonly #cap: number;
+  readonly #random: () => number;
+  #failures = 0;
+
+  constructor(first: number, cap: number, random: () => number = Math.random) {
+    this.#first = first;
+    this.#cap = Math.max(first, cap);
+    this.#random = random;
+  }
+
+  /** Milliseconds to wait before the next try. */
+  next(): number {
+    const ceiling = Math.min(this.#cap, this.#first * 2 ** this.#failures++);
+    return ceiling * (0.5 + this.#random() / 2);
+  }
+
+  reset(): void {
+    this.#failures = 0;
+  }
+}
+
+/** The longest time of a timer, in milliseconds. Timers overflow above it and fire immediately, so a longer limit counts as none. */
+export const LONGEST_TIMER = 2 ** 31 - 1;
+
+/**
+ * Waits for work for at most `ms`. Returns true if it finished in time. Rejects if the work rejects in time. Later results and errors
+ * of the work are ignored.
+ */
+export async function within(work: Promise<unknown>, ms: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<false>((resolve) => {
+    if (ms <= LONGEST_TIMER) timer = setTimeout(resolve, ms, false);
+  });
+  try {
+    return await Promise.race([work.then(() => true), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+export interface Deferred<T> {
+  readonly promise: Promise<T>;
+  resolve(value: T): void;
+  reject(error: Error): void;
+}
+
+/** A promise with its `resolve` and `reject` (Promise.withResolvers, which Node 20 lacks). */
+export function deferred<T>(): Deferred<T> {
+  let resolve!: (value: T) => void;
+  let reject!: (error: Error) => void;
+  const promise = new Promise<T>((onValue, onError) => {
+    resolve = onValue;
+    reject = onError;
+  });
+  return { promise, resolve, reject };
+}
+
+/** Wraps a callback so that what it throws or rejects with is reported. */
+export type Guarded = <A extends readonly unknown[]>(act: (...args: A) => unknown) => (...args: A) => void;
+
+/**
+ * Guards listeners, timers and promises: nothing else catches what a defect of ours throws there, and it would end the process.
+ * @param fault ends what the callbacks serve, and reports the defect
+ */
+export function guarding(fault: (error: Error) => void): Guarded {
+  return (act) =>
+    (...args) => {
+      try {
+        const done = act(...args);
+        if (done instanceof Promise) done.catch(fault);
+      } catch (error) {
+        fault(error as Error);
+      }
+    };
+}

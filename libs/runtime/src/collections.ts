@@ -1,0 +1,293 @@
+import { randomFillSync } from 'node:crypto';
+
+/** A map of at most so many entries. One entry more removes the one that was read or written longest ago. */
+export class LruMap<K, V> extends Map<K, V> {
+  readonly #most: number;
+  readonly #removed: (value: V) => void;
+
+  /** @param removed called with a value that another entry has removed */
+  constructor(most: number, removed: (value: V) => void = () => {}) {
+    super();
+    this.#most = most;
+    this.#removed = removed;
+  }
+
+  override get(key: K): V | undefined {
+    const value = super.get(key);
+    if (value !== undefined) this.#append(key, value);
+    return value;
+  }
+
+  override set(key: K, value: V): this {
+    this.#append(key, value);
+    if (this.size > this.#most) this.#removeOldest();
+    return this;
+  }
+
+  #append(key: K, value: V): void {
+    this.delete(key);
+    super.set(key, value);
+  }
+
+  #removeOldest(): void {
+    for (const [key, value] of this) {
+      this.delete(key);
+      this.#removed(value);
+      return;
+    }
+  }
+}
+
+/** Keeps the last items, up to a capacity, and forgets older ones. */
+export class Ring<T> {
+  readonly #items: T[] = [];
+  readonly #capacity: number;
+  #pushed = 0;
+
+  constructor(capacity: number) {
+    this.#capacity = capacity;
+  }
+
+  get size(): number {
+    return this.#items.length;
+  }
+
+  /** How many items were forgotten. */
+  get forgotten(): number {
+    return this.#pushed - this.#items.length;
+  }
+
+  push(item: T): void {
+    this.#items[this.#pushed % this.#capacity] = item;
+    this.#pushed++;
+  }
+
+  /** Iterates over the items present now, oldest first. */
+  *[Symbol.iterator](): Iterator<T> {
+    const end = this.#pushed;
+    for (let index = end - this.#items.length; index < end; index++) {
+      // Items pushed meanwhile have replaced some.
+      if (index >= this.#pushed - this.#capacity) yield this.#items[index % this.#capacity] as T;
+    }
+  }
+}
+
+interface Slot<T> {
+  open: T | undefined;
+}
+
+/**
+ * Open items by id: a Map for items that come and go often.
+ *
+ * When a Map is full of deleted entries, V8 gives it a new table, and the old table points to the new one. Once a table is in the old
+ * generation, it keeps each successor, with all its entries, until a full garbage collection. Here the entries are only slots, and
+ * deleted ones are emptied.
+ */
+export class OpenTable<K, T> {
+  readonly #slots = new Map<K, Slot<T>>();
+
+  get size(): number {
+    return this.#slots.size;
+  }
+
+  has(id: K): boolean {
+    return this.#slots.has(id);
+  }
+
+  get(id: K): T | undefined {
+    return this.#slots.get(id)?.open;
+  }
+
+  set(id: K, open: T): void {
+    const slot = this.#slots.get(id);
+    if (slot) slot.open = open;
+    else this.#slots.set(id, { open });
+  }
+
+  delete(id: K): void {
+    const slot = this.#slots.get(id);
+    if (!slot) return;
+    slot.open = undefined;
+    this.#slots.delete(id);
+  }
+
+  /** In the order of insertion, without items that are deleted meanwhile. */
+  *values(): Iterable<T> {
+    for (const { open } of this.#slots.values()) if (open !== undefined) yield open;
+  }
+}
+
+/** Up to this size, a scan finds a member about as fast as a table does. The table would take most of a small set's memory. */
+const SCANNED_SIZE = 8;
+
+/**
+ * An unordered set for objects that come and go with every dial. It returns a random member in constant time.
+ *
+ * When a Set or Map is full of deleted entries, V8 gives it a new table, and the old table points to the new one. Once one table
+ * is in the old generation, it keeps its successor alive, and so on, with everything that was in them, until V8 collects the whole
+ * heap. Objects of a dial no longer died young, which was a quarter of a server's processor time. A WeakMap's table points to
+ * nothing.
+ */
+export class RandomSet<T extends object> implements Iterable<T> {
+  readonly #members: T[] = [];
+  /** Where each member is. Unset until the set first outgrows a scan. */
+  #places: WeakMap<T, number> | undefined;
+
+  get size(): number {
+    return this.#members.length;
+  }
+
+  has(member: T): boolean {
+    return this.#placeOf(member) >= 0;
+  }
+
+  add(member: T): void {
+    if (this.has(member)) return;
+    const place = this.#members.push(member) - 1;
+    if (this.#places) this.#places.set(member, place);
+    else if (place >= SCANNED_SIZE) this.#places = new WeakMap(this.#members.map((each, at) => [each, at]));
+  }
+
+  /** Moves the last member into the gap. */
+  delete(member: T): boolean {
+    const place = this.#placeOf(member);
+    if (place < 0) return false;
+    const last = this.#members.pop() as T;
+    if (last !== member) {
+      this.#members[place] = last;
+      this.#places?.set(last, place);
+    }
+    this.#places?.delete(member);
+    return true;
+  }
+
+  clear(): void {
+    this.#members.length = 0;
+    this.#places = undefined;
+  }
+
+  /**
+   * Returns a random member that passes `eligible`, or undefined if none does. Draws a few times first, then makes one pass from a
+   * random start, so that it finds a member even if few are eligible.
+   */
+  draw(random: () => number, eligible: (member: T) => boolean): T | undefined {
+    const { size } = this;
+    const drawn = () => Math.floor(random() * size);
+    for (let tries = 0; size > 0 && tries < 4; tries++) {
+      const member = this.#members[drawn()] as T;
+      if (eligible(member)) return member;
+    }
+    const start = drawn();
+    for (let step = 0; step < size; step++) {
+      const member = this.#members[(start + step) % size] as T;
+      if (eligible(member)) return member;
+    }
+    return undefined;
+  }
+
+  /** Returns a member's place, or a negative number for what is no member. */
+  #placeOf(member: T): number {
+    return this.#places ? (this.#places.get(member) ?? -1) : this.#members.indexOf(member);
+  }
+
+  /** Iterates over a copy, so members may be deleted meanwhile. */
+  [Symbol.iterator](): Iterator<T> {
+    return [...this.#members].values();
+  }
+}
+
+/** A member of `Rounds`, which alone writes these fields. */
+export interface TakesTurns {
+  /** Who comes after it; undefined while it has nothing to do. */
+  next: this | undefined;
+  /** What it may still spend in its turn. At 0 or less it has spent more, and owes. */
+  credit: number;
+}
+
+/**
+ * Members take turns by deficit round robin (Shreedhar and Varghese, 1995). A turn is over once its member has spent a quantum. What it
+ * spent beyond that counts against its next turn, so that in the long run all spend alike, however large each cost is. No operation
+ * depends on how many members there are, except `spend` of more than a quantum at once.
+ */
+export class Rounds<M extends TakesTurns> {
+  readonly #quantum: number;
+  /** Its `next` has the turn: members are linked in a circle. */
+  #last: M | undefined;
+  #size = 0;
+
+  constructor(quantum: number) {
+    this.#quantum = quantum;
+  }
+
+  /** Members that have something to do. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Whose turn it is; undefined if nobody has anything to do. */
+  get current(): M | undefined {
+    return this.#last?.next;
+  }
+
+  /** A member has something to do. A new one comes last in the round, with a quantum less what it owes. */
+  enter(member: M): void {
+    if (member.next !== undefined) return;
+    member.credit += this.#quantum;
+    const last = this.#last;
+    member.next = last ? last.next : member;
+    if (last) last.next = member;
+    this.#last = member;
+    this.#size++;
+  }
+
+  /** The current member has used some of its turn. */
+  spend(cost: number): void {
+    // Alone, there is nobody to be fair to.
+    if (this.#size < 2) return;
+    const current = this.current as M;
+    current.credit -= cost;
+    if (current.credit <= 0) this.pass();
+  }
+
+  /** Ends the turn of the current member. Skips those that still pay for an earlier turn. */
+  pass(): void {
+    do {
+      const over = this.current as M;
+      over.credit = Math.min(over.credit, 0) + this.#quantum;
+      this.#last = over;
+    } while ((this.current as M).credit <= 0);
+  }
+
+  /** The current member has nothing more to do. It keeps its debt, and no credit. */
+  leave(): void {
+    const last = this.#last as M;
+    const gone = last.next as M;
+    if (gone === last) this.#last = undefined;
+    else last.next = gone.next;
+    gone.next = undefined;
+    gone.credit = Math.min(gone.credit, 0);
+    this.#size--;
+  }
+}
+
+/** Random bytes at hand: to get a few of them takes as long as to get all these. */
+const pool = Buffer.alloc(4096);
+let next = pool.length;
+
+/** Returns so many random bytes as hexadecimal digits. */
+export function randomHex(bytes: number): string {
+  if (next + bytes > pool.length) {
+    randomFillSync(pool);
+    next = 0;
+  }
+  next += bytes;
+  return pool.toString('hex', next - bytes, next);
+}
+
+/**
+ * A copy with more fields, for what every dial does. V8 makes a new shape for each object that a spread begins and a new field ends, which
+ * takes 4 µs a field and stays with the object: `{ ...base, field }`.
+ */
+export function extended<T extends object, M extends object>(base: T, more: M): T & M {
+  return Object.assign({}, base, more);
+}

@@ -1,0 +1,212 @@
+import net, { isIP, Socket } from 'node:net';
+import type { Duplex, Readable } from 'node:stream';
+import { TLSSocket } from 'node:tls';
+import { names } from './resolve.ts';
+
+/**
+ * Go's: the kernel asks the peer once a connection has been idle for 15 s, and every 15 s from then on. This is what keeps a tunnel that
+ * says nothing in the tables of a NAT, and what ends one whose peer lost its power. In milliseconds.
+ */
+const IDLE_MS = 15_000;
+const INTERVAL_MS = 15_000;
+
+/** So many questions without an answer end the connection, after 150 s in all. A virtual machine may be frozen for a minute. */
+const PROBES = 9;
+
+/** Node 26 passes all of these on. Older ones take only the first two, then ask ten times, a second apart: they end it after 25 s. */
+type SetKeepAlive = (enable: boolean, idleMs: number, intervalMs: number, probes: number) => void;
+
+/** Lets the kernel watch a connection's peer. For every TCP socket that the plane opens or accepts; a unix socket needs none. */
+export function keptAlive<T extends Socket>(socket: T): T {
+  (socket.setKeepAlive as SetKeepAlive)(true, IDLE_MS, INTERVAL_MS, PROBES);
+  return socket;
+}
+
+/**
+ * Reads just enough of a flowing socket to tell whether it begins with `prefix`, and calls `decided` once, with all bytes read so far.
+ * Returns a function that stops reading.
+ */
+export function beginsWith(
+  socket: Socket,
+  prefix: Buffer,
+  decided: (matches: boolean, first: Buffer) => void,
+): () => void {
+  let seen: Buffer | undefined;
+  const stop = () => void socket.off('data', read);
+  const read = (chunk: Buffer) => {
+    seen = seen ? Buffer.concat([seen, chunk]) : chunk;
+    const length = Math.min(seen.length, prefix.length);
+    const matches = seen.compare(prefix, 0, length, 0, length) === 0;
+    if (matches && length < prefix.length) return;
+    stop();
+    decided(matches, seen);
+  };
+  socket.on('data', read);
+  return stop;
+}
+
+/** Puts bytes that were read back in front of a socket, and pauses it until something reads it. */
+export function putBack(socket: Socket, first: Buffer): void {
+  socket.pause();
+  socket.unshift(first);
+}
+
+/** A chunk of at least this many bytes is part of a byte stream rather than a message that someone waits for. */
+const BULK_CHUNK = 4096;
+
+/** The most bytes to gather, or to leave in a socket before its writer is asked to pause: the size of one socket read. */
+const GATHERED_BYTES = 64 * 1024;
+
+/** Sockets that hold back what was written in this turn of the event loop. */
+let holding: Socket[] = [];
+
+/**
+ * Writes to a socket. Bulk chunks of one event loop turn leave in one write.
+ *
+ * TLS delivers records of 16 KiB, several at a time. A write for each is a system call and wakes the reader, which then also reads
+ * them one by one: a third of an agent's time for an upload, and half of its destination's. Short chunks leave at once.
+ *
+ * @returns whether the socket accepts more; if not, it will emit `drain`
+ */
+export function writeCoalesced(socket: Socket, chunk: Uint8Array): boolean {
+  if (chunk.length >= BULK_CHUNK && socket.writableCorked === 0) hold(socket);
+  socket.write(chunk);
+  if (socket.writableLength >= GATHERED_BYTES) socket.uncork();
+  return !socket.writableNeedDrain || socket.writableLength < GATHERED_BYTES;
+}
+
+function hold(socket: Socket): void {
+  socket.cork();
+  if (holding.push(socket) === 1) setImmediate(release);
+}
+
+function release(): void {
+  const held = holding;
+  holding = [];
+  for (const socket of held) socket.uncork();
+}
+
+/** Returns how to write to a stream: like `writeCoalesced` to a socket, directly to any other. */
+export function writerOf(stream: Duplex): (chunk: Uint8Array) => boolean {
+  return stream instanceof Socket ? (chunk) => writeCoalesced(stream, chunk) : (chunk) => stream.write(chunk);
+}
+
+/**
+ * Ends a stream whose peer has ended too. A plain socket that has sent everything is closed at once: the kernel sends the same FIN
+ * without a shutdown before it. TLS is different: it announces its end itself.
+ */
+export function endAfterPeer(stream: Duplex): void {
+  const plain = stream instanceof Socket && !(stream instanceof TLSSocket);
+  if (plain && stream.writableLength === 0) stream.destroy();
+  else stream.end();
+}
+
+/** Destroys a stream as soon as its reader has what was received. Call it once nothing more is received. */
+export function destroyOnceRead(stream: Readable, error?: Error): void {
+  const look = () => {
+    // The last piece is out of the stream before its reader has it.
+    if (stream.readableLength === 0) process.nextTick(() => stream.destroy(error));
+  };
+  if (stream.readableLength === 0) stream.destroy(error);
+  // A listener for data would start a stream that nobody reads yet.
+  else if (stream.readableFlowing === null) stream.once('resume', () => stream.on('data', look));
+  else stream.on('data', look);
+}
+
+/** Between the starts of two attempts, in milliseconds (RFC 8305 section 5). */
+const APART_MS = 250;
+
+interface FirstOptions {
+  /** Starts to connect. */
+  readonly open: (address: string) => Socket;
+  readonly connected: (socket: Socket) => void;
+  /** With several addresses, an AggregateError with the error of each. */
+  readonly failed: (error: NodeJS.ErrnoException) => void;
+}
+
+/**
+ * Connects to whichever of several addresses answers first. Attempts start one after the other, and none is given up before one of them has
+ * succeeded: of those that answer late, all others may be dead. Node's own `autoSelectFamily` gives each but the last 250 ms, and then
+ * destroys it.
+ * @returns what gives up
+ */
+export function connectFirst(addresses: readonly string[], { open, connected, failed }: FirstOptions): () => void {
+  const errors: Error[] = [];
+  const trying = new Set<Socket>();
+  let started = 0;
+  let lost = 0;
+  let timer: NodeJS.Timeout | undefined;
+  const giveUp = () => {
+    clearTimeout(timer);
+    for (const socket of trying) socket.on('error', () => {}).destroy();
+    trying.clear();
+  };
+  const next = () => {
+    clearTimeout(timer);
+    const index = started++;
+    const socket = open(addresses[index] as string);
+    trying.add(socket);
+    if (started < addresses.length) timer = setTimeout(next, APART_MS);
+    const refused = (error: Error) => {
+      trying.delete(socket);
+      errors[index] = error;
+      if (++lost === addresses.length) failed(addresses.length === 1 ? error : new AggregateError(errors));
+      else if (started < addresses.length) next();
+    };
+    socket.once('error', refused).once('connect', () => {
+      socket.off('error', refused);
+      trying.delete(socket);
+      giveUp();
+      trying.add(socket);
+      connected(socket);
+    });
+  };
+  next();
+  return giveUp;
+}
+
+interface ConnectOptions {
+  /** How long it may take, in milliseconds. */
+  readonly timeout: number;
+  /** Gives up the attempt. Has no effect on an established connection. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Connects to a name or an address. The socket ignores errors from then on. */
+export function connectTo(
+  to: { readonly host: string; readonly port: number },
+  options: ConnectOptions,
+): Promise<Socket> {
+  const { host, port } = to;
+  const { timeout, signal } = options;
+  return new Promise((resolve, reject) => {
+    let giveUp = () => {};
+    const over = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', abandon);
+    };
+    const failed = (error: Error) => {
+      over();
+      giveUp();
+      reject(error instanceof AggregateError ? error.errors[0] : error);
+    };
+    const connected = (socket: Socket) => {
+      over();
+      resolve(socket.on('error', () => {}));
+    };
+    const abandon = () => failed(new Error('connection attempt abandoned'));
+    const late = () => failed(new Error(`no connection to ${host}:${port} within ${timeout / 1000} s`));
+    const timer = setTimeout(late, Math.max(1, timeout));
+    const open = (address: string) => keptAlive(net.connect({ host: address, port, noDelay: true }));
+    if (signal?.aborted) return abandon();
+    signal?.addEventListener('abort', abandon, { once: true });
+    if (isIP(host) !== 0) giveUp = connectFirst([host], { open, connected, failed });
+    else {
+      giveUp = names.resolve(host, (error, found) => {
+        if (error) return failed(error);
+        const addresses = found.map(({ address }) => address);
+        giveUp = connectFirst(addresses, { open, connected, failed });
+      });
+    }
+  });
+}

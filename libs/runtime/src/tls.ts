@@ -1,0 +1,277 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { Agent, type AgentOptions } from 'node:https';
+import { isIP } from 'node:net';
+import {
+  type ConnectionOptions,
+  connect,
+  createSecureContext,
+  type SecureContext,
+  type SecureContextOptions,
+  type SecureVersion,
+  type TLSSocket,
+} from 'node:tls';
+import { type Certificate, certificateOf } from './certificates/certificate.ts';
+import { withIssuers } from './certificates/issuers.ts';
+import { CertificatePool } from './certificates/pool.ts';
+import { presentedBy } from './certificates/presented.ts';
+import { verify } from './certificates/verify.ts';
+import { lookupName } from './resolve.ts';
+import { boundVerification } from './verification-bound.ts';
+
+/** Paths of PEM files. An empty path counts as unset. */
+export interface TlsFiles {
+  readonly cert?: string | undefined;
+  readonly key?: string | undefined;
+  /** Authorities that must have issued the other side's certificate. Unset: a client trusts the system's, a server asks for no certificate. */
+  readonly ca?: string | undefined;
+}
+
+export interface TlsSettings extends TlsFiles {
+  readonly minVersion?: SecureVersion;
+  /** OpenSSL names, colon-separated. Unset: `CIPHERS`. */
+  readonly ciphers?: string;
+}
+
+/** The files' content, as options of a context. */
+export interface ReadTls extends SecureContextOptions {
+  readonly cert?: Buffer | string | undefined;
+  readonly key?: Buffer | string | undefined;
+  readonly ca?: Buffer | string | undefined;
+}
+
+/**
+ * The default cipher suites: those of TLS 1.3, and those of TLS 1.2 with forward secrecy and authenticated encryption (RFC 9325
+ * section 4.2). Node's own list also has CBC with SHA-1, and RSA key exchange.
+ */
+const CIPHERS = [
+  'TLS_AES_128_GCM_SHA256',
+  'TLS_AES_256_GCM_SHA384',
+  'TLS_CHACHA20_POLY1305_SHA256',
+  'ECDHE-ECDSA-AES128-GCM-SHA256',
+  'ECDHE-RSA-AES128-GCM-SHA256',
+  'ECDHE-ECDSA-AES256-GCM-SHA384',
+  'ECDHE-RSA-AES256-GCM-SHA384',
+  'ECDHE-ECDSA-CHACHA20-POLY1305',
+  'ECDHE-RSA-CHACHA20-POLY1305',
+].join(':');
+
+/** Older versions know only CBC, so a program that allows one of them gets the runtime's own list. */
+function defaultCiphers(minVersion: SecureVersion): string | undefined {
+  return minVersion === 'TLSv1' || minVersion === 'TLSv1.1' ? undefined : CIPHERS;
+}
+
+/**
+ * Reads the files, and sees to it that verifying the other side's certificates is bounded. Throws the file system's error for a file that
+ * cannot be read.
+ */
+export function secureContextOptions({ minVersion = 'TLSv1.2', ...settings }: TlsSettings): ReadTls {
+  boundVerification();
+  const { cert, key, ca, ciphers = defaultCiphers(minVersion) } = settings;
+  return {
+    ...(cert && { cert: readFileSync(cert) }),
+    ...(key && { key: readFileSync(key) }),
+    ...(ca && { ca: readFileSync(ca) }),
+    ...(ciphers && { ciphers }),
+    minVersion,
+  };
+}
+
+/** What was read as one string, to compare. */
+function textOf(read: ReadTls): string {
+  return Object.values(read).map(String).join('\0');
+}
+
+/** What a client shows to servers, and whom it trusts. */
+export interface ClientTls {
+  readonly secureContext: SecureContext;
+  readonly roots: CertificatePool;
+}
+
+/**
+ * Without `ca`, trusts what the machine trusts, which may be nobody.
+ * @throws OpenSSL's error if the certificate and key cannot be used, and an Error if there is no authority in `ca`
+ */
+export function clientTls({ ca, ...own }: ReadTls): ClientTls {
+  const roots = ca === undefined ? CertificatePool.system() : CertificatePool.of(ca);
+  if (ca !== undefined && roots.all.length === 0)
+    throw new Error('there is no certificate (PEM) among the authorities');
+  const cert = withIssuers({ cert: own.cert, ca });
+  // OpenSSL is told of no authority: the judgement is ours, and it would verify the same signatures.
+  return { secureContext: createSecureContext({ ...own, ...(cert && { cert }), ca: [] }), roots };
+}
+
+const made = new WeakMap<TlsSettings, { readonly of: string; readonly tls: ClientTls }>();
+
+/**
+ * Returns what an outgoing connection needs. It reads the files each time, because certificates are renewed in place, and parses them only
+ * when they have changed, because that takes as long as a whole handshake. Throws the file system's error for a file that cannot be read.
+ */
+export function clientTlsOf(settings: TlsSettings): ClientTls {
+  const read = secureContextOptions(settings);
+  const of = textOf(read);
+  const last = made.get(settings);
+  if (last?.of === of) return last.tls;
+  const tls = clientTls(read);
+  made.set(settings, { of, tls });
+  return tls;
+}
+
+/**
+ * Connects over TLS. Nothing is sent before the server's certificate was judged: if it is refused, the connection ends with an error that
+ * says why.
+ * @param names of which the certificate must have one: hosts, addresses or a role
+ */
+export function connectTls(
+  options: Omit<ConnectionOptions, 'rejectUnauthorized' | 'checkServerIdentity'>,
+  { secureContext, roots }: ClientTls,
+  names: readonly string[],
+): TLSSocket {
+  const socket = connect({ ...options, secureContext, rejectUnauthorized: false });
+  // Node sends what was written before, as soon as all listeners have returned.
+  socket.prependListener('secureConnect', () => {
+    const fault = serverFault(socket, roots, names);
+    if (fault !== undefined) socket.destroy(new Error(fault));
+  });
+  return socket;
+}
+
+function serverFault(socket: TLSSocket, roots: CertificatePool, names: readonly string[]): string | undefined {
+  let title = '';
+  try {
+    const presented = presentedBy(socket);
+    if (!presented) return 'the server showed no certificate';
+    title = ` (${presented.leaf.title})`;
+    verify(presented, roots, { use: 'server', names, now: Date.now() });
+    return undefined;
+  } catch (error) {
+    // Whatever it is: a server that could not be judged was not accepted.
+    return `the server's certificate${title} is refused: ${(error as Error).message}`;
+  }
+}
+
+/** Resolves when a connection of `connectTls` stands. Rejects with what ended it before. */
+export function secured(socket: TLSSocket): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const settle = (act: () => void) => {
+      socket.off('secureConnect', done).off('error', reject).off('close', gone);
+      act();
+    };
+    // A server that was refused has destroyed it by now.
+    const done = () => socket.destroyed || settle(resolve);
+    const gone = () => settle(() => reject(new Error('the connection ended during the TLS handshake')));
+    socket.on('secureConnect', done).once('error', reject).on('close', gone);
+  });
+}
+
+/**
+ * Connections for HTTPS whose servers are judged as those of `connectTls`. Sessions are not resumed: a resumed one does not show the
+ * certificates again.
+ */
+export function httpsAgent(tls: ReadTls, names: readonly [string, ...string[]], options: AgentOptions = {}): Agent {
+  const trust = clientTls(tls);
+  const [name] = names;
+  const named = isIP(name) === 0 && { servername: name };
+  return Object.assign(new Agent({ ...options, maxCachedSessions: 0 }), {
+    createConnection: ({ host, port, ALPNProtocols }: ConnectionOptions) =>
+      connectTls({ host, port, lookup: lookupName, ...(ALPNProtocols && { ALPNProtocols }), ...named }, trust, names),
+  });
+}
+
+/**
+ * How often the files are read, in milliseconds: as tenants' files are. Three small reads cost 0.1 ms. Notifications (inotify) are
+ * unreliable where files are links into a directory that is replaced, as in a mounted Secret.
+ */
+const LOOK_EVERY = 2_000;
+
+interface TlsRenewalOptions {
+  readonly files: TlsSettings;
+  /** Called with each new content of the files that can be used. */
+  readonly use: (read: ReadTls) => void;
+  /** Called with each certificate that comes into force, the first too. */
+  readonly inForce: (leaf: Certificate) => void;
+  /** Called when the files cannot be used, or not as a whole, once for each different message in a row. */
+  readonly failed: (error: Error) => void;
+}
+
+/** Watches the files of one certificate. While they cannot be used, the last usable content stays in force. */
+export class TlsRenewal {
+  readonly #options: TlsRenewalOptions;
+  #inForce = '';
+  #reported = '';
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: TlsRenewalOptions) {
+    this.#options = options;
+  }
+
+  /** Reads the files for the first time. Throws if they cannot be used. */
+  begin(): ReadTls {
+    const read = secureContextOptions(this.#options.files);
+    this.#accept(read, () => {});
+    return read;
+  }
+
+  watch(): void {
+    this.#timer ??= setInterval(() => this.look(), LOOK_EVERY).unref();
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  look(): void {
+    try {
+      const read = secureContextOptions(this.#options.files);
+      if (textOf(read) !== this.#inForce) this.#accept(read, this.#options.use);
+      this.#reported = '';
+    } catch (error) {
+      const { message } = error as Error;
+      if (message !== this.#reported) this.#options.failed(error as Error);
+      this.#reported = message;
+    }
+  }
+
+  #accept(read: ReadTls, use: (read: ReadTls) => void): void {
+    const { files, inForce, failed } = this.#options;
+    const leaf = usable(read, files);
+    use(read);
+    this.#inForce = textOf(read);
+    if (leaf) inForce(leaf);
+    for (const each of read.ca ? CertificatePool.of(read.ca).skipped : [])
+      failed(new Error(`${files.ca}: ${each}: the others are used, this one is not`));
+  }
+}
+
+/**
+ * Returns the certificate, if there is one beside the authorities. Deno accepts a key of another certificate, and then every handshake fails. Node accepts a file without
+ * authorities, such as one that is being written, and then every client is refused.
+ */
+function usable({ cert, key, ca }: ReadTls, files: TlsSettings): Certificate | undefined {
+  if (ca !== undefined && CertificatePool.of(ca).all.length === 0) throw new Error(lack(files.ca));
+  if (!files.cert) return undefined;
+  const leaf = parsed(cert, files.cert);
+  if (leaf.checkPrivateKey(createPrivateKey(key as Buffer))) return read(leaf.raw, files.cert);
+  throw new Error(`the key in ${files.key} does not belong to the certificate in ${files.cert}`);
+}
+
+function parsed(pem: ReadTls['cert'], path: string | undefined): X509Certificate {
+  try {
+    return new X509Certificate(pem as Buffer);
+  } catch (cause) {
+    throw new Error(lack(path), { cause });
+  }
+}
+
+function read(raw: Buffer, path: string | undefined): Certificate {
+  try {
+    return certificateOf(raw);
+  } catch (cause) {
+    throw new Error(`the certificate in ${path} is malformed: ${(cause as Error).message}`, { cause });
+  }
+}
+
+function lack(path: string | undefined): string {
+  return `there is no certificate (PEM) in ${path}`;
+}
