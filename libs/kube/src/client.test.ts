@@ -5,9 +5,8 @@ import type { Socket } from 'node:net';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
-import { type KubeClientOptions, kubeClient } from './client.ts';
+import { type KubeClientOptions, KubeStatusError, kubeClient, RateLimit } from './client.ts';
 import type { KubeConnection } from './connection.ts';
-import { KubeStatusError } from './status.ts';
 import { FakeApiServer, failure } from './testing/api-server.ts';
 
 describe('client', () => {
@@ -205,5 +204,31 @@ describe('client', () => {
       assert.deepEqual(await broken.next(), { done: false, value: {} });
       await assert.rejects(broken.next(), /GET .*leases at/);
     });
+  });
+});
+
+describe('a rate limit', () => {
+  it('lets a burst through at once, then one call per interval', () => {
+    const limit = new RateLimit(5, 3, () => 1000);
+    assert.deepEqual(
+      Array.from({ length: 5 }, () => limit.reserve(10_000)),
+      [0, 0, 0, 200, 400],
+    );
+  });
+
+  it('refills while nobody calls, up to the burst and not beyond', () => {
+    let now = 0;
+    const limit = new RateLimit(5, 2, () => now);
+    for (let call = 0; call < 3; call++) limit.reserve(10_000);
+    now = 60_000;
+    assert.deepEqual([limit.reserve(0), limit.reserve(0), limit.reserve(10_000)], [0, 0, 200]);
+  });
+
+  it('reserves no place for a call that would not wait for it', () => {
+    const limit = new RateLimit(1, 1, () => 0);
+    limit.reserve(0);
+    assert.equal(limit.reserve(999), 1000);
+    assert.equal(limit.reserve(1000), 1000);
+    assert.equal(limit.reserve(2000), 2000);
   });
 });

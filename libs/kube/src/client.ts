@@ -1,11 +1,10 @@
-import type { IncomingMessage } from 'node:http';
+import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Backoff } from '@isthmus/runtime';
-import { type KubeConnection, type KubeConnectionSource, messageOf } from './connection.ts';
-import { Deadline } from './deadline.ts';
-import { type ConnectionPool, exchange, type KubeCall, MAX_BODY_BYTES, openPool, readBody } from './exchange.ts';
-import { RateLimit } from './rate.ts';
-import { expectSuccess, KubeStatusError } from './status.ts';
+import { Backoff, httpsAgent, lookupName } from '@isthmus/runtime';
+import { inWords } from '@isthmus/tunnel';
+import type { KubeConnection, KubeConnectionSource } from './connection.ts';
+import { KUBE } from './defaults.ts';
 
 export interface KubeClientOptions {
   readonly source: KubeConnectionSource;
@@ -21,7 +20,18 @@ export interface KubeClientOptions {
   readonly rereadMs?: number;
 }
 
-export interface WatchOptions {
+/** One request to an API server. */
+interface KubeCall {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  /** Path of the API, without the server's own prefix: `/apis/...`. */
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string>>;
+  /** Sent as JSON, which every API server accepts whatever `--kube-api-content-type` says. */
+  readonly body?: unknown;
+  readonly signal?: AbortSignal;
+}
+
+interface WatchOptions {
   readonly signal: AbortSignal;
   /** How long the watch may last, in milliseconds. The server is asked to end it then; the client does so a little later. */
   readonly lengthMs: number;
@@ -41,14 +51,6 @@ export interface KubeClient extends Disposable {
   /** Yields the events of a watch, one JSON value each, until it ends normally. Throws as `request` does. */
   watch<T>(call: KubeCall, options: WatchOptions): AsyncGenerator<T, void, undefined>;
 }
-
-const TIMEOUT_MS = 10_000;
-const DEFAULT_QPS = 5;
-const DEFAULT_BURST = 10;
-const MAX_RETRIES = 3;
-const RETRY_FIRST_MS = 100;
-const RETRY_CAP_MS = 2000;
-const REREAD_MS = 60_000;
 
 /**
  * Returns a client for the part of the Kubernetes API that tokens and leases need. Reads its credentials before it resolves, so that a
@@ -70,17 +72,17 @@ class Client implements KubeClient {
 
   constructor(options: KubeClientOptions, connection: KubeConnection) {
     this.#source = options.source;
-    this.#timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
-    this.#rereadMs = options.rereadMs ?? REREAD_MS;
-    const qps = options.qps || DEFAULT_QPS;
-    this.#limit = qps < 0 ? undefined : new RateLimit(qps, options.burst || DEFAULT_BURST);
+    this.#timeoutMs = options.timeoutMs ?? KUBE.callMs;
+    this.#rereadMs = options.rereadMs ?? KUBE.rereadMs;
+    const qps = options.qps || KUBE.qps;
+    this.#limit = qps < 0 ? undefined : new RateLimit(qps, options.burst || KUBE.burst);
     this.#rateName = options.rateName ?? '--kubeconfig-qps';
     this.#pool = openPool(connection);
   }
 
   async request<T>(call: KubeCall): Promise<T> {
     const deadline = new Deadline(this.#timeoutMs, call.signal);
-    const backoff = new Backoff(RETRY_FIRST_MS, RETRY_CAP_MS);
+    const backoff = new Backoff(KUBE.retryFirstMs, KUBE.retryCapMs);
     try {
       for (let retries = 0; ; retries++) {
         try {
@@ -89,7 +91,7 @@ class Client implements KubeClient {
         } catch (error) {
           const delay = retryDelay(error, backoff);
           const useless = deadline.signal.aborted || delay === undefined || delay >= deadline.leftMs;
-          if (useless || retries >= MAX_RETRIES) throw error;
+          if (useless || retries >= KUBE.retries) throw error;
           await sleep(delay, undefined, { signal: deadline.signal });
         }
       }
@@ -186,7 +188,7 @@ class Client implements KubeClient {
     if (error instanceof KubeStatusError) {
       return new KubeStatusError(`${what}: ${error.message}`, error.status, error.reason, error.retryAfterMs);
     }
-    const why = deadline.expired ? `no answer within ${deadline.ms} ms` : messageOf(error);
+    const why = deadline.expired ? `no answer within ${deadline.ms} ms` : inWords(error);
     return new Error(`${what}: ${why}`, { cause: error });
   }
 }
@@ -218,7 +220,198 @@ async function* lines(response: IncomingMessage): AsyncGenerator<string, void, u
     const parts = chunk.split('\n');
     parts[0] = rest + parts[0];
     rest = parts.pop() ?? '';
-    if (rest.length > MAX_BODY_BYTES) throw new Error(`an event is longer than ${MAX_BODY_BYTES} bytes`);
+    if (rest.length > KUBE.bodyBytes) throw new Error(`an event is longer than ${KUBE.bodyBytes} bytes`);
     for (const line of parts) if (line !== '') yield line;
   }
+}
+
+/** Combines a call's time limit and its caller's signal into one signal. Call `end`, or a timer stays. */
+class Deadline {
+  /** Whether the time ran out, as opposed to an abort by the caller. */
+  expired = false;
+  readonly #controller = new AbortController();
+  readonly #caller: AbortSignal | undefined;
+  readonly #abort = () => this.#controller.abort();
+  #timer: NodeJS.Timeout | undefined;
+  #ms = 0;
+  #at = 0;
+
+  constructor(ms: number, caller: AbortSignal | undefined) {
+    this.#caller = caller;
+    this.extend(ms);
+    if (caller?.aborted) this.#abort();
+    // This listener is removed again. AbortSignal.any would keep references to signals that live as long as the program.
+    else caller?.addEventListener('abort', this.#abort, { once: true });
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** The last time limit set, in milliseconds. */
+  get ms(): number {
+    return this.#ms;
+  }
+
+  get leftMs(): number {
+    return this.#at - performance.now();
+  }
+
+  /** Restarts the time limit from now. */
+  extend(ms: number): void {
+    clearTimeout(this.#timer);
+    this.#ms = ms;
+    this.#at = performance.now() + ms;
+    this.#timer = setTimeout(() => {
+      this.expired = true;
+      this.#abort();
+    }, ms);
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#caller?.removeEventListener('abort', this.#abort);
+  }
+}
+
+/**
+ * A token bucket (client-go's QPS and burst): `burst` calls at once, then `perSecond`. Calls are served in order of arrival.
+ */
+export class RateLimit {
+  readonly #intervalMs: number;
+  readonly #burst: number;
+  readonly #now: () => number;
+  /** When the bucket would be full again, in milliseconds of `now`. */
+  #fullAt = Number.NEGATIVE_INFINITY;
+
+  constructor(perSecond: number, burst: number, now: () => number = () => performance.now()) {
+    this.#intervalMs = 1000 / perSecond;
+    this.#burst = burst;
+    this.#now = now;
+  }
+
+  /**
+   * Returns how long to wait before the call, in milliseconds. Reserves a place in the queue, unless the wait is longer than
+   * `patienceMs`. Then the call must not be sent.
+   */
+  reserve(patienceMs: number): number {
+    const now = this.#now();
+    const fullAt = Math.max(this.#fullAt, now) + this.#intervalMs;
+    const wait = Math.max(0, fullAt - now - this.#burst * this.#intervalMs);
+    if (wait <= patienceMs) this.#fullAt = fullAt;
+    return wait;
+  }
+}
+
+/** The API server answered with a failure. */
+export class KubeStatusError extends Error {
+  override readonly name = 'KubeStatusError';
+  /** HTTP status. */
+  readonly status: number;
+  /** The API's reason, such as `NotFound` or `Conflict`; empty if the answer has none. */
+  readonly reason: string;
+  /** How long the server asks to wait, in milliseconds, if it does. */
+  readonly retryAfterMs: number | undefined;
+
+  constructor(message: string, status: number, reason: string, retryAfterMs?: number) {
+    super(message);
+    this.status = status;
+    this.reason = reason;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/** @throws KubeStatusError unless the answer is a success. */
+async function expectSuccess(response: IncomingMessage): Promise<void> {
+  const status = response.statusCode ?? 0;
+  if (status >= 200 && status < 300) return;
+  const { message, reason } = statusObject(await readBody(response));
+  const seconds = Number(response.headers['retry-after'] ?? Number.NaN);
+  const words = [`status ${status}`, reason, message].filter((word) => word !== '').join(' ');
+  throw new KubeStatusError(words, status, reason, Number.isFinite(seconds) ? seconds * 1000 : undefined);
+}
+
+/** Returns the fields of the API's Status object, if the body is one. A proxy in between may answer with anything. */
+function statusObject(body: string): { message: string; reason: string } {
+  try {
+    const { message, reason } = JSON.parse(body) as { message?: unknown; reason?: unknown };
+    return { message: typeof message === 'string' ? message : '', reason: typeof reason === 'string' ? reason : '' };
+  } catch {
+    return { message: body.slice(0, 200).trim(), reason: '' };
+  }
+}
+
+/** What to do about an error, for the end of a message. @param rights what the caller needs, such as `get and list on leases in kube-system` */
+export function adviceOnRights(error: unknown, rights: string): string {
+  return error instanceof KubeStatusError && error.status === 403 ? `. Grant it ${rights} (RBAC)` : '';
+}
+
+/** The open connections that belong to one set of credentials. */
+interface ConnectionPool {
+  readonly connection: KubeConnection;
+  readonly agent: HttpAgent | HttpsAgent;
+}
+
+function openPool(connection: KubeConnection): ConnectionPool {
+  const limits = { keepAlive: true, maxSockets: KUBE.sockets, maxFreeSockets: KUBE.idleSockets, lookup: lookupName };
+  if (connection.server.protocol === 'http:') return { connection, agent: new HttpAgent(limits) };
+  const { ca, cert, key, serverName, insecureSkipTlsVerify } = connection;
+  const name = serverName ?? connection.server.hostname.replace(/^\[(.*)\]$/, '$1');
+  if (insecureSkipTlsVerify)
+    return { connection, agent: new HttpsAgent({ ...limits, cert, key, servername: name, rejectUnauthorized: false }) };
+  return { connection, agent: httpsAgent({ ca, cert, key }, [name], limits) };
+}
+
+/** Sends a call and returns the head of the answer. The body is still to be read. */
+async function exchange(pool: ConnectionPool, call: KubeCall, signal: AbortSignal): Promise<IncomingMessage> {
+  const { server, token } = pool.connection;
+  const url = new URL(server.pathname.replace(/\/$/, '') + call.path, server);
+  for (const [name, value] of Object.entries(call.query ?? {})) url.searchParams.set(name, value);
+  const body = call.body === undefined ? undefined : JSON.stringify(call.body);
+  const headers = {
+    accept: 'application/json',
+    'user-agent': 'isthmus',
+    ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+    ...(body === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
+  };
+  const request = server.protocol === 'http:' ? httpRequest : httpsRequest;
+  const sent = request(url, { method: call.method, headers, agent: pool.agent });
+  sent.end(body);
+  return headOf(sent, signal);
+}
+
+/**
+ * Returns the head of the answer. The signal ends the request and the body. This is done by hand, because Deno 2.9 does not always obey
+ * a request's signal, and never in the body.
+ */
+function headOf(request: ClientRequest, signal: AbortSignal): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    let response: IncomingMessage | undefined;
+    const abort = () => {
+      const error = new Error('aborted');
+      request.destroy(error);
+      response?.destroy(error);
+      reject(error);
+    };
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    request.on('error', reject);
+    request.on('response', (answer) => {
+      response = answer;
+      if (signal.aborted) answer.destroy();
+      else resolve(answer);
+    });
+  });
+}
+
+/** Returns the whole body as text. Rejects if the connection ends early or the body is too long. */
+async function readBody(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    length += chunk.length;
+    if (length > KUBE.bodyBytes) throw new Error(`the answer is longer than ${KUBE.bodyBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
 }

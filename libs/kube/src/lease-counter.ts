@@ -1,10 +1,17 @@
 import { Backoff } from '@isthmus/runtime';
-import type { KubeClient } from './client.ts';
-import { messageOf } from './connection.ts';
-import { type Lease, type LeaseCall, type LeaseList, leasesPath, SeenLeases } from './lease.ts';
-import { timed } from './lease-collection.ts';
-import { type Periodic, periodic } from './periodic.ts';
-import { adviceOnRights, KubeStatusError } from './status.ts';
+import { inWords } from '@isthmus/tunnel';
+import { adviceOnRights, type KubeClient, KubeStatusError } from './client.ts';
+import { KUBE } from './defaults.ts';
+import {
+  type Lease,
+  type LeaseCall,
+  type LeaseList,
+  leasesPath,
+  type Periodic,
+  periodic,
+  SeenLeases,
+} from './lease.ts';
+import { timed } from './lease-holder.ts';
 
 export interface LeaseCountObserver {
   listed(call: LeaseCall): void;
@@ -33,12 +40,6 @@ interface WatchEvent {
   readonly object: Lease & { readonly code?: number; readonly reason?: string; readonly message?: string };
 }
 
-const WATCH_MS = 300_000;
-/** Live leases are renewed every 15 s. Without leases, one list per minute costs little. */
-const IDLE_MS = 60_000;
-const RETRY_FIRST_MS = 500;
-const RETRY_CAP_MS = 30_000;
-
 /** Counts servers by their leases (`--count-server-leases`): lists them, then watches, and starts over when the watch ends. */
 export function leaseCounter(options: LeaseCounterOptions): LeaseCounter {
   const counter = new Counter(options);
@@ -48,7 +49,7 @@ export function leaseCounter(options: LeaseCounterOptions): LeaseCounter {
 class Counter {
   readonly #options: LeaseCounterOptions;
   readonly #leases: SeenLeases;
-  readonly #backoff = new Backoff(RETRY_FIRST_MS, RETRY_CAP_MS);
+  readonly #backoff = new Backoff(KUBE.watchRetryFirstMs, KUBE.watchRetryCapMs);
   readonly #following: Periodic;
   /** Whether the leases match those of the API server. */
   #current = false;
@@ -87,14 +88,19 @@ class Counter {
     await this.#watch({ ...call, query }, signal);
     this.#backoff.reset();
     // The watch ended normally. The pause protects a server that ends every watch at once.
-    return RETRY_FIRST_MS;
+    return KUBE.watchRetryFirstMs;
   }
 
   async #watch(call: Parameters<KubeClient['watch']>[0], signal: AbortSignal): Promise<void> {
     const { client, observer } = this.#options;
     const onOpen = () => observer.watched({ status: 200, reason: '' });
     try {
-      const events = client.watch<WatchEvent>(call, { signal, lengthMs: WATCH_MS, idleMs: IDLE_MS, onOpen });
+      const events = client.watch<WatchEvent>(call, {
+        signal,
+        lengthMs: KUBE.watchMs,
+        idleMs: KUBE.watchIdleMs,
+        onOpen,
+      });
       for await (const event of events) this.#apply(event);
     } catch (error) {
       if (error instanceof KubeStatusError) observer.watched({ status: error.status, reason: error.reason });
@@ -122,7 +128,7 @@ class Counter {
     this.#current = false;
     const advice = adviceOnRights(error, `get, list and watch on leases in the namespace ${this.#options.namespace}`);
     this.#options.warn(
-      `cannot watch server leases, still counting ${this.#lastCount} server(s): ${messageOf(error)}${advice}`,
+      `cannot watch server leases, still counting ${this.#lastCount} server(s): ${inWords(error)}${advice}`,
     );
     return this.#backoff.next();
   }

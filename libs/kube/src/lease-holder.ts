@@ -1,10 +1,19 @@
 import { Backoff } from '@isthmus/runtime';
-import type { KubeClient } from './client.ts';
-import { messageOf } from './connection.ts';
-import { type Lease, labelSelector, leasePath, leasesPath, microTime } from './lease.ts';
-import { type LeaseCollectionObserver, leaseCollection } from './lease-collection.ts';
-import { periodic } from './periodic.ts';
-import { adviceOnRights, KubeStatusError } from './status.ts';
+import { inWords } from '@isthmus/tunnel';
+import { adviceOnRights, type KubeClient, KubeStatusError } from './client.ts';
+import { KUBE } from './defaults.ts';
+import {
+  type Lease,
+  type LeaseCall,
+  type LeaseList,
+  labelSelector,
+  leasePath,
+  leasesPath,
+  microTime,
+  type Periodic,
+  periodic,
+  SeenLeases,
+} from './lease.ts';
 
 export interface LeaseHolderOptions {
   readonly client: KubeClient;
@@ -20,22 +29,14 @@ export interface LeaseHolderOptions {
   readonly intervalMs?: number;
 }
 
-export interface LeaseHolder extends AsyncDisposable {
+interface LeaseHolder extends AsyncDisposable {
   /** Stops renewing and deletes the lease, so that agents stop looking for this server. */
   close(): Promise<void>;
 }
 
-const DURATION_SECONDS = 30;
-const INTERVAL_MS = 15_000;
-/** Spreads the renewals of servers that started together. */
-const RENEWAL_JITTER = 0.04;
-const RETRY_FIRST_MS = 200;
-const RETRY_CAP_MS = 7000;
-const MAX_CONFLICTS = 5;
-
 /** Announces this server through a lease (`--enable-lease-controller`), and collects leases of servers that are gone. */
 export function leaseHolder(options: LeaseHolderOptions): LeaseHolder {
-  const { client, namespace, labels, observer, warn, now = Date.now, intervalMs = INTERVAL_MS } = options;
+  const { client, namespace, labels, observer, warn, now = Date.now, intervalMs = KUBE.leaseRenewMs } = options;
   const name = `konnectivity-proxy-server-${options.serverId}`;
   const own = new OwnLease(client, namespace, name, (lease) => ({
     ...lease,
@@ -45,21 +46,21 @@ export function leaseHolder(options: LeaseHolderOptions): LeaseHolder {
     spec: {
       holderIdentity: options.serverId,
       ...lease?.spec,
-      leaseDurationSeconds: DURATION_SECONDS,
+      leaseDurationSeconds: KUBE.leaseSeconds,
       renewTime: microTime(now()),
     },
   }));
 
   const rights = `get, list, watch, create, update and delete on leases in the namespace ${namespace}`;
-  const backoff = new Backoff(RETRY_FIRST_MS, RETRY_CAP_MS);
+  const backoff = new Backoff(KUBE.leaseRetryFirstMs, KUBE.leaseRetryCapMs);
   const renewal = periodic(
     async (signal) => {
       await own.renew(signal);
       backoff.reset();
-      return intervalMs * (1 + Math.random() * RENEWAL_JITTER);
+      return intervalMs * (1 + Math.random() * KUBE.leaseRenewJitter);
     },
     (error) => {
-      warn(`lease ${namespace}/${name} could not be renewed: ${messageOf(error)}${adviceOnRights(error, rights)}`);
+      warn(`lease ${namespace}/${name} could not be renewed: ${inWords(error)}${adviceOnRights(error, rights)}`);
       return backoff.next();
     },
   );
@@ -68,7 +69,7 @@ export function leaseHolder(options: LeaseHolderOptions): LeaseHolder {
 
   const close = async () => {
     await Promise.all([renewal.stop(), collection.stop()]);
-    await own.delete().catch((error) => warn(`lease ${namespace}/${name} could not be deleted: ${messageOf(error)}`));
+    await own.delete().catch((error) => warn(`lease ${namespace}/${name} could not be deleted: ${inWords(error)}`));
   };
   let closing: Promise<void> | undefined;
   const closeOnce = () => {
@@ -102,7 +103,7 @@ class OwnLease {
         return;
       } catch (error) {
         this.#latest = undefined;
-        if (!overtaken(error) || conflicts >= MAX_CONFLICTS) throw error;
+        if (!overtaken(error) || conflicts >= KUBE.leaseConflicts) throw error;
       }
     }
   }
@@ -125,6 +126,86 @@ class OwnLease {
   #update(base: Lease, signal: AbortSignal): Promise<Lease> {
     const path = leasePath(this.#namespace, this.#name);
     return this.#client.request<Lease>({ method: 'PUT', path, body: this.#renewed(base), signal });
+  }
+}
+
+export interface LeaseCollectionObserver {
+  listed(call: LeaseCall): void;
+  deleted(call: LeaseCall): void;
+  /** Called when an expired lease was deleted. */
+  culled(): void;
+}
+
+interface LeaseCollectionOptions {
+  readonly client: KubeClient;
+  readonly namespace: string;
+  readonly selector: string;
+  readonly observer: LeaseCollectionObserver;
+  readonly warn: (message: string) => void;
+  readonly intervalMs: number;
+}
+
+/**
+ * Deletes leases that were not renewed for as long as they last, of servers that ended without deleting them. Every server does this, as in
+ * upstream.
+ */
+function leaseCollection(options: LeaseCollectionOptions): Periodic {
+  const { intervalMs, warn } = options;
+  const seen = new SeenLeases(() => performance.now());
+  return periodic(
+    async (signal) => {
+      const leases = await list(options, signal);
+      seen.list(leases, false);
+      for (const lease of leases) if (!seen.isLive(lease.metadata.name)) await remove(lease, options, signal);
+      return intervalMs;
+    },
+    (error) => {
+      warn(`expired leases could not be collected: ${inWords(error)}`);
+      return intervalMs;
+    },
+  );
+}
+
+async function list(options: LeaseCollectionOptions, signal: AbortSignal): Promise<readonly Lease[]> {
+  const { client, namespace, selector, observer } = options;
+  const call = { method: 'GET', path: leasesPath(namespace), query: { labelSelector: selector }, signal } as const;
+  const { items } = await timed(
+    () => client.request<LeaseList>(call),
+    (outcome) => observer.listed(outcome),
+  );
+  return items ?? [];
+}
+
+async function remove({ metadata }: Lease, options: LeaseCollectionOptions, signal: AbortSignal): Promise<void> {
+  const { client, namespace, observer, warn } = options;
+  // Delete only the version seen as expired, because its holder may have renewed it since.
+  const preconditions = { resourceVersion: metadata.resourceVersion };
+  const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions };
+  const path = leasePath(namespace, metadata.name);
+  try {
+    await timed(
+      () => client.request({ method: 'DELETE', path, body, signal }),
+      (outcome) => observer.deleted(outcome),
+    );
+    observer.culled();
+  } catch (error) {
+    if (!overtaken(error) && !signal.aborted)
+      warn(`expired lease ${metadata.name} could not be deleted: ${inWords(error)}`);
+  }
+}
+
+/** Reports what the API server answered and how long that took. Reports nothing if it did not answer. */
+export async function timed<T>(call: () => Promise<T>, report: (outcome: LeaseCall) => void): Promise<T> {
+  const start = performance.now();
+  try {
+    const result = await call();
+    report({ status: 200, reason: '', ms: performance.now() - start });
+    return result;
+  } catch (error) {
+    if (error instanceof KubeStatusError) {
+      report({ status: error.status, reason: error.reason, ms: performance.now() - start });
+    }
+    throw error;
   }
 }
 

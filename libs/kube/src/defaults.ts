@@ -1,0 +1,61 @@
+/** Times, sizes and counts of the client of the Kubernetes API: times in milliseconds unless named otherwise, sizes in bytes. */
+export const KUBE = {
+  /** How long one call of the API may take, with all its retries. Then it fails. */
+  callMs: 10_000,
+  /** Calls of the API per second, as in client-go. More wait for their turn. `--kubeconfig-qps` sets it. */
+  qps: 5,
+  /** Calls of the API that may go out at once before the rate holds, as in client-go. `--kubeconfig-burst` sets it. */
+  burst: 10,
+  /** How often a call is repeated whose connection failed, or where the server says when to try again. */
+  retries: 3,
+  /** The pause before the first repetition of a call. It doubles, with jitter. */
+  retryFirstMs: 100,
+  /** The longest pause between repetitions of a call, unless the server asks for more. */
+  retryCapMs: 2000,
+  /** How long a kubeconfig, or a pod's token, counts as current after it was read, as in client-go. */
+  rereadMs: 60_000,
+  /** The longest answer or event that is read. A list of 10,000 leases is about 6 MB; a longer one is not meant for this client. */
+  bodyBytes: 32 * 1024 * 1024,
+  /** Connections to an API server, both in use and kept open. */
+  sockets: 16,
+  /** Connections to an API server that are kept open without a call. */
+  idleSockets: 2,
+  /** How long a credential plugin (`exec` in a kubeconfig) may take: less than a call, which waits for it. Then it is killed. */
+  pluginMs: 8000,
+  /** The longest answer of a credential plugin. Certificates and tokens have a few thousand bytes. */
+  pluginBytes: 1024 * 1024,
+  /** How many characters of what a credential plugin says about a failure are shown. */
+  pluginSaidCharacters: 300,
+  /** How long a server's lease lasts without a renewal, in seconds. Then others delete it. */
+  leaseSeconds: 30,
+  /** The interval between renewals of a server's lease, and between searches for expired ones, as in upstream. */
+  leaseRenewMs: 15_000,
+  /** By how much of itself the interval between renewals varies, which spreads servers that started together. */
+  leaseRenewJitter: 0.04,
+  /** The pause after the first renewal that failed. It doubles, with jitter. */
+  leaseRetryFirstMs: 200,
+  /** The longest pause between renewals that fail. */
+  leaseRetryCapMs: 7000,
+  /** How often a renewal is repeated at once because somebody else wrote the lease meanwhile. Then it counts as failed. */
+  leaseConflicts: 5,
+  /** How long an agent's watch of the servers' leases lasts before it lists them again. */
+  watchMs: 300_000,
+  /** Without an event for this long, a watch is opened again: live leases are renewed every 15 s. */
+  watchIdleMs: 60_000,
+  /** The pause after a watch that ended or failed. It doubles with failures, with jitter. */
+  watchRetryFirstMs: 500,
+  /** The longest pause between watches that fail. */
+  watchRetryCapMs: 30_000,
+  /** Reviews of agents' tokens in progress at once. No more use the client's rate, so at worst ten delay the renewal of a lease. */
+  reviewsAtOnce: 10,
+  /** How long an agent's token may wait for its review. Its agent waits no longer; the token is then refused. */
+  reviewMs: 10_000,
+  /** Tokens that may wait for their review. Each belongs to a connection, and fewer connections may wait. More are refused. */
+  tokensWaiting: 10_000,
+  /** Answers to remember, of each kind; the oldest is dropped. 1,000 take some 300 KB. */
+  answersRemembered: 10_000,
+  /** The longest time to remember a refusal. A token that becomes valid, because its account was created late, waits this long. */
+  refusalMs: 10_000,
+  /** How many characters of a refusal are remembered. The API server may send any text. */
+  refusalCharacters: 300,
+};
