@@ -7,6 +7,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { constantsMarkdown } from './lib/constants.mjs';
 import { stamped } from './lib/version.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -128,5 +129,6 @@ for (const path of check ? [] : changed) {
 }
 process.stdout.write(`generated code is up to date: ${generated.size} files, ${check ? 0 : changed.length} written\n`);
 await placePages(check);
+place('docs/CONSTANTS.md', await constantsMarkdown(), check);
 for (const [path, text] of stamped(root)) place(path, text, check);
 for (const [copy, source] of COPIES) place(copy, readFileSync(join(root, source), 'utf8'), check);
