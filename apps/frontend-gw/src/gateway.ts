@@ -7,12 +7,14 @@ import {
   DialLimiter,
   type DialLimits,
   type Directory,
-  explain,
   GatewayTunnels,
+  lookups,
   type Observation,
   PlaneEnded,
   pipeline,
   type ResumeOptions,
+  type RouteTo,
+  route,
   type Strategy,
   Suspects,
   TunnelTable,
@@ -20,7 +22,6 @@ import {
 import { type CallerPort, Callers, type CallersOptions } from './callers.ts';
 import { Identities } from './identities.ts';
 import { gatewayStages } from './pipeline.ts';
-import { verdicts } from './policy.ts';
 import { type OwnPorts, tenantCallers } from './tenant-callers.ts';
 
 /** How long callers may take to close when the gateway ends, in milliseconds: upstream drops them within 0.4 s. */
@@ -58,10 +59,10 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const { events } = observation;
   const suspects = new Suspects();
   const { limits } = options;
-  const resumable = options.resume && new GatewayTunnels({ ...options, ...options.resume, suspects });
+  const routes = (to: RouteTo) => route({ ...options, suspects }, to);
+  const resumable = options.resume && new GatewayTunnels({ ...options, ...options.resume, suspects, route: routes });
   const limiter = new DialLimiter(limits && { limits });
   const dial = pipeline(gatewayStages({ ...options, suspects, limiter, resumable }));
-  const explained = { ...options, suspects, ...(tenancy && { policy: verdicts(tenancy) }) };
   const identities = tenancy && new Identities(tenancy, events);
   const identify = identities?.identify ?? anyoneOf(tenant);
   const awaitDial = (of: string) => limiter.awaitDial(of);
@@ -108,7 +109,10 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
       parkTimeout,
       dial,
       events,
-      explain: (of, destination, caller) => explain(explained, of, destination, caller),
+      strategies: options.strategies,
+      lookups: (of, host) => lookups(options, { tenant: of, host }),
+      route: (of, host) => routes({ tenant: of, host }),
+      policy: (of, destination, caller) => tenancy?.tenant(of)?.policy.verdict(destination, caller),
     },
     get admission() {
       return state;

@@ -1,10 +1,5 @@
 import { dialRefusal, type Tenancy } from '@isthmus/plane';
-import { DialError, type DialRequest, type explain, type Stage } from '@isthmus/tunnel';
-
-/** What a tenant's file says about a dial, for an operator who asks. */
-export function verdicts(tenancy: Pick<Tenancy, 'tenant'>): NonNullable<Parameters<typeof explain>[0]['policy']> {
-  return (name, destination, caller) => tenancy.tenant(name)?.policy.verdict(destination, caller);
-}
+import { DialError, type DialRequest, type Stage } from '@isthmus/tunnel';
 
 /** Refuses dials that the tenant's file forbids, by name or literal address. An agent judges what a name was resolved to. */
 export function permitted(tenancy: Pick<Tenancy, 'tenant'>): Stage {

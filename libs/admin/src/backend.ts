@@ -1,6 +1,7 @@
 import type { FlagInForce } from '@isthmus/flags';
 import type { AdmissionState, Check } from '@isthmus/service';
 import type { Operation, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
+import type { RoutingPart } from './calls/explain.ts';
 import type { KickPart } from './calls/kick.ts';
 import type { LogPart } from './calls/logs.ts';
 import type { PlanePart, ServersPart } from './calls/members.ts';
@@ -10,7 +11,6 @@ import type { SeenDials } from './calls/recent-dials.ts';
 import type { SeenHistory } from './calls/recent-history.ts';
 import type { SeenLosses } from './calls/recent-losses.ts';
 import type { RecentRefusals } from './calls/recent-refusals.ts';
-import type { RoutingPart } from './calls/routing.ts';
 import type { Identity } from './calls/status.ts';
 import type { TenantsPart } from './calls/tenants.ts';
 

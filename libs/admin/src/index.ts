@@ -1,5 +1,6 @@
 export { drainBackend, type KnownSession, type SessionMove } from './backend.ts';
 export { CertificateEnds } from './calls/certificate-ends.ts';
+export type { RoutingPart } from './calls/explain.ts';
 export type { ConnectedServer, HubLink, PlanePart } from './calls/members.ts';
 export { quarantineIn } from './calls/quarantine-part.ts';
 export { RecentCallers } from './calls/recent-callers.ts';
@@ -7,7 +8,6 @@ export { RecentDials } from './calls/recent-dials.ts';
 export { RecentHistory } from './calls/recent-history.ts';
 export { RecentLosses } from './calls/recent-losses.ts';
 export { RecentRefusals } from './calls/recent-refusals.ts';
-export type { RoutingPart } from './calls/routing.ts';
 export type { Identity } from './calls/status.ts';
 export type { FileProblem, KnownTenant, TenantsPart } from './calls/tenants.ts';
 export { operations } from './operations.ts';

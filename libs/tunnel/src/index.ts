@@ -33,7 +33,7 @@ export {
 } from './dial/errors.ts';
 export { inTurns } from './dial/in-turns.ts';
 export { pipeline, type Stage } from './dial/pipeline.ts';
-export type { DialPolicy } from './dial/policy.ts';
+export type { DialPolicy, PolicyVerdict } from './dial/policy.ts';
 export { PROHIBITIONS, type Prohibited, type Prohibition, prohibitedBy, reachedAddress } from './dial/prohibited.ts';
 export { refuseWhenScarce } from './dial/refuse-when-scarce.ts';
 export { isRefusedDial } from './dial/refused-dial.ts';
@@ -101,8 +101,17 @@ export { GatewayTunnels } from './resume/gateway-tunnels.ts';
 export type { GatewayLoss } from './resume/hung-up-gateways.ts';
 export type { ResumeOptions } from './resume/options.ts';
 export type { AttachClaim, ResumeAnswer, ResumeGrant, ResumeRequest } from './resume/request.ts';
-export { type Candidate, type ExplainedStep, type ExplainOptions, type Explanation, explain } from './route/explain.ts';
-export { routed } from './route/routed.ts';
-export type { RoutingOptions } from './route/routing.ts';
-export { isNetwork, STRATEGIES, type Strategy, serves } from './route/strategies.ts';
+export { type RoutingOptions, routed } from './route/attempts.ts';
+export type { Session } from './route/placement.ts';
+export {
+  type LeftOut,
+  type Lookup,
+  lookups,
+  type Rank,
+  type Routed,
+  type RouteOptions,
+  type RouteTo,
+  route,
+} from './route/route.ts';
+export { isNetwork, keyText, STRATEGIES, type Strategy, serves } from './route/strategies.ts';
 export { Suspects } from './route/suspects.ts';

@@ -6,7 +6,9 @@ import type { Observation } from './events/observe.ts';
 import { noTracer } from './events/trace.ts';
 import { Directory } from './replica/directory.ts';
 import type { AgentIdentifiers, HubRecord, SessionRecord } from './replica/records.ts';
-import { routed } from './route/routed.ts';
+import { routed } from './route/attempts.ts';
+import type { Session } from './route/placement.ts';
+import { route } from './route/route.ts';
 import type { Strategy } from './route/strategies.ts';
 
 export const request: DialRequest = {
@@ -68,6 +70,23 @@ export interface Ask {
   excluded?: string[];
 }
 
+/** Returns the first session of a route, while every hub can be reached. */
+export function best(
+  from: Directory,
+  host: string,
+  { tenant = 'default', strategies = ['default'], zone = '', excluded = [] }: Ask = {},
+): Session | undefined {
+  const options = {
+    directory: from,
+    strategies,
+    zone,
+    hub: () => async () => established(),
+    suspects: new Set<string>(),
+  };
+  const first = route(options, { tenant, host, tried: new Set(excluded) }).next().value;
+  return first?.rank && first.session;
+}
+
 /** Returns every session that is chosen in a hundred rounds. */
 export function chosen(
   from: Directory,
@@ -76,8 +95,8 @@ export function chosen(
 ) {
   const found = new Set<string>();
   for (let round = 0; round < 100; round++) {
-    const route = from.choose({ tenant, host, strategies, zone, excluded: new Set(excluded) });
-    if (route) found.add(route.record.sessionId);
+    const session = best(from, host, { tenant, strategies, zone, excluded });
+    if (session) found.add(session.record.sessionId);
   }
   return [...found].sort();
 }

@@ -1,7 +1,7 @@
 import type { AdminBackend } from '../backend.ts';
+import type { RoutingPart } from '../calls/explain.ts';
 import type { SeenDial, SeenDials } from '../calls/recent-dials.ts';
 import type { SeenHistory } from '../calls/recent-history.ts';
-import type { RoutingPart } from '../calls/routing.ts';
 
 /**
  * What a backend is to an operator of one tenant: nothing else can be read or changed through it, whatever a call's code does. What
@@ -83,6 +83,8 @@ function scopedRouting(tenant: string, routing: RoutingPart): RoutingPart {
     ...routing,
     tenant,
     dial: (request) => routing.dial({ ...request, tenant }),
-    explain: (_of, destination, caller) => routing.explain(tenant, destination, caller),
+    lookups: (_of, host) => routing.lookups(tenant, host),
+    route: (_of, host) => routing.route(tenant, host),
+    policy: (_of, destination, caller) => routing.policy(tenant, destination, caller),
   };
 }

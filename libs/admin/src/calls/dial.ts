@@ -10,11 +10,11 @@ import {
   Tunnel,
 } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
+import { destinationOf, type RoutingPart, routingOf } from './explain.ts';
 import { FirstByte } from './first-byte.ts';
 import { dialMessage } from './messages.ts';
 import { phasesOf } from './phases.ts';
 import { internal, invalid } from './refusals.ts';
-import { destinationOf, type RoutingPart, routingOf } from './routing.ts';
 import { tenantAsked } from './tenant-asked.ts';
 
 /** Longest timeout that an operator may ask for, in milliseconds. */

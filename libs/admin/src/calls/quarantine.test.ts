@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Directory } from '@isthmus/tunnel';
 import { aSession, asking } from '../testing/backend.ts';
+import type { RoutingPart } from './explain.ts';
 import { quarantineIn } from './quarantine-part.ts';
-import type { RoutingPart } from './routing.ts';
 
 /** A quarantine in memory, for one process. */
 function kept() {

@@ -8,17 +8,18 @@ import {
   DialError,
   Directory,
   type Established,
-  type ExplainOptions,
-  explain,
+  lookups,
   noTracer,
   observed,
   planeEvents,
+  route,
   routed,
   type SessionRecord,
   type Strategy,
   type TunnelOutcome,
 } from '@isthmus/tunnel';
 import { asking } from '../testing/backend.ts';
+import type { RoutingPart } from './explain.ts';
 import { RecentDials } from './recent-dials.ts';
 import type { Loss } from './recent-losses.ts';
 import type { TenantsPart } from './tenants.ts';
@@ -32,7 +33,7 @@ interface Given {
   readonly strategies?: readonly Strategy[];
   readonly sessions?: readonly SessionRecord[];
   readonly quarantined?: string;
-  readonly policy?: ExplainOptions['policy'];
+  readonly policy?: RoutingPart['policy'];
   readonly losses?: readonly Loss[];
   readonly tenants?: TenantsPart;
   readonly registry?: string;
@@ -95,8 +96,10 @@ async function gateway(given: Given = {}) {
     parkTimeout: 2000,
     events,
     dial: observed('gateway', routed(options), observation),
-    explain: (tenant: string, to: { host: string; port: number }, caller: string) =>
-      explain({ ...options, suspects: new Set(), ...(policy && { policy }) }, tenant, to, caller),
+    strategies,
+    lookups: (tenant: string, host: string) => lookups(options, { tenant, host }),
+    route: (tenant: string, host: string) => route({ ...options, suspects: new Set() }, { tenant, host }),
+    policy: policy ?? (() => undefined),
   };
   const plane = {
     registry: { synced: true, up: registry === undefined, detail: registry ?? 'answers' },
@@ -214,7 +217,7 @@ for (const [why, given, verdict, advice] of STUCK) {
 }
 
 /** Refuses ssh, and whatever is not for an operator. */
-const policy: NonNullable<ExplainOptions['policy']> = (tenant, { port }, caller) => {
+const policy: RoutingPart['policy'] = (tenant, { port }, caller) => {
   if (tenant !== 'acme') return undefined;
   if (port === 22) return { allowed: false, rule: 'no-ssh' };
   return caller === 'operator' ? { allowed: true, rule: 'operators' } : { allowed: false, rule: '' };

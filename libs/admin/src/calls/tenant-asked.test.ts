@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AdminBackend } from '../backend.ts';
 import { asking } from '../testing/backend.ts';
+import type { RoutingPart } from './explain.ts';
 import type { QuarantinePart } from './quarantine-part.ts';
-import type { RoutingPart } from './routing.ts';
 import { tenantAsked } from './tenant-asked.ts';
 
 /** The tenants of a plane, with nothing known of them but their names. */

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { type DialOutcome, planeEvents } from '../events/events.ts';
 import { observed } from '../events/observe.ts';
 import { noTracer } from '../events/trace.ts';
-import { routed } from '../route/routed.ts';
+import { routed } from '../route/attempts.ts';
 import { established, join, plane, request, silent, unobserved } from '../testing.ts';
 import type { Dial, DialRequest } from './dial.ts';
 import { dialLog } from './dial-log.ts';

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Dial, DialRequest } from '../dial/dial.ts';
 import { DialError } from '../dial/errors.ts';
-import { routed } from '../route/routed.ts';
+import { routed } from '../route/attempts.ts';
 import { established, plane, request, silent } from '../testing.ts';
 import { planeEvents } from './events.ts';
 import { observed } from './observe.ts';

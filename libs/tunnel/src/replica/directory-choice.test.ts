@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Strategy } from '../route/strategies.ts';
-import { type Ask, chosen, directory, hub, nothing, session } from '../testing.ts';
+import { type Ask, best, chosen, directory, hub, nothing, session } from '../testing.ts';
 
 const identified = directory(
   [hub('h1')],
@@ -90,7 +90,7 @@ test('an agent that is much too busy at the own hub loses its preference, even i
     'own',
   );
   const open = (counts: Record<string, number>) => {
-    for (const { route } of all.placed('default')) route.open = counts[route.record.sessionId] ?? 0;
+    for (const each of all.placement.of('default')) each.open = counts[each.record.sessionId] ?? 0;
   };
   open({ o: 1001, b: 600 });
   assert.deepEqual(chosen(all, 'x'), ['o']);
@@ -117,13 +117,7 @@ test('all sessions of a draining hub are chosen last', () => {
 
 test('of two equal sessions, the less busy one is chosen', () => {
   const two = directory([hub('h1')], [session('a'), session('b')]);
-  const busy = two.choose({
-    tenant: 'default',
-    host: 'x',
-    strategies: ['default'],
-    zone: '',
-    excluded: new Set(['b']),
-  });
+  const busy = best(two, 'x', { excluded: ['b'] });
   assert.ok(busy);
   busy.open = 5;
   assert.deepEqual(chosen(two, 'x'), ['b']);

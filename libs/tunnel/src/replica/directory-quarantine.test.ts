@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { route } from '../route/route.ts';
 import type { Strategy } from '../route/strategies.ts';
 import { chosen, directory, hub, nothing, session } from '../testing.ts';
 
@@ -76,11 +77,14 @@ test('agents in quarantine are listed for the destinations that they serve', () 
   const cidr = { ...nothing, cidr: ['10.0.0.0/8'] };
   const all = directory([hub('h1')], [session('a', { identifiers: cidr }), session('b'), session('c')]);
   for (const agentId of ['a', 'b', 'c']) all.apply(said(agentId, 1, ''));
-  const named = (host: string, strategies: Strategy[]) => all.quarantinedFor({ tenant: 'default', host, strategies });
+  const named = (host: string, strategies: Strategy[], tenant = 'default') =>
+    [...route({ directory: all, strategies, zone: '', hub: () => undefined, suspects: new Set() }, { tenant, host })]
+      .filter(({ leftOut }) => leftOut?.why === 'quarantined')
+      .map(({ session }) => session.record.agentId);
   assert.deepEqual(named('10.1.1.1', ['destCIDR']), ['a']);
   assert.deepEqual(named('11.1.1.1', ['destCIDR']), []);
-  assert.deepEqual(named('x', ['default']), ['a', 'b']);
-  assert.deepEqual(all.quarantinedFor({ tenant: 'other', host: 'x', strategies: ['default'] }), []);
+  assert.deepEqual(named('x', ['default']), ['a', 'b', 'c']);
+  assert.deepEqual(named('x', ['default'], 'other'), []);
   for (const agentId of ['a', 'b', 'c']) all.forget(agentId);
   assert.deepEqual(named('10.1.1.1', ['destCIDR', 'default']), []);
 });

@@ -1,18 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { chosen, directory, hub, nothing, session } from '../testing.ts';
+import { best, chosen, directory, hub, nothing, session } from '../testing.ts';
 
 test('the tunnels of a session stay counted when its record changes', () => {
   const one = directory([hub('h1')], [session('a')]);
-  const route = () =>
-    one.choose({ tenant: 'default', host: 'x', strategies: ['default'], zone: '', excluded: new Set() });
-  const taken = route();
+  const taken = best(one, 'x');
   assert.ok(taken);
   taken.open++;
   one.apply({ kind: 'session', session: session('a', { version: 2, draining: true }) });
-  assert.deepEqual([route()?.open, route()?.record.draining], [1, true]);
+  assert.deepEqual([best(one, 'x')?.open, best(one, 'x')?.record.draining], [1, true]);
   taken.open--;
-  assert.equal(route()?.open, 0);
+  assert.equal(best(one, 'x')?.open, 0);
 });
 
 test('a watcher is called for each session that opens, changes or closes, and for no other change', () => {

@@ -1,5 +1,4 @@
-import { type Choice, type Place, Placement, type Route } from '../route/placement.ts';
-import type { Tier } from '../route/tiers.ts';
+import { Placement, type Session } from '../route/placement.ts';
 import { Arrivals, type Arrived } from './arrivals.ts';
 import type { AgentName, SessionRecord } from './records.ts';
 import { Replica } from './replica.ts';
@@ -24,28 +23,20 @@ export interface DirectoryOptions {
  */
 export class Directory extends Replica {
   readonly ownHub: string | undefined;
-  readonly #placement: Placement;
+  readonly random: () => number;
+  /** Its sessions, as routes find them. */
+  readonly placement = new Placement();
   readonly #arrivals = new Arrivals();
   readonly #watchers = new Set<SessionWatcher>();
 
   constructor({ ownHub, random = Math.random }: DirectoryOptions = {}) {
     super();
     this.ownHub = ownHub;
-    this.#placement = new Placement(random);
+    this.random = random;
   }
 
   get size(): number {
-    return this.#placement.size;
-  }
-
-  /** Yields the places of a tenant's sessions, with the keys under which each is found. */
-  *placed(tenant: string): Iterable<Place> {
-    for (const place of this.#placement.places()) if (place.route.record.tenant === tenant) yield place;
-  }
-
-  /** The prefix lengths that a tenant's sessions use, longest first, by address family. */
-  prefixLengths(tenant: string): Readonly<Record<4 | 6, readonly number[]>> {
-    return this.#placement.prefixLengths(tenant);
+    return this.placement.size;
   }
 
   /** Whether a tenant has any session. */
@@ -55,12 +46,12 @@ export class Directory extends Replica {
 
   /** How many sessions a tenant has. */
   sessionsOf(tenant: string): number {
-    return this.#placement.sessionsOf(tenant);
+    return this.placement.sessionsOf(tenant);
   }
 
   /** The tenants that have sessions, and how many. */
   tenants(): Iterable<readonly [tenant: string, sessions: number]> {
-    return this.#placement.tenants();
+    return this.placement.tenants();
   }
 
   /** Call this when a hub is reachable again. Waiting dials then treat its sessions as new arrivals. */
@@ -87,81 +78,57 @@ export class Directory extends Replica {
 
   /** Removes a session that its hub says does not exist, until the hub announces it again. */
   forget(sessionId: string): void {
-    const record = this.#placement.route(sessionId)?.record;
+    const record = this.placement.get(sessionId)?.record;
     if (record) this.apply({ kind: 'session-gone', ...record });
   }
 
-  /** The places of an agent's sessions, including those in quarantine. */
-  ofAgent(agent: AgentName): Iterable<Place> {
-    return this.#placement.ofAgent(agent);
+  /** An agent's sessions, including those in quarantine. */
+  ofAgent(agent: AgentName): Iterable<Session> {
+    return this.placement.ofAgent(agent);
   }
 
   /** Counts a tunnel through a session. @returns undoes that */
   enter(sessionId: string): () => void {
-    const route = this.#placement.route(sessionId);
-    if (!route) return () => {};
-    route.open++;
-    return () => {
-      route.open--;
-    };
-  }
-
-  /** See `Placement`. */
-  tiers(choice: Choice): Iterable<Tier> {
-    return this.#placement.tiers(choice);
-  }
-
-  /** See `Placement`. */
-  draw(tiers: Iterable<Tier>): Route | undefined {
-    return this.#placement.draw(tiers);
-  }
-
-  /** Draws a session to dial through. */
-  choose(choice: Choice): Route | undefined {
-    return this.draw(this.tiers(choice));
+    const session = this.placement.get(sessionId);
+    return session ? countOn(session) : () => {};
   }
 
   /** How many sessions are in quarantine, over all tenants. */
   get quarantinedSessions(): number {
-    return this.#placement.quarantinedCount;
-  }
-
-  /** Returns the ids of at most two agents that would be dialled if they were not in quarantine. */
-  quarantinedFor(choice: Omit<Choice, 'zone' | 'excluded' | 'usable' | 'suspected'>): string[] {
-    const agents = new Set<string>();
-    for (const { record } of this.#placement.quarantined(choice)) {
-      if (agents.add(record.agentId).size === 2) break;
-    }
-    return [...agents];
+    return this.placement.quarantinedCount;
   }
 
   protected override came(record: SessionRecord, before?: SessionRecord): void {
-    // Reuse the route object: it counts the tunnels that run through the session.
-    const route = this.#placement.remove(record.sessionId) ?? { record, open: 0 };
+    const removed = this.placement.remove(record.sessionId);
     if (before) for (const watcher of this.#watchers) watcher.went(before);
-    route.record = record;
-    this.#place(route);
+    this.#place(record, removed);
     for (const watcher of this.#watchers) watcher.came(record);
   }
 
   protected override went(record: SessionRecord): void {
-    this.#placement.remove(record.sessionId);
+    this.placement.remove(record.sessionId);
     for (const watcher of this.#watchers) watcher.went(record);
   }
 
-  protected override moved(session: SessionRecord): void {
-    const route = this.#placement.route(session.sessionId);
-    if (route) this.#place(route);
-    for (const watcher of this.#watchers) watcher.changed?.(session);
+  protected override moved(record: SessionRecord): void {
+    this.#place(record);
+    for (const watcher of this.#watchers) watcher.changed?.(record);
   }
 
-  #place(route: Route): void {
-    const { record } = route;
+  #place(record: SessionRecord, removed?: Session): void {
     const hub = this.hub(record.hubId);
     const draining = record.draining || (hub?.draining ?? false);
-    const quarantined = this.quarantines.ofSession(record) !== undefined;
+    const quarantined = this.quarantines.ofSession(record)?.reason;
     const own = record.hubId === this.ownHub;
-    this.#placement.put(route, { own, zone: hub?.zone ?? '', draining, quarantined });
-    if (!quarantined) this.#arrivals.tell(record.tenant, record.hubId);
+    this.placement.put(record, { own, zone: hub?.zone ?? '', draining, quarantined }, removed);
+    if (quarantined === undefined) this.#arrivals.tell(record.tenant, record.hubId);
   }
+}
+
+/** Counts a tunnel on a session. @returns a function that undoes it. It lives as long as the tunnel, so its closure holds only the session */
+export function countOn(session: Session): () => void {
+  session.open++;
+  return () => {
+    session.open--;
+  };
 }

@@ -1,9 +1,7 @@
 import { type Clock, RandomSet } from '@isthmus/runtime';
 import { SessionLost } from '../dial/errors.ts';
-import type { Directory } from '../replica/directory.ts';
-import type { AgentName, SessionRecord } from '../replica/records.ts';
-import type { Place } from '../route/placement.ts';
 import { TOGETHER_MS } from './options.ts';
+import type { AgentName, AgentSession, AgentSessions } from './sessions.ts';
 
 const NEVER = Number.NEGATIVE_INFINITY;
 
@@ -15,12 +13,12 @@ export interface ProcessName extends AgentName {
 /** A tunnel to a process. */
 export interface OfProcess {
   /** Called when sessions of the agent have opened, closed or changed. @param sessions all sessions of the process */
-  checkSession(sessions: readonly Place[]): void;
+  checkSession(sessions: readonly AgentSession[]): void;
 }
 
 interface AgentProcessOptions {
   readonly name: ProcessName;
-  readonly directory: Directory;
+  readonly directory: AgentSessions;
   readonly clock: Pick<Clock, 'now'>;
 }
 
@@ -32,7 +30,7 @@ interface AgentProcessOptions {
 export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
   readonly name: ProcessName;
   readonly tunnels = new RandomSet<Tunnel>();
-  readonly #directory: Directory;
+  readonly #directory: AgentSessions;
   readonly #clock: Pick<Clock, 'now'>;
   #count = 0;
   /** Until when it had more than one session. */
@@ -52,17 +50,17 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
   }
 
   /** Finds its sessions, and remembers when they were lost. */
-  sessions(): readonly Place[] {
+  sessions(): readonly AgentSession[] {
     const { name } = this;
-    const sessions: Place[] = [];
-    for (const place of this.#directory.ofAgent(name))
-      if (place.route.record.instance === name.instance) sessions.push(place);
+    const sessions: AgentSession[] = [];
+    for (const session of this.#directory.ofAgent(name))
+      if (session.record.instance === name.instance) sessions.push(session);
     this.#saw(sessions.length);
     return sessions;
   }
 
   /** Call when the agent has a new session. */
-  came({ instance }: SessionRecord): void {
+  came({ instance }: AgentSession['record']): void {
     if (instance !== undefined && instance !== this.name.instance) this.#otherAt = this.#clock.now();
   }
 

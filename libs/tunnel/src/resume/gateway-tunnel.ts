@@ -5,9 +5,6 @@ import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../
 import { SignOfLife } from '../dial/sign-of-life.ts';
 import type { ResumableTunnel } from '../events/events.ts';
 import { enterSpan } from '../events/trace.ts';
-import type { SessionRecord } from '../replica/records.ts';
-import type { Place } from '../route/placement.ts';
-import { ranking } from '../route/ranking.ts';
 import type { AgentProcess } from './agent-process.ts';
 import { AttachRefused, type AttachRequest, type Carrier, ENDED_TEXT } from './carrier.ts';
 import { GatewayHalf, type GatewayOuter } from './gateway-half.ts';
@@ -15,6 +12,7 @@ import type { Attaching, GatewayTunnelsOptions } from './gateway-tunnels.ts';
 import { HalfStream } from './half-stream.ts';
 import type { Halves } from './options.ts';
 import type { ResumeGrant } from './request.ts';
+import type { AgentSession } from './sessions.ts';
 
 /** After this time and the round trips of its path, in milliseconds, an attach without an answer is given up, and another session is tried. */
 const ATTACH_TIMEOUT_MS = 2000;
@@ -32,7 +30,7 @@ export interface GatewayTunnelOptions {
   readonly shared: SharedByTunnels;
   readonly dial: DialRequest;
   /** The session that the dial went through. */
-  readonly session: Pick<SessionRecord, 'agentId' | 'sessionId' | 'hubId'>;
+  readonly session: Pick<AgentSession['record'], 'agentId' | 'sessionId' | 'hubId'>;
   readonly grant: ResumeGrant;
   /** The agent's, at the other end. */
   readonly process: AgentProcess<GatewayTunnel>;
@@ -117,7 +115,7 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
   }
 
   /** Attaches if the tunnel is detached, and moves to another session if its own is draining or gone. */
-  checkSession(sessions: readonly Place[] = this.#process.sessions()): void {
+  checkSession(sessions: readonly AgentSession[] = this.#process.sessions()): void {
     this.#cancelCheck?.();
     this.#cancelCheck = undefined;
     if (this.#over) return;
@@ -127,9 +125,9 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
       this.half.retry();
       return;
     }
-    const isOwn = ({ route }: Place) => route.record.sessionId === this.sessionId;
-    const stays = sessions.some((place) => isOwn(place) && !place.draining);
-    if (!stays && sessions.some((place) => !isOwn(place) && !place.draining)) this.half.move();
+    const isOwn = ({ record }: AgentSession) => record.sessionId === this.sessionId;
+    const stays = sessions.some((session) => isOwn(session) && !session.state.draining);
+    if (!stays && sessions.some((session) => !isOwn(session) && !session.state.draining)) this.half.move();
   }
 
   get #clock(): Clock {
@@ -165,7 +163,11 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
     this.#attachFailed(request, this.#finalReason ?? new SessionLost(`there is no way to agent ${this.agentId}`));
   }
 
-  async #attachThrough(request: AttachRequest, { sessionId, hubId }: SessionRecord, dial: Dial): Promise<void> {
+  async #attachThrough(
+    request: AttachRequest,
+    { sessionId, hubId }: AgentSession['record'],
+    dial: Dial,
+  ): Promise<void> {
     const { observation, suspects } = this.#shared;
     const clock = this.#clock;
     const deadline = performance.now() + ATTACH_LONGEST_MS;
@@ -219,15 +221,14 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
   }
 
   /** Chooses a session for the next attach. Those that were tried come last. An attached tunnel moves to no session that is draining. */
-  #chooseSession(): SessionRecord | undefined {
-    const { directory, zone } = this.#shared;
+  #chooseSession(): AgentSession['record'] | undefined {
+    const { tenant, agentId: agent, instance, attached } = this;
     const { host } = this.dial.destination;
-    const choice = { tenant: this.tenant, agent: this.agentId, instance: this.instance, host, zone, strategies: [] };
-    const own = this.attached ? [this.sessionId] : [];
-    for (const excluded of [new Set([...(this.#tried ?? []), ...own]), new Set(own)])
-      for (const tier of ranking(this.#shared, { ...choice, excluded })) {
-        const route = this.attached && tier.place === 'draining' ? undefined : directory.draw([tier]);
-        if (route) return route.record;
+    const own = attached ? [this.sessionId] : [];
+    for (const tried of [new Set([...(this.#tried ?? []), ...own]), new Set(own)])
+      for (const { session, rank } of this.#shared.route({ tenant, host, agent, instance, tried })) {
+        if (!rank) break;
+        if (!attached || !session.state.draining) return session.record;
       }
     return undefined;
   }

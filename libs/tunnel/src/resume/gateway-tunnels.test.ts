@@ -6,6 +6,7 @@ import { until } from '@isthmus/runtime/testing';
 import type { Dial, DialRequest } from '../dial/dial.ts';
 import { dialLog } from '../dial/dial-log.ts';
 import { DialError, HungUp, SessionLost } from '../dial/errors.ts';
+import { route } from '../route/route.ts';
 import { Suspects } from '../route/suspects.ts';
 import { directory, established, hub, request, routing, session, unobserved } from '../testing.ts';
 import { AttachRefused } from './carrier.ts';
@@ -35,9 +36,7 @@ async function gateway(refusal?: DialError) {
       if (attach && refusal) throw refusal;
       if (
         attach &&
-        ![...known.ofAgent({ tenant: 'default', agentId: 'a' })].some(
-          ({ route }) => route.record.sessionId === dial.session,
-        )
+        ![...known.ofAgent({ tenant: 'default', agentId: 'a' })].some(({ record }) => record.sessionId === dial.session)
       )
         throw new DialError('destination_unavailable', `no session ${dial.session}`, { retryable: true });
       const open = () => {
@@ -52,15 +51,17 @@ async function gateway(refusal?: DialError) {
     };
   };
   const dials: Record<string, Dial> = { h1: through('h1'), h2: through('h2') };
+  const way = (hubId: string) => dials[hubId];
+  const suspects = new Suspects();
   const tunnels = new GatewayTunnels({
     timeoutMs: 15_000,
     budget: new SharedBudget(0),
     directory: known,
-    suspects: new Suspects(),
-    zone: '',
+    suspects,
     instance: '0123456789abcdef',
     observation,
-    hub: (hubId) => dials[hubId],
+    hub: way,
+    route: (to) => route({ directory: known, suspects, strategies: [], zone: '', hub: way }, to),
   });
   const { events } = observation;
   events.on('tunnel:detach', (tunnel, { message }) => told.push(`detached from ${tunnel.hubId}: ${message}`));

@@ -3,15 +3,11 @@ import type { DialRequest, TunnelEnd } from '../dial/dial.ts';
 import { inTurns } from '../dial/in-turns.ts';
 import type { Stage } from '../dial/pipeline.ts';
 import type { Observation } from '../events/observe.ts';
-import type { Directory } from '../replica/directory.ts';
-import { agentKey } from '../replica/quarantine.ts';
-import type { AgentName, SessionRecord } from '../replica/records.ts';
-import type { RankingOptions } from '../route/ranking.ts';
-import type { Suspects } from '../route/suspects.ts';
 import { AgentProcess, type ProcessName } from './agent-process.ts';
 import { GatewayTunnel, type SharedByTunnels } from './gateway-tunnel.ts';
 import { halvesOf, type ResumeOptions } from './options.ts';
 import type { OpenCarrier, ResumeAnswer } from './request.ts';
+import { type AgentName, type AgentRoutes, type AgentSession, agentKey } from './sessions.ts';
 
 /**
  * How many attaches start in one turn of the event loop, and how many of one tenant are under way. After the loss of a hub, thousands of
@@ -19,13 +15,9 @@ import type { OpenCarrier, ResumeAnswer } from './request.ts';
  */
 const ATTACHES_AT_ONCE = { startsATurn: 4, young: 256 };
 
-export interface GatewayTunnelsOptions extends ResumeOptions, RankingOptions {
-  readonly directory: Directory;
-  readonly suspects: Suspects;
+export interface GatewayTunnelsOptions extends ResumeOptions, AgentRoutes {
   /** Names this process to hubs and agents: 16 hexadecimal digits. */
   readonly instance: string;
-  /** The gateway's own zone. */
-  readonly zone: string;
   readonly observation: Observation;
   readonly clock?: Clock;
 }
@@ -50,8 +42,8 @@ export class GatewayTunnels {
     const halves = halvesOf(options, options.clock ?? systemClock);
     const attachInTurn = inTurns(({ start }: Attaching) => start(), ATTACHES_AT_ONCE);
     this.#shared = { ...options, halves, attachInTurn, gone: (tunnel, process) => this.#gone(tunnel, process) };
-    const changed = (session: SessionRecord) => this.#checkSoon(session);
-    const came = (session: SessionRecord) => {
+    const changed = (session: AgentSession['record']) => this.#checkSoon(session);
+    const came = (session: AgentSession['record']) => {
       for (const process of this.#ofAgent(session)) process.came(session);
       changed(session);
     };
@@ -114,7 +106,7 @@ export class GatewayTunnels {
     else this.#processes.delete(key);
   }
 
-  #checkSoon(session: SessionRecord): void {
+  #checkSoon(session: AgentSession['record']): void {
     const key = agentKey(session);
     if (!this.#processes.has(key)) return;
     if (this.#changed.size === 0) setImmediate(() => this.#checkChanged());

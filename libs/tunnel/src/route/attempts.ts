@@ -4,11 +4,15 @@ import { DialAbort } from '../dial/dial-abort.ts';
 import { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from '../dial/dial-log.ts';
 import { asDialError, DialError } from '../dial/errors.ts';
 import { SignOfLife } from '../dial/sign-of-life.ts';
+import type { Observation } from '../events/observe.ts';
+import type { DialSpan } from '../events/trace.ts';
 import { enterSpan } from '../events/trace.ts';
-import { type Attempt, countOn, recordOutcome, whenLeft } from './attempt.ts';
-import { Candidates } from './candidates.ts';
-import type { Route } from './placement.ts';
-import type { Routing } from './routing.ts';
+import { countOn } from '../replica/directory.ts';
+import type { SessionRecord } from '../replica/records.ts';
+import type { Session } from './placement.ts';
+import { RetryBudget } from './retry-budget.ts';
+import { type Routed, type RouteOptions, route } from './route.ts';
+import { Suspects } from './suspects.ts';
 
 /** A dial gives up after this many attempts. After so many failures another session is unlikely to help. */
 const MAX_ATTEMPTS = 5;
@@ -21,6 +25,51 @@ const HEDGE_AFTER = 300;
  * at most, whatever their destination does, so this one hangs: a hub acknowledges for a Go agent, whose protocol does not.
  */
 const HUNG_AFTER = 7_000;
+
+export interface RoutingOptions extends Omit<RouteOptions, 'suspects'> {
+  /** How long a dial waits in total, in milliseconds, for a session to arrive while there is none to try. */
+  readonly parkTimeout: number;
+  readonly observation: Observation;
+}
+
+/** What all dials of a gateway share. */
+interface Routing extends RoutingOptions {
+  /** For attempts after one that failed. */
+  readonly budget: RetryBudget;
+  /** For attempts beside one that is silent. Hedges must not use up the retries that the death of a hub needs. */
+  readonly hedges: RetryBudget;
+  readonly suspects: Suspects;
+}
+
+/**
+ * The gateway's Dial: chooses a session and dials through its hub. As long as nobody has answered for the destination it tries
+ * another session: at once when an attempt fails, and in parallel when an attempt is not acknowledged in time.
+ */
+export function routed(options: RoutingOptions, suspects: Suspects = new Suspects()): Dial {
+  const routing = { ...options, suspects, budget: new RetryBudget(), hedges: new RetryBudget() };
+  return (request) => {
+    routing.budget.earn(request.tenant);
+    routing.hedges.earn(request.tenant);
+    return new Attempts(request, routing).run();
+  };
+}
+
+/** One try through one session. */
+interface Attempt {
+  readonly record: SessionRecord;
+  readonly entry: AttemptRecord;
+  readonly span: DialSpan<AttemptRecord>;
+  readonly abort: DialAbort;
+  life: SignOfLife;
+}
+
+/** Writes how an attempt ended, once, to the dial's log and its span. */
+function recordOutcome({ entry, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
+  entry.outcome = outcome;
+  entry.ms = performance.now() - entry.start;
+  if (error) entry.error = error;
+  span.end(entry);
+}
 
 /** What a dial is doing. Attempts run only while it is `trying`. */
 type State =
@@ -40,12 +89,13 @@ interface Failure {
  * One dial's attempts. The first answer from a destination counts, whether it accepts or refuses. The other attempts are then aborted,
  * before any byte is sent on them. With no session to try, the dial is parked until one arrives.
  */
-export class Attempts {
+class Attempts {
   readonly #request: DialRequest;
   readonly #routing: Routing;
   readonly #log: DialLog;
   readonly #outcome = deferred<Established>();
-  readonly #candidates: Candidates;
+  /** Ids of the sessions that were tried. */
+  readonly #tried = new Set<string>();
   /** An exception in our own code fails the dial. */
   readonly #guarded: Guarded;
   #state: State = { at: 'trying', running: new Set() };
@@ -56,7 +106,6 @@ export class Attempts {
   constructor(request: DialRequest, routing: Routing) {
     this.#request = request;
     this.#routing = routing;
-    this.#candidates = new Candidates(request, routing);
     this.#log = request.log ?? dialLog();
     this.#guarded = guarding((error) => {
       this.#fail(asDialError(error));
@@ -75,6 +124,12 @@ export class Attempts {
   /** Whether no attempt runs. */
   get #idle(): boolean {
     return this.#state.at !== 'trying' || this.#state.running.size === 0;
+  }
+
+  /** The sessions for the dial as things are now: those that were not tried, best first, then those that are left out, and why. */
+  #route(): Generator<Routed, void> {
+    const { tenant, destination, agent } = this.#request;
+    return route(this.#routing, { tenant, host: destination.host, agent, tried: this.#tried });
   }
 
   async run(): Promise<Established> {
@@ -109,14 +164,15 @@ export class Attempts {
   #start(again: AttemptKind = 'retry'): boolean {
     if (this.#state.at !== 'trying' || this.#count === MAX_ATTEMPTS) return false;
     const { running } = this.#state;
-    const route = this.#candidates.next();
-    if (!route) return false;
-    const dial = this.#routing.hub(route.record.hubId);
+    const best = this.#route().next().value;
+    if (!best?.rank) return false;
+    const { session } = best;
+    const dial = this.#routing.hub(session.record.hubId);
     if (!dial) return false;
     const kind = this.#count === 0 ? 'first' : again;
     const { budget, hedges } = this.#routing;
     if (kind !== 'first' && !(kind === 'hedge' ? hedges : budget).spend(this.#request.tenant)) return false;
-    this.#guarded(() => this.#attempt(running, kind, route, dial))();
+    this.#guarded(() => this.#attempt(running, kind, session, dial))();
     return true;
   }
 
@@ -127,7 +183,12 @@ export class Attempts {
     // The session was gone, or its hub. If an agent died or refused instead, waiting does not help.
     if (this.#last) return this.#last.error.code === 'destination_unavailable' || this.#last.hubLost;
     // No attempt yet: the tenant has no session at all, or those for this destination cannot be reached.
-    return !this.#routing.directory.hasSessions(this.#request.tenant) || this.#candidates.anyServes;
+    if (!this.#routing.directory.hasSessions(this.#request.tenant)) return true;
+    for (const { leftOut } of this.#route()) {
+      if (leftOut?.why === 'unfound') return false;
+      if (leftOut?.why !== 'quarantined') return true;
+    }
+    return false;
   }
 
   #park(): void {
@@ -149,7 +210,7 @@ export class Attempts {
       leave();
       // Runs once for all sessions that arrive together. It may retry sessions whose link was lost.
       const proceed = this.#guarded(() => {
-        this.#candidates.reset();
+        this.#tried.clear();
         this.#state = { at: 'trying', running: new Set() };
         this.#proceed();
       });
@@ -165,8 +226,8 @@ export class Attempts {
     this.#state = { at: 'parked', leave };
   }
 
-  async #attempt(running: Set<Attempt>, kind: AttemptKind, route: Route, dial: Dial): Promise<void> {
-    const { record } = route;
+  async #attempt(running: Set<Attempt>, kind: AttemptKind, session: Session, dial: Dial): Promise<void> {
+    const { record } = session;
     const { sessionId, agentId, hubId } = record;
     const entry: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
     this.#log.attempts.push(entry);
@@ -174,9 +235,9 @@ export class Attempts {
     const silent = this.#guarded(() => this.#hedge(attempt));
     const life = new SignOfLife(HEDGE_AFTER, silent);
     const attempt: Attempt = { record, entry, span, abort: new DialAbort(), life };
-    this.#candidates.markTried(record);
+    this.#tried.add(record.sessionId);
     running.add(attempt);
-    const release = countOn(route);
+    const release = countOn(session);
     try {
       const own = {
         session: record.sessionId,
@@ -270,15 +331,27 @@ export class Attempts {
   #refusal(): DialError {
     const last = this.#last?.error;
     if (last && !(last.retryable && last.code === 'destination_unavailable')) return last;
-    const lost = this.#candidates.outOfReach;
-    if (lost) {
-      const text = `hub ${lost.hubId} cannot be reached`;
-      return new DialError('connection_terminated', text, { retryable: true, cause: last });
+    const quarantined = new Set<string>();
+    for (const { session, leftOut } of this.#route()) {
+      // A session is left, but no attempt.
+      if (!leftOut || leftOut.why === 'unfound') break;
+      const { hubId, agentId } = session.record;
+      if (leftOut.why === 'quarantined') quarantined.add(agentId);
+      if (leftOut.why !== 'unreachable') continue;
+      return new DialError('connection_terminated', `hub ${hubId} cannot be reached`, { retryable: true, cause: last });
     }
-    const kept = quarantineText(this.#candidates.quarantined);
     // Upstream's text, which operators search for.
-    return new DialError('destination_unavailable', `No agent available${kept}`, { cause: last });
+    return new DialError('destination_unavailable', `No agent available${quarantineText([...quarantined])}`, {
+      cause: last,
+    });
   }
+}
+
+/** Calls back once the tunnel has left the session that it began on. */
+function whenLeft({ end }: Established, left: () => void): void {
+  if (end.whenLeft) end.whenLeft(left);
+  else if (end.stream.closed) left();
+  else end.stream.on('close', left);
 }
 
 function quarantineText([agentId, other]: readonly string[]): string {

@@ -14,7 +14,7 @@ import {
   silent,
   unobserved,
 } from '../testing.ts';
-import { routed } from './routed.ts';
+import { routed } from './attempts.ts';
 
 test('a dial that is not acknowledged within 300 ms also goes through another session, and the loser is aborted', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });

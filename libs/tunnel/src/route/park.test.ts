@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { Dial } from '../dial/dial.ts';
 import { DialError } from '../dial/errors.ts';
 import { established, failing, join, plane, request, routing, unobserved } from '../testing.ts';
-import { routed } from './routed.ts';
+import { routed } from './attempts.ts';
 
 test('a session behind an unreachable hub does not wake a parked dial', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });

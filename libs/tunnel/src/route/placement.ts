@@ -2,88 +2,139 @@ import { RandomSet } from '@isthmus/runtime';
 import { getOrPut } from '../get-or-put.ts';
 import { agentKey } from '../replica/quarantine.ts';
 import type { AgentName, SessionRecord } from '../replica/records.ts';
-import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './strategies.ts';
-import { drawFrom, type Pool, partOf, type Tier, tiersIn } from './tiers.ts';
+import { type PrefixLengths, prefixLength, sessionKeys } from './strategies.ts';
+
+/** What decides how much a session is preferred. */
+export interface SessionState {
+  /** Its hub runs in this process. */
+  readonly own: boolean;
+  /** Its hub's. Agents have zones too, but no gateway knows them. */
+  readonly zone: string;
+  /** Dials use the session only if there is no other. */
+  readonly draining: boolean;
+  /** Why its agent is in quarantine, so that no dial uses the session. Undefined if it is not. */
+  readonly quarantined: string | undefined;
+}
 
 /** A session as a gateway sees it. */
-export interface Route {
+export interface Session {
   /** The latest record. */
   record: SessionRecord;
+  /** Of the latest record, and of what the directory knows of its hub and agent. */
+  state: SessionState;
+  /** The keys under which it is found. */
+  keys: readonly string[];
   /** Open tunnels and pending dials of this gateway through the session. */
   open: number;
 }
 
-export interface Choice {
-  readonly tenant: string;
-  readonly host: string;
-  readonly strategies: readonly Strategy[];
-  /** Preferred among equals; empty for no preference. */
-  readonly zone: string;
-  /** Only sessions of this agent, whatever it can reach. Default: any agent. */
-  readonly agent?: string;
-  /** Only sessions of this process of the agent, even in quarantine: a tunnel that is resumed is no new dial. */
-  readonly instance?: string;
-  /** Sessions that were already tried. */
-  readonly excluded: ReadonlySet<string>;
-  /** Whether a session may be taken now. Default: always. */
-  readonly usable?: (session: SessionRecord) => boolean;
-  /** Whether `usable` also accepts suspects. Default: false. */
-  readonly suspected?: boolean;
+const OWN = Symbol('own');
+const DRAINING = Symbol('draining');
+
+/** A part of a pool: the zone of the sessions' hubs, `OWN` or `DRAINING`. */
+type Part = string | typeof OWN | typeof DRAINING;
+
+/** Sessions under one key, grouped by preference. There may be a pool for each session, so it has no empty part. */
+export class Pool extends Map<Part, RandomSet<Session>> {
+  /** Of the hub in this process. */
+  get own(): RandomSet<Session> | undefined {
+    return this.get(OWN);
+  }
+
+  get draining(): RandomSet<Session> | undefined {
+    return this.get(DRAINING);
+  }
+
+  /** Of other hubs in a zone. */
+  near(zone: string): RandomSet<Session> | undefined {
+    return this.get(zone);
+  }
+
+  /** Whether other zones than this one have sessions. */
+  isBeyond(zone: string): boolean {
+    return this.size > Number(this.has(OWN)) + Number(this.has(DRAINING)) + Number(this.has(zone));
+  }
+
+  /** Of hubs in other zones than this one, a set for each zone. */
+  beyond(zone: string): RandomSet<Session>[] {
+    return [...this]
+      .filter(([part]) => part !== OWN && part !== DRAINING && part !== zone)
+      .map(([, sessions]) => sessions);
+  }
+
+  put(session: Session): void {
+    getOrPut(this, partOf(session.state), () => new RandomSet<Session>()).add(session);
+  }
+
+  remove(session: Session): void {
+    const part = partOf(session.state);
+    const sessions = this.get(part);
+    sessions?.delete(session);
+    if (sessions?.size === 0) this.delete(part);
+  }
 }
 
-/** What decides how much a session is preferred. */
-export interface RouteState {
-  /** Its hub runs in this process. */
-  readonly own: boolean;
-  readonly zone: string;
-  /** Dials use the session only if there is no other. */
-  readonly draining: boolean;
-  /** No dial uses the session. */
-  readonly quarantined: boolean;
+/** Returns the part of a pool to which a session belongs. */
+function partOf({ draining, own, zone }: SessionState): Part {
+  if (draining) return DRAINING;
+  return own ? OWN : zone;
 }
 
 interface Tenant {
   sessions: number;
   readonly pools: Map<string, Pool>;
   /** Sessions in quarantine, which are in no pool, by the same keys. */
-  readonly quarantined: Map<string, Set<Route>>;
+  readonly quarantined: Map<string, Set<Session>>;
   /** How many sessions use a prefix length, by address family. */
   readonly lengths: Record<4 | 6, Map<number, number>>;
   /** The lengths in use, longest first. */
   readonly longestFirst: Record<4 | 6, readonly number[]>;
 }
 
-/** Where a route is in its tenant's pools, remembered so that `remove` finds it. */
-export interface Place extends RouteState {
-  readonly route: Route;
-  readonly keys: readonly string[];
-}
+const NO_PREFIXES: PrefixLengths = { 4: [], 6: [] };
 
 /**
  * Sessions, indexed by tenant, by what they can reach and by preference, so that a dial finds its session without visiting the
  * others.
  */
 export class Placement {
-  readonly #places = new Map<string, Place>();
+  readonly #sessions = new Map<string, Session>();
   readonly #tenants = new Map<string, Tenant>();
-  readonly #byAgent = new Map<string, Set<Route>>();
-  readonly #random: () => number;
-
-  constructor(random: () => number) {
-    this.#random = random;
-  }
+  readonly #byAgent = new Map<string, Set<Session>>();
 
   get size(): number {
-    return this.#places.size;
+    return this.#sessions.size;
   }
 
-  route(sessionId: string): Route | undefined {
-    return this.#places.get(sessionId)?.route;
+  get(sessionId: string): Session | undefined {
+    return this.#sessions.get(sessionId);
   }
 
-  /** The place of each session. */
-  places(): Iterable<Place> {
-    return this.#places.values();
+  /** Yields a tenant's sessions, including those in quarantine. Visits those of all tenants. */
+  *of(tenant: string): Generator<Session> {
+    for (const session of this.#sessions.values()) if (session.record.tenant === tenant) yield session;
+  }
+
+  /** Yields an agent's sessions, including those in quarantine. */
+  ofAgent(agent: AgentName): Iterable<Session> {
+    return this.#byAgent.get(agentKey(agent)) ?? [];
+  }
+
+  /** Open tunnels and pending dials of this gateway through a session's agent, over all hubs. */
+  loadOf({ record }: Session): number {
+    let open = 0;
+    for (const sibling of this.ofAgent(record)) open += sibling.open;
+    return open;
+  }
+
+  /** The sessions under a key, without those in quarantine. */
+  pool(tenant: string, key: string): Pool | undefined {
+    return this.#tenants.get(tenant)?.pools.get(key);
+  }
+
+  /** The sessions in quarantine that would be found under a key. */
+  quarantined(tenant: string, key: string): Iterable<Session> {
+    return this.#tenants.get(tenant)?.quarantined.get(key) ?? [];
   }
 
   /** How many sessions a tenant has, including those in quarantine. */
@@ -99,8 +150,8 @@ export class Placement {
   }
 
   /** The prefix lengths that a tenant's sessions use, longest first, by address family. */
-  prefixLengths(tenant: string): Readonly<Record<4 | 6, readonly number[]>> {
-    return this.#tenants.get(tenant)?.longestFirst ?? { 4: [], 6: [] };
+  prefixLengths(tenant: string): PrefixLengths {
+    return this.#tenants.get(tenant)?.longestFirst ?? NO_PREFIXES;
   }
 
   /** The tenants that have sessions, and how many. */
@@ -108,109 +159,43 @@ export class Placement {
     for (const [tenant, { sessions }] of this.#tenants) yield [tenant, sessions];
   }
 
-  /** Adds a session, or replaces the one with the same id. */
-  put(route: Route, state: RouteState): void {
-    const { sessionId, tenant: name, identifiers } = route.record;
-    this.remove(sessionId);
-    const place: Place = { route, keys: sessionKeys(identifiers), ...state };
-    this.#places.set(sessionId, place);
-    const tenant = getOrPut(this.#tenants, name, emptyTenant);
-    for (const key of place.keys) {
-      if (place.quarantined) getOrPut(tenant.quarantined, key, () => new Set<Route>()).add(route);
-      else getOrPut(poolOf(tenant, key), partOf(place), () => new RandomSet<Route>()).add(route);
+  /**
+   * Adds a session, or changes the one with the same id, which keeps its count of tunnels.
+   * @param removed what `remove` returned of the same session just before
+   */
+  put(record: SessionRecord, state: SessionState, removed?: Session): void {
+    const { sessionId, identifiers } = record;
+    const session = this.remove(sessionId) ?? removed ?? { record, state, keys: [], open: 0 };
+    session.record = record;
+    session.state = state;
+    session.keys = sessionKeys(identifiers);
+    this.#sessions.set(sessionId, session);
+    const tenant = getOrPut(this.#tenants, record.tenant, emptyTenant);
+    for (const key of session.keys) {
+      if (state.quarantined !== undefined) getOrPut(tenant.quarantined, key, () => new Set<Session>()).add(session);
+      else getOrPut(tenant.pools, key, () => new Pool()).put(session);
       countLength(tenant, key, 1);
     }
     tenant.sessions++;
-    getOrPut(this.#byAgent, agentKey(route.record), () => new Set<Route>()).add(route);
+    getOrPut(this.#byAgent, agentKey(record), () => new Set<Session>()).add(session);
   }
 
-  /** @returns the removed route, if there was one */
-  remove(sessionId: string): Route | undefined {
-    const place = this.#places.get(sessionId);
-    if (!place) return undefined;
-    const { route, keys } = place;
-    this.#places.delete(sessionId);
-    const tenant = this.#tenants.get(route.record.tenant) as Tenant;
+  /** @returns the removed session, if there was one */
+  remove(sessionId: string): Session | undefined {
+    const session = this.#sessions.get(sessionId);
+    if (!session) return undefined;
+    const { record, state, keys } = session;
+    this.#sessions.delete(sessionId);
+    const tenant = this.#tenants.get(record.tenant) as Tenant;
     for (const key of keys) {
-      if (place.quarantined) removeQuarantined(tenant, key, route);
-      else removePooled(tenant, key, place);
+      if (state.quarantined === undefined) removePooled(tenant, key, session);
+      else removeFrom(tenant.quarantined, key, session);
       countLength(tenant, key, -1);
     }
     tenant.sessions--;
-    if (tenant.sessions === 0) this.#tenants.delete(route.record.tenant);
-    const siblings = this.#byAgent.get(agentKey(route.record)) as Set<Route>;
-    siblings.delete(route);
-    if (siblings.size === 0) this.#byAgent.delete(agentKey(route.record));
-    return route;
-  }
-
-  /** Yields the sessions for a dial, in tiers: by strategy, then by key, then in the order of `tiersIn`. */
-  *tiers(choice: Choice): Generator<Tier> {
-    const { tenant, host, strategies, zone, agent, excluded, usable = () => true, suspected = false } = choice;
-    const known = this.#tenants.get(tenant);
-    if (!known) return;
-    const eligible = ({ record }: Route) => !excluded.has(record.sessionId) && usable(record);
-    const load = (route: Route) => this.#openOf(route);
-    if (agent !== undefined) {
-      const pool = this.#poolOfAgent({ tenant, agentId: agent }, choice.instance);
-      yield* tiersIn(pool, { suspected, step: 0, key: 'any', zone, eligible, load });
-      return;
-    }
-    for (let step = 0; step < strategies.length; step++) {
-      for (const key of destinationKeys(strategies[step] as Strategy, host, known.longestFirst)) {
-        const pool = known.pools.get(key);
-        if (pool) yield* tiersIn(pool, { suspected, step, key, zone, eligible, load });
-      }
-    }
-  }
-
-  /** Draws a session from the first tier that has one. */
-  draw(tiers: Iterable<Tier>): Route | undefined {
-    for (const tier of tiers) {
-      const route = drawFrom(tier, this.#random);
-      if (route) return route;
-    }
-    return undefined;
-  }
-
-  /** Sessions that would be candidates if they were not in quarantine. */
-  *quarantined({
-    tenant,
-    host,
-    strategies,
-    agent,
-  }: Omit<Choice, 'zone' | 'excluded' | 'usable' | 'suspected'>): Iterable<Route> {
-    const known = this.#tenants.get(tenant);
-    if (!known) return;
-    for (const strategy of strategies) {
-      for (const key of destinationKeys(strategy, host, known.longestFirst)) {
-        for (const route of known.quarantined.get(key) ?? []) if (isOf(agent, route.record)) yield route;
-      }
-    }
-  }
-
-  /** The places of an agent's sessions. */
-  *ofAgent(agent: AgentName): Iterable<Place> {
-    for (const { record } of this.#byAgent.get(agentKey(agent)) ?? [])
-      yield this.#places.get(record.sessionId) as Place;
-  }
-
-  /** An agent has few sessions, so they need no index. */
-  #poolOfAgent(agent: AgentName, instance: string | undefined): Pool {
-    const pool: Pool = new Map();
-    for (const place of this.ofAgent(agent)) {
-      const { route, quarantined } = place;
-      if (instance === undefined ? !quarantined : route.record.instance === instance)
-        getOrPut(pool, partOf(place), () => new RandomSet<Route>()).add(route);
-    }
-    return pool;
-  }
-
-  /** Open tunnels and pending dials of this gateway through an agent, over all hubs. */
-  #openOf(route: Route): number {
-    let open = 0;
-    for (const sibling of this.#byAgent.get(agentKey(route.record)) ?? []) open += sibling.open;
-    return open;
+    if (tenant.sessions === 0) this.#tenants.delete(record.tenant);
+    removeFrom(this.#byAgent, agentKey(record), session);
+    return session;
   }
 }
 
@@ -224,22 +209,16 @@ function emptyTenant(): Tenant {
   };
 }
 
-function poolOf({ pools }: Tenant, key: string): Pool {
-  return getOrPut(pools, key, (): Pool => new Map());
+function removePooled({ pools }: Tenant, key: string, session: Session): void {
+  const pool = pools.get(key);
+  pool?.remove(session);
+  if (pool?.size === 0) pools.delete(key);
 }
 
-function removePooled(tenant: Tenant, key: string, place: Place): void {
-  const pool = tenant.pools.get(key) as Pool;
-  const part = pool.get(partOf(place));
-  part?.delete(place.route);
-  if (part?.size === 0) pool.delete(partOf(place));
-  if (pool.size === 0) tenant.pools.delete(key);
-}
-
-function removeQuarantined(tenant: Tenant, key: string, route: Route): void {
-  const routes = tenant.quarantined.get(key);
-  routes?.delete(route);
-  if (routes?.size === 0) tenant.quarantined.delete(key);
+function removeFrom(sets: Map<string, Set<Session>>, key: string, session: Session): void {
+  const sessions = sets.get(key);
+  sessions?.delete(session);
+  if (sessions?.size === 0) sets.delete(key);
 }
 
 function countLength(tenant: Tenant, key: string, by: 1 | -1): void {
@@ -251,8 +230,4 @@ function countLength(tenant: Tenant, key: string, by: 1 | -1): void {
   if (count > 0) lengths.set(bits, count);
   else lengths.delete(bits);
   if (count === (by === 1 ? 1 : 0)) tenant.longestFirst[family] = [...lengths.keys()].sort((a, b) => b - a);
-}
-
-function isOf(agent: string | undefined, { agentId }: SessionRecord): boolean {
-  return agent === undefined || agentId === agent;
 }

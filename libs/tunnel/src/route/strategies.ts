@@ -6,6 +6,9 @@ import type { AgentIdentifiers } from '../replica/records.ts';
 export const STRATEGIES = ['default', 'destHost', 'defaultRoute', 'destCIDR'] as const;
 export type Strategy = (typeof STRATEGIES)[number];
 
+/** Prefix lengths in use, longest first, by address family. */
+export type PrefixLengths = Readonly<Record<4 | 6, readonly number[]>>;
+
 /**
  * Returns the keys under which a session is found. A session's keys come from its identifiers, a destination's keys from the strategies,
  * and equal keys match. The key of a prefix holds its length and network, so a longest-prefix match costs one look-up for each
@@ -39,14 +42,9 @@ export function prefixLength(key: string): { family: 4 | 6; bits: number } | und
 
 /**
  * Returns the keys that a destination looks up under one strategy, best first. Strategies see only the destination. Zones order the
- * sessions that they find (`tiersIn`).
- * @param lengths prefix lengths in use, longest first
+ * sessions that they find.
  */
-export function destinationKeys(
-  strategy: Strategy,
-  host: string,
-  lengths: Readonly<Record<4 | 6, readonly number[]>>,
-): string[] {
+export function destinationKeys(strategy: Strategy, host: string, lengths: PrefixLengths): string[] {
   switch (strategy) {
     case 'default':
       return ['any'];
@@ -86,4 +84,15 @@ function prefixKey(address: ipaddr.IPv4 | ipaddr.IPv6, bits: number): string {
   const bytes = address.toByteArray();
   const network = bytes.map((byte, index) => byte & (0xff00 >> Math.min(8, Math.max(0, bits - 8 * index))) & 0xff);
   return `cidr${bytes.length === 4 ? 4 : 6}/${bits} ${network.join('.')}`;
+}
+
+/** Returns a key as agent identifiers have it: `10.0.0.0/8`, or a host without the leading `host `. */
+export function keyText(key: string): string {
+  const prefix = prefixLength(key);
+  if (!prefix) return key.replace(/^host /, '');
+  const bytes = key
+    .slice(key.indexOf(' ') + 1)
+    .split('.')
+    .map(Number);
+  return `${ipaddr.fromByteArray(bytes)}/${prefix.bits}`;
 }

@@ -5,8 +5,8 @@ import { DialError } from '../dial/errors.ts';
 import { Directory } from '../replica/directory.ts';
 import type { AgentIdentifiers } from '../replica/records.ts';
 import { hub, nothing, request, session, unobserved } from '../testing.ts';
-import { type Explanation, explain } from './explain.ts';
-import { routed } from './routed.ts';
+import { routed } from './attempts.ts';
+import { type Routed, route } from './route.ts';
 import { STRATEGIES } from './strategies.ts';
 import { Suspects } from './suspects.ts';
 
@@ -47,7 +47,7 @@ function planeOf(seed: number) {
     }),
     quarantines: some(agentIds.slice(0, 2)).map((agentId) => ({ tenant: 'default', agentId, reason: '', version: 1 })),
   });
-  for (const { route } of directory.placed('default')) route.open = one([0, 0, 3, 400, 600, 1000, 1001, 1300, 5000]);
+  for (const each of directory.placement.of('default')) each.open = one([0, 0, 3, 400, 600, 1000, 1001, 1300, 5000]);
   // The clock stands still, so a suspect stays one.
   const suspects = new Suspects(() => 0);
   suspects.accuse(
@@ -60,19 +60,19 @@ function planeOf(seed: number) {
   return { directory, suspects, cut, draw, strategies, zone: one(['', 'y', 'z']), host: one(HOSTS) };
 }
 
-/** What a dial may take according to an explanation: the taken session, and its equals. */
-function firsts({ steps, others }: Explanation): string[] {
-  const all = [...steps.flatMap(({ candidates }) => candidates), ...others];
-  const first = all.filter(({ standing }) => standing === 'taken' || standing === 'equal');
-  return first.map(({ session: { sessionId } }) => sessionId);
+/** The sessions of a whole route that a dial may take: the first, and its equals. */
+function firsts(of: Iterable<Routed>): string[] {
+  const all = [...of];
+  const rank = all[0]?.rank;
+  return rank ? all.filter((each) => each.rank === rank).map(({ session }) => session.record.sessionId) : [];
 }
 
 const refused = new DialError('connection_refused', 'connection refused');
 const unknown = new DialError('destination_unavailable', 'no such session', { retryable: true });
 
 for (const [name, error] of [
-  ['a dial takes the session that explain names first, until none is left', refused],
-  ['each retry of a dial takes a session that explain would have named first then', unknown],
+  ['a dial takes the session that is first in its whole route, until none is left', refused],
+  ['each retry of a dial takes the first session of the route as it is then', unknown],
 ] as const) {
   test(name, async () => {
     let dialled = 0;
@@ -88,17 +88,17 @@ for (const [name, error] of [
       const destination = { host, port: 443 };
       const look = () => {
         draw.next = seeded(seed);
-        const explanation = explain({ ...options, suspects }, 'default', destination);
-        expected.push({ taken: explanation.taken?.sessionId, firsts: firsts(explanation) });
+        const first = firsts(route({ ...options, suspects }, { tenant: 'default', host }));
+        expected.push({ taken: first[0], firsts: first });
         draw.next = seeded(seed);
       };
       // A session that its hub does not know leaves the directory before the dial tries another one.
       const stop = directory.watch({ came() {}, went: look });
-      const route = routed({ ...options, parkTimeout: 0, observation: unobserved() }, suspects);
+      const routedDial = routed({ ...options, parkTimeout: 0, observation: unobserved() }, suspects);
       for (look(); ; directory.forget(seen.at(-1) ?? '')) {
         const before = seen.length;
         draw.next = seeded(seed);
-        await assert.rejects(route({ ...request, destination }));
+        await assert.rejects(routedDial({ ...request, destination }));
         if (seen.length === before) break;
       }
       stop();
