@@ -1,6 +1,6 @@
-import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
-import { type Certificate, CertificatePool, derElements, derFirst, missingPurpose } from '@isthmus/runtime';
-import { type RevocationList, Revocations, readRevocationLists } from './certificates/revocation.ts';
+import { createHash } from 'node:crypto';
+import { CertificatePool, isKeyOf, missingPurpose, type RevocationList, readRevocationLists } from '@isthmus/runtime';
+import { Revocations } from './certificates/revocation.ts';
 import { TrustSet } from './certificates/trust-set.ts';
 import type { Problem, UsableFile } from './tenant-file/read.ts';
 import type { TenantFile } from './tenant-file/schema.ts';
@@ -144,31 +144,15 @@ interface PairFault {
   readonly why: string;
 }
 
-/** Node and Deno take a key of another certificate, and then every handshake fails. */
 function faultOfPair(certificate: string, key: string): PairFault | undefined {
   const of = (name: PairFault['of'], why: string) => ({ of: name, why });
   const [leaf] = CertificatePool.of(certificate).all;
   if (!leaf) return of('certificate', 'there is no certificate (PEM) in it');
   if (missingPurpose(leaf, 'server')) return of('certificate', 'its extended key usage lacks serverAuth');
-  if (holds(key, leaf)) return undefined;
   try {
-    if (new X509Certificate(leaf.raw).checkPrivateKey(createPrivateKey(key))) return undefined;
+    if (isKeyOf(key, leaf)) return undefined;
   } catch {
     return of('key', 'there is no usable private key (PEM) in it');
   }
   return of('key', 'the key does not match the certificate');
-}
-
-/**
- * Whether a key's file holds the public key of a certificate, as those of RSA and ECDSA do (RFC 8017 appendix A.1.2, RFC 5915 section 3).
- * OpenSSL takes a millisecond to say so.
- */
-function holds(key: string, { publicKey }: Certificate): boolean {
-  const [, base64 = ''] = /-----BEGIN (?:RSA |EC )?PRIVATE KEY-----([^-]+)-----END/.exec(key) ?? [];
-  const der = Buffer.from(base64, 'base64');
-  const [whole, ...rest] = derElements(der);
-  const bits = derFirst(derFirst(publicKey, 0x30), 0x03).subarray(1);
-  // Of RSA's modulus and exponent, the modulus.
-  const part = bits[0] === 0x30 ? derFirst(derFirst(bits, 0x30), 0x02) : bits;
-  return rest.length === 0 && whole?.whole.length === der.length && part.length > 32 && der.includes(part);
 }

@@ -1,5 +1,125 @@
 import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
 import { guarding } from './async.ts';
+import { RUNTIME } from './defaults.ts';
+
+export { isIP, isIPv6 };
+
+/** What a load balancer said ahead of a connection's bytes. */
+const headers = new WeakMap<Socket, ProxyHeader>();
+
+/** Notes what the PROXY protocol says of a connection. */
+function noteHeader(socket: Socket, header: ProxyHeader): void {
+  headers.set(socket, header);
+}
+
+/** Call with a TLS socket and the socket below it, which the header came on. */
+export function passHeader(from: Socket, to: Socket): void {
+  const header = headers.get(from);
+  if (header) headers.set(to, header);
+}
+
+/** How many bytes have come from the peer itself, without a load balancer's header. */
+export function bytesFrom(socket: Socket): number {
+  return socket.bytesRead - (headers.get(socket)?.length ?? 0);
+}
+
+/** The address of the other side; behind a load balancer with the PROXY protocol, the true one. Undefined on a unix socket. */
+export function addressOf(socket: Socket): string | undefined {
+  return headers.get(socket)?.source?.address ?? socket.remoteAddress;
+}
+
+/** `host:port` of the other side, as `addressOf`; or `uds`. */
+export function remoteOf(socket: Socket): string {
+  const { address, port } = headers.get(socket)?.source ?? { address: socket.remoteAddress, port: socket.remotePort };
+  return address ? `${address}:${port}` : 'uds';
+}
+
+const loopback = new BlockList();
+loopback.addSubnet('127.0.0.0', 8, 'ipv4');
+loopback.addAddress('::1', 'ipv6');
+
+/** Whether only this machine can reach a bound address. The empty address means all addresses. */
+export function isLoopback(host: string): boolean {
+  // Not isIPv6: its first call takes 4 ms of a start, and isIP needs it only for what is no IPv4 address.
+  const family = isIP(host);
+  if (family === 0) return host.toLowerCase() === 'localhost';
+  return loopback.check(host, family === 6 ? 'ipv6' : 'ipv4');
+}
+
+/** Returns the source of an address, which limits count. */
+export function sourceOf(address: string): string {
+  const plain = address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
+  if (isIP(plain) !== 6) return plain;
+  const [before = '', after] = plain.split('::') as [string, string | undefined];
+  const head = before === '' ? [] : before.split(':');
+  const tail = after === undefined || after === '' ? [] : after.split(':');
+  const zeros = after === undefined ? 0 : 8 - head.length - tail.length;
+  const groups = [...head, ...Array.from({ length: Math.max(0, zeros) }, () => '0'), ...tail];
+  return `${groups.slice(0, RUNTIME.sourceIpv6Groups).join(':')}::/64`;
+}
+
+/** Load balancers that say where their connections come from. */
+interface ProxiedOptions {
+  /** Only connections from these networks have the header, and must have it. */
+  readonly networks: BlockList;
+  /** Takes a connection whose first bytes are those of its true source. */
+  readonly take: (socket: Socket) => void;
+  /** Called for each connection that is ended because its header does not come, or is none. */
+  readonly refused: (socket: Socket, error: Error) => void;
+}
+
+/** Reads the header of the PROXY protocol ahead of everything else, TLS included. `remoteOf` then tells the true source. */
+export function proxied({ networks, take, refused }: ProxiedOptions): (socket: Socket) => void {
+  let waiting = 0;
+  return (socket) => {
+    const from = (socket.remoteAddress ?? '').replace(/^::ffff:(?=\d+\.)/i, '');
+    if (!networks.check(from, isIPv6(from) ? 'ipv6' : 'ipv4')) return take(socket);
+    let seen: Buffer | undefined;
+    waiting++;
+    const settle = () => {
+      waiting--;
+      clearTimeout(timer);
+      socket.off('data', read).off('end', cut).off('close', settle);
+    };
+    const refuse = (error: Error) => {
+      settle();
+      refused(socket, error);
+      socket.destroy();
+    };
+    const guarded = guarding(refuse);
+    const read = guarded((chunk: Buffer) => {
+      seen = seen ? Buffer.concat([seen, chunk]) : chunk;
+      const header = readProxyHeader(seen);
+      if (!header) return;
+      settle();
+      socket.pause();
+      noteHeader(socket, header);
+      if (seen.length > header.length) socket.unshift(seen.subarray(header.length));
+      take(socket);
+      // Below a TLS socket nothing reads it, and what was put back is read first.
+      if (socket.listenerCount('data') > 0) socket.resume();
+    });
+    // A health check that connects and closes is no error.
+    const cut = guarded(() => {
+      if (seen) throw new Error('it ended in the middle of its header of the PROXY protocol');
+      settle();
+      socket.destroy();
+    });
+    const late = guarded(() => {
+      throw new Error(`no header of the PROXY protocol within ${RUNTIME.proxyHeaderMs / 1000} s`);
+    });
+    const timer = setTimeout(late, RUNTIME.proxyHeaderMs);
+    socket
+      .on('error', () => {})
+      .on('data', read)
+      .on('end', cut)
+      .on('close', settle);
+    if (waiting > RUNTIME.proxyHeaderConnections)
+      refuse(
+        new Error(`${RUNTIME.proxyHeaderConnections} connections wait for a header of the PROXY protocol already`),
+      );
+  };
+}
 
 /*
  * The PROXY protocol, versions 1 and 2: what a load balancer sends ahead of a connection's bytes to say where it comes from
@@ -14,9 +134,6 @@ const SIGNATURE = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
 
 /** The signature; version and command; family and transport; the length of the rest. */
 const FIXED = SIGNATURE.length + 4;
-
-/** The longest rest of version 2, in bytes. Addresses take up to 216, a load balancer's own fields some hundred, a certificate 2,000. */
-const LONGEST_REST = 4096;
 
 const TEXT = Buffer.from('PROXY ');
 const TEXT_LINE =
@@ -85,7 +202,8 @@ function readBinary(bytes: Buffer): ProxyHeader | undefined {
   const rest = bytes.readUInt16BE(SIGNATURE.length + 2);
   const [local, proxied] = [0x20, 0x21];
   if (version !== local && version !== proxied) throw malformed(`version and command 0x${version.toString(16)}`);
-  if (rest > LONGEST_REST) throw malformed(`${rest} bytes of addresses and fields: at most ${LONGEST_REST} are read`);
+  if (rest > RUNTIME.proxyHeaderBytes)
+    throw malformed(`${rest} bytes of addresses and fields: at most ${RUNTIME.proxyHeaderBytes} are read`);
   const length = FIXED + rest;
   if (bytes.length < length) return undefined;
   if (version === local || transport >> 4 === 0) return { source: undefined, length };
@@ -108,115 +226,4 @@ function textOf(address: Buffer): string {
 
 function malformed(what: string): Error {
   return new Error(`its header of the PROXY protocol is malformed: ${what}`);
-}
-
-export { isIP, isIPv6 };
-
-/** What a load balancer said ahead of a connection's bytes. */
-const headers = new WeakMap<Socket, ProxyHeader>();
-
-/** Notes what the PROXY protocol says of a connection. */
-function noteHeader(socket: Socket, header: ProxyHeader): void {
-  headers.set(socket, header);
-}
-
-/** Call with a TLS socket and the socket below it, which the header came on. */
-export function passHeader(from: Socket, to: Socket): void {
-  const header = headers.get(from);
-  if (header) headers.set(to, header);
-}
-
-/** How many bytes have come from the peer itself, without a load balancer's header. */
-export function bytesFrom(socket: Socket): number {
-  return socket.bytesRead - (headers.get(socket)?.length ?? 0);
-}
-
-/** The address of the other side; behind a load balancer with the PROXY protocol, the true one. Undefined on a unix socket. */
-export function addressOf(socket: Socket): string | undefined {
-  return headers.get(socket)?.source?.address ?? socket.remoteAddress;
-}
-
-/** `host:port` of the other side, as `addressOf`; or `uds`. */
-export function remoteOf(socket: Socket): string {
-  const { address, port } = headers.get(socket)?.source ?? { address: socket.remoteAddress, port: socket.remotePort };
-  return address ? `${address}:${port}` : 'uds';
-}
-
-const loopback = new BlockList();
-loopback.addSubnet('127.0.0.0', 8, 'ipv4');
-loopback.addAddress('::1', 'ipv6');
-
-/** Whether only this machine can reach a bound address. The empty address means all addresses. */
-export function isLoopback(host: string): boolean {
-  // Not isIPv6: its first call takes 4 ms of a start, and isIP needs it only for what is no IPv4 address.
-  const family = isIP(host);
-  if (family === 0) return host.toLowerCase() === 'localhost';
-  return loopback.check(host, family === 6 ? 'ipv6' : 'ipv4');
-}
-
-/** How long a load balancer may take to send the header, in milliseconds: longer than a lost packet takes to be sent again (3 s). */
-const HEADER_TIMEOUT = 5_000;
-
-/** Connections of one port that wait for their header. A load balancer sends it at once, so more are no traffic. */
-const MOST_WAITING_CONNECTIONS = 4096;
-
-/** Load balancers that say where their connections come from. */
-interface ProxiedOptions {
-  /** Only connections from these networks have the header, and must have it. */
-  readonly networks: BlockList;
-  /** Takes a connection whose first bytes are those of its true source. */
-  readonly take: (socket: Socket) => void;
-  /** Called for each connection that is ended because its header does not come, or is none. */
-  readonly refused: (socket: Socket, error: Error) => void;
-}
-
-/** Reads the header of the PROXY protocol ahead of everything else, TLS included. `remoteOf` then tells the true source. */
-export function proxied({ networks, take, refused }: ProxiedOptions): (socket: Socket) => void {
-  let waiting = 0;
-  return (socket) => {
-    const from = (socket.remoteAddress ?? '').replace(/^::ffff:(?=\d+\.)/i, '');
-    if (!networks.check(from, isIPv6(from) ? 'ipv6' : 'ipv4')) return take(socket);
-    let seen: Buffer | undefined;
-    waiting++;
-    const settle = () => {
-      waiting--;
-      clearTimeout(timer);
-      socket.off('data', read).off('end', cut).off('close', settle);
-    };
-    const refuse = (error: Error) => {
-      settle();
-      refused(socket, error);
-      socket.destroy();
-    };
-    const guarded = guarding(refuse);
-    const read = guarded((chunk: Buffer) => {
-      seen = seen ? Buffer.concat([seen, chunk]) : chunk;
-      const header = readProxyHeader(seen);
-      if (!header) return;
-      settle();
-      socket.pause();
-      noteHeader(socket, header);
-      if (seen.length > header.length) socket.unshift(seen.subarray(header.length));
-      take(socket);
-      // Below a TLS socket nothing reads it, and what was put back is read first.
-      if (socket.listenerCount('data') > 0) socket.resume();
-    });
-    // A health check that connects and closes is no error.
-    const cut = guarded(() => {
-      if (seen) throw new Error('it ended in the middle of its header of the PROXY protocol');
-      settle();
-      socket.destroy();
-    });
-    const late = guarded(() => {
-      throw new Error(`no header of the PROXY protocol within ${HEADER_TIMEOUT / 1000} s`);
-    });
-    const timer = setTimeout(late, HEADER_TIMEOUT);
-    socket
-      .on('error', () => {})
-      .on('data', read)
-      .on('end', cut)
-      .on('close', settle);
-    if (waiting > MOST_WAITING_CONNECTIONS)
-      refuse(new Error(`${MOST_WAITING_CONNECTIONS} connections wait for a header of the PROXY protocol already`));
-  };
 }

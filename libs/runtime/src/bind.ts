@@ -4,6 +4,7 @@ import { chmodSync, linkSync, lstatSync, renameSync, type Stats, unlinkSync, uti
 import net, { type AddressInfo, type BlockList, type Server, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { proxied, remoteOf } from './addresses.ts';
+import { RUNTIME } from './defaults.ts';
 import { descriptors } from './descriptors.ts';
 import { keptAlive } from './sockets.ts';
 
@@ -15,18 +16,6 @@ const SOCKET_MODE = 0o660;
  * known to set it. A path can be marked and touched without a descriptor.
  */
 const SUSPENDED_MODE = 0o670;
-
-/** How often such a process touches its file, in milliseconds. */
-const BEAT_MS = 250;
-
-/** A file that was not touched for this long belongs to a dead process, in milliseconds. A busy process pauses for less. */
-const SILENCE_MS = 5000;
-
-/** How long to wait for a connection before its process counts as alive, in milliseconds. */
-const ANSWER_MS = 1000;
-
-/** How often another process may be faster before this one gives up. */
-const MAX_TRIES = 10;
 
 /**
  * The file of a unix socket that a process listens on. It is bound under a name of its own, and appears under the wanted name once its
@@ -59,7 +48,7 @@ export class SocketFile {
    */
   async claim(): Promise<void> {
     chmodSync(this.boundPath, SOCKET_MODE);
-    for (let tries = 0; tries < MAX_TRIES; tries++) {
+    for (let tries = 0; tries < RUNTIME.socketTries; tries++) {
       const there = statOf(this.#path);
       if (there) await this.#check(there);
       // No await from here on, so that what was seen still holds, or the change is noticed.
@@ -90,7 +79,7 @@ export class SocketFile {
     this.#touch();
     chmodSync(this.#path, SUSPENDED_MODE);
     this.#endBeat();
-    this.#beat = setInterval(() => this.#touch(), BEAT_MS).unref();
+    this.#beat = setInterval(() => this.#touch(), RUNTIME.socketTouchMs).unref();
   }
 
   /** Call before the socket is closed. From then on, nobody can find it. */
@@ -201,8 +190,8 @@ async function ownerOf(path: string): Promise<string | undefined> {
 async function isKept(path: string): Promise<boolean> {
   const marked = statOf(path);
   if (!marked || !isSuspended(marked)) return false;
-  for (let waited = 0; waited < SILENCE_MS; waited += BEAT_MS) {
-    await delay(BEAT_MS);
+  for (let waited = 0; waited < RUNTIME.socketSilenceMs; waited += RUNTIME.socketTouchMs) {
+    await delay(RUNTIME.socketTouchMs);
     const now = statOf(path);
     if (!now) return false;
     if (now.mtimeMs !== marked.mtimeMs || !isSame(now, marked)) return true;
@@ -219,22 +208,12 @@ function connectionTo(path: string): Promise<string | undefined> {
       socket.destroy();
       resolve(refusal);
     };
-    const timer = setTimeout(settle, ANSWER_MS);
+    const timer = setTimeout(settle, RUNTIME.socketAnswerMs);
     socket.on('connect', () => settle());
     // The queue of a listening process may be full.
     socket.on('error', ({ code }: NodeJS.ErrnoException) => settle(code === 'EAGAIN' ? undefined : code));
   });
 }
-
-/**
- * The most connections that the kernel keeps for a listener on TCP: Node's default. A peer that finds no place tries again after a second, two,
- * four, and so on, which spreads a herd. With 4096, the 3,000 agents of a dead hub queued for so long that each gave up during its handshake,
- * and hardly any got through.
- */
-const TCP_BACKLOG = 511;
-
-/** The same on a unix socket, where connect fails at once if there is no place. net.core.somaxconn caps both. */
-const UNIX_BACKLOG = 4096;
 
 interface BindOptions {
   /**
@@ -283,7 +262,7 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
     }
   };
   guardServer(server, options);
-  const backlog = 'path' in at ? UNIX_BACKLOG : TCP_BACKLOG;
+  const backlog = 'path' in at ? RUNTIME.unixBacklog : RUNTIME.tcpBacklog;
   server.listen({ ...placeOf(at, file), backlog });
   try {
     await once(server, 'listening');

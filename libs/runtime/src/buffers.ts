@@ -1,51 +1,24 @@
 import { Duplex, type Readable } from 'node:stream';
-
-const MIB = 1024 * 1024;
-
-/** Up to this limit, in bytes, memory is worth more than anything else: upstream's manifests give an agent 30 MiB, and Node takes 20. */
-const TINY_MEMORY = 64 * MIB;
+import { RUNTIME } from './defaults.ts';
 
 /** How much this process may use, in bytes: the limit of its control group. 0 if nothing limits it. */
 export function memoryLimit(): number {
   return process.constrainedMemory?.() ?? 0;
 }
 
-/** Whether a limit in bytes is so low that buffers are kept short. */
-function isTiny(limit: number): boolean {
-  return limit > 0 && limit <= TINY_MEMORY;
+/** What a tunnel buffers where this is the limit, in bytes. */
+export function bufferSizesFor(limit: number) {
+  return limit > 0 && limit <= RUNTIME.tinyMemoryBytes
+    ? { stream: RUNTIME.tinyStreamBytes, ahead: RUNTIME.tinyAheadBytes, kept: RUNTIME.tinyKeptBytes }
+    : { stream: RUNTIME.streamBytes, ahead: RUNTIME.aheadBytes, kept: RUNTIME.keptBytes };
 }
 
-/** What a tunnel buffers, in bytes. */
-interface BufferSizes {
-  /**
-   * What a stream buffers before it pauses its source. Measured: 64 KiB carries 25 to 30 % more bytes per second than Node 20's 16 KiB. More
-   * costs latency under load. Newer Nodes have this value as their default.
-   */
-  readonly stream: number;
-  /** What may wait to be sent before the writer has to pause: two reads of a socket, or half of one. */
-  readonly ahead: number;
-  /** What each end may always keep until the other end has it: enough for paths within a site. */
-  readonly kept: number;
-}
-
-const KIB = 1024;
-const USUAL: BufferSizes = { stream: 64 * KIB, ahead: 128 * KIB, kept: 256 * KIB };
-/** Measured with 8 downloads at once in 30 MiB: with the usual sizes, the agent was killed within seconds. */
-const SHORT: BufferSizes = { stream: 16 * KIB, ahead: 32 * KIB, kept: 64 * KIB };
-
-export function bufferSizesFor(limit: number): BufferSizes {
-  return isTiny(limit) ? SHORT : USUAL;
-}
-
-/** Those of this process. */
-export const bufferSizes: BufferSizes = bufferSizesFor(memoryLimit());
-
-/** A piece that is less than this part of the memory that it lies in is copied where it is kept: else it would keep all of that. */
-const PINNED_PARTS = 4;
+/** What a tunnel buffers in this process, in bytes: `stream`, `ahead` and `kept` of `RUNTIME`, or those for tiny memory. */
+export const bufferSizes = bufferSizesFor(memoryLimit());
 
 /** Whether a piece keeps much more memory than it needs: a socket's read has many frames in it, and each is a view of that. */
 export function pins(piece: Uint8Array): boolean {
-  return piece.length * PINNED_PARTS < piece.buffer.byteLength;
+  return piece.length * RUNTIME.pinnedParts < piece.buffer.byteLength;
 }
 
 /** The same bytes, to be kept. */
@@ -62,13 +35,6 @@ export function pushCompact(stream: Readable, piece: Uint8Array): boolean {
   const taken = stream.readableFlowing === true && stream.readableLength === 0;
   return stream.push(taken ? piece : compact(piece));
 }
-
-/** Shorter pieces are put together: each alone would cost more than it holds. */
-const SMALL_PIECE = 4 * 1024;
-
-/** What they are put together in: twice as much for each block in a row, up to the last. */
-const FIRST_BLOCK = 256;
-const LAST_BLOCK = 16 * 1024;
 
 /**
  * Makes of received pieces what can be kept at its own cost: small ones lie one behind the other in blocks, and none keeps the read that it
@@ -95,10 +61,10 @@ export class Packing {
       this.#block = undefined;
       return compact(piece);
     }
-    const next = this.#block ? 2 * this.#block.length : FIRST_BLOCK;
-    const size = Math.max(piece.length, Math.min(LAST_BLOCK, next));
+    const next = this.#block ? 2 * this.#block.length : RUNTIME.firstBlockBytes;
+    const size = Math.max(piece.length, Math.min(RUNTIME.lastBlockBytes, next));
     // Only the first may lie in a pool with others: it is quick to make, and so one pool is kept at most.
-    this.#block = size > FIRST_BLOCK ? Buffer.allocUnsafeSlow(size) : Buffer.allocUnsafe(size);
+    this.#block = size > RUNTIME.firstBlockBytes ? Buffer.allocUnsafeSlow(size) : Buffer.allocUnsafe(size);
     this.#block.set(piece);
     this.#used = piece.length;
     return this.#block.subarray(0, piece.length);
@@ -106,16 +72,10 @@ export class Packing {
 }
 
 function isPacked(piece: Uint8Array): boolean {
-  return piece.length < SMALL_PIECE || (piece.length < LAST_BLOCK && pins(piece));
+  return piece.length < RUNTIME.smallPieceBytes || (piece.length < RUNTIME.lastBlockBytes && pins(piece));
 }
 
 type Done = (error?: Error | null) => void;
-
-/** A write of at least this length is bulk, in bytes. A writer of shorter ones never waits for its turn. */
-const BULK_WRITE = 16 * 1024;
-
-/** Pieces that are shorter than this on average are joined first. Otherwise each would be a write to the socket. */
-const SHORT_PIECE = 1024;
 
 /**
  * A Duplex over something that carries several streams in turn. It has one write under way at a time. Bytes count as taken once the
@@ -163,7 +123,7 @@ export abstract class TurnDuplex extends Duplex {
 
   /** All pieces have left. A bulk writer with nothing left here writes more when it is the stream's turn. */
   protected sent(): void {
-    if (this.#writeBytes >= BULK_WRITE && this.writableLength === this.#writeBytes && !this.writableEnded)
+    if (this.#writeBytes >= RUNTIME.bulkWriteBytes && this.writableLength === this.#writeBytes && !this.writableEnded)
       this.awaitTurn();
     else this.writeMore();
   }
@@ -203,7 +163,11 @@ export abstract class TurnDuplex extends Duplex {
   override _writev(writes: { chunk: Buffer }[], done: Done): void {
     const chunks = writes.map(({ chunk }) => chunk);
     const length = chunks.reduce((sum, chunk) => sum + chunk.length, 0);
-    this.#write(length < SHORT_PIECE * chunks.length ? [Buffer.concat(chunks, length)] : chunks, length, done);
+    this.#write(
+      length < RUNTIME.shortPieceBytes * chunks.length ? [Buffer.concat(chunks, length)] : chunks,
+      length,
+      done,
+    );
   }
 
   override _final(done: Done): void {

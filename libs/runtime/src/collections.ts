@@ -1,4 +1,5 @@
 import { randomFillSync } from 'node:crypto';
+import { RUNTIME } from './defaults.ts';
 
 /** A map of at most so many entries. One entry more removes the one that was read or written longest ago. */
 export class LruMap<K, V> extends Map<K, V> {
@@ -117,9 +118,6 @@ export class OpenTable<K, T> {
   }
 }
 
-/** Up to this size, a scan finds a member about as fast as a table does. The table would take most of a small set's memory. */
-const SCANNED_SIZE = 8;
-
 /**
  * An unordered set for objects that come and go with every dial. It returns a random member in constant time.
  *
@@ -145,7 +143,7 @@ export class RandomSet<T extends object> implements Iterable<T> {
     if (this.has(member)) return;
     const place = this.#members.push(member) - 1;
     if (this.#places) this.#places.set(member, place);
-    else if (place >= SCANNED_SIZE) this.#places = new WeakMap(this.#members.map((each, at) => [each, at]));
+    else if (place >= RUNTIME.scannedMembers) this.#places = new WeakMap(this.#members.map((each, at) => [each, at]));
   }
 
   /** Moves the last member into the gap. */
@@ -173,7 +171,7 @@ export class RandomSet<T extends object> implements Iterable<T> {
   draw(random: () => number, eligible: (member: T) => boolean): T | undefined {
     const { size } = this;
     const drawn = () => Math.floor(random() * size);
-    for (let tries = 0; size > 0 && tries < 4; tries++) {
+    for (let tries = 0; size > 0 && tries < RUNTIME.randomDraws; tries++) {
       const member = this.#members[drawn()] as T;
       if (eligible(member)) return member;
     }
@@ -271,7 +269,7 @@ export class Rounds<M extends TakesTurns> {
 }
 
 /** Random bytes at hand: to get a few of them takes as long as to get all these. */
-const pool = Buffer.alloc(4096);
+const pool = Buffer.alloc(RUNTIME.randomBytes);
 let next = pool.length;
 
 /** Returns so many random bytes as hexadecimal digits. */

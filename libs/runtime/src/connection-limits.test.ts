@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { afterEach, describe, mock, test } from 'node:test';
-import { Admitted, BySource, SharedBudget, Strangers, StrangersPool, sourceOf } from './connection-limits.ts';
+import { sourceOf } from './addresses.ts';
+import { Admitted, BySource, SharedBudget, Strangers, StrangersPool } from './connection-limits.ts';
 
 test('it knows the source that has the most, however items come and go', () => {
   const items = new BySource<number>();

@@ -1,5 +1,6 @@
-import { isIP, type Socket } from 'node:net';
-import { addressOf, bytesFrom, remoteOf } from './addresses.ts';
+import type { Socket } from 'node:net';
+import { addressOf, bytesFrom, remoteOf, sourceOf } from './addresses.ts';
+import { RUNTIME } from './defaults.ts';
 
 /** What counts against the limits of its source, such as connections. */
 export class BySource<T> {
@@ -99,21 +100,6 @@ export class SharedBudget {
   }
 }
 
-/**
- * After this long, a connection gives its place to a new one that finds none, in milliseconds. Honest peers that arrive together are
- * admitted well before, once they have a place: 1,000 handshakes take 5 s.
- */
-const PATIENCE_MS = 10_000;
-
-/**
- * How long a peer may take to send its first byte, in milliseconds: longer than the round trip of a TLS handshake with a lost SYN (1
- * s). A peer that sends nothing spends nothing, so that must not get it a place.
- */
-const FIRST_BYTE = 5_000;
-
-/** How much of an IPv6 address counts as a source: a host with one address has its network of 64 bits. */
-const IPV6_GROUPS = 4;
-
 export interface StrangerLimits {
   /** Waiting connections in all. */
   readonly most: number;
@@ -124,9 +110,6 @@ export interface StrangerLimits {
   /** What errors call the limits: the flags that set them, if there are any. */
   readonly names: { readonly most: string; readonly mostOfSource: string };
 }
-
-/** Places that each port has for itself, however many connections wait at others. */
-const OWN_PLACES = 4;
 
 /**
  * The waiting connections of several ports of a process, which share a budget. Sources count over all ports: a peer that reaches many gets
@@ -218,10 +201,11 @@ export class Strangers {
     const { deadlineMs } = this.#limits;
     const late = () => this.#end(stranger, new Error(`not admitted within ${deadlineMs / 1000} s`));
     const begun = () => {
-      if (bytesFrom(socket) === 0) this.#end(stranger, new Error(`it sent nothing within ${FIRST_BYTE / 1000} s`));
+      if (bytesFrom(socket) === 0)
+        this.#end(stranger, new Error(`it sent nothing within ${RUNTIME.firstByteMs / 1000} s`));
     };
-    const deadlines = [setTimeout(begun, FIRST_BYTE).unref(), setTimeout(late, deadlineMs).unref()];
-    const ownPlace = this.#ownPlaces < OWN_PLACES;
+    const deadlines = [setTimeout(begun, RUNTIME.firstByteMs).unref(), setTimeout(late, deadlineMs).unref()];
+    const ownPlace = this.#ownPlaces < RUNTIME.waitingOwnPlaces;
     const stranger = { port: this, socket, key, source, since: performance.now(), ownPlace, deadlines };
     this.#waiting.set(key, stranger);
     for (const places of this.#placesOf(stranger)) places.add(source, stranger);
@@ -262,7 +246,7 @@ export class Strangers {
       const error = new Error(`${most} connections are already waiting to be admitted: ${names.most}`);
       return this.#replace(source, this.#sources, this.#sources, error);
     }
-    if (this.#ownPlaces < OWN_PLACES || sharing.size < mostShared) return undefined;
+    if (this.#ownPlaces < RUNTIME.waitingOwnPlaces || sharing.size < mostShared) return undefined;
     const error = new Error(
       `${all.size} connections are already waiting to be admitted at the ports of this program: ${names.most}`,
     );
@@ -285,24 +269,12 @@ export class Strangers {
   #takePlace(error: Error, ...groups: readonly Iterable<Stranger>[]): Error | undefined {
     for (const group of groups) {
       const [oldest] = group;
-      if (!oldest || performance.now() - oldest.since < PATIENCE_MS) continue;
+      if (!oldest || performance.now() - oldest.since < RUNTIME.waitingPatienceMs) continue;
       oldest.port.#end(oldest, error);
       return undefined;
     }
     return error;
   }
-}
-
-/** Returns the source of an address, which limits count. */
-export function sourceOf(address: string): string {
-  const plain = address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
-  if (isIP(plain) !== 6) return plain;
-  const [before = '', after] = plain.split('::') as [string, string | undefined];
-  const head = before === '' ? [] : before.split(':');
-  const tail = after === undefined || after === '' ? [] : after.split(':');
-  const zeros = after === undefined ? 0 : 8 - head.length - tail.length;
-  const groups = [...head, ...Array.from({ length: Math.max(0, zeros) }, () => '0'), ...tail];
-  return `${groups.slice(0, IPV6_GROUPS).join(':')}::/64`;
 }
 
 /** Both ends, because one remote address and port may be connected to several addresses here. */

@@ -1,27 +1,6 @@
 import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import { guarding } from './async.ts';
-
-/**
- * File descriptors that dials may not use. Answers to refused callers need them, and so do health checks, links that reconnect,
- * certificates and name resolution.
- */
-const RESERVED_DESCRIPTORS = 64;
-
-/** If the limit is small, the reserve is the limit divided by this. */
-const RESERVED_PART = 8;
-
-/** Below the reserve divided by this, even an answer costs too much: connections are closed as they arrive. */
-const LAST_PART = 4;
-
-/**
- * How long a count stays valid: `ms` milliseconds, and at least `times` the time that counting took. COUNT_EVERY_SCARCE applies while
- * dials are refused. Counting 1,000 open descriptors takes 1.5 ms, 20,000 take 25.
- */
-const COUNT_EVERY = { ms: 1000, times: 200 };
-const COUNT_EVERY_SCARCE = { ms: 100, times: 20 };
-
-/** How often guarded listeners are closed or opened to match what can be opened, in milliseconds. */
-const LOOK_EVERY = 250;
+import { RUNTIME } from './defaults.ts';
 
 /** What the system reports about this process; undefined if it reports nothing. */
 export interface DescriptorSource {
@@ -65,7 +44,7 @@ export class Descriptors {
 
   /** Whether too little is left even to answer each refused caller. */
   get spent(): boolean {
-    return this.#count() < this.#reserve / LAST_PART;
+    return this.#count() < this.#reserve / RUNTIME.lastDescriptorsPart;
   }
 
   /** Whether no descriptor can be opened at the moment. */
@@ -80,7 +59,7 @@ export class Descriptors {
    */
   guard(listener: Reopening): () => void {
     this.#listeners.add(listener);
-    this.#timer ??= setInterval(() => this.#look(), LOOK_EVERY).unref();
+    this.#timer ??= setInterval(() => this.#look(), RUNTIME.descriptorsLookMs).unref();
     return () => {
       this.#listeners.delete(listener);
       if (this.#listeners.size > 0) return;
@@ -102,13 +81,16 @@ export class Descriptors {
 
   #count(): number {
     const now = this.#source.now();
-    const { ms, times } = this.#left < this.#reserve ? COUNT_EVERY_SCARCE : COUNT_EVERY;
+    const [ms, times] =
+      this.#left < this.#reserve
+        ? [RUNTIME.scarceDescriptorsMs, RUNTIME.scarceDescriptorsTimes]
+        : [RUNTIME.descriptorsMs, RUNTIME.descriptorsTimes];
     if (now - this.#countedAt < Math.max(ms, times * this.#countTook)) return this.#left;
     const { open, limit } = this.#source.count() ?? { open: 0, limit: Number.POSITIVE_INFINITY };
     this.#countedAt = this.#source.now();
     this.#countTook = this.#countedAt - now;
     this.#left = limit - open;
-    this.#reserve = Math.min(RESERVED_DESCRIPTORS, limit / RESERVED_PART);
+    this.#reserve = Math.min(RUNTIME.reservedDescriptors, limit / RUNTIME.reservedDescriptorsPart);
     return this.#left;
   }
 }
@@ -122,7 +104,7 @@ const system: DescriptorSource = {
       const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? [];
       return { open, limit: soft === undefined ? Number.POSITIVE_INFINITY : Number(soft) };
     } catch (error) {
-      return noneLeft(error) ? { open: RESERVED_DESCRIPTORS, limit: RESERVED_DESCRIPTORS } : undefined;
+      return noneLeft(error) ? { open: RUNTIME.reservedDescriptors, limit: RUNTIME.reservedDescriptors } : undefined;
     }
   },
   canOpen() {

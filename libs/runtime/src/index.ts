@@ -1,4 +1,4 @@
-export { addressOf, bytesFrom, isIP, isIPv6, isLoopback, passHeader, remoteOf } from './addresses.ts';
+export { addressOf, bytesFrom, isIP, isIPv6, isLoopback, passHeader, remoteOf, sourceOf } from './addresses.ts';
 export {
   Backoff,
   type Clock,
@@ -13,11 +13,10 @@ export {
 export { bind } from './bind.ts';
 export { bufferSizes, compact, memoryLimit, Packing, pins, pushCompact, TurnDuplex } from './buffers.ts';
 export { Certificate, certificateOf } from './certificates/certificate.ts';
-export { withIssuers } from './certificates/issuers.ts';
+export { isKeyOf } from './certificates/keys.ts';
 export { addressText, isFor } from './certificates/names.ts';
-export { CertificatePool, type Trust } from './certificates/pool.ts';
-export { presentedBy } from './certificates/presented.ts';
-export { signatureIn } from './certificates/signature.ts';
+export { CertificatePool, type Trust, withIssuers } from './certificates/pool.ts';
+export { type RevocationList, readRevocationLists } from './certificates/revocations.ts';
 export {
   CertificateRejected,
   type CertificateUse,
@@ -25,6 +24,7 @@ export {
   faultOfLeaf,
   missingPurpose,
   type Presented,
+  presentedBy,
   verify,
 } from './certificates/verify.ts';
 export { extended, LruMap, OpenTable, RandomSet, Ring, Rounds, randomHex, type TakesTurns } from './collections.ts';
@@ -35,9 +35,7 @@ export {
   type StrangerLimits,
   Strangers,
   StrangersPool,
-  sourceOf,
 } from './connection-limits.ts';
-export { elements as derElements, first as derFirst } from './der.ts';
 export { descriptors } from './descriptors.ts';
 export { lookupName, names, resolveName } from './resolve.ts';
 export {

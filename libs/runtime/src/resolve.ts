@@ -2,6 +2,7 @@ import { type LookupAddress, lookup, Resolver } from 'node:dns';
 import { readFileSync, statSync } from 'node:fs';
 import { isIP, type LookupFunction } from 'node:net';
 import { hostname, networkInterfaces } from 'node:os';
+import { RUNTIME } from './defaults.ts';
 
 /** How this machine resolves names, by the files that getaddrinfo reads. */
 interface NameService {
@@ -27,10 +28,6 @@ const MOST_SERVERS = 3;
 const MOST_NDOTS = 15;
 const MOST_TIMEOUT_S = 30;
 const MOST_ATTEMPTS = 5;
-
-/** Where no file says otherwise. glibc waits for 5 s, which is as long as a dial may take: a single lost packet would fail it. */
-const TIMEOUT_S = 2;
-const ATTEMPTS = 2;
 
 /** A file as it was parsed last, until it changes. */
 class Followed<T> {
@@ -112,8 +109,8 @@ function readResolver(text: string): Omit<NameService, 'hosts' | 'sources' | 'ot
     servers: servers.length > 0 ? servers : ['127.0.0.1'],
     search: ownSearch === undefined ? search : words(ownSearch),
     ndots: number('ndots', 1, MOST_NDOTS),
-    timeout: 1000 * Math.max(1, number('timeout', TIMEOUT_S, MOST_TIMEOUT_S)),
-    attempts: Math.max(1, number('attempts', ATTEMPTS, MOST_ATTEMPTS)),
+    timeout: 1000 * Math.max(1, number('timeout', RUNTIME.nameMs / 1000, MOST_TIMEOUT_S)),
+    attempts: Math.max(1, number('attempts', RUNTIME.nameAttempts, MOST_ATTEMPTS)),
     rotate: options.includes('rotate'),
     noAaaa: options.includes('no-aaaa'),
   };
@@ -136,9 +133,6 @@ type Resolved = (error: NodeJS.ErrnoException | null, addresses: readonly Lookup
 
 /** Whatever getaddrinfo takes for an address, as inet_aton(3) does: 127.1, 0x7f000001. */
 const NUMERIC = /(^|\.)(\d+|0x[\da-f]*)$/i;
-
-/** What getaddrinfo does at once: libuv has as many threads for it. Others wait here, where they can be given up. */
-const SYSTEM_AT_ONCE = 2;
 
 /** Elsewhere, other files than these say how names are resolved, and Deno has threads enough for getaddrinfo. */
 const KNOWS_FILES = process.platform === 'linux' && process.versions.deno === undefined;
@@ -178,7 +172,7 @@ class SystemNames {
         const at = this.#queue.indexOf(start);
         if (at >= 0) this.#queue.splice(at, 1);
       };
-      if (this.#running < SYSTEM_AT_ONCE) start();
+      if (this.#running < RUNTIME.systemNames) start();
       else this.#queue.push(start);
     });
   }

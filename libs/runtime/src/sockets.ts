@@ -1,24 +1,20 @@
 import net, { isIP, Socket } from 'node:net';
 import type { Duplex, Readable } from 'node:stream';
 import { TLSSocket } from 'node:tls';
+import { RUNTIME } from './defaults.ts';
 import { names } from './resolve.ts';
-
-/**
- * Go's: the kernel asks the peer once a connection has been idle for 15 s, and every 15 s from then on. This is what keeps a tunnel that
- * says nothing in the tables of a NAT, and what ends one whose peer lost its power. In milliseconds.
- */
-const IDLE_MS = 15_000;
-const INTERVAL_MS = 15_000;
-
-/** So many questions without an answer end the connection, after 150 s in all. A virtual machine may be frozen for a minute. */
-const PROBES = 9;
 
 /** Node 26 passes all of these on. Older ones take only the first two, then ask ten times, a second apart: they end it after 25 s. */
 type SetKeepAlive = (enable: boolean, idleMs: number, intervalMs: number, probes: number) => void;
 
 /** Lets the kernel watch a connection's peer. For every TCP socket that the plane opens or accepts; a unix socket needs none. */
 export function keptAlive<T extends Socket>(socket: T): T {
-  (socket.setKeepAlive as SetKeepAlive)(true, IDLE_MS, INTERVAL_MS, PROBES);
+  (socket.setKeepAlive as SetKeepAlive)(
+    true,
+    RUNTIME.keepAliveIdleMs,
+    RUNTIME.keepAliveIntervalMs,
+    RUNTIME.keepAliveProbes,
+  );
   return socket;
 }
 
@@ -51,12 +47,6 @@ export function putBack(socket: Socket, first: Buffer): void {
   socket.unshift(first);
 }
 
-/** A chunk of at least this many bytes is part of a byte stream rather than a message that someone waits for. */
-const BULK_CHUNK = 4096;
-
-/** The most bytes to gather, or to leave in a socket before its writer is asked to pause: the size of one socket read. */
-const GATHERED_BYTES = 64 * 1024;
-
 /** Sockets that hold back what was written in this turn of the event loop. */
 let holding: Socket[] = [];
 
@@ -69,10 +59,10 @@ let holding: Socket[] = [];
  * @returns whether the socket accepts more; if not, it will emit `drain`
  */
 export function writeCoalesced(socket: Socket, chunk: Uint8Array): boolean {
-  if (chunk.length >= BULK_CHUNK && socket.writableCorked === 0) hold(socket);
+  if (chunk.length >= RUNTIME.bulkChunkBytes && socket.writableCorked === 0) hold(socket);
   socket.write(chunk);
-  if (socket.writableLength >= GATHERED_BYTES) socket.uncork();
-  return !socket.writableNeedDrain || socket.writableLength < GATHERED_BYTES;
+  if (socket.writableLength >= RUNTIME.gatheredBytes) socket.uncork();
+  return !socket.writableNeedDrain || socket.writableLength < RUNTIME.gatheredBytes;
 }
 
 function hold(socket: Socket): void {
@@ -113,9 +103,6 @@ export function destroyOnceRead(stream: Readable, error?: Error): void {
   else stream.on('data', look);
 }
 
-/** Between the starts of two attempts, in milliseconds (RFC 8305 section 5). */
-const APART_MS = 250;
-
 interface FirstOptions {
   /** Starts to connect. */
   readonly open: (address: string) => Socket;
@@ -146,7 +133,7 @@ export function connectFirst(addresses: readonly string[], { open, connected, fa
     const index = started++;
     const socket = open(addresses[index] as string);
     trying.add(socket);
-    if (started < addresses.length) timer = setTimeout(next, APART_MS);
+    if (started < addresses.length) timer = setTimeout(next, RUNTIME.connectApartMs);
     const refused = (error: Error) => {
       trying.delete(socket);
       errors[index] = error;

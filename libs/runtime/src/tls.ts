@@ -1,4 +1,4 @@
-import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { Agent, type AgentOptions } from 'node:https';
 import { isIP } from 'node:net';
@@ -12,10 +12,10 @@ import {
   type TLSSocket,
 } from 'node:tls';
 import { type Certificate, certificateOf } from './certificates/certificate.ts';
-import { withIssuers } from './certificates/issuers.ts';
-import { CertificatePool } from './certificates/pool.ts';
-import { presentedBy } from './certificates/presented.ts';
-import { verify } from './certificates/verify.ts';
+import { isKeyOf } from './certificates/keys.ts';
+import { CertificatePool, withIssuers } from './certificates/pool.ts';
+import { presentedBy, verify } from './certificates/verify.ts';
+import { RUNTIME } from './defaults.ts';
 import { lookupName } from './resolve.ts';
 import { boundVerification } from './verification-bound.ts';
 
@@ -178,12 +178,6 @@ export function httpsAgent(tls: ReadTls, names: readonly [string, ...string[]], 
   });
 }
 
-/**
- * How often the files are read, in milliseconds: as tenants' files are. Three small reads cost 0.1 ms. Notifications (inotify) are
- * unreliable where files are links into a directory that is replaced, as in a mounted Secret.
- */
-const LOOK_EVERY = 2_000;
-
 interface TlsRenewalOptions {
   readonly files: TlsSettings;
   /** Called with each new content of the files that can be used. */
@@ -213,7 +207,7 @@ export class TlsRenewal {
   }
 
   watch(): void {
-    this.#timer ??= setInterval(() => this.look(), LOOK_EVERY).unref();
+    this.#timer ??= setInterval(() => this.look(), RUNTIME.certificateLookMs).unref();
   }
 
   stop(): void {
@@ -245,26 +239,24 @@ export class TlsRenewal {
 }
 
 /**
- * Returns the certificate, if there is one beside the authorities. Deno accepts a key of another certificate, and then every handshake fails. Node accepts a file without
- * authorities, such as one that is being written, and then every client is refused.
+ * Returns the certificate, if there is one beside the authorities. Node accepts a file without authorities, such as one that is being
+ * written, and then every client is refused.
  */
 function usable({ cert, key, ca }: ReadTls, files: TlsSettings): Certificate | undefined {
   if (ca !== undefined && CertificatePool.of(ca).all.length === 0) throw new Error(lack(files.ca));
   if (!files.cert) return undefined;
-  const leaf = parsed(cert, files.cert);
-  if (leaf.checkPrivateKey(createPrivateKey(key as Buffer))) return read(leaf.raw, files.cert);
+  const leaf = leafIn(cert, files.cert);
+  if (isKeyOf(key ?? '', leaf)) return leaf;
   throw new Error(`the key in ${files.key} does not belong to the certificate in ${files.cert}`);
 }
 
-function parsed(pem: ReadTls['cert'], path: string | undefined): X509Certificate {
+function leafIn(pem: ReadTls['cert'], path: string): Certificate {
+  let raw: Buffer;
   try {
-    return new X509Certificate(pem as Buffer);
+    ({ raw } = new X509Certificate(pem as Buffer));
   } catch (cause) {
     throw new Error(lack(path), { cause });
   }
-}
-
-function read(raw: Buffer, path: string | undefined): Certificate {
   try {
     return certificateOf(raw);
   } catch (cause) {

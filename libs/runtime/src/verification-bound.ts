@@ -1,23 +1,16 @@
-/** The most certificates that a peer may send, its own included, and what they may measure together, in bytes. Honest ones are 2 to 4 of 1 to 2 KB. */
-const MOST_CERTIFICATES = 9;
-const MOST_BYTES = 16 * 1024;
-
-/** The longest message with certificates that is read at all, in bytes. A request for one, which lists a server's authorities, may be as long. */
-const LONGEST_MESSAGE = 32 * 1024;
+import { RUNTIME } from './defaults.ts';
 
 /** Keys that Go verifies too (crypto/x509): RSA, ECDSA on NIST's curves, Ed25519. Others may take hundreds of times as long. */
-const LONGEST_RSA = 8192;
-const LONGEST_EXPONENT = 33;
 const CURVES: readonly string[] = ['secp224r1', 'prime256v1', 'secp384r1', 'secp521r1'];
 
 /** What OpenSSL says of a peer that met a bound, and what it means. Of other certificates, Node tells after the handshake what is wrong. */
-const COSTLY = `its certificates would take too long to verify: at most ${MOST_CERTIFICATES} with ${MOST_BYTES / 1024} KiB together, with keys of RSA up to ${LONGEST_RSA} bits and an exponent of 32 bits, ECDSA on P-224 to P-521, or Ed25519`;
+const COSTLY = `its certificates would take too long to verify: at most ${RUNTIME.handshakeCertificates} with ${RUNTIME.sentCertificatesBytes / 1024} KiB together, with keys of RSA up to ${RUNTIME.rsaMostBits} bits and an exponent of 32 bits, ECDSA on P-224 to P-521, or Ed25519`;
 const MEANINGS: readonly (readonly [said: string, means: string])[] = [
   ['certificate verify failed', COSTLY],
   ['application verification failure', COSTLY],
   [
     'excessive message size',
-    `it sent more than ${LONGEST_MESSAGE / 1024} KiB of certificates, or of authorities' names`,
+    `it sent more than ${RUNTIME.handshakeMessageBytes / 1024} KiB of certificates, or of authorities' names`,
   ],
 ];
 
@@ -119,7 +112,7 @@ function bound(): boolean {
   const fresh: Pointer[] = [];
   const limit = () => {
     for (const context of fresh.splice(0)) {
-      openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_CERT_LIST, BigInt(LONGEST_MESSAGE), 0n);
+      openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_CERT_LIST, BigInt(RUNTIME.handshakeMessageBytes), 0n);
       openssl.SSL_CTX_free(context);
     }
   };
@@ -155,13 +148,13 @@ function openLibrary(): Library | undefined {
 function costsLittle(openssl: OpenSsl, context: Pointer): boolean {
   const sent: Pointer = openssl.X509_STORE_CTX_get0_untrusted(context);
   const count: number = sent ? openssl.OPENSSL_sk_num(sent) : 0;
-  if (count > MOST_CERTIFICATES) return false;
+  if (count > RUNTIME.handshakeCertificates) return false;
   let bytes = 0;
   for (let index = 0; index < count; index++) {
     const certificate: Pointer = openssl.OPENSSL_sk_value(sent, index);
     bytes += openssl.i2d_X509(certificate, 0n);
     const key: Pointer = openssl.X509_get0_pubkey(certificate);
-    if (bytes > MOST_BYTES || (key && !isOrdinary(openssl, key))) return false;
+    if (bytes > RUNTIME.sentCertificatesBytes || (key && !isOrdinary(openssl, key))) return false;
   }
   return true;
 }
@@ -169,7 +162,10 @@ function costsLittle(openssl: OpenSsl, context: Pointer): boolean {
 function isOrdinary(openssl: OpenSsl, key: Pointer): boolean {
   const algorithm: number = openssl.EVP_PKEY_get_base_id(key);
   if (algorithm === RSA || algorithm === RSA_PSS)
-    return openssl.EVP_PKEY_get_bits(key) <= LONGEST_RSA && exponentBits(openssl, key) <= LONGEST_EXPONENT;
+    return (
+      openssl.EVP_PKEY_get_bits(key) <= RUNTIME.rsaMostBits &&
+      exponentBits(openssl, key) <= RUNTIME.handshakeExponentBits
+    );
   return algorithm === EC ? CURVES.includes(curveOf(openssl, key)) : algorithm === ED25519;
 }
 

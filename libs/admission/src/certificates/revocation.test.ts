@@ -3,13 +3,13 @@ import { X509Certificate } from 'node:crypto';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { CertificateAuthority } from '@isthmus/certificates';
+import { readRevocationLists } from '@isthmus/runtime';
 import { NotAuthorised } from '@isthmus/tunnel';
 import { authorityOf } from '../authority.ts';
 import { Grants } from '../grants.ts';
 import { Tenants } from '../tenants.ts';
 import { sourceOf } from '../testing/sources.ts';
 import { DAY, shownBy } from '../testing/world.ts';
-import { readRevocationLists } from './revocation.ts';
 
 const ACME = 'tenant: acme\nagents:\n  - {certificates: {ca: ca, crl: crl}}';
 

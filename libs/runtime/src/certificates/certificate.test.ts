@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { test } from 'node:test';
+import { RUNTIME } from '../defaults.ts';
 import { Certificate, certificateOf } from './certificate.ts';
 import { CertificatePool } from './pool.ts';
-import { type CertificateUse, MOST_SIGNATURES, missingPurpose, verify } from './verify.ts';
+import { type CertificateUse, missingPurpose, verify } from './verify.ts';
 
 /** Each signed by itself with ECDSA P-256, good for a hundred years, with an empty subject; this one is for clients. */
 const NAMELESS = `
@@ -99,9 +100,9 @@ function forged(fields: Partial<Certificate>): Certificate {
 
 test('what a peer sends costs a bounded number of signatures', () => {
   for (const [key, most] of [
-    [{ keyKind: 'ec' }, MOST_SIGNATURES],
-    [{ keyKind: 'rsa', bits: 8192, exponent: 65_537n }, MOST_SIGNATURES / 4],
-    [{ keyKind: 'rsa', bits: 4096, exponent: 2n ** 31n - 1n }, MOST_SIGNATURES / 3],
+    [{ keyKind: 'ec' }, RUNTIME.chainSignatures],
+    [{ keyKind: 'rsa', bits: 8192, exponent: 65_537n }, RUNTIME.chainSignatures / 4],
+    [{ keyKind: 'rsa', bits: 4096, exponent: 2n ** 31n - 1n }, RUNTIME.chainSignatures / 3],
   ] as const) {
     let verified = 0;
     // All have the leaf's issuer's name, and each other's.

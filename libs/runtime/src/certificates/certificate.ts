@@ -1,28 +1,9 @@
-import { createHash, createPublicKey, type KeyObject } from 'node:crypto';
-import { isIP } from 'node:net';
+import { createHash } from 'node:crypto';
 import { LruMap } from '../collections.ts';
-import { DerReader } from '../der.ts';
-import { type Constraints, isDomain, parsedMailbox, uriHost } from './names.ts';
-import { isSigned, type Signature, signatureIn } from './signature.ts';
-
-/** Names of a certificate's subjectAltName. */
-export interface SubjectNames {
-  readonly dns: readonly string[];
-  readonly emails: readonly string[];
-  /** 4 or 16 bytes each. */
-  readonly ips: readonly Buffer[];
-  readonly uris: readonly string[];
-}
-
-/** The kinds of keys that verify a certificate. Others are kept as `other`. */
-export type PublicKeyKind = 'rsa' | 'ec' | 'ed25519' | 'other';
-
-/** Tags of DER. */
-const TAG = {
-  ...{ boolean: 0x01, integer: 0x02, bits: 0x03, octets: 0x04, null: 0x05, oid: 0x06, utf8: 0x0c },
-  ...{ numeric: 0x12, printable: 0x13, t61: 0x14, ia5: 0x16, utcTime: 0x17, time: 0x18, bmp: 0x1e },
-  ...{ sequence: 0x30, set: 0x31 },
-} as const;
+import { RUNTIME } from '../defaults.ts';
+import { bitsIn, booleanIn, DerReader, oidIn, rowOf, serialText, shortest, TAG, timeIn, unsigned } from './der.ts';
+import { isSigned, type PublicKeyKind, publicKeyIn, type Signature, signatureIn } from './keys.ts';
+import { type Constraints, constraintsIn, type SubjectNames, subjectNamesIn } from './names.ts';
 
 /** Object identifiers' DER, in hex. */
 const EXTENSION = {
@@ -40,20 +21,6 @@ const EXTENSION = {
   inhibitAnyPolicy: '551d36',
   authorityInfo: '2b06010505070101',
 } as const;
-
-const KEYS: Readonly<Record<string, PublicKeyKind>> = {
-  '2a864886f70d010101': 'rsa',
-  '2a8648ce3d0201': 'ec',
-  '2b6570': 'ed25519',
-};
-
-/** Bytes of a point on P-224, P-256, P-384 and P-521, not compressed, by the curve's object identifier. */
-const CURVES: Readonly<Record<string, number>> = {
-  '2b81040021': 57,
-  '2a8648ce3d030107': 65,
-  '2b81040022': 97,
-  '2b81040023': 133,
-};
 
 const COMMON_NAME = '550403';
 
@@ -138,7 +105,7 @@ export class Certificate {
     this.#body = partOf(raw, body.whole);
     this.#signatureValue = partOf(raw, signature);
     this.version = versionIn(fields);
-    this.serial = serialIn(fields);
+    this.serial = serialText(shortest(fields.read(TAG.integer).value));
     const inner = fields.read(TAG.sequence);
     if (!inner.value.equals(algorithm.value)) throw new Error('it names two signature algorithms');
     this.signature = signatureIn(inner.value);
@@ -153,7 +120,7 @@ export class Certificate {
     this.subject = subject.value.equals(issuer.value) ? this.issuer : subject.value.toString('hex');
     const publicKey = fields.read(TAG.sequence);
     this.#publicKey = partOf(raw, publicKey.whole);
-    const key = keyIn(publicKey.value);
+    const key = publicKeyIn(publicKey.value);
     this.keyKind = key.kind;
     this.bits = key.bits;
     this.exponent = key.exponent;
@@ -273,8 +240,7 @@ export class Certificate {
 
   /** Whether its key signed something. */
   signed(data: Buffer, signature: Signature, value: Buffer): boolean {
-    const key = signature.kind === this.keyKind ? keyOf(this) : undefined;
-    return key !== undefined && isSigned(signature, data, key, value);
+    return signature.kind === this.keyKind && isSigned(signature, data, this, value);
   }
 }
 
@@ -285,29 +251,7 @@ function partOf(whole: Buffer, part: Buffer): Part {
   return [from, from + part.length];
 }
 
-/** How many keys stay parsed, some KB each. To parse one takes OpenSSL longer than to verify with it. */
-const MOST_KEYS = 512;
-
-const keys = new LruMap<Certificate, KeyObject>(MOST_KEYS);
-
-function keyOf(certificate: Certificate): KeyObject | undefined {
-  const known = keys.get(certificate);
-  if (known) return known;
-  try {
-    const key = createPublicKey({ key: certificate.publicKey, format: 'der', type: 'spki' });
-    keys.set(certificate, key);
-    return key;
-  } catch {
-    // OpenSSL or Deno cannot use it, such as a point that is not on its curve.
-    return undefined;
-  }
-}
-
-/** How many certificates stay read, and the longest of them, in bytes: 4 MiB and what was read of it, which is as much. */
-const MOST_KNOWN = 1024;
-const LONGEST_KNOWN = 4096;
-
-const known = new LruMap<string, Certificate>(MOST_KNOWN);
+const known = new LruMap<string, Certificate>(RUNTIME.certificates);
 
 /**
  * Reads a certificate, once while it is known: agents, callers and hubs show the same ones again and again. Nothing here depends on who is
@@ -315,7 +259,7 @@ const known = new LruMap<string, Certificate>(MOST_KNOWN);
  * @throws Error that says what is malformed
  */
 export function certificateOf(raw: Buffer): Certificate {
-  if (raw.length > LONGEST_KNOWN) return new Certificate(raw);
+  if (raw.length > RUNTIME.certificateBytes) return new Certificate(raw);
   const hash = createHash('sha256').update(raw).digest('base64');
   const before = known.get(hash);
   if (before) return before;
@@ -331,66 +275,6 @@ function versionIn(fields: DerReader): number {
   return version;
 }
 
-function serialIn(fields: DerReader): string {
-  return shortest(fields.read(TAG.integer).value)
-    .toString('hex')
-    .replace(/^0+(?=.)/, '')
-    .toUpperCase();
-}
-
-/** An integer that is not negative, in its only encoding. */
-function unsigned(value: Buffer): bigint {
-  return BigInt(`0x${shortest(value).toString('hex')}`);
-}
-
-function shortest(value: Buffer): Buffer {
-  const [high = 0x80, next = 0x80] = value;
-  if (high >= 0x80 || (high === 0 && value.length > 1 && next < 0x80)) throw new Error('it has a malformed integer');
-  return value;
-}
-
-/** The bytes of a BIT STRING, of which the first counts the bits that are not used at its end. */
-function bitsIn({ value }: { readonly value: Buffer }): Buffer {
-  const [unused = 8] = value;
-  const last = value.at(-1) ?? 0;
-  const bad = unused > 7 || (value.length === 1 && unused > 0) || (last & ((1 << unused) - 1)) !== 0;
-  if (bad) throw new Error('it has malformed bits');
-  return value.subarray(1);
-}
-
-/** A BOOLEAN that may be absent, which means false. */
-function booleanIn(reader: DerReader): boolean {
-  const value = reader.optional(TAG.boolean)?.value;
-  if (!value) return false;
-  if (value.length !== 1 || (value[0] !== 0 && value[0] !== 0xff)) throw new Error('it has a malformed boolean');
-  return value[0] === 0xff;
-}
-
-/** The object identifier that comes next, as hex. */
-function oidIn(reader: DerReader): string {
-  const { value } = reader.read(TAG.oid);
-  // A part of it ends with a byte below 0x80, and does not begin with 0x80.
-  const well = value.length > 0 && (value.at(-1) ?? 0x80) < 0x80 && !startsPadded(value);
-  if (!well) throw new Error('it has a malformed object identifier');
-  return value.toString('hex');
-}
-
-function startsPadded(value: Buffer): boolean {
-  return value.some((byte, at) => byte === 0x80 && (at === 0 || (value[at - 1] as number) < 0x80));
-}
-
-/** The elements of a SEQUENCE, of one tag if it is given. */
-function rowOf(der: Buffer, tag?: number) {
-  const row = new DerReader(new DerReader(der).read(TAG.sequence).value);
-  const found = [];
-  while (!row.empty) {
-    const element = row.read(tag);
-    if (tag === TAG.oid) oidIn(new DerReader(element.whole));
-    found.push(element);
-  }
-  return found;
-}
-
 function extensionsIn(list: Buffer): Map<string, { readonly critical: boolean; readonly value: Buffer }> {
   const found = new Map<string, { critical: boolean; value: Buffer }>();
   for (const each of rowOf(list, TAG.sequence)) {
@@ -404,111 +288,6 @@ function extensionsIn(list: Buffer): Map<string, { readonly critical: boolean; r
 
 function keyIdIn(value: Buffer): string {
   return new DerReader(new DerReader(value).read(TAG.sequence).value).optional(0x80)?.value.toString('hex') ?? '';
-}
-
-/** Kinds of names in subjectAltName and nameConstraints. */
-const NAME = { email: 0x81, dns: 0x82, uri: 0x86, ip: 0x87 } as const;
-
-function subjectNamesIn(der: Buffer): SubjectNames {
-  const names = { dns: [] as string[], emails: [] as string[], ips: [] as Buffer[], uris: [] as string[] };
-  for (const { tag, value } of rowOf(der)) {
-    if (tag === NAME.dns) names.dns.push(ascii(value));
-    else if (tag === NAME.email) names.emails.push(ascii(value));
-    else if (tag === NAME.ip) names.ips.push(ofLength(value, 4, 16));
-    else if (tag === NAME.uri) {
-      const uri = ascii(value);
-      const host = uriHost(uri);
-      if (host !== '' && !isDomain(host, false)) throw new Error('it has a URI whose host is malformed');
-      names.uris.push(uri);
-    }
-  }
-  return names;
-}
-
-function constraintsIn(der: Buffer): Constraints & { readonly unhandled: boolean } {
-  const outer = new DerReader(der);
-  const both = new DerReader(outer.read(TAG.sequence).value);
-  const permitted = both.optional(0xa0)?.value;
-  const excluded = both.optional(0xa1)?.value;
-  if (!outer.empty || !both.empty || !(permitted?.length || excluded?.length))
-    throw new Error('its name constraints are malformed');
-  let unhandled = false;
-  const namesIn = (list: Buffer | undefined) => {
-    const names = { dns: [] as string[], emails: [] as string[], ips: [] as Buffer[], uris: [] as string[] };
-    const row = new DerReader(list ?? Buffer.alloc(0));
-    while (!row.empty) {
-      const { tag, value } = new DerReader(row.read(TAG.sequence).value).read();
-      if (tag === NAME.ip) names.ips.push(network(value));
-      else if (tag === NAME.dns) names.dns.push(domain(ascii(value)));
-      else if (tag === NAME.uri) names.uris.push(uriDomain(ascii(value)));
-      else if (tag === NAME.email) names.emails.push(mailDomain(ascii(value)));
-      else unhandled = true;
-    }
-    return names;
-  };
-  return { permitted: namesIn(permitted), excluded: namesIn(excluded), unhandled };
-}
-
-function domain(text: string): string {
-  if (!isDomain(text, true)) throw new Error(`its name constraints have a malformed domain`);
-  return text;
-}
-
-function uriDomain(text: string): string {
-  if (isIP(text) !== 0) throw new Error('its name constraints have an address for URIs');
-  return domain(text);
-}
-
-function mailDomain(text: string): string {
-  if (!text.includes('@')) return domain(text);
-  if (!parsedMailbox(text)) throw new Error('its name constraints have a malformed mailbox');
-  return text;
-}
-
-/** An address and its mask. */
-function network(value: Buffer): Buffer {
-  const mask = ofLength(value, 8, 32).subarray(value.length / 2);
-  const bits = [...mask].map((byte) => byte.toString(2).padStart(8, '0')).join('');
-  if (!/^1*0*$/.test(bits)) throw new Error('its name constraints have a malformed mask');
-  return value;
-}
-
-function ofLength(value: Buffer, ...lengths: number[]): Buffer {
-  if (!lengths.includes(value.length)) throw new Error(`it has an address of ${value.length} bytes`);
-  return value;
-}
-
-/** An IA5String. */
-function ascii(value: Buffer): string {
-  if (value.some((byte) => byte > 0x7f)) throw new Error('it has a name that is not ASCII');
-  return value.toString('latin1');
-}
-
-function keyIn(der: Buffer): { kind: PublicKeyKind; bits: number; exponent: bigint } {
-  const parts = new DerReader(der);
-  const algorithm = new DerReader(parts.read(TAG.sequence).value);
-  const kind = KEYS[oidIn(algorithm)] ?? 'other';
-  const parameters = algorithm.empty ? undefined : algorithm.read();
-  const key = bitsIn(parts.read(TAG.bits));
-  const none = { kind, bits: 0, exponent: 0n };
-  if (kind === 'rsa') {
-    if (parameters?.tag !== TAG.null) throw new Error('its RSA key has no parameters');
-    const numbers = new DerReader(new DerReader(key).read(TAG.sequence).value);
-    const modulus = shortest(numbers.read(TAG.integer).value);
-    const exponent = unsigned(numbers.read(TAG.integer).value);
-    const [high = 0, next = 0] = modulus;
-    const bits =
-      high === 0 ? 8 * (modulus.length - 1) - Math.clz32(next) + 24 : 8 * modulus.length - Math.clz32(high) + 24;
-    if (bits <= 0 || exponent === 0n || exponent >= 2n ** 63n) throw new Error('its RSA key is malformed');
-    return { kind, bits, exponent };
-  }
-  if (kind === 'ec') {
-    const curve = parameters?.tag === TAG.oid ? CURVES[parameters.value.toString('hex')] : undefined;
-    if (curve === undefined) throw new Error('its key is on an unknown curve');
-    if (key.length !== curve || key[0] !== 4) throw new Error('its key is malformed');
-  }
-  if (kind === 'ed25519' && (parameters || key.length !== 32)) throw new Error('its key is malformed');
-  return none;
 }
 
 interface Attribute {
@@ -561,31 +340,4 @@ function nameText(name: string): string {
   });
   // What is not shown as it is could end a line of the log.
   return fields.join(',').replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, (found) => `\\u{${found.codePointAt(0)?.toString(16)}}`);
-}
-
-const UTC_TIME = /^(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)?(Z|[+-]\d{4})$/;
-const GENERALIZED_TIME = /^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(Z|[+-]\d{4})$/;
-
-/** A UTCTime of two-digit years (1950 to 2049), or a GeneralizedTime (RFC 5280 section 4.1.2.5). As Go, it takes other zones than Z. */
-function timeIn(reader: DerReader): number {
-  const { tag, value } = reader.read();
-  const format = tag === TAG.utcTime ? UTC_TIME : tag === TAG.time ? GENERALIZED_TIME : undefined;
-  const found = format?.exec(value.toString('latin1'));
-  if (!found) throw new Error('it has a malformed date');
-  const [year = 0, ...rest] = found.slice(1, 7).map((part) => Number(part ?? 0));
-  const [month = 0, day = 0, hour = 0, minute = 0, second = 0] = rest;
-  const zone = found[7] === 'Z' ? 0 : Number(found[7]);
-  const date = new Date(0);
-  date.setUTCFullYear(tag === TAG.time ? year : year + (year < 50 ? 2000 : 1900), month - 1, day);
-  date.setUTCHours(hour, minute, second);
-  // What overflows, such as 30 February, is no date.
-  const read = [
-    date.getUTCMonth() + 1,
-    date.getUTCDate(),
-    date.getUTCHours(),
-    date.getUTCMinutes(),
-    date.getUTCSeconds(),
-  ];
-  if (read.join() !== rest.join()) throw new Error('it has a malformed date');
-  return date.getTime() - (Math.trunc(zone / 100) * 60 + (zone % 100)) * 60_000;
 }

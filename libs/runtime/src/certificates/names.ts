@@ -1,5 +1,15 @@
 import { isIP } from 'node:net';
-import type { Certificate, SubjectNames } from './certificate.ts';
+import { RUNTIME } from '../defaults.ts';
+import { DerReader, rowOf, TAG } from './der.ts';
+
+/** Names of a certificate's subjectAltName. */
+export interface SubjectNames {
+  readonly dns: readonly string[];
+  readonly emails: readonly string[];
+  /** 4 or 16 bytes each. */
+  readonly ips: readonly Buffer[];
+  readonly uris: readonly string[];
+}
 
 /** Names that an authority may issue, or may not (RFC 5280 section 4.2.1.10). `ips` are addresses with their masks. */
 export interface Constraints {
@@ -7,8 +17,16 @@ export interface Constraints {
   readonly excluded: SubjectNames;
 }
 
+/** A certificate, as far as it names what it is for, or what an authority may name. */
+interface Named {
+  readonly names: SubjectNames | undefined;
+  readonly constraints: Constraints | undefined;
+  /** For people. */
+  readonly subjectText: string;
+}
+
 /** Whether a certificate is for a host: a DNS name or an address of its subjectAltName. Its common name does not count, as in Go. */
-export function isFor({ names }: Certificate, host: string): boolean {
+export function isFor({ names }: Pick<Named, 'names'>, host: string): boolean {
   const address = addressBytes(host.replace(/^\[(.*)\]$/, '$1'));
   if (address) return (names?.ips ?? []).some((ip) => mapped(ip).equals(mapped(address)));
   const wanted = lower(host);
@@ -106,23 +124,20 @@ export function parsedMailbox(text: string): { readonly local: string; readonly 
   return { local: local.replaceAll(/\\(.)/gs, '$1'), domain: domain.toLowerCase() };
 }
 
-/** Most comparisons of a chain's names with constraints, as in Go: their number is the product of two lists that peers send. */
-const MOST_COMPARISONS = 250_000;
-
 function count(names: SubjectNames): number {
   return Object.values(names).reduce((sum, list: readonly unknown[]) => sum + list.length, 0);
 }
 
 /** Why constraints of the authorities above forbid a name in a chain, which begins with its last certificate; undefined if they do not. */
-export function constraintFault(chain: readonly Certificate[]): string | undefined {
+export function constraintFault(chain: readonly Named[]): string | undefined {
   let comparisons = 0;
   for (const [at, { names }] of chain.entries()) {
     const above = chain.slice(at + 1).filter(({ constraints }) => constraints && isConstrained(constraints));
     if (!names || above.length === 0) continue;
     for (const { constraints } of above)
       if (constraints) comparisons += count(names) * (count(constraints.permitted) + count(constraints.excluded));
-    if (comparisons > MOST_COMPARISONS)
-      return `its names and the constraints above them take more than ${MOST_COMPARISONS} comparisons`;
+    if (comparisons > RUNTIME.nameComparisons)
+      return `its names and the constraints above them take more than ${RUNTIME.nameComparisons} comparisons`;
     const fault = malformed(names) ?? above.map((each) => forbidden(names, each)).find((why) => why !== undefined);
     if (fault !== undefined) return fault;
   }
@@ -151,7 +166,7 @@ function domainOfUri(uri: string): string | undefined {
   return isIP(domain) !== 0 || domain.includes(':') || !isDomain(domain, false) ? undefined : domain;
 }
 
-function forbidden(names: SubjectNames, { constraints, subjectText }: Certificate): string | undefined {
+function forbidden(names: SubjectNames, { constraints, subjectText }: Named): string | undefined {
   const { permitted, excluded } = constraints as Constraints;
   const of = <V>(
     list: readonly V[],
@@ -208,4 +223,84 @@ function isMailboxOf(constraint: string): (email: string, permits: boolean) => b
     const { local = '', domain = '' } = parsedMailbox(email) ?? {};
     return exact ? exact.local === local && exact.domain === domain : isWithin(constraint)(domain, permits);
   };
+}
+
+/** Kinds of names in subjectAltName and nameConstraints. */
+const NAME = { email: 0x81, dns: 0x82, uri: 0x86, ip: 0x87 } as const;
+
+/** Reads a subjectAltName. @throws Error if it is malformed */
+export function subjectNamesIn(der: Buffer): SubjectNames {
+  const names = { dns: [] as string[], emails: [] as string[], ips: [] as Buffer[], uris: [] as string[] };
+  for (const { tag, value } of rowOf(der)) {
+    if (tag === NAME.dns) names.dns.push(ascii(value));
+    else if (tag === NAME.email) names.emails.push(ascii(value));
+    else if (tag === NAME.ip) names.ips.push(ofLength(value, 4, 16));
+    else if (tag === NAME.uri) {
+      const uri = ascii(value);
+      const host = uriHost(uri);
+      if (host !== '' && !isDomain(host, false)) throw new Error('it has a URI whose host is malformed');
+      names.uris.push(uri);
+    }
+  }
+  return names;
+}
+
+/** Reads nameConstraints. `unhandled`: there are kinds of names that nobody here compares. @throws Error if they are malformed */
+export function constraintsIn(der: Buffer): Constraints & { readonly unhandled: boolean } {
+  const outer = new DerReader(der);
+  const both = new DerReader(outer.read(TAG.sequence).value);
+  const permitted = both.optional(0xa0)?.value;
+  const excluded = both.optional(0xa1)?.value;
+  if (!outer.empty || !both.empty || !(permitted?.length || excluded?.length))
+    throw new Error('its name constraints are malformed');
+  let unhandled = false;
+  const namesIn = (list: Buffer | undefined) => {
+    const names = { dns: [] as string[], emails: [] as string[], ips: [] as Buffer[], uris: [] as string[] };
+    const row = new DerReader(list ?? Buffer.alloc(0));
+    while (!row.empty) {
+      const { tag, value } = new DerReader(row.read(TAG.sequence).value).read();
+      if (tag === NAME.ip) names.ips.push(network(value));
+      else if (tag === NAME.dns) names.dns.push(domain(ascii(value)));
+      else if (tag === NAME.uri) names.uris.push(uriDomain(ascii(value)));
+      else if (tag === NAME.email) names.emails.push(mailDomain(ascii(value)));
+      else unhandled = true;
+    }
+    return names;
+  };
+  return { permitted: namesIn(permitted), excluded: namesIn(excluded), unhandled };
+}
+
+function domain(text: string): string {
+  if (!isDomain(text, true)) throw new Error(`its name constraints have a malformed domain`);
+  return text;
+}
+
+function uriDomain(text: string): string {
+  if (isIP(text) !== 0) throw new Error('its name constraints have an address for URIs');
+  return domain(text);
+}
+
+function mailDomain(text: string): string {
+  if (!text.includes('@')) return domain(text);
+  if (!parsedMailbox(text)) throw new Error('its name constraints have a malformed mailbox');
+  return text;
+}
+
+/** An address and its mask. */
+function network(value: Buffer): Buffer {
+  const mask = ofLength(value, 8, 32).subarray(value.length / 2);
+  const bits = [...mask].map((byte) => byte.toString(2).padStart(8, '0')).join('');
+  if (!/^1*0*$/.test(bits)) throw new Error('its name constraints have a malformed mask');
+  return value;
+}
+
+function ofLength(value: Buffer, ...lengths: number[]): Buffer {
+  if (!lengths.includes(value.length)) throw new Error(`it has an address of ${value.length} bytes`);
+  return value;
+}
+
+/** An IA5String. */
+function ascii(value: Buffer): string {
+  if (value.some((byte) => byte > 0x7f)) throw new Error('it has a name that is not ASCII');
+  return value.toString('latin1');
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import * as tls from 'node:tls';
 import { LruMap } from '../collections.ts';
+import { RUNTIME } from '../defaults.ts';
 import { type Certificate, certificateOf } from './certificate.ts';
 
 /** Certificates that a chain may end at. */
@@ -66,10 +67,8 @@ export class CertificatePool implements Trust {
 
 let system: CertificatePool | undefined;
 
-/** How many bundles stay read: those of a program's flags and of what it connects to. Tenants keep their own. */
-const MOST_POOLS = 16;
-
-const pools = new LruMap<string, CertificatePool>(MOST_POOLS);
+/** Bundles that were read: those of a program's flags and of what it connects to. Tenants keep their own. */
+const pools = new LruMap<string, CertificatePool>(RUNTIME.certificateBundles);
 
 function poolIn(text: string): CertificatePool {
   const certificates: Certificate[] = [];
@@ -89,7 +88,39 @@ function poolIn(text: string): CertificatePool {
   return new CertificatePool(certificates, skipped);
 }
 
-export function pemOf(raw: Buffer): string {
+function pemOf(raw: Buffer): string {
   const lines = raw.toString('base64').match(/.{1,64}/g) ?? [];
   return `${BEGIN}\n${lines.join('\n')}\n-----END CERTIFICATE-----\n`;
+}
+
+type Pem = Buffer | string | undefined;
+
+/**
+ * Returns what a program sends: its certificate, followed by those of its issuers that are among the authorities. If a file has only the
+ * program's own certificate, OpenSSL looks for the issuers at each handshake and verifies every signature that it finds, which is an
+ * eighth of the whole handshake. A given chain it sends as it is. The peer gets the same either way.
+ */
+export function withIssuers({ cert, ca }: { readonly cert?: Pem; readonly ca?: Pem }): Pem {
+  const [leaf, ...others] = cert ? CertificatePool.of(cert).all : [];
+  if (!cert || !leaf || others.length > 0 || !ca) return cert;
+  const issuers = issuersOf(leaf, CertificatePool.of(ca));
+  return [cert.toString('latin1'), ...issuers.map(({ raw }) => pemOf(raw))].join('\n');
+}
+
+function issuersOf(leaf: Certificate, authorities: CertificatePool): Certificate[] {
+  const chain: Certificate[] = [];
+  for (let last: Certificate | undefined = leaf; last && !issuedItself(last); last = chain.at(-1)) {
+    const issued: Certificate = last;
+    // Of one that was renewed with the same key, the latest: OpenSSL itself skips expired ones.
+    const latest = [...authorities.issuersOf(issued)].sort((a, b) => b.validTo - a.validTo);
+    // Authorities of the same name differ in their keys.
+    const issuer = latest.find((one) => !chain.includes(one) && issued.isSignedBy(one));
+    if (!issuer) break;
+    chain.push(issuer);
+  }
+  return chain;
+}
+
+function issuedItself(certificate: Certificate): boolean {
+  return certificate.subject === certificate.issuer && certificate.isSignedBy(certificate);
 }

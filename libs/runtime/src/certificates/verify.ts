@@ -1,4 +1,7 @@
-import type { Certificate } from './certificate.ts';
+import type { Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import { RUNTIME } from '../defaults.ts';
+import { type Certificate, certificateOf } from './certificate.ts';
 import { addressText, constraintFault, isFor } from './names.ts';
 import { CertificatePool, type Trust } from './pool.ts';
 
@@ -34,18 +37,6 @@ export class CertificateRejected extends Error {
   override readonly name = 'CertificateRejected';
 }
 
-/**
- * The most signatures that one verdict may cost, as in Go. Keys that cost more than RSA of 4,096 bits count for several: the peer chooses
- * the keys in what it sends.
- */
-export const MOST_SIGNATURES = 100;
-
-/** How many of the certificates that a peer sends are looked at, besides its own. Real chains have one or two. */
-export const MOST_SENT_CERTIFICATES = 16;
-
-/** RSA keys that may be used, in bits and by exponent: Go's TLS and its crypto/rsa refuse others. */
-const RSA = { least: 1024, most: 8192, exponent: 2n ** 31n - 1n };
-
 /** Returns the shortest chain. @throws CertificateRejected if there is none */
 export function verify(presented: Presented, trust: Trust, demands: Demands): Chain {
   for (const chain of chainsOf(presented, trust, demands)) return chain;
@@ -62,12 +53,12 @@ export function* chainsOf({ leaf, sent }: Presented, trust: Trust, demands: Dema
   const own =
     faultOfLeaf(leaf, demands) ??
     sent
-      .slice(0, MOST_SENT_CERTIFICATES)
+      .slice(0, RUNTIME.sentCertificates)
       .map(faultOfKey)
       .find((fault) => fault !== undefined);
   if (own !== undefined) throw new CertificateRejected(own);
   const { names } = demands;
-  const search = new Search(new CertificatePool(sent.slice(0, MOST_SENT_CERTIFICATES)), trust, demands);
+  const search = new Search(new CertificatePool(sent.slice(0, RUNTIME.sentCertificates)), trust, demands);
   let found = false;
   for (const chain of trust.has(leaf) ? [[leaf] as const] : search.above([leaf])) {
     const fault = purposeFault(chain, demands.use) ?? policyFault(chain) ?? constraintFault(chain);
@@ -132,7 +123,7 @@ class Search {
 
   fault(leaf: Certificate): string {
     if (this.#spent)
-      return `more than ${MOST_SIGNATURES} certificates have its issuer's name or one above it: let it name the issuer's key (authorityKeyIdentifier)`;
+      return `more than ${RUNTIME.chainSignatures} certificates have its issuer's name or one above it: let it name the issuer's key (authorityKeyIdentifier)`;
     return this.#hint ?? `it was issued by ${leaf.issuerText}, which is not a trusted authority here`;
   }
 
@@ -145,7 +136,7 @@ class Search {
 
   #isNext(issuer: Certificate, chain: Chain, trusted: boolean): boolean {
     this.#signatures += priceOf(issuer);
-    if (this.#signatures > MOST_SIGNATURES) this.#spent = true;
+    if (this.#signatures > RUNTIME.chainSignatures) this.#spent = true;
     if (this.#spent || isIn(chain, issuer)) return false;
     const last = chain.at(-1) as Certificate;
     const fault =
@@ -204,13 +195,44 @@ function vouching(issuer: Certificate, fault: string): string {
 
 function faultOfKey({ keyKind, bits, exponent }: Certificate): string | undefined {
   if (keyKind !== 'rsa') return undefined;
-  if (bits < RSA.least || bits > RSA.most)
-    return `its RSA key has ${bits} bits: ${RSA.least} to ${RSA.most} are allowed`;
-  return exponent > RSA.exponent ? 'its RSA key has an exponent of more than 31 bits' : undefined;
+  if (bits < RUNTIME.rsaLeastBits || bits > RUNTIME.rsaMostBits)
+    return `its RSA key has ${bits} bits: ${RUNTIME.rsaLeastBits} to ${RUNTIME.rsaMostBits} are allowed`;
+  return exponent >= 2n ** BigInt(RUNTIME.rsaExponentBits)
+    ? `its RSA key has an exponent of more than ${RUNTIME.rsaExponentBits} bits`
+    : undefined;
 }
 
 function faultOfAny({ unknownCritical, validFrom, validTo }: Certificate, now: number): string | undefined {
   if (unknownCritical.length > 0) return `it has a critical extension that is not known here (${unknownCritical[0]})`;
   if (validFrom > now) return `it is not valid before ${new Date(validFrom).toISOString()}: is the clock right?`;
   return validTo < now ? `it expired at ${new Date(validTo).toISOString()}: renew it` : undefined;
+}
+
+/** Of connections that are open. Only the first reading gets what a peer sent besides its own. */
+const presented = new WeakMap<Socket, Presented>();
+
+/**
+ * Reads the certificate that a peer showed, whose key it has proven to hold, and the others that it sent, after the handshake; undefined if
+ * it showed none. Deno 2.9 knows only the first certificate behind the peer's own, so there a chain may have one intermediate authority
+ * that the bundle lacks.
+ * @throws CertificateRejected if one of them is malformed
+ */
+export function presentedBy(socket: TLSSocket): Presented | undefined {
+  const before = presented.get(socket);
+  if (before) return before;
+  const leaf = socket.getPeerX509Certificate();
+  if (!leaf) return undefined;
+  const sent: Buffer[] = [];
+  // These are the certificates in the order in which they came, not issuers.
+  for (let next = leaf.issuerCertificate; next && sent.length < RUNTIME.sentCertificates; next = next.issuerCertificate)
+    sent.push(next.raw);
+  if (sent.reduce((sum, { length }) => sum + length, leaf.raw.length) > RUNTIME.sentCertificatesBytes)
+    throw new CertificateRejected(`it sent more than ${RUNTIME.sentCertificatesBytes / 1024} KiB of certificates`);
+  try {
+    const shown = { leaf: certificateOf(leaf.raw), sent: sent.map(certificateOf) };
+    presented.set(socket, shown);
+    return shown;
+  } catch (cause) {
+    throw new CertificateRejected(`a certificate that was sent is malformed: ${(cause as Error).message}`, { cause });
+  }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { test } from 'node:test';
-import { withIssuers } from './issuers.ts';
+import { withIssuers } from './pool.ts';
 
 function pem(base64: string): string {
   const lines = base64.replaceAll(/\s/g, '').match(/.{1,64}/g) ?? [];

@@ -1,0 +1,140 @@
+/**
+ * Times, sizes and counts of what all programs share: sockets, names, certificates, buffers. Times are in milliseconds, sizes in bytes.
+ * docs/LIMITS.md lists them.
+ */
+export const RUNTIME = {
+  /**
+   * Connections that the kernel keeps for a TCP port until the process accepts them: Node's default. A peer that finds no place tries again after
+   * a second, two, four, and so on, which spreads a herd. With 4,096, the 3,000 agents of a dead hub queued for so long that each gave up
+   * during its handshake.
+   */
+  tcpBacklog: 511,
+  /** The same for a unix socket, where connect fails at once if there is no place. net.core.somaxconn caps both. */
+  unixBacklog: 4096,
+  /** How often a process that lacks file descriptors to listen touches its unix socket's file, to show that it lives. */
+  socketTouchMs: 250,
+  /** A unix socket's file that nobody listens on and that was not touched for this long belongs to a dead process, and is replaced. */
+  socketSilenceMs: 5000,
+  /** How long a connection to a unix socket may take before its process counts as alive. */
+  socketAnswerMs: 1000,
+  /** How often another process may be faster to take a unix socket's path before this one gives up. */
+  socketTries: 10,
+
+  /** How long a load balancer may take to send its PROXY header; then the connection is closed. A lost packet is sent again after 3 s. */
+  proxyHeaderMs: 5000,
+  /** Connections of one port that may wait for their PROXY header. Further ones are refused: a load balancer sends it at once. */
+  proxyHeaderConnections: 4096,
+  /** The longest PROXY header of version 2 behind its first 16 bytes. Addresses take up to 216, a load balancer's own fields some hundred. */
+  proxyHeaderBytes: 4096,
+
+  /** How long a connection that has not proven who it is may keep its place when a new one finds none. 1,000 handshakes take 5 s. */
+  waitingPatienceMs: 10_000,
+  /** How long a peer may take to send its first byte; then its connection is closed. A TLS handshake with a lost SYN takes 1 s. */
+  firstByteMs: 5000,
+  /** Connections that may wait at each port to prove who they are, however many wait at the program's other ports. */
+  waitingOwnPlaces: 4,
+  /** How many groups of an IPv6 address count as one source, of 8: a host with one address has its network of 64 bits. */
+  sourceIpv6Groups: 4,
+
+  /** A connection that has been idle for so long is asked by the kernel whether its peer lives (TCP keepalive), as in Go. */
+  keepAliveIdleMs: 15_000,
+  /** The time between two such questions. */
+  keepAliveIntervalMs: 15_000,
+  /** So many questions without an answer end a connection, after 150 s in all. A virtual machine may be frozen for a minute. */
+  keepAliveProbes: 9,
+  /** The time between the starts of two attempts to connect to a name with several addresses (RFC 8305 section 5). */
+  connectApartMs: 250,
+
+  /** How long a DNS server may take to answer the first question, unless resolv.conf says something else. A dial has 5 s for all it does. */
+  nameMs: 2000,
+  /** How often each DNS server is asked, unless resolv.conf says something else. */
+  nameAttempts: 2,
+  /** Names that getaddrinfo resolves at once; others wait. libuv has two threads for it. */
+  systemNames: 2,
+
+  /** File descriptors that dials may not use. They are for answers to refused callers, health checks, links that reconnect and certificates. */
+  reservedDescriptors: 64,
+  /** If the process may open few files, the reserve is their number divided by this. */
+  reservedDescriptorsPart: 8,
+  /** Below the reserve divided by this, connections are closed as they arrive: even an answer costs too much. */
+  lastDescriptorsPart: 4,
+  /** How long a count of open file descriptors stays valid. Counting 1,000 takes 1.5 ms, 20,000 take 25. */
+  descriptorsMs: 1000,
+  /** ... and at least so many times the time that counting took. */
+  descriptorsTimes: 200,
+  /** How long a count stays valid while dials are refused because few descriptors are left. */
+  scarceDescriptorsMs: 100,
+  /** ... and at least so many times the time that counting took. */
+  scarceDescriptorsTimes: 20,
+  /** How often listeners are closed or opened again to match whether a file can be opened. */
+  descriptorsLookMs: 250,
+
+  /** How often the files of a certificate are read, to take a renewed one. Three small reads cost 0.1 ms. */
+  certificateLookMs: 2000,
+  /** Certificates that stay parsed: agents, callers and hubs show the same ones again and again. */
+  certificates: 1024,
+  /** The longest certificate that stays parsed. */
+  certificateBytes: 4096,
+  /** CA bundles that stay parsed: those of flags and of what a program connects to. Tenants keep their own. */
+  certificateBundles: 16,
+  /** Public keys that stay parsed, some KB each. */
+  publicKeys: 512,
+  /** Certificates that a peer may send in a handshake, its own included. Honest peers send 2 to 4. More refuse it. */
+  handshakeCertificates: 9,
+  /** What a peer's certificates may measure together. Honest ones are 2 to 4 of 1 to 2 KB. More refuse it. */
+  sentCertificatesBytes: 16 * 1024,
+  /** The longest handshake message with certificates, or with the names of a server's authorities, that is read at all. */
+  handshakeMessageBytes: 32 * 1024,
+  /** The longest exponent of an RSA key that OpenSSL may verify with, in bits. */
+  handshakeExponentBits: 33,
+  /** How many of the certificates that a peer sends are looked at for a chain, besides its own. Real chains have one or two. */
+  sentCertificates: 16,
+  /** The most signatures that one verdict on a certificate may cost, as in Go. RSA keys above 4,096 bits count for several. */
+  chainSignatures: 100,
+  /** The most comparisons of a chain's names with the name constraints above them, as in Go: two lists that peers send. */
+  nameComparisons: 250_000,
+  /** The shortest RSA key that a certificate may have, in bits, as in Go. */
+  rsaLeastBits: 1024,
+  /** The longest, as in Go's TLS. */
+  rsaMostBits: 8192,
+  /** The longest exponent of an RSA key in a certificate, in bits, as in Go. */
+  rsaExponentBits: 31,
+
+  /** A process that may use no more memory than this keeps its buffers short: upstream's manifests give an agent 30 MiB, and Node takes 20. */
+  tinyMemoryBytes: 64 * 1024 * 1024,
+  /** What a stream buffers before it pauses its source. 64 KiB carries 25 to 30 % more bytes per second than 16; more costs latency under load. */
+  streamBytes: 64 * 1024,
+  /** What may wait to be sent on a stream of a link before its writer has to pause: two reads of a socket. */
+  aheadBytes: 128 * 1024,
+  /** What each end of a tunnel may always keep until the other end has it: enough for paths within a site. */
+  keptBytes: 256 * 1024,
+  /** `streamBytes` where memory is tiny. With the usual sizes, 8 downloads at once in 30 MiB killed an agent within seconds. */
+  tinyStreamBytes: 16 * 1024,
+  /** `aheadBytes` where memory is tiny. */
+  tinyAheadBytes: 32 * 1024,
+  /** `keptBytes` where memory is tiny. */
+  tinyKeptBytes: 64 * 1024,
+  /** Received bytes that are less than this part of the memory that they lie in are copied where they are kept. */
+  pinnedParts: 4,
+  /** Received pieces that are shorter are put together where they are kept: each alone would cost more than it holds. */
+  smallPieceBytes: 4 * 1024,
+  /** The first block that short pieces are put together in; each further one has twice the size. */
+  firstBlockBytes: 256,
+  /** The largest such block. */
+  lastBlockBytes: 16 * 1024,
+  /** A write of at least this length waits for the stream's turn on its link. Shorter ones never wait. */
+  bulkWriteBytes: 16 * 1024,
+  /** Pieces of a write that are shorter than this on average are joined first. Otherwise each would be a write to the socket. */
+  shortPieceBytes: 1024,
+  /** A chunk of at least this length is part of a byte stream: it may wait until the end of the turn, so that several leave in one write. */
+  bulkChunkBytes: 4096,
+  /** The most bytes to gather in one write, or to leave in a socket before its writer pauses: the size of one socket read. */
+  gatheredBytes: 64 * 1024,
+
+  /** Random bytes that are drawn at once: a few take as long. */
+  randomBytes: 4096,
+  /** Up to this size, a set of dials' objects is scanned for a member. A table would take most of a small set's memory. */
+  scannedMembers: 8,
+  /** How often a member that will do is looked for at random before all are looked at in turn. */
+  randomDraws: 4,
+};
