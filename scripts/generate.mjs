@@ -15,7 +15,7 @@ const proto = join(root, 'libs', 'proto');
 const committedDir = join(proto, 'src', 'gen');
 /** Pages, and the function of the code that generates each. */
 const PAGES = [
-  { page: 'docs/FLAGS.md', source: 'libs/flags/src/markdown.ts', make: 'flagsMarkdown' },
+  { page: 'docs/FLAGS.md', source: 'libs/flags/src/help.ts', make: 'flagsMarkdown' },
   {
     page: 'docs/tenant.schema.json',
     source: 'libs/admission/src/tenant-file/json-schema.ts',

@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { backendHub, frontendGateway, proxyAgent, proxyServer } from './programs.ts';
 import { check, commandLines, refuses } from './testing/command-lines.ts';
-import { hubSocket } from './topics/peer-sockets.ts';
+import { hubSocket } from './topics/plane.ts';
 
 const lines = await commandLines();
 const { dir, ca, callersCa, adminCa, one, other, uds, cluster, callers, peers, redis } = lines;
@@ -268,4 +268,14 @@ test('what upstream takes though it is doubtful is taken with a warning', () => 
     '--agent-identifiers: ":::::" is not a valid ipv6',
     '--agent-identifiers: "10.0.0.0/33" is not a valid cidr',
   ]);
+});
+
+test('the console is on, off or auto, and links to traces by a URL with the id in it', () => {
+  refuses(server, [
+    ['--console=true', '--console: unknown value "true": want auto, on, off'],
+    ['--console-trace-url=javascript:alert({trace_id})', /^--console-trace-url: bad URL .*: want http:/],
+    ['--console-trace-url=https://', /^--console-trace-url: bad URL "https:\/\/"/],
+    ['--console-trace-url=https://jaeger.example/trace', /has no {trace_id}: put it where the id belongs$/],
+  ]);
+  server('--console=on', '--console-trace-url=https://jaeger.example/trace/{trace_id}');
 });

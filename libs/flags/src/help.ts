@@ -1,7 +1,5 @@
 import type { Flag, FlagTable } from './flag.ts';
-
-const COLUMN = 40;
-const WIDTH = 118;
+import { PROGRAMS } from './programs.ts';
 
 /** Returns the text of --help: flags by topic, with types and defaults. */
 export function helpText(program: {
@@ -16,8 +14,35 @@ export function helpText(program: {
   return `${lines.join('\n')}\n`;
 }
 
+/** Returns the text of docs/FLAGS.md: each flag once, with the programs that have it. */
+export function flagsMarkdown(): string {
+  const programs = PROGRAMS.map(({ name, summary }) => `- **${letterOf(name)}**: \`${name}\`. ${summary}`);
+  const topics = new Map<string, Map<string, string[]>>();
+  for (const { name, flags } of PROGRAMS) {
+    for (const [topic, rows] of byTopic(flags)) {
+      const lines = topics.get(topic) ?? new Map<string, string[]>();
+      topics.set(topic, lines);
+      for (const row of rows) lines.set(lineOf(row), [...(lines.get(lineOf(row)) ?? []), letterOf(name)]);
+    }
+  }
+  const sections = [...topics].map(([topic, lines]) => {
+    const table = [...lines].map(([line, letters]) => `| ${letters.join(' ')} ${line}`);
+    return [
+      `## ${topic}\n`,
+      '| of | flag | type | default | what it does |',
+      '| --- | --- | --- | --- | --- |',
+      ...table,
+    ].join('\n');
+  });
+  return `${[`${INTRODUCTION}\n${programs.join('\n')}`, ...sections].join('\n\n')}\n`;
+}
+
+const COLUMN = 40;
+
+const WIDTH = 118;
+
 /** Returns the visible flags under their topics, in the order of the table. */
-export function byTopic(table: FlagTable): Map<string, [string, Flag][]> {
+function byTopic(table: FlagTable): Map<string, [string, Flag][]> {
   const topics = new Map<string, [string, Flag][]>();
   for (const entry of Object.entries(table)) {
     const { topic, hidden } = entry[1];
@@ -30,7 +55,7 @@ export function byTopic(table: FlagTable): Map<string, [string, Flag][]> {
 }
 
 /** Returns a flag's default as written on the command line; empty for zero values, as in pflag. */
-export function defaultText({ kind, initial, unset }: Flag): string {
+function defaultText({ kind, initial, unset }: Flag): string {
   if (unset) return unset.text;
   const text = kind.write(initial);
   return ['', '0', '0s', 'false', '[]'].includes(text) ? '' : text;
@@ -54,4 +79,41 @@ function wrapped(text: string, width: number): string[] {
     else lines[lines.length - 1] = line === '' ? word : `${line} ${word}`;
   }
   return lines;
+}
+
+const INTRODUCTION = `# Flags
+
+Every flag, and the programs that have it. \`npm run generate\` writes this page from the tables in \`libs/flags/src\`; \`npm run ok\` fails if
+it is out of date.
+
+Programs read values as Go's pflag does: \`--name=value\` or \`--name value\`; \`--bool\`, \`--bool=false\`; durations such as
+\`1h30m\`, \`1.5s\`, \`100ms\`; lists with commas or by repeating the flag. Underscores in names count as dashes. An unknown flag, a malformed
+value or an unusable file ends the program with one line and status 1, before anything starts.
+
+Flags without a mark come from upstream (proxy-server and proxy-agent of apiserver-network-proxy) and keep their names, types
+and defaults. **own** marks flags that only Isthmus has. **inert** marks flags of upstream that have no effect here: programs accept them
+and name them in one warning.
+`;
+
+/** `S` for proxy-server, and so on. */
+function letterOf(program: string): string {
+  return (program.split('-').at(-1) ?? '').slice(0, 1).toUpperCase();
+}
+
+function lineOf([name, flag]: [string, Flag]): string {
+  const names = [`\`--${name}\``, ...(flag.short ? [`\`-${flag.short}\``] : [])].join(', ');
+  const initial = defaultText(flag);
+  const shown = flag.unset ? initial : initial && `\`${initial}\``;
+  return `| ${names} | ${flag.kind.name} | ${shown} | ${cell(description(flag))} |`;
+}
+
+function description(flag: Flag): string {
+  const mark = flag.own ? '**own** ' : flag.inert === undefined ? '' : '**inert** ';
+  const why = flag.inert === undefined ? '' : ` Has no effect here: ${flag.inert}.`;
+  const old = (flag.oldNames ?? []).map(({ name }) => ` Old name: \`--${name}\`.`).join('');
+  return `${mark}${flag.help}${why}${old}`;
+}
+
+function cell(text: string): string {
+  return text.replaceAll('|', '\\|').replaceAll('<', '&lt;');
 }

@@ -1,17 +1,15 @@
-export { FlagError } from './error.ts';
-export type { FlagTable, Values } from './flag.ts';
+export { faultOfSocketPath, hiddenSocket } from './files.ts';
+export { FlagError, type FlagTable, type Values } from './flag.ts';
 export { helpText } from './help.ts';
-export { type FlagInForce, flagsInForce } from './in-force.ts';
-export { parseLabels } from './labels.ts';
 export { memberOf, peerLinks, peerTls, redisOptions, redisTls, tlsPolicy } from './options.ts';
-export { parseFlags } from './parse.ts';
-export { listenersOf } from './ports.ts';
+export { type FlagInForce, flagsInForce, parseFlags } from './parse.ts';
 export {
   type AgentValues,
   backendHub,
   frontendGateway,
   type GatewayValues,
   type HubValues,
+  listenersOf,
   PROGRAMS,
   type ProgramFlags,
   proxyAgent,
@@ -19,11 +17,9 @@ export {
   type ServerValues,
   serverFlags,
 } from './programs.ts';
-export { faultOfSocketPath, hiddenSocket } from './socket-path.ts';
 export { readDuration } from './syntax.ts';
-export { parseConsole } from './topics/console.ts';
-export { parseDestinations } from './topics/destinations.ts';
-export { hubSocket } from './topics/peer-sockets.ts';
-export { proxyNetworks } from './topics/proxy-protocol.ts';
-export { resumeOptions } from './topics/resume.ts';
-export { parseStrategies } from './topics/server.ts';
+export { parseDestinations } from './topics/agent.ts';
+export { proxyNetworks } from './topics/callers.ts';
+export { resumeOptions } from './topics/common.ts';
+export { hubSocket } from './topics/plane.ts';
+export { parseConsole, parseLabels, parseStrategies } from './topics/server.ts';

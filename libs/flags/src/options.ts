@@ -3,10 +3,9 @@ import { hostname } from 'node:os';
 import type { SecureVersion } from 'node:tls';
 import { secureContextOptions, type TlsFiles } from '@isthmus/runtime';
 import { formatDestination, type Member } from '@isthmus/tunnel';
-import { opensslCiphers, tlsVersion } from './ciphers.ts';
 import type { GatewayValues } from './programs.ts';
-import { hubSocket } from './topics/peer-sockets.ts';
-import type { REDIS_CREDENTIALS } from './topics/plane.ts';
+import { hubSocket, type REDIS_CREDENTIALS } from './topics/plane.ts';
+import { opensslCiphers, tlsVersion } from './topics/tls.ts';
 
 /** Options that several programs read from the same flags. */
 

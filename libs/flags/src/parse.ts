@@ -1,8 +1,6 @@
-import { FlagError } from './error.ts';
-import type { Flag, FlagTable, Values } from './flag.ts';
-import { nearest } from './nearest.ts';
+import { type Flag, FlagError, type FlagTable, type Values } from './flag.ts';
 
-export interface Parsed<T extends FlagTable> {
+interface Parsed<T extends FlagTable> {
   readonly values: Values<T>;
   /** Names of the flags on the command line. */
   readonly set: ReadonlySet<string>;
@@ -10,7 +8,7 @@ export interface Parsed<T extends FlagTable> {
   readonly warnings: readonly string[];
 }
 
-export type Environment = Readonly<Record<string, string | undefined>>;
+type Environment = Readonly<Record<string, string | undefined>>;
 
 /** What remains to be read of a command line, and what was read so far. */
 interface Reading {
@@ -129,4 +127,65 @@ function inertWarning(table: FlagTable, set: ReadonlySet<string>): string | unde
     return reason === undefined ? [] : [`--${name} (${reason})`];
   });
   return inert.length === 0 ? undefined : `these flags have no effect here: ${inert.join(', ')}`;
+}
+
+/** A flag with its value in a running program. */
+export interface FlagInForce {
+  readonly name: string;
+  /** As it would be written on the command line, without secrets. */
+  readonly value: string;
+  /** The table, the command line, or set at startup: from the environment, or at random. */
+  readonly source: 'default' | 'given' | 'derived';
+  /** The default shown in --help. */
+  readonly initial: string;
+  readonly topic: string;
+  /** Why it has no effect; empty for most flags. */
+  readonly inert: string;
+}
+
+/** These end the program, so they are never in force. */
+const QUESTIONS = new Set(['help', 'version']);
+
+/** @param set names of the flags on the command line */
+export function flagsInForce<T extends FlagTable>(
+  table: T,
+  values: Values<T>,
+  set: ReadonlySet<string>,
+): FlagInForce[] {
+  return Object.entries(table)
+    .filter(([name]) => !QUESTIONS.has(name))
+    .map(([name, { kind, initial, unset, topic, inert = '', shown }]) => ({
+      name,
+      value: shown ? shown(kind.write(values[name])) : kind.write(values[name]),
+      // What stays unset is decided later, by others.
+      source: set.has(name) ? 'given' : unset && values[name] !== undefined ? 'derived' : 'default',
+      initial: unset?.text ?? kind.write(initial),
+      topic,
+      inert,
+    }));
+}
+
+/** Returns the known name that takes the fewest edits to reach. Among equals, one with the same first letter wins. */
+export function nearest(name: string, known: Iterable<string>): string | undefined {
+  let best: string | undefined;
+  let fewest = Number.POSITIVE_INFINITY;
+  for (const candidate of known) {
+    const edits = distance(name, candidate) - (candidate[0] === name[0] ? 0.5 : 0);
+    if (edits < fewest) [best, fewest] = [candidate, edits];
+  }
+  return best;
+}
+
+/** Levenshtein distance: insertions, deletions and substitutions. */
+function distance(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= from.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= to.length; j++) {
+      const substituted = (row[j - 1] as number) + (from[i - 1] === to[j - 1] ? 0 : 1);
+      next.push(Math.min(substituted, (row[j] as number) + 1, (next[j - 1] as number) + 1));
+    }
+    row = next;
+  }
+  return row[to.length] as number;
 }

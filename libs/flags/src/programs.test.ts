@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import { test } from 'node:test';
 import type { FlagTable } from './flag.ts';
-import { helpText } from './help.ts';
-import { flagsMarkdown } from './markdown.ts';
+import { flagsMarkdown, helpText } from './help.ts';
 import { parseFlags } from './parse.ts';
 import { agentFlags, gatewayFlags, hubFlags, PROGRAMS, serverFlags } from './programs.ts';
 

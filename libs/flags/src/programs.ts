@@ -1,16 +1,17 @@
-import { checkDurations, checkQueues } from './check.ts';
-import type { FlagTable, Values } from './flag.ts';
-import { checkPorts } from './ports.ts';
+import { FLAGS } from './defaults.ts';
+import { FlagError, type FlagTable, type Values } from './flag.ts';
+import { writeDuration } from './syntax.ts';
 import {
   agentHealth,
   agentIdentity,
-  agentKubernetes,
   agentLeases,
   agentQueues,
   checkAgentIdentity,
   checkLeaseSelector,
   checkServerConnection,
   checkSynchronisation,
+  destinations,
+  parseDestinations,
   serverConnection,
   synchronisation,
 } from './topics/agent.ts';
@@ -19,18 +20,25 @@ import {
   agentLimits,
   agentListening,
   checkAgents,
-  checkKubeconfig,
   clusterTls,
-  kubernetes,
-  kubernetesContentType,
+  kubernetesRate,
 } from './topics/agents.ts';
-import { audit, checkAudit } from './topics/audit.ts';
-import { callerListening, callerTls, checkCallers } from './topics/callers.ts';
-import { checkConsole, consolePage } from './topics/console.ts';
-import { about, checkDebug, debug } from './topics/debug.ts';
-import { destinations, parseDestinations } from './topics/destinations.ts';
-import { checkLogging, logging } from './topics/logging.ts';
-import { checkPeerSockets, peerSockets } from './topics/peer-sockets.ts';
+import { callerListening, callerTls, checkCallers, proxyNetworks, proxyProtocol } from './topics/callers.ts';
+import {
+  about,
+  audit,
+  checkAudit,
+  checkDebug,
+  checkKubeconfig,
+  checkLogging,
+  checkResume,
+  debug,
+  kubeconfig,
+  kubernetesContentType,
+  logging,
+  resume,
+  tracing,
+} from './topics/common.ts';
 import {
   adminAdvertising,
   advertising,
@@ -38,11 +46,13 @@ import {
   checkAdvertising,
   checkMembership,
   checkPeerListener,
+  checkPeerSockets,
   checkPeerTls,
   checkRedisCredentials,
   checkRedisTls,
   membership,
   peerListening,
+  peerSockets,
   peerTls,
   redisCredentials,
   redisTls,
@@ -50,12 +60,12 @@ import {
   requireRegistry,
   tenants,
 } from './topics/plane.ts';
-import { proxyNetworks, proxyProtocol } from './topics/proxy-protocol.ts';
-import { checkResume, resume } from './topics/resume.ts';
 import {
+  checkConsole,
   checkLeases,
   checkServerCount,
   checkServerId,
+  consolePage,
   gatewayIdentity,
   parseStrategies,
   queues,
@@ -68,7 +78,6 @@ import {
   shutdownDelay,
 } from './topics/server.ts';
 import { adminTls, checkAdminTls, checkTlsPolicy, tlsPolicy, warnOfSharedAuthorities } from './topics/tls.ts';
-import { tracing } from './topics/tracing.ts';
 
 /** The flags of a program. */
 export interface ProgramFlags<T extends FlagTable> {
@@ -79,9 +88,6 @@ export interface ProgramFlags<T extends FlagTable> {
   /** Checks the values and the files they name. @throws FlagError */
   check(values: Values<T>, warn: (message: string) => void): void;
 }
-
-/** Long enough for the requests of an API server, and shorter than the 30 s after which Kubernetes kills a pod. */
-const DRAIN_MS = 25_000;
 
 /** What serves callers. */
 const callerSide = { ...callerListening, ...callerTls };
@@ -100,7 +106,8 @@ const agentSide = {
   ...agentLimits,
   ...advertising,
   ...serverLeases,
-  ...kubernetes,
+  ...kubeconfig,
+  ...kubernetesRate,
   ...kubernetesContentType,
 };
 
@@ -127,8 +134,10 @@ const bothSides = {
 
 /** The all-in-one server: upstream's flags and those of a plane. */
 export const serverFlags = { ...callerSide, ...agentSide, ...dials, ...shutdown(0), ...queues, ...bothSides };
-export const gatewayFlags = { ...callerSide, ...gatewayIdentity, ...dials, ...shutdown(DRAIN_MS), ...bothSides };
-export const hubFlags = { ...agentSide, ...shutdown(DRAIN_MS), ...bothSides };
+
+export const gatewayFlags = { ...callerSide, ...gatewayIdentity, ...dials, ...shutdown(FLAGS.drainMs), ...bothSides };
+
+export const hubFlags = { ...agentSide, ...shutdown(FLAGS.drainMs), ...bothSides };
 
 export const agentFlags = {
   ...serverConnection,
@@ -137,7 +146,7 @@ export const agentFlags = {
   ...agentIdentity,
   ...synchronisation,
   ...agentLeases,
-  ...agentKubernetes,
+  ...kubeconfig,
   ...kubernetesContentType,
   ...agentQueues,
   ...resume,
@@ -149,8 +158,11 @@ export const agentFlags = {
 };
 
 export type ServerValues = Values<typeof serverFlags>;
+
 export type GatewayValues = Values<typeof gatewayFlags>;
+
 export type HubValues = Values<typeof hubFlags>;
+
 export type AgentValues = Values<typeof agentFlags>;
 
 export const proxyServer: ProgramFlags<typeof serverFlags> = {
@@ -262,4 +274,56 @@ function checkHubSide(values: HubValues, warn: (message: string) => void): void 
   checkServerCount(values);
   checkLeases(values);
   checkAdvertising(values);
+}
+
+/** Rejects negative durations, which no flag accepts. */
+function checkDurations(table: FlagTable, values: Readonly<Record<string, unknown>>): void {
+  for (const [flag, { kind }] of Object.entries(table)) {
+    const value = values[flag];
+    if (kind.name === 'duration' && (value as number) < 0) {
+      throw new FlagError(flag, `bad duration ${writeDuration(value as number)}: it must not be negative`);
+    }
+  }
+}
+
+function checkQueues(flags: { readonly 'xfr-channel-size': number }): void {
+  const size = flags['xfr-channel-size'];
+  if (size <= 0) throw new FlagError('xfr-channel-size', `bad size ${size}: want 1 or more`);
+}
+
+interface Listener {
+  readonly flag: string;
+  readonly bind: string;
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Returns the listeners that a table's values ask for. */
+export function listenersOf(table: FlagTable, values: Readonly<Record<string, unknown>>): Listener[] {
+  return Object.entries(table).flatMap(([flag, { port: listener }]) => {
+    if (!listener) return [];
+    const port = values[flag] as number;
+    return [{ flag, bind: listener.bind, host: values[listener.bind] as string, port }];
+  });
+}
+
+/**
+ * Checks every listener's port: it is within its range, and no two listeners share one.
+ * @param closed flags of listeners that will not be opened
+ */
+function checkPorts(table: FlagTable, values: Readonly<Record<string, unknown>>, closed: readonly string[] = []): void {
+  const taken: Listener[] = [];
+  for (const listener of listenersOf(table, values)) {
+    const { flag, port, host } = listener;
+    if (closed.includes(flag)) continue;
+    const rule = table[flag]?.port;
+    if (!rule || (rule.optional && port === 0)) continue;
+    if (port < rule.lowest || port > rule.highest) {
+      const off = rule.optional ? ', or 0 for none' : '';
+      throw new FlagError(flag, `bad port ${port}: want ${rule.lowest} to ${rule.highest}${off}`);
+    }
+    const other = taken.find((one) => one.port === port && (one.host === host || one.host === '' || host === ''));
+    if (other) throw new FlagError(flag, `--${other.flag} uses port ${port} too`);
+    taken.push(listener);
+  }
 }

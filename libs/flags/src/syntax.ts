@@ -1,3 +1,5 @@
+import { isIP } from 'node:net';
+
 /**
  * How Go writes values on a command line (strconv, time.ParseDuration, encoding/csv), because upstream's flags are read by Go. Each
  * reader throws a SyntaxError that describes only what is wrong with the text.
@@ -125,4 +127,19 @@ function quotedField(text: string, start: number): { field: string; end: number 
 
 export function writeCsv(fields: readonly string[]): string {
   return fields.map((field) => (/[",\r\n]|^\s/.test(field) ? `"${field.replaceAll('"', '""')}"` : field)).join(',');
+}
+
+/** A network: `10.0.0.0/8`. */
+interface Cidr {
+  readonly address: string;
+  readonly bits: number;
+  readonly family: 'ipv4' | 'ipv6';
+}
+
+/** @returns undefined for a text that is no network */
+export function readCidr(text: string): Cidr | undefined {
+  const [, address = '', bits] = /^([^/]+)\/(\d{1,3})$/.exec(text) ?? [];
+  const version = isIP(address);
+  if (version === 0 || Number(bits) > (version === 4 ? 32 : 128)) return undefined;
+  return { address, bits: Number(bits), family: version === 4 ? 'ipv4' : 'ipv6' };
 }

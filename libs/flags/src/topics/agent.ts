@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { isIP } from 'node:net';
+import { type PolicyRule, type PolicyRules, type PortRange, policyOf } from '@isthmus/admission/policy';
 import { isLoopback } from '@isthmus/runtime';
-import { readCidr } from '../cidr.ts';
-import { FlagError } from '../error.ts';
+import { PROHIBITIONS, type Prohibition } from '@isthmus/tunnel';
 import { checkAuthorities, checkKeyPair, readNamedFile } from '../files.ts';
 import {
   bool,
   countOrAll,
   duration,
+  FlagError,
   int,
   names,
   oneOf,
@@ -17,7 +18,11 @@ import {
   topic,
   type Values,
 } from '../flag.ts';
+import { readCidr } from '../syntax.ts';
+import { adminSocket } from './common.ts';
 import { checkId } from './server.ts';
+
+type Warn = (message: string) => void;
 
 export const serverConnection = topic('Server', {
   'proxy-server-host': names(
@@ -101,13 +106,6 @@ export const agentLeases = topic('Leases', {
   }),
 });
 
-export const agentKubernetes = topic('Kubernetes API', {
-  kubeconfig: string(
-    '',
-    "Path of a kubeconfig file. It may name a credential plugin (exec), which then runs here. If empty, the pod's service account is used.",
-  ),
-});
-
 const ANY_PORT = { lowest: 1, highest: 65_535 } as const;
 
 export const agentHealth = topic('Listening: health, metrics and administration', {
@@ -115,11 +113,7 @@ export const agentHealth = topic('Listening: health, metrics and administration'
   'health-server-port': int(8093, 'TCP port of /healthz, /readyz and /metrics.', {
     port: { bind: 'health-server-host', ...ANY_PORT },
   }),
-  'admin-uds-name': string(
-    '',
-    "Path of a unix socket for the admin RPC, instead of the TCP port: this process' user and group can open it. On a machine that others share, or with the host's network, any local user can use the port.",
-    { own: true },
-  ),
+  ...adminSocket,
   'admin-bind-address': string(
     '127.0.0.1',
     'Address that --admin-server-port listens on. Empty for all addresses. Any address but loopback needs --admin-server-cert for the admin RPC.',
@@ -137,8 +131,6 @@ export const agentQueues = topic('Behaviour', {
     inert: 'data for slow readers is bounded in bytes, and metrics show it',
   }),
 });
-
-type Warn = (message: string) => void;
 
 export function checkServerConnection(flags: Values<typeof serverConnection>): void {
   const { 'proxy-server-host': hosts, 'proxy-server-port': port, 'ca-cert': authorities } = flags;
@@ -193,7 +185,7 @@ const IDENTIFIERS: Readonly<Record<string, (value: string) => boolean>> = {
  */
 function checkIdentifiers(query: string, warn: Warn): void {
   for (const pair of query.split('&').filter((part) => part !== '')) {
-    const [name, value] = pair.includes('=') ? split(pair) : [pair, ''];
+    const [name = '', value = ''] = pair.split(/=(.*)/s);
     const key = decoded(name);
     const accepts = Object.hasOwn(IDENTIFIERS, key) ? IDENTIFIERS[key] : undefined;
     if (!accepts) {
@@ -203,11 +195,6 @@ function checkIdentifiers(query: string, warn: Warn): void {
     const text = decoded(value);
     if (!accepts(text)) warn(`--agent-identifiers: ${JSON.stringify(text)} is not a valid ${key}`);
   }
-}
-
-function split(pair: string): [string, string] {
-  const at = pair.indexOf('=');
-  return [pair.slice(0, at), pair.slice(at + 1)];
 }
 
 /** Go's url.QueryUnescape, which also rejects semicolons. */
@@ -227,8 +214,11 @@ export function checkSynchronisation(flags: Values<typeof synchronisation>): voi
 
 // One requirement of a Kubernetes label selector: `key`, `!key`, `key=value`, `key!=value`, `key in (a,b)`, `key>1`.
 const KEY = String.raw`[A-Za-z0-9][\w./-]*`;
+
 const VALUE = String.raw`[\w.-]*`;
+
 const REQUIREMENT = String.raw`\s*(?:!\s*${KEY}|${KEY}(?:\s*(?:=|==|!=|>|<)\s*${VALUE}|\s+(?:in|notin)\s*\(\s*${VALUE}(?:\s*,\s*${VALUE})*\s*\))?)\s*`;
+
 const SELECTOR = new RegExp(`^(?:${REQUIREMENT}(?:,${REQUIREMENT})*)?$`);
 
 export function checkLeaseSelector(flags: Values<typeof agentLeases>): void {
@@ -239,4 +229,90 @@ export function checkLeaseSelector(flags: Values<typeof agentLeases>): void {
       `bad selector ${JSON.stringify(selector)}: want key=value, or another label selector`,
     );
   }
+}
+
+const ENTRY =
+  'An entry is an address, a prefix or a host pattern, and may end in a port or a range of ports: ' +
+  '10.0.0.0/8, *.svc.cluster.local:443, [fd00::/8]:30000-32767; * is every destination, as in *:22.';
+
+export const destinations = topic('Behaviour', {
+  'allow-destinations': strings(
+    [],
+    `The only destinations that this agent dials, whatever the plane asks: a comma list. ${ENTRY} Without entries it dials all but its own health and admin ports, link-local addresses and the metadata services of clouds; the names ${PROHIBITIONS.join(', ')} in this list lift these exceptions, and nothing else does.`,
+    { own: true },
+  ),
+  'deny-destinations': strings(
+    [],
+    `Destinations that this agent does not dial, whatever the plane asks, and though --allow-destinations lists them: a comma list. ${ENTRY} Addresses are checked after the name was resolved.`,
+    { own: true },
+  ),
+});
+
+/** What an agent dials. */
+interface AgentDestinations {
+  readonly lifted: readonly Prohibition[];
+  /** Undefined: everything but what is prohibited. Rules have the names of their entries. */
+  readonly rules: PolicyRules | undefined;
+}
+
+/** @throws FlagError */
+export function parseDestinations(flags: Values<typeof destinations>): AgentDestinations {
+  const { 'allow-destinations': allowed, 'deny-destinations': denied } = flags;
+  const lifted = PROHIBITIONS.filter((name) => allowed.includes(name));
+  const entries = allowed.filter((entry) => !isProhibition(entry));
+  const allow = entries.map((entry) => {
+    if (/^[\w-]+$/.test(entry)) throw new FlagError('allow-destinations', unknownName(entry));
+    return ruleOf('allow-destinations', entry);
+  });
+  const deny = denied.map((entry) => {
+    if (!isProhibition(entry)) return ruleOf('deny-destinations', entry);
+    throw new FlagError('deny-destinations', `${entry} are denied already, unless --allow-destinations names them`);
+  });
+  const rules = { ...(allow.length > 0 && { allow }), ...(deny.length > 0 && { deny }) };
+  return { lifted, rules: allow.length + deny.length > 0 ? rules : undefined };
+}
+
+function isProhibition(entry: string): boolean {
+  return PROHIBITIONS.some((name) => name === entry);
+}
+
+/** A name that is misspelt must not become a host that alone is allowed. */
+function unknownName(entry: string): string {
+  const known = PROHIBITIONS.join(', ');
+  return `unknown name ${JSON.stringify(entry)}: want ${known}, or write a host without dots with a port or a dot behind it`;
+}
+
+function ruleOf(flag: string, entry: string): PolicyRule {
+  const bad = (problem: string) => new FlagError(flag, `bad entry ${JSON.stringify(entry)}: ${problem}`);
+  const [target, ports] = split(entry);
+  const rule = {
+    name: entry,
+    ...(ports !== undefined && { ports: [rangeOf(ports, bad)] }),
+    ...(target !== '*' && { [isNetwork(target) ? 'cidr' : 'host']: target }),
+  };
+  try {
+    policyOf({ deny: [rule] });
+  } catch (error) {
+    throw bad((error as Error).message);
+  }
+  return rule;
+}
+
+/** IPv6 needs brackets only before ports. */
+function split(entry: string): [target: string, ports: string | undefined] {
+  const [, bracketed, behind] = /^\[([^\]]*)\](?::(.*))?$/.exec(entry) ?? [];
+  if (bracketed !== undefined) return [bracketed, behind];
+  const [target = '', ports, ...rest] = entry.split(':');
+  return rest.length > 0 ? [entry, undefined] : [target, ports];
+}
+
+function isNetwork(target: string): boolean {
+  return /[:/]|^[\d.]+$/.test(target);
+}
+
+function rangeOf(text: string, bad: (problem: string) => FlagError): PortRange {
+  const [, from, to = from] = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(text) ?? [];
+  const [first, last] = [Number(from), Number(to)];
+  if (first >= 1 && first <= last && last <= 65_535) return [first, last];
+  throw bad(`${JSON.stringify(text)} is no port from 1 to 65535, and no range such as 30000-32767`);
 }

@@ -1,7 +1,6 @@
 import { isLoopback } from '@isthmus/runtime';
-import { FlagError } from '../error.ts';
-import { checkAuthorities, checkKeyPair, readNamedFile } from '../files.ts';
-import { duration, float32, int, string, topic, type Values } from '../flag.ts';
+import { checkAuthorities, checkKeyPair } from '../files.ts';
+import { duration, FlagError, float32, int, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 
 export const agentListening = topic('Listening: agents', {
@@ -54,28 +53,14 @@ export const agentLimits = topic('Agents', {
   ),
 });
 
-export const kubernetes = topic('Kubernetes API', {
-  kubeconfig: string(
-    '',
-    "Path of a kubeconfig file. It may name a credential plugin (exec), which then runs here. If empty, the pod's service account is used.",
-  ),
+export const kubernetesRate = topic('Kubernetes API', {
   'kubeconfig-qps': float32(0, 'Requests per second to the API server. 0 means 5.'),
   'kubeconfig-burst': int(0, 'Burst of requests to the API server. 0 means 10.'),
 });
 
-export const kubernetesContentType = topic('Kubernetes API', {
-  'kube-api-content-type': string('application/vnd.kubernetes.protobuf', 'Encoding of requests to the API server.', {
-    inert: 'requests to the API server are always JSON',
-  }),
-});
-
-type Flags = Values<
-  typeof agentListening &
-    typeof clusterTls &
-    typeof agentAuthentication &
-    typeof agentLimits &
-    Pick<typeof kubernetes, 'kubeconfig'>
-> & { readonly 'tenants-dir': string };
+type Flags = Values<typeof agentListening & typeof clusterTls & typeof agentAuthentication & typeof agentLimits> & {
+  readonly 'tenants-dir': string;
+};
 
 const LIMITS = [
   'max-agent-sessions',
@@ -128,8 +113,4 @@ function checkTokens(flags: Flags): boolean {
   const missing = TOKEN_FLAGS.find((name) => flags[name] === '');
   if (missing) throw new FlagError(missing, `must be set when --${given} is`);
   return true;
-}
-
-export function checkKubeconfig(flags: { readonly kubeconfig: string }): void {
-  if (flags.kubeconfig !== '') readNamedFile('kubeconfig', flags.kubeconfig);
 }

@@ -1,10 +1,21 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { STRATEGIES, type Strategy } from '@isthmus/tunnel';
-import { FlagError } from '../error.ts';
-import { bool, duration, int, optionalInt, string, topic, type Values } from '../flag.ts';
-import { parseLabels } from '../labels.ts';
+import { bool, duration, FlagError, int, optionalInt, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
+import { adminSocket } from './common.ts';
+
+/** Parses `a=b,c=d` (upstream's `--lease-label`). */
+export function parseLabels(text: string): Record<string, string> {
+  const pairs = text.split(',').map((pair): [string, string] => {
+    const [key = '', value, ...rest] = pair.split('=');
+    if (key.trim() === '' || value === undefined || rest.length > 0) {
+      throw new Error(`bad label ${JSON.stringify(pair)}: want key=value`);
+    }
+    return [key.trim(), value.trim()];
+  });
+  return Object.fromEntries(pairs);
+}
 
 export const serverIdentity = topic('Identity', {
   'server-id': string('', 'Unique id of this server.', {
@@ -40,11 +51,7 @@ export const serverHealth = topic('Listening: health, metrics and administration
   'admin-port': int(8095, 'TCP port of the admin RPC, /metrics and /debug/pprof.', {
     port: { bind: 'admin-bind-address', ...SERVER_PORTS },
   }),
-  'admin-uds-name': string(
-    '',
-    "Path of a unix socket for the admin RPC, instead of the TCP port: this process' user and group can open it. On a machine that others share, or with the host's network, any local user can use the port.",
-    { own: true },
-  ),
+  ...adminSocket,
   'admin-bind-address': string(
     '127.0.0.1',
     'Address that --admin-port listens on. Empty for all addresses. Any address but loopback needs --admin-server-cert for the admin RPC.',
@@ -139,4 +146,37 @@ export function checkLeases(flags: Values<typeof serverLeases>): void {
   } catch (error) {
     throw new FlagError('lease-label', (error as Error).message);
   }
+}
+
+const CONSOLES = ['auto', 'on', 'off'] as const;
+
+export const consolePage = topic('Listening: health, metrics and administration', {
+  console: string(
+    'auto',
+    'Serve the console, a page for operators, at /console/ on the admin port: on, off, or auto, which is on for a loopback address or unix socket, and off otherwise. Any other address needs --admin-server-cert.',
+    { own: true },
+  ),
+  'console-trace-url': string(
+    '',
+    'Where the console links to the trace of a dial: an http or https URL with {trace_id} in it. Empty for no links.',
+    { own: true },
+  ),
+});
+
+/** Returns when the console is served. @throws FlagError */
+export function parseConsole(flags: Pick<Values<typeof consolePage>, 'console'>): (typeof CONSOLES)[number] {
+  const found = CONSOLES.find((known) => known === flags.console);
+  if (found) return found;
+  throw new FlagError('console', `unknown value ${JSON.stringify(flags.console)}: want ${CONSOLES.join(', ')}`);
+}
+
+export function checkConsole(flags: Values<typeof consolePage>): void {
+  parseConsole(flags);
+  const url = flags['console-trace-url'];
+  if (url === '') return;
+  const sample = url.replaceAll('{trace_id}', '0');
+  if (!/^https?:\/\//i.test(sample) || !URL.canParse(sample)) {
+    throw new FlagError('console-trace-url', `bad URL ${JSON.stringify(url)}: want http://... or https://...`);
+  }
+  if (sample === url) throw new FlagError('console-trace-url', `${url} has no {trace_id}: put it where the id belongs`);
 }

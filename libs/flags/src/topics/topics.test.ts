@@ -1,6 +1,66 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import { parseDestinations } from './destinations.ts';
+import { describe, it, test } from 'node:test';
+import { createSecureContext } from 'node:tls';
+import { parseDestinations } from './agent.ts';
+import { resumeBudget } from './common.ts';
+import { parseLabels } from './server.ts';
+import { cipherSuiteNames, isCipherSuite, opensslCiphers, tlsVersion } from './tls.ts';
+
+test("each of Go's cipher suites has a name that node:tls accepts", () => {
+  assert.equal(cipherSuiteNames().length, 13);
+  for (const name of cipherSuiteNames()) {
+    const ciphers = opensslCiphers([name]);
+    if (name.includes('_WITH_')) createSecureContext({ ciphers: ciphers as string });
+    else assert.equal(ciphers, undefined, name);
+  }
+  assert.ok(!isCipherSuite('constructor'));
+});
+
+test('choosing TLS 1.2 suites leaves those of TLS 1.3 unchanged', () => {
+  assert.equal(
+    opensslCiphers(['TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256']),
+    'TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:ECDHE-RSA-AES128-GCM-SHA256',
+  );
+  assert.equal(opensslCiphers([]), undefined);
+});
+
+test("Go's names of TLS versions map to those of node:tls", () => {
+  assert.deepEqual(['', 'VersionTLS10', 'VersionTLS11', 'VersionTLS12', 'VersionTLS13', 'TLSv1.2'].map(tlsVersion), [
+    'TLSv1.2',
+    'TLSv1',
+    'TLSv1.1',
+    'TLSv1.2',
+    'TLSv1.3',
+    undefined,
+  ]);
+});
+
+describe('labels', () => {
+  it('are read as in upstream', () => {
+    assert.deepEqual(parseLabels(' k8s-app = konnectivity-server,a='), { 'k8s-app': 'konnectivity-server', a: '' });
+  });
+
+  for (const bad of ['', 'a', 'a=b,', 'a=b=c', '=b']) {
+    it(`reject ${JSON.stringify(bad)}`, () => assert.throws(() => parseLabels(bad), /bad label .*: want key=value/));
+  }
+});
+
+const MIB = 1024 * 1024;
+
+test('tunnels keep what the flag allows, but no more than a quarter of what a memory limit leaves', () => {
+  for (const [wanted, limit, kept] of [
+    [64, 0, 64],
+    [64, 512, 64],
+    [64, 288, 64],
+    [64, 256, 56],
+    [64, 128, 24],
+    [16, 128, 16],
+    [64, 48, 4],
+    [64, 32, 0],
+    [64, 30, 0],
+  ] as const)
+    assert.equal(resumeBudget(wanted * MIB, limit * MIB), kept * MIB, `${wanted} of ${limit} MiB`);
+});
 
 const parse = (allow: readonly string[], deny: readonly string[] = []) =>
   parseDestinations({ 'allow-destinations': allow, 'deny-destinations': deny });

@@ -1,0 +1,14 @@
+/** Times, sizes and counts of the programs' flags beside the defaults of docs/FLAGS.md: times in milliseconds, sizes in bytes. */
+export const FLAGS = {
+  /**
+   * How long tunnels may take to finish after SIGTERM at frontend-gw and backend-hub: long enough for the requests of an API server, and
+   * shorter than the 30 s after which Kubernetes kills a pod. `--graceful-shutdown-timeout` sets it.
+   */
+  drainMs: 25_000,
+  /** What a program needs of its memory limit before tunnels may keep any of it for `--resume-memory`. */
+  resumeReserveBytes: 32 * 1024 * 1024,
+  /** The part of the rest of its memory limit that tunnels may keep. */
+  resumePart: 1 / 4,
+  /** How many keys of a mounted Secret or ConfigMap an error shows that looked for another one. */
+  keysShown: 10,
+};

@@ -1,0 +1,158 @@
+import { memoryLimit, SharedBudget } from '@isthmus/runtime';
+import type { ResumeOptions } from '@isthmus/tunnel';
+import { FLAGS } from '../defaults.ts';
+import { checkAppendable, readNamedFile } from '../files.ts';
+import {
+  bool,
+  duration,
+  FlagError,
+  int,
+  level,
+  moduleSpec,
+  oneOf,
+  severity,
+  string,
+  topic,
+  traceLocation,
+  uint,
+  type Values,
+} from '../flag.ts';
+
+const NO_FILES = 'logs go to standard error';
+const NO_HEADERS = '--log-format sets the format of lines';
+const NO_MODULES = 'verbosity cannot be set per source file';
+
+export const logging = topic('Logging', {
+  'log-format': oneOf(['text', 'json'])('text', 'Format of log lines: text or json.', { own: true }),
+  v: level(
+    4,
+    'How much to log: 0 only what needs attention, 2 also each dial and session, 5 also their steps, 8 everything.',
+    {
+      short: 'v',
+    },
+  ),
+  logtostderr: bool(true, 'Log to standard error.'),
+  vmodule: moduleSpec('', 'Verbosity by source file.', { inert: NO_MODULES }),
+  'log-backtrace-at': traceLocation('', 'Log a stack trace at this place in the source.', { inert: NO_MODULES }),
+  alsologtostderr: bool(false, 'Log to standard error as well as to files.', { inert: NO_FILES }),
+  alsologtostderrthreshold: severity(0, 'Lowest severity for --alsologtostderr.', { inert: NO_FILES }),
+  stderrthreshold: severity(2, 'Lowest severity that goes to standard error as well as to files.', { inert: NO_FILES }),
+  'legacy-stderr-threshold-behavior': bool(true, 'Whether --logtostderr overrides --stderrthreshold.', {
+    inert: NO_FILES,
+  }),
+  'one-output': bool(false, 'Log each line only to the file of its own severity.', { inert: NO_FILES }),
+  'log-dir': string('', 'Directory of log files.', { inert: NO_FILES }),
+  'log-file': string('', 'Path of a log file.', { inert: NO_FILES }),
+  'log-file-max-size': uint(1800, 'Largest size of a log file, in megabytes.', { inert: NO_FILES }),
+  'add-dir-header': bool(false, 'Show the source directory in each line.', { inert: NO_HEADERS }),
+  'skip-headers': bool(false, 'Log without headers.', { inert: NO_HEADERS }),
+  'skip-log-headers': bool(false, 'Open log files without headers.', { inert: NO_FILES }),
+});
+
+export function checkLogging(flags: Values<typeof logging>, warn: (message: string) => void): void {
+  if (!flags.logtostderr) warn('--logtostderr=false has no effect here: logs go to standard error');
+}
+
+export const audit = topic('Audit', {
+  'audit-log': string(
+    '',
+    'Write audit records, one line of JSON each, to this file, reopened on SIGHUP, or to standard output with -. Empty for none.',
+    { own: true },
+  ),
+  'audit-otlp': bool(
+    false,
+    'Send audit records as OTLP logs to the endpoint in OTEL_EXPORTER_OTLP_*. OTEL_LOGS_EXPORTER=otlp does the same.',
+    { own: true },
+  ),
+});
+
+export function checkAudit(flags: Values<typeof audit>): void {
+  const path = flags['audit-log'];
+  if (path !== '' && path !== '-') checkAppendable('audit-log', path);
+}
+
+export const debug = topic('Debugging', {
+  'enable-profiling': bool(false, 'Serve CPU profiles and heap snapshots at /debug/pprof on the admin port.'),
+  'enable-contention-profiling': bool(false, 'Profile waiting for locks. Needs --enable-profiling.', {
+    inert: 'there are no locks to wait for',
+  }),
+});
+
+export function checkDebug(flags: Values<typeof debug>): void {
+  if (flags['enable-contention-profiling'] && !flags['enable-profiling']) {
+    throw new FlagError('enable-contention-profiling', 'needs --enable-profiling');
+  }
+}
+
+export const about = topic('Help', {
+  help: bool(false, 'Show this help.', { short: 'h', own: true }),
+  version: bool(false, 'Show the version.', { own: true }),
+});
+
+/** The standard OTEL_* variables set where traces go. */
+export const tracing = topic('Traces', {
+  'trace-slow': duration(
+    1000,
+    'Export a trace of one span for each dial that fails or takes longer than this, even if it is not sampled. 0 for none. ' +
+      'The OTEL_* variables say where traces go.',
+    { own: true },
+  ),
+});
+
+const MIB = 1024 * 1024;
+
+export const resume = topic('Behaviour', {
+  'resume-timeout': duration(
+    120_000,
+    'How long a tunnel outlives what carries it: it waits so long for another way between gateway and agent. The default outlives a snapshot of a machine. 0 turns this off. See docs/RESUME.md.',
+    { own: true },
+  ),
+  'resume-memory': int(
+    64,
+    'MiB that all tunnels together may keep until the other end has them, beyond 256 KiB each. Above it they are slower, and nothing is lost. At most a quarter of what a memory limit leaves beyond 32 MiB.',
+    { own: true },
+  ),
+});
+
+export function checkResume(flags: Values<typeof resume>): void {
+  const memory = flags['resume-memory'];
+  if (memory < 0 || memory > 65_536) throw new FlagError('resume-memory', `bad size ${memory}: want 0 to 65536 MiB`);
+}
+
+/** @returns undefined if tunnels are not resumed */
+export function resumeOptions(flags: Values<typeof resume>): ResumeOptions | undefined {
+  const timeoutMs = flags['resume-timeout'];
+  if (timeoutMs === 0) return undefined;
+  return { timeoutMs, budget: new SharedBudget(resumeBudget(flags['resume-memory'] * MIB, memoryLimit())) };
+}
+
+/** Returns how many bytes of those wanted fit a memory limit, in bytes. 0 is no limit. */
+export function resumeBudget(wanted: number, limit: number): number {
+  return limit === 0 ? wanted : Math.min(wanted, Math.max(0, limit - FLAGS.resumeReserveBytes) * FLAGS.resumePart);
+}
+
+/** Of every program's topic of ports: in servers and agents they have other names. */
+export const adminSocket = {
+  'admin-uds-name': string(
+    '',
+    "Path of a unix socket for the admin RPC, instead of the TCP port: this process' user and group can open it. On a machine that others share, or with the host's network, any local user can use the port.",
+    { own: true },
+  ),
+};
+
+export const kubeconfig = topic('Kubernetes API', {
+  kubeconfig: string(
+    '',
+    "Path of a kubeconfig file. It may name a credential plugin (exec), which then runs here. If empty, the pod's service account is used.",
+  ),
+});
+
+export const kubernetesContentType = topic('Kubernetes API', {
+  'kube-api-content-type': string('application/vnd.kubernetes.protobuf', 'Encoding of requests to the API server.', {
+    inert: 'requests to the API server are always JSON',
+  }),
+});
+
+export function checkKubeconfig(flags: Values<typeof kubeconfig>): void {
+  if (flags.kubeconfig !== '') readNamedFile('kubeconfig', flags.kubeconfig);
+}
