@@ -26,17 +26,19 @@ const BESIDE = {
   'libs/certificates': ['libs/tunnel'],
   // A program starts by reading its flags.
   'libs/service': ['libs/flags'],
-  // The admin port is part of a program, lists its flags, and serves the console's page.
-  'libs/admin': ['libs/console', 'libs/flags', 'libs/service'],
-  // The entries of an agent's lists of destinations are rules.
-  'libs/flags': ['libs/admission'],
+  // The admin port is part of a program, lists its flags, explains routes, and serves the console's page.
+  'libs/admin': ['libs/console', 'libs/directory', 'libs/flags', 'libs/service'],
+  // The entries of an agent's lists of destinations are rules; a gateway's strategies are the directory's.
+  'libs/flags': ['libs/admission', 'libs/directory'],
+  // Sessions are counted as the directory reports them.
+  'libs/telemetry': ['libs/directory'],
   // Puts a server together.
   'libs/plane': [
     'libs/admin',
     'libs/admission',
     'libs/flags',
     'libs/kube',
-    'libs/registry',
+    'libs/directory',
     'libs/service',
     'libs/telemetry',
     'libs/transport',
@@ -62,7 +64,7 @@ const NODE_MODULES = {
   ],
   'libs/flags': ['crypto', 'fs', 'net', 'os', 'path', 'tls'],
   'libs/kube': ['child_process', 'crypto', 'fs', 'http', 'https', 'path', 'timers'],
-  'libs/registry': ['crypto', 'net', 'timers', 'tls', 'util'],
+  'libs/directory': ['crypto', 'net', 'timers', 'tls', 'util'],
   'libs/transport': ['crypto', 'dns', 'events', 'fs', 'http', 'net', 'stream', 'timers', 'tls'],
   'libs/telemetry': ['events', 'fs', 'net', 'process', 'timers', 'tls', 'util', 'zlib'],
   'libs/service': ['events', 'fs', 'http', 'net', 'os', 'process', 'stream'],

@@ -3,7 +3,7 @@ import { execFile, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import {
   DEADLINE_MS,
   eventually,

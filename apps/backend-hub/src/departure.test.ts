@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Directory, planeEvents } from '@isthmus/tunnel';
+import { Directory } from '@isthmus/directory';
+import { planeEvents } from '@isthmus/tunnel';
 import { giveUpSessions } from './departure.ts';
 import { sessionsAtOtherHubs } from './other-hubs.ts';
 import { SessionTable } from './sessions.ts';

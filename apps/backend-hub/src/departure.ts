@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Directory } from '@isthmus/tunnel';
+import type { Directory } from '@isthmus/directory';
 import { agentKey, isAlone, sessionsAtOtherHubs } from './other-hubs.ts';
 import type { SessionTable } from './sessions.ts';
 

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import { test } from 'node:test';
-import { memoryRegistry, type Registry } from '@isthmus/registry';
+import { Directory, memoryRegistry, type Registry } from '@isthmus/directory';
 import { deferred } from '@isthmus/runtime';
 import { type ControlMessage, LinkServer, type MembershipMessage, requestLink } from '@isthmus/transport';
-import { Directory, noTracer, planeEvents } from '@isthmus/tunnel';
+import { noTracer, planeEvents } from '@isthmus/tunnel';
 import { type HubOptions, hub } from './hub.ts';
 
 function options(registry: Registry): HubOptions {

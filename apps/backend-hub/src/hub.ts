@@ -1,18 +1,10 @@
 import type { SessionMove } from '@isthmus/admin';
 import { gatewayTenants } from '@isthmus/admission/basics';
+import type { Change, Directory, HubRecord, HubRegistration, Registry } from '@isthmus/directory';
 import type { Hub } from '@isthmus/plane';
-import type { HubRegistration, Registry } from '@isthmus/registry';
 import type { AdmissionState, Check } from '@isthmus/service';
 import { type HubMember, type PeerServer, type PeerServerOptions, servePeers } from '@isthmus/transport';
-import {
-  type Change,
-  type Dial,
-  type Directory,
-  type GatewayLoss,
-  type HubRecord,
-  pipeline,
-  type SessionInfo,
-} from '@isthmus/tunnel';
+import { type Dial, type GatewayLoss, pipeline, type SessionInfo } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { giveUpSessions } from './departure.ts';
 import { agentKey, sessionsAtOtherHubs } from './other-hubs.ts';

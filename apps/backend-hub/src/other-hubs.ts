@@ -1,4 +1,4 @@
-import type { Directory } from '@isthmus/tunnel';
+import type { Directory } from '@isthmus/directory';
 
 /** Identifies an agent within a plane. Ids may contain any character. */
 export function agentKey({ tenant, agentId }: { readonly tenant: string; readonly agentId: string }): string {

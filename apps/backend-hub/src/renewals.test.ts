@@ -3,11 +3,11 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { type AgentEvidence, type Grant, readTenantFile, type Tenant, Tenants } from '@isthmus/admission';
+import { Directory, memoryRegistry } from '@isthmus/directory';
 import type { Tenancy } from '@isthmus/plane';
-import { memoryRegistry } from '@isthmus/registry';
 import { until } from '@isthmus/runtime/testing';
 import { LinkServer, refusedWhere, requestLink } from '@isthmus/transport';
-import { Directory, NotAuthorised, noTracer, planeEvents } from '@isthmus/tunnel';
+import { NotAuthorised, noTracer, planeEvents } from '@isthmus/tunnel';
 import { hub } from './hub.ts';
 import { RenewalRates } from './renewal-rates.ts';
 

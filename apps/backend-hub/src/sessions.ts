@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import type { HubRegistration } from '@isthmus/registry';
+import type { Change, HubRegistration, SessionRecord } from '@isthmus/directory';
 import { guarding } from '@isthmus/runtime';
 import type { Dialer } from '@isthmus/transport';
 import {
   type AgentIdentifiers,
-  type Change,
   type Dial,
   DialError,
   type DialRequest,
@@ -12,7 +11,6 @@ import {
   type Principal,
   principalText,
   type SessionInfo,
-  type SessionRecord,
 } from '@isthmus/tunnel';
 import { agentKey } from './other-hubs.ts';
 

@@ -1,3 +1,4 @@
+import { type Directory, lookups, type RouteTo, route, type Strategy, Suspects } from '@isthmus/directory';
 import type { Gateway, Tenancy } from '@isthmus/plane';
 import { within } from '@isthmus/runtime';
 import { type AdmissionState, socketsCheck } from '@isthmus/service';
@@ -6,17 +7,11 @@ import {
   type Dial,
   DialLimiter,
   type DialLimits,
-  type Directory,
   GatewayTunnels,
-  lookups,
   type Observation,
   PlaneEnded,
   pipeline,
   type ResumeOptions,
-  type RouteTo,
-  route,
-  type Strategy,
-  Suspects,
   TunnelTable,
 } from '@isthmus/tunnel';
 import { type CallerPort, Callers, type CallersOptions } from './callers.ts';

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Dial, DialLimiter, Directory, noTracer, planeEvents, Suspects } from '@isthmus/tunnel';
+import { Directory, Suspects } from '@isthmus/directory';
+import { type Dial, DialLimiter, noTracer, planeEvents } from '@isthmus/tunnel';
 import { gatewayStages } from './pipeline.ts';
 
 function stages({ tenants = false, resume = false } = {}): string[] {

@@ -1,14 +1,12 @@
+import { type RoutingOptions, routed, type Suspects } from '@isthmus/directory';
 import type { Tenancy } from '@isthmus/plane';
 import {
   type DialLimiter,
   type GatewayTunnels,
   inTurns,
   observed,
-  type RoutingOptions,
   refuseWhenScarce,
-  routed,
   type Stage,
-  type Suspects,
 } from '@isthmus/tunnel';
 import { permitted } from './policy.ts';
 

@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { SecureVersion } from 'node:tls';
+import type { Member } from '@isthmus/directory';
 import { secureContextOptions, type TlsFiles } from '@isthmus/runtime';
-import { formatDestination, type Member } from '@isthmus/tunnel';
+import { formatDestination } from '@isthmus/tunnel';
 import type { GatewayValues } from './programs.ts';
 import { hubSocket, type REDIS_CREDENTIALS } from './topics/plane.ts';
 import { opensslCiphers, tlsVersion } from './topics/tls.ts';

@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import type { HubLink, PlanePart } from '@isthmus/admin';
-import { type Following, follow, type Registry, type Roster } from '@isthmus/registry';
+import type { Directory, HubRecord } from '@isthmus/directory';
+import { type Following, follow, type Registry, type Roster } from '@isthmus/directory';
 import type { PlaneSight } from '@isthmus/telemetry';
 import { PeerLinks, type PeerLinksOptions } from '@isthmus/transport';
-import type { Dial, Directory, HubRecord, PlaneEvents } from '@isthmus/tunnel';
+import type { Dial, PlaneEvents } from '@isthmus/tunnel';
 import type { Hub } from './roles.ts';
 
 export interface PlaneViewOptions {

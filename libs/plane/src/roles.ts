@@ -1,8 +1,8 @@
 import type { RoutingPart, SessionMove } from '@isthmus/admin';
-import type { Registry } from '@isthmus/registry';
+import type { Directory, HubRecord, Registry } from '@isthmus/directory';
 import type { AdmissionState, Check, Closing } from '@isthmus/service';
 import type { ServerMetrics } from '@isthmus/telemetry';
-import type { Dial, DialUse, Directory, HubRecord, Observation, SessionInfo } from '@isthmus/tunnel';
+import type { Dial, DialUse, Observation, SessionInfo } from '@isthmus/tunnel';
 import type { Tenancy } from './tenancy/tenancy.ts';
 
 /** The roles of a server program. At least one is set; with both, dials to the hub's own sessions are function calls. */

@@ -7,6 +7,7 @@ import {
   quarantineIn,
   RecentLosses,
 } from '@isthmus/admin';
+import { Directory, memoryRegistry, planeRoll, type Registry } from '@isthmus/directory';
 import {
   type FlagTable,
   memberOf,
@@ -19,7 +20,6 @@ import {
   type ServerValues,
   type Values,
 } from '@isthmus/flags';
-import { memoryRegistry, planeRoll, type Registry } from '@isthmus/registry';
 import { boundVerification } from '@isthmus/runtime';
 import {
   admissionCheck,
@@ -35,7 +35,7 @@ import {
 } from '@isthmus/service';
 import { createLogger, exportMetrics, type ProgramLogger, type ServerMetrics, serverMetrics } from '@isthmus/telemetry';
 import { tlsServer, watchCertificate } from '@isthmus/transport';
-import { Directory, type TunnelInfo } from '@isthmus/tunnel';
+import type { TunnelInfo } from '@isthmus/tunnel';
 import { tenantsUsing } from './dial-limits.ts';
 import { type ServerInstruments, serverInstruments } from './instruments.ts';
 import { PlaneView } from './plane-view.ts';
@@ -150,7 +150,7 @@ async function startRoles(
 
 /** Loads Redis' client only now: it takes 8 MB, which a server without Redis saves. */
 async function joinedRegistry(flags: ServerValues): Promise<Registry> {
-  const { redisRegistry } = await import('@isthmus/registry/redis');
+  const { redisRegistry } = await import('@isthmus/directory/redis');
   return redisRegistry(redisOptions(flags));
 }
 

@@ -1,4 +1,3 @@
-import type { Directory } from '@isthmus/tunnel';
 import type { Check } from './health.ts';
 
 /** Checks that several programs share. The texts of failing checks are what an operator sees first. */
@@ -45,7 +44,11 @@ const MAX_TENANTS = 20;
 
 /** Checks whether dials of a gateway's tenant have somewhere to go. The detail is computed only when it is shown. */
 export function sessionsCheck(
-  directory: Pick<Directory, 'sessionsOf' | 'tenants' | 'quarantinedSessions'>,
+  directory: {
+    sessionsOf(tenant: string): number;
+    tenants(): Iterable<readonly [tenant: string, sessions: number]>;
+    readonly quarantinedSessions: number;
+  },
   tenant: string,
 ): Check {
   return {

@@ -37,6 +37,7 @@ export type { DialPolicy, PolicyVerdict } from './dial/policy.ts';
 export { PROHIBITIONS, type Prohibited, type Prohibition, prohibitedBy, reachedAddress } from './dial/prohibited.ts';
 export { refuseWhenScarce } from './dial/refuse-when-scarce.ts';
 export { isRefusedDial } from './dial/refused-dial.ts';
+export { SignOfLife } from './dial/sign-of-life.ts';
 export {
   type AuditSink,
   type CertificatePlace,
@@ -62,6 +63,7 @@ export {
   type DialSpanName,
   type DialStep,
   type DialTracer,
+  enterSpan,
   noTracer,
   type StepSpanName,
 } from './events/trace.ts';
@@ -75,20 +77,6 @@ export { checkName, isName, isPrintable, printable } from './names/names.ts';
 export { type AnyPrincipal, NotAuthorised, notAuthorisedIn, type Principal, principalText } from './names/principal.ts';
 export { GATEWAY_NAME, HUB_SERVER_NAME } from './names/roles.ts';
 export { upstreamReason } from './names/upstream.ts';
-export { Directory, type SessionWatcher } from './replica/directory.ts';
-export { MAX_QUARANTINED } from './replica/quarantine.ts';
-export {
-  type AgentIdentifiers,
-  type AgentName,
-  type Change,
-  type HubRecord,
-  identifierCount,
-  type Member,
-  type Quarantine,
-  type SessionRecord,
-  type Snapshot,
-} from './replica/records.ts';
-export { Replica } from './replica/replica.ts';
 export { AgentTunnels } from './resume/agent-tunnels.ts';
 export {
   type AttachAnswer,
@@ -101,17 +89,4 @@ export { GatewayTunnels } from './resume/gateway-tunnels.ts';
 export type { GatewayLoss } from './resume/hung-up-gateways.ts';
 export type { ResumeOptions } from './resume/options.ts';
 export type { AttachClaim, ResumeAnswer, ResumeGrant, ResumeRequest } from './resume/request.ts';
-export { type RoutingOptions, routed } from './route/attempts.ts';
-export type { Session } from './route/placement.ts';
-export {
-  type LeftOut,
-  type Lookup,
-  lookups,
-  type Rank,
-  type Routed,
-  type RouteOptions,
-  type RouteTo,
-  route,
-} from './route/route.ts';
-export { isNetwork, keyText, STRATEGIES, type Strategy, serves } from './route/strategies.ts';
-export { Suspects } from './route/suspects.ts';
+export { type AgentIdentifiers, type AgentName, agentKey, identifierCount, isNetwork } from './sessions.ts';

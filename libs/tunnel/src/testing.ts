@@ -1,15 +1,10 @@
 import { PassThrough } from 'node:stream';
-import type { Dial, DialRequest, Established } from './dial/dial.ts';
-import type { DialError } from './dial/errors.ts';
+import type { DialRequest, Established } from './dial/dial.ts';
 import { planeEvents } from './events/events.ts';
 import type { Observation } from './events/observe.ts';
 import { noTracer } from './events/trace.ts';
-import { Directory } from './replica/directory.ts';
-import type { AgentIdentifiers, HubRecord, SessionRecord } from './replica/records.ts';
-import { routed } from './route/attempts.ts';
-import type { Session } from './route/placement.ts';
-import { route } from './route/route.ts';
-import type { Strategy } from './route/strategies.ts';
+
+export { Noted } from './resume/testing/noted.ts';
 
 export const request: DialRequest = {
   id: '00000000000000aa',
@@ -18,88 +13,6 @@ export const request: DialRequest = {
   deadline: 1e12,
   signal: new AbortController().signal,
 };
-
-export const nothing: AgentIdentifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
-
-export function hub(hubId: string, more: Partial<HubRecord> = {}): HubRecord {
-  return { hubId, incarnation: 1, peerAddress: '', agentAddress: '', zone: '', draining: false, ...more };
-}
-
-export function session(sessionId: string, more: Partial<SessionRecord> = {}): SessionRecord {
-  return {
-    sessionId,
-    tenant: 'default',
-    agentId: sessionId,
-    identifiers: nothing,
-    hubId: 'h1',
-    incarnation: 1,
-    version: 1,
-    draining: false,
-    since: 0,
-    ...more,
-  };
-}
-
-export function directory(hubs: HubRecord[], sessions: SessionRecord[], ownHub?: string): Directory {
-  const all = new Directory(ownHub === undefined ? {} : { ownHub });
-  all.reset({ hubs, sessions, quarantines: [] });
-  return all;
-}
-
-/** One session on each hub, named `INDEX on HUB`. A hub that is named again gets another session. */
-export function plane(...hubIds: string[]): Directory {
-  const all = new Directory({ random: () => 0 });
-  for (const [index, hubId] of hubIds.entries()) {
-    all.apply({ kind: 'hub', hub: hub(hubId, { peerAddress: 'p' }) });
-    all.apply({ kind: 'session', session: session(`${index} on ${hubId}`, { agentId: 'a', hubId }) });
-  }
-  return all;
-}
-
-/** Applies what the registry reports about a hub and its session. */
-export function join(directory: Directory, hubId: string): void {
-  const joined = plane(hubId);
-  for (const hub of joined.hubs()) directory.apply({ kind: 'hub', hub });
-  for (const session of joined.sessions()) directory.apply({ kind: 'session', session });
-}
-
-export interface Ask {
-  tenant?: string;
-  strategies?: Strategy[];
-  zone?: string;
-  excluded?: string[];
-}
-
-/** Returns the first session of a route, while every hub can be reached. */
-export function best(
-  from: Directory,
-  host: string,
-  { tenant = 'default', strategies = ['default'], zone = '', excluded = [] }: Ask = {},
-): Session | undefined {
-  const options = {
-    directory: from,
-    strategies,
-    zone,
-    hub: () => async () => established(),
-    suspects: new Set<string>(),
-  };
-  const first = route(options, { tenant, host, tried: new Set(excluded) }).next().value;
-  return first?.rank && first.session;
-}
-
-/** Returns every session that is chosen in a hundred rounds. */
-export function chosen(
-  from: Directory,
-  host: string,
-  { tenant = 'default', strategies = ['default'], zone = '', excluded = [] }: Ask = {},
-) {
-  const found = new Set<string>();
-  for (let round = 0; round < 100; round++) {
-    const session = best(from, host, { tenant, strategies, zone, excluded });
-    if (session) found.add(session.record.sessionId);
-  }
-  return [...found].sort();
-}
 
 export function established(): Established {
   const stream = new PassThrough();
@@ -113,28 +26,3 @@ export function established(): Established {
 }
 
 export const unobserved = (): Observation => ({ events: planeEvents(), tracer: noTracer });
-
-export function routing(
-  directory: Directory,
-  dials: Record<string, Dial | undefined>,
-  parkTimeout = 0,
-  observation = unobserved(),
-): Dial {
-  const options = { strategies: ['default'], zone: '', observation } as const;
-  return routed({ ...options, directory, parkTimeout, hub: (hubId) => dials[hubId] });
-}
-
-export const failing =
-  (tried: string[], name: string, error: DialError): Dial =>
-  () => {
-    tried.push(name);
-    return Promise.reject(error);
-  };
-
-/** Returns a hub that never answers. `seen` collects the requests that it got. */
-export const silent =
-  (seen: DialRequest[]): Dial =>
-  (dial) => {
-    seen.push(dial);
-    return new Promise(() => {});
-  };

@@ -1,6 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { Authority } from '@isthmus/certificates/testing';
-import { startRedis } from '@isthmus/registry/testing/servers';
+import { startRedis } from '@isthmus/directory/testing/servers';
 import type { Door } from '../chaos/load/door.ts';
 import {
   agentPortFlags,

@@ -1,4 +1,4 @@
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import { Scope } from '../harness/index.ts';
 import { listening } from './child.ts';
 import { type Contender, contenders, Planes, type Programs } from './contenders.ts';

@@ -5,7 +5,7 @@ import {
   type RedisServerOptions,
   startRedis,
   startSentinels,
-} from '@isthmus/registry/testing/servers';
+} from '@isthmus/directory/testing/servers';
 import { relayTo, type Scope } from '../harness/index.ts';
 
 /** A running registry, and how to begin and end its outage. */

@@ -1,4 +1,4 @@
-import { startRedis } from '@isthmus/registry/testing/servers';
+import { startRedis } from '@isthmus/directory/testing/servers';
 import {
   type Flags,
   Member,

@@ -1,5 +1,5 @@
+import { startRedis } from '@isthmus/directory/testing/servers';
 import { adminApi } from '@isthmus/proto/admin';
-import { startRedis } from '@isthmus/registry/testing/servers';
 import {
   agentMember,
   agentPortFlags,

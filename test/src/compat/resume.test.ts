@@ -5,7 +5,7 @@ import { createServer, type Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 import type { Writable } from 'node:stream';
 import test from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import {
   goMissing,
   type Member,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import { eventually, goMissing, peerDial, scoped, split, web } from '../harness/index.ts';
 import { startAgentOf, writeEgressConfigs } from './rig.ts';
 

@@ -1,7 +1,7 @@
 /// <reference lib="dom" />
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import { echo, scoped, sharedByFile, split, until } from '../harness/index.ts';
 import { rogueAgent } from '../hostile/links.ts';
 import { adminOf, dial } from '../plane/dials.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import test from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import type { Page } from 'playwright-core';
 import { echo, freePort, SLOW_TESTS, scoped, sharedByFile, split, until } from '../harness/index.ts';
 import { adminOf, askFirst, carries, dial } from '../plane/dials.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import type { Page } from 'playwright-core';
 import {
   echo,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import { echo, scoped, until } from '../harness/index.ts';
 import { adminOf, carries, dial } from '../plane/dials.ts';
 import { hubPlane } from '../plane/hub-plane.ts';

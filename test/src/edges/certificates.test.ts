@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { connect as connectHttp2 } from 'node:http2';
 import { after, before, describe, it } from 'node:test';
 import { connect, type TLSSocket } from 'node:tls';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import {
   type Authority,
   freePort,

@@ -1,5 +1,5 @@
 import { test } from 'node:test';
-import { redisMissing, startRedis } from '@isthmus/registry/testing/servers';
+import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
 import {
   echo,
   type Identity,

@@ -63,9 +63,7 @@ test("on the peers' port each side must prove its role, and an address proves no
         once(events, 'peer:open').then(() => ''),
         once(events, 'peer:failure').then(([, , error]) => (error as Error).message),
       ]);
-      links.sync([
-        { hubId: 'h', peerAddress: port.address, agentAddress: '', zone: '', incarnation: 1, draining: false },
-      ]);
+      links.sync([{ hubId: 'h', peerAddress: port.address, draining: false }]);
       const said = await within(outcome, { what: `${name}: a link, or none` });
       assert.match(said, told ?? /^$/, name);
     } finally {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Scope } from './scope.ts';
 
-export { freePort } from '@isthmus/registry/testing/servers';
+export { freePort } from '@isthmus/directory/testing/servers';
 
 /** A directory that is removed with the scope. Its path leaves room for a socket's name in the 107 bytes of sun_path. */
 export async function tempDir(scope: Scope): Promise<string> {

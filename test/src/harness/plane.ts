@@ -1,5 +1,5 @@
 import type { Identity } from '@isthmus/certificates/testing';
-import { type RedisServer, startRedis } from '@isthmus/registry/testing/servers';
+import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
 import type { Via } from './connect-caller.ts';
 import { agentPortFlags, healthFlags, hubFlags, peerFlags, uplinkFlags } from './flags.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import type { Browser } from 'playwright-core';
 import { consoleOf, goTo, NO_BROWSER, startBrowser } from '../console/browser.ts';
 import { eventually, type Program, Scope, scoped, unlessSlow } from '../harness/index.ts';

@@ -1,4 +1,4 @@
-import { type RedisServer, startRedis } from '@isthmus/registry/testing/servers';
+import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers';
 import {
   agentMember,
   type Flags,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import { adminApi } from '@isthmus/proto/admin';
-import { redisMissing } from '@isthmus/registry/testing/servers';
 import {
   allInOne,
   type Back,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { Duplex } from 'node:stream';
 import test from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import {
   type Back,
   type Destination,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import { echo, scoped, unlessSlow, until } from '../harness/index.ts';
 import { carries, closed, dial, PROTOCOLS } from './dials.ts';
 import { hubPlane, linesFromNow } from './hub-plane.ts';

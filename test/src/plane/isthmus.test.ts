@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import tls from 'node:tls';
 import { gunzipSync } from 'node:zlib';
-import { redisMissing, startRedis } from '@isthmus/registry/testing/servers';
+import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
 import {
   agentMember,
   echo,

@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { createServer, type TLSSocket } from 'node:tls';
-import { redisRegistry } from '@isthmus/registry/redis';
+import type { SessionRecord } from '@isthmus/directory';
+import { redisRegistry } from '@isthmus/directory/redis';
 import { encodeControl, LinkClient, parseIdentifiers, servePeers, upgradeServer } from '@isthmus/transport';
-import { type Dial, DialError, planeEvents, type SessionRecord } from '@isthmus/tunnel';
+import { type Dial, DialError, planeEvents } from '@isthmus/tunnel';
 import { freePort, type Scope, type Trust } from '../harness/index.ts';
 
 /** How often agents hear of the plane's hubs, in milliseconds. */

@@ -4,9 +4,9 @@ import { hostname } from 'node:os';
 import test from 'node:test';
 import { adminClient } from '@isthmus/admin/client';
 import { Authority } from '@isthmus/certificates/testing';
-import type { Registry } from '@isthmus/registry';
-import { redisRegistry } from '@isthmus/registry/redis';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import type { Registry } from '@isthmus/directory';
+import { redisRegistry } from '@isthmus/directory/redis';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import { VERSION } from '@isthmus/service';
 import {
   type Back,

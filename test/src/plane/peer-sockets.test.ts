@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import test from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import { echo, type Member, scoped, tempDir, until } from '../harness/index.ts';
 import { carries, dial, PROTOCOLS } from './dials.ts';
 import { hubPlane, linesFromNow, wholeAgain } from './hub-plane.ts';

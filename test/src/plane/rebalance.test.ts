@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { ranking } from '@isthmus/agent';
-import { redisMissing, startRedis } from '@isthmus/registry/testing/servers';
+import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
 import {
   agentMember,
   echo,

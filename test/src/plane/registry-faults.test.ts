@@ -7,7 +7,7 @@ import {
   redisMissing,
   startRedis,
   startSentinels,
-} from '@isthmus/registry/testing/servers';
+} from '@isthmus/directory/testing/servers';
 import {
   type Back,
   echo,

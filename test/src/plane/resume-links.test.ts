@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import { echo, type LogLine, scoped, until } from '../harness/index.ts';
 import { carries, closed, dial } from './dials.ts';
 import { hubPlane, linesFromNow, sharedHubPlane } from './hub-plane.ts';

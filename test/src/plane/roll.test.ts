@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { redisMissing, startRedis } from '@isthmus/registry/testing/servers';
+import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
 import {
   agentMember,
   connectThrough,

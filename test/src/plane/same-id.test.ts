@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { redisMissing, startRedis } from '@isthmus/registry/testing/servers';
+import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
 import {
   agentMember,
   eventually,

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { type Duplex, pipeline } from 'node:stream';
 import test from 'node:test';
+import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
 import { adminApi } from '@isthmus/proto/admin';
-import { redisMissing, startRedis } from '@isthmus/registry/testing/servers';
 import {
   type Back,
   echo,

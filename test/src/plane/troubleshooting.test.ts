@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { redisMissing, startRedis } from '@isthmus/registry/testing/servers';
+import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
 import {
   Authority,
   allInOne,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { Duplex } from 'node:stream';
 import test from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import { type Destination, echo, type Member, type Scope, scoped, sharedByFile, until } from '../harness/index.ts';
 import { carries, closed, dial } from './dials.ts';
 import { type HubPlane, type HubPlaneOptions, hubPlane, wholeAgain } from './hub-plane.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { startRedis } from '@isthmus/registry/testing/servers';
+import { startRedis } from '@isthmus/directory/testing/servers';
 import { echo, grpcThrough, type Scope, scoped, tunnelThrough, until, type Via, within } from '../harness/index.ts';
 import { kustomize, noKubectl } from '../k8s/manifests.ts';
 import { COMMAND_LINES, type CommandLine } from './command-lines.ts';

@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
+import { startRedis } from '@isthmus/directory/testing/servers';
 import { run as isthmus, type Terminal } from '@isthmus/isthmus';
-import { startRedis } from '@isthmus/registry/testing/servers';
 import {
   echo,
   freePort,

@@ -14,8 +14,8 @@ import {
   startRedis,
   startSentinels,
   UNHURRIED,
-} from '@isthmus/registry/testing';
-import { registryContract } from '@isthmus/registry/testing/contract';
+} from '@isthmus/directory/testing';
+import { registryContract } from '@isthmus/directory/testing/contract';
 
 const skip = redisMissing();
 const stops: (() => Promise<void>)[] = [];

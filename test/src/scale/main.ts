@@ -1,6 +1,6 @@
 // npm run scale: measures how the plane copes with thousands of agents. Prints tables, and every check that fails.
 import { parseArgs } from 'node:util';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import type { Findings } from './findings.ts';
 import { PHASES, type Phase, type Sizes } from './phases/index.ts';
 import { print, write } from './report.ts';

@@ -1,9 +1,15 @@
 import { randomUUID } from 'node:crypto';
-import { type Following, follow, type Registry } from '@isthmus/registry';
-import { redisRegistry } from '@isthmus/registry/redis';
-import { type RedisServer, startRedis } from '@isthmus/registry/testing/servers';
+import {
+  Directory,
+  type Following,
+  follow,
+  type HubRecord,
+  type Registry,
+  type SessionRecord,
+} from '@isthmus/directory';
+import { redisRegistry } from '@isthmus/directory/redis';
+import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
-import { Directory, type HubRecord, type SessionRecord } from '@isthmus/tunnel';
 import { type RedisUse, redisUse } from './redis-info.ts';
 import { cpuMs } from './usage.ts';
 

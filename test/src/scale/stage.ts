@@ -1,4 +1,4 @@
-import { type RedisServer, startRedis } from '@isthmus/registry/testing/servers';
+import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
 import { agentPortFlags, healthFlags, hubFlags, peerFlags } from '../harness/flags.ts';
 import { freePort } from '../harness/places.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import type { OutgoingHttpHeaders } from 'node:http2';
 import test from 'node:test';
-import { redisRegistry } from '@isthmus/registry/redis';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisRegistry } from '@isthmus/directory/redis';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import {
   type Destination,
   echo,

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import { echo, type Program, Scope, startAgent, tempDir, tunnelThrough, until } from '../harness/index.ts';
 import { bystander } from '../hostile/rig.ts';
 import { closed } from '../plane/dials.ts';

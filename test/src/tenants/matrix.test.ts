@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import test from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing/servers';
+import { redisMissing } from '@isthmus/directory/testing/servers';
 import { Authority, type Identity, Scope, tempDir, until } from '../harness/index.ts';
 import { type Attempt, claimOf, dialTo, kick, list, type Operated, readMetrics } from './attempts.ts';
 import { addCluster, tenantsPlane } from './rig.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing';
+import { redisMissing } from '@isthmus/directory/testing';
 import type { AuditRecord, TrailRecord } from '@isthmus/telemetry';
 import { connectThrough, type Program, Scope, tempDir, until } from '../harness/index.ts';
 import { readRecords } from '../plane/audit-records.ts';

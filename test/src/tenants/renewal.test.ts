@@ -3,7 +3,7 @@ import { renameSync, writeFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing';
+import { redisMissing } from '@isthmus/directory/testing';
 import type { TrailRecord } from '@isthmus/telemetry';
 import {
   DEADLINE_MS,

@@ -1,5 +1,5 @@
 import type { TenantFile } from '@isthmus/admission';
-import { type RedisServer, startRedis } from '@isthmus/registry/testing/servers';
+import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers';
 import {
   type Back,
   type ConnectAnswer,

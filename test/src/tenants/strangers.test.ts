@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
-import { redisMissing } from '@isthmus/registry/testing';
+import { redisMissing } from '@isthmus/directory/testing';
 import { freePort, type Scope, scoped, unlessSlow, until } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE } from '../hostile/frames.ts';
 import { residentBytes } from '../scale/usage.ts';

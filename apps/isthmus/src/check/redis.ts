@@ -1,5 +1,5 @@
+import type { RedisProbe } from '@isthmus/directory/redis';
 import { type Result, reportOf } from '@isthmus/findings';
-import type { RedisProbe } from '@isthmus/registry/redis';
 import { secureContextOptions } from '@isthmus/runtime';
 import { messageOf } from '../exit.ts';
 import { millis } from '../output/units.ts';
@@ -30,7 +30,7 @@ export async function checkRedis(options: RedisOptions): Promise<RedisResults> {
   if (options.redisUrl === undefined) return { results: [] };
   const files = { ca: options.redisCaCert, cert: options.redisCert, key: options.redisKey };
   try {
-    const { probeRedis } = await import('@isthmus/registry/redis');
+    const { probeRedis } = await import('@isthmus/directory/redis');
     const probe = await probeRedis({
       url: options.redisUrl,
       plane: options.plane,

@@ -1,17 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { adminApi } from '@isthmus/proto/admin';
 import {
-  type AgentIdentifiers,
   Directory,
   type HubRecord,
   lookups,
-  planeEvents,
   type Quarantine,
   type RouteOptions,
   route,
   type SessionRecord,
-} from '@isthmus/tunnel';
+} from '@isthmus/directory';
+import { adminApi } from '@isthmus/proto/admin';
+import { type AgentIdentifiers, planeEvents } from '@isthmus/tunnel';
 import { explained } from './explain.ts';
 
 const { STANDING_TAKEN, STANDING_EQUAL, STANDING_LATER, STANDING_NOT } = adminApi.Candidate_Standing;

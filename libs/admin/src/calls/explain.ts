@@ -1,20 +1,22 @@
+import {
+  keyText,
+  type LeftOut,
+  type Lookup,
+  type Rank,
+  type Routed,
+  type Session,
+  type Strategy,
+  serves,
+} from '@isthmus/directory';
 import { adminApi } from '@isthmus/proto/admin';
 import {
   type Destination,
   type Dial,
   DialError,
   formatDestination,
-  keyText,
-  type LeftOut,
-  type Lookup,
   type PlaneEvents,
   type PolicyVerdict,
   parseDestination,
-  type Rank,
-  type Routed,
-  type Session,
-  type Strategy,
-  serves,
 } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { absent, invalid } from './refusals.ts';

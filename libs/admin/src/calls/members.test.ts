@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { HubRecord } from '@isthmus/directory';
 import { adminApi } from '@isthmus/proto/admin';
-import type { HubRecord } from '@isthmus/tunnel';
 import { aSession, asking, aTunnel } from '../testing/backend.ts';
 import type { PlanePart } from './members.ts';
 

@@ -1,6 +1,7 @@
+import type { HubRecord, Member } from '@isthmus/directory';
 import { adminApi } from '@isthmus/proto/admin';
 import type { RegistryHealth } from '@isthmus/service';
-import type { HubRecord, Member, SessionInfo } from '@isthmus/tunnel';
+import type { SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { PROTOCOLS, ROLES } from './messages.ts';
 import type { Identity } from './status.ts';

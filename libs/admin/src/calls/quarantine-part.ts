@@ -1,4 +1,5 @@
-import type { AgentName, Directory, Quarantine } from '@isthmus/tunnel';
+import type { Directory, Quarantine } from '@isthmus/directory';
+import type { AgentName } from '@isthmus/tunnel';
 
 /** Agents that get no new dials, in the whole plane. */
 export interface QuarantinePart {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Directory } from '@isthmus/tunnel';
+import { Directory } from '@isthmus/directory';
 import { aSession, asking } from '../testing/backend.ts';
 import type { RoutingPart } from './explain.ts';
 import { quarantineIn } from './quarantine-part.ts';

@@ -1,13 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import {
-  Directory,
-  type HubRecord,
-  type Member,
-  type PlaneEvents,
-  planeEvents,
-  type SessionRecord,
-} from '@isthmus/tunnel';
+import { Directory, type HubRecord, type Member, type SessionRecord } from '@isthmus/directory';
+import { type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { aSession } from '../testing/backend.ts';
 import { RecentLosses } from './recent-losses.ts';
 

@@ -1,5 +1,6 @@
+import type { Directory, Member, SessionRecord } from '@isthmus/directory';
 import { LruMap } from '@isthmus/runtime';
-import type { AgentIdentifiers, AgentName, Directory, Member, PlaneEvents, SessionRecord } from '@isthmus/tunnel';
+import type { AgentIdentifiers, AgentName, PlaneEvents } from '@isthmus/tunnel';
 
 /** Losses to keep: many agents that are gone have one cause, which a few of them show. */
 const MAX_LOSSES = 100;

@@ -1,21 +1,16 @@
 import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
+import { Directory, lookups, route, routed, type SessionRecord, type Strategy } from '@isthmus/directory';
 import { adminApi } from '@isthmus/proto/admin';
 import {
   type AgentIdentifiers,
   type Dial,
   DialError,
-  Directory,
   type Established,
-  lookups,
   noTracer,
   observed,
   planeEvents,
-  route,
-  routed,
-  type SessionRecord,
-  type Strategy,
   type TunnelOutcome,
 } from '@isthmus/tunnel';
 import { asking } from '../testing/backend.ts';

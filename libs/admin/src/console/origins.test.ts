@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Member } from '@isthmus/tunnel';
+import type { Member } from '@isthmus/directory';
 import { askerOf, faultOfHost, memberOrigins, type Port } from './origins.ts';
 
 function member(adminAddress: string, host = 'node-1'): Member {

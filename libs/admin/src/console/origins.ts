@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
+import type { Member } from '@isthmus/directory';
 import { isIP, isLoopback } from '@isthmus/runtime';
-import type { Member } from '@isthmus/tunnel';
 
 /** What a page hears that may not ask. */
 export const FOREIGN =

@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
-import { STRATEGIES, type Strategy } from '@isthmus/tunnel';
+import { STRATEGIES, type Strategy } from '@isthmus/directory';
 import { bool, duration, FlagError, int, optionalInt, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 import { adminSocket } from './common.ts';

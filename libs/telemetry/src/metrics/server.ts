@@ -1,4 +1,5 @@
-import { type CallerProtocol, type PlaneEvents, type Role, type Strategy, upstreamReason } from '@isthmus/tunnel';
+import type { Strategy } from '@isthmus/directory';
+import { type CallerProtocol, type PlaneEvents, type Role, upstreamReason } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
 import { Families, type Metrics } from './exposition/families.ts';
 import { Backends } from './plane/backends.ts';

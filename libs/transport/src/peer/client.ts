@@ -1,9 +1,17 @@
 import { once } from 'node:events';
 import net, { isIP, type Socket } from 'node:net';
 import { Backoff, clientTlsOf, connectTo, type TlsSettings } from '@isthmus/runtime';
-import { type Dial, HUB_SERVER_NAME, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
+import { type Dial, HUB_SERVER_NAME, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkClient } from '../link/client.ts';
 import { secureConnect } from '../tls/secure-connect.ts';
+
+/** A hub, as the registry has it. */
+interface KnownHub {
+  readonly hubId: string;
+  /** `host:port` where gateways reach the hub; empty for a hub that only the gateway in its own process uses. */
+  readonly peerAddress: string;
+  readonly draining: boolean;
+}
 
 /** How long a link to a hub may take to come up, in milliseconds. */
 const CONNECT_TIMEOUT = 3000;
@@ -50,7 +58,7 @@ export class PeerLinks {
   }
 
   /** Call with every change of the registry's hubs. */
-  sync(hubs: Iterable<HubRecord>): void {
+  sync(hubs: Iterable<KnownHub>): void {
     const wanted = new Map([...hubs].filter((hub) => hub.peerAddress !== '').map((hub) => [hub.hubId, hub]));
     for (const [hubId, peer] of this.#peers) {
       const hub = wanted.get(hubId);
@@ -111,7 +119,7 @@ class Peer {
     void this.#connect();
   }
 
-  update({ draining }: HubRecord): void {
+  update({ draining }: KnownHub): void {
     this.#draining = draining;
     if (draining || !this.#resting) return;
     this.#resting = false;

@@ -3,7 +3,7 @@ import type { PacketType } from '@isthmus/proto';
 import type { CallerProtocol, DialRequest, DialTiming } from '../dial/dial.ts';
 import type { DialError } from '../dial/errors.ts';
 import type { Principal } from '../names/principal.ts';
-import type { AgentIdentifiers } from '../replica/records.ts';
+import type { AgentIdentifiers } from '../sessions.ts';
 import { IsolatingEmitter } from './isolating-emitter.ts';
 import type { Operation } from './operation.ts';
 

@@ -1,31 +1,51 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { SessionLost } from '../dial/errors.ts';
-import { directory, hub, session } from '../testing.ts';
+import type { AgentSession } from '../sessions.ts';
 import { AgentProcess } from './agent-process.ts';
 
 const LOSS = new SessionLost('the link was lost');
 const INSTANCE = 'f'.repeat(16);
 const OTHER = 'e'.repeat(16);
 
-/** @param sessions that it has at first, each at a hub of its own: s1, s2 or s3 */
+/** The sessions of agent `a` that a gateway knows. */
+class Known {
+  readonly #sessions = new Map<string, AgentSession>();
+  watcher: { came(session: AgentSession['record']): void; went(): void } | undefined;
+
+  get size(): number {
+    return this.#sessions.size;
+  }
+
+  ofAgent(): Iterable<AgentSession> {
+    return this.#sessions.values();
+  }
+
+  open(sessionId: string, instance = INSTANCE): void {
+    const record = { tenant: 'default', agentId: 'a', sessionId, hubId: sessionId, instance };
+    this.#sessions.set(sessionId, { record, state: { draining: false } });
+    this.watcher?.came(record);
+  }
+
+  forget(sessionId: string): void {
+    if (this.#sessions.delete(sessionId)) this.watcher?.went();
+  }
+}
+
+/** @param sessions that it has at first, each at a hub of its own */
 function agent(...sessions: string[]) {
   const time = { ms: 5000 };
-  const of = (sessionId: string, instance = INSTANCE) =>
-    session(sessionId, { agentId: 'a', hubId: sessionId, instance });
-  const known = directory(
-    ['s1', 's2', 's3'].map((name) => hub(name)),
-    sessions.map((name) => of(name)),
-  );
+  const known = new Known();
+  for (const sessionId of sessions) known.open(sessionId);
   const name = { tenant: 'default', agentId: 'a', instance: INSTANCE };
   const agent = new AgentProcess({ name, directory: known, clock: { now: () => time.ms } });
-  known.watch({ came: (session) => agent.came(session), went: () => agent.checkTunnels() });
+  known.watcher = { came: (session) => agent.came(session), went: () => agent.checkTunnels() };
   return {
     time,
     known,
     hangsUp: (sessionId: string) => agent.hungUp(sessionId),
     loses: (sessionId: string) => agent.lost(sessionId),
-    comes: (sessionId: string, instance?: string) => known.apply({ kind: 'session', session: of(sessionId, instance) }),
+    comes: (sessionId: string, instance?: string) => known.open(sessionId, instance),
     end: () => agent.endAfter(LOSS)?.message,
   };
 }

@@ -1,7 +1,7 @@
 import { type Clock, RandomSet } from '@isthmus/runtime';
 import { SessionLost } from '../dial/errors.ts';
+import type { AgentName, AgentSession, AgentSessions } from '../sessions.ts';
 import { TOGETHER_MS } from './options.ts';
-import type { AgentName, AgentSession, AgentSessions } from './sessions.ts';
 
 const NEVER = Number.NEGATIVE_INFINITY;
 
@@ -18,7 +18,7 @@ export interface OfProcess {
 
 interface AgentProcessOptions {
   readonly name: ProcessName;
-  readonly directory: AgentSessions;
+  readonly directory: Pick<AgentSessions, 'ofAgent' | 'forget'>;
   readonly clock: Pick<Clock, 'now'>;
 }
 
@@ -30,7 +30,7 @@ interface AgentProcessOptions {
 export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
   readonly name: ProcessName;
   readonly tunnels = new RandomSet<Tunnel>();
-  readonly #directory: AgentSessions;
+  readonly #directory: Pick<AgentSessions, 'ofAgent' | 'forget'>;
   readonly #clock: Pick<Clock, 'now'>;
   #count = 0;
   /** Until when it had more than one session. */

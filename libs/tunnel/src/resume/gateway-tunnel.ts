@@ -5,6 +5,7 @@ import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../
 import { SignOfLife } from '../dial/sign-of-life.ts';
 import type { ResumableTunnel } from '../events/events.ts';
 import { enterSpan } from '../events/trace.ts';
+import type { AgentSession } from '../sessions.ts';
 import type { AgentProcess } from './agent-process.ts';
 import { AttachRefused, type AttachRequest, type Carrier, ENDED_TEXT } from './carrier.ts';
 import { GatewayHalf, type GatewayOuter } from './gateway-half.ts';
@@ -12,7 +13,6 @@ import type { Attaching, GatewayTunnelsOptions } from './gateway-tunnels.ts';
 import { HalfStream } from './half-stream.ts';
 import type { Halves } from './options.ts';
 import type { ResumeGrant } from './request.ts';
-import type { AgentSession } from './sessions.ts';
 
 /** After this time and the round trips of its path, in milliseconds, an attach without an answer is given up, and another session is tried. */
 const ATTACH_TIMEOUT_MS = 2000;

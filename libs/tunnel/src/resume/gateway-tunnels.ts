@@ -3,11 +3,11 @@ import type { DialRequest, TunnelEnd } from '../dial/dial.ts';
 import { inTurns } from '../dial/in-turns.ts';
 import type { Stage } from '../dial/pipeline.ts';
 import type { Observation } from '../events/observe.ts';
+import { type AgentName, type AgentRoutes, type AgentSession, agentKey } from '../sessions.ts';
 import { AgentProcess, type ProcessName } from './agent-process.ts';
 import { GatewayTunnel, type SharedByTunnels } from './gateway-tunnel.ts';
 import { halvesOf, type ResumeOptions } from './options.ts';
 import type { OpenCarrier, ResumeAnswer } from './request.ts';
-import { type AgentName, type AgentRoutes, type AgentSession, agentKey } from './sessions.ts';
 
 /**
  * How many attaches start in one turn of the event loop, and how many of one tenant are under way. After the loss of a hub, thousands of

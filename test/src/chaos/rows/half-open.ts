@@ -1,4 +1,4 @@
-import { startRedis } from '@isthmus/registry/testing/servers';
+import { startRedis } from '@isthmus/directory/testing/servers';
 import type { Scope } from '../../harness/index.ts';
 import { namespace, networksMissing, type Wire } from '../network.ts';
 import type { Context, Row } from '../row.ts';

@@ -1,4 +1,4 @@
-import { startRedis } from '@isthmus/registry/testing/servers';
+import { startRedis } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
 import { peerFlags } from '../../harness/flags.ts';
 import { startGateway, startHub } from '../../harness/plane.ts';

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { SessionInfo, Strategy } from '@isthmus/tunnel';
+import type { Strategy } from '@isthmus/directory';
+import type { SessionInfo } from '@isthmus/tunnel';
 import { SERVER, samples, server, session } from '../exposition/testing.ts';
 import type { Backends } from './backends.ts';
 

@@ -1,4 +1,4 @@
-import type { SessionRecord, Strategy } from '@isthmus/tunnel';
+import type { SessionRecord, Strategy } from '@isthmus/directory';
 import type { Subscriptions } from '../../subscribe.ts';
 
 /** The part of a session record that matters here: an agent that dials can go through. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Directory, type SessionRecord } from '@isthmus/tunnel';
+import { Directory, type SessionRecord } from '@isthmus/directory';
 import { beginning, dial, samples, server, session, tunnel } from '../exposition/testing.ts';
 import type { GatewaySight } from './plane.ts';
 

@@ -1,4 +1,4 @@
-import type { SessionRecord, SessionWatcher } from '@isthmus/tunnel';
+import type { SessionRecord, SessionWatcher } from '@isthmus/directory';
 import type { Subscriptions } from '../../subscribe.ts';
 import { Census } from '../exposition/census.ts';
 import type { Families } from '../exposition/families.ts';

@@ -1,0 +1,368 @@
+import { deferred, extended, type Guarded, guarding } from '@isthmus/runtime';
+import {
+  type AttemptKind,
+  type AttemptRecord,
+  asDialError,
+  type Dial,
+  DialAbort,
+  DialError,
+  type DialLog,
+  type DialRequest,
+  type DialSpan,
+  dialLog,
+  type Established,
+  enterSpan,
+  type Observation,
+  SignOfLife,
+} from '@isthmus/tunnel';
+import { countOn } from './directory.ts';
+import type { Session } from './placement.ts';
+import type { SessionRecord } from './records.ts';
+import { RetryBudget } from './retry-budget.ts';
+import { type Routed, type RouteOptions, route } from './route.ts';
+import { Suspects } from './suspects.ts';
+
+/** A dial gives up after this many attempts. After so many failures another session is unlikely to help. */
+const MAX_ATTEMPTS = 5;
+
+/** If an attempt is not acknowledged within this time and the round trips of its path, in milliseconds, another one starts in parallel. */
+const HEDGE_AFTER = 300;
+
+/**
+ * If an attempt was acknowledged but not answered within this time, in milliseconds, another one starts in parallel. Agents answer after 5 s
+ * at most, whatever their destination does, so this one hangs: a hub acknowledges for a Go agent, whose protocol does not.
+ */
+const HUNG_AFTER = 7_000;
+
+export interface RoutingOptions extends Omit<RouteOptions, 'suspects'> {
+  /** How long a dial waits in total, in milliseconds, for a session to arrive while there is none to try. */
+  readonly parkTimeout: number;
+  readonly observation: Observation;
+}
+
+/** What all dials of a gateway share. */
+interface Routing extends RoutingOptions {
+  /** For attempts after one that failed. */
+  readonly budget: RetryBudget;
+  /** For attempts beside one that is silent. Hedges must not use up the retries that the death of a hub needs. */
+  readonly hedges: RetryBudget;
+  readonly suspects: Suspects;
+}
+
+/**
+ * The gateway's Dial: chooses a session and dials through its hub. As long as nobody has answered for the destination it tries
+ * another session: at once when an attempt fails, and in parallel when an attempt is not acknowledged in time.
+ */
+export function routed(options: RoutingOptions, suspects: Suspects = new Suspects()): Dial {
+  const routing = { ...options, suspects, budget: new RetryBudget(), hedges: new RetryBudget() };
+  return (request) => {
+    routing.budget.earn(request.tenant);
+    routing.hedges.earn(request.tenant);
+    return new Attempts(request, routing).run();
+  };
+}
+
+/** One try through one session. */
+interface Attempt {
+  readonly record: SessionRecord;
+  readonly entry: AttemptRecord;
+  readonly span: DialSpan<AttemptRecord>;
+  readonly abort: DialAbort;
+  life: SignOfLife;
+}
+
+/** Writes how an attempt ended, once, to the dial's log and its span. */
+function recordOutcome({ entry, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
+  entry.outcome = outcome;
+  entry.ms = performance.now() - entry.start;
+  if (error) entry.error = error;
+  span.end(entry);
+}
+
+/** What a dial is doing. Attempts run only while it is `trying`. */
+type State =
+  | { readonly at: 'trying'; readonly running: Set<Attempt> }
+  /** There is no session to try. `leave` ends the wait. */
+  | { readonly at: 'parked'; readonly leave: () => void }
+  | { readonly at: 'settled' };
+
+/** The last failure of an attempt. */
+interface Failure {
+  readonly error: DialError;
+  /** This gateway has no link to the attempt's hub any more. */
+  readonly hubLost: boolean;
+}
+
+/**
+ * One dial's attempts. The first answer from a destination counts, whether it accepts or refuses. The other attempts are then aborted,
+ * before any byte is sent on them. With no session to try, the dial is parked until one arrives.
+ */
+class Attempts {
+  readonly #request: DialRequest;
+  readonly #routing: Routing;
+  readonly #log: DialLog;
+  readonly #outcome = deferred<Established>();
+  /** Ids of the sessions that were tried. */
+  readonly #tried = new Set<string>();
+  /** An exception in our own code fails the dial. */
+  readonly #guarded: Guarded;
+  #state: State = { at: 'trying', running: new Set() };
+  #last: Failure | undefined;
+  /** When parking ends; set once the dial has been parked. */
+  #parkedUntil: number | undefined;
+
+  constructor(request: DialRequest, routing: Routing) {
+    this.#request = request;
+    this.#routing = routing;
+    this.#log = request.log ?? dialLog();
+    this.#guarded = guarding((error) => {
+      this.#fail(asDialError(error));
+      routing.observation.events.emit('fault', 'routing', request.caller?.remote ?? '', error);
+    });
+  }
+
+  get #count(): number {
+    return this.#log.attempts.length;
+  }
+
+  get #running(): Iterable<Attempt> {
+    return this.#state.at === 'trying' ? this.#state.running : [];
+  }
+
+  /** Whether no attempt runs. */
+  get #idle(): boolean {
+    return this.#state.at !== 'trying' || this.#state.running.size === 0;
+  }
+
+  /** The sessions for the dial as things are now: those that were not tried, best first, then those that are left out, and why. */
+  #route(): Generator<Routed, void> {
+    const { tenant, destination, agent } = this.#request;
+    return route(this.#routing, { tenant, host: destination.host, agent, tried: this.#tried });
+  }
+
+  async run(): Promise<Established> {
+    const { signal } = this.#request;
+    const abandon = this.#guarded(() => {
+      for (const { abort } of this.#running) abort.abort();
+      if (this.#idle) this.#fail(this.#refusal());
+    });
+    signal.addEventListener('abort', abandon, { once: true });
+    if (signal.aborted) abandon();
+    else this.#proceed();
+    try {
+      return await this.#outcome.promise;
+    } finally {
+      signal.removeEventListener('abort', abandon);
+    }
+  }
+
+  /** Tries one more session. If there is none, parks the dial if one may arrive, and fails it otherwise. */
+  #proceed(): void {
+    if (this.#state.at !== 'trying' || this.#start() || !this.#idle) return;
+    const mayRetry =
+      this.#count === 0 || (this.#count < MAX_ATTEMPTS && !this.#routing.budget.spent(this.#request.tenant));
+    if (mayRetry && this.#hopeful()) this.#park();
+    else this.#fail(this.#refusal());
+  }
+
+  /**
+   * Starts an attempt through the best session that was not tried. Every attempt but the first takes one of its kind out of a budget.
+   * @returns false without a session to try, or with nothing left in the budget
+   */
+  #start(again: AttemptKind = 'retry'): boolean {
+    if (this.#state.at !== 'trying' || this.#count === MAX_ATTEMPTS) return false;
+    const { running } = this.#state;
+    const best = this.#route().next().value;
+    if (!best?.rank) return false;
+    const { session } = best;
+    const dial = this.#routing.hub(session.record.hubId);
+    if (!dial) return false;
+    const kind = this.#count === 0 ? 'first' : again;
+    const { budget, hedges } = this.#routing;
+    if (kind !== 'first' && !(kind === 'hedge' ? hedges : budget).spend(this.#request.tenant)) return false;
+    this.#guarded(() => this.#attempt(running, kind, session, dial))();
+    return true;
+  }
+
+  /** Whether a session may arrive soon that can take the dial. */
+  #hopeful(): boolean {
+    // It has waited before, and its time is not over.
+    if (this.#parkedUntil !== undefined) return true;
+    // The session was gone, or its hub. If an agent died or refused instead, waiting does not help.
+    if (this.#last) return this.#last.error.code === 'destination_unavailable' || this.#last.hubLost;
+    // No attempt yet: the tenant has no session at all, or those for this destination cannot be reached.
+    if (!this.#routing.directory.hasSessions(this.#request.tenant)) return true;
+    for (const { leftOut } of this.#route()) {
+      if (leftOut?.why === 'unfound') return false;
+      if (leftOut?.why !== 'quarantined') return true;
+    }
+    return false;
+  }
+
+  #park(): void {
+    const { directory, hub, parkTimeout } = this.#routing;
+    const { tenant, deadline } = this.#request;
+    const now = performance.now();
+    const left = this.#parkedUntil === undefined ? Math.min(parkTimeout, deadline - now) : this.#parkedUntil - now;
+    this.#parkedUntil ??= now + left;
+    const expire = this.#guarded(() => this.#fail(this.#refusal()));
+    if (left <= 0) {
+      expire();
+      return;
+    }
+    const { events } = this.#routing.observation;
+    const timer = setTimeout(expire, left);
+    events.emit('dial:park', this.#request);
+    const giveUp = directory.onArrival(tenant, (hubId) => {
+      if (hub(hubId) === undefined) return;
+      leave();
+      // Runs once for all sessions that arrive together. It may retry sessions whose link was lost.
+      const proceed = this.#guarded(() => {
+        this.#tried.clear();
+        this.#state = { at: 'trying', running: new Set() };
+        this.#proceed();
+      });
+      const next = setImmediate(proceed);
+      this.#state = { at: 'parked', leave: () => clearImmediate(next) };
+    });
+    const leave = () => {
+      clearTimeout(timer);
+      giveUp();
+      this.#log.parkedMs += performance.now() - now;
+      events.emit('dial:unpark', this.#request);
+    };
+    this.#state = { at: 'parked', leave };
+  }
+
+  async #attempt(running: Set<Attempt>, kind: AttemptKind, session: Session, dial: Dial): Promise<void> {
+    const { record } = session;
+    const { sessionId, agentId, hubId } = record;
+    const entry: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
+    this.#log.attempts.push(entry);
+    const span = this.#routing.observation.tracer.attempt(this.#request, entry, this.#count);
+    const silent = this.#guarded(() => this.#hedge(attempt));
+    const life = new SignOfLife(HEDGE_AFTER, silent);
+    const attempt: Attempt = { record, entry, span, abort: new DialAbort(), life };
+    this.#tried.add(record.sessionId);
+    running.add(attempt);
+    const release = countOn(session);
+    try {
+      const own = {
+        session: record.sessionId,
+        signal: attempt.abort,
+        acknowledged: () => this.#awaitAnswer(attempt, running),
+        underWay: (roundTripMs: number) => attempt.life.underWay(roundTripMs),
+      };
+      const asked = extended(this.#request, own);
+      enterSpan(asked, span);
+      const established = await dial(asked);
+      whenLeft(established, release);
+      this.#lives(attempt);
+      running.delete(attempt);
+      this.#succeed(attempt, established);
+    } catch (thrown) {
+      release();
+      attempt.life.stop();
+      running.delete(attempt);
+      this.#failed(attempt, asDialError(thrown));
+    }
+  }
+
+  #lives({ life, record }: Attempt): void {
+    life.stop();
+    this.#routing.suspects.clear(record.hubId, record.sessionId);
+    if (this.#state.at !== 'settled') this.#request.acknowledged?.();
+  }
+
+  #awaitAnswer(attempt: Attempt, running: ReadonlySet<Attempt>): void {
+    this.#lives(attempt);
+    if (this.#state.at === 'settled' || !running.has(attempt)) return;
+    const hung = () => {
+      this.#routing.suspects.accuse(this.#request.tenant, attempt.record.sessionId);
+      this.#start('hedge');
+    };
+    attempt.life = new SignOfLife(HUNG_AFTER, this.#guarded(hung));
+  }
+
+  /** Called when a session is silent: it or its hub may hang. A hub in this process does not hang. */
+  #hedge({ record: { hubId, sessionId } }: Attempt): void {
+    const { directory, suspects } = this.#routing;
+    suspects.accuse(this.#request.tenant, sessionId, ...(hubId === directory.ownHub ? [] : [hubId]));
+    this.#start('hedge');
+  }
+
+  #succeed(attempt: Attempt, established: Established): void {
+    if (this.#state.at === 'settled') {
+      established.end.abort(new Error('another attempt was faster'));
+      return;
+    }
+    recordOutcome(attempt, 'established');
+    this.#settle();
+    this.#outcome.resolve(established);
+  }
+
+  #failed(attempt: Attempt, error: DialError): void {
+    if (this.#state.at === 'settled') return;
+    const { record } = attempt;
+    // After the caller gave up, the error says only that, so it is not the attempt's own.
+    if (this.#request.signal.aborted && !error.expired) recordOutcome(attempt, 'overtaken');
+    else recordOutcome(attempt, 'failed', error);
+    this.#last = { error, hubLost: this.#routing.hub(record.hubId) === undefined };
+    // An agent that is out of sockets refuses faster than another serves, so it would look the least busy.
+    if (error.retryable && error.code === 'connection_limit_reached')
+      this.#routing.suspects.accuse(this.#request.tenant, record.sessionId);
+    // The hub knows its sessions better than our copy of the registry.
+    if (error.retryable && error.code === 'destination_unavailable') this.#routing.directory.forget(record.sessionId);
+    if (error.retryable && !this.#request.signal.aborted) this.#proceed();
+    else if (!error.retryable || this.#idle) this.#fail(this.#refusal());
+  }
+
+  #fail(error: DialError): void {
+    if (this.#state.at === 'settled') return;
+    this.#outcome.reject(error);
+    this.#settle();
+  }
+
+  #settle(): void {
+    const before = this.#state;
+    this.#state = { at: 'settled' };
+    if (before.at === 'parked') before.leave();
+    if (before.at !== 'trying') return;
+    for (const attempt of before.running) {
+      attempt.life.stop();
+      attempt.abort.abort();
+      recordOutcome(attempt, 'overtaken');
+    }
+  }
+
+  /** Returns why the dial failed: the last attempt's error, or that there was no session to try. */
+  #refusal(): DialError {
+    const last = this.#last?.error;
+    if (last && !(last.retryable && last.code === 'destination_unavailable')) return last;
+    const quarantined = new Set<string>();
+    for (const { session, leftOut } of this.#route()) {
+      // A session is left, but no attempt.
+      if (!leftOut || leftOut.why === 'unfound') break;
+      const { hubId, agentId } = session.record;
+      if (leftOut.why === 'quarantined') quarantined.add(agentId);
+      if (leftOut.why !== 'unreachable') continue;
+      return new DialError('connection_terminated', `hub ${hubId} cannot be reached`, { retryable: true, cause: last });
+    }
+    // Upstream's text, which operators search for.
+    return new DialError('destination_unavailable', `No agent available${quarantineText([...quarantined])}`, {
+      cause: last,
+    });
+  }
+}
+
+/** Calls back once the tunnel has left the session that it began on. */
+function whenLeft({ end }: Established, left: () => void): void {
+  if (end.whenLeft) end.whenLeft(left);
+  else if (end.stream.closed) left();
+  else end.stream.on('close', left);
+}
+
+function quarantineText([agentId, other]: readonly string[]): string {
+  if (agentId === undefined) return '';
+  return other === undefined ? `: ${agentId} is in quarantine` : `: ${agentId} and others are in quarantine`;
+}

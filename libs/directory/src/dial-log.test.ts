@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  type Dial,
+  DialError,
+  type DialOutcome,
+  type DialRequest,
+  dialLog,
+  noTracer,
+  observed,
+  planeEvents,
+} from '@isthmus/tunnel';
+import { established, request, unobserved } from '@isthmus/tunnel/testing';
+import { routed } from './attempts.ts';
+import { join, plane, silent } from './testing/routing.ts';
+
+test('a dial records each attempt: its session, its cause and its outcome', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const events = planeEvents();
+  const observation = { events, tracer: noTracer };
+  const ended: DialOutcome[] = [];
+  const dials: DialRequest[] = [];
+  events.on('dial:end', (_role, dial, outcome) => {
+    dials.push(dial);
+    ended.push(outcome);
+  });
+  const lost = new DialError('connection_terminated', 'gone', { retryable: true });
+  const seen: DialRequest[] = [];
+  const ways = [() => Promise.reject(lost), silent(seen), async () => established()];
+  let turn = 0;
+  const options = { strategies: ['default'], zone: '', parkTimeout: 0, observation } as const;
+  const route = routed({ ...options, directory: plane('h1', 'h2', 'h3'), hub: () => (dial) => way(dial) });
+  const way = (dial: DialRequest) => (ways[turn++] as (typeof ways)[0])(dial);
+  const dial = { ...request, log: dialLog() };
+  const dialled = observed('gateway', route, observation)(dial);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  await dialled;
+  assert.deepEqual(
+    dial.log.attempts.map(({ kind, outcome, error }) => [kind, outcome, error]),
+    [
+      ['first', 'failed', lost],
+      ['retry', 'overtaken', undefined],
+      ['hedge', 'established', undefined],
+    ],
+  );
+  for (const { ms } of dial.log.attempts) assert.ok(ms !== undefined && ms >= 0);
+  assert.equal(new Set(dial.log.attempts.map(({ sessionId }) => sessionId)).size, 3);
+  assert.equal(dials[0], dial, 'the caller and the event see one dial');
+  assert.equal(ended[0]?.error, undefined);
+});
+
+test('a dial reports when it starts and stops waiting for a session, and how long it waited', async () => {
+  const observation = unobserved();
+  const told: string[] = [];
+  observation.events.on('dial:park', ({ id }) => told.push(`park ${id}`));
+  observation.events.on('dial:unpark', ({ id }) => told.push(`unpark ${id}`));
+  const directory = plane();
+  const options = { strategies: ['default'], zone: '', parkTimeout: 60_000, observation } as const;
+  const route = routed({ ...options, directory, hub: () => async () => established() });
+  const dial = { ...request, log: dialLog() };
+  const dialled = observed('gateway', route, observation)(dial);
+  assert.deepEqual(told, [`park ${request.id}`]);
+  join(directory, 'h1');
+  await dialled;
+  assert.deepEqual(told, [`park ${request.id}`, `unpark ${request.id}`]);
+  assert.ok(dial.log.parkedMs > 0);
+});
+
+test('an attempt whose caller gave up has no error; one that failed before keeps its error', async () => {
+  const observation = unobserved();
+  const ended: [DialRequest, DialOutcome][] = [];
+  observation.events.on('dial:end', (_role, dial, outcome) => ended.push([dial, outcome]));
+  const caller = new AbortController();
+  const lost = new DialError('connection_terminated', 'gone', { retryable: true });
+  const given = new DialError('connection_terminated', 'the caller went away');
+  const waits: Dial = ({ signal }) =>
+    new Promise((_resolve, reject) => {
+      signal.addEventListener('abort', () => reject(given));
+      caller.abort();
+    });
+  const ways = [() => Promise.reject(lost), waits];
+  const hub: Dial = (dial) => (ways.shift() as Dial)(dial);
+  const options = { strategies: ['default'], zone: '', parkTimeout: 0, observation } as const;
+  const route = routed({ ...options, directory: plane('h1', 'h2'), hub: () => hub });
+  await assert.rejects(
+    observed('gateway', route, observation)({ ...request, log: dialLog(), signal: caller.signal }),
+    given,
+  );
+  const [[dial, outcome] = []] = ended;
+  assert.deepEqual(
+    dial?.log?.attempts.map(({ outcome, error }) => [outcome, error]),
+    [
+      ['failed', lost],
+      ['overtaken', undefined],
+    ],
+  );
+  assert.equal(outcome?.failure, 'abandoned');
+});

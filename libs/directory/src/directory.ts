@@ -1,0 +1,135 @@
+import type { AgentName } from '@isthmus/tunnel';
+import { Arrivals, type Arrived } from './arrivals.ts';
+import { Placement, type Session } from './placement.ts';
+import type { SessionRecord } from './records.ts';
+import { Replica } from './replica.ts';
+
+/** Called when a session opens or closes. A changed record counts as a close and an open. */
+export interface SessionWatcher {
+  came(session: SessionRecord): void;
+  went(session: SessionRecord): void;
+  /** Its hub has changed or can be reached again, or its agent's quarantine has changed. */
+  changed?(session: SessionRecord): void;
+}
+
+export interface DirectoryOptions {
+  /** The hub in this process, if there is one. Its sessions are preferred. */
+  readonly ownHub?: string;
+  readonly random?: () => number;
+}
+
+/**
+ * A gateway's replica of the plane, with an index that finds the session for a destination. Sessions of an agent in quarantine are kept,
+ * but never chosen.
+ */
+export class Directory extends Replica {
+  readonly ownHub: string | undefined;
+  readonly random: () => number;
+  /** Its sessions, as routes find them. */
+  readonly placement = new Placement();
+  readonly #arrivals = new Arrivals();
+  readonly #watchers = new Set<SessionWatcher>();
+
+  constructor({ ownHub, random = Math.random }: DirectoryOptions = {}) {
+    super();
+    this.ownHub = ownHub;
+    this.random = random;
+  }
+
+  get size(): number {
+    return this.placement.size;
+  }
+
+  /** Whether a tenant has any session. */
+  hasSessions(tenant: string): boolean {
+    return this.sessionsOf(tenant) > 0;
+  }
+
+  /** How many sessions a tenant has. */
+  sessionsOf(tenant: string): number {
+    return this.placement.sessionsOf(tenant);
+  }
+
+  /** The tenants that have sessions, and how many. */
+  tenants(): Iterable<readonly [tenant: string, sessions: number]> {
+    return this.placement.tenants();
+  }
+
+  /** Call this when a hub is reachable again. Waiting dials then treat its sessions as new arrivals. */
+  reachable(hubId: string): void {
+    const tenants = new Set<string>();
+    for (const session of this.sessionsAt(hubId)) {
+      tenants.add(session.tenant);
+      for (const watcher of this.#watchers) watcher.changed?.(session);
+    }
+    for (const tenant of tenants) this.#arrivals.tell(tenant, hubId);
+  }
+
+  /** Calls back when a tenant gets a session, or one of its hubs is reachable again. @returns a function that stops waiting */
+  onArrival(tenant: string, arrived: Arrived): () => void {
+    return this.#arrivals.wait(tenant, arrived);
+  }
+
+  /** Reports the existing sessions, then every change. @returns a function that stops watching */
+  watch(watcher: SessionWatcher): () => void {
+    for (const session of this.sessions()) watcher.came(session);
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
+  }
+
+  /** Removes a session that its hub says does not exist, until the hub announces it again. */
+  forget(sessionId: string): void {
+    const record = this.placement.get(sessionId)?.record;
+    if (record) this.apply({ kind: 'session-gone', ...record });
+  }
+
+  /** An agent's sessions, including those in quarantine. */
+  ofAgent(agent: AgentName): Iterable<Session> {
+    return this.placement.ofAgent(agent);
+  }
+
+  /** Counts a tunnel through a session. @returns undoes that */
+  enter(sessionId: string): () => void {
+    const session = this.placement.get(sessionId);
+    return session ? countOn(session) : () => {};
+  }
+
+  /** How many sessions are in quarantine, over all tenants. */
+  get quarantinedSessions(): number {
+    return this.placement.quarantinedCount;
+  }
+
+  protected override came(record: SessionRecord, before?: SessionRecord): void {
+    const removed = this.placement.remove(record.sessionId);
+    if (before) for (const watcher of this.#watchers) watcher.went(before);
+    this.#place(record, removed);
+    for (const watcher of this.#watchers) watcher.came(record);
+  }
+
+  protected override went(record: SessionRecord): void {
+    this.placement.remove(record.sessionId);
+    for (const watcher of this.#watchers) watcher.went(record);
+  }
+
+  protected override moved(record: SessionRecord): void {
+    this.#place(record);
+    for (const watcher of this.#watchers) watcher.changed?.(record);
+  }
+
+  #place(record: SessionRecord, removed?: Session): void {
+    const hub = this.hub(record.hubId);
+    const draining = record.draining || (hub?.draining ?? false);
+    const quarantined = this.quarantines.ofSession(record)?.reason;
+    const own = record.hubId === this.ownHub;
+    this.placement.put(record, { own, zone: hub?.zone ?? '', draining, quarantined }, removed);
+    if (quarantined === undefined) this.#arrivals.tell(record.tenant, record.hubId);
+  }
+}
+
+/** Counts a tunnel on a session. @returns a function that undoes it. It lives as long as the tunnel, so its closure holds only the session */
+export function countOn(session: Session): () => void {
+  session.open++;
+  return () => {
+    session.open--;
+  };
+}

@@ -1,0 +1,149 @@
+import type { AgentName } from '@isthmus/tunnel';
+import { byId } from './members.ts';
+import { checkQuarantine } from './quarantine.ts';
+import { MAX_QUARANTINED } from './quarantines.ts';
+import type { Change, HubRecord, Member, SessionRecord, Snapshot } from './records.ts';
+import {
+  type HubRegistration,
+  type HubUpdate,
+  type Membership,
+  type PresentMember,
+  QuarantineFull,
+  type Registry,
+  type StateListener,
+  type WatchListener,
+} from './registry.ts';
+import { Replica } from './replica.ts';
+
+/** Returns the registry of a plane with one process. A hub stays until it closes, and nothing needs to expire. */
+export function memoryRegistry(): Registry {
+  return new MemoryRegistry();
+}
+
+class MemoryRegistry implements Registry {
+  readonly #replica = new Replica();
+  readonly #registrations = new Map<string, MemoryRegistration>();
+  readonly #members = new Set<Member>();
+  readonly #watchers = new Set<(change: Change) => void>();
+
+  register(hub: HubRecord, state?: StateListener): HubRegistration {
+    const held = this.#replica.hub(hub.hubId)?.incarnation ?? 0;
+    const later = held > hub.incarnation ? { ...hub, incarnation: held + 1 } : hub;
+    const registration = new MemoryRegistration(later, (change) => this.#publish(change), state);
+    this.#registrations.get(hub.hubId)?.supersede();
+    this.#registrations.set(hub.hubId, registration);
+    this.#publish({ kind: 'hub', hub: later });
+    if (state) queueMicrotask(() => state(true, 'registered in memory'));
+    return registration;
+  }
+
+  snapshot(): Promise<Snapshot> {
+    return Promise.resolve(this.#replica.snapshot());
+  }
+
+  /** Calls the listener in microtasks: in order, and never from within the call that caused the change. */
+  watch(listener: WatchListener, signal: AbortSignal): void {
+    if (signal.aborted) return;
+    const tell = (task: () => void) => queueMicrotask(() => signal.aborted || task());
+    const watcher = (change: Change) => tell(() => listener.change(change));
+    const snapshot = this.#replica.snapshot();
+    tell(() => listener.state(true, 'in memory'));
+    tell(() => listener.snapshot(snapshot));
+    this.#watchers.add(watcher);
+    signal.addEventListener('abort', () => this.#watchers.delete(watcher), { once: true });
+  }
+
+  join(member: Member): Membership {
+    const own = { ...member };
+    this.#members.add(own);
+    return {
+      close: async () => {
+        this.#members.delete(own);
+      },
+    };
+  }
+
+  async members(signal?: AbortSignal): Promise<readonly PresentMember[]> {
+    signal?.throwIfAborted();
+    return byId([...this.#members].map((member) => ({ ...member, quietMs: 0 })));
+  }
+
+  async quarantine({ tenant, agentId }: AgentName, reason: string | undefined): Promise<boolean> {
+    checkQuarantine({ tenant, agentId }, reason);
+    const { quarantines } = this.#replica;
+    const said = quarantines.last({ tenant, agentId });
+    if (said?.reason === reason) return false;
+    const isNew = reason !== undefined && said?.reason === undefined;
+    if (isNew && this.#quarantined(tenant) >= 2 * MAX_QUARANTINED - quarantines.size) throw new QuarantineFull(tenant);
+    const version = Math.max(Date.now(), (said?.version ?? 0) + 1);
+    const quarantine = { tenant, agentId, version, ...(reason !== undefined && { reason }) };
+    this.#publish({ kind: 'quarantine', quarantine });
+    return true;
+  }
+
+  #quarantined(tenant: string): number {
+    return this.#replica.quarantines.inForce().filter((quarantine) => quarantine.tenant === tenant).length;
+  }
+
+  async close(): Promise<void> {
+    this.#members.clear();
+    for (const registration of this.#registrations.values()) await registration.close();
+    this.#watchers.clear();
+  }
+
+  #publish(change: Change): void {
+    if (!this.#replica.apply(change)) return;
+    for (const watcher of this.#watchers) watcher(change);
+  }
+}
+
+class MemoryRegistration implements HubRegistration {
+  readonly superseded: Promise<void>;
+  readonly #publish: (change: Change) => void;
+  readonly #state: StateListener | undefined;
+  #hub: HubRecord;
+  #ended = false;
+  #resolveSuperseded!: () => void;
+
+  constructor(hub: HubRecord, publish: (change: Change) => void, state: StateListener | undefined) {
+    this.#hub = hub;
+    this.#publish = publish;
+    this.#state = state;
+    this.superseded = new Promise((resolve) => {
+      this.#resolveSuperseded = resolve;
+    });
+  }
+
+  announce(session: SessionRecord): void {
+    this.#write({ kind: 'session', session: { ...session, incarnation: this.#hub.incarnation } });
+  }
+
+  withdraw(sessionId: string, version: number): void {
+    const { hubId, incarnation } = this.#hub;
+    this.#write({ kind: 'session-gone', sessionId, hubId, incarnation, version });
+  }
+
+  update(update: HubUpdate): void {
+    this.#hub = { ...this.#hub, ...update };
+    this.#write({ kind: 'hub', hub: this.#hub });
+  }
+
+  async close(): Promise<void> {
+    const { hubId, incarnation } = this.#hub;
+    this.#write({ kind: 'hub-gone', hubId, incarnation });
+    this.#ended = true;
+  }
+
+  supersede(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const { hubId, incarnation } = this.#hub;
+    const detail = `hub ${hubId} has a later incarnation than ${incarnation}: this one stops writing`;
+    queueMicrotask(() => this.#state?.(false, detail));
+    this.#resolveSuperseded();
+  }
+
+  #write(change: Change): void {
+    if (!this.#ended) this.#publish(change);
+  }
+}

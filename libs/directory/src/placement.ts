@@ -1,0 +1,232 @@
+import { RandomSet } from '@isthmus/runtime';
+import { type AgentName, agentKey, getOrPut } from '@isthmus/tunnel';
+import type { SessionRecord } from './records.ts';
+import { type PrefixLengths, prefixLength, sessionKeys } from './strategies.ts';
+
+/** What decides how much a session is preferred. */
+export interface SessionState {
+  /** Its hub runs in this process. */
+  readonly own: boolean;
+  /** Its hub's. Agents have zones too, but no gateway knows them. */
+  readonly zone: string;
+  /** Dials use the session only if there is no other. */
+  readonly draining: boolean;
+  /** Why its agent is in quarantine, so that no dial uses the session. Undefined if it is not. */
+  readonly quarantined: string | undefined;
+}
+
+/** A session as a gateway sees it. */
+export interface Session {
+  /** The latest record. */
+  record: SessionRecord;
+  /** Of the latest record, and of what the directory knows of its hub and agent. */
+  state: SessionState;
+  /** The keys under which it is found. */
+  keys: readonly string[];
+  /** Open tunnels and pending dials of this gateway through the session. */
+  open: number;
+}
+
+const OWN = Symbol('own');
+const DRAINING = Symbol('draining');
+
+/** A part of a pool: the zone of the sessions' hubs, `OWN` or `DRAINING`. */
+type Part = string | typeof OWN | typeof DRAINING;
+
+/** Sessions under one key, grouped by preference. There may be a pool for each session, so it has no empty part. */
+export class Pool extends Map<Part, RandomSet<Session>> {
+  /** Of the hub in this process. */
+  get own(): RandomSet<Session> | undefined {
+    return this.get(OWN);
+  }
+
+  get draining(): RandomSet<Session> | undefined {
+    return this.get(DRAINING);
+  }
+
+  /** Of other hubs in a zone. */
+  near(zone: string): RandomSet<Session> | undefined {
+    return this.get(zone);
+  }
+
+  /** Whether other zones than this one have sessions. */
+  isBeyond(zone: string): boolean {
+    return this.size > Number(this.has(OWN)) + Number(this.has(DRAINING)) + Number(this.has(zone));
+  }
+
+  /** Of hubs in other zones than this one, a set for each zone. */
+  beyond(zone: string): RandomSet<Session>[] {
+    return [...this]
+      .filter(([part]) => part !== OWN && part !== DRAINING && part !== zone)
+      .map(([, sessions]) => sessions);
+  }
+
+  put(session: Session): void {
+    getOrPut(this, partOf(session.state), () => new RandomSet<Session>()).add(session);
+  }
+
+  remove(session: Session): void {
+    const part = partOf(session.state);
+    const sessions = this.get(part);
+    sessions?.delete(session);
+    if (sessions?.size === 0) this.delete(part);
+  }
+}
+
+/** Returns the part of a pool to which a session belongs. */
+function partOf({ draining, own, zone }: SessionState): Part {
+  if (draining) return DRAINING;
+  return own ? OWN : zone;
+}
+
+interface Tenant {
+  sessions: number;
+  readonly pools: Map<string, Pool>;
+  /** Sessions in quarantine, which are in no pool, by the same keys. */
+  readonly quarantined: Map<string, Set<Session>>;
+  /** How many sessions use a prefix length, by address family. */
+  readonly lengths: Record<4 | 6, Map<number, number>>;
+  /** The lengths in use, longest first. */
+  readonly longestFirst: Record<4 | 6, readonly number[]>;
+}
+
+const NO_PREFIXES: PrefixLengths = { 4: [], 6: [] };
+
+/**
+ * Sessions, indexed by tenant, by what they can reach and by preference, so that a dial finds its session without visiting the
+ * others.
+ */
+export class Placement {
+  readonly #sessions = new Map<string, Session>();
+  readonly #tenants = new Map<string, Tenant>();
+  readonly #byAgent = new Map<string, Set<Session>>();
+
+  get size(): number {
+    return this.#sessions.size;
+  }
+
+  get(sessionId: string): Session | undefined {
+    return this.#sessions.get(sessionId);
+  }
+
+  /** Yields a tenant's sessions, including those in quarantine. Visits those of all tenants. */
+  *of(tenant: string): Generator<Session> {
+    for (const session of this.#sessions.values()) if (session.record.tenant === tenant) yield session;
+  }
+
+  /** Yields an agent's sessions, including those in quarantine. */
+  ofAgent(agent: AgentName): Iterable<Session> {
+    return this.#byAgent.get(agentKey(agent)) ?? [];
+  }
+
+  /** Open tunnels and pending dials of this gateway through a session's agent, over all hubs. */
+  loadOf({ record }: Session): number {
+    let open = 0;
+    for (const sibling of this.ofAgent(record)) open += sibling.open;
+    return open;
+  }
+
+  /** The sessions under a key, without those in quarantine. */
+  pool(tenant: string, key: string): Pool | undefined {
+    return this.#tenants.get(tenant)?.pools.get(key);
+  }
+
+  /** The sessions in quarantine that would be found under a key. */
+  quarantined(tenant: string, key: string): Iterable<Session> {
+    return this.#tenants.get(tenant)?.quarantined.get(key) ?? [];
+  }
+
+  /** How many sessions a tenant has, including those in quarantine. */
+  sessionsOf(tenant: string): number {
+    return this.#tenants.get(tenant)?.sessions ?? 0;
+  }
+
+  /** How many sessions are in quarantine, over all tenants. */
+  get quarantinedCount(): number {
+    let count = 0;
+    for (const { quarantined } of this.#tenants.values()) count += quarantined.get('any')?.size ?? 0;
+    return count;
+  }
+
+  /** The prefix lengths that a tenant's sessions use, longest first, by address family. */
+  prefixLengths(tenant: string): PrefixLengths {
+    return this.#tenants.get(tenant)?.longestFirst ?? NO_PREFIXES;
+  }
+
+  /** The tenants that have sessions, and how many. */
+  *tenants(): Iterable<readonly [tenant: string, sessions: number]> {
+    for (const [tenant, { sessions }] of this.#tenants) yield [tenant, sessions];
+  }
+
+  /**
+   * Adds a session, or changes the one with the same id, which keeps its count of tunnels.
+   * @param removed what `remove` returned of the same session just before
+   */
+  put(record: SessionRecord, state: SessionState, removed?: Session): void {
+    const { sessionId, identifiers } = record;
+    const session = this.remove(sessionId) ?? removed ?? { record, state, keys: [], open: 0 };
+    session.record = record;
+    session.state = state;
+    session.keys = sessionKeys(identifiers);
+    this.#sessions.set(sessionId, session);
+    const tenant = getOrPut(this.#tenants, record.tenant, emptyTenant);
+    for (const key of session.keys) {
+      if (state.quarantined !== undefined) getOrPut(tenant.quarantined, key, () => new Set<Session>()).add(session);
+      else getOrPut(tenant.pools, key, () => new Pool()).put(session);
+      countLength(tenant, key, 1);
+    }
+    tenant.sessions++;
+    getOrPut(this.#byAgent, agentKey(record), () => new Set<Session>()).add(session);
+  }
+
+  /** @returns the removed session, if there was one */
+  remove(sessionId: string): Session | undefined {
+    const session = this.#sessions.get(sessionId);
+    if (!session) return undefined;
+    const { record, state, keys } = session;
+    this.#sessions.delete(sessionId);
+    const tenant = this.#tenants.get(record.tenant) as Tenant;
+    for (const key of keys) {
+      if (state.quarantined === undefined) removePooled(tenant, key, session);
+      else removeFrom(tenant.quarantined, key, session);
+      countLength(tenant, key, -1);
+    }
+    tenant.sessions--;
+    if (tenant.sessions === 0) this.#tenants.delete(record.tenant);
+    removeFrom(this.#byAgent, agentKey(record), session);
+    return session;
+  }
+}
+
+function emptyTenant(): Tenant {
+  return {
+    sessions: 0,
+    pools: new Map(),
+    quarantined: new Map(),
+    lengths: { 4: new Map(), 6: new Map() },
+    longestFirst: { 4: [], 6: [] },
+  };
+}
+
+function removePooled({ pools }: Tenant, key: string, session: Session): void {
+  const pool = pools.get(key);
+  pool?.remove(session);
+  if (pool?.size === 0) pools.delete(key);
+}
+
+function removeFrom(sets: Map<string, Set<Session>>, key: string, session: Session): void {
+  const sessions = sets.get(key);
+  sessions?.delete(session);
+  if (sessions?.size === 0) sets.delete(key);
+}
+
+function countLength(tenant: Tenant, key: string, by: 1 | -1): void {
+  const prefix = prefixLength(key);
+  if (!prefix) return;
+  const { family, bits } = prefix;
+  const lengths = tenant.lengths[family];
+  const count = (lengths.get(bits) ?? 0) + by;
+  if (count > 0) lengths.set(bits, count);
+  else lengths.delete(bits);
+  if (count === (by === 1 ? 1 : 0)) tenant.longestFirst[family] = [...lengths.keys()].sort((a, b) => b - a);
+}

@@ -1,0 +1,135 @@
+import { deferred } from '@isthmus/runtime';
+import type { AgentName } from '@isthmus/tunnel';
+import { byId } from '../members.ts';
+import { checkQuarantine } from '../quarantine.ts';
+import type { HubRecord, Member, Snapshot } from '../records.ts';
+import {
+  type HubRegistration,
+  type Membership,
+  type PresentMember,
+  QuarantineFull,
+  type Registry,
+  RegistryUnavailable,
+  type StateListener,
+  type WatchListener,
+} from '../registry.ts';
+import { type Endpoint, endpointOf, RedisConnection } from './connection/connection.ts';
+import { RedisRegistration } from './hub/registration.ts';
+import { HubWriter, type Store } from './hub/writer.ts';
+import { planeKeys } from './keys.ts';
+import { RedisMember } from './member/member.ts';
+import { KEPT_CHANGES, REDIS_TIMINGS, type RedisRegistryOptions, type RedisTimings } from './options.ts';
+import { writeQuarantine } from './quarantine/quarantine.ts';
+import { parseMember } from './watch/parse.ts';
+import { readSnapshot } from './watch/reader.ts';
+import { RedisWatcher } from './watch/watcher.ts';
+
+/**
+ * Returns the registry of a plane with several processes. It connects on first use, and retries for as long as it takes.
+ * @throws RangeError for a malformed URL or plane name.
+ */
+export function redisRegistry(options: RedisRegistryOptions): Registry {
+  return new RedisRegistry(options);
+}
+
+class RedisRegistry implements Registry {
+  readonly #endpoint: Endpoint;
+  readonly #store: Store;
+  readonly #timings: RedisTimings;
+  readonly #registrations = new Set<HubRegistration>();
+  readonly #members = new Set<Membership>();
+  readonly #watches = new Set<Promise<void>>();
+  readonly #closing = new AbortController();
+  #shared: RedisConnection | undefined;
+
+  constructor(options: RedisRegistryOptions) {
+    this.#timings = { ...REDIS_TIMINGS, ...options.timings };
+    this.#endpoint = endpointOf(options, this.#timings);
+    this.#store = { keys: planeKeys(options.plane), keptChanges: options.keptChanges ?? KEPT_CHANGES };
+  }
+
+  register(hub: HubRecord, state?: StateListener): HubRegistration {
+    const writer = new HubWriter(this.#store, hub, this.#timings.ttlMs);
+    const registration = new RedisRegistration(hub, this.#connection(), writer, this.#timings, state);
+    this.#registrations.add(registration);
+    return registration;
+  }
+
+  async snapshot(): Promise<Snapshot> {
+    const read = await this.#connection().run((client) => readSnapshot(client, this.#store.keys, () => {}));
+    const { hubs, sessions, quarantines } = read;
+    return { hubs, sessions, quarantines };
+  }
+
+  watch(listener: WatchListener, signal: AbortSignal): void {
+    const connection = new RedisConnection(this.#endpoint, this.#timings, this.#timings.lookMs);
+    const stop = new AbortController();
+    const abort = () => stop.abort();
+    for (const source of [signal, this.#closing.signal]) {
+      if (source.aborted) abort();
+      else source.addEventListener('abort', abort, { once: true });
+    }
+    const run = new RedisWatcher(connection, this.#store, this.#timings, listener, stop.signal).run().finally(() => {
+      this.#watches.delete(run);
+      signal.removeEventListener('abort', abort);
+      this.#closing.signal.removeEventListener('abort', abort);
+    });
+    this.#watches.add(run);
+  }
+
+  join(member: Member): Membership {
+    const joined = new RedisMember(member, this.#connection(), this.#store.keys, this.#timings);
+    this.#members.add(joined);
+    return joined;
+  }
+
+  async members(signal?: AbortSignal): Promise<readonly PresentMember[]> {
+    const { members } = this.#store.keys;
+    const { memberTtlMs } = this.#timings;
+    const asked = this.#connection().run((client) => client.isthmusRollCall(members, memberTtlMs));
+    const records = await (signal ? abortable(asked, signal) : asked);
+    return byId(records.flatMap((line) => presentMember(line) ?? []));
+  }
+
+  async quarantine(agent: AgentName, reason: string | undefined): Promise<boolean> {
+    checkQuarantine(agent, reason);
+    const outcome = await this.#connection().run((client) => writeQuarantine(client, this.#store, agent, reason));
+    if (outcome === 'full') throw new QuarantineFull(agent.tenant);
+    return outcome === 'ok';
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await Promise.all([...this.#registrations, ...this.#members].map((each) => each.close()));
+    await Promise.all(this.#watches);
+    this.#shared?.close();
+  }
+
+  /** Returns the connection that everything but watches shares. Throws RegistryUnavailable once the registry is closed. */
+  #connection(): RedisConnection {
+    if (this.#closing.signal.aborted) throw new RegistryUnavailable('the registry is closed');
+    this.#shared ??= new RedisConnection(this.#endpoint, this.#timings);
+    return this.#shared;
+  }
+}
+
+/** Reads a line of the roll call: a number and a record. Returns undefined for a malformed one. */
+function presentMember(line: string): PresentMember | undefined {
+  const end = line.indexOf(' ');
+  const member = parseMember(line.slice(end + 1), () => {});
+  return member && { ...member, quietMs: Number(line.slice(0, end)) };
+}
+
+/** Stops waiting when the signal aborts. The awaited work has its own deadline. */
+async function abortable<T>(waited: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise: aborted, reject } = deferred<never>();
+  const abort = () => reject(signal.reason);
+  if (signal.aborted) abort();
+  signal.addEventListener('abort', abort, { once: true });
+  try {
+    return await Promise.race([waited, aborted]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+    waited.catch(() => undefined);
+  }
+}

@@ -1,0 +1,231 @@
+import type { Change, HubRecord, Quarantine } from '../../records.ts';
+import type { WatchListener } from '../../registry.ts';
+import { type Client, isRefusal, type RedisConnection } from '../connection/connection.ts';
+import { removeExpired, type Store } from '../hub/writer.ts';
+import { Alarm, Health } from '../loop.ts';
+import type { RedisTimings } from '../options.ts';
+import { restoreQuarantines } from '../quarantine/quarantine.ts';
+import { parseEntry } from './parse.ts';
+import { formatPosition, look, type Position, parsePosition, readSessions, readSnapshot } from './reader.ts';
+
+/** Changes per read. */
+const READ_COUNT = 500;
+
+const FOLLOWING = 'following the directory';
+
+/** Changes may have been missed. A fresh snapshot fixes it. */
+class Gap extends Error {}
+
+/**
+ * Follows the directory over its own connection. One loop alternates between two tasks: reading the stream, where it waits for news,
+ * and checking for hubs that expired.
+ *
+ * A missing record alone does not prove that a hub is gone. The store may have been down or come back empty, or its clock may have
+ * jumped, and the hub is about to write again. So a hub is reported gone only after its record was missing for `graceMs` in a store that
+ * answered all that time.
+ */
+export class RedisWatcher {
+  readonly #connection: RedisConnection;
+  readonly #store: Store;
+  readonly #timings: RedisTimings;
+  readonly #listener: WatchListener;
+  readonly #signal: AbortSignal;
+  readonly #health: Health;
+  readonly #alarm = new Alarm();
+  #position: Position | undefined;
+  /** Run of the server that gave the snapshot. */
+  #run = '';
+  #lookAt = 0;
+  /** Quarantine records that the listener holds and the store lacks. */
+  #lost: readonly Quarantine[] = [];
+  /** Whether the store held quarantines at the last look. */
+  #quarantines = false;
+  /** Why the last record was skipped, until that is reported. */
+  #skipped: string | undefined;
+  /** Hubs whose record is missing, and since when. */
+  #missing = new Map<string, number>();
+  /** This watcher's position at the last look, if the store was ahead of it then. */
+  #behindAt: Position | undefined;
+
+  constructor(
+    connection: RedisConnection,
+    store: Store,
+    timings: RedisTimings,
+    listener: WatchListener,
+    signal: AbortSignal,
+  ) {
+    this.#connection = connection;
+    this.#store = store;
+    this.#timings = timings;
+    this.#listener = listener;
+    this.#signal = signal;
+    this.#health = new Health((up, detail) => signal.aborted || listener.state(up, detail), timings.backoffCapMs);
+  }
+
+  readonly #skip = (why: string) => {
+    this.#skipped = why;
+  };
+
+  /** Resolves when the signal aborts. Never rejects. */
+  async run(): Promise<void> {
+    const stop = () => {
+      this.#connection.close();
+      this.#alarm.ring();
+    };
+    this.#signal.addEventListener('abort', stop, { once: true });
+    while (!this.#signal.aborted) {
+      const pause = await this.#round();
+      if (!this.#signal.aborted) await this.#alarm.wait(pause);
+    }
+    this.#connection.close();
+  }
+
+  /** Does one read. Returns how long to pause, in milliseconds. */
+  async #round(): Promise<number> {
+    try {
+      if (!this.#position) await this.#start();
+      if (performance.now() >= this.#lookAt) await this.#look();
+      // The next read waits for a change, for up to a second.
+      this.#health.begun(FOLLOWING);
+      await this.#follow();
+      this.#health.up(FOLLOWING);
+      return 0;
+    } catch (error) {
+      if (error instanceof Gap) {
+        this.#position = undefined;
+        this.#health.note(`${error.message}; taking a new snapshot`);
+        return 0;
+      }
+      this.#distrustAbsence();
+      this.#lookAt = 0;
+      return this.#health.down(error);
+    }
+  }
+
+  async #start(): Promise<void> {
+    const { position, run, ...snapshot } = await this.#connection.run((client) =>
+      readSnapshot(client, this.#store.keys, this.#skip),
+    );
+    this.#lost = this.#signal.aborted ? [] : this.#listener.snapshot(snapshot);
+    this.#run = run;
+    this.#position = position;
+    this.#behindAt = undefined;
+    this.#quarantines = false;
+  }
+
+  async #follow(): Promise<void> {
+    const block = Math.max(1, Math.ceil(this.#lookAt - performance.now()));
+    const from = formatPosition(this.#position as Position);
+    const reply = await this.#connection.run((client) =>
+      client.xread('COUNT', READ_COUNT, 'BLOCK', block, 'STREAMS', this.#store.keys.changes, from),
+    );
+    for (const [id, fields] of reply?.[0]?.[1] ?? []) {
+      const position = parsePosition(id);
+      this.#expectNext(position);
+      const entry = parseEntry(fields[1] ?? '', this.#skip);
+      if (entry) this.#tell(entry.kind === 'opened' ? await this.#reopened(entry.hub) : entry);
+      this.#position = position;
+    }
+  }
+
+  #expectNext({ epoch, seq }: Position): void {
+    const { epoch: known, seq: last } = this.#position as Position;
+    if (epoch !== known && known !== '') throw this.#emptied();
+    if (seq !== last + 1) throw new Gap(`changes ${last + 1} to ${seq - 1} are no longer kept`);
+  }
+
+  #emptied(): Gap {
+    this.#distrustAbsence();
+    return new Gap('the store was emptied');
+  }
+
+  #distrustAbsence(): void {
+    this.#missing.clear();
+  }
+
+  /** The hub wrote all its sessions again. The sessions read now may be later than the entry. Their versions settle that. */
+  async #reopened(hub: HubRecord): Promise<Change> {
+    const read = (client: Client) => readSessions(client, this.#store.keys, hub.hubId, this.#skip);
+    return { kind: 'hub', hub, sessions: await this.#connection.run(read) };
+  }
+
+  #tell(change: Change): void {
+    if (!this.#signal.aborted) this.#listener.change(change);
+  }
+
+  async #look(): Promise<void> {
+    const { hubs, position, run, quarantines } = await this.#connection.run((client) => look(client, this.#store.keys));
+    this.#expectRun(run);
+    this.#compare(position);
+    // Only a store that lost the key has none after it had some. The listener knows what to write again.
+    if (this.#quarantines && !quarantines) throw new Gap('the store lost its quarantines');
+    this.#quarantines = quarantines;
+    await this.#restoreQuarantines();
+    if (this.#skipped !== undefined && this.#health.note(`skipped ${this.#skipped}`)) this.#skipped = undefined;
+    await this.#dropAbsent(hubs);
+    this.#lookAt = performance.now() + this.#timings.lookMs;
+    if (!this.#signal.aborted) this.#listener.answered(position.seq - (this.#position as Position).seq);
+  }
+
+  /**
+   * Writes quarantine records that the store lost. A store that refuses them (by its access list, or because it is out of memory) can
+   * still be followed.
+   */
+  async #restoreQuarantines(): Promise<void> {
+    const lost = this.#lost;
+    if (lost.length === 0) return;
+    const refusal = await this.#connection.run(async (client) => {
+      try {
+        await restoreQuarantines(client, this.#store, lost);
+      } catch (error) {
+        if (isRefusal(error)) return error.message;
+        throw error;
+      }
+      return undefined;
+    });
+    if (refusal === undefined) this.#lost = [];
+    else this.#health.note(`cannot restore quarantines that the registry lost: ${refusal}`);
+  }
+
+  /** Another server, or another run of it, may lack changes that were read from the last one, or hold different ones. */
+  #expectRun(run: string): void {
+    if (run === this.#run) return;
+    this.#distrustAbsence();
+    throw new Gap('another server answers');
+  }
+
+  #compare(store: Position): void {
+    const here = this.#position as Position;
+    if (store.epoch !== here.epoch && here.epoch !== '') throw this.#emptied();
+    if (store.seq < here.seq) throw new Gap(`the store went back from change ${here.seq} to ${store.seq}`);
+    // The read between two looks would have advanced if the stream still had the next change.
+    if (this.#behindAt === here) throw new Gap(`changes ${here.seq + 1} to ${store.seq} are missing`);
+    this.#behindAt = store.seq > here.seq ? here : undefined;
+  }
+
+  /**
+   * Drops hubs whose record has been missing for too long. If the store still lists the hub as in charge, it is removed there, and
+   * everyone learns of it from the stream.
+   */
+  async #dropAbsent(inCharge: ReadonlyMap<string, number>): Promise<void> {
+    const held = new Map([...this.#listener.hubs()].map(({ hubId, incarnation }) => [hubId, incarnation]));
+    const known = [...new Map([...held, ...inCharge]).keys()];
+    if (known.length === 0) return;
+    const records = await this.#connection.run((client) => client.mget(known.map(this.#store.keys.hub)));
+    const now = performance.now();
+    const before = this.#missing;
+    this.#missing = new Map();
+    for (const [index, hubId] of known.entries()) {
+      if (records[index] != null) continue;
+      const since = before.get(hubId) ?? now;
+      this.#missing.set(hubId, since);
+      if (now - since < this.#timings.graceMs) continue;
+      const incarnation = inCharge.get(hubId);
+      if (incarnation !== undefined) {
+        await this.#connection.run((client) => removeExpired(client, this.#store, { hubId, incarnation }));
+      } else {
+        this.#tell({ kind: 'hub-gone', hubId, incarnation: held.get(hubId) ?? 0, expired: true });
+      }
+    }
+  }
+}

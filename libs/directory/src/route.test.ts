@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type AgentIdentifiers, type Dial, DialError, type DialRequest } from '@isthmus/tunnel';
+import { request, unobserved } from '@isthmus/tunnel/testing';
+import { routed } from './attempts.ts';
+import { Directory } from './directory.ts';
+import { type Routed, route } from './route.ts';
+import { STRATEGIES } from './strategies.ts';
+import { Suspects } from './suspects.ts';
+import { hub, nothing, session } from './testing/routing.ts';
+
+/** Returns a seeded generator of numbers from 0 to 1 (mulberry32). */
+function seeded(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+const HOSTS = ['10.1.2.3', '10.9.9.9', 'db.internal', '2001:db8::7'];
+
+function planeOf(seed: number) {
+  const random = seeded(seed);
+  const one = <T>(of: readonly T[]) => of[Math.floor(random() * of.length)] as T;
+  const some = <T>(of: readonly T[]) => of.filter(() => random() < 0.3);
+  const chance = (part: number) => random() < part;
+  const hubIds = ['h0', 'h1', 'h2', 'h3', 'h4'].slice(0, 1 + Math.floor(random() * 5));
+  const agentIds = ['a0', 'a1', 'a2', 'a3', 'a4', 'a5'];
+  const identifiers = (): AgentIdentifiers => ({
+    ...nothing,
+    host: some(['db.internal', 'other']),
+    ipv4: some(['10.1.2.3']),
+    cidr: some(['10.0.0.0/8', '10.1.0.0/16', '2001:db8::/32']),
+    defaultRoute: chance(0.3),
+  });
+  const draw = { next: Math.random };
+  const directory = new Directory({ ...(chance(0.7) && { ownHub: 'h0' }), random: () => draw.next() });
+  directory.reset({
+    hubs: hubIds.map((hubId) => hub(hubId, { zone: one(['', 'y', 'z']), draining: chance(0.1) })),
+    sessions: Array.from({ length: Math.floor(random() * 14) }, (_, index) => {
+      const more = { agentId: one(agentIds), hubId: one(hubIds), draining: chance(0.1), identifiers: identifiers() };
+      return session(`s${index}`, more);
+    }),
+    quarantines: some(agentIds.slice(0, 2)).map((agentId) => ({ tenant: 'default', agentId, reason: '', version: 1 })),
+  });
+  for (const each of directory.placement.of('default')) each.open = one([0, 0, 3, 400, 600, 1000, 1001, 1300, 5000]);
+  // The clock stands still, so a suspect stays one.
+  const suspects = new Suspects(() => 0);
+  suspects.accuse(
+    'default',
+    ...some(hubIds.slice(1)),
+    ...some([...directory.sessions()].map(({ sessionId }) => sessionId)),
+  );
+  const cut = new Set(some(hubIds));
+  const strategies = STRATEGIES.filter(() => chance(0.6)).sort(() => random() - 0.5);
+  return { directory, suspects, cut, draw, strategies, zone: one(['', 'y', 'z']), host: one(HOSTS) };
+}
+
+/** The sessions of a whole route that a dial may take: the first, and its equals. */
+function firsts(of: Iterable<Routed>): string[] {
+  const all = [...of];
+  const rank = all[0]?.rank;
+  return rank ? all.filter((each) => each.rank === rank).map(({ session }) => session.record.sessionId) : [];
+}
+
+const refused = new DialError('connection_refused', 'connection refused');
+const unknown = new DialError('destination_unavailable', 'no such session', { retryable: true });
+
+for (const [name, error] of [
+  ['a dial takes the session that is first in its whole route, until none is left', refused],
+  ['each retry of a dial takes the first session of the route as it is then', unknown],
+] as const) {
+  test(name, async () => {
+    let dialled = 0;
+    for (let seed = 0; seed < 1000; seed++) {
+      const { directory, suspects, cut, draw, host, ...rest } = planeOf(seed);
+      const seen: string[] = [];
+      const expected: { readonly taken: string | undefined; readonly firsts: string[] }[] = [];
+      const dial: Dial = ({ session: sessionId = '' }: DialRequest) => {
+        seen.push(sessionId);
+        return Promise.reject(error);
+      };
+      const options = { directory, ...rest, hub: (hubId: string) => (cut.has(hubId) ? undefined : dial) };
+      const destination = { host, port: 443 };
+      const look = () => {
+        draw.next = seeded(seed);
+        const first = firsts(route({ ...options, suspects }, { tenant: 'default', host }));
+        expected.push({ taken: first[0], firsts: first });
+        draw.next = seeded(seed);
+      };
+      // A session that its hub does not know leaves the directory before the dial tries another one.
+      const stop = directory.watch({ came() {}, went: look });
+      const routedDial = routed({ ...options, parkTimeout: 0, observation: unobserved() }, suspects);
+      for (look(); ; directory.forget(seen.at(-1) ?? '')) {
+        const before = seen.length;
+        draw.next = seeded(seed);
+        await assert.rejects(routedDial({ ...request, destination }));
+        if (seen.length === before) break;
+      }
+      stop();
+      assert.deepEqual(
+        seen,
+        expected.slice(0, seen.length).map(({ taken }) => taken),
+        `seed ${seed}`,
+      );
+      for (const [at, sessionId] of seen.entries()) {
+        assert.ok(expected[at]?.firsts.includes(sessionId), `seed ${seed}: ${sessionId} at ${at}`);
+      }
+      assert.equal(expected.at(-1)?.taken, undefined, `seed ${seed}: nothing is left`);
+      dialled += seen.length;
+    }
+    assert.ok(dialled > 1000, `${dialled} attempts`);
+  });
+}

@@ -1,0 +1,257 @@
+import type { RandomSet } from '@isthmus/runtime';
+import { type Dial, getOrPut } from '@isthmus/tunnel';
+import type { Directory } from './directory.ts';
+import { Pool, type Session } from './placement.ts';
+import { destinationKeys, type Strategy } from './strategies.ts';
+
+/** What decides a route, besides the dial. */
+export interface RouteOptions {
+  readonly directory: Directory;
+  readonly strategies: readonly Strategy[];
+  /** The gateway's own zone. Its sessions are preferred among equals. Empty for no preference. */
+  readonly zone: string;
+  /** Returns how to reach a hub: its Dial if it is in this process, or a link to it. Undefined if there is no way at the moment. */
+  readonly hub: (hubId: string) => Dial | undefined;
+  /** Hubs and sessions that recently did not acknowledge a dial in time. */
+  readonly suspects: { has(id: string, tenant: string): boolean };
+}
+
+/** What a route leads to. */
+export interface RouteTo {
+  readonly tenant: string;
+  readonly host: string;
+  /** Only sessions of this agent, whatever it can reach. Default: any agent. */
+  readonly agent?: string | undefined;
+  /** Only sessions of this process of the agent, even in quarantine: a tunnel that is resumed is no new dial. */
+  readonly instance?: string | undefined;
+  /** Sessions that were tried already. Default: none. */
+  readonly tried?: ReadonlySet<string>;
+}
+
+/** What a strategy looks up. */
+export interface Lookup {
+  /** The strategy's index. */
+  readonly step: number;
+  readonly key: string;
+}
+
+/** Why a session is where it is in a route. Sessions with the same object are as good: only chance and load decide between them. */
+export interface Rank extends Lookup {
+  /** Whether it or its hub is a suspect. */
+  readonly suspected: boolean;
+  readonly place: 'own' | 'near' | 'far' | 'draining';
+  /** Whether no busy agent of the own hub has this rank or a better one. */
+  readonly skipsBusy: boolean;
+}
+
+/** Why no dial uses a session. */
+export interface LeftOut extends Lookup {
+  /**
+   * `quarantined`: its agent is in quarantine. `tried`: it was tried already. `unreachable`: there is no way to its hub. `unfound`: no
+   * strategy finds it; it has no key then.
+   */
+  readonly why: 'quarantined' | 'tried' | 'unreachable' | 'unfound';
+  readonly reachable: boolean;
+  readonly suspected: boolean;
+}
+
+/** A session in a route: its rank, or why it is left out. */
+export type Routed =
+  | { readonly session: Session; readonly rank: Rank; readonly leftOut?: undefined }
+  | { readonly session: Session; readonly rank?: undefined; readonly leftOut: LeftOut };
+
+/** Sessions of one rank. They may be of better ranks, too. */
+interface Tier extends Rank {
+  readonly sets: () => readonly RandomSet<Session>[];
+  readonly accepts: (session: Session) => boolean;
+}
+
+/** What one lookup finds. */
+interface Found extends Lookup {
+  readonly pool: Pool | undefined;
+  readonly quarantined: Iterable<Session>;
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+/**
+ * Up to this many tunnels of one gateway through a session, its agent is never too busy. That is far less than an agent can carry, and
+ * far more than agents differ by chance.
+ */
+const BUSY_TUNNELS = 1000;
+
+/** A session of a busy agent at the own hub is passed over for one whose agent carries less than 1/LOPSIDED_FACTOR of its load. */
+const LOPSIDED_FACTOR = 2;
+
+/**
+ * Yields a tenant's sessions for a destination, best first, then those that are left out. Suspects come last of those that are not.
+ * Finds each when it is asked for: a dial takes the first, and pays for no more; `isthmus explain` shows all. A session that is found under
+ * several keys comes once for each.
+ */
+export function* route(options: RouteOptions, to: RouteTo): Generator<Routed, void> {
+  const { directory, hub, suspects } = options;
+  const { tenant, tried = NONE } = to;
+  /** Those that have been yielded, by lookup. Unset until the second is asked for: a dial takes the first. */
+  let yielded: Map<string, Set<Session>> | undefined;
+  const idOf = ({ step, key }: Lookup) => `${step} ${key}`;
+  for (const suspected of [false, true]) {
+    const takes = (id: string) => suspected || !suspects.has(id, tenant);
+    const usable = (hubId: string) => hub(hubId) !== undefined && takes(hubId);
+    // Without a usable hub, the search would visit every session in vain, perhaps thousands.
+    if (!some(directory.hubs(), ({ hubId }) => usable(hubId))) continue;
+    const eligible = ({ record: { sessionId, hubId } }: Session) =>
+      !tried.has(sessionId) && usable(hubId) && takes(sessionId);
+    for (const found of findings(options, to)) {
+      for (const tier of tiersOf(found, { ...options, suspected, eligible })) {
+        const first = drawFrom(tier, directory.random);
+        if (!first) continue;
+        if (!yielded?.get(idOf(found))?.has(first)) yield { session: first, rank: tier };
+        yielded ??= new Map();
+        const known = getOrPut(yielded, idOf(found), () => new Set()).add(first);
+        for (const session of tier.sets().flatMap((set) => [...set])) {
+          if (known.has(session) || !tier.accepts(session)) continue;
+          known.add(session);
+          yield { session, rank: tier };
+        }
+      }
+    }
+  }
+  yield* leftOut(options, to, (found, session) => yielded?.get(idOf(found))?.has(session) ?? false);
+}
+
+/** Returns what is looked up for a destination: by each strategy in turn, best first. */
+export function lookups(
+  { directory, strategies }: Pick<RouteOptions, 'directory' | 'strategies'>,
+  { tenant, host }: RouteTo,
+): Lookup[] {
+  const lengths = directory.placement.prefixLengths(tenant);
+  return strategies.flatMap((strategy, step) => destinationKeys(strategy, host, lengths).map((key) => ({ step, key })));
+}
+
+function* findings(options: RouteOptions, to: RouteTo): Generator<Found> {
+  const { directory, strategies } = options;
+  const { placement } = directory;
+  const { tenant, host, agent } = to;
+  if (agent !== undefined) {
+    yield foundOfAgent(options, { ...to, agent });
+    return;
+  }
+  const lengths = placement.prefixLengths(tenant);
+  for (let step = 0; step < strategies.length; step++) {
+    for (const key of destinationKeys(strategies[step] as Strategy, host, lengths)) {
+      yield { step, key, pool: placement.pool(tenant, key), quarantined: placement.quarantined(tenant, key) };
+    }
+  }
+}
+
+/** An agent has few sessions, so they need no index. */
+function foundOfAgent({ directory }: RouteOptions, to: RouteTo & { readonly agent: string }): Found {
+  const { tenant, agent: agentId, instance } = to;
+  const pool = new Pool();
+  const quarantined: Session[] = [];
+  for (const session of directory.ofAgent({ tenant, agentId })) {
+    if (instance !== undefined && session.record.instance !== instance) continue;
+    if (instance === undefined && session.state.quarantined !== undefined) quarantined.push(session);
+    else pool.put(session);
+  }
+  return { step: 0, key: 'any', pool, quarantined };
+}
+
+/** Yields what `route` could not rank. */
+function* leftOut(
+  options: RouteOptions,
+  to: RouteTo,
+  isRanked: (lookup: Lookup, session: Session) => boolean,
+): Generator<Routed> {
+  const { directory, hub, suspects } = options;
+  const { tenant, agent, tried = NONE } = to;
+  const out = (session: Session, { step, key }: Lookup, why: LeftOut['why']): Routed => {
+    const { hubId, sessionId } = session.record;
+    const reachable = hub(hubId) !== undefined;
+    const suspected = suspects.has(hubId, tenant) || suspects.has(sessionId, tenant);
+    return { session, leftOut: { step, key, why, reachable, suspected } };
+  };
+  const keys = new Set<string>();
+  for (const found of findings(options, to)) {
+    keys.add(found.key);
+    for (const session of found.quarantined) yield out(session, found, 'quarantined');
+    for (const session of [...(found.pool?.values() ?? [])].flatMap((set) => [...set])) {
+      if (isRanked(found, session)) continue;
+      yield out(session, found, tried.has(session.record.sessionId) ? 'tried' : 'unreachable');
+    }
+  }
+  if (agent !== undefined) return;
+  for (const session of directory.placement.of(tenant)) {
+    if (!session.keys.some((key) => keys.has(key))) yield out(session, { step: -1, key: '' }, 'unfound');
+  }
+}
+
+interface TierOptions extends Pick<RouteOptions, 'directory' | 'zone'> {
+  readonly suspected: boolean;
+  readonly eligible: (session: Session) => boolean;
+}
+
+/**
+ * Yields the tiers of a pool, best first: the hub in this process, the own zone, other zones, draining sessions. An agent at the own hub
+ * that is far busier than one elsewhere loses its preference.
+ */
+function* tiersOf({ step, key, pool }: Found, options: TierOptions): Generator<Tier> {
+  if (!pool) return;
+  const { suspected, zone, eligible, directory } = options;
+  const tier = (place: Rank['place'], skipsBusy: boolean, sets: Tier['sets'], accepts: Tier['accepts']): Tier => {
+    return { suspected, step, key, place, skipsBusy, sets, accepts };
+  };
+  const { own, draining } = pool;
+  const near = pool.near(zone);
+  const far = pool.isBeyond(zone) ? () => pool.beyond(zone) : undefined;
+  let skipsBusy = true;
+  if (own) {
+    const idle = (session: Session) => session.open <= BUSY_TUNNELS && eligible(session);
+    yield tier('own', skipsBusy, () => [own], idle);
+    const load = (session: Session) => directory.placement.loadOf(session);
+    const least = leastBusy(own, eligible, load);
+    if (least < Number.POSITIVE_INFINITY) {
+      const lighter = (session: Session) => load(session) * LOPSIDED_FACTOR < least && eligible(session);
+      if (near) yield tier('near', skipsBusy, () => [near], lighter);
+      if (far) yield tier('far', skipsBusy, far, lighter);
+      skipsBusy = false;
+      yield tier('own', skipsBusy, () => [own], eligible);
+    }
+  }
+  if (near) yield tier('near', skipsBusy, () => [near], eligible);
+  if (far) yield tier('far', skipsBusy, far, eligible);
+  if (draining) yield tier('draining', skipsBusy, () => [draining], eligible);
+}
+
+/** Returns the load of the least loaded busy agent; infinite if no agent is busy. */
+function leastBusy(own: Iterable<Session>, eligible: Tier['accepts'], load: (session: Session) => number): number {
+  let least = Number.POSITIVE_INFINITY;
+  for (const session of own)
+    if (session.open > BUSY_TUNNELS && eligible(session)) least = Math.min(least, load(session));
+  return least;
+}
+
+/** Draws two sessions of a tier at random, and returns the one with fewer open tunnels. */
+function drawFrom({ sets, accepts }: Tier, random: () => number): Session | undefined {
+  // Both candidates come from one zone. A zone's chance is in proportion to its number of sessions.
+  for (const set of shuffledBySize(sets(), random)) {
+    const first = set.draw(random, accepts);
+    if (!first) continue;
+    const second = set.size > 1 ? set.draw(random, (session) => session !== first && accepts(session)) : undefined;
+    return second && second.open < first.open ? second : first;
+  }
+  return undefined;
+}
+
+function shuffledBySize(sets: readonly RandomSet<Session>[], random: () => number): readonly RandomSet<Session>[] {
+  if (sets.length < 2) return sets;
+  return sets
+    .map((set) => ({ set, rank: random() ** (1 / set.size) }))
+    .sort((a, b) => b.rank - a.rank)
+    .map(({ set }) => set);
+}
+
+function some<T>(items: Iterable<T>, holds: (item: T) => boolean): boolean {
+  for (const item of items) if (holds(item)) return true;
+  return false;
+}
