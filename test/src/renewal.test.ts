@@ -222,7 +222,7 @@ test(
     const dial = () => Promise.reject(new Error('nobody dials here'));
     const agents = await listen({ address: { host, port: 0 }, tls: files, name: 'agents', events });
     scope.defer(() => agents.close());
-    const peers = await servePeers({ host, port: 0, tls: files, dial, events });
+    const peers = await servePeers({ host, port: 0, tls: files, dial, attach: dial, events });
     scope.defer(() => peers.close());
     const next = await authority.server(BOTH);
     await put(next);

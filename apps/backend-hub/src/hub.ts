@@ -4,11 +4,11 @@ import type { Change, Directory, HubRecord, HubRegistration, Registry } from '@i
 import type { Hub } from '@isthmus/plane';
 import type { AdmissionState, Check } from '@isthmus/service';
 import { type HubMember, type PeerServer, type PeerServerOptions, servePeers } from '@isthmus/transport';
-import { type Dial, type GatewayLoss, pipeline, type SessionInfo } from '@isthmus/tunnel';
+import { type Attach, type Dial, type GatewayLoss, pipeline, type SessionInfo } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { giveUpSessions } from './departure.ts';
 import { agentKey, sessionsAtOtherHubs } from './other-hubs.ts';
-import { hubStages } from './pipeline.ts';
+import { hubAttach, hubStages } from './pipeline.ts';
 import { SessionTable } from './sessions.ts';
 import { Succession } from './succession.ts';
 
@@ -39,6 +39,7 @@ export async function hub(options: HubOptions): Promise<Hub> {
 class RunningHub implements Hub {
   readonly hubId: string;
   readonly dial: Dial;
+  readonly attach: Attach;
   readonly #options: HubOptions;
   /** This hub's record in the registry. */
   #record: HubRecord;
@@ -59,6 +60,7 @@ class RunningHub implements Hub {
     [this.#record, this.#sessions, this.#agents] = this.#term();
     // A hub that begins anew has another table.
     this.dial = pipeline(hubStages({ ...options, session: (request) => this.#sessions.dial(request) }));
+    this.attach = hubAttach({ ...options, session: (request) => this.#sessions.attach(request) });
     this.#succession = new Succession({
       hubId: this.hubId,
       events: options.observation.events,
@@ -149,7 +151,8 @@ class RunningHub implements Hub {
       const { events } = observation;
       const tenantsOf = tenancy && gatewayTenants;
       const hungUp = (loss: GatewayLoss) => this.#agents.membership.hungUp(loss);
-      if (peers) this.#peers = await servePeers({ ...peers, dial: this.dial, tenantsOf, events, hungUp });
+      if (peers)
+        this.#peers = await servePeers({ ...peers, dial: this.dial, attach: this.attach, tenantsOf, events, hungUp });
       await this.#agents.start();
       this.#register();
     } catch (error) {

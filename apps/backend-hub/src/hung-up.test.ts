@@ -25,6 +25,7 @@ async function hub(context: TestContext) {
     port: 0,
     tls: { ...own, ca: authority.cert },
     dial: () => Promise.reject(new Error('no dial was expected')),
+    attach: () => Promise.reject(new Error('no attach was expected')),
     events: planeEvents(),
     hungUp: (loss) => told.push(loss),
   });

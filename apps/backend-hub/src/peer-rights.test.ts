@@ -34,8 +34,8 @@ async function plane(context: TestContext, { tenants, uris = [] }: { tenants: re
   ];
   const [hub, gateway] = [await authority.peer(['hub']), await authority.peer(['gateway'], { hosts })];
   const tls = { ...hub, ca: authority.cert };
-  const { dial } = sessions;
-  const server = await servePeers({ host: '127.0.0.1', port: 0, tls, dial, tenantsOf: gatewayTenants, events });
+  const { dial, attach } = sessions;
+  const server = await servePeers({ host: '127.0.0.1', port: 0, tls, dial, attach, tenantsOf: gatewayTenants, events });
   const links = new PeerLinks({ tls: { ...gateway, ca: authority.cert }, events });
   context.after(async () => {
     links.close();
@@ -55,7 +55,8 @@ async function plane(context: TestContext, { tenants, uris = [] }: { tenants: re
       signal: new DialAbort(),
     };
     const error = await links
-      .dial('h1')?.(request)
+      .link('h1')
+      ?.dial(request)
       .catch((thrown: unknown) => thrown);
     assert.ok(error instanceof DialError, String(error));
     return [error.code, error.message];

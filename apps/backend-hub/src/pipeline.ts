@@ -1,4 +1,12 @@
-import { type Dial, inTurns, type Observation, observed, type Stage } from '@isthmus/tunnel';
+import {
+  type Attach,
+  type Dial,
+  inTurns,
+  type Observation,
+  observed,
+  observedAttach,
+  type Stage,
+} from '@isthmus/tunnel';
 
 export interface HubStagesOptions {
   readonly observation: Observation;
@@ -14,4 +22,14 @@ export function hubStages({ observation, manyTenants, session }: HubStagesOption
   const takeTurns: Stage = (next) => inTurns(next);
   const passOn: Stage = () => session;
   return [observe, ...(manyTenants ? [takeTurns] : []), passOn];
+}
+
+export interface HubAttachOptions extends Omit<HubStagesOptions, 'session'> {
+  /** Passes an attach on through the session that its gateway chose. */
+  readonly session: Attach;
+}
+
+/** An attach's way through a hub. It is no dial: it is traced, and takes turns with other attaches. */
+export function hubAttach({ observation, manyTenants, session }: HubAttachOptions): Attach {
+  return observedAttach(manyTenants ? inTurns(session) : session, observation);
 }

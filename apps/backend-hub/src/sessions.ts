@@ -4,6 +4,7 @@ import { guarding } from '@isthmus/runtime';
 import type { Dialer } from '@isthmus/transport';
 import {
   type AgentIdentifiers,
+  type Attach,
   type Dial,
   DialError,
   type DialRequest,
@@ -111,22 +112,39 @@ export class SessionTable {
 
   /** Dials through the session that the gateway chose. */
   readonly dial: Dial = (request) => {
-    const entry = this.#entries.get(request.session ?? '');
-    // A session of another tenant is reported as absent, so that the gateway does not learn that it exists.
-    if (!entry || entry.givenUp || entry.info.tenant !== request.tenant) {
-      const text = `no session ${request.session} on hub ${this.#options.hubId}`;
-      return Promise.reject(new DialError('destination_unavailable', text, { retryable: true }));
-    }
+    const entry = this.#chosen(request);
+    if (!entry) return Promise.reject(this.#absent(request));
     const refusal = entry.refuse?.(request);
     if (refusal) return Promise.reject(refusal);
     return entry.dialer.dial(request).then((established) => {
-      const { agentId, sessionId, principal } = entry.info;
+      const { agentId, sessionId, hubId, principal } = entry.info;
       const who = principal && { agentPrincipal: principalText(principal) };
       // Whatever the agent's answer says of itself is left out.
       const { end, timing, resume } = established;
-      return { end, timing, agentId, sessionId, hubId: this.#options.hubId, ...who, ...(resume && { resume }) };
+      return { end, timing, agentId, sessionId, hubId, ...who, ...(resume && { resume }) };
     });
   };
+
+  /** Attaches through the session that the gateway chose. */
+  readonly attach: Attach = (request) => {
+    const entry = this.#chosen(request);
+    if (!entry) return Promise.reject(this.#absent(request));
+    return entry.dialer.attach(request).then(({ end, carrier, answer }) => {
+      const { agentId, sessionId, hubId } = entry.info;
+      return { end, carrier, answer, agentId, sessionId, hubId };
+    });
+  };
+
+  /** A session of another tenant counts as absent, so that the gateway does not learn that it exists. */
+  #chosen({ session = '', tenant }: Pick<DialRequest, 'session' | 'tenant'>): Entry | undefined {
+    const entry = this.#entries.get(session);
+    return entry?.info.tenant === tenant && !entry.givenUp ? entry : undefined;
+  }
+
+  #absent({ session }: Pick<DialRequest, 'session'>): DialError {
+    const text = `no session ${session} on hub ${this.#options.hubId}`;
+    return new DialError('destination_unavailable', text, { retryable: true });
+  }
 
   add(sessionId: string, identity: AgentIdentity, dialer: Dialer, refuse?: Refuse): void {
     const { hubId, events } = this.#options;

@@ -4,10 +4,10 @@ import { within } from '@isthmus/runtime';
 import { type AdmissionState, socketsCheck } from '@isthmus/service';
 import { anyoneOf } from '@isthmus/transport';
 import {
-  type Dial,
   DialLimiter,
   type DialLimits,
   GatewayTunnels,
+  type Link,
   type Observation,
   PlaneEnded,
   pipeline,
@@ -41,8 +41,8 @@ export interface GatewayOptions
   /** What each tenant may use of this process, as it is now. Unset: there is one tenant. */
   readonly limits?: (tenant: string) => DialLimits;
   readonly directory: Directory;
-  /** Returns the dial to a hub, or undefined while there is none. */
-  readonly hub: (hubId: string) => Dial | undefined;
+  /** Returns the link to a hub, or undefined while there is none. */
+  readonly link: (hubId: string) => Link | undefined;
   /** Names this process to hubs and agents: 16 hexadecimal digits. */
   readonly instance: string;
   readonly observation: Observation;
@@ -54,10 +54,11 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const { events } = observation;
   const suspects = new Suspects();
   const { limits } = options;
-  const routes = (to: RouteTo) => route({ ...options, suspects }, to);
-  const resumable = options.resume && new GatewayTunnels({ ...options, ...options.resume, suspects, route: routes });
+  const routing = { ...options, suspects, hub: (hubId: string) => options.link(hubId)?.dial };
+  const routes = (to: RouteTo) => route(routing, to);
+  const resumable = options.resume && new GatewayTunnels({ ...routing, ...options.resume, route: routes });
   const limiter = new DialLimiter(limits && { limits });
-  const dial = pipeline(gatewayStages({ ...options, suspects, limiter, resumable }));
+  const dial = pipeline(gatewayStages({ ...routing, limiter, resumable }));
   const identities = tenancy && new Identities(tenancy, events);
   const identify = identities?.identify ?? anyoneOf(tenant);
   const awaitDial = (of: string) => limiter.awaitDial(of);

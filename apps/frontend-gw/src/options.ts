@@ -23,7 +23,7 @@ function callerTls(flags: GatewayValues): TlsSettings {
 
 export function gatewayOptions(
   flags: GatewayValues,
-): Omit<GatewayOptions, 'directory' | 'hub' | 'observation' | 'instance'> {
+): Omit<GatewayOptions, 'directory' | 'link' | 'observation' | 'instance'> {
   const resume = resumeOptions(flags);
   return {
     callers: callerPorts(flags),

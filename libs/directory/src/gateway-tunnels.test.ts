@@ -5,12 +5,13 @@ import { SharedBudget } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import {
   AttachRefused,
-  type Dial,
+  type AttachRequest,
   DialError,
   type DialRequest,
   dialLog,
   GatewayTunnels,
   HungUp,
+  type Link,
   SessionLost,
 } from '@isthmus/tunnel';
 import { established, Noted, request, unobserved } from '@isthmus/tunnel/testing';
@@ -30,33 +31,45 @@ async function gateway(refusal?: DialError) {
     sessions,
   );
   const observation = unobserved();
-  const asked: DialRequest[] = [];
+  const dialled: DialRequest[] = [];
+  const attaches: AttachRequest[] = [];
   const carriers: Noted[] = [];
   const told: string[] = [];
-  const through = (hubId: string): Dial => {
-    return async (dial) => {
-      asked.push(dial);
-      const attach = dial.resume?.attach;
-      if (attach) await setImmediate();
-      if (attach && refusal) throw refusal;
-      if (
-        attach &&
-        ![...known.ofAgent({ tenant: 'default', agentId: 'a' })].some(({ record }) => record.sessionId === dial.session)
-      )
-        throw new DialError('destination_unavailable', `no session ${dial.session}`, { retryable: true });
-      const open = () => {
-        const carrier = new Noted();
-        carriers.push(carrier);
-        return carrier;
-      };
-      const answer = attach ? { attached: { from: attach.received, received: 0, taken: 0 } } : { grant: GRANT };
-      const end = dial.resume?.carry?.(answer, open, dial);
-      assert.ok(end);
-      return { ...established(), end, hubId, sessionId: dial.session ?? '' };
-    };
+  const carrier = () => {
+    const opened = new Noted();
+    carriers.push(opened);
+    return opened;
   };
-  const dials: Record<string, Dial> = { h1: through('h1'), h2: through('h2') };
-  const way = (hubId: string) => dials[hubId];
+  const through = (hubId: string): Link => ({
+    async dial(dial) {
+      dialled.push(dial);
+      assert.deepEqual(dial.resume, { direct: true, gateway: '0123456789abcdef' });
+      const answer = established();
+      let left = () => {};
+      const taken = () => {
+        left();
+        return carrier();
+      };
+      const whenLeft = (then: () => void) => {
+        left = then;
+      };
+      const end = { ...answer.end, whenLeft };
+      return { ...answer, end, hubId, sessionId: dial.session ?? '', resume: { grant: GRANT, carrier: taken } };
+    },
+    async attach({ session, claim, direct, ...named }) {
+      attaches.push({ session, claim, direct, ...named });
+      assert.deepEqual([direct, claim.secret], [true, GRANT.secret]);
+      await setImmediate();
+      if (refusal) throw refusal;
+      const sessions = [...known.ofAgent({ tenant: 'default', agentId: 'a' })];
+      if (!sessions.some(({ record }) => record.sessionId === session))
+        throw new DialError('destination_unavailable', `no session ${session}`, { retryable: true });
+      const answer = { from: claim.received, received: 0, taken: 0 };
+      return { ...established(), hubId, sessionId: session, answer, carrier };
+    },
+  });
+  const links: Record<string, Link> = { h1: through('h1'), h2: through('h2') };
+  const dials = Object.fromEntries(Object.entries(links).map(([hubId, { dial }]) => [hubId, dial]));
   const suspects = new Suspects();
   const tunnels = new GatewayTunnels({
     timeoutMs: 15_000,
@@ -65,8 +78,8 @@ async function gateway(refusal?: DialError) {
     suspects,
     instance: '0123456789abcdef',
     observation,
-    hub: way,
-    route: (to) => route({ directory: known, suspects, strategies: [], zone: '', hub: way }, to),
+    link: (hubId) => links[hubId],
+    route: (to) => route({ directory: known, suspects, strategies: [], zone: '', hub: (hubId) => dials[hubId] }, to),
   });
   const { events } = observation;
   events.on('tunnel:detach', (tunnel, { message }) => told.push(`detached from ${tunnel.hubId}: ${message}`));
@@ -84,11 +97,11 @@ async function gateway(refusal?: DialError) {
   const loseAll = (reason?: Error) => {
     for (const carrier of [...carriers]) loseThrough(carrier, reason);
   };
-  return { open, loseAll, tunnels, end, tunnel: end.resumable, told, asked, lose, known, traceparent };
+  return { open, loseAll, tunnels, end, tunnel: end.resumable, told, dialled, attaches, lose, known, traceparent };
 }
 
 test('a tunnel whose hub is lost goes on through another, in the trace of its dial', async () => {
-  const { tunnel, end, told, asked, lose, tunnels, traceparent } = await gateway();
+  const { tunnel, end, told, attaches, lose, tunnels, traceparent } = await gateway();
   const first = tunnel.hubId;
   const other = first === 'h1' ? 'h2' : 'h1';
   end.stream.write('hello');
@@ -98,7 +111,7 @@ test('a tunnel whose hub is lost goes on through another, in the trace of its di
   await until(() => tunnel.attached, 'an attach');
   assert.deepEqual(told, [`detached from ${first}: ${LOST.message}`, `resumed to ${other}, move 1`]);
   assert.deepEqual([tunnel.hubId, tunnel.sessionId], [other, `s of ${other}`]);
-  assert.deepEqual([asked.at(-1)?.id, asked.at(-1)?.traceparent], [request.id, traceparent]);
+  assert.deepEqual([attaches.at(-1)?.id, attaches.at(-1)?.traceparent], [request.id, traceparent]);
   end.abort(new Error('the caller went away'));
   assert.deepEqual([tunnels.kept, told.length, [...tunnels]], [0, 2, []]);
 });
@@ -121,13 +134,12 @@ test('a tunnel that its agent does not know any more is given up at once', async
 });
 
 test('tunnels of an agent that has hung up everywhere are given up at once', async () => {
-  const { tunnels, open, told, asked, loseAll, tunnel, known } = await gateway();
+  const { tunnels, open, told, attaches, loseAll, tunnel, known } = await gateway();
   while (new Set([...tunnels].map(({ sessionId }) => sessionId)).size < 2) await open();
-  const { length } = asked;
   told.length = 0;
   loseAll(new HungUp('the agent has hung up'));
   await until(() => [...tunnels].length === 0, 'the end of all tunnels');
-  assert.ok(asked.length <= length + 1, 'only the first tunnel cannot know that the other session is gone too');
+  assert.ok(attaches.length <= 1, 'only the first tunnel cannot know that the other session is gone too');
   assert.equal(known.size, 0);
   const ends = told.filter((what) => what.startsWith('given up'));
   assert.ok(ends.length > 1);
@@ -136,13 +148,13 @@ test('tunnels of an agent that has hung up everywhere are given up at once', asy
 });
 
 test('a tunnel whose agent has hung up on one hub does not try it there again', async () => {
-  const { tunnel, told, asked, lose, known } = await gateway();
+  const { tunnel, told, attaches, lose, known } = await gateway();
   const first = tunnel.sessionId;
   lose(new HungUp('the agent has hung up'));
   assert.equal(known.size, 1, 'the registry says it later');
   await until(() => tunnel.attached, 'an attach');
   assert.notEqual(tunnel.sessionId, first);
-  assert.deepEqual([asked.length, told.length], [2, 2]);
+  assert.deepEqual([attaches.length, told.length], [1, 2]);
 });
 
 test('a tunnel goes on through another session than the one that has failed it, if there is one', async () => {
@@ -163,20 +175,38 @@ test('a caller that goes away while its tunnel is detached is told to the agent,
 });
 
 test('when many tunnels lose their hub at once, they attach a few in each turn, and dials start meanwhile', async () => {
-  const { tunnels, open, loseAll, asked } = await gateway();
+  const { tunnels, open, loseAll, dialled, attaches } = await gateway();
   await Promise.all(Array.from({ length: 99 }, open));
-  const attaches = () => asked.filter(({ resume }) => resume?.attach).length;
   loseAll();
-  const counts = [attaches()];
-  const dials = asked.length - attaches();
+  const counts = [attaches.length];
+  const dials = dialled.length;
   await open();
-  assert.equal(asked.length - attaches(), dials + 1);
-  assert.ok(attaches() < 50, `${attaches()} attaches before the dial`);
+  assert.equal(dialled.length, dials + 1);
+  assert.ok(attaches.length < 50, `${attaches.length} attaches before the dial`);
   while (![...tunnels].every(({ attached }) => attached)) {
     await setImmediate();
-    counts.push(attaches());
+    counts.push(attaches.length);
   }
   const most = Math.max(...counts.map((count, at) => count - (counts[at - 1] ?? 0)));
   assert.ok(most <= 4, `${most} attaches in one turn`);
-  assert.equal(attaches(), 100);
+  assert.equal(attaches.length, 100);
+});
+
+test('a tunnel counts on the session that carries it, and nowhere else', async () => {
+  const { tunnel, end, lose, known } = await gateway();
+  const open = () =>
+    Object.fromEntries(
+      [...known.ofAgent({ tenant: 'default', agentId: 'a' })].map((session) => [
+        session.record.sessionId,
+        session.open,
+      ]),
+    );
+  const first = tunnel.sessionId;
+  const other = first === 's of h1' ? 's of h2' : 's of h1';
+  assert.deepEqual(open(), { [first]: 1, [other]: 0 });
+  lose();
+  await until(() => tunnel.attached, 'an attach');
+  assert.deepEqual(open(), { [first]: 0, [other]: 1 });
+  end.abort(new Error('the caller went away'));
+  assert.deepEqual(open(), { [first]: 0, [other]: 0 });
 });

@@ -4,7 +4,7 @@ import type { Directory, HubRecord } from '@isthmus/directory';
 import { type Following, follow, type Registry, type Roster } from '@isthmus/directory';
 import type { PlaneSight } from '@isthmus/telemetry';
 import { PeerLinks, type PeerLinksOptions } from '@isthmus/transport';
-import type { Dial, PlaneEvents } from '@isthmus/tunnel';
+import type { Link, PlaneEvents } from '@isthmus/tunnel';
 import type { Hub } from './roles.ts';
 
 export interface PlaneViewOptions {
@@ -13,7 +13,7 @@ export interface PlaneViewOptions {
   readonly directory: Directory;
   readonly events: PlaneEvents;
   /** The hub in this process: dials to it are function calls. */
-  readonly own?: Pick<Hub, 'hubId' | 'dial' | 'sessionCount' | 'membership'>;
+  readonly own?: Pick<Hub, 'hubId' | 'dial' | 'attach' | 'sessionCount' | 'membership'>;
   /** How to reach the plane's other hubs. Unset if dials never go there. */
   readonly peers?: Pick<PeerLinksOptions, 'tls' | 'socketOf'>;
 }
@@ -47,10 +47,10 @@ export class PlaneView {
     });
   }
 
-  /** Returns the dial to a hub, or undefined while there is none. */
-  dial(hubId: string): Dial | undefined {
+  /** Returns the link to a hub, or undefined while there is none. */
+  link(hubId: string): Link | undefined {
     const { own } = this.#options;
-    return hubId === own?.hubId ? own.dial : this.#peers?.dial(hubId);
+    return hubId === own?.hubId ? own : this.#peers?.link(hubId);
   }
 
   /** Whether dials can reach some hub: over a link, or in this process if it has the sessions. */
@@ -76,7 +76,7 @@ export class PlaneView {
       gateway: {
         tenant,
         links: () => this.#countLinks(),
-        reaches: (hubId) => this.dial(hubId) !== undefined,
+        reaches: (hubId) => this.link(hubId) !== undefined,
         watch: (watcher) => directory.watch(watcher),
       },
     };

@@ -2,7 +2,7 @@ import type { RoutingPart, SessionMove } from '@isthmus/admin';
 import type { Directory, HubRecord, Registry } from '@isthmus/directory';
 import type { AdmissionState, Check, Closing } from '@isthmus/service';
 import type { ServerMetrics } from '@isthmus/telemetry';
-import type { Dial, DialUse, Observation, SessionInfo } from '@isthmus/tunnel';
+import type { DialUse, Link, Observation, SessionInfo } from '@isthmus/tunnel';
 import type { Tenancy } from './tenancy/tenancy.ts';
 
 /** The roles of a server program. At least one is set; with both, dials to the hub's own sessions are function calls. */
@@ -22,8 +22,8 @@ interface RoleParts {
 }
 
 export interface GatewayParts extends RoleParts {
-  /** Returns the dial to a hub, or undefined while there is none. */
-  readonly hub: (hubId: string) => Dial | undefined;
+  /** Returns the link to a hub, or undefined while there is none. */
+  readonly link: (hubId: string) => Link | undefined;
   /** Names this process to hubs and agents. */
   readonly instance: string;
 }
@@ -64,9 +64,8 @@ export interface Gateway {
 }
 
 /** A running hub. */
-export interface Hub {
+export interface Hub extends Link {
   readonly hubId: string;
-  readonly dial: Dial;
   readonly agentAddress: string;
   /** Empty without a peer port. */
   readonly peerAddress: string;

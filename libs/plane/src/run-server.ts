@@ -140,7 +140,7 @@ async function startRoles(
   });
   closing.defer(() => plane.close());
   const { instance } = plane;
-  const gateway = await roles.gateway?.(flags, { ...parts, instance, hub: (hubId) => plane.dial(hubId) });
+  const gateway = await roles.gateway?.(flags, { ...parts, instance, link: (hubId) => plane.link(hubId) });
   closing.defer(instruments.stopping);
   const using = tenancy && gateway && { using: () => tenantsUsing(tenancy, gateway) };
   const kept = gateway && { kept: () => gateway.kept };

@@ -1,6 +1,7 @@
 export { Splice } from './carry/splice.ts';
-export { Tunnel } from './carry/tunnel.ts';
+export { type Carried, Tunnel } from './carry/tunnel.ts';
 export { TunnelTable } from './carry/tunnel-table.ts';
+export type { Attach, Attached, AttachRequest, Link } from './dial/attach.ts';
 export { type Destination, formatDestination, parseDestination } from './dial/destination.ts';
 export {
   type Caller,
@@ -55,7 +56,7 @@ export {
   type TunnelInfo,
   type TunnelOutcome,
 } from './events/events.ts';
-export { type Observation, observed } from './events/observe.ts';
+export { type Observation, observed, observedAttach } from './events/observe.ts';
 export type { Operation, Operator } from './events/operation.ts';
 export { unlessProbed } from './events/probes.ts';
 export {
@@ -80,13 +81,15 @@ export { upstreamReason } from './names/upstream.ts';
 export { AgentTunnels } from './resume/agent-tunnels.ts';
 export {
   type AttachAnswer,
+  type AttachClaim,
   AttachRefused,
   type Carrier,
   type CarrierUser,
   type Mark,
+  type ResumeGrant,
+  type ResumeOffer,
 } from './resume/carrier.ts';
 export { GatewayTunnels } from './resume/gateway-tunnels.ts';
 export type { GatewayLoss } from './resume/hung-up-gateways.ts';
 export type { ResumeOptions } from './resume/options.ts';
-export type { AttachClaim, ResumeAnswer, ResumeGrant, ResumeRequest } from './resume/request.ts';
 export { type AgentIdentifiers, type AgentName, agentKey, identifierCount, isNetwork } from './sessions.ts';

@@ -1,5 +1,5 @@
 import { isIP } from '@isthmus/runtime';
-import type { Dial } from './dial/dial.ts';
+import type { Link } from './dial/attach.ts';
 
 /** What an agent says it can reach (upstream's agent identifiers). */
 export interface AgentIdentifiers {
@@ -61,8 +61,8 @@ export interface AgentSessions {
 /** How the tunnels of a gateway find another session. */
 export interface AgentRoutes {
   readonly directory: AgentSessions;
-  /** Returns how to reach a hub. Undefined if there is no way at the moment. */
-  readonly hub: (hubId: string) => Dial | undefined;
+  /** Returns the link to a hub. Undefined if there is none at the moment. */
+  readonly link: (hubId: string) => Pick<Link, 'attach'> | undefined;
   /** Hubs and sessions that did not answer in time. */
   readonly suspects: { accuse(tenant: string, ...ids: string[]): void };
   /** Yields the sessions to one process of an agent, best first, then those that no tunnel can use, without a rank. */

@@ -18,6 +18,7 @@ async function pair(scope: Scope) {
     events: planeEvents(),
     tls: { ...certificate, ca: authority.cert },
     dial: async () => Promise.reject(new DialError('connection_refused', 'the hub was reached')),
+    attach: () => assert.fail(),
   };
   const serve = async (more: Partial<Parameters<typeof servePeers>[0]> = {}) => {
     const hub = await servePeers({ ...options, ...more });
@@ -46,7 +47,7 @@ async function pair(scope: Scope) {
       destination: { host: 'h', port: 1 },
       signal: new DialAbort(),
     };
-    const dialled = links.dial('h')?.(request);
+    const dialled = links.link('h')?.dial(request);
     await assert.rejects(dialled as Promise<unknown>, /the hub was reached/);
     links.close();
     return { address, refused };

@@ -55,6 +55,7 @@ test("on the peers' port each side must prove its role, and an address proves no
       events: planeEvents(),
       tls: { ...hub, ca: authority.cert },
       dial: async () => Promise.reject(new DialError('destination_unavailable', 'nothing is dialled here')),
+      attach: () => assert.fail(),
     });
     const events = planeEvents();
     const links = new PeerLinks({ tls: { ...gateway, ca: authority.cert }, events });

@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { PassThrough } from 'node:stream';
 import { LinkClient } from '@isthmus/transport';
 import {
   type AttachAnswer,
@@ -9,7 +8,6 @@ import {
   DialAbort,
   type Mark,
   parseDestination,
-  type ResumeAnswer,
 } from '@isthmus/tunnel';
 import { type Identity, type Scope, until } from '../harness/index.ts';
 import { peerSocket } from './gateway-link.ts';
@@ -56,14 +54,22 @@ export class ForgedHalf implements CarrierUser {
   /** Dials. */
   static async begin(way: Way, authority: string): Promise<ForgedHalf> {
     const half = new ForgedHalf(authority);
-    await half.#dial(way);
+    const resume = { direct: true };
+    const established = await way.link.dial({ ...half.#ask(way), resume });
+    if (!established.resume) throw new Error('the agent resumes no tunnels');
+    half.secret = established.resume.grant.secret;
+    half.#adopt(established.resume.carrier());
     return half;
   }
 
   /** Attaches. The claim is true where it says nothing else. Throws the refusal. */
-  attach(way: Way, claim: Claim = {}): Promise<void> {
+  async attach(way: Way, untrue: Claim = {}): Promise<void> {
     const { secret, received } = this;
-    return this.#dial(way, { secret, number: ++this.#number, received, taken: 0, ...claim });
+    const claim = { secret, number: ++this.#number, received, taken: 0, ...untrue };
+    const { answer, carrier } = await way.link.attach({ ...this.#ask(way), claim, direct: true });
+    this.answer = answer;
+    this.received = answer.from;
+    this.#adopt(carrier());
   }
 
   write(text: string): void {
@@ -110,30 +116,18 @@ export class ForgedHalf implements CarrierUser {
     if (carrier === this.#carrier) this.over = reason;
   }
 
-  async #dial({ link, session, tenant = 'default' }: Way, attach?: AttachClaim): Promise<void> {
-    await link.dial({
+  #ask({ session, tenant = 'default' }: Way) {
+    return {
       id: randomBytes(8).toString('hex'),
       tenant,
       destination: parseDestination(this.#authority),
       deadline: performance.now() + 30_000,
       session,
       signal: new DialAbort(),
-      resume: {
-        ...(attach && { attach }),
-        carry: (answer, open) => {
-          this.#adopt(answer, open());
-          return { stream: new PassThrough(), halfOpen: true, abort() {} };
-        },
-      },
-    });
+    };
   }
 
-  #adopt({ grant, attached }: ResumeAnswer, carrier: Carrier): void {
-    if (grant) this.secret = grant.secret;
-    if (attached) {
-      this.answer = attached;
-      this.received = attached.from;
-    }
+  #adopt(carrier: Carrier): void {
     this.text = '';
     this.over = undefined;
     this.#carrier = carrier;

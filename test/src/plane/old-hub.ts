@@ -3,7 +3,7 @@ import { createServer, type TLSSocket } from 'node:tls';
 import type { SessionRecord } from '@isthmus/directory';
 import { redisRegistry } from '@isthmus/directory/redis';
 import { encodeControl, LinkClient, parseIdentifiers, servePeers, upgradeServer } from '@isthmus/transport';
-import { type Dial, DialError, planeEvents } from '@isthmus/tunnel';
+import { type Attach, type Dial, DialError, planeEvents } from '@isthmus/tunnel';
 import { freePort, type Scope, type Trust } from '../harness/index.ts';
 
 /** How often agents hear of the plane's hubs, in milliseconds. */
@@ -20,8 +20,8 @@ export interface OldHub {
   readonly hubId: string;
   readonly agentPort: number;
   readonly sessions: ReadonlySet<string>;
-  /** Dials that agents answered. */
-  readonly dials: number;
+  /** Attaches that gateways asked for. */
+  readonly attaches: number;
   /** Loses all links at once, as a process does that dies. */
   die(): void;
 }
@@ -38,15 +38,18 @@ export async function oldHub(
   const [agentPort, peerPort] = [await freePort(), await freePort()];
   const events = planeEvents();
   const links = new Map<string, { readonly link: LinkClient; readonly agentId: string }>();
-  const all = { hubId, agentPort, sessions: new Set<string>(), dials: 0, die: () => {} };
+  const all = { hubId, agentPort, sessions: new Set<string>(), attaches: 0, die: () => {} };
 
   const dial: Dial = async ({ resume: _, ...request }) => {
     const { session = '' } = request;
     const to = links.get(session);
     if (!to) throw new DialError('destination_unavailable', `no session ${session}`, { retryable: true });
     const { end, timing } = await to.link.dial(request);
-    all.dials++;
     return { end, timing, agentId: to.agentId, sessionId: session, hubId };
+  };
+  const attach: Attach = async () => {
+    all.attaches++;
+    throw new DialError('proxy_internal_error', 'answered with status 404', { retryable: true });
   };
   const { cert, key } = await trust.peers.peer(['hub']);
   const peers = await servePeers({
@@ -54,6 +57,7 @@ export async function oldHub(
     port: peerPort,
     tls: { cert, key, ca: trust.peers.cert },
     dial,
+    attach,
     events,
   });
   scope.defer(() => peers.close());

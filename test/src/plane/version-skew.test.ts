@@ -100,16 +100,15 @@ for (const namesInstances of [false, true]) {
       const [hub] = plane.hubs as [Member];
       const destination = await echo(scope);
       const tunnel = await dialThrough(scope, plane, destination, hub.id);
-      const before = old.dials;
+      const before = old.attaches;
       await hub.kill();
       const detached = async () => (await plane.gateway.tunnels())[0]?.resume?.attached === false;
       await until(detached, { what: 'a tunnel that waits' });
-      // What an attach becomes there: a dial, whose answer tells the gateway that it was none.
-      if (namesInstances) await until(() => old.dials > before, { what: 'an attach' });
+      if (namesInstances) await until(() => old.attaches > before, { what: 'an attach' });
       await hub.restart();
       await carries(tunnel, 'back again');
       assert.equal((await plane.gateway.tunnels())[0]?.hubId, hub.id);
-      if (!namesInstances) assert.equal(old.dials, before);
+      if (!namesInstances) assert.equal(old.attaches, before);
       await until(() => destination.open === 1, { what: 'the end of what attaches have opened' });
       tunnel.destroy();
     }),
@@ -124,9 +123,9 @@ test(
     const [hub] = plane.hubs as [Member];
     const destination = await echo(scope);
     const tunnel = await dialThrough(scope, plane, destination, hub.id);
-    const before = old.dials;
+    const before = old.attaches;
     hub.program.signal('SIGTERM');
-    await until(() => old.dials > before, { what: 'an attempt to move' });
+    await until(() => old.attaches > before, { what: 'an attempt to move' });
     await carries(tunnel, 'still here');
     const [listed] = await plane.gateway.tunnels();
     assert.deepEqual([listed?.hubId, listed?.resume?.attached, listed?.resume?.moves], [hub.id, true, 0]);

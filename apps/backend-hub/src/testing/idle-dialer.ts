@@ -6,6 +6,7 @@ export function idleDialer({ busy = false } = {}): Dialer {
   const closed = deferred<Error>();
   return {
     dial: () => Promise.reject(new Error('no dial was expected')),
+    attach: () => Promise.reject(new Error('no attach was expected')),
     open: busy ? 1 : 0,
     closed: closed.promise,
     leave() {},

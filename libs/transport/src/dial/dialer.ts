@@ -1,8 +1,7 @@
-import type { Dial } from '@isthmus/tunnel';
+import type { Link } from '@isthmus/tunnel';
 
 /** The half of a connection that dials: over a link of ours, or over the packet stream of a Go agent. */
-export interface Dialer {
-  readonly dial: Dial;
+export interface Dialer extends Link {
   /** Dials and tunnels. */
   readonly open: number;
   /** Resolves with the reason when the connection and all its tunnels have ended. */

@@ -2,6 +2,7 @@ import { randomHex } from '@isthmus/runtime';
 import {
   asDialError,
   type Caller,
+  type Carried,
   type Dial,
   DialAbort,
   type DialError,
@@ -20,45 +21,54 @@ export interface ServedDial extends DialRequest {
   readonly signal: DialAbort;
 }
 
-export interface ServeDialOptions {
+export interface ServeOptions {
   readonly role: Role;
-  readonly dial: Dial;
   readonly events: PlaneEvents;
   /** How long a tunnel may be silent once a side has half-closed, in milliseconds. */
   readonly halfClosedMs?: number | undefined;
 }
 
-/** The side that waits for a dial's answer. */
-export interface Waiter {
+export interface ServeDialOptions extends ServeOptions {
+  readonly dial: Dial;
+}
+
+/** The side that waits for the answer to a dial or an attach. */
+export interface Waiter<Answer = Established> {
   /** Sends the answer. Returns the caller's end of the tunnel, or undefined if nobody waits any longer. */
-  accept(established: Established): TunnelEnd | undefined;
+  accept(answer: Answer): TunnelEnd | undefined;
   /** Sends the error, if anybody still waits. */
   refuse(error: DialError): void;
   /** Called if the dial succeeded and nobody waits any longer. */
   unanswered?(): void;
 }
 
+/** Dials, and joins both sides in a tunnel: see `serve`. */
+export function serveDial(request: ServedDial, waiter: Waiter, options: ServeDialOptions): Promise<Tunnel | undefined> {
+  return serve(request, options.dial, waiter, options);
+}
+
 /**
- * Dials, answers the side that waits, and joins both in a tunnel. Closes the destination if nobody waits any longer. Returns undefined
- * without a tunnel.
+ * Dials or attaches, answers the side that waits, and joins both in a tunnel. Closes the other side if nobody waits any longer. Returns
+ * undefined without a tunnel.
  */
-export async function serveDial(
-  request: ServedDial,
-  waiter: Waiter,
-  { role, dial, events, halfClosedMs }: ServeDialOptions,
+export async function serve<Request extends ServedDial, Answer extends Carried>(
+  request: Request,
+  ask: (request: Request) => Promise<Answer>,
+  waiter: Waiter<Answer>,
+  { role, events, halfClosedMs }: ServeOptions,
 ): Promise<Tunnel | undefined> {
-  let established: Established | undefined;
+  let answer: Answer | undefined;
   let caller: TunnelEnd | undefined;
   try {
-    established = await dial(request);
-    if (!request.signal.aborted) caller = waiter.accept(established);
+    answer = await ask(request);
+    if (!request.signal.aborted) caller = waiter.accept(answer);
   } catch (error) {
-    established?.end.abort(error as Error);
+    answer?.end.abort(error as Error);
     waiter.refuse(asDialError(error));
     return undefined;
   }
-  if (caller) return new Tunnel(role, request, caller, established, events, halfClosedMs);
-  established.end.abort(request.signal.reason);
+  if (caller) return new Tunnel(role, request, caller, answer, events, halfClosedMs);
+  answer.end.abort(request.signal.reason);
   waiter.unanswered?.();
   return undefined;
 }

@@ -6,10 +6,14 @@ import {
   type HeadKind,
   type Http2Session,
   type Http2Stream,
+  type OutgoingHead,
   PendingStream,
 } from '@isthmus/http2';
 import { deferred, extended, type Guarded, guarding, RandomSet } from '@isthmus/runtime';
 import {
+  type Attach,
+  type Attached,
+  type AttachRequest,
   asDialError,
   type Dial,
   DialError,
@@ -17,23 +21,21 @@ import {
   type Established,
   planeEnded,
   SessionLost,
-  type TunnelEnd,
 } from '@isthmus/tunnel';
 import type { Dialer } from '../dial/dialer.ts';
 import { Ending } from '../dial/ending.ts';
-import { abandoned, type PendingDial, pendingDial } from '../dial/pending-dial.ts';
+import { abandoned, pendingDial } from '../dial/pending-dial.ts';
 import { reasonOf } from '../head/percent.ts';
 import { WHY_FIELD } from '../listen/turn-away.ts';
 import { Control, type ControlMessage } from './control.ts';
-import { type Answer, readAnswer, readUnderWay, requestHead } from './head.ts';
+import { type Answer, attachHead, readAnswer, readAttachedAnswer, readUnderWay, requestHead } from './head.ts';
 import { GATEWAY_FIELD } from './instance.ts';
 import { watchLiveness } from './liveness.ts';
 import type { PingInterval } from './ping-interval.ts';
 import type { PolicyRules } from './policy.ts';
 import { DiallingReconciler, RECONCILE_EVERY } from './reconcile.ts';
 import { linkSession } from './settings.ts';
-import { type CarrierLink, StreamCarrier } from './stream-carrier.ts';
-import { asDuplex, endingCode, endOfStream, LOST } from './tunnel-end.ts';
+import { asDuplex, type CarrierLink, endingCode, endOfStream, LOST, ResumableEnd } from './tunnel-end.ts';
 
 const CONTROL_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' };
 
@@ -64,12 +66,22 @@ export interface LinkClientOptions {
   readonly reconcileEvery?: number;
 }
 
+/** A request that opens a stream. */
+interface Asking<Answer> {
+  /** Reads the answer. Throws the refusal, or what is wrong with the answer. */
+  readonly read: (head: Head, asked: PendingStream) => Answer;
+  readonly acknowledged: (() => void) | undefined;
+  /** Code of the reset if nobody waits for the answer any more. */
+  readonly cancelled: number;
+}
+
 /**
  * The dialling half of a link: a gateway towards a hub, a hub towards an agent. It is the HTTP/2 client, whichever side made the
  * connection.
  */
 export class LinkClient implements Dialer {
   readonly dial: Dial;
+  readonly attach: Attach;
   readonly closed: Promise<Error>;
   readonly #answered = deferred<void>();
   /** Resolves when the other side has accepted the link. */
@@ -98,6 +110,7 @@ export class LinkClient implements Dialer {
     this.#ending = ending;
     this.closed = ending.closed;
     this.dial = async (request) => this.#dial(request);
+    this.attach = async (request) => this.#attach(request);
     const fault = (error: Error) => {
       this.destroy(error);
       options.fault?.(error);
@@ -209,58 +222,80 @@ export class LinkClient implements Dialer {
   }
 
   #dial(request: DialRequest): Promise<Established> {
+    return this.#ask(request, requestHead(request), {
+      read: (head, asked) => this.#established(readAnswer(head), asked),
+      acknowledged: request.acknowledged,
+      cancelled: ErrorCode.CANCEL,
+    });
+  }
+
+  #established({ grant, ...answer }: Answer, asked: PendingStream): Established {
+    if (!grant) return extended(answer, { end: endOfStream(this.#duplex(asked), this.#peer) });
+    const end = new ResumableEnd(asked, this.#carriers);
+    return extended(answer, { end, resume: { grant, carrier: () => end.carrier(this.#direct) } });
+  }
+
+  #attach(request: AttachRequest): Promise<Attached> {
+    return this.#ask(request, attachHead(request), {
+      read: (head, asked) => {
+        const answer = readAttachedAnswer(head);
+        const end = new ResumableEnd(asked, this.#carriers);
+        return { ...answer, end, carrier: () => end.carrier(this.#direct) };
+      },
+      acknowledged: undefined,
+      // If nobody waits for it any more, its tunnel must not end with it.
+      cancelled: LOST,
+    });
+  }
+
+  #ask<Answer>(
+    request: DialRequest | AttachRequest,
+    head: OutgoingHead,
+    { read, acknowledged, cancelled }: Asking<Answer>,
+  ): Promise<Answer> {
     if (request.signal.aborted) throw abandoned();
-    const stream = this.#begin(request);
+    const stream = this.#begin(head);
     const guarded = this.#guarded;
     const lost = (code: number | undefined) => {
       this.#closed(stream);
       // Why a link ends is known only after all its streams have ended.
       queueMicrotask(guarded(() => pending.fail(this.#lost(code))));
     };
+    const answered = (head: Head) => {
+      try {
+        pending.succeed(read(head, asked));
+      } catch (error) {
+        pending.fail(asDialError(error));
+        const stream = this.#duplex(asked);
+        // After a refusal there is no tunnel to end. After an unreadable answer there is one.
+        if (Number(head[':status']) === 200) stream.close(cancelled);
+        else stream.resume().end();
+      }
+    };
     const headed = (head: Head, kind: HeadKind) => {
       const roundTripMs = readUnderWay(head);
-      if (kind === 'response') this.#answer(pending, asked, head, request);
+      if (kind === 'response') answered(head);
       else if (roundTripMs !== undefined) request.underWay?.(roundTripMs);
-      else request.acknowledged?.();
+      else acknowledged?.();
     };
     const asked = new PendingStream(stream, { headed, closed: lost });
-    const pending = pendingDial(request, {
+    const pending = pendingDial<Answer>(request, {
       guarded,
-      // If nobody waits for an attach any more, its tunnel must not end with it.
-      cancel: () => stream.reset(request.resume?.attach ? LOST : ErrorCode.CANCEL),
+      cancel: () => stream.reset(cancelled),
       settled() {},
     });
     request.underWay?.(this.rtt ?? UNKNOWN_ROUND_TRIP_MS);
     return pending.answer;
   }
 
-  #answer(pending: PendingDial, asked: PendingStream, head: Head, request: DialRequest): void {
-    try {
-      const answer = readAnswer(head);
-      pending.succeed(extended(answer, { end: this.#endOf(asked, answer, request) }));
-    } catch (error) {
-      pending.fail(asDialError(error));
-      const stream = this.#duplex(asked);
-      // After a refusal there is no tunnel to end. After an unreadable answer there is one.
-      if (Number(head[':status']) === 200) stream.close();
-      else stream.resume().end();
-    }
-  }
-
-  #endOf(asked: PendingStream, { resume: answer }: Answer, request: DialRequest): TunnelEnd {
-    const carry = request.resume?.carry;
-    if (answer && carry) return carry(answer, () => new StreamCarrier(asked, this.#carriers, this.#direct), request);
-    return endOfStream(this.#duplex(asked), this.#peer, answer !== undefined);
-  }
-
   #duplex(asked: PendingStream): DuplexStream {
     return asDuplex(asked, this.#closed);
   }
 
-  #begin(request: DialRequest): Http2Stream {
+  #begin(head: OutgoingHead): Http2Stream {
     this.#ending.check();
     try {
-      const stream = this.#session.begin(requestHead(request));
+      const stream = this.#session.begin(head);
       this.#streams.add(stream);
       this.#readBefore = this.#session.bytesRead;
       return stream;

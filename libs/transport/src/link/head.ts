@@ -1,6 +1,8 @@
 import type { Head, OutgoingHead } from '@isthmus/http2';
 import {
+  type AttachAnswer,
   AttachRefused,
+  type AttachRequest,
   callerName,
   checkName,
   DialAbort,
@@ -12,11 +14,20 @@ import {
   isDialErrorCode,
   NotAuthorised,
   parseDestination,
-  type ResumeAnswer,
+  type ResumeGrant,
 } from '@isthmus/tunnel';
 import type { ServedDial } from '../dial/serve-dial.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
-import { addResumeAnswer, addResumeRequest, readResumeAnswer, readResumeRequest } from './resume-head.ts';
+import {
+  addAttached,
+  addClaim,
+  addGrant,
+  addOffer,
+  readAttached,
+  readClaim,
+  readGrant,
+  readOffer,
+} from './resume-head.ts';
 
 /**
  * How HTTP/2 heads carry a dial and its answer (RFC 9113 section 8.5; RFC 9209 for failures, Server-Timing for where the time went).
@@ -32,21 +43,42 @@ export const TENANT_FIELD = 'isthmus-tenant';
 /** In the refusal of an attach: no other attach of the tunnel can succeed. */
 const UNRESUMABLE = 'isthmus-unresumable';
 
-/** The head of a dial. It carries the milliseconds left, not the deadline, because clocks differ. */
+type Fields = Record<string, string | number>;
+
+/** An attach to serve. Its signal aborts when the dialling side has gone. */
+export interface ServedAttach extends AttachRequest {
+  readonly signal: DialAbort;
+}
+
+/** The head of a dial. */
 export function requestHead(request: DialRequest): OutgoingHead {
-  const head: Record<string, string | number> = {
-    ':method': 'CONNECT',
-    ':authority': formatDestination(request.destination),
-    'isthmus-dial': request.id,
-    [TENANT_FIELD]: request.tenant,
-    'isthmus-deadline': Math.max(1, Math.ceil(request.deadline - performance.now())),
-  };
+  const head: Fields = { ':method': 'CONNECT', ':authority': formatDestination(request.destination) };
+  addCommon(head, request);
+  if (request.resume) addOffer(head, request.resume);
+  return head;
+}
+
+/** The path of an attach, which is a POST. */
+export const ATTACH_PATH = '/attach';
+
+/** The head of an attach. */
+export function attachHead(request: AttachRequest): OutgoingHead {
+  const authority = formatDestination(request.destination);
+  const head: Fields = { ':method': 'POST', ':scheme': 'http', ':authority': authority, ':path': ATTACH_PATH };
+  addCommon(head, request);
+  addClaim(head, request.claim, request.direct);
+  return head;
+}
+
+/** It carries the milliseconds left, not the deadline, because clocks differ. */
+function addCommon(head: Fields, request: DialRequest | AttachRequest): void {
+  head['isthmus-dial'] = request.id;
+  head[TENANT_FIELD] = request.tenant;
+  head['isthmus-deadline'] = Math.max(1, Math.ceil(request.deadline - performance.now()));
   const caller = callerName(request);
   if (caller !== '') head['isthmus-caller'] = percentEncoded(caller);
   if (request.session !== undefined) head['isthmus-session'] = request.session;
   if (request.traceparent !== undefined) head.traceparent = request.traceparent;
-  if (request.resume) addResumeRequest(head, request.resume);
-  return head;
 }
 
 /**
@@ -54,6 +86,21 @@ export function requestHead(request: DialRequest): OutgoingHead {
  * @param progress tells the other side how far the dial is
  */
 export function readRequest(head: Head, progress: Pick<DialRequest, 'acknowledged' | 'underWay'> = {}): ServedDial {
+  const resume = readOffer(head);
+  const session = head['isthmus-session'];
+  return { ...readCommon(head), ...(session !== undefined && { session }), ...(resume && { resume }), ...progress };
+}
+
+/**
+ * Throws DialError http_request_error if the head is not an attach.
+ * @param underWay tells the other side how far the attach is
+ */
+export function readAttach(head: Head, { underWay }: Pick<AttachRequest, 'underWay'> = {}): ServedAttach {
+  const session = head['isthmus-session'] ?? '';
+  return { ...readCommon(head), ...readClaim(head), session, ...(underWay && { underWay }) };
+}
+
+function readCommon(head: Head) {
   const left = Number(head['isthmus-deadline']);
   const id = head['isthmus-dial'];
   const tenant = head[TENANT_FIELD];
@@ -63,21 +110,16 @@ export function readRequest(head: Head, progress: Pick<DialRequest, 'acknowledge
       'not a dial: isthmus-dial, isthmus-tenant or isthmus-deadline is missing',
     );
   }
-  const session = head['isthmus-session'];
   const caller = readCaller(head['isthmus-caller']);
   const { traceparent } = head;
-  const resume = readResumeRequest(head);
   return {
     id: id as string,
     tenant,
     destination: parseDestination(head[':authority'] ?? ''),
     deadline: performance.now() + Math.min(left, MAX_LEFT),
     signal: new DialAbort(),
-    ...(session !== undefined && { session }),
     ...(caller !== undefined && { callerName: caller }),
     ...(traceparent !== undefined && { traceparent }),
-    ...(resume && { resume }),
-    ...progress,
   };
 }
 
@@ -110,27 +152,46 @@ export function readUnderWay(head: Head): number | undefined {
   return roundTripMs >= 0 ? Math.min(roundTripMs, MAX_ROUND_TRIP) : undefined;
 }
 
-export interface Answer {
+/** Where a dial or an attach went. */
+interface Names {
   readonly agentId: string;
   readonly sessionId: string;
   readonly hubId: string;
-  readonly agentPrincipal?: string;
-  readonly timing: DialTiming;
-  readonly resume?: ResumeAnswer;
 }
 
-export function answerHead({ agentId, sessionId, hubId, agentPrincipal, timing, resume }: Answer): OutgoingHead {
-  const head: Record<string, string | number> = {
+export interface Answer extends Names {
+  readonly agentPrincipal?: string;
+  readonly timing: DialTiming;
+  /** Set if the tunnel may be resumed. */
+  readonly grant?: ResumeGrant | undefined;
+}
+
+export function answerHead({ agentPrincipal, timing, grant, ...names }: Answer): OutgoingHead {
+  const head = namesHead(names);
+  if (agentPrincipal !== undefined) head['isthmus-agent-principal'] = encodeURIComponent(agentPrincipal);
+  const told = serverTiming(timing);
+  if (told !== '') head['server-timing'] = told;
+  if (grant) addGrant(head, grant);
+  return head;
+}
+
+export interface AttachedAnswer extends Names {
+  readonly answer: AttachAnswer;
+}
+
+export function attachedHead({ answer, ...names }: AttachedAnswer): OutgoingHead {
+  const head = namesHead(names);
+  addAttached(head, answer);
+  return head;
+}
+
+function namesHead({ agentId, sessionId, hubId }: Names): Fields {
+  return {
     ':status': 200,
     'isthmus-agent': encodeURIComponent(agentId),
     'isthmus-session': sessionId,
     'isthmus-hub': encodeURIComponent(hubId),
   };
-  if (agentPrincipal !== undefined) head['isthmus-agent-principal'] = encodeURIComponent(agentPrincipal);
-  const told = serverTiming(timing);
-  if (told !== '') head['server-timing'] = told;
-  if (resume) addResumeAnswer(head, resume);
-  return head;
 }
 
 export function refusalHead(error: DialError): OutgoingHead {
@@ -152,19 +213,28 @@ export function refusalHead(error: DialError): OutgoingHead {
  * tried, because the caller has received nothing from the destination.
  */
 export function readAnswer(head: Head): Answer {
-  const status = Number(head[':status']);
-  if (status !== 200) throw readRefusal(head, status);
-  const resume = readResumeAnswer(head);
+  const names = readNames(head);
+  const grant = readGrant(head);
   return {
-    agentId: decoded(head, 'isthmus-agent'),
-    sessionId: head['isthmus-session'] ?? '',
-    hubId: decoded(head, 'isthmus-hub'),
+    ...names,
     ...(head['isthmus-agent-principal'] !== undefined && {
       agentPrincipal: decoded(head, 'isthmus-agent-principal'),
     }),
     timing: readTiming(head['server-timing'] ?? ''),
-    ...(resume && { resume }),
+    ...(grant && { grant }),
   };
+}
+
+/** Throws as `readAnswer`. */
+export function readAttachedAnswer(head: Head): AttachedAnswer {
+  return { ...readNames(head), answer: readAttached(head) };
+}
+
+function readNames(head: Head): Names {
+  const status = Number(head[':status']);
+  if (status !== 200) throw readRefusal(head, status);
+  const [agentId, hubId] = [decoded(head, 'isthmus-agent'), decoded(head, 'isthmus-hub')];
+  return { agentId, sessionId: head['isthmus-session'] ?? '', hubId };
 }
 
 function decoded(head: Head, name: string): string {

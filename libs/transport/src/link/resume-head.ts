@@ -1,12 +1,5 @@
 import type { Head } from '@isthmus/http2';
-import {
-  type AttachAnswer,
-  type AttachClaim,
-  DialError,
-  type ResumeAnswer,
-  type ResumeGrant,
-  type ResumeRequest,
-} from '@isthmus/tunnel';
+import { type AttachAnswer, type AttachClaim, DialError, type ResumeGrant, type ResumeOffer } from '@isthmus/tunnel';
 
 /** The fields of a head with which a tunnel can outlive its hub (docs/RESUME.md). Hubs pass both on. */
 const RESUME_FIELD = 'isthmus-resume';
@@ -28,40 +21,54 @@ const GRANT = /^instance=([0-9a-f]{16});secret=([0-9a-f]{32})(?:;|$)/;
 /** A head that is being built. */
 type Fields = Record<string, string | number>;
 
-/** A request with `carry` comes from an end of the tunnel, not from a hub. */
-export function addResumeRequest(head: Fields, { attach, carry, gateway }: ResumeRequest): void {
-  if (attach) {
-    const { secret, number, received, taken, final } = attach;
-    head[ATTACH_FIELD] = encode({ secret, number, received, taken, final, ...(carry && { direct: 1 }) });
-    return;
-  }
-  head[RESUME_FIELD] = `?1${carry ? ';direct' : ''}${gateway === undefined ? '' : `;gateway=${gateway}`}`;
+export function addOffer(head: Fields, { direct, gateway }: ResumeOffer): void {
+  head[RESUME_FIELD] = `?1${direct ? ';direct' : ''}${gateway === undefined ? '' : `;gateway=${gateway}`}`;
 }
 
-/** @throws DialError http_request_error for an attach that cannot be read */
-export function readResumeRequest(head: Head): ResumeRequest | undefined {
-  const value = head[ATTACH_FIELD];
-  if (value === undefined) return readOffer(head[RESUME_FIELD]);
-  const attach = readAttach(value);
-  if (attach) return { attach, ...(decode(value).get('direct') === '1' && { direct: true }) };
-  throw new DialError('http_request_error', `not an attach: ${JSON.stringify(value.slice(0, 100))}`);
-}
-
-function readOffer(value = ''): ResumeRequest | undefined {
-  const [offer, direct, gateway] = OFFER.exec(value) ?? [];
+export function readOffer(head: Head): ResumeOffer | undefined {
+  const [offer, direct, gateway] = OFFER.exec(head[RESUME_FIELD] ?? '') ?? [];
   return offer === undefined ? undefined : { direct: direct !== undefined, gateway };
 }
 
-export function addResumeAnswer(head: Fields, { grant, attached }: ResumeAnswer): void {
-  if (grant) head[RESUME_FIELD] = `instance=${grant.instance};secret=${grant.secret}`;
-  if (attached) head[ATTACH_FIELD] = encode({ ...attached });
+export function addGrant(head: Fields, { instance, secret }: ResumeGrant): void {
+  head[RESUME_FIELD] = `instance=${instance};secret=${secret}`;
 }
 
 /** Ignores a field that cannot be read. The tunnel is then not resumed. */
-export function readResumeAnswer(head: Head): ResumeAnswer | undefined {
-  const grant = readGrant(head[RESUME_FIELD]);
-  const attached = readAttached(head[ATTACH_FIELD]);
-  return grant || attached ? { ...(grant && { grant }), ...(attached && { attached }) } : undefined;
+export function readGrant(head: Head): ResumeGrant | undefined {
+  const [, instance, secret] = GRANT.exec(head[RESUME_FIELD] ?? '') ?? [];
+  return instance && secret ? { instance, secret } : undefined;
+}
+
+/** @param direct whether the gateway is at the other side of this link */
+export function addClaim(head: Fields, { secret, number, received, taken, final }: AttachClaim, direct: boolean): void {
+  head[ATTACH_FIELD] = encode({ secret, number, received, taken, final, ...(direct && { direct: 1 }) });
+}
+
+/** @throws DialError http_request_error for an attach that cannot be read */
+export function readClaim(head: Head): { readonly claim: AttachClaim; readonly direct: boolean } {
+  const value = head[ATTACH_FIELD] ?? '';
+  const values = decode(value);
+  const secret = values.get('secret') ?? '';
+  const [number, received, taken] = positions(values, ['number', 'received', 'taken']);
+  if (!SECRET.test(secret) || number === undefined || received === undefined || taken === undefined)
+    throw new DialError('http_request_error', `not an attach: ${JSON.stringify(value.slice(0, 100))}`);
+  return { claim: { secret, number, received, taken, ...finalOf(values) }, direct: values.get('direct') === '1' };
+}
+
+export function addAttached(head: Fields, { from, received, taken, final }: AttachAnswer): void {
+  head[ATTACH_FIELD] = encode({ from, received, taken, final });
+}
+
+/** @throws DialError connection_terminated, retryable, for an answer that does not say where to go on */
+export function readAttached(head: Head): AttachAnswer {
+  const values = decode(head[ATTACH_FIELD] ?? '');
+  const [from, received, taken] = positions(values, ['from', 'received', 'taken']);
+  if (from === undefined || received === undefined || taken === undefined) {
+    const text = 'the answer to the attach does not say where to go on';
+    throw new DialError('connection_terminated', text, { retryable: true });
+  }
+  return { from, received, taken, ...finalOf(values) };
 }
 
 function encode(values: Readonly<Record<string, string | number | undefined>>): string {
@@ -71,27 +78,6 @@ function encode(values: Readonly<Record<string, string | number | undefined>>): 
 
 function decode(text: string): ReadonlyMap<string, string> {
   return new Map(text.split(';').map((part) => part.split('=', 2) as [string, string]));
-}
-
-function readAttach(text: string): AttachClaim | undefined {
-  const values = decode(text);
-  const secret = values.get('secret') ?? '';
-  const [number, received, taken] = positions(values, ['number', 'received', 'taken']);
-  if (!SECRET.test(secret) || number === undefined || received === undefined || taken === undefined) return undefined;
-  return { secret, number, received, taken, ...finalOf(values) };
-}
-
-function readAttached(text: string | undefined): AttachAnswer | undefined {
-  if (text === undefined) return undefined;
-  const values = decode(text);
-  const [from, received, taken] = positions(values, ['from', 'received', 'taken']);
-  if (from === undefined || received === undefined || taken === undefined) return undefined;
-  return { from, received, taken, ...finalOf(values) };
-}
-
-function readGrant(text = ''): ResumeGrant | undefined {
-  const [, instance, secret] = GRANT.exec(text) ?? [];
-  return instance && secret ? { instance, secret } : undefined;
 }
 
 function positions(values: ReadonlyMap<string, string>, names: readonly string[]): (number | undefined)[] {

@@ -2,22 +2,29 @@ import { encodeHead, type Head, type Http2Stream, PendingStream } from '@isthmus
 import { extended, type RandomSet } from '@isthmus/runtime';
 import {
   type AgentTunnels,
-  type AttachClaim,
+  type Attach,
+  type Attached,
   AttachRefused,
   asDialError,
+  type DialAbort,
   DialError,
   type DialRequest,
   type Established,
   printable,
-  type ResumeGrant,
-  type ResumeRequest,
   SessionLost,
   type TunnelEnd,
 } from '@isthmus/tunnel';
-import { type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial/serve-dial.ts';
-import { type Answer, answerHead, readRequest, refusalHead, underWayHead } from './head.ts';
-import { type CarrierLink, StreamCarrier } from './stream-carrier.ts';
-import { asDuplex, endOfStream } from './tunnel-end.ts';
+import { type ServeDialOptions, type ServedDial, serve, serveDial, type Waiter } from '../dial/serve-dial.ts';
+import {
+  answerHead,
+  attachedHead,
+  readAttach,
+  readRequest,
+  refusalHead,
+  type ServedAttach,
+  underWayHead,
+} from './head.ts';
+import { asDuplex, type CarrierLink, endOfStream, ResumableEnd, StreamCarrier } from './tunnel-end.ts';
 
 /** 102 (RFC 2518 section 10.1): the dial is under way, and its answer will take a while. */
 const UNDER_WAY = encodeHead({ ':status': 102 });
@@ -26,13 +33,17 @@ const UNDER_WAY = encodeHead({ ':status': 102 });
 const LONG_ROUND_TRIP_MS = 50;
 
 /** An agent does not name itself in its answer, because its hub knows the names. */
-const NO_NAMES: Answer = { agentId: '', sessionId: '', hubId: '', timing: {} };
+const NO_NAMES = { agentId: '', sessionId: '', hubId: '' };
+
+const GONE = 'the dialling side went away';
 
 export interface ServedDialsOptions extends ServeDialOptions {
   /** What is at the other side, for error texts. */
   readonly peer: string;
   /** The tunnels that end here and can be resumed, at an agent. Unset at a hub, which passes on what their ends say. */
   readonly tunnels?: AgentTunnels;
+  /** Passes attaches on, at a hub. Unset at an agent. */
+  readonly attach?: Attach;
   /** The only tenant whose dials are served. Unset: every tenant's. */
   readonly tenant?: string;
 }
@@ -46,7 +57,14 @@ interface ServingLink {
   readonly direct: (gateway: string | undefined) => void;
 }
 
-/** Serves the dials of one link: reads each request, and answers it with a tunnel or a refusal. */
+/** A stream that was opened, before its answer. */
+interface Asked {
+  readonly pending: PendingStream;
+  /** Of the request, once it was read. */
+  signal: DialAbort | undefined;
+}
+
+/** Serves the dials and attaches of one link: reads each request, and answers it with a tunnel or a refusal. */
 export class ServedDials {
   readonly #options: ServedDialsOptions;
   readonly #link: ServingLink;
@@ -56,29 +74,14 @@ export class ServedDials {
     this.#link = link;
   }
 
-  async serve(stream: Http2Stream, head: Head): Promise<void> {
-    const { role, events, peer } = this.#options;
-    const closed = () => {
-      this.#link.carriers.closed(stream);
-      request?.signal.abort(abandonment(request));
-    };
-    const asked = new PendingStream(stream, { closed });
-    let request: ServedDial | undefined;
-    try {
-      request = readRequest(head, progressOn(stream));
-      this.#checkTenant(request);
-    } catch (error) {
-      events.emit('refused', `${role} link`, peer, error as Error);
-      this.#refuse(asked, asDialError(error));
-      return;
-    }
-    this.#link.streams.add(stream);
-    if (request.resume?.attach && role === 'agent') this.#attach(asked, request, request.resume.attach);
-    else await this.#dial(asked, request);
-  }
-
-  async #dial(asked: PendingStream, request: ServedDial): Promise<void> {
-    const { stream } = asked;
+  /** Serves a dial. */
+  async dial(stream: Http2Stream, head: Head): Promise<void> {
+    const asked = this.#asked(stream, () => new Error(GONE));
+    const request = this.#read(asked, () => readRequest(head, progressOn(stream)));
+    if (!request) return;
+    const { tunnels } = this.#options;
+    // What a hub passes on does not come from the gateway itself.
+    if (request.resume && !tunnels) request.resume = { ...request.resume, direct: false };
     const waiter: Waiter = {
       accept: (established) => (stream.closed ? undefined : this.#accepted(asked, established, request)),
       refuse: (error) => this.#refuse(asked, error),
@@ -87,26 +90,56 @@ export class ServedDials {
   }
 
   /** Answers a dial that succeeded. */
-  #accepted(asked: PendingStream, established: Established, { tenant, resume }: DialRequest): TunnelEnd {
+  #accepted({ pending }: Asked, established: Established, { tenant, resume }: DialRequest): TunnelEnd {
     const { peer, tunnels } = this.#options;
+    const { carriers } = this.#link;
     if (!resume || !tunnels) {
-      asked.stream.answer(encodeHead(answerHead(established)));
-      return endOfStream(asDuplex(asked, this.#link.carriers.closed), peer, established.resume !== undefined);
+      const grant = established.resume?.grant;
+      pending.stream.answer(encodeHead(answerHead(extended(established, { grant }))));
+      return grant ? new ResumableEnd(pending, carriers) : endOfStream(asDuplex(pending, carriers.closed), peer);
     }
     const { direct, gateway } = resume;
     if (direct) this.#link.direct(gateway);
-    const answer = (grant: ResumeGrant) => this.#carrier(asked, extended(established, { resume: { grant } }), resume);
-    return tunnels.begin({ tenant, gateway }, answer);
+    return tunnels.begin({ tenant, gateway }, (grant) => {
+      pending.stream.answer(encodeHead(answerHead(extended(established, { grant }))));
+      return new StreamCarrier(pending, carriers, direct);
+    });
+  }
+
+  /** Serves an attach. A tunnel that ends here goes on; to one that ends elsewhere the attach is passed on. */
+  async attach(stream: Http2Stream, head: Head): Promise<void> {
+    // The tunnel must not end with it.
+    const asked = this.#asked(stream, () => new SessionLost(GONE));
+    const request = this.#read(asked, () => readAttach(head, progressOn(stream)));
+    const { attach } = this.#options;
+    if (request && attach) await this.#passOn(asked, request, attach);
+    else if (request) this.#goOn(asked, request);
+  }
+
+  async #passOn(asked: Asked, request: ServedAttach, attach: Attach): Promise<void> {
+    const { stream } = asked.pending;
+    const waiter: Waiter<Attached> = {
+      accept: (attached) => {
+        if (stream.closed) return undefined;
+        stream.answer(encodeHead(attachedHead(attached)));
+        return new ResumableEnd(asked.pending, this.#link.carriers);
+      },
+      refuse: (error) => this.#refuse(asked, error),
+    };
+    // What a hub passes on does not come from the gateway itself.
+    request.direct = false;
+    await serve(request, attach, waiter, this.#options);
   }
 
   /** Goes on with a tunnel that ends here. */
-  #attach(asked: PendingStream, { tenant, resume = {} }: DialRequest, attach: AttachClaim): void {
+  #goOn(asked: Asked, request: ServedAttach): void {
     const { tunnels, events, peer } = this.#options;
     try {
       if (!tunnels) throw new AttachRefused('this agent resumes no tunnels', { final: true });
-      tunnels.attach({ tenant, attach }, (attached) =>
-        this.#carrier(asked, { ...NO_NAMES, resume: { attached } }, resume),
-      );
+      tunnels.attach(request, (answer) => {
+        asked.pending.stream.answer(encodeHead(attachedHead({ ...NO_NAMES, answer })));
+        return new StreamCarrier(asked.pending, this.#link.carriers, request.direct);
+      });
     } catch (error) {
       if (!(error instanceof AttachRefused)) throw error;
       const { message, final, ordinary } = error;
@@ -115,20 +148,44 @@ export class ServedDials {
     }
   }
 
-  /** Answers, and makes the answer's stream a carrier. */
-  #carrier(asked: PendingStream, answer: Answer, { direct = false }: ResumeRequest): StreamCarrier {
-    asked.stream.answer(encodeHead(answerHead(answer)));
-    return new StreamCarrier(asked, this.#link.carriers, direct);
+  /** @param reason makes the reason why nobody waits for the answer any more, once the stream has closed */
+  #asked(stream: Http2Stream, reason: () => Error): Asked {
+    const asked: Asked = {
+      pending: new PendingStream(stream, {
+        closed: () => {
+          this.#link.carriers.closed(stream);
+          asked.signal?.abort(reason());
+        },
+      }),
+      signal: undefined,
+    };
+    return asked;
   }
 
-  #refuse(asked: PendingStream, error: DialError): void {
-    if (asked.stream.closed) return;
-    const stream = asDuplex(asked, this.#link.carriers.closed);
+  /** Reads the request, or refuses it. */
+  #read<Request extends ServedDial | ServedAttach>(asked: Asked, read: () => Request): Request | undefined {
+    const { role, events, peer } = this.#options;
+    try {
+      const request = read();
+      asked.signal = request.signal;
+      this.#checkTenant(request);
+      this.#link.streams.add(asked.pending.stream);
+      return request;
+    } catch (error) {
+      events.emit('refused', `${role} link`, peer, error as Error);
+      this.#refuse(asked, asDialError(error));
+      return undefined;
+    }
+  }
+
+  #refuse({ pending }: Asked, error: DialError): void {
+    if (pending.stream.closed) return;
+    const stream = asDuplex(pending, this.#link.carriers.closed);
     stream.respond(refusalHead(error), { endStream: true });
     stream.resume();
   }
 
-  #checkTenant({ tenant }: ServedDial): void {
+  #checkTenant({ tenant }: Pick<ServedDial, 'tenant'>): void {
     const { tenant: own = tenant, peer } = this.#options;
     if (tenant === own) return;
     const text = `${peer} dials for tenant ${printable(tenant)}, and this link is of tenant ${own}`;
@@ -146,10 +203,4 @@ function progressOn(stream: Http2Stream): Pick<DialRequest, 'acknowledged' | 'un
       if (roundTripMs >= LONG_ROUND_TRIP_MS && !stream.answered) stream.headers(encodeHead(underWayHead(roundTripMs)));
     },
   };
-}
-
-/** Why nobody waits for the answer any more. If it was an attach, its tunnel must not end with it. */
-function abandonment({ resume }: DialRequest): Error {
-  const text = 'the dialling side went away';
-  return resume?.attach ? new SessionLost(text) : new Error(text);
 }

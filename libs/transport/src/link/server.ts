@@ -3,6 +3,7 @@ import { DuplexStream, ErrorCode, type Head, type Http2Session, type Http2Stream
 import { deferred, guarding, RandomSet } from '@isthmus/runtime';
 import { type GatewayLoss, HungUp, LinkReset, SessionLost } from '@isthmus/tunnel';
 import { Control, type ControlMessage } from './control.ts';
+import { ATTACH_PATH } from './head.ts';
 import { GATEWAY_FIELD, isInstance } from './instance.ts';
 import { watchLiveness } from './liveness.ts';
 import type { MembershipMessage } from './membership.ts';
@@ -133,7 +134,10 @@ export class LinkServer {
   }
 
   #accept(stream: Http2Stream, head: Head): void {
-    if (head[':method'] === 'CONNECT') this.#dials.serve(stream, head).catch((error) => this.#fault(error));
+    const { ':method': method, ':path': path } = head;
+    if (method === 'CONNECT') this.#dials.dial(stream, head).catch((error) => this.#fault(error));
+    else if (method === 'POST' && path === ATTACH_PATH)
+      this.#dials.attach(stream, head).catch((error) => this.#fault(error));
     else
       this.#acceptOther(
         new DuplexStream(stream).on('error', () => {}),

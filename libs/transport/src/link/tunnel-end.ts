@@ -1,5 +1,23 @@
-import { type DuplexStream, ErrorCode, type Http2Stream, type PendingStream, StreamError } from '@isthmus/http2';
-import { CUT_BY, HungUp, LinkReset, PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
+import {
+  codeName,
+  type DuplexStream,
+  ErrorCode,
+  type Http2Stream,
+  type PendingStream,
+  StreamError,
+  type StreamFace,
+} from '@isthmus/http2';
+import {
+  type Carrier,
+  type CarrierUser,
+  CUT_BY,
+  HungUp,
+  LinkReset,
+  type Mark,
+  PlaneEnded,
+  SessionLost,
+  type TunnelEnd,
+} from '@isthmus/tunnel';
 
 /** Code of a reset that says: the plane cut this tunnel, and not its caller or destination. What cut it is not known, or was the path. */
 const BY_PLANE = ErrorCode.INTERNAL_ERROR;
@@ -13,9 +31,9 @@ const CUT = 0x49_53_01_00;
  */
 export const LOST = 0x49_53_00_01;
 /** The same, because the other end's process closed its connection. */
-export const HUNG_UP = 0x49_53_00_02;
+const HUNG_UP = 0x49_53_00_02;
 /** The same, because the other end's connection was reset. */
-export const RESET = 0x49_53_00_03;
+const RESET = 0x49_53_00_03;
 
 /** The code of a reset that ends a tunnel for both its ends. */
 export function endingCode(reason: Error): number {
@@ -24,7 +42,7 @@ export function endingCode(reason: Error): number {
 }
 
 /** Returns the plane's cut that a reset tells of; undefined if its code says something else. @param peer who sent it, for the error's text */
-export function cutOf(code: number | undefined, peer: string, cause?: Error): PlaneEnded | undefined {
+function cutOf(code: number | undefined, peer: string, cause?: Error): PlaneEnded | undefined {
   const by = code === BY_PLANE ? 'path' : CUT_BY[(code ?? 0) - CUT];
   return by && new PlaneEnded(`${peer} ended the tunnel: its log says why`, { by, cause });
 }
@@ -40,30 +58,230 @@ export function asDuplex(pending: PendingStream, closed: (stream: Http2Stream) =
 function ignore(): void {}
 
 /**
- * A tunnel's end on a link.
+ * A tunnel's end on a link, of a tunnel that ends with what carries it.
  * @param peer what is at the other side, for error texts
- * @param resumable whether the tunnel can be resumed by its two ends, which are elsewhere
  */
-export function endOfStream(stream: DuplexStream, peer: string, resumable = false): TunnelEnd {
+export function endOfStream(stream: DuplexStream, peer: string): TunnelEnd {
   return {
     stream,
     halfOpen: true,
-    abort: (reason) => stream.close(codeOf(reason, resumable)),
-    explain(failure) {
-      const code = failure instanceof StreamError ? failure.code : undefined;
-      const because = { cause: failure };
-      if (code === LOST) return new SessionLost(`${peer} has lost the tunnel`, because);
-      if (code === HUNG_UP) return new HungUp(`${peer} has lost the tunnel: its other end hung up`, because);
-      if (code === RESET) return new LinkReset(`${peer} has lost the tunnel: its other end was cut off`, because);
-      return cutOf(code, peer, failure) ?? failure;
-    },
-    ...(resumable && { marks: stream }),
+    abort: (reason) => stream.close(endingCode(reason)),
+    explain: (failure) => meaningOf(failure, peer),
   };
 }
 
-function codeOf(reason: Error, resumable: boolean): number {
-  if (resumable && reason instanceof HungUp) return HUNG_UP;
-  if (resumable && reason instanceof LinkReset) return RESET;
-  if (resumable && reason instanceof SessionLost) return LOST;
-  return endingCode(reason);
+/**
+ * The end on a link of a tunnel that its two ends can resume. It is used in one of two ways: by a hub, which passes on bytes and marks, or
+ * by the tunnel's own end, as a carrier.
+ */
+export class ResumableEnd implements TunnelEnd {
+  readonly halfOpen = true;
+  readonly #pending: PendingStream;
+  readonly #link: CarrierLink;
+  #duplex: DuplexStream | undefined;
+  #left: (() => void) | undefined;
+
+  constructor(pending: PendingStream, link: CarrierLink) {
+    this.#pending = pending;
+    this.#link = link;
+  }
+
+  get stream(): DuplexStream {
+    if (!this.#duplex) {
+      this.#duplex = asDuplex(this.#pending, this.#link.closed);
+      if (this.#left) this.#duplex.on('close', this.#left);
+    }
+    return this.#duplex;
+  }
+
+  get marks(): DuplexStream {
+    return this.stream;
+  }
+
+  whenLeft(left: () => void): void {
+    this.#left = left;
+    this.#duplex?.on('close', left);
+  }
+
+  abort(reason: Error): void {
+    const lost = reason instanceof SessionLost && codeOfLoss(reason);
+    this.stream.close(lost || endingCode(reason));
+  }
+
+  explain(failure: Error): Error {
+    return meaningOf(failure, this.#link.peer);
+  }
+
+  /** Takes the stream over as a carrier. @param direct see `StreamCarrier` */
+  carrier(direct: boolean): StreamCarrier {
+    this.#left?.();
+    return new StreamCarrier(this.#pending, this.#link, direct);
+  }
+}
+
+/** What the failure of a stream means for its tunnel. */
+function meaningOf(failure: Error, peer: string): Error {
+  const code = failure instanceof StreamError ? failure.code : undefined;
+  const because = { cause: failure };
+  if (code === LOST) return new SessionLost(`${peer} has lost the tunnel`, because);
+  if (code === HUNG_UP) return new HungUp(`${peer} has lost the tunnel: its other end hung up`, because);
+  if (code === RESET) return new LinkReset(`${peer} has lost the tunnel: its other end was cut off`, because);
+  return cutOf(code, peer, failure) ?? failure;
+}
+
+function codeOfLoss(reason: SessionLost): number {
+  if (reason instanceof HungUp) return HUNG_UP;
+  return reason instanceof LinkReset ? RESET : LOST;
+}
+
+/** The payload of a mark's frame: a byte that says which positions follow `taken`, then `taken` and each of them in 6 bytes. */
+const HAS_FINAL = 1;
+const HAS_ASK = 2;
+const POSITION_BYTES = 6;
+
+export function encodeMark({ taken, final, ask }: Mark): Buffer {
+  const positions = [taken, ...(final === undefined ? [] : [final]), ...(ask === undefined ? [] : [ask])];
+  const bytes = Buffer.allocUnsafe(1 + POSITION_BYTES * positions.length);
+  bytes[0] = (final === undefined ? 0 : HAS_FINAL) | (ask === undefined ? 0 : HAS_ASK);
+  let at = 1;
+  for (const position of positions) at = bytes.writeUIntBE(position, at, POSITION_BYTES);
+  return bytes;
+}
+
+/** @returns undefined for a malformed mark */
+export function readMark(bytes: Buffer): Mark | undefined {
+  const has = bytes[0] ?? 0;
+  const count = 1 + (has & HAS_FINAL ? 1 : 0) + (has & HAS_ASK ? 1 : 0);
+  if (has > (HAS_FINAL | HAS_ASK) || bytes.length !== 1 + POSITION_BYTES * count) return undefined;
+  const at = (index: number) => bytes.readUIntBE(1 + POSITION_BYTES * index, POSITION_BYTES);
+  return {
+    taken: at(0),
+    ...(has & HAS_FINAL && { final: at(1) }),
+    ...(has & HAS_ASK && { ask: at(count - 1) }),
+  };
+}
+
+/** What the carriers on a link need of it. */
+export interface CarrierLink {
+  /** What is at the other side, for error texts. */
+  readonly peer: string;
+  /** What is at the other ends of the tunnels. */
+  readonly far: 'caller' | 'destination';
+  /** Called once no further frame of a stream arrives or leaves. */
+  readonly closed: (stream: Http2Stream) => void;
+}
+
+/** A stream of a link as the carrier of a tunnel that can be resumed. */
+export class StreamCarrier implements Carrier, StreamFace {
+  readonly #stream: Http2Stream;
+  readonly #link: CarrierLink;
+  readonly #direct: boolean;
+  /** The face of the stream until `deliverTo`. */
+  #pending: PendingStream | undefined;
+  #user: CarrierUser | undefined;
+  /** Whether the half has ended the stream. It then hears nothing more. */
+  #ended = false;
+
+  /** @param direct whether the tunnel's other end is at the other side of the link, and not behind a hub */
+  constructor(pending: PendingStream, link: CarrierLink, direct: boolean) {
+    this.#stream = pending.stream;
+    this.#pending = pending;
+    this.#link = link;
+    this.#direct = direct;
+  }
+
+  // What the half asks for.
+
+  deliverTo(user: CarrierUser): void {
+    const pending = this.#pending;
+    this.#user = user;
+    this.#pending = undefined;
+    pending?.giveTo(this);
+  }
+
+  data(bytes: Uint8Array): void {
+    this.#stream.write(bytes as Buffer);
+  }
+
+  get flowing(): boolean {
+    return this.#stream.pending === 0;
+  }
+
+  awaitTurn(next: { writeMore(): void }): void {
+    this.#stream.awaitTurn(next);
+  }
+
+  mark(mark: Mark): void {
+    this.#stream.mark(encodeMark(mark));
+  }
+
+  consume(bytes: number): boolean {
+    return this.#stream.consume(bytes);
+  }
+
+  end(last?: Mark): void {
+    this.#stream.endLate(last && encodeMark(last));
+  }
+
+  drop(): void {
+    this.#reset(LOST);
+  }
+
+  abort(reason: Error): void {
+    this.#reset(endingCode(reason));
+  }
+
+  // What the stream says.
+
+  onHeaders(): void {}
+
+  onData(bytes: Buffer): void {
+    this.#user?.data(this, bytes);
+  }
+
+  onMark(payload: Buffer): void {
+    const mark = readMark(payload);
+    if (mark) this.#user?.mark(this, mark);
+    else this.#rejectMark();
+  }
+
+  onEnd(): void {
+    this.#user?.ended(this);
+  }
+
+  onWritable(): void {
+    this.#user?.flowing(this);
+  }
+
+  onClose(code: number | undefined, reason: Error | undefined): void {
+    const { peer, far, closed } = this.#link;
+    const user = this.#user;
+    this.#stream.release();
+    closed(this.#stream);
+    if (this.#ended || !user) return;
+    if (reason) user.lost(this, this.#isOfHub(reason) ? new SessionLost(reason.message, { cause: reason }) : reason);
+    else if (code === LOST) user.lost(this, new SessionLost(`${peer} has lost the other end of the tunnel`));
+    else if (code === HUNG_UP) user.lost(this, new HungUp(`${peer} has lost the other end of the tunnel: it hung up`));
+    else if (code === RESET)
+      user.lost(this, new LinkReset(`${peer} has lost the other end of the tunnel: it was reset`));
+    else if (code === ErrorCode.CANCEL || code === ErrorCode.NO_ERROR)
+      user.aborted(this, new Error(`${far} went away`));
+    else if (code !== undefined)
+      user.aborted(this, cutOf(code, peer) ?? new PlaneEnded(`stream was reset with ${codeName(code)}`));
+  }
+
+  /** Whether the reason tells how a hub was lost. That says nothing about the tunnel's other end. */
+  #isOfHub(reason: Error): boolean {
+    return !this.#direct && (reason instanceof HungUp || reason instanceof LinkReset);
+  }
+
+  #rejectMark(): void {
+    this.#user?.aborted(this, new PlaneEnded(`${this.#link.peer} sent a mark that cannot be read`));
+    this.#reset(ErrorCode.PROTOCOL_ERROR);
+  }
+
+  #reset(code: number): void {
+    this.#ended = true;
+    this.#stream.reset(code);
+  }
 }

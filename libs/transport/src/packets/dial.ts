@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type { Packet } from '@isthmus/proto';
 import {
+  type Attach,
+  AttachRefused,
   type Dial,
   DialError,
   type DialRequest,
@@ -46,6 +48,7 @@ export function packetDialer(channel: PacketChannel, options: PacketDialerOption
 
 class PacketClient implements PacketDialer {
   readonly dial: Dial = async (request) => this.#dial(request);
+  readonly attach: Attach = () => Promise.reject(cannotResume());
   readonly closed: Promise<Error>;
   readonly #channel: ObservedChannel;
   readonly #options: PacketDialerOptions;
@@ -178,4 +181,9 @@ class PacketClient implements PacketDialer {
       if (random !== 0n && !this.#pending.has(random)) return random;
     }
   }
+}
+
+function cannotResume(): DialError {
+  const cause = new AttachRefused('Go agents resume no tunnels', { final: true });
+  return new DialError('connection_terminated', cause.message, { cause });
 }

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import net, { isIP, type Socket } from 'node:net';
 import { Backoff, clientTlsOf, connectTo, type TlsSettings } from '@isthmus/runtime';
-import { type Dial, HUB_SERVER_NAME, type PlaneEvents } from '@isthmus/tunnel';
+import { HUB_SERVER_NAME, type Link, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkClient } from '../link/client.ts';
 import { secureConnect } from '../tls/secure-connect.ts';
 
@@ -74,10 +74,10 @@ export class PeerLinks {
     }
   }
 
-  /** Returns the dial to a hub, or undefined if there is none or the hub is leaving. */
-  dial(hubId: string): Dial | undefined {
+  /** Returns the link to a hub, or undefined if there is none or the hub is leaving. */
+  link(hubId: string): Link | undefined {
     const link = this.#peers.get(hubId)?.link;
-    return link?.usable ? link.dial : undefined;
+    return link?.usable ? link : undefined;
   }
 
   /** Whether a hub is known to be alive: its link is up, and it has not said that it leaves. */

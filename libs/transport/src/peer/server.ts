@@ -2,10 +2,12 @@ import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { type Certificate, presentedBy, remoteOf, type TlsSettings } from '@isthmus/runtime';
 import {
+  type Attach,
   type Dial,
   DialError,
   GATEWAY_NAME,
   type GatewayLoss,
+  type Link,
   NotAuthorised,
   type PlaneEvents,
   printable,
@@ -25,6 +27,7 @@ export interface PeerServerOptions {
   /** With `ca`: serves only gateways whose certificate is from it and proves a gateway's role. */
   readonly tls: TlsSettings;
   readonly dial: Dial;
+  readonly attach: Attach;
   /** The tenants for which a gateway may dial, by its certificate. Undefined: for all. Unset: every gateway may. */
   readonly tenantsOf?: ((gateway: Certificate) => ReadonlySet<string> | undefined) | undefined;
   readonly events: PlaneEvents;
@@ -44,8 +47,8 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
     throw new Error('a unix socket does not show for which tenants a gateway may dial');
   const links = new Set<LinkServer>();
   let draining = false;
-  const accept = (socket: Socket, peer: string, dial: Dial) => {
-    const link = new LinkServer({ socket, peer, role: 'hub', dial, events });
+  const accept = (socket: Socket, peer: string, { dial, attach }: Link) => {
+    const link = new LinkServer({ socket, peer, role: 'hub', dial, attach, events });
     links.add(link);
     void link.closed.then((reason) => {
       links.delete(link);
@@ -59,14 +62,14 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
   const http2 = fromTheStart((socket) => {
     const overTls = socket as TLSSocket;
     const peer = `gateway ${peerSubject(overTls) ?? remoteOf(socket)}`;
-    accept(socket, peer, dialOf(overTls, peer, options));
+    accept(socket, peer, permitted(overTls, peer, options));
   });
   const listeners: Listener[] = [];
   const close = async () => void (await Promise.all(listeners.map((each) => each.close())));
   try {
     // Gateways that find the port look for the socket again.
     if (path !== undefined) {
-      const http2 = fromTheStart((socket) => accept(socket, 'gateway on this machine', options.dial));
+      const http2 = fromTheStart((socket) => accept(socket, 'gateway on this machine', options));
       listeners.push(await listen({ address: { path, deleteExisting: true }, http2, events, name: 'peers' }));
     }
     listeners.push(await listen({ address: { host, port }, tls, role: GATEWAY_NAME, http2, events, name: 'peers' }));
@@ -93,17 +96,21 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
   };
 }
 
-/** What a gateway may dial. Each dial is checked: a gateway names the tenant that it dials for. */
-function dialOf(socket: TLSSocket, peer: string, { dial, tenantsOf, events }: PeerServerOptions): Dial {
+/** What a gateway may dial and attach. Each request is checked: it names the tenant that it is for. */
+function permitted(socket: TLSSocket, peer: string, options: PeerServerOptions): Link {
+  const { dial, attach, tenantsOf, events } = options;
   const presented = presentedBy(socket);
   const tenants = presented && tenantsOf?.(presented.leaf);
-  if (!tenants) return dial;
-  return (request) => {
-    if (tenants.has(request.tenant)) return dial(request);
-    const names = [...tenants].join(', ') || 'no tenant';
-    const text = `${peer} may not dial for tenant ${printable(request.tenant)}: its certificate is for ${names}`;
-    const refusal = new NotAuthorised(text, { rule: `SPIFFE IDs of ${peer}` });
-    events.emit('refused', 'peers', remoteOf(socket), refusal);
-    return Promise.reject(new DialError('http_request_denied', text, { cause: refusal }));
-  };
+  if (!tenants) return options;
+  const checked =
+    <Request extends { readonly tenant: string }, Answer>(next: (request: Request) => Promise<Answer>) =>
+    (request: Request) => {
+      if (tenants.has(request.tenant)) return next(request);
+      const names = [...tenants].join(', ') || 'no tenant';
+      const text = `${peer} may not dial for tenant ${printable(request.tenant)}: its certificate is for ${names}`;
+      const refusal = new NotAuthorised(text, { rule: `SPIFFE IDs of ${peer}` });
+      events.emit('refused', 'peers', remoteOf(socket), refusal);
+      return Promise.reject(new DialError('http_request_denied', text, { cause: refusal }));
+    };
+  return { dial: checked(dial), attach: checked(attach) };
 }

@@ -3,6 +3,9 @@ import type { PlaneEvents, ResumableTunnel, Role, TunnelInfo, TunnelOutcome } fr
 import type { ByteMeter } from '../limits/byte-meter.ts';
 import { Splice } from './splice.ts';
 
+/** What a tunnel needs of the answer to its dial or attach. */
+export type Carried = Pick<Established, 'end' | 'agentId' | 'sessionId' | 'hubId' | 'meter'>;
+
 /** A tunnel that carries bytes. Its counts are live. */
 export class Tunnel implements TunnelInfo {
   readonly role: Role;
@@ -16,12 +19,15 @@ export class Tunnel implements TunnelInfo {
   readonly #hubId: string;
   readonly #splice: Splice;
 
-  /** @param halfClosedMs see `Splice` */
+  /**
+   * @param dial the dial or attach that was answered
+   * @param halfClosedMs see `Splice`
+   */
   constructor(
     role: Role,
     dial: DialRequest,
     caller: TunnelEnd,
-    established: Established,
+    established: Carried,
     events: PlaneEvents,
     halfClosedMs?: number,
   ) {

@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import type { ResumableTunnel } from '../events/events.ts';
 import type { ByteMeter } from '../limits/byte-meter.ts';
 import type { AnyPrincipal } from '../names/principal.ts';
-import type { ResumeAnswer, ResumeRequest } from '../resume/request.ts';
+import type { Resumable, ResumeOffer } from '../resume/carrier.ts';
 import type { Destination } from './destination.ts';
 import type { DialSignal } from './dial-abort.ts';
 import type { DialLog } from './dial-log.ts';
@@ -49,7 +49,7 @@ export interface DialRequest {
   /** What the callers of the tenant may dial. An agent whose hub has said it sets it. */
   policy?: DialPolicy;
   /** Set if the tunnel may outlive the links that carry it. The gateway sets it, and hubs pass it on. */
-  resume?: ResumeRequest;
+  resume?: ResumeOffer;
   /** What the gateway has done for the dial so far. Made where a caller's dial enters the plane; no link carries it. */
   readonly log?: DialLog;
   /** Called when the agent has received the dial, so it is alive. For ANP's agents, which do not say so: when the dial was sent. */
@@ -80,7 +80,10 @@ export interface TunnelEnd {
   readonly halfOpen: boolean;
   /** Translates a failure of the stream into its real reason. Unset: the failure is the reason. */
   readonly explain?: (failure: Error) => Error;
-  /** Calls back once the tunnel has left the session that it began on. Unset: it does when the stream closes. */
+  /**
+   * Calls back once this end has left the session that it began on: it is closed, or was taken over as a carrier. Unset: it does when the
+   * stream closes.
+   */
   readonly whenLeft?: (left: () => void) => void;
   /** Set at a gateway if the tunnel can be resumed. */
   readonly resumable?: ResumableTunnel;
@@ -121,8 +124,8 @@ export interface Established {
   readonly timing: DialTiming;
   /** Meters the tunnel's bytes; set where the tenant has limits (`DialLimiter`). */
   readonly meter?: ByteMeter;
-  /** Set if the tunnel may be resumed. */
-  readonly resume?: ResumeAnswer;
+  /** Set if the tunnel may be resumed. The gateway takes its carrier; a hub passes on `end`, with its marks. */
+  readonly resume?: Resumable;
 }
 
 /** Opens a tunnel. Each part of the plane offers this function to the part before it. Rejects with a DialError. */

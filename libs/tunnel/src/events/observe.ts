@@ -1,4 +1,5 @@
 import { extended } from '@isthmus/runtime';
+import type { Attach } from '../dial/attach.ts';
 import type { Dial, DialRequest, DialTiming, Established } from '../dial/dial.ts';
 import { asDialError, type DialError } from '../dial/errors.ts';
 import type { DialFailure, DialOutcome, PlaneEvents, Role } from './events.ts';
@@ -11,23 +12,7 @@ export interface Observation {
 
 /** Wraps a Dial so that it reports its start and its outcome, as events and as a span. The inner dial gets the span's context. */
 export function observed(role: Role, dial: Dial, { events, tracer }: Observation): Dial {
-  // An attach is no dial: its gateway reports it.
-  const attach: Dial = async (request) => {
-    const start = performance.now();
-    const span = tracer.start('hub.attach', request);
-    enterSpan(request, span);
-    try {
-      const established = await dial(request);
-      const { agentId, sessionId, hubId } = established;
-      span.end({ ms: performance.now() - start, agentId, sessionId, hubId });
-      return established;
-    } catch (thrown) {
-      span.end({ ms: performance.now() - start, error: asDialError(thrown) });
-      throw thrown;
-    }
-  };
   return async (request) => {
-    if (request.resume?.attach) return attach(request);
     const start = performance.now();
     const span = tracer.start(`${role}.dial`, request);
     enterSpan(request, span);
@@ -58,6 +43,24 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
       throw thrown;
     }
     return role === 'gateway' ? established : extended(established, { timing });
+  };
+}
+
+/** Wraps a hub's Attach so that it is traced. No event tells of it: its gateway does that. */
+export function observedAttach(attach: Attach, { tracer }: Pick<Observation, 'tracer'>): Attach {
+  return async (request) => {
+    const start = performance.now();
+    const span = tracer.start('hub.attach', request);
+    enterSpan(request, span);
+    try {
+      const attached = await attach(request);
+      const { agentId, sessionId, hubId } = attached;
+      span.end({ ms: performance.now() - start, agentId, sessionId, hubId });
+      return attached;
+    } catch (thrown) {
+      span.end({ ms: performance.now() - start, error: asDialError(thrown) });
+      throw thrown;
+    }
   };
 }
 

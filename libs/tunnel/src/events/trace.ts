@@ -1,3 +1,4 @@
+import type { AttachRequest } from '../dial/attach.ts';
 import type { DialRequest } from '../dial/dial.ts';
 import type { AttemptRecord } from '../dial/dial-log.ts';
 import type { DialError } from '../dial/errors.ts';
@@ -24,8 +25,8 @@ export interface DialStep {
 
 /** All that the core needs of tracing. @isthmus/telemetry implements it with OpenTelemetry. */
 export interface DialTracer {
-  /** Starts the span of a dial, which lasts from the request to the answer. */
-  start(name: DialSpanName, dial: DialRequest): DialSpan;
+  /** Starts the span of a dial or an attach, which lasts from the request to the answer. */
+  start(name: DialSpanName, asked: DialRequest | AttachRequest): DialSpan;
   /** Starts the span of one attempt of a gateway's dial, through one session. @param number 1 for the first */
   attempt(dial: DialRequest, attempt: AttemptRecord, number: number): DialSpan<AttemptRecord>;
   step(name: StepSpanName, dial: DialRequest, step: DialStep): void;
@@ -38,11 +39,11 @@ export const noTracer: DialTracer = {
   step() {},
 };
 
-function passedOn({ traceparent }: DialRequest): DialSpan<unknown> {
+function passedOn({ traceparent }: Pick<DialRequest, 'traceparent'>): DialSpan<unknown> {
   return { traceparent, end() {} };
 }
 
-/** Puts the dial into the span's trace context, for the next hop. */
-export function enterSpan(request: DialRequest, { traceparent }: DialSpan<never>): void {
+/** Puts a dial or an attach into the span's trace context, for the next hop. */
+export function enterSpan(request: Pick<DialRequest, 'traceparent'>, { traceparent }: DialSpan<never>): void {
   if (traceparent !== undefined) request.traceparent = traceparent;
 }

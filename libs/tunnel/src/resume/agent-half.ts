@@ -1,4 +1,4 @@
-import { type AttachAnswer, AttachRefused, type AttachRequest, type Carrier, ENDED_TEXT } from './carrier.ts';
+import { type AttachAnswer, type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT } from './carrier.ts';
 import { Half } from './half.ts';
 
 /** The half beside the destination's socket. It waits until the gateway's half attaches a new carrier. */
@@ -18,7 +18,7 @@ export class AgentHalf extends Half {
    * @param accept sends the answer. Nothing else may leave on the carrier before it
    * @throws AttachRefused. The half then stays as it was
    */
-  attach(request: AttachRequest, accept: (answer: AttachAnswer) => Carrier): void {
+  attach(request: AttachPosition, accept: (answer: AttachAnswer) => Carrier): void {
     this.#check(request);
     this.#number = request.number;
     const { position, state } = this;
@@ -35,7 +35,7 @@ export class AgentHalf extends Half {
 
   protected override onComplete(): void {}
 
-  #check(request: AttachRequest): void {
+  #check(request: AttachPosition): void {
     const reason = this.#reason;
     if (reason)
       throw new AttachRefused(`${ENDED_TEXT}${reason.message}`, {

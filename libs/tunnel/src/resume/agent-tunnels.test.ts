@@ -3,8 +3,7 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { SharedBudget } from '@isthmus/runtime';
 import { AgentTunnels } from './agent-tunnels.ts';
-import { type AttachAnswer, AttachRefused } from './carrier.ts';
-import type { ResumeGrant } from './request.ts';
+import { type AttachAnswer, AttachRefused, type ResumeGrant } from './carrier.ts';
 import { Noted } from './testing/noted.ts';
 
 /** An agent with a tunnel of tenant acme. */
@@ -24,7 +23,7 @@ function agent() {
     const next = new Noted();
     const { tenant = 'acme', ...claim } = over;
     let answer: AttachAnswer | undefined;
-    tunnels.attach({ tenant, attach: { number: ++number, received: 0, taken: 0, secret, ...claim } }, (sent) => {
+    tunnels.attach({ tenant, claim: { number: ++number, received: 0, taken: 0, secret, ...claim } }, (sent) => {
       answer = sent;
       return next;
     });

@@ -4,11 +4,10 @@ import type { TunnelEnd } from '../dial/dial.ts';
 import { SessionLost } from '../dial/errors.ts';
 import { TokenBucket } from '../limits/token-bucket.ts';
 import { AgentHalf } from './agent-half.ts';
-import { type AttachAnswer, AttachRefused, type Carrier } from './carrier.ts';
+import { type AttachAnswer, type AttachClaim, AttachRefused, type Carrier, type ResumeGrant } from './carrier.ts';
 import { HalfStream } from './half-stream.ts';
 import { type GatewayLoss, HungUpGateways } from './hung-up-gateways.ts';
 import { type Halves, halvesOf, type ResumeOptions } from './options.ts';
-import type { AttachClaim, ResumeGrant } from './request.ts';
 
 /** How often a tunnel may be attached. A gateway tries again after 5 ms to 1 s. */
 const ATTACH_RATE = { perSecond: 5, atOnce: 10 };
@@ -113,16 +112,16 @@ export class AgentTunnels {
    * @throws AttachRefused. The tunnel then stays as it was
    */
   attach(
-    { tenant, attach }: { readonly tenant: string; readonly attach: AttachClaim },
+    { tenant, claim }: { readonly tenant: string; readonly claim: AttachClaim },
     answer: (attached: AttachAnswer) => Carrier,
   ): void {
-    const tunnel = this.#tunnels.get(nameOf(attach.secret));
+    const tunnel = this.#tunnels.get(nameOf(claim.secret));
     // A peer without the secret must not learn that there is such a tunnel.
-    if (tunnel?.tenant !== tenant || !isSame(tunnel.secret, attach.secret))
+    if (tunnel?.tenant !== tenant || !isSame(tunnel.secret, claim.secret))
       throw new AttachRefused('this agent has no such tunnel', { final: true });
     if (!tunnel.mayAttach(this.#halves.clock))
       throw new AttachRefused(`more than ${ATTACH_RATE.perSecond} attaches a second of one tunnel`, { final: false });
-    tunnel.half.attach(attach, answer);
+    tunnel.half.attach(claim, answer);
   }
 }
 

@@ -71,9 +71,14 @@ export interface Position extends Mark {
 }
 
 /** What the gateway's half sends to attach a new carrier. */
-export interface AttachRequest extends Position {
+export interface AttachPosition extends Position {
   /** Counts up. The agent rejects a number that is not higher than all before it. */
   readonly number: number;
+}
+
+/** The same as it travels, with the proof that the gateway may attach. The agent finds the tunnel by it. */
+export interface AttachClaim extends AttachPosition {
+  readonly secret: string;
 }
 
 /** What the agent's half answers. */
@@ -103,4 +108,27 @@ export class AttachRefused extends Error {
     this.final = final;
     this.ordinary = ordinary;
   }
+}
+
+/** Says in a dial that its tunnel should be resumable (docs/RESUME.md). */
+export interface ResumeOffer {
+  /** Whether it comes from the gateway itself, and not from a hub that passes it on. */
+  readonly direct: boolean;
+  /** The gateway's process: 16 hexadecimal digits. */
+  readonly gateway?: string | undefined;
+}
+
+/** What an agent answers to a dial whose tunnel can be resumed. */
+export interface ResumeGrant {
+  /** The agent's process: 16 hexadecimal digits. No other process knows the tunnel. */
+  readonly instance: string;
+  /** Needed to attach: 32 hexadecimal digits. */
+  readonly secret: string;
+}
+
+/** The answer to a dial whose tunnel can be resumed, as the gateway uses it. */
+export interface Resumable {
+  readonly grant: ResumeGrant;
+  /** Makes the stream of the answer a carrier. Call it once, and leave the answer's `end` alone from then on. */
+  readonly carrier: () => Carrier;
 }

@@ -1,7 +1,7 @@
 import { Backoff } from '@isthmus/runtime';
 import { PlaneEnded } from '../dial/errors.ts';
 import type { GiveUpReason } from '../events/events.ts';
-import type { AttachAnswer, AttachRequest, Carrier, Outer } from './carrier.ts';
+import type { AttachAnswer, AttachPosition, Carrier, Outer } from './carrier.ts';
 import { Half } from './half.ts';
 
 /**
@@ -16,7 +16,7 @@ const LASTING_MS = 1000;
 /** The user of a gateway's half. */
 export interface GatewayOuter extends Outer {
   /** Attaches a new carrier to the agent's half. Must call `attachedTo` or `attachFailed` with the request's number, in bounded time. */
-  attach(request: AttachRequest): void;
+  attach(request: AttachPosition): void;
   /** Called for each carrier that was lost, before the next attach. */
   detached(reason: Error): void;
 }
@@ -32,7 +32,7 @@ export class GatewayHalf extends Half<GatewayOuter> {
   #backoff: Backoff | undefined;
   #number = 0;
   /** The attach that has no answer yet. */
-  #pendingAttach: AttachRequest | undefined;
+  #pendingAttach: AttachPosition | undefined;
   #cancelRetry: (() => void) | undefined;
   /** The tunnel's progress at the last successful attach, and the time of that attach. */
   #progressed: number | undefined;

@@ -1,5 +1,6 @@
 import { type Clock, guarding } from '@isthmus/runtime';
-import type { Dial, DialRequest } from '../dial/dial.ts';
+import type { Attach, AttachRequest } from '../dial/attach.ts';
+import type { DialRequest } from '../dial/dial.ts';
 import { DialAbort } from '../dial/dial-abort.ts';
 import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../dial/errors.ts';
 import { SignOfLife } from '../dial/sign-of-life.ts';
@@ -7,12 +8,11 @@ import type { ResumableTunnel } from '../events/events.ts';
 import { enterSpan } from '../events/trace.ts';
 import type { AgentSession } from '../sessions.ts';
 import type { AgentProcess } from './agent-process.ts';
-import { AttachRefused, type AttachRequest, type Carrier, ENDED_TEXT } from './carrier.ts';
+import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT } from './carrier.ts';
 import { GatewayHalf, type GatewayOuter } from './gateway-half.ts';
 import type { Attaching, GatewayTunnelsOptions } from './gateway-tunnels.ts';
 import { HalfStream } from './half-stream.ts';
 import type { Halves } from './options.ts';
-import type { ResumeGrant } from './request.ts';
 
 /** After this time and the round trips of its path, in milliseconds, an attach without an answer is given up, and another session is tried. */
 const ATTACH_TIMEOUT_MS = 2000;
@@ -23,15 +23,14 @@ const ATTACH_LONGEST_MS = 10_000;
 /** How soon after a failed move the tunnel checks its session again, in milliseconds. */
 const CHECK_AGAIN_MS = 500;
 
-const UNREADABLE = 'the answer to the attach does not say where to go on';
-
 export interface GatewayTunnelOptions {
   /** The gateway's: the same for all its tunnels. */
   readonly shared: SharedByTunnels;
   readonly dial: DialRequest;
   /** The session that the dial went through. */
   readonly session: Pick<AgentSession['record'], 'agentId' | 'sessionId' | 'hubId'>;
-  readonly grant: ResumeGrant;
+  /** Needed to attach: see `ResumeGrant`. */
+  readonly secret: string;
   /** The agent's, at the other end. */
   readonly process: AgentProcess<GatewayTunnel>;
 }
@@ -68,11 +67,11 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
   #leaveSession: (() => void) | undefined;
 
   /** Call `start` next. */
-  constructor({ shared, dial, session, grant, process }: GatewayTunnelOptions) {
+  constructor({ shared, dial, session, secret, process }: GatewayTunnelOptions) {
     super();
     this.#shared = shared;
     this.#process = process;
-    this.#secret = grant.secret;
+    this.#secret = secret;
     this.dial = dial;
     this.sessionId = session.sessionId;
     this.hubId = session.hubId;
@@ -81,6 +80,7 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
 
   /** @param carrier the stream that the dial was answered on */
   start(carrier: Carrier): void {
+    this.#leaveSession = this.#shared.directory.enter(this.sessionId);
     this.half.start(carrier);
     this.checkSession();
   }
@@ -107,11 +107,6 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
 
   get kept(): number {
     return this.half.kept;
-  }
-
-  whenLeft(left: () => void): void {
-    if (this.#over) left();
-    else this.#leaveSession = left;
   }
 
   /** Attaches if the tunnel is detached, and moves to another session if its own is draining or gone. */
@@ -142,68 +137,58 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
     this.#shared.observation.events.emit('tunnel:detach', this, reason);
   }
 
-  attach(request: AttachRequest): void {
+  attach(position: AttachPosition): void {
     const { tenant } = this;
     const { observation, attachInTurn } = this.#shared;
     const fault = (error: Error) => void observation.events.emit('fault', 'resume', `agent ${this.agentId}`, error);
-    guarding(fault)(() => attachInTurn({ tenant, start: () => this.#tryAttach(request) }))();
+    guarding(fault)(() => attachInTurn({ tenant, start: () => this.#tryAttach(position) }))();
   }
 
-  async #tryAttach(request: AttachRequest): Promise<void> {
+  async #tryAttach(position: AttachPosition): Promise<void> {
     // The tunnel may have ended while the attach waited for its turn.
     if (this.#over) return;
     const session = this.#chooseSession();
-    const dial = session && this.#shared.hub(session.hubId);
-    if (session && dial) {
-      await this.#attachThrough(request, session, dial);
+    const link = session && this.#shared.link(session.hubId);
+    if (session && link) {
+      await this.#attachThrough(position, session, link.attach);
       return;
     }
     this.#tried = undefined;
     this.#finalReason ??= this.#agentGone();
-    this.#attachFailed(request, this.#finalReason ?? new SessionLost(`there is no way to agent ${this.agentId}`));
+    this.#attachFailed(position, this.#finalReason ?? new SessionLost(`there is no way to agent ${this.agentId}`));
   }
 
   async #attachThrough(
-    request: AttachRequest,
+    position: AttachPosition,
     { sessionId, hubId }: AgentSession['record'],
-    dial: Dial,
+    attach: Attach,
   ): Promise<void> {
     const { observation, suspects } = this.#shared;
     const clock = this.#clock;
-    const deadline = performance.now() + ATTACH_LONGEST_MS;
-    const attach = { ...request, secret: this.#secret };
     const signal = new DialAbort();
-    const asked: DialRequest = { ...partOf(this.dial), session: sessionId, deadline, signal };
+    let silent = false;
+    const giveUp = () => {
+      silent = true;
+      signal.abort();
+    };
+    const asked: AttachRequest = {
+      ...namedBy(this.dial),
+      session: sessionId,
+      direct: true,
+      claim: { ...position, secret: this.#secret },
+      deadline: performance.now() + ATTACH_LONGEST_MS,
+      signal,
+      underWay: (roundTripMs) => life.underWay(roundTripMs),
+    };
     const span = observation.tracer.start('gateway.attach', asked);
     enterSpan(asked, span);
     const start = clock.now();
     this.#tryLast(sessionId);
     this.#pendingAttach = signal;
-    let [answered, silent] = [false, false];
-    const giveUp = () => {
-      silent = true;
-      signal.abort();
-    };
     const life = new SignOfLife(ATTACH_TIMEOUT_MS, giveUp, clock.after);
     try {
-      const established = await dial({
-        ...asked,
-        underWay: (roundTripMs) => life.underWay(roundTripMs),
-        resume: {
-          attach,
-          carry: ({ attached }, open) => {
-            if (!attached) throw new Error(UNREADABLE);
-            const carrier = open();
-            answered = true;
-            if (this.half.attachedTo(request.number, carrier, attached)) this.#attachedThrough(sessionId, hubId);
-            return this;
-          },
-        },
-      });
-      if (!answered) {
-        established.end.abort(new SessionLost(UNREADABLE));
-        throw new Error(UNREADABLE);
-      }
+      const { answer, carrier } = await attach(asked);
+      if (this.half.attachedTo(position.number, carrier(), answer)) this.#attachedThrough(sessionId, hubId);
       span.end({ ms: clock.now() - start, agentId: this.agentId, sessionId, hubId });
     } catch (thrown) {
       const error = asDialError(thrown);
@@ -213,7 +198,7 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
       if (error.code === 'destination_unavailable' && error.retryable) this.#shared.directory.forget(sessionId);
       if (error.cause instanceof AttachRefused) this.#finalReason = finalOf(error);
       this.#finalReason ??= this.#agentGone();
-      this.#attachFailed(request, this.#finalReason ?? error);
+      this.#attachFailed(position, this.#finalReason ?? error);
     } finally {
       life.stop();
       if (this.#pendingAttach === signal) this.#pendingAttach = undefined;
@@ -233,7 +218,7 @@ export class GatewayTunnel extends HalfStream implements GatewayOuter, Resumable
     return undefined;
   }
 
-  #attachFailed({ number }: AttachRequest, error: Error): void {
+  #attachFailed({ number }: AttachPosition, error: Error): void {
     this.half.attachFailed(number, error, this.#finalReason !== undefined);
     // The move failed. It may succeed later.
     if (this.attached && !this.#over)
@@ -284,8 +269,8 @@ function finalOf({ message, cause }: DialError): Error {
   return message.startsWith(ENDED_TEXT) ? new Error(message, { cause }) : new SessionLost(message, { cause });
 }
 
-/** What an attach keeps of the dial that began the tunnel. */
-function partOf(dial: DialRequest): Omit<DialRequest, 'deadline' | 'signal'> {
+/** How an attach names its tunnel: as the dial that began it. */
+function namedBy(dial: DialRequest): Omit<AttachRequest, 'session' | 'direct' | 'claim' | 'deadline' | 'signal'> {
   const { id, tenant, destination, caller, callerName, traceparent } = dial;
   return {
     id,

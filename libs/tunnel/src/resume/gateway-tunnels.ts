@@ -1,13 +1,13 @@
-import { type Clock, OpenTable, systemClock } from '@isthmus/runtime';
-import type { DialRequest, TunnelEnd } from '../dial/dial.ts';
+import { type Clock, extended, OpenTable, systemClock } from '@isthmus/runtime';
+import type { DialRequest, Established, TunnelEnd } from '../dial/dial.ts';
 import { inTurns } from '../dial/in-turns.ts';
 import type { Stage } from '../dial/pipeline.ts';
 import type { Observation } from '../events/observe.ts';
 import { type AgentName, type AgentRoutes, type AgentSession, agentKey } from '../sessions.ts';
 import { AgentProcess, type ProcessName } from './agent-process.ts';
+import type { Resumable } from './carrier.ts';
 import { GatewayTunnel, type SharedByTunnels } from './gateway-tunnel.ts';
 import { halvesOf, type ResumeOptions } from './options.ts';
-import type { OpenCarrier, ResumeAnswer } from './request.ts';
 
 /**
  * How many attaches start in one turn of the event loop, and how many of one tenant are under way. After the loss of a hub, thousands of
@@ -51,13 +51,12 @@ export class GatewayTunnels {
   }
 
   /** Lets the tunnels of dials be resumed if their agents can. */
-  readonly resume: Stage = (next) => (asked) => {
-    asked.resume = {
-      gateway: this.#instance,
-      // Attaches belong to the trace of the dial, not of the attempt that succeeded.
-      carry: (answer, open, attempt) => this.#begin(answer, open, asked, attempt),
-    };
-    return next(asked);
+  readonly resume: Stage = (next) => (dial) => {
+    dial.resume = { direct: true, gateway: this.#instance };
+    return next(dial).then((established) => {
+      const { resume } = established;
+      return resume ? extended(established, { end: this.#begin(dial, established, resume) }) : established;
+    });
   };
 
   *[Symbol.iterator](): Iterator<GatewayTunnel> {
@@ -71,15 +70,11 @@ export class GatewayTunnels {
     return bytes;
   }
 
-  #begin({ grant }: ResumeAnswer, open: OpenCarrier, dial: DialRequest, attempt: DialRequest): TunnelEnd {
-    // The directory may not know the session any more: it may have ended while its agent answered.
-    const session = attempt.log?.attempts.find(({ sessionId }) => sessionId === attempt.session);
-    if (!grant || !session) throw new Error(`no attempt was made through session ${attempt.session}`);
-    const { tenant } = dial;
-    const process = this.#process({ tenant, agentId: session.agentId, instance: grant.instance });
-    const tunnel = new GatewayTunnel({ shared: this.#shared, dial, session, grant, process });
+  #begin(dial: DialRequest, session: Established, { grant, carrier }: Resumable): TunnelEnd {
+    const process = this.#process({ tenant: dial.tenant, agentId: session.agentId, instance: grant.instance });
+    const tunnel = new GatewayTunnel({ shared: this.#shared, dial, session, secret: grant.secret, process });
     process.tunnels.add(tunnel);
-    tunnel.start(open());
+    tunnel.start(carrier());
     return tunnel;
   }
 

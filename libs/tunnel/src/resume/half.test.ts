@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { SharedBudget } from '@isthmus/runtime';
 import { HungUp, SessionLost } from '../dial/errors.ts';
 import { AgentHalf } from './agent-half.ts';
-import { type AttachAnswer, AttachRefused, type AttachRequest, type Carrier } from './carrier.ts';
+import { type AttachAnswer, type AttachPosition, AttachRefused, type Carrier } from './carrier.ts';
 import { GatewayHalf } from './gateway-half.ts';
 import { halvesOf } from './options.ts';
 import { Noted } from './testing/noted.ts';
@@ -32,7 +32,7 @@ function agentHalf() {
   const { outer, halves, ...rest } = noted();
   const half = new AgentHalf(outer, halves);
   half.start(rest.carrier);
-  const attach = (request: Partial<AttachRequest>) => {
+  const attach = (request: Partial<AttachPosition>) => {
     const next = new Noted();
     let answer: AttachAnswer | undefined;
     half.attach({ number: 1, received: 0, taken: 0, ...request }, (sent) => {
@@ -46,8 +46,8 @@ function agentHalf() {
 
 function gatewayHalf() {
   const { outer, halves, ...rest } = noted();
-  const asked: AttachRequest[] = [];
-  const attach = (request: AttachRequest) => void asked.push(request);
+  const asked: AttachPosition[] = [];
+  const attach = (request: AttachPosition) => void asked.push(request);
   const half = new GatewayHalf({ ...outer, attach, detached() {} }, halves);
   half.start(rest.carrier);
   return { ...rest, half, asked };
@@ -144,7 +144,7 @@ test('a writer waits while the other half lets too much wait, and while there is
   assert.deepEqual([half.open, half.kept, told], [true, LIMIT - 1, ['flowing']]);
   half.lost(carrier, new Error('the link was lost'));
   assert.equal(half.open, false);
-  half.attachedTo((asked[0] as AttachRequest).number, new Noted(), { received: LIMIT, taken: LIMIT, from: 0 });
+  half.attachedTo((asked[0] as AttachPosition).number, new Noted(), { received: LIMIT, taken: LIMIT, from: 0 });
   assert.deepEqual([half.open, half.kept, told], [true, 0, ['flowing', 'flowing']]);
 });
 
@@ -152,7 +152,7 @@ test('a gateway that finds no way to the agent in time ends the tunnel with the 
   const { half, carrier, asked, told, time } = gatewayHalf();
   half.lost(carrier, new Error('the link was lost'));
   const fail = () => {
-    const { number } = asked.at(-1) as AttachRequest;
+    const { number } = asked.at(-1) as AttachPosition;
     half.attachFailed(number, new Error('no hub'), false);
   };
   for (let at = 0; at < 14_000; at += 1000) {
@@ -177,7 +177,7 @@ test('an agent waits for a gateway that has hung up as long as links may be sile
 test('a gateway whose agent has gone ends the tunnel at once', () => {
   const { half, carrier, asked, told } = gatewayHalf();
   half.lost(carrier, new Error('the link was lost'));
-  half.attachFailed((asked[0] as AttachRequest).number, new Error('it has restarted'), true);
+  half.attachFailed((asked[0] as AttachPosition).number, new Error('it has restarted'), true);
   assert.deepEqual([told, half.givenUp], [['over: it has restarted', 'gone'], 'agent']);
 });
 
@@ -187,7 +187,7 @@ test('a gateway whose caller went away while there was no carrier tells the agen
   half.abort(new Error('the caller reset its connection'));
   assert.deepEqual(told, ['over: the caller reset its connection']);
   const next = new Noted();
-  half.attachedTo((asked[0] as AttachRequest).number, next, { received: 0, taken: 0, from: 0 });
+  half.attachedTo((asked[0] as AttachPosition).number, next, { received: 0, taken: 0, from: 0 });
   assert.deepEqual([next.told, told.at(-1)], [['abort the caller reset its connection'], 'gone']);
   assert.equal(half.givenUp, 'end');
 });
@@ -203,7 +203,7 @@ test('an answer that leaves bytes out, or asks for some that were taken, ends th
     half.mark(carrier, { taken: 2 });
     half.data(carrier, Buffer.from('abc'));
     half.move();
-    half.attachedTo((asked[0] as AttachRequest).number, new Noted(), answer);
+    half.attachedTo((asked[0] as AttachPosition).number, new Noted(), answer);
     assert.match(told.at(-2) ?? '', fault);
     assert.equal(half.givenUp, 'agent');
   }
@@ -214,7 +214,7 @@ test('an attach that fails while the old carrier carries changes nothing', () =>
   half.move();
   half.move();
   assert.equal(asked.length, 1);
-  half.attachFailed((asked[0] as AttachRequest).number, new Error('there is no such tunnel'), true);
+  half.attachFailed((asked[0] as AttachPosition).number, new Error('there is no such tunnel'), true);
   half.data(carrier, Buffer.from('abc'));
   assert.deepEqual(told, ['abc']);
 });
@@ -238,7 +238,7 @@ test('an agent that accepts each attach and drops it is asked ever less often, a
   const { half, carrier, asked, told, time } = gatewayHalf();
   half.lost(carrier, new Error('the link was lost'));
   for (let ms = 0; ms < 20_000; ms++) {
-    const request = asked.at(-1) as AttachRequest;
+    const request = asked.at(-1) as AttachPosition;
     const next = new Noted();
     half.attachedTo(request.number, next, { received: 0, taken: 0, from: 0 });
     half.lost(next, new Error('dropped'));
@@ -313,7 +313,7 @@ test('what earlier carriers brought leaves less room for the next one, which is 
   const attached = (received: number) => {
     time.run(time.now() + 1500);
     const next = new Noted();
-    const { number } = asked.at(-1) as AttachRequest;
+    const { number } = asked.at(-1) as AttachPosition;
     assert.ok(half.attachedTo(number, next, { received: 0, taken: 0, from: received }));
     return next;
   };

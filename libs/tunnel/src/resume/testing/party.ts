@@ -1,4 +1,4 @@
-import type { AttachRequest, Outer } from '../carrier.ts';
+import type { AttachPosition, Outer } from '../carrier.ts';
 import type { GatewayOuter } from '../gateway-half.ts';
 import type { Half } from '../half.ts';
 import type { SeededTime } from './seeded-time.ts';
@@ -143,9 +143,9 @@ export class Party implements Outer {
 /** A caller, whose half asks for new carriers. */
 export class GatewayParty extends Party implements GatewayOuter {
   /** Set before the half is used. */
-  asks: (request: AttachRequest) => void = () => {};
+  asks: (request: AttachPosition) => void = () => {};
 
-  attach(request: AttachRequest): void {
+  attach(request: AttachPosition): void {
     this.asks(request);
   }
 

@@ -1,6 +1,6 @@
 import { SharedBudget } from '@isthmus/runtime';
 import { AgentHalf } from '../agent-half.ts';
-import { type AttachAnswer, AttachRefused, type AttachRequest, type CarrierUser } from '../carrier.ts';
+import { type AttachAnswer, type AttachPosition, AttachRefused, type CarrierUser } from '../carrier.ts';
 import { GatewayHalf } from '../gateway-half.ts';
 import type { Half } from '../half.ts';
 import { halvesOf } from '../options.ts';
@@ -132,7 +132,7 @@ class Schedule {
   }
 
   /** Brings a request to the agent, and its answer back, if nothing goes wrong. */
-  #attach(request: AttachRequest): void {
+  #attach(request: AttachPosition): void {
     const time = this.#time;
     this.#attaches++;
     const troubled = time.chance(this.#trouble);
@@ -161,7 +161,7 @@ class Schedule {
 
   #arrive(
     channel: Channel,
-    request: AttachRequest,
+    request: AttachPosition,
     { once, fail, losesAnswer }: { once: (act: () => void) => boolean; fail: Fail; losesAnswer: boolean },
   ): void {
     if (channel.cutOff) return;

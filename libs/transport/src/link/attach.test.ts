@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net from 'node:net';
+import { test } from 'node:test';
+import { deferred, SharedBudget } from '@isthmus/runtime';
+import { until } from '@isthmus/runtime/testing';
+import {
+  AgentTunnels,
+  type Attach,
+  type AttachClaim,
+  type AttachRequest,
+  type Carrier,
+  type CarrierUser,
+  type Dial,
+  DialError,
+  type Established,
+  type PlaneEvents,
+  planeEvents,
+} from '@isthmus/tunnel';
+import { cleanups } from '../testing/cleanups.ts';
+import { LinkClient } from './client.ts';
+import { LinkServer } from './server.ts';
+import { dialTcp, link, listen, request } from './testing.ts';
+
+/** The gateway's end of a carrier: it says what has come. */
+function ear(carrier: Carrier) {
+  const heard = { text: '', over: undefined as Error | undefined, carrier };
+  const over = (_: Carrier, reason: Error) => {
+    heard.over = reason;
+  };
+  const user: CarrierUser = {
+    data(_, bytes) {
+      heard.text += Buffer.from(bytes).toString();
+    },
+    mark() {},
+    flowing() {},
+    ended() {},
+    aborted: over,
+    lost: over,
+  };
+  carrier.deliverTo(user);
+  return heard;
+}
+
+/** A gateway, a hub that passes everything on, and an agent whose destination echoes. */
+async function plane(passOn?: Attach) {
+  const echo = net.createServer({ allowHalfOpen: true }, (socket) => void socket.pipe(socket));
+  const port = await listen(echo);
+  const tunnels = new AgentTunnels({ timeoutMs: 10_000, budget: new SharedBudget(0) });
+  let dials = 0;
+  const dial: Dial = (asked) => {
+    dials++;
+    return dialTcp(asked);
+  };
+  const { client: toAgent, events: ofAgent } = await link(dial, { toAgent: true }, { tunnels });
+  const ofHub = planeEvents();
+  const attach: Attach = passOn ?? ((asked) => toAgent.attach(asked));
+  const hub = net.createServer({ allowHalfOpen: true }, (socket) => {
+    const passed: Dial = (asked) => toAgent.dial(asked);
+    new LinkServer({ socket, peer: 'gateway', role: 'hub', dial: passed, attach, events: ofHub });
+  });
+  const socket = net.connect({ port: await listen(hub), host: '127.0.0.1', allowHalfOpen: true });
+  await once(socket, 'connect');
+  const gateway = new LinkClient({ socket, peer: 'hub h1', gateway: '0123456789abcdef' });
+  cleanups.push(() => gateway.destroy(new Error('test over')));
+  /** Begins a tunnel that has echoed `hello`. */
+  const begin = async () => {
+    const established = await gateway.dial({ ...request(port), resume: { direct: true } });
+    assert.ok(established.resume);
+    const first = ear(established.resume.carrier());
+    first.carrier.data(Buffer.from('hello'));
+    await until(() => first.text === 'hello', 'the echo');
+    return { first, established, secret: established.resume.grant.secret };
+  };
+  const asked = (claim: Partial<AttachClaim>, more: Partial<AttachRequest> = {}): AttachRequest => ({
+    ...request(port),
+    session: 's1',
+    direct: true,
+    claim: { number: 1, received: 5, taken: 5, secret: 'f'.repeat(32), ...claim },
+    ...more,
+  });
+  return { gateway, toAgent, tunnels, ofAgent, ofHub, begin, asked, dials: () => dials };
+}
+
+const noted = (events: PlaneEvents) => {
+  const seen: string[] = [];
+  for (const name of ['dial:start', 'dial:end', 'tunnel:open', 'refused'] as const)
+    events.on(name, () => void seen.push(name));
+  return seen;
+};
+
+test('an attach goes through a hub to the tunnel, and its agent dials nothing', async () => {
+  const { gateway, begin, asked, dials, ofAgent, ofHub } = await plane();
+  const { first, secret } = await begin();
+  const [atAgent, atHub] = [noted(ofAgent), noted(ofHub)];
+  const { answer, carrier } = await gateway.attach(asked({ secret }));
+  assert.deepEqual(answer, { from: 5, received: 5, taken: 5 });
+  const next = ear(carrier());
+  next.carrier.data(Buffer.from('again'));
+  await until(() => next.text === 'again', 'the echo on the new carrier');
+  await until(() => first.over !== undefined, 'the end of the old carrier');
+  assert.equal(dials(), 1);
+  // The hub counts the stream that it passes on.
+  assert.deepEqual([atAgent, atHub], [[], ['tunnel:open']]);
+});
+
+test('a refused attach says why, and the tunnel stays as it was', async () => {
+  const { gateway, begin, asked, ofAgent } = await plane();
+  const { first, secret } = await begin();
+  const atAgent = noted(ofAgent);
+  const refusals: readonly [Partial<AttachClaim>, Partial<AttachRequest>, RegExp][] = [
+    [{}, {}, /^this agent has no such tunnel$/],
+    [{ secret }, { tenant: 'other' }, /^this agent has no such tunnel$/],
+    [{ secret, received: 6 }, {}, /in disorder/],
+  ];
+  for (const [claim, more, message] of refusals)
+    await assert.rejects(gateway.attach(asked(claim, more)), { code: 'connection_terminated', message });
+  assert.deepEqual(atAgent, ['refused', 'refused', 'refused']);
+  first.carrier.data(Buffer.from(' more'));
+  await until(() => first.text === 'hello more', 'the echo on the old carrier');
+});
+
+test('a hub that does not know the session refuses an attach, and another session may be tried', async () => {
+  const why = new DialError('destination_unavailable', 'no session s1 on hub h1', { retryable: true });
+  const { gateway, begin, asked } = await plane(() => Promise.reject(why));
+  const { secret } = await begin();
+  const { code, message, retryable } = why;
+  await assert.rejects(gateway.attach(asked({ secret })), { code, message, retryable });
+});
+
+test('an attach that nobody waits for any more does not end its tunnel', async () => {
+  const under = deferred<void>();
+  let stopped: Error | undefined;
+  const { gateway, begin, asked } = await plane(({ signal }) => {
+    signal.addEventListener('abort', () => {
+      stopped = signal.reason;
+    });
+    under.resolve();
+    return new Promise(() => {});
+  });
+  const { first, secret } = await begin();
+  const signal = new AbortController();
+  const attached = gateway.attach(asked({ secret }, { signal: signal.signal }));
+  await under.promise;
+  signal.abort();
+  await assert.rejects(attached, { code: 'connection_terminated' });
+  await until(() => stopped !== undefined, 'the hub hears of it');
+  first.carrier.data(Buffer.from(' more'));
+  await until(() => first.text === 'hello more', 'the echo on the old carrier');
+});
+
+test('an agent that resumes no tunnels grants nothing and refuses attaches for good', async () => {
+  const { client } = await link(dialTcp, { toAgent: true });
+  const dialled: Promise<Established> = client.dial({ ...request(1), resume: { direct: true } });
+  await assert.rejects(dialled, { code: 'connection_refused' });
+  const claim = { number: 1, received: 0, taken: 0, secret: 'f'.repeat(32) };
+  const attached = client.attach({ ...request(1), session: 's1', direct: true, claim });
+  await assert.rejects(attached, { message: 'this agent resumes no tunnels', retryable: false });
+});
