@@ -6,23 +6,23 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
+import { tenantSchemaJson } from '../libs/admission/src/tenant-file/json-schema.ts';
+import { flagsMarkdown } from '../libs/flags/src/help.ts';
+import { metricsMarkdown } from '../libs/telemetry/src/metrics/exposition/markdown.ts';
 import { constantsMarkdown } from './lib/constants.mjs';
 import { stamped } from './lib/version.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const proto = join(root, 'libs', 'proto');
 const committedDir = join(proto, 'src', 'gen');
-/** Pages, and the function of the code that generates each. */
-const PAGES = [
-  { page: 'docs/FLAGS.md', source: 'libs/flags/src/help.ts', make: 'flagsMarkdown' },
-  {
-    page: 'docs/tenant.schema.json',
-    source: 'libs/admission/src/tenant-file/json-schema.ts',
-    make: 'tenantSchemaJson',
-  },
-  { page: 'docs/METRICS.md', source: 'libs/telemetry/src/metrics/exposition/markdown.ts', make: 'metricsMarkdown' },
-];
+/** Pages, and what generates each. */
+const PAGES = {
+  'docs/CONSTANTS.md': constantsMarkdown,
+  'docs/FLAGS.md': flagsMarkdown,
+  'docs/METRICS.md': metricsMarkdown,
+  'docs/tenant.schema.json': tenantSchemaJson,
+};
 
 /** Files of the chart, and what each is a copy of. Links would do, but an archive or a patch of the repository may lose them. */
 const COPIES = [
@@ -103,12 +103,6 @@ function place(name, wanted, check) {
   }
 }
 
-async function placePages(check) {
-  for (const { page, source, make } of PAGES) {
-    place(page, (await import(pathToFileURL(join(root, source)).href))[make](), check);
-  }
-}
-
 const check = process.argv.includes('--check');
 const generated = generate();
 const changed = differences(generated, readTree(committedDir));
@@ -128,7 +122,6 @@ for (const path of check ? [] : changed) {
   }
 }
 process.stdout.write(`generated code is up to date: ${generated.size} files, ${check ? 0 : changed.length} written\n`);
-await placePages(check);
-place('docs/CONSTANTS.md', await constantsMarkdown(), check);
+for (const [page, make] of Object.entries(PAGES)) place(page, await make(), check);
 for (const [path, text] of stamped(root)) place(path, text, check);
 for (const [copy, source] of COPIES) place(copy, readFileSync(join(root, source), 'utf8'), check);

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
 import { test } from 'node:test';
+import { tempDir } from './harness/places.ts';
+import { Scope } from './harness/scope.ts';
 import { root } from './k8s/manifests.ts';
 
 interface Package {
@@ -80,4 +83,52 @@ test('every direct dependency is pinned to one exact version', () => {
       assert.match(version, /^\d+\.\d+\.\d+(-[\w.]+)?$/, `${name} of ${place} is ${version}`);
     }
   }
+});
+
+/** Returns where biome refuses an import in files that a copy of its rules is about, each with their line. */
+async function refusedImports(files: Record<string, string>): Promise<string[]> {
+  await using scope = new Scope();
+  const directory = await tempDir(scope);
+  cpSync(join(root, 'biome.json'), join(directory, 'biome.json'));
+  for (const [path, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(directory, path)), { recursive: true });
+    writeFileSync(join(directory, path), text);
+  }
+  const biome = join(root, 'node_modules/.bin/biome');
+  const args = [
+    'lint',
+    '--vcs-enabled=false',
+    '--only=style/noRestrictedImports',
+    '--reporter=github',
+    '--max-diagnostics=none',
+  ];
+  const { stdout } = spawnSync(biome, args, { cwd: directory, encoding: 'utf8', timeout: 60_000 });
+  return [...stdout.matchAll(/noRestrictedImports,file=(.*?),line=(\d+)/g)].map(
+    ([, file = '', line]) => `${relative(directory, file)}:${line}`,
+  );
+}
+
+test('biome refuses every library and program an import of a program', async () => {
+  const members = packageDirectories().filter((path) => /^(libs|apps)\//.test(path));
+  const files = members.filter((path) => !/^apps\/(demo|server)$/.test(path)).map((path) => `${path}/src/x.ts`);
+  const text = "import type { A } from '@isthmus/server';\nexport type B = A;\n";
+  const refused = await refusedImports(Object.fromEntries(files.map((file) => [file, text])));
+  assert.deepEqual(refused.sort(), files.map((file) => `${file}:1`).sort());
+});
+
+test('biome refuses the core what is above it, sockets, and files of other packages', async () => {
+  const text = [
+    "import type { A } from '@isthmus/transport';",
+    "import type { B } from 'node:net';",
+    "import type { C } from 'node:fs/promises';",
+    "import type { D } from '../../runtime/src/index.ts';",
+    "import type { E } from 'node:stream';",
+    "import type { F } from '@isthmus/proto';",
+    'export type All = A | B | C | D | E | F;',
+  ].join('\n');
+  const refused = await refusedImports({ 'libs/tunnel/src/x.ts': text, 'libs/tunnel/src/x.test.ts': text });
+  assert.deepEqual(
+    refused.sort(),
+    [1, 2, 3, 4].map((line) => `libs/tunnel/src/x.ts:${line}`),
+  );
 });

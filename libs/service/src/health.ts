@@ -2,9 +2,7 @@ import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Admitted, type AdmittedLimits, bind } from '@isthmus/runtime';
 import { type Refused, refuseBadRequests } from './bad-requests.ts';
-import { BAD_TARGET, type Metrics, type MetricsPage, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
-
-export type { MetricsPage };
+import { BAD_TARGET, type Metrics, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
 
 /** A condition that a program needs in order to work. */
 export interface Check {

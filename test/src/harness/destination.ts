@@ -170,23 +170,6 @@ export function resetter(scope: Scope, options: ListenOptions = {}): Promise<Des
   return listen(scope, options, (socket) => socket.once('data', () => socket.resetAndDestroy()));
 }
 
-/** Echoes, each chunk after `delayMs`. */
-export function slow(scope: Scope, delayMs: number, options: ListenOptions = {}): Promise<Destination> {
-  return listen(scope, options, (socket) => {
-    const timers = new Set<NodeJS.Timeout>();
-    const later = (act: () => void) => {
-      const timer = setTimeout(() => {
-        timers.delete(timer);
-        act();
-      }, delayMs);
-      timers.add(timer);
-    };
-    socket.on('data', (chunk) => later(() => socket.write(chunk)));
-    socket.once('end', () => later(() => socket.end()));
-    socket.once('close', () => timers.forEach(clearTimeout));
-  });
-}
-
 /** Answers any HTTP/1.1 request with 200 and `body`, and keeps the connection. */
 export function web(scope: Scope, body = 'hello\n', options: ListenOptions = {}): Promise<Destination> {
   const answer = `HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;

@@ -1,6 +1,6 @@
 import type { PeerRole } from '@isthmus/certificates/testing';
 import { freePort } from './places.ts';
-import type { Flags } from './program.ts';
+import type { Flags } from './runtime.ts';
 import type { Trust } from './trust.ts';
 
 /** Flags of a hub, or of a proxy-server, that other processes of its plane connect to. */

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import type { AdminClientTls } from '@isthmus/admin/client';
 import type { adminApi } from '@isthmus/proto/admin';
-import { type Env, type Flags, Program } from './program.ts';
+import { type Env, Program } from './program.ts';
+import type { Flags } from './runtime.ts';
 import { commandOf, type ProgramName } from './runtime.ts';
 import type { Scope } from './scope.ts';
 

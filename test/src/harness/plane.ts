@@ -5,8 +5,8 @@ import type { Via } from './connect-caller.ts';
 import { agentPortFlags, healthFlags, hubFlags, peerFlags, uplinkFlags } from './flags.ts';
 import { Member, type Place } from './member.ts';
 import { freePort } from './places.ts';
-import { type Env, type Flags, type Program, READY_EVERY_MS } from './program.ts';
-import type { ProgramName } from './runtime.ts';
+import { type Env, type Program, READY_EVERY_MS } from './program.ts';
+import type { Flags, ProgramName } from './runtime.ts';
 import type { Scope } from './scope.ts';
 import { newTrust, type Trust } from './trust.ts';
 

@@ -4,7 +4,7 @@ import http, { type IncomingMessage } from 'node:http';
 import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
 import { type True, until, type Wait, within } from '@isthmus/runtime/testing';
-import { commandOf, type ProgramName, ROOT } from './runtime.ts';
+import { commandOf, type Flags, type ProgramName, ROOT } from './runtime.ts';
 import type { Scope } from './scope.ts';
 import { Secrets } from './secrets.ts';
 
@@ -44,8 +44,6 @@ export interface ProgramOptions {
 
 /** Added to a program's environment. */
 export type Env = Readonly<Record<string, string>>;
-
-export type Flags = Readonly<Record<string, string | number | boolean | undefined>>;
 
 /** A process under test, its output, and its end. */
 export class Program implements AsyncDisposable {

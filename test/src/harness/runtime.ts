@@ -13,6 +13,8 @@ export function unlessSlow(): string | false {
 
 export const onDeno = process.versions.deno !== undefined;
 
+export type Flags = Readonly<Record<string, string | number | boolean | undefined>>;
+
 export type ProgramName = 'proxy-server' | 'proxy-agent' | 'frontend-gw' | 'backend-hub';
 
 const APPS: Record<ProgramName, string> = {

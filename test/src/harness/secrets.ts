@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { Flags } from './program.ts';
+import type { Flags } from './runtime.ts';
 
 /** Shorter texts would be found by chance. */
 const MIN_SECRET = 7;

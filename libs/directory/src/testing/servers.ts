@@ -1,6 +1,5 @@
 export { freePort } from './free-port.ts';
 export * from './redis-cluster.ts';
-export type { RedisGroup } from './redis-group.ts';
 export * from './redis-sentinel.ts';
 export {
   PLANE_USER,
