@@ -9,7 +9,7 @@ import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { tenantSchemaJson } from '../libs/admission/src/tenant-file/json-schema.ts';
 import { flagsMarkdown } from '../libs/flags/src/help.ts';
-import { metricsMarkdown } from '../libs/telemetry/src/metrics/exposition/markdown.ts';
+import { metricsMarkdown } from '../libs/telemetry/src/metrics/markdown.ts';
 import { constantsMarkdown } from './lib/constants.mjs';
 import { stamped } from './lib/version.mjs';
 

@@ -1,42 +1,93 @@
-import { type Observation, type PlaneEvents, planeEvents, TunnelTable } from '@isthmus/tunnel';
+import process from 'node:process';
+import {
+  type DialTracer,
+  noTracer,
+  type Observation,
+  type PlaneEvents,
+  planeEvents,
+  TunnelTable,
+} from '@isthmus/tunnel';
 import { logEvents } from './logging/log-events.ts';
 import type { Logger } from './logging/logger.ts';
-import { openTelemetry } from './tracing/opentelemetry.ts';
+import { type Source, startExport, type TraceSettings, traceSettings } from './otlp/settings.ts';
+import type { SpanTracer } from './tracing/spans.ts';
 
-export interface InstrumentOptions {
-  /** The program's name: `proxy-server`. */
-  readonly program: string;
-  /** What the process is in the plane: `gateway`, `hub`, `server`, `agent`. */
-  readonly role: string;
-  readonly version: string;
+export interface InstrumentOptions extends Omit<Source, 'logger'> {
   readonly log: Logger;
   /** In milliseconds. A gateway's dial that failed or took longer is traced even if it was not sampled. 0 turns this off. */
   readonly traceSlow?: number;
 }
 
 /** A program's events, and the listeners that every program has. */
-export interface Instruments {
+export interface Instruments extends Pick<Tracing, 'keptAfter' | 'shutdown'> {
   readonly events: PlaneEvents;
   readonly observation: Observation;
   readonly tunnels: TunnelTable;
-  /** In milliseconds. A gateway's dial that failed or took longer has a trace even if it was not sampled. Unset if this is off. */
-  readonly keptAfter: number | undefined;
+}
+
+/** Logs and traces a program's events. */
+export async function instrument({ log, traceSlow = 0, ...source }: InstrumentOptions): Promise<Instruments> {
+  const events = planeEvents();
+  logEvents(events, log);
+  const tunnels = new TunnelTable(events);
+  const slow = traceSlow > 0 && { slowMs: traceSlow };
+  const { tracer, follow, shutdown, keptAfter } = await openTelemetry({ ...source, logger: log, ...slow });
+  follow(events);
+  return { events, tunnels, shutdown, keptAfter, observation: { events, tracer } };
+}
+
+interface TracingOptions extends Source {
+  /** In milliseconds. A gateway's dial that failed or took longer is exported even if it was not sampled. Unset turns this off. */
+  readonly slowMs?: number;
+}
+
+export interface Tracing {
+  readonly tracer: DialTracer;
+  /** In milliseconds. A gateway's dial that failed or took longer is exported even if it was not sampled. Unset if this is off. */
+  readonly keptAfter?: number | undefined;
+  /** Records the tunnels of a gateway. */
+  follow(events: PlaneEvents): void;
   /** Sends the last spans. Bounded in time, never rejects. */
   shutdown(): Promise<void>;
 }
 
-export async function instrument(options: InstrumentOptions): Promise<Instruments> {
-  const { program, role, version, log, traceSlow = 0 } = options;
-  const events = planeEvents();
-  logEvents(events, log);
-  const tunnels = new TunnelTable(events);
-  const { tracer, follow, shutdown, keptAfter } = await openTelemetry(process.env, {
-    serviceName: program,
-    version,
-    role,
-    logger: log,
-    ...(traceSlow > 0 && { slowMs: traceSlow }),
+/**
+ * Starts tracing as the OTEL_* variables say. If they do not enable it, the tracer is `noTracer`, and no part of the SDK is loaded. Traces
+ * are exported over OTLP: HTTP with protobuf or JSON, or gRPC.
+ */
+export async function openTelemetry(options: TracingOptions): Promise<Tracing> {
+  const { logger, version, env = process.env } = options;
+  // With OTEL_DENO, Deno itself exports all spans made with the API, and stops any other SDK in the process from exporting.
+  if ('Deno' in globalThis && env.OTEL_DENO === 'true') {
+    logger.info({}, 'traces are exported by Deno (OTEL_DENO)');
+    const [{ trace }, { spanTracer }] = await Promise.all([import('@opentelemetry/api'), import('./tracing/spans.ts')]);
+    return tracing(spanTracer(trace.getTracer('isthmus', version)), async () => {});
+  }
+  const settings = traceSettings(env);
+  return (settings && (await exporting(settings, options))) ?? { tracer: noTracer, follow() {}, async shutdown() {} };
+}
+
+function exporting(settings: TraceSettings, { slowMs, ...source }: TracingOptions): Promise<Tracing | undefined> {
+  const lines = { what: 'traces', failing: 'traces cannot be exported and are dropped' };
+  return startExport(lines, settings, source.logger, async (report) => {
+    const [{ startSdk }, { keepDials, spanTracer }] = await Promise.all([
+      import('./tracing/sdk.ts'),
+      import('./tracing/spans.ts'),
+    ]);
+    const { tracer, startAs, shutdown } = await startSdk(settings, source, report);
+    if (slowMs === undefined) return tracing(spanTracer(tracer), shutdown);
+    return { ...tracing(spanTracer(tracer, keepDials(startAs, slowMs)), shutdown), keptAfter: slowMs };
   });
-  follow(events);
-  return { events, tunnels, shutdown, keptAfter, observation: { events, tracer } };
+}
+
+function tracing(tracer: SpanTracer, shutdown: () => Promise<void>): Tracing {
+  return {
+    tracer,
+    follow(events) {
+      events.on('tunnel:close', (tunnel, outcome) => {
+        if (tunnel.role === 'gateway') tracer.tunnel(tunnel, outcome);
+      });
+    },
+    shutdown,
+  };
 }

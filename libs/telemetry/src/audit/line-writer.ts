@@ -1,16 +1,7 @@
+import { close, constants, fstatSync, open, write, writeSync } from 'node:fs';
 import { within } from '@isthmus/runtime';
-
-/** The most bytes that wait while the target accepts nothing: some ten thousand records. Further lines are lost. */
-const MAX_WAITING = 8 * 1024 * 1024;
-
-/** Delay before a failed write is retried, in milliseconds. */
-const RETRY_MS = 100;
-
-/** Delay before a failed reopen is retried, in milliseconds; meanwhile the old file stays in use. */
-const REOPEN_MS = 1000;
-
-/** How long `end` waits for unwritten lines, in milliseconds. */
-const END_MS = 1000;
+import { TELEMETRY } from '../defaults.ts';
+import { PIPE_BUF, withoutWaiting } from '../logging/log-sink.ts';
 
 const NEWLINE = 0x0a;
 
@@ -28,7 +19,7 @@ export interface LineTarget {
 }
 
 /** Reports what an operator should act on. */
-export interface WriterReport {
+interface WriterReport {
   /** Nothing can be written, for this reason. Writes are retried until they work. */
   failing(reason: string): void;
   /** Writes work again. */
@@ -41,7 +32,7 @@ export interface WriterReport {
 
 /**
  * Writes lines to a target that may fail or be slow. Callers never wait: one write runs at a time, off the event loop. Up to
- * MAX_WAITING bytes are queued; further lines are lost and counted. A partly written line is completed, or written again in full if
+ * `TELEMETRY.auditQueueBytes` are queued; further lines are lost and counted. A partly written line is completed, or written again in full if
  * the target was reopened in between.
  */
 export class LineWriter {
@@ -73,7 +64,7 @@ export class LineWriter {
   /** @param line ends with a newline */
   write(line: string): void {
     const bytes = Buffer.from(line);
-    if (this.#over || this.#waitingBytes + this.#left + bytes.length > MAX_WAITING) {
+    if (this.#over || this.#waitingBytes + this.#left + bytes.length > TELEMETRY.auditQueueBytes) {
       this.#losing = true;
       this.#report.dropped(1);
       return;
@@ -89,9 +80,9 @@ export class LineWriter {
     this.#run();
   }
 
-  /** Writes the waiting lines, within END_MS. After that nothing is written. */
+  /** Writes the waiting lines, within `TELEMETRY.auditEndMs`. After that nothing is written. */
   async end(): Promise<void> {
-    await within(this.#running, END_MS);
+    await within(this.#running, TELEMETRY.auditEndMs);
     this.#finish();
     if (!this.#writing) await this.#target.close().catch(() => {});
   }
@@ -154,7 +145,7 @@ export class LineWriter {
     try {
       await this.#target.open();
     } catch (error) {
-      this.#openAt ??= this.#opened ? performance.now() + REOPEN_MS : 0;
+      this.#openAt ??= this.#opened ? performance.now() + TELEMETRY.auditReopenMs : 0;
       if (!this.#opened) throw error;
       this.#report.kept(codeOf(error));
       return;
@@ -205,7 +196,7 @@ export class LineWriter {
 
   #pause(): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, RETRY_MS).unref();
+      const timer = setTimeout(resolve, TELEMETRY.auditRetryMs).unref();
       this.#wake = () => {
         clearTimeout(timer);
         resolve();
@@ -222,4 +213,77 @@ function linesIn(bytes: Uint8Array): number {
   let lines = 0;
   for (let at = bytes.indexOf(NEWLINE); at >= 0; at = bytes.indexOf(NEWLINE, at + 1)) lines++;
   return lines;
+}
+
+/** The owner writes and the group reads, for a log collector in the group. */
+const FILE_MODE = 0o640;
+
+/** Non-blocking, so that a pipe that nobody reads does not block a thread. */
+const FLAGS = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
+
+const STDOUT = 1;
+
+const onDeno = 'Deno' in globalThis;
+
+/** Returns a target that appends to a file. A reopen opens the file that has the name by then. */
+export function fileTarget(path: string): LineTarget {
+  let fd: number | undefined;
+  return {
+    batch: TELEMETRY.auditWriteBytes,
+    async open() {
+      const opened = await openFile(path);
+      const old = fd;
+      fd = opened;
+      if (old !== undefined) await closeFile(old);
+    },
+    write: (bytes) => writeTo(opened(fd), bytes),
+    writeSync: (bytes) => writeSync(opened(fd), bytes),
+    async close() {
+      const last = fd;
+      fd = undefined;
+      if (last !== undefined) await closeFile(last);
+    },
+  };
+}
+
+/** Returns a target for the process's standard output, whatever kind of file that is. */
+export function stdoutTarget(): LineTarget {
+  let fd: number | undefined;
+  return {
+    batch: PIPE_BUF,
+    async open() {
+      fd ??= withoutWaiting(STDOUT);
+    },
+    write: (bytes) => writeTo(opened(fd), bytes),
+    writeSync: (bytes) => writeSync(opened(fd), bytes),
+    async close() {},
+  };
+}
+
+function opened(fd: number | undefined): number {
+  if (fd === undefined) throw new Error('the file is not open');
+  return fd;
+}
+
+function openFile(path: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    open(path, FLAGS, FILE_MODE, (error, fd) => (error ? reject(error) : resolve(fd)));
+  });
+}
+
+function closeFile(fd: number): Promise<void> {
+  return new Promise((resolve) => close(fd, () => resolve()));
+}
+
+function writeTo(fd: number, bytes: Uint8Array): Promise<number> {
+  // When the disk is full, Deno 2.9 does not report how many bytes were written, so compare the file's length.
+  const before = onDeno ? fstatSync(fd).size : 0;
+  return new Promise((resolve, reject) => {
+    write(fd, bytes, 0, bytes.length, null, (error, written) => {
+      const taken = onDeno && error ? fstatSync(fd).size - before : 0;
+      if (taken > 0 && taken < bytes.length) resolve(taken);
+      else if (error) reject(error);
+      else resolve(written);
+    });
+  });
 }

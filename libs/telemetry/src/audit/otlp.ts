@@ -1,16 +1,11 @@
-import { within } from '@isthmus/runtime';
 import type { DialRequest } from '@isthmus/tunnel';
-import { type Attributes, type Context, ROOT_CONTEXT, trace } from '@opentelemetry/api';
-import type { IExportLogsServiceResponse } from '@opentelemetry/otlp-transformer';
-import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
-import { BatchLogRecordProcessor, LoggerProvider, type ReadableLogRecord } from '@opentelemetry/sdk-logs';
-import { type Exporters, otlpExporter } from '../otlp/exporter.ts';
-import { type Exporter, PartlyRejected } from '../otlp/grpc-exporter.ts';
-import { known } from '../tracing/attributes.ts';
-import { parseTraceparent } from '../tracing/traceparent.ts';
-import type { OtherRecord, TrailRecord } from './other-records.ts';
-import type { LogSettings } from './otlp-settings.ts';
-import type { AuditRecord } from './record.ts';
+import type { Attributes } from '@opentelemetry/api';
+import { BatchLogRecordProcessor, LoggerProvider } from '@opentelemetry/sdk-logs';
+import { TELEMETRY } from '../defaults.ts';
+import { endSdk, originOf, otlpExporter, PartlyRejected } from '../otlp/exporter.ts';
+import type { LogSettings, Source } from '../otlp/settings.ts';
+import { contextOf, known } from '../tracing/spans.ts';
+import type { AuditRecord, OtherRecord, RecordSink, TrailRecord } from './records.ts';
 
 /** The event names that tell audit records from other logs: `isthmus.dial`, or `isthmus.` and what the record says that it is. */
 const EVENT = 'isthmus.';
@@ -22,37 +17,26 @@ const WARN = { severityNumber: 13, severityText: 'WARN' };
 /** A record fits the data model's map type, except that this type requires mutable arrays. */
 type LogBody = Parameters<ReturnType<LoggerProvider['getLogger']>['emit']>[0]['body'];
 
-/** How long `end` waits for the last batch, in milliseconds. */
-const END_MS = 1000;
-
-/** Called for each batch that was sent, and for lost records. */
-export interface ExportReport {
-  works(): void;
-  /** @param reason why a batch could not be sent; unset if too many records wait */
-  dropped(records: number, reason?: string): void;
-}
-
-export interface OtlpRecords {
-  write(record: TrailRecord, dial?: DialRequest): void;
-  /** Sends the waiting records, for at most END_MS. */
-  end(): Promise<void>;
-}
-
-/** Sends records as OTLP logs, through an SDK instance that is not registered with the process-wide API. */
+/**
+ * Sends records as OTLP logs, through an SDK instance that is not registered with the process-wide API. Its `end` sends the waiting
+ * records, for at most `TELEMETRY.auditEndMs`.
+ * @param report called for each batch that was sent, and for lost records. Without a reason, too many records wait
+ */
 export async function otlpRecords(
   settings: LogSettings,
-  scope: { readonly name: string; readonly version: string },
-  attributes: Attributes,
-  report: ExportReport,
-): Promise<OtlpRecords> {
+  source: Source,
+  report: { works(): void; dropped(records: number, reason?: string): void },
+): Promise<RecordSink> {
   const { batch } = settings;
   let waiting = 0;
-  const settled = (records: number) => {
-    waiting -= records;
-  };
-  const exporter = counted(await otlpExporter(settings, EXPORTERS), settled, report);
+  const exporter = await otlpExporter('logs', settings, (failure, records) => {
+    waiting -= records.length;
+    if (!failure) report.works();
+    else report.dropped(failure instanceof PartlyRejected ? failure.rejected : records.length, failure.message);
+  });
+  const { resource, scope } = originOf(source, settings);
   const provider = new LoggerProvider({
-    resource: defaultResource().merge(resourceFromAttributes({ ...attributes, ...settings.resource })),
+    resource,
     processors: [new BatchLogRecordProcessor({ exporter, ...batch })],
   });
   const logger = provider.getLogger(scope.name, scope.version);
@@ -70,17 +54,16 @@ export async function otlpRecords(
         ...(isGood(record) ? INFO : WARN),
         body: record as unknown as LogBody,
         attributes: 'record' in record ? otherAttributes(record) : attributesOf(record, dial),
-        context: contextOf(dial),
+        context: contextOf(dial?.traceparent),
       });
     },
     async end() {
-      await within(
-        provider.shutdown().catch(() => {}),
-        END_MS,
-      );
+      await endSdk(provider, TELEMETRY.auditEndMs);
       if (waiting > 0) report.dropped(waiting);
       waiting = 0;
     },
+    reopen() {},
+    endSync() {},
   };
 }
 
@@ -111,45 +94,4 @@ function isGood(record: TrailRecord): boolean {
   if (record.record === 'operation') return record.outcome === 'done';
   if (record.record === 'tenants') return record.problem === undefined;
   return record.record === 'session';
-}
-
-function contextOf(dial: DialRequest | undefined): Context {
-  const traceparent = dial?.traceparent;
-  const span = traceparent === undefined ? undefined : parseTraceparent(traceparent);
-  return span ? trace.setSpanContext(ROOT_CONTEXT, span) : ROOT_CONTEXT;
-}
-
-const EXPORTERS: Exporters<ReadableLogRecord[], IExportLogsServiceResponse> = {
-  'http/protobuf': async () => (await import('@opentelemetry/exporter-logs-otlp-proto')).OTLPLogExporter,
-  'http/json': async () => (await import('@opentelemetry/exporter-logs-otlp-http')).OTLPLogExporter,
-  grpc: async () => ({
-    path: '/opentelemetry.proto.collector.logs.v1.LogsService/Export',
-    serializer: (await import('@opentelemetry/otlp-transformer')).ProtobufLogsSerializer,
-    size: ({ length }) => length,
-    rejected: ({ rejectedLogRecords }) => rejectedLogRecords,
-  }),
-};
-
-/** Wraps an exporter to report the result of each batch, which the SDK does not. */
-function counted(
-  exporter: Exporter<ReadableLogRecord[]>,
-  settled: (records: number) => void,
-  report: ExportReport,
-): Exporter<ReadableLogRecord[]> {
-  return {
-    export(records, done) {
-      exporter.export(records, (result) => {
-        settled(records.length);
-        if (result.code === 0) report.works();
-        else report.dropped(lostOf(result.error, records.length), result.error?.message ?? 'export failed');
-        done(result);
-      });
-    },
-    forceFlush: () => exporter.forceFlush(),
-    shutdown: () => exporter.shutdown(),
-  };
-}
-
-function lostOf(error: Error | undefined, records: number): number {
-  return error instanceof PartlyRejected ? error.rejected : records;
 }

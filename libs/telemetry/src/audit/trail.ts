@@ -1,21 +1,37 @@
 import process from 'node:process';
-import { inWords, type PlaneEvents } from '@isthmus/tunnel';
+import { RandomSet } from '@isthmus/runtime';
+import {
+  type AuditSink,
+  type ClosedBy,
+  type DialRequest,
+  inWords,
+  isRefusedDial,
+  notAuthorisedIn,
+  type Operation,
+  type PlaneEvents,
+  type SessionInfo,
+  type TunnelInfo,
+  unlessProbed,
+} from '@isthmus/tunnel';
+import { TELEMETRY } from '../defaults.ts';
+import { subscribe } from '../events.ts';
 import { Bursts } from '../logging/bursts.ts';
 import type { Logger } from '../logging/logger.ts';
-import { redactUrl } from '../logging/redact.ts';
-import type { Environment } from '../otlp/environment.ts';
-import { auditDials, type DialAudit } from './dials.ts';
-import { LineWriter } from './line-writer.ts';
-import { auditOthers } from './others.ts';
-import { logSettings } from './otlp-settings.ts';
-import { type RecordSink, SinkReport } from './sink.ts';
-import { fileTarget, stdoutTarget } from './targets.ts';
+import { logSettings, type Source, targetOf } from '../otlp/settings.ts';
+import { fileTarget, LineWriter, stdoutTarget } from './line-writer.ts';
+import {
+  type Answer,
+  type AuditRecord,
+  auditRecord,
+  type OtherRecord,
+  type RecordSink,
+  shortened,
+  type TunnelEnding,
+  verified,
+} from './records.ts';
 
-/** Limits the lines about one kind of trouble: a disk that is almost full fails and recovers again and again. */
-const LINE_BURST = { most: 5, windowMs: 60_000 };
-
-export interface AuditOptions {
-  /** The process's own name: `--server-id`, or an agent's id. */
+interface AuditOptions extends Source {
+  /** `--server-id`, or an agent's id. */
   readonly process: string;
   /** What gets records: a gateway's dials, and all else. */
   readonly of: { readonly dials: boolean; readonly others: boolean };
@@ -23,16 +39,11 @@ export interface AuditOptions {
   readonly log: string;
   /** Whether to export records as OTLP logs, unless the environment says otherwise. */
   readonly otlp: boolean;
-  readonly program: string;
-  readonly role: string;
-  readonly version: string;
   readonly logger: Logger;
-  /** OTEL_* variables. Default: those of the process. */
-  readonly env?: Environment;
 }
 
 /** The running audit of a process. */
-export interface AuditTrail {
+interface AuditTrail {
   /** Reopens the file. Call after it was renamed. */
   reopen(): void;
   /** Call when the gateway begins to stop. From then on, tunnels count as closed by the plane. */
@@ -42,7 +53,7 @@ export interface AuditTrail {
 }
 
 /** What ends a program, and tells it to reopen its files. */
-export interface AuditOwner {
+interface AuditOwner {
   readonly closing: { defer(step: () => unknown): void };
   onHangup(handler: () => void): void;
 }
@@ -65,7 +76,9 @@ export async function audited(events: PlaneEvents, options: AuditOptions, owner:
 /** Audits a process as its flags and the OTEL_* variables say. Returns undefined if none of them enables the audit. */
 export async function auditTrail(events: PlaneEvents, options: AuditOptions): Promise<AuditTrail | undefined> {
   const { log, logger } = options;
-  const bursts = new Bursts(LINE_BURST, (of, count) => logger.warn({ of, count }, 'further lines were dropped'));
+  const bursts = new Bursts({ most: TELEMETRY.auditTroubles, windowMs: TELEMETRY.auditTroublesMs }, (of, count) =>
+    logger.warn({ of, count }, 'further lines were dropped'),
+  );
   const means = { events, logger, bursts };
   const sinks = [log === '' ? undefined : logSink(log, means), await otlpSink(options, means)].filter(
     (sink) => sink !== undefined,
@@ -118,24 +131,191 @@ function logSink(log: string, means: Means): RecordSink {
   };
 }
 
-/** Loads the SDK only if it is needed. */
+/** Loads the SDK only if it is needed. @throws Error if the settings are bad: an operator counts on the audit */
 async function otlpSink(options: AuditOptions, means: Means): Promise<RecordSink | undefined> {
-  const { process: instance, otlp, program, role, version, env = process.env } = options;
   const { logger } = means;
-  const settings = logSettings(env, otlp);
+  const settings = logSettings(options.env ?? process.env, options.otlp);
   if (!settings) return undefined;
   for (const warning of settings.warnings) logger.warn({}, warning);
-  const fields = { protocol: settings.protocol, endpoint: redactUrl(settings.url) };
-  const attributes = { 'service.name': program, 'service.version': version, 'service.instance.id': instance };
-  const report = new SinkReport('otlp', fields, means);
+  const fields = targetOf(settings);
   try {
     const { otlpRecords } = await import('./otlp.ts');
-    const scope = { name: 'isthmus', version };
-    const records = await otlpRecords(settings, scope, { ...attributes, 'isthmus.role': role }, report);
+    const sink = await otlpRecords(settings, options, new SinkReport('otlp', fields, means));
     logger.info(fields, 'audit records are exported');
-    return { write: records.write, end: records.end, reopen() {}, endSync() {} };
+    return sink;
   } catch (error) {
     const text = inWords(error);
     throw new Error(`cannot export audit records: bad OTEL_EXPORTER_OTLP settings: ${text}`, { cause: error });
   }
+}
+
+/** Logs when records have to wait or are lost, and, once writing works again, how many were lost. */
+class SinkReport {
+  readonly #sink: AuditSink;
+  readonly #fields: object;
+  readonly #events: PlaneEvents;
+  readonly #logger: Logger;
+  readonly #bursts: Bursts;
+  #dropped = 0;
+  #troubled = false;
+
+  constructor(sink: AuditSink, fields: object, { events, logger, bursts }: Means) {
+    this.#sink = sink;
+    this.#fields = fields;
+    this.#events = events;
+    this.#logger = logger;
+    this.#bursts = bursts;
+  }
+
+  failing(reason: string): void {
+    this.#troubled = true;
+    this.#say('warn', { reason }, 'audit records cannot be written and are queued');
+  }
+
+  works(): void {
+    if (!this.#troubled) return;
+    this.#troubled = false;
+    this.#say('info', { dropped: this.#dropped }, 'audit records are written again');
+    this.#dropped = 0;
+  }
+
+  kept(reason: string): void {
+    this.#say('warn', { reason }, 'audit log cannot be reopened: still writing to the old file');
+  }
+
+  dropped(records: number, reason?: string): void {
+    this.#troubled = true;
+    this.#dropped += records;
+    this.#events.emit('audit:dropped', this.#sink, records);
+    this.#say('warn', { dropped: this.#dropped, reason }, 'audit records are lost');
+  }
+
+  #say(level: 'info' | 'warn', fields: object, message: string): void {
+    this.#bursts.say(`${message} (${this.#sink})`, () => this.#logger[level]({ ...this.#fields, ...fields }, message));
+  }
+}
+
+export interface DialAudit {
+  /** Call when the gateway stops. From then on, tunnels count as closed by the plane, whichever side closes first. */
+  stopping(): void;
+  /** Writes the records of open tunnels, with their bytes so far. Later dials get no record. */
+  end(): void;
+}
+
+/**
+ * Writes one record for each dial at a gateway, when it fails or when its tunnel has ended. A request that is not a dial gets no
+ * record.
+ * @param admits whether a dial that the gateway itself refused gets a record; it is counted otherwise. Default: each does
+ */
+export function auditDials(
+  events: PlaneEvents,
+  gateway: string,
+  write: (record: AuditRecord, dial: DialRequest) => void,
+  admits: (kind: string) => boolean = () => true,
+): DialAudit {
+  let stopping = false;
+  /** Dials that were answered with a tunnel, until that tunnel ends. */
+  const answers = new WeakMap<DialRequest, Answer>();
+  const tunnels = new RandomSet<TunnelInfo>();
+  const end = (dial: DialRequest, ending: TunnelEnding) => {
+    const answer = answers.get(dial);
+    if (answer && answers.delete(dial)) write(auditRecord(gateway, dial, answer, ending), dial);
+  };
+  const ending = (by: ClosedBy, error?: Error) => {
+    return stopping ? ({ by: 'plane', error: new Error('the gateway ended') } as const) : { by, error };
+  };
+  const unsubscribe = subscribe(events, {
+    'dial:end'(role, dial, outcome) {
+      if (role !== 'gateway') return;
+      const answer = { outcome, time: Date.now() - outcome.ms, start: performance.now() - outcome.ms };
+      if (!outcome.error) answers.set(dial, answer);
+      else if (!isRefusedDial(dial, outcome.error) || admits(`dials of tenant ${dial.tenant}`))
+        write(auditRecord(gateway, dial, answer), dial);
+    },
+    // The destination was reached, but the caller was gone, so no tunnel will report it.
+    'dial:undelivered'(dial) {
+      const error = new Error('the caller left before the answer');
+      end(dial, { ms: 0, up: 0, down: 0, by: 'caller', error });
+    },
+    'tunnel:open'(tunnel) {
+      if (tunnel.role === 'gateway') tunnels.add(tunnel);
+    },
+    'tunnel:close'(tunnel, { ms, closedBy, error }) {
+      const { dial, up, down, resumable } = tunnel;
+      if (tunnels.delete(tunnel)) end(dial, { ms, up, down, resumable, ...ending(closedBy, error) });
+    },
+  });
+  return {
+    stopping() {
+      stopping = true;
+    },
+    end() {
+      unsubscribe();
+      stopping = true;
+      for (const { dial, up, down, since, resumable } of tunnels)
+        end(dial, { ms: Date.now() - since, up, down, resumable, ...ending('plane') });
+      tunnels.clear();
+    },
+  };
+}
+
+interface OtherAudit {
+  /** Returns whether a refusal of this kind gets a record of its own; if not, it is counted. */
+  admits(kind: string): boolean;
+  /** Writes the counts of refusals without a record. Later events get no record. */
+  end(): void;
+}
+
+/** Writes records of refusals, sessions, operators' actions and changes of tenants. */
+export function auditOthers(events: PlaneEvents, process: string, write: (record: OtherRecord) => void): OtherAudit {
+  const base = <Kind extends OtherRecord['record']>(record: Kind) => {
+    return { time: new Date().toISOString(), record, process };
+  };
+  const refusals = new Bursts({ most: TELEMETRY.auditRefusals, windowMs: TELEMETRY.auditRefusalsMs }, (of, count) =>
+    write({ ...base('refusals'), of, count }),
+  );
+  const session = (state: 'opened' | 'closed', info: SessionInfo, reason?: string) => {
+    const { sessionId, tenant, agentId, protocol, remote, principal } = info;
+    const who = { session: sessionId, tenant, agent: agentId, ...verified(principal), protocol, remote };
+    write({ ...base('session'), state, ...who, ...(reason !== undefined && { text: shortened(reason) }) });
+  };
+  const refused = (where: string, remote: string, error: Error) => {
+    const { principal, tenant, rule, destination } = notAuthorisedIn(error) ?? {};
+    if (!refusals.admit(principal ? `${where} of tenant ${principal.tenant}` : where)) return;
+    const who = { ...(tenant !== undefined && { tenant }), ...verified(principal) };
+    const by = rule !== undefined && { rule };
+    const to = destination !== undefined && { destination: destination.slice(0, TELEMETRY.auditTextCharacters) };
+    write({ ...base('refusal'), where, remote, ...who, ...by, ...to, text: shortened(error.message) });
+  };
+  const unsubscribe = subscribe(events, {
+    ...unlessProbed(refused),
+    'session:open': (info) => session('opened', info),
+    'session:close': (info, reason) => session('closed', info, reason),
+    operation(operation: Operation) {
+      const { operator, outcome, text } = operation;
+      const kind = `operations of ${operator.tenant === undefined ? 'the plane' : `tenant ${operator.tenant}`}`;
+      if (outcome === 'refused' && !refusals.admit(kind)) return;
+      write({ ...base('operation'), ...operation, ...(text !== undefined && { text: shortened(text) }) });
+    },
+    tenants({ changed, gone }) {
+      write({
+        ...base('tenants'),
+        changed: changed.slice(0, TELEMETRY.auditNames),
+        gone: gone.slice(0, TELEMETRY.auditNames),
+      });
+    },
+    // A directory of 10,000 files can turn bad at once.
+    'tenants:failure'(problem, kept) {
+      if (!refusals.admit("tenants' files")) return;
+      const tenant = kept !== undefined && { tenant: kept };
+      write({ ...base('tenants'), changed: [], gone: [], ...tenant, problem: shortened(problem) });
+    },
+  });
+  return {
+    admits: (kind) => refusals.admit(kind),
+    end() {
+      unsubscribe();
+      refusals.end();
+    },
+  };
 }

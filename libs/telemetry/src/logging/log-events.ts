@@ -7,6 +7,7 @@ import {
   isRefusedDial,
   type PlaneEvents,
   ReaderStalled,
+  type ResumableTunnel,
   type Role,
   type SessionInfo,
   type TunnelInfo,
@@ -15,18 +16,50 @@ import {
   upstreamReason,
 } from '@isthmus/tunnel';
 import type { Logger } from 'pino';
-import { SERVER_DIRECTIONS } from '../metrics/plane/labels.ts';
-import { type Subscriptions, subscribe } from '../subscribe.ts';
+import { TELEMETRY } from '../defaults.ts';
+import { SERVER_DIRECTIONS, type Subscriptions, subscribe } from '../events.ts';
 import { type BurstLimit, Bursts } from './bursts.ts';
-import { resumeLines } from './resume-lines.ts';
 
-/** How many refusals of one kind are logged one by one. A port scan must not fill a disk. */
-const REFUSAL_BURST: BurstLimit = { most: 10, windowMs: 10_000 };
+/**
+ * Logs tunnels that lose what carries them, and what becomes of them. All tunnels of a hub lose it at once, so the limit is by hub, and
+ * by reason for those that are given up: a few lines show what happens to each, and a count the rest.
+ */
+function resumeLines(logger: Logger, bursts: Bursts): Subscriptions {
+  return {
+    'tunnel:detach'(tunnel, error) {
+      if (!logger.isLevelEnabled('info') || !bursts.admit(`tunnels detached from hub ${tunnel.hubId}`)) return;
+      logger.info({ ...fieldsOf(tunnel), text: inWords(error) }, 'tunnel detached');
+    },
+    'tunnel:attach'(tunnel, paused) {
+      const how = paused === 0 ? 'moved' : 'resumed';
+      if (!logger.isLevelEnabled('info') || !bursts.admit(`tunnels ${how} to hub ${tunnel.hubId}`)) return;
+      const pausedMs = paused === 0 ? undefined : Math.round(paused);
+      logger.info({ ...fieldsOf(tunnel), moves: tunnel.moves, pausedMs }, `tunnel ${how}`);
+    },
+    'tunnel:give-up'(tunnel, reason, error) {
+      // Nobody waited for it any more.
+      const level = reason === 'end' ? 'debug' : 'warn';
+      if (!logger.isLevelEnabled(level) || !bursts.admit(`tunnels given up: ${reason}`)) return;
+      logger[level]({ ...fieldsOf(tunnel), reason, text: inWords(error) }, 'tunnel given up');
+    },
+  };
+}
 
-/** How many lines about one link, agent or the registry are logged one by one. Flapping for days must not fill a disk either. */
-const FLAP_BURST: BurstLimit = { most: 10, windowMs: 60_000 };
+function fieldsOf({ dial, agentId, sessionId, hubId }: ResumableTunnel) {
+  return {
+    destination: formatDestination(dial.destination),
+    agent: agentId,
+    dial: dial.id,
+    tenant: dial.tenant,
+    session: sessionId,
+    hub: hubId,
+  };
+}
 
-export interface LogLimits {
+const REFUSAL_BURST: BurstLimit = { most: TELEMETRY.logRefusals, windowMs: TELEMETRY.logRefusalsMs };
+const FLAP_BURST: BurstLimit = { most: TELEMETRY.logFlaps, windowMs: TELEMETRY.logFlapsMs };
+
+interface LogLimits {
   readonly refusals?: BurstLimit;
   readonly flaps?: BurstLimit;
 }
@@ -184,18 +217,12 @@ function linkLines(logger: Logger, flaps: Bursts): Subscriptions {
   };
 }
 
-/** The part of its lifetime that is left when a certificate gets a warning. Automatic renewal happens with a third left. */
-const LAST_PART = 0.2;
-
-/** The warning comes at most this early, in milliseconds: ten weeks would be too early for a certificate of a year. */
-const SOON_AT_MOST = 14 * 86_400_000;
-
 /** Returns what is wrong with this process's own certificate if peers reject it, now or soon. */
 function faultOfOwn(validUntil: number, validFrom: number): string | undefined {
   const now = Date.now();
   if (validFrom > now) return "own certificate is not valid yet: check this machine's clock, because peers reject it";
   if (validUntil <= now) return 'own certificate has expired: renew it, because peers reject it';
-  const soon = Math.min(SOON_AT_MOST, LAST_PART * (validUntil - validFrom));
+  const soon = Math.min(TELEMETRY.certificateSoonMs, TELEMETRY.certificateLastPart * (validUntil - validFrom));
   return validUntil - now < soon ? 'own certificate expires soon: renew it' : undefined;
 }
 
@@ -214,12 +241,11 @@ function certificateLines(logger: Logger): Subscriptions {
   };
 }
 
-/** How many tenants' names one line has. */
-const MOST_NAMES = 20;
-
 function tenantLines(logger: Logger, bursts: Bursts): Subscriptions {
   const names = (all: readonly string[]) =>
-    all.length > MOST_NAMES ? [...all.slice(0, MOST_NAMES), `${all.length - MOST_NAMES} more`] : all;
+    all.length > TELEMETRY.logNames
+      ? [...all.slice(0, TELEMETRY.logNames), `${all.length - TELEMETRY.logNames} more`]
+      : all;
   return {
     tenants({ changed, gone, inForce }) {
       if (bursts.admit('tenants'))

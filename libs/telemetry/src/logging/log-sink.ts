@@ -1,15 +1,6 @@
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import process from 'node:process';
-
-/** The most bytes that wait while the log accepts nothing. Further lines are lost, and counted. */
-const MAX_WAITING = 1024 * 1024;
-
-/** Delay before waiting lines are retried if no new line arrives, in milliseconds. */
-const RETRY_MS = 100;
-
-/** How long a full log may delay a process that exits, in total, and the pause between two tries. In milliseconds. */
-const EXIT_MS = 200;
-const EXIT_RETRY_MS = 5;
+import { TELEMETRY } from '../defaults.ts';
 
 /** The most bytes that one write to a pipe writes as a whole or not at all (PIPE_BUF of Linux). */
 export const PIPE_BUF = 4096;
@@ -27,7 +18,7 @@ export type WriteBytes = (bytes: Uint8Array) => number;
 
 /**
  * Writes lines to a log that may fail: its disk is full, its reader hangs or is gone. That never ends the program or makes it wait. Up
- * to MAX_WAITING bytes are queued and the rest is lost. Once the log accepts lines again, a line says how many were lost.
+ * to `TELEMETRY.logQueueBytes` are queued and the rest is lost. Once the log accepts lines again, a line says how many were lost.
  *
  * All lines of one event loop turn are one write, because a system call costs as much as a line. If they are many, they are written in
  * pieces of whole lines, small enough for a pipe to take each piece whole. So other writers of the pipe cannot write into a line.
@@ -57,8 +48,8 @@ export class LogSink {
   write(line: string): void {
     const size = Buffer.byteLength(line);
     // This event loop turn is long, or the log fails.
-    if (this.#size + size > MAX_WAITING) this.flush();
-    if (this.#size + size > MAX_WAITING) {
+    if (this.#size + size > TELEMETRY.logQueueBytes) this.flush();
+    if (this.#size + size > TELEMETRY.logQueueBytes) {
       this.#lost++;
     } else {
       this.#lines += line;
@@ -70,7 +61,7 @@ export class LogSink {
 
   /** Call when the process exits and no other turn follows. Writes all waiting lines, and later lines immediately. Never throws. */
   exit(): void {
-    this.#exitBy = performance.now() + EXIT_MS;
+    this.#exitBy = performance.now() + TELEMETRY.logExitMs;
     this.flush();
   }
 
@@ -90,7 +81,7 @@ export class LogSink {
       this.#timer ??= setTimeout(() => {
         this.#timer = undefined;
         this.flush();
-      }, RETRY_MS).unref();
+      }, TELEMETRY.logRetryMs).unref();
     }
   }
 
@@ -119,7 +110,7 @@ export class LogSink {
       } catch (error) {
         const late = this.#exitBy === undefined || performance.now() >= this.#exitBy;
         if (late || codeOf(error) !== 'EAGAIN') throw error;
-        sleep(EXIT_RETRY_MS);
+        sleep(TELEMETRY.logExitRetryMs);
       }
     }
   }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { AGENT, agent, dial, samples, tunnel } from './exposition/testing.ts';
+import { AGENT, agent, dial, samples, tunnel } from './testing.ts';
 
 test('an agent counts its servers, its endpoints and its lease calls', async () => {
   const { events, metrics } = agent();

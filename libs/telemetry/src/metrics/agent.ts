@@ -1,15 +1,11 @@
 import type { PlaneEvents } from '@isthmus/tunnel';
-import { type Subscriptions, subscribe } from '../subscribe.ts';
-import { Families, type Metrics } from './exposition/families.ts';
-import { dialLatency } from './plane/dials.ts';
-import { SERVER_DIRECTIONS } from './plane/labels.ts';
-import { type LeaseCountObserver, leaseCount } from './plane/leases.ts';
-import { packetMetrics } from './plane/packets.ts';
-import { keptMetrics } from './plane/resume.ts';
-import { tunnelMetrics } from './plane/tunnels.ts';
-import { auditMetrics } from './process/audit.ts';
-import { certificateMetrics } from './process/certificates.ts';
-import { eventLoopDelay } from './process/event-loop.ts';
+import { SERVER_DIRECTIONS, type Subscriptions, subscribe } from '../events.ts';
+import { dialLatency } from './dials.ts';
+import { Families, type Metrics } from './families.ts';
+import { type LeaseCountObserver, leaseCount } from './leases.ts';
+import { packetMetrics } from './links.ts';
+import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
+import { keptMetrics, tunnelMetrics } from './tunnels.ts';
 
 /** In seconds. */
 const LATENCY_BUCKETS = [0.005, 0.025, 0.1, 0.5, 2.5, 10, 30];
@@ -51,21 +47,13 @@ export function agentMetrics(events: PlaneEvents, options: AgentMetricsOptions =
   );
   keptMetrics(own, () => sight.kept);
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));
-  if (options.process) {
-    families.addProcess();
-    ends.push(eventLoopDelay(own));
-  }
+  if (options.process) ends.push(processMetrics(families));
   return {
     leases,
     see(seen) {
       sight = seen;
     },
-    declared: families.declared,
-    collect: () => families.collect(),
-    render: (accept, tenant) => families.render(accept, tenant),
-    close() {
-      for (const end of ends) end();
-    },
+    ...families.page(ends),
   };
 }
 

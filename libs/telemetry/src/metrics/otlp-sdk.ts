@@ -1,7 +1,4 @@
-import { within } from '@isthmus/runtime';
 import { type HrTime, ValueType } from '@opentelemetry/api';
-import type { IExportMetricsServiceResponse } from '@opentelemetry/otlp-transformer';
-import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
 import {
   AggregationTemporality,
   type DataPoint,
@@ -10,45 +7,32 @@ import {
   MeterProvider,
   type MetricData,
   PeriodicExportingMetricReader,
-  type ResourceMetrics,
 } from '@opentelemetry/sdk-metrics';
-import type { OtlpSettings } from '../otlp/environment.ts';
-import { type Exporters, type ExportReport, otlpExporter, reporting } from '../otlp/exporter.ts';
-import type { Family, Sample } from './exposition/exposition.ts';
-
-/** How metrics are exported over OTLP. */
-export interface MetricSettings extends OtlpSettings {
-  readonly resource: Readonly<Record<string, string>>;
-  readonly intervalMillis: number;
-  /** How long an export may take, at most the interval. */
-  readonly exportTimeoutMillis: number;
-  readonly warnings: readonly string[];
-}
-
-/** How long a stopping program waits for its last values to be sent, in milliseconds. */
-const SHUTDOWN_MS = 3000;
+import { TELEMETRY } from '../defaults.ts';
+import { endSdk, originOf, otlpExporter } from '../otlp/exporter.ts';
+import type { ExportReport, MetricSettings, Source } from '../otlp/settings.ts';
+import type { Family, Sample } from './exposition.ts';
 
 /**
  * Starts an OpenTelemetry SDK that is not registered with the process-wide API. It has no instruments: at each export it reads the
  * families that the page of metrics also shows, so that both have the same names, values and buckets.
- * @returns a function that exports the last values and ends the SDK, within SHUTDOWN_MS
+ * @returns a function that exports the last values and ends the SDK, within `TELEMETRY.shutdownMs`
  */
 export async function startMetricSdk(
   settings: MetricSettings,
-  scope: { readonly name: string; readonly version: string },
-  attributes: Readonly<Record<string, string>>,
+  source: Source,
   collect: () => Promise<readonly Family[]>,
   report: ExportReport,
 ): Promise<() => Promise<void>> {
   const { intervalMillis: exportIntervalMillis, exportTimeoutMillis } = settings;
-  const resource = defaultResource().merge(resourceFromAttributes(attributes));
+  const { resource, scope } = originOf(source, settings);
   const families = {
     async collect() {
       const metrics = metricsOf(await collect(), hrTime(Date.now()));
       return { resourceMetrics: { resource, scopeMetrics: [{ scope, metrics }] }, errors: [] };
     },
   };
-  const exporter = reporting(await otlpExporter(settings, EXPORTERS), report);
+  const exporter = await otlpExporter('metrics', settings, report);
   const reader = new PeriodicExportingMetricReader({
     exporter,
     exportIntervalMillis,
@@ -56,26 +40,8 @@ export async function startMetricSdk(
     metricProducers: [families],
   });
   const provider = new MeterProvider({ resource, readers: [reader] });
-  return async () => {
-    // If the last export fails, only `report` is called.
-    await within(
-      provider.shutdown().catch(() => {}),
-      SHUTDOWN_MS,
-    );
-  };
+  return () => endSdk(provider, TELEMETRY.shutdownMs);
 }
-
-const EXPORTERS: Exporters<ResourceMetrics, IExportMetricsServiceResponse> = {
-  'http/protobuf': async () => (await import('@opentelemetry/exporter-metrics-otlp-proto')).OTLPMetricExporter,
-  'http/json': async () => (await import('@opentelemetry/exporter-metrics-otlp-http')).OTLPMetricExporter,
-  grpc: async () => ({
-    path: '/opentelemetry.proto.collector.metrics.v1.MetricsService/Export',
-    serializer: (await import('@opentelemetry/otlp-transformer')).ProtobufMetricsSerializer,
-    size: ({ scopeMetrics }) =>
-      scopeMetrics.flatMap(({ metrics }) => metrics).reduce((sum, { dataPoints }) => sum + dataPoints.length, 0),
-    rejected: ({ rejectedDataPoints }) => rejectedDataPoints,
-  }),
-};
 
 /** Counters begin with the process. */
 const START = hrTime(performance.timeOrigin);

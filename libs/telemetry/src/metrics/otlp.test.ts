@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
-import type { Environment } from '../otlp/environment.ts';
+import { type Environment, metricSettings } from '../otlp/settings.ts';
 import { loadedSdk } from '../testing/loaded.ts';
 import { otlpGrpcReceiver } from '../testing/otlp-grpc-receiver.ts';
 import { otlpReceiver, type ReceivedMetric } from '../testing/otlp-receiver.ts';
-import { dial, server } from './exposition/testing.ts';
-import { exportMetrics, metricSettings } from './otlp.ts';
+import { exportMetrics } from './otlp.ts';
+import { dial, server } from './testing.ts';
 
 const ON = { OTEL_METRICS_EXPORTER: 'otlp' };
 

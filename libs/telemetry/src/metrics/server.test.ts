@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DialError } from '@isthmus/tunnel';
-import { dial, SERVER, samples, server, tunnel } from './exposition/testing.ts';
+import { dial, SERVER, samples, server, tunnel } from './testing.ts';
 
 test('a dial is pending until it ends, and counts once, by its outcome', async () => {
   const { events, metrics } = server();

@@ -1,20 +1,15 @@
 import type { Strategy } from '@isthmus/directory';
 import { type CallerProtocol, type PlaneEvents, type Role, upstreamReason } from '@isthmus/tunnel';
-import { type Subscriptions, subscribe } from '../subscribe.ts';
-import { Families, type Metrics } from './exposition/families.ts';
-import { Backends } from './plane/backends.ts';
-import { attemptMetrics, dialLatency } from './plane/dials.ts';
-import { METHODS } from './plane/labels.ts';
-import { type LeaseCollectionObserver, leaseCollection } from './plane/leases.ts';
-import { hubLinkMetrics, sessionMetrics } from './plane/links.ts';
-import { packetMetrics } from './plane/packets.ts';
-import { type PlaneSight, planeMetrics } from './plane/plane.ts';
-import { resumeMetrics } from './plane/resume.ts';
-import { type TenantsSight, tenantMetrics } from './plane/tenants.ts';
-import { tunnelMetrics } from './plane/tunnels.ts';
-import { auditMetrics } from './process/audit.ts';
-import { certificateMetrics } from './process/certificates.ts';
-import { eventLoopDelay } from './process/event-loop.ts';
+import { type Subscriptions, subscribe } from '../events.ts';
+import { Backends } from './census.ts';
+import { attemptMetrics, dialLatency } from './dials.ts';
+import { Families, type Metrics } from './families.ts';
+import { type LeaseCollectionObserver, leaseCollection } from './leases.ts';
+import { hubLinkMetrics, packetMetrics, sessionMetrics } from './links.ts';
+import { type PlaneSight, planeMetrics } from './plane.ts';
+import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
+import { type TenantsSight, tenantMetrics } from './tenants.ts';
+import { resumeMetrics, tunnelMetrics } from './tunnels.ts';
 
 /** In seconds. */
 const LATENCY_BUCKETS = [0.000001, 0.00001, 0.0001, 0.005, 0.025, 0.1, 0.5, 2.5, 12.5];
@@ -49,7 +44,7 @@ export interface ServerMetrics extends Metrics {
 export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions): ServerMetrics {
   const families = new Families('konnectivity_network_proxy_server_');
   const own = families.under('isthmus_');
-  const { strategies, sessions } = options;
+  const { strategies } = options;
   const role = options.role === 'hub' ? 'hub' : 'gateway';
   const backends = backendMetrics(families, strategies);
   const all = [dialMetrics(families, role), connectionMetrics(families), packetMetrics(families)];
@@ -65,26 +60,14 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
   if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own), resumeMetrics(own));
   if (options.role !== 'gateway') all.push(sessionMetrics(own));
   if (options.tenants) {
-    const { subscriptions, agents } = tenantMetrics(own, role, options.tenants);
+    const { subscriptions, sessions } = tenantMetrics(own, role, options.tenants);
     all.push(subscriptions);
-    plane.watch(agents);
+    plane.watch(sessions);
   }
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));
-  ends.push(plane.close, sessions ? sessions(backends) : subscribe(events, backends.subscriptions));
-  if (options.process) {
-    families.addProcess();
-    ends.push(eventLoopDelay(own));
-  }
-  return {
-    leases,
-    see: plane.see,
-    declared: families.declared,
-    collect: () => families.collect(),
-    render: (accept, tenant) => families.render(accept, tenant),
-    close() {
-      for (const end of ends) end();
-    },
-  };
+  ends.push(plane.close, options.sessions ? options.sessions(backends) : subscribe(events, backends.subscriptions));
+  if (options.process) ends.push(processMetrics(families));
+  return { leases, see: plane.see, ...families.page(ends) };
 }
 
 function dialMetrics(families: Families, role: Role): Subscriptions {
@@ -131,6 +114,9 @@ function dialMetrics(families: Families, role: Role): Subscriptions {
     },
   };
 }
+
+/** Upstream's `service_method` label: the packet stream that each part of the plane reads. */
+const METHODS = { gateway: 'Proxy', hub: 'Connect', agent: 'Connect' } as const satisfies Record<Role, string>;
 
 function connectionMetrics(families: Families): Subscriptions {
   const writes = families.histogram(

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Declared, Metrics } from './exposition/families.ts';
-import { AGENT, agent, SERVER, samples, server } from './exposition/testing.ts';
+import type { Declared, Metrics } from './families.ts';
+import { AGENT, agent, SERVER, samples, server } from './testing.ts';
 
 type Row = readonly [type: string, labels?: readonly string[], buckets?: readonly number[]];
 

@@ -1,31 +1,25 @@
-import { within } from '@isthmus/runtime';
-import type { Attributes, SpanContext, Tracer } from '@opentelemetry/api';
-import type { IExportTraceServiceResponse } from '@opentelemetry/otlp-transformer';
-import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
+import type { SpanContext, Tracer } from '@opentelemetry/api';
 import {
   AlwaysOffSampler,
   AlwaysOnSampler,
   BatchSpanProcessor,
   type IdGenerator,
   ParentBasedSampler,
-  type ReadableSpan,
   type Sampler,
   TraceIdRatioBasedSampler,
   TracerProvider,
   type TracerProviderOptions,
 } from '@opentelemetry/sdk-trace';
-import { type Exporters, type ExportReport, otlpExporter, reporting } from '../otlp/exporter.ts';
-import type { StartAs } from './kept.ts';
-import type { TraceSettings } from './settings.ts';
-
-/** How long a stopping program waits for its last spans to be sent, in milliseconds. */
-const SHUTDOWN_MS = 3000;
+import { TELEMETRY } from '../defaults.ts';
+import { endSdk, originOf, otlpExporter } from '../otlp/exporter.ts';
+import type { ExportReport, Source, TraceSettings } from '../otlp/settings.ts';
+import type { StartAs } from './spans.ts';
 
 export interface Sdk {
   readonly tracer: Tracer;
   /** Bypasses the sampler, but uses the same queue. */
   readonly startAs: StartAs;
-  /** Sends the queued spans, for at most SHUTDOWN_MS. */
+  /** Sends the queued spans, for at most `TELEMETRY.shutdownMs`. */
   shutdown(): Promise<void>;
 }
 
@@ -33,15 +27,11 @@ export interface Sdk {
  * Starts an OpenTelemetry SDK that is not registered with the process-wide API. Spans are queued and sent in batches. If the collector
  * does not accept them and the queue is full, further spans are dropped.
  */
-export async function startSdk(
-  settings: TraceSettings,
-  scope: { readonly name: string; readonly version: string },
-  attributes: Attributes,
-  report: ExportReport,
-): Promise<Sdk> {
-  const exporter = reporting(await otlpExporter(settings, EXPORTERS), report);
+export async function startSdk(settings: TraceSettings, source: Source, report: ExportReport): Promise<Sdk> {
+  const { resource, scope } = originOf(source, settings);
+  const exporter = await otlpExporter('traces', settings, report);
   const common: TracerProviderOptions = {
-    resource: defaultResource().merge(resourceFromAttributes({ ...attributes, ...settings.resource })),
+    resource,
     spanProcessors: [new BatchSpanProcessor({ exporter, ...settings.batch })],
   };
   const provider = new TracerProvider({ ...common, sampler: sampler(settings.sampler) });
@@ -54,13 +44,7 @@ export async function startSdk(
       ids.given = given;
       return kept.startSpan(name, options, parent);
     },
-    async shutdown() {
-      // If the last batch fails, only `report` is called.
-      await within(
-        provider.shutdown().catch(() => {}),
-        SHUTDOWN_MS,
-      );
-    },
+    shutdown: () => endSdk(provider, TELEMETRY.shutdownMs),
   };
 }
 
@@ -70,17 +54,6 @@ class GivenIds implements IdGenerator {
   generateTraceId = () => this.given.traceId;
   generateSpanId = () => this.given.spanId;
 }
-
-const EXPORTERS: Exporters<ReadableSpan[], IExportTraceServiceResponse> = {
-  'http/protobuf': async () => (await import('@opentelemetry/exporter-trace-otlp-proto')).OTLPTraceExporter,
-  'http/json': async () => (await import('@opentelemetry/exporter-trace-otlp-http')).OTLPTraceExporter,
-  grpc: async () => ({
-    path: '/opentelemetry.proto.collector.trace.v1.TraceService/Export',
-    serializer: (await import('@opentelemetry/otlp-transformer')).ProtobufTraceSerializer,
-    size: ({ length }) => length,
-    rejected: ({ rejectedSpans }) => rejectedSpans,
-  }),
-};
 
 function sampler({ name, ratio }: TraceSettings['sampler']): Sampler {
   switch (name) {

@@ -1,0 +1,273 @@
+import {
+  type AnyPrincipal,
+  type AttemptRecord,
+  type Caller,
+  type ClosedBy,
+  type DialErrorCode,
+  type DialLog,
+  type DialOutcome,
+  type DialRequest,
+  formatDestination,
+  notAuthorisedIn,
+  type Operation,
+  type Operator,
+  principalText,
+  type ResumableTunnel,
+  type SessionInfo,
+} from '@isthmus/tunnel';
+import { TELEMETRY } from '../defaults.ts';
+import { parseTraceparent } from '../events.ts';
+import { redactLine } from '../logging/logger.ts';
+
+/** One dial at a gateway, from its request to the end of its tunnel. docs/audit.schema.json is its JSON schema. */
+export interface AuditRecord {
+  /** When the dial arrived, as RFC 3339 in UTC. */
+  readonly time: string;
+  readonly dial: string;
+  readonly tenant: string;
+  readonly caller?: Pick<Caller, 'via' | 'identity'> & Verified;
+  /** `host:port` as the caller asked for it. */
+  readonly destination: string;
+  readonly gateway: string;
+  readonly outcome: 'established' | DialErrorCode;
+  /** Why the dial failed, in words. */
+  readonly text?: string;
+  /** The file and rule that refused the dial: `acme.yaml: dial.deny[0]`. */
+  readonly rule?: string;
+  /** The route that the dial used; for a failed dial, the last route that failed. Absent if no session was chosen. */
+  readonly agent?: string;
+  readonly hub?: string;
+  readonly session?: string;
+  /** Who the agent is, by its credential. */
+  readonly agentPrincipal?: string;
+  readonly attempts: readonly AuditAttempt[];
+  readonly durations: AuditDurations;
+  /** Absent if the tunnel stayed where it began. */
+  readonly moved?: AuditMoves;
+  /** Bytes of the tunnel; absent if there was none. */
+  readonly bytes?: { readonly up: number; readonly down: number };
+  readonly closed?: { readonly by: ClosedBy; readonly text?: string };
+  /** The trace id of the W3C trace context. */
+  readonly trace?: string;
+}
+
+/** How often a tunnel went on through another session, and which was the last. */
+interface AuditMoves {
+  readonly times: number;
+  readonly hub: string;
+  readonly session: string;
+}
+
+/** Who a peer is by its credential, and what verified that. Absent where no tenants are configured. */
+interface Verified {
+  /** `acme/caller/kube-apiserver` */
+  readonly principal?: string;
+  /** File and rule: `acme.yaml: callers[0].certificates`. */
+  readonly rule?: string;
+}
+
+interface AuditAttempt {
+  readonly kind: AttemptRecord['kind'];
+  readonly agent: string;
+  readonly hub: string;
+  readonly session: string;
+  /** Since the start of the dial, in milliseconds. */
+  readonly startMs: number;
+  readonly ms: number;
+  /** `overtaken`: another attempt was answered first, or the caller gave up. */
+  readonly outcome: 'established' | 'overtaken' | DialErrorCode;
+  readonly text?: string;
+}
+
+/** In milliseconds. Values that the agent does not report are absent. */
+interface AuditDurations {
+  readonly dialMs: number;
+  /** How long the dial waited for a session. */
+  readonly parkedMs?: number;
+  /** The totals of hub and agent. */
+  readonly hubMs?: number;
+  readonly agentMs?: number;
+  readonly dnsMs?: number;
+  readonly connectMs?: number;
+  readonly tunnelMs?: number;
+}
+
+/** How a gateway answered a dial, and when. */
+export interface Answer {
+  readonly outcome: DialOutcome;
+  /** When the dial arrived, in milliseconds since the epoch. */
+  readonly time: number;
+  /** The same in milliseconds of `performance.now()`. */
+  readonly start: number;
+}
+
+/** How the tunnel ended. */
+export interface TunnelEnding {
+  readonly ms: number;
+  readonly up: number;
+  readonly down: number;
+  readonly by: ClosedBy;
+  readonly error?: Error | undefined;
+  readonly resumable?: ResumableTunnel | undefined;
+}
+
+export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, tunnel?: TunnelEnding): AuditRecord {
+  const { time, start, outcome } = answer;
+  const { caller, traceparent, log } = dial;
+  // Without tracing, this is the caller's own header, which may be invalid.
+  const trace = traceparent === undefined ? undefined : parseTraceparent(traceparent)?.traceId;
+  return {
+    time: new Date(time).toISOString(),
+    dial: dial.id,
+    tenant: dial.tenant,
+    ...(caller && { caller: { via: caller.via, identity: caller.identity, ...verified(caller.principal) } }),
+    destination: formatDestination(dial.destination),
+    gateway,
+    ...resultOf(outcome.error),
+    ...routeOf(outcome, log),
+    attempts: (log?.attempts ?? []).map((attempt) => attemptOf(attempt, start)),
+    durations: durationsOf(outcome, log, tunnel),
+    ...movedOf(tunnel?.resumable),
+    ...(tunnel && {
+      bytes: { up: tunnel.up, down: tunnel.down },
+      closed: { by: tunnel.by, ...textOf(tunnel.error) },
+    }),
+    ...(trace !== undefined && { trace }),
+  };
+}
+
+function resultOf(error: DialOutcome['error']): Pick<AuditRecord, 'outcome' | 'text' | 'rule'> {
+  if (!error) return { outcome: 'established' };
+  const rule = notAuthorisedIn(error)?.rule;
+  return { outcome: error.code, ...textOf(error), ...(rule !== undefined && { rule }) };
+}
+
+/** Names a principal, and what verified it. */
+export function verified(principal: AnyPrincipal | undefined): Verified {
+  return principal ? { principal: principalText(principal), rule: principal.rule } : {};
+}
+
+function routeOf({ agentId, hubId, sessionId, agentPrincipal }: DialOutcome, log: DialLog | undefined) {
+  if (agentId !== undefined && hubId !== undefined && sessionId !== undefined) {
+    const who = agentPrincipal !== undefined && { agentPrincipal };
+    return { agent: agentId, hub: hubId, session: sessionId, ...who };
+  }
+  const last = log?.attempts.findLast(({ outcome }) => outcome === 'failed') ?? log?.attempts.at(-1);
+  return last && { agent: last.agentId, hub: last.hubId, session: last.sessionId };
+}
+
+function movedOf(tunnel: ResumableTunnel | undefined): Pick<AuditRecord, 'moved'> {
+  if (!tunnel || tunnel.moves === 0) return {};
+  return { moved: { times: tunnel.moves, hub: tunnel.hubId, session: tunnel.sessionId } };
+}
+
+function attemptOf(attempt: AttemptRecord, start: number): AuditAttempt {
+  const { kind, agentId, hubId, sessionId, ms = 0, outcome, error } = attempt;
+  return {
+    kind,
+    agent: agentId,
+    hub: hubId,
+    session: sessionId,
+    startMs: rounded(Math.max(0, attempt.start - start)),
+    ms: rounded(ms),
+    outcome: error?.code ?? (outcome === 'established' ? outcome : 'overtaken'),
+    ...textOf(error),
+  };
+}
+
+function durationsOf({ ms, timing }: DialOutcome, log: DialLog | undefined, tunnel?: TunnelEnding): AuditDurations {
+  const { hubMs, agentMs, dnsMs, connectMs } = timing ?? {};
+  const parts = { parkedMs: log?.parkedMs || undefined, hubMs, agentMs, dnsMs, connectMs, tunnelMs: tunnel?.ms };
+  const known = Object.entries(parts).filter((part): part is [string, number] => part[1] !== undefined);
+  return { dialMs: rounded(ms), ...Object.fromEntries(known.map(([name, value]) => [name, rounded(value)])) };
+}
+
+/** Returns an error's text, as `shortened`. */
+export function textOf(error: Error | undefined): { readonly text?: string } {
+  return error ? { text: shortened(error.message) } : {};
+}
+
+/** Shortens a text that may come from a peer, and removes what looks like a secret. */
+export function shortened(text: string): string {
+  return redactLine(text).slice(0, TELEMETRY.auditTextCharacters);
+}
+
+/** Rounds to a microsecond: a connection inside a cluster takes a tenth of a millisecond. */
+function rounded(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
+}
+
+/*
+ * Records of what is no dial. Each says in `record` what it is; a dial's record has no such field, and is as it was before there were
+ * others. docs/audit.schema.json has the schema of all.
+ */
+
+interface Base<Kind extends string> {
+  /** RFC 3339 in UTC. */
+  readonly time: string;
+  readonly record: Kind;
+  /** The process that writes it: `--server-id`, or an agent's id. */
+  readonly process: string;
+}
+
+/** A connection or request that was refused. */
+interface RefusalRecord extends Base<'refusal'>, Verified {
+  /** The port, or the part of one. */
+  readonly where: string;
+  readonly remote: string;
+  /** Of its principal, or of the dial that an agent refused; absent if the peer has proven none. */
+  readonly tenant?: string;
+  /** `host:port` that it wanted to dial, if it was a dial that was refused. */
+  readonly destination?: string;
+  readonly text: string;
+}
+
+/** Refusals of one kind that got no record of their own. */
+interface RefusalsRecord extends Base<'refusals'> {
+  /** `agents`, `dials of tenant acme` */
+  readonly of: string;
+  readonly count: number;
+}
+
+/** An agent's session, when it opens and when it has closed. */
+interface SessionRecord extends Base<'session'>, Verified {
+  readonly state: 'opened' | 'closed';
+  readonly session: string;
+  readonly tenant: string;
+  readonly agent: string;
+  readonly protocol: SessionInfo['protocol'];
+  readonly remote: string;
+  /** Why it has closed. */
+  readonly text?: string;
+}
+
+/** What an operator did on the admin port, or was refused. */
+interface OperationRecord extends Base<'operation'>, Omit<Operation, 'operator'> {
+  readonly operator: Operator;
+}
+
+/** A change of the tenants in force, or a file that cannot be used. Each list names at most 100. */
+interface TenantsRecord extends Base<'tenants'> {
+  readonly changed: readonly string[];
+  readonly gone: readonly string[];
+  /** The tenant that an earlier text of the file keeps in force. */
+  readonly tenant?: string;
+  /** File, line, column and what is wrong there. */
+  readonly problem?: string;
+}
+
+export type OtherRecord = RefusalRecord | RefusalsRecord | SessionRecord | OperationRecord | TenantsRecord;
+
+export type TrailRecord = AuditRecord | OtherRecord;
+
+/** Where records go. */
+export interface RecordSink {
+  /** @param dial unset for a record of something else */
+  write(record: TrailRecord, dial?: DialRequest): void;
+  /** Reopens the file. Call after it was renamed. */
+  reopen(): void;
+  /** Waits until pending records are written. Bounded in time, never rejects. */
+  end(): Promise<void>;
+  /** Writes what can be written synchronously, for a process that exits. */
+  endSync(): void;
+}

@@ -1,0 +1,99 @@
+/** Times, sizes and counts of telemetry: times in milliseconds, sizes in bytes. docs/LIMITS.md lists them. */
+export const TELEMETRY = {
+  /** How long sending a batch of spans, audit records or metrics over OTLP may take, retries included. `OTEL_EXPORTER_OTLP_TIMEOUT` sets it. */
+  exportMs: 10_000,
+  /** How long the SDK waits for one batch of spans or audit records. `OTEL_BSP_EXPORT_TIMEOUT` and `OTEL_BLRP_EXPORT_TIMEOUT` set it. */
+  batchExportMs: 30_000,
+  /**
+   * Spans, and audit records, that wait for a collector. Further ones are lost; lost records are counted. `OTEL_BSP_MAX_QUEUE_SIZE` and
+   * `OTEL_BLRP_MAX_QUEUE_SIZE` set it.
+   */
+  queuedItems: 2048,
+  /** The longest queue that an operator may set. A span or a record takes at least half a kilobyte of memory while a collector is down. */
+  mostQueuedItems: 1_000_000,
+  /** Spans or audit records in one batch. `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` and `OTEL_BLRP_MAX_EXPORT_BATCH_SIZE` set it. */
+  batchItems: 512,
+  /** Time between two batches of spans. `OTEL_BSP_SCHEDULE_DELAY` sets it. */
+  spansMs: 5000,
+  /** Time between two batches of audit records. `OTEL_BLRP_SCHEDULE_DELAY` sets it. */
+  recordsMs: 1000,
+  /** Time between two exports of metrics. `OTEL_METRIC_EXPORT_INTERVAL` sets it. */
+  metricsMs: 60_000,
+  /** How long one export of metrics may take, at most the time between two. `OTEL_METRIC_EXPORT_TIMEOUT` sets it. */
+  metricsExportMs: 30_000,
+  /** Delay before a batch is sent over gRPC again, at first. It grows with each failure. */
+  retryFirstMs: 200,
+  /** The longest delay before a batch is sent over gRPC again. */
+  retryMostMs: 5000,
+  /** The longest answer of a collector over gRPC. It only says what was rejected, and why; a longer one fails the export. */
+  answerBytes: 65_536,
+  /** How long a stopping program waits for its last spans, and for its last metrics, to be sent. */
+  shutdownMs: 3000,
+
+  /** Audit records that wait while their file takes nothing: some ten thousand. Further ones are lost and counted. */
+  auditQueueBytes: 8 * 1024 * 1024,
+  /** What one write to an audit file takes. */
+  auditWriteBytes: 256 * 1024,
+  /** Delay before a failed write of audit records is tried again. */
+  auditRetryMs: 100,
+  /** Delay before an audit file that cannot be reopened is tried again. Meanwhile the old file stays in use. */
+  auditReopenMs: 1000,
+  /** How long a stopping program waits for its last audit records to be written or sent. */
+  auditEndMs: 1000,
+  /** Characters of a peer's own text that an audit record holds. The rest is cut off. */
+  auditTextCharacters: 500,
+  /** Names in one list of an audit record. A change of 10,000 tenants is one line still. */
+  auditNames: 100,
+  /**
+   * Refusals of one kind that get an audit record each in `auditRefusalsMs`; the rest are counted. A kind is a port, or a tenant whose peer
+   * has proven itself, so that who has proven nothing crowds out nobody's records, and fills 20 GB of a disk in a month at most.
+   */
+  auditRefusals: 20,
+  /** The time over which refusals of one kind are counted for the audit. */
+  auditRefusalsMs: 10_000,
+  /** Lines about one kind of trouble with the audit that are logged in `auditTroublesMs`: a full disk fails and recovers again and again. */
+  auditTroubles: 5,
+  /** The time over which lines about trouble with the audit are counted. */
+  auditTroublesMs: 60_000,
+
+  /** Log lines that wait while standard error takes nothing. Further ones are lost, and a line says how many. */
+  logQueueBytes: 1024 * 1024,
+  /** Delay before waiting log lines are written again if no new line arrives. */
+  logRetryMs: 100,
+  /** How long a full log may delay a process that exits, in total. */
+  logExitMs: 200,
+  /** The pause between two tries to write to a full log while a process exits. */
+  logExitRetryMs: 5,
+  /** The last log lines that a program keeps for its operators. */
+  recentLines: 1000,
+  /** Characters of a log line that is kept whole. A longer one is shortened. Few lines exceed 500. */
+  recentLineCharacters: 8000,
+  /** Refusals of one kind that are logged in `logRefusalsMs`; the rest are counted. A port scan must not fill a disk. */
+  logRefusals: 10,
+  /** The time over which refusals of one kind are counted for the log. */
+  logRefusalsMs: 10_000,
+  /** Lines about one link, agent or the registry that are logged in `logFlapsMs`; the rest are counted. Flapping for days must not fill a disk. */
+  logFlaps: 10,
+  /** The time over which lines about one link, agent or the registry are counted. */
+  logFlapsMs: 60_000,
+  /** Names of tenants in one log line. */
+  logNames: 20,
+  /** The part of its lifetime that is left when a certificate gets a warning. Automatic renewal happens with a third left. */
+  certificateLastPart: 0.2,
+  /** A certificate gets a warning at most this long before its end: ten weeks would be too early for a certificate of a year. */
+  certificateSoonMs: 14 * 86_400_000,
+
+  /** Tenants, and hubs, that have a line of their own in a family of metrics. The rest share one line, or have none. */
+  metricNames: 1000,
+  /** The longest name that has a line of its own. A tenant's name has at most 63 characters. */
+  metricNameCharacters: 128,
+  /**
+   * Time between two samples of the event loop's delay. A delay that callers notice takes as long. Each sample wakes a process that would
+   * sleep: every 20 ms, that was half of what an idle agent or hub cost its node.
+   */
+  loopSampleMs: 100,
+  /** Samples that one delay of the event loop counts for, so that a process that was stopped for an hour reports it and goes on. */
+  loopSamplesMissed: 600,
+  /** How far the clock of spans may be from the system's before it follows. The system's has steps of 1 ms. */
+  clockDriftMs: 2,
+};

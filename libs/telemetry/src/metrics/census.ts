@@ -1,0 +1,169 @@
+import type { SessionRecord, Strategy } from '@isthmus/directory';
+import { TELEMETRY } from '../defaults.ts';
+import type { Subscriptions } from '../events.ts';
+import type { Families } from './families.ts';
+
+/** The shared line. No tenant can have this name. */
+const OTHERS = '(others)';
+
+const REST = `The first ${TELEMETRY.metricNames} have a line each; the rest share "${OTHERS}".`;
+
+/** Counts sessions, whether a hub holds them or a directory knows them. */
+export type CountedSessions = Record<
+  'came' | 'went',
+  (session: Pick<SessionRecord, 'tenant' | 'agentId' | 'hubId'>) => void
+>;
+
+/** The tenant and hub that something belongs to. */
+interface Placed {
+  readonly tenant: string;
+  readonly hubId: string;
+}
+
+/**
+ * Counts something by tenant and by hub. The two counts are separate, since the number of pairs would have no bound.
+ *
+ * The first 1,000 names have a line each. The others share one line. When one of the first drops to zero, one of the others gets its
+ * line. So the lines must be gauges: the counter of the others would drop then.
+ */
+export class Census {
+  total = 0;
+  readonly #tenants = new Map<string, number>();
+  readonly #hubs = new Map<string, number>();
+
+  came(placed: Placed): void {
+    this.#count(placed, 1);
+  }
+
+  went(placed: Placed): void {
+    this.#count(placed, -1);
+  }
+
+  hubs(): Iterable<readonly [hubId: string, count: number]> {
+    return this.#hubs;
+  }
+
+  /**
+   * Adds the families `tenant_NAME` and `hub_NAME`.
+   * @param always tenants that have a line even at zero, so that zero can be told from unknown
+   */
+  show(families: Families, name: string, what: string, always: () => readonly string[] = () => []): void {
+    this.showTenants(families, name, what, always);
+    families.tallied('gauge', `hub_${name}`, `Current number of ${what}, by hub. ${REST}`, ['hub'], () =>
+      Array.from(bounded(this.#hubs), ([hub, count]) => [{ hub }, count] as const),
+    );
+  }
+
+  /** Adds only the family `tenant_NAME`, for things that have one hub or none. */
+  showTenants(families: Families, name: string, what: string, always: () => readonly string[] = () => []): void {
+    families.tallied('gauge', `tenant_${name}`, `Current number of ${what}, by tenant. ${REST}`, ['tenant'], () =>
+      Array.from(bounded(this.#tenants, always()), ([tenant, count]) => [{ tenant }, count] as const),
+    );
+  }
+
+  #count({ tenant, hubId }: Placed, by: 1 | -1): void {
+    this.total += by;
+    add(this.#tenants, tenant, by);
+    add(this.#hubs, hubId, by);
+  }
+}
+
+function add(counts: Map<string, number>, name: string, by: 1 | -1): void {
+  const count = (counts.get(name) ?? 0) + by;
+  if (count === 0) counts.delete(name);
+  else counts.set(name, count);
+}
+
+function* bounded(counts: ReadonlyMap<string, number>, always: readonly string[] = []): Iterable<[string, number]> {
+  for (const name of always) yield [name, counts.get(name) ?? 0];
+  let [named, others] = [always.length, 0];
+  for (const [name, count] of counts) {
+    if (always.includes(name)) continue;
+    if (named === TELEMETRY.metricNames || name.length > TELEMETRY.metricNameCharacters || name === OTHERS)
+      others += count;
+    else {
+      named++;
+      yield [name, count];
+    }
+  }
+  if (others > 0) yield [OTHERS, others];
+}
+
+/** The part of a session record that matters here: an agent that dials can go through. */
+type Backend = Pick<SessionRecord, 'tenant' | 'agentId' | 'identifiers'>;
+
+/**
+ * How many backends each strategy can choose among, as upstream counts them: agent ids (several sessions of an agent are one
+ * backend), for destHost the addresses and names that agents announce, for destCIDR their networks. A draining agent counts.
+ *
+ * The counts are updated when a session opens or closes, so a scrape costs the same with one session and with a hundred thousand.
+ */
+export class Backends {
+  /** How many sessions there are. Several may be one backend. */
+  sessions = 0;
+  readonly #ready: ReadonlyMap<Strategy, DistinctNames>;
+
+  /** Listeners that count a hub's own sessions. */
+  readonly subscriptions: Subscriptions = {
+    'session:open': (session) => this.came(session),
+    'session:close': (session) => this.went(session),
+  };
+
+  constructor(strategies: readonly Strategy[]) {
+    this.#ready = new Map(strategies.map((strategy) => [strategy, new DistinctNames()]));
+  }
+
+  ready(strategy: Strategy): number {
+    return this.#ready.get(strategy)?.total ?? 0;
+  }
+
+  came(backend: Backend): void {
+    this.#count(backend, 1);
+  }
+
+  went(backend: Backend): void {
+    this.#count(backend, -1);
+  }
+
+  #count(backend: Backend, by: 1 | -1): void {
+    this.sessions += by;
+    for (const [strategy, tally] of this.#ready) {
+      for (const name of backendNames(strategy, backend)) tally.count(backend.tenant, name, by);
+    }
+  }
+}
+
+/** Counts distinct names, each as long as there is at least one session of it, separately for each tenant. */
+export class DistinctNames {
+  /** Of all tenants. */
+  total = 0;
+  readonly #tenants = new Map<string, Map<string, number>>();
+
+  count(tenant: string, name: string, by: 1 | -1): void {
+    const names = this.#tenants.get(tenant) ?? new Map<string, number>();
+    const times = (names.get(name) ?? 0) + by;
+    this.total -= names.size;
+    if (times > 0) names.set(name, times);
+    else names.delete(name);
+    this.total += names.size;
+    if (names.size > 0) this.#tenants.set(tenant, names);
+    else this.#tenants.delete(tenant);
+  }
+
+  *tenants(): Iterable<readonly [tenant: string, names: number]> {
+    for (const [tenant, names] of this.#tenants) yield [tenant, names.size];
+  }
+}
+
+function backendNames(strategy: Strategy, { agentId, identifiers }: Backend): readonly string[] {
+  switch (strategy) {
+    case 'default':
+      return [agentId];
+    case 'defaultRoute':
+      return identifiers.defaultRoute ? [agentId] : [];
+    case 'destHost':
+      return [...identifiers.ipv4, ...identifiers.ipv6, ...identifiers.host];
+    case 'destCIDR':
+      return identifiers.cidr;
+  }
+}

@@ -1,0 +1,115 @@
+import type { AttemptKind, AttemptRecord, DialOutcome, Role } from '@isthmus/tunnel';
+import type { Subscriptions } from '../events.ts';
+import type { Durations, Families } from './families.ts';
+
+/** In seconds: from a dial within one process to one that never gets an answer. */
+const DIAL_BUCKETS = [
+  ...[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05],
+  ...[0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
+];
+
+/** What a dial spends its time on. Each phase contains those after it. The hub reports `hub`; the agent reports `agent` and the rest. */
+const PHASES = ['total', 'park', 'attempt', 'hub', 'agent', 'dns', 'connect'] as const;
+type Phase = (typeof PHASES)[number];
+
+/** How a dial, or one of its attempts, ended. `abandoned`: the caller gave up. `overtaken`: another attempt was faster. */
+const OUTCOMES = ['established', 'failed', 'abandoned', 'overtaken'] as const;
+type Outcome = (typeof OUTCOMES)[number];
+
+const KINDS: readonly AttemptKind[] = ['first', 'retry', 'hedge'];
+
+/**
+ * Measures how long dials take, by phase. Phases that only our own hubs and agents report are missing for others.
+ * @param keptAfter in milliseconds. A dial that failed or took longer has a trace even if it was not sampled
+ */
+export function dialLatency(families: Families, role: Role, keptAfter = Number.POSITIVE_INFINITY): Subscriptions {
+  const observe = latencies(families);
+  return {
+    'dial:end'(by, { traceparent, log }, outcome) {
+      if (by !== role) return;
+      const ended = outcomeOf(outcome);
+      const kept = outcome.ms > keptAfter || (outcome.error !== undefined && keptAfter < Number.POSITIVE_INFINITY);
+      observe('total', ended, outcome.ms, traceparent, kept);
+      const { timing } = outcome;
+      if (timing) {
+        // A part's own time is already observed as `total`.
+        if (role === 'gateway') observe('hub', ended, timing.hubMs);
+        if (role !== 'agent') observe('agent', ended, timing.agentMs);
+        observe('dns', ended, timing.dnsMs);
+        observe('connect', ended, timing.connectMs);
+      }
+      if (!log) return;
+      if (log.parkedMs > 0) observe('park', ended, log.parkedMs);
+      for (const attempt of log.attempts) observe('attempt', endOf(attempt, ended), attempt.ms, traceparent);
+    },
+  };
+}
+
+/** Counts the attempts of a gateway's dials, and its parked dials. */
+export function attemptMetrics(families: Families): Subscriptions {
+  const counts = { first: none(), retry: none(), hedge: none() };
+  families.tallied(
+    'counter',
+    'dial_attempts_total',
+    'Attempts to dial through a session, by kind (first, retry after a failed one, hedge alongside a slow one) and outcome.',
+    ['kind', 'outcome'],
+    () => KINDS.flatMap((kind) => OUTCOMES.map((outcome) => [{ kind, outcome }, counts[kind][outcome]] as const)),
+  );
+  const parked = families.gauge(
+    'dials_parked',
+    'Current number of dials that wait for a session because there is none to try.',
+  );
+  const parks = families.counter('dial_parks_total', 'How often dials were parked to wait for a session.');
+  return {
+    'dial:end'(by, { log }, outcome) {
+      if (by !== 'gateway' || !log) return;
+      const ended = outcomeOf(outcome);
+      for (const attempt of log.attempts) counts[attempt.kind][endOf(attempt, ended)]++;
+    },
+    'dial:park'() {
+      parked.inc();
+      parks.inc();
+    },
+    'dial:unpark': () => parked.dec(),
+  };
+}
+
+/** Returns a function that observes a duration. A series appears with its first one: most phases have only one or two outcomes. */
+function latencies(families: Families) {
+  const labelled = families.histograms(
+    'dial_latency_seconds',
+    'How long dials took, by outcome (established, failed, abandoned by the caller; attempts also overtaken by another) and phase: total, park (waiting for a session), attempt (each one), hub and agent (each including everything behind it), dns and connect (at the agent).',
+    DIAL_BUCKETS,
+    ['phase', 'outcome'],
+  );
+  const series: Partial<Record<Phase, Partial<Record<Outcome, Durations>>>> = {};
+  return (phase: Phase, outcome: Outcome, ms: number | undefined, traceparent?: string, kept?: boolean): void => {
+    if (ms === undefined) return;
+    let ofPhase = series[phase];
+    if (!ofPhase) {
+      ofPhase = {};
+      series[phase] = ofPhase;
+    }
+    let durations = ofPhase[outcome];
+    if (!durations) {
+      durations = labelled.of({ phase, outcome });
+      ofPhase[outcome] = durations;
+    }
+    durations.observe(ms / 1000, traceparent, kept);
+  };
+}
+
+function outcomeOf({ error, failure }: DialOutcome): Outcome {
+  if (!error) return 'established';
+  return failure === 'abandoned' ? 'abandoned' : 'failed';
+}
+
+/** Returns how an attempt ended. If it still ran when its dial was abandoned, it was abandoned too. */
+function endOf({ outcome }: AttemptRecord, dial: Outcome): Outcome {
+  if (outcome === 'running') return dial;
+  return outcome === 'overtaken' && dial === 'abandoned' ? 'abandoned' : outcome;
+}
+
+function none(): Record<Outcome, number> {
+  return { established: 0, failed: 0, abandoned: 0, overtaken: 0 };
+}

@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Family, formatFor, OPEN_METRICS, TEXT } from './exposition.ts';
+import { Count, Families, Series } from './families.ts';
+import { server } from './testing.ts';
+
+const exemplar = { labels: { trace_id: 'abc' }, value: 0.02, timestamp: 1_700_000_000.5 };
+
+const families: readonly Family[] = [
+  { name: 'a_total', type: 'counter', help: 'A \\ and\nb.', samples: [{ name: 'a_total', labels: {}, value: 3 }] },
+  { name: 'b_count', type: 'counter', help: 'B.', samples: [{ name: 'b_count', labels: { x: '"\\\n' }, value: 1 }] },
+  {
+    name: 'c',
+    type: 'histogram',
+    help: 'C.',
+    samples: [
+      { name: 'c_bucket', labels: { le: 0.00001 }, value: 1, exemplar },
+      { name: 'c_bucket', labels: { le: Number.POSITIVE_INFINITY }, value: 1 },
+    ],
+  },
+];
+
+test('text format 0.0.4', () => {
+  assert.equal(
+    TEXT.text(families),
+    [
+      '# HELP a_total A \\\\ and\\nb.\n# TYPE a_total counter\na_total 3\n',
+      '# HELP b_count B.\n# TYPE b_count counter\nb_count{x="\\"\\\\\\n"} 1\n',
+      '# HELP c C.\n# TYPE c histogram\nc_bucket{le="1e-05"} 1\nc_bucket{le="+Inf"} 1\n',
+    ].join('\n'),
+  );
+});
+
+test('OpenMetrics: counter families drop _total, counters without it have the type unknown, and exemplars are shown', () => {
+  assert.equal(
+    OPEN_METRICS.text(families),
+    [
+      '# HELP a A \\\\ and\\nb.\n# TYPE a counter\na_total 3\n',
+      '# HELP b_count B.\n# TYPE b_count unknown\nb_count{x="\\"\\\\\\n"} 1\n',
+      '# HELP c C.\n# TYPE c histogram\n',
+      'c_bucket{le="1e-05"} 1 # {trace_id="abc"} 0.02 1700000000.500\nc_bucket{le="+Inf"} 1\n',
+      '# EOF\n',
+    ].join(''),
+  );
+});
+
+test('a scraper gets OpenMetrics if it asks for it, and the text format in all other cases', () => {
+  const prometheus2 =
+    'application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1';
+  const prometheus3 =
+    'application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;q=0.4,*/*;q=0.2';
+  const cases: [accept: string | undefined, open: boolean][] = [
+    [undefined, false],
+    ['', false],
+    ['*/*', false],
+    ['text/html, */*;q=0.8', false],
+    ['text/plain;version=0.0.4', false],
+    ['application/openmetrics-text', true],
+    ['Application/OpenMetrics-Text; Version="1.0.0"', true],
+    ['application/openmetrics-text;version=0.0.1', false],
+    ['application/openmetrics-text;q=0', false],
+    ['application/openmetrics-text;q=x', false],
+    ['application/openmetrics-text;q=0.3,text/plain;q=0.5', false],
+    [prometheus2, true],
+    [prometheus3, true],
+  ];
+  for (const [accept, open] of cases) assert.equal(formatFor(accept), open ? OPEN_METRICS : TEXT, String(accept));
+});
+
+test('the page has the format that its content type names', async () => {
+  const { events, metrics } = server();
+  events.emit('dial:unasked');
+  assert.equal((await metrics.render()).contentType, 'text/plain; version=0.0.4; charset=utf-8');
+  const { contentType, body } = await metrics.render('application/openmetrics-text');
+  assert.equal(contentType, 'application/openmetrics-text; version=1.0.0; charset=utf-8');
+  assert.ok(body.endsWith('\n# EOF\n'));
+  assert.match(body, /^# TYPE konnectivity_network_proxy_server_dial_failure_count unknown$/m);
+  assert.match(body, /^konnectivity_network_proxy_server_dial_failure_count\{reason="unrecognized_response"\} 1$/m);
+});
+
+test('no two families in OpenMetrics have the same name', async () => {
+  const { body } = await server().metrics.render('application/openmetrics-text');
+  const names = [...body.matchAll(/^# TYPE (\S+)/gm)].map((match) => match[1]);
+  assert.deepEqual(names, [...new Set(names)]);
+});
+
+test('labels with the same values are one series, whatever their order and their type', () => {
+  const series = new Series(['a', 'b'], () => new Count());
+  series.of({ a: 'x', b: 1 }).inc();
+  series.of({ b: '1', a: 'x' }).inc(2);
+  series.of({ a: 'x","1', b: '' }).dec();
+  assert.deepEqual(
+    Array.from(series, ([labels, { value }]) => [labels, value]),
+    [
+      [{ a: 'x', b: 1 }, 3],
+      [{ a: 'x","1', b: '' }, -1],
+    ],
+  );
+});
+
+test('a family without labels always has its line, one with labels has lines only for labels that were used', async () => {
+  const families = new Families('x_');
+  families.counter('alone_total', 'A.');
+  families.gauges('labelled', 'B.', ['l']).of({ l: 'y' }).set(2.5);
+  families.histograms('unused_seconds', 'C.', [1], ['l']);
+  const { body } = await families.render();
+  const lines = body.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  assert.deepEqual(lines, ['x_alone_total 0', 'x_labelled{l="y"} 2.5']);
+});

@@ -1,0 +1,279 @@
+import { parseTraceparent } from '../events.ts';
+import { type Exemplar, type Family, type FamilyType, formatFor, type Sample } from './exposition.ts';
+
+/** The latest observation in a bucket whose trace is kept. */
+interface Traced {
+  readonly traceparent: string;
+  readonly seconds: number;
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+}
+
+/**
+ * One series of a histogram. An observation costs one or two additions. With prom-client, each would build strings of bounds, hash
+ * labels and check names (1 µs, and 2 µs with an exemplar).
+ */
+export class Durations {
+  readonly #bounds: readonly number[];
+  /** Observations in each bucket, not cumulative. The last one counts those above the last bound. */
+  readonly #counts: number[];
+  readonly #traced: (Traced | undefined)[];
+  #sum = 0;
+
+  /** @param bounds in seconds, ascending, without infinity */
+  constructor(bounds: readonly number[]) {
+    this.#bounds = bounds;
+    this.#counts = new Array(bounds.length + 1).fill(0);
+    this.#traced = new Array(bounds.length + 1).fill(undefined);
+  }
+
+  /** @param kept whether the trace is kept even if its flags say that it is not sampled */
+  observe(seconds: number, traceparent?: string, kept = false): void {
+    let bucket = 0;
+    while (seconds > (this.#bounds[bucket] ?? Number.POSITIVE_INFINITY)) bucket++;
+    this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1;
+    this.#sum += seconds;
+    if (traceparent !== undefined && (kept || isSampled(traceparent))) {
+      this.#traced[bucket] = { traceparent, seconds, at: Date.now() };
+    }
+  }
+
+  *samples(name: string, labels: Sample['labels']): Iterable<Sample> {
+    let count = 0;
+    for (const [bucket, own] of this.#counts.entries()) {
+      count += own;
+      const le = this.#bounds[bucket] ?? Number.POSITIVE_INFINITY;
+      const exemplar = exemplarOf(this.#traced[bucket]);
+      yield { name: `${name}_bucket`, labels: { le, ...labels }, value: count, ...(exemplar && { exemplar }) };
+    }
+    yield { name: `${name}_sum`, labels, value: this.#sum };
+    yield { name: `${name}_count`, labels, value: count };
+  }
+}
+
+/** Reads the flags at the end of `00-TRACE-SPAN-FLAGS`. `exemplarOf` skips invalid traceparents when the page is rendered. */
+function isSampled(traceparent: string): boolean {
+  return (Number.parseInt(traceparent.slice(53, 55), 16) & 1) === 1;
+}
+
+function exemplarOf(traced: Traced | undefined): Exemplar | undefined {
+  const trace_id = traced && parseTraceparent(traced.traceparent)?.traceId;
+  return trace_id ? { labels: { trace_id }, value: traced.seconds, timestamp: traced.at / 1000 } : undefined;
+}
+
+/** Label values by label name. */
+type Labels<L extends string> = Readonly<Record<L, string | number>>;
+
+/** The value of a gauge or counter for one set of labels, read for each page. */
+export class Count {
+  #value = 0;
+
+  get value(): number {
+    return this.#value;
+  }
+
+  inc(by = 1): void {
+    this.#value += by;
+  }
+
+  dec(): void {
+    this.#value--;
+  }
+
+  set(value: number): void {
+    this.#value = value;
+  }
+}
+
+/** A family's values, one for each set of labels that was used, in the order of first use. */
+export class Series<L extends string, T> {
+  readonly #names: readonly L[];
+  readonly #begin: () => T;
+  readonly #by = new Map<string, readonly [labels: Labels<L>, one: T]>();
+
+  constructor(names: readonly L[], begin: () => T) {
+    this.#names = names;
+    this.#begin = begin;
+  }
+
+  /** Returns the value for a set of labels. Keep it if you need it often: the look-up costs more than updating the value. */
+  of(labels: Labels<L>): T {
+    const key = JSON.stringify(this.#names.map((name) => String(labels[name])));
+    let found = this.#by.get(key);
+    if (!found) {
+      found = [labels, this.#begin()];
+      this.#by.set(key, found);
+    }
+    return found[1];
+  }
+
+  [Symbol.iterator](): Iterator<readonly [labels: Labels<L>, one: T]> {
+    return this.#by.values();
+  }
+}
+
+/** A program's page of metrics. */
+export interface Metrics {
+  /**
+   * Returns the current page.
+   * @param accept the scraper's `Accept` header. It gets OpenMetrics if it asks for that, otherwise text format 0.0.4
+   * @param tenant only the lines with this tenant, of families that have them. Unset: the whole page
+   */
+  render(accept?: string, tenant?: string): Promise<{ contentType: string; body: string }>;
+  /** Returns every family of the current page. */
+  collect(): Promise<readonly Family[]>;
+  /** Every family that can be on the page, except those of the process itself. */
+  readonly declared: readonly Declared[];
+  /** Stops listening to the events. */
+  close(): void;
+}
+
+/** A family without its samples. */
+export interface Declared {
+  readonly name: string;
+  readonly type: FamilyType;
+  readonly help: string;
+  readonly labels: readonly string[];
+  /** Upper bounds, for a histogram. */
+  readonly buckets?: readonly number[];
+}
+
+/** Values by their labels. */
+type Lines<L extends string> = Iterable<readonly [labels: Labels<L>, value: number]>;
+
+/** A family on a page, and the function that reads its samples. */
+interface Entry {
+  readonly declared: Declared;
+  readonly read: () => readonly Sample[];
+}
+
+/**
+ * Metric families under one prefix. A family without labels is on the page from the start, at 0. A family with labels has a line for
+ * each set of labels that was used.
+ */
+export class Families {
+  readonly #entries: Entry[];
+  readonly #prefix: string;
+  #others: () => Promise<readonly Family[]> = async () => [];
+
+  constructor(prefix: string, entries: Entry[] = []) {
+    this.#entries = entries;
+    this.#prefix = prefix;
+  }
+
+  get declared(): readonly Declared[] {
+    return this.#entries.map(({ declared }) => declared);
+  }
+
+  /** Returns a view of the same page, for families with another prefix. */
+  under(prefix: string): Families {
+    return new Families(prefix, this.#entries);
+  }
+
+  counter(name: string, help: string): Count {
+    return this.counters(name, help, []).of({});
+  }
+
+  counters<L extends string>(name: string, help: string, labels: readonly L[]): Series<L, Count> {
+    return this.#counted('counter', name, help, labels);
+  }
+
+  gauge(name: string, help: string): Count {
+    return this.gauges(name, help, []).of({});
+  }
+
+  gauges<L extends string>(name: string, help: string, labels: readonly L[]): Series<L, Count> {
+    return this.#counted('gauge', name, help, labels);
+  }
+
+  /** @param buckets upper bounds in seconds, ascending, without infinity */
+  histogram(name: string, help: string, buckets: readonly number[]): Durations {
+    return this.histograms(name, help, buckets, []).of({});
+  }
+
+  histograms<L extends string>(
+    name: string,
+    help: string,
+    buckets: readonly number[],
+    labels: readonly L[],
+  ): Series<L, Durations> {
+    const series = new Series(labels, () => new Durations(buckets));
+    const declared = { ...this.#declare('histogram', name, help, labels), buckets };
+    const read = () => [...series].flatMap(([labels, durations]) => [...durations.samples(declared.name, labels)]);
+    this.#entries.push({ declared, read });
+    return series;
+  }
+
+  /** Adds a gauge that is computed for each page. It is absent while `measure` returns undefined. */
+  measured(name: string, help: string, measure: () => number | undefined): void {
+    this.tallied('gauge', name, help, [], () => {
+      const value = measure();
+      return value === undefined ? [] : [[{}, value]];
+    });
+  }
+
+  /** Adds a gauge or counter whose lines are computed for each page. */
+  tallied<L extends string>(
+    type: 'counter' | 'gauge',
+    name: string,
+    help: string,
+    labels: readonly L[],
+    tally: () => Lines<L>,
+  ): void {
+    const declared = this.#declare(type, name, help, labels);
+    const read = () => Array.from(tally(), ([labels, value]) => ({ name: declared.name, labels, value }));
+    this.#entries.push({ declared, read });
+  }
+
+  /** Adds families that somebody else reads for each page. */
+  append(read: () => Promise<readonly Family[]>): void {
+    this.#others = read;
+  }
+
+  /** Returns the page. @param ends what stops filling it */
+  page(ends: readonly (() => void)[]): Metrics {
+    return {
+      declared: this.declared,
+      collect: () => this.collect(),
+      render: (accept, tenant) => this.render(accept, tenant),
+      close() {
+        for (const end of ends) end();
+      },
+    };
+  }
+
+  async render(accept?: string, tenant?: string): Promise<{ contentType: string; body: string }> {
+    const { contentType, text } = formatFor(accept);
+    if (tenant !== undefined) return { contentType, body: text(this.#of(tenant)) };
+    return { contentType, body: text(await this.collect()) };
+  }
+
+  async collect(): Promise<readonly Family[]> {
+    const ours = this.#entries.map(({ declared, read }) => ({ ...declared, samples: read() }));
+    return [...ours, ...(await this.#others())];
+  }
+
+  #of(tenant: string): Family[] {
+    return this.#entries
+      .filter(({ declared }) => declared.labels.includes('tenant'))
+      .map(({ declared, read }) => ({ ...declared, samples: read().filter(({ labels }) => labels.tenant === tenant) }))
+      .filter(({ samples }) => samples.length > 0);
+  }
+
+  #counted<L extends string>(
+    type: 'counter' | 'gauge',
+    name: string,
+    help: string,
+    labels: readonly L[],
+  ): Series<L, Count> {
+    const series = new Series(labels, () => new Count());
+    this.tallied(type, name, help, labels, () => Array.from(series, ([labels, { value }]) => [labels, value]));
+    return series;
+  }
+
+  #declare(type: FamilyType, name: string, help: string, labels: readonly string[]): Declared {
+    const full = this.#prefix + name;
+    if (this.declared.some((other) => other.name === full)) throw new Error(`a family ${full} already exists`);
+    return { type, name: full, help, labels };
+  }
+}

@@ -1,0 +1,123 @@
+import type { SessionWatcher } from '@isthmus/directory';
+import type { Subscriptions } from '../events.ts';
+import { Census, type CountedSessions } from './census.ts';
+import type { Families } from './families.ts';
+import { type LimitedTenant, tenantLimitMetrics } from './tenants.ts';
+import { keptMetrics } from './tunnels.ts';
+
+/** What a program knows about its plane. Read for each page. */
+export interface PlaneSight {
+  readonly registry: {
+    /** When the registry last answered, in milliseconds of `performance.now()`; undefined before, and with a registry in memory. */
+    readonly lastAnswerAt: number | undefined;
+    /** How many changes the registry had at that answer that this process had not read. */
+    readonly behind: number;
+  };
+  /** Set for a gateway. */
+  readonly gateway?: GatewaySight;
+  /** Set for a gateway: bytes that tunnels keep until their agents have them; undefined if tunnels are not resumed. */
+  readonly kept?: () => number | undefined;
+  /** Set for a gateway with tenants: what those that have dialled through it use. */
+  readonly using?: () => Iterable<LimitedTenant>;
+}
+
+export interface GatewaySight {
+  /** The tenant of its callers. */
+  readonly tenant: string;
+  /** How many hubs should have a link, and how many of those have one. */
+  links(): { readonly wanted: number; readonly up: number };
+  /** Whether there is a way to dial through a hub. */
+  reaches(hubId: string): boolean;
+  /** Reports the existing sessions, then every change. @returns a function that stops watching */
+  watch(watcher: SessionWatcher): () => void;
+}
+
+interface PlaneMetrics {
+  readonly subscriptions: Subscriptions;
+  /** Reports sessions that dials can use to one more watcher. Call before events come. */
+  watch(watcher: CountedSessions): void;
+  /** Call once, as soon as the program has its plane. */
+  see(sight: PlaneSight): void;
+  close(): void;
+}
+
+/** The metrics of a plane, as seen by one of its gateways or hubs. */
+export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTenants: boolean): PlaneMetrics {
+  let sight: PlaneSight | undefined;
+  let unwatch = () => {};
+  const registry = registryMetrics(families, () => sight?.registry);
+  const known = new Census();
+  families.measured(
+    'known_sessions',
+    'Current number of sessions that dials can use. A gateway counts those of all hubs, from its copy of the registry.',
+    () => known.total,
+  );
+  known.show(families, 'sessions', 'sessions that dials can use', () => (sight?.gateway ? [sight.gateway.tenant] : []));
+  if (role === 'gateway') {
+    coverageMetrics(families, known, () => sight?.gateway);
+    keptMetrics(families, () => sight?.kept?.());
+  }
+  if (role === 'gateway' && hasTenants) tenantLimitMetrics(families, () => sight?.using?.() ?? []);
+  const watchers: CountedSessions[] = [known];
+  const came: CountedSessions['came'] = (session) => {
+    for (const watcher of watchers) watcher.came(session);
+  };
+  const went: CountedSessions['went'] = (session) => {
+    for (const watcher of watchers) watcher.went(session);
+  };
+  const own: Subscriptions = { 'session:open': came, 'session:close': went };
+  return {
+    subscriptions: role === 'hub' ? { ...registry, ...own } : registry,
+    watch: (watcher) => watchers.push(watcher),
+    see(seen) {
+      sight = seen;
+      if (seen.gateway) unwatch = seen.gateway.watch({ came, went });
+    },
+    close: () => unwatch(),
+  };
+}
+
+function registryMetrics(families: Families, registry: () => PlaneSight['registry'] | undefined): Subscriptions {
+  const up = families.gauge(
+    'registry_up',
+    '1 while the registry answers; 0 while it does not, and dials use the sessions already known.',
+  );
+  up.set(1);
+  const answered = () => registry()?.lastAnswerAt;
+  families.measured(
+    'registry_age_seconds',
+    'Time since the registry last answered: the copy is at most this old. Absent with a registry in memory.',
+    () => {
+      const at = answered();
+      return at === undefined ? undefined : (performance.now() - at) / 1000;
+    },
+  );
+  families.measured(
+    'registry_lag_changes',
+    'Changes in the registry that this process had not read at the last answer. Absent with a registry in memory.',
+    () => (answered() === undefined ? undefined : registry()?.behind),
+  );
+  return { registry: (state) => up.set(state === 'up' ? 1 : 0) };
+}
+
+function coverageMetrics(families: Families, known: Census, gateway: () => GatewaySight | undefined): void {
+  families.measured(
+    'reachable_sessions',
+    'Known sessions whose hub this gateway can reach, by a link or in the same process.',
+    () => {
+      let reachable = 0;
+      for (const [hubId, sessions] of known.hubs()) if (gateway()?.reaches(hubId)) reachable += sessions;
+      return reachable;
+    },
+  );
+  families.measured(
+    'hub_links_wanted',
+    'Hubs to which this gateway should have a link: all hubs of the plane that are not draining, without its own.',
+    () => gateway()?.links().wanted ?? 0,
+  );
+  families.measured(
+    'hub_links',
+    'Wanted hubs to which this gateway has a link. Links to hubs that drain or have left the plane do not count.',
+    () => gateway()?.links().up ?? 0,
+  );
+}

@@ -1,0 +1,127 @@
+import type { AuditSink } from '@isthmus/tunnel';
+import type { Registry } from 'prom-client';
+import { TELEMETRY } from '../defaults.ts';
+import type { Subscriptions } from '../events.ts';
+import type { Family, FamilyType, Sample } from './exposition.ts';
+import type { Families } from './families.ts';
+
+/** Adds what a process says of itself: the event loop's delay, `process_*` and `nodejs_*`. Call it only once per process. @returns a function that stops it */
+export function processMetrics(families: Families): () => void {
+  families.append(processFamilies());
+  return eventLoopDelay(families.under('isthmus_'));
+}
+
+/**
+ * Families with this prefix are left out: `isthmus_event_loop_delay_seconds` reports the same from the start. Each page resets these
+ * families, so they show NaN and 9e9 if nothing was measured since, which always happens on the first page.
+ */
+const EVENT_LOOP = 'nodejs_eventloop_lag_';
+
+/**
+ * Returns a function that reads the current `process_*` (with the names of Go's client) and `nodejs_*` families. Call it only once per
+ * process, because prom-client's observers never stop.
+ *
+ * prom-client is loaded for the first page, since it takes 2 MB and a tenth of a program's start. Garbage collections are counted from
+ * then on, CPU time from the start of the process. If it cannot be loaded or read, the page lacks these families, and the next page
+ * tries again. (If Node 20 runs out of file descriptors while it loads a module, it keeps that error for good; newer versions try
+ * again.)
+ */
+export function processFamilies(open = openRegistry): () => Promise<Family[]> {
+  let opened: Promise<Registry> | undefined;
+  const measured = async () => {
+    opened ??= open().catch((error) => {
+      opened = undefined;
+      throw error;
+    });
+    const families = await (await opened).getMetricsAsJSON();
+    return families.map(({ name, help, type, values }) => {
+      // At run time `type` is the word that the page shows, whatever the type declarations say.
+      return { name, help, type: String(type) as FamilyType, samples: samplesOf(name, values) };
+    });
+  };
+  return () => measured().catch(() => []);
+}
+
+async function openRegistry(): Promise<Registry> {
+  const { collectDefaultMetrics, Counter, Registry } = await import('prom-client');
+  const registry = new Registry();
+  const { user, system } = process.cpuUsage();
+  collectDefaultMetrics({ register: registry });
+  for (const { name } of registry.getMetricsAsArray())
+    if (name.startsWith(EVENT_LOOP)) registry.removeSingleMetric(name);
+  const before = { user_seconds: user, system_seconds: system, seconds: user + system };
+  for (const [kind, microseconds] of Object.entries(before)) {
+    const counter = registry.getSingleMetric(`process_cpu_${kind}_total`);
+    if (counter instanceof Counter) counter.inc(microseconds / 1e6);
+  }
+  return registry;
+}
+
+/** A value as prom-client reports it. In fact all labels have a value, but its types do not say so. */
+interface Measured {
+  readonly value: number;
+  readonly labels: Partial<Record<string, string | number>>;
+  readonly metricName?: string;
+}
+
+function samplesOf(family: string, values: readonly Measured[]): Sample[] {
+  return values.map(({ metricName: name = family, labels, value }) => {
+    return { name, labels: labels as Sample['labels'], value };
+  });
+}
+
+/** In seconds. A Node timer is up to one millisecond late even if nothing else runs. */
+const BUCKETS = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+
+/**
+ * Measures with a timer how long ready work waits for its turn in the event loop. perf_hooks' `monitorEventLoopDelay` does not fit: its
+ * quantiles can neither be added up nor read by two scrapers, and in Deno 2.9 it is only a stub.
+ *
+ * While the loop is blocked the timer does not run either, so one long delay also counts for the samples missed during it. A delay of
+ * 1 s counts as 1 s, 0.9 s, and so on.
+ *
+ * @returns a function that stops it
+ */
+export function eventLoopDelay(families: Families, now = () => performance.now()): () => void {
+  const delays = families.histogram(
+    'event_loop_delay_seconds',
+    'Delay of the event loop, sampled every 100 ms. While the event loop is blocked, all tunnels of the process wait.',
+    BUCKETS,
+  );
+  let due = now() + TELEMETRY.loopSampleMs;
+  const timer = setInterval(() => {
+    const at = now();
+    const delay = Math.max(0, at - due);
+    const looks = 1 + Math.min(Math.floor(delay / TELEMETRY.loopSampleMs), TELEMETRY.loopSamplesMissed);
+    for (let look = 0; look < looks; look++) delays.observe((delay - look * TELEMETRY.loopSampleMs) / 1000);
+    due = at + TELEMETRY.loopSampleMs;
+  }, TELEMETRY.loopSampleMs);
+  // The timer must not keep the process alive.
+  timer.unref();
+  return () => clearInterval(timer);
+}
+
+const SINKS: readonly AuditSink[] = ['log', 'otlp'];
+
+/** Counts the audit records that a process lost. */
+export function auditMetrics(families: Families): Subscriptions {
+  const dropped = families.counters(
+    'audit_dropped_total',
+    'Audit records that were lost, by sink: log (a file or standard output) or otlp.',
+    ['sink'],
+  );
+  for (const sink of SINKS) dropped.of({ sink });
+  return {
+    'audit:dropped': (sink, records) => dropped.of({ sink }).inc(records),
+  };
+}
+
+/** When a program's certificates expire. */
+export function certificateMetrics(families: Families): Subscriptions {
+  const expiry = families.gauges(
+    'certificate_expiry_timestamp_seconds',
+    'When the certificate in use expires, in seconds since the epoch, by where it is used: on a port (callers, agents, peers, admin), or as a client certificate (uplink, redis, and peers on a gateway).',
+    ['where'],
+  );
+  return { certificate: (where, validUntil) => expiry.of({ where }).set(validUntil / 1000) };
+}

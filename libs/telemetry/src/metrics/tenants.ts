@@ -1,0 +1,201 @@
+import { RandomSet } from '@isthmus/runtime';
+import {
+  type DialLimits,
+  type DialUse,
+  isRefusedDial,
+  notAuthorisedIn,
+  REFUSING_LIMITS,
+  type RefusingLimit,
+  type Role,
+  type TunnelInfo,
+  unlessProbed,
+} from '@isthmus/tunnel';
+import { TELEMETRY } from '../defaults.ts';
+import type { Subscriptions } from '../events.ts';
+import { type CountedSessions, DistinctNames } from './census.ts';
+import type { Families } from './families.ts';
+
+/** The tenants of a process with `--tenants-dir`. Read for each page. */
+export interface TenantsSight {
+  readonly size: number;
+  has(tenant: string): boolean;
+  /** Files that are not in force, or not in their newest text. */
+  readonly badFiles: number;
+  /** What tenants' files name: one of each kind of a tenant, the one that ends first. */
+  certificates(): Iterable<{ readonly tenant: string; readonly where: string; readonly validUntil: number }>;
+}
+
+/** How a dial ended. `refused`: by policy or a limit, before any agent had it. */
+const OUTCOMES = ['established', 'failed', 'abandoned', 'refused'] as const;
+
+interface Counts {
+  readonly dials: Record<(typeof OUTCOMES)[number], number>;
+  up: number;
+  down: number;
+  refused: number;
+}
+
+/**
+ * The metrics of each tenant, where tenants are configured. Only tenants in force have lines: a name that a peer made up has none, and
+ * a tenant that is gone takes its lines along.
+ * @returns also who counts sessions, as `Directory.watch` and the events of sessions report them
+ */
+export function tenantMetrics(
+  families: Families,
+  role: Role,
+  sight: TenantsSight,
+): { readonly subscriptions: Subscriptions; readonly sessions: CountedSessions } {
+  const counts = new Map<string, Counts>();
+  const open = new RandomSet<TunnelInfo>();
+  const agents = new DistinctNames();
+  const of = (tenant: string): Counts | undefined => {
+    const known = counts.get(tenant);
+    if (known || !sight.has(tenant)) return known;
+    const made = { dials: { established: 0, failed: 0, abandoned: 0, refused: 0 }, up: 0, down: 0, refused: 0 };
+    counts.set(tenant, made);
+    return made;
+  };
+  declare(families, { counts, open, agents, sight });
+  return {
+    sessions: {
+      came: ({ tenant, agentId }) => agents.count(tenant, agentId, 1),
+      went: ({ tenant, agentId }) => agents.count(tenant, agentId, -1),
+    },
+    subscriptions: {
+      'dial:end'(by, dial, { error, failure }) {
+        const tally = by === role ? of(dial.tenant)?.dials : undefined;
+        if (!tally) return;
+        if (!error) tally.established++;
+        else if (isRefusedDial(dial, error)) tally.refused++;
+        else tally[failure === 'abandoned' ? 'abandoned' : 'failed']++;
+      },
+      'tunnel:open'(tunnel) {
+        if (tunnel.role === role) open.add(tunnel);
+      },
+      'tunnel:close'(tunnel) {
+        if (!open.delete(tunnel)) return;
+        const tally = of(tunnel.dial.tenant);
+        if (!tally) return;
+        tally.up += tunnel.up;
+        tally.down += tunnel.down;
+      },
+      tenants({ gone }) {
+        for (const tenant of gone) counts.delete(tenant);
+      },
+      ...unlessProbed((_where, _remote, error) => {
+        const tally = of(notAuthorisedIn(error)?.principal?.tenant ?? '');
+        if (tally) tally.refused++;
+      }),
+    },
+  };
+}
+
+interface Kept {
+  readonly counts: ReadonlyMap<string, Counts>;
+  readonly open: Iterable<TunnelInfo>;
+  readonly agents: DistinctNames;
+  readonly sight: TenantsSight;
+}
+
+function declare(families: Families, { counts, open, agents, sight }: Kept): void {
+  families.tallied(
+    'counter',
+    'tenant_dials_total',
+    'Dials, by tenant and outcome: established, failed, abandoned by the caller, or refused by policy or a limit.',
+    ['tenant', 'outcome'],
+    () =>
+      [...counts].flatMap(([tenant, { dials }]) =>
+        OUTCOMES.map((outcome) => [{ tenant, outcome }, dials[outcome]] as const),
+      ),
+  );
+  families.tallied(
+    'counter',
+    'tenant_tunnel_bytes_total',
+    'Bytes that tunnels carried, by tenant, up (caller to destination) or down; open tunnels included.',
+    ['tenant', 'direction'],
+    () => {
+      const bytes = new Map([...counts].map(([tenant, { up, down }]) => [tenant, { up, down }]));
+      for (const { dial, up, down } of open) {
+        const sum = bytes.get(dial.tenant);
+        if (sum) bytes.set(dial.tenant, { up: sum.up + up, down: sum.down + down });
+      }
+      return [...bytes].flatMap(([tenant, { up, down }]) => [
+        [{ tenant, direction: 'up' }, up] as const,
+        [{ tenant, direction: 'down' }, down] as const,
+      ]);
+    },
+  );
+  families.tallied(
+    'counter',
+    'tenant_refused_total',
+    'Connections and requests of peers that had proven their tenant, and were refused for what they claimed or asked.',
+    ['tenant'],
+    () => [...counts].map(([tenant, { refused }]) => [{ tenant }, refused] as const),
+  );
+  families.tallied(
+    'gauge',
+    'tenant_agents',
+    'Current number of agents with sessions that dials can use, by tenant.',
+    ['tenant'],
+    () => [...agents.tenants()].filter(([tenant]) => sight.has(tenant)).map(([tenant, count]) => [{ tenant }, count]),
+  );
+  families.tallied(
+    'gauge',
+    'tenant_certificate_expiry_timestamp_seconds',
+    "When a tenant's certificate expires, in seconds since the epoch: its server certificate (server), and the first of the CAs of its agents and callers.",
+    ['tenant', 'where'],
+    () =>
+      Array.from(
+        sight.certificates(),
+        ({ tenant, where, validUntil }) => [{ tenant, where }, validUntil / 1000] as const,
+      ),
+  );
+  families.measured('tenants', 'Current number of tenants in force.', () => sight.size);
+  families.measured(
+    'tenant_files_bad',
+    'Files of --tenants-dir that are not in force, or not in their newest text. isthmus tenants says why.',
+    () => sight.badFiles,
+  );
+}
+
+/** A tenant that has dialled through this process, its limits, and what it uses of them. */
+export interface LimitedTenant {
+  readonly name: string;
+  readonly limits: DialLimits;
+  readonly use: DialUse;
+}
+
+/** Limits of what a tenant holds at one moment. */
+const HELD_LIMITS = ['pendingDials', 'tunnels', 'bytesQueued'] as const;
+
+/** Limits of rates. How they are used follows from `tenant_dials_total` and `tenant_tunnel_bytes_total`. */
+const RATE_LIMITS = ['dialsPerSecond', 'bytesPerSecond'] as const;
+
+const REFUSING = Object.keys(REFUSING_LIMITS) as RefusingLimit[];
+
+const WHOSE = `Of tenants with a file that have dialled here, ${TELEMETRY.metricNames} at most.`;
+
+/** What tenants use of a gateway, against their limits. */
+export function tenantLimitMetrics(families: Families, using: () => Iterable<LimitedTenant>): void {
+  const seen = () => [...using()].slice(0, TELEMETRY.metricNames);
+  families.tallied('gauge', 'tenant_limit', `Limit of a tenant in this process. ${WHOSE}`, ['tenant', 'limit'], () =>
+    seen().flatMap(({ name: tenant, limits }) =>
+      [...HELD_LIMITS, ...RATE_LIMITS]
+        .filter((limit) => limits[limit] < Number.POSITIVE_INFINITY)
+        .map((limit) => [{ tenant, limit }, limits[limit]] as const),
+    ),
+  );
+  families.tallied('gauge', 'tenant_use', `What a tenant uses of a limit now. ${WHOSE}`, ['tenant', 'limit'], () =>
+    seen().flatMap(({ name: tenant, use }) => HELD_LIMITS.map((limit) => [{ tenant, limit }, use[limit]] as const)),
+  );
+  families.tallied(
+    'counter',
+    'tenant_refused_dials_total',
+    `Dials of a tenant that one of its limits refused, by limit. ${WHOSE}`,
+    ['tenant', 'limit'],
+    () =>
+      seen().flatMap(({ name: tenant, use }) =>
+        REFUSING.map((limit) => [{ tenant, limit }, use.refused.get(limit) ?? 0] as const),
+      ),
+  );
+}

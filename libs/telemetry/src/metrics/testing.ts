@@ -1,0 +1,50 @@
+import { planeEvents, type ResumableTunnel, type Role, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
+import { request as dial } from '../testing/dial.ts';
+import { agentMetrics } from './agent.ts';
+import type { Metrics } from './families.ts';
+import { type ServerMetricsOptions, serverMetrics } from './server.ts';
+
+export const SERVER = 'konnectivity_network_proxy_server_';
+export const AGENT = 'konnectivity_network_proxy_agent_';
+
+export { dial };
+
+export function tunnel(role: Role, change: Partial<TunnelInfo> = {}): TunnelInfo {
+  return { role, dial, agentId: 'a1', sessionId: 's1', hubId: 'h1', since: 0, up: 0, down: 0, ...change };
+}
+
+/** A gateway's tunnel that moves when told to. */
+export function resumable(hubId = 'h1'): ResumableTunnel & { hubId: string; attached: boolean; moves: number } {
+  return { dial, agentId: 'a1', sessionId: 's1', hubId, attached: true, moves: 0, kept: 0 };
+}
+
+export function session(sessionId: string, agentId: string, change: Partial<SessionInfo> = {}): SessionInfo {
+  const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
+  const base = { sessionId, tenant: 'default', agentId, hubId: 'h1', identifiers, remote: '', since: 0 };
+  return { ...base, protocol: 'link', ...change };
+}
+
+export function server(options: Partial<ServerMetricsOptions> = {}) {
+  const events = planeEvents();
+  return { events, metrics: serverMetrics(events, { role: 'server', strategies: ['default'], ...options }) };
+}
+
+export function agent() {
+  const events = planeEvents();
+  return { events, metrics: agentMetrics(events) };
+}
+
+/** Returns the page's samples: `name{labels}` to value. */
+export async function samples(metrics: Metrics): Promise<Map<string, number>> {
+  const { body } = await metrics.render();
+  const lines = body.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  return new Map(
+    lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ')))]),
+  );
+}
+
+/** Returns the samples whose name begins with the prefix, by their name without it. */
+export async function beginning(metrics: Metrics, prefix: string): Promise<Record<string, number>> {
+  const found = [...(await samples(metrics))].filter(([name]) => name.startsWith(prefix));
+  return Object.fromEntries(found.map(([name, value]) => [name.slice(prefix.length), value]));
+}

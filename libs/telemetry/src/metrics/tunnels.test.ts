@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { GiveUpReason, TunnelInfo } from '@isthmus/tunnel';
+import { agent, beginning, resumable, samples, server, tunnel } from './testing.ts';
+
+const LOST = new Error('the link was lost');
+
+test('tunnels that are resumed, moved and given up are counted, each starting at 0', async () => {
+  const { events, metrics } = server({ role: 'gateway' });
+  const how = () => beginning(metrics, 'isthmus_resumed_tunnels_total');
+  const reasons = () => beginning(metrics, 'isthmus_resume_given_up_total');
+  assert.deepEqual(await how(), { '{how="resumed"}': 0, '{how="moved"}': 0 });
+  assert.deepEqual(await reasons(), { '{reason="timeout"}': 0, '{reason="agent"}': 0, '{reason="end"}': 0 });
+  events.emit('tunnel:attach', resumable(), 0);
+  for (const paused of [40, 800]) {
+    events.emit('tunnel:detach', resumable(), LOST);
+    events.emit('tunnel:attach', resumable(), paused);
+  }
+  const given: GiveUpReason[] = ['timeout', 'agent', 'agent', 'end'];
+  for (const reason of given) {
+    events.emit('tunnel:detach', resumable(), LOST);
+    events.emit('tunnel:give-up', resumable(), reason, LOST);
+  }
+  assert.deepEqual(await how(), { '{how="resumed"}': 2, '{how="moved"}': 1 });
+  assert.deepEqual(await reasons(), { '{reason="timeout"}': 1, '{reason="agent"}': 2, '{reason="end"}': 1 });
+});
+
+test('a pause is measured from the loss until the tunnel goes on; a tunnel that moved had none', async () => {
+  const { events, metrics } = server({ role: 'gateway' });
+  events.emit('tunnel:attach', resumable(), 0);
+  events.emit('tunnel:detach', resumable(), LOST);
+  events.emit('tunnel:attach', resumable(), 40);
+  const page = await beginning(metrics, 'isthmus_resume_pause_seconds');
+  assert.deepEqual([page._sum, page._count, page['_bucket{le="0.025"}']], [0.04, 1, 0]);
+  assert.equal(page['_bucket{le="0.05"}'], 1);
+});
+
+test('detached tunnels are counted until they go on or are given up', async () => {
+  const { events, metrics } = server();
+  const detached = async () => (await samples(metrics)).get('isthmus_detached_tunnels');
+  for (let i = 0; i < 3; i++) events.emit('tunnel:detach', resumable(), LOST);
+  assert.equal(await detached(), 3);
+  events.emit('tunnel:attach', resumable(), 12);
+  events.emit('tunnel:give-up', resumable(), 'timeout', LOST);
+  events.emit('tunnel:attach', resumable(), 0);
+  assert.equal(await detached(), 1);
+});
+
+test('gateway and agent show the bytes that they keep, and nothing where tunnels are not resumed', async () => {
+  const kept = async (metrics: Parameters<typeof samples>[0]) =>
+    (await samples(metrics)).get('isthmus_resume_kept_bytes');
+  const registry = { lastAnswerAt: undefined, behind: 0 };
+  const [gateway, endpoint] = [server().metrics, agent().metrics];
+  assert.deepEqual([await kept(gateway), await kept(endpoint)], [undefined, undefined]);
+  gateway.see({ registry, kept: () => 7 });
+  endpoint.see({ connected: 1, wanted: 1, kept: 9 });
+  assert.deepEqual([await kept(gateway), await kept(endpoint)], [7, 9]);
+  gateway.see({ registry, kept: () => undefined });
+  assert.equal(await kept(gateway), undefined);
+});
+
+test('a tunnel that moves is counted at the hub that carries it, whenever it moves', async () => {
+  const { events, metrics } = server({ role: 'gateway' });
+  const hubs = () => beginning(metrics, 'isthmus_hub_tunnels');
+  const moving = resumable();
+  const move = (hubId: string) => {
+    moving.hubId = hubId;
+    events.emit('tunnel:attach', moving, 0);
+  };
+  move('h2');
+  // Its `hubId` is live, as that of a real one.
+  const open: TunnelInfo = {
+    ...tunnel('gateway'),
+    resumable: moving,
+    get hubId() {
+      return moving.hubId;
+    },
+  };
+  events.emit('tunnel:open', open);
+  assert.deepEqual(await hubs(), { '{hub="h2"}': 1 });
+  move('h3');
+  assert.deepEqual(await hubs(), { '{hub="h3"}': 1 });
+  move('h3');
+  assert.deepEqual(await hubs(), { '{hub="h3"}': 1 });
+  events.emit('tunnel:close', open, { ms: 1, closedBy: 'caller' });
+  move('h4');
+  assert.deepEqual(await hubs(), {});
+  assert.deepEqual(await beginning(metrics, 'isthmus_tenant_tunnels'), {});
+});
+
+test('a hub, which carries what others resume, has none of these families', async () => {
+  const { metrics } = server({ role: 'hub' });
+  for (const prefix of ['isthmus_resume', 'isthmus_detached']) assert.deepEqual(await beginning(metrics, prefix), {});
+});

@@ -1,0 +1,170 @@
+import { RandomSet } from '@isthmus/runtime';
+import { type GiveUpReason, type ResumableTunnel, type Role, type TunnelInfo, unlessProbed } from '@isthmus/tunnel';
+import type { Subscriptions } from '../events.ts';
+import { Census } from './census.ts';
+import type { Families } from './families.ts';
+
+/** Tunnel metrics that upstream does not have, for gateways, hubs and agents. */
+export function tunnelMetrics(families: Families, role: Role): Subscriptions {
+  const open = new RandomSet<TunnelInfo>();
+  const census = new Census();
+  /** The hubs under which tunnels are counted that may move. */
+  const hubs = new Map<ResumableTunnel, string>();
+  // An agent does not know the hub of a tunnel.
+  if (role === 'agent') census.showTenants(families, 'tunnels', 'open tunnels');
+  else census.show(families, 'tunnels', 'open tunnels');
+  let up = 0;
+  let down = 0;
+  families.tallied(
+    'counter',
+    'tunnel_bytes_total',
+    'Bytes that tunnels carried, up (caller to destination) or down (destination to caller), open tunnels included.',
+    ['direction'],
+    () => {
+      let openUp = 0;
+      let openDown = 0;
+      for (const tunnel of open) {
+        openUp += tunnel.up;
+        openDown += tunnel.down;
+      }
+      return [
+        [{ direction: 'up' }, up + openUp],
+        [{ direction: 'down' }, down + openDown],
+      ];
+    },
+  );
+  families.measured(
+    'tunnel_queued_bytes',
+    'Bytes that open tunnels buffer for readers that are slower than their writers. Windows bound the bytes of each tunnel.',
+    () => {
+      let queued = 0;
+      for (const tunnel of open) queued += tunnel.queued ?? 0;
+      return queued;
+    },
+  );
+  const errors = families.counters(
+    'dial_errors_total',
+    'Dials that failed to become a tunnel, by error name (RFC 9209).',
+    ['error'],
+  );
+  const refused = families.counters(
+    'refused_total',
+    'Connections and requests that were rejected because they were malformed or not allowed, by where.',
+    ['where'],
+  );
+  const faults = families.counters(
+    'faults_total',
+    'Connections closed because Isthmus itself threw an error, by where. Each is a bug, with its stack in the log. Should stay 0.',
+    ['where'],
+  );
+  const orphaned = families.counters(
+    'orphaned_tunnels_total',
+    'Tunnels that only one side of a link knew, closed when the two sides compared. Should stay 0.',
+    ['role'],
+  );
+  orphaned.of({ role });
+  const stalled = families.counters(
+    'stalled_tunnels_ended_total',
+    "Tunnels closed because their reader read nothing for 10 s and blocked others: those on a Go peer's packet stream, or of a tenant at its limit bytesQueued.",
+    ['role'],
+  );
+  stalled.of({ role });
+  return {
+    'dial:end'(by, _dial, { error }) {
+      if (by === role && error) errors.of({ error: error.code }).inc();
+    },
+    'tunnel:open'(tunnel) {
+      if (tunnel.role !== role) return;
+      open.add(tunnel);
+      const { dial, hubId, resumable } = tunnel;
+      census.came({ tenant: dial.tenant, hubId });
+      if (resumable) hubs.set(resumable, hubId);
+    },
+    // Also comes before a tunnel is open, and after.
+    'tunnel:attach'(resumable) {
+      const { dial, hubId } = resumable;
+      const before = hubs.get(resumable);
+      if (before === undefined || before === hubId) return;
+      census.went({ tenant: dial.tenant, hubId: before });
+      census.came({ tenant: dial.tenant, hubId });
+      hubs.set(resumable, hubId);
+    },
+    'tunnel:close'(tunnel) {
+      if (!open.delete(tunnel)) return;
+      const { dial, resumable } = tunnel;
+      const hubId = (resumable && hubs.get(resumable)) ?? tunnel.hubId;
+      if (resumable) hubs.delete(resumable);
+      census.went({ tenant: dial.tenant, hubId });
+      up += tunnel.up;
+      down += tunnel.down;
+    },
+    'tunnel:orphaned'(by) {
+      orphaned.of({ role: by }).inc();
+    },
+    'tunnel:stalled'(by) {
+      stalled.of({ role: by }).inc();
+    },
+    fault(where) {
+      faults.of({ where }).inc();
+    },
+    ...unlessProbed((where) => refused.of({ where }).inc()),
+  };
+}
+
+/** In seconds: from a round trip within a site to what `--resume-timeout` usually allows. */
+const PAUSE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3.5, 5, 10, 15, 30, 60, 120];
+
+/** `resumed`: after it had lost what carried it. `moved`: while the old stream still carried. */
+const WAYS = ['resumed', 'moved'] as const;
+
+const REASONS: readonly GiveUpReason[] = ['timeout', 'agent', 'end'];
+
+/** What becomes of a gateway's tunnels whose hub, session or link is lost or about to go. */
+export function resumeMetrics(families: Families): Subscriptions {
+  const resumed = families.counters(
+    'resumed_tunnels_total',
+    'How often tunnels went on through another stream, by how: resumed (after their hub, session or link was lost) or moved (while the old stream still carried).',
+    ['how'],
+  );
+  for (const how of WAYS) resumed.of({ how });
+  const givenUp = families.counters(
+    'resume_given_up_total',
+    'Tunnels that lost what carried them and did not go on, by reason: timeout (no way to the agent in --resume-timeout), agent (it has gone, or does not know the tunnel) or end (their caller or an operator ended them meanwhile).',
+    ['reason'],
+  );
+  for (const reason of REASONS) givenUp.of({ reason });
+  const detached = families.gauge(
+    'detached_tunnels',
+    'Current number of tunnels that nothing carries: they wait for another way to their agent.',
+  );
+  const pauses = families.histogram(
+    'resume_pause_seconds',
+    'How long tunnels paused that were resumed. Tunnels that were moved do not pause.',
+    PAUSE_BUCKETS,
+  );
+  return {
+    'tunnel:detach': () => detached.inc(),
+    'tunnel:attach'(_tunnel, paused) {
+      if (paused === 0) {
+        resumed.of({ how: 'moved' }).inc();
+        return;
+      }
+      resumed.of({ how: 'resumed' }).inc();
+      detached.dec();
+      pauses.observe(paused / 1000);
+    },
+    'tunnel:give-up'(_tunnel, reason) {
+      givenUp.of({ reason }).inc();
+      detached.dec();
+    },
+  };
+}
+
+/** @param kept reads the bytes that the process keeps; undefined if it resumes no tunnels */
+export function keptMetrics(families: Families, kept: () => number | undefined): void {
+  families.measured(
+    'resume_kept_bytes',
+    'Bytes that open tunnels have sent and keep until the other end has them, to send them again if a link is lost. Absent with --resume-timeout 0.',
+    kept,
+  );
+}
