@@ -3,7 +3,7 @@ import net, { type Socket } from 'node:net';
 import tls from 'node:tls';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { type DuplexStream, type Head, Http2Session } from '@isthmus/http2';
+import { type DuplexStream, type Head, Http2Session } from '@isthmus/wire';
 import { clientTls, connectTls, keptAlive, lookupName, secureContextOptions, secured } from '@isthmus/runtime';
 import { TELEMETRY } from '../defaults.ts';
 

@@ -1,4 +1,4 @@
-import { ErrorCode, type Field, type Http2Stream, hpackEncode, type StreamFace } from '@isthmus/http2';
+import { ErrorCode, type Field, type Http2Stream, hpackEncode, type StreamFace } from '@isthmus/wire';
 import type { Packet } from '@isthmus/proto';
 import { encodeDataHead, encodePacket } from '@isthmus/proto';
 import type { Guarded } from '@isthmus/runtime';

@@ -1,4 +1,4 @@
-import type { Field } from '@isthmus/http2';
+import type { Field } from '@isthmus/wire';
 
 /** A caller's metadata. Values of names that end in `-bin` stay base64. */
 export class Metadata {

@@ -5,7 +5,7 @@ import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { hpackEncode } from '@isthmus/http2';
+import { hpackEncode } from '@isthmus/wire';
 import { until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import type { ServerCall } from './call.ts';

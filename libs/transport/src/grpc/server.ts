@@ -9,7 +9,7 @@ import {
   type PeerSettings,
   type StreamRules,
   type StreamSettings,
-} from '@isthmus/http2';
+} from '@isthmus/wire';
 import { guarding, RandomSet, remoteOf, SharedBudget } from '@isthmus/runtime';
 import { PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import { type ConnectionPeer, peerOf } from '../listen/connection-peer.ts';

@@ -1,4 +1,4 @@
-import { type Field, hpackEncode } from '@isthmus/http2';
+import { type Field, hpackEncode } from '@isthmus/wire';
 
 /** gRPC's status codes, by Go's names, which ANP's metrics show. */
 export const STATUS = {

@@ -8,7 +8,7 @@ import {
   type Http2Stream,
   type OutgoingHead,
   PendingStream,
-} from '@isthmus/http2';
+} from '@isthmus/wire';
 import { deferred, extended, type Guarded, guarding, RandomSet } from '@isthmus/runtime';
 import {
   type Attach,

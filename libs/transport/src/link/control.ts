@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { Allowance, ConnectionError, ErrorCode } from '@isthmus/http2';
+import { Allowance, ConnectionError, ErrorCode } from '@isthmus/wire';
 import type { GatewayLoss } from '@isthmus/tunnel';
 import { Pieces } from '../head/pieces.ts';
 import { type CredentialMessage, type RenewedMessage, readCredential } from './credential.ts';

@@ -1,4 +1,4 @@
-import type { Head, OutgoingHead } from '@isthmus/http2';
+import type { Head, OutgoingHead } from '@isthmus/wire';
 import {
   type AttachAnswer,
   AttachRefused,

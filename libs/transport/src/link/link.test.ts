@@ -5,7 +5,7 @@ import net from 'node:net';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
-import type { Head } from '@isthmus/http2';
+import type { Head } from '@isthmus/wire';
 import { deferred } from '@isthmus/runtime';
 import { type Dial, DialError, NotAuthorised } from '@isthmus/tunnel';
 import { cleanups } from '../testing/cleanups.ts';

@@ -1,4 +1,4 @@
-import type { Http2Session } from '@isthmus/http2';
+import type { Http2Session } from '@isthmus/wire';
 import { guarding } from '@isthmus/runtime';
 import type { PingInterval } from './ping-interval.ts';
 

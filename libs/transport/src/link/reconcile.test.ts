@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ConnectionError } from '@isthmus/http2';
+import { ConnectionError } from '@isthmus/wire';
 import { DiallingReconciler, MAX_STREAMS_IN_MESSAGE, type ReconcileMessage, ServingReconciler } from './reconcile.ts';
 
 interface FakeStream {

@@ -1,4 +1,4 @@
-import { FloodGuard, type Http2Stream } from '@isthmus/http2';
+import { FloodGuard, type Http2Stream } from '@isthmus/wire';
 import { isRecord } from './json.ts';
 
 /**

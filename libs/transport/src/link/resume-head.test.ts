@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Head } from '@isthmus/http2';
+import type { Head } from '@isthmus/wire';
 import type { AttachAnswer, AttachClaim, ResumeOffer } from '@isthmus/tunnel';
 import {
   addAttached,

@@ -1,4 +1,4 @@
-import type { Head } from '@isthmus/http2';
+import type { Head } from '@isthmus/wire';
 import { type AttachAnswer, type AttachClaim, DialError, type ResumeGrant, type ResumeOffer } from '@isthmus/tunnel';
 
 /** The fields of a head with which a tunnel can outlive its hub (docs/RESUME.md). Hubs pass both on. */

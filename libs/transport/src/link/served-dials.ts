@@ -1,4 +1,4 @@
-import { encodeHead, type Head, type Http2Stream, PendingStream } from '@isthmus/http2';
+import { encodeHead, type Head, type Http2Stream, PendingStream } from '@isthmus/wire';
 import { extended, type RandomSet } from '@isthmus/runtime';
 import {
   type AgentTunnels,

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { DuplexStream, ErrorCode, type Head, type Http2Session, type Http2Stream } from '@isthmus/http2';
+import { DuplexStream, ErrorCode, type Head, type Http2Session, type Http2Stream } from '@isthmus/wire';
 import { deferred, guarding, RandomSet } from '@isthmus/runtime';
 import { type GatewayLoss, HungUp, LinkReset, SessionLost } from '@isthmus/tunnel';
 import { Control, type ControlMessage } from './control.ts';

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { Http2Session } from '@isthmus/http2';
+import { Http2Session } from '@isthmus/wire';
 import { HungUp, LinkReset, SessionLost } from '@isthmus/tunnel';
 import { TENANT_FIELD } from './head.ts';
 

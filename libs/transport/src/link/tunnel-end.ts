@@ -6,7 +6,7 @@ import {
   type PendingStream,
   StreamError,
   type StreamFace,
-} from '@isthmus/http2';
+} from '@isthmus/wire';
 import {
   type Carrier,
   type CarrierUser,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import { test } from 'node:test';
-import type { Head } from '@isthmus/http2';
+import type { Head } from '@isthmus/wire';
 import { DialError } from '@isthmus/tunnel';
 import { WHY_FIELD } from '../listen/turn-away.ts';
 import { LinkClient } from './client.ts';

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http';
 import type { TLSSocket } from 'node:tls';
-import { FrameReader, FrameType, headersFrames, hpackEncode, PREFACE, settingsFrame } from '@isthmus/http2';
+import { FrameReader, FrameType, headersFrames, hpackEncode, PREFACE, settingsFrame } from '@isthmus/wire';
 import { StatusError, statusFields } from '../grpc/status.ts';
 import { endsSoon } from '../head/last-answer.ts';
 import { percentEncoded } from '../head/percent.ts';

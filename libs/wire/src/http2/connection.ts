@@ -1,0 +1,325 @@
+import type { Socket } from 'node:net';
+import type { Guarded } from '@isthmus/runtime';
+import {
+  ConnectionError,
+  DEFAULT_SETTINGS,
+  ErrorCode,
+  goawayFrame,
+  PREFACE,
+  pingFrame,
+  type Settings,
+  settingsAck,
+  settingsFrame,
+  windowUpdateFrame,
+} from './frames.ts';
+import type { Field } from './heads.ts';
+import { InFlight } from './in-flight.ts';
+import { Output } from './output.ts';
+import { BEHIND_BULK, Keepalive, Pings } from './pings.ts';
+import { CONNECTION_WINDOW, Reading, type ReadingSink } from './reading.ts';
+import type { Http2Stream } from './stream.ts';
+import { type StreamRules, type StreamSettings, Streams } from './streams.ts';
+import { closings, readTurn, TurnReader } from './turns.ts';
+
+/** What the other side may do. */
+export type PeerSettings = StreamSettings & Pick<Settings, 'maxFrameSize' | 'maxHeaderListSize'>;
+
+interface ConnectionOptions {
+  readonly role: 'client' | 'server';
+  readonly settings: PeerSettings;
+  /** From `greeting`. Leaves with our first frame. At a server, that is the answer to the peer's SETTINGS, so the peer wakes up once. */
+  readonly greeting: Buffer;
+  readonly rules: StreamRules;
+  /** Most bytes that may wait for a peer that asks (PING, SETTINGS, requests) and does not read. */
+  readonly maxBacklog: number;
+  /** When frames leave that were sent in this turn: `process.nextTick`, or `setImmediate` if many sockets feed this one. */
+  readonly defer: (flush: () => void) => void;
+  /** Whether the answer to a PING may wait for bulk to leave with. */
+  readonly latePongs: boolean;
+  /** How long a peer may be silent before it is pinged, in milliseconds. Unset: no keepalive; links check their own liveness. */
+  readonly keepaliveMs?: number;
+  /** Makes the error that open streams get when the connection ends. @param isFault whether a callback of ours threw */
+  readonly lost: (reason: Error, isFault: boolean) => Error;
+  /** The other side opened a stream, which needs a face at once. */
+  readonly opened: (stream: Http2Stream, request: readonly Field[]) => void;
+  /** The other side is leaving: gracefully, or at once with a reason. */
+  readonly goaway?: (reason?: Error) => void;
+  /** The other side broke the protocol, or did not answer a PING, and the connection ends. */
+  readonly failed?: (error: Error) => void;
+  /** A callback of ours threw, and the connection ends. */
+  readonly fault: (error: Error) => void;
+  /** The connection and all its streams have ended; the last bytes may still be on their way. */
+  readonly ended?: (reason: Error) => void;
+  /** The socket has closed. */
+  readonly closed?: () => void;
+}
+
+/** The first frames, which say what the other side may do. The connection's window is no limit: a stalled stream must not stop others. */
+export function greeting(role: 'client' | 'server', settings: Partial<Settings>): Buffer {
+  const words = [
+    settingsFrame(role === 'client' ? { ...settings, enablePush: false } : settings),
+    windowUpdateFrame(0, CONNECTION_WINDOW - DEFAULT_SETTINGS.initialWindowSize),
+  ];
+  return Buffer.concat(role === 'client' ? [PREFACE, ...words] : words);
+}
+
+/** The longest reason in a GOAWAY, in characters. It must fit into a frame. */
+const LONGEST_REASON = 1000;
+
+/** How long a peer may take to read our GOAWAY and close before it is cut off, in milliseconds. */
+const LINGER_MS = 1_000;
+
+/** How long a peer may take to read the last bytes after the last stream has ended, in milliseconds. */
+const FLUSH_MS = 20_000;
+
+/**
+ * How many streams the other side may open before its connection rests for a turn of the event loop. Node reads up to 2 MiB of a socket in
+ * one turn. That can be 10,000 requests that are reset at once: 100 ms of work, in which no other connection is read or answers a PING.
+ */
+const STREAMS_A_TURN = 200;
+
+/** What our PINGs carry. They are answered in order. */
+const NOTHING = Buffer.alloc(8);
+
+const SETTINGS_ACK = settingsAck();
+
+/**
+ * `greeting` until the other side's SETTINGS arrive; `open`; `leaving` once our GOAWAY was sent, until the last stream ends; `ended` when
+ * nothing is read or sent any more.
+ */
+type State = 'greeting' | 'open' | 'leaving' | 'ended';
+
+/**
+ * One side of an HTTP/2 connection (RFC 9113), without server push and priorities, for links and for gRPC.
+ *
+ * It keeps reading even while it cannot write. Node's own endpoint stops reading during a write, so two of them that write much to
+ * each other can deadlock (docs/adr/0002).
+ */
+export class Connection implements ReadingSink {
+  /** Total bytes received. */
+  bytesRead = 0;
+  readonly #socket: Socket;
+  readonly #options: ConnectionOptions;
+  readonly #output: Output;
+  readonly #streams: Streams;
+  readonly #reading: Reading;
+  readonly #pings: Pings;
+  readonly #keepalive: Keepalive | undefined;
+  readonly #turn = new TurnReader();
+  #state: State = 'greeting';
+  #linger: NodeJS.Timeout | undefined;
+  /** The last stream that was served before the latest rest. */
+  #restedAt = 0;
+
+  constructor(socket: Socket, options: ConnectionOptions) {
+    const { role, settings, greeting, rules, maxBacklog, defer, opened, keepaliveMs } = options;
+    this.#socket = socket;
+    this.#options = options;
+    const failed = (error: Error) => this.#fail(error);
+    const unread = (): number => inFlight?.unread ?? Number.POSITIVE_INFINITY;
+    const received = () => this.bytesRead;
+    const pings = new Pings({ unread, received });
+    this.#pings = pings;
+    const checkpoint = (read: (took: number) => void) => {
+      pings.checkpoint(read);
+      return pingFrame(NOTHING, false);
+    };
+    // Other programs' endpoints may count PINGs as abuse.
+    const inFlight: InFlight | undefined = rules.groupField === undefined ? undefined : new InFlight(pings);
+    const patience = options.latePongs ? { patience: BEHIND_BULK } : {};
+    const output = new Output({ socket, greeting, defer, maxBacklog, ...patience, inFlight, checkpoint, failed });
+    this.#output = output;
+    const [rtt, idle] = [() => pings.rtt, () => this.#endWhenIdle()];
+    this.#streams = new Streams({ role, settings, rules, output, rtt, opened, idle });
+    this.#reading = new Reading({ role, settings, streams: this.#streams, output, sink: this });
+    if (keepaliveMs !== undefined) {
+      const dead = (error: Error) => this.#fail(new ConnectionError(ErrorCode.NO_ERROR, error.message));
+      this.#keepalive = new Keepalive({ keepaliveMs, ping: () => this.ping(), dead, guarded: this.guarded });
+    }
+    const broken = this.guarded((error: Error) => this.#end(error, 0));
+    socket.on('error', (error) => closings.add(() => broken(error)));
+    const gone = this.guarded(() => this.#closed());
+    const closed = () => closings.add(gone);
+    // HTTP/2 has no half-open connections, and a killed process often leaves only a FIN.
+    socket.once('end', () => socket.destroy());
+    socket.once('close', closed);
+    if (socket.destroyed) queueMicrotask(closed);
+    else if (socket.readableEnded) socket.destroy();
+  }
+
+  /** Wraps callbacks of timers and promises: an error that they throw ends the connection. */
+  get guarded(): Guarded {
+    return this.#output.guarded;
+  }
+
+  /** Total bytes written to the socket. */
+  get bytesWritten(): number {
+    return this.#output.bytes;
+  }
+
+  /** In milliseconds; 0 until it is known. */
+  get rtt(): number {
+    return this.#pings.rtt;
+  }
+
+  /** Whether no new stream can be opened, by either side. */
+  get leaving(): boolean {
+    return this.#state === 'leaving' || this.#state === 'ended';
+  }
+
+  /** Whether it is over, with all its streams. */
+  get ended(): boolean {
+    return this.#state === 'ended';
+  }
+
+  /** Streams that are open. */
+  get open(): number {
+    return this.#streams.size;
+  }
+
+  /** No id is left for another stream of this side. */
+  get usedUp(): boolean {
+    return this.#streams.usedUp;
+  }
+
+  /** Begins to read. @param first what came before */
+  start(first?: Buffer): void {
+    if (first) this.#read(first);
+    if (this.#state === 'greeting') this.#keepalive?.awaitGreeting();
+    this.#socket.on('data', (chunk: Buffer) => this.#read(chunk)).resume();
+  }
+
+  /** Opens a stream of the client, which needs a face at once. @throws Error when the other side accepts no more streams */
+  request(head: Buffer, group?: string): Http2Stream {
+    return this.#streams.request(head, group);
+  }
+
+  /** The other side may do more from now on, also on the streams that it has open. */
+  allow(settings: StreamSettings, maxBacklog: number): void {
+    if (this.#state === 'ended') return;
+    this.#output.maxBacklog = maxBacklog;
+    this.#output.frame(settingsFrame(settings));
+    this.#streams.allow(settings);
+  }
+
+  /** Sends a PING. @param done called on its answer; never if the connection ends first */
+  ping(done?: () => void): void {
+    if (this.#state !== 'ended' && this.#pings.begin(done)) this.#output.frame(pingFrame(NOTHING, false));
+  }
+
+  /** Leaves gracefully: no new streams from either side, and the connection closes after the last one. */
+  leave(): void {
+    if (this.leaving) return;
+    this.#state = 'leaving';
+    this.#streams.refuseNew();
+    this.#goaway(ErrorCode.NO_ERROR);
+    this.#endWhenIdle();
+  }
+
+  /**
+   * Ends the connection and all open streams.
+   * @param told whether the other side hears the reason; it then drops what it has not read yet
+   */
+  destroy(reason: Error, told = false): void {
+    if (told && this.#state !== 'ended') this.#goaway(ErrorCode.CANCEL, reason.message.slice(0, LONGEST_REASON));
+    else if (!this.leaving) this.#goaway(ErrorCode.NO_ERROR);
+    if (this.#state === 'ended') this.#cutAfter(LINGER_MS);
+    else this.#end(reason, LINGER_MS);
+  }
+
+  // What the other side says.
+
+  #read(chunk: Buffer): void {
+    if (this.#state === 'ended') return;
+    this.bytesRead += chunk.length;
+    this.#keepalive?.heard();
+    try {
+      this.#reading.read(chunk);
+    } catch (error) {
+      this.#fail(error as Error);
+    }
+    // A client's ids are odd.
+    const many = this.#streams.last - this.#restedAt > 2 * STREAMS_A_TURN;
+    if (readTurn.count(this.#turn, chunk.length) || many) this.#rest();
+  }
+
+  /** Lets other connections be read before this one. */
+  #rest(): void {
+    this.#restedAt = this.#streams.last;
+    this.#socket.pause();
+    setImmediate(() => this.#socket.resume());
+  }
+
+  onSettings(): void {
+    if (this.#state === 'greeting') {
+      this.#state = 'open';
+      this.#keepalive?.greeted();
+    }
+    this.#output.frame(SETTINGS_ACK);
+  }
+
+  onPing(opaque: Buffer): void {
+    const answer = pingFrame(opaque, true);
+    if (this.#options.latePongs) this.#output.lateFrame(answer);
+    else this.#output.frame(answer);
+  }
+
+  onPong(): void {
+    this.#pings.answered();
+  }
+
+  onGoaway(reason?: Error): void {
+    this.#options.goaway?.(reason);
+  }
+
+  // How it ends.
+
+  #goaway(code: number, text?: string): void {
+    this.#output.frame(goawayFrame(this.#streams.last, code, text));
+  }
+
+  #endWhenIdle(): void {
+    if (this.#state === 'leaving' && this.#streams.size === 0) this.#end(new Error('session closed'), FLUSH_MS);
+  }
+
+  /** The other side broke the protocol, or code of ours threw. Subscribers hear of it last, because they may throw too. */
+  #fail(error: Error): void {
+    const ofPeer = error instanceof ConnectionError;
+    if (this.#state !== 'ended') {
+      if (ofPeer) this.#goaway(error.code, error.message);
+      else this.#goaway(ErrorCode.INTERNAL_ERROR);
+      this.#end(error, LINGER_MS, !ofPeer);
+      if (ofPeer) this.guarded(() => this.#options.failed?.(error))();
+    }
+    if (!ofPeer) this.#options.fault(error);
+  }
+
+  /** @param patience how long the last bytes may take to leave, in milliseconds; 0 if the other side reads no more */
+  #end(cause: Error, patience: number, isFault = false): void {
+    if (this.#state === 'ended') return;
+    this.#state = 'ended';
+    this.#reading.stop();
+    this.#keepalive?.stop();
+    if (patience > 0) {
+      this.#cutAfter(patience);
+      this.#socket.once('finish', () => this.#cutAfter(LINGER_MS));
+      this.guarded(() => this.#output.end())();
+    } else this.#socket.destroy();
+    const reason = this.#options.lost(cause, isFault);
+    this.#streams.end(reason);
+    this.#options.ended?.(reason);
+  }
+
+  #cutAfter(ms: number): void {
+    clearTimeout(this.#linger);
+    if (!this.#socket.destroyed) this.#linger = setTimeout(() => this.#socket.destroy(), ms);
+  }
+
+  #closed(): void {
+    clearTimeout(this.#linger);
+    // The other side has closed the connection. A write after that would fail with this code, and after a reset with another.
+    this.#end(Object.assign(new Error('connection closed'), { code: 'EPIPE' }), 0);
+    this.#output.stop();
+    this.#options.closed?.();
+  }
+}

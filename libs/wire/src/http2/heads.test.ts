@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ErrorCode } from './frames.ts';
+import { type Field, Incoming } from './heads.ts';
+
+const POST: readonly Field[] = [
+  [':method', 'POST'],
+  [':scheme', 'http'],
+  [':path', '/'],
+];
+const CONNECT: readonly Field[] = [
+  [':method', 'CONNECT'],
+  [':authority', 'h:1'],
+];
+const OK: readonly Field[] = [[':status', '200']];
+const EARLY: readonly Field[] = [[':status', '102']];
+const TRAILERS: readonly Field[] = [['a', 'b']];
+const { PROTOCOL_ERROR, STREAM_CLOSED } = ErrorCode;
+
+type Say = (incoming: Incoming) => number | undefined;
+const section =
+  (fields: readonly Field[], ends = false): Say =>
+  (incoming) =>
+    incoming.section(fields, ends);
+const data =
+  (bytes: number): Say =>
+  (incoming) =>
+    incoming.data(bytes);
+const end: Say = (incoming) => incoming.end();
+
+function request(fields: readonly Field[]): Incoming {
+  const incoming = Incoming.request(fields);
+  assert.ok(incoming, 'a request that is well-formed');
+  return incoming;
+}
+
+const lengthOf = (length: string) => request([...POST, ['content-length', length]]);
+
+/** What is said in a row, and what the last of it is. */
+const cases: [what: string, incoming: () => Incoming, said: Say[], code: number | undefined][] = [
+  ['a request with data, trailers and an end', () => request(POST), [data(1), section(TRAILERS, true)], undefined],
+  ['trailers without an end', () => request(POST), [section(TRAILERS)], PROTOCOL_ERROR],
+  ['a second request', () => request(POST), [section(POST, true)], PROTOCOL_ERROR],
+  ['data behind the end', () => request(POST), [end, data(1)], STREAM_CLOSED],
+  ['trailers behind the end', () => request(POST), [end, section(TRAILERS, true)], STREAM_CLOSED],
+  ['as much as was said', () => lengthOf('3'), [data(1), data(2), end], undefined],
+  ['more than was said', () => lengthOf('3'), [data(1), data(3)], PROTOCOL_ERROR],
+  ['less than was said', () => lengthOf('3'), [data(1), end], PROTOCOL_ERROR],
+  ['less than was said, and trailers', () => lengthOf('3'), [section(TRAILERS, true), end], PROTOCOL_ERROR],
+  [
+    'a tunnel whose CONNECT has a length',
+    () => request([...CONNECT, ['content-length', '1']]),
+    [data(100), end],
+    undefined,
+  ],
+  [
+    'informational ones without an end',
+    () => Incoming.response(),
+    Array.from({ length: 17 }, () => section(EARLY)),
+    ErrorCode.ENHANCE_YOUR_CALM,
+  ],
+  [
+    'an answer behind informational ones',
+    () => Incoming.response(),
+    [section(EARLY), section(EARLY), section(OK), data(1), end],
+    undefined,
+  ],
+  ['an answer that is its end', () => Incoming.response(), [section(OK, true)], undefined],
+  ['data ahead of the answer', () => Incoming.response(), [section(EARLY), data(1)], PROTOCOL_ERROR],
+  ['an end ahead of the answer', () => Incoming.response(), [end], PROTOCOL_ERROR],
+  ['an informational answer that is its end', () => Incoming.response(), [section(EARLY, true)], PROTOCOL_ERROR],
+  ['a second answer', () => Incoming.response(), [section(OK), section(OK, true)], PROTOCOL_ERROR],
+  ['an answer that is a request', () => Incoming.response(), [section(POST)], PROTOCOL_ERROR],
+  ['an answer without a status', () => Incoming.response(), [section(TRAILERS, true)], PROTOCOL_ERROR],
+  ['a status that is none', () => Incoming.response(), [section([[':status', '2000']])], PROTOCOL_ERROR],
+];
+
+for (const [what, make, said, code] of cases) {
+  test(`${what} is ${code === undefined ? 'in order' : 'an error'}`, () => {
+    const incoming = make();
+    const codes = said.map((say) => say(incoming));
+    assert.deepEqual(codes, [...codes.slice(0, -1).map(() => undefined), code]);
+  });
+}
+
+const malformed: [what: string, ...fields: Field[]][] = [
+  ['no method', [':scheme', 'http'], [':path', '/']],
+  ['no scheme', [':method', 'GET'], [':path', '/']],
+  ['an empty path', [':method', 'GET'], [':scheme', 'http'], [':path', '']],
+  ['two paths', ...POST, [':path', '/']],
+  ['a field of HTTP/2 that is none', ...POST, [':later', 'x']],
+  ["an answer's field", ...POST, [':status', '200']],
+  ['a field of HTTP/2 behind others', ['a', 'b'], ...POST],
+  ['a name with a capital', ...POST, ['A', 'b']],
+  ['an empty name', ...POST, ['', 'b']],
+  ["a line's end in a value", ...POST, ['a', 'b\r\nc']],
+  ['a field of HTTP/1.1', ...POST, ['transfer-encoding', 'chunked']],
+  ['te with more than trailers', ...POST, ['te', 'gzip']],
+  ['a CONNECT with a path', ...CONNECT, [':path', '/']],
+  ['a CONNECT to nowhere', [':method', 'CONNECT']],
+  ['a length that is none', ...POST, ['content-length', '-1']],
+  ['two lengths', ...POST, ['content-length', '1'], ['content-length', '2']],
+];
+
+for (const [what, ...fields] of malformed) {
+  test(`a request with ${what} is malformed`, () => assert.equal(Incoming.request(fields), undefined));
+}

@@ -1,0 +1,281 @@
+import { ConnectionError, ErrorCode, Flag, FrameType } from './frames.ts';
+import { HpackDecoder, hpackEncode } from './hpack.ts';
+import { unpadded } from './reading.ts';
+
+/** Size of the priority fields in a HEADERS frame, in bytes. */
+const PRIORITY_LENGTH = 5;
+
+/** Cost of each frame on top of its bytes, so that empty ones are bounded too. */
+const FRAME_COST = 32;
+
+/** A complete header section, still compressed. */
+interface HeaderSection {
+  readonly stream: number;
+  readonly block: Buffer;
+  /** Whether the other side sends nothing more on the stream. */
+  readonly ends: boolean;
+}
+
+interface Begun extends Omit<HeaderSection, 'block'> {
+  readonly parts: Buffer[];
+  cost: number;
+}
+
+/** Assembles header sections: HEADERS, and CONTINUATION until END_HEADERS (RFC 9113 sections 6.2 and 6.10). */
+class HeaderSections {
+  readonly #maxBytes: number;
+  /** An incomplete section. No other frame may come before its end. */
+  #begun: Begun | undefined;
+
+  /** @param maxBytes largest section, compressed, with a cost for each frame */
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** @throws ConnectionError if a section is incomplete and this frame does not continue it, or if there is none to continue */
+  expect(type: number, stream: number): void {
+    const begun = this.#begun;
+    if (type === FrameType.CONTINUATION ? begun?.stream === stream : !begun) return;
+    const what = begun
+      ? `a header section on stream ${begun.stream} was not continued`
+      : 'CONTINUATION without HEADERS';
+    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, what);
+  }
+
+  headers(stream: number, flags: number, payload: Buffer): HeaderSection | undefined {
+    const part = flags & Flag.PADDED ? unpadded(payload) : payload;
+    this.#begun = { stream, ends: (flags & Flag.END_STREAM) !== 0, parts: [], cost: 0 };
+    return this.continuation(flags, flags & Flag.PRIORITY ? part.subarray(PRIORITY_LENGTH) : part);
+  }
+
+  /** Call only after `expect`. */
+  continuation(flags: number, part: Buffer): HeaderSection | undefined {
+    const begun = this.#begun as Begun;
+    begun.cost += part.length + FRAME_COST;
+    if (begun.cost > this.#maxBytes) {
+      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a header section of more than ${this.#maxBytes} bytes`);
+    }
+    const last = (flags & Flag.END_HEADERS) !== 0;
+    // A copy: a view would keep the whole chunk that it was read with.
+    begun.parts.push(last ? part : Buffer.from(part));
+    if (!last) return undefined;
+    this.#begun = undefined;
+    const { stream, ends, parts } = begun;
+    return { stream, ends, block: parts.length === 1 ? part : Buffer.concat(parts) };
+  }
+}
+
+/** A field of a header section. */
+export type Field = readonly [name: string, value: string];
+
+/** Pseudo-header fields by name. */
+type PseudoFields = Readonly<Record<string, string | undefined>>;
+
+/** What a header section belongs to. */
+type SectionKind = 'request' | 'response' | 'trailers';
+
+/** A field's name is a token in lower case (RFC 9113 section 8.2.1). */
+const NAME = /^[!#$%&'*+\-.^_`|~0-9a-z]+$/;
+
+/** A value may contain neither NUL nor a line break. */
+const BAD_VALUE = /[\0\r\n]/;
+
+/** Connection-specific fields of HTTP/1.1; HTTP/2 uses frames instead (section 8.2.2). */
+const CONNECTION_FIELDS = new Set(['connection', 'keep-alive', 'proxy-connection', 'transfer-encoding', 'upgrade']);
+
+const ALLOWED: Readonly<Record<SectionKind, ReadonlySet<string>>> = {
+  request: new Set([':method', ':scheme', ':path', ':authority']),
+  response: new Set([':status']),
+  trailers: new Set(),
+};
+
+const STATUS = /^[1-5]\d\d$/;
+
+/** @returns the pseudo-header fields; undefined if the section is malformed (sections 8.1.1 and 8.3) */
+function readPseudo(section: readonly Field[], kind: SectionKind): PseudoFields | undefined {
+  const own: Record<string, string | undefined> = Object.create(null);
+  let regular = false;
+  for (const [name, value] of section) {
+    if (BAD_VALUE.test(value)) return undefined;
+    if (!name.startsWith(':')) {
+      regular = true;
+      if (!NAME.test(name) || CONNECTION_FIELDS.has(name)) return undefined;
+      if (name === 'te' && value !== 'trailers') return undefined;
+    } else {
+      if (regular || !ALLOWED[kind].has(name) || own[name] !== undefined) return undefined;
+      own[name] = value;
+    }
+  }
+  return isComplete(own, kind) ? own : undefined;
+}
+
+function isComplete(own: PseudoFields, kind: SectionKind): boolean {
+  const { ':method': method, ':path': path, ':scheme': scheme, ':authority': authority, ':status': status } = own;
+  if (kind === 'trailers') return true;
+  if (kind === 'response') return STATUS.test(status ?? '');
+  // Section 8.5: a CONNECT has only a destination.
+  if (method === 'CONNECT') return Boolean(authority) && path === undefined && scheme === undefined;
+  return Boolean(method) && Boolean(path) && scheme !== undefined;
+}
+
+/** Whether a section claims to begin a message, well-formed or not: trailers have no pseudo-header fields. */
+export function beginsMessage([first]: readonly Field[]): boolean {
+  return first?.[0].startsWith(':') ?? false;
+}
+
+/** Header fields by name in lower case, with pseudo-header fields. */
+export type Head = Readonly<Record<string, string>>;
+
+/** Header fields to send, pseudo-header fields first. */
+export type OutgoingHead = Readonly<Record<string, string | number>>;
+
+/** Characters that no field may hold: RFC 9110 section 5.5, and characters above one octet. */
+const UNFIT = /[^\t\x20-\x7e\x80-\xff]/;
+
+/** @throws TypeError for a value that no header field may hold */
+export function encodeHead(head: OutgoingHead): Buffer {
+  const fields: [string, string][] = [];
+  for (const name in head) {
+    const value = String(head[name]);
+    if (UNFIT.test(value)) throw new TypeError(`header field ${name} may not hold ${JSON.stringify(value)}`);
+    fields.push([name, value]);
+  }
+  return hpackEncode(fields);
+}
+
+/** A complete head. */
+export interface ReceivedHead {
+  readonly stream: number;
+  readonly fields: readonly Field[];
+  /** Whether the other side sends nothing more on the stream. */
+  readonly ends: boolean;
+}
+
+/** Reads the heads of one direction of a connection. */
+export class HeadReader {
+  readonly #decoder: HpackDecoder;
+  readonly #sections: HeaderSections;
+
+  /**
+   * @param maxTable what the settings allow the other side's compression table, in bytes
+   * @param maxList the longest head, in bytes
+   */
+  constructor(maxTable: number, maxList: number) {
+    this.#decoder = new HpackDecoder(maxTable, maxList);
+    this.#sections = new HeaderSections(maxList);
+  }
+
+  /** @throws ConnectionError if a head is incomplete and this frame does not continue it */
+  expect(type: number, stream: number): void {
+    this.#sections.expect(type, stream);
+  }
+
+  headers(stream: number, flags: number, payload: Buffer): ReceivedHead | undefined {
+    return this.#decode(this.#sections.headers(stream, flags, payload));
+  }
+
+  continuation(flags: number, part: Buffer): ReceivedHead | undefined {
+    return this.#decode(this.#sections.continuation(flags, part));
+  }
+
+  #decode(section: HeaderSection | undefined): ReceivedHead | undefined {
+    if (!section) return undefined;
+    const { stream, block, ends } = section;
+    return { stream, fields: this.#decoder.decode(block), ends };
+  }
+}
+
+/** Joins fields of the same name with `, ` (RFC 9110 section 5.3). */
+export function headOf(fields: readonly Field[]): Head {
+  const head: Record<string, string> = Object.create(null);
+  for (const [name, value] of fields) {
+    const before = head[name];
+    head[name] = before === undefined ? value : `${before}, ${value}`;
+  }
+  return head;
+}
+
+const CONTENT_LENGTH = /^\d{1,15}$/;
+
+/** Informational heads ahead of a response. A dial has one. */
+const MAX_INFORMATIONAL = 16;
+
+/**
+ * What the other side may still send on a stream: a head, as much data as the head says, trailers, an end, then nothing (RFC 9113
+ * sections 5.1 and 8.1). Each call returns the code of a stream error, or undefined.
+ */
+export class Incoming {
+  #state: 'head' | 'body' | 'ended';
+  #informational = 0;
+  /** Bytes that Content-Length still expects; undefined without one. */
+  #left: number | undefined;
+
+  private constructor(state: 'head' | 'body', length?: number) {
+    this.#state = state;
+    this.#left = length;
+  }
+
+  /** At a client, for a stream that it opened. */
+  static response(): Incoming {
+    return new Incoming('head');
+  }
+
+  /** At a server, for a stream that begins with this section. @returns undefined if the section is malformed */
+  static request(section: readonly Field[]): Incoming | undefined {
+    const own = readPseudo(section, 'request');
+    if (!own) return undefined;
+    // RFC 9110 section 9.3.6: a CONNECT has no content; the bytes after it belong to the tunnel.
+    const length = own[':method'] === 'CONNECT' ? undefined : contentLength(section);
+    return Number.isNaN(length) ? undefined : new Incoming('body', length);
+  }
+
+  /** Whether a request or a final response has arrived. */
+  get begun(): boolean {
+    return this.#state !== 'head';
+  }
+
+  /** Whether the other side has ended. */
+  get ended(): boolean {
+    return this.#state === 'ended';
+  }
+
+  /** Checks a further section: a response head, informational or not, or trailers. @param ends whether a call of `end` follows */
+  section(fields: readonly Field[], ends: boolean): number | undefined {
+    if (this.#state === 'ended') return ErrorCode.STREAM_CLOSED;
+    const isTrailers = this.#state === 'body';
+    const own = readPseudo(fields, isTrailers ? 'trailers' : 'response');
+    const informational = own?.[':status']?.startsWith('1') ?? false;
+    if (!own || (isTrailers ? !ends : informational && ends)) return ErrorCode.PROTOCOL_ERROR;
+    if (!informational) this.#state = 'body';
+    else if (++this.#informational > MAX_INFORMATIONAL) return ErrorCode.ENHANCE_YOUR_CALM;
+    return undefined;
+  }
+
+  /** @param length without padding, in bytes */
+  data(length: number): number | undefined {
+    if (this.#state === 'ended') return ErrorCode.STREAM_CLOSED;
+    if (this.#state === 'head') return ErrorCode.PROTOCOL_ERROR;
+    if (this.#left === undefined) return undefined;
+    this.#left -= length;
+    return this.#left < 0 ? ErrorCode.PROTOCOL_ERROR : undefined;
+  }
+
+  /** The stream ends, by a flag on the last frame. */
+  end(): number | undefined {
+    if (this.#state === 'ended') return undefined;
+    if (this.#state === 'head') return ErrorCode.PROTOCOL_ERROR;
+    this.#state = 'ended';
+    return this.#left ? ErrorCode.PROTOCOL_ERROR : undefined;
+  }
+}
+
+/** @returns undefined without a Content-Length, NaN for a malformed one or for two that differ */
+function contentLength(section: readonly Field[]): number | undefined {
+  let length: number | undefined;
+  for (const [name, value] of section) {
+    if (name !== 'content-length') continue;
+    const next = CONTENT_LENGTH.test(value) ? Number(value) : Number.NaN;
+    length = length === undefined || length === next ? next : Number.NaN;
+  }
+  return length;
+}

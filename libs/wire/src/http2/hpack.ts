@@ -1,0 +1,346 @@
+import { ConnectionError, ErrorCode } from './frames.ts';
+import type { Field } from './heads.ts';
+
+/**
+ * How many bits HPACK's code has for each octet, and at the end for EOS (RFC 7541 appendix B). The code is canonical: among
+ * codes of one length the smaller octet has the smaller code, so the lengths say it all.
+ */
+// biome-ignore format: sixteen a line
+const LENGTHS = [
+  13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
+  28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
+  6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6,
+  5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12, 10,
+  13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7,
+  7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6,
+  15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5,
+  6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7, 15, 11, 14, 13, 28,
+  20, 22, 20, 20, 22, 22, 22, 23, 22, 23, 23, 23, 23, 23, 24, 23,
+  24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24,
+  22, 21, 20, 22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23, 23,
+  21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23,
+  26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25,
+  19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27,
+  20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23,
+  26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
+  30,
+];
+
+const EOS = 256;
+const LONGEST_CODE = 30;
+
+/** Of the codes with so many bits: the first, how many there are, and where their octets begin in `OCTETS`. */
+interface Row {
+  first: number;
+  count: number;
+  start: number;
+}
+
+const ROWS: Row[] = Array.from({ length: LONGEST_CODE + 1 }, () => ({ first: 0, count: 0, start: 0 }));
+
+/** All octets, and EOS, by their codes. */
+const OCTETS = new Uint16Array(LENGTHS.length);
+
+// Once for each code and not for each bit of each: a function that runs hot while a program starts brings in V8's optimizing compiler, whose
+// own code takes 4 MB that a program at rest does without.
+for (const length of LENGTHS) row(length).count++;
+for (let bits = 1; bits <= LONGEST_CODE; bits++) {
+  const { first, count, start } = row(bits - 1);
+  row(bits).first = (first + count) << 1;
+  row(bits).start = start + count;
+}
+{
+  const next = ROWS.map(({ start }) => start);
+  LENGTHS.forEach((length, octet) => {
+    OCTETS[(next[length] as number)++] = octet;
+  });
+}
+
+function row(bits: number): Row {
+  return ROWS[bits] as Row;
+}
+
+/** Where a string is put together, in bytes: longer ones are rare, and get room of their own. */
+const STRING_ROOM = Buffer.allocUnsafeSlow(1_024);
+
+/** The shortest code has so many bits. */
+const SHORTEST_CODE = 5;
+
+/**
+ * A string that was sent in HPACK's Huffman code.
+ * @throws ConnectionError for EOS in it, or for padding that is none
+ */
+function huffmanDecode(bytes: Uint8Array): string {
+  const most = Math.ceil((bytes.length * 8) / SHORTEST_CODE);
+  const text = most <= STRING_ROOM.length ? STRING_ROOM : Buffer.allocUnsafe(most);
+  let length = 0;
+  let code = 0;
+  let depth = 0;
+  for (const byte of bytes) {
+    for (let bit = 7; bit >= 0; bit--) {
+      code = (code << 1) | ((byte >> bit) & 1);
+      if (++depth < SHORTEST_CODE) continue;
+      const { first, count, start } = row(depth);
+      // A code that is not below its row's end begins a longer one.
+      if (code - first >= count) continue;
+      const octet = OCTETS[start + code - first] as number;
+      if (octet === EOS) throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'HPACK: EOS in a string');
+      text[length++] = octet;
+      code = 0;
+      depth = 0;
+    }
+  }
+  // Padding is the beginning of EOS: up to seven ones.
+  if (depth > 7 || code !== (1 << depth) - 1) {
+    throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'HPACK: a string with bad padding');
+  }
+  return text.toString('latin1', 0, length);
+}
+
+/** HPACK's fixed table of fields (RFC 7541 appendix A), from index 1 on. */
+const STATIC_TABLE: readonly (readonly [name: string, value: string])[] = [
+  [':authority', ''],
+  [':method', 'GET'],
+  [':method', 'POST'],
+  [':path', '/'],
+  [':path', '/index.html'],
+  [':scheme', 'http'],
+  [':scheme', 'https'],
+  [':status', '200'],
+  [':status', '204'],
+  [':status', '206'],
+  [':status', '304'],
+  [':status', '400'],
+  [':status', '404'],
+  [':status', '500'],
+  ['accept-charset', ''],
+  ['accept-encoding', 'gzip, deflate'],
+  ['accept-language', ''],
+  ['accept-ranges', ''],
+  ['accept', ''],
+  ['access-control-allow-origin', ''],
+  ['age', ''],
+  ['allow', ''],
+  ['authorization', ''],
+  ['cache-control', ''],
+  ['content-disposition', ''],
+  ['content-encoding', ''],
+  ['content-language', ''],
+  ['content-length', ''],
+  ['content-location', ''],
+  ['content-range', ''],
+  ['content-type', ''],
+  ['cookie', ''],
+  ['date', ''],
+  ['etag', ''],
+  ['expect', ''],
+  ['expires', ''],
+  ['from', ''],
+  ['host', ''],
+  ['if-match', ''],
+  ['if-modified-since', ''],
+  ['if-none-match', ''],
+  ['if-range', ''],
+  ['if-unmodified-since', ''],
+  ['last-modified', ''],
+  ['link', ''],
+  ['location', ''],
+  ['max-forwards', ''],
+  ['proxy-authenticate', ''],
+  ['proxy-authorization', ''],
+  ['range', ''],
+  ['referer', ''],
+  ['refresh', ''],
+  ['retry-after', ''],
+  ['server', ''],
+  ['set-cookie', ''],
+  ['strict-transport-security', ''],
+  ['transfer-encoding', ''],
+  ['user-agent', ''],
+  ['vary', ''],
+  ['via', ''],
+  ['www-authenticate', ''],
+];
+
+/** What an entry costs beside its two strings, in bytes (RFC 7541 section 4.1). */
+const ENTRY_OVERHEAD = 32;
+
+const NO_BLOCK = Buffer.alloc(0);
+
+/** Reads the header blocks of one direction of a connection (RFC 7541). */
+export class HpackDecoder {
+  readonly #maxTable: number;
+  readonly #maxList: number;
+  /** The newest first. */
+  #table: Field[] = [];
+  #tableBytes = 0;
+  #tableLimit: number;
+  #block: Buffer = NO_BLOCK;
+  #at = 0;
+
+  /**
+   * @param maxTable what the settings allow the other side's table, in bytes
+   * @param maxList the longest list of fields, in bytes
+   */
+  constructor(maxTable: number, maxList: number) {
+    this.#maxTable = maxTable;
+    this.#tableLimit = maxTable;
+    this.#maxList = maxList;
+  }
+
+  /** @throws ConnectionError for a block that breaks the RFC or is too long: what follows could not be read either */
+  decode(block: Buffer): Field[] {
+    this.#block = block;
+    this.#at = 0;
+    const fields: Field[] = [];
+    let bytes = 0;
+    while (this.#at < block.length) {
+      const field = this.#instruction(block[this.#at] as number, fields.length === 0);
+      if (!field) continue;
+      bytes += size(field);
+      if (bytes > this.#maxList)
+        throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a head of more than ${this.#maxList} bytes`);
+      fields.push(field);
+    }
+    return fields;
+  }
+
+  /** @param begins no field came before: only there may the table's size change (section 4.2) */
+  #instruction(first: number, begins: boolean): Field | undefined {
+    if (first & 0x80) return this.#entry(this.#integer(7));
+    if ((first & 0xe0) === 0x20) {
+      if (!begins) throw broken("a table's size behind a field");
+      this.#resize(this.#integer(5));
+      return undefined;
+    }
+    const indexed = (first & 0xc0) === 0x40;
+    const name = this.#integer(indexed ? 6 : 4);
+    const field: Field = [name > 0 ? this.#entry(name)[0] : this.#string(), this.#string()];
+    if (indexed) this.#insert(field);
+    return field;
+  }
+
+  #entry(index: number): Field {
+    const field = STATIC_TABLE[index - 1] ?? this.#table[index - 1 - STATIC_TABLE.length];
+    if (!field) throw broken(`no entry ${index}`);
+    return field;
+  }
+
+  #insert(field: Field): void {
+    this.#table.unshift(field);
+    this.#tableBytes += size(field);
+    this.#evict();
+  }
+
+  #resize(limit: number): void {
+    if (limit > this.#maxTable) throw broken(`a table of ${limit} bytes`);
+    this.#tableLimit = limit;
+    this.#evict();
+  }
+
+  #evict(): void {
+    while (this.#tableBytes > this.#tableLimit) this.#tableBytes -= size(this.#table.pop() as Field);
+  }
+
+  /** RFC 7541 section 5.1. */
+  #integer(prefix: number): number {
+    const mask = 2 ** prefix - 1;
+    let value = this.#byte() & mask;
+    if (value < mask) return value;
+    for (let shift = 0; shift <= 21; shift += 7) {
+      const byte = this.#byte();
+      value += (byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    throw broken('a number of more than 28 bits');
+  }
+
+  #string(): string {
+    const coded = ((this.#block[this.#at] ?? 0) & 0x80) !== 0;
+    const length = this.#integer(7);
+    const end = this.#at + length;
+    if (end > this.#block.length) throw broken('a string longer than its block');
+    const start = this.#at;
+    this.#at = end;
+    return coded ? huffmanDecode(this.#block.subarray(start, end)) : this.#block.toString('latin1', start, end);
+  }
+
+  #byte(): number {
+    const byte = this.#block[this.#at++];
+    if (byte === undefined) throw broken('a block that ends too early');
+    return byte;
+  }
+}
+
+function size([name, value]: Field): number {
+  return name.length + value.length + ENTRY_OVERHEAD;
+}
+
+function broken(what: string): ConnectionError {
+  return new ConnectionError(ErrorCode.COMPRESSION_ERROR, `HPACK: ${what}`);
+}
+
+interface Known {
+  /** Where the static table has the name first. */
+  readonly index: number;
+  /** Where it has the name with a value. */
+  readonly values: Map<string, number>;
+}
+
+const NAMES = new Map<string, Known>();
+STATIC_TABLE.forEach(([name, value], index) => {
+  const known = NAMES.get(name) ?? { index: index + 1, values: new Map() };
+  NAMES.set(name, known);
+  known.values.set(value, index + 1);
+});
+
+/** Room for a number and its prefix, in bytes. */
+const NUMBER_BYTES = 5;
+
+/** A text of no more characters is written faster one by one than by a call into the runtime. */
+const SHORT_TEXT = 40;
+
+/**
+ * A block of header fields without a compression table: literals and the static table only (RFC 7541 section 6.2.2). Heads
+ * on a link are short and hardly repeat, and what is not remembered cannot get out of step.
+ */
+export function hpackEncode(fields: readonly (readonly [name: string, value: string])[]): Buffer {
+  let room = 0;
+  for (const [name, value] of fields) room += name.length + value.length + 3 * NUMBER_BYTES;
+  const bytes = Buffer.allocUnsafe(room);
+  let at = 0;
+  for (const [name, value] of fields) {
+    const known = NAMES.get(name);
+    const whole = known?.values.get(value);
+    if (whole !== undefined) {
+      at = writeNumber(bytes, at, 0x80, 7, whole);
+      continue;
+    }
+    at = writeNumber(bytes, at, 0, 4, known?.index ?? 0);
+    if (!known) at = writeText(bytes, at, name);
+    at = writeText(bytes, at, value);
+  }
+  return bytes.subarray(0, at);
+}
+
+function writeText(bytes: Buffer, at: number, text: string): number {
+  const start = writeNumber(bytes, at, 0, 7, text.length);
+  if (text.length > SHORT_TEXT) return start + bytes.write(text, start, 'latin1');
+  for (let index = 0; index < text.length; index++) bytes[start + index] = text.charCodeAt(index);
+  return start + text.length;
+}
+
+/** RFC 7541 section 5.1. */
+function writeNumber(bytes: Buffer, start: number, flags: number, prefix: number, value: number): number {
+  let at = start;
+  const mask = 2 ** prefix - 1;
+  if (value < mask) {
+    bytes[at++] = flags | value;
+    return at;
+  }
+  bytes[at++] = flags | mask;
+  let rest = value - mask;
+  for (; rest >= 0x80; rest >>>= 7) bytes[at++] = (rest & 0x7f) | 0x80;
+  bytes[at++] = rest;
+  return at;
+}

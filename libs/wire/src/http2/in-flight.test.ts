@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict';
+import { Duplex } from 'node:stream';
+import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { DEFAULT_SETTINGS } from './frames.ts';
+import { InFlight } from './in-flight.ts';
+import { Output, SendGroup } from './output.ts';
+
+const KIB = 1024;
+const FRAME = Buffer.alloc(16 * KIB);
+
+/** More than an output would send in that many turns. */
+const TURNS = 200;
+
+/** An output to a socket that accepts everything at once, as a kernel with large buffers does, and streams that always have more. */
+function busy({ rtt = 1 } = {}) {
+  const checkpoints: ((took: number) => void)[] = [];
+  const checkpoint = (read: (took: number) => void) => {
+    checkpoints.push(read);
+    return Buffer.from('checkpoint');
+  };
+  const socket = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
+  const failed = () => assert.fail('nothing fails');
+  const inFlight = new InFlight({ rtt });
+  const output = new Output({
+    socket,
+    greeting: Buffer.alloc(0),
+    defer: setImmediate,
+    maxBacklog: 2 ** 30,
+    inFlight,
+    checkpoint,
+    failed,
+  });
+  output.widen(2 ** 31 - 1 - DEFAULT_SETTINGS.initialWindowSize);
+  const endless = (group: SendGroup) => ({
+    offered: false,
+    sendable: true,
+    pending: 2 ** 20,
+    group,
+    sent: 0,
+    sendFrame(to: Output, limit: number) {
+      const length = Math.min(limit, FRAME.length);
+      to.add(FRAME.subarray(0, length));
+      this.sent += length;
+      return length;
+    },
+  });
+  /** The other side reads all that was sent, time and again. @param answer how long an answer takes with so many bytes under way */
+  const read = async (rounds: number, answer: (unread: number) => number) => {
+    for (; rounds > 0; rounds--) {
+      await turns();
+      const took = answer(inFlight.unread);
+      for (const each of checkpoints.splice(0)) each(took);
+    }
+    await turns();
+    return inFlight.unread;
+  };
+  return { output, checkpoints, endless, read };
+}
+
+async function turns(): Promise<void> {
+  for (let left = TURNS; left > 0; left--) await turn();
+}
+
+/** The way of one flood, or of two. */
+async function flooded({ rtt = 1, groups = 1 } = {}) {
+  const plane = busy({ rtt });
+  const floods = Array.from({ length: groups }, (_, index) => plane.endless(new SendGroup(`flood ${index}`)));
+  if (groups > 1) plane.output.share();
+  for (const flood of floods) plane.output.offer(flood);
+  await turns();
+  return { ...plane, flood: floods[0] as (typeof floods)[number] };
+}
+
+test('a path that answers at once soon has as much under way as a busy process reads, more if nobody else waits', async () => {
+  for (const [groups, kib] of [
+    [1, 4096],
+    [2, 512],
+  ] as const) {
+    const { flood, read } = await flooded({ groups, rtt: 0.1 });
+    assert.ok(flood.sent <= 64 * KIB, `${flood.sent} bytes at first`);
+    const unread = await read(10, () => 0.1);
+    assert.ok(unread >= (kib - 16) * KIB && unread <= (kib + 80) * KIB, `${unread} bytes for ${groups}`);
+  }
+});
+
+test('a thin path has little under way, and what there is waits for less than a fifth of a second', async () => {
+  const bytesPerMs = 125;
+  const { read } = await flooded({ rtt: 20 });
+  for (let round = 0; round < 10; round++) {
+    const unread = await read(3, (bytes) => 20 + bytes / bytesPerMs);
+    if (round > 2) assert.ok(unread > 0 && unread <= 20 * bytesPerMs + 16 * KIB, `${unread} bytes`);
+  }
+});
+
+test('a path that has become thin recovers once it is wide again', async () => {
+  const { read } = await flooded({ groups: 2 });
+  await read(10, () => 1);
+  const thin = await read(10, (bytes) => 1 + bytes / 125);
+  assert.ok(thin <= 16 * KIB, `${thin} bytes`);
+  const wide = await read(10, () => 1);
+  assert.ok(wide >= 512 * KIB, `${wide} bytes`);
+});
+
+test('a path that becomes longer has as much under way as it holds after nine round trips', async () => {
+  const { read } = await flooded({ groups: 2 });
+  await read(10, () => 1);
+  const unread = await read(9, () => 50);
+  assert.ok(unread >= 4 * KIB * KIB, `${unread} bytes`);
+});
+
+test('a long path has as much under way as it holds', async () => {
+  const { read } = await flooded({ groups: 2, rtt: 50 });
+  const unread = await read(12, () => 50);
+  assert.ok(unread >= 8 * KIB * KIB && unread <= 9 * KIB * KIB, `${unread} bytes`);
+});
+
+test('a process that is late now and then does not hold up a path', async () => {
+  const { read } = await flooded({ groups: 2 });
+  let answers = 0;
+  const unread = await read(40, () => (answers++ % 4 === 0 ? 80 : 1));
+  assert.ok(unread >= 128 * KIB, `${unread} bytes`);
+});
+
+test('a quiet group is next once the other side has read something', async () => {
+  const { output, endless, flood, checkpoints } = await flooded({ groups: 2 });
+  const quiet = endless(new SendGroup('quiet'));
+  const before = flood.sent;
+  output.offer(quiet);
+  (checkpoints.shift() as (took: number) => void)(1);
+  await turns();
+  assert.ok(quiet.sent > 0);
+  assert.ok(quiet.sent >= flood.sent - before - FRAME.length, `${quiet.sent} and ${flood.sent - before} bytes`);
+});
+
+test('an output without a bound sends no checkpoints', async () => {
+  const { output, checkpoints, endless } = busy();
+  const free = new Output({
+    socket: new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() }),
+    greeting: Buffer.alloc(0),
+    defer: setImmediate,
+    maxBacklog: 2 ** 30,
+    checkpoint: () => assert.fail('a checkpoint'),
+    failed: (error) => assert.fail(error),
+  });
+  free.widen(2 ** 31 - 1 - DEFAULT_SETTINGS.initialWindowSize);
+  const alone = endless(new SendGroup('alone'));
+  free.offer(alone);
+  await turns();
+  assert.ok(alone.sent > TURNS * 8 * KIB, `${alone.sent} bytes`);
+  assert.deepEqual([checkpoints, output.flowing], [[], true]);
+});
+
+test('the answers of checkpoints that come late say how far the other side has read', () => {
+  const inFlight = new InFlight({ rtt: 1 });
+  assert.equal(inFlight.send(8 * KIB - 1), false);
+  assert.equal(inFlight.send(1), true);
+  const read = inFlight.checkpoint();
+  inFlight.send(56 * KIB);
+  assert.deepEqual([inFlight.unread, inFlight.room], [64 * KIB, 0]);
+  read(1);
+  assert.equal(inFlight.unread, 56 * KIB);
+  assert.ok(inFlight.room >= 8 * KIB);
+});
+
+test('what was sent while the limit was high holds nothing up for ever once it is low', () => {
+  const pings = { rtt: 100 };
+  const inFlight = new InFlight(pings);
+  inFlight.send(64 * KIB);
+  const read = inFlight.checkpoint();
+  inFlight.send(7 * KIB);
+  pings.rtt = 0;
+  read(10_000);
+  assert.ok(inFlight.room >= 8 * KIB, 'no answer will come that ends a wait');
+  assert.equal(inFlight.send(KIB), true, 'a checkpoint follows the next bytes');
+});

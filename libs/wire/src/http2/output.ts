@@ -1,0 +1,418 @@
+import type { Duplex } from 'node:stream';
+import { type Guarded, guarding, Rounds, type TakesTurns } from '@isthmus/runtime';
+import { FloodGuard } from './floods.ts';
+import { ConnectionError, DEFAULT_FRAME, DEFAULT_SETTINGS, ErrorCode, FRAME_HEAD, MAX_WINDOW } from './frames.ts';
+import type { InFlight } from './in-flight.ts';
+import { BEHIND_ANY, LateFrames, type Patience } from './pings.ts';
+
+/** Taken items are dropped together, once there are at least this many of them. */
+const DROPPED_AT_ONCE = 256;
+
+/** How many streams may wait before a search for those that have closed meanwhile. */
+const PRUNE_AT = 1000;
+
+/** A queue of one group. */
+class Line<T> implements TakesTurns {
+  next: this | undefined = undefined;
+  credit = 0;
+  #items: (T | undefined)[] = [];
+  /** Items at the front that were taken. */
+  #taken = 0;
+
+  get length(): number {
+    return this.#items.length - this.#taken;
+  }
+
+  push(item: T): void {
+    this.#items.push(item);
+  }
+
+  shift(): T | undefined {
+    const item = this.#items[this.#taken];
+    if (item === undefined) return undefined;
+    this.#items[this.#taken++] = undefined;
+    if (this.length === 0) this.#keep([]);
+    else if (this.#taken >= DROPPED_AT_ONCE && this.#taken >= this.length) this.#keep(this.#items.slice(this.#taken));
+    return item;
+  }
+
+  /** Takes the first of them. */
+  take(count: number): T[] {
+    const taken: T[] = [];
+    while (taken.length < count && this.length > 0) taken.push(this.shift() as T);
+    return taken;
+  }
+
+  /** Forgets the others. */
+  filter(keep: (item: T) => boolean): void {
+    this.#keep(this.#items.filter((item) => item !== undefined && keep(item)));
+  }
+
+  #keep(items: (T | undefined)[]): void {
+    this.#items = items;
+    this.#taken = 0;
+  }
+}
+
+/** A stream with no more than this to send overtakes bulk, in bytes. */
+const SMALL_BYTES = 2048;
+
+/** Streams of a group that wait for their turn to send. Those with little to send take every other turn, so that they wait for few others. */
+class ReadyLine implements TakesTurns {
+  next: this | undefined = undefined;
+  credit = 0;
+  readonly #bulk = new Line<Sender>();
+  readonly #small = new Line<Sender>();
+  #wasSmall = false;
+  #pruneAt = PRUNE_AT;
+
+  get length(): number {
+    return this.#bulk.length + this.#small.length;
+  }
+
+  /** @returns how many more wait than before */
+  offer(sender: Sender): number {
+    const before = this.length;
+    if (before >= this.#pruneAt) this.#prune();
+    (sender.pending <= SMALL_BYTES ? this.#small : this.#bulk).push(sender);
+    return this.length - before;
+  }
+
+  shift(): Sender | undefined {
+    this.#wasSmall = this.#small.length > 0 && !(this.#wasSmall && this.#bulk.length > 0);
+    return (this.#wasSmall ? this.#small : this.#bulk).shift();
+  }
+
+  /** Forgets streams that have nothing left to send: while nothing may leave, closed ones would pile up here. */
+  #prune(): void {
+    const waits = (sender: Sender) => {
+      if (!sender.sendable) sender.offered = false;
+      return sender.offered;
+    };
+    this.#bulk.filter(waits);
+    this.#small.filter(waits);
+    this.#pruneAt = Math.max(PRUNE_AT, 2 * this.length);
+  }
+}
+
+/** Bulk writers of a group that wait to be asked for more. */
+class WriterLine extends Line<BulkWriter> {
+  readonly ready: ReadyLine;
+
+  constructor(ready: ReadyLine) {
+    super();
+    this.ready = ready;
+  }
+}
+
+/** The streams of one tenant on a connection. Groups that have something to send get the same share of it. */
+export class SendGroup {
+  readonly name: string | undefined;
+  readonly ready = new ReadyLine();
+  readonly writers = new WriterLine(this.ready);
+  /** Open streams. */
+  streams = 0;
+
+  constructor(name?: string) {
+    this.name = name;
+  }
+}
+
+/**
+ * DATA that leaves in one write, with its frames' heads, in bytes. With what TLS adds, it is just below the 64 KiB of an IP packet. A few
+ * bytes more would need a second segment, and a second pass through the kernel. Twice as much costs the agent twice the time per byte, and
+ * PINGs wait behind it.
+ */
+const WRITE_BYTES = 65_300;
+
+/** A write ends early rather than with a frame shorter than this, in bytes. */
+const SHORTEST_FRAME = 1024;
+
+/** Up to this many bytes, copying the parts of a write into one buffer costs less than passing on each part. */
+const MERGED_WRITE = 4 * 1024;
+
+/**
+ * How many streams may have bulk at hand; the writers of all others wait to be asked for more. Bytes that wait behind the socket outlive
+ * young garbage collections. With 256 busy streams that read ahead, V8 collected the whole heap forty times a second, which took a third of
+ * an agent's time.
+ */
+const MAX_READY = 16;
+
+/** How many streams of each group may have bulk at hand, even if there are many groups: one that sends, and one that follows. */
+const LEAST_READY = 2;
+
+/**
+ * What a group of streams sends in its turn while others wait, in bytes, and the longest of its frames then. Four turns fit into a write.
+ * With shorter turns, the frames would cost the other side more than their bytes.
+ */
+const GROUP_QUANTUM = 16 * 1024;
+
+/** Something with DATA to send. */
+export interface Sender {
+  readonly sendable: boolean;
+  /** Bytes that it has to send. */
+  readonly pending: number;
+  /** Whether it waits for its turn. Stored here, because a Set of waiting streams would leave too much garbage in the old generation. */
+  offered: boolean;
+  /** Default: streams without a tenant. */
+  readonly group?: SendGroup;
+  /** Adds one frame with at most `limit` bytes of payload. @returns how many */
+  sendFrame(output: Output, limit: number): number;
+}
+
+/** A writer that has sent bulk, and may have more. */
+export interface BulkWriter {
+  /** Called when it is its turn. */
+  writeMore(): void;
+}
+
+interface OutputOptions {
+  readonly socket: Duplex;
+  /** Sent ahead of the first frame. */
+  readonly greeting: Buffer;
+  /** Runs the callback a little later. Whatever has been added by then leaves in one write. */
+  readonly defer: (flush: () => void) => void;
+  /** Most bytes of frames without a window that may wait for a peer that does not read. */
+  readonly maxBacklog: number;
+  /** What late frames wait for. Default: any other frame. */
+  readonly patience?: Patience;
+  /** Bounds what the peer has not read. Default: only the windows and the socket do. */
+  readonly inFlight?: InFlight | undefined;
+  /** Makes a checkpoint (see `InFlight`). @param read called once the peer has read all that left before it, with how long that took in ms */
+  readonly checkpoint: (read: (took: number) => void) => Buffer;
+  /** The peer does not read what it asks for, or a callback of ours threw. */
+  readonly failed: (error: Error) => void;
+}
+
+/**
+ * What a connection sends. Groups take turns by bytes (deficit round robin), and the streams of a group take turns by frames. DATA waits
+ * for the socket and for the peer's window. All other frames overtake it.
+ */
+export class Output {
+  /** The longest payload of a frame that the peer accepts, in bytes. */
+  maxFrame = DEFAULT_FRAME;
+  /** Guards what arrives. It is here because sent bytes earn the peer its answers. */
+  readonly floods = new FloodGuard();
+  /** Wraps callbacks: an error that they throw fails the connection. */
+  readonly guarded: Guarded;
+  /** Total bytes written to the socket. */
+  bytes = 0;
+  readonly #socket: Duplex;
+  readonly #defer: (flush: () => void) => void;
+  readonly #sendTurn: () => void;
+  /** Most bytes that may wait for a peer that asks and does not read. */
+  maxBacklog: number;
+  readonly #checkpoint: OutputOptions['checkpoint'];
+  readonly #inFlight: InFlight | undefined;
+  readonly #lateFrames: LateFrames;
+  readonly #common = new SendGroup();
+  /** By group: the streams that have DATA to send, and wait for their turn. */
+  readonly #readyLines = new Rounds<SendGroup['ready']>(GROUP_QUANTUM);
+  /** How many streams wait in all these lines. */
+  #readyStreams = 0;
+  #addingData = false;
+  /** By group: the bulk writers that are asked for more once fewer streams of the group are ready. */
+  readonly #writerLines = new Rounds<SendGroup['writers']>(1);
+  /** What the peer allows on the whole connection, in bytes. */
+  #window = DEFAULT_SETTINGS.initialWindowSize;
+  #parts: Buffer[];
+  #addedBytes: number;
+  #scheduled = false;
+  #ended = false;
+
+  constructor(options: OutputOptions) {
+    const { socket, greeting, defer, maxBacklog, patience = BEHIND_ANY, checkpoint, failed } = options;
+    this.#socket = socket;
+    this.#parts = [greeting];
+    this.#addedBytes = greeting.length;
+    this.#defer = defer;
+    this.maxBacklog = maxBacklog;
+    this.#inFlight = options.inFlight;
+    this.#checkpoint = checkpoint;
+    this.guarded = guarding(failed);
+    this.#sendTurn = this.guarded(() => this.#send());
+    this.#lateFrames = new LateFrames(patience, (frames) => this.frame(frames), this.guarded);
+    socket.on('drain', () => this.schedule());
+  }
+
+  /** Whether DATA may leave. */
+  get flowing(): boolean {
+    return this.#window > 0 && !this.#socket.writableNeedDrain && this.#room > SHORTEST_FRAME;
+  }
+
+  /** Sends a frame that has no window. */
+  frame(bytes: Buffer): void {
+    this.add(bytes);
+    this.schedule();
+  }
+
+  /** Sends a frame that may wait for others. */
+  lateFrame(bytes: Buffer): void {
+    if (!this.#ended) this.#lateFrames.add(bytes);
+  }
+
+  /** Adds a part of a frame: of DATA on a stream's turn, of others with a call of `schedule`. */
+  add(part: Buffer): void {
+    if (this.#ended) return;
+    this.#parts.push(part);
+    this.#addedBytes += part.length;
+  }
+
+  schedule(): void {
+    if (this.#scheduled || this.#ended) return;
+    this.#scheduled = true;
+    this.#defer(this.#sendTurn);
+  }
+
+  /** Queues a stream that has something to send and may send it. */
+  offer(sender: Sender): void {
+    if (sender.offered) return;
+    sender.offered = true;
+    const { ready } = sender.group ?? this.#common;
+    this.#readyStreams += ready.offer(sender);
+    this.#readyLines.enter(ready);
+    this.schedule();
+  }
+
+  /** Asks a writer for more once few other streams of its group have DATA. */
+  awaitTurn(writer: BulkWriter, { writers }: SendGroup = this.#common): void {
+    writers.push(writer);
+    this.#writerLines.enter(writers);
+    this.schedule();
+  }
+
+  /** Groups share the connection from now on. */
+  share(): void {
+    this.#inFlight?.share();
+  }
+
+  /** How many bytes a write may have now. */
+  get #room(): number {
+    return Math.min(WRITE_BYTES, this.#inFlight?.room ?? WRITE_BYTES);
+  }
+
+  /** Enlarges the connection's window. @throws ConnectionError if it would exceed the largest window */
+  widen(bytes: number): void {
+    if (bytes === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE with an increment of 0');
+    this.#window += bytes;
+    if (this.#window > MAX_WINDOW) throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'a window beyond 2^31 - 1');
+    this.#scheduleIfWaiting();
+  }
+
+  #scheduleIfWaiting(): void {
+    if (this.#readyStreams + this.#writerLines.size > 0) this.schedule();
+  }
+
+  /** Sends all that may leave now, and then FIN. */
+  end(): void {
+    try {
+      this.#lateFrames.flush();
+      this.#flush();
+    } finally {
+      this.stop();
+      this.#socket.end();
+    }
+  }
+
+  /** Sends nothing more. */
+  stop(): void {
+    this.#ended = true;
+    this.#lateFrames.stop();
+  }
+
+  #send(): void {
+    this.#scheduled = false;
+    if (this.#ended) return;
+    this.#flush();
+    if (this.#socket.writableLength > this.maxBacklog)
+      throw new ConnectionError(
+        ErrorCode.ENHANCE_YOUR_CALM,
+        'the other side sends requests faster than it reads answers',
+      );
+    // While DATA may not leave, each group still keeps something at hand. Otherwise it would miss its turn once there is room again.
+    const groups = Math.max(this.#writerLines.size, this.#readyLines.size, 1);
+    if (this.flowing) this.#askWriters(Math.max(LEAST_READY, Math.floor(MAX_READY / groups)));
+    else if (this.#readyStreams > 0) this.#askWriters(LEAST_READY);
+    if (!this.flowing) return;
+    // A socket that still has room emits no `drain`.
+    this.#scheduleIfWaiting();
+  }
+
+  /** Writes what was added to the socket, and DATA as far as it may leave. */
+  #flush(): void {
+    this.#addData();
+    const late = this.#lateFrames.leaveWith(this.#addedBytes);
+    if (late) this.add(late);
+    const [parts, bytes] = [this.#parts, this.#addedBytes];
+    if (bytes === 0) return;
+    this.#parts = [];
+    this.#addedBytes = 0;
+    this.bytes += bytes;
+    if (!this.#socket.destroyed) this.#write(parts, bytes);
+  }
+
+  #write(parts: readonly Buffer[], bytes: number): void {
+    const socket = this.#socket;
+    if (parts.length === 1) socket.write(parts[0] as Buffer);
+    else if (bytes <= MERGED_WRITE) socket.write(Buffer.concat(parts, bytes));
+    else {
+      socket.cork();
+      for (const part of parts) socket.write(part);
+      socket.uncork();
+    }
+  }
+
+  #addData(): void {
+    // A stream that ends may end the connection, which flushes.
+    if (this.#addingData || this.#readyStreams === 0 || !this.flowing) return;
+    this.#addingData = true;
+    try {
+      let [room, filled] = [this.#room, 0];
+      for (
+        let line = this.#readyLines.current;
+        line && this.#window > 0 && room > SHORTEST_FRAME;
+        line = this.#readyLines.current
+      ) {
+        const sender = line.shift();
+        if (!sender) {
+          this.#readyLines.leave();
+          continue;
+        }
+        this.#readyStreams--;
+        sender.offered = false;
+        if (!sender.sendable) continue;
+        const longest = this.#readyLines.size > 1 ? Math.min(this.maxFrame, GROUP_QUANTUM) : this.maxFrame;
+        const sent = sender.sendFrame(this, Math.min(room - FRAME_HEAD, longest, this.#window));
+        room -= FRAME_HEAD + sent;
+        this.#window -= sent;
+        filled += sent;
+        this.floods.sent(sent);
+        if (sender.sendable) this.offer(sender);
+        this.#readyLines.spend(FRAME_HEAD + sent);
+      }
+      if (this.#inFlight?.send(filled)) this.#addCheckpoint(this.#inFlight);
+    } finally {
+      this.#addingData = false;
+    }
+  }
+
+  #addCheckpoint(inFlight: InFlight): void {
+    const read = inFlight.checkpoint();
+    const answered = this.guarded((took: number) => {
+      read(took);
+      this.#scheduleIfWaiting();
+    });
+    this.add(this.#checkpoint(answered));
+  }
+
+  /** Asks writers for more, those that have waited longest first, until `ready` streams of each group have something. */
+  #askWriters(ready: number): void {
+    for (let groups = this.#writerLines.size; groups > 0; groups--) {
+      const line = this.#writerLines.current as SendGroup['writers'];
+      const some = line.take(ready - line.ready.length);
+      if (line.length === 0) this.#writerLines.leave();
+      else this.#writerLines.pass();
+      for (const each of some) each.writeMore();
+    }
+  }
+}

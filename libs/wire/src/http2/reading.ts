@@ -1,0 +1,341 @@
+import {
+  ConnectionError,
+  codeName,
+  DEFAULT_SETTINGS,
+  ErrorCode,
+  Flag,
+  FRAME_HEAD,
+  FrameType,
+  MAX_WINDOW,
+  PREFACE,
+  readSettings,
+  type Settings,
+  windowUpdateFrame,
+} from './frames.ts';
+import { HeadReader, type ReceivedHead } from './heads.ts';
+import type { Output } from './output.ts';
+import type { Streams } from './streams.ts';
+
+interface Rule {
+  readonly name: string;
+  /** What its stream id may be: a stream, the connection, or either. */
+  readonly on: 'stream' | 'connection' | 'either';
+  /** Exact length of its payload, in bytes. */
+  readonly size?: number;
+  /** Shortest and longest length of its payload, in bytes. */
+  readonly least?: number;
+  readonly most?: number;
+}
+
+/** By the frames' types (RFC 9113 section 6). */
+const RULES: readonly Rule[] = [
+  { name: 'DATA', on: 'stream' },
+  { name: 'HEADERS', on: 'stream' },
+  { name: 'PRIORITY', on: 'stream', size: 5 },
+  { name: 'RST_STREAM', on: 'stream', size: 4 },
+  { name: 'SETTINGS', on: 'connection' },
+  { name: 'PUSH_PROMISE', on: 'stream' },
+  { name: 'PING', on: 'connection', size: 8 },
+  { name: 'GOAWAY', on: 'connection', least: 8 },
+  { name: 'WINDOW_UPDATE', on: 'either', size: 4 },
+  { name: 'CONTINUATION', on: 'stream' },
+];
+
+/** Longer than any mark. Each is kept until somebody reads it. */
+const MARK: Rule = { name: 'MARK', on: 'stream', most: 64 };
+
+/** Errors of a frame that do not depend on its stream's state, at either end of a connection without server push. */
+class FrameChecks {
+  #greeted = false;
+
+  /** @throws ConnectionError */
+  check(type: number, flags: number, stream: number, length: number): void {
+    if (!this.#greeted) {
+      // Section 3.4: a preface ends with SETTINGS, and the other side cannot answer before it.
+      if (type !== FrameType.SETTINGS || flags & Flag.ACK) throw broken('SETTINGS must come first');
+      this.#greeted = true;
+    }
+    const rule = type === FrameType.MARK ? MARK : RULES[type];
+    // Unknown types are ignored (section 5.5).
+    if (!rule) return;
+    const { name, on, size, least = 0, most = length } = rule;
+    if (stream === 0 ? on === 'stream' : on === 'connection') throw broken(`${name} on stream ${stream}`);
+    if ((size !== undefined && length !== size) || length < least || length > most) throw missized(name, length);
+    if (type === FrameType.PUSH_PROMISE) throw broken('PUSH_PROMISE, which was not enabled');
+    if (type === FrameType.SETTINGS && flags & Flag.ACK && length > 0) throw missized('the answer to SETTINGS', length);
+  }
+}
+
+function broken(text: string): ConnectionError {
+  return new ConnectionError(ErrorCode.PROTOCOL_ERROR, text);
+}
+
+function missized(name: string, length: number): ConnectionError {
+  return new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, `${name} of ${length} bytes`);
+}
+
+interface FrameHandler {
+  /** Called with a whole frame of any type except DATA. The payload is a view that is valid only during the call. */
+  frame(type: number, flags: number, stream: number, payload: Buffer): void;
+  /**
+   * Called with bytes of a DATA frame as they arrive; a frame may arrive in many parts.
+   * @param last whether the frame is over
+   * @param padding bytes that count against the windows but carry nothing
+   */
+  data(stream: number, bytes: Buffer, flags: number, last: boolean, padding: number): void;
+}
+
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * Splits a connection's bytes into frames. It passes DATA on as it arrives, without a copy and without waiting for the rest of the
+ * frame. Other frames are short, and are passed on whole.
+ */
+export class FrameReader {
+  readonly #handler: FrameHandler;
+  readonly #maxFrame: number;
+  /** A frame's head that arrives in parts. */
+  #head: Buffer | undefined;
+  #headBytes = 0;
+  #type = -1;
+  #flags = 0;
+  #stream = 0;
+  /** Bytes of the current frame's payload that have not arrived yet. */
+  #left = 0;
+  /** A payload that arrives in parts and must be passed on whole. */
+  #whole: Buffer | undefined;
+  #stopped = false;
+
+  /** @param maxFrame the longest payload that the other side may send, in bytes */
+  constructor(handler: FrameHandler, maxFrame: number) {
+    this.#handler = handler;
+    this.#maxFrame = maxFrame;
+  }
+
+  /** Passes nothing more on, not even from the chunk that is being read now. */
+  stop(): void {
+    this.#stopped = true;
+  }
+
+  /** @throws ConnectionError for a malformed frame */
+  read(chunk: Buffer): void {
+    let at = 0;
+    while (!this.#stopped) {
+      if (this.#type < 0) {
+        if (at === chunk.length) return;
+        at = this.#readHead(chunk, at);
+        if (this.#type < 0) return;
+      }
+      if (at === chunk.length && this.#left > 0) return;
+      const part = chunk.subarray(at, at + this.#left);
+      at += part.length;
+      this.#left -= part.length;
+      if (this.#whole || this.#mustBeWhole()) this.#collect(part);
+      else this.#deliverData(part);
+    }
+  }
+
+  /** @returns where the payload begins, or the chunk's end while the head is incomplete */
+  #readHead(chunk: Buffer, at: number): number {
+    let head = chunk;
+    let start = at;
+    let next = at + FRAME_HEAD;
+    if (this.#headBytes > 0 || next > chunk.length) {
+      this.#head ??= Buffer.alloc(FRAME_HEAD);
+      const copied = chunk.copy(this.#head, this.#headBytes, at);
+      this.#headBytes += copied;
+      next = at + copied;
+      if (this.#headBytes < FRAME_HEAD) return next;
+      this.#headBytes = 0;
+      head = this.#head;
+      start = 0;
+    }
+    this.#left = head.readUIntBE(start, 3);
+    if (this.#left > this.#maxFrame)
+      throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, `a frame of ${this.#left} bytes`);
+    this.#type = head[start + 3] as number;
+    this.#flags = head[start + 4] as number;
+    this.#stream = head.readUInt32BE(start + 5) & 0x7fffffff;
+    return next;
+  }
+
+  #mustBeWhole(): boolean {
+    return this.#type !== FrameType.DATA || (this.#flags & Flag.PADDED) !== 0;
+  }
+
+  #deliverData(part: Buffer): void {
+    const last = this.#left === 0;
+    const { stream, flags } = { stream: this.#stream, flags: this.#flags };
+    if (last) this.#type = -1;
+    this.#handler.data(stream, part, flags, last, 0);
+  }
+
+  #collect(part: Buffer): void {
+    let payload = part;
+    if (this.#whole || this.#left > 0) {
+      this.#whole ??= Buffer.allocUnsafe(part.length + this.#left);
+      this.#whole.set(part, this.#whole.length - this.#left - part.length);
+      if (this.#left > 0) return;
+      payload = this.#whole;
+    }
+    const { type, flags, stream } = { type: this.#type, flags: this.#flags, stream: this.#stream };
+    this.#whole = undefined;
+    this.#type = -1;
+    if (type === FrameType.DATA) {
+      const bytes = unpadded(payload);
+      this.#handler.data(stream, bytes, flags, true, payload.length - bytes.length);
+    } else this.#handler.frame(type, flags, stream, payload);
+  }
+}
+
+/** @throws ConnectionError for more padding than payload */
+export function unpadded(payload: Buffer): Buffer {
+  const padding = payload[0];
+  if (padding === undefined || padding >= payload.length)
+    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'a frame with only padding');
+  return padding === payload.length - 1 ? NOTHING : payload.subarray(1, payload.length - padding);
+}
+
+/** The connection's window. The streams' own windows bound all streams together. */
+export const CONNECTION_WINDOW = MAX_WINDOW;
+
+/** What the other side says of the connection as a whole. */
+export interface ReadingSink {
+  onSettings(): void;
+  onPing(opaque: Buffer): void;
+  onPong(): void;
+  /** The other side is leaving: gracefully, or at once with a reason. */
+  onGoaway(reason?: Error): void;
+}
+
+interface ReadingOptions {
+  readonly role: 'client' | 'server';
+  /** What the other side may do. */
+  readonly settings: Pick<Settings, 'maxFrameSize' | 'maxHeaderListSize'>;
+  readonly streams: Streams;
+  readonly output: Output;
+  readonly sink: ReadingSink;
+}
+
+/** The receiving side of a connection: reads the other side's frames and applies them to streams, windows and PINGs. */
+export class Reading implements FrameHandler {
+  readonly #streams: Streams;
+  readonly #output: Output;
+  readonly #sink: ReadingSink;
+  readonly #reader: FrameReader;
+  readonly #heads: HeadReader;
+  readonly #checks = new FrameChecks();
+  #prefaceLeft: number;
+  /** Bytes received and not yet returned to the connection's window. */
+  #received = 0;
+
+  constructor({ role, settings, streams, output, sink }: ReadingOptions) {
+    this.#streams = streams;
+    this.#output = output;
+    this.#sink = sink;
+    this.#reader = new FrameReader(this, settings.maxFrameSize);
+    this.#heads = new HeadReader(DEFAULT_SETTINGS.headerTableSize, settings.maxHeaderListSize);
+    this.#prefaceLeft = role === 'server' ? PREFACE.length : 0;
+  }
+
+  /** @throws ConnectionError for malformed HTTP/2, and errors of faces */
+  read(chunk: Buffer): void {
+    const bytes = this.#prefaceLeft > 0 ? this.#readPreface(chunk) : chunk;
+    if (bytes.length > 0) this.#reader.read(bytes);
+    this.#streams.resets.check();
+  }
+
+  /** Reads nothing more, not even the rest of the current chunk. */
+  stop(): void {
+    this.#reader.stop();
+  }
+
+  #readPreface(chunk: Buffer): Buffer {
+    const start = PREFACE.length - this.#prefaceLeft;
+    const part = chunk.subarray(0, this.#prefaceLeft);
+    if (!PREFACE.subarray(start, start + part.length).equals(part))
+      throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'the other side does not speak HTTP/2');
+    this.#prefaceLeft -= part.length;
+    return chunk.subarray(part.length);
+  }
+
+  data(id: number, bytes: Buffer, flags: number, last: boolean, padding: number): void {
+    this.#checks.check(FrameType.DATA, flags, id, bytes.length);
+    this.#heads.expect(FrameType.DATA, id);
+    this.#output.floods.data(bytes.length + padding, flags);
+    this.#received += bytes.length + padding;
+    if (this.#received > CONNECTION_WINDOW / 2) {
+      this.#output.frame(windowUpdateFrame(0, this.#received));
+      this.#received = 0;
+    }
+    const stream = this.#streams.known(id, 'DATA');
+    if (stream) stream.receiveData(bytes, padding, last && (flags & Flag.END_STREAM) !== 0);
+    else if (last) this.#streams.late(id);
+  }
+
+  frame(type: number, flags: number, id: number, payload: Buffer): void {
+    this.#checks.check(type, flags, id, payload.length);
+    this.#heads.expect(type, id);
+    this.#output.floods.came(type);
+    switch (type) {
+      case FrameType.HEADERS:
+        this.#onHead(this.#heads.headers(id, flags, payload));
+        break;
+      case FrameType.CONTINUATION:
+        this.#onHead(this.#heads.continuation(flags, payload));
+        break;
+      case FrameType.RST_STREAM:
+        this.#streams.receiveReset(id, payload.readUInt32BE(0));
+        break;
+      case FrameType.SETTINGS:
+        if (!(flags & Flag.ACK)) this.#onSettings(payload);
+        break;
+      case FrameType.PING:
+        if (flags & Flag.ACK) this.#sink.onPong();
+        else this.#sink.onPing(payload);
+        break;
+      case FrameType.GOAWAY:
+        this.#onGoaway(payload);
+        break;
+      case FrameType.MARK:
+        this.#onMark(id, payload);
+        break;
+      case FrameType.WINDOW_UPDATE:
+        this.#onWindowUpdate(id, payload.readUInt32BE(0) & 0x7fffffff);
+        break;
+      default:
+      // PRIORITY asks for what we do not do. Other types are unknown, and skipped (section 5.5).
+    }
+  }
+
+  #onMark(id: number, payload: Buffer): void {
+    const stream = this.#streams.known(id, 'MARK');
+    if (stream) stream.receiveMark(payload);
+    else this.#output.floods.late();
+  }
+
+  #onHead(head: ReceivedHead | undefined): void {
+    if (head) this.#streams.receiveHead(head);
+  }
+
+  #onSettings(payload: Buffer): void {
+    this.#streams.adopt(readSettings(payload));
+    this.#sink.onSettings();
+  }
+
+  #onGoaway(payload: Buffer): void {
+    const code = payload.readUInt32BE(4);
+    if (code !== ErrorCode.NO_ERROR) {
+      const text = payload.subarray(8).toString();
+      this.#sink.onGoaway(new Error(`the other side closed the connection: ${codeName(code)} ${text}`.trim()));
+      return;
+    }
+    this.#streams.refusedAfter(payload.readUInt32BE(0) & 0x7fffffff);
+    this.#sink.onGoaway();
+  }
+
+  #onWindowUpdate(id: number, bytes: number): void {
+    if (id === 0) this.#output.widen(bytes);
+    else this.#streams.known(id, 'WINDOW_UPDATE')?.widen(bytes);
+  }
+}

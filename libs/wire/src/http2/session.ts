@@ -1,0 +1,146 @@
+import { EventEmitter } from 'node:events';
+import type { Socket } from 'node:net';
+import { Connection, greeting, type PeerSettings } from './connection.ts';
+import { DuplexStream } from './duplex.ts';
+import { encodeHead, type Head, headOf, type OutgoingHead } from './heads.ts';
+import type { Http2Stream } from './stream.ts';
+import type { StreamRules } from './streams.ts';
+
+/** How many bytes may wait for the other half of a link: the heads and answers of some ten thousand dials. */
+const MAX_BACKLOG = 8 * 1024 * 1024;
+
+/** The rules of links. Both halves are ours, and a gateway that loses its callers cancels their pending dials: up to 2,000 of each tenant. */
+const RULES: StreamRules = { maxResets: 10_000, countsAnswered: false, abandonsRequests: false };
+
+export interface SessionOptions {
+  readonly role: 'client' | 'server';
+  /** Connected, after the TLS handshake. The session owns it from now on. */
+  readonly socket: Socket;
+  /** What the other side may do. */
+  readonly settings: PeerSettings;
+  /** See `StreamRules`. */
+  readonly groupField?: string;
+  /** Makes the error that open streams get when the session ends. Default: the reason itself. */
+  readonly lost?: (reason: Error) => Error;
+}
+
+interface SessionEvents {
+  /** At the server: the other side opened a stream, which needs a face at once. */
+  begun: [stream: Http2Stream, head: Head];
+  /** The same as a Duplex, if nobody listens to `begun`. */
+  stream: [stream: DuplexStream, head: Head];
+  /** No new stream can be opened, because the other side is leaving or the ids are used up. Open streams continue. */
+  goaway: [];
+  /** A listener threw. That is a bug in the listener, and it ends the session. */
+  fault: [error: Error];
+  /** The session has ended, with all its streams. */
+  close: [reason: Error];
+}
+
+/** One side of a connection whose streams are Duplexes, as links use it. */
+export class Http2Session extends EventEmitter<SessionEvents> {
+  readonly socket: Socket;
+  readonly #connection: Connection;
+  readonly #groupField: string | undefined;
+  #over: Error | undefined;
+
+  constructor({ role, socket, settings, groupField, lost = (reason) => reason }: SessionOptions) {
+    super();
+    this.socket = socket;
+    this.#groupField = groupField;
+    this.#connection = new Connection(socket, {
+      role,
+      settings,
+      greeting: greeting(role, settings),
+      rules: groupField === undefined ? RULES : { ...RULES, groupField },
+      maxBacklog: MAX_BACKLOG,
+      defer: setImmediate,
+      latePongs: false,
+      lost,
+      opened: (stream, request) => this.#opened(stream, headOf(request)),
+      goaway: (reason) => (reason ? this.destroy(reason) : this.#leave()),
+      fault: (error) => this.emit('fault', error),
+      ended: (reason) => this.#ended(reason),
+    });
+    this.ping();
+    this.#connection.start();
+  }
+
+  get bytesRead(): number {
+    return this.#connection.bytesRead;
+  }
+
+  /** Total bytes written to the socket. */
+  get bytesWritten(): number {
+    return this.#connection.bytesWritten;
+  }
+
+  /** The round-trip time that PINGs measure, in milliseconds; 0 until it is known. */
+  get rtt(): number {
+    return this.#connection.rtt;
+  }
+
+  /** Whether no new stream can be opened because one side is leaving. */
+  get closed(): boolean {
+    return this.#connection.leaving;
+  }
+
+  get destroyed(): boolean {
+    return this.#connection.ended;
+  }
+
+  /** Streams that are open on the wire. */
+  get open(): number {
+    return this.#connection.open;
+  }
+
+  /** As `begin`, but the stream is a Duplex from the beginning. */
+  request(head: OutgoingHead): DuplexStream {
+    return new DuplexStream(this.begin(head));
+  }
+
+  /**
+   * Opens a stream, which needs a face at once; for the client.
+   * @throws TypeError for a head that HTTP/2 cannot carry; Error if the session is leaving or the other side accepts no more streams
+   */
+  begin(head: OutgoingHead): Http2Stream {
+    if (this.#over) throw this.#over;
+    if (this.closed) throw new Error('session is closing');
+    const group = this.#groupField === undefined ? undefined : head[this.#groupField];
+    const stream = this.#connection.request(encodeHead(head), group as string | undefined);
+    if (this.#connection.usedUp) this.#leave();
+    return stream;
+  }
+
+  /** Sends a PING. @param done called on its answer; never if the session ends first */
+  ping(done?: () => void): void {
+    this.#connection.ping(done);
+  }
+
+  /** Leaves gracefully: no new streams from either side, and the connection closes after the last one. */
+  close(): void {
+    this.#connection.leave();
+  }
+
+  /** Ends the connection and all open streams. */
+  destroy(reason: Error = new Error('session was destroyed'), told = false): void {
+    this.#connection.destroy(reason, told);
+  }
+
+  #opened(stream: Http2Stream, head: Head): void {
+    if (!this.emit('begun', stream, head)) this.emit('stream', new DuplexStream(stream), head);
+  }
+
+  /** No stream can be opened here any more: the other side is leaving, or the ids are used up. */
+  #leave(): void {
+    if (!this.closed) this.emit('goaway');
+    this.close();
+  }
+
+  /** Even if one listener throws, the others are called. */
+  #ended(reason: Error): void {
+    this.#over = reason;
+    for (const listener of this.rawListeners('close'))
+      this.#connection.guarded(() => Reflect.apply(listener, this, [reason]))();
+  }
+}

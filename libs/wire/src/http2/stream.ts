@@ -1,0 +1,410 @@
+import type { Guarded } from '@isthmus/runtime';
+import { MarkAllowance } from './floods.ts';
+import { dataHead, ErrorCode, headersFrames, markFrame, rstStreamFrame, windowUpdateFrame } from './frames.ts';
+import type { Field, Incoming } from './heads.ts';
+import type { BulkWriter, Output, Sender, SendGroup } from './output.ts';
+import { closings } from './turns.ts';
+import type { ReceiveWindow, SendWindow } from './windows.ts';
+
+/** What a header section is that comes after the request's. */
+export type HeadKind = 'informational' | 'response' | 'trailers';
+
+/** The user of a stream: a Duplex on links, packets for gRPC. The stream calls it, and it calls the stream. */
+export interface StreamFace {
+  /** A header section came after the request's. */
+  onHeaders(fields: readonly Field[], kind: HeadKind): void;
+  /** Bytes came. They count as read once `Http2Stream.consume` was called for them. */
+  onData(bytes: Buffer): void;
+  /** A mark came. Unset: it is dropped, like any frame of an unknown type. */
+  onMark?(payload: Buffer): void;
+  /** The other side sends nothing more. */
+  onEnd(): void;
+  /** Everything written has left, including the end if there is one. */
+  onWritable(): void;
+  /**
+   * Called last, and once.
+   * @param code of the reset by either side; undefined if both sides have ended
+   * @param reason why the connection ended, if that is what ended the stream
+   */
+  onClose(code: number | undefined, reason: Error | undefined): void;
+}
+
+/** Pieces that were sent are dropped together, once there are at least this many of them: to shift each out costs a copy of the rest. */
+const DROPPED_AT_ONCE = 64;
+
+/** What was written to a stream and waits to be sent. */
+export class SendQueue {
+  #pieces: Buffer[] = [];
+  /** Pieces at the front that have been sent. */
+  #sent = 0;
+  /** Bytes of the first piece in the queue that have been sent. */
+  #offset = 0;
+  #length = 0;
+
+  /** In bytes. */
+  get length(): number {
+    return this.#length;
+  }
+
+  push(piece: Buffer): void {
+    this.#pieces.push(piece);
+    this.#length += piece.length;
+  }
+
+  /** Moves its first bytes to the output. */
+  send(output: Output, length: number): void {
+    this.#length -= length;
+    for (let left = length; left > 0; ) left -= this.#sendPart(output, left);
+    if (this.#length === 0) this.drop();
+    else if (this.#sent >= Math.max(DROPPED_AT_ONCE, this.#pieces.length / 2)) {
+      this.#pieces = this.#pieces.slice(this.#sent);
+      this.#sent = 0;
+    }
+  }
+
+  drop(): void {
+    this.#pieces = [];
+    this.#sent = 0;
+    this.#offset = 0;
+    this.#length = 0;
+  }
+
+  #sendPart(output: Output, limit: number): number {
+    const piece = this.#pieces[this.#sent] as Buffer;
+    const length = Math.min(limit, piece.length - this.#offset);
+    output.add(length === piece.length ? piece : piece.subarray(this.#offset, this.#offset + length));
+    this.#offset += length;
+    if (this.#offset === piece.length) {
+      this.#sent++;
+      this.#offset = 0;
+    }
+    return length;
+  }
+}
+
+/** Our direction of a stream, and the end of the stream. `Incoming` has the other side's direction. */
+type StreamState =
+  | { readonly is: 'open' }
+  /** Our end leaves after what was written: with these trailers, or as END_STREAM on an empty frame. */
+  | { readonly is: 'ending'; readonly trailers: Buffer | undefined }
+  /** Our end has been sent. The other side may still send. */
+  | { readonly is: 'ended' }
+  /**
+   * No further frame arrives or leaves. Without `code`, both sides have ended. With it, one side has reset the stream, or the connection
+   * is over, which has a `reason` too.
+   */
+  | { readonly is: 'closed'; readonly code?: number; readonly reason?: Error; readonly byPeer?: boolean };
+
+const OPEN: StreamState = { is: 'open' };
+const ENDED: StreamState = { is: 'ended' };
+const BOTH_ENDED: StreamState = { is: 'closed' };
+
+/** What may wait here before `flowing` asks the writer to pause, in bytes. Writers that bound it themselves (`DuplexStream`) do not ask. */
+const QUEUE_AHEAD = 64 * 1024;
+
+/** The table that a stream is in. */
+export interface StreamOwner {
+  readonly output: Output;
+  /** Whether a stream is over once this side has ended it. Nobody needs what the other side still sends then (RFC 9113 section 8.1). */
+  readonly abandonsRequests: boolean;
+  /** The other side broke the stream's rules, which resets it. */
+  streamBroken(): void;
+  /** No further frame of the stream arrives or leaves. */
+  streamClosed(stream: Http2Stream): void;
+}
+
+/** What a stream may send and be sent. */
+interface StreamLimits {
+  readonly incoming: Incoming;
+  readonly window: ReceiveWindow;
+  readonly sendWindow: SendWindow;
+  readonly group: SendGroup;
+}
+
+/** The face of a stream that nobody serves. */
+const NOBODY: StreamFace = { onHeaders() {}, onData() {}, onEnd() {}, onWritable() {}, onClose() {} };
+
+/** One stream of a connection, for links and for gRPC: its frames, its windows, and the bytes that wait to be sent. Its face uses the bytes. */
+export class Http2Stream implements Sender {
+  readonly id: number;
+  readonly sendWindow: SendWindow;
+  readonly group: SendGroup;
+  /** Set when the stream is opened. */
+  face: StreamFace = NOBODY;
+  /** Whether a request was answered. */
+  answered = false;
+  offered = false;
+  readonly #owner: StreamOwner;
+  readonly #output: Output;
+  readonly #incoming: Incoming;
+  readonly #window: ReceiveWindow;
+  #state: StreamState = OPEN;
+  readonly #queue = new SendQueue();
+  /** Created for the first mark, because many streams see none. */
+  #marks: MarkAllowance | undefined;
+
+  constructor(id: number, owner: StreamOwner, { incoming, window, sendWindow, group }: StreamLimits) {
+    this.id = id;
+    this.#owner = owner;
+    this.#output = owner.output;
+    this.#incoming = incoming;
+    this.#window = window;
+    this.sendWindow = sendWindow;
+    this.group = group;
+  }
+
+  /** Whether our end has been sent, or never will be. */
+  get localEnded(): boolean {
+    return this.#state.is === 'ended' || this.closed;
+  }
+
+  /** Whether no further frame will arrive or leave. */
+  get closed(): boolean {
+    return this.#state.is === 'closed';
+  }
+
+  /** The code with which either side has reset the stream. */
+  get code(): number | undefined {
+    return this.#state.is === 'closed' ? this.#state.code : undefined;
+  }
+
+  /** Why the connection ended, if that is what ended the stream. */
+  get reason(): Error | undefined {
+    return this.#state.is === 'closed' ? this.#state.reason : undefined;
+  }
+
+  /** Whether all that the other side had to send has arrived. */
+  get complete(): boolean {
+    return this.#incoming.ended;
+  }
+
+  /** Whether the other side has ended its direction or reset the stream. */
+  get remoteEnded(): boolean {
+    return this.#incoming.ended || (this.#state.is === 'closed' && this.#state.byPeer === true);
+  }
+
+  /** Wraps callbacks of timers and promises: an error that they throw ends the connection. */
+  get guarded(): Guarded {
+    return this.#output.guarded;
+  }
+
+  // What this side sends.
+
+  /** Sends a header section that ends nothing: a request, or an informational answer. */
+  headers(block: Buffer): void {
+    if (!this.closed) this.#headers(block, false);
+  }
+
+  /** @param end whether the answer is complete with it */
+  answer(block: Buffer, end = false): void {
+    if (this.#state.is !== 'open') return;
+    this.answered = true;
+    if (end) this.#sendEnd(block);
+    else this.#headers(block, false);
+  }
+
+  /** Queues the bytes, however many wait already. Drops them after the end. */
+  write(piece: Buffer): void {
+    if (this.#state.is !== 'open' || piece.length === 0) return;
+    this.#queue.push(piece);
+    if (!this.offered && this.sendable) this.#output.offer(this);
+  }
+
+  /** Sends a mark, ahead of the bytes that wait here. */
+  mark(payload: Uint8Array): void {
+    if (!this.closed) this.#output.frame(markFrame(this.id, payload));
+  }
+
+  /** Bytes that were written and have not left yet. */
+  get pending(): number {
+    return this.#queue.length;
+  }
+
+  /** Whether the written bytes leave soon, because the windows and the socket have room for them. If not, wait for `onWritable`. */
+  get flowing(): boolean {
+    const queued = this.#queue.length;
+    return queued === 0 || (queued <= QUEUE_AHEAD && queued <= this.sendWindow.size && this.#output.flowing);
+  }
+
+  /** Calls `writer.writeMore` when it is the stream's turn. */
+  awaitTurn(writer: BulkWriter): void {
+    this.#output.awaitTurn(writer, this.group);
+  }
+
+  /** Ends our direction after the written bytes. */
+  end(trailers?: Buffer): void {
+    if (this.#state.is !== 'open') return;
+    if (this.#queue.length === 0) this.#sendEnd(trailers);
+    else this.#become({ is: 'ending', trailers });
+  }
+
+  /** As `end`, for an end that nobody waits for. If no bytes are queued, it leaves with other frames, or a little later. */
+  endLate(mark?: Uint8Array): void {
+    if (this.#state.is !== 'open') return;
+    if (this.#queue.length > 0) {
+      if (mark) this.mark(mark);
+      this.end();
+      return;
+    }
+    const end = dataHead(this.id, 0, true);
+    this.#output.lateFrame(mark ? Buffer.concat([markFrame(this.id, mark), end]) : end);
+    this.#endSent();
+  }
+
+  /** Ends both directions at once. @param reason passed to the face */
+  reset(code: number, reason?: Error): void {
+    if (this.closed) return;
+    this.#output.frame(rstStreamFrame(this.id, code));
+    this.#become({ is: 'closed', code, ...(reason && { reason }) });
+  }
+
+  get sendable(): boolean {
+    return this.#queue.length > 0 && this.sendWindow.size > 0;
+  }
+
+  sendFrame(output: Output, limit: number): number {
+    const length = Math.min(limit, this.#queue.length, this.sendWindow.size);
+    this.sendWindow.sent(length);
+    this.#marks?.earnForData();
+    output.add(dataHead(this.id, length, false));
+    this.#queue.send(output, length);
+    if (this.#queue.length > 0) return length;
+    if (this.#state.is === 'ending') this.#sendEnd(this.#state.trailers);
+    else this.face.onWritable();
+    return length;
+  }
+
+  #headers(block: Buffer, end: boolean): void {
+    for (const frame of headersFrames(this.id, block, end, this.#output.maxFrame)) this.#output.add(frame);
+    this.#output.schedule();
+  }
+
+  /** @param section an answer or trailers that end the stream */
+  #sendEnd(section: Buffer | undefined): void {
+    if (section) this.#headers(section, true);
+    else this.#output.frame(dataHead(this.id, 0, true));
+    this.#endSent();
+  }
+
+  /** Our end has been sent. */
+  #endSent(): void {
+    this.#become(ENDED);
+    this.face.onWritable();
+    if (this.#incoming.ended) this.#become(BOTH_ENDED);
+    else if (this.#owner.abandonsRequests && !this.closed) {
+      this.#output.frame(rstStreamFrame(this.id, ErrorCode.NO_ERROR));
+      this.#become(BOTH_ENDED);
+    }
+  }
+
+  // What this side has read.
+
+  /** See `ReceiveWindow.short`. */
+  get short(): boolean {
+    return this.#window.short;
+  }
+
+  /**
+   * Counts bytes as read. The other side may send as many again, and more if the window limits it.
+   * @param least see `ReceiveWindow.consume`
+   * @returns whether the other side is told now, with a WINDOW_UPDATE
+   */
+  consume(bytes: number, least?: number): boolean {
+    return !this.closed && !this.#incoming.ended && this.#credit(this.#window.consume(bytes, least));
+  }
+
+  /** See `ReceiveWindow.account`. */
+  account(group: string): void {
+    this.#window.account(group);
+  }
+
+  /** Lets the other side send this many bytes more before they are read. */
+  widenReceiving(bytes: number): void {
+    this.#window.widen(bytes);
+  }
+
+  /** Call once the stream is closed and everything received was read. */
+  release(): void {
+    this.#window.close();
+  }
+
+  #credit(credit: number): boolean {
+    if (credit > 0) this.#output.frame(windowUpdateFrame(this.id, credit));
+    return credit > 0;
+  }
+
+  // What the other side sends.
+
+  receiveSection(fields: readonly Field[], ends: boolean): void {
+    const answers = !this.#incoming.begun;
+    if (this.#failed(this.#incoming.section(fields, ends))) return;
+    if (!answers) this.face.onHeaders(fields, 'trailers');
+    else this.face.onHeaders(fields, this.#incoming.begun ? 'response' : 'informational');
+    if (ends) this.receiveEnd();
+  }
+
+  /** Bytes of a DATA frame came. @param ends whether the stream ends with them */
+  receiveData(bytes: Buffer, padding: number, ends: boolean): void {
+    if (this.#failed(this.#incoming.data(bytes.length))) return;
+    if (!this.#window.receive(bytes.length + padding)) {
+      this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
+      return;
+    }
+    this.#marks?.earnForData();
+    if (padding > 0) this.#credit(this.#window.skip(padding));
+    if (bytes.length > 0) this.face.onData(bytes);
+    if (ends) this.receiveEnd();
+  }
+
+  /** A mark ahead of the head has no meaning. */
+  receiveMark(payload: Buffer): void {
+    this.#marks ??= new MarkAllowance();
+    if (!this.#marks.spend(1)) this.#failed(ErrorCode.ENHANCE_YOUR_CALM);
+    else if (this.#incoming.begun) this.face.onMark?.(payload);
+  }
+
+  receiveEnd(): void {
+    if (this.closed || this.#incoming.ended || this.#failed(this.#incoming.end())) return;
+    this.face.onEnd();
+    if (this.#state.is === 'ended') this.#become(BOTH_ENDED);
+  }
+
+  receiveReset(code: number): void {
+    this.#become({ is: 'closed', code, byPeer: true });
+  }
+
+  /** The other side enlarges the send window (section 6.9.1). */
+  widen(bytes: number): void {
+    if (bytes === 0) this.#failed(ErrorCode.PROTOCOL_ERROR);
+    else if (!this.sendWindow.widen(bytes)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
+    else if (this.sendable) this.#output.offer(this);
+  }
+
+  /** The connection is over. */
+  lose(reason: Error): void {
+    this.#become({ is: 'closed', code: ErrorCode.CANCEL, reason });
+  }
+
+  /** Resets the stream if the other side broke its rules. @param code the error, or undefined for none */
+  #failed(code: number | undefined): boolean {
+    if (code === undefined) return false;
+    if (!this.closed) {
+      this.#owner.streamBroken();
+      this.reset(code);
+    }
+    return true;
+  }
+
+  /** The only place that changes the state, which moves forward only. */
+  #become(state: StreamState): void {
+    if (this.closed) return;
+    this.#state = state;
+    if (state.is !== 'closed') return;
+    this.#queue.drop();
+    this.#owner.streamClosed(this);
+    const { face } = this;
+    const close = () => face.onClose(state.code, state.reason);
+    if (state.byPeer) closings.add(this.guarded(close));
+    else close();
+  }
+}

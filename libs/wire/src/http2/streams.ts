@@ -1,0 +1,286 @@
+import { OpenTable } from '@isthmus/runtime';
+import { ResetCounter } from './floods.ts';
+import { ConnectionError, DEFAULT_SETTINGS, ErrorCode, MAX_WINDOW, rstStreamFrame, type Settings } from './frames.ts';
+import { beginsMessage, type Field, Incoming, type ReceivedHead } from './heads.ts';
+import { type Output, SendGroup } from './output.ts';
+import { Http2Stream, type StreamOwner } from './stream.ts';
+import { InitialWindow, ReceiveWindow, SendWindow, type WindowGrowth } from './windows.ts';
+
+/** Number of streams whose end by the peer is remembered. A later frame on one is an error, not one that crossed our own end. */
+const REMEMBERED_ENDS = 64;
+
+/** The ids of the streams that a client opened, as its server tracks them (RFC 9113 sections 5.1 and 5.1.1). */
+export class ClientIds {
+  #last = 0;
+  #count = 0;
+  readonly #ended: number[] = [];
+  #next = 0;
+
+  /** The highest; 0 before the first. */
+  get last(): number {
+    return this.#last;
+  }
+
+  /**
+   * Records a request. @returns whether its stream is new; its id then counts as used
+   * @throws ConnectionError for an id that is not a client's
+   */
+  begins(id: number): boolean {
+    if (id % 2 === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `stream ${id} is not a client's`);
+    if (id <= this.#last) return false;
+    this.#last = id;
+    this.#count++;
+    return true;
+  }
+
+  /** Whether a stream was ever opened or skipped. */
+  used(id: number): boolean {
+    return id <= this.#last;
+  }
+
+  /** The error for a request on a stream that has ended or was skipped. It cannot be a late frame: a request comes first. */
+  again(id: number): ConnectionError {
+    const noneSkipped = this.#count === (this.#last + 1) / 2;
+    const code = noneSkipped ? ErrorCode.STREAM_CLOSED : ErrorCode.PROTOCOL_ERROR;
+    return new ConnectionError(code, `a request on stream ${id}, which has ended`);
+  }
+
+  /** Records that the peer ended or reset a stream that is now closed. */
+  ended(id: number): void {
+    this.#ended[this.#next] = id;
+    this.#next = (this.#next + 1) % REMEMBERED_ENDS;
+  }
+
+  /** Whether the peer is known to have ended a stream. */
+  hasEnded(id: number): boolean {
+    return this.#ended.includes(id);
+  }
+}
+
+/** What the other side may do with streams. */
+export type StreamSettings = Pick<Settings, 'initialWindowSize' | 'maxConcurrentStreams'>;
+
+/** How streams are treated by those who use the connection. */
+export interface StreamRules {
+  /**
+   * Most streams in 10 seconds that the other side may cancel, break, or have refused. Our own resets do not count. More are an attack,
+   * because opening a stream costs an attacker almost nothing (CVE-2023-44487).
+   */
+  readonly maxResets: number;
+  /** Whether a request counts, too, that is cancelled after its answer. */
+  readonly countsAnswered: boolean;
+  /** See `StreamOwner`. */
+  readonly abandonsRequests: boolean;
+  /** The field of a request that names its stream's group. Groups get equal shares of the connection. Default: there is one group. */
+  readonly groupField?: string;
+  /** How receive windows grow. Default: as far as the path can use them. */
+  readonly growth?: WindowGrowth;
+}
+
+interface StreamsOptions {
+  readonly role: 'client' | 'server';
+  readonly settings: StreamSettings;
+  readonly rules: StreamRules;
+  readonly output: Output;
+  /** The connection's round-trip time, in milliseconds. */
+  readonly rtt: () => number;
+  /** Called when the other side opened a stream, which needs a face at once. */
+  readonly opened: (stream: Http2Stream, request: readonly Field[]) => void;
+  /** Called when the last open stream has ended. */
+  readonly idle: () => void;
+}
+
+/**
+ * The open streams of a connection by id, and the rules for new ones (RFC 9113 section 5.1). Only the client opens streams, with odd
+ * ids. This class extends the table instead of holding one, because every frame looks up its stream.
+ */
+export class Streams extends OpenTable<number, Http2Stream> implements StreamOwner {
+  readonly resets: ResetCounter;
+  readonly output: Output;
+  readonly #options: StreamsOptions;
+  /** What the other side may do. */
+  #settings: StreamSettings;
+  /** What this side may do. */
+  #maxOwn = DEFAULT_SETTINGS.maxConcurrentStreams;
+  readonly #initialWindow: InitialWindow;
+  /** The groups of open streams, by name. */
+  readonly #groups = new Map<string | undefined, SendGroup>();
+  #firstGroup: string | undefined;
+  #next = 1;
+  /** What the other side opened. */
+  readonly #ids = new ClientIds();
+  #lastServed = 0;
+  /** The lowest last stream id of all GOAWAYs. */
+  #lastSeen = Number.POSITIVE_INFINITY;
+  /** No new stream is opened, by either side. */
+  #refusesNew = false;
+
+  constructor(options: StreamsOptions) {
+    super();
+    this.#options = options;
+    this.#settings = options.settings;
+    this.output = options.output;
+    this.resets = new ResetCounter(options.rules.maxResets);
+    this.#initialWindow = new InitialWindow(
+      this.output.guarded(() => this.#wake()),
+      () => Array.from(this.values(), ({ sendWindow }) => sendWindow),
+    );
+  }
+
+  /** The last stream that is served, for GOAWAY: the other side may try later ones elsewhere. */
+  get last(): number {
+    return this.#lastServed;
+  }
+
+  /** No id is left for another stream. */
+  get usedUp(): boolean {
+    return this.#next > MAX_WINDOW;
+  }
+
+  get abandonsRequests(): boolean {
+    return this.#options.rules.abandonsRequests;
+  }
+
+  /** Stops new streams, both our own and the other side's. */
+  refuseNew(): void {
+    this.#refusesNew = true;
+  }
+
+  /** The connection is over. One stream whose end throws must not keep the others from theirs. */
+  end(reason: Error): void {
+    this.refuseNew();
+    const lose = this.output.guarded((stream: Http2Stream) => stream.lose(reason));
+    for (const stream of [...this.values()]) lose(stream);
+  }
+
+  /**
+   * Opens the client's next, which needs a face at once.
+   * @throws Error when the other side accepts no more streams
+   */
+  request(head: Buffer, group?: string): Http2Stream {
+    if (this.size >= this.#maxOwn) throw new Error(`the other side allows only ${this.#maxOwn} streams`);
+    const stream = this.#open(this.#next, Incoming.response(), group);
+    this.#next += 2;
+    stream.headers(head);
+    return stream;
+  }
+
+  #open(id: number, incoming: Incoming, name: string | undefined): Http2Stream {
+    const { rules, rtt } = this.#options;
+    const window = new ReceiveWindow(this.#settings.initialWindowSize, rtt, rules.growth, name);
+    const sendWindow = new SendWindow(this.#initialWindow);
+    const stream = new Http2Stream(id, this, { incoming, window, sendWindow, group: this.#join(name) });
+    this.set(id, stream);
+    this.output.floods.opened();
+    return stream;
+  }
+
+  #join(name: string | undefined): SendGroup {
+    // A link's own streams, such as its control stream, have no group name.
+    this.#firstGroup ??= name;
+    if (name !== undefined && name !== this.#firstGroup) this.output.share();
+    const group = this.#groups.get(name) ?? new SendGroup(name);
+    if (group.streams++ === 0) this.#groups.set(name, group);
+    return group;
+  }
+
+  /** The other side may do more from now on, also on the streams that it has open. */
+  allow(settings: StreamSettings): void {
+    const more = settings.initialWindowSize - this.#settings.initialWindowSize;
+    this.#settings = settings;
+    for (const stream of this.values()) stream.widenReceiving(more);
+  }
+
+  /** Applies the other side's settings, also to the windows of open streams (section 6.9.2). */
+  adopt({ maxConcurrentStreams, maxFrameSize, initialWindowSize }: Partial<Settings>): void {
+    if (maxConcurrentStreams !== undefined) this.#maxOwn = maxConcurrentStreams;
+    if (maxFrameSize !== undefined) this.output.maxFrame = maxFrameSize;
+    if (initialWindowSize !== undefined) this.#initialWindow.resize(initialWindowSize);
+  }
+
+  #wake(): void {
+    for (const stream of this.values()) if (stream.sendable) this.output.offer(stream);
+  }
+
+  // What the other side says.
+
+  /**
+   * The stream; undefined if it has closed, since its frames may still be in transit.
+   * @throws ConnectionError for one that was never opened
+   */
+  known(id: number, frame: string): Http2Stream | undefined {
+    const stream = this.get(id);
+    if (stream) return stream;
+    const opened = this.#options.role === 'client' ? id < this.#next && id % 2 === 1 : this.#ids.used(id);
+    if (id === 0 || !opened) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `${frame} on stream ${id}`);
+    return undefined;
+  }
+
+  /** @throws ConnectionError for a head that no stream can have */
+  receiveHead({ stream: id, fields, ends }: ReceivedHead): void {
+    const isServer = this.#options.role === 'server';
+    const open = this.get(id);
+    if (open) open.receiveSection(fields, ends);
+    else if (isServer && this.#ids.begins(id)) this.#begin(id, fields, ends);
+    // A request cannot follow an open stream.
+    else if (isServer && beginsMessage(fields)) throw this.#ids.again(id);
+    else if (!this.known(id, 'HEADERS')) this.late(id);
+  }
+
+  #begin(id: number, fields: readonly Field[], ends: boolean): void {
+    // Our GOAWAY told the other side that nobody looks at this one.
+    if (this.#refusesNew) return;
+    this.#lastServed = id;
+    const request = Incoming.request(fields);
+    if (!request) this.#refuse(id, ErrorCode.PROTOCOL_ERROR);
+    else if (this.size >= this.#settings.maxConcurrentStreams) this.#refuse(id, ErrorCode.REFUSED_STREAM);
+    else {
+      const stream = this.#open(id, request, this.#groupOf(fields));
+      this.#options.opened(stream, fields);
+      if (ends) stream.receiveEnd();
+    }
+  }
+
+  #groupOf(fields: readonly Field[]): string | undefined {
+    const { groupField } = this.#options.rules;
+    return groupField === undefined ? undefined : fields.find(([name]) => name === groupField)?.[1];
+  }
+
+  #refuse(id: number, code: number): void {
+    this.resets.count();
+    this.output.frame(rstStreamFrame(id, code));
+  }
+
+  /** A frame came for a closed stream: an error if the other side had ended the stream, otherwise sent before it knew. */
+  late(id: number): void {
+    if (this.#ids.hasEnded(id)) this.#refuse(id, ErrorCode.STREAM_CLOSED);
+  }
+
+  receiveReset(id: number, code: number): void {
+    const stream = this.known(id, 'RST_STREAM');
+    if (!stream) return;
+    const { role, rules } = this.#options;
+    if (role === 'server' && (rules.countsAnswered || !stream.answered)) this.resets.count();
+    stream.receiveReset(code);
+  }
+
+  /** The other side is leaving, and has not processed our streams after this one: they may be retried elsewhere (section 6.8). */
+  refusedAfter(last: number): void {
+    if (this.#options.role === 'server' || last >= this.#lastSeen) return;
+    this.#lastSeen = last;
+    for (const stream of this.values()) if (stream.id > last) stream.receiveReset(ErrorCode.REFUSED_STREAM);
+  }
+
+  // What a stream says.
+
+  streamBroken(): void {
+    this.resets.count();
+  }
+
+  streamClosed({ id, remoteEnded, group }: Http2Stream): void {
+    if (remoteEnded) this.#ids.ended(id);
+    if (--group.streams === 0) this.#groups.delete(group.name);
+    this.delete(id);
+    if (this.size === 0) this.#options.idle();
+  }
+}

@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict';
+import { afterEach, describe, mock, test } from 'node:test';
+import { SharedBudget } from '@isthmus/runtime';
+import { ConnectionError, MAX_WINDOW } from './frames.ts';
+import { InitialWindow, ReceiveWindow, SendWindow } from './windows.ts';
+
+describe('receive window', () => {
+  const KIB = 1024;
+  const MIB = 1024 * KIB;
+
+  afterEach(() => mock.restoreAll());
+
+  /** A clock that moves when it is told to. */
+  function clock(): { now: number } {
+    const time = { now: 0 };
+    mock.method(performance, 'now', () => time.now);
+    return time;
+  }
+
+  /** Fills and reads a window again and again, each half in `ms`. @returns its size in the end */
+  function pour(window: ReceiveWindow, time: { now: number }, ms: number, rounds = 100): number {
+    let open = 64 * KIB;
+    let largest = open;
+    for (let round = 0; round < rounds; round++) {
+      const bytes = Math.ceil(open / 2);
+      assert.ok(window.receive(bytes));
+      time.now += ms;
+      open += window.consume(bytes) - bytes;
+      largest = Math.max(largest, open);
+    }
+    return largest;
+  }
+
+  /** Budgets of their own. */
+  function budgets(long: number, local: number) {
+    return { budget: new SharedBudget(long), local: new SharedBudget(local), largest: 16 * MIB };
+  }
+
+  test('a window that is read fast doubles up to 4 MiB, and further where the round-trip time is long', () => {
+    const time = clock();
+    const near = new ReceiveWindow(64 * KIB, () => 1, budgets(100 * MIB, 16 * MIB));
+    assert.equal(pour(near, time, 5), 4 * MIB);
+    const far = new ReceiveWindow(64 * KIB, () => 100, budgets(100 * MIB, 0));
+    assert.equal(pour(far, time, 50), 16 * MIB);
+  });
+
+  test('windows that grow because they are read fast have a budget of their own', () => {
+    const time = clock();
+    const limits = budgets(100 * MIB, 16 * MIB);
+    const open = (rtt: number) => pour(new ReceiveWindow(64 * KIB, () => rtt, limits), time, 5);
+    assert.equal(open(10), 16 * MIB);
+    // The first four take 15.75 MiB of it.
+    const sizes = Array.from({ length: 6 }, () => open(1));
+    assert.deepEqual(sizes, [4 * MIB, 4 * MIB, 4 * MIB, 4 * MIB, 256 * KIB, 128 * KIB]);
+    assert.equal(open(1), 64 * KIB);
+    assert.equal(open(10), 16 * MIB);
+  });
+
+  test('a window that is read slowly, or not at all, stays as it began', () => {
+    const time = clock();
+    const limits = budgets(100 * MIB, 100 * MIB);
+    const slow = new ReceiveWindow(64 * KIB, () => 1, limits);
+    assert.equal(pour(slow, time, 1000), 64 * KIB);
+    const stalled = new ReceiveWindow(64 * KIB, () => 1, limits);
+    assert.ok(stalled.receive(64 * KIB));
+    assert.equal(stalled.receive(1), false, 'not a byte more');
+    assert.deepEqual([limits.budget.left, limits.local.left], [100 * MIB, 100 * MIB]);
+  });
+
+  test('all windows grow within the budgets, which get back what a stream had', () => {
+    const time = clock();
+    const limits = budgets(2 * MIB, 2 * MIB);
+    const windows = [1, 1, 1, 1, 10, 10].map((rtt) => new ReceiveWindow(64 * KIB, () => rtt, limits));
+    for (const window of windows) pour(window, time, 5);
+    for (const { left } of [limits.budget, limits.local]) assert.ok(left < MIB && left >= 0);
+    for (const window of windows) window.close();
+    assert.deepEqual([limits.budget.left, limits.local.left], [2 * MIB, 2 * MIB]);
+  });
+
+  test('a window whose group is known late uses that group’s share', () => {
+    const budget = new SharedBudget(4 * MIB);
+    const time = clock();
+    mock.method(performance, 'now', () => time.now);
+    const growing = (group: string) => {
+      const window = new ReceiveWindow(64 * KIB, () => 0, { ...budgets(0, 0), local: budget });
+      window.account(group);
+      for (let i = 0; i < 20; i++) {
+        time.now += 1;
+        window.consume(8 * MIB);
+      }
+      return window;
+    };
+    const [a, b] = [growing('a'), growing('b')];
+    const left = budget.left;
+    assert.ok(left > 0, 'a second group asked, and some is left');
+    a.close();
+    b.close();
+    assert.equal(budget.left, 4 * MIB);
+  });
+});
+
+/** Windows of one connection, and how often all of them were looked at. */
+function windowsOf(count: number) {
+  const windows: SendWindow[] = [];
+  const looks = { count: 0 };
+  const initial = new InitialWindow(
+    () => {},
+    () => {
+      looks.count++;
+      return windows;
+    },
+  );
+  for (let n = 0; n < count; n++) windows.push(new SendWindow(initial));
+  return { initial, windows, looks };
+}
+
+test('what a stream was given and has used up, or was given wrongly, does not stand against a larger initial window', () => {
+  const { initial, windows, looks } = windowsOf(2);
+  const [used, wrong] = windows as [SendWindow, SendWindow];
+  const most = MAX_WINDOW - initial.size;
+  assert.ok(used.widen(most));
+  used.sent(most);
+  assert.equal(wrong.widen(MAX_WINDOW), false);
+  windows.pop();
+  initial.resize(initial.size + 1);
+  assert.equal(used.size, initial.size);
+  // All were looked at once, and not for each change.
+  for (let n = 0; n < 100; n++) initial.resize(initial.size + 1);
+  assert.equal(looks.count, 1);
+});
+
+test('an initial window that would widen an open stream beyond 2^31 - 1 is refused', () => {
+  const { initial, windows } = windowsOf(2);
+  assert.ok(windows[1]?.widen(MAX_WINDOW - initial.size));
+  assert.throws(() => initial.resize(initial.size + 1), ConnectionError);
+});

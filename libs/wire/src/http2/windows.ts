@@ -1,0 +1,228 @@
+import { SharedBudget } from '@isthmus/runtime';
+import { ConnectionError, DEFAULT_SETTINGS, ErrorCode, MAX_WINDOW } from './frames.ts';
+
+/**
+ * The size to which a window grows on any connection if its reader keeps up, in bytes. With 1 MiB, bulk transfer is a third slower, and
+ * costs the sender twice the CPU time per byte, because it waits and wakes up for each window update.
+ */
+const LOCAL_WINDOW = 4 * 1024 * 1024;
+
+/** Largest window, in bytes: 160 MB/s at a round-trip time of 100 ms. */
+const LARGEST_WINDOW = 16 * 1024 * 1024;
+
+/** A reader that reads half a window within this time is fast, in milliseconds. */
+const FAST_READ_MS = 200;
+
+/** How much all windows of a process together may grow because their round-trip times are long, in bytes. */
+const GROWTH_BUDGET = 112 * 1024 * 1024;
+
+/**
+ * How much they may grow together because their readers are fast, in bytes. Without this limit, a hub fills 32 windows of 4 MiB with what a
+ * slower gateway has not taken, and the agent keeps the same bytes until it has: both then collect their whole heap ten times a second.
+ */
+const LOCAL_GROWTH_BUDGET = 16 * 1024 * 1024;
+
+/**
+ * A sender with less window than this has to wait, in bytes. Readers return window in pieces, and on a long path a few pieces are always
+ * in transit.
+ */
+const SHORT_WINDOW = 256 * 1024;
+
+/** Bounds of the growth of windows. */
+export interface WindowGrowth {
+  /** For paths with a long round-trip time. */
+  readonly budget: SharedBudget;
+  /** For readers that are fast. */
+  readonly local: SharedBudget;
+  /** Largest size of a window, in bytes. */
+  readonly largest: number;
+}
+
+/** Shared by this process. */
+const PROCESS: WindowGrowth = {
+  budget: new SharedBudget(GROWTH_BUDGET),
+  local: new SharedBudget(LOCAL_GROWTH_BUDGET),
+  largest: LARGEST_WINDOW,
+};
+
+/**
+ * The receive window of one stream. It starts small, so that many idle or stalled streams hold little. It doubles while its reader
+ * empties it faster than the connection can fill it, within the process' budget.
+ */
+export class ReceiveWindow {
+  readonly #limits: WindowGrowth;
+  readonly #rtt: () => number;
+  #group: string | undefined;
+  #size: number;
+  /** Bytes that the other side may still send. */
+  #open: number;
+  /** Bytes read here and not yet returned to the window. */
+  #read = 0;
+  #grown = 0;
+  #grownLocal = 0;
+  #since = performance.now();
+
+  /**
+   * @param rtt the connection's round-trip time, in milliseconds
+   * @param group who uses its budget
+   */
+  constructor(size: number, rtt: () => number, limits = PROCESS, group?: string) {
+    this.#group = group;
+    this.#size = size;
+    this.#open = size;
+    this.#rtt = rtt;
+    this.#limits = limits;
+  }
+
+  /** Says who uses the budget, if that is known only after the stream began. A window that has grown already stays with its first user. */
+  account(group: string): void {
+    if (this.#grown + this.#grownLocal === 0) this.#group = group;
+  }
+
+  /** @returns whether the other side respected the window */
+  receive(bytes: number): boolean {
+    this.#open -= bytes;
+    return this.#open >= 0;
+  }
+
+  /** Whether most of the window is unread here, so that the other side has to wait. Window that we hold back does not count as unread. */
+  get short(): boolean {
+    return this.#open + this.#read < Math.min(SHORT_WINDOW, this.#size / 2);
+  }
+
+  /**
+   * Counts bytes as read.
+   * @param least set while some of the window is held back. The window then does not grow, and when little is open, this many bytes are
+   * returned at a time
+   * @returns how many bytes to return to the other side; 0 for none yet
+   */
+  consume(bytes: number, least?: number): number {
+    this.#read += bytes;
+    const half = this.#size / 2;
+    if (this.#read < (least === undefined ? half : Math.min(half, Math.max(least, this.#open)))) return 0;
+    const credit = this.#read + (least === undefined ? this.#growth() : 0);
+    this.#open += credit;
+    this.#read = 0;
+    return credit;
+  }
+
+  /** Counts padding as read. The window does not grow for it, because nobody reads it. @returns how many bytes to return to the other side */
+  skip(padding: number): number {
+    return this.consume(padding, Number.POSITIVE_INFINITY);
+  }
+
+  /** Enlarges the window by this many bytes. */
+  widen(bytes: number): void {
+    this.#size += bytes;
+    this.#open += bytes;
+  }
+
+  /** The stream is over. */
+  close(): void {
+    const { budget, local } = this.#limits;
+    if (this.#grown > 0) budget.give(this.#grown, this.#group);
+    if (this.#grownLocal > 0) local.give(this.#grownLocal, this.#group);
+    this.#grown = 0;
+    this.#grownLocal = 0;
+    this.#size = MAX_WINDOW;
+  }
+
+  #growth(): number {
+    const now = performance.now();
+    const took = now - this.#since;
+    this.#since = now;
+    const { budget, local, largest } = this.#limits;
+    const growth = Math.min(this.#size, largest - this.#size);
+    if (growth <= 0) return 0;
+    const isFast = this.#size < LOCAL_WINDOW && took < FAST_READ_MS;
+    // Half a window that limits its sender is read within about half a round trip.
+    if (took < this.#rtt() && budget.take(growth, this.#group)) this.#grown += growth;
+    else if (isFast && local.take(growth, this.#group)) this.#grownLocal += growth;
+    else return 0;
+    this.#size += growth;
+    return growth;
+  }
+}
+
+/**
+ * The initial send window of all streams. Streams store their windows relative to it, so a change (RFC 9113 section 6.9.2) affects
+ * all of them at once. The only work per stream, once a turn, is to wake streams that may send again.
+ */
+export class InitialWindow {
+  readonly #wake: () => void;
+  readonly #windows: () => Iterable<SendWindow>;
+  #size = DEFAULT_SETTINGS.initialWindowSize;
+  /** No open stream was given more than this beyond the initial window. It may be too high, until `#recount` has looked at all streams. */
+  #most = 0;
+  #due = false;
+
+  /**
+   * @param wake makes streams that wait for their windows check again
+   * @param windows those of the open streams
+   */
+  constructor(wake: () => void, windows: () => Iterable<SendWindow>) {
+    this.#wake = wake;
+    this.#windows = windows;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Records how much a stream has been given beyond the initial window. */
+  exceeded(bytes: number): void {
+    if (bytes > this.#most) this.#most = bytes;
+  }
+
+  /** @throws ConnectionError if a stream's window would exceed the largest window */
+  resize(size: number): void {
+    if (size + this.#most > MAX_WINDOW) this.#recount();
+    if (size + this.#most > MAX_WINDOW)
+      throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `streams' windows beyond ${MAX_WINDOW}`);
+    const grows = size > this.#size;
+    this.#size = size;
+    if (!grows || this.#due) return;
+    this.#due = true;
+    setImmediate(() => {
+      this.#due = false;
+      this.#wake();
+    });
+  }
+
+  #recount(): void {
+    this.#most = 0;
+    for (const { more } of this.#windows()) this.exceeded(more);
+  }
+}
+
+/** The send window of one stream. */
+export class SendWindow {
+  readonly #initial: InitialWindow;
+  /** Bytes given beyond the initial window, minus bytes sent. */
+  #more = 0;
+
+  constructor(initial: InitialWindow) {
+    this.#initial = initial;
+  }
+
+  /** In bytes; below 0 when the initial window has shrunk since. */
+  get size(): number {
+    return this.#initial.size + this.#more;
+  }
+
+  /** The part of it beyond the initial window. */
+  get more(): number {
+    return this.#more;
+  }
+
+  sent(bytes: number): void {
+    this.#more -= bytes;
+  }
+
+  /** Enlarges the window. @returns false if it would exceed the largest window (section 6.9.1) */
+  widen(bytes: number): boolean {
+    this.#more += bytes;
+    this.#initial.exceeded(this.#more);
+    return this.size <= MAX_WINDOW;
+  }
+}

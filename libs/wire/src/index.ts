@@ -1,0 +1,20 @@
+export { Connection, greeting, type PeerSettings } from './http2/connection.ts';
+export { DuplexStream, PendingStream } from './http2/duplex.ts';
+export { Allowance, FloodGuard } from './http2/floods.ts';
+export {
+  ConnectionError,
+  codeName,
+  DEFAULT_FRAME,
+  ErrorCode,
+  FrameType,
+  headersFrames,
+  PREFACE,
+  StreamError,
+  settingsFrame,
+} from './http2/frames.ts';
+export { encodeHead, type Field, type Head, type OutgoingHead } from './http2/heads.ts';
+export { hpackEncode } from './http2/hpack.ts';
+export { FrameReader } from './http2/reading.ts';
+export { Http2Session } from './http2/session.ts';
+export type { HeadKind, Http2Stream, StreamFace } from './http2/stream.ts';
+export type { StreamRules, StreamSettings } from './http2/streams.ts';
