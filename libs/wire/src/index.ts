@@ -1,3 +1,13 @@
+export {
+  type CallPeer,
+  ChannelError,
+  MAX_MESSAGE,
+  type PacketChannel,
+  type PacketSink,
+  ServerCall,
+} from './grpc/call.ts';
+export { MessageReader, PREFIX, writePrefix } from './grpc/messages.ts';
+export { Metadata, readTimeout, StatusError, type StatusName, statusFields, statusName } from './grpc/status.ts';
 export { Connection, greeting, type PeerSettings } from './http2/connection.ts';
 export { DuplexStream, PendingStream } from './http2/duplex.ts';
 export { Allowance, FloodGuard } from './http2/floods.ts';
@@ -18,3 +28,12 @@ export { FrameReader } from './http2/reading.ts';
 export { Http2Session } from './http2/session.ts';
 export type { HeadKind, Http2Stream, StreamFace } from './http2/stream.ts';
 export type { StreamRules, StreamSettings } from './http2/streams.ts';
+export { CHECK_EVERY_MS, LinkChecks, type PingInterval, watchLiveness } from './link/liveness.ts';
+export {
+  DiallingReconciler,
+  isRecord,
+  RECONCILE_EVERY,
+  type ReconcileMessage,
+  readReconcile,
+  ServingReconciler,
+} from './link/reconcile.ts';

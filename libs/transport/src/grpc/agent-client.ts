@@ -3,13 +3,13 @@ import { type ChannelCredentials, Client, type ClientDuplexStream, Metadata, typ
 import { encodePacket, type Packet } from '@isthmus/proto';
 import { clientTlsOf, connectTls, keptAlive, secured, type TlsSettings } from '@isthmus/runtime';
 import { checkName, formatDestination, parseDestination } from '@isthmus/tunnel';
+import { MAX_MESSAGE, type PacketChannel } from '@isthmus/wire';
 import type { HttpProxy } from '../http-proxy/http-proxy.ts';
 import { askProxy } from '../http-proxy/through-proxy.ts';
-import type { PacketChannel } from '../packets/channel.ts';
 import { callError, clientChannel, type Received, receivePacket } from './channel.ts';
 import { credentialsBy } from './connection-credentials.ts';
 import { keepaliveOptions } from './keepalive-options.ts';
-import { CONNECT_METHOD, MAX_MESSAGE } from './service.ts';
+import { CONNECT_METHOD } from './service.ts';
 
 /**
  * What a server may send ahead on the stream that carries all tunnels, in bytes. grpc-js has one fixed size. While a destination reads

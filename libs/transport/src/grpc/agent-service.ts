@@ -1,13 +1,10 @@
 import { addressOf, sourceOf } from '@isthmus/runtime';
 import { type AgentIdentifiers, checkName, NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
+import { type Metadata, type PacketChannel, type ServerCall, StatusError, type StatusName } from '@isthmus/wire';
 import { AgentLimitError, refusedWhere } from '../agent-limit.ts';
 import { type IdentifierLimits, ignoredError, parseIdentifiers } from '../identifiers.ts';
 import type { ConnectionPeer } from '../listen/connection-peer.ts';
-import type { PacketChannel } from '../packets/channel.ts';
-import type { ServerCall } from './call.ts';
-import type { Metadata } from './metadata.ts';
 import { CONNECT_METHOD, type GrpcService } from './service.ts';
-import { StatusError, type StatusName } from './status.ts';
 
 const SCHEME = 'Bearer ';
 
@@ -62,7 +59,11 @@ export function agentService<A>(options: AgentServiceOptions<A>): GrpcService {
   return { path: CONNECT_METHOD, serve: (call, admitted) => call.guarded(() => admit(call, admitted, options))() };
 }
 
-async function admit<A>(call: ServerCall, admitted: () => void, options: AgentServiceOptions<A>): Promise<void> {
+async function admit<A>(
+  call: ServerCall<ConnectionPeer>,
+  admitted: () => void,
+  options: AgentServiceOptions<A>,
+): Promise<void> {
   const { serverId, serverCount, events, onAgent } = options;
   const { metadata, peer } = call;
   try {
@@ -140,7 +141,10 @@ function valid<T>(read: () => T): T {
   }
 }
 
-async function authenticate(call: ServerCall, options: Pick<AgentServiceOptions, 'authenticate'>): Promise<void> {
+async function authenticate(
+  call: ServerCall<ConnectionPeer>,
+  options: Pick<AgentServiceOptions, 'authenticate'>,
+): Promise<void> {
   if (!options.authenticate) return;
   const { metadata, peer, signal } = call;
   const value = metadata.first('authorization');

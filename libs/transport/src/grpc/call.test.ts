@@ -5,10 +5,8 @@ import { test } from 'node:test';
 import { Client, credentials, Metadata } from '@grpc/grpc-js';
 import { deferred } from '@isthmus/runtime';
 import { PlaneEnded } from '@isthmus/tunnel';
-import type { ChannelError } from '../packets/channel.ts';
+import { type ChannelError, type ServerCall, StatusError } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
-import type { ServerCall } from './call.ts';
-import { StatusError } from './status.ts';
 import { connect, data, message, open, PATH, type Reply, serve } from './testing/calls.ts';
 
 const REFUSALS: readonly [what: string, over: Record<string, string>, http: number, grpc: number, text: RegExp][] = [

@@ -2,9 +2,8 @@ import type { Duplex } from 'node:stream';
 import type { ClientDuplexStream, ServiceError } from '@grpc/grpc-js';
 import { decodePacket, type Packet, type PacketError } from '@isthmus/proto';
 import { inWords as messageOf } from '@isthmus/tunnel';
-import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
+import { ChannelError, type PacketChannel, type PacketSink, statusName } from '@isthmus/wire';
 import { inWords } from '../tls/handshake.ts';
-import { statusName } from './status.ts';
 
 /** How much may be held before the stream is paused, in bytes. The server can then send what its window allows, and waits. */
 const HELD_AHEAD = 16 * 1024 * 1024;

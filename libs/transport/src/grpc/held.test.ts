@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { encodePacket, type Packet } from '@isthmus/proto';
 import { until } from '@isthmus/runtime/testing';
-import type { ServerCall } from './call.ts';
+import type { ServerCall } from '@isthmus/wire';
 import { connect, data, message, open, serve, WINDOW } from './testing/calls.ts';
 
 /** As long as a message may be. */

@@ -1,9 +1,9 @@
 import { type Dial, DialError, formatDestination, NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
+import { type ServerCall, StatusError } from '@isthmus/wire';
 import { denied, type Identify } from '../callers/identify.ts';
+import type { ConnectionPeer } from '../listen/connection-peer.ts';
 import { servePackets } from '../packets/serve.ts';
-import type { ServerCall } from './call.ts';
 import { type GrpcService, PROXY_METHOD } from './service.ts';
-import { StatusError } from './status.ts';
 
 /**
  * How long a caller may take between opening a stream and dialling, in milliseconds. An API server does both at once. A stream without
@@ -31,7 +31,7 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
   return { path: PROXY_METHOD, serve: (call, admitted) => serve(call, admitted, options) };
 }
 
-function serve(call: ServerCall, admitted: () => void, options: ProxyServiceOptions): void {
+function serve(call: ServerCall<ConnectionPeer>, admitted: () => void, options: ProxyServiceOptions): void {
   const { events, timeout, firstDialMs = FIRST_DIAL_MS, identify, awaitDial = () => () => {} } = options;
   const { remote } = call.peer;
   let who: ReturnType<Identify>;

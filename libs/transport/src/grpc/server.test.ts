@@ -5,10 +5,9 @@ import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { hpackEncode } from '@isthmus/wire';
 import { until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
-import type { ServerCall } from './call.ts';
+import { hpackEncode, type ServerCall } from '@isthmus/wire';
 import { grpcServer } from './server.ts';
 import { connect, data, message, open, type Reply, serve } from './testing/calls.ts';
 

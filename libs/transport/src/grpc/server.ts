@@ -1,4 +1,6 @@
 import type { Socket } from 'node:net';
+import { guarding, RandomSet, remoteOf, SharedBudget } from '@isthmus/runtime';
+import { PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import {
   Connection,
   DEFAULT_FRAME,
@@ -6,18 +8,17 @@ import {
   greeting,
   type Http2Stream,
   hpackEncode,
+  Metadata,
   type PeerSettings,
+  readTimeout,
+  ServerCall,
+  StatusError,
   type StreamRules,
   type StreamSettings,
+  statusFields,
 } from '@isthmus/wire';
-import { guarding, RandomSet, remoteOf, SharedBudget } from '@isthmus/runtime';
-import { PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import { type ConnectionPeer, peerOf } from '../listen/connection-peer.ts';
-import { ServerCall } from './call.ts';
-import { Metadata } from './metadata.ts';
 import type { GrpcService } from './service.ts';
-import { StatusError, statusFields } from './status.ts';
-import { readTimeout } from './timeout.ts';
 
 /**
  * How long a connection that arrives while the server drains waits for its GOAWAY, in milliseconds. Go's clients answer a GOAWAY by

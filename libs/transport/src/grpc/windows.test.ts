@@ -6,8 +6,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Packet } from '@isthmus/proto';
 import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
+import type { ServerCall } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
-import type { ServerCall } from './call.ts';
 import { connect, data, echo, message, open, serve, WINDOW } from './testing/calls.ts';
 
 test('a caller sends no more than its window while nobody reads, and all of it when somebody does', async () => {

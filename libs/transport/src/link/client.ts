@@ -1,14 +1,4 @@
 import type { Socket } from 'node:net';
-import {
-  type DuplexStream,
-  ErrorCode,
-  type Head,
-  type HeadKind,
-  type Http2Session,
-  type Http2Stream,
-  type OutgoingHead,
-  PendingStream,
-} from '@isthmus/wire';
 import { deferred, extended, type Guarded, guarding, RandomSet } from '@isthmus/runtime';
 import {
   type Attach,
@@ -22,6 +12,20 @@ import {
   planeEnded,
   SessionLost,
 } from '@isthmus/tunnel';
+import {
+  DiallingReconciler,
+  type DuplexStream,
+  ErrorCode,
+  type Head,
+  type HeadKind,
+  type Http2Session,
+  type Http2Stream,
+  type OutgoingHead,
+  PendingStream,
+  type PingInterval,
+  RECONCILE_EVERY,
+  watchLiveness,
+} from '@isthmus/wire';
 import type { Dialer } from '../dial/dialer.ts';
 import { Ending } from '../dial/ending.ts';
 import { abandoned, pendingDial } from '../dial/pending-dial.ts';
@@ -30,10 +34,7 @@ import { WHY_FIELD } from '../listen/turn-away.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { type Answer, attachHead, readAnswer, readAttachedAnswer, readUnderWay, requestHead } from './head.ts';
 import { GATEWAY_FIELD } from './instance.ts';
-import { watchLiveness } from './liveness.ts';
-import type { PingInterval } from './ping-interval.ts';
 import type { PolicyRules } from './policy.ts';
-import { DiallingReconciler, RECONCILE_EVERY } from './reconcile.ts';
 import { linkSession } from './settings.ts';
 import { asDuplex, type CarrierLink, endingCode, endOfStream, LOST, ResumableEnd } from './tunnel-end.ts';
 

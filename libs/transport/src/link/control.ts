@@ -1,13 +1,11 @@
 import type { Duplex } from 'node:stream';
-import { Allowance, ConnectionError, ErrorCode } from '@isthmus/wire';
 import type { GatewayLoss } from '@isthmus/tunnel';
+import { Allowance, ConnectionError, ErrorCode, isRecord, type ReconcileMessage, readReconcile } from '@isthmus/wire';
 import { Pieces } from '../head/pieces.ts';
 import { type CredentialMessage, type RenewedMessage, readCredential } from './credential.ts';
 import { isInstance } from './instance.ts';
-import { isRecord } from './json.ts';
 import { type MembershipMessage, readMembership } from './membership.ts';
 import { type PolicyMessage, readPolicy } from './policy.ts';
-import { type ReconcileMessage, readReconcile } from './reconcile.ts';
 
 /** What the two ends of a link tell each other besides the tunnels. */
 export type ControlMessage =

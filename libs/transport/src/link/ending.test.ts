@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { mock, test } from 'node:test';
 import { CUT_BY, DialAbort, PlaneEnded, TunnelTable } from '@isthmus/tunnel';
+import { CHECK_EVERY_MS } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
-import { CHECK_EVERY_MS } from './liveness.ts';
 import { dialTcp, type Link, link, listen, readAll, request } from './testing.ts';
 
 test('a lost link ends its tunnels as lost and its pending dials as retryable', async () => {

@@ -1,4 +1,3 @@
-import type { Head, OutgoingHead } from '@isthmus/wire';
 import {
   type AttachAnswer,
   AttachRefused,
@@ -16,6 +15,7 @@ import {
   parseDestination,
   type ResumeGrant,
 } from '@isthmus/tunnel';
+import type { Head, OutgoingHead } from '@isthmus/wire';
 import type { ServedDial } from '../dial/serve-dial.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
 import {

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { afterEach, describe, mock, test } from 'node:test';
-import { CHECK_EVERY_MS, LinkChecks, watchLiveness } from './liveness.ts';
-import { type PingInterval, pingAtRest } from './ping-interval.ts';
+import { CHECK_EVERY_MS, LinkChecks, type PingInterval, watchLiveness } from '@isthmus/wire';
+import { pingAtRest } from './ping-interval.ts';
 import { linkSession } from './settings.ts';
 
 describe('liveness', () => {

@@ -1,5 +1,5 @@
 import { isName, parseDestination } from '@isthmus/tunnel';
-import { isRecord } from './json.ts';
+import { isRecord } from '@isthmus/wire';
 
 /** A hub as agents see it. */
 export interface HubMember {

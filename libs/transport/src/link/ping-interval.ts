@@ -1,12 +1,5 @@
+import type { PingInterval } from '@isthmus/wire';
 import { LinkRefused } from './link-refused.ts';
-
-/** How long a link may be silent before this side sends a PING, where it is not the usual second. */
-export interface PingInterval {
-  /** Whole seconds, 1 to 300. */
-  readonly seconds: number;
-  /** Whether it counts only while the link carries nothing. */
-  readonly atRest: boolean;
-}
 
 /** So many links to agents have the same interval. The next ones have a second more. */
 const LINKS_PER_STEP = 500;

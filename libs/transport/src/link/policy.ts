@@ -1,5 +1,5 @@
 import { isName } from '@isthmus/tunnel';
-import { isRecord } from './json.ts';
+import { isRecord } from '@isthmus/wire';
 
 /** One rule about what callers may dial: a prefix, or a host pattern, or neither, which means every destination. */
 export interface PolicyRule {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Head } from '@isthmus/wire';
 import type { AttachAnswer, AttachClaim, ResumeOffer } from '@isthmus/tunnel';
+import type { Head } from '@isthmus/wire';
 import {
   addAttached,
   addClaim,

@@ -1,5 +1,5 @@
-import type { Head } from '@isthmus/wire';
 import { type AttachAnswer, type AttachClaim, DialError, type ResumeGrant, type ResumeOffer } from '@isthmus/tunnel';
+import type { Head } from '@isthmus/wire';
 
 /** The fields of a head with which a tunnel can outlive its hub (docs/RESUME.md). Hubs pass both on. */
 const RESUME_FIELD = 'isthmus-resume';

@@ -1,4 +1,3 @@
-import { encodeHead, type Head, type Http2Stream, PendingStream } from '@isthmus/wire';
 import { extended, type RandomSet } from '@isthmus/runtime';
 import {
   type AgentTunnels,
@@ -14,6 +13,7 @@ import {
   SessionLost,
   type TunnelEnd,
 } from '@isthmus/tunnel';
+import { encodeHead, type Head, type Http2Stream, PendingStream } from '@isthmus/wire';
 import { type ServeDialOptions, type ServedDial, serve, serveDial, type Waiter } from '../dial/serve-dial.ts';
 import {
   answerHead,

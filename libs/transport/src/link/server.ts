@@ -1,15 +1,21 @@
 import type { Socket } from 'node:net';
-import { DuplexStream, ErrorCode, type Head, type Http2Session, type Http2Stream } from '@isthmus/wire';
 import { deferred, guarding, RandomSet } from '@isthmus/runtime';
 import { type GatewayLoss, HungUp, LinkReset, SessionLost } from '@isthmus/tunnel';
+import {
+  DuplexStream,
+  ErrorCode,
+  type Head,
+  type Http2Session,
+  type Http2Stream,
+  type PingInterval,
+  ServingReconciler,
+  watchLiveness,
+} from '@isthmus/wire';
 import { Control, type ControlMessage } from './control.ts';
 import { ATTACH_PATH } from './head.ts';
 import { GATEWAY_FIELD, isInstance } from './instance.ts';
-import { watchLiveness } from './liveness.ts';
 import type { MembershipMessage } from './membership.ts';
-import type { PingInterval } from './ping-interval.ts';
 import type { PolicyRules } from './policy.ts';
-import { ServingReconciler } from './reconcile.ts';
 import { ServedDials, type ServedDialsOptions } from './served-dials.ts';
 import { linkSession } from './settings.ts';
 

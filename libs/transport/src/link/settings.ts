@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
-import { Http2Session } from '@isthmus/wire';
 import { HungUp, LinkReset, SessionLost } from '@isthmus/tunnel';
+import { Http2Session } from '@isthmus/wire';
 import { TENANT_FIELD } from './head.ts';
 
 /** Tunnels and pending dials on one link. */

@@ -1,13 +1,4 @@
 import {
-  codeName,
-  type DuplexStream,
-  ErrorCode,
-  type Http2Stream,
-  type PendingStream,
-  StreamError,
-  type StreamFace,
-} from '@isthmus/wire';
-import {
   type Carrier,
   type CarrierUser,
   CUT_BY,
@@ -18,6 +9,15 @@ import {
   SessionLost,
   type TunnelEnd,
 } from '@isthmus/tunnel';
+import {
+  codeName,
+  type DuplexStream,
+  ErrorCode,
+  type Http2Stream,
+  type PendingStream,
+  StreamError,
+  type StreamFace,
+} from '@isthmus/wire';
 
 /** Code of a reset that says: the plane cut this tunnel, and not its caller or destination. What cut it is not known, or was the path. */
 const BY_PLANE = ErrorCode.INTERNAL_ERROR;

@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { guarding } from '@isthmus/runtime';
 import { checkName, NotAuthorised } from '@isthmus/tunnel';
+import type { PingInterval } from '@isthmus/wire';
 import { AgentLimitError } from '../agent-limit.ts';
 import { type HttpHead, readHead } from '../head/head-reader.ts';
 import { answerLast } from '../head/last-answer.ts';
@@ -10,7 +11,7 @@ import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
 import { write } from '../head/write.ts';
 import { isInstance } from './instance.ts';
 import { LinkRefused } from './link-refused.ts';
-import { type PingInterval, pingField, pingOf, wantedPing } from './ping-interval.ts';
+import { pingField, pingOf, wantedPing } from './ping-interval.ts';
 
 /**
  * How an agent's connection becomes a link. The agent sends an HTTP/1.1 Upgrade request that says who it is, and the hub answers 101.

@@ -1,7 +1,15 @@
 import { STATUS_CODES } from 'node:http';
 import type { TLSSocket } from 'node:tls';
-import { FrameReader, FrameType, headersFrames, hpackEncode, PREFACE, settingsFrame } from '@isthmus/wire';
-import { StatusError, statusFields } from '../grpc/status.ts';
+import {
+  FrameReader,
+  FrameType,
+  headersFrames,
+  hpackEncode,
+  PREFACE,
+  StatusError,
+  settingsFrame,
+  statusFields,
+} from '@isthmus/wire';
 import { endsSoon } from '../head/last-answer.ts';
 import { percentEncoded } from '../head/percent.ts';
 

@@ -1,6 +1,7 @@
 import { SharedBudget } from '@isthmus/runtime';
 import { type ClosedBy, ReaderStalled } from '@isthmus/tunnel';
-import type { ObservedChannel, PacketChannel } from './channel.ts';
+import type { PacketChannel } from '@isthmus/wire';
+import type { ObservedChannel } from './channel.ts';
 
 /** How much may wait for one tunnel before its bytes count against the window that all tunnels of its stream share, in bytes. */
 const TUNNEL_SHARE = 4 * 1024 * 1024;

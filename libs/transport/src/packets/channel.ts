@@ -1,50 +1,7 @@
 import type { Packet } from '@isthmus/proto';
 import { type Guarded, guarding } from '@isthmus/runtime';
 import { type PlaneEvents, planeEnded, type Role } from '@isthmus/tunnel';
-
-/** A stream of packets in both directions, whichever library carries it. */
-export interface PacketChannel {
-  /** The peer, for logs. */
-  readonly remote: string;
-  /** Always takes the packet. Returns false to ask the sender to wait for `drain`. Does nothing after the end. */
-  send(packet: Packet): boolean;
-  /** Starts to deliver packets, including those that have arrived. Called once. */
-  start(sink: PacketSink): void;
-  /** Stops reading, and thereby the peer. Only for a stream with one tunnel, because it stops every tunnel of the stream. */
-  pause(): void;
-  resume(): void;
-  /** Stops the peer from sending as many bytes as these again, until they are freed. Still delivers what arrives. */
-  hold(bytes: number): void;
-  free(bytes: number): void;
-  /** Whether so much is held that the peer can send almost nothing. */
-  readonly heldUp: boolean;
-  /** Whether it has ended, for any reason. */
-  readonly over: boolean;
-  /** Sends nothing more. What was sent still arrives. */
-  end(): void;
-  /** Ends both directions at once. Tells the peer why if it still listens. */
-  destroy(reason: Error): void;
-}
-
-export interface PacketSink {
-  packet(packet: Packet): void;
-  /** The channel takes packets again. */
-  drain(): void;
-  /** The last call. Without an error, the stream ended in good order. */
-  close(error?: ChannelError): void;
-}
-
-/** A channel that failed. */
-export class ChannelError extends Error {
-  override readonly name = 'ChannelError';
-  /** Go's name of a gRPC status, such as `Unavailable`. */
-  readonly code: string;
-
-  constructor(code: string, message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.code = code;
-  }
-}
+import type { PacketChannel, PacketSink } from '@isthmus/wire';
 
 export interface ObservedChannel extends PacketChannel {
   /** Callbacks through this never throw: a defect ends the channel. */

@@ -11,11 +11,12 @@ import {
   type PlaneEvents,
   SessionLost,
 } from '@isthmus/tunnel';
+import type { ChannelError, PacketChannel } from '@isthmus/wire';
 import type { Dialer } from '../dial/dialer.ts';
 import { Ending } from '../dial/ending.ts';
 import { abandoned, type PendingDial, pendingDial } from '../dial/pending-dial.ts';
 import { Backlog, type BacklogLimits } from './backlog.ts';
-import { type ChannelError, type ObservedChannel, observedChannel, type PacketChannel } from './channel.ts';
+import { type ObservedChannel, observedChannel } from './channel.ts';
 import { refusal } from './go-errors.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';

@@ -1,7 +1,7 @@
 import type { Packet } from '@isthmus/proto';
 import { OpenTable } from '@isthmus/runtime';
+import type { ChannelError, PacketChannel } from '@isthmus/wire';
 import type { Queue } from './backlog.ts';
-import type { ChannelError, PacketChannel } from './channel.ts';
 import type { PacketSide } from './closing.ts';
 import { Outbox } from './outbox.ts';
 import { closePacket, PacketStream } from './stream.ts';

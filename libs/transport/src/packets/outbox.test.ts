@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Packet } from '@isthmus/proto';
-import type { PacketChannel } from './channel.ts';
+import type { PacketChannel } from '@isthmus/wire';
 import { Outbox } from './outbox.ts';
 
 const packet = { type: 'data' } as unknown as Packet;

@@ -1,6 +1,6 @@
 import type { Packet } from '@isthmus/proto';
 import { PlaneEnded } from '@isthmus/tunnel';
-import type { PacketChannel } from './channel.ts';
+import type { PacketChannel } from '@isthmus/wire';
 
 /** With more waiting packets than this, what may be dropped is dropped. */
 const MAX_OFFERED = 1_024;

@@ -1,5 +1,5 @@
 import { decodePacket, encodePacket, type Packet } from '@isthmus/proto';
-import { ChannelError, type PacketChannel, type PacketSink } from './channel.ts';
+import { ChannelError, type PacketChannel, type PacketSink } from '@isthmus/wire';
 
 /** One end of a channel within the process, for tests. Every packet passes through the codec. */
 export class PairedChannel implements PacketChannel {

@@ -1,9 +1,10 @@
 import type { Packet } from '@isthmus/proto';
 import { deferred } from '@isthmus/runtime';
 import { asDialError, type Caller, DialAbort, DialError, PlaneEnded, type Role, SessionLost } from '@isthmus/tunnel';
+import type { ChannelError, PacketChannel } from '@isthmus/wire';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial/serve-dial.ts';
 import { Backlog, type BacklogLimits, pausing, type Queue } from './backlog.ts';
-import { type ChannelError, type ObservedChannel, observedChannel, type PacketChannel } from './channel.ts';
+import { type ObservedChannel, observedChannel } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 

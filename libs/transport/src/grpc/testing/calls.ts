@@ -9,9 +9,8 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import { decodePacket, encodePacket, type Packet } from '@isthmus/proto';
 import { deferred } from '@isthmus/runtime';
 import { planeEvents } from '@isthmus/tunnel';
-import type { PacketSink } from '../../packets/channel.ts';
+import type { PacketSink, ServerCall } from '@isthmus/wire';
 import { cleanups } from '../../testing/cleanups.ts';
-import type { ServerCall } from '../call.ts';
 import { type GrpcServerOptions, grpcServer } from '../server.ts';
 import type { GrpcService } from '../service.ts';
 

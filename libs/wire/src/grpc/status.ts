@@ -1,7 +1,9 @@
-import { type Field, hpackEncode } from '@isthmus/wire';
+import { LONGEST_TIMER } from '@isthmus/runtime';
+import type { Field } from '../http2/heads.ts';
+import { hpackEncode } from '../http2/hpack.ts';
 
 /** gRPC's status codes, by Go's names, which ANP's metrics show. */
-export const STATUS = {
+const STATUS = {
   OK: 0,
   Canceled: 1,
   Unknown: 2,
@@ -64,3 +66,36 @@ function percentEncode(text: string): string {
 }
 
 export const OK_TRAILERS = hpackEncode(OK_FIELDS);
+
+/** Milliseconds in gRPC's units of time. */
+const UNITS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000, m: 1, u: 1e-3, n: 1e-6 };
+
+/**
+ * Reads `grpc-timeout` (gRPC over HTTP/2, "Timeout"). Returns milliseconds; NaN if it is malformed; undefined without one, or if it is
+ * too long to matter.
+ */
+export function readTimeout(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const [, digits, unit] = /^(\d{1,8})([HMSmun])$/.exec(text) ?? [];
+  const ms = Number(digits) * (UNITS[unit ?? ''] ?? Number.NaN);
+  return ms > LONGEST_TIMER ? undefined : ms;
+}
+
+/** A caller's metadata. Values of names that end in `-bin` stay base64. */
+export class Metadata {
+  readonly #fields: readonly Field[];
+
+  constructor(fields: readonly Field[]) {
+    this.#fields = fields;
+  }
+
+  /** All values of a name, in order. */
+  get(name: string): string[] {
+    return this.#fields.filter(([own]) => own === name).map(([, value]) => value);
+  }
+
+  /** The first value of a name. */
+  first(name: string): string | undefined {
+    return this.#fields.find(([own]) => own === name)?.[1];
+  }
+}

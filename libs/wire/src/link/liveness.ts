@@ -1,6 +1,5 @@
-import type { Http2Session } from '@isthmus/wire';
 import { guarding } from '@isthmus/runtime';
-import type { PingInterval } from './ping-interval.ts';
+import type { Http2Session } from '../http2/session.ts';
 
 /** How often links are checked for received bytes, in milliseconds. */
 export const CHECK_EVERY_MS = 250;
@@ -17,7 +16,15 @@ const DEAD_AFTER_CHECKS = 9;
 /** What counts as the round trip of a link whose first PING has no answer yet, in milliseconds. */
 const UNKNOWN_ROUND_TRIP_MS = 3000;
 
-/** Calls all checks from one timer. In an idle hub, thousands of timers would cost more than the checks. */
+/** How long a link may be silent before this side sends a PING, where it is not the usual second. */
+export interface PingInterval {
+  /** Whole seconds. */
+  readonly seconds: number;
+  /** Whether it counts only while the link carries nothing. */
+  readonly atRest: boolean;
+}
+
+/** Calls all checks from one timer. In a process with thousands of idle links, thousands of timers would cost more than the checks. */
 export class LinkChecks {
   readonly #checks = new Set<() => void>();
   #timer: NodeJS.Timeout | undefined;

@@ -1,14 +1,55 @@
-import { ErrorCode, type Field, type Http2Stream, hpackEncode, type StreamFace } from '@isthmus/wire';
-import type { Packet } from '@isthmus/proto';
-import { encodeDataHead, encodePacket } from '@isthmus/proto';
+import { encodeDataHead, encodePacket, type Packet } from '@isthmus/proto';
 import type { Guarded } from '@isthmus/runtime';
-import type { ConnectionPeer } from '../listen/connection-peer.ts';
-import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
-import { PREFIX, writePrefix } from './messages.ts';
-import type { Metadata } from './metadata.ts';
-import { PacketReader } from './packet-reader.ts';
-import { MAX_MESSAGE } from './service.ts';
-import { OK_TRAILERS, StatusError, statusFields } from './status.ts';
+import { ErrorCode } from '../http2/frames.ts';
+import type { Field } from '../http2/heads.ts';
+import { hpackEncode } from '../http2/hpack.ts';
+import type { Http2Stream, StreamFace } from '../http2/stream.ts';
+import { PacketReader, PREFIX, writePrefix } from './messages.ts';
+import { type Metadata, OK_TRAILERS, StatusError, statusFields } from './status.ts';
+
+/** A stream of packets in both directions, whichever library carries it. */
+export interface PacketChannel {
+  /** The peer, for logs. */
+  readonly remote: string;
+  /** Always takes the packet. Returns false to ask the sender to wait for `drain`. Does nothing after the end. */
+  send(packet: Packet): boolean;
+  /** Starts to deliver packets, including those that have arrived. Called once. */
+  start(sink: PacketSink): void;
+  /** Stops reading, and thereby the peer. Only for a stream with one tunnel, because it stops every tunnel of the stream. */
+  pause(): void;
+  resume(): void;
+  /** Stops the peer from sending as many bytes as these again, until they are freed. Still delivers what arrives. */
+  hold(bytes: number): void;
+  free(bytes: number): void;
+  /** Whether so much is held that the peer can send almost nothing. */
+  readonly heldUp: boolean;
+  /** Whether it has ended, for any reason. */
+  readonly over: boolean;
+  /** Sends nothing more. What was sent still arrives. */
+  end(): void;
+  /** Ends both directions at once. Tells the peer why if it still listens. */
+  destroy(reason: Error): void;
+}
+
+export interface PacketSink {
+  packet(packet: Packet): void;
+  /** The channel takes packets again. */
+  drain(): void;
+  /** The last call. Without an error, the stream ended in good order. */
+  close(error?: ChannelError): void;
+}
+
+/** A channel that failed. */
+export class ChannelError extends Error {
+  override readonly name = 'ChannelError';
+  /** Go's name of a gRPC status, such as `Unavailable`. */
+  readonly code: string;
+
+  constructor(code: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
 
 /** How long a peer may take to read why its stream ends, in milliseconds. Then the stream is reset. */
 const RESET_MS = 1_000;
@@ -31,10 +72,19 @@ const RESPONSE: readonly Field[] = [
 ];
 const RESPONSE_HEAD = hpackEncode(RESPONSE);
 
+/** The longest message, in bytes: Go's limit of 4 MiB for the data, plus the packet's head. */
+export const MAX_MESSAGE = 4 * 1024 * 1024 + 64 * 1024;
+
+/** What a server knows of the other side of a connection. */
+export interface CallPeer {
+  /** For logs: `host:port`. */
+  readonly remote: string;
+}
+
 /** A call at our server: ANP's packets both ways on one stream. Reads nothing until it is started. */
-export class ServerCall implements PacketChannel, StreamFace {
+export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChannel, StreamFace {
   readonly metadata: Metadata;
-  readonly peer: ConnectionPeer;
+  readonly peer: Peer;
   readonly #stream: Http2Stream;
   readonly #packets = new PacketReader(MAX_MESSAGE);
   #sink: PacketSink | undefined;
@@ -59,7 +109,7 @@ export class ServerCall implements PacketChannel, StreamFace {
   #deadline: NodeJS.Timeout | undefined;
 
   /** @param timeout how long the caller allows it to take, in milliseconds */
-  constructor(stream: Http2Stream, metadata: Metadata, peer: ConnectionPeer, timeout?: number) {
+  constructor(stream: Http2Stream, metadata: Metadata, peer: Peer, timeout?: number) {
     this.#stream = stream;
     this.metadata = metadata;
     this.peer = peer;
@@ -73,9 +123,9 @@ export class ServerCall implements PacketChannel, StreamFace {
     return this.peer.remote;
   }
 
-  /** Whose it is: tenants share the growth of windows. */
-  account(tenant: string): void {
-    this.#stream.account(tenant);
+  /** Whose it is: groups share the growth of windows. */
+  account(group: string): void {
+    this.#stream.account(group);
   }
 
   /** Guards calls from outside the connection's reading: a defect fails the connection. */

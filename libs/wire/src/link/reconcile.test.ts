@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ConnectionError } from '@isthmus/wire';
+import { ConnectionError } from '../http2/frames.ts';
 import { DiallingReconciler, MAX_STREAMS_IN_MESSAGE, type ReconcileMessage, ServingReconciler } from './reconcile.ts';
 
 interface FakeStream {

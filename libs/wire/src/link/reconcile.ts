@@ -1,5 +1,5 @@
-import { FloodGuard, type Http2Stream } from '@isthmus/wire';
-import { isRecord } from './json.ts';
+import { FloodGuard } from '../http2/floods.ts';
+import type { Http2Stream } from '../http2/stream.ts';
 
 /**
  * Both halves of a link regularly compare their tunnels, and end orphans: tunnels that the other half does not know. There should be
@@ -135,6 +135,10 @@ export function readReconcile(value: unknown): ReconcileMessage | undefined {
   if (!Array.isArray(streams) || streams.length > MAX_STREAMS_IN_MESSAGE || !streams.every(isId)) return undefined;
   if (type === 'lacking') return { type, streams };
   return type === 'held' && isId(from) && isId(to) ? { type, from, to, streams } : undefined;
+}
+
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null;
 }
 
 function isId(value: unknown): value is number {
