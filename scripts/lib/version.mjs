@@ -29,7 +29,7 @@ export function stamped(root = ROOT) {
   const entries = [
     ['package-lock.json', (text) => json(stampedLock(JSON.parse(text), members, version))],
     ...members.map((path) => [`${path}/package.json`, (text) => json(stampedManifest(JSON.parse(text), version))]),
-    ['libs/service/src/version.ts', inText([CONSTANT])],
+    ['libs/service/src/program.ts', inText([CONSTANT])],
     ...pages.map((path) => [relative(root, path), inText([IMAGE, IMAGE_AND_VERSION])]),
     [CHART, inText([OF_CHART])],
   ];

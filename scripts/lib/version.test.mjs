@@ -13,7 +13,7 @@ const NEXT = '98.76.54-rc.1';
 function nextVersion() {
   const root = mkdtempSync(join(tmpdir(), 'isthmus-version-'));
   after(() => rmSync(root, { recursive: true, force: true }));
-  const wanted = /(package(-lock)?\.json|version\.ts|\.ya?ml|\.md|Containerfile)$/;
+  const wanted = /(package(-lock)?\.json|service\/src\/program\.ts|\.ya?ml|\.md|Containerfile)$/;
   for (const directory of ['apps', 'libs', 'test', 'tools', 'k8s', 'docs'])
     for (const path of filesBelow(join(ROOT, directory), (file) => wanted.test(file)))
       cpSync(path, join(root, relative(ROOT, path)));
@@ -29,7 +29,7 @@ test('one number changes all packages, the programs, the chart and the images of
   assert.equal(parsed('apps/agent/package.json').dependencies['@isthmus/tunnel'], NEXT);
   assert.equal(parsed('package-lock.json').version, NEXT);
   assert.equal(parsed('package-lock.json').packages['libs/admin'].dependencies['@isthmus/flags'], NEXT);
-  assert.match(next.get('libs/service/src/version.ts'), /VERSION = '98\.76\.54-rc\.1'/);
+  assert.match(next.get('libs/service/src/program.ts'), /VERSION = '98\.76\.54-rc\.1'/);
   assert.match(next.get('k8s/chart/Chart.yaml'), /^version: 98\.76\.54-rc\.1\nappVersion: 98\.76\.54-rc\.1$/m);
   assert.match(next.get('k8s/base/plane/hub.yaml'), /image: isthmus:98\.76\.54-rc\.1/);
   assert.match(

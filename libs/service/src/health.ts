@@ -1,8 +1,7 @@
-import { createServer, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { Admitted, type AdmittedLimits, bind } from '@isthmus/runtime';
-import { type Refused, refuseBadRequests } from './bad-requests.ts';
-import { BAD_TARGET, type Metrics, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
+import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { Admitted, bind, remoteOf, within } from '@isthmus/runtime';
+import { SERVICE } from './defaults.ts';
 
 /** A condition that a program needs in order to work. */
 export interface Check {
@@ -33,18 +32,11 @@ export interface HealthOptions {
   readonly refused?: Refused;
 }
 
-export interface HealthServer extends AsyncDisposable {
+interface HealthServer extends AsyncDisposable {
   readonly address: AddressInfo;
   /** Closes the listener and every connection. */
   close(): Promise<void>;
 }
-
-/** Upstream's ReadHeaderTimeout. */
-const REQUEST_MS = 60_000;
-/** Kubelets and scrapers keep their connections. Upstream's servers hold idle ones for at least 60 s. */
-const IDLE_MS = 120_000;
-/** Connections at once, in all and from one source, which may be a proxy of many kubelets and scrapers. */
-const ADMITTED: AdmittedLimits = { most: 1024, mostOfSource: 256 };
 
 /**
  * Serves /healthz, /readyz, /ready (its old name) and /metrics. /healthz reports that the process is up, so open it after all other
@@ -52,12 +44,13 @@ const ADMITTED: AdmittedLimits = { most: 1024, mostOfSource: 256 };
  */
 export async function serveHealth(options: HealthOptions): Promise<HealthServer> {
   const { host, port, refused = () => {} } = options;
-  const timeouts = { headersTimeout: REQUEST_MS, requestTimeout: REQUEST_MS, keepAliveTimeout: IDLE_MS };
+  const { requestMs, idleMs, connections, connectionsOfSource } = SERVICE;
+  const timeouts = { headersTimeout: requestMs, requestTimeout: requestMs, keepAliveTimeout: idleMs };
   const server = createServer(timeouts, (request, response) => void send(response, pageFor(request, options)));
   refuseBadRequests(server, refused);
   const { address, close: stop } = await bind(server, {
     at: { host, port },
-    door: new Admitted(ADMITTED, refused),
+    door: new Admitted({ most: connections, mostOfSource: connectionsOfSource }, refused),
     failed: (error) => refused('', error),
   });
   const close = async () => {
@@ -98,4 +91,147 @@ function readiness(checks: readonly Check[], unready: Unready, verbose: boolean)
 function line({ name, ok, detail }: Check, verbose: boolean): string {
   if (!ok) return `[-]${name} failed: ${detail}\n`;
   return verbose && detail !== '' ? `[+]${name} ok: ${detail}\n` : `[+]${name} ok\n`;
+}
+
+/** Checks that several programs share. The texts of failing checks are what an operator sees first. */
+
+/** What a process knows about its registry's health. */
+export interface RegistryHealth {
+  /** Whether a first copy has arrived. */
+  readonly synced: boolean;
+  readonly up: boolean;
+  /** The last report about it. */
+  readonly detail: string;
+  /** When it last answered, in milliseconds of `performance.now()`; undefined before the first answer. */
+  readonly lastAnswerAt?: number | undefined;
+}
+
+export type AdmissionState = 'open' | 'leaving' | 'draining';
+
+export function admissionCheck(admission: AdmissionState): Check {
+  const details = { open: '', leaving: 'leaving: still accepts connections', draining: 'draining' };
+  return { name: 'admission', ok: admission === 'open', detail: details[admission] };
+}
+
+/** Whether callers find the unix sockets of a process that listens there. */
+export function socketsCheck(listeners: readonly { readonly lost: string | undefined }[]): Check {
+  const lost = listeners.flatMap((listener) => listener.lost ?? []);
+  return { name: 'sockets', ok: lost.length === 0, detail: lost.join('; ') };
+}
+
+/** Passes as long as there is a copy, because dials use the copy. The detail says how old the last answer is. */
+export function registryCheck(registry: RegistryHealth, now = performance.now()): Check {
+  const { synced, up, detail, lastAnswerAt } = registry;
+  const name = 'registry';
+  if (!synced) return { name, ok: false, detail: `no copy of the registry yet: ${detail}` };
+  const age = lastAnswerAt === undefined ? '' : `answered ${((now - lastAnswerAt) / 1000).toFixed(1)} s ago`;
+  if (up) return { name, ok: true, detail: age || detail };
+  return { name, ok: true, detail: `${age === '' ? 'no answer' : age}, dials use its copy: ${detail}` };
+}
+
+/** Tenants with sessions, and the number of sessions. */
+type Tenants = Iterable<readonly [tenant: string, sessions: number]>;
+
+/** Checks whether dials of a gateway's tenant have somewhere to go. The detail is computed only when it is shown. */
+export function sessionsCheck(
+  directory: {
+    sessionsOf(tenant: string): number;
+    tenants(): Iterable<readonly [tenant: string, sessions: number]>;
+    readonly quarantinedSessions: number;
+  },
+  tenant: string,
+): Check {
+  return {
+    name: 'sessions',
+    ok: directory.sessionsOf(tenant) > 0,
+    get detail() {
+      if (this.ok) {
+        const kept = directory.quarantinedSessions;
+        return countSessions(directory.tenants()) + (kept > 0 ? `, ${kept} in quarantine` : '');
+      }
+      const others = sum([...directory.tenants()]);
+      return others === 0 ? NO_SESSION : `${NO_SESSION} (of other tenants: ${others})`;
+    },
+  };
+}
+
+const NO_SESSION = 'no agent has a session';
+
+export function countSessions(tenants: Tenants): string {
+  const all = [...tenants].sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1));
+  if (all.length === 0) return NO_SESSION;
+  const listed = all.slice(0, SERVICE.tenantsListed).map(([tenant, sessions]) => `${nameOf(tenant)}: ${sessions}`);
+  const rest = all.slice(SERVICE.tenantsListed);
+  if (rest.length > 0) listed.push(`${rest.length} others: ${sum(rest)}`);
+  return `sessions: ${sum(all)} (${listed.join(', ')})`;
+}
+
+function sum(tenants: (readonly [tenant: string, sessions: number])[]): number {
+  return tenants.reduce((total, [, sessions]) => total + sessions, 0);
+}
+
+/** Returns a tenant's name, in quotes if it could be mistaken for anything else on the page. */
+function nameOf(tenant: string): string {
+  return /^[\w.-]{1,64}$/.test(tenant) ? tenant : JSON.stringify(tenant.slice(0, 64));
+}
+
+/** Called with the remote address and the error when a connection was refused because it sent no valid request. */
+export type Refused = (remote: string, error: Error) => void;
+
+const STATUS: Readonly<Record<string, number>> = { HPE_HEADER_OVERFLOW: 431, ERR_HTTP_REQUEST_TIMEOUT: 408 };
+
+/** Answers invalid HTTP/1.1 requests with the matching status, as Node does, and reports them to `refused`. */
+export function refuseBadRequests(server: Server, refused: Refused): void {
+  server.on('clientError', (error: NodeJS.ErrnoException, stream) => {
+    const socket = stream as Socket;
+    const { code = '' } = error;
+    // A client that resets its idle connection has asked for nothing.
+    if (code !== 'ECONNRESET') refused(remoteOf(socket), error);
+    const status = STATUS[code] ?? 400;
+    if (socket.writable) socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n\r\n`);
+    socket.destroySoon();
+  });
+}
+
+/** An HTTP answer. */
+export interface Page {
+  readonly status: number;
+  readonly body: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+interface MetricsPage {
+  readonly contentType: string;
+  readonly body: string;
+}
+
+export const NOT_FOUND: Page = { status: 404, body: '404 page not found\n' };
+export const BAD_TARGET: Page = { status: 400, body: 'bad request target\n' };
+
+/** Sends a page, or a 500 with the error if the page failed. */
+export async function send(response: ServerResponse, page: Page | Promise<Page>): Promise<void> {
+  const failed = (error: unknown): Page => ({
+    status: 500,
+    body: `${error instanceof Error ? error.message : error}\n`,
+  });
+  const { status, body, headers } = await Promise.resolve(page).catch(failed);
+  const length = Buffer.byteLength(body);
+  response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8', 'content-length': length, ...headers });
+  response.end(body);
+}
+
+/** Returns the metrics page in the format that a scraper's `Accept` header asks for. */
+export type Metrics = (accept?: string) => Promise<MetricsPage>;
+
+export async function metricsPage(metrics: Metrics, { headers }: IncomingMessage): Promise<Page> {
+  const page = metrics(headers.accept);
+  if (!(await within(page, SERVICE.metricsMs))) return { status: 503, body: 'the metrics were not ready in time\n' };
+  const { contentType, body } = await page;
+  return { status: 200, body, headers: { 'content-type': contentType } };
+}
+
+/** Returns a request's target, or undefined if it is no path. */
+export function urlOf(request: IncomingMessage): URL | undefined {
+  const target = `http://host${request.url ?? ''}`;
+  return request.url?.startsWith('/') && URL.canParse(target) ? new URL(target) : undefined;
 }

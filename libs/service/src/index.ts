@@ -1,15 +1,24 @@
-export { type Refused, refuseBadRequests } from './bad-requests.ts';
 export {
   type AdmissionState,
+  AGENT_UNREADY,
   admissionCheck,
+  BAD_TARGET,
+  type Check,
   countSessions,
+  type Metrics,
+  metricsPage,
+  NOT_FOUND,
+  type Page,
+  type Refused,
   type RegistryHealth,
+  refuseBadRequests,
   registryCheck,
+  SERVER_UNREADY,
+  send,
+  serveHealth,
   sessionsCheck,
   socketsCheck,
-} from './checks.ts';
-export { Closing } from './closing.ts';
-export { AGENT_UNREADY, type Check, SERVER_UNREADY, serveHealth, type Unready } from './health.ts';
-export { BAD_TARGET, type Metrics, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
-export { type Context, type ProgramLog, type Running, runProgram } from './program.ts';
-export { VERSION } from './version.ts';
+  type Unready,
+  urlOf,
+} from './health.ts';
+export { Closing, type Context, type ProgramLog, type Running, runProgram, VERSION } from './program.ts';

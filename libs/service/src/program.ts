@@ -1,10 +1,22 @@
+import { constants } from 'node:os';
+import process from 'node:process';
 import { setDefaultHighWaterMark } from 'node:stream';
-import type { FlagTable, ProgramFlags, Values } from '@isthmus/flags';
-import { FlagError, type FlagInForce, flagsInForce, helpText, parseFlags } from '@isthmus/flags';
+import {
+  FlagError,
+  type FlagInForce,
+  type FlagTable,
+  flagsInForce,
+  helpText,
+  listenersOf,
+  type ProgramFlags,
+  parseFlags,
+  type Values,
+} from '@isthmus/flags';
 import { bufferSizes, within } from '@isthmus/runtime';
-import { type Host, processHost } from './host.ts';
-import { startFailure } from './start-failure.ts';
-import { VERSION } from './version.ts';
+import { inWords } from '@isthmus/tunnel';
+import { SERVICE } from './defaults.ts';
+
+export const VERSION = '0.1.0';
 
 /** The log of a program. A pino logger is one. */
 export interface ProgramLog {
@@ -35,18 +47,12 @@ export interface Context<L extends ProgramLog> {
   onHangup(handler: () => void): void;
 }
 
-export interface ProgramOptions<T extends FlagTable, L extends ProgramLog> extends ProgramFlags<T> {
+interface ProgramOptions<T extends FlagTable, L extends ProgramLog> extends ProgramFlags<T> {
   /** Called once the flags are known to be valid. */
   log(values: Values<T>): L;
   /** Resolves when all listeners are up. An error ends the program; `start` must then leave nothing running. */
   start(values: Values<T>, context: Context<L>): Promise<Running>;
 }
-
-/** How long closing may take after the drain. */
-const CLOSE_MS = 5000;
-
-/** How long the other ends of tunnels that were cut have to hear of it, in milliseconds. */
-const CUT_MS = 100;
 
 /**
  * Runs a program: flags, start, the signal to stop, drain, close, exit. The status is 0 after an orderly stop, 1 after bad flags, a
@@ -94,7 +100,7 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
 }
 
 /** Keeps serving until balancers have had time to notice that it is not ready. */
-async function lameDuck(running: Running, values: Readonly<Record<string, unknown>>): Promise<void> {
+async function lameDuck(running: Running, values: AnyValues): Promise<void> {
   const delayMs = (values['shutdown-delay-duration'] as number | undefined) ?? 0;
   if (delayMs === 0 || !running.leave) return;
   running.leave();
@@ -142,7 +148,7 @@ function firstSignal(host: Host, log: ProgramLog, cut: (number: number) => void)
       const exit = () => host.exit(128 + number);
       if (seen > 2) return exit();
       log.warn({ signal }, 'second signal: cutting every tunnel and stopping');
-      setTimeout(exit, CUT_MS);
+      setTimeout(exit, SERVICE.cutMs);
       cut(number);
     });
   });
@@ -152,7 +158,7 @@ function firstSignal(host: Host, log: ProgramLog, cut: (number: number) => void)
  * How long draining may take, in milliseconds. A program without the flag drains until its tunnels are done, as upstream's agent does.
  * The sender of the signal can cut that short with a second one or with SIGKILL.
  */
-function drainLimit(values: Readonly<Record<string, unknown>>): number {
+function drainLimit(values: AnyValues): number {
   return (values['graceful-shutdown-timeout'] as number | undefined) ?? Number.POSITIVE_INFINITY;
 }
 
@@ -168,8 +174,8 @@ async function stop(running: Running, drainMs: number, log: ProgramLog): Promise
   if (drainMs > 0 && !(await within(running.drain(), drainMs).catch(failed('draining')))) {
     log.warn({ drainMs }, 'the time for draining is over: closing the remaining tunnels');
   }
-  if (!(await within(running.close(), CLOSE_MS).catch(failed('closing')))) {
-    log.warn({ closeMs: CLOSE_MS }, 'closing takes too long: exiting now');
+  if (!(await within(running.close(), SERVICE.closeMs).catch(failed('closing')))) {
+    log.warn({ closeMs: SERVICE.closeMs }, 'closing takes too long: exiting now');
   }
   return status;
 }
@@ -183,3 +189,147 @@ function crash(name: string, host: Host, log: ProgramLog | undefined, error: unk
     host.exit(1);
   }
 }
+
+type AnyValues = Readonly<Record<string, unknown>>;
+
+const NO_ADDRESS = 'this machine has no such address';
+const REASONS: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'something already listens there',
+  EACCES: 'permission denied',
+  EADDRNOTAVAIL: NO_ADDRESS,
+  // Deno's code for EADDRNOTAVAIL.
+  EINVAL: NO_ADDRESS,
+  ENOTFOUND: 'there is no such name',
+  ENOENT: 'there is no such directory',
+};
+
+/** Returns why a program did not start, as one line that names the flag if a listener failed. */
+export function startFailure(error: unknown, table: FlagTable, values: AnyValues): string {
+  if (error instanceof FlagError) return error.message;
+  const failure = listenFailure(error);
+  if (failure) return describe(failure, table, values);
+  // A bug in the program, so its location is what matters.
+  const isBug = error instanceof TypeError || error instanceof ReferenceError;
+  const text = isBug ? (error.stack ?? error.message) : inWords(error);
+  return `cannot start: ${isBug ? text : text.replaceAll(/\s*\n\s*/g, ' ')}`;
+}
+
+interface ListenFailure extends NodeJS.ErrnoException {
+  /** An IP address, or the path of a unix socket. */
+  readonly address?: string;
+  /** Absent if any port would do, -1 for a unix socket. */
+  readonly port?: number;
+  /** Name that could not be resolved, in place of the address. */
+  readonly hostname?: string;
+}
+
+/** Returns the failed `listen`, or the failed lookup of a name to listen on, that caused an error. */
+function listenFailure(error: unknown): ListenFailure | undefined {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    const { syscall = '' } = cause as ListenFailure;
+    if (['listen', 'bind', 'getaddrinfo'].includes(syscall)) return cause;
+  }
+  return undefined;
+}
+
+function describe(failure: ListenFailure, table: FlagTable, values: AnyValues): string {
+  const { code, address, port = 0, hostname, message } = failure;
+  const reason = REASONS[code ?? ''] ?? message;
+  const flag = flagBehind(failure, reason === NO_ADDRESS, table, values);
+  // Our own text about what is at a unix socket's path.
+  if (code === undefined) return `${flag ? `--${flag}: ` : 'cannot start: '}${message}`;
+  const host = address?.includes(':') ? `[${address}]` : (address ?? hostname);
+  const place = port > 0 ? `${host}:${port}` : host;
+  return `${flag ? `--${flag}: ` : ''}cannot listen on ${place}: ${reason} (${code})`;
+}
+
+/** Returns the flag to change: that of the address if the address is bad, otherwise that of the port or of the unix socket. */
+function flagBehind(
+  failure: ListenFailure,
+  badAddress: boolean,
+  table: FlagTable,
+  values: AnyValues,
+): string | undefined {
+  const { address, port = 0, hostname } = failure;
+  if (port < 0) return ['uds-name', 'admin-uds-name'].find((name) => values[name] === address);
+  const listeners = listenersOf(table, values);
+  if (hostname !== undefined) return listeners.find(({ host }) => host === hostname)?.bind;
+  const listener = listeners.find((one) => one.port === port);
+  return badAddress ? listener?.bind : listener?.flag;
+}
+
+/** What a program has started, to be closed in reverse order, also when a later part fails to start. */
+export class Closing {
+  readonly #steps: (() => unknown)[] = [];
+
+  defer(step: () => unknown): void {
+    this.#steps.push(step);
+  }
+
+  /** Runs every step, even after one fails. @throws the first failure */
+  async close(): Promise<void> {
+    const failures: unknown[] = [];
+    for (const step of this.#steps.splice(0).reverse()) {
+      try {
+        await step();
+      } catch (error) {
+        failures.push(error);
+      }
+    }
+    if (failures.length > 0) throw failures[0];
+  }
+
+  /** Starts a program's parts. If one fails, those already started are closed. */
+  static async guard<T>(start: (closing: Closing) => Promise<T>): Promise<T> {
+    const closing = new Closing();
+    try {
+      return await start(closing);
+    } catch (error) {
+      await closing.close().catch(() => {});
+      throw error;
+    }
+  }
+}
+
+/** The process as a program sees it. */
+interface Host {
+  /** The command line without the program's own name. */
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  out(text: string): void;
+  err(text: string): void;
+  exit(status: number): void;
+  /** Called for each SIGTERM and SIGINT. */
+  onSignal(handler: (signal: string, number: number) => void): void;
+  /** Called for each SIGHUP. Without a handler SIGHUP ends the process, as in upstream. */
+  onHangup(handler: () => void): void;
+  /** Called for uncaught errors. A later handler replaces an earlier one. */
+  onCrash(handler: (error: unknown, origin: string) => void): void;
+}
+
+/** Returns the real host, on Node and on Deno. */
+function processHost(): Host {
+  let onCrash: (error: unknown, origin: string) => void = () => {};
+  process.on('uncaughtException', (error) => onCrash(error, 'uncaught error'));
+  process.on('unhandledRejection', (reason) => onCrash(reason, 'unhandled rejection'));
+  return {
+    args: process.argv.slice(2),
+    env: process.env,
+    out: (text) => process.stdout.write(text),
+    err: (text) => process.stderr.write(text),
+    exit: (status) => process.exit(status),
+    onSignal(handler) {
+      for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+        process.on(signal, () => handler(signal, constants.signals[signal]));
+      }
+    },
+    onHangup(handler) {
+      process.on('SIGHUP', handler);
+    },
+    onCrash(handler) {
+      onCrash = handler;
+    },
+  };
+}
+
+/** The version of all programs: the one in package.json. */

@@ -3,8 +3,8 @@ import net, { type Socket } from 'node:net';
 import tls from 'node:tls';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { type DuplexStream, type Head, Http2Session } from '@isthmus/wire';
 import { clientTls, connectTls, keptAlive, lookupName, secureContextOptions, secured } from '@isthmus/runtime';
+import { type DuplexStream, type Head, Http2Session } from '@isthmus/wire';
 import { TELEMETRY } from '../defaults.ts';
 
 /** Where a collector is, and how to call it. */

@@ -1,0 +1,19 @@
+/** Times and counts of a program's life and its health port: times in milliseconds. docs/LIMITS.md lists them. */
+export const SERVICE = {
+  /** How long closing may take after the drain. Then the process exits anyway. */
+  closeMs: 5000,
+  /** How long the other ends of tunnels that a second signal cut have to hear of it, before the process exits. */
+  cutMs: 100,
+  /** How long a request to the health port may take to arrive: upstream's ReadHeaderTimeout. */
+  requestMs: 60_000,
+  /** How long an idle connection to the health port is kept. Kubelets and scrapers keep theirs, and upstream's servers hold them for at least 60 s. */
+  idleMs: 120_000,
+  /** Connections to the health port at once. Further ones are refused. */
+  connections: 1024,
+  /** Connections to the health port at once from one source, which may be a proxy of many kubelets and scrapers. */
+  connectionsOfSource: 256,
+  /** How long a page of metrics may take. A later one is answered with 503. */
+  metricsMs: 10_000,
+  /** Tenants that the list of checks names one by one, those with the most sessions first. The rest are counted. */
+  tenantsListed: 20,
+};
