@@ -1,13 +1,10 @@
-export { adviceFor } from './advice.ts';
-export { type Difference, differencesOf } from './config.ts';
-export { OWN_HEALTH_PORT, ofDial } from './dials.ts';
-export type { Evidence, Witness } from './evidence.ts';
-export { judge } from './judge.ts';
-export { cutOff } from './links.ts';
+export { FINDINGS } from './defaults.ts';
+export { adviceFor, OWN_HEALTH_PORT, ofDial } from './dials.ts';
 export {
   asJson,
   type Config,
   type Dial,
+  type Evidence,
   type Hub,
   type Json,
   type Members,
@@ -15,16 +12,20 @@ export {
   type Session,
   type Status,
   type Tenants,
-} from './messages.ts';
-export { lost } from './missing.ts';
+  type Witness,
+} from './evidence.ts';
+export { judge } from './judge.ts';
+export { type Difference, differencesOf } from './members.ts';
+export { cutOff, lost } from './reach.ts';
 export {
+  age,
   CHECKS,
   type CheckName,
   type Finding,
   findingsIn,
+  millis,
+  plural,
   type Report,
   type Result,
   reportOf,
 } from './result.ts';
-export { NEARLY_USED_UP } from './tenants.ts';
-export { age, millis, plural } from './words.ts';

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { OWN_HEALTH_PORT } from './dials.ts';
-import type { Evidence } from './evidence.ts';
+import type { Evidence, Tenants } from './evidence.ts';
 import { judge } from './judge.ts';
-import type { Tenants } from './messages.ts';
 import { CHECKS, findingsIn } from './result.ts';
 import { aHub, aList, aLoss, aSession, aStatus, aWitness } from './testing.ts';
 

@@ -1,35 +1,33 @@
-import { ofAgents } from './agents.ts';
-import { ofConfig } from './config.ts';
-import { ofCallers } from './dials.ts';
+import { ofCallers, ofParked } from './dials.ts';
 import type { Evidence } from './evidence.ts';
-import { ofLinks } from './links.ts';
-import { ofCertificates, ofClocks, ofMembers, ofParked, ofVersions } from './members.ts';
-import { ofMissing } from './missing.ts';
-import { ofRefusals } from './refusals.ts';
+import { ofCertificates, ofClocks, ofConfig, ofLimits, ofMembers, ofTenants, ofVersions } from './members.ts';
+import { ofAgents, ofLinks, ofMissing, ofRefusals } from './reach.ts';
 import { CHECKS, type CheckName, type Result } from './result.ts';
-import { ofLimits, ofTenants } from './tenants.ts';
 
-/** What members' own answers say. */
-const RULES: readonly ((evidence: Evidence) => Result[])[] = [
-  ofMembers,
-  ofCertificates,
-  ofMissing,
-  ofRefusals,
-  ofClocks,
-  ofVersions,
-  ofConfig,
-  ofTenants,
-  ofLimits,
-  ofLinks,
-  ofAgents,
-  ofCallers,
-  ofParked,
-];
+type Rule = (evidence: Evidence) => readonly Result[];
+
+/** What each check makes of members' answers. The other checks look at files, ports and Redis, or dial: who asks makes those. */
+const RULES: { readonly [Check in CheckName]?: readonly Rule[] } = {
+  members: [ofMembers],
+  certificates: [ofCertificates],
+  missing: [ofMissing],
+  refusals: [ofRefusals],
+  clocks: [ofClocks],
+  versions: [ofVersions],
+  config: [ofConfig],
+  tenants: [ofTenants],
+  limits: [ofLimits],
+  links: [ofLinks],
+  agents: [ofAgents],
+  callers: [ofCallers, ofParked],
+};
 
 /**
- * Judges a plane by what its members say: the one list of rules, which `isthmus status` and `check` and the console share.
+ * Judges a plane by what its members say: the one table of rules, which `isthmus status` and `check` and the console share.
  * @param only these checks; default all
  */
 export function judge(evidence: Evidence, only: readonly CheckName[] = Object.keys(CHECKS) as CheckName[]): Result[] {
-  return RULES.flatMap((rule) => rule(evidence)).filter(({ check }) => only.includes(check));
+  return Object.entries(RULES)
+    .filter(([check]) => only.includes(check as CheckName))
+    .flatMap(([, rules]) => rules.flatMap((rule) => rule(evidence)));
 }

@@ -1,10 +1,6 @@
-import type { Evidence } from './evidence.ts';
-import { type Report, type Result, reportOf } from './result.ts';
-import { millis, plural } from './words.ts';
-
-/** Clocks further apart than this make logs hard to compare. Much further apart, certificates and tokens seem invalid. */
-const APART_MS = 1000;
-const FAR_APART_MS = 30_000;
+import { FINDINGS } from './defaults.ts';
+import type { Evidence, Tenants } from './evidence.ts';
+import { endsSoon, type Finding, millis, type Report, type Result, reportOf } from './result.ts';
 
 /** How warnings about tenants' files begin (libs/plane). */
 const TENANT_FILE = "tenant's file ";
@@ -76,18 +72,131 @@ function judgedClocks(report: Report, clocks: readonly { of: string; aheadMs: nu
   const [slowest, fastest] = [sorted[0], sorted.at(-1)];
   if (!slowest || !fastest) return report.pass('members', 'there are no clocks to compare');
   const apart = fastest.aheadMs - slowest.aheadMs;
-  if (apart < APART_MS) return report.pass('members', `within ${millis(apart)} of each other`);
+  if (apart < FINDINGS.clocksApartMs) return report.pass('members', `within ${millis(apart)} of each other`);
   const detail = `${fastest.of} is ${millis(apart)} ahead of ${slowest.of}`;
   const todo = 'check that both synchronise their clocks by NTP (timedatectl, chronyc tracking)';
-  return apart < FAR_APART_MS ? report.warn('members', detail, todo) : report.fail('members', detail, todo);
+  return apart < FINDINGS.clocksFarApartMs
+    ? report.warn('members', detail, todo)
+    : report.fail('members', detail, todo);
 }
 
-/** Dials that wait for a session. Some that wait for a moment are normal while agents move. */
-export function ofParked({ members }: Evidence): Result[] {
-  return members.flatMap(({ id, status }) => {
-    if (!status || status.parkedDials === 0) return [];
-    const wait = status.parkedDials === 1 ? 'waits' : 'wait';
-    const detail = `${plural(status.parkedDials, 'dial')} ${wait} for a session`;
-    return [reportOf('callers').warn(id, detail, 'isthmus agents shows who has none, isthmus explain HOST:PORT why')];
+/** A flag whose value differs between replicas of one program. */
+export interface Difference {
+  readonly program: string;
+  readonly flag: string;
+  readonly values: readonly { readonly member: string; readonly value: string }[];
+}
+
+interface Replica {
+  readonly member: string;
+  readonly program: string;
+  readonly flags: readonly { readonly name: string; readonly value: string }[];
+}
+
+/** Flags that differ between replicas by nature: identity, addresses, certificates, verbosity. */
+const OWN =
+  /^(server-id|agent-id|zone|uds-name|v|kubeconfig|proxy-server-(host|port)|log-.*|.*-(port|address|host|cert|key)|advertise-.*)$/;
+
+export function differencesOf(members: readonly Replica[]): Difference[] {
+  const programs = new Set(members.map(({ program }) => program));
+  return [...programs].flatMap((program) => {
+    const replicas = members.filter((member) => member.program === program);
+    const names = new Set(replicas.flatMap(({ flags }) => flags.map(({ name }) => name)));
+    return [...names]
+      .filter((name) => !OWN.test(name))
+      .map((flag) => ({
+        program,
+        flag,
+        values: replicas.map(({ member, flags }) => ({ member, value: valueIn(flags, flag) })),
+      }))
+      .filter(({ values }) => new Set(values.map(({ value }) => value)).size > 1);
   });
+}
+
+/** Returns '' for an older replica that does not know the flag. */
+function valueIn(flags: Replica['flags'], name: string): string {
+  return flags.find((flag) => flag.name === name)?.value ?? '';
+}
+
+export function ofConfig({ members }: Evidence): Result[] {
+  const report = reportOf('config');
+  const replicas = members.flatMap(({ id: member, config }) => (config ? [{ member, ...config }] : []));
+  const differences = differencesOf(replicas);
+  if (differences.length === 0)
+    return replicas.length > 1 ? [report.pass('members', 'replicas have the same flags')] : [];
+  return differences.map(({ program, flag, values }) => {
+    const list = values.map(({ member, value }) => `${value || '(empty)'} at ${member}`).join(', ');
+    return report.warn(program, `--${flag} is ${list}`, 'set it alike on all replicas, unless they should differ');
+  });
+}
+
+/** The limits on what dials hold, and where to see who holds it: a command without its tenant, and what it shows. */
+const HOLDERS: Readonly<Record<string, readonly [command: string, shows: string]>> = {
+  tunnels: [
+    'isthmus tunnels --sort age',
+    'and the console list who holds them: end those that leak (isthmus kick tunnel)',
+  ],
+  pendingDials: ['isthmus watch', 'shows the slowest dials: they say what stalls'],
+  dialsPerSecond: ['isthmus watch', 'shows who dials in a loop'],
+  bytesQueued: ['isthmus tunnels', 'shows whose reader stalls'],
+  bytesPerSecond: ['isthmus tunnels', 'shows who transfers most'],
+};
+
+/** The files of tenants, and the certificates that they name. Says nothing of a plane without tenants. */
+export function ofTenants(evidence: Evidence): Result[] {
+  const report = reportOf('tenants');
+  const configured = tenantsOf(evidence);
+  if (configured.length === 0) return [];
+  const files = new Map<string, Finding & { readonly ids: string[] }>();
+  for (const { id, tenants } of configured) {
+    for (const { file, line, column, message, kept } of tenants.problems) {
+      const still = kept === '' ? 'its tenant is not in force' : `tenant ${kept} stays as it was`;
+      const found = report.fail(
+        `${file}:${line}:${column}`,
+        `${message}; ${still}, at `,
+        'fix the file: isthmus tenants check says when it can be used',
+      );
+      const key = JSON.stringify([found.about, found.detail]);
+      files.set(key, { ...found, ids: [...(files.get(key)?.ids ?? []), id] });
+    }
+  }
+  const certificates = new Map<string, Finding>();
+  for (const { name: tenant, certificates: own } of configured.flatMap(({ tenants }) => tenants.tenants)) {
+    for (const { where, name, expiresMs } of own) {
+      const soon = endsSoon(expiresMs, evidence.now);
+      const outcome = soon?.over ? report.fail : report.warn;
+      const todo = 'renew the file in place: servers use the new one within 5 s';
+      const about = `${tenant}: ${where}`;
+      if (soon) certificates.set(`${about}\0${name}`, outcome(about, `${name} ${soon.text}`, todo));
+    }
+  }
+  const names = new Set(configured.flatMap(({ tenants }) => tenants.tenants.map(({ name }) => name)));
+  return [
+    ...[...files.values()].map(({ ids, ...found }) => ({ ...found, detail: `${found.detail}${ids.join(', ')}` })),
+    ...certificates.values(),
+    report.pass('the plane', `${names.size} in force`),
+  ];
+}
+
+/** Limits hold in each process by itself. */
+export function ofLimits(evidence: Evidence): Result[] {
+  const report = reportOf('limits');
+  return tenantsOf(evidence).flatMap(({ id, tenants }) =>
+    tenants.tenants.flatMap(({ name, use }) =>
+      use.flatMap(({ limit, used, most }): Result[] => {
+        if (most === undefined || used < FINDINGS.nearlyUsedUp * most) return [];
+        const full = used >= most;
+        const refused = full ? ': what exceeds it is refused' : '';
+        const [command, shows] = HOLDERS[limit] ?? [];
+        const holders = command ? `${command} --tenant ${name} ${shows}` : 'find out what uses them';
+        const todo = `${holders}; or raise limits.${limit} in the tenant's file`;
+        const detail = `uses ${Math.round(used)} of ${most} ${limit} at ${id}${refused}`;
+        return [(full ? report.fail : report.warn)(`tenant ${name}`, detail, todo)];
+      }),
+    ),
+  );
+}
+
+function tenantsOf({ members }: Evidence): { readonly id: string; readonly tenants: Tenants }[] {
+  return members.flatMap(({ id, tenants }) => (tenants?.configured ? [{ id, tenants }] : []));
 }

@@ -1,5 +1,4 @@
-import type { Witness } from './evidence.ts';
-import type { Hub, Loss, Members, Session, Status } from './messages.ts';
+import type { Hub, Loss, Members, Session, Status, Witness } from './evidence.ts';
 
 /** Messages for tests, with the fields that a test gives. */
 

@@ -1,4 +1,4 @@
-import { NEARLY_USED_UP } from '@isthmus/findings';
+import { FINDINGS } from '@isthmus/findings';
 import { Argument } from 'commander';
 import { type Call, command } from '../command.ts';
 import { EXIT, usage } from '../exit.ts';
@@ -101,7 +101,7 @@ function limitText({ use }: TenantView, style: Style): string {
   if (!full || full.used === 0) return '';
   const { limit, part, used, most, member } = full;
   const text = `${limit} ${Math.round(100 * part)}% (${used} of ${most} at ${member})`;
-  return part >= NEARLY_USED_UP ? style.warning(text) : text;
+  return part >= FINDINGS.nearlyUsedUp ? style.warning(text) : text;
 }
 
 /** As compilers write it. */

@@ -1,0 +1,13 @@
+/** Times and counts by which findings are judged. docs/LIMITS.md lists them. */
+export const FINDINGS = {
+  /** Clocks further apart than this get a warning, because logs are then hard to compare. */
+  clocksApartMs: 1000,
+  /** Clocks further apart than this fail the check: certificates and tokens may seem invalid. */
+  clocksFarApartMs: 30_000,
+  /** From this part of a limit on, the rest is soon used up, and the tenant gets a warning. The alert about it has the same part. */
+  nearlyUsedUp: 0.8,
+  /** With fewer days left, the renewal of a certificate is overdue. */
+  certificateDays: 14,
+  /** Names of suspects in one finding. The rest are counted. */
+  suspects: 5,
+};

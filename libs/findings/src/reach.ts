@@ -1,0 +1,206 @@
+import { Hub_Link, Role } from '@isthmus/proto/admin-enums';
+import { FINDINGS } from './defaults.ts';
+import { type Evidence, type Loss, type Refusal, registryFaults, type Session } from './evidence.ts';
+import { age, type Finding, type Result, reportOf } from './result.ts';
+
+/** Whether gateways reach hubs, and all the registry. */
+export function ofLinks(evidence: Evidence): Result[] {
+  const report = reportOf('links');
+  const { members, hubs } = evidence;
+  const down = hubs.flatMap((hub): Finding[] => {
+    const { hubId, peerAddress } = hub;
+    const gateways = cutOff(hubId, members);
+    if (gateways.length === 0) return [];
+    const detail = `hub at ${peerAddress}: ${gateways.join(', ')} cannot reach it`;
+    const silent = members.some(({ id, status, unseen }) => id === hubId && !status && !unseen);
+    const todo = silent
+      ? 'its admin port does not answer either: it hangs, is down, or cut off. Look at its machine and its log, and restart it. Meanwhile agents and dials use the other hubs'
+      : 'check its log, its --advertise-address, and --peer-ca-cert of both';
+    return [report.fail(hubId, detail, todo)];
+  });
+  const faults = registryFaults(evidence);
+  const registry = [...new Set(faults.map(({ detail }) => detail))].map((detail) => {
+    const ids = faults.filter((fault) => fault.detail === detail).map(({ id }) => id);
+    return report.fail('the registry', `${ids.join(', ')} cannot use it: ${detail}`, registryTodo(detail));
+  });
+  const well = members.flatMap(({ id, roles, list }) => {
+    if (!roles.includes('gateway') || !list || list.registry?.up === false) return [];
+    if (list.hubs.some(({ link }) => link === Hub_Link.LINK_DOWN)) return [];
+    return [report.pass(id, `reaches ${list.hubs.length === 1 ? 'its hub' : `all ${list.hubs.length} hubs`}`)];
+  });
+  return [...down, ...registry, ...well];
+}
+
+/** Returns the gateways that have no link to a hub and want one. */
+export function cutOff(hubId: string, members: Evidence['members']): string[] {
+  const lost = ({ list, roles }: Evidence['members'][number]) =>
+    roles.includes('gateway') && list?.hubs.some((hub) => hub.hubId === hubId && hub.link === Hub_Link.LINK_DOWN);
+  return members.filter(lost).map(({ id }) => id);
+}
+
+const MEANWHILE =
+  'Until then, gateways dial by their copy of the registry: agents that connect now are not found, and lists of members are not complete';
+
+/** Says what to do about a registry that does not do its work. */
+function registryTodo(detail: string): string {
+  if (/READONLY|replica/i.test(detail)) {
+    return `Redis is read-only, as a replica is: make this server the primary again (redis-cli REPLICAOF NO ONE), or lead --redis-url to the primary. ${MEANWHILE}`;
+  }
+  return `check that Redis runs and that --redis-url leads to it: isthmus check --redis-url says more. ${MEANWHILE}`;
+}
+
+/** Does every agent survive the loss of a hub? */
+export function ofAgents(evidence: Evidence): Result[] {
+  const report = reportOf('agents');
+  const { sessions } = evidence;
+  const hubs = evidence.hubs.filter(({ draining }) => !draining).length;
+  if (sessions.length === 0) {
+    const todo = "check the agents' logs, their --proxy-server-host, --ca-cert and certificate, and the refusals";
+    return [report.fail('the plane', 'no agent has a session: no dial can succeed', todo)];
+  }
+  // What hubs a gateway knows an agent at may be old then.
+  const old = registryFaults(evidence).length > 0;
+  return [...byAgent(sessions)].map(([name, own]) => {
+    const [first] = own as [Session];
+    if (first.quarantined) {
+      const todo = 'when the reason is gone: isthmus quarantine AGENT --lift, or lift it in the console';
+      return report.warn(name, `is in quarantine: ${first.quarantineReason}`, todo);
+    }
+    const held = new Set(own.map(({ hubId }) => hubId)).size;
+    if (held === 1 && hubs > 1 && !old) {
+      const todo =
+        'set its --session-count to 2 or more, and make sure that it reaches the other hubs (their --advertise-agent-address)';
+      return report.warn(name, `has a session with only ${first.hubId}, of ${hubs} hubs`, todo);
+    }
+    return report.pass(name, `has ${held === 1 ? 'a session with one hub' : `sessions with ${held} of ${hubs} hubs`}`);
+  });
+}
+
+function byAgent(sessions: readonly Session[]): Map<string, Session[]> {
+  const agents = new Map<string, Session[]>();
+  for (const session of sessions) {
+    const name = agentName(session.tenant, session.agentId);
+    const own = agents.get(name);
+    if (own) own.push(session);
+    else agents.set(name, [session]);
+  }
+  return agents;
+}
+
+function agentName(tenant: string, id: string): string {
+  return tenant === 'default' ? id : `${id} of ${tenant}`;
+}
+
+/**
+ * What went away without a word. The plane forgets a hub or an agent that dies or hangs within seconds, and without these all the others
+ * look well.
+ */
+export function ofMissing(evidence: Evidence): Finding[] {
+  const report = reportOf('missing');
+  const ago = ({ atMs }: Loss) => `${age(evidence.now - atMs)} ago`;
+  const gateways = lost(evidence, Role.ROLE_GATEWAY).map((loss) => {
+    const { id, remote, reason, by } = loss;
+    const detail = `gateway with its admin port at ${remote}, was lost ${ago(loss)} by ${by.join(', ')}, and has not come back: ${reason}`;
+    const todo =
+      'unless you removed it: its process hangs, has ended, or is cut off. Look at its machine and its log, and restart it. Meanwhile its callers need another gateway';
+    return report.warn(id, detail, todo);
+  });
+  const hubs = lost(evidence, Role.ROLE_HUB).map((loss) => {
+    const { id, remote, reason, by } = loss;
+    const detail = `hub at ${remote}, was lost ${ago(loss)} by ${by.join(', ')}, and has not come back: ${reason}`;
+    const todo =
+      'unless you removed it: its process hangs, has ended, or is cut off. Look at its machine and its log, and restart it. Meanwhile agents and dials use the other hubs';
+    return report.warn(id, detail, todo);
+  });
+  const agents = lost(evidence, Role.ROLE_AGENT).map((loss) => {
+    const { tenant, id, hubId, remote, reason } = loss;
+    const from = remote === '' ? '' : ` from ${remote}`;
+    const detail = `agent without a session: ${hubId} lost the last one${from} ${ago(loss)}${reason === '' ? '' : `: ${reason}`}`;
+    const todo =
+      'unless you removed it: look at its machine and its log; isthmus status --address with its admin port shows its side';
+    return report.warn(agentName(tenant, id), detail, todo);
+  });
+  return [...gateways, ...hubs, ...agents];
+}
+
+/** A loss, and the members that saw it. */
+interface Missing extends Loss {
+  readonly by: readonly string[];
+}
+
+/** Gateways, hubs or agents that went away and are nowhere else in the plane, each once: as the member tells it that knows most. */
+function missing(evidence: Evidence, role: number): Missing[] {
+  const here = new Set(present(evidence, role));
+  const found = new Map<string, Missing>();
+  for (const { id: by, status } of evidence.members) {
+    for (const loss of status?.losses ?? []) {
+      const name = nameOf(loss.tenant, loss.id);
+      if (loss.role !== role || here.has(name)) continue;
+      const known = found.get(name);
+      const [first, second] = known && known.reason !== '' ? [known, loss] : [loss, known ?? loss];
+      found.set(name, {
+        ...second,
+        ...first,
+        remote: first.remote || second.remote,
+        left: first.left || second.left,
+        by: [...(known?.by ?? []), by],
+      });
+    }
+  }
+  return [...found.values()];
+}
+
+/** Those of them that went without a word. */
+export function lost(evidence: Evidence, role: number): Missing[] {
+  return missing(evidence, role).filter(({ left }) => !left);
+}
+
+/** The names of those of a role that the plane has. */
+function present({ members, hubs, sessions }: Evidence, role: number): string[] {
+  if (role === Role.ROLE_HUB) return hubs.map(({ hubId }) => nameOf('', hubId));
+  if (role === Role.ROLE_AGENT) return sessions.map(({ tenant, agentId }) => nameOf(tenant, agentId));
+  return members.filter(({ roles }) => roles.includes('gateway')).map(({ id }) => nameOf('', id));
+}
+
+function nameOf(tenant: string, id: string): string {
+  return JSON.stringify([tenant, id]);
+}
+
+/** How the reason ends if a peer turned away from our certificate (libs/transport). */
+const DISTRUSTS = /does it trust the authority of this certificate/;
+
+/** A peer that is refused again and again cannot do its part, however healthy the others are. */
+export function ofRefusals(evidence: Evidence): Result[] {
+  const report = reportOf('refusals');
+  const gone = missing(evidence, Role.ROLE_AGENT);
+  return evidence.members.flatMap(({ id, status }) =>
+    (status?.refusals ?? []).map((refusal) => {
+      const agents = refusal.where.startsWith('agents');
+      const suspects = agents ? suspectsOf(gone, refusal) : [];
+      const names = suspects
+        .slice(0, FINDINGS.suspects)
+        .map(({ id: agent, atMs }) => `${agent} (for ${age(evidence.now - atMs)})`);
+      const more = suspects.length > FINDINGS.suspects ? ` and ${suspects.length - FINDINGS.suspects} more` : '';
+      const who = names.length > 0 ? `; agents that have no session any more: ${names.join(', ')}${more}` : '';
+      const trust = agents && DISTRUSTS.test(refusal.reason);
+      const fix = trust
+        ? "its --ca-cert must hold the CA of the hub's --cluster-cert: isthmus status --address with its admin port shows its side"
+        : 'run isthmus status --address with its admin port to see its side';
+      const todo = `if the peer is yours, ${fix}; if not, rejecting it is right`;
+      const about = `${id}, port for ${refusal.where}`;
+      return report.warn(about, `refused ${refusalText(refusal, status?.nowMs ?? evidence.now)}${who}`, todo);
+    }),
+  );
+}
+
+/** Lost agents that may be the one: from the same machine, or from an unknown one. */
+function suspectsOf(gone: readonly Missing[], { remote }: Refusal): readonly Missing[] {
+  const hostOf = (address: string) => address.replace(/:\d+$/, '');
+  return gone.filter((loss) => loss.remote === '' || hostOf(loss.remote) === hostOf(remote));
+}
+
+/** `10.0.0.7:40312, 14 times, the last 3 s ago: certificate has expired` */
+function refusalText({ remote, reason, count, lastMs }: Refusal, now: number): string {
+  const often = count === 1 ? '' : `${count.toLocaleString('en')} times, the last `;
+  return `${remote || 'an unknown address'}, ${often}${age(now - lastMs)} ago: ${reason}`;
+}
