@@ -1,5 +1,5 @@
 import process from 'node:process';
-import { EXIT } from './exit.ts';
+import { EXIT } from './output.ts';
 import { run } from './program.ts';
 import { processTerminal } from './terminal.ts';
 

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { COMMANDS } from './commands/index.ts';
-import { EXIT } from './exit.ts';
-import { commandTree, interpret, run } from './program.ts';
+import { EXIT } from './output.ts';
+import { COMMANDS, commandTree, interpret, run } from './program.ts';
 import { TestTerminal } from './testing/test-terminal.ts';
 
 function parsed(...args: string[]) {

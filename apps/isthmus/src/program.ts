@@ -1,13 +1,32 @@
 import { VERSION } from '@isthmus/service';
+import { inWords } from '@isthmus/tunnel';
 import { Command, CommanderError } from 'commander';
-import { commonOptions } from './arguments.ts';
-import type { Call, CommonOptions, Definition } from './command.ts';
-import { COMMANDS } from './commands/index.ts';
-import { EXIT, type ExitStatus, Failure, messageOf, usage } from './exit.ts';
-import { type Format, Output } from './output/output.ts';
-import { Plane } from './plane/plane.ts';
-import { readTls } from './plane/tls.ts';
+import { type Call, type CommonOptions, commonOptions, type Definition } from './command.ts';
+import { agents, kick, quarantine } from './commands/agents.ts';
+import { certs } from './commands/certs.ts';
+import { check } from './commands/check.ts';
+import { completion } from './commands/completion.ts';
+import { config, logLevel } from './commands/config.ts';
+import { diag } from './commands/diag.ts';
+import { dial } from './commands/dial.ts';
+import { explain } from './commands/explain.ts';
+import { hold } from './commands/hold.ts';
+import { drain, hubs } from './commands/hubs.ts';
+import { status } from './commands/status.ts';
+import { tenants } from './commands/tenants.ts';
+import { tunnels } from './commands/tunnels.ts';
+import { watch } from './commands/watch.ts';
+import { EXIT, type ExitStatus, Failure, type Format, Output, usage } from './output.ts';
+import { Plane, readTls } from './plane/plane.ts';
 import type { Terminal } from './terminal.ts';
+
+/** In the order of --help: inspect, ask, act, and the rest. */
+export const COMMANDS: readonly Definition[] = [
+  ...[status, tenants, agents, hubs, tunnels, watch],
+  ...[explain, dial, check],
+  ...[drain, kick, quarantine, hold],
+  ...[config, logLevel, diag, certs, completion],
+];
 
 const ABOUT = `Shows and operates an Isthmus plane. It asks one gateway or hub for the list of members, then asks all of them.`;
 
@@ -88,7 +107,7 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
     met ??= await Plane.meet({ addresses, tls: readTls(options), timeoutMs, signal: terminal.interrupted });
     return met;
   };
-  const call: Call = { args, options, terminal, output, plane };
+  const call: Call = { args, options, terminal, output, plane, commands: commandTree };
   try {
     if (options.output === 'kubernetes' && !definition.printsObjects)
       throw usage(`${definition.name} prints no Kubernetes objects: use -o json`);
@@ -96,7 +115,7 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
   } catch (error) {
     if (terminal.interrupted.aborted) return EXIT.unasked;
     if (!(error instanceof Failure)) throw error;
-    terminal.err(`isthmus: ${messageOf(error)}\n`);
+    terminal.err(`isthmus: ${inWords(error)}\n`);
     return error.status;
   } finally {
     met?.[Symbol.dispose]();

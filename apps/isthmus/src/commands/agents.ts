@@ -1,12 +1,11 @@
-import { Option } from 'commander';
+import type { adminApi } from '@isthmus/proto/admin';
+import { Argument, Option } from 'commander';
 import { type Call, command } from '../command.ts';
-import type { Column } from '../output/fit.ts';
-import type { Style } from '../output/style.ts';
-import { table } from '../output/table.ts';
-import { statusOf, unansweredText } from '../output/unanswered.ts';
-import { age, plural } from '../output/units.ts';
+import { age, EXIT, Failure, plural, type Style, statusOf, unansweredText, usage } from '../output.ts';
+import { type SessionView, sessionsOf } from '../plane/evidence.ts';
 import type { Unanswered } from '../plane/member.ts';
-import { type SessionView, sessionsOf } from '../plane/sessions.ts';
+import type { Plane } from '../plane/plane.ts';
+import { type Column, table } from '../table.ts';
 
 interface AgentView {
   readonly agent: string;
@@ -113,7 +112,7 @@ const SESSION_COLUMNS: readonly Column[] = [
   { name: 'age', drop: 5 },
 ];
 
-export function sessionsText({ agents, unanswered }: AgentsView, style: Style): string {
+function sessionsText({ agents, unanswered }: AgentsView, style: Style): string {
   const sessions = agents.flatMap((agent) => agent.sessions);
   const rows = sessions.map((each) => [
     each.session,
@@ -128,4 +127,158 @@ export function sessionsText({ agents, unanswered }: AgentsView, style: Style): 
   ]);
   const body = table(SESSION_COLUMNS, rows, style);
   return `${body}\n${plural(agents.length, 'agent')}, ${plural(sessions.length, 'session')}\n${unansweredText(unanswered)}`;
+}
+
+interface QuarantineOptions {
+  readonly reason?: string;
+  readonly lift?: true;
+}
+
+export const quarantine = command({
+  name: 'quarantine',
+  summary: 'Keep new dials away from an agent, lift that again, or list agents in quarantine',
+  details:
+    "Applies to the whole plane. Open tunnels through the agent stay open; isthmus kick ends them. A plane with tenants needs --tenant; without tenants, the agent is one of the gateway's own. Exits with 1 if no such agent is known.",
+  args: [new Argument('[agent]', "the agent's id; without it, lists agents in quarantine")],
+  options: [
+    new Option('--reason <text>', 'why, for other operators').conflicts('lift'),
+    new Option('--lift', 'lift the quarantine'),
+  ],
+  examples: [
+    { line: 'quarantine', does: 'agents in quarantine, and why' },
+    { line: 'quarantine agent-3 --reason "disk full on node 7"', does: 'no new dials to agent-3' },
+    { line: 'quarantine agent-3 --lift', does: 'let it take dials again' },
+  ],
+  async run({ args: [agentId], options, output, plane }: Call<QuarantineOptions>) {
+    const { reason = '', lift = false, tenant } = options;
+    if (agentId === undefined) {
+      if (lift || reason !== '') throw usage('name the agent: isthmus quarantine AGENT');
+      const { agents, unanswered } = await quarantined(await plane(), tenant);
+      output.show({ agents, unanswered }, () => quarantinedText(agents) + unansweredText(unanswered));
+      return statusOf(false, unanswered);
+    }
+    if (!lift && reason === '') throw usage('say why, for other operators: --reason TEXT');
+    const changed = await setQuarantine(await plane(), { agent: { agentId, tenant }, lift, reason });
+    const shown = { agent: agentId, quarantined: !lift, ...changed };
+    output.show(shown, () => quarantineText(shown));
+    return changed.known ? EXIT.good : EXIT.wrong;
+  },
+});
+
+type ChangeView = adminApi.QuarantineResponse & {
+  readonly agent: string;
+  readonly quarantined: boolean;
+  readonly by: string;
+};
+
+export function quarantineText({ agent, tenant, quarantined, by, known, sessions, tunnels }: ChangeView): string {
+  const name = `${agent} of tenant ${tenant}`;
+  if (!known) {
+    const rest = quarantined ? 'It is in quarantine anyway if it connects' : 'It was not in quarantine';
+    return `No agent ${name} is known at ${by}: check the name and --tenant. ${rest}\n`;
+  }
+  const there = `${plural(sessions, 'session')} known at ${by}`;
+  if (!quarantined) return `${name} takes dials again; ${there}\n`;
+  const rest = `${plural(tunnels, 'tunnel')} ${tunnels === 1 ? 'stays' : 'stay'} open`;
+  return `${name} takes no new dials; ${there}, ${rest}\n`;
+}
+
+/** Asks one member, because the registry spreads the change to all. Tries gateways first: they know all sessions, and have a tenant. */
+async function setQuarantine(plane: Plane, request: adminApi.DeepPartial<adminApi.QuarantineRequest>) {
+  const failures: string[] = [];
+  const isGateway = ({ roles }: Plane['members'][number]) => roles.includes('gateway');
+  const hubs = plane.members.filter((member) => member.roles.includes('hub') && !isGateway(member));
+  for (const member of [...plane.members.filter(isGateway), ...hubs]) {
+    const { answers, unanswered } = await plane.askThese([member], (admin, signal) =>
+      admin.quarantine(request, { signal }),
+    );
+    const [answer] = answers;
+    if (answer) return { by: member.id, ...answer.value };
+    failures.push(`${member.id}: ${unanswered.at(-1)?.reason}`);
+  }
+  throw new Failure(EXIT.unasked, `no gateway or hub took the change: ${failures.join('; ') || 'none is known'}`);
+}
+
+interface QuarantinedView {
+  readonly tenant: string;
+  readonly agent: string;
+  readonly reason: string;
+}
+
+async function quarantined(plane: Plane, tenant: string) {
+  const { answers, unanswered } = await plane.ask(
+    async (admin, signal) => (await admin.listQuarantined({ tenant }, { signal })).agents,
+    'gateway',
+    'hub',
+  );
+  const found = new Map<string, QuarantinedView>();
+  for (const { tenant: of, agentId: agent, reason } of answers.flatMap(({ value }) => value)) {
+    if (tenant === '' || of === tenant) found.set(JSON.stringify([of, agent]), { tenant: of, agent, reason });
+  }
+  return { agents: [...found.values()], unanswered };
+}
+
+function quarantinedText(agents: readonly QuarantinedView[]): string {
+  if (agents.length === 0) return 'No agent is in quarantine\n';
+  return table(
+    ['agent', 'tenant', 'reason'],
+    agents.map(({ agent, tenant, reason }) => [agent, tenant, reason]),
+  );
+}
+
+type Target = NonNullable<adminApi.KickRequest['target']>;
+
+const KINDS = ['agent', 'session', 'tunnel'] as const;
+
+export const kick = command({
+  name: 'kick',
+  summary: "End an agent's sessions, one session, or one tunnel, at once",
+  details:
+    'An agent reconnects by itself; use quarantine to keep new dials away from it. On a plane with tenants, an agent needs --tenant. Exits with 1 if there is nothing with that name.',
+  args: [
+    new Argument('<what>', 'what to end').choices(KINDS),
+    new Argument(
+      '<id>',
+      'id of the agent, of the session (isthmus agents --sessions) or of the dial (isthmus tunnels)',
+    ),
+  ],
+  options: [new Option('--reason <text>', 'why, for logs and audit').default('', 'none')],
+  examples: [
+    { line: 'kick tunnel 3f9c2a7be1d04c55', does: 'end one tunnel, by the id of its dial' },
+    { line: 'kick agent agent-3 --reason "stale version"', does: 'end its sessions and all tunnels in them' },
+  ],
+  async run({ args: [what = '', id = ''], options, output, plane }: Call<{ readonly reason: string }>) {
+    const { reason, tenant } = options;
+    const request = { target: targetOf(what, id, tenant), reason };
+    const met = await plane();
+    const roles = what === 'tunnel' ? [] : (['hub'] as const);
+    const { answers, unanswered } = await met.ask(
+      (admin, signal) => admin.kick(request, { signal }).catch(nothingThere),
+      ...roles,
+    );
+    const sessions = [...new Set(answers.flatMap(({ value }) => value.sessionIds))];
+    // A tunnel is ended at every member that it runs through, but counts once.
+    const counts = answers.map(({ value }) => value.tunnels);
+    const tunnels = what === 'tunnel' ? Math.max(0, ...counts) : counts.reduce((sum, count) => sum + count, 0);
+    output.show({ what, id, sessions, tunnels, unanswered }, () => {
+      const ended = `Ended ${plural(sessions.length, 'session')} and ${plural(tunnels, 'tunnel')}\n`;
+      const none = `There is no ${what} ${id}: nothing was ended\n`;
+      return (sessions.length + tunnels > 0 ? ended : none) + unansweredText(unanswered);
+    });
+    if (sessions.length + tunnels > 0) return EXIT.good;
+    return statusOf(unanswered.length === 0, unanswered);
+  },
+});
+
+function targetOf(what: string, id: string, tenant: string): Target {
+  if (what === 'agent') return { $case: 'agent', value: { agentId: id, tenant } };
+  if (what === 'session') return { $case: 'sessionId', value: id };
+  if (what === 'tunnel') return { $case: 'dialId', value: id };
+  throw usage(`want one of ${KINDS.join(', ')}`);
+}
+
+/** The answer of a member that has nothing of that name. */
+function nothingThere(error: unknown): adminApi.KickResponse {
+  if (/NOT_FOUND|UNIMPLEMENTED/.test(String(error))) return { sessionIds: [], tunnels: 0 };
+  throw error;
 }

@@ -1,21 +1,15 @@
 import { socketPathOf } from '@isthmus/admin/place';
-import { CHECKS, judge, type Result, reportOf } from '@isthmus/findings';
+import { asJson, CHECKS, judge, OWN_HEALTH_PORT, ofDial, type Result, reportOf } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Option } from 'commander';
-import { duration, hostPort } from '../arguments.ts';
-import { checkDials } from '../check/dials.ts';
-import { aboutFile, checkFiles, FILE_FLAGS, type FileOptions, flagName } from '../check/files.ts';
-import { checkPorts } from '../check/ports.ts';
-import { checkRedis, type RedisOptions } from '../check/redis.ts';
-import { checkText, checkView } from '../check/result.ts';
-import { checkSocket } from '../check/socket.ts';
-import { type Call, command } from '../command.ts';
-import { EXIT, Failure } from '../exit.ts';
-import { askPlane } from '../plane/evidence.ts';
-import type { Answers } from '../plane/member.ts';
+import { type Call, command, duration, hostPort } from '../command.ts';
+import { EXIT, Failure, plural, type Style } from '../output.ts';
+import { askPlane, type SessionView, sessionViews } from '../plane/evidence.ts';
+import type { Answers, Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
-import { sessionViews } from '../plane/sessions.ts';
+import { aboutFile, checkFiles, FILE_FLAGS, type FileOptions, flagName } from './check-files.ts';
+import { checkPorts, checkRedis, checkSocket, type RedisOptions } from './check-ports.ts';
 
 interface Options extends FileOptions, RedisOptions {
   readonly host: readonly string[];
@@ -30,6 +24,7 @@ function list(text: string, before: readonly string[]): string[] {
 }
 
 const WIDTH = Math.max(...Object.keys(CHECKS).map((name) => name.length));
+
 const looksAt = Object.entries(CHECKS)
   .map(([name, about]) => `  ${name.padEnd(WIDTH)}  ${about}`)
   .join('\n');
@@ -127,4 +122,81 @@ function withAgentPorts(hubs: readonly adminApi.Hub[], configs: Answers<adminApi
     const agentAddress = formatDestination({ host: everywhere ? host : bound, port: Number(flag('agent-port')) });
     return { ...hub, agentAddress };
   });
+}
+
+interface DialsOptions {
+  /** What to dial through every agent; unset for the agent's own health port. */
+  readonly destination?: string;
+  readonly withinMs: number;
+}
+
+/** Dials at once. Enough for a thousand agents in a minute or two, without noticeable load. */
+const DIALS_AT_ONCE = 10;
+
+const report = reportOf('dials');
+
+/** Does one real dial through each agent, with the gateways taking turns. */
+async function checkDials(plane: Plane, sessions: readonly SessionView[], options: DialsOptions): Promise<Result[]> {
+  const gateways = plane.members.filter(({ roles }) => roles.includes('gateway'));
+  const agents = [...new Map(sessions.map((each) => [JSON.stringify([each.tenant, each.agent]), each])).values()];
+  const usable = agents.filter(({ quarantined }) => quarantined === undefined);
+  if (gateways.length === 0 || usable.length === 0) return [];
+  const results: Result[] = [];
+  for (let next = 0; next < usable.length; next += DIALS_AT_ONCE) {
+    const group = usable.slice(next, next + DIALS_AT_ONCE);
+    const done = group.map((agent, index) => {
+      return dialThrough(plane, gateways[(next + index) % gateways.length] as Member, agent, options);
+    });
+    results.push(...(await Promise.all(done)));
+  }
+  return results;
+}
+
+async function dialThrough(
+  plane: Plane,
+  gateway: Member,
+  { agent, tenant }: SessionView,
+  { destination = OWN_HEALTH_PORT, withinMs }: DialsOptions,
+): Promise<Result> {
+  const about = `${gateway.id} through ${agent} to ${destination}`;
+  const { answers, unanswered } = await plane.askThese([gateway], (admin) =>
+    admin.dial(
+      { destination, tenant, agentId: agent, timeoutMs: withinMs },
+      { signal: AbortSignal.timeout(withinMs + 2000) },
+    ),
+  );
+  const record = answers[0]?.value.dial;
+  if (!record)
+    return report.fail(
+      about,
+      `could not be tried: ${unanswered.at(-1)?.reason}`,
+      `isthmus dial ${destination} --agent ${agent} --tenant ${tenant}`,
+    );
+  return ofDial(gateway.id, agent, destination, asJson(record));
+}
+
+interface CheckView {
+  readonly results: readonly Result[];
+  readonly passed: number;
+  readonly warned: number;
+  readonly failed: number;
+}
+
+export function checkView(results: readonly Result[]): CheckView {
+  const count = (outcome: Result['outcome']) => results.filter((result) => result.outcome === outcome).length;
+  return { results, passed: count('pass'), warned: count('warn'), failed: count('fail') };
+}
+
+const WORDS: Readonly<Record<Result['outcome'], string>> = { pass: 'ok  ', warn: 'WARN', fail: 'FAIL' };
+
+export function checkText({ results, passed, warned, failed }: CheckView, style: Style): string {
+  const paint = { pass: style.good, warn: style.warning, fail: style.bad };
+  const width = Math.max(0, ...results.map(({ check }) => check.length));
+  const lines = results.map((result) => {
+    const { check, about, outcome, detail } = result;
+    const head = `${paint[outcome](WORDS[outcome])}  ${check.padEnd(width)}  ${about}: ${detail}\n`;
+    return result.todo === undefined ? head : `${head}${' '.repeat(width + 8)}-> ${result.todo} (${result.docs})\n`;
+  });
+  const sum = `${plural(results.length, 'check')}: ${passed} passed, ${warned} warned, ${failed} failed`;
+  return `${lines.join('')}\n${failed > 0 ? style.bad(sum) : style.good(sum)}\n`;
 }

@@ -1,13 +1,11 @@
 import { type Difference, differencesOf } from '@isthmus/findings';
 import { adminApi } from '@isthmus/proto/admin';
-import { Option } from 'commander';
-import { type Call, command } from '../command.ts';
-import type { Style } from '../output/style.ts';
-import { table } from '../output/table.ts';
-import { statusOf, unansweredText } from '../output/unanswered.ts';
-import { memberOf } from '../plane/choose.ts';
+import { Argument, Option } from 'commander';
+import { type Call, command, duration } from '../command.ts';
+import { isoTime, type Style, statusOf, unansweredText, usage } from '../output.ts';
 import type { Answer, Answers, Unanswered } from '../plane/member.ts';
-import type { Plane } from '../plane/plane.ts';
+import { memberOf, type Plane } from '../plane/plane.ts';
+import { table } from '../table.ts';
 
 interface FlagView {
   readonly name: string;
@@ -103,3 +101,57 @@ function flagRows(replicas: readonly MemberConfig[], all: boolean): string[][] {
     return shown.map(({ member, flag }) => [`--${name}`, member, flag.value, flag.source, flag.default]);
   });
 }
+
+interface LogLevelOptions {
+  readonly member?: string;
+  readonly for?: number;
+}
+
+export const logLevel = command({
+  name: 'log-level',
+  summary: 'Show or change how much members log, optionally for a limited time',
+  args: [
+    new Argument(
+      '[level]',
+      'trace, debug, info, warn, error, or a number as in -v; without it, shows the current level',
+    ),
+  ],
+  options: [
+    new Option('--for <duration>', 'go back to the earlier level after this time').argParser(duration),
+    new Option('--member <id>', 'only this member'),
+  ],
+  examples: [
+    { line: 'log-level', does: 'the current levels' },
+    { line: 'log-level debug --for 10m', does: 'on all members, while you look into a problem' },
+    { line: 'log-level info --member hub-1', does: 'one member' },
+  ],
+  async run({ args: [level = ''], options, output, plane }: Call<LogLevelOptions>) {
+    const { for: durationMs = 0, member } = options;
+    if (level === '' && durationMs > 0) throw usage('--for needs a level: isthmus log-level debug --for 10m');
+    if (level !== '' && !/^(trace|debug|info|warn|error|\d{1,2})$/.test(level)) {
+      throw usage(`unknown level ${JSON.stringify(level)}: want trace, debug, info, warn, error, or a number as in -v`);
+    }
+    const met = await plane();
+    const members = member === undefined ? met.members : [memberOf(met, member)];
+    const { answers, unanswered } = await met.askThese(members, (admin, signal) =>
+      admin.setLogLevel({ level, durationMs }, { signal }),
+    );
+    const levels = answers.map(({ member: { id }, value }) => ({
+      member: id,
+      level: value.level,
+      previous: value.previous,
+      ...(value.untilMs !== undefined && { until: isoTime(value.untilMs), revertsTo: value.revertsTo }),
+    }));
+    output.show({ levels, unanswered }, () => {
+      const rows = levels.map((each) => [
+        each.member,
+        each.level,
+        each.previous,
+        each.until ?? '',
+        each.revertsTo ?? '',
+      ]);
+      return table(['member', 'level', 'before', 'until', 'then'], rows) + unansweredText(unanswered);
+    });
+    return statusOf(false, unanswered);
+  },
+});

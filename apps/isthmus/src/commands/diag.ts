@@ -1,16 +1,26 @@
+import { once } from 'node:events';
+import { createWriteStream } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { get as getHttp, type IncomingMessage } from 'node:http';
+import { get as getHttps } from 'node:https';
+import { pipeline } from 'node:stream/promises';
+import { createGzip } from 'node:zlib';
+import type { AdminClientTls } from '@isthmus/admin/client';
+import { ADMIN_SERVER_NAME, socketPathOf } from '@isthmus/admin/place';
+import { differencesOf } from '@isthmus/findings';
+import type { adminApi } from '@isthmus/proto/admin';
+import { httpsAgent } from '@isthmus/runtime';
+import { VERSION } from '@isthmus/service';
+import { HTTP_CREDENTIAL, inWords, parseDestination } from '@isthmus/tunnel';
 import { Argument } from 'commander';
+import { pack } from 'tar-stream';
 import { type Call, command } from '../command.ts';
-import { writeArchive } from '../diag/archive.ts';
-import { collect } from '../diag/collect.ts';
-import { EXIT } from '../exit.ts';
-import { styleOf } from '../output/style.ts';
-import { bytes, plural } from '../output/units.ts';
-import { askPlane } from '../plane/evidence.ts';
-import { readPage } from '../plane/page.ts';
-import type { Plane } from '../plane/plane.ts';
-import { sessionViews } from '../plane/sessions.ts';
-import { readTls } from '../plane/tls.ts';
+import { bytes, EXIT, plural, styleOf, usage } from '../output.ts';
+import { askPlane, sessionViews } from '../plane/evidence.ts';
+import type { Answers, Member, Unanswered } from '../plane/member.ts';
+import { type Plane, readTls } from '../plane/plane.ts';
 import { agentsOf, agentsText } from './agents.ts';
+import { configsOf, configView } from './config.ts';
 import { hubsOf, hubsText } from './hubs.ts';
 import { statusText, statusView } from './status.ts';
 
@@ -56,4 +66,168 @@ async function summaryOf(plane: Plane): Promise<string> {
     agentsText({ agents: agentsOf(sessionViews(sessions)), unanswered: [] }, style),
     hubsText({ hubs: hubsOf(hubs, new Map()), unanswered: [] }, style),
   ].join('\n');
+}
+
+interface Collected {
+  readonly texts: Texts;
+  readonly members: readonly string[];
+  /** What could not be collected, and from which member. */
+  readonly missing: readonly string[];
+}
+
+/** Reads a page of a member's admin port. */
+type ReadPage = (member: Member, path: string) => Promise<string>;
+
+/** One kind of data that every member is asked for. */
+interface Part {
+  readonly file: string;
+  readonly read: (plane: Plane) => Promise<Answers<string>>;
+}
+
+/** Collects everything that helps to understand a plane remotely: a directory for each member, and a summary. */
+async function collect(plane: Plane, readPage: ReadPage, summary: () => Promise<string>): Promise<Collected> {
+  const texts = new Map<string, string>();
+  const missing: string[] = [];
+  for (const { file, read } of partsOf(readPage)) {
+    const { answers, unanswered } = await read(plane);
+    for (const { member, value } of answers) texts.set(`${directoryOf(member)}/${file}`, value);
+    missing.push(...unanswered.map((each) => missed(file, each)));
+  }
+  const { answers } = await configsOf(plane);
+  texts.set('differences.json', json(differencesOf(answers.map(configView))));
+  const head = `Collected by isthmus ${VERSION} at ${new Date().toISOString()}\n`;
+  const left = missing.length > 0 ? `\nNot collected:\n${missing.map((line) => `  ${line}\n`).join('')}` : '';
+  const all = new Map([['summary.txt', `${head}\n${await summary().catch(inWords)}${left}`], ...texts]);
+  return { texts: all, members: plane.members.map(({ id }) => id), missing };
+}
+
+function partsOf(readPage: ReadPage): Part[] {
+  const part = <T>(file: string, ask: (admin: adminApi.AdminClient, signal: AbortSignal) => Promise<T>): Part => {
+    return { file, read: (plane) => plane.ask(async (admin, signal) => json(await ask(admin, signal))) };
+  };
+  return [
+    part('status.json', (admin, signal) => admin.getStatus({}, { signal })),
+    part('members.json', (admin, signal) => admin.listMembers({}, { signal })),
+    part('config.json', (admin, signal) => admin.getConfig({}, { signal })),
+    part('sessions.json', (admin, signal) => admin.listSessions({}, { signal })),
+    part('tunnels.json', (admin, signal) => admin.listTunnels({}, { signal })),
+    { file: 'dials.ndjson', read: (plane) => plane.ask(dialsOf) },
+    { file: 'log.ndjson', read: (plane) => plane.ask(logOf) },
+    { file: 'metrics.txt', read: (plane) => plane.ask((_admin, _signal, member) => readPage(member, '/metrics')) },
+  ];
+}
+
+async function dialsOf(admin: adminApi.AdminClient, signal: AbortSignal): Promise<string> {
+  const lines: string[] = [];
+  for await (const { dial } of admin.watchDials({ recentOnly: true }, { signal })) {
+    if (dial) lines.push(JSON.stringify(plain(dial)));
+  }
+  return ndjson(lines);
+}
+
+async function logOf(admin: adminApi.AdminClient, signal: AbortSignal): Promise<string> {
+  const { lines, forgotten } = await admin.recentLogs({}, { signal });
+  return ndjson([JSON.stringify({ forgotten: Number(forgotten) }), ...lines]);
+}
+
+function ndjson(lines: readonly string[]): string {
+  return lines.map((line) => `${line}\n`).join('');
+}
+
+/** Ids may contain characters that a path must not. */
+function directoryOf({ id }: Member): string {
+  return `members/${id.replaceAll(/[^\w.-]/g, '_').replace(/^\.+/, '_')}`;
+}
+
+function missed(file: string, { member, address, reason }: Unanswered): string {
+  return `${file} of ${member}${address === '' || address === member ? '' : ` at ${address}`}: ${reason}`;
+}
+
+function json(value: unknown): string {
+  return `${JSON.stringify(plain(value), null, 2)}\n`;
+}
+
+/** JSON has no bigint. Counts and times stay below 2^53. */
+function plain(value: unknown): unknown {
+  return JSON.parse(JSON.stringify(value, (_key, each) => (typeof each === 'bigint' ? Number(each) : each)) ?? 'null');
+}
+
+/** A page of metrics with a thousand series is 200 kB. */
+const MAX_BYTES = 32 * 1024 * 1024;
+
+/** Sends a GET to an admin port, over HTTP or mutual TLS. */
+function readPage(
+  address: string,
+  path: string,
+  { tls, signal }: { readonly tls?: AdminClientTls | undefined; readonly signal: AbortSignal },
+): Promise<string> {
+  const socketPath = socketPathOf(address);
+  const place = socketPath === undefined ? parseDestination(address) : { host: 'localhost', socketPath };
+  // In plain text, the port answers to no name but this one: any other could be that of a page on the web.
+  const options = { ...place, path, signal, ...(!tls && { headers: { host: 'localhost' } }) };
+  return new Promise((resolve, reject) => {
+    const answered = (response: IncomingMessage) => {
+      if (response.statusCode === 200) textOf(response).then(resolve, reject);
+      else reject(new Error(`HTTP status ${response.statusCode} for ${path}`));
+    };
+    const request =
+      tls && socketPath === undefined
+        ? getHttps({ ...options, agent: httpsAgent(tls, [place.host, ADMIN_SERVER_NAME]) }, answered)
+        : getHttp({ ...options, agent: false }, answered);
+    request.on('error', reject);
+  });
+}
+
+async function textOf(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    length += chunk.length;
+    if (length > MAX_BYTES) throw new Error(`more than ${MAX_BYTES / 1024 / 1024} MiB`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+}
+
+/** Texts by their name in the archive. */
+type Texts = ReadonlyMap<string, string>;
+
+/**
+ * Writes texts as a tar.gz that only its owner may read, with everything removed that looks like a secret. @returns its size in bytes
+ * @throws Failure if the file exists or cannot be written
+ */
+export async function writeArchive(path: string, texts: Texts, now = new Date()): Promise<number> {
+  const file = createWriteStream(path, { flags: 'wx', mode: 0o600 });
+  try {
+    await once(file, 'open');
+  } catch (error) {
+    throw usage(`cannot write ${path}: ${inWords(error)}`);
+  }
+  try {
+    const tar = pack();
+    for (const [name, text] of texts) tar.entry({ name, mtime: now, mode: 0o600 }, scrubbed(text));
+    tar.finalize();
+    await pipeline(tar, createGzip(), file);
+    return file.bytesWritten;
+  } catch (error) {
+    await rm(path, { force: true });
+    throw usage(`cannot write ${path}: ${inWords(error)}`);
+  }
+}
+
+/** What a secret looks like, and what stands in its place. */
+const SECRETS: readonly (readonly [RegExp, string])[] = [
+  [/-----BEGIN ([A-Z ]*)PRIVATE KEY-----[\s\S]*?(-----END \1PRIVATE KEY-----|$)/g, '[private key left out]'],
+  // The user and password in a URL.
+  [/([a-z][a-z+.-]*:\/\/)[^/\s"'@]*:[^/\s"'@]*@/gi, '$1***@'],
+  [HTTP_CREDENTIAL, '$1 ***'],
+  // A JSON Web Token, as Kubernetes' service accounts have.
+  [/\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '[token left out]'],
+  // `password=...`, `"token": "..."`.
+  [/(\b(?:password|passwd|secret|token|authorization|api[-_]?key)\b["']?\s*[:=]\s*["']?)[^\s"',;&]{4,}/gi, '$1***'],
+];
+
+/** Removes secrets. Members already leave them out of their answers; this second pass catches those that a log may still contain. */
+export function scrubbed(text: string): string {
+  return SECRETS.reduce((shown, [secret, instead]) => shown.replace(secret, instead), text);
 }

@@ -1,12 +1,16 @@
+import { lookup } from 'node:dns/promises';
+import { once } from 'node:events';
+import { connect, isIP, type Socket } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
+import { adviceFor } from '@isthmus/findings';
+import { adminApi } from '@isthmus/proto/admin';
+import { inWords, parseDestination } from '@isthmus/tunnel';
 import { InvalidArgumentError, Option } from 'commander';
-import { count, destinationArgument, duration } from '../arguments.ts';
-import { type Call, command } from '../command.ts';
-import { dialFromHere } from '../dial/from-here.ts';
-import { PlaneDial } from '../dial/plane-dial.ts';
-import { series, seriesText, summaryOf } from '../dial/series.ts';
-import { type DialView, dialText, lineText } from '../dial/text.ts';
-import { EXIT, type ExitStatus, usage } from '../exit.ts';
-import { membersWith } from '../plane/choose.ts';
+import { type Call, command, count, destinationArgument, duration } from '../command.ts';
+import { EXIT, type ExitStatus, Failure, millis, plural, quantile, type Style, usage } from '../output.ts';
+import type { Member } from '../plane/member.ts';
+import { isInvalid, membersWith, type Plane } from '../plane/plane.ts';
+import { type DialView, dialText, lineText, type PhaseView } from './dial-text.ts';
 
 interface Options {
   readonly gateway?: string;
@@ -101,4 +105,278 @@ async function repeated(call: Call<Options>, once: () => Promise<DialView>): Pro
   const summary = summaryOf(dials);
   output.show({ destination, dials, summary }, () => seriesText(summary, output.style));
   return summary.failed > 0 || dials.length === 0 ? EXIT.wrong : EXIT.good;
+}
+
+interface SeriesOptions {
+  readonly count: number;
+  /** From the start of one dial to the start of the next. A dial that takes longer delays the next one. */
+  readonly intervalMs: number;
+  /** Ends the series early. */
+  readonly signal: AbortSignal;
+}
+
+/** Dials again and again, never twice at once. */
+export async function* series(
+  once: () => Promise<DialView>,
+  { count, intervalMs, signal }: SeriesOptions,
+): AsyncGenerator<DialView> {
+  for (let done = 0; done < count && !signal.aborted; done++) {
+    const start = performance.now();
+    yield await once();
+    const left = start + intervalMs - performance.now();
+    if (done + 1 < count && left > 0) await pause(left, undefined, { signal }).catch(() => {});
+  }
+}
+
+/** What a series of dials says. Times are of dials that were established, in milliseconds. */
+interface Summary {
+  readonly dials: number;
+  readonly failed: number;
+  /** Failed dials by the name of their error, the most frequent first. */
+  readonly errors: readonly { readonly code: string; readonly count: number }[];
+  /** Established dials by agent, the most frequent first. */
+  readonly agents: readonly { readonly agent: string; readonly count: number }[];
+  readonly minMs?: number;
+  readonly p50Ms?: number;
+  readonly p90Ms?: number;
+  readonly p99Ms?: number;
+  readonly maxMs?: number;
+}
+
+export function summaryOf(dials: readonly DialView[]): Summary {
+  const good = dials.filter(({ ok }) => ok);
+  const times = good.map(({ ms }) => ms).sort((a, b) => a - b);
+  const counted = (names: readonly string[]) => {
+    const counts = new Map<string, number>();
+    for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+    return [...counts].sort(([, a], [, b]) => b - a);
+  };
+  const failed = dials.filter(({ ok }) => !ok).map(({ error }) => error?.code ?? '');
+  const agents = good.map(({ agent }) => agent).filter((agent) => agent !== '');
+  return {
+    dials: dials.length,
+    failed: failed.length,
+    errors: counted(failed).map(([code, count]) => ({ code, count })),
+    agents: counted(agents).map(([agent, count]) => ({ agent, count })),
+    ...(times.length > 0 && {
+      minMs: quantile(times, 0),
+      p50Ms: quantile(times, 0.5),
+      p90Ms: quantile(times, 0.9),
+      p99Ms: quantile(times, 0.99),
+      maxMs: quantile(times, 1),
+    }),
+  };
+}
+
+export function seriesText(summary: Summary, style: Style): string {
+  const { dials, failed, errors, agents, minMs = 0, p50Ms = 0, p90Ms = 0, p99Ms = 0, maxMs } = summary;
+  const why = errors.map(({ code, count }) => `${count} ${code}`).join(', ');
+  const bad = failed > 0 ? style.bad(`${failed} failed (${why})`) : style.good('none failed');
+  const spread =
+    agents.length > 0 ? `through ${agents.map(({ agent, count }) => `${agent} (${count})`).join(', ')}\n` : '';
+  const [min, p50, p90, p99, max] = [minMs, p50Ms, p90Ms, p99Ms, maxMs ?? 0].map(millis);
+  const times = maxMs === undefined ? '' : `min ${min}   p50 ${p50}   p90 ${p90}   p99 ${p99}   max ${max}\n`;
+  return `\n${plural(dials, 'dial')}, ${bad}\n${spread}${times}`;
+}
+
+interface PlaneDialRequest {
+  readonly destination: string;
+  readonly tenant: string;
+  readonly agentId: string;
+  readonly timeoutMs: number;
+  /** How long to wait for a first byte, in milliseconds; 0 to wait for none. */
+  readonly firstByteTimeoutMs: number;
+}
+
+/** Opens tunnels through one gateway. */
+class PlaneDial {
+  readonly #plane: Plane;
+  readonly #gateway: Member;
+  readonly #request: PlaneDialRequest;
+
+  private constructor(plane: Plane, gateway: Member, request: PlaneDialRequest) {
+    this.#plane = plane;
+    this.#gateway = gateway;
+    this.#request = request;
+  }
+
+  /** Chooses the first gateway that answers. @throws Failure if none does */
+  static async from(plane: Plane, gateways: readonly Member[], request: PlaneDialRequest): Promise<PlaneDial> {
+    const present = await plane.askThese(gateways, (admin, signal) => admin.getStatus({}, { signal }));
+    const [first] = present.answers;
+    if (first) return new PlaneDial(plane, first.member, request);
+    const why = present.unanswered.map(({ member, reason }) => `${member}: ${reason}`).join('; ');
+    throw new Failure(EXIT.unasked, `no gateway answers: ${why}`);
+  }
+
+  async once(): Promise<DialView> {
+    const value = await this.#dial();
+    return dialView(this.#gateway, this.#request, value, await this.#advice(value));
+  }
+
+  async #dial(): Promise<adminApi.DialResponse> {
+    const { timeoutMs, firstByteTimeoutMs } = this.#request;
+    const signal = AbortSignal.timeout(timeoutMs + firstByteTimeoutMs + ON_TOP_MS);
+    try {
+      return await this.#plane.client(this.#gateway).dial(this.#request, { signal });
+    } catch (error) {
+      if (isInvalid(error)) throw usage(this.#plane.reason(error));
+      const text = `${this.#gateway.id} does not dial: ${this.#plane.reason(error)}`;
+      throw new Failure(EXIT.unasked, text, { cause: error });
+    }
+  }
+
+  /** Returns what to do about a failed dial: the gateway's advice on the state of the plane, otherwise by the error's name. */
+  async #advice({ dial }: adminApi.DialResponse): Promise<readonly string[]> {
+    if (!dial?.error) return [];
+    const { destination, tenant, error } = dial;
+    const general = [adviceFor(error.code)];
+    if (!ROUTING_ERRORS.includes(error.code)) return general;
+    const { answers } = await this.#plane.askThese([this.#gateway], (admin, signal) =>
+      admin.explain({ destination, tenant }, { signal }),
+    );
+    const advice = answers[0]?.value.advice ?? [];
+    return advice.length > 0 ? advice : general;
+  }
+}
+
+/** Time for the way to the gateway, on top of the dial's. */
+const ON_TOP_MS = 2000;
+
+/** Errors about which the gateway knows more than the name says. */
+const ROUTING_ERRORS = ['connection_limit_reached', 'connection_terminated', 'destination_unavailable'];
+
+function dialView(
+  gateway: Member,
+  { destination, firstByteTimeoutMs: firstByte }: PlaneDialRequest,
+  value: adminApi.DialResponse,
+  advice: readonly string[],
+): DialView {
+  const { dial: record, phases, firstByteMs, ended } = value;
+  const error = record?.error;
+  const ok = record?.state === adminApi.DialState.DIAL_STATE_ESTABLISHED;
+  const silent = ok && firstByte > 0 && firstByteMs === undefined && ended === '';
+  return {
+    destination,
+    gateway: gateway.id,
+    ok,
+    dial: record?.dialId ?? '',
+    trace: record?.traceId ?? '',
+    tenant: record?.tenant ?? '',
+    agent: record?.agentId ?? '',
+    hub: record?.hubId ?? '',
+    session: record?.sessionId ?? '',
+    ms: record?.ms ?? 0,
+    phases: phases.map(phaseView),
+    ...(firstByteMs !== undefined && { firstByteMs }),
+    ...(silent && { silentMs: firstByte }),
+    ...(ended !== '' && { ended }),
+    ...(error && { error: { code: error.code, text: error.text, advice } }),
+  };
+}
+
+function phaseView({ name, depth, startMs, ms, detail }: adminApi.Phase): PhaseView {
+  return { name, depth, startMs, ms, detail, failed: /\bfailed\b/.test(detail) };
+}
+
+interface HereOptions {
+  /** `host:port` */
+  readonly destination: string;
+  readonly withinMs: number;
+  /** How long to wait for a first byte; 0 to wait for none. */
+  readonly firstByteMs: number;
+}
+
+/** The names that a plane has for these errors (RFC 9209). */
+const CODES: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'connection_refused',
+  ETIMEDOUT: 'connection_timeout',
+  EHOSTUNREACH: 'destination_ip_unroutable',
+  ENETUNREACH: 'destination_ip_unroutable',
+  EACCES: 'destination_ip_prohibited',
+  EPERM: 'destination_ip_prohibited',
+  ENOTFOUND: 'dns_error',
+  EAI_AGAIN: 'dns_timeout',
+};
+
+const ADVICE = [
+  'this dial was made from this machine, without the plane: an agent may be able to reach what this machine cannot',
+  'compare it with the same dial without --from here',
+];
+
+/** Opens a connection straight from this machine, and closes it. */
+export async function dialFromHere({ destination, withinMs, firstByteMs }: HereOptions): Promise<DialView> {
+  const { host, port } = parseDestination(destination);
+  const start = performance.now();
+  const phases: PhaseView[] = [];
+  const timed = async <T>(name: string, act: () => Promise<T>): Promise<T> => {
+    const from = performance.now();
+    const done = (failed: boolean) => {
+      const ms = performance.now() - from;
+      phases.push({ name, depth: 1, startMs: from - start, ms, detail: '', failed });
+    };
+    try {
+      const value = await act();
+      done(false);
+      return value;
+    } catch (error) {
+      done(true);
+      throw error;
+    }
+  };
+  const deadline = AbortSignal.timeout(withinMs);
+  let socket: Socket | undefined;
+  try {
+    const address = isIP(host) === 0 ? (await timed('dns', () => before(deadline, lookup(host)))).address : host;
+    const opened = connect({ host: address, port });
+    socket = opened;
+    await timed('connect', () => once(opened, 'connect', { signal: deadline }));
+    const ms = performance.now() - start;
+    const first = firstByteMs > 0 ? await firstByte(opened, firstByteMs) : {};
+    const { firstByteMs: took } = first;
+    const waited = { name: 'first_byte', depth: 0, startMs: ms, detail: '', failed: false };
+    const view = viewOf(destination, ms, phases);
+    return {
+      ...view,
+      ok: true,
+      ...first,
+      phases: [...view.phases, ...(took === undefined ? [] : [{ ...waited, ms: took }])],
+    };
+  } catch (error) {
+    const ms = performance.now() - start;
+    const code = deadline.aborted
+      ? 'connection_timeout'
+      : (CODES[(error as NodeJS.ErrnoException).code ?? ''] ?? 'proxy_internal_error');
+    const text = deadline.aborted ? `no answer within ${withinMs / 1000} s` : inWords(error);
+    return { ...viewOf(destination, ms, phases), ok: false, error: { code, text, advice: ADVICE } };
+  } finally {
+    socket?.destroy();
+  }
+}
+
+/** A lookup cannot be aborted, so nobody waits for it any more. */
+function before<T>(deadline: AbortSignal, wanted: Promise<T>): Promise<T> {
+  const late = once(deadline, 'abort').then(() => Promise.reject(deadline.reason));
+  return Promise.race([wanted, late]);
+}
+
+type FirstByte = Pick<DialView, 'firstByteMs' | 'silentMs' | 'ended'>;
+
+async function firstByte(socket: Socket, ms: number): Promise<FirstByte> {
+  const start = performance.now();
+  const signal = AbortSignal.timeout(ms);
+  try {
+    const came = once(socket, 'data', { signal }).then(() => true);
+    const ended = once(socket, 'end', { signal }).then(() => false);
+    if (await Promise.race([came, ended])) return { firstByteMs: performance.now() - start };
+    return { ended: 'closed by the destination' };
+  } catch (error) {
+    return signal.aborted ? { silentMs: ms } : { ended: inWords(error) };
+  }
+}
+
+function viewOf(destination: string, ms: number, parts: readonly PhaseView[]): Omit<DialView, 'ok'> {
+  const whole = { name: 'here', depth: 0, startMs: 0, ms, detail: '', failed: false };
+  const none = { gateway: '', dial: '', trace: '', tenant: '', agent: '', hub: '', session: '' };
+  return { destination, ...none, ms, phases: [whole, ...parts] };
 }

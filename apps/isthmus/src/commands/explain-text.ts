@@ -1,8 +1,6 @@
-import type { Column } from '../output/fit.ts';
-import type { Style } from '../output/style.ts';
-import { table } from '../output/table.ts';
-import { unansweredText } from '../output/unanswered.ts';
+import { type Style, unansweredText } from '../output.ts';
 import type { Unanswered } from '../plane/member.ts';
+import { type Column, table } from '../table.ts';
 
 export interface CandidateView {
   readonly agent: string;

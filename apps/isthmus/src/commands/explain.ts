@@ -1,11 +1,9 @@
 import { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
-import { destinationArgument } from '../arguments.ts';
-import { type Call, command } from '../command.ts';
-import { EXIT } from '../exit.ts';
-import { statusOf } from '../output/unanswered.ts';
-import { membersWith } from '../plane/choose.ts';
+import { type Call, command, destinationArgument } from '../command.ts';
+import { EXIT, statusOf } from '../output.ts';
 import type { Answer } from '../plane/member.ts';
+import { membersWith } from '../plane/plane.ts';
 import { type CandidateView, type ExplainView, explainText, type GatewayView, type StepView } from './explain-text.ts';
 
 export const explain = command({

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { asJson } from '@isthmus/findings';
 import { adminApi } from '@isthmus/proto/admin';
-import { EXIT } from '../exit.ts';
-import { styleOf } from '../output/style.ts';
+import { EXIT, styleOf } from '../output.ts';
 import type { Member, RoleName } from '../plane/member.ts';
 import { exitOf, memberView, statusText, statusView } from './status.ts';
 

@@ -1,17 +1,28 @@
 import { type CheckName, type Finding, findingsIn, judge } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { type Call, command } from '../command.ts';
-import { EXIT, type ExitStatus } from '../exit.ts';
-import type { Column } from '../output/fit.ts';
-import { isoTime } from '../output/json.ts';
-import type { Style } from '../output/style.ts';
-import { table } from '../output/table.ts';
-import { statusOf, unansweredText } from '../output/unanswered.ts';
-import { age, plural } from '../output/units.ts';
-import { type Asked, askPlane } from '../plane/evidence.ts';
+import { age, EXIT, type ExitStatus, isoTime, plural, type Style, statusOf, unansweredText } from '../output.ts';
+import { type Asked, askPlane, warningsOf } from '../plane/evidence.ts';
 import { type AdmissionName, type Answer, admissionName, roleNames, type Unanswered } from '../plane/member.ts';
-import { type RefusalView, refusalViews } from '../plane/refusals.ts';
-import { warningsOf } from '../plane/warnings.ts';
+import { type Column, table } from '../table.ts';
+
+/** Who a member refused at one of its ports, for one reason. */
+interface RefusalView {
+  readonly where: string;
+  readonly remote: string;
+  readonly reason: string;
+  readonly count: number;
+  readonly last: string;
+  /** Since the last one, by the member's clock. */
+  readonly agoMs: number;
+}
+
+function refusalViews({ refusals, nowMs }: adminApi.GetStatusResponse): RefusalView[] {
+  return refusals.map(({ where, remote, reason, count, lastMs }) => {
+    const agoMs = Math.max(0, Number(nowMs - lastMs));
+    return { where, remote, reason, count: Number(count), last: isoTime(lastMs), agoMs };
+  });
+}
 
 interface MemberView {
   readonly member: string;

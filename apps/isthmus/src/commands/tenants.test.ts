@@ -3,10 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { styleOf } from '../output/style.ts';
-import { checkTenantFiles } from '../tenants/check-files.ts';
-import type { TenantView } from '../tenants/views.ts';
-import { checkedText, type TenantsView, tenantsText } from './tenants.ts';
+import { styleOf } from '../output.ts';
+import { checkedText, type TenantsView, type TenantView, tenantsText } from './tenants.ts';
+import { checkTenantFiles } from './tenants-check.ts';
 
 const acme: TenantView = {
   tenant: 'acme',

@@ -1,9 +1,15 @@
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
-import { type DialView, dialText } from '../dial/text.ts';
-import { styleOf } from '../output/style.ts';
-import { dryRunText } from './drain.ts';
+import { describe, it, test } from 'node:test';
+import { differencesOf } from '@isthmus/findings';
+import { styleOf } from '../output.ts';
+import { lastDifferent } from '../plane/evidence.ts';
+import { reasonOf } from '../plane/plane.ts';
+import { quarantineText } from './agents.ts';
+import { configText } from './config.ts';
+import { type DialView, dialText } from './dial-text.ts';
 import { explainText, type GatewayView } from './explain-text.ts';
+import { dryRunText } from './hubs.ts';
+import { tunnelsText } from './tunnels.ts';
 
 const plain = styleOf(false);
 
@@ -215,4 +221,158 @@ describe('what a dry run of a drain prints', () => {
       /^Draining hub-1 would send away 0 sessions; 1 tunnel would run on until it ends. Nothing was changed.$/m,
     );
   });
+});
+
+describe('what config prints', () => {
+  const flag = (name: string, value: string, source: 'default' | 'given' = 'given') => ({
+    name,
+    value,
+    source,
+    default: '',
+  });
+  const members = [
+    {
+      member: 'gw-1',
+      program: 'frontend-gw',
+      flags: [flag('plane', 'prod'), flag('health-port', '1'), flag('v', '4', 'default')],
+    },
+    {
+      member: 'gw-2',
+      program: 'frontend-gw',
+      flags: [flag('plane', 'test'), flag('health-port', '2'), flag('v', '4', 'default')],
+    },
+    { member: 'hub-1', program: 'backend-hub', flags: [flag('plane', 'prod')] },
+  ];
+
+  it('has one line if replicas agree, one for each if not, and lists unintended differences', () => {
+    const differences = differencesOf(members);
+    assert.deepEqual(
+      differences.map(({ flag: name }) => name),
+      ['plane'],
+    );
+    assert.equal(
+      configText({ members, differences, unanswered: [] }, false, plain),
+      [
+        'frontend-gw: gw-1, gw-2',
+        'FLAG            AT     VALUE   SOURCE   DEFAULT',
+        '--plane         gw-1   prod    given    -',
+        '--plane         gw-2   test    given    -',
+        '--health-port   gw-1   1       given    -',
+        '--health-port   gw-2   2       given    -',
+        '',
+        'backend-hub: hub-1',
+        'FLAG      AT      VALUE   SOURCE   DEFAULT',
+        '--plane   hub-1   prod    given    -',
+        '',
+        'Replicas differ:',
+        'frontend-gw: --plane',
+        '  gw-1: prod',
+        '  gw-2: test',
+        '',
+      ].join('\n'),
+    );
+  });
+});
+
+const REASONS: readonly (readonly [error: object, text: RegExp])[] = [
+  [
+    { details: 'No connection established. Last error: connect ECONNREFUSED 10.0.0.1:8095. Resolution note: x' },
+    /^connect ECONNREFUSED 10\.0\.0\.1:8095 \(nothing listens there/,
+  ],
+  [
+    {
+      details:
+        "No connection established. Last error: Error: the server's certificate (CN=a, serial 01) is refused: it was issued by CN=b, which is not a trusted authority here. Resolution note: x",
+    },
+    /^the server's certificate \(CN=a.* which is not a trusted authority here \(its certificate is not from a CA in --ca\)$/,
+  ],
+  [{ details: 'Connection dropped' }, /if it uses TLS, give --ca, --cert and --key\)$/],
+  [
+    { details: 'No connection established. Last error: Failed to connect (2026-05-01T12:00:00.000Z)' },
+    /^Failed to connect \(it closed the connection: if it uses TLS/,
+  ],
+  [{ name: 'AbortError', message: 'aborted' }, /^no answer within 5 s: it hangs, or the network drops packets$/],
+  [
+    { message: '/x UNIMPLEMENTED: unknown method Dial', details: 'The server does not implement the method Dial' },
+    /^it does not know this request: it runs an older version$/,
+  ],
+  [{ message: 'something else' }, /^something else$/],
+];
+
+describe('why a member did not answer', () => {
+  for (const [error, text] of REASONS) {
+    it(`is one line: ${text.source}`, () => assert.match(reasonOf(Object.assign(new Error(), error), 5000), text));
+  }
+});
+
+describe('what a member warned of last', () => {
+  it('lists each warning once, without the fields that differ between lines', () => {
+    const line = (msg: string, time: string, fields: object = {}) =>
+      JSON.stringify({ level: 'warn', time: new Date(Number(time) * 1000).toISOString(), name: 'a', msg, ...fields });
+    const lines = [
+      ...[line('old', '1'), line('x', '2'), line('y', '3'), 'no JSON'],
+      ...[line('failed', '4', { text: 'self-signed', port: 1 }), line('failed', '5', { text: 'self-signed', port: 1 })],
+    ];
+    assert.deepEqual(lastDifferent(lines, 65_000), [
+      ...['x (1m3s ago)', 'y (1m2s ago)', 'failed: text=self-signed, port=1 (1m ago)'],
+    ]);
+  });
+});
+
+describe('what quarantine prints', () => {
+  const view = { agent: 'a', tenant: 'acme', quarantined: true, by: 'gw-1', known: true, sessions: 1, tunnels: 2 };
+
+  it('names the tenant, what is known about the agent, and the member that says so', () => {
+    assert.equal(
+      quarantineText(view),
+      'a of tenant acme takes no new dials; 1 session known at gw-1, 2 tunnels stay open\n',
+    );
+    assert.equal(
+      quarantineText({ ...view, quarantined: false }),
+      'a of tenant acme takes dials again; 1 session known at gw-1\n',
+    );
+  });
+
+  it('says that the agent is unknown, and what was done anyway', () => {
+    const none = { ...view, known: false, sessions: 0, tunnels: 0 };
+    assert.match(
+      quarantineText(none),
+      /^No agent a of tenant acme is known at gw-1: check .* It is in quarantine anyway/,
+    );
+    assert.match(quarantineText({ ...none, quarantined: false }), /It was not in quarantine/);
+  });
+});
+
+const TUNNEL = {
+  dial: '00000000000000d1',
+  tenant: 'default',
+  destination: '10.0.0.7:10250',
+  agent: 'node-7',
+  hub: 'hub-2',
+  session: 's1',
+  caller: 'uds',
+  since: '2026-11-21T10:00:00.000Z',
+  ageMs: 60_000,
+  bytesUp: 1,
+  bytesDown: 2,
+  through: [],
+};
+const ATTACHED = { ...TUNNEL, resume: { attached: true, moves: 3, keptBytes: 2048 } };
+const DETACHED = { ...TUNNEL, resume: { attached: false, moves: 1, keptBytes: 0 } };
+
+/** Returns the headings and cells that follow the bytes, a line each. */
+function shown(tunnels: readonly (typeof TUNNEL)[], wide: boolean): string[] {
+  const style = styleOf(false, { columns: Number.POSITIVE_INFINITY, wide });
+  const text = tunnelsText({ tunnels, total: tunnels.length, unanswered: [] }, style);
+  const lines = text.split('\n').slice(0, tunnels.length + 1);
+  return lines.map((line) => line.split(/ {2,}/).slice(9).join(' | '));
+}
+
+test('tunnels that outlive their hub say so with -o wide: state, moves, and what is kept', () => {
+  assert.deepEqual(shown([ATTACHED, TUNNEL], true), ['STATE | MOVES | KEPT', 'attached | 3 | 2.0 kB', '- | - | -']);
+});
+
+test('without it, the state is shown only if a tunnel waits for another session', () => {
+  assert.deepEqual(shown([ATTACHED, TUNNEL], false), ['', '', '']);
+  assert.deepEqual(shown([ATTACHED, DETACHED, TUNNEL], false), ['STATE', 'attached', 'detached', '-']);
 });

@@ -1,14 +1,9 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
-import { count } from '../arguments.ts';
-import { type Call, command } from '../command.ts';
-import type { Column } from '../output/fit.ts';
-import { isoTime } from '../output/json.ts';
-import type { Style } from '../output/style.ts';
-import { table } from '../output/table.ts';
-import { statusOf, unansweredText } from '../output/unanswered.ts';
-import { age, bytes, plural } from '../output/units.ts';
+import { type Call, command, count } from '../command.ts';
+import { age, bytes, isoTime, plural, type Style, statusOf, unansweredText } from '../output.ts';
 import { type Answer, roleNames, type Unanswered } from '../plane/member.ts';
+import { type Column, table } from '../table.ts';
 
 interface TunnelView {
   readonly dial: string;

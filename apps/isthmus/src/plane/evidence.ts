@@ -1,8 +1,97 @@
 import { asJson, type Evidence, type Witness } from '@isthmus/findings';
-import type { adminApi } from '@isthmus/proto/admin';
-import type { Answers, Member } from './member.ts';
+import { adminApi } from '@isthmus/proto/admin';
+import { age, isoTime } from '../output.ts';
+import type { Answers, Member, Unanswered } from './member.ts';
 import type { Plane } from './plane.ts';
-import { allSessions } from './sessions.ts';
+
+export interface SessionView {
+  readonly session: string;
+  readonly tenant: string;
+  readonly agent: string;
+  readonly hub: string;
+  /** `link` for our agent, `packets` for Konnectivity's; empty if only gateways report the session. */
+  readonly protocol: string;
+  readonly remote: string;
+  readonly since: string;
+  readonly ageMs: number;
+  readonly reaches: readonly string[];
+  readonly draining: boolean;
+  /** Why its agent is in quarantine; unset if it is not. */
+  readonly quarantined?: string;
+  readonly tunnels: number;
+}
+
+export async function sessionsOf(
+  plane: Plane,
+  tenant: string,
+): Promise<{ sessions: SessionView[]; unanswered: readonly Unanswered[] }> {
+  const { sessions, unanswered } = await allSessions(plane, tenant);
+  return { sessions: sessionViews(sessions), unanswered };
+}
+
+export function sessionViews(sessions: readonly adminApi.Session[]): SessionView[] {
+  const now = Date.now();
+  return sessions.map((session) => sessionView(session, now)).sort(byAgent);
+}
+
+/** Returns each session of the plane once: as its hub reports it or, if the hub does not answer, as a gateway knows it. */
+async function allSessions(
+  plane: Plane,
+  tenant: string,
+): Promise<{ sessions: adminApi.Session[]; unanswered: readonly Unanswered[] }> {
+  const asked: Answers<adminApi.Session[]> = await plane.ask(
+    async (admin, signal) => (await admin.listSessions({ tenant }, { signal })).sessions,
+    'hub',
+    'gateway',
+  );
+  const found = new Map<string, adminApi.Session>();
+  for (const { value } of asked.answers) {
+    for (const session of value) {
+      const known = found.get(session.sessionId);
+      if (!known || (known.protocol === UNKNOWN && session.protocol !== UNKNOWN)) found.set(session.sessionId, session);
+    }
+  }
+  return { sessions: [...found.values()], unanswered: asked.unanswered };
+}
+
+const UNKNOWN = adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED;
+
+const PROTOCOLS: Readonly<Record<number, string>> = {
+  [adminApi.LinkProtocol.LINK_PROTOCOL_LINK]: 'link',
+  [adminApi.LinkProtocol.LINK_PROTOCOL_PACKETS]: 'packets',
+};
+
+function sessionView(session: adminApi.Session, now: number): SessionView {
+  return {
+    session: session.sessionId,
+    tenant: session.tenant,
+    agent: session.agentId,
+    hub: session.hubId,
+    protocol: PROTOCOLS[session.protocol] ?? '',
+    remote: session.remote,
+    since: isoTime(session.sinceMs),
+    ageMs: Math.max(0, now - Number(session.sinceMs)),
+    reaches: reach(session.identifiers),
+    draining: session.draining,
+    ...(session.quarantined && { quarantined: session.quarantineReason }),
+    tunnels: session.tunnels,
+  };
+}
+
+/** Returns what an agent says it reaches. The strategy `default` may send it anything else. */
+function reach(identifiers: adminApi.Identifiers | undefined): string[] {
+  if (!identifiers) return [];
+  const { ipv4, ipv6, host, cidr, defaultRoute } = identifiers;
+  return [...host, ...cidr, ...ipv4, ...ipv6, ...(defaultRoute ? ['default-route'] : [])];
+}
+
+function byAgent(a: SessionView, b: SessionView): number {
+  return (
+    a.tenant.localeCompare(b.tenant) ||
+    a.agent.localeCompare(b.agent, 'en', { numeric: true }) ||
+    a.hub.localeCompare(b.hub, 'en', { numeric: true })
+  );
+}
 
 /** What the members of a plane answered, and what the rules of `isthmus check` make of it. */
 export interface Asked {
@@ -68,4 +157,75 @@ async function see(admin: adminApi.AdminClient, signal: AbortSignal): Promise<Se
   const before = Date.now();
   const status = await admin.getStatus({}, { signal });
   return { status, aheadMs: Number(status.nowMs) - (before + Date.now()) / 2 };
+}
+
+/** Number of log lines to read, and number of different ones to show. */
+const LOOKED_AT = 50;
+const SHOWN_WARNINGS = 3;
+
+/** Returns the last different warnings by member id. The reason for a problem is often only there. */
+export async function warningsOf(plane: Plane, members: readonly Member[]): Promise<Map<string, string[]>> {
+  const { answers } = await plane.askThese(members, (admin, signal) =>
+    admin.recentLogs({ level: 'warn', limit: LOOKED_AT }, { signal }),
+  );
+  return new Map(answers.map(({ member, value }) => [member.id, lastDifferent(value.lines, Date.now())]));
+}
+
+/** Returns the last different lines, each with its age. */
+export function lastDifferent(lines: readonly string[], now: number): string[] {
+  const found = new Map<string, string>();
+  for (const line of [...lines].reverse()) {
+    const text = readable(line);
+    if (text !== undefined && found.size < SHOWN_WARNINGS && !found.has(text)) found.set(text, aged(text, line, now));
+  }
+  return [...found.values()].reverse();
+}
+
+/** Adds how long ago a log line was written: a reason from yesterday explains nothing today. */
+function aged(text: string, line: string, now: number): string {
+  const at = timeOf(line);
+  return Number.isNaN(at) ? text : `${text} (${age(Math.max(0, now - at))} ago)`;
+}
+
+function timeOf(line: string): number {
+  const { time } = JSON.parse(line) as { time?: unknown };
+  return typeof time === 'number' ? time : Date.parse(String(time));
+}
+
+/** Fields that differ from line to line, or are shown elsewhere. */
+const LEFT_OUT = ['level', 'time', 'name', 'msg', 'pid', 'hostname', 'dial', 'trace_id', 'span_id', 'ms'];
+
+/** Formats a log line as `message: field=value, ...`. Returns undefined if it is no log line. */
+function readable(line: string): string | undefined {
+  try {
+    const fields = JSON.parse(line) as Record<string, unknown>;
+    const told = Object.entries(fields)
+      .filter(([name]) => !LEFT_OUT.includes(name))
+      .map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`);
+    const message = String(fields.msg ?? '');
+    return told.length > 0 ? `${message}: ${told.join(', ')}` : message;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns why gateways could not reach a hub at their last attempt, by gateway, then by hub. */
+export async function linkFailuresOf(
+  plane: Plane,
+  gateways: readonly Member[],
+): Promise<ReadonlyMap<string, ReadonlyMap<string, string>>> {
+  const { answers } = await plane.askThese(gateways, (admin, signal) =>
+    admin.recentLogs({ level: 'warn' }, { signal }),
+  );
+  return new Map(answers.map(({ member, value }) => [member.id, failuresIn(value.lines, Date.now())]));
+}
+
+function failuresIn(lines: readonly string[], now: number): Map<string, string> {
+  const found = new Map<string, string>();
+  for (const line of lines) {
+    if (!line.includes('"hub cannot be reached"')) continue;
+    const { hub, text } = JSON.parse(line) as { hub?: unknown; text?: unknown };
+    if (typeof hub === 'string' && typeof text === 'string') found.set(hub, aged(text, line, now));
+  }
+  return found;
 }

@@ -1,4 +1,6 @@
+import { hostname } from 'node:os';
 import { adminApi } from '@isthmus/proto/admin';
+import { isLoopback } from '@isthmus/runtime';
 
 export type RoleName = 'gateway' | 'hub' | 'agent';
 
@@ -59,4 +61,73 @@ export interface Answer<T> {
 export interface Answers<T> {
   readonly answers: readonly Answer<T>[];
   readonly unanswered: readonly Unanswered[];
+}
+
+/** What a member reports about itself and the others at first contact. */
+export interface Greeting {
+  readonly address: string;
+  readonly status: adminApi.GetStatusResponse;
+  readonly list: adminApi.ListMembersResponse;
+}
+
+/** Returns the members that answered, at the address where they did, and the members that they name. */
+export function membersOf(greetings: readonly Greeting[], machine = hostname()): Map<string, Member> {
+  const members = new Map<string, Member>();
+  for (const { address, status } of greetings) {
+    const id = status.memberId || status.agentId || address;
+    const { version, zone, hubId } = status;
+    if (!members.has(id)) members.set(id, { id, address, roles: roleNames(status.roles), hubId, version, zone });
+  }
+  const last = lastAt(
+    greetings.flatMap(({ list }) => list.members),
+    machine,
+  );
+  for (const { list } of greetings) {
+    for (const member of list.members) {
+      const { memberId: id, adminAddress: address, host, roles, version, zone, self } = member;
+      if (self || members.has(id) || last.get(placeOf(member, machine)) !== id) continue;
+      const names = roleNames(roles);
+      const unreachable = whyUnreachable(address, host, machine);
+      const hubId = names.includes('hub') ? id : '';
+      members.set(id, { id, address, roles: names, hubId, version, zone, ...(unreachable && { unreachable }) });
+    }
+  }
+  return new Map([...members].sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true })));
+}
+
+/** Returns who joined last at each place. A dead member stays in the list for a while, though another may already listen in its place. */
+function lastAt(members: readonly adminApi.Member[], machine: string): Map<string, string> {
+  const inOrder = [...members].sort((a, b) => Number(a.sinceMs - b.sinceMs));
+  return new Map(inOrder.map((member) => [placeOf(member, machine), member.memberId]));
+}
+
+/**
+ * An address is one place, whatever the host's name: a recreated container keeps its address but has another name. If the address is
+ * unreachable from here, the member's id is the place, because two machines with one name each have a loopback.
+ */
+function placeOf({ memberId, adminAddress, host }: adminApi.Member, machine: string): string {
+  return whyUnreachable(adminAddress, host, machine) === undefined ? adminAddress : memberId;
+}
+
+/** A loopback address means a different admin port on each machine. */
+function whyUnreachable(address: string, host: string, machine: string): string | undefined {
+  if (address === '') return 'it does not publish the address of its admin port';
+  if (address.startsWith('unix:')) {
+    if (host === machine) return undefined;
+    return `its admin port is a unix socket on ${host}: run isthmus there`;
+  }
+  const [, bracketed, plain = ''] = /^(?:\[(.+)\]|([^:]+)):\d+$/.exec(address) ?? [];
+  if (!isLoopback(bracketed ?? plain) || host === machine) return undefined;
+  return `its admin port listens only on the loopback of ${host}: run isthmus there, or give it --admin-bind-address and --admin-server-cert`;
+}
+
+/** Reports that nobody knows the other members. Only the registry has the list. */
+export function blindness(greetings: readonly Greeting[]): Unanswered[] {
+  const errors = greetings.map(({ list }) => list.membersError);
+  // A member that has the list has all of it.
+  if (errors.some((error) => error === '')) return [];
+  const remembered = greetings.some(({ list }) => list.members.length > 0);
+  const unknown = remembered ? 'members that joined or left since its last answer' : 'the list of other members';
+  const reason = `cannot get ${unknown} (${errors[0]}): name the others with --address`;
+  return [{ member: 'the registry', address: '', reason }];
 }

@@ -1,11 +1,64 @@
+import { readFileSync } from 'node:fs';
 import type { AdminClientTls, AdminConnection } from '@isthmus/admin/client';
 import type { adminApi } from '@isthmus/proto/admin';
-import { EXIT, Failure, usage } from '../exit.ts';
-import { blindness, type Greeting, membersOf } from './greeting.ts';
-import type { Answers, Member, RoleName, Unanswered } from './member.ts';
-import { isInvalid, reasonOf } from './reason.ts';
+import { inWords } from '@isthmus/tunnel';
+import { EXIT, Failure, usage } from '../output.ts';
+import {
+  type Answers,
+  blindness,
+  type Greeting,
+  type Member,
+  membersOf,
+  type RoleName,
+  type Unanswered,
+} from './member.ts';
 
-export interface PlaneOptions {
+/** What to check first, by the error that ended the connection. */
+const HINTS: readonly (readonly [RegExp, string])[] = [
+  [/ENOENT/, 'there is no such socket: does it run, and is this its --admin-uds-name?'],
+  [/EACCES/, 'this user may not open the socket: run isthmus as the user of the program, or as root'],
+  [/ECONNREFUSED/, 'nothing listens there: does it run, and is this its --admin-port?'],
+  [/ENOTFOUND|EAI_AGAIN|Name resolution failed/, 'the name does not resolve here'],
+  [/EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, 'no route to it from here: run isthmus inside its network'],
+  [/server's certificate .* not a trusted authority here/, 'its certificate is not from a CA in --ca'],
+  [/server's certificate .* does not name/, 'its certificate is for another name'],
+  [
+    /certificate required|bad certificate|unknown ca|handshake failure|client certificate (of|was)|no client certificate|requires a client certificate/,
+    'it requires a certificate from a CA that it trusts: --cert and --key',
+  ],
+  [/wrong version number|EPROTO|packet length too long/, 'it does not use TLS: leave out --ca'],
+  [
+    /ECONNRESET|Connection dropped|Failed to connect|socket hang up|Protocol error/,
+    'it closed the connection: if it uses TLS, give --ca, --cert and --key',
+  ],
+];
+
+/** Describes a failed call in one line, with what to check. */
+export function reasonOf(error: unknown, timeoutMs: number): string {
+  const details = (error as { details?: unknown }).details;
+  const message = error instanceof Error ? error.message : String(error);
+  const text = typeof details === 'string' && details !== '' ? details : message;
+  if (isExpired(error, text)) return `no answer within ${timeoutMs / 1000} s: it hangs, or the network drops packets`;
+  if (/UNIMPLEMENTED/.test(message) && /unknown method|does not implement/i.test(text)) {
+    return 'it does not know this request: it runs an older version';
+  }
+  const told = inWords(text).replaceAll(/\s+/g, ' ');
+  const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];
+  if (told === '' || told === 'undefined') return 'no connection';
+  return hint === undefined ? told : `${told} (${hint})`;
+}
+
+/** Whether a member finds fault with the request itself. Every other member would, too. */
+export function isInvalid(error: unknown): boolean {
+  return /INVALID_ARGUMENT/.test(String(error));
+}
+
+function isExpired(error: unknown, text: string): boolean {
+  const name = (error as Error | undefined)?.name;
+  return name === 'AbortError' || name === 'TimeoutError' || /DEADLINE_EXCEEDED|Deadline exceeded/i.test(text);
+}
+
+interface PlaneOptions {
   readonly addresses: readonly string[];
   readonly tls?: AdminClientTls | undefined;
   /** How long each member may take per answer, in milliseconds. */
@@ -16,7 +69,7 @@ export interface PlaneOptions {
 
 type AdminDial = (address: string, tls?: AdminClientTls) => AdminConnection;
 
-export type Question<T> = (admin: adminApi.AdminClient, signal: AbortSignal, member: Member) => Promise<T>;
+type Question<T> = (admin: adminApi.AdminClient, signal: AbortSignal, member: Member) => Promise<T>;
 
 /**
  * The members of a plane, as one of them lists them. They are asked in parallel, each with a deadline. A member that does not answer is
@@ -158,4 +211,58 @@ export class Plane implements Disposable {
 function nobody(lost: readonly Unanswered[]): string {
   const lines = lost.map(({ address, reason }) => `${address}: ${reason}`);
   return `no member answers: ${lines.join('; ')}. Name the admin port of a gateway or hub with --address`;
+}
+
+/** Returns the member with that id. @throws Failure that names the known ones */
+export function memberOf(plane: Plane, id: string, role?: RoleName): Member {
+  const candidates = plane.members.filter(({ roles }) => role === undefined || roles.includes(role));
+  const found = candidates.find((member) => member.id === id || member.hubId === id || member.address === id);
+  if (found) return found;
+  const known = candidates.map((member) => (role === 'hub' && member.hubId) || member.id).join(', ');
+  throw usage(
+    `there is no ${role ?? 'member'} ${JSON.stringify(id)}; there ${known === '' ? 'is none' : `are ${known}`}`,
+  );
+}
+
+/**
+ * One member that is named, or all with this role: first those at the addresses that were named, in that order.
+ * @throws Failure where there is none.
+ */
+export function membersWith(plane: Plane, role: RoleName, id: string | undefined): readonly Member[] {
+  if (id !== undefined) return [memberOf(plane, id, role)];
+  const found = plane.members.filter(({ roles }) => roles.includes(role));
+  const order = [...plane.addresses];
+  const place = ({ address }: Member) => (order.includes(address) ? order.indexOf(address) : order.length);
+  if (found.length > 0) return found.sort((a, b) => place(a) - place(b));
+  const asked = plane.members.map((member) => `${member.id} (${member.roles.join('+')})`).join(', ');
+  throw usage(
+    `only a ${role} can answer this, and none is known; asked: ${asked}. Name the admin port of one with --address`,
+  );
+}
+
+interface TlsFiles {
+  readonly ca?: string;
+  readonly cert?: string;
+  readonly key?: string;
+}
+
+/** Reads the files that the options name. Returns undefined without them; admin ports are then asked in plain text. */
+export function readTls({ ca, cert, key }: TlsFiles): AdminClientTls | undefined {
+  if ((cert === undefined) !== (key === undefined)) throw usage('--cert and --key go together: give both, or none');
+  if (ca === undefined) {
+    if (cert === undefined) return undefined;
+    throw usage('--cert has no effect without --ca, the CA certificates of the admin ports');
+  }
+  return {
+    ca: readOption('--ca', ca),
+    ...(cert !== undefined && key !== undefined && { cert: readOption('--cert', cert), key: readOption('--key', key) }),
+  };
+}
+
+function readOption(option: string, path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    throw usage(`${option}: cannot read ${path}: ${inWords(error)}`);
+  }
 }

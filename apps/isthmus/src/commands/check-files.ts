@@ -1,0 +1,253 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { type Report, type Result, reportOf } from '@isthmus/findings';
+import {
+  addressText,
+  type Certificate,
+  CertificatePool,
+  type CertificateUse,
+  faultOfLeaf,
+  isFor,
+  missingPurpose,
+  type Presented,
+  verify,
+} from '@isthmus/runtime';
+import { GATEWAY_NAME, HUB_SERVER_NAME, inWords, printable } from '@isthmus/tunnel';
+
+/** Files by the names of the programs' flags: `peerCert` is `--peer-cert`. */
+export type FileOptions = Readonly<Partial<Record<FileFlag, string>>>;
+
+type FileFlag = (typeof PAIRS)[number]['cert'] | (typeof PAIRS)[number]['key'] | (typeof AUTHORITIES)[number];
+
+/** A certificate with its key, its purpose, and the flag of the authorities that its other side trusts. */
+const PAIRS = [
+  { cert: 'serverCert', key: 'serverKey', use: 'server', trust: undefined },
+  { cert: 'clusterCert', key: 'clusterKey', use: 'server', trust: 'caCert' },
+  { cert: 'peerCert', key: 'peerKey', use: 'peer', trust: 'peerCaCert' },
+  { cert: 'agentCert', key: 'agentKey', use: 'client', trust: 'clusterCaCert' },
+  { cert: 'redisCert', key: 'redisKey', use: 'client', trust: undefined },
+] as const;
+
+const AUTHORITIES = ['serverCaCert', 'clusterCaCert', 'peerCaCert', 'caCert', 'redisCaCert'] as const;
+
+/** All file flags, for the command's options. */
+export const FILE_FLAGS: readonly FileFlag[] = [...PAIRS.flatMap(({ cert, key }) => [cert, key]), ...AUTHORITIES];
+
+/** Says what a flag's file is, and what is checked of it. */
+export function aboutFile(flag: FileFlag): string {
+  if (flag in TRUSTED) return `${TRUSTED[flag as keyof typeof TRUSTED]}: valid, and for how long?`;
+  const [, side = '', kind] = /^(.*)(Cert|Key)$/.exec(flag) ?? [];
+  if (kind === 'Key') return `its key: does it belong to ${flagName(`${side}Cert`)}?`;
+  return `${SIDES[side]}: valid, for how long, for its purpose, from an authority that is trusted?`;
+}
+
+export function flagName(flag: string): string {
+  return `--${flag.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+const SIDES: Readonly<Record<string, string>> = {
+  server: 'what gateways present to callers',
+  cluster: 'what hubs present to agents',
+  peer: 'what gateways and hubs present to each other',
+  agent: 'what the agent presents to hubs',
+  redis: 'what is presented to Redis',
+};
+
+const TRUSTED: Readonly<Record<(typeof AUTHORITIES)[number], string>> = {
+  serverCaCert: 'authorities of callers',
+  clusterCaCert: 'authorities of agents',
+  peerCaCert: 'authorities of gateways and hubs',
+  caCert: "authorities of the hubs' certificate, as agents have them",
+  redisCaCert: 'authorities of Redis',
+};
+
+const report = reportOf('certificates');
+
+/** @param hosts names at which servers are reached, if given */
+export function checkFiles(files: FileOptions, hosts: readonly string[]): Result[] {
+  const authorities = AUTHORITIES.filter((flag) => files[flag] !== undefined).flatMap((flag) => {
+    return checked(flag, files[flag], { use: 'authority' });
+  });
+  const pairs = PAIRS.flatMap(({ cert, key, use, trust }) => {
+    if (files[cert] === undefined && files[key] === undefined) return [];
+    const from = trust && files[trust] ? { authorities: readPool(files[trust]), authoritiesFrom: flagName(trust) } : {};
+    const names = use === 'server' ? { hosts } : {};
+    return [...checked(cert, files[cert], { use, ...from, ...names }), ...checkKey(cert, key, files)];
+  });
+  return [...authorities, ...pairs];
+}
+
+function checked(flag: FileFlag, path: string | undefined, demands: Demands): Result[] {
+  const about = `${flagName(flag)} ${path ?? ''}`.trim();
+  if (path === undefined)
+    return [report.fail(about, 'the key is given without its certificate', `give ${flagName(flag)} too`)];
+  try {
+    const { all: certificates, skipped } = CertificatePool.of(readFileSync(path));
+    // Each authority of a bundle is checked by itself. In other files the first certificate is the one presented.
+    const groups =
+      demands.use === 'authority' && certificates.length > 0 ? certificates.map((each) => [each]) : [certificates];
+    return [
+      ...skipped.map((each) =>
+        report.warn(about, `${each}: programs skip it`, 'remove or replace this block of the file'),
+      ),
+      ...groups.map((group) => judged(report, about, group, demands)),
+    ];
+  } catch (error) {
+    return [report.fail(about, `cannot be read: ${inWords(error)}`, 'check its path and permissions; it must be PEM')];
+  }
+}
+
+function readPool(path: string): CertificatePool | undefined {
+  try {
+    return CertificatePool.of(readFileSync(path));
+  } catch {
+    // Reported where the file itself is checked.
+    return undefined;
+  }
+}
+
+function checkKey(cert: FileFlag, key: FileFlag, files: FileOptions): Result[] {
+  const about = `${flagName(key)} ${files[key] ?? ''}`.trim();
+  const [leaf] = files[cert] === undefined ? [] : (readPool(files[cert])?.all ?? []);
+  if (files[key] === undefined)
+    return [report.fail(about, 'the certificate is given without its key', `give ${flagName(key)} too`)];
+  try {
+    const own = createPrivateKey(readFileSync(files[key]));
+    const belongs = leaf === undefined || new X509Certificate(leaf.raw).checkPrivateKey(own);
+    if (belongs) return [report.pass(about, `belongs to ${flagName(cert)}`)];
+    return [
+      report.fail(
+        about,
+        `is not the key of ${flagName(cert)} ${files[cert]}`,
+        'use the key that was made with this certificate',
+      ),
+    ];
+  } catch (error) {
+    return [
+      report.fail(
+        about,
+        `cannot be read: ${inWords(error)}`,
+        'check its path and permissions; it must be PEM without a passphrase',
+      ),
+    ];
+  }
+}
+
+const RENEW = 'renew the file in place: programs use the new one within 10 s';
+
+const DAY_MS = 86_400_000;
+
+/** With fewer days left, a renewal is overdue: automatic renewal happens with a third of the lifetime left. */
+const FEW_DAYS = 14;
+
+/** What a certificate must be valid for. */
+export interface Demands {
+  /** A `peer` proves by its names whether it is a gateway, a hub, or both. */
+  readonly use: 'server' | 'client' | 'peer' | 'authority';
+  /** Those that the other side trusts; unset when they are not known here. */
+  readonly authorities?: CertificatePool | undefined;
+  /** Name of the source of the authorities, for people. */
+  readonly authoritiesFrom?: string;
+  /** Names and addresses at which a server is reached. */
+  readonly hosts?: readonly string[];
+}
+
+/** Checks a certificate. Returns one result, which shows the first problem. */
+export function judged(
+  report: Report,
+  about: string,
+  [leaf, ...chain]: readonly Certificate[],
+  { use, authorities, authoritiesFrom = 'its authorities', hosts = [] }: Demands,
+  now = Date.now(),
+): Result {
+  if (!leaf)
+    return report.fail(
+      about,
+      'the file has no certificate',
+      'give a PEM file that begins with -----BEGIN CERTIFICATE-----',
+    );
+  const name = printable(leaf.name ?? 'no subject');
+  const days = Math.floor((leaf.validTo - now) / DAY_MS);
+  const ends = new Date(leaf.validTo).toISOString().slice(0, 10);
+  if (leaf.validFrom > now) {
+    return report.fail(
+      about,
+      `${name} is not valid before ${new Date(leaf.validFrom).toISOString()}`,
+      "check this machine's clock, then the issuer's",
+    );
+  }
+  if (leaf.validTo < now) return report.fail(about, `${name} expired on ${ends}`, RENEW);
+  const uses = use === 'peer' ? rolesOf(leaf) : [use];
+  if (uses.length === 0) {
+    const roles = [GATEWAY_NAME, HUB_SERVER_NAME].join(' or ');
+    return report.fail(
+      about,
+      `${name} proves no role: its names (${namesOf(leaf)}) include no ${roles}`,
+      `issue one with the DNS name ${roles}, or with both for a proxy-server`,
+    );
+  }
+  const purpose = uses.map((each) => purposeMissing(leaf, each)).find((each) => each !== undefined);
+  if (purpose)
+    return report.fail(
+      about,
+      `${name} cannot be used for ${purpose}`,
+      `issue one whose extended key usage has ${purpose}`,
+    );
+  for (const each of use === 'authority' ? [] : (uses as CertificateUse[])) {
+    const fault = chainFault({ leaf, sent: chain }, authorities, each, now);
+    if (fault === undefined) continue;
+    return report.fail(
+      about,
+      `${name} is refused by the programs that get it: ${printable(fault)}`,
+      `add its authority to ${authoritiesFrom} (intermediate CAs go there, or into the certificate's own file), or issue a new certificate`,
+    );
+  }
+  const unnamed = hosts.filter((host) => !isFor(leaf, host));
+  if (unnamed.length > 0) {
+    return report.fail(
+      about,
+      `${name} is not for ${unnamed.join(', ')}; its names: ${namesOf(leaf)}`,
+      'issue one with the names that others use to reach it (subjectAltName)',
+    );
+  }
+  if (days < FEW_DAYS) return report.warn(about, `${name} expires on ${ends}, in ${days} days`, RENEW);
+  return report.pass(about, `${name}, valid until ${ends} (${days} days)`);
+}
+
+function rolesOf(certificate: Certificate): CertificateUse[] {
+  return [
+    ...(isFor(certificate, GATEWAY_NAME) ? (['client'] as const) : []),
+    ...(isFor(certificate, HUB_SERVER_NAME) ? (['server'] as const) : []),
+  ];
+}
+
+function namesOf({ names }: Certificate): string {
+  return printable(
+    [
+      ...(names?.dns ?? []).map((each) => `DNS:${each}`),
+      ...(names?.ips ?? []).map((each) => `IP:${addressText(each)}`),
+    ].join(', ') || 'none',
+  );
+}
+
+function purposeMissing(certificate: Certificate, use: CertificateUse | 'authority'): string | undefined {
+  if (use !== 'authority') return missingPurpose(certificate, use);
+  const { isAuthority = certificate.version < 3, maySign } = certificate;
+  return isAuthority && maySign ? undefined : 'issuing certificates (CA:TRUE, keyCertSign)';
+}
+
+/** What the programs find, which judge with the same function. */
+function chainFault(
+  presented: Presented,
+  authorities: CertificatePool | undefined,
+  use: CertificateUse,
+  now: number,
+): string | undefined {
+  if (!authorities) return faultOfLeaf(presented.leaf, { use, now });
+  try {
+    verify(presented, authorities, { use, now });
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}

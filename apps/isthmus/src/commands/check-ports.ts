@@ -1,0 +1,267 @@
+import { once } from 'node:events';
+import { lstatSync, readFileSync } from 'node:fs';
+import { connect, connect as connectTcp, isIP, type Socket } from 'node:net';
+import { dirname } from 'node:path';
+import { connect as connectTls } from 'node:tls';
+import type { RedisProbe } from '@isthmus/directory/redis';
+import { type Result, reportOf } from '@isthmus/findings';
+import { faultOfSocketPath, hiddenSocket } from '@isthmus/flags';
+import type { adminApi } from '@isthmus/proto/admin';
+import { CertificatePool, type Presented, presentedBy, secureContextOptions } from '@isthmus/runtime';
+import { type Destination, HUB_SERVER_NAME, inWords, parseDestination } from '@isthmus/tunnel';
+import { millis } from '../output.ts';
+import { judged } from './check-files.ts';
+
+/** How long a hub may take to say what it makes of a probe, in milliseconds: it is told then that nobody was refused. */
+const FAREWELL_MS = 2000;
+
+/** A port that others must reach, and what proves that they do when this machine does not. */
+interface Port {
+  readonly hubId: string;
+  readonly about: string;
+  readonly address: string;
+  /** The flag and file of the authorities that those others trust. */
+  readonly trust: { readonly flag: string; readonly path: string | undefined };
+  readonly proof: string | undefined;
+  /** What its certificate must name. Unset: the host of the address. */
+  readonly name?: string;
+  readonly todo: string;
+}
+
+interface PortTrust {
+  readonly peerCaCert?: string;
+  readonly caCert?: string;
+}
+
+interface Probing {
+  /** How long each answer may take. */
+  readonly timeoutMs: number;
+  /** Tells a hub from where a probe of its ports comes, before it is refused for want of a certificate. */
+  readonly announce: (hubId: string, remote: string) => Promise<void>;
+}
+
+const portReport = reportOf('ports');
+const certificateReport = reportOf('certificates');
+
+/** Of every hub: where gateways and agents reach it, from this machine, and the certificates that it shows there. */
+export async function checkPorts(hubs: readonly adminApi.Hub[], trust: PortTrust, probing: Probing): Promise<Result[]> {
+  const ports = hubs.flatMap((hub) => portsOf(hub, trust)).filter(({ address }) => address !== '');
+  return (await Promise.all(ports.map((port) => checkPort(port, probing)))).flat();
+}
+
+function portsOf(
+  { hubId, peerAddress, agentAddress, sessions }: adminApi.Hub,
+  { peerCaCert, caCert }: PortTrust,
+): Port[] {
+  return [
+    {
+      hubId,
+      about: `${hubId}, for gateways at ${peerAddress}`,
+      address: peerAddress,
+      trust: { flag: '--peer-ca-cert', path: peerCaCert },
+      proof: undefined,
+      name: HUB_SERVER_NAME,
+      todo: "check that the hub listens there (--peer-port), its --advertise-address, and firewalls; or run this check on a gateway's machine",
+    },
+    {
+      hubId,
+      about: `${hubId}, for agents at ${agentAddress}`,
+      address: agentAddress,
+      trust: { flag: '--ca-cert', path: caCert },
+      proof: sessions > 0 ? 'not reached from here, but agents are connected' : undefined,
+      todo: "check that the hub listens there (--agent-port), its --advertise-agent-address, and firewalls; or run this check on an agent's machine",
+    },
+  ];
+}
+
+async function checkPort(
+  { hubId, about, address, trust, proof, name, todo }: Port,
+  { timeoutMs, announce }: Probing,
+): Promise<Result[]> {
+  try {
+    const { host, port } = parseDestination(address);
+    const certificate = await certificateAt({ host, port }, timeoutMs, (remote) => announce(hubId, remote));
+    const open = portReport.pass(about, 'it listens');
+    if (certificate === undefined)
+      return [
+        portReport.warn(
+          about,
+          'it listens, but does not use TLS',
+          'give it a certificate, unless only this machine can reach it',
+        ),
+      ];
+    const authorities = trust.path === undefined ? undefined : CertificatePool.of(readFileSync(trust.path));
+    const demands = { use: 'server', authorities, authoritiesFrom: trust.flag, hosts: [name ?? host] } as const;
+    return [open, judged(certificateReport, `presented by ${about}`, [certificate.leaf, ...certificate.sent], demands)];
+  } catch (error) {
+    if (proof !== undefined) return [portReport.pass(about, proof)];
+    return [portReport.fail(about, `cannot be reached from here: ${inWords(error)}`, todo)];
+  }
+}
+
+/** What a port shows in a TLS handshake, trusted or not; undefined where it answers and speaks no TLS. Rejects where nobody listens. */
+async function certificateAt(
+  { host, port }: Destination,
+  timeoutMs: number,
+  announce: (remote: string) => Promise<void>,
+): Promise<Presented | undefined> {
+  const socket = connectTcp({ host, port });
+  try {
+    await settled(socket, 'connect', timeoutMs);
+    await announce(`${socket.localAddress}:${socket.localPort}`);
+    // Not verified by OpenSSL, which stops at the first fault and names it in its own words: `judged` looks at it.
+    const tls = connectTls({ socket, rejectUnauthorized: false, ...(isIP(host) === 0 && { servername: host }) });
+    try {
+      await settled(tls, 'secureConnect', timeoutMs);
+    } catch {
+      return undefined;
+    }
+    const presented = presentedBy(tls);
+    // It says where it is until the hub has made up its mind: one that is gone by then could be anybody.
+    tls.resume().end();
+    await settled(tls, 'end', FAREWELL_MS).catch(() => undefined);
+    return presented;
+  } finally {
+    socket.destroy();
+  }
+}
+
+function settled(socket: Socket, event: 'connect' | 'secureConnect' | 'end', timeoutMs: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`no answer within ${timeoutMs / 1000} s`)), timeoutMs);
+    const settle = (act: () => void) => () => {
+      clearTimeout(timer);
+      act();
+    };
+    socket.once(event, settle(resolve));
+    socket.once(
+      'close',
+      settle(() => reject(new Error('it closed the connection'))),
+    );
+    // Errors after the handshake, such as a missing client certificate, do not matter here.
+    socket.on('error', (error) => settle(() => reject(error))());
+  });
+}
+
+/** How long a server may take to accept a connection, in milliseconds. */
+const ACCEPT_MS = 5_000;
+
+const socketReport = reportOf('socket');
+
+/** Checks the unix socket on which a server accepts API servers. An API server that finds none waits 30 s, and says nothing. */
+export async function checkSocket(path: string | undefined): Promise<Result[]> {
+  if (path === undefined) return [];
+  const about = `--uds-name ${path}`;
+  const fault = faultOfSocketPath(path);
+  const mount = `mount the same directory, ${dirname(path)}, in the pods of the server and of the API server`;
+  if (fault !== undefined) return [socketReport.fail(about, fault, mount)];
+  const hidden = hiddenSocket(path);
+  const seen = hidden === undefined ? [] : [socketReport.fail(about, hidden, mount)];
+  return [...seen, await listening(about, path)];
+}
+
+async function listening(about: string, path: string): Promise<Result> {
+  if (!lstatSync(path, { throwIfNoEntry: false })) {
+    return socketReport.fail(about, 'there is no socket', 'start the server with this --uds-name');
+  }
+  const socket = connect(path);
+  try {
+    await once(socket, 'connect', { signal: AbortSignal.timeout(ACCEPT_MS) });
+    return socketReport.pass(about, 'a server listens');
+  } catch (error) {
+    const refused = (error as NodeJS.ErrnoException).code === 'ECONNREFUSED';
+    const detail = refused ? 'nobody listens: a server that has ended left it' : inWords(error);
+    return socketReport.fail(
+      about,
+      detail,
+      refused ? 'start the server: it replaces the socket' : 'check its permissions',
+    );
+  } finally {
+    socket.destroy();
+  }
+}
+
+export interface RedisOptions {
+  readonly redisUrl?: string;
+  readonly plane: string;
+  readonly redisCaCert?: string;
+  readonly redisCert?: string;
+  readonly redisKey?: string;
+}
+
+/** The oldest version in the plane's tests. */
+const OLDEST_REDIS = 7;
+
+/** A slower registry delays what gateways learn, but not dials. */
+const SLOW_MS = 100;
+
+const redisReport = reportOf('redis');
+
+interface RedisResults {
+  readonly results: readonly Result[];
+  /** How far its clock is ahead of this machine's; unset if it did not answer. */
+  readonly aheadMs?: number;
+}
+
+export async function checkRedis(options: RedisOptions): Promise<RedisResults> {
+  if (options.redisUrl === undefined) return { results: [] };
+  const files = { ca: options.redisCaCert, cert: options.redisCert, key: options.redisKey };
+  try {
+    const { probeRedis } = await import('@isthmus/directory/redis');
+    const probe = await probeRedis({
+      url: options.redisUrl,
+      plane: options.plane,
+      tls: () => secureContextOptions(files),
+    });
+    const { aheadMs } = probe;
+    return { results: judgedRedis(probe, options.plane), ...(aheadMs !== undefined && { aheadMs }) };
+  } catch (error) {
+    const todo =
+      'check that it runs, its address, user name and password, and whether it needs TLS (rediss). Gateways and hubs that run keep working without it';
+    return { results: [redisReport.fail('--redis-url', inWords(error), todo)] };
+  }
+}
+
+export function judgedRedis(probe: RedisProbe, plane: string): Result[] {
+  const { server, version, role, maxmemoryPolicy, roundTripMs, refused } = probe;
+  const results = [
+    roundTripMs < SLOW_MS
+      ? redisReport.pass(server, `answers in ${millis(roundTripMs)}`)
+      : redisReport.warn(server, `answers in ${millis(roundTripMs)}`, 'check its load, and the network to it'),
+  ];
+  if (version !== '') {
+    const old = Number(version.split('.')[0]) < OLDEST_REDIS;
+    results.push(
+      old
+        ? redisReport.warn(server, `version ${version} is not tested`, `use version ${OLDEST_REDIS} or newer`)
+        : redisReport.pass(server, `version ${version}`),
+    );
+  }
+  if (role !== '' && role !== 'master') {
+    const todo = 'use the address of the primary, or redis+sentinel:// or redis+cluster://, which find it';
+    // It refuses every write, whatever the user's rights.
+    return [...results, redisReport.fail(server, `it is a ${role}, so nothing can be written to it`, todo)];
+  }
+  if (maxmemoryPolicy !== '' && maxmemoryPolicy !== 'noeviction') {
+    const fact = `maxmemory-policy is ${maxmemoryPolicy}: when its memory is full, it deletes records of hubs and agents`;
+    results.push(
+      redisReport.warn(server, fact, 'CONFIG SET maxmemory-policy noeviction, here and in its configuration'),
+    );
+  }
+  const names = [...new Set(refused.map(({ command }) => command))];
+  results.push(
+    names.length === 0
+      ? redisReport.pass(server, 'the user may run every command that a plane needs')
+      : redisReport.fail(
+          server,
+          `the user may not run ${names.join(', ')} (${refused[0]?.reason})`,
+          rights(names, plane),
+        ),
+  );
+  return results;
+}
+
+/** Keys of a plane start with its name in braces. */
+function rights(names: readonly string[], plane: string): string {
+  return `ACL SETUSER name ~{${plane}}:* ${names.map((name) => `+${name.toLowerCase()}`).join(' ')}`;
+}

@@ -1,0 +1,126 @@
+import { millis, type Style } from '../output.ts';
+
+/** One bar of a waterfall. Times are in milliseconds from the start of the whole. */
+interface Span {
+  readonly label: string;
+  /** Indentation level. The span that contains it is above it. */
+  readonly depth: number;
+  readonly start: number;
+  readonly ms: number;
+  readonly note?: string;
+  readonly failed?: boolean;
+}
+
+/** Eighths of a character, so that short spans differ. */
+const EIGHTHS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'] as const;
+
+/** Draws spans as bars below each other on one time scale, each with its milliseconds. */
+export function waterfall(spans: readonly Span[], width: number, style: Style): string {
+  const total = Math.max(...spans.map(({ start, ms }) => start + ms), 0.001);
+  const labels = spans.map(({ label, depth }) => '  '.repeat(depth) + label);
+  const left = Math.max(...labels.map((label) => label.length));
+  const lines = spans.map((span, index) => {
+    const paint = span.failed ? style.bad : style.good;
+    const bar = barOf(span, total, width);
+    const note = span.note ? `  ${span.failed ? style.bad(span.note) : style.faint(span.note)}` : '';
+    const drawn = `${' '.repeat(bar.offset)}${paint(bar.text)}`;
+    const gap = note === '' ? '' : ' '.repeat(width - bar.offset - bar.text.length);
+    return `${labels[index]?.padEnd(left)}  ${millis(span.ms).padStart(8)}  ${drawn}${gap}${note}`;
+  });
+  return `${lines.join('\n')}\n`;
+}
+
+function barOf({ start, ms }: Span, total: number, width: number): { offset: number; text: string } {
+  const offset = Math.min(width - 1, Math.floor((start / total) * width));
+  const eighths = Math.max(1, Math.round((ms / total) * width * 8));
+  const full = '█'.repeat(Math.floor(eighths / 8)) + EIGHTHS[eighths % 8];
+  return { offset, text: full.slice(0, width - offset) };
+}
+
+export interface PhaseView {
+  /** gateway (here: this machine), park, attempt, hub, agent, dns, connect, first_byte. */
+  readonly name: string;
+  readonly depth: number;
+  readonly startMs: number;
+  readonly ms: number;
+  readonly detail: string;
+  readonly failed: boolean;
+}
+
+export interface DialView {
+  readonly destination: string;
+  /** Empty, as are all ids, for a dial from this machine. */
+  readonly gateway: string;
+  readonly ok: boolean;
+  readonly dial: string;
+  readonly trace: string;
+  readonly tenant: string;
+  readonly agent: string;
+  readonly hub: string;
+  readonly session: string;
+  readonly ms: number;
+  readonly phases: readonly PhaseView[];
+  /** Time from the open tunnel to the first byte; unset if none came or none was waited for. */
+  readonly firstByteMs?: number;
+  /** How long the wait for a first byte was, if none came. */
+  readonly silentMs?: number;
+  /** Why the tunnel ended before a byte arrived. */
+  readonly ended?: string;
+  readonly error?: { readonly code: string; readonly text: string; readonly advice: readonly string[] };
+}
+
+const NAMES: Readonly<Record<string, string>> = { park: 'parked', dns: 'DNS', first_byte: 'first byte' };
+
+/** Narrower bars show nothing. */
+const LEAST_WIDTH = 16;
+const MOST_WIDTH = 48;
+/** Columns beside the bars: labels, milliseconds, and the detail of most phases. */
+const BESIDE_BARS = 52;
+
+export function dialText(view: DialView, columns: number, style: Style): string {
+  const { destination, gateway, ok, ms, error, phases } = view;
+  const through = throughText(view);
+  const verdict = ok
+    ? style.good(`${destination} answers${through}: ${millis(ms)}`)
+    : style.bad(`${destination} cannot be dialled${through}: ${error?.code}: ${error?.text}`);
+  const width = Math.min(MOST_WIDTH, Math.max(LEAST_WIDTH, columns - BESIDE_BARS));
+  const ids = [`gateway ${gateway}`, `tenant ${view.tenant}`, `dial ${view.dial}`];
+  if (view.trace !== '') ids.push(`trace ${view.trace}`);
+  const picture =
+    phases.length > 0
+      ? `\n${waterfall(
+          phases.map((phase) => spanOf(phase, error?.text)),
+          width,
+          style,
+        )}`
+      : '';
+  const named = gateway === '' ? '' : `${style.faint(ids.join(', '))}\n`;
+  return `${verdict}\n${named}${picture}${endText(view, style)}`;
+}
+
+function throughText({ gateway, agent, hub }: DialView): string {
+  if (gateway === '') return ' from here';
+  return agent === '' ? '' : ` through ${agent} at ${hub}`;
+}
+
+/** One line for a dial of a series. */
+export function lineText(view: DialView, style: Style): string {
+  const { ok, ms, error, firstByteMs } = view;
+  const byte = firstByteMs === undefined ? '' : `, first byte ${millis(firstByteMs)}`;
+  const how = ok ? style.good('ok') + byte : style.bad(`${error?.code}: ${error?.text}`);
+  return `${new Date().toISOString().slice(11, 23)}Z ${millis(ms).padStart(8)}${throughText(view)}  ${how}`;
+}
+
+function endText({ ended, silentMs, firstByteMs, ok, error }: DialView, style: Style): string {
+  if (error) return `\nWhat to do:\n${error.advice.map((line) => `  - ${line}\n`).join('')}`;
+  if (silentMs !== undefined) return `\n${style.warning(`No byte arrived within ${millis(silentMs)}`)}\n`;
+  if (!ok || firstByteMs !== undefined || ended === undefined) return '';
+  return `\n${style.warning(`No byte arrived: ${ended}`)}\n`;
+}
+
+/** The verdict above covers the whole dial and why it failed, so the bars show only the parts. */
+function spanOf({ name, depth, startMs, ms, detail, failed }: PhaseView, told: string | undefined): Span {
+  const shown = depth === 0 ? '' : detail.replace(/, session [^,]+/, '');
+  const note = told === undefined ? shown : shown.replace(`, ${told}`, '');
+  return { label: NAMES[name] ?? name, depth, start: startMs, ms, note, failed };
+}

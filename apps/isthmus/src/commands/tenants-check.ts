@@ -1,0 +1,100 @@
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { dirname, extname, join, resolve } from 'node:path';
+import {
+  type Credential,
+  credentialFiles,
+  MAX_CREDENTIAL_FILE,
+  MAX_TENANT_FILE,
+  type ReadFile,
+  readCredential,
+  readTenantFile,
+  type TenantSource,
+  Tenants,
+} from '@isthmus/admission';
+import { problemMessage } from '@isthmus/admission/basics';
+import { inWords } from '@isthmus/tunnel';
+import { usage } from '../output.ts';
+
+/** As a server's --tenants-dir reads them. */
+const ENDINGS = ['.yaml', '.yml'];
+
+export interface FileProblem {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+  readonly message: string;
+}
+
+export interface CheckedFiles {
+  /** How many files there were. */
+  readonly files: number;
+  /** Names of the tenants that these files put in force. */
+  readonly tenants: readonly string[];
+  readonly problems: readonly FileProblem[];
+}
+
+/**
+ * Checks tenants' files as a server does before it puts them in force: each as a whole, with the files that it names, and all of them
+ * together, because two tenants cannot have the same name, port or CA.
+ * @param paths of files, and of directories with files
+ * @throws Failure if a path does not exist
+ */
+export async function checkTenantFiles(paths: readonly string[]): Promise<CheckedFiles> {
+  const files = [...new Set(paths.flatMap(filesAt))];
+  if (files.length === 0) throw usage(`no file ends in ${ENDINGS.join(' or ')} in ${paths.join(', ')}`);
+  const sources = new Map<string, TenantSource>();
+  for (const file of files) sources.set(file, await sourceOf(file));
+  const tenants = new Tenants();
+  tenants.update(sources);
+  const problems = tenants.problems.flatMap(({ path, problems: found }) =>
+    found.map((problem) => {
+      const { line, column } = problem;
+      return { file: path, line, column, message: problemMessage(problem) };
+    }),
+  );
+  return { files: files.length, tenants: [...tenants.all].map(({ name }) => name), problems };
+}
+
+function filesAt(path: string): string[] {
+  try {
+    if (!statSync(path).isDirectory()) return [path];
+    const names = readdirSync(path).filter((name) => !name.startsWith('.') && ENDINGS.includes(extname(name)));
+    return names.sort().map((name) => join(path, name));
+  } catch (error) {
+    throw usage(`cannot read ${path}: ${inWords(error)}`);
+  }
+}
+
+async function sourceOf(path: string): Promise<TenantSource> {
+  const read = tenantFileAt(path);
+  const credentials = new Map<string, Credential | Error>();
+  if ('problems' in read) return { read, credentials };
+  for (const { at, path: named, kind } of credentialFiles(read.file)) {
+    const content = bytesOf(resolve(dirname(path), named), MAX_CREDENTIAL_FILE);
+    const credential = content instanceof Error ? content : await readCredential(kind, content).catch(asError);
+    credentials.set(at, credential);
+  }
+  return { read, credentials };
+}
+
+function tenantFileAt(path: string): ReadFile {
+  const content = bytesOf(path, MAX_TENANT_FILE);
+  if (!(content instanceof Error))
+    return readTenantFile(content.toString(), (socket) => resolve(dirname(path), socket));
+  return { problems: [{ line: 1, column: 1, at: '', message: content.message }] };
+}
+
+/** Returns a file's content, or why it cannot be used. */
+function bytesOf(path: string, most: number): Buffer | Error {
+  try {
+    const { size } = statSync(path);
+    if (size > most) return new Error(`it has ${size} bytes: at most ${most} are allowed`);
+    return readFileSync(path);
+  } catch (error) {
+    return new Error(`it cannot be read: ${inWords(error)}`);
+  }
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
+}

@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { stripVTControlCharacters } from 'node:util';
+import { waterfall } from './commands/dial-text.ts';
+import { age, bytes, millis, Output, plural, statusOf, styleOf, unansweredText } from './output.ts';
+import { type Column, cut, fitted, table, widthOf, wrapped } from './table.ts';
+import { TestTerminal } from './testing/test-terminal.ts';
+
+const plain = styleOf(false);
+const coloured = styleOf(true);
+
+describe('units', () => {
+  it('have as many digits as are useful', () => {
+    assert.deepEqual([0, 0.4249, 7.26, 99.94, 420.4, 9_999, 12_400].map(millis), [
+      ...['0.00 ms', '0.42 ms', '7.3 ms', '99.9 ms', '420 ms', '9999 ms', '12.4 s'],
+    ]);
+    assert.deepEqual([0, 999, 1000, 1549, 9_960, 999_499, 999_500, 12_000_000, 5e18].map(bytes), [
+      ...['0 B', '999 B', '1.0 kB', '1.5 kB', '10 kB', '999 kB', '1.0 MB', '12 MB', '5000 PB'],
+    ]);
+    assert.deepEqual([0, 999, 59_000, 125_000, 3_600_000, 3_601_000, 1_051_200_000].map(age), [
+      ...['0s', '0s', '59s', '2m5s', '1h', '1h', '12d4h'],
+    ]);
+    assert.deepEqual([plural(1, 'agent'), plural(0, 'agent')], ['1 agent', '0 agents']);
+  });
+});
+
+describe('a table', () => {
+  it('aligns its columns, names them, and leaves no cell empty', () => {
+    const rows = [
+      ['agent-1', '3', 'hub-1,hub-2'],
+      ['b', '12', ''],
+    ];
+    assert.equal(
+      table(['agent', { name: 'tunnels', right: true }, 'hubs'], rows),
+      ['AGENT     TUNNELS   HUBS', 'agent-1         3   hub-1,hub-2', 'b              12   -', ''].join('\n'),
+    );
+  });
+
+  it('is aligned the same with and without colours', () => {
+    const rows = (style: typeof plain) => [
+      [style.good('yes'), 'a'],
+      [style.bad('no answer'), 'b'],
+    ];
+    const stripped = stripVTControlCharacters(table(['ready', 'x'], rows(coloured)));
+    assert.equal(stripped, table(['ready', 'x'], rows(plain)));
+  });
+
+  it('shows no control characters from a peer', () => {
+    assert.equal(table(['id'], [['a\u001b]0;title\u0007\nb']]), 'ID\na ]0;title  b\n');
+  });
+});
+
+describe('a waterfall', () => {
+  it('draws each phase at its time and with its length', () => {
+    const spans = [
+      { label: 'gateway', depth: 0, start: 0, ms: 8 },
+      { label: 'attempt', depth: 1, start: 0, ms: 2, note: 'agent-1: failed', failed: true },
+      { label: 'attempt', depth: 1, start: 2, ms: 6, note: 'agent-2' },
+      { label: 'DNS', depth: 2, start: 5, ms: 0.01 },
+    ];
+    assert.equal(
+      waterfall(spans, 16, plain),
+      [
+        'gateway      8.0 ms  ████████████████',
+        '  attempt    2.0 ms  ████              agent-1: failed',
+        '  attempt    6.0 ms      ████████████  agent-2',
+        '    DNS     0.01 ms            ▏',
+        '',
+      ].join('\n'),
+    );
+  });
+
+  it('draws something for a dial that took no time', () => {
+    assert.equal(waterfall([{ label: 'a', depth: 0, start: 0, ms: 0 }], 8, plain), 'a   0.00 ms  ▏\n');
+  });
+});
+
+describe('output', () => {
+  it('is JSON for programs, without colours, on any terminal', () => {
+    const terminal = new TestTerminal([], { interactive: true, colours: true });
+    const output = new Output(terminal, 'json');
+    output.show({ a: 1 }, () => 'text');
+    output.line({ b: 2 }, () => 'text');
+    assert.equal(terminal.stdout, '{\n  "a": 1\n}\n{"b":2}\n');
+    assert.equal(output.style.bad('x'), 'x');
+  });
+
+  it('has colours only on a terminal', () => {
+    assert.equal(new Output(new TestTerminal([], { colours: true }), 'table').style.bad('x'), '\u001b[31mx\u001b[0m');
+    assert.equal(new Output(new TestTerminal([]), 'table').style.bad('x'), 'x');
+  });
+});
+
+describe('members that did not answer', () => {
+  const silent = [{ member: 'hub-1', address: '10.0.0.1:8095', reason: 'no answer within 5 s' }];
+
+  it('are named with the reason', () => {
+    assert.equal(unansweredText([]), '');
+    assert.equal(
+      unansweredText(silent),
+      '\n1 member did not answer:\n  hub-1 at 10.0.0.1:8095: no answer within 5 s\n',
+    );
+  });
+
+  it('make the exit status 3, unless something is wrong', () => {
+    assert.deepEqual([statusOf(false, []), statusOf(false, silent), statusOf(true, silent)], [0, 3, 1]);
+  });
+});
+
+const columns: readonly Column[] = [
+  { name: 'agent', least: 6 },
+  { name: 'zone', drop: 1 },
+  { name: 'hubs', drop: 2 },
+  { name: 'pid', wide: true },
+];
+const rows = [['a-long-name', 'west', 'hub-1', '77']];
+const at = (width: number, wide = false) => {
+  const { columns: shown, rows: cells } = fitted({ columns, rows }, { columns: width, wide });
+  return [shown.map(({ name }) => name).join(), cells[0]?.join()];
+};
+
+describe('a table on a terminal', () => {
+  it('cuts cells before it leaves out columns, the least important first', () => {
+    assert.deepEqual(at(26), ['agent,zone,hubs', 'a-long-name,west,hub-1']);
+    assert.deepEqual(at(24), ['agent,zone,hubs', 'a-long-n…,west,hub-1']);
+    assert.deepEqual(at(20), ['agent,hubs', 'a-long-name,hub-1']);
+    assert.deepEqual(at(10), ['agent', 'a-long-na…']);
+    assert.deepEqual(at(1), ['agent', 'a-lon…'], 'what stays takes its room, however little there is');
+  });
+
+  it('has all columns with -o wide', () => {
+    assert.deepEqual(at(10, true), ['agent,zone,hubs,pid', 'a-long-name,west,hub-1,77']);
+  });
+
+  it('cuts nothing for programs that read it, except what is always too long', () => {
+    assert.deepEqual(at(Number.POSITIVE_INFINITY), ['agent,zone,hubs', 'a-long-name,west,hub-1']);
+    const long = [{ name: 'reaches', most: 10 }];
+    assert.equal(table(long, [['x'.repeat(50)]]), 'REACHES\nxxxxxxxxx…\n');
+  });
+});
+
+describe('a text', () => {
+  const { bad } = styleOf(true);
+
+  it('is cut by what is seen, and keeps its colours', () => {
+    assert.equal(widthOf(bad('lost')), 4);
+    assert.deepEqual([cut(bad('lost'), 4), cut(bad('lost'), 3)], [bad('lost'), bad('lo…')]);
+    assert.equal(cut(`${bad('ab')}cdef`, 4), `${bad('ab')}c…`);
+    assert.equal(cut(`${bad('abcd')} and more`, 3), bad('ab…'));
+  });
+
+  it('is broken at spaces', () => {
+    assert.deepEqual(wrapped('connect to the hub', 11, '  '), ['connect to', '  the hub']);
+    assert.deepEqual(wrapped('', 10), ['']);
+  });
+});

@@ -1,0 +1,182 @@
+import type { Unanswered } from './plane/member.ts';
+import type { Room } from './table.ts';
+import type { Terminal } from './terminal.ts';
+
+/** Colours by meaning: a command says what it means, and a terminal without colours shows the same text. And the room for tables. */
+export interface Style extends Room {
+  good(text: string): string;
+  bad(text: string): string;
+  warning(text: string): string;
+  faint(text: string): string;
+  strong(text: string): string;
+}
+
+const CODES = { good: 32, bad: 31, warning: 33, faint: 2, strong: 1 } as const;
+
+const UNBOUNDED: Room = { columns: Number.POSITIVE_INFINITY, wide: false };
+
+export function styleOf(colours: boolean, room = UNBOUNDED): Style {
+  const paint = (code: number) => (text: string) => (colours && text !== '' ? `\u001b[${code}m${text}\u001b[0m` : text);
+  return {
+    ...room,
+    good: paint(CODES.good),
+    bad: paint(CODES.bad),
+    warning: paint(CODES.warning),
+    faint: paint(CODES.faint),
+    strong: paint(CODES.strong),
+  };
+}
+
+/** Only commands that say so print Kubernetes objects. */
+export const FORMATS = ['table', 'wide', 'json', 'yaml', 'kubernetes'] as const;
+export type Format = (typeof FORMATS)[number];
+
+/** Formats a document for programs. */
+type Write = (view: object) => string;
+
+/** Prints what a command found, for people or for programs. */
+export class Output {
+  readonly format: Format;
+  readonly style: Style;
+  readonly #terminal: Terminal;
+  readonly #yaml: Write | undefined;
+
+  /** @param yaml set if the format is `yaml` */
+  constructor(terminal: Terminal, format: Format, yaml?: Write) {
+    this.#terminal = terminal;
+    this.format = format;
+    this.#yaml = yaml;
+    const columns = terminal.interactive ? terminal.size().columns : Number.POSITIVE_INFINITY;
+    this.style = styleOf(terminal.colours && this.forPeople, { columns, wide: format === 'wide' });
+  }
+
+  /** Makes the output. Loads what writes YAML only if that is asked for. */
+  static async of(terminal: Terminal, format: Format): Promise<Output> {
+    if (format !== 'yaml') return new Output(terminal, format);
+    const { stringify } = await import('yaml');
+    return new Output(terminal, format, (view) => stringify(view));
+  }
+
+  get forPeople(): boolean {
+    return this.format === 'table' || this.format === 'wide';
+  }
+
+  /** Prints one document for programs, or the result of `text` for people. */
+  show<V extends object>(view: V, text: (view: V) => string): void {
+    const document = this.#yaml ? this.#yaml(view) : `${JSON.stringify(view, null, 2)}\n`;
+    this.#terminal.out(this.forPeople ? text(view) : document);
+  }
+
+  /** Prints one document per line (YAML: one between separators), for output without an end. */
+  line<V extends object>(view: V, text: (view: V) => string): void {
+    const document = this.#yaml ? `---\n${this.#yaml(view)}` : `${JSON.stringify(view)}\n`;
+    this.#terminal.out(this.forPeople ? `${text(view)}\n` : document);
+  }
+
+  /** Prints a remark beside the result: only for people, on standard error. */
+  remark(text: string): void {
+    this.#terminal.err(`isthmus: ${text}\n`);
+  }
+}
+
+/** Formats times as ISO 8601, for programs and people alike. Returns '' for 0. */
+export function isoTime(ms: bigint | number): string {
+  return ms === 0n || ms === 0 ? '' : new Date(Number(ms)).toISOString();
+}
+
+/** Returns the smallest number that at least the part `of` of all does not exceed; 0 if there are none. @param sorted ascending */
+export function quantile(sorted: readonly number[], of: number): number {
+  return sorted[Math.max(0, Math.min(sorted.length, Math.ceil(of * sorted.length)) - 1)] ?? 0;
+}
+
+/** Formats milliseconds with as many digits as are useful: `0.42 ms`, `7.3 ms`, `420 ms`, `12.4 s`. */
+export function millis(ms: number): string {
+  if (ms >= 10_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms >= 100) return `${ms.toFixed(0)} ms`;
+  return `${ms.toFixed(ms < 1 ? 2 : 1)} ms`;
+}
+
+const BYTE_UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'] as const;
+
+/** Formats bytes in powers of 1000: `0 B`, `999 B`, `1.5 kB`, `12 MB`. */
+export function bytes(count: number): string {
+  let value = count;
+  let unit = 0;
+  while (value >= 999.5 && unit < BYTE_UNITS.length - 1) {
+    value /= 1000;
+    unit++;
+  }
+  return `${unit > 0 && value < 9.95 ? value.toFixed(1) : value.toFixed(0)} ${BYTE_UNITS[unit]}`;
+}
+
+const AGES = [
+  [86_400_000, 'd'],
+  [3_600_000, 'h'],
+  [60_000, 'm'],
+  [1000, 's'],
+] as const;
+
+/** Formats milliseconds in the two largest units: `0s`, `59s`, `2m5s`, `3h`, `12d4h`. */
+export function age(ms: number): string {
+  const first = AGES.findIndex(([unit]) => ms >= unit);
+  if (first < 0) return '0s';
+  let left = ms;
+  const parts = AGES.slice(first, first + 2).map(([unit, name]) => {
+    const count = Math.floor(left / unit);
+    left -= count * unit;
+    return count === 0 ? '' : `${count}${name}`;
+  });
+  return parts.join('');
+}
+
+/** `1 agent`, `2 agents`. */
+export function plural(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
+/** Lists the members that did not answer, to print below the answers. */
+export function unansweredText(unanswered: readonly Unanswered[]): string {
+  if (unanswered.length === 0) return '';
+  const lines = unanswered.map(({ member, address, reason }) => {
+    const at = address === '' || address === member ? '' : ` at ${address}`;
+    return `  ${member}${at}: ${reason}`;
+  });
+  return `\n${plural(unanswered.length, 'member')} did not answer:\n${lines.join('\n')}\n`;
+}
+
+/** Something wrong takes precedence over a missing answer. */
+export function statusOf(wrong: boolean, unanswered: readonly Unanswered[]): ExitStatus {
+  if (wrong) return EXIT.wrong;
+  return unanswered.length > 0 ? EXIT.unasked : EXIT.good;
+}
+
+/** Exit statuses of the process, for scripts. */
+export const EXIT = {
+  /** Asked, done, and everything is fine. */
+  good: 0,
+  /** Something is wrong with the plane: a check or a dial failed. */
+  wrong: 1,
+  /** The command line is invalid. */
+  usage: 2,
+  /** Could not ask: nobody answered, or a member whose answer matters did not. The answers that came are still printed. */
+  unasked: 3,
+  /** Everything works, and something needs attention before it does not. */
+  attention: 4,
+} as const;
+
+export type ExitStatus = (typeof EXIT)[keyof typeof EXIT];
+
+/** Ends a command with one line on standard error. The text says what happened, to what, and what to do. */
+export class Failure extends Error {
+  override readonly name = 'Failure';
+  readonly status: ExitStatus;
+
+  constructor(status: ExitStatus, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.status = status;
+  }
+}
+
+export function usage(message: string): Failure {
+  return new Failure(EXIT.usage, message);
+}

@@ -1,0 +1,169 @@
+import Table from 'cli-table3';
+
+/** Between two columns. */
+const GAP = '   ';
+
+/** A column: its heading, the alignment of its cells, and what becomes of it where there is little or much room. */
+export interface Column {
+  readonly name: string;
+  readonly right?: true;
+  /** If a table is wider than the terminal, the column with the lowest number goes first. Unset: it stays. */
+  readonly drop?: number;
+  /** Its cells may be cut to this many characters to make room. */
+  readonly least?: number;
+  /** Its cells never take more than this many characters, except with `-o wide`. */
+  readonly most?: number;
+  /** Shown with `-o wide` only. */
+  readonly wide?: true;
+}
+
+/** The room for a table. */
+export interface Room {
+  /** Width of the terminal; Infinity if nobody cuts the lines. */
+  readonly columns: number;
+  /** Show all columns, however long the lines become. */
+  readonly wide: boolean;
+}
+
+interface Cells {
+  readonly columns: readonly Column[];
+  readonly rows: readonly (readonly string[])[];
+}
+
+/** A column with its cells, and the width that it would like and needs. */
+interface Strip {
+  readonly column: Column;
+  readonly cells: readonly string[];
+  readonly natural: number;
+  readonly least: number;
+}
+
+/** Returns the columns for which there is room, with cells cut where that is enough. */
+export function fitted({ columns, rows }: Cells, room: Room): Cells {
+  const limit = room.wide ? Number.POSITIVE_INFINITY : room.columns;
+  const cellsOf = (index: number) => rows.map((row) => row[index] ?? '');
+  let strips = columns.map((column, index) => stripOf(column, cellsOf(index), room.wide));
+  if (!room.wide) strips = strips.filter(({ column }) => !column.wide);
+  while (leastWidth(strips) > limit) {
+    const first = firstToDrop(strips);
+    if (!first) break;
+    strips = strips.filter((strip) => strip !== first);
+  }
+  let spare = Math.max(0, limit - leastWidth(strips));
+  const cells = strips.map(({ cells, natural, least }) => {
+    const more = Math.min(spare, natural - least);
+    spare -= more;
+    return cells.map((cell) => cut(cell, least + more));
+  });
+  return {
+    columns: strips.map(({ column }) => column),
+    rows: rows.map((_, row) => cells.map((own) => own[row] ?? '')),
+  };
+}
+
+function stripOf(column: Column, cells: readonly string[], wide: boolean): Strip {
+  const longest = cells.reduce((most, cell) => Math.max(most, widthOf(cell)), column.name.length);
+  const natural = wide ? longest : Math.min(longest, column.most ?? longest);
+  const least = column.least === undefined ? natural : Math.min(natural, Math.max(column.least, column.name.length));
+  return { column, cells, natural, least };
+}
+
+function leastWidth(strips: readonly Strip[]): number {
+  return strips.reduce((sum, { least }) => sum + least, GAP.length * (strips.length - 1));
+}
+
+function firstToDrop(strips: readonly Strip[]): Strip | undefined {
+  const rank = ({ column }: Strip) => column.drop ?? Number.POSITIVE_INFINITY;
+  const [first] = strips.filter(({ column }) => column.drop !== undefined).sort((a, b) => rank(a) - rank(b));
+  return first;
+}
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: colours begin with ESC.
+const COLOURS = /(\u001b\[\d+m)/;
+
+/** Number of characters that a text takes on the screen. */
+export function widthOf(text: string): number {
+  // `split` puts the colours at the odd places.
+  return text.split(COLOURS).reduce((sum, part, place) => (place % 2 === 1 ? sum : sum + [...part].length), 0);
+}
+
+/** Cuts a text to `most` characters, and keeps its colours. The last character then shows that there was more. */
+export function cut(text: string, most: number): string {
+  if (widthOf(text) <= most) return text;
+  let left = most - 1;
+  const parts = text.split(COLOURS).map((part, place) => {
+    if (place % 2 === 1 || left < 0) return place % 2 === 1 ? part : '';
+    const characters = [...part];
+    if (characters.length <= left) {
+      left -= characters.length;
+      return part;
+    }
+    const kept = `${characters.slice(0, left).join('')}…`;
+    left = -1;
+    return kept;
+  });
+  return parts.join('');
+}
+
+/** Breaks a text at spaces into lines of at most `columns` characters. Lines after the first begin with `indent`. */
+export function wrapped(text: string, columns: number, indent = ''): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(' ')) {
+    const last = lines.at(-1);
+    if (last === undefined) lines.push(word);
+    else if (widthOf(last) + 1 + widthOf(word) <= columns) lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(`${indent}${word}`);
+  }
+  return lines;
+}
+
+/** No lines, because `grep` and `awk` read these tables too. */
+const NO_LINES = {
+  top: '',
+  'top-mid': '',
+  'top-left': '',
+  'top-right': '',
+  bottom: '',
+  'bottom-mid': '',
+  'bottom-left': '',
+  'bottom-right': '',
+  left: '',
+  'left-mid': '',
+  mid: '',
+  'mid-mid': '',
+  right: '',
+  'right-mid': '',
+  middle: GAP,
+};
+
+/** Nobody cuts lines that a program reads. */
+const UNBOUNDED: Room = { columns: Number.POSITIVE_INFINITY, wide: false };
+
+/** Formats cells under headings, aligned regardless of colours. An empty cell shows as `-`, so that each line has the same columns. */
+export function table(
+  columns: readonly (Column | string)[],
+  rows: readonly (readonly string[])[],
+  room = UNBOUNDED,
+): string {
+  const given = columns.map((column) => (typeof column === 'string' ? { name: column } : column));
+  const cells = rows.map((row) => row.map((cell) => oneLine(cell) || '-'));
+  const shown = fitted({ columns: given, rows: cells }, room);
+  const made = new Table({
+    chars: NO_LINES,
+    style: { 'padding-left': 0, 'padding-right': 0, head: [], border: [] },
+    head: shown.columns.map(({ name }) => name.toUpperCase()),
+    colAligns: shown.columns.map(({ right }) => (right ? 'right' : 'left')),
+  });
+  for (const row of shown.rows) made.push([...row]);
+  return `${made
+    .toString()
+    .split('\n')
+    .map((line) => line.trimEnd())
+    .join('\n')}\n`;
+}
+
+/** Replaces control characters, because texts from peers must not control the terminal. */
+function oneLine(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for; colours (ESC [ n m) stay.
+  return text.replace(/\u001b(?!\[\d+m)|[\u0000-\u001a\u001c-\u001f\u007f-\u009f]/g, ' ');
+}
