@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Dial, DialError } from '@isthmus/tunnel';
+import { type Dial, DialError, type DialRequest, type Established } from '@isthmus/tunnel';
 import { established, request, unobserved } from '@isthmus/tunnel/testing';
-import { best, failing, plane, routing } from './testing/routing.ts';
+import { RetryBudget, routed } from './attempts.ts';
+import { best, directory, failing, hub, join, plane, routing, session, silent } from './testing/routing.ts';
 
 test('without a session the dial fails with the words that operators of ANP know', async () => {
   await assert.rejects(routing(plane(), {})(request), {
@@ -197,4 +198,396 @@ test('an exception in our own code during an attempt, first or retry, fails its 
     await assert.rejects(dial(request), { code: 'proxy_internal_error' });
     assert.deepEqual(faults, ['routing: a defect']);
   }
+});
+
+test('a dial that is not acknowledged within 300 ms also goes through another session, and the loser is aborted', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const seen: DialRequest[] = [];
+  const answer = established();
+  const dialled = routing(plane('h1', 'h2'), { h1: silent(seen), h2: async () => answer })(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(299);
+  assert.deepEqual([seen.length, seen[0]?.signal.aborted], [1, false]);
+  t.mock.timers.tick(1);
+  assert.equal(await dialled, answer);
+  assert.equal(seen[0]?.signal.aborted, true);
+  t.mock.timers.reset();
+});
+
+test('the next dial skips a silent hub', async (t) => {
+  t.mock.method(performance, 'now', () => 0);
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const seen: DialRequest[] = [];
+  const dial = routing(plane('h1', 'h2'), { h1: silent(seen), h2: async () => established() });
+  const first = dial(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  await first;
+  for (let round = 0; round < 20; round++) await dial(request);
+  assert.equal(seen.length, 1);
+  t.mock.timers.reset();
+});
+
+test('a silent session at the hub of this process becomes a suspect, that hub does not', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const hubs = [hub('own'), hub('other')];
+  const sessions = [session('a', { hubId: 'own' }), session('b', { hubId: 'own' }), session('c', { hubId: 'other' })];
+  const dialled: string[] = [];
+  const own: Dial = async ({ session = '' }) => {
+    dialled.push(session);
+    return session === 'a' ? new Promise(() => {}) : established();
+  };
+  const dial = routing(directory(hubs, sessions, 'own'), { own, other: async () => assert.fail('the other hub') });
+  const dials = Array.from({ length: 20 }, () => dial(request));
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  await Promise.all(dials);
+  assert.ok(dialled.includes('a') && dialled.includes('b'));
+  t.mock.timers.reset();
+});
+
+test('an acknowledged dial is left alone, however long its destination takes', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const others: DialRequest[] = [];
+  let answer: (value: Established) => void = () => {};
+  const slow: Dial = ({ acknowledged }) => {
+    acknowledged?.();
+    return new Promise((resolve) => {
+      answer = resolve;
+    });
+  };
+  const dialled = routing(plane('h1', 'h2'), { h1: slow, h2: silent(others) })(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(4000);
+  assert.equal(others.length, 0);
+  const late = established();
+  answer(late);
+  assert.equal(await dialled, late);
+  t.mock.timers.reset();
+});
+
+test('a dial that is acknowledged and not answered within 7 s also goes through another session of the same hub or another', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const dialled: string[] = [];
+  const hung: DialRequest[] = [];
+  const h1: Dial = async (request) => {
+    dialled.push(request.session ?? '');
+    if (request.session !== 'hung') return established();
+    hung.push(request);
+    request.acknowledged?.();
+    return new Promise(() => {});
+  };
+  const places = directory([hub('h1')], [session('hung', { hubId: 'h1' }), session('well', { hubId: 'h1' })]);
+  const dial = routing(places, { h1 });
+  // Whichever session is drawn first: the hung one counts the dials that wait for it, and so is soon avoided.
+  const dials = Array.from({ length: 10 }, () => dial(request));
+  await new Promise(setImmediate);
+  t.mock.timers.tick(6_999);
+  await new Promise(setImmediate);
+  const first = [...dialled];
+  assert.ok(hung.length > 0 && first.length === 10, first.join());
+  t.mock.timers.tick(1);
+  await Promise.all(dials);
+  assert.equal(dialled.length, 10 + hung.length);
+  assert.ok(dialled.slice(10).every((session) => session === 'well'));
+  assert.ok(hung.every(({ signal }) => signal.aborted));
+  t.mock.timers.reset();
+});
+
+test('the first of two answers counts, and the second tunnel is closed unused', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const [winner, loser] = [established(), established()];
+  let answer: (value: Established) => void = () => {};
+  const slow: Dial = () =>
+    new Promise((resolve) => {
+      answer = resolve;
+    });
+  const dialled = routing(plane('h1', 'h2'), { h1: slow, h2: async () => winner })(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  assert.equal(await dialled, winner);
+  answer(loser);
+  await new Promise((resolve) => loser.end.stream.once('close', resolve));
+  assert.equal(winner.end.stream.destroyed, false);
+  t.mock.timers.reset();
+});
+
+test("one attempt's final answer ends the others", async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const seen: DialRequest[] = [];
+  const refused = new DialError('connection_refused', 'dial tcp x:1: connect: connection refused');
+  const dialled = routing(plane('h1', 'h2'), { h1: silent(seen), h2: failing([], 'h2', refused) })(request);
+  const rejected = assert.rejects(dialled, refused);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  await rejected;
+  assert.equal(seen[0]?.signal.aborted, true);
+  t.mock.timers.reset();
+});
+
+test('a hedge that finds no other session costs no retry', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const directory = plane('h1', 'h2');
+  const hubs: Record<string, Dial | undefined> = { h1: silent([]), h2: undefined };
+  const dial = routing(directory, hubs);
+  for (let round = 0; round < 200; round++) void dial(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  const answer = established();
+  const lost = new DialError('connection_terminated', 'link lost', { retryable: true });
+  hubs.h1 = failing([], 'h1', lost);
+  hubs.h2 = async () => answer;
+  t.mock.timers.reset();
+  for (let round = 0; round < 20; round++) assert.equal(await dial(request), answer);
+});
+
+test('a dial waits longer for an agent behind a long path, as the links on the way say', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const seen: DialRequest[] = [];
+  const answer = established();
+  const far = silent(seen);
+  const dialled = routing(plane('h1', 'h2'), {
+    async h1(dial) {
+      // The gateway's link to the hub; half a round trip later, the hub says how far the agent is.
+      dial.underWay?.(20);
+      setTimeout(() => dial.underWay?.(360), 10);
+      return far(dial);
+    },
+    h2: async () => answer,
+  })(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(10);
+  t.mock.timers.tick(300 + 2 * 360 - 1);
+  assert.equal(seen[0]?.signal.aborted, false);
+  t.mock.timers.tick(1);
+  assert.equal(await dialled, answer);
+  seen[0]?.underWay?.(0);
+  t.mock.timers.reset();
+});
+
+test('a link that says nothing of the agent behind its hub costs a silent dial no time', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const answer = established();
+  const dialled = routing(plane('h1', 'h2'), {
+    h1(dial) {
+      dial.underWay?.(0.3);
+      return new Promise(() => {});
+    },
+    h2: async () => answer,
+  })(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(301);
+  assert.equal(await dialled, answer);
+  t.mock.timers.reset();
+});
+
+test('hedges leave all retries to dials whose attempts fail', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const hubs: Record<string, Dial> = { h1: silent([]), h2: silent([]) };
+  const dial = routing(plane('h1', 'h2'), hubs);
+  for (let round = 0; round < 3000; round++) {
+    void dial(request);
+    if (round % 100 === 0) await new Promise(setImmediate);
+  }
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  const answer = established();
+  hubs.h1 = failing([], 'h1', new DialError('connection_terminated', 'link lost', { retryable: true }));
+  hubs.h2 = async () => answer;
+  t.mock.timers.reset();
+  for (let round = 0; round < 1000; round++) assert.equal(await dial(request), answer);
+});
+
+test("one tenant's silent agent does not move other tenants' dials to another hub, silent agents of two tenants do", async (t) => {
+  t.mock.method(performance, 'now', () => 0);
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const hubs = [hub('near', { zone: 'z', peerAddress: 'p' }), hub('far', { peerAddress: 'p' })];
+  const tenants = ['one', 'two', 'three'];
+  const sessions = tenants.flatMap((tenant) => [
+    session(`${tenant} near`, { tenant, hubId: 'near' }),
+    session(`${tenant} far`, { tenant, hubId: 'far' }),
+  ]);
+  const dialled: string[] = [];
+  const hung = new Set(['one near', 'two near']);
+  const through: Dial = async ({ session = '' }) => {
+    dialled.push(session);
+    return hung.has(session) ? new Promise(() => {}) : established();
+  };
+  const observation = unobserved();
+  const dial = routed({
+    directory: directory(hubs, sessions),
+    strategies: ['default'],
+    zone: 'z',
+    hub: () => through,
+    parkTimeout: 0,
+    observation,
+  });
+  const dials = async (tenant: string) => {
+    dialled.length = 0;
+    const asked = dial({ ...request, tenant });
+    await new Promise(setImmediate);
+    t.mock.timers.tick(300);
+    await asked;
+    return [...dialled];
+  };
+  assert.deepEqual(await dials('one'), ['one near', 'one far']);
+  assert.deepEqual(await dials('two'), ['two near', 'two far']);
+  assert.deepEqual(await dials('three'), ['three far']);
+  t.mock.timers.reset();
+});
+
+test('a session behind an unreachable hub does not wake a parked dial', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const directory = plane();
+  const asked: string[] = [];
+  const answer = established();
+  const ways: Record<string, Dial> = {};
+  const dial = routed({
+    directory,
+    strategies: ['default'],
+    zone: '',
+    observation: unobserved(),
+    parkTimeout: 2000,
+    hub(hubId) {
+      asked.push(hubId);
+      return ways[hubId];
+    },
+  });
+  const dialled = dial(request);
+  join(directory, 'h1');
+  await new Promise(setImmediate);
+  assert.deepEqual(asked, ['h1'], 'it looked for a session to try');
+  ways.h1 = async () => answer;
+  directory.reachable('h1');
+  t.mock.timers.reset();
+  assert.equal(await dialled, answer);
+});
+
+test('a dial of a tenant without sessions waits for one', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const directory = plane();
+  const answer = established();
+  const dialled = routing(directory, { h1: async () => answer }, 2000)(request);
+  t.mock.timers.tick(1999);
+  join(directory, 'h1');
+  assert.equal(await dialled, answer);
+  t.mock.timers.reset();
+});
+
+test('a parked dial fails with "No agent available" when its time is over, and ends with its caller', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const dial = routing(plane(), {}, 2000);
+  const late = assert.rejects(dial(request), { code: 'destination_unavailable', message: 'No agent available' });
+  t.mock.timers.tick(2000);
+  await late;
+  const caller = new AbortController();
+  const abandoned = assert.rejects(dial({ ...request, signal: caller.signal }), { code: 'destination_unavailable' });
+  caller.abort();
+  await abandoned;
+  t.mock.timers.reset();
+});
+
+test('a dial whose only session has just gone continues through the next one', async () => {
+  const gone = new DialError('destination_unavailable', 'no session', { retryable: true });
+  const directory = plane('h1');
+  const answer = established();
+  const hubs: Record<string, Dial> = {
+    h1: () => {
+      // The agent's next session arrives once the dial waits for it.
+      setImmediate(() => {
+        hubs.h2 = async () => answer;
+        join(directory, 'h2');
+      });
+      return Promise.reject(gone);
+    },
+  };
+  assert.equal(await routing(directory, hubs, 2000)(request), answer);
+});
+
+test('a dial whose only hub lost its link continues once the hub is reachable again', async () => {
+  const tried: string[] = [];
+  const lost = new DialError('connection_terminated', 'link lost', { retryable: true });
+  const directory = plane('h1');
+  const answer = established();
+  const hubs: Record<string, Dial | undefined> = {
+    h1: (dial) => {
+      hubs.h1 = undefined;
+      return failing(tried, 'h1', lost)(dial);
+    },
+  };
+  const dialled = routing(directory, hubs, 2000)(request);
+  const other = routing(directory, hubs, 2000)(request);
+  await new Promise(setImmediate);
+  hubs.h1 = async () => answer;
+  directory.reachable('h1');
+  assert.deepEqual(await Promise.all([dialled, other]), [answer, answer]);
+  assert.deepEqual(tried, ['h1']);
+});
+
+test('a parked dial waits for an agent that serves its destination, not for any agent', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const directory = plane();
+  const dial = routed({
+    directory,
+    strategies: ['destHost'],
+    zone: '',
+    observation: unobserved(),
+    parkTimeout: 2000,
+    hub: () => async () => established(),
+  });
+  const rejected = assert.rejects(dial(request), { message: 'No agent available' });
+  let settled = false;
+  void rejected.then(() => {
+    settled = true;
+  });
+  join(directory, 'h1');
+  await new Promise(setImmediate);
+  await new Promise(setImmediate);
+  assert.equal(settled, false);
+  t.mock.timers.tick(2000);
+  await rejected;
+  t.mock.timers.reset();
+});
+
+test('a destination that none of the agents serves fails at once', async () => {
+  const directory = plane('h1');
+  const dial = routed({
+    directory,
+    strategies: ['destHost'],
+    zone: '',
+    observation: unobserved(),
+    parkTimeout: 60_000,
+    hub: () => async () => established(),
+  });
+  await assert.rejects(dial(request), { message: 'No agent available' });
+});
+
+test('a dial whose only agent dies while the dial is pending fails at once', async () => {
+  const lost = new DialError('connection_terminated', 'agent lost', { retryable: true });
+  await assert.rejects(routing(plane('h1'), { h1: failing([], 'h1', lost) }, 60_000)(request), lost);
+});
+
+function spendAll(budget: RetryBudget, tenant: string): number {
+  let count = 0;
+  while (budget.spend(tenant)) count++;
+  return count;
+}
+
+test('a tenant that has used up its retries takes none of another’s, and all together have a ceiling', () => {
+  const budget = new RetryBudget();
+  const tenants = ['a', 'b', 'c', 'd', 'e', 'f'];
+  assert.deepEqual(
+    tenants.map((tenant) => spendAll(budget, tenant)),
+    [2000, 2000, 2000, 2000, 2000, 0],
+  );
+  assert.ok(tenants.every((tenant) => budget.spent(tenant)));
+});
+
+test('every five dials of a tenant give it a retry, and no more than it had at first', () => {
+  const budget = new RetryBudget();
+  spendAll(budget, 'a');
+  for (let dials = 0; dials < 51; dials++) budget.earn('a');
+  assert.equal(spendAll(budget, 'a'), 10);
+  for (let dials = 0; dials < 20_000; dials++) budget.earn('a');
+  assert.equal(spendAll(budget, 'a'), 2000);
 });

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Strategy } from './placement.ts';
+import { route } from './route.ts';
 import { best, chosen, directory, hub, nothing, session } from './testing/routing.ts';
 
 test('the tunnels of a session stay counted when its record changes', () => {
@@ -54,4 +56,89 @@ test('sessions are counted by tenant', () => {
   assert.deepEqual([all.sessionsOf('default'), all.sessionsOf('nobody')], [2, 0]);
   all.forget('c');
   assert.deepEqual([...all.tenants()], [['default', 2]]);
+});
+
+const said = (agentId: string, version: number, reason?: string, tenant = 'default') =>
+  ({ kind: 'quarantine', quarantine: { tenant, agentId, version, ...(reason !== undefined && { reason }) } }) as const;
+
+test('an agent in quarantine is not chosen, not even as the last resort, until it is released', () => {
+  const all = directory([hub('h1'), hub('h2')], [session('a'), session('a2', { agentId: 'a' }), session('b')]);
+  all.apply(said('a', 1, 'leaks'));
+  assert.deepEqual(chosen(all, 'x'), ['b']);
+  assert.deepEqual(chosen(all, 'x', { excluded: ['b'] }), []);
+  assert.deepEqual(all.quarantines.inForce(), [said('a', 1, 'leaks').quarantine]);
+  assert.equal(all.quarantines.of({ tenant: 'default', agentId: 'a' })?.reason, 'leaks');
+  assert.equal(all.quarantines.of({ tenant: 'default', agentId: 'b' }), undefined);
+  assert.deepEqual([all.size, all.sessionsOf('default')], [3, 3], 'its sessions are there all the same');
+  all.apply(said('a', 2));
+  assert.deepEqual(chosen(all, 'x'), ['a', 'a2', 'b']);
+  assert.deepEqual(all.quarantines.inForce(), []);
+});
+
+test('a session that opens, changes or drains is in quarantine if its agent is; other tenants are not affected', () => {
+  const all = directory([hub('h1')], []);
+  all.apply(said('a', 1, ''));
+  all.apply({ kind: 'session', session: session('a') });
+  all.apply({ kind: 'session', session: session('a', { version: 2, draining: true }) });
+  all.apply({ kind: 'session', session: session('other', { agentId: 'a', tenant: 'other' }) });
+  all.apply({ kind: 'hub', hub: hub('h1', { draining: true, zone: 'z' }) });
+  assert.deepEqual(chosen(all, 'x'), []);
+  assert.deepEqual(chosen(all, 'x', { tenant: 'other' }), ['other']);
+  all.apply(said('a', 2));
+  assert.deepEqual(chosen(all, 'x'), ['a']);
+});
+
+test('an agent does not leave quarantine by another id: the name in its credential counts too', () => {
+  const all = directory(
+    [hub('h1')],
+    [session('s1', { agentId: 'a', credential: 'a' }), session('s2', { agentId: 'b' })],
+  );
+  all.apply(said('a', 1, 'leaks'));
+  all.apply({ kind: 'session', session: session('s3', { agentId: 'a-again', credential: 'a' }) });
+  assert.deepEqual(chosen(all, 'x'), ['s2']);
+  all.apply(said('a', 2));
+  assert.deepEqual(chosen(all, 'x'), ['s1', 's2', 's3']);
+  all.apply(said('a', 3, 'leaks again'));
+  assert.deepEqual(chosen(all, 'x'), ['s2']);
+});
+
+test('the latest statement about an agent counts, in whatever order the statements arrive', () => {
+  const all = directory([hub('h1')], [session('a')]);
+  all.apply(said('a', 5));
+  all.apply(said('a', 4, 'late'));
+  assert.deepEqual(chosen(all, 'x'), ['a']);
+  const quarantines = [said('a', 6, 'again').quarantine];
+  for (let times = 0; times < 2; times++) {
+    all.reset({ hubs: [hub('h1')], sessions: [session('a')], quarantines });
+    assert.deepEqual([chosen(all, 'x'), all.quarantines.inForce()], [[], quarantines]);
+  }
+});
+
+test('a waiting dial is woken by the release of an agent, not by an agent that arrives in quarantine', () => {
+  const all = directory([hub('h1')], []);
+  const heard: string[] = [];
+  all.onArrival('default', (hubId) => heard.push(hubId));
+  all.apply(said('a', 1, ''));
+  all.apply({ kind: 'session', session: session('a') });
+  assert.deepEqual(heard, []);
+  all.apply(said('a', 2, 'another reason'));
+  assert.deepEqual(heard, []);
+  all.apply(said('a', 3));
+  assert.deepEqual(heard, ['h1']);
+});
+
+test('agents in quarantine are listed for the destinations that they serve', () => {
+  const cidr = { ...nothing, cidr: ['10.0.0.0/8'] };
+  const all = directory([hub('h1')], [session('a', { identifiers: cidr }), session('b'), session('c')]);
+  for (const agentId of ['a', 'b', 'c']) all.apply(said(agentId, 1, ''));
+  const named = (host: string, strategies: Strategy[], tenant = 'default') =>
+    [...route({ directory: all, strategies, zone: '', hub: () => undefined, suspects: new Set() }, { tenant, host })]
+      .filter(({ leftOut }) => leftOut?.why === 'quarantined')
+      .map(({ session }) => session.record.agentId);
+  assert.deepEqual(named('10.1.1.1', ['destCIDR']), ['a']);
+  assert.deepEqual(named('11.1.1.1', ['destCIDR']), []);
+  assert.deepEqual(named('x', ['default']), ['a', 'b', 'c']);
+  assert.deepEqual(named('x', ['default'], 'other'), []);
+  for (const agentId of ['a', 'b', 'c']) all.forget(agentId);
+  assert.deepEqual(named('10.1.1.1', ['destCIDR', 'default']), []);
 });

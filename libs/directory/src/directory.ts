@@ -1,8 +1,30 @@
 import type { AgentName } from '@isthmus/tunnel';
-import { Arrivals, type Arrived } from './arrivals.ts';
 import { Placement, type Session } from './placement.ts';
 import type { SessionRecord } from './records.ts';
 import { Replica } from './replica.ts';
+
+/** Called with the hub's id when a session arrives, or when a hub is reachable again. */
+type Arrived = (hubId: string) => void;
+
+/** Callbacks that wait for a session, by tenant. */
+class Arrivals {
+  readonly #waiting = new Map<string, Set<Arrived>>();
+
+  /** Calls back on each arrival. @returns a function that stops waiting */
+  wait(tenant: string, arrived: Arrived): () => void {
+    const waiting = this.#waiting.get(tenant) ?? new Set();
+    this.#waiting.set(tenant, waiting.add(arrived));
+    return () => {
+      waiting.delete(arrived);
+      if (waiting.size === 0 && this.#waiting.get(tenant) === waiting) this.#waiting.delete(tenant);
+    };
+  }
+
+  tell(tenant: string, hubId: string): void {
+    // Iterate over a copy: a callback may stop waiting, or wait again.
+    for (const arrived of [...(this.#waiting.get(tenant) ?? [])]) arrived(hubId);
+  }
+}
 
 /** Called when a session opens or closes. A changed record counts as a close and an open. */
 export interface SessionWatcher {
@@ -12,7 +34,7 @@ export interface SessionWatcher {
   changed?(session: SessionRecord): void;
 }
 
-export interface DirectoryOptions {
+interface DirectoryOptions {
   /** The hub in this process, if there is one. Its sessions are preferred. */
   readonly ownHub?: string;
   readonly random?: () => number;

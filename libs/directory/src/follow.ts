@@ -1,8 +1,9 @@
+import type { PlaneEvents } from '@isthmus/tunnel';
 import type { Directory } from './directory.ts';
-import type { Change, HubRecord, Quarantine, Snapshot } from './records.ts';
-import type { Registry, WatchListener } from './registry.ts';
+import type { Change, HubRecord, Member, Quarantine, Snapshot } from './records.ts';
+import type { PresentMember, Registry, WatchListener } from './registry.ts';
 
-export interface FollowOptions {
+interface FollowOptions {
   /** Its own hub it knows better than the registry does, so the registry's records of that hub are ignored. */
   readonly directory: Directory;
   /** Whether this process has a live link to a hub. A live link outranks a missing heartbeat. Default: no links. */
@@ -100,4 +101,134 @@ function hubOf(change: Change): string | undefined {
   if ('hubId' in change) return change.hubId;
   if (change.kind === 'hub') return change.hub.hubId;
   return change.kind === 'session' ? change.session.hubId : undefined;
+}
+
+/** Time between two requests for the list of members, in milliseconds. The answer is small. */
+const LOOK_EVERY = 5_000;
+
+/**
+ * How long a process that was killed may stay listed, in milliseconds. For so long after the start, a member with this process's id may be
+ * its predecessor.
+ */
+const ECHO_MS = 20_000;
+
+/** A record that is older was not renewed, in milliseconds: members renew theirs every 5 s. */
+const LATE_MS = 8_000;
+
+const INCOMPLETE = 'the registry no longer renews the record of this process: it takes no writes, or has lost its data';
+
+interface RosterOptions {
+  readonly own: Member;
+  readonly signal: AbortSignal;
+  /** Called when two lists in a row name the same other processes with this one's id, and when there are none any longer. */
+  readonly namesakes: (others: readonly Member[]) => void;
+  /** Called with each complete list that the roster asks for by itself, at regular intervals. */
+  readonly looked?: (members: readonly PresentMember[]) => void;
+  /** Milliseconds; for tests. */
+  readonly every?: number;
+  readonly echo?: number;
+}
+
+/** The members of the plane, by the registry's last answer. Operators see that while the registry is down. */
+export class Roster {
+  readonly #registry: Registry;
+  readonly #options: RosterOptions;
+  readonly #start = performance.now();
+  #last: readonly Member[] = [];
+  #told = '';
+  #seen = '';
+
+  constructor(registry: Registry, options: RosterOptions) {
+    this.#registry = registry;
+    this.#options = options;
+    const { signal, every = LOOK_EVERY } = options;
+    const timer = setInterval(() => void this.#look(), every);
+    timer.unref();
+    if (signal.aborted) clearInterval(timer);
+    else signal.addEventListener('abort', () => clearInterval(timer), { once: true });
+  }
+
+  /** The last complete answer; empty before the first. */
+  get last(): readonly Member[] {
+    return this.#last;
+  }
+
+  /** Asks the registry. Rejects if it does not answer, if its answer must be incomplete, and when `signal` aborts. */
+  async members(signal: AbortSignal): Promise<readonly PresentMember[]> {
+    const members = await this.#registry.members(signal);
+    if (!this.#isComplete(members) && this.#last.some((member) => this.#isOwn(member))) throw new Error(INCOMPLETE);
+    this.#last = members;
+    return members;
+  }
+
+  /** A registry that does not renew this record renews no other, and others may have expired before: a read-only Redis, for example. */
+  #isComplete(members: readonly PresentMember[]): boolean {
+    return members.some((member) => this.#isOwn(member) && member.quietMs < LATE_MS);
+  }
+
+  #isOwn({ memberId, since }: Member): boolean {
+    const { own } = this.#options;
+    return memberId === own.memberId && since === own.since;
+  }
+
+  async #look(): Promise<void> {
+    const { own, signal, namesakes, looked, echo = ECHO_MS } = this.#options;
+    try {
+      const members = await this.members(signal);
+      if (this.#isComplete(members)) looked?.(members);
+      const others = members.filter((member) => isNamesake(member, own));
+      if (signal.aborted || performance.now() - this.#start < echo) return;
+      // An emptied registry lists nobody for a moment.
+      const seen = JSON.stringify(others.map(({ since, host, adminAddress }) => [since, host, adminAddress]));
+      const steady = seen === this.#seen;
+      this.#seen = seen;
+      if (!steady || seen === this.#told || (this.#told === '' && others.length === 0)) return;
+      this.#told = seen;
+      namesakes(others);
+    } catch {
+      // Keep the last list.
+    }
+  }
+}
+
+function isNamesake({ memberId, since, host, adminAddress }: Member, own: Member): boolean {
+  return memberId === own.memberId && (since !== own.since || host !== own.host || adminAddress !== own.adminAddress);
+}
+
+interface PlaneRoll {
+  readonly roster: Roster;
+  /** What operators should fix although the process is ready. */
+  warnings(): readonly string[];
+}
+
+interface RollOptions {
+  readonly events: PlaneEvents;
+  /** Called when no other process has this one's id any longer. */
+  readonly freed?: () => void;
+  readonly looked?: RosterOptions['looked'];
+}
+
+/** Follows the plane's members and warns when another has this process's --server-id. */
+export function planeRoll(
+  registry: Registry,
+  own: Member,
+  closing: { defer(end: () => void): void },
+  { events, freed = () => {}, looked = () => {} }: RollOptions,
+): PlaneRoll {
+  const stop = new AbortController();
+  closing.defer(() => stop.abort());
+  let warnings: readonly string[] = [];
+  const namesakes = (others: readonly Member[]) => {
+    warnings = others.length === 0 ? [] : [sameId(own.memberId, others)];
+    events.emit('namesakes', own.memberId, warnings[0]);
+    if (others.length === 0) freed();
+  };
+  return { roster: new Roster(registry, { own, namesakes, looked, signal: stop.signal }), warnings: () => warnings };
+}
+
+function sameId(id: string, others: readonly Member[]): string {
+  const where = others.map(({ host, adminAddress, since }) => {
+    return `on ${host}, admin port ${adminAddress}, started ${new Date(since).toISOString()}`;
+  });
+  return `another process uses --server-id ${id}: ${where.join('; ')}. Give each server its own id`;
 }

@@ -15,8 +15,7 @@ import {
   SessionLost,
 } from '@isthmus/tunnel';
 import { established, Noted, request, unobserved } from '@isthmus/tunnel/testing';
-import { route } from './route.ts';
-import { Suspects } from './suspects.ts';
+import { route, Suspects } from './route.ts';
 import { directory, hub, routing, session } from './testing/routing.ts';
 
 const GRANT = { instance: 'f'.repeat(16), secret: 'e'.repeat(32) };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { memoryRegistry } from './memory.ts';
-import { MAX_QUARANTINED } from './quarantines.ts';
+import { MAX_QUARANTINED } from './replica.ts';
 import { registryContract } from './testing/contract.ts';
 
 registryContract('memory', async () => {

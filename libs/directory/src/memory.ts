@@ -1,9 +1,8 @@
 import type { AgentName } from '@isthmus/tunnel';
-import { byId } from './members.ts';
-import { checkQuarantine } from './quarantine.ts';
-import { MAX_QUARANTINED } from './quarantines.ts';
 import type { Change, HubRecord, Member, SessionRecord, Snapshot } from './records.ts';
 import {
+  byId,
+  checkQuarantine,
   type HubRegistration,
   type HubUpdate,
   type Membership,
@@ -13,7 +12,7 @@ import {
   type StateListener,
   type WatchListener,
 } from './registry.ts';
-import { Replica } from './replica.ts';
+import { MAX_QUARANTINED, Replica } from './replica.ts';
 
 /** Returns the registry of a plane with one process. A hub stays until it closes, and nothing needs to expire. */
 export function memoryRegistry(): Registry {

@@ -1,6 +1,6 @@
 import type { AgentName } from '@isthmus/tunnel';
-import { MAX_QUARANTINED } from './quarantines.ts';
 import type { Change, HubRecord, Member, Quarantine, SessionRecord, Snapshot } from './records.ts';
+import { MAX_QUARANTINED } from './replica.ts';
 
 /**
  * The directory of a plane: its hubs, and the sessions they hold.
@@ -109,5 +109,22 @@ export class QuarantineFull extends Error {
       `tenant ${tenant} has as many agents in quarantine as it leaves room for others (${2 * MAX_QUARANTINED} in all). Lift one first: ` +
         'isthmus quarantine AGENT --lift',
     );
+  }
+}
+
+/** Returns members in listing order: by id, and the elder first among those with one id. */
+export function byId<M extends Member>(members: Iterable<M>): M[] {
+  return [...members].sort((a, b) => (a.memberId < b.memberId ? -1 : a.memberId > b.memberId ? 1 : a.since - b.since));
+}
+
+/** Longest agent id, tenant name and reason, in characters. The records of a thousand agents stay below 2 MB. */
+const LONGEST = { agentId: 1_000, tenant: 253, reason: 500 } as const;
+
+/** @throws RangeError if a text is too long or a name is empty. */
+export function checkQuarantine({ tenant, agentId }: AgentName, reason = ''): void {
+  if (tenant === '' || agentId === '') throw new RangeError('a quarantine needs the tenant and the id of its agent');
+  for (const [name, text] of Object.entries({ agentId, tenant, reason })) {
+    const longest = LONGEST[name as keyof typeof LONGEST];
+    if (text.length > longest) throw new RangeError(`the ${name} of a quarantine is longer than ${longest} characters`);
   }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Change, HubRecord, SessionRecord, Snapshot } from './records.ts';
-import { Replica } from './replica.ts';
+import { MAX_QUARANTINED, Quarantines, Replica } from './replica.ts';
 import { hub, session } from './testing/routing.ts';
 
 const [first, second] = [hub('h1'), hub('h1', { incarnation: 2 })];
@@ -143,4 +143,21 @@ test('a snapshot leaves later quarantine records, and they are returned', () => 
   assert.deepEqual(missing, [said('b', 2), said('c', 1)]);
   assert.deepEqual(replica.quarantines.all(), [said('a', 2), said('b', 2), said('c', 1), said('d', 1)]);
   assert.deepEqual(replica.reset(replica.snapshot()), []);
+});
+
+test('only a bounded number of released agents is remembered, the latest ones', () => {
+  const all = new Quarantines();
+  all.apply({ tenant: 't', agentId: 'in', reason: '', version: 0 });
+  for (let n = 1; n <= MAX_QUARANTINED + 5; n++) all.apply({ tenant: 't', agentId: `out-${n}`, version: n });
+  assert.equal(all.all().length, MAX_QUARANTINED + 1);
+  assert.deepEqual([all.size, all.inForce().length], [1, 1]);
+  assert.equal(all.last({ tenant: 't', agentId: 'out-5' }), undefined);
+  assert.equal(all.last({ tenant: 't', agentId: 'out-6' })?.version, 6);
+});
+
+test('names that are equal once joined are not confused', () => {
+  const all = new Quarantines();
+  all.apply({ tenant: 'a', agentId: 'b c', reason: '', version: 1 });
+  assert.equal(all.of({ tenant: 'a b', agentId: 'c' }), undefined);
+  assert.ok(all.of({ tenant: 'a', agentId: 'b c' }));
 });

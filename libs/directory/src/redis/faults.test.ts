@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { Registry } from '../registry.ts';
-import { Observer } from '../testing/observer.ts';
-import { hubRecord, sessionRecord } from '../testing/records.ts';
+import { hubRecord, Observer, sessionRecord } from '../testing/observer.ts';
 import { FAST, RedisPlane } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { relayTo } from '../testing/tcp-relay.ts';

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import type { Registry } from '../registry.ts';
-import { Observer } from '../testing/observer.ts';
-import { hubRecord, member, sessionRecord } from '../testing/records.ts';
+import { hubRecord, member, Observer, sessionRecord } from '../testing/observer.ts';
 import { RedisPlane } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 

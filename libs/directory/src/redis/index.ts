@@ -1,2 +1,2 @@
-export { probeRedis, type RedisProbe } from './connection/probe.ts';
+export { probeRedis, type RedisProbe } from './probe.ts';
 export { redisRegistry } from './registry.ts';

@@ -1,9 +1,7 @@
 import { after, before, describe } from 'node:test';
 import { registryContract } from '../testing/contract.ts';
-import { startCluster } from '../testing/redis-cluster.ts';
-import type { RedisGroup } from '../testing/redis-group.ts';
+import { type RedisGroup, startCluster, startSentinels } from '../testing/redis-groups.ts';
 import { RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
-import { startSentinels } from '../testing/redis-sentinel.ts';
 import { redisMissing } from '../testing/redis-server.ts';
 
 describe('kinds', () => {

@@ -3,12 +3,9 @@ import { describe, it } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import type { HubRecord } from '../records.ts';
 import type { HubRegistration } from '../registry.ts';
-import { Observer } from '../testing/observer.ts';
-import { hubRecord, sessionRecord } from '../testing/records.ts';
-import { startCluster } from '../testing/redis-cluster.ts';
-import type { RedisGroup } from '../testing/redis-group.ts';
+import { hubRecord, Observer, sessionRecord } from '../testing/observer.ts';
+import { type RedisGroup, startCluster, startSentinels } from '../testing/redis-groups.ts';
 import { RedisPlane } from '../testing/redis-plane.ts';
-import { startSentinels } from '../testing/redis-sentinel.ts';
 import { PLANE_USER, planeUserArgs, type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { relayTo } from '../testing/tcp-relay.ts';
 

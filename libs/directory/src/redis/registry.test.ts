@@ -1,7 +1,13 @@
-import { after, before, describe } from 'node:test';
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import { registryContract } from '../testing/contract.ts';
+import { member } from '../testing/observer.ts';
 import { RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
+import type { RedisConnection } from './connection.ts';
+import { planeKeys, REDIS_TIMINGS } from './options.ts';
+import { RedisMember } from './registry.ts';
 
 describe('registry', () => {
   const skip = redisMissing();
@@ -16,4 +22,38 @@ describe('registry', () => {
   });
 
   registryContract('Redis', async () => new RedisPlane(server, { timings: UNHURRIED }), { skip });
+});
+
+/** A member whose store answers as `run` does. */
+function joined(run: () => Promise<unknown>, memberBeatMs: number): { times: number[]; membership: RedisMember } {
+  const times: number[] = [];
+  const connection = {
+    run() {
+      times.push(performance.now());
+      return run();
+    },
+  };
+  const timings = { ...REDIS_TIMINGS, memberBeatMs };
+  return {
+    times,
+    membership: new RedisMember(member('a'), connection as unknown as RedisConnection, planeKeys('p'), timings),
+  };
+}
+
+test('a member writes no more often than its interval allows, even if the store fails', async () => {
+  for (const run of [() => Promise.resolve(), () => Promise.reject(new Error('away'))]) {
+    const { times, membership } = joined(run, 30);
+    await until(async () => times.length >= 5, 'five writes');
+    const gaps = times.slice(1).map((time, index) => time - (times[index] as number));
+    // A timer may fire a millisecond early.
+    assert.ok(Math.min(...gaps) >= 29, `${gaps}`);
+    await membership.close();
+  }
+});
+
+test('a leaving member says so at once, and writes nothing else', async () => {
+  const { times, membership } = joined(() => Promise.resolve(), 60_000);
+  await until(async () => times.length === 1, 'the first write');
+  await membership.close();
+  assert.equal(times.length, 2);
 });

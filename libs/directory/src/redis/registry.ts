@@ -1,9 +1,9 @@
-import { deferred } from '@isthmus/runtime';
+import { deferred, within } from '@isthmus/runtime';
 import type { AgentName } from '@isthmus/tunnel';
-import { byId } from '../members.ts';
-import { checkQuarantine } from '../quarantine.ts';
 import type { HubRecord, Member, Snapshot } from '../records.ts';
 import {
+  byId,
+  checkQuarantine,
   type HubRegistration,
   type Membership,
   type PresentMember,
@@ -13,16 +13,71 @@ import {
   type StateListener,
   type WatchListener,
 } from '../registry.ts';
-import { type Endpoint, endpointOf, RedisConnection } from './connection/connection.ts';
-import { RedisRegistration } from './hub/registration.ts';
-import { HubWriter, type Store } from './hub/writer.ts';
-import { planeKeys } from './keys.ts';
-import { RedisMember } from './member/member.ts';
-import { KEPT_CHANGES, REDIS_TIMINGS, type RedisRegistryOptions, type RedisTimings } from './options.ts';
-import { writeQuarantine } from './quarantine/quarantine.ts';
-import { parseMember } from './watch/parse.ts';
-import { readSnapshot } from './watch/reader.ts';
-import { RedisWatcher } from './watch/watcher.ts';
+import { type Client, type Endpoint, endpointOf, RedisConnection } from './connection.ts';
+import { HubWriter, RedisRegistration, type Store } from './hub.ts';
+import { Alarm } from './loop.ts';
+import {
+  KEPT_CHANGES,
+  type Keys,
+  planeKeys,
+  REDIS_TIMINGS,
+  type RedisRegistryOptions,
+  type RedisTimings,
+} from './options.ts';
+import { parseMember, readSnapshot, writeQuarantine } from './records.ts';
+import { RedisWatcher } from './watcher.ts';
+
+/**
+ * Writes at intervals that a process is running. A store that was down or emptied lists the process again after its next write.
+ * Failures are not reported here: the watchers of the directory report a store that does not answer.
+ */
+export class RedisMember implements Membership {
+  readonly #member: Member;
+  readonly #connection: RedisConnection;
+  readonly #key: string;
+  readonly #timings: RedisTimings;
+  readonly #alarm = new Alarm();
+  readonly #finished: Promise<void>;
+  #first = true;
+  #closing = false;
+
+  constructor(member: Member, connection: RedisConnection, keys: Keys, timings: RedisTimings) {
+    this.#member = member;
+    this.#connection = connection;
+    this.#key = keys.members;
+    this.#timings = timings;
+    this.#finished = this.#run();
+  }
+
+  async close(): Promise<void> {
+    this.#closing = true;
+    this.#alarm.ring();
+    await within(this.#finished, this.#timings.commandMs);
+  }
+
+  /** Two processes with one id are two members, so neither hides the other. */
+  get #field(): string {
+    return `${this.#member.since} ${this.#member.memberId}`;
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#closing) {
+      await this.#try((client) => this.#beat(client));
+      if (!this.#closing) await this.#alarm.wait(this.#timings.memberBeatMs);
+    }
+    await this.#try((client) => client.hdel(this.#key, this.#field));
+  }
+
+  async #beat(client: Client): Promise<void> {
+    const first = this.#first ? '1' : '0';
+    await client.isthmusBeat(this.#key, this.#timings.memberTtlMs, this.#field, JSON.stringify(this.#member), first);
+    this.#first = false;
+  }
+
+  async #try(command: (client: Client) => Promise<unknown>): Promise<void> {
+    await this.#connection.run(command).catch(() => undefined);
+  }
+}
 
 /**
  * Returns the registry of a plane with several processes. It connects on first use, and retries for as long as it takes.

@@ -3,8 +3,7 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import type { Quarantine } from '../records.ts';
 import type { Registry } from '../registry.ts';
-import { Observer } from './observer.ts';
-import { hubRecord, member, sessionRecord } from './records.ts';
+import { hubRecord, member, Observer, sessionRecord } from './observer.ts';
 
 const AGENT = { tenant: 'default', agentId: 'a1' };
 

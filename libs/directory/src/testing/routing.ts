@@ -2,10 +2,9 @@ import type { AgentIdentifiers, Dial, DialError, DialRequest } from '@isthmus/tu
 import { established, unobserved } from '@isthmus/tunnel/testing';
 import { routed } from '../attempts.ts';
 import { Directory } from '../directory.ts';
-import type { Session } from '../placement.ts';
+import type { Session, Strategy } from '../placement.ts';
 import type { HubRecord, SessionRecord } from '../records.ts';
 import { route } from '../route.ts';
-import type { Strategy } from '../strategies.ts';
 
 export const nothing: AgentIdentifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
 

@@ -1,6 +1,5 @@
 export { freePort } from './free-port.ts';
-export * from './redis-cluster.ts';
-export * from './redis-sentinel.ts';
+export * from './redis-groups.ts';
 export {
   PLANE_USER,
   planeUserArgs,

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { planeKeys } from '../keys.ts';
-import { REDIS_TIMINGS, type RedisRegistryOptions } from '../options.ts';
 import { type Client, endpointOf, isRefusal, RedisConnection } from './connection.ts';
+import { planeKeys, REDIS_TIMINGS, type RedisRegistryOptions } from './options.ts';
 
 /** How well a Redis suits a plane that uses it or would use it. */
 export interface RedisProbe {

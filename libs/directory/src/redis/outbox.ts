@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { SessionRecord } from '../../records.ts';
+import type { SessionRecord } from '../records.ts';
 
 /** One write about a session: its record, or that the session is gone. */
 export interface SessionWrite {
@@ -9,7 +9,7 @@ export interface SessionWrite {
   readonly session?: SessionRecord;
 }
 
-export interface OutboxTimings {
+interface OutboxTimings {
   /** How long a withdrawal waits for the session to come back, in milliseconds. */
   readonly flapMs: number;
   /** How long an announcement waits for others to share its write, in milliseconds. */

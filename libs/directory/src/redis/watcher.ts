@@ -1,12 +1,19 @@
-import type { Change, HubRecord, Quarantine } from '../../records.ts';
-import type { WatchListener } from '../../registry.ts';
-import { type Client, isRefusal, type RedisConnection } from '../connection/connection.ts';
-import { removeExpired, type Store } from '../hub/writer.ts';
-import { Alarm, Health } from '../loop.ts';
-import type { RedisTimings } from '../options.ts';
-import { restoreQuarantines } from '../quarantine/quarantine.ts';
-import { parseEntry } from './parse.ts';
-import { formatPosition, look, type Position, parsePosition, readSessions, readSnapshot } from './reader.ts';
+import type { Change, HubRecord, Quarantine } from '../records.ts';
+import type { WatchListener } from '../registry.ts';
+import { type Client, isRefusal, type RedisConnection } from './connection.ts';
+import { removeExpired, type Store } from './hub.ts';
+import { Alarm, Health } from './loop.ts';
+import type { RedisTimings } from './options.ts';
+import {
+  formatPosition,
+  look,
+  type Position,
+  parseEntry,
+  parsePosition,
+  readSessions,
+  readSnapshot,
+  restoreQuarantines,
+} from './records.ts';
 
 /** Changes per read. */
 const READ_COUNT = 500;

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import { afterEach, describe, mock, test } from 'node:test';
 import { deferred } from '@isthmus/runtime';
-import { RegistryUnavailable } from '../../registry.ts';
-import type { Client, RedisConnection } from '../connection/connection.ts';
-import { REDIS_TIMINGS } from '../options.ts';
-import { RedisRegistration } from './registration.ts';
-import type { HubWriter, WriteOutcome } from './writer.ts';
+import { RegistryUnavailable } from '../registry.ts';
+import type { Client, RedisConnection } from './connection.ts';
+import { type HubWriter, RedisRegistration, type WriteOutcome } from './hub.ts';
+import { REDIS_TIMINGS } from './options.ts';
 
 describe('registration', () => {
   afterEach(() => mock.restoreAll());

@@ -1,12 +1,40 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
-import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../../testing/redis-server.ts';
-import { redisRegistry } from '../registry.ts';
+import { RegistryUnavailable } from '../registry.ts';
+import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../testing/redis-server.ts';
+import { redisRegistry } from './registry.ts';
+
+test('the error for a connection that broke during a command says so in plain words', async (t) => {
+  const server = createServer((socket) => {
+    socket.on('error', () => {});
+    // Accepts what the client says about itself, and does not answer its first script.
+    socket.on('data', (data) => {
+      const said = data.toString();
+      if (said.includes('eval')) socket.destroy();
+      else socket.write('+OK\r\n'.repeat(said.match(/^\*/gm)?.length ?? 0));
+    });
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const registry = redisRegistry({ url: `redis://127.0.0.1:${port}`, plane: 'p' });
+  t.after(() => registry.close());
+  await assert.rejects(registry.snapshot(), (error: Error) => {
+    assert.ok(error instanceof RegistryUnavailable);
+    assert.match(
+      error.message,
+      new RegExp(`^redis 127\\.0\\.0\\.1:${port}: the connection broke before an answer came$`),
+    );
+    return true;
+  });
+});
 
 test('the next connection uses a rotated password', {
   skip: redisMissing(),

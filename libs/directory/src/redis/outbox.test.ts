@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { hubRecord, sessionRecord } from '../../testing/records.ts';
+import { hubRecord, sessionRecord } from '../testing/observer.ts';
 import { Outbox, type SessionWrite } from './outbox.ts';
 
 const FLAP_MS = 2_000;

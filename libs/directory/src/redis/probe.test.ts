@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { RegistryUnavailable } from '../../registry.ts';
-import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../../testing/index.ts';
+import { RegistryUnavailable } from '../registry.ts';
+import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../testing/index.ts';
 import { probeRedis } from './probe.ts';
 
 /** A user with only read permissions. */

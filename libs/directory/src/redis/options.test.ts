@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parseAddress } from './address.ts';
+import { parseAddress } from './options.ts';
 
 const nobody = { username: '', password: '' };
 const plain = { kind: 'standalone', primary: '', db: 0, tls: false, user: nobody, sentinelUser: nobody } as const;

@@ -1,0 +1,388 @@
+import { connect as connectTcp, isIP } from 'node:net';
+import {
+  Backoff,
+  clientTls,
+  connectTls,
+  deferred,
+  keptAlive,
+  lookupName,
+  type ReadTls,
+  within,
+} from '@isthmus/runtime';
+import { formatDestination, inWords } from '@isthmus/tunnel';
+import { AbstractConnector, Redis, type RedisOptions } from 'ioredis';
+import { RegistryUnavailable } from '../registry.ts';
+import {
+  type Credentials,
+  FIRST_PAUSE_MS,
+  type HostPort,
+  parseAddress,
+  planeKeys,
+  type RedisAddress,
+  type RedisRegistryOptions,
+  type RedisTimings,
+} from './options.ts';
+import { SCRIPTS, type Scripted } from './scripts.ts';
+
+/** Returns the server that is in charge now. Rejects if no server knows it. */
+type Locate = () => Promise<HostPort>;
+
+/** Returns a client of one server that neither connects by itself nor retries. */
+type Connect = (server: HostPort, user: Credentials) => Redis;
+
+/** Sends a few commands to one server over their own connection, and returns the answers. */
+type Ask = (server: HostPort, user: Credentials, ...commands: readonly (readonly string[])[]) => Promise<unknown[]>;
+
+/**
+ * How long to wait for an answer before asking the next server too, in milliseconds. If all servers asked so far failed, the next one
+ * is asked at once.
+ */
+const STAGGER_MS = 200;
+
+/**
+ * Returns the lookup of a plane's server. All keys of a plane are in one slot, so even in a Cluster there is one server to talk to.
+ * Each connection looks it up again. A connection is dropped when its server says that it is not, or no longer, in charge.
+ */
+function locator(address: RedisAddress, keyOfPlane: string, connect: Connect): Locate {
+  const ask = asker(connect);
+  switch (address.kind) {
+    case 'standalone':
+      return async () => address.seeds[0] as HostPort;
+    case 'sentinel':
+      return () => firstOf(shuffled(address.seeds), (sentinel) => primaryOf(address, sentinel, ask));
+    case 'cluster':
+      return ownerLocator(address, keyOfPlane, ask);
+  }
+}
+
+async function primaryOf(address: RedisAddress, sentinel: HostPort, ask: Ask): Promise<HostPort> {
+  const { primary, sentinelUser, user } = address;
+  const [answer] = await ask(sentinel, sentinelUser, ['SENTINEL', 'get-master-addr-by-name', primary]);
+  if (!Array.isArray(answer))
+    throw new Error(`Sentinel ${sentinel.host}:${sentinel.port} does not know the primary ${primary}`);
+  const [host, port] = answer as [string, string];
+  const server = { host, port: Number(port) };
+  // A Sentinel that learns late may still name a server that hangs. The PING then gets no answer, so another Sentinel's answer wins.
+  await ask(server, user, ['PING']);
+  return server;
+}
+
+/** First slot, last slot, then the servers of that range, the one in charge first. Each server is host, port and more. */
+type SlotRange = [number, number, ...[string | null, number, ...unknown[]][]];
+
+function ownerLocator(address: RedisAddress, key: string, ask: Ask): Locate {
+  const { seeds } = address;
+  // The seeds may be gone one day, so the nodes that the Cluster last named are asked first.
+  let learnt: readonly HostPort[] = [];
+  const ownerOf = async (node: HostPort) => {
+    const { user } = address;
+    const [slot, ranges] = (await ask(node, user, ['CLUSTER', 'KEYSLOT', key], ['CLUSTER', 'SLOTS'])) as [
+      number,
+      SlotRange[],
+    ];
+    const toNode = ([host, port]: readonly [string | null, number, ...unknown[]]) => ({
+      host: host || node.host,
+      port,
+    });
+    const servers = ranges.flatMap(([, , ...members]) => members.map(toNode));
+    const owner = ranges.find(([from, to]) => from <= slot && slot <= to)?.[2];
+    if (!owner) throw new Error(`no node of the Cluster serves slot ${slot}`);
+    learnt = servers.filter(
+      ({ host, port }, index) => index === servers.findIndex((s) => s.host === host && s.port === port),
+    );
+    const server = toNode(owner);
+    await ask(server, user, ['PING']);
+    return server;
+  };
+  return () => firstOf([...shuffled(learnt), ...shuffled(seeds)], ownerOf);
+}
+
+/** Returns the first good answer. A server that hangs delays the others only briefly. */
+async function firstOf(servers: readonly HostPort[], ask: (server: HostPort) => Promise<HostPort>): Promise<HostPort> {
+  const answers: Promise<HostPort>[] = [];
+  const good = () => Promise.any(answers);
+  for (const each of servers) {
+    answers.push(ask(each));
+    const first = good().catch(() => undefined);
+    const server = (await within(first, STAGGER_MS)) && (await first);
+    if (server) return server;
+  }
+  return good().catch((error: AggregateError) => {
+    throw error.errors[0];
+  });
+}
+
+/** Each client asks in a random order, so that no server with an outdated view misleads a client forever. */
+function shuffled<T>(list: readonly T[]): T[] {
+  return list
+    .map((item) => ({ item, rank: Math.random() }))
+    .sort((a, b) => a.rank - b.rank)
+    .map(({ item }) => item);
+}
+
+function asker(connect: Connect): Ask {
+  return async (server, user, ...commands) => {
+    const client = connect(server, user);
+    client.on('error', () => undefined);
+    try {
+      await client.connect();
+      return await Promise.all(commands.map(([name, ...rest]) => client.call(name as string, ...rest)));
+    } finally {
+      client.disconnect();
+    }
+  };
+}
+
+/** How long a connection may take to close gracefully, in milliseconds. */
+const DISCONNECT_MS = 1_000;
+
+/** Returns certificates for TLS. Called for every connection, so that a renewed file takes effect. */
+export type TlsSource = () => ReadTls;
+
+type NetStream = ReturnType<AbstractConnector['connect']> extends Promise<infer Stream> ? Stream : never;
+
+/** Returns the options of a client that looks up its server for each connection. */
+function connectionOptions(locate: Locate, tls: TlsSource | undefined, user: Credentials): RedisOptions {
+  return {
+    ...(user.username && { username: user.username }),
+    ...(user.password && { password: user.password }),
+    // Setting `tls` makes the client wait for the TLS handshake.
+    ...(tls && { tls: {} }),
+    Connector: class extends AbstractConnector {
+      constructor() {
+        super(DISCONNECT_MS);
+      }
+
+      async connect(): Promise<NetStream> {
+        this.connecting = true;
+        const server = await locate();
+        if (!this.connecting) throw new Error('disconnected while looking for the server');
+        this.stream = open(server, tls);
+        this.stream.once('error', (error: Error) => {
+          this.firstError = error;
+        });
+        return this.stream;
+      }
+    },
+  };
+}
+
+function open({ host, port }: HostPort, tls: TlsSource | undefined): NetStream {
+  if (!tls) return keptAlive(connectTcp({ host, port, lookup: lookupName }));
+  const options = { host, port, lookup: lookupName, ...(isIP(host) === 0 && { servername: host }) };
+  return keptAlive(connectTls(options, clientTls(tls()), [host]));
+}
+
+/** Credentials from files. They replace those in the URL. */
+interface KeptCredentials {
+  readonly user?: Partial<Credentials>;
+  readonly sentinelUser?: Partial<Credentials>;
+}
+
+/** Called for every connection, so that it uses a rotated password. */
+export type CredentialSource = () => KeptCredentials;
+
+/** Returns an address that reads its credentials on each access. While a file cannot be read, it has the last ones. */
+function withCredentials(address: RedisAddress, read: CredentialSource): RedisAddress {
+  let last = read();
+  const now = () => {
+    try {
+      last = read();
+    } catch {
+      // A rotation is under way. If the server rejects the last credentials, the next connection reads them again.
+    }
+    return last;
+  };
+  return {
+    ...address,
+    get user() {
+      return { ...address.user, ...now().user };
+    },
+    get sentinelUser() {
+      return { ...address.sentinelUser, ...now().sentinelUser };
+    },
+  };
+}
+
+/** The client reads its options again when it connects again. */
+function keepCurrent(client: Redis, address: RedisAddress): void {
+  for (const name of ['username', 'password'] as const) {
+    Object.defineProperty(client.options, name, { get: () => address.user[name] || undefined });
+  }
+}
+
+export type Client = Redis & Scripted;
+
+/** Without a reply mapping, replies keep their plain shapes. */
+type ClientOptions = Omit<RedisOptions, 'replyMapping'>;
+
+export interface Endpoint {
+  readonly options: ClientOptions;
+  readonly address: RedisAddress;
+  /** For messages. */
+  readonly name: string;
+  /** Passwords, which must appear in no message. */
+  readonly secrets: () => readonly string[];
+}
+
+/** @throws RangeError for a malformed URL or plane name. The message does not repeat the URL, which may hold a password. */
+export function endpointOf(options: RedisRegistryOptions, timings: RedisTimings): Endpoint {
+  const { url, plane, tls, credentials } = options;
+  const parsed = parseAddress(url);
+  const address = credentials ? withCredentials(parsed, credentials) : parsed;
+  const source = address.tls ? (tls ?? (() => ({}))) : undefined;
+  const locate = locator(address, planeKeys(plane).meta, (server, user) => {
+    return new Redis(askingOptions(server, user, source, timings));
+  });
+  return {
+    address,
+    options: { ...connectionOptions(locate, source, address.user), db: address.db },
+    name: address.seeds.map(formatDestination).join(','),
+    secrets: () =>
+      [parsed, address]
+        .flatMap(({ user, sentinelUser }) => [user.password, sentinelUser.password])
+        .flatMap((password) => [password, encodeURIComponent(password)])
+        .filter((secret) => secret !== ''),
+  };
+}
+
+/**
+ * Returns the options of a client that asks one question and disconnects. Its deadline is half that of a command. A server that hangs
+ * may still be named by those that learn late. It then delays a connection only half as long, and the next lookup finds another server.
+ */
+function askingOptions(
+  server: HostPort,
+  user: Credentials,
+  tls: TlsSource | undefined,
+  { commandMs }: RedisTimings,
+): ClientOptions {
+  const deadlineMs = commandMs / 2;
+  return {
+    ...connectionOptions(async () => server, tls, user),
+    lazyConnect: true,
+    connectTimeout: deadlineMs,
+    commandTimeout: deadlineMs,
+    disableClientInfo: true,
+    enableReadyCheck: false,
+    maxRetriesPerRequest: 0,
+    retryStrategy: () => null,
+  };
+}
+
+/** The server is not, or no longer, in charge of the plane's keys. The client must look up another. */
+const NOT_IN_CHARGE = /^(MOVED|ASK|CLUSTERDOWN|TRYAGAIN|READONLY|UNBLOCKED|MASTERDOWN)\b/;
+
+/** The server does not accept this connection's password, or no longer does. The next connection may have a newer one. */
+const UNKNOWN_USER = /^(NOAUTH|WRONGPASS)\b/;
+
+/** Whether the server in charge refused a command. It may accept the next one. */
+export function isRefusal(error: unknown): error is Error {
+  return error instanceof Error && error.name === 'ReplyError' && !NOT_IN_CHARGE.test(error.message);
+}
+
+/**
+ * One connection to Redis that reconnects by itself. It queues nothing: a command is either sent now and answered within the deadline,
+ * or it fails. A connection that leaves a command unanswered is dropped, because TCP may never report the failure.
+ */
+export class RedisConnection {
+  readonly #client: Client;
+  readonly #endpoint: Endpoint;
+  readonly #deadlineMs: number;
+  #lastError = 'no connection yet';
+  #closed = false;
+
+  /** @param blockMs how much longer than the deadline a command may take, for blocking reads */
+  constructor(endpoint: Endpoint, timings: RedisTimings, blockMs = 0) {
+    this.#endpoint = endpoint;
+    this.#deadlineMs = timings.commandMs + blockMs;
+    this.#client = new Redis({
+      ...endpoint.options,
+      connectionName: 'isthmus',
+      disableClientInfo: true,
+      scripts: SCRIPTS,
+      connectTimeout: timings.commandMs,
+      // The client's own check needs extra permissions. The callers here check what they need to know themselves.
+      enableReadyCheck: false,
+      commandTimeout: this.#deadlineMs,
+      // Commands fail at once when there is no connection or when it breaks. Callers retry them.
+      enableOfflineQueue: false,
+      autoResendUnfulfilledCommands: false,
+      maxRetriesPerRequest: 0,
+      retryStrategy: reconnecting(timings.backoffCapMs),
+    }) as unknown as Client;
+    keepCurrent(this.#client, endpoint.address);
+    this.#client.on('error', (error) => {
+      this.#lastError = this.#describe(error);
+    });
+    this.#limitHandshake(timings.commandMs);
+  }
+
+  /** Runs commands on a live connection. Rejects with RegistryUnavailable, whatever the cause. */
+  async run<T>(commands: (client: Client) => Promise<T>): Promise<T> {
+    try {
+      await this.#ready();
+      return await commands(this.#client);
+    } catch (error) {
+      const text = error instanceof Error ? error.message : '';
+      const unanswered = text === 'Command timed out';
+      const anew = unanswered || NOT_IN_CHARGE.test(text) || UNKNOWN_USER.test(text);
+      if (anew && this.#client.status === 'ready') this.#client.disconnect(true);
+      const detail = unanswered ? `no answer within ${this.#deadlineMs} ms` : this.#describe(error);
+      throw new RegistryUnavailable(`redis ${this.#endpoint.name}: ${detail}`);
+    }
+  }
+
+  /**
+   * Drops a connection that is not ready within `ms`. A server that hangs still accepts connections, and another may already be in
+   * charge.
+   */
+  #limitHandshake(ms: number): void {
+    let timer: NodeJS.Timeout | undefined;
+    this.#client.on('connect', () => {
+      timer = setTimeout(() => {
+        this.#lastError = `connected, but no answer within ${ms} ms`;
+        this.#client.disconnect(true);
+      }, ms);
+    });
+    for (const event of ['ready', 'close']) this.#client.on(event, () => clearTimeout(timer));
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#client.disconnect();
+  }
+
+  #describe(error: unknown): string {
+    const text = inWords(error);
+    return this.#endpoint
+      .secrets()
+      .reduce((shown, secret) => shown.replaceAll(secret, '***'), text)
+      .slice(0, 300);
+  }
+
+  /** Resolves when the connection can take commands. Rejects at the first failed attempt to connect, or at the deadline. */
+  async #ready(): Promise<void> {
+    const client = this.#client;
+    if (client.status === 'ready') return;
+    if (this.#closed) throw new Error('connection closed');
+    const { promise: ready, resolve, reject } = deferred<void>();
+    const failed = () => reject(new Error(this.#lastError));
+    client.on('ready', resolve).on('close', failed).on('end', failed);
+    // The client stops reconnecting if it is disconnected just as it starts to connect.
+    if (client.status === 'end') client.connect().catch(failed);
+    try {
+      if (!(await within(ready, this.#deadlineMs))) throw new Error(this.#lastError);
+    } finally {
+      client.off('ready', resolve).off('close', failed).off('end', failed);
+    }
+  }
+}
+
+/** Returns a function that says how long to pause before an attempt to connect. Attempts since the last connection count from 1. */
+function reconnecting(capMs: number): (attempt: number) => number {
+  const backoff = new Backoff(FIRST_PAUSE_MS, capMs);
+  return (attempt) => {
+    if (attempt === 1) backoff.reset();
+    return backoff.next();
+  };
+}

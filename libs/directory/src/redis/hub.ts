@@ -1,0 +1,303 @@
+import { within } from '@isthmus/runtime';
+import type { Change, HubRecord, SessionRecord } from '../records.ts';
+import { type HubRegistration, type HubUpdate, RegistryUnavailable, type StateListener } from '../registry.ts';
+import type { Client, RedisConnection } from './connection.ts';
+import { Alarm, Health } from './loop.ts';
+import type { Keys, RedisTimings } from './options.ts';
+import { Outbox, type SessionWrite } from './outbox.ts';
+
+/**
+ * `lost`: the store does not hold what this hub wrote before. `late`: the store already holds this mark or a higher one. Only another
+ * process with the same hub and incarnation can have written it.
+ */
+export type WriteOutcome = 'ok' | 'superseded' | 'lost' | 'late';
+
+/** A plane in the store, and the number of changes that its stream keeps. */
+export interface Store {
+  readonly keys: Keys;
+  readonly keptChanges: number;
+}
+
+type HubName = Pick<HubRecord, 'hubId' | 'incarnation'>;
+
+/** How long staged sessions live if their hub does not finish, in seconds. */
+const STAGED_SECONDS = 60;
+
+/** Number of batches in flight at once, so that a slow answer delays them together and not one after the other. */
+const STAGED_TOGETHER = 10;
+
+/** Runs the scripts for one process of a hub, and numbers its writes. */
+export class HubWriter {
+  readonly hubId: string;
+  readonly #store: Store;
+  readonly #ttlMs: number;
+  #incarnation: number;
+  #mark = 0;
+  #acknowledged = 0;
+
+  constructor(store: Store, name: HubName, ttlMs: number) {
+    this.hubId = name.hubId;
+    this.#incarnation = name.incarnation;
+    this.#store = store;
+    this.#ttlMs = ttlMs;
+  }
+
+  /** The incarnation of all written records. It replaces their own. */
+  get incarnation(): number {
+    return this.#incarnation;
+  }
+
+  /** Continues as the incarnation after the one in charge. */
+  async takeOver(client: Client): Promise<void> {
+    const inCharge = Number(await client.hget(this.#store.keys.hubs, this.hubId));
+    this.#incarnation = Math.max(this.#incarnation, inCharge + 1);
+  }
+
+  /**
+   * Renews the hub's record and writes the changes.
+   * @param held number of sessions that the store must hold already
+   */
+  async write(
+    client: Client,
+    hub: HubRecord,
+    hubChanged: boolean,
+    held: number,
+    writes: readonly SessionWrite[],
+  ): Promise<WriteOutcome> {
+    const mark = ++this.#mark;
+    const changes = writes.flatMap(({ session, ...write }) => {
+      const record = session ? this.#stamped(session) : '';
+      return [write.sessionId, write.version, record, changeOf(this, write, record)];
+    });
+    const outcome = await client.isthmusWrite(
+      ...keysOf(this.#store, this.hubId),
+      ...argumentsOf(this.#store, this),
+      ...[this.#acknowledged, mark, this.#ttlMs, this.#stamped(hub), hubChanged ? '1' : '0', held],
+      ...changes,
+    );
+    return this.#acknowledge(mark, outcome as WriteOutcome);
+  }
+
+  /** Writes the hub and all its sessions, replacing everything that the store holds of it. Others see it in one step. */
+  async open(client: Client, hub: HubRecord, writes: readonly SessionWrite[], batch: number): Promise<WriteOutcome> {
+    const mark = ++this.#mark;
+    const staged = this.#store.keys.staged(this.hubId, this.#incarnation, mark);
+    const stage = (part: readonly SessionWrite[]) => {
+      const field = ({ version, session }: SessionWrite) => `${version} ${session && this.#stamped(session)}`;
+      const fields = part.flatMap((write) => [write.sessionId, field(write)]);
+      return client.isthmusStage(staged, STAGED_SECONDS, ...fields);
+    };
+    for (const group of groupsOf(groupsOf(writes, batch), STAGED_TOGETHER)) await Promise.all(group.map(stage));
+    const outcome = await client.isthmusOpen(
+      ...keysOf(this.#store, this.hubId),
+      staged,
+      ...argumentsOf(this.#store, this),
+      ...[mark, this.#ttlMs, this.#stamped(hub), writes.length],
+    );
+    return this.#acknowledge(mark, outcome as WriteOutcome);
+  }
+
+  /** Removes the hub. Does nothing if another incarnation is in charge. */
+  remove(client: Client): Promise<void> {
+    return remove(client, this.#store, this, false);
+  }
+
+  #stamped(record: HubRecord | SessionRecord): string {
+    return JSON.stringify({ ...record, incarnation: this.#incarnation });
+  }
+
+  #acknowledge(mark: number, outcome: WriteOutcome): WriteOutcome {
+    if (outcome === 'ok') this.#acknowledged = mark;
+    return outcome;
+  }
+}
+
+/** Removes a hub whose record expired, with its sessions. Every watcher that notices calls this; the script lets one succeed. */
+export function removeExpired(client: Client, store: Store, name: HubName): Promise<void> {
+  return remove(client, store, name, true);
+}
+
+async function remove(client: Client, store: Store, name: HubName, onlyExpired: boolean): Promise<void> {
+  const { hubId, incarnation } = name;
+  const change: Change = { kind: 'hub-gone', hubId, incarnation, ...(onlyExpired && { expired: true }) };
+  const shared = [...keysOf(store, hubId), ...argumentsOf(store, name)];
+  await client.isthmusRemove(...shared, JSON.stringify(change), onlyExpired ? '1' : '0');
+}
+
+function groupsOf<T>(list: readonly T[], size: number): T[][] {
+  return Array.from({ length: Math.ceil(list.length / size) }, (_, n) => list.slice(n * size, (n + 1) * size));
+}
+
+function keysOf({ keys }: Store, hubId: string): string[] {
+  return [keys.hub(hubId), keys.sessions(hubId), keys.hubs, keys.meta, keys.changes];
+}
+
+function argumentsOf({ keptChanges }: Store, { hubId, incarnation }: HubName): (string | number)[] {
+  return [hubId, incarnation, keptChanges];
+}
+
+/** @param record the session's record as JSON; empty if the session is gone */
+function changeOf(name: HubName, { sessionId, version }: Omit<SessionWrite, 'session'>, record: string): string {
+  if (record !== '') return `{"kind":"session","session":${record}}`;
+  const { hubId, incarnation } = name;
+  return JSON.stringify({ kind: 'session-gone', sessionId, hubId, incarnation, version } satisfies Change);
+}
+
+/** Sessions per script call, which take a few milliseconds of Redis' time. */
+const SESSIONS_PER_CALL = 200;
+
+/** Keeps one hub's part of the directory up to date: one loop, one write at a time, until closed or superseded. */
+export class RedisRegistration implements HubRegistration {
+  readonly superseded: Promise<void>;
+  readonly #connection: RedisConnection;
+  readonly #writer: HubWriter;
+  readonly #timings: RedisTimings;
+  readonly #outbox: Outbox;
+  readonly #health: Health;
+  readonly #alarm = new Alarm();
+  readonly #finished: Promise<void>;
+  #hub: HubRecord;
+  #hubChanged = false;
+  /** Whether the store is believed to hold what this hub wrote. If not, everything is written again. */
+  #opened = false;
+  /** Whether the store ever held what this hub wrote. */
+  #inCharge = false;
+  #state: 'running' | 'superseded' | 'closing' = 'running';
+  #writtenAt = performance.now();
+  #resolveSuperseded!: () => void;
+
+  constructor(
+    hub: HubRecord,
+    connection: RedisConnection,
+    writer: HubWriter,
+    timings: RedisTimings,
+    state: StateListener | undefined,
+  ) {
+    this.#hub = hub;
+    this.#connection = connection;
+    this.#writer = writer;
+    this.#timings = timings;
+    this.#outbox = new Outbox(timings);
+    this.#health = new Health(state, timings.backoffCapMs);
+    this.superseded = new Promise((resolve) => {
+      this.#resolveSuperseded = resolve;
+    });
+    this.#finished = this.#run();
+  }
+
+  announce(session: SessionRecord): void {
+    if (this.#state !== 'running') return;
+    this.#outbox.announce(session, performance.now());
+    this.#alarm.ring();
+  }
+
+  withdraw(sessionId: string, version: number): void {
+    if (this.#state !== 'running') return;
+    this.#outbox.withdraw(sessionId, version, performance.now());
+    this.#alarm.ring();
+  }
+
+  update(update: HubUpdate): void {
+    this.#hub = { ...this.#hub, ...update };
+    this.#hubChanged = true;
+    this.#alarm.ring();
+  }
+
+  async close(): Promise<void> {
+    if (this.#state === 'running') this.#state = 'closing';
+    this.#alarm.ring();
+    await within(this.#finished, this.#timings.commandMs);
+  }
+
+  async #run(): Promise<void> {
+    while (this.#state === 'running') {
+      const pause = await this.#round();
+      if (this.#state === 'running') await this.#alarm.wait(pause);
+    }
+    if (this.#state === 'superseded') return;
+    // If the store does not answer now, the record expires.
+    await this.#connection.run((client) => this.#writer.remove(client)).catch(() => undefined);
+  }
+
+  /** Does one write. Returns how long to wait for the next, in milliseconds. */
+  async #round(): Promise<number> {
+    try {
+      const outcome = await (this.#opened ? this.#write() : this.#open());
+      if (outcome === 'superseded' && !this.#inCharge) return await this.#takeOver();
+      if (outcome === 'superseded' || outcome === 'late') return this.#supersede(outcome);
+      if (outcome === 'lost') return this.#reopen();
+      this.#opened = true;
+      this.#inCharge = true;
+      this.#writtenAt = performance.now();
+      this.#health.up(`hub ${this.#hub.hubId} is registered`);
+      return this.#untilNext();
+    } catch (error) {
+      // After the time to live, the store has dropped this hub, so withdrawals need not be remembered.
+      if (performance.now() - this.#writtenAt > this.#timings.ttlMs) {
+        this.#opened = false;
+        this.#outbox.forget();
+      }
+      return this.#health.down(error);
+    }
+  }
+
+  #untilNext(): number {
+    const beatAt = this.#writtenAt + this.#timings.beatMs;
+    const next = this.#hubChanged ? 0 : Math.min(beatAt, this.#outbox.nextDue() ?? beatAt);
+    return next - performance.now();
+  }
+
+  async #write(): Promise<WriteOutcome> {
+    const writes = this.#outbox.takeDue(performance.now(), SESSIONS_PER_CALL);
+    const held = this.#outbox.confirmed;
+    const hubChanged = this.#hubChanged;
+    this.#hubChanged = false;
+    return this.#deliver(writes, () =>
+      this.#connection.run((client) => this.#writer.write(client, this.#hub, hubChanged, held, writes)),
+    ).catch((error) => {
+      this.#hubChanged ||= hubChanged;
+      throw error;
+    });
+  }
+
+  async #open(): Promise<WriteOutcome> {
+    const writes = this.#outbox.takeAll();
+    this.#hubChanged = false;
+    return this.#deliver(writes, () =>
+      this.#connection.run((client) => this.#writer.open(client, this.#hub, writes, SESSIONS_PER_CALL)),
+    );
+  }
+
+  async #deliver(writes: readonly SessionWrite[], send: () => Promise<WriteOutcome>): Promise<WriteOutcome> {
+    try {
+      const outcome = await send();
+      if (outcome === 'ok') this.#outbox.settle(writes);
+      return outcome;
+    } catch (error) {
+      this.#outbox.retry(writes, performance.now());
+      throw error;
+    }
+  }
+
+  /** Called when the store lacks some or all of what this hub wrote. The next round writes it again. */
+  #reopen(): number {
+    if (!this.#opened) throw new RegistryUnavailable('redis dropped sessions while they were being written');
+    this.#opened = false;
+    return 0;
+  }
+
+  /** Called when the store holds a later incarnation although this process started later, because the clock was set back. */
+  async #takeOver(): Promise<number> {
+    await this.#connection.run((client) => this.#writer.takeOver(client));
+    return 0;
+  }
+
+  #supersede(outcome: 'superseded' | 'late'): number {
+    this.#state = 'superseded';
+    const { hubId, incarnation } = this.#writer;
+    const other = outcome === 'late' ? 'another process with this incarnation' : 'a later incarnation';
+    this.#health.final(`hub ${hubId}, incarnation ${incarnation}: ${other} is registered, so this one stops writing`);
+    this.#resolveSuperseded();
+    return 0;
+  }
+}

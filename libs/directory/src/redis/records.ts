@@ -1,0 +1,225 @@
+import type { AgentName } from '@isthmus/tunnel';
+import type { Change, HubRecord, Member, Quarantine, SessionRecord, Snapshot } from '../records.ts';
+import { MAX_QUARANTINED } from '../replica.ts';
+import type { Client } from './connection.ts';
+import type { Store } from './hub.ts';
+import type { Keys } from './options.ts';
+
+/** A change as it is in the stream. `opened`: a hub wrote all its sessions again, to be read from its hash. */
+type Entry = Change | { readonly kind: 'opened'; readonly hub: HubRecord };
+
+/** Called for each record that is skipped. One bad record must not hide those behind it. */
+type Skipped = (why: string) => void;
+
+/**
+ * Longest record that is parsed, in characters. An agent's request may say 64 KiB of itself, which JSON's escapes can double. Parsing
+ * takes up to 0.35 µs a character (arrays in arrays), while nothing else runs.
+ */
+const LONGEST_RECORD = 128 * 1024;
+
+type Test = (value: unknown) => boolean;
+
+const text: Test = (value) => typeof value === 'string';
+const number: Test = (value) => typeof value === 'number';
+const flag: Test = (value) => typeof value === 'boolean';
+const texts: Test = (value) => Array.isArray(value) && value.every(text);
+const optional =
+  (test: Test): Test =>
+  (value) =>
+    value === undefined || test(value);
+const shape =
+  (fields: Readonly<Record<string, Test>>): Test =>
+  (value) =>
+    typeof value === 'object' &&
+    value !== null &&
+    Object.entries(fields).every(([name, test]) => test((value as Record<string, unknown>)[name]));
+
+const HUB_NAME = { hubId: text, incarnation: number };
+const HUB = shape({ ...HUB_NAME, peerAddress: text, agentAddress: text, zone: text, draining: flag });
+const SESSION_NAME = { ...HUB_NAME, sessionId: text, version: number };
+const IDENTIFIERS = shape({ ipv4: texts, ipv6: texts, host: texts, cidr: texts, defaultRoute: flag });
+const SESSION = shape({
+  ...SESSION_NAME,
+  ...{ tenant: text, agentId: text, identifiers: IDENTIFIERS, draining: flag, since: number },
+  ...{ instance: optional(text), credential: optional(text) },
+});
+const QUARANTINE = shape({ tenant: text, agentId: text, reason: optional(text), version: number });
+
+const PLACE = { adminAddress: text, host: text, zone: text };
+const MEMBER = shape({ memberId: text, roles: texts, ...PLACE, version: text, since: number });
+
+const ENTRIES: Readonly<Record<Entry['kind'], Test>> = {
+  hub: shape({ hub: HUB }),
+  'hub-gone': shape(HUB_NAME),
+  session: shape({ session: SESSION }),
+  'session-gone': shape(SESSION_NAME),
+  quarantine: shape({ quarantine: QUARANTINE }),
+  opened: shape({ hub: HUB }),
+};
+
+/** Returns the content of an entry, or undefined for one to skip. Those of a kind that a newer version wrote are skipped in silence. */
+export function parseEntry(json: string, skipped: Skipped): Entry | undefined {
+  const kind = (value: unknown) => (value as { readonly kind?: unknown } | null)?.kind;
+  const known = (value: unknown) => {
+    const name = kind(value);
+    return typeof name === 'string' && (!Object.hasOwn(ENTRIES, name) || ENTRIES[name as Entry['kind']](value));
+  };
+  const entry = parse<Entry>(json, known, skipped);
+  return entry && Object.hasOwn(ENTRIES, entry.kind) ? entry : undefined;
+}
+
+const parseHub = (json: string, skipped: Skipped) => parse<HubRecord>(json, HUB, skipped);
+const parseSession = (json: string, skipped: Skipped) => parse<SessionRecord>(json, SESSION, skipped);
+export const parseMember = (json: string, skipped: Skipped) => parse<Member>(json, MEMBER, skipped);
+const parseQuarantine = (json: string, skipped: Skipped) => parse<Quarantine>(json, QUARANTINE, skipped);
+
+function parse<T>(json: string, test: Test, skipped: Skipped): T | undefined {
+  if (json.length > LONGEST_RECORD) {
+    skipped(`a record of ${json.length} characters, more than ${LONGEST_RECORD}`);
+    return undefined;
+  }
+  const value = jsonOf(json);
+  if (test(value)) return value as T;
+  skipped(`a malformed record: ${JSON.stringify(json.slice(0, 60))}`);
+  return undefined;
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** A position in the history of a plane: the epoch of the store's data (empty before the first change), and the number of changes in it. */
+export interface Position {
+  readonly epoch: string;
+  readonly seq: number;
+}
+
+/** A snapshot, and a position from before it was read. Changes after that position may already be in the snapshot. Their versions tell. */
+interface PlacedSnapshot extends Snapshot, Pick<Look, 'position' | 'run'> {}
+
+/** Sessions per reply, about 350 bytes each. Keeps every reply short, however many sessions there are. */
+const SESSIONS_PER_REPLY = 1_000;
+
+/** Number of hubs read at once. */
+const HUBS_TOGETHER = 8;
+
+/** Reads everything in pages, however long it takes. The position is that of the beginning of the read. */
+export async function readSnapshot(client: Client, keys: Keys, skipped: Skipped): Promise<PlacedSnapshot> {
+  const { hubs: inCharge, position, run } = await look(client, keys);
+  const hubIds = [...inCharge.keys()];
+  const records = hubIds.length === 0 ? [] : await client.mget(hubIds.map(keys.hub));
+  const hubs = records.flatMap((record) => (record && parseHub(afterMark(record), skipped)) || []);
+  const sessions: SessionRecord[][] = [];
+  for (let start = 0; start < hubs.length; start += HUBS_TOGETHER) {
+    const group = hubs.slice(start, start + HUBS_TOGETHER);
+    sessions.push(...(await Promise.all(group.map(({ hubId }) => readSessions(client, keys, hubId, skipped)))));
+  }
+  const statements = await client.hvals(keys.quarantines);
+  const quarantines = statements.flatMap((value) => parseQuarantine(value.replace(/^\d+[+-]/, ''), skipped) ?? []);
+  return { hubs, sessions: sessions.flat(), quarantines, position, run };
+}
+
+/** A session that opens or closes during the read may be in the result or not. The stream reports it. */
+export async function readSessions(
+  client: Client,
+  keys: Keys,
+  hubId: string,
+  skipped: Skipped,
+): Promise<SessionRecord[]> {
+  const found = new Map<string, string>();
+  let cursor = '0';
+  do {
+    const [next, fields] = await client.hscan(keys.sessions(hubId), cursor, 'COUNT', SESSIONS_PER_REPLY);
+    for (let i = 0; i < fields.length; i += 2) found.set(fields[i] as string, fields[i + 1] as string);
+    cursor = next;
+  } while (cursor !== '0');
+  return [...found.values()].flatMap((value) => parseSession(afterMark(value), skipped) ?? []);
+}
+
+/** What a watcher checks. */
+interface Look {
+  /** The hubs in charge, with their incarnations. */
+  readonly hubs: ReadonlyMap<string, number>;
+  /** The store's position in history. */
+  readonly position: Position;
+  /** Identifies the run of the server that answered. */
+  readonly run: string;
+  /** Whether any agent is or was in quarantine. */
+  readonly quarantines: boolean;
+}
+
+/** @throws if the server is a replica: its data may be old, and it accepts no writes. */
+export async function look(client: Client, keys: Keys): Promise<Look> {
+  const [charge, position, [run, role], quarantines] = await client.isthmusLook(keys.hubs, keys.meta, keys.quarantines);
+  if (role !== 'master') throw new Error('READONLY this server is a replica');
+  const hubs = new Map<string, number>();
+  for (let i = 0; i < charge.length; i += 2) hubs.set(charge[i] as string, Number(charge[i + 1]));
+  return { hubs, position: toPosition(position), run, quarantines: quarantines > 0 };
+}
+
+export function parsePosition(id: string): Position {
+  const [epoch = '', seq] = id.split('-');
+  return { epoch, seq: Number(seq) };
+}
+
+export function formatPosition({ epoch, seq }: Position): string {
+  return `${epoch || '0'}-${seq}`;
+}
+
+function toPosition([epoch, seq]: readonly (string | null)[]): Position {
+  return { epoch: epoch ?? '', seq: Number(seq ?? 0) };
+}
+
+function afterMark(value: string): string {
+  return value.slice(value.indexOf(' ') + 1);
+}
+
+/** Quarantine records per script call. */
+const RECORDS_PER_CALL = 200;
+
+type Outcome = 'ok' | 'same' | 'full';
+
+/** Puts an agent in quarantine or, without a reason, releases it. */
+export async function writeQuarantine(
+  client: Client,
+  store: Store,
+  { tenant, agentId }: AgentName,
+  reason: string | undefined,
+): Promise<Outcome> {
+  // Without the first brace, because the script puts the version in front.
+  const rest = JSON.stringify({ tenant, agentId, reason }).slice(1);
+  const field = fieldOf({ tenant, agentId });
+  return (await client.isthmusQuarantine(...sharedOf(store), field, signOf(reason), rest, startOf(tenant))) as Outcome;
+}
+
+/** Writes records that the store lacks. Later ones in the store stay. */
+export async function restoreQuarantines(client: Client, store: Store, lost: readonly Quarantine[]): Promise<void> {
+  for (let start = 0; start < lost.length; start += RECORDS_PER_CALL) {
+    const each = lost.slice(start, start + RECORDS_PER_CALL).flatMap((quarantine) => {
+      const { version, tenant, agentId, reason } = quarantine;
+      return [fieldOf(quarantine), version, signOf(reason), JSON.stringify({ version, tenant, agentId, reason })];
+    });
+    await client.isthmusRestore(...sharedOf(store), ...each);
+  }
+}
+
+function sharedOf({ keys, keptChanges }: Store): (string | number)[] {
+  return [keys.quarantines, keys.meta, keys.changes, keptChanges, MAX_QUARANTINED];
+}
+
+function fieldOf({ tenant, agentId }: AgentName): string {
+  return JSON.stringify([tenant, agentId]);
+}
+
+/** Where the fields of a tenant's agents begin, and those of no other. */
+function startOf(tenant: string): string {
+  return `[${JSON.stringify(tenant)},`;
+}
+
+function signOf(reason: string | undefined): '+' | '-' {
+  return reason === undefined ? '-' : '+';
+}
