@@ -7,7 +7,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { tenantSchemaJson } from '../libs/admission/src/tenant-file/json-schema.ts';
+import { tenantSchemaJson } from '../libs/admission/src/json-schema.ts';
 import { flagsMarkdown } from '../libs/flags/src/help.ts';
 import { metricsMarkdown } from '../libs/telemetry/src/metrics/markdown.ts';
 import { constantsMarkdown } from './lib/constants.mjs';

@@ -21,7 +21,7 @@ function connection() {
 
 /** An admission whose agents are judged so. @returns how an agent asks it */
 function admission(agent: () => Promise<never>) {
-  const tenancy = { authority: { agent } } as unknown as Tenancy;
+  const tenancy = { identify: { agent } } as unknown as Tenancy;
   const limits = { identifiers: 10, identifierBytes: 1000, sessions: 10 };
   const admits = new AgentAdmission({ tenancy, limits }, {} as SessionTable, () => undefined);
   return (socket: ReturnType<typeof connection>) =>

@@ -1,5 +1,5 @@
 import type { BlockList, Socket } from 'node:net';
-import { OwnDoors, type Tenancy } from '@isthmus/plane';
+import { type Tenancy, TenantPorts } from '@isthmus/plane';
 import { type StrangerLimits, type Strangers, StrangersPool, type TlsSettings } from '@isthmus/runtime';
 import { fromTheStart, type ListenAddress, type Listener, listen } from '@isthmus/transport';
 import type { Observation } from '@isthmus/tunnel';
@@ -60,7 +60,7 @@ export class AgentListeners {
   /** Including ports of tenants that have none any more, while agents' sessions run there. */
   readonly #listeners = new Set<Listener>();
   #main: Listener | undefined;
-  #own: OwnDoors<Listener> | undefined;
+  #own: TenantPorts<Listener> | undefined;
 
   constructor(options: AgentListenersOptions) {
     this.#options = options;
@@ -138,7 +138,7 @@ export class AgentListeners {
     const { events } = observation;
     const host = 'host' in agents.address ? agents.address.host : '';
     const { proxyNetworks, tls } = agents;
-    this.#own = new OwnDoors({
+    this.#own = new TenantPorts({
       tenancy,
       of: 'agents',
       open: ({ port = 0, tenant }, doorEvents) => {

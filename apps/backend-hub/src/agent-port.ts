@@ -1,5 +1,4 @@
 import type { Socket } from 'node:net';
-import { dialRefusal } from '@isthmus/plane';
 import { guarding, remoteOf } from '@isthmus/runtime';
 import {
   type AgentHello,
@@ -21,7 +20,6 @@ import {
 import type { DialRequest, Observation } from '@isthmus/tunnel';
 import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions } from './agent-admission.ts';
 import { AgentListeners, type AgentListenersOptions } from './agent-listeners.ts';
-import { stillClaims } from './applicant.ts';
 import { Membership } from './membership.ts';
 import { Policies } from './policies.ts';
 import { SessionStanding } from './session-standing.ts';
@@ -99,8 +97,8 @@ export class AgentPort {
     const grpc = this.#goAgents();
     this.#grpc = grpc;
     if (tenancy)
-      this.#unwatch = tenancy.onChange(({ changed }) => {
-        for (const name of changed) this.#policies.renew(tenancy.tenant(name));
+      this.#unwatch = tenancy.changed(({ changed }) => {
+        for (const name of changed) this.#policies.renew(tenancy.tenants.get(name));
       });
     await this.#listeners.start({
       link: (socket) => upgrades.accept(socket),
@@ -212,8 +210,9 @@ export class AgentPort {
     this.#listeners.admitted(socket);
     const identity = { ...session, tenant, ...(grant && { principal: grant.principal }) };
     // A Go agent judges no addresses: a name is refused unless a rule allows it as a name.
-    const judged = grant && session.protocol === 'packets';
-    const refuse = judged ? (request: DialRequest) => dialRefusal(grant.tenant, request, []) : undefined;
+    const { tenancy } = this.#options;
+    const judged = session.protocol === 'packets' && tenancy;
+    const refuse = judged ? (request: DialRequest) => judged.permits(request, []) : undefined;
     this.#sessions.add(sessionId, identity, dialer, refuse);
     if (!grant) return undefined;
     const refused = (error: Error) =>
@@ -222,8 +221,7 @@ export class AgentPort {
       refused(reason);
       dialer.expel(reason);
     };
-    const also = stillClaims(grant, session);
-    const standing = new SessionStanding({ grant, also, renew: agent.renew, ended, refused });
+    const standing = new SessionStanding({ grant, claim: session, renew: agent.renew, ended, refused });
     void dialer.closed.then(() => standing[Symbol.dispose]());
     return standing;
   }

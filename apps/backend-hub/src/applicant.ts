@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { AgentEvidence, Claim, Fault, Grant, Tenant } from '@isthmus/admission';
+import type { AgentEvidence, Grant, Tenant } from '@isthmus/admission';
 import type { Tenancy } from '@isthmus/plane';
 import { addressOf, sourceOf } from '@isthmus/runtime';
 import { AgentLimitError, serverNameOf, shownCertificate } from '@isthmus/transport';
@@ -45,27 +45,10 @@ export async function renewed(tenancy: Tenancy, applicant: Applicant, before: Pr
   throw new NotAuthorised(text, { rule: principal.rule, principal: before });
 }
 
-async function verified({ authority }: Tenancy, applicant: Applicant): Promise<Grant> {
-  const grant = await authority.agent(evidenceOf(applicant));
-  const { principal, tenant } = grant;
-  const fault = claimFault(tenant, principal, applicant);
-  if (fault) throw new NotAuthorised(`${tenant.path}: ${fault.why}`, { rule: fault.rule, principal });
+async function verified({ identify, admit }: Tenancy, applicant: Applicant): Promise<Grant> {
+  const grant = await identify.agent(evidenceOf(applicant));
+  admit(grant, applicant);
   return grant;
-}
-
-/** For `Grant.watch`: why an agent may not go on to claim what it was admitted with. Costs something only when the tenant's claims change. */
-export function stillClaims({ principal }: Grant, claim: Claim): (tenant: Tenant) => Fault | undefined {
-  let asOf: Tenant['claims'] | undefined;
-  return (tenant) => {
-    if (tenant.claims === asOf) return undefined;
-    asOf = tenant.claims;
-    return claimFault(tenant, principal, claim);
-  };
-}
-
-function claimFault({ claims, path }: Tenant, { name, shared }: Principal, claim: Claim): Fault | undefined {
-  const refusal = claims.refusal(claim, name, shared);
-  return refusal && { why: refusal.message, rule: `${path}: ${refusal.rule}` };
 }
 
 /** @throws AgentLimitError if the tenant's limits leave no room for another session of the agent */

@@ -1,5 +1,4 @@
 import type { SessionMove } from '@isthmus/admin';
-import { gatewayTenants } from '@isthmus/admission/basics';
 import type { Change, Directory, HubRecord, HubRegistration, Registry } from '@isthmus/directory';
 import type { Hub } from '@isthmus/plane';
 import type { AdmissionState, Check } from '@isthmus/service';
@@ -149,7 +148,7 @@ class RunningHub implements Hub {
     const { peers, observation, tenancy } = this.#options;
     try {
       const { events } = observation;
-      const tenantsOf = tenancy && gatewayTenants;
+      const tenantsOf = tenancy?.identify.gateway;
       const hungUp = (loss: GatewayLoss) => this.#agents.membership.hungUp(loss);
       if (peers)
         this.#peers = await servePeers({ ...peers, dial: this.dial, attach: this.attach, tenantsOf, events, hungUp });

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { gatewayTenants } from '@isthmus/admission/basics';
+import { gatewayTenants } from '@isthmus/admission';
 import { Authority } from '@isthmus/certificates/testing';
 import { until } from '@isthmus/runtime/testing';
 import { PeerLinks, servePeers } from '@isthmus/transport';

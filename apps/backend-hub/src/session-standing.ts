@@ -9,8 +9,8 @@ const RENEW_AFTER_REFUSAL = 20_000;
 
 export interface SessionStandingOptions {
   readonly grant: Grant;
-  /** What else must hold, whatever the session stands on. */
-  readonly also?: Parameters<Grant['watch']>[1];
+  /** What its agent says of itself, which the tenant's file must allow whatever the session stands on. */
+  readonly claim?: Parameters<Grant['watch']>[1];
   /** Verifies a fresh token. Unset: the session's credential is no token. Rejects with NotAuthorised. */
   readonly renew: ((token: string) => Promise<Grant>) | undefined;
   /** Called once when the session stands on nothing any more. */
@@ -79,6 +79,6 @@ export class SessionStanding implements Disposable {
     return grant.watch((reason) => {
       this.#over = true;
       this.#options.ended(reason);
-    }, this.#options.also);
+    }, this.#options.claim);
   }
 }

@@ -108,7 +108,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
       strategies: options.strategies,
       lookups: (of, host) => lookups(options, { tenant: of, host }),
       route: (of, host) => routes({ tenant: of, host }),
-      policy: (of, destination, caller) => tenancy?.tenant(of)?.policy.verdict(destination, caller),
+      policy: (of, destination, caller) => tenancy?.tenants.get(of)?.policy.verdict(destination, caller),
     },
     get admission() {
       return state;

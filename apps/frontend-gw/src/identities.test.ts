@@ -7,16 +7,16 @@ import type { CallerPeer } from '@isthmus/transport';
 import { NotAuthorised, planeEvents } from '@isthmus/tunnel';
 import { Identities } from './identities.ts';
 
-type Authority = Tenancy['authority'];
-type Evidence = Parameters<Authority['caller']>[0];
+type Identify = Tenancy['identify'];
+type Evidence = Parameters<Identify['caller']>[0];
 
 /** Identities by an authority that knows each caller of a unix socket. */
 function setup() {
   const evidence: Evidence[] = [];
   const watching = new Set<(reason: NotAuthorised) => void>();
   const known = new Set(['/acme']);
-  let changed = () => {};
-  const authority: Pick<Authority, 'caller'> = {
+  let change = () => {};
+  const identify: Pick<Identify, 'caller'> = {
     caller(shown) {
       evidence.push(shown);
       if (!known.has(shown.unixSocket ?? '')) throw new NotAuthorised('nobody knows it');
@@ -25,17 +25,18 @@ function setup() {
         watching.add(ended);
         return () => void watching.delete(ended);
       };
-      return { principal, tenant: { name: 'acme', limits: { tunnels: 2, pendingDials: 1 } } as never, watch };
+      return { principal, tenant: {} as never, watch };
     },
   };
-  const onChange = (listener: () => void) => {
-    changed = listener;
+  const changed = (listener: () => void) => {
+    change = listener;
     return () => {};
   };
+  const limits = () => ({ tunnels: 2, pendingDials: 1 });
   const events = planeEvents();
   const refusals: string[] = [];
   events.on('refused', (where, remote, { message }) => refusals.push(`${where} ${remote}: ${message}`));
-  const identities = new Identities({ authority, onChange } as unknown as Tenancy, events);
+  const identities = new Identities({ identify, changed, limits } as unknown as Tenancy, events);
   const connect = (door?: Parameters<Identities['enter']>[1]) => {
     const socket = new EventEmitter() as Socket;
     const ended: string[] = [];
@@ -45,7 +46,7 @@ function setup() {
     const peer: CallerPeer = { socket, remote: 'uds', subject: undefined, end };
     return { peer, ended, socket, admitted: () => admitted };
   };
-  return { identities, evidence, watching, known, change: () => changed(), refusals, connect };
+  return { identities, evidence, watching, known, change: () => change(), refusals, connect };
 }
 
 const DOOR = { tenant: 'acme', unixSocket: '/acme' };

@@ -57,7 +57,7 @@ export class Identities {
   constructor(tenancy: Tenancy, events: PlaneEvents) {
     this.#tenancy = tenancy;
     this.#events = events;
-    tenancy.onChange(() => this.#changes++);
+    tenancy.changed(() => this.#changes++);
   }
 
   /** Notes which door accepted a connection. @param admitted called once its caller is known */
@@ -92,10 +92,10 @@ export class Identities {
     const { door, admitted } = this.#doors.get(socket) ?? UNKNOWN;
     const [serverName, certificate] = [serverNameOf(socket), shownCertificate(socket)];
     const evidence = { ...door, ...(serverName && { serverName }), ...(certificate && { certificate }) };
-    const grant = this.#tenancy.authority.caller(evidence);
+    const grant = this.#tenancy.identify.caller(evidence);
     const { principal } = grant;
     const { tenant } = principal;
-    this.#checkRoom(grant.tenant);
+    this.#checkRoom(tenant);
     const caller = { identity: subject ?? remote, remote, principal };
     const known: Known = { door, peer, who: { tenant, caller } };
     const unwatch = grant.watch((reason) => this.#end(known, reason));
@@ -110,10 +110,11 @@ export class Identities {
     return known;
   }
 
-  #checkRoom({ name, limits }: ReturnType<Tenancy['authority']['caller']>['tenant']): void {
-    const open = this.#connections.get(name) ?? 0;
-    if (open < limits.tunnels + limits.pendingDials) return;
-    const text = `tenant ${name} has ${open} connections of callers, as many as limits.tunnels and limits.pendingDials allow: close idle ones`;
+  #checkRoom(tenant: string): void {
+    const open = this.#connections.get(tenant) ?? 0;
+    const { tunnels, pendingDials } = this.#tenancy.limits(tenant);
+    if (open < tunnels + pendingDials) return;
+    const text = `tenant ${tenant} has ${open} connections of callers, as many as limits.tunnels and limits.pendingDials allow: close idle ones`;
     throw new DialError('connection_limit_reached', text);
   }
 

@@ -14,7 +14,7 @@ function stages({ tenants = false, resume = false } = {}): string[] {
     observation: { events: planeEvents(), tracer: noTracer },
     suspects: new Suspects(),
     limiter: new DialLimiter(),
-    ...(tenants && { limits: () => assert.fail(), tenancy: { tenant: () => undefined } }),
+    ...(tenants && { limits: () => assert.fail(), tenancy: { permits: () => undefined } }),
     ...(resume && { resumable: { resume: (next: Dial) => next } }),
   });
   return all.map(({ name }) => name);

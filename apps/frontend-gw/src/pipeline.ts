@@ -15,7 +15,7 @@ export interface GatewayStagesOptions extends RoutingOptions {
   readonly limiter: Pick<DialLimiter, 'limit'>;
   /** Set where tenants have limits. */
   readonly limits?: unknown;
-  readonly tenancy?: Pick<Tenancy, 'tenant'> | undefined;
+  readonly tenancy?: Pick<Tenancy, 'permits'> | undefined;
   /** Unset: tunnels end with what carries them. */
   readonly resumable?: Pick<GatewayTunnels, 'resume'> | undefined;
 }

@@ -1,5 +1,5 @@
 import type { GatewayValues } from '@isthmus/flags';
-import { dialLimits, type Gateway, type GatewayParts } from '@isthmus/plane';
+import type { Gateway, GatewayParts } from '@isthmus/plane';
 import { gateway } from './gateway.ts';
 import { gatewayOptions } from './options.ts';
 
@@ -9,7 +9,7 @@ export async function gatewayRole(flags: GatewayValues, { closing, ...parts }: G
   const running = await gateway({
     ...gatewayOptions(flags),
     ...parts,
-    ...(tenancy && { limits: dialLimits(tenancy) }),
+    ...(tenancy && { limits: tenancy.limits }),
   });
   closing.defer(running.close);
   return running;

@@ -19,7 +19,7 @@ async function played() {
           return tenants;
         },
       },
-      onChange: () => () => {},
+      changed: () => () => {},
       portTls: () => undefined,
     },
     ports: { host: '', tls: { cert: 'file' }, deleteExisting: false },

@@ -1,5 +1,5 @@
 import { faultOfSocketPath } from '@isthmus/flags';
-import { type OwnDoor, OwnDoors, type Tenancy } from '@isthmus/plane';
+import { type Tenancy, type TenantPort, TenantPorts } from '@isthmus/plane';
 import { guarding, type TlsSettings } from '@isthmus/runtime';
 import type { Listener } from '@isthmus/transport';
 import { NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
@@ -24,9 +24,9 @@ export interface TenantCallersOptions {
 }
 
 /** Keeps the tenants' own ports and unix sockets as their files say. Resolves once each is open or has failed. */
-export async function tenantCallers(options: TenantCallersOptions): Promise<OwnDoors<Listener>> {
+export async function tenantCallers(options: TenantCallersOptions): Promise<TenantPorts<Listener>> {
   const { tenancy, callers, identities, events } = options;
-  const doors = new OwnDoors<Listener>({
+  const doors = new TenantPorts<Listener>({
     tenancy,
     of: 'callers',
     open: (door, doorEvents) => callers.open({ ...portOf(door, options), events: doorEvents }, door),
@@ -44,7 +44,7 @@ export async function tenantCallers(options: TenantCallersOptions): Promise<OwnD
   return doors;
 }
 
-function portOf({ tenant, unixSocket, port = 0 }: OwnDoor, { tenancy, ports }: TenantCallersOptions): CallerPort {
+function portOf({ tenant, unixSocket, port = 0 }: TenantPort, { tenancy, ports }: TenantCallersOptions): CallerPort {
   const { host, deleteExisting } = ports;
   if (unixSocket !== undefined) {
     const fault = faultOfSocketPath(unixSocket);
@@ -52,7 +52,7 @@ function portOf({ tenant, unixSocket, port = 0 }: OwnDoor, { tenancy, ports }: T
     return { address: { path: unixSocket, deleteExisting } };
   }
   const { tls } = ports;
-  if (!tls.cert && !tenancy.tenant(tenant)?.file.server)
+  if (!tls.cert && !tenancy.tenants.get(tenant)?.file.server)
     throw new Error('there is no certificate to show: add server to the file, or set --server-cert');
   const followTls = tenancy.portTls(tenant, tls);
   return { address: { host, port }, tls, followTls, asksOnly: true, chooseTls: tenancy.chooseTls };

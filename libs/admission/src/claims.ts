@@ -1,11 +1,19 @@
-import type { AgentIdentifiers } from '@isthmus/tunnel';
+import type { AgentIdentifiers, Principal } from '@isthmus/tunnel';
 import { HostPattern, Prefix } from './patterns.ts';
-import type { TenantFile } from './tenant-file/schema.ts';
+import type { TenantFile } from './tenant-schema.ts';
 
 /** What an agent says of itself when it connects. */
 export interface Claim {
   readonly agentId: string;
   readonly identifiers: AgentIdentifiers;
+}
+
+/** Why a credential or a claim does not stand, and the file and rule that say so. */
+export interface Fault {
+  /** A sentence that goes on from the principal's name: `its certificate expired at ...`. */
+  readonly why: string;
+  /** `acme.yaml: agents[0].certificates`. */
+  readonly rule: string;
 }
 
 /** What an agent of a tenant may claim. */
@@ -18,7 +26,7 @@ export interface Claims {
   refusal(claim: Claim, owned: string, shared?: boolean): ClaimRefusal | undefined;
 }
 
-export interface ClaimRefusal {
+interface ClaimRefusal {
   readonly message: string;
   /** In the tenant's file: `claims.cidr`. */
   readonly rule: string;
@@ -76,4 +84,52 @@ function prefixOf(text: string): Prefix | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Credentials that a tenant's file denies, although they are valid. */
+export interface Denials {
+  /**
+   * Where the file denies one: `deny.agents[0]`; undefined if it does not.
+   * @param serials of its certificates
+   */
+  place(who: Pick<Principal, 'role' | 'name'>, serials: readonly string[]): string | undefined;
+}
+
+/** Of most tenants. */
+const NOTHING: Denials = { place: () => undefined };
+
+export function denialsOf(file: TenantFile['deny']): Denials {
+  if (!file) return NOTHING;
+  const { agents = [], callers = [], serials = [] } = file;
+  const names = { agent: placesOf('agents', agents), caller: placesOf('callers', callers) };
+  // As certificates' fields have it.
+  const bySerial = placesOf(
+    'serials',
+    serials.map((each) =>
+      each
+        .replaceAll(':', '')
+        .replace(/^0+(?=.)/, '')
+        .toUpperCase(),
+    ),
+  );
+  return {
+    place({ role, name }, shown) {
+      const serial = shown.find((each) => bySerial.has(each));
+      return names[role].get(name) ?? (serial === undefined ? undefined : bySerial.get(serial));
+    },
+  };
+}
+
+function placesOf(list: string, values: readonly string[]): Map<string, string> {
+  return new Map(values.map((value, index) => [value, `deny.${list}[${index}]`]));
+}
+
+/** Why an agent of a tenant may not be what it claims; undefined if it may. */
+export function claimFault(
+  { claims, path }: { readonly claims: Claims; readonly path: string },
+  { name, shared }: Principal,
+  claim: Claim,
+): Fault | undefined {
+  const refusal = claims.refusal(claim, name, shared);
+  return refusal && { why: refusal.message, rule: `${path}: ${refusal.rule}` };
 }

@@ -1,8 +1,12 @@
 import { getOrPut } from '@isthmus/tunnel';
-import type { Problem } from './tenant-file/read.ts';
+import { type CertificateWay, type Credentials, REVIEW_DEFAULTS } from './credentials.ts';
+import { comparableHost } from './patterns.ts';
+import type { Problem } from './tenant-file.ts';
+import type { TenantFile } from './tenant-schema.ts';
+import { keyText, quoted } from './tokens.ts';
 
 /** What a tenant alone may have. */
-export interface Claimed {
+export interface Exclusive {
   readonly what: string;
   /** What makes it that. Default: `what`. */
   readonly key?: string;
@@ -45,7 +49,7 @@ export class Clashes {
   readonly #held = new Map<string, readonly Place[]>();
 
   /** Notes what a file claims, in place of what it claimed before. @returns what another one has; then nothing was noted */
-  take(path: string, claimed: readonly Claimed[]): Clash[] {
+  take(path: string, claimed: readonly Exclusive[]): Clash[] {
     const clashes = claimed.flatMap((each) => {
       const [other] = this.#others(path, each);
       if (other === undefined) return [];
@@ -61,7 +65,7 @@ export class Clashes {
   }
 
   /** Others may have what a file claimed. @param but what it still claims. If it shares that now, others may share it */
-  release(path: string, but: readonly Claimed[] = []): void {
+  release(path: string, but: readonly Exclusive[] = []): void {
     const still = placesOf(but);
     const left: Place[] = [];
     for (const place of this.#held.get(path) ?? []) {
@@ -79,7 +83,7 @@ export class Clashes {
    * @param had no two files had the same
    * @returns the paths of all that got back what they had
    */
-  giveBack(path: string, had: (path: string) => readonly Claimed[]): ReadonlySet<string> {
+  giveBack(path: string, had: (path: string) => readonly Exclusive[]): ReadonlySet<string> {
     const paths = new Set([path]);
     // The set grows meanwhile.
     for (const each of paths) {
@@ -91,7 +95,7 @@ export class Clashes {
   }
 
   /** Others that have it, or a part that overlaps, and do not share it with this one. */
-  *#others(path: string, { what, key = what, part, shared = false }: Claimed): Generator<string> {
+  *#others(path: string, { what, key = what, part, shared = false }: Exclusive): Generator<string> {
     const { whole, parts } = this.#byKey.get(key) ?? NOBODY;
     const overlapping = part === undefined ? [whole, ...(parts?.values() ?? [])] : [whole, parts?.get(part)];
     for (const holders of overlapping) {
@@ -131,7 +135,7 @@ function holdersOf({ whole, parts }: Held, part: string | undefined): Holders | 
 }
 
 /** By text. A file that lists something twice shares it only if it says so in both places. */
-function placesOf(claimed: readonly Claimed[]): Map<string, Place> {
+function placesOf(claimed: readonly Exclusive[]): Map<string, Place> {
   const places = new Map<string, Place>();
   for (const { what, key = what, part, shared = false } of claimed) {
     const text = textOf({ key, part });
@@ -142,4 +146,75 @@ function placesOf(claimed: readonly Claimed[]): Map<string, Place> {
 
 function textOf({ key, part }: Pick<Place, 'key' | 'part'>): string {
   return part === undefined ? key : `${key}\0${part}`;
+}
+
+/** A tenant as far as others must not have the same. */
+interface Claimant {
+  readonly path: string;
+  readonly file: TenantFile;
+  readonly credentials: Credentials;
+  readonly certificates: Readonly<Record<'agent' | 'caller', readonly CertificateWay[]>>;
+}
+
+/** Lists what no other tenant may have, unless both say that they share it. */
+export function exclusivesOf(tenant: Claimant): Exclusive[] {
+  const { file, certificates, path } = tenant;
+  const { server, agents = [], callers = [] } = file;
+  const claimed: Exclusive[] = [{ what: `tenant ${file.tenant}`, at: 'tenant' }];
+  for (const [index, name] of (server?.serverNames ?? []).entries())
+    claimed.push({ what: `server name ${comparableHost(name)}`, at: `server.serverNames[${index}]` });
+  for (const [index, { port }] of agents.entries())
+    if (port !== undefined) claimed.push({ what: `agents' port ${port}`, at: `agents[${index}].port` });
+  for (const [index, { port, unixSocket }] of callers.entries()) {
+    if (port !== undefined) claimed.push({ what: `callers' port ${port}`, at: `callers[${index}].port` });
+    if (unixSocket !== undefined)
+      claimed.push({ what: `unix socket ${unixSocket}`, at: `callers[${index}].unixSocket` });
+  }
+  for (const { trust, shared, rule } of [...certificates.agent, ...certificates.caller])
+    for (const { authorityId: id, subjectText: name } of trust?.all ?? [])
+      claimed.push({
+        what: `certificate authority ${name}`,
+        key: id,
+        at: `${rule.slice(`${path}: `.length)}.ca`,
+        shared,
+      });
+  return [...claimed, ...tokensOf(tenant), ...reviewsOf(tenant)];
+}
+
+/**
+ * Tokens that verify for two tenants would let an agent choose between them, by server name or port. Keys tell tenants apart, whatever
+ * issuers are called; and so does the subject, which is the part of a key's tokens that a tenant takes.
+ */
+function tokensOf({ file, credentials }: Claimant): Exclusive[] {
+  return (file.agents ?? []).flatMap(({ tokens }, index) => {
+    if (!tokens) return [];
+    const { issuer, audience, subject: part, jwksUrl, shared = false } = tokens;
+    const at = `agents[${index}].tokens`;
+    const fix = 'let subject or audience differ, or say shared: true in both';
+    const claim = (from: string, what: string, field: string): Exclusive => ({
+      what: `${what} of issuer ${quoted(issuer)} for audience ${quoted(audience)}`,
+      key: JSON.stringify(['tokens', issuer, audience, from]),
+      at: `${at}.${field}`,
+      ...{ part, shared, fix },
+    });
+    if (jwksUrl !== undefined) return [claim(new URL(jwksUrl).href, `the key set at ${jwksUrl}`, 'jwksUrl')];
+    const keys = credentials.keys(`${at}.keys`) ?? [];
+    return keys.map((key) => claim(keyText(key), `token key ${quoted(key.id ?? 'without id')}`, 'keys'));
+  });
+}
+
+function reviewsOf({ file, credentials }: Claimant): Exclusive[] {
+  return (file.agents ?? []).flatMap(({ tokenReview }, index) => {
+    const at = `agents[${index}].tokenReview`;
+    const server = credentials.apiServer(`${at}.kubeconfig`);
+    if (!tokenReview || server === undefined) return [];
+    const { audience, namespace, serviceAccount, shared = false } = { ...REVIEW_DEFAULTS, ...tokenReview };
+    return {
+      what: `tokenReview of ${namespace}/${serviceAccount} at ${server} for audience ${quoted(audience)}`,
+      key: JSON.stringify(['tokenReview', server, audience, namespace, serviceAccount]),
+      at: `${at}.kubeconfig`,
+      shared,
+      fix: 'let audience, namespace or serviceAccount differ, or say shared: true in both',
+    };
+  });
 }

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import { CertificatePool, isKeyOf, missingPurpose, type RevocationList, readRevocationLists } from '@isthmus/runtime';
-import { Revocations } from './certificates/revocation.ts';
-import { TrustSet } from './certificates/trust-set.ts';
-import type { Problem, UsableFile } from './tenant-file/read.ts';
-import type { TenantFile } from './tenant-file/schema.ts';
-import { readTokenKeys, type TokenKeys } from './tokens/keys.ts';
-import { apiServerIn } from './tokens/review-rules.ts';
+import type { Principal } from '@isthmus/tunnel';
+import { parse } from 'yaml';
+import { Revocations, TrustSet } from './certificate-trust.ts';
+import type { Problem, UsableFile } from './tenant-file.ts';
+import type { TenantFile } from './tenant-schema.ts';
+import { readTokenKeys, type TokenKeys } from './tokens.ts';
 
 /** The largest file that a tenant's file names, in bytes. */
 export const MAX_CREDENTIAL_FILE = 1024 * 1024;
@@ -155,4 +155,72 @@ function faultOfPair(certificate: string, key: string): PairFault | undefined {
     return of('key', 'there is no usable private key (PEM) in it');
   }
   return of('key', 'the key does not match the certificate');
+}
+
+/** A way in by certificate, as a tenant's file lists it. */
+export interface CertificateWay {
+  /** `acme.yaml: agents[0].certificates`. */
+  readonly rule: string;
+  /** Unset: the program's own CA bundle verifies. */
+  readonly trust: TrustSet | undefined;
+  /** The trust domain that SPIFFE IDs must have. Unset: common names will do. */
+  readonly trustDomain: string | undefined;
+  /** Certificates that are revoked. Unset: the file names no list. */
+  readonly revocations: Revocations | undefined;
+  /** Whether other tenants may have the same authorities. */
+  readonly shared: boolean;
+  /** The only names allowed. Unset: all. */
+  readonly names: ReadonlySet<string> | undefined;
+}
+
+/**
+ * Lists the ways in by certificate for agents, or for callers.
+ * @param path of the tenant's file
+ * @throws Error if a revocation list is not of the CA beside it
+ */
+export function certificateWays(
+  path: string,
+  file: TenantFile,
+  role: Principal['role'],
+  credentials: Credentials,
+): CertificateWay[] {
+  const list = `${role}s` as const;
+  return (file[list] ?? []).flatMap(({ certificates }, index) => {
+    if (!certificates) return [];
+    const at = `${list}[${index}].certificates`;
+    const { names } = certificates as { readonly names?: readonly string[] };
+    return {
+      rule: `${path}: ${at}`,
+      trust: credentials.trust(`${at}.ca`),
+      trustDomain: certificates.trustDomain,
+      revocations: credentials.revocations(at),
+      shared: certificates.shared ?? false,
+      names: names && new Set(names),
+    };
+  });
+}
+
+/** What reviewed tokens must be for, and whose, unless a tenant's file says something else: what ANP's manifests have. */
+export const REVIEW_DEFAULTS = {
+  audience: 'system:konnectivity-server',
+  namespace: 'kube-system',
+  serviceAccount: 'konnectivity-agent',
+} as const;
+
+interface Kubeconfig {
+  readonly 'current-context'?: unknown;
+  readonly contexts?: readonly { readonly name?: unknown; readonly context?: { readonly cluster?: unknown } }[];
+  readonly clusters?: readonly { readonly name?: unknown; readonly cluster?: { readonly server?: unknown } }[];
+}
+
+/** The URL of the API server that a kubeconfig's current context asks; undefined if it names none. Who uses the file says what is wrong. */
+function apiServerIn(kubeconfig: string): string | undefined {
+  try {
+    const { 'current-context': current, contexts, clusters } = parse(kubeconfig) as Kubeconfig;
+    const used = contexts?.find(({ name }) => name === current)?.context?.cluster;
+    const server = clusters?.find(({ name }) => name === used)?.cluster?.server;
+    return typeof server === 'string' ? new URL(server).href : undefined;
+  } catch {
+    return undefined;
+  }
 }

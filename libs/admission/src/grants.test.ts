@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { NotAuthorised, Principal } from '@isthmus/tunnel';
-import { type Grant, Grants, type Standing } from './grants.ts';
-import { type Tenant, type TenantSource, Tenants } from './tenants.ts';
-import { sourceOf } from './testing/sources.ts';
+import type { Claim } from './claims.ts';
+import { type Grant, Grants, type Validity } from './grants.ts';
+import { type TenantSource, Tenants } from './tenants.ts';
+import { sourceOf } from './testing.ts';
 
 const HOUR = 3_600_000;
 
@@ -25,18 +26,18 @@ async function granting(texts: Readonly<Record<string, string>>) {
   await put(texts);
   const ended: string[] = [];
   const rules: (string | undefined)[] = [];
-  const grant = (name: string, standing: Partial<Standing> = {}, tenant = 'acme'): Grant => {
+  const grant = (name: string, validity: Partial<Validity> = {}, tenant = 'acme'): Grant => {
     const principal: Principal = { tenant, role: 'agent', name, rule: `${tenant}.yaml: agents[0]` };
     const found = tenants.get(tenant);
     assert.ok(found);
-    return grants.grant(principal, found, { expires: now + HOUR, fault: () => undefined, ...standing });
+    return grants.grant(principal, found, { expires: now + HOUR, fault: () => undefined, ...validity });
   };
-  const watch = (each: Grant, also?: Standing['fault']) =>
+  const watch = (each: Grant, claim?: Claim) =>
     each.watch((reason: NotAuthorised) => {
       ended.push(reason.message);
       rules.push(reason.rule);
       assert.equal(reason.principal, each.principal);
-    }, also);
+    }, claim);
   const pass = (ms: number) => {
     now += ms;
   };
@@ -122,18 +123,17 @@ test('a key or an authority that goes between a grant and its watching is not mi
   assert.deepEqual([ended.length, asked - before], [1, 1], 'who is watched at once costs no review, nor do others');
 });
 
-test('what else must hold is asked after each change of the tenant, and ends the grant', async () => {
+test('a grant ends when its agent claims more than its tenant allows now', async () => {
   const { grant, watch, put, ended, rules } = await granting({ 'acme.yaml': 'tenant: acme' });
-  const few = ({ limits }: Tenant) =>
-    limits.tunnels < 5 ? { why: 'it may have 5', rule: 'acme.yaml: limits.tunnels' } : undefined;
-  watch(grant('e1'), few);
+  const identifiers = { host: [], ipv4: [], ipv6: [], cidr: [], defaultRoute: true };
+  watch(grant('e1'), { agentId: 'e1', identifiers });
   watch(grant('e2'));
-  await put({ 'acme.yaml': 'tenant: acme\nlimits: {tunnels: 6}' });
+  await put({ 'acme.yaml': 'tenant: acme\nclaims: {agentId: prefixed}' });
   await reviewed();
   assert.deepEqual(ended, []);
-  await put({ 'acme.yaml': 'tenant: acme\nlimits: {tunnels: 4}' });
+  await put({ 'acme.yaml': 'tenant: acme\nclaims: {defaultRoute: false}' });
   await reviewed();
-  assert.deepEqual(rules, ['acme.yaml: limits.tunnels']);
+  assert.deepEqual(rules, ['acme.yaml: claims.defaultRoute']);
 });
 
 test('a watcher that stopped hears nothing', async () => {
@@ -182,14 +182,14 @@ test('a credential ends when it expires, or its grace after that', async (contex
 test('a review of 100,000 grants lets other work take its turns', async () => {
   const { grants, grant, put } = await granting({ 'acme.yaml': 'tenant: acme' });
   let reviews = 0;
-  const standing = {
+  const validity = {
     fault() {
       reviews++;
       return undefined;
     },
   };
   const all = 100_000;
-  for (let index = 0; index < all; index++) grant(`e${index}`, standing).watch(() => {});
+  for (let index = 0; index < all; index++) grant(`e${index}`, validity).watch(() => {});
   reviews = 0;
   await put({ 'acme.yaml': 'tenant: acme\nlimits: {tunnels: 3}' });
   let turns = 0;

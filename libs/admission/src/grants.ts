@@ -1,22 +1,26 @@
 import { NotAuthorised, type Principal } from '@isthmus/tunnel';
+import { type Claim, claimFault, type Fault } from './claims.ts';
 import type { Tenant } from './tenants.ts';
 
-/** Why a credential does not stand, and the file and rule that say so. */
-export interface Fault {
-  /** A sentence that goes on from the principal's name: `its certificate expired at ...`. */
-  readonly why: string;
-  /** `acme.yaml: agents[0].certificates`. */
-  readonly rule: string;
-}
-
 /** What a principal was verified by. */
-export interface Standing {
+export interface Validity {
   /** Milliseconds since the epoch. Infinity: never. */
   readonly expires: number;
   /** Certificates' serial numbers, as a tenant's file denies them. */
   readonly serials?: readonly string[];
   /** Why it does not stand any more, with the tenant as it is in force now. Costs microseconds: all that stand are asked after each change. */
   fault(tenant: Tenant): Fault | undefined;
+}
+
+/** Who a credential proves its owner to be. */
+export interface Proven {
+  readonly tenant: Tenant;
+  readonly name: string;
+  /** What verified it: `acme.yaml: agents[1].tokens`. */
+  readonly rule: string;
+  /** Several agents hold the credential, such as a service account's token: it says nothing of an agent's id. */
+  readonly shared?: boolean;
+  readonly validity: Validity;
 }
 
 /** What a verified credential allows, for as long as it stands. */
@@ -26,10 +30,10 @@ export interface Grant {
   readonly tenant: Tenant;
   /**
    * Calls once when the credential no longer stands: it expired or was revoked, its CA, key or tenant was removed. Within 10 s.
-   * @param also what else must hold for as long; asked after each change of the tenant
+   * @param claim what the agent said of itself, which its tenant's file must allow for as long
    * @returns stops watching; call it when the peer has gone
    */
-  watch(ended: (reason: NotAuthorised) => void, also?: Standing['fault']): () => void;
+  watch(ended: (reason: NotAuthorised) => void, claim?: Claim): () => void;
 }
 
 /** How often expiry is looked for, in milliseconds. A timer for the next expiry would be wrong when the clock is set. */
@@ -69,9 +73,9 @@ export class Grants {
   }
 
   /** @throws NotAuthorised if it does not stand now */
-  grant(principal: Principal, tenant: Tenant, standing: Standing): Grant {
+  grant(principal: Principal, tenant: Tenant, validity: Validity): Grant {
     const now = this.#now();
-    const fault = faultOf(principal, tenant, standing) ?? expiry(principal, standing, 0, now);
+    const fault = faultOf(principal, tenant, validity) ?? expiry(principal, validity, 0, now);
     if (fault) throw refusal(principal, fault);
     const current = () => this.#options.tenant(principal.tenant);
     const asOf = this.#reviews;
@@ -80,7 +84,7 @@ export class Grants {
       get tenant() {
         return current() ?? tenant;
       },
-      watch: (ended, also) => this.#watch({ principal, standing, last: tenant, ended, also }, asOf),
+      watch: (ended, claim) => this.#watch({ principal, validity, last: tenant, ended, claim }, asOf),
     };
   }
 
@@ -108,11 +112,11 @@ export class Grants {
   }
 
   #watch(watched: Watched, asOf: number): () => void {
-    const { principal, standing, last } = watched;
+    const { principal, validity, last } = watched;
     const { tenant } = principal;
     const all = this.#watched.get(tenant) ?? new Set();
     this.#watched.set(tenant, all.add(watched));
-    this.#next = Math.min(this.#next, standing.expires + graceOf(last));
+    this.#next = Math.min(this.#next, validity.expires + graceOf(last));
     this.#timer ??= setInterval(() => this.#expire(), CHECK_EXPIRY_EVERY_MS).unref();
     // It was granted before the tenant changed, or before a key or an authority went.
     if (this.#reviews !== asOf || this.#options.tenant(tenant) !== last) this.#late.add(watched);
@@ -172,17 +176,19 @@ export class Grants {
   }
 
   #reviewOne(watched: Watched): void {
-    const { principal, standing, ended, also } = watched;
+    const { principal, validity, ended } = watched;
     // Its watching may have ended since its review began.
     if (!this.#watched.get(principal.tenant)?.has(watched)) return;
     const tenant = this.#options.tenant(principal.tenant);
     const grace = tenant ? graceOf(tenant) : 0;
     const fault = tenant
-      ? (faultOf(principal, tenant, standing) ?? expiry(principal, standing, grace, this.#now()) ?? also?.(tenant))
+      ? (faultOf(principal, tenant, validity) ??
+        expiry(principal, validity, grace, this.#now()) ??
+        changedClaim(watched, tenant))
       : { why: 'its tenant was removed', rule: watched.last.path };
     if (!fault) {
       watched.last = tenant as Tenant;
-      this.#next = Math.min(this.#next, standing.expires + grace);
+      this.#next = Math.min(this.#next, validity.expires + grace);
       return;
     }
     this.#forget(watched);
@@ -196,25 +202,34 @@ export class Grants {
 
 interface Watched {
   readonly principal: Principal;
-  readonly standing: Standing;
+  readonly validity: Validity;
   /** The tenant as it was when this was last reviewed. */
   last: Tenant;
   readonly ended: (reason: NotAuthorised) => void;
-  readonly also: Standing['fault'] | undefined;
+  readonly claim: Claim | undefined;
+  /** What the tenant's agents might claim when this was last reviewed. */
+  claims?: Tenant['claims'];
+}
+
+/** Costs something only when what the tenant's agents may claim has changed. */
+function changedClaim(watched: Watched, tenant: Tenant): Fault | undefined {
+  if (!watched.claim || watched.claims === tenant.claims) return undefined;
+  watched.claims = tenant.claims;
+  return claimFault(tenant, watched.principal, watched.claim);
 }
 
 function graceOf({ file }: Tenant): number {
   return (file.expiryGraceSeconds ?? 0) * 1000;
 }
 
-function faultOf(principal: Principal, tenant: Tenant, standing: Standing): Fault | undefined {
-  const denied = tenant.denials.place(principal, standing.serials ?? []);
+function faultOf(principal: Principal, tenant: Tenant, validity: Validity): Fault | undefined {
+  const denied = tenant.denials.place(principal, validity.serials ?? []);
   return denied === undefined
-    ? standing.fault(tenant)
+    ? validity.fault(tenant)
     : { why: 'it is on the list of what is denied', rule: `${tenant.path}: ${denied}` };
 }
 
-function expiry({ rule }: Principal, { expires }: Standing, grace: number, now: number): Fault | undefined {
+function expiry({ rule }: Principal, { expires }: Validity, grace: number, now: number): Fault | undefined {
   if (now <= expires + grace) return undefined;
   return { why: `its credential expired at ${new Date(expires).toISOString()}`, rule };
 }

@@ -66,7 +66,7 @@ export class HostPattern {
   /** @throws Error if the text is no such pattern */
   constructor(text: string) {
     this.#below = text.startsWith('*.');
-    this.#name = canonical(this.#below ? text.slice(2) : text);
+    this.#name = comparableHost(this.#below ? text.slice(2) : text);
     this.#suffix = `.${this.#name}`;
     if (isIP(this.#name) !== 0 || spelledAddress(this.#name))
       throw new Error(`"${text}" is an address: list it under cidr`);
@@ -75,10 +75,10 @@ export class HostPattern {
 
   /** Whether a name matches. Case and a dot at the end do not count. */
   has(host: string): boolean {
-    return this.hasCanonical(canonical(host));
+    return this.hasCanonical(comparableHost(host));
   }
 
-  /** As `has`, for a name that is canonical already. */
+  /** As `has`, for a name that is comparableHost already. */
   hasCanonical(name: string): boolean {
     return this.#below ? name.endsWith(this.#suffix) : name === this.#name;
   }
@@ -94,7 +94,7 @@ export class HostPattern {
 const HOST = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$/;
 
 /** In lower case, without a dot at its end. */
-export function canonical(host: string): string {
+export function comparableHost(host: string): string {
   const name = host.endsWith('.') ? host.slice(0, -1) : host;
   return name.toLowerCase();
 }

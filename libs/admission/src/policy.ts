@@ -1,7 +1,7 @@
 import { isIP } from '@isthmus/runtime';
 import { type Destination, type DialPolicy, reachedAddress } from '@isthmus/tunnel';
-import { type Address, addressOf, canonical, HostPattern, Prefix, spelledAddress } from './patterns.ts';
-import type { DialRule } from './tenant-file/schema.ts';
+import { type Address, addressOf, comparableHost, HostPattern, Prefix, spelledAddress } from './patterns.ts';
+import type { DialRule } from './tenant-schema.ts';
 
 /** What the callers of a tenant may dial. */
 export interface Policy extends DialPolicy {
@@ -35,7 +35,7 @@ interface Rule {
   mayMatch(port: number, caller: string): boolean;
 }
 
-/** A name in canonical form, or an address. */
+/** A name in comparableHost form, or an address. */
 type Target = string | Address;
 
 /**
@@ -72,7 +72,7 @@ export function policyOf(rules: PolicyRules = {}): Policy {
 
 function targetOf(host: string): Target {
   if (isIP(host) !== 0) return addressOf(host);
-  return spelledAddress(host) ?? canonical(host);
+  return spelledAddress(host) ?? comparableHost(host);
 }
 
 /** The host that is reached if it has another address than the one given. */

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CertificateAuthority, selfSigned } from '@isthmus/certificates';
 import { Tenants } from './tenants.ts';
-import { serverFiles, sourceOf, sourcesOf } from './testing/sources.ts';
-import { DAY } from './testing/world.ts';
+import { DAY, serverFiles, sourceOf, sourcesOf } from './testing.ts';
 
 /** Each call reads anew, so that every file counts as changed. */
 const files = sourcesOf;

@@ -1,15 +1,52 @@
-import { AuthorityIndex } from './certificates/authority-index.ts';
-import { type CertificateWay, certificateWays } from './certificates/ways.ts';
-import { claimedBy } from './claimed.ts';
-import { type Claims, claimsOf } from './claims.ts';
-import { type Claimed, type Clash, Clashes } from './clashes.ts';
-import { Credentials, credentialProblems, type ReadCredentials } from './credentials.ts';
-import { type Denials, denialsOf } from './deny.ts';
+import { AuthorityIndex } from './certificate-trust.ts';
+import { type Claims, claimsOf, type Denials, denialsOf } from './claims.ts';
+import { type Clash, Clashes, type Exclusive, exclusivesOf } from './clashes.ts';
+import {
+  type CertificateWay,
+  Credentials,
+  certificateWays,
+  credentialProblems,
+  type ReadCredentials,
+} from './credentials.ts';
 import { limitsOf, type TenantLimits } from './limits.ts';
+import { comparableHost } from './patterns.ts';
 import { type Policy, policyOf } from './policy.ts';
-import { ServerNames } from './server-names.ts';
-import type { Problem, ReadFile, UsableFile } from './tenant-file/read.ts';
-import type { TenantFile } from './tenant-file/schema.ts';
+import type { Problem, ReadFile, UsableFile } from './tenant-file.ts';
+import type { TenantFile } from './tenant-schema.ts';
+
+/** Server names (SNI) and the tenants that they select. The longest pattern wins. */
+class ServerNames {
+  readonly #exact = new Map<string, string>();
+  /** By what follows the star and its dot. */
+  readonly #below = new Map<string, string>();
+
+  /** @param pattern a DNS name, or `*.` and one */
+  add(pattern: string, tenant: string): void {
+    const [names, name] = this.#place(pattern);
+    names.set(name, tenant);
+  }
+
+  remove(pattern: string): void {
+    const [names, name] = this.#place(pattern);
+    names.delete(name);
+  }
+
+  find(serverName: string): string | undefined {
+    const name = comparableHost(serverName);
+    const exact = this.#exact.get(name);
+    if (exact !== undefined) return exact;
+    for (let dot = name.indexOf('.'); dot !== -1; dot = name.indexOf('.', dot + 1)) {
+      const found = this.#below.get(name.slice(dot + 1));
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
+  #place(pattern: string): [Map<string, string>, string] {
+    const name = comparableHost(pattern);
+    return name.startsWith('*.') ? [this.#below, name.slice(2)] : [this.#exact, name];
+  }
+}
 
 /** A tenant in force. */
 export interface Tenant {
@@ -161,9 +198,9 @@ export class Tenants {
   }
 
   /** What a file claimed with the text that is in force until now. */
-  readonly #had = (path: string): readonly Claimed[] => {
+  readonly #had = (path: string): readonly Exclusive[] => {
     const tenant = this.#entries.get(path)?.tenant;
-    return tenant ? claimedBy(tenant) : [];
+    return tenant ? exclusivesOf(tenant) : [];
   };
 
   #entry({ path, source, tenant, problems, read }: Candidate, clashes: readonly Clash[]): Entry {
@@ -219,7 +256,7 @@ interface Candidate {
   /** What would be in force, if there are no problems. */
   readonly tenant?: Tenant;
   /** What that tenant alone may have. */
-  readonly claimed: readonly Claimed[];
+  readonly claimed: readonly Exclusive[];
   readonly problems: readonly Problem[];
 }
 
@@ -231,7 +268,7 @@ function candidate(path: string, source: TenantSource, before: Tenant | undefine
   const tenant = tenantOf(path, read, credentials, before);
   const problems = ownProblems(tenant).map(({ at, message }) => read.problem(at, message));
   if (problems.length > 0) return { path, source, read, claimed: [], problems };
-  return { path, source, read, tenant, claimed: claimedBy(tenant), problems };
+  return { path, source, read, tenant, claimed: exclusivesOf(tenant), problems };
 }
 
 /**

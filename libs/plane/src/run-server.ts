@@ -36,14 +36,10 @@ import {
 import { createLogger, exportMetrics, type ProgramLogger, type ServerMetrics, serverMetrics } from '@isthmus/telemetry';
 import { tlsServer, watchCertificate } from '@isthmus/transport';
 import type { TunnelInfo } from '@isthmus/tunnel';
-import { tenantsUsing } from './dial-limits.ts';
 import { type ServerInstruments, serverInstruments } from './instruments.ts';
 import { PlaneView } from './plane-view.ts';
 import type { Gateway, Hub, Roles } from './roles.ts';
-import type { Tenancy } from './tenancy/tenancy.ts';
-import { tenancyOf } from './tenancy/tenancy-of.ts';
-import { withUnopened } from './tenancy/tenants-check.ts';
-import { fileWarnings, tenantsPart, tenantsSight } from './tenancy/views.ts';
+import { type Tenancy, tenancyOf } from './tenancy/tenancy.ts';
 
 /** Runs a server program with its roles: alone with a registry in memory, or as a member of a plane with --redis-url. */
 export function runServer<T extends FlagTable>(program: ProgramFlags<T>, roles: Roles<Values<T>>): Promise<void> {
@@ -115,7 +111,7 @@ async function startRoles(
     process: true,
     strategies: roles.gateway ? parseStrategies(flags['proxy-strategies']) : ['default'],
     keptAfter,
-    ...(tenancy && { tenants: tenantsSight(tenancy) }),
+    ...(tenancy && { tenants: tenancy.views.sight }),
     ...(role === 'gateway' && { sessions: (backends) => directory.watch(backends) }),
   });
   closing.defer(metrics.close);
@@ -142,7 +138,7 @@ async function startRoles(
   const { instance } = plane;
   const gateway = await roles.gateway?.(flags, { ...parts, instance, link: (hubId) => plane.link(hubId) });
   closing.defer(instruments.stopping);
-  const using = tenancy && gateway && { using: () => tenantsUsing(tenancy, gateway) };
+  const using = tenancy && gateway && { using: () => tenancy.views.using(gateway) };
   const kept = gateway && { kept: () => gateway.kept };
   metrics.see({ ...plane.sight(gateway?.routing.tenant), ...using, ...kept });
   return { role, flags, instruments, metrics, registry, directory, plane, gateway, hub, tenancy };
@@ -196,11 +192,7 @@ async function startOperations(
       history,
       refusals,
       losses,
-      warnings: () => [
-        ...warnings(),
-        ...certificates.warnings(),
-        ...(server.tenancy ? fileWarnings(server.tenancy) : []),
-      ],
+      warnings: () => [...warnings(), ...certificates.warnings(), ...(server.tenancy?.views.warnings() ?? [])],
       flags: inForce,
       log,
       sessions: () => knownSessions(server),
@@ -222,7 +214,7 @@ async function startOperations(
       operated: (operation) => events.emit('operation', operation),
       plane: plane.part(roster),
       quarantine: quarantineIn(registry, directory),
-      ...(server.tenancy && { tenants: tenantsPart(server.tenancy, server) }),
+      ...(server.tenancy && { tenants: server.tenancy.views.part(server) }),
       ...drainBackend({ ...(hub && { hub }), tunnels, drain, gracefulMs: flags['graceful-shutdown-timeout'] }),
     },
     log,
@@ -245,7 +237,7 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
   else if (hub) found.push(admissionCheck(hub.admission));
   found.push(registryCheck(plane.following));
   if (hub) found.push(hub.registration);
-  if (tenancy) found.push(withUnopened(tenancy.check, [...(gateway?.unopened ?? []), ...(hub?.unopened ?? [])]));
+  if (tenancy) found.push(tenancy.views.check([...(gateway?.unopened ?? []), ...(hub?.unopened ?? [])]));
   if (gateway) {
     // With many tenants, a tenant without agents is no reason to send the callers of the others elsewhere.
     if (tenancy) found.push({ name: 'sessions', ok: true, detail: countSessions(directory.tenants()) });

@@ -3,15 +3,14 @@ import { dirname, extname, join, resolve } from 'node:path';
 import {
   type Credential,
   credentialFiles,
-  MAX_CREDENTIAL_FILE,
   MAX_TENANT_FILE,
+  problemMessage,
   type ReadFile,
   readCredential,
   readTenantFile,
   type TenantSource,
   Tenants,
 } from '@isthmus/admission';
-import { problemMessage } from '@isthmus/admission/basics';
 import { inWords } from '@isthmus/tunnel';
 import { usage } from '../output.ts';
 
@@ -69,8 +68,8 @@ async function sourceOf(path: string): Promise<TenantSource> {
   const read = tenantFileAt(path);
   const credentials = new Map<string, Credential | Error>();
   if ('problems' in read) return { read, credentials };
-  for (const { at, path: named, kind } of credentialFiles(read.file)) {
-    const content = bytesOf(resolve(dirname(path), named), MAX_CREDENTIAL_FILE);
+  for (const { at, path: named, kind, most } of credentialFiles(read.file)) {
+    const content = bytesOf(resolve(dirname(path), named), most);
     const credential = content instanceof Error ? content : await readCredential(kind, content).catch(asError);
     credentials.set(at, credential);
   }

@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import type { Tenant } from '@isthmus/admission';
 import { CertificateAuthority } from '@isthmus/certificates';
 import { certificateOf } from '@isthmus/runtime';
 import { keyPair } from '@isthmus/runtime/testing';
@@ -83,7 +82,7 @@ async function tenancyAt(context: TestContext, files: Readonly<Record<string, st
     const { leaf, token } = shown;
     const certificate =
       leaf === undefined ? undefined : { leaf: certificateOf(new X509Certificate(leaf).raw), sent: [] };
-    return tenancy.authority.agent({
+    return tenancy.identify.agent({
       ...evidence,
       ...(certificate && { certificate }),
       ...(token !== undefined && { token }),
@@ -152,7 +151,7 @@ const rows: Readonly<Record<string, Row>> = {
   },
   'what an agent may claim is narrowed': {
     ends: ['edge-2'],
-    why: /no default-route \(acme\.yaml: claims\.defaultRoute\)/,
+    why: /claims\.defaultRoute is false \(acme\.yaml: claims\.defaultRoute\)/,
     act: (write) => write('acme.yaml', file('claims: {defaultRoute: false}')),
   },
   'the tenant is removed': {
@@ -185,11 +184,8 @@ for (const [what, { ends, why, more, validMs, act }] of Object.entries(rows)) {
     ];
     const ended = new Map<string, Error>();
     for (const { principal, watch } of grants) {
-      const claims = ({ file: { claims }, path }: Tenant) =>
-        principal.name === 'edge-2' && claims?.defaultRoute === false
-          ? { why: 'no default-route', rule: `${path}: claims.defaultRoute` }
-          : undefined;
-      watch((reason) => void ended.set(principal.name, reason), claims);
+      const identifiers = { host: [], ipv4: [], ipv6: [], cidr: [], defaultRoute: principal.name === 'edge-2' };
+      watch((reason) => void ended.set(principal.name, reason), { agentId: principal.name, identifiers });
     }
     // Between two looks.
     await step();

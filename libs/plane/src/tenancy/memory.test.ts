@@ -5,8 +5,10 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { startAdmission } from '@isthmus/admission';
 import { CertificateAuthority } from '@isthmus/certificates';
-import { followTenants } from './tenants-dir.ts';
+import { Closing } from '@isthmus/service';
+import { planeEvents } from '@isthmus/tunnel';
 
 const DAY = 86_400_000;
 
@@ -49,16 +51,28 @@ dial: {deny: [{cidr: 10.0.0.10/32}], allow: [{cidr: 10.0.0.0/8, ports: [443, 102
 limits: {agents: 500, dialsPerSecond: 200, tunnels: 5000}`,
     );
   };
-  const follow = () => followTenants({ dir, changed() {}, failing: (problems) => assert.deepEqual(problems, []) });
+  const follow = async () => {
+    const closing = new Closing();
+    const bundles = { agent: '', caller: '' };
+    const { tenants, problems } = await startAdmission({
+      dir,
+      bundles,
+      rememberMs: undefined,
+      events: planeEvents(),
+      closing,
+    });
+    assert.deepEqual(problems, []);
+    return { tenants, close: () => closing.close() };
+  };
   await add('t0');
   // The first tenant also pays for what is loaded once.
-  (await follow()).close();
+  await (await follow()).close();
   for (let index = 1; index < TENANTS; index++) await add(`t${index}`);
   const before = used();
   const followed = await follow();
   const each = (used() - before) / TENANTS;
   // Before its directory goes: a look at that time would report it.
-  followed.close();
+  await followed.close();
   assert.equal(followed.tenants.size, TENANTS);
   assert.ok(each < MOST, `${Math.round(each)} bytes a tenant`);
 });

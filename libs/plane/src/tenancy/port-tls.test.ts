@@ -9,8 +9,7 @@ import { CertificateAuthority } from '@isthmus/certificates';
 import { until } from '@isthmus/runtime/testing';
 import { listen } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
-import { portTls } from './port-tls.ts';
-import type { CertificateTexts } from './tls-choices.ts';
+import { type CertificateTexts, portTls } from './start-tenancy.ts';
 
 const DAY = 86_400_000;
 
@@ -25,16 +24,16 @@ async function port(context: TestContext, first: CertificateTexts | undefined) {
   await Promise.all([writeFile(own.cert, program.cert), writeFile(own.key, program.key)]);
   let current = first;
   const listeners = new Set<() => void>();
-  const onChange = (changed: () => void) => {
-    listeners.add(changed);
-    return () => void listeners.delete(changed);
+  const changed = (listener: () => void) => {
+    listeners.add(listener);
+    return () => void listeners.delete(listener);
   };
   const events = planeEvents();
   const refused: string[] = [];
   events.on('refused', (where, _remote, error) => void refused.push(`${where}: ${error.message}`));
   const listener = await listen({
     ...{ address: { host: '127.0.0.1', port: 0 }, name: 'agents', events, asksOnly: true, others() {} },
-    ...{ tls: own, followTls: portTls({ current: () => current, onChange, own }) },
+    ...{ tls: own, followTls: portTls({ current: () => current, changed, own }) },
   });
   context.after(() => listener.close());
   const shown = async () => {

@@ -10,7 +10,7 @@ import { certificateOf } from '@isthmus/runtime';
 import { Closing } from '@isthmus/service';
 import { planeEvents, principalText } from '@isthmus/tunnel';
 import { startTenancy } from './start-tenancy.ts';
-import { tenancyOf } from './tenancy-of.ts';
+import { tenancyOf } from './tenancy.ts';
 
 const DAY = 86_400_000;
 
@@ -58,7 +58,7 @@ async function starting(context: TestContext) {
     const agent = async (authority: CertificateAuthority, name: string) => {
       const certificate = await shown(authority, name);
       const source = '127.0.0.1';
-      return tenancy.authority.agent({ certificate, source, signal: AbortSignal.timeout(60_000) });
+      return tenancy.identify.agent({ certificate, source, signal: AbortSignal.timeout(60_000) });
     };
     return { tenancy, agent };
   };
@@ -90,7 +90,7 @@ test('a tenant is served with the files that its file names', async (context) =>
   assert.ok(tenancy.chooseTls('acme.example')?.context);
   assert.equal(tenancy.chooseTls('acme.example'), tenancy.chooseTls('ACME.example'));
   assert.equal(tenancy.chooseTls('beta.example'), undefined);
-  assert.equal(tenancy.check.detail, '1 in force');
+  assert.equal(tenancy.views.check([]).detail, '1 in force');
   assert.deepEqual(said, ['acme - 1']);
 });
 
@@ -106,7 +106,7 @@ test('a CA that is replaced ends what stood on it, and nothing else', async (con
   ] as const)
     (await agent(authority, name)).watch(({ message }) => void ended.push(message));
   const changes: string[] = [];
-  tenancy.onChange(({ changed }) => void changes.push(changed.join()));
+  tenancy.changed(({ changed }) => void changes.push(changed.join()));
   // Renewed with the same key, an authority stays one: beta's bundle gains another.
   const next = await CertificateAuthority.create('next', DAY);
   await write('beta-ca.crt', `${next.cert}\n${other.cert}`);
@@ -126,11 +126,11 @@ test('a listener that fails is reported, and hides a change from no other', asyn
   const { write, start, said } = await starting(context);
   const { tenancy } = await start();
   const heard: string[] = [];
-  tenancy.onChange(({ changed }) => void heard.push(`first ${changed.join()}`));
-  tenancy.onChange(() => {
+  tenancy.changed(({ changed }) => void heard.push(`first ${changed.join()}`));
+  tenancy.changed(() => {
     throw new Error('a defect');
   });
-  tenancy.onChange(({ changed }) => void heard.push(`last ${changed.join()}`));
+  tenancy.changed(({ changed }) => void heard.push(`last ${changed.join()}`));
   await write('beta-ca.crt', other.cert);
   await write('beta.yaml', 'tenant: beta\nagents: [{certificates: {ca: beta-ca.crt}}]');
   await until(() => said.length === 3, 'the change was not heard');
@@ -144,7 +144,7 @@ test("a change of the program's CA bundle is one of all tenants, and what it ski
   const { tenancy } = await start({ 'cluster-ca-cert': join(dir, 'program-ca.crt') });
   const changes: string[] = [];
   // Who was refused is judged again.
-  tenancy.onChange(({ changed }) => void changes.push(...changed));
+  tenancy.changed(({ changed }) => void changes.push(...changed));
   await write('program-ca.crt', `${servers.cert}${other.cert.replace('MII', 'M!!')}`);
   await until(() => changes.includes('acme'), 'no change was told');
   assert.match(said.join(), /agents: .*program-ca\.crt: certificate 2 of 2 is malformed/);
@@ -162,7 +162,7 @@ test('a file that is missing or broken keeps its tenant as it was, and is named'
   ]);
   assert.equal(principalText((await agent(acme, 'e1')).principal), 'acme/agent/e1');
   assert.equal(
-    tenancy.check.detail,
+    tenancy.views.check([]).detail,
     '1 in force, 1 file with problems: acme.yaml:5:25: agents[0].certificates.ca: acme-ca.crt: there is no such file (tenant acme stays as it was)',
   );
   await write('tls/tls.key', 'half a key');
@@ -206,17 +206,17 @@ test('the CA bundle of the program verifies SPIFFE IDs, and is followed', async 
   const { cert } = await acme.issue({ commonName: '', validMs: DAY, hosts: [...hosts], uses: ['client'] });
   const certificate = { leaf: certificateOf(new X509Certificate(cert).raw), sent: [] };
   const evidence = { certificate, source: '', signal: AbortSignal.timeout(60_000) };
-  const grant = await tenancy.authority.agent(evidence);
+  const grant = await tenancy.identify.agent(evidence);
   assert.equal(principalText(grant.principal), 'acme/agent/e7');
   const ended: string[] = [];
   grant.watch(({ message }) => void ended.push(message));
   await write('program.crt', 'nothing');
   await until(() => said.length > 1, 'nothing was reported');
   assert.match(said[1] ?? '', /^agents: .*program\.crt: there is no certificate \(PEM\) in it$/);
-  await tenancy.authority.agent(evidence);
+  await tenancy.identify.agent(evidence);
   await write('program.crt', other.cert);
   await until(() => ended.length > 0, 'nothing ended');
-  await assert.rejects(tenancy.authority.agent(evidence), /not a trusted authority/);
+  await assert.rejects(tenancy.identify.agent(evidence), /not a trusted authority/);
 });
 
 test('a file of 10 MB, and one that is no YAML, disturb no other tenant', async (context) => {

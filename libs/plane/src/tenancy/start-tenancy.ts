@@ -1,17 +1,11 @@
-import { resolve } from 'node:path';
-import { authorityOf, type FileProblems, Grants } from '@isthmus/admission';
-import { problemText } from '@isthmus/admission/basics';
+import { type Admission, startAdmission, type Tenant } from '@isthmus/admission';
 import { type ServerValues, tlsPolicy } from '@isthmus/flags';
-import { guarding } from '@isthmus/runtime';
+import { LruMap, type ReadTls, secureContextOptions, TlsRenewal, type TlsSettings } from '@isthmus/runtime';
 import type { Closing } from '@isthmus/service';
+import { type FollowedTls, type FollowTls, type TlsChoice, tlsChoice } from '@isthmus/transport';
 import type { PlaneEvents } from '@isthmus/tunnel';
-import { AgentTokens } from '../tokens/agent-tokens.ts';
-import { portTls } from './port-tls.ts';
-import { ProgramBundles } from './program-bundles.ts';
-import type { Tenancy, TenantsChange } from './tenancy.ts';
-import { tenantsCheck } from './tenants-check.ts';
-import { followTenants } from './tenants-dir.ts';
-import { certificateOf, TlsChoices } from './tls-choices.ts';
+import type { Tenancy } from './tenancy.ts';
+import { tenantViews } from './views.ts';
 
 export interface TenancyParts {
   readonly closing: Closing;
@@ -28,76 +22,22 @@ export type TenancyFlags = Pick<ServerValues, 'tenants-dir' | 'cipher-suites' | 
  * Follows the tenants of --tenants-dir.
  * @throws Error if the directory or one of the program's CA bundles cannot be read
  */
-export async function startTenancy(flags: TenancyFlags, { closing, events, pollMs }: TenancyParts): Promise<Tenancy> {
-  const dir = resolve(flags['tenants-dir']);
-  const listeners = new Set<(change: TenantsChange) => void>();
+export async function startTenancy(flags: TenancyFlags, parts: TenancyParts): Promise<Tenancy> {
+  const admission: Admission = await startAdmission({
+    ...parts,
+    dir: flags['tenants-dir'],
+    bundles: { agent: flags['cluster-ca-cert'] ?? '', caller: flags['server-ca-cert'] ?? '' },
+    rememberMs: flags['token-review-cache-ttl'],
+  });
+  const { tenants } = admission;
   const choices = new TlsChoices(tlsPolicy(flags));
-  const report = reporter(events);
-  const guarded = guarding((error) => void events.emit('fault', 'tenants', '', error));
-  const changed = (change: TenantsChange) => {
-    const names = [...change.changed, ...change.gone];
-    choices.forget(names);
-    tokens?.update(names);
-    grants.review(names);
-    for (const listener of listeners) guarded(listener)(change);
-  };
-  const early: TenantsChange[] = [];
-  let started = (change: TenantsChange) => void early.push(change);
-  let alsoFailing = (): readonly FileProblems[] => [];
-  const directory = await followTenants({
-    dir,
-    pollMs,
-    changed: (change) => started(change),
-    failing: (found) => report.problems([...found, ...alsoFailing()]),
-  }).catch((error: Error) => {
-    throw new Error(`--tenants-dir ${dir} cannot be read: ${error.message}`, { cause: error });
-  });
-  closing.defer(() => directory.close());
-  const { tenants } = directory;
-  const grants = new Grants({ tenant: (name) => tenants.get(name) });
-  closing.defer(() => grants.close());
-  const problems = () => [...directory.problems, ...alsoFailing()];
-  const rememberMs = flags['token-review-cache-ttl'];
-  const tokens =
-    rememberMs === undefined
-      ? undefined
-      : new AgentTokens({
-          tenant: (name) => tenants.get(name),
-          path: (named) => resolve(dir, named),
-          rememberMs,
-          changed(names) {
-            grants.review(names);
-            report.problems(problems());
-          },
-        });
-  closing.defer(() => tokens?.close());
-  alsoFailing = () => tokens?.problems ?? [];
-  const bundles = new ProgramBundles({
-    paths: { agent: flags['cluster-ca-cert'] ?? '', caller: flags['server-ca-cert'] ?? '' },
-    changed: () => changed({ changed: [...tenants.all].map(({ name }) => name), gone: [] }),
-    events,
-    pollMs,
-  });
-  closing.defer(() => bundles.close());
-  started = (change) => {
-    changed(change);
-    report.change(change, tenants.size);
-  };
-  for (const change of early) started(change);
-  const onChange: Tenancy['onChange'] = (listener) => {
-    listeners.add(listener);
-    return () => void listeners.delete(listener);
-  };
+  admission.changed(({ changed, gone }) => choices.forget([...changed, ...gone]));
   return {
-    tenants,
-    tenant: (name) => tenants.get(name),
+    ...admission,
     get problems() {
-      return problems();
+      return admission.problems;
     },
-    get check() {
-      return tenantsCheck(tenants.size, problems());
-    },
-    authority: authorityOf({ tenants, grants, ...(tokens && { tokens }), bundles: (role) => bundles.of(role) }),
+    views: tenantViews(admission),
     chooseTls(serverName) {
       const tenant = tenants.byServerName(serverName);
       return tenant && choices.of(tenant);
@@ -107,29 +47,129 @@ export async function startTenancy(flags: TenancyFlags, { closing, events, pollM
         const tenant = tenants.get(name);
         return tenant && certificateOf(tenant);
       };
-      return portTls({ current, onChange, own });
+      return portTls({ current, changed: admission.changed, own });
     },
-    onChange,
   };
 }
 
-/** Emits events for changes of tenants' files, and for their problems. Each problem is reported once. */
-function reporter(events: PlaneEvents) {
-  let reported = new Set<string>();
-  return {
-    change({ changed, gone }: TenantsChange, inForce: number) {
-      events.emit('tenants', { changed, gone, inForce });
-    },
-    problems(problems: readonly FileProblems[]) {
-      const texts = new Set<string>();
-      for (const { path, problems: found, kept } of problems) {
-        for (const problem of found) {
-          const text = problemText(path, problem);
-          texts.add(text);
-          if (!reported.has(text)) events.emit('tenants:failure', text, kept);
-        }
-      }
-      reported = texts;
-    },
-  };
+/** How many tenants' certificates are kept ready, of 60 KB each. The one used longest ago is dropped, and made again when a peer asks for it. */
+const MOST_READY_CERTIFICATES = 512;
+
+/** A certificate with its chain, and its key. PEM. */
+export interface CertificateTexts {
+  readonly cert: string;
+  readonly key: string;
+}
+
+/** Returns the tenant's certificate, or undefined if it has none. */
+export function certificateOf({ credentials }: Tenant): CertificateTexts | undefined {
+  const [cert, key] = [credentials.text('server.certificate'), credentials.text('server.key')];
+  return cert === undefined || key === undefined ? undefined : { cert, key };
+}
+
+interface Ready {
+  /** The credentials that it was made from. */
+  readonly of: Tenant['credentials'];
+  readonly choice: TlsChoice;
+}
+
+/** Tenants' server certificates, each made ready when a peer first asks for it. */
+export class TlsChoices {
+  readonly #policy: Parameters<typeof tlsChoice>[1];
+  readonly #ready = new LruMap<string, Ready>(MOST_READY_CERTIFICATES);
+
+  constructor(policy: Parameters<typeof tlsChoice>[1]) {
+    this.#policy = policy;
+  }
+
+  /** Undefined if the tenant has no certificate. */
+  of(tenant: Tenant): TlsChoice | undefined {
+    const { name, credentials } = tenant;
+    const ready = this.#ready.get(name);
+    if (ready?.of === credentials) return ready.choice;
+    this.#ready.delete(name);
+    const texts = certificateOf(tenant);
+    if (!texts) return undefined;
+    const choice = tlsChoice(texts, this.#policy);
+    this.#ready.set(name, { of: credentials, choice });
+    return choice;
+  }
+
+  /** Forgets tenants that have changed, or are gone. */
+  forget(tenants: Iterable<string>): void {
+    for (const tenant of tenants) this.#ready.delete(tenant);
+  }
+}
+
+export interface PortTlsOptions {
+  /** The certificate of the tenant's file, as it is in force. Undefined if the file names none, or if there is no such tenant now. */
+  readonly current: () => CertificateTexts | undefined;
+  /** Calls the listener after each change of tenants. @returns a function that stops this */
+  readonly changed: (listener: () => void) => () => void;
+  /** The program's files: the certificate to show if the tenant has none, and the rules for all connections. */
+  readonly own: TlsSettings;
+}
+
+/** The TLS of a tenant's own port. It always shows the same certificate as a shared port where a server name selects the tenant. */
+export function portTls(options: PortTlsOptions): FollowTls {
+  return (use, failed) => new PortTls(options, use, failed);
+}
+
+class PortTls implements FollowedTls {
+  readonly #options: PortTlsOptions;
+  readonly #use: (read: ReadTls) => void;
+  readonly #failed: (error: Error) => void;
+  #shown: CertificateTexts | undefined;
+  /** Follows the program's files while the tenant has no certificate. */
+  #program: TlsRenewal | undefined;
+  #unwatch: (() => void) | undefined;
+
+  constructor(options: PortTlsOptions, ...[use, failed]: Parameters<FollowTls>) {
+    this.#options = options;
+    this.#use = use;
+    this.#failed = failed;
+  }
+
+  begin(): ReadTls {
+    this.#shown = this.#options.current();
+    return this.#read();
+  }
+
+  watch(): void {
+    this.#unwatch ??= this.#options.changed(() => this.#look());
+    this.#program?.watch();
+    this.#look();
+  }
+
+  stop(): void {
+    this.#unwatch?.();
+    this.#unwatch = undefined;
+    this.#program?.stop();
+  }
+
+  #look(): void {
+    const current = this.#options.current();
+    if (current?.cert === this.#shown?.cert && current?.key === this.#shown?.key) return;
+    this.#shown = current;
+    try {
+      this.#use(this.#read());
+    } catch (error) {
+      // The port goes on to show the last certificate.
+      this.#failed(error as Error);
+    }
+    this.#program?.watch();
+  }
+
+  #read(): ReadTls {
+    const { own } = this.#options;
+    this.#program?.stop();
+    this.#program = undefined;
+    if (this.#shown) {
+      const [cert, key] = [this.#shown.cert, this.#shown.key].map((pem) => Buffer.from(pem)) as [Buffer, Buffer];
+      return { ...secureContextOptions({ ...own, cert: '', key: '' }), cert, key };
+    }
+    const [use, failed] = [this.#use, this.#failed];
+    this.#program = new TlsRenewal({ files: own, use, failed, inForce() {} });
+    return this.#program.begin();
+  }
 }

@@ -1,23 +1,129 @@
 import type { FileProblem, KnownTenant, TenantsPart } from '@isthmus/admin';
-import type { Tenant } from '@isthmus/admission';
-import { problemMessage, problemText } from '@isthmus/admission/basics';
+import { type Admission, problemMessage, problemText, type Tenant } from '@isthmus/admission';
 import { CertificatePool } from '@isthmus/runtime';
-import type { TenantsSight } from '@isthmus/telemetry';
-import type { Tenancy } from './tenancy.ts';
-import { type UseOptions, useIn } from './use.ts';
+import type { Check } from '@isthmus/service';
+import type { LimitedTenant, TenantsSight } from '@isthmus/telemetry';
+import { type DialLimits, type DialUse, getOrPut, identifierCount, type SessionInfo } from '@isthmus/tunnel';
+import type { Gateway, Hub } from '../roles.ts';
+
+/** What operators, metrics and health checks see of the tenants. */
+export function tenantViews(admission: Admission) {
+  return {
+    part: (roles: UseOptions) => tenantsPart(admission, roles),
+    sight: tenantsSight(admission),
+    /** The tenants that have dialled through a gateway. */
+    using: (gateway: Pick<Gateway, 'use'>) => tenantsUsing(admission, gateway),
+    /** Which tenants are in force, and which files are not. */
+    check: (unopened: readonly string[]) => tenantsCheck(admission, unopened),
+    /** What an operator should fix in the files, although the server is ready. */
+    warnings: () => fileWarnings(admission),
+  };
+}
+
+type Use = KnownTenant['use'];
+
+interface UseOptions {
+  readonly gateway?: Pick<Gateway, 'use'> | undefined;
+  readonly hub?: Pick<Hub, 'sessions' | 'renewals'> | undefined;
+}
+
+/** Returns what a tenant uses of the limits of this process: dials and tunnels at a gateway, agents at a hub. */
+function useIn({ gateway, hub }: UseOptions): (tenant: Tenant) => Use {
+  const held = hub && heldBy(hub.sessions());
+  return (tenant) => ({
+    ...(hub && heldUse(tenant, held?.get(tenant.name), hub.renewals(tenant.name))),
+    ...(gateway && dialUse(tenant, gateway)),
+  });
+}
+
+function dialUse({ name, limits }: Tenant, gateway: Pick<Gateway, 'use'>): Use {
+  const use = gateway.use(name);
+  const of = (limit: keyof DialLimits & keyof DialUse) => {
+    return { [limit]: { used: use?.[limit] ?? 0, most: limits[limit] } };
+  };
+  // Without a limit, bytes per second are not counted.
+  const paced = limits.bytesPerSecond < Number.POSITIVE_INFINITY;
+  return {
+    ...of('pendingDials'),
+    ...of('tunnels'),
+    ...of('dialsPerSecond'),
+    ...(paced && of('bytesPerSecond')),
+    ...of('bytesQueued'),
+  };
+}
+
+/** What a tenant's agents hold at a hub. */
+class Held {
+  /** By agent. */
+  readonly sessionsOf = new Map<string, number>();
+  sessions = 0;
+  /** Sessions of the agent with most. */
+  sessionsPerAgent = 0;
+  /** Identifiers of the session with most. */
+  identifiers = 0;
+}
+
+function heldUse({ limits }: Tenant, held: Held | undefined, renewals: number): Use {
+  return {
+    agents: { used: held?.sessionsOf.size ?? 0, most: limits.agents },
+    sessions: { used: held?.sessions ?? 0, most: limits.sessions },
+    sessionsPerAgent: { used: held?.sessionsPerAgent ?? 0, most: limits.sessionsPerAgent },
+    identifiers: { used: held?.identifiers ?? 0, most: limits.identifiers },
+    renewalsPerSecond: { used: renewals, most: limits.renewalsPerSecond },
+  };
+}
+
+function heldBy(sessions: Iterable<SessionInfo>): Map<string, Held> {
+  const all = new Map<string, Held>();
+  for (const { tenant, agentId, identifiers } of sessions) {
+    const held = getOrPut(all, tenant, () => new Held());
+    const own = (held.sessionsOf.get(agentId) ?? 0) + 1;
+    held.sessionsOf.set(agentId, own);
+    held.sessions++;
+    held.sessionsPerAgent = Math.max(held.sessionsPerAgent, own);
+    held.identifiers = Math.max(held.identifiers, identifierCount(identifiers));
+  }
+  return all;
+}
+
+/** How many problems are listed one by one. */
+const MOST_LISTED = 5;
+
+/**
+ * Passes with problems too: one tenant's bad file must not make a server unready for the other tenants.
+ * @param unopened why tenants' own ports and unix sockets are not open
+ */
+function tenantsCheck({ tenants, problems }: Admission, unopened: readonly string[]): Check {
+  const listed = problems.map(({ path, problems: [first], kept }) => {
+    const still = kept === undefined ? '' : ` (tenant ${kept} stays as it was)`;
+    return `${first ? problemText(path, first) : path}${still}`;
+  });
+  const files = problems.length === 1 ? '1 file with problems' : `${problems.length} files with problems`;
+  const detail = [
+    `${tenants.size} in force`,
+    ...(listed.length > 0 ? [`${files}: ${shortened(listed)}`] : []),
+    ...(unopened.length > 0 ? [`not open: ${shortened(unopened)}`] : []),
+  ];
+  return { name: 'tenants', ok: true, detail: detail.join(', ') };
+}
+
+function shortened(texts: readonly string[]): string {
+  const rest = texts.length - MOST_LISTED;
+  return `${texts.slice(0, MOST_LISTED).join('; ')}${rest > 0 ? `; ${rest} more` : ''}`;
+}
 
 /** The tenants as an operator sees them. */
-export function tenantsPart(tenancy: Tenancy, roles: UseOptions): TenantsPart {
+function tenantsPart(admission: Admission, roles: UseOptions): TenantsPart {
   return {
     *list() {
       const use = useIn(roles);
-      for (const tenant of tenancy.tenants.all) {
+      for (const tenant of admission.tenants.all) {
         const { name, path: file } = tenant;
         yield { name, file, use: use(tenant), certificates: certificatesOf(tenant) };
       }
     },
-    has: (name) => tenancy.tenant(name) !== undefined,
-    problems: () => problemsOf(tenancy),
+    has: (name) => admission.tenants.get(name) !== undefined,
+    problems: () => problemsOf(admission),
   };
 }
 
@@ -25,7 +131,7 @@ export function tenantsPart(tenancy: Tenancy, roles: UseOptions): TenantsPart {
 const MOST_WARNINGS = 10;
 
 /** What an operator should fix in the files, although the server is ready. */
-export function fileWarnings({ problems, tenants }: Tenancy): string[] {
+function fileWarnings({ problems, tenants }: Admission): string[] {
   const bad = problems.flatMap(({ path, problems: found }) =>
     found.map((problem) => `tenant's file ${problemText(path, problem)}`),
   );
@@ -38,14 +144,15 @@ export function fileWarnings({ problems, tenants }: Tenancy): string[] {
 }
 
 /** The tenants as metrics see them. */
-export function tenantsSight({ tenants, tenant, problems }: Tenancy): TenantsSight {
+function tenantsSight(admission: Admission): TenantsSight {
+  const { tenants } = admission;
   return {
     get size() {
       return tenants.size;
     },
-    has: (name) => tenant(name) !== undefined,
+    has: (name) => tenants.get(name) !== undefined,
     get badFiles() {
-      return problems.length;
+      return admission.problems.length;
     },
     *certificates() {
       for (const each of tenants.all) yield* firstToEnd(each);
@@ -53,7 +160,7 @@ export function tenantsSight({ tenants, tenant, problems }: Tenancy): TenantsSig
   };
 }
 
-function problemsOf({ problems }: Tenancy): FileProblem[] {
+function problemsOf({ problems }: Admission): FileProblem[] {
   return problems.flatMap(({ path, problems: found, kept }) =>
     found.map((problem) => {
       const { line, column } = problem;
@@ -97,4 +204,12 @@ function* firstToEnd(tenant: Tenant) {
     firsts.set(kind, Math.min(validUntil, firsts.get(kind) ?? Number.POSITIVE_INFINITY));
   }
   for (const [where, validUntil] of firsts) yield { tenant: tenant.name, where, validUntil };
+}
+
+/** The tenants that have dialled through a gateway, for its metrics. */
+function* tenantsUsing({ tenants }: Admission, gateway: Pick<Gateway, 'use'>): Iterable<LimitedTenant> {
+  for (const { name, limits } of tenants.all) {
+    const use = gateway.use(name);
+    if (use) yield { name, limits, use };
+  }
 }

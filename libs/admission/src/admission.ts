@@ -1,0 +1,171 @@
+import { resolve } from 'node:path';
+import { guarding } from '@isthmus/runtime';
+import {
+  callerName,
+  DialError,
+  type DialRequest,
+  formatDestination,
+  NotAuthorised,
+  type PlaneEvents,
+} from '@isthmus/tunnel';
+import { AgentTokens } from './agent-tokens.ts';
+import { type Claim, claimFault } from './claims.ts';
+import { ProgramBundles } from './credential-files.ts';
+import { type Grant, Grants } from './grants.ts';
+import { type Identify, identifyBy } from './identify.ts';
+import { DEFAULT_LIMITS, type TenantLimits } from './limits.ts';
+import { problemText } from './tenant-file.ts';
+import type { FileProblems, Tenant, Tenants } from './tenants.ts';
+import { followTenants } from './tenants-dir.ts';
+
+/** Who the peers of a server with tenants are, and what they may claim, dial and use. A server without tenants has none: its flags decide. */
+export interface Admission {
+  /** Who agents and callers are, by what they show. */
+  readonly identify: Identify;
+  /** @throws NotAuthorised if an agent may not be what it claims. `Grant.watch` looks again after each change */
+  admit(grant: Grant, claim: Claim): void;
+  /** Why a dial is refused, by its tenant's file; undefined if it is not. @param addresses see `Policy` */
+  permits(request: DialRequest, addresses?: readonly string[]): DialError | undefined;
+  /** What a tenant may use of this process, as its file has it now. */
+  limits(tenant: string): TenantLimits;
+  /** Calls the listener after each change of the tenants in force, their files' contents or the program's CA bundles. @returns a function that stops this */
+  changed(listener: (change: TenantsChange) => void): () => void;
+  /** Tenants in force, by their files. */
+  readonly tenants: Pick<Tenants, 'all' | 'get' | 'size' | 'byServerName'>;
+  /** Files that cannot be used. The last good text of such a file may still be in force. */
+  readonly problems: readonly FileProblems[];
+}
+
+/** Names of tenants. */
+export interface TenantsChange {
+  readonly changed: readonly string[];
+  readonly gone: readonly string[];
+}
+
+export interface AdmissionOptions {
+  /** The directory of the tenants' files: --tenants-dir. */
+  readonly dir: string;
+  /** Paths of the program's own CA bundles; empty: there is none. */
+  readonly bundles: { readonly agent: string; readonly caller: string };
+  /** How long an API server's answer about a token is valid, in milliseconds. Unset: nobody comes in by a token. */
+  readonly rememberMs: number | undefined;
+  readonly events: PlaneEvents;
+  /** Ends what was started here. */
+  readonly closing: { defer(close: () => void): void };
+  /** How often files are checked for changes, in milliseconds. Default: tenants' files every 2 s, the files that they name every 4 s. */
+  readonly pollMs?: number | undefined;
+}
+
+/**
+ * Follows the tenants of a directory.
+ * @throws Error if the directory or one of the program's CA bundles cannot be read
+ */
+export async function startAdmission(options: AdmissionOptions): Promise<Admission> {
+  const { closing, events, pollMs, rememberMs } = options;
+  const dir = resolve(options.dir);
+  const listeners = new Set<(change: TenantsChange) => void>();
+  const report = problemReporter(events);
+  const guarded = guarding((error) => void events.emit('fault', 'tenants', '', error));
+  const changed = (change: TenantsChange) => {
+    const names = [...change.changed, ...change.gone];
+    tokens?.update(names);
+    grants.review(names);
+    for (const listener of listeners) guarded(listener)(change);
+  };
+  const early: TenantsChange[] = [];
+  let started = (change: TenantsChange) => void early.push(change);
+  let alsoFailing = (): readonly FileProblems[] => [];
+  const directory = await followTenants({
+    dir,
+    pollMs,
+    changed: (change) => started(change),
+    failing: (found) => report([...found, ...alsoFailing()]),
+  }).catch((error: Error) => {
+    throw new Error(`--tenants-dir ${dir} cannot be read: ${error.message}`, { cause: error });
+  });
+  closing.defer(() => directory.close());
+  const { tenants } = directory;
+  const grants = new Grants({ tenant: (name) => tenants.get(name) });
+  closing.defer(() => grants.close());
+  const problems = () => [...directory.problems, ...alsoFailing()];
+  const tokens =
+    rememberMs === undefined
+      ? undefined
+      : new AgentTokens({
+          tenant: (name) => tenants.get(name),
+          path: (named) => resolve(dir, named),
+          rememberMs,
+          changed(names) {
+            grants.review(names);
+            report(problems());
+          },
+        });
+  closing.defer(() => tokens?.close());
+  alsoFailing = () => tokens?.problems ?? [];
+  const bundles = new ProgramBundles({
+    paths: options.bundles,
+    changed: () => changed({ changed: [...tenants.all].map(({ name }) => name), gone: [] }),
+    events,
+    pollMs,
+  });
+  closing.defer(() => bundles.close());
+  started = (change) => {
+    changed(change);
+    events.emit('tenants', { ...change, inForce: tenants.size });
+  };
+  for (const change of early) started(change);
+  return {
+    identify: identifyBy({ tenants, grants, ...(tokens && { tokens }), bundles: (role) => bundles.of(role) }),
+    admit({ tenant, principal }, claim) {
+      const fault = claimFault(tenant, principal, claim);
+      if (fault) throw new NotAuthorised(`${tenant.path}: ${fault.why}`, { rule: fault.rule, principal });
+    },
+    permits(request, addresses) {
+      const tenant = tenants.get(request.tenant);
+      if (tenant) return dialRefusal(tenant, request, addresses);
+      const text = `there is no tenant ${request.tenant}: no file in --tenants-dir names it`;
+      return new DialError('http_request_denied', text);
+    },
+    // A tenant whose file was just removed is refused elsewhere.
+    limits: (name) => tenants.get(name)?.limits ?? DEFAULT_LIMITS,
+    changed(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    tenants,
+    get problems() {
+      return problems();
+    },
+  };
+}
+
+/** Why a tenant's file forbids a dial; undefined if it does not. */
+function dialRefusal(
+  { path, policy }: Tenant,
+  request: DialRequest,
+  addresses?: readonly string[],
+): DialError | undefined {
+  const found = policy.refusal(request.destination, callerName(request), addresses);
+  if (found === undefined) return undefined;
+  const rule = `${path}: dial.${found}`;
+  const destination = formatDestination(request.destination);
+  const text = found === 'allow' ? `no rule of ${rule} allows ${destination}` : `${rule} forbids ${destination}`;
+  const cause = new NotAuthorised(text, { rule, principal: request.caller?.principal, destination });
+  return new DialError('destination_ip_prohibited', text, { cause });
+}
+
+/** Returns what emits an event for each problem of the tenants' files, once. */
+function problemReporter(events: PlaneEvents): (problems: readonly FileProblems[]) => void {
+  let reported = new Set<string>();
+  return (problems) => {
+    const texts = new Set<string>();
+    for (const { path, problems: found, kept } of problems) {
+      for (const problem of found) {
+        const text = problemText(path, problem);
+        texts.add(text);
+        if (!reported.has(text)) events.emit('tenants:failure', text, kept);
+      }
+    }
+    reported = texts;
+  };
+}

@@ -1,0 +1,335 @@
+import { type ClientRequest, get as httpGet, type IncomingMessage } from 'node:http';
+import { get as httpsGet } from 'node:https';
+import { Backoff, httpsAgent, within } from '@isthmus/runtime';
+import { getOrPut, NotAuthorised } from '@isthmus/tunnel';
+import type { Proven, Validity } from './grants.ts';
+import type { AgentEvidence, TokenJudge } from './identify.ts';
+import type { FileProblems, Tenant } from './tenants.ts';
+import { TokenIssuers, type TokenWay } from './token-issuers.ts';
+import { TenantReviews } from './token-reviews.ts';
+import { readToken, readTokenKeys, type SaidByToken, type TokenKeys, TokenRejected, UnknownKey } from './tokens.ts';
+
+/** Lets a few pieces of work run at once. The others wait in order. */
+class Semaphore {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(atOnce: number) {
+    this.#free = atOnce;
+  }
+
+  async take<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#free === 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    else this.#free--;
+    try {
+      return await work();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#free++;
+    }
+  }
+}
+
+/** How long the whole answer may take, in milliseconds. */
+const FETCH_TIMEOUT_MS = 5000;
+
+/** The longest JWKS, in bytes. Twenty keys take 10 KB. */
+const LONGEST_JWKS = 1024 * 1024;
+
+interface KeysUrl {
+  readonly url: string;
+  /** The CA bundle that verifies it, PEM. Unset: the system's. */
+  readonly ca?: string;
+}
+
+/** Fetches what an issuer publishes. Follows no redirect, because the file says whom to trust. */
+async function fetchKeys({ url, ca }: KeysUrl, timeout = FETCH_TIMEOUT_MS): Promise<string> {
+  // The connection is closed with the request. Otherwise it would stay open until the next fetch, minutes later.
+  const options = { headers: { accept: 'application/json', 'user-agent': 'isthmus' } };
+  const request = url.startsWith('https:')
+    ? httpsGet(url, { ...options, agent: httpsAgent({ ca }, [new URL(url).hostname]) })
+    : httpGet(url, { ...options, agent: false });
+  const late = setTimeout(() => request.destroy(new Error(`no answer within ${timeout / 1000} s`)), timeout);
+  try {
+    return await bodyOf(await headOf(request), request);
+  } finally {
+    clearTimeout(late);
+    request.destroy();
+  }
+}
+
+function headOf(request: ClientRequest): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    request.on('error', reject);
+    request.on('response', (response) => {
+      const { statusCode = 0, headers } = response;
+      if (statusCode === 200) resolve(response);
+      else if (headers.location === undefined) reject(new Error(`it answered with status ${statusCode}`));
+      else reject(new Error(`it redirects to ${headers.location}: put the URL into the file that answers itself`));
+    });
+  });
+}
+
+function bodyOf(response: IncomingMessage, request: ClientRequest): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    response.on('data', (chunk: Buffer) => {
+      chunks.push(chunk);
+      length += chunk.length;
+      if (length > LONGEST_JWKS) request.destroy(new Error(`the answer is longer than ${LONGEST_JWKS} bytes`));
+    });
+    request.on('error', reject);
+    response.on('error', reject);
+    response.on('close', () => reject(new Error('the answer ended too early')));
+    response.on('end', () => resolve(Buffer.concat(chunks).toString('utf8')));
+  });
+}
+
+/** How often a URL is fetched, in milliseconds. Issuers announce a new key an hour or more before they sign with it. */
+const FETCH_EVERY_MS = 300_000;
+
+/** The shortest time between two fetches of a URL, in milliseconds, even if many tokens name an unknown key. */
+const FETCH_AGAIN_MS = 10_000;
+
+/** How many fetches run at once, for all tenants. One that hangs keeps its place for 5 s. */
+const fetches = new Semaphore(32);
+
+/** The keys that an issuer publishes. While the newest cannot be fetched, the last good ones stay in force. */
+class UrlKeys {
+  keys: TokenKeys = [];
+  /** Why the newest keys cannot be used. Empty if they can. */
+  problem = '';
+  readonly #url: KeysUrl;
+  readonly #now: () => number;
+  readonly #backoff = new Backoff(FETCH_AGAIN_MS, FETCH_EVERY_MS);
+  #text = '';
+  #next = Number.NEGATIVE_INFINITY;
+  #last = Number.NEGATIVE_INFINITY;
+  #fetching: Promise<boolean> | undefined;
+
+  constructor(url: KeysUrl, now: () => number = () => performance.now()) {
+    this.#url = url;
+    this.#now = now;
+  }
+
+  /** Fetches them if it is time. @returns whether the keys or the problem changed */
+  async look(): Promise<boolean> {
+    return this.#now() >= this.#next && this.#fetch();
+  }
+
+  /** Fetches them for a token with an unknown key id, unless that was done a moment ago. @returns as `look` */
+  async seek(): Promise<boolean> {
+    if (this.#fetching) return this.#fetching;
+    return this.#now() >= this.#last + FETCH_AGAIN_MS && this.#fetch();
+  }
+
+  #fetch(): Promise<boolean> {
+    this.#fetching ??= fetches
+      .take(() => this.#try())
+      .finally(() => {
+        this.#last = this.#now();
+        this.#fetching = undefined;
+      });
+    return this.#fetching;
+  }
+
+  async #try(): Promise<boolean> {
+    const before = this.problem;
+    try {
+      const text = await fetchKeys(this.#url);
+      const same = text === this.#text;
+      if (!same) this.keys = await readTokenKeys(text);
+      this.#text = text;
+      this.problem = '';
+      this.#backoff.reset();
+      this.#next = this.#now() + FETCH_EVERY_MS * (0.9 + Math.random() / 10);
+      return !same || before !== '';
+    } catch (error) {
+      this.problem = `${this.#url.url}: ${(error as Error).message}`;
+      this.#next = this.#now() + this.#backoff.next();
+      return this.problem !== before;
+    }
+  }
+}
+
+/** How often to check which URLs are due, in milliseconds. */
+const CHECK_EVERY_MS = 5000;
+
+/** For a token with an unknown key id, the URLs of at most so many tenants are fetched. More tenants need a server name or port of their own. */
+const MOST_TENANTS_SOUGHT = 4;
+
+/** How long a token waits for new keys, in milliseconds. Its agent waits for 10 s. */
+const SEEK_TIMEOUT_MS = 6000;
+
+interface AgentTokensOptions {
+  readonly tenant: (name: string) => Tenant | undefined;
+  /** A path in a tenant's file as an absolute one. */
+  readonly path: (named: string) => string;
+  /** How long an API server's answer is valid, in milliseconds. */
+  readonly rememberMs: number;
+  /** How long a review may take, in milliseconds; for tests. */
+  readonly reviewTimeoutMs?: number;
+  /** Called when tenants have new keys without a change of their files, or when keys cannot be had. */
+  readonly changed: (tenants: readonly string[]) => void;
+}
+
+/** An entry `tokens` of a tenant's file. Its keys are in files, or published at a URL. */
+interface Entry {
+  readonly way: TokenWay;
+  readonly url: UrlKeys | undefined;
+}
+
+/** Verifies agents' tokens by the keys of the tenants' issuers, or by their own API servers. */
+export class AgentTokens implements TokenJudge {
+  readonly #options: AgentTokensOptions;
+  readonly #issuers = new TokenIssuers();
+  /** By tenant. */
+  readonly #entries = new Map<string, readonly Entry[]>();
+  /** By URL and the CA that verifies it: tenants with the same one share its keys. */
+  readonly #urls = new Map<string, UrlKeys>();
+  readonly #reviews: TenantReviews;
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(options: AgentTokensOptions) {
+    this.#options = options;
+    this.#reviews = new TenantReviews(options);
+    this.#timer = setInterval(() => this.#look(), CHECK_EVERY_MS).unref();
+  }
+
+  /** URLs whose newest keys could not be fetched. */
+  get problems(): FileProblems[] {
+    return [...this.#entries].flatMap(([tenant, entries]) => {
+      const path = this.#options.tenant(tenant)?.path ?? tenant;
+      const problems = entries.flatMap(({ way: { rule }, url }) =>
+        url?.problem ? { line: 1, column: 1, at: rule.slice(path.length + 2), message: url.problem } : [],
+      );
+      return problems.length > 0 ? { path, problems, kept: tenant } : [];
+    });
+  }
+
+  /** Call at every change of the tenants in force, before grants are reviewed. */
+  update(tenants: Iterable<string>): void {
+    for (const name of tenants) {
+      const tenant = this.#options.tenant(name);
+      this.#put(name, tenant ? this.#entriesOf(tenant) : []);
+      this.#reviews.update(name, tenant);
+    }
+    const used = new Set([...this.#entries.values()].flatMap((entries) => entries.map(({ url }) => url)));
+    for (const [key, url] of this.#urls) if (!used.has(url)) this.#urls.delete(key);
+    this.#look();
+  }
+
+  async judge(evidence: AgentEvidence & { readonly token: string }, among: Tenant | undefined): Promise<Proven> {
+    const { token } = evidence;
+    try {
+      return await this.#verified(token, among?.name);
+    } catch (error) {
+      if (!(error instanceof TokenRejected)) throw error;
+      const reviewed = among && (await this.#reviewed(token, among, evidence));
+      if (reviewed) return reviewed;
+      throw new NotAuthorised(refused(error.message), among && { rule: `${among.path}: agents` });
+    }
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#reviews.close();
+    this.#entries.clear();
+    this.#urls.clear();
+  }
+
+  async #verified(token: string, among: string | undefined): Promise<Proven> {
+    const proof = await this.#issuers.verify(token, among).catch(async (error: unknown) => {
+      if (!(error instanceof UnknownKey) || !(await this.#seek(readToken(token), among))) throw error;
+      return await this.#issuers.verify(token, among);
+    });
+    const { rule, subject: name, expires } = proof;
+    const fell = { why: 'the key or the entry that accepted its token was removed', rule };
+    return this.#proven(proof.tenant, name, rule, expires, () => (this.#issuers.stands(proof) ? undefined : fell));
+  }
+
+  /** @returns undefined if no API server reviews this tenant's tokens */
+  async #reviewed(token: string, tenant: Tenant, evidence: AgentEvidence): Promise<Proven | undefined> {
+    const answer = await this.#reviews.check(token, tenant, evidence);
+    if (!answer) return undefined;
+    const { rule, rules, subject, verdict } = answer;
+    if (!verdict.ok) throw new NotAuthorised(refused(verdict.message), { rule, undecided: !verdict.decided });
+    const fell = { why: 'the entry that accepted its token was removed', rule };
+    return this.#proven(tenant.name, subject, rule, endOf(token), (current) =>
+      this.#reviews.has(current, rules) ? undefined : fell,
+    );
+  }
+
+  #proven(tenant: string, name: string, rule: string, expires: number, fault: Validity['fault']): Proven {
+    const found = this.#options.tenant(tenant);
+    if (!found) throw new NotAuthorised(`tenant ${tenant} was removed`, { rule });
+    return { tenant: found, name, rule, shared: true, validity: { expires, fault } };
+  }
+
+  /** Fetches the keys of the token's issuer, unless that was done a moment ago. @returns whether there was a URL to fetch from */
+  async #seek(said: SaidByToken, tenant: string | undefined): Promise<boolean> {
+    const ways = this.#issuers.waysFor(said, tenant);
+    if (new Set(ways.map((way) => way.tenant)).size > MOST_TENANTS_SOUGHT) return false;
+    const urls = new Set<UrlKeys>();
+    for (const { tenant: of, rule } of ways)
+      for (const { way, url } of this.#entries.get(of) ?? []) if (url && way.rule === rule) urls.add(url);
+    const sought = [...urls].map(async (url) => (await url.seek()) && this.#renew(url));
+    await within(Promise.all(sought), SEEK_TIMEOUT_MS);
+    return urls.size > 0;
+  }
+
+  #entriesOf({ name: tenant, path, file, credentials }: Tenant): Entry[] {
+    return (file.agents ?? []).flatMap(({ tokens }, index) => {
+      if (!tokens) return [];
+      const { issuer, audience, subject, jwksUrl, shared = false } = tokens;
+      const at = `agents[${index}].tokens`;
+      const rules = { issuer, audience, ...(subject !== undefined && { subject }) };
+      const url = jwksUrl === undefined ? undefined : this.#urlOf(jwksUrl, credentials.text(`${at}.ca`));
+      const keys = credentials.keys(`${at}.keys`) ?? [];
+      return { way: { tenant, rule: `${path}: ${at}`, rules, keys, published: url !== undefined, shared }, url };
+    });
+  }
+
+  #urlOf(url: string, ca: string | undefined): UrlKeys {
+    return getOrPut(this.#urls, JSON.stringify([url, ca]), () => new UrlKeys({ url, ...(ca !== undefined && { ca }) }));
+  }
+
+  #put(tenant: string, entries: readonly Entry[]): void {
+    if (entries.length === 0) this.#entries.delete(tenant);
+    else this.#entries.set(tenant, entries);
+    this.#issuers.put(
+      tenant,
+      entries.map(({ way, url }) => (url ? { ...way, keys: url.keys } : way)),
+    );
+  }
+
+  #look(): void {
+    for (const url of this.#urls.values()) void url.look().then((changed) => changed && this.#renew(url));
+  }
+
+  /** A URL has new keys, or a new problem. */
+  #renew(url: UrlKeys): void {
+    const tenants: string[] = [];
+    for (const [tenant, entries] of this.#entries) {
+      if (!entries.some((entry) => entry.url === url)) continue;
+      this.#put(tenant, entries);
+      tenants.push(tenant);
+    }
+    this.#options.changed(tenants);
+  }
+}
+
+function refused(why: string): string {
+  return `the token was not accepted: ${why}`;
+}
+
+/** Returns when a token expires, if it says so. The API server has verified it. */
+function endOf(token: string): number {
+  try {
+    return readToken(token).expires ?? Number.POSITIVE_INFINITY;
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
+}

@@ -1,0 +1,163 @@
+import type { Certificate, Presented } from '@isthmus/runtime';
+import { NotAuthorised, type Principal } from '@isthmus/tunnel';
+import { type CertificateBundles, CertificateJudge, gatewayTenants } from './certificate-judge.ts';
+import type { Grant, Grants, Proven } from './grants.ts';
+import type { Tenant, Tenants } from './tenants.ts';
+
+/** What a connection shows of who its peer is. */
+export interface Evidence {
+  /** The tenant whose own port or unix socket it came in by. */
+  readonly tenant?: string;
+  /** SNI. */
+  readonly serverName?: string;
+  /** That the peer holds its key is proven; nothing else is. */
+  readonly certificate?: Presented;
+}
+
+export interface AgentEvidence extends Evidence {
+  /** Without `Bearer`. */
+  readonly token?: string;
+  /** The tenant that the agent says it is of. It narrows the search, and must be the principal's. */
+  readonly claimedTenant?: string;
+  /** Where the agent comes from, as limits count it. */
+  readonly source: string;
+  /** Aborts when the peer has gone. */
+  readonly signal: AbortSignal;
+}
+
+export interface CallerEvidence extends Evidence {
+  /** The unix socket that the caller came in by, as the tenant's file has it. */
+  readonly unixSocket?: string;
+  /** The tenant's own port that it came in by. */
+  readonly port?: number;
+}
+
+/** Verifies agents' tokens. */
+export interface TokenJudge {
+  /**
+   * @param among the only tenant that it may be of. Unset: its issuer and its key's id find the tenant
+   * Rejects with NotAuthorised, `undecided` if the API server that decides did not answer.
+   */
+  judge(evidence: AgentEvidence & { readonly token: string }, among: Tenant | undefined): Promise<Proven>;
+}
+
+/** Says who peers are, by the tenants' files and credentials. */
+export interface Identify {
+  /** Rejects with NotAuthorised if the agent has proven no tenant, and with AgentLimitError-like errors of a token review that is refused. */
+  agent(evidence: AgentEvidence): Promise<Grant>;
+  /** @throws NotAuthorised if the caller has proven no tenant */
+  caller(evidence: CallerEvidence): Grant;
+  /** The tenants for which a gateway with this certificate may dial. Undefined: for all. */
+  gateway(certificate: Certificate): ReadonlySet<string> | undefined;
+}
+
+export interface IdentifyOptions {
+  readonly tenants: Tenants;
+  readonly grants: Grants;
+  /** Unset: nobody comes in by a token. */
+  readonly tokens?: TokenJudge;
+  /** The program's own CA bundles, which verify SPIFFE IDs. */
+  readonly bundles: CertificateBundles;
+  /** Milliseconds since the epoch. Default: the system's clock. */
+  readonly now?: () => number;
+}
+
+/**
+ * A peer's tenant is the one of its own port or unix socket, else that of its server name (SNI), of its SPIFFE ID, of the authority that
+ * issued its certificate, or of its token. Hints that contradict each other refuse it.
+ */
+export function identifyBy({ tenants, grants, tokens, bundles, now = Date.now }: IdentifyOptions): Identify {
+  const certificates = new CertificateJudge(tenants, bundles, now);
+  const granted = (role: Principal['role'], { tenant, name, rule, shared, validity }: Proven) =>
+    grants.grant({ tenant: tenant.name, role, name, rule, ...(shared && { shared }) }, tenant, validity);
+  return {
+    async agent(evidence) {
+      const hinted = hintedTenant(tenants, evidence);
+      const { certificate, token } = evidence;
+      const claimedTenant = claimOf(evidence, tenants);
+      if (certificate)
+        return claimed(granted('agent', certificates.judge('agent', certificate, hinted)), claimedTenant);
+      if (token === undefined || !tokens) throw nothingShown(evidence, hinted, 'agent');
+      const among = hinted ?? (claimedTenant === undefined ? undefined : knownTenant(tenants, claimedTenant));
+      return claimed(granted('agent', await tokens.judge({ ...evidence, token }, among)), claimedTenant);
+    },
+    caller(evidence) {
+      const hinted = hintedTenant(tenants, evidence);
+      const { certificate } = evidence;
+      if (certificate) return granted('caller', certificates.judge('caller', certificate, hinted));
+      const way = hinted && ownWay(hinted, evidence);
+      if (!way) throw nothingShown(evidence, hinted, 'caller');
+      return granted('caller', way);
+    },
+    gateway: gatewayTenants,
+  };
+}
+
+/** The tenant that the way in selects: proof of nothing yet, unless it is a caller's own socket or port. */
+function hintedTenant(tenants: Tenants, { tenant, serverName }: Evidence): Tenant | undefined {
+  const bySni = serverName === undefined ? undefined : tenants.byServerName(serverName);
+  if (tenant === undefined) return bySni;
+  const own = knownTenant(tenants, tenant);
+  if (!bySni || bySni === own) return own;
+  throw new NotAuthorised(
+    `this way in is of tenant ${tenant}, but the server name ${serverName} is of tenant ${bySni.name}: connect to that tenant's address`,
+    { rule: `${bySni.path}: server.serverNames` },
+  );
+}
+
+/** Agents of earlier versions say `default` of themselves without being told to. */
+function claimOf({ claimedTenant }: AgentEvidence, tenants: Tenants): string | undefined {
+  return claimedTenant === 'default' && !tenants.get('default') ? undefined : claimedTenant;
+}
+
+function knownTenant(tenants: Tenants, name: string): Tenant {
+  const found = tenants.get(name);
+  if (found) return found;
+  throw new NotAuthorised(`there is no tenant ${name}: add its file to the directory of tenants`);
+}
+
+function claimed(grant: Grant, tenant: string | undefined): Grant {
+  const { principal } = grant;
+  if (tenant === undefined || tenant === principal.tenant) return grant;
+  throw new NotAuthorised(
+    `the agent says that it is of tenant ${tenant}, but its credential is of tenant ${principal.tenant} (${principal.rule})`,
+    { rule: principal.rule, principal },
+  );
+}
+
+function nothingShown({ serverName }: Evidence, hinted: Tenant | undefined, role: Principal['role']): NotAuthorised {
+  const wanted = role === 'agent' ? 'client certificate and no token' : 'client certificate';
+  const of = serverName === undefined || hinted ? '' : `, and its server name ${serverName} is of no tenant`;
+  const fix = `see ${role}s in the tenant's file`;
+  return new NotAuthorised(
+    `the ${role} has not proven its tenant: it showed no ${wanted}${of}: ${fix}`,
+    hinted && { rule: `${hinted.path}: ${role}s` },
+  );
+}
+
+/** A unix socket or port of the tenant's own proves a caller, unless callers on that port need certificates. */
+function ownWay(tenant: Tenant, { tenant: own, unixSocket, port }: CallerEvidence): Proven | undefined {
+  if (own === undefined) return undefined;
+  const indexOf = ({ file }: Tenant) =>
+    (file.callers ?? []).findIndex((way) =>
+      unixSocket === undefined ? way.port !== undefined && way.port === port : way.unixSocket === unixSocket,
+    );
+  const open = (each: Tenant) => unixSocket !== undefined || each.certificates.caller.length === 0;
+  const index = indexOf(tenant);
+  const way = tenant.file.callers?.[index];
+  if (!way || !open(tenant)) return undefined;
+  const rule = (at: number, { path }: Tenant) =>
+    `${path}: callers[${at}].${unixSocket === undefined ? 'port' : 'unixSocket'}`;
+  return {
+    tenant,
+    name: way.name ?? (unixSocket === undefined ? `port-${port}` : 'unix-socket'),
+    rule: rule(index, tenant),
+    validity: {
+      expires: Number.POSITIVE_INFINITY,
+      fault(current) {
+        if (indexOf(current) !== -1 && open(current)) return undefined;
+        return { why: 'its way in is no longer listed', rule: `${current.path}: callers` };
+      },
+    },
+  };
+}

@@ -1,0 +1,346 @@
+import { isLoopback } from '@isthmus/runtime';
+import { isName } from '@isthmus/tunnel';
+import * as v from 'valibot';
+import { bytesOf } from './limits.ts';
+import { HostPattern, Prefix } from './patterns.ts';
+
+/** The longest list in a tenant's file. */
+const MOST_ENTRIES = 1000;
+
+/** The longest text in a tenant's file, in characters. */
+const LONGEST_TEXT = 4096;
+
+const text = v.pipe(
+  v.string('expected a text'),
+  v.nonEmpty('may not be empty'),
+  v.maxLength(LONGEST_TEXT, `may have ${LONGEST_TEXT} characters`),
+);
+
+/** A name that others show and log: of a rule, or of a caller. */
+const name = v.pipe(text, v.check(isName, 'expected at most 264 characters, and only what can be printed'));
+
+/** A path. One that is not absolute is relative to the tenant's file. */
+const path = v.pipe(text, v.description('A file. A relative path starts from the directory of this file.'));
+
+/** A tenant's name, as it stands in metrics, logs and SPIFFE IDs. */
+const tenantName = v.pipe(
+  text,
+  v.regex(
+    /^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$/,
+    'expected up to 63 lower-case letters, digits, dots and hyphens, with a letter or digit first and last',
+  ),
+);
+
+const port = v.pipe(
+  v.number('expected a port number'),
+  v.integer('expected a port number'),
+  v.minValue(1, 'expected a port from 1 to 65535'),
+  v.maxValue(65_535, 'expected a port from 1 to 65535'),
+);
+
+const count = v.pipe(
+  v.number('expected a whole number'),
+  v.integer('expected a whole number'),
+  v.minValue(1, 'expected 1 or more'),
+  v.maxValue(1_000_000_000, 'expected 1,000,000,000 or less'),
+);
+
+function list<T extends v.GenericSchema>(item: T) {
+  return v.pipe(
+    v.array(item, 'expected a list'),
+    v.minLength(1, 'expected at least one entry'),
+    v.maxLength(MOST_ENTRIES, `expected ${MOST_ENTRIES} entries or fewer`),
+  );
+}
+
+/** A number of bytes: `200MB`, `16MiB`, `65536`. */
+const bytes = v.pipe(
+  v.union([v.string(), v.number()], 'expected a number of bytes such as 200MB or 16MiB'),
+  v.check((value) => bytesOf(value) >= 1, 'expected a number of bytes such as 200MB or 16MiB'),
+);
+
+/** An https URL, or an http URL on this machine: an attacker who can change what is fetched chooses whom we trust. */
+const url = v.pipe(
+  text,
+  v.check(isTrusted, 'expected a URL such as https://issuer.example (http only to a loopback address)'),
+);
+
+function isTrusted(value: string): boolean {
+  if (!URL.canParse(value)) return false;
+  const { protocol, hostname } = new URL(value);
+  return protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname.replace(/^\[|\]$/g, '')));
+}
+
+const cidr = readable('A prefix such as 10.0.0.0/8, or an address.', (value) => new Prefix(value));
+
+const hostPattern = readable('A DNS name, or a pattern such as *.example.com.', (value) => new HostPattern(value));
+
+/** A text that a constructor reads; what it throws becomes the problem. */
+function readable(description: string, read: (value: string) => unknown) {
+  return v.pipe(
+    text,
+    v.rawCheck(({ dataset, addIssue }) => {
+      if (!dataset.typed) return;
+      try {
+        read(dataset.value);
+      } catch (error) {
+        addIssue({ message: (error as Error).message });
+      }
+    }),
+    v.description(description),
+  );
+}
+
+function described<T extends v.GenericSchema>(schema: T, description: string) {
+  return v.pipe(schema, v.description(description));
+}
+
+function hasOne(value: object, names: readonly string[]): boolean {
+  return names.filter((name) => name in value).length === 1;
+}
+
+const server = described(
+  v.strictObject({
+    serverNames: described(list(hostPattern), 'Names that select this tenant by SNI.'),
+    certificate: described(
+      path,
+      "The server certificate shown to the tenant's agents and callers, PEM with its chain.",
+    ),
+    key: described(path, "The certificate's private key, PEM."),
+  }),
+  'The server certificate that this tenant sees.',
+);
+
+/** What certificates of agents and of callers have in common. */
+const certificates = {
+  ca: v.exactOptional(
+    described(
+      path,
+      "The tenant's own CA bundle, PEM. The name is the subject's common name, or that of a SPIFFE ID of this tenant.",
+    ),
+  ),
+  trustDomain: v.exactOptional(
+    described(
+      text,
+      "The trust domain that SPIFFE IDs must have. Without ca, the program's own CA bundle verifies them.",
+    ),
+  ),
+  shared: v.exactOptional(
+    described(
+      v.boolean('expected true or false'),
+      'true: other tenants may list this CA too, if theirs say so as well. Who has a certificate of it may then act in each of them; SNI or the port chooses.',
+    ),
+  ),
+  crl: v.exactOptional(
+    described(
+      path,
+      'Certificate revocation lists signed by an authority in ca, PEM or DER. Read again when it changes.',
+    ),
+  ),
+};
+
+interface CertificatesFile {
+  readonly ca?: string;
+  readonly trustDomain?: string;
+  readonly shared?: boolean;
+  readonly crl?: string;
+}
+
+const someAuthority = v.check<CertificatesFile, string>(
+  ({ ca, trustDomain }) => ca !== undefined || trustDomain !== undefined,
+  'expected ca or trustDomain',
+);
+
+const ownAuthority = v.check<CertificatesFile, string>(
+  ({ ca, shared, crl }) => ca !== undefined || (shared === undefined && crl === undefined),
+  'shared and crl go with ca',
+);
+
+const agentCertificates = v.pipe(v.strictObject(certificates), someAuthority, ownAuthority);
+
+const sharedTokens = described(
+  v.boolean('expected true or false'),
+  'true: other tenants may accept the same tokens, if theirs say so as well. Anyone with such a token may be an agent of each of them; SNI or the port chooses.',
+);
+
+const tokens = v.pipe(
+  v.strictObject({
+    issuer: text,
+    audience: text,
+    keys: v.exactOptional(described(path, 'Public keys: a JWKS file, or PEM. Read again when it changes.')),
+    jwksUrl: v.exactOptional(described(url, 'Where the issuer publishes its JWKS: https, or http on this machine.')),
+    ca: v.exactOptional(described(path, 'The CA bundle that verifies jwksUrl.')),
+    subject: v.exactOptional(described(text, 'The only subject allowed.')),
+    shared: v.exactOptional(sharedTokens),
+  }),
+  v.check(
+    (value) => (value.keys === undefined) !== (value.jwksUrl === undefined),
+    'expected exactly one of keys, jwksUrl',
+  ),
+);
+
+const tokenReview = v.strictObject({
+  kubeconfig: described(path, "A kubeconfig of the tenant's own API server. Read again when it changes."),
+  audience: v.exactOptional(described(text, 'Default: system:konnectivity-server.')),
+  namespace: v.exactOptional(described(text, "The agents' namespace. Default: kube-system.")),
+  serviceAccount: v.exactOptional(described(text, "The agents' service account. Default: konnectivity-agent.")),
+  shared: v.exactOptional(sharedTokens),
+});
+
+const AGENT_WAYS = ['certificates', 'tokens', 'tokenReview'] as const;
+
+const agent = v.pipe(
+  v.strictObject({
+    certificates: v.exactOptional(agentCertificates),
+    tokens: v.exactOptional(tokens),
+    tokenReview: v.exactOptional(tokenReview),
+    port: v.exactOptional(
+      described(port, "A port of the tenant's own, for agents that dial an address and send no SNI."),
+    ),
+  }),
+  v.check((value) => hasOne(value, AGENT_WAYS), `expected exactly one of ${AGENT_WAYS.join(', ')}`),
+);
+
+const claims = described(
+  v.strictObject({
+    agentId: v.exactOptional(
+      described(
+        v.picklist(['own', 'prefixed', 'any'], 'expected own, prefixed or any'),
+        'own: the id that the credential names. prefixed: that id, or it with a hyphen and a suffix. any: any id. Default: own for certificates; any for tokens, because all agents of a service account show the same subject.',
+      ),
+    ),
+    defaultRoute: v.exactOptional(v.boolean('expected true or false')),
+    ipv4: v.exactOptional(list(cidr)),
+    ipv6: v.exactOptional(list(cidr)),
+    cidr: v.exactOptional(list(cidr)),
+    host: v.exactOptional(list(hostPattern)),
+  }),
+  "What an agent may claim to be and to reach. Default: the credential's own id, and default-route.",
+);
+
+const callerCertificates = v.pipe(
+  v.strictObject({
+    ...certificates,
+    names: v.exactOptional(described(list(text), 'The only common names, or names of SPIFFE IDs, allowed.')),
+  }),
+  someAuthority,
+  ownAuthority,
+);
+
+const CALLER_WAYS = ['unixSocket', 'port', 'certificates'] as const;
+
+const caller = v.pipe(
+  v.strictObject({
+    unixSocket: v.exactOptional(described(path, 'A unix socket that the gateway listens on for this tenant.')),
+    port: v.exactOptional(
+      described(
+        port,
+        "A port that the gateway listens on for this tenant. Callers there need a certificate if the tenant lists callers' certificates; otherwise, who can reach the port may dial.",
+      ),
+    ),
+    certificates: v.exactOptional(callerCertificates),
+    name: v.exactOptional(
+      described(text, "The caller's name in rules and records. Default: unix-socket, or port- and its number."),
+    ),
+  }),
+  v.check(
+    ({ name, certificates: shown }) => name === undefined || shown === undefined,
+    'name goes with unixSocket or port: a certificate has its own name',
+  ),
+  v.check((value) => hasOne(value, CALLER_WAYS), `expected exactly one of ${CALLER_WAYS.join(', ')}`),
+);
+
+const rule = v.pipe(
+  v.strictObject({
+    name: v.exactOptional(
+      described(name, "The rule's name in refusals and audit records. Default: its place, such as deny[0]."),
+    ),
+    cidr: v.exactOptional(cidr),
+    host: v.exactOptional(hostPattern),
+    ports: v.exactOptional(list(port)),
+    callers: v.exactOptional(described(list(name), 'The callers it applies to, by name. Default: all.')),
+  }),
+  v.check(
+    ({ cidr: prefix, host, ports }) => prefix !== undefined || host !== undefined || ports !== undefined,
+    'expected cidr, host or ports',
+  ),
+  v.check(({ cidr: prefix, host }) => prefix === undefined || host === undefined, 'expected cidr or host, not both'),
+);
+
+const limits = v.strictObject({
+  agents: v.exactOptional(count),
+  sessionsPerAgent: v.exactOptional(count),
+  sessions: v.exactOptional(count),
+  identifiers: v.exactOptional(described(count, 'Identifiers of one session.')),
+  renewalsPerSecond: v.exactOptional(
+    described(count, 'Fresh tokens that are verified for open sessions, and as many at once.'),
+  ),
+  dialsPerSecond: v.exactOptional(count),
+  burst: v.exactOptional(described(count, 'Dials at once after a quiet time. Then dialsPerSecond of them a second.')),
+  pendingDials: v.exactOptional(count),
+  tunnels: v.exactOptional(count),
+  bytesPerSecond: v.exactOptional(bytes),
+  bytesQueued: v.exactOptional(bytes),
+});
+
+const deny = described(
+  v.strictObject({
+    agents: v.exactOptional(described(list(text), 'Agents by the names of their credentials.')),
+    callers: v.exactOptional(described(list(text), 'Callers by name.')),
+    serials: v.exactOptional(
+      described(
+        list(v.pipe(text, v.regex(/^([0-9a-fA-F]{2}:?)*[0-9a-fA-F]{1,2}$/, 'expected a serial number in hex'))),
+        'Certificates by serial number, in hex; colons are allowed.',
+      ),
+    ),
+  }),
+  'Credentials that are no longer accepted, although they are valid. Connections that stand on them end within 10 s.',
+);
+
+/** The longest grace, in seconds: a week. */
+const LONGEST_GRACE = 604_800;
+
+const expiryGraceSeconds = described(
+  v.pipe(
+    v.number('expected a number of seconds'),
+    v.integer('expected a whole number of seconds'),
+    v.minValue(0, 'expected 0 or more'),
+    v.maxValue(LONGEST_GRACE, `expected ${LONGEST_GRACE} (a week) or less`),
+  ),
+  'How long a connection may go on after the certificate or token that opened it has expired. New connections need a valid one. Default: 0.',
+);
+
+/**
+ * The dial rules of a tenant as JSON, in bytes. Hubs send them to agents as one control message, which may have 256 KiB, and each agent
+ * of the tenant gets each change.
+ */
+const MAX_DIAL_RULES = 128 * 1024;
+
+/** The shape of a tenant's file. docs/tenant.schema.json is made of it. */
+export const tenantFile = v.strictObject({
+  tenant: described(tenantName, "The tenant's name, unique in the plane."),
+  server: v.exactOptional(server),
+  agents: v.exactOptional(described(list(agent), 'How agents prove that they are of this tenant; any one is enough.')),
+  claims: v.exactOptional(claims),
+  callers: v.exactOptional(
+    described(list(caller), 'How callers prove that they are of this tenant; any one is enough.'),
+  ),
+  dial: v.exactOptional(
+    described(
+      v.pipe(
+        v.strictObject({ deny: v.exactOptional(list(rule)), allow: v.exactOptional(list(rule)) }),
+        v.check(
+          (rules) => Buffer.byteLength(JSON.stringify(rules)) <= MAX_DIAL_RULES,
+          `the rules have more than ${MAX_DIAL_RULES} bytes as JSON: write wider prefixes, or shorter lists of ports and callers`,
+        ),
+      ),
+      'What callers may dial. deny wins. With allow, only what it lists.',
+    ),
+  ),
+  limits: v.exactOptional(limits),
+  deny: v.exactOptional(deny),
+  expiryGraceSeconds: v.exactOptional(expiryGraceSeconds),
+});
+
+export type TenantFile = v.InferOutput<typeof tenantFile>;
+export type DialRule = v.InferOutput<typeof rule>;

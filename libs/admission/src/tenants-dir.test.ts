@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import type { FileProblems } from './tenants.ts';
+import { followTenants } from './tenants-dir.ts';
+
+async function directory(context: TestContext) {
+  const dir = await mkdtemp(join(tmpdir(), 'tenants-'));
+  context.after(() => rm(dir, { recursive: true }));
+  const seen: string[] = [];
+  const failures: (readonly FileProblems[])[] = [];
+  const follow = async () => {
+    const followed = await followTenants({
+      dir,
+      changed: ({ changed, gone }) => void seen.push(`${changed.join()} -${gone.join()}`),
+      failing: (problems) => void failures.push(problems),
+    });
+    context.after(() => followed.close());
+    return followed;
+  };
+  // At once: a look may come between any two writes.
+  const write = async (name: string, text: string) => {
+    await writeFile(join(dir, '.new'), text);
+    await rename(join(dir, '.new'), join(dir, name));
+  };
+  return { dir, seen, failures, follow, write };
+}
+
+test('tenants follow the files of a directory', async (context) => {
+  const { dir, seen, failures, follow, write } = await directory(context);
+  await write('acme.yaml', 'tenant: acme');
+  await write('notes.txt', 'no tenant');
+  const { tenants, look } = await bound(follow());
+  assert.deepEqual(
+    [...tenants.all].map(({ name }) => name),
+    ['acme'],
+  );
+  await write('beta.yml', 'tenant: beta\nlimits: {tunnels: 7}');
+  await look();
+  assert.equal(tenants.get('beta')?.limits.tunnels, 7);
+  await rm(join(dir, 'acme.yaml'));
+  await look();
+  assert.deepEqual(seen, ['acme -', 'beta -', ' -acme']);
+  assert.deepEqual(failures, []);
+});
+
+test('a unix socket is of one tenant, however its path is written', async (context) => {
+  const { dir, follow, write } = await directory(context);
+  await write('acme.yaml', 'tenant: acme\ncallers: [{unixSocket: run/acme.sock}]');
+  await write('beta.yaml', `tenant: beta\ncallers: [{unixSocket: ${dir}/other/../run/acme.sock}]`);
+  const { problems } = await follow();
+  assert.deepEqual(
+    problems.map(({ path, problems: [first] }) => [path, first?.line]),
+    [['beta.yaml', 2]],
+  );
+});
+
+test('a file that cannot be used is reported once, and its tenant stays', async (context) => {
+  const { failures, follow, write } = await directory(context);
+  await write('acme.yaml', 'tenant: acme');
+  const { tenants, look } = await bound(follow());
+  await write('acme.yaml', 'tenant: acme\nlimit: 1');
+  await look();
+  await look();
+  assert.deepEqual(
+    failures.map((problems) => problems.map(({ path, kept }) => [path, kept])),
+    [[['acme.yaml', 'acme']]],
+  );
+  assert.ok(tenants.get('acme'));
+  await write('acme.yaml', 'tenant: acme\nlimits: {agents: 3}');
+  await look();
+  assert.deepEqual(failures.at(-1), []);
+  assert.equal(tenants.get('acme')?.limits.agents, 3);
+});
+
+test('a mounted ConfigMap is followed: its directory is replaced as a whole', async (context) => {
+  const { dir, follow } = await directory(context);
+  const version = async (name: string, text: string) => {
+    await mkdir(join(dir, name));
+    await writeFile(join(dir, name, 'acme.yaml'), text);
+    await symlink(name, join(dir, '..new'));
+    await rename(join(dir, '..new'), join(dir, '..data'));
+  };
+  await version('..1', 'tenant: acme');
+  await symlink(join('..data', 'acme.yaml'), join(dir, 'acme.yaml'));
+  const { tenants, look } = await bound(follow());
+  await version('..2', 'tenant: acme\nlimits: {agents: 9}');
+  await look();
+  assert.equal(tenants.get('acme')?.limits.agents, 9);
+});
+
+test('a directory that goes away keeps its tenants, and is reported', async (context) => {
+  const { dir, failures, follow, write } = await directory(context);
+  await write('acme.yaml', 'tenant: acme');
+  const { tenants, look } = await bound(follow());
+  await rename(dir, `${dir}-away`);
+  await look();
+  await rename(`${dir}-away`, dir);
+  assert.ok(tenants.get('acme'));
+  assert.match(failures[0]?.[0]?.problems[0]?.message ?? '', /the directory cannot be read: ENOENT/);
+  await look();
+  assert.deepEqual(failures.at(-1), []);
+});
+
+test('a look that is asked for while another runs sees what was written before', async (context) => {
+  const { dir, write } = await directory(context);
+  let asked: Promise<void> | undefined;
+  const followed = await followTenants({
+    dir,
+    failing() {},
+    changed({ changed }) {
+      if (!changed.includes('acme')) return;
+      // The look that runs has read all files by now.
+      writeFileSync(join(dir, 'beta.yaml'), 'tenant: beta');
+      asked = followed.look();
+    },
+  });
+  context.after(() => followed.close());
+  await write('acme.yaml', 'tenant: acme');
+  await followed.look();
+  await asked;
+  assert.ok(followed.tenants.get('beta'));
+});
+
+test('a program does not start without the directory', async () => {
+  await assert.rejects(followTenants({ dir: '/nowhere', changed() {}, failing() {} }), /ENOENT/);
+});
+
+async function bound(following: ReturnType<typeof followTenants>) {
+  const followed = await following;
+  return { tenants: followed.tenants, look: () => followed.look() };
+}

@@ -1,0 +1,171 @@
+import { readdir } from 'node:fs/promises';
+import { extname, join, resolve } from 'node:path';
+import { setImmediate as turn } from 'node:timers/promises';
+import { type Content, CredentialCache, readIfChanged } from './credential-files.ts';
+import { MAX_TENANT_FILE, type ReadFile, readTenantFile } from './tenant-file.ts';
+import { type FileProblems, type TenantSource, Tenants } from './tenants.ts';
+
+/**
+ * How often the files are checked for changes, in milliseconds. They are polled, because notifications (inotify) miss changes of a mounted
+ * ConfigMap, whose files are links into a directory that is replaced.
+ */
+const POLL_MS = 2000;
+
+/** The most files. More would not load within 20 s. */
+const MOST_FILES = 10_000;
+
+/** How many tenants are checked in one turn of the event loop. It takes 1 ms, or 20 ms if each has changed. */
+const TENANTS_A_TURN = 20;
+
+const FILE_ENDINGS = new Set(['.yaml', '.yml']);
+
+export interface TenantsDirOptions {
+  readonly dir: string;
+  /** Called after each change of the tenants in force. */
+  readonly changed: (change: { readonly changed: readonly string[]; readonly gone: readonly string[] }) => void;
+  /** Called when the files that cannot be used change, and when the directory cannot be read. */
+  readonly failing: (problems: readonly FileProblems[]) => void;
+  /** How often the files are checked for changes, in milliseconds; default 2000. */
+  readonly pollMs?: number | undefined;
+}
+
+/** The tenants of a directory of YAML files, followed until `close`. */
+export interface TenantsDir {
+  readonly tenants: Tenants;
+  readonly problems: readonly FileProblems[];
+  /** Looks at the files now. What was written before the call is in force when it resolves. */
+  look(): Promise<void>;
+  close(): void;
+}
+
+/** @throws Error if the directory cannot be read, because a server that started without its tenants would refuse them all */
+export async function followTenants(options: TenantsDirOptions): Promise<TenantsDir> {
+  const follower = new Follower(options);
+  await follower.read();
+  return follower;
+}
+
+/** A tenant's file, and what it names. */
+interface Known {
+  readonly content: Content<ReadFile>;
+  readonly source: TenantSource;
+}
+
+class Follower implements TenantsDir {
+  readonly tenants = new Tenants();
+  readonly #options: TenantsDirOptions;
+  readonly #credentials: CredentialCache;
+  #files = new Map<string, Known>();
+  #unreadable: FileProblems[] = [];
+  /** The problems that were reported last. */
+  #reported = '';
+  #timer: NodeJS.Timeout | undefined;
+  /** The last look that was asked for. */
+  #looking: Promise<void> = Promise.resolve();
+  #closed = false;
+  /** Whether this check includes the files that tenants' files name. The timer's checks do every other time, because those cost most. */
+  #deep = true;
+  /** Whether one of those files has changed. */
+  #stale = false;
+
+  constructor(options: TenantsDirOptions) {
+    this.#options = options;
+    this.#credentials = new CredentialCache(options.dir);
+  }
+
+  get problems(): readonly FileProblems[] {
+    return [...this.#unreadable, ...this.tenants.problems];
+  }
+
+  /** One look at a time: one that runs may have passed the file that its caller has just written. */
+  look(deep = true): Promise<void> {
+    this.#looking = this.#looking.catch(() => {}).then(() => this.#look(deep));
+    return this.#looking;
+  }
+
+  async #look(deep: boolean): Promise<void> {
+    this.#deep = deep;
+    try {
+      await this.read();
+    } catch (error) {
+      if (this.#closed) return;
+      this.#unreadable = [problem(this.#options.dir, `the directory cannot be read: ${(error as Error).message}`)];
+      this.#report();
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+  }
+
+  /** Reads what has changed, and puts it in force. If a tenant's file cannot be read, the tenant stays as it was. */
+  async read(): Promise<void> {
+    clearTimeout(this.#timer);
+    try {
+      const names = (await readdir(this.#options.dir))
+        .filter((name) => !name.startsWith('.') && FILE_ENDINGS.has(extname(name)))
+        .sort();
+      const same = await this.#readFiles(names);
+      if (this.#closed) return;
+      if (same) return this.#report();
+      const change = this.tenants.update(new Map([...this.#files].map(([name, { source }]) => [name, source])));
+      if (change.changed.length > 0 || change.gone.length > 0) this.#options.changed(change);
+      this.#report();
+    } finally {
+      if (!this.#closed)
+        this.#timer = setTimeout(() => void this.look(!this.#deep), this.#options.pollMs ?? POLL_MS).unref();
+    }
+  }
+
+  /** @returns whether all is as it was */
+  async #readFiles(names: readonly string[]): Promise<boolean> {
+    const { dir } = this.#options;
+    const files = new Map<string, Known>();
+    const unreadable: FileProblems[] = [];
+    if (names.length > MOST_FILES)
+      unreadable.push(problem(dir, `${names.length} files: only the first ${MOST_FILES} are read`));
+    this.#stale = this.#deep && (await this.#credentials.stale());
+    for (const [index, name] of names.slice(0, MOST_FILES).entries()) {
+      if (index % TENANTS_A_TURN === TENANTS_A_TURN - 1) await turn();
+      const before = this.#files.get(name);
+      try {
+        const known = await this.#readFile(join(dir, name), before);
+        files.set(name, known);
+        this.tenants.prepare(name, known.source);
+      } catch (error) {
+        if (before) files.set(name, before);
+        unreadable.push(problem(name, (error as Error).message));
+      }
+    }
+    this.#credentials.looked(this.#stale);
+    const before = this.#files;
+    this.#files = files;
+    this.#unreadable = unreadable;
+    return files.size === before.size && [...files].every(([name, known]) => before.get(name) === known);
+  }
+
+  async #readFile(path: string, before: Known | undefined): Promise<Known> {
+    const absolute = (socket: string) => resolve(this.#options.dir, socket);
+    const read = (text: Buffer) => readTenantFile(text.toString(), absolute);
+    const content = readIfChanged(path, MAX_TENANT_FILE, before?.content, read);
+    if (content === before?.content && !this.#stale) return before;
+    const { value } = content;
+    const known = before?.source.credentials;
+    const credentials = 'problems' in value ? (known ?? new Map()) : await this.#credentials.of(value, known);
+    if (content === before?.content && credentials === known) return before as Known;
+    return { content, source: { read: value, credentials } };
+  }
+
+  #report(): void {
+    const { problems } = this;
+    const text = problems.length === 0 ? '' : JSON.stringify(problems);
+    if (text === this.#reported) return;
+    this.#reported = text;
+    this.#options.failing(problems);
+  }
+}
+
+function problem(path: string, message: string): FileProblems {
+  return { path, problems: [{ line: 1, column: 1, at: '', message }] };
+}
