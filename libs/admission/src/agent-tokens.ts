@@ -2,6 +2,7 @@ import { type ClientRequest, get as httpGet, type IncomingMessage } from 'node:h
 import { get as httpsGet } from 'node:https';
 import { Backoff, httpsAgent, within } from '@isthmus/runtime';
 import { getOrPut, NotAuthorised } from '@isthmus/tunnel';
+import { ADMISSION } from './defaults.ts';
 import type { Proven, Validity } from './grants.ts';
 import type { AgentEvidence, TokenJudge } from './identify.ts';
 import type { FileProblems, Tenant } from './tenants.ts';
@@ -31,12 +32,6 @@ class Semaphore {
   }
 }
 
-/** How long the whole answer may take, in milliseconds. */
-const FETCH_TIMEOUT_MS = 5000;
-
-/** The longest JWKS, in bytes. Twenty keys take 10 KB. */
-const LONGEST_JWKS = 1024 * 1024;
-
 interface KeysUrl {
   readonly url: string;
   /** The CA bundle that verifies it, PEM. Unset: the system's. */
@@ -44,7 +39,7 @@ interface KeysUrl {
 }
 
 /** Fetches what an issuer publishes. Follows no redirect, because the file says whom to trust. */
-async function fetchKeys({ url, ca }: KeysUrl, timeout = FETCH_TIMEOUT_MS): Promise<string> {
+async function fetchKeys({ url, ca }: KeysUrl, timeout = ADMISSION.keysFetchMs): Promise<string> {
   // The connection is closed with the request. Otherwise it would stay open until the next fetch, minutes later.
   const options = { headers: { accept: 'application/json', 'user-agent': 'isthmus' } };
   const request = url.startsWith('https:')
@@ -78,7 +73,8 @@ function bodyOf(response: IncomingMessage, request: ClientRequest): Promise<stri
     response.on('data', (chunk: Buffer) => {
       chunks.push(chunk);
       length += chunk.length;
-      if (length > LONGEST_JWKS) request.destroy(new Error(`the answer is longer than ${LONGEST_JWKS} bytes`));
+      if (length > ADMISSION.keysAnswerBytes)
+        request.destroy(new Error(`the answer is longer than ${ADMISSION.keysAnswerBytes} bytes`));
     });
     request.on('error', reject);
     response.on('error', reject);
@@ -87,14 +83,8 @@ function bodyOf(response: IncomingMessage, request: ClientRequest): Promise<stri
   });
 }
 
-/** How often a URL is fetched, in milliseconds. Issuers announce a new key an hour or more before they sign with it. */
-const FETCH_EVERY_MS = 300_000;
-
-/** The shortest time between two fetches of a URL, in milliseconds, even if many tokens name an unknown key. */
-const FETCH_AGAIN_MS = 10_000;
-
-/** How many fetches run at once, for all tenants. One that hangs keeps its place for 5 s. */
-const fetches = new Semaphore(32);
+/** Of all tenants. */
+const fetches = new Semaphore(ADMISSION.keysFetches);
 
 /** The keys that an issuer publishes. While the newest cannot be fetched, the last good ones stay in force. */
 class UrlKeys {
@@ -103,7 +93,7 @@ class UrlKeys {
   problem = '';
   readonly #url: KeysUrl;
   readonly #now: () => number;
-  readonly #backoff = new Backoff(FETCH_AGAIN_MS, FETCH_EVERY_MS);
+  readonly #backoff = new Backoff(ADMISSION.keysAgainMs, ADMISSION.keysMs);
   #text = '';
   #next = Number.NEGATIVE_INFINITY;
   #last = Number.NEGATIVE_INFINITY;
@@ -122,7 +112,7 @@ class UrlKeys {
   /** Fetches them for a token with an unknown key id, unless that was done a moment ago. @returns as `look` */
   async seek(): Promise<boolean> {
     if (this.#fetching) return this.#fetching;
-    return this.#now() >= this.#last + FETCH_AGAIN_MS && this.#fetch();
+    return this.#now() >= this.#last + ADMISSION.keysAgainMs && this.#fetch();
   }
 
   #fetch(): Promise<boolean> {
@@ -144,7 +134,7 @@ class UrlKeys {
       this.#text = text;
       this.problem = '';
       this.#backoff.reset();
-      this.#next = this.#now() + FETCH_EVERY_MS * (0.9 + Math.random() / 10);
+      this.#next = this.#now() + ADMISSION.keysMs * (0.9 + Math.random() / 10);
       return !same || before !== '';
     } catch (error) {
       this.problem = `${this.#url.url}: ${(error as Error).message}`;
@@ -153,15 +143,6 @@ class UrlKeys {
     }
   }
 }
-
-/** How often to check which URLs are due, in milliseconds. */
-const CHECK_EVERY_MS = 5000;
-
-/** For a token with an unknown key id, the URLs of at most so many tenants are fetched. More tenants need a server name or port of their own. */
-const MOST_TENANTS_SOUGHT = 4;
-
-/** How long a token waits for new keys, in milliseconds. Its agent waits for 10 s. */
-const SEEK_TIMEOUT_MS = 6000;
 
 interface AgentTokensOptions {
   readonly tenant: (name: string) => Tenant | undefined;
@@ -195,7 +176,7 @@ export class AgentTokens implements TokenJudge {
   constructor(options: AgentTokensOptions) {
     this.#options = options;
     this.#reviews = new TenantReviews(options);
-    this.#timer = setInterval(() => this.#look(), CHECK_EVERY_MS).unref();
+    this.#timer = setInterval(() => this.#look(), ADMISSION.keysLookMs).unref();
   }
 
   /** URLs whose newest keys could not be fetched. */
@@ -271,12 +252,12 @@ export class AgentTokens implements TokenJudge {
   /** Fetches the keys of the token's issuer, unless that was done a moment ago. @returns whether there was a URL to fetch from */
   async #seek(said: SaidByToken, tenant: string | undefined): Promise<boolean> {
     const ways = this.#issuers.waysFor(said, tenant);
-    if (new Set(ways.map((way) => way.tenant)).size > MOST_TENANTS_SOUGHT) return false;
+    if (new Set(ways.map((way) => way.tenant)).size > ADMISSION.tenantsSought) return false;
     const urls = new Set<UrlKeys>();
     for (const { tenant: of, rule } of ways)
       for (const { way, url } of this.#entries.get(of) ?? []) if (url && way.rule === rule) urls.add(url);
     const sought = [...urls].map(async (url) => (await url.seek()) && this.#renew(url));
-    await within(Promise.all(sought), SEEK_TIMEOUT_MS);
+    await within(Promise.all(sought), ADMISSION.keysWaitMs);
     return urls.size > 0;
   }
 

@@ -1,8 +1,6 @@
 import { type Certificate, CertificatePool, type RevocationList, type Trust } from '@isthmus/runtime';
 import { getOrPut } from '@isthmus/tunnel';
-
-/** The most certificates of one CA bundle. */
-const MOST_AUTHORITIES = 50;
+import { ADMISSION } from './defaults.ts';
 
 /** Authorities of tenants. An authority is its name and key (`Certificate.authorityId`), whichever certificate it has. */
 export interface TenantTrust extends Trust {
@@ -19,8 +17,8 @@ export class TrustSet extends CertificatePool implements TenantTrust {
     const { all, skipped } = CertificatePool.of(pem);
     if (all.length === 0)
       throw new Error(`there is no certificate (PEM) in it${skipped.map((each) => `: ${each}`).join('')}`);
-    if (all.length > MOST_AUTHORITIES)
-      throw new Error(`there are ${all.length} certificates in it: at most ${MOST_AUTHORITIES} are allowed`);
+    if (all.length > ADMISSION.authorities)
+      throw new Error(`there are ${all.length} certificates in it: at most ${ADMISSION.authorities} are allowed`);
     for (const [index, { isAuthority, maySign, commonNames }] of all.entries())
       if (!isAuthority || !maySign)
         throw new Error(

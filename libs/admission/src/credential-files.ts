@@ -7,10 +7,10 @@ import {
   type Credential,
   type CredentialFile,
   credentialFiles,
-  MAX_CREDENTIAL_FILE,
   type ReadCredentials,
   readCredential,
 } from './credentials.ts';
+import { ADMISSION } from './defaults.ts';
 import type { UsableFile } from './tenant-file.ts';
 
 /** A file as it was last read. */
@@ -72,9 +72,6 @@ function nothing(): ByKind {
   return { trust: new Map(), keys: new Map(), text: new Map(), kubeconfig: new Map(), revoked: new Map() };
 }
 
-/** How many files are checked in one turn of the event loop. It takes 1 ms. */
-const FILES_A_TURN = 100;
-
 /** The files that tenants' files name. Each is read once, even if several name it, and again when it changes. */
 export class CredentialCache {
   readonly #dir: string;
@@ -92,7 +89,7 @@ export class CredentialCache {
     for (const known of Object.values(this.#read)) {
       for (const [path, { mark }] of known) {
         if (stateOf(path).mark !== mark) return true;
-        if (++looked % FILES_A_TURN === 0) await turn();
+        if (++looked % ADMISSION.credentialFilesATurn === 0) await turn();
       }
     }
     return false;
@@ -159,9 +156,6 @@ function sameError(one: Credential | Error | undefined, other: Credential | Erro
   return one instanceof Error && other instanceof Error && one.message === other.message;
 }
 
-/** How often the files are checked for changes, in milliseconds. */
-const POLL_MS = 4000;
-
 type Role = Principal['role'];
 
 const CERTIFICATE_PLACES = { agent: 'agents', caller: 'callers' } as const;
@@ -188,7 +182,7 @@ export class ProgramBundles {
   constructor(options: ProgramBundlesOptions) {
     this.#options = options;
     for (const role of ['agent', 'caller'] as const) this.#look(role);
-    this.#timer = setInterval(() => this.look(), options.pollMs ?? POLL_MS).unref();
+    this.#timer = setInterval(() => this.look(), options.pollMs ?? ADMISSION.bundlesPollMs).unref();
   }
 
   of(role: Role): TrustSet | undefined {
@@ -210,7 +204,7 @@ export class ProgramBundles {
     if (path === '') return;
     const read = (content: Buffer) => new TrustSet(content.toString('latin1'));
     const before = this.#read[role];
-    const now = readIfChanged(path, MAX_CREDENTIAL_FILE, before, read);
+    const now = readIfChanged(path, ADMISSION.credentialFileBytes, before, read);
     this.#read[role] = now;
     if (now === before) return;
     for (const each of now.value.skipped) this.#tell(role, `${each}: the others are used, this one is not`);

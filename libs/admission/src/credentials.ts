@@ -3,15 +3,10 @@ import { CertificatePool, isKeyOf, missingPurpose, type RevocationList, readRevo
 import type { Principal } from '@isthmus/tunnel';
 import { parse } from 'yaml';
 import { Revocations, TrustSet } from './certificate-trust.ts';
+import { ADMISSION } from './defaults.ts';
 import type { Problem, UsableFile } from './tenant-file.ts';
 import type { TenantFile } from './tenant-schema.ts';
 import { readTokenKeys, type TokenKeys } from './tokens.ts';
-
-/** The largest file that a tenant's file names, in bytes. */
-export const MAX_CREDENTIAL_FILE = 1024 * 1024;
-
-/** The largest file of revocation lists, in bytes: 100,000 certificates. */
-const MAX_REVOCATIONS_FILE = 4 * 1024 * 1024;
 
 /** A file that a tenant's file names. */
 export interface CredentialFile {
@@ -42,7 +37,7 @@ export type ReadCredentials = ReadonlyMap<string, Credential | Error>;
 export function credentialFiles({ server, agents = [], callers = [] }: TenantFile): CredentialFile[] {
   const found: CredentialFile[] = [];
   const add = (kind: CredentialFile['kind'], at: string, path: string | undefined) => {
-    const most = kind === 'revoked' ? MAX_REVOCATIONS_FILE : MAX_CREDENTIAL_FILE;
+    const most = kind === 'revoked' ? ADMISSION.revocationsFileBytes : ADMISSION.credentialFileBytes;
     if (path !== undefined) found.push({ at, path, kind, most });
   };
   add('text', 'server.certificate', server?.certificate);

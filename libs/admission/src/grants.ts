@@ -1,5 +1,6 @@
 import { NotAuthorised, type Principal } from '@isthmus/tunnel';
 import { type Claim, claimFault, type Fault } from './claims.ts';
+import { ADMISSION } from './defaults.ts';
 import type { Tenant } from './tenants.ts';
 
 /** What a principal was verified by. */
@@ -35,15 +36,6 @@ export interface Grant {
    */
   watch(ended: (reason: NotAuthorised) => void, claim?: Claim): () => void;
 }
-
-/** How often expiry is looked for, in milliseconds. A timer for the next expiry would be wrong when the clock is set. */
-const CHECK_EXPIRY_EVERY_MS = 4000;
-
-/** How long a review may hold up the process at a time, in milliseconds. */
-const REVIEW_TURN_MS = 5;
-
-/** How many grants are reviewed between looks at the clock. */
-const GRANTS_A_LOOK = 50;
 
 export interface GrantsOptions {
   /** The tenant in force of a name. */
@@ -117,7 +109,7 @@ export class Grants {
     const all = this.#watched.get(tenant) ?? new Set();
     this.#watched.set(tenant, all.add(watched));
     this.#next = Math.min(this.#next, validity.expires + graceOf(last));
-    this.#timer ??= setInterval(() => this.#expire(), CHECK_EXPIRY_EVERY_MS).unref();
+    this.#timer ??= setInterval(() => this.#expire(), ADMISSION.expiryMs).unref();
     // It was granted before the tenant changed, or before a key or an authority went.
     if (this.#reviews !== asOf || this.#options.tenant(tenant) !== last) this.#late.add(watched);
     this.#schedule();
@@ -149,9 +141,9 @@ export class Grants {
 
   #reviewSome(): void {
     this.#turn = undefined;
-    const until = performance.now() + REVIEW_TURN_MS;
+    const until = performance.now() + ADMISSION.reviewTurnMs;
     do {
-      for (let left = GRANTS_A_LOOK; left > 0; left--) {
+      for (let left = ADMISSION.grantsALook; left > 0; left--) {
         this.#review ??= this.#nextReview();
         const step = this.#review?.next();
         if (!step) return;

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { MAX_TENANT_FILE, readTenantFile } from './tenant-file.ts';
+import { ADMISSION } from './defaults.ts';
+import { readTenantFile } from './tenant-file.ts';
 
 const FULL = `
 tenant: acme
@@ -81,7 +82,7 @@ describe("a tenant's file", () => {
       `tenant: a\ndial: {deny: [${RULES}]}`,
       /^2:7 dial: the rules have more than 131072 bytes/,
     ],
-    ['is too large', `tenant: a\n#${'x'.repeat(MAX_TENANT_FILE)}`, /more than 262144 bytes/],
+    ['is too large', `tenant: a\n#${'x'.repeat(ADMISSION.tenantFileBytes)}`, /more than 262144 bytes/],
   ];
   for (const [what, source, problem] of rows) {
     it(`that ${what} is refused, with the place`, () => assert.match(problemsOf(source).join('\n'), problem));

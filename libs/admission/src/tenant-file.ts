@@ -1,9 +1,7 @@
 import * as v from 'valibot';
 import { isMap, isNode, isScalar, LineCounter, type Node, parseDocument } from 'yaml';
+import { ADMISSION } from './defaults.ts';
 import { type TenantFile, tenantFile } from './tenant-schema.ts';
-
-/** The largest tenant's file, in bytes. */
-export const MAX_TENANT_FILE = 256 * 1024;
 
 /** Why a file cannot be used, and where in it. Lines and columns count from 1. */
 export interface Problem {
@@ -28,8 +26,8 @@ export type ReadFile = UsableFile | { readonly problems: readonly Problem[] };
  * @param absolute makes the path of a unix socket an absolute one, so that two spellings of one path are equal
  */
 export function readTenantFile(source: string, absolute: (path: string) => string = (path) => path): ReadFile {
-  if (Buffer.byteLength(source) > MAX_TENANT_FILE)
-    return { problems: [{ ...START, message: `the file has more than ${MAX_TENANT_FILE} bytes` }] };
+  if (Buffer.byteLength(source) > ADMISSION.tenantFileBytes)
+    return { problems: [{ ...START, message: `the file has more than ${ADMISSION.tenantFileBytes} bytes` }] };
   const { document, place } = parsed(source);
   if (document.errors.length > 0)
     return { problems: document.errors.map(({ pos, message }) => ({ ...place(pos[0]), at: '', message })) };

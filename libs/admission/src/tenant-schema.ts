@@ -1,19 +1,14 @@
 import { isLoopback } from '@isthmus/runtime';
 import { isName } from '@isthmus/tunnel';
 import * as v from 'valibot';
+import { ADMISSION } from './defaults.ts';
 import { bytesOf } from './limits.ts';
 import { HostPattern, Prefix } from './patterns.ts';
-
-/** The longest list in a tenant's file. */
-const MOST_ENTRIES = 1000;
-
-/** The longest text in a tenant's file, in characters. */
-const LONGEST_TEXT = 4096;
 
 const text = v.pipe(
   v.string('expected a text'),
   v.nonEmpty('may not be empty'),
-  v.maxLength(LONGEST_TEXT, `may have ${LONGEST_TEXT} characters`),
+  v.maxLength(ADMISSION.textCharacters, `may have ${ADMISSION.textCharacters} characters`),
 );
 
 /** A name that others show and log: of a rule, or of a caller. */
@@ -49,7 +44,7 @@ function list<T extends v.GenericSchema>(item: T) {
   return v.pipe(
     v.array(item, 'expected a list'),
     v.minLength(1, 'expected at least one entry'),
-    v.maxLength(MOST_ENTRIES, `expected ${MOST_ENTRIES} entries or fewer`),
+    v.maxLength(ADMISSION.listEntries, `expected ${ADMISSION.listEntries} entries or fewer`),
   );
 }
 
@@ -297,24 +292,15 @@ const deny = described(
   'Credentials that are no longer accepted, although they are valid. Connections that stand on them end within 10 s.',
 );
 
-/** The longest grace, in seconds: a week. */
-const LONGEST_GRACE = 604_800;
-
 const expiryGraceSeconds = described(
   v.pipe(
     v.number('expected a number of seconds'),
     v.integer('expected a whole number of seconds'),
     v.minValue(0, 'expected 0 or more'),
-    v.maxValue(LONGEST_GRACE, `expected ${LONGEST_GRACE} (a week) or less`),
+    v.maxValue(ADMISSION.graceSeconds, `expected ${ADMISSION.graceSeconds} (a week) or less`),
   ),
   'How long a connection may go on after the certificate or token that opened it has expired. New connections need a valid one. Default: 0.',
 );
-
-/**
- * The dial rules of a tenant as JSON, in bytes. Hubs send them to agents as one control message, which may have 256 KiB, and each agent
- * of the tenant gets each change.
- */
-const MAX_DIAL_RULES = 128 * 1024;
 
 /** The shape of a tenant's file. docs/tenant.schema.json is made of it. */
 export const tenantFile = v.strictObject({
@@ -330,8 +316,8 @@ export const tenantFile = v.strictObject({
       v.pipe(
         v.strictObject({ deny: v.exactOptional(list(rule)), allow: v.exactOptional(list(rule)) }),
         v.check(
-          (rules) => Buffer.byteLength(JSON.stringify(rules)) <= MAX_DIAL_RULES,
-          `the rules have more than ${MAX_DIAL_RULES} bytes as JSON: write wider prefixes, or shorter lists of ports and callers`,
+          (rules) => Buffer.byteLength(JSON.stringify(rules)) <= ADMISSION.dialRulesBytes,
+          `the rules have more than ${ADMISSION.dialRulesBytes} bytes as JSON: write wider prefixes, or shorter lists of ports and callers`,
         ),
       ),
       'What callers may dial. deny wins. With allow, only what it lists.',

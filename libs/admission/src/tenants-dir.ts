@@ -2,20 +2,9 @@ import { readdir } from 'node:fs/promises';
 import { extname, join, resolve } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { type Content, CredentialCache, readIfChanged } from './credential-files.ts';
-import { MAX_TENANT_FILE, type ReadFile, readTenantFile } from './tenant-file.ts';
+import { ADMISSION } from './defaults.ts';
+import { type ReadFile, readTenantFile } from './tenant-file.ts';
 import { type FileProblems, type TenantSource, Tenants } from './tenants.ts';
-
-/**
- * How often the files are checked for changes, in milliseconds. They are polled, because notifications (inotify) miss changes of a mounted
- * ConfigMap, whose files are links into a directory that is replaced.
- */
-const POLL_MS = 2000;
-
-/** The most files. More would not load within 20 s. */
-const MOST_FILES = 10_000;
-
-/** How many tenants are checked in one turn of the event loop. It takes 1 ms, or 20 ms if each has changed. */
-const TENANTS_A_TURN = 20;
 
 const FILE_ENDINGS = new Set(['.yaml', '.yml']);
 
@@ -114,7 +103,10 @@ class Follower implements TenantsDir {
       this.#report();
     } finally {
       if (!this.#closed)
-        this.#timer = setTimeout(() => void this.look(!this.#deep), this.#options.pollMs ?? POLL_MS).unref();
+        this.#timer = setTimeout(
+          () => void this.look(!this.#deep),
+          this.#options.pollMs ?? ADMISSION.tenantsPollMs,
+        ).unref();
     }
   }
 
@@ -123,11 +115,11 @@ class Follower implements TenantsDir {
     const { dir } = this.#options;
     const files = new Map<string, Known>();
     const unreadable: FileProblems[] = [];
-    if (names.length > MOST_FILES)
-      unreadable.push(problem(dir, `${names.length} files: only the first ${MOST_FILES} are read`));
+    if (names.length > ADMISSION.tenantFiles)
+      unreadable.push(problem(dir, `${names.length} files: only the first ${ADMISSION.tenantFiles} are read`));
     this.#stale = this.#deep && (await this.#credentials.stale());
-    for (const [index, name] of names.slice(0, MOST_FILES).entries()) {
-      if (index % TENANTS_A_TURN === TENANTS_A_TURN - 1) await turn();
+    for (const [index, name] of names.slice(0, ADMISSION.tenantFiles).entries()) {
+      if (index % ADMISSION.tenantsATurn === ADMISSION.tenantsATurn - 1) await turn();
       const before = this.#files.get(name);
       try {
         const known = await this.#readFile(join(dir, name), before);
@@ -148,7 +140,7 @@ class Follower implements TenantsDir {
   async #readFile(path: string, before: Known | undefined): Promise<Known> {
     const absolute = (socket: string) => resolve(this.#options.dir, socket);
     const read = (text: Buffer) => readTenantFile(text.toString(), absolute);
-    const content = readIfChanged(path, MAX_TENANT_FILE, before?.content, read);
+    const content = readIfChanged(path, ADMISSION.tenantFileBytes, before?.content, read);
     if (content === before?.content && !this.#stale) return before;
     const { value } = content;
     const known = before?.source.credentials;

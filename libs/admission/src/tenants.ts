@@ -8,6 +8,7 @@ import {
   credentialProblems,
   type ReadCredentials,
 } from './credentials.ts';
+import { ADMISSION } from './defaults.ts';
 import { limitsOf, type TenantLimits } from './limits.ts';
 import { comparableHost } from './patterns.ts';
 import { type Policy, policyOf } from './policy.ts';
@@ -78,12 +79,6 @@ export interface FileProblems {
   /** The tenant that an earlier text of the file keeps in force. */
   readonly kept?: string;
 }
-
-/**
- * How often an update tries again what clashed, as long as something fits. Only files that each wait for the next one need more than a
- * few. Without a bound, thousands of them would hold up the process for minutes; what is left is tried again with the next update.
- */
-const MAX_CLASH_TRIES = 10;
 
 interface Entry {
   readonly source: TenantSource;
@@ -192,7 +187,7 @@ export class Tenants {
         const clashes = this.#clashes.take(each.path, each.claimed);
         if (clashes.length > 0) refused.set(each, clashes);
       }
-      if (refused.size === left.length || tries === MAX_CLASH_TRIES) return refused;
+      if (refused.size === left.length || tries === ADMISSION.clashTries) return refused;
       left = [...refused.keys()];
     }
   }

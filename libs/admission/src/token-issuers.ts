@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { getOrPut } from '@isthmus/tunnel';
+import { ADMISSION } from './defaults.ts';
 import {
   claimsFault,
   isSameKey,
@@ -17,9 +18,6 @@ import {
   type VerifiedToken,
   verifyToken,
 } from './tokens.ts';
-
-/** How many tokens are remembered that none of the keys had signed, in 32 bytes each: agents with a wrong token come again and again. */
-const MOST_FAILED_TOKENS = 1000;
 
 /** One way in which a tenant accepts tokens: an entry `tokens` of its file, with the keys that are in force now. */
 export interface TokenWay {
@@ -160,7 +158,7 @@ export class TokenIssuers {
   #fail(digest: string): void {
     this.#failed.add(digest);
     const [oldest] = this.#failed;
-    if (this.#failed.size > MOST_FAILED_TOKENS && oldest !== undefined) this.#failed.delete(oldest);
+    if (this.#failed.size > ADMISSION.failedTokens && oldest !== undefined) this.#failed.delete(oldest);
   }
 
   #refusal(said: SaidByToken, tenant: string | undefined): TokenRejected {
@@ -233,18 +231,6 @@ function whose(tenant: string | undefined): string {
   return 'any tenant, and neither server name nor port nor --tenant says whose token it is';
 }
 
-/**
- * The most keys of one tenant that are tried for a token, of those with its key id, or of all if it has none. A rotation needs two or three.
- * The bound is each tenant's own: what another tenant lists uses up none of it.
- */
-const MOST_OF_TENANT = 4;
-
-/** The same where the tenant is known by the server name, port or `--tenant` that the agent used: then no other tenant's keys are tried. */
-const MOST_OF_KNOWN_TENANT = 8;
-
-/** The most tenants whose keys are tried for a token. A verification takes up to 0.2 ms, and anyone may send tokens. */
-const MOST_TENANTS = 8;
-
 /** A key that may have signed a token, and the ways of tenants' files that accept what it signs. */
 interface Candidate {
   readonly key: TokenKey;
@@ -264,12 +250,12 @@ function candidatesOf(
   const left = new Map<string, number>();
   const tenants = new Set<string>();
   for (const way of ways) {
-    let more = left.get(way.tenant) ?? (known ? MOST_OF_KNOWN_TENANT : MOST_OF_TENANT);
+    let more = left.get(way.tenant) ?? (known ? ADMISSION.keysOfKnownTenant : ADMISSION.keysOfTenant);
     for (const key of more > 0 ? way.keys : []) {
       if (!fits(key)) continue;
       const { ways: accepting } = getOrPut(found, keyText(key), () => ({ key, ways: [] }));
       // Tenants that share a key cost one verification together.
-      if (accepting.length === 0 && tenants.add(way.tenant).size > MOST_TENANTS) return undefined;
+      if (accepting.length === 0 && tenants.add(way.tenant).size > ADMISSION.tenantsOfToken) return undefined;
       accepting.push(way);
       if (--more === 0) break;
     }

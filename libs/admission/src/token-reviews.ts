@@ -1,12 +1,7 @@
 import { type KubeClient, kubeClient, kubeconfigFile, TokenReviews, tokenAuthenticator } from '@isthmus/kube';
 import { REVIEW_DEFAULTS } from './credentials.ts';
+import { ADMISSION } from './defaults.ts';
 import type { Tenant } from './tenants.ts';
-
-/** The breaker opens after this many failures in a row: nobody asks for a while. */
-const MAX_FAILURES = 3;
-
-/** How long nobody asks, in milliseconds. Then one asks, and the others wait for its result. */
-const REST_MS = 10_000;
 
 interface BreakerOptions {
   readonly now?: () => number;
@@ -25,12 +20,12 @@ export class Breaker {
 
   /** Why nobody may ask now; undefined if one may. Call `succeeded` or `failed` after asking. */
   get refusal(): string | undefined {
-    if (this.#failures < MAX_FAILURES) return undefined;
+    if (this.#failures < ADMISSION.tokenReviewFailures) return undefined;
     const left = this.#restsUntil - this.#now();
     if (left > 0)
       return `it failed ${this.#failures} times in a row, and is asked again in ${Math.ceil(left / 1000)} s: ${this.#why}`;
     // One tries. If its result never comes, another one may try after the same time.
-    this.#restsUntil = this.#now() + REST_MS;
+    this.#restsUntil = this.#now() + ADMISSION.tokenReviewRestMs;
     return undefined;
   }
 
@@ -41,19 +36,9 @@ export class Breaker {
   failed(why: string): void {
     this.#failures++;
     this.#why = why;
-    this.#restsUntil = this.#now() + REST_MS;
+    this.#restsUntil = this.#now() + ADMISSION.tokenReviewRestMs;
   }
 }
-
-/** How long one review may take, in milliseconds. An agent waits for 10 s. */
-const REVIEW_TIMEOUT_MS = 4000;
-
-/** How many reviews of one tenant run per second, and at once. 500 agents that return together wait 24 s at most. */
-const REVIEWS_PER_SECOND = 20;
-const REVIEW_BURST = 40;
-
-/** How many tokens of one tenant may wait for their review. Each holds one of the connections that may wait (--max-waiting-agents). */
-const MOST_WAITING_TOKENS = 200;
 
 /** Where a tenant's tokens are reviewed, and whose they must be. */
 interface ReviewRules {
@@ -90,12 +75,12 @@ class TenantReviewer {
   #client: Promise<KubeClient> | undefined;
   #closed = false;
 
-  constructor(rules: ReviewRules, { rememberMs, reviewTimeoutMs = REVIEW_TIMEOUT_MS }: TenantReviewerOptions) {
+  constructor(rules: ReviewRules, { rememberMs, reviewTimeoutMs = ADMISSION.tokenReviewMs }: TenantReviewerOptions) {
     this.#rules = rules;
     this.#timeoutMs = reviewTimeoutMs;
     this.#reviews = new TokenReviews({
       rememberMs,
-      mostWaiting: MOST_WAITING_TOKENS,
+      mostWaiting: ADMISSION.tokenReviewsWaiting,
       review: (token) => this.#review(token),
     });
   }
@@ -133,8 +118,8 @@ class TenantReviewer {
   #connected(): Promise<KubeClient> {
     this.#client ??= kubeClient({
       source: kubeconfigFile(this.#rules.kubeconfig),
-      qps: REVIEWS_PER_SECOND,
-      burst: REVIEW_BURST,
+      qps: ADMISSION.tokenReviewsPerSecond,
+      burst: ADMISSION.tokenReviewsBurst,
       rateName: 'the rate of a tenant',
       timeoutMs: this.#timeoutMs,
     }).then(
@@ -150,15 +135,6 @@ class TenantReviewer {
     return this.#client;
   }
 }
-
-/**
- * How many reviewers are kept, with their answers and connections: so many that have accepted a token, and as many that have not. One more
- * replaces the one of its kind that was used longest ago. So strangers' tokens cannot make a tenant's remembered answers disappear.
- */
-const MOST_REVIEWERS = 500;
-
-/** How many API servers are asked about one token. */
-const MOST_SERVERS_ASKED = 2;
 
 /** An entry `tokenReview` of a tenant's file. */
 interface Rule {
@@ -208,7 +184,7 @@ export class TenantReviews {
   /** @returns undefined if the tenant's file has no `tokenReview` */
   async check(token: string, tenant: Tenant, asker: TokenAsker): Promise<ReviewAnswer | undefined> {
     let answer: ReviewAnswer | undefined;
-    for (const { rule, rules, key } of this.#entriesOf(tenant).slice(0, MOST_SERVERS_ASKED)) {
+    for (const { rule, rules, key } of this.#entriesOf(tenant).slice(0, ADMISSION.tokenReviewServers)) {
       const verdict = await this.#check(token, tenant.name, rules, key, asker);
       const subject = `system:serviceaccount:${rules.namespace}:${rules.serviceAccount}`;
       answer = { verdict, rule, rules, subject };
@@ -269,7 +245,7 @@ function keep(kept: Reviewers, key: string, entry: Entry): void {
   kept.delete(key);
   kept.set(key, entry);
   for (const [oldest, { asking }] of kept) {
-    if (kept.size <= MOST_REVIEWERS) return;
+    if (kept.size <= ADMISSION.tokenReviewers) return;
     if (asking === 0) drop(kept, oldest);
   }
 }

@@ -1,11 +1,6 @@
 import { createHash, createPublicKey, type KeyObject } from 'node:crypto';
 import { decodeJwt, decodeProtectedHeader, errors, exportJWK, type JWK, jwtVerify } from 'jose';
-
-/** The longest token, in characters: Kubernetes' service account tokens have about 1,000. */
-const LONGEST_TOKEN = 16 * 1024;
-
-/** The most audiences of a token, each of which is compared with each tenant's. Kubernetes' tokens have one to three. */
-const MOST_AUDIENCES = 32;
+import { ADMISSION } from './defaults.ts';
 
 /** What a token must say. */
 export interface TokenRules {
@@ -33,11 +28,11 @@ export interface SaidByToken {
 
 /** @throws TokenRejected if it is no signed JWT */
 export function readToken(token: string): SaidByToken {
-  if (token.length > LONGEST_TOKEN)
-    throw new TokenRejected(`a token of ${token.length} characters: at most ${LONGEST_TOKEN} are allowed`);
+  if (token.length > ADMISSION.tokenCharacters)
+    throw new TokenRejected(`a token of ${token.length} characters: at most ${ADMISSION.tokenCharacters} are allowed`);
   const said = decoded(token);
-  if (said.audiences.length > MOST_AUDIENCES)
-    throw new TokenRejected(`it has ${said.audiences.length} audiences: at most ${MOST_AUDIENCES} are allowed`);
+  if (said.audiences.length > ADMISSION.audiences)
+    throw new TokenRejected(`it has ${said.audiences.length} audiences: at most ${ADMISSION.audiences} are allowed`);
   return said;
 }
 
@@ -79,21 +74,9 @@ function expected(claim: string, value: string, wanted: string): string {
   return `its ${claim} is ${quoted(value)}, expected ${quoted(wanted)}`;
 }
 
-/** The longest quote of a token's text, in characters. */
-const LONGEST_QUOTE = 200;
-
 export function quoted(text: string): string {
-  return JSON.stringify(text.slice(0, LONGEST_QUOTE));
+  return JSON.stringify(text.slice(0, ADMISSION.quoteCharacters));
 }
-
-/** The most keys of one issuer. Rotation needs two or three. */
-const MOST_KEYS = 20;
-
-/**
- * The longest modulus and exponent of an RSA key, in bits: a verification by the largest that OpenSSL takes costs a hundred times as much,
- * and a tenant chooses its keys. RSA keys of issuers have 2048 to 4096 bits, and the exponent 65537.
- */
-const LONGEST_RSA = { modulus: 8192, exponent: 32 };
 
 /** A public key of an issuer. */
 export interface TokenKey {
@@ -115,16 +98,17 @@ export async function readTokenKeys(text: string): Promise<TokenKeys> {
   const keys = text.trimStart().startsWith('{') ? jwksOf(text) : await Promise.all(pemKeys(text).map(tokenKeyOf));
   if (keys.length === 0) throw new Error('there is no public key in it: expected a JWKS, or PEM');
   for (const { jwk } of keys) checkSize(jwk);
-  if (keys.length > MOST_KEYS) throw new Error(`there are ${keys.length} keys in it: at most ${MOST_KEYS} are allowed`);
+  if (keys.length > ADMISSION.issuerKeys)
+    throw new Error(`there are ${keys.length} keys in it: at most ${ADMISSION.issuerKeys} are allowed`);
   return keys;
 }
 
 /** @throws Error if it is an RSA key that costs too much */
 function checkSize({ n = '', e = '' }: JWK): void {
   const [modulus, exponent] = [n, e].map((text) => Buffer.from(text, 'base64url').length * 8) as [number, number];
-  if (modulus > LONGEST_RSA.modulus || exponent > LONGEST_RSA.exponent)
+  if (modulus > ADMISSION.issuerRsaBits || exponent > ADMISSION.issuerExponentBits)
     throw new Error(
-      `there is an RSA key of ${modulus} bits with an exponent of ${exponent}: at most ${LONGEST_RSA.modulus} and ${LONGEST_RSA.exponent} are allowed`,
+      `there is an RSA key of ${modulus} bits with an exponent of ${exponent}: at most ${ADMISSION.issuerRsaBits} and ${ADMISSION.issuerExponentBits} are allowed`,
     );
 }
 
@@ -179,9 +163,6 @@ const ALGORITHMS = [
   'Ed25519',
 ];
 
-/** How far the issuer's clock may differ, in seconds. */
-const CLOCK_TOLERANCE = 10;
-
 /** What a token says that was verified. */
 export interface VerifiedToken {
   readonly subject: string;
@@ -210,7 +191,7 @@ export async function verifyToken(
     const { payload } = await jwtVerify(token, jwk, {
       ...{ issuer, audience, ...(subject !== undefined && { subject }) },
       algorithms: ALGORITHMS,
-      clockTolerance: CLOCK_TOLERANCE,
+      clockTolerance: ADMISSION.clockToleranceSeconds,
       requiredClaims: ['exp', 'sub'],
       currentDate: new Date(now()),
     });

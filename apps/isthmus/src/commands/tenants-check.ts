@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, extname, join, resolve } from 'node:path';
 import {
+  ADMISSION,
   type Credential,
   credentialFiles,
-  MAX_TENANT_FILE,
   problemMessage,
   type ReadFile,
   readCredential,
@@ -77,7 +77,7 @@ async function sourceOf(path: string): Promise<TenantSource> {
 }
 
 function tenantFileAt(path: string): ReadFile {
-  const content = bytesOf(path, MAX_TENANT_FILE);
+  const content = bytesOf(path, ADMISSION.tenantFileBytes);
   if (!(content instanceof Error))
     return readTenantFile(content.toString(), (socket) => resolve(dirname(path), socket));
   return { problems: [{ line: 1, column: 1, at: '', message: content.message }] };

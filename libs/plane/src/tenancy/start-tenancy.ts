@@ -4,6 +4,7 @@ import { LruMap, type ReadTls, secureContextOptions, TlsRenewal, type TlsSetting
 import type { Closing } from '@isthmus/service';
 import { type FollowedTls, type FollowTls, type TlsChoice, tlsChoice } from '@isthmus/transport';
 import type { PlaneEvents } from '@isthmus/tunnel';
+import { PLANE } from '../defaults.ts';
 import type { Tenancy } from './tenancy.ts';
 import { tenantViews } from './views.ts';
 
@@ -52,9 +53,6 @@ export async function startTenancy(flags: TenancyFlags, parts: TenancyParts): Pr
   };
 }
 
-/** How many tenants' certificates are kept ready, of 60 KB each. The one used longest ago is dropped, and made again when a peer asks for it. */
-const MOST_READY_CERTIFICATES = 512;
-
 /** A certificate with its chain, and its key. PEM. */
 export interface CertificateTexts {
   readonly cert: string;
@@ -76,7 +74,7 @@ interface Ready {
 /** Tenants' server certificates, each made ready when a peer first asks for it. */
 export class TlsChoices {
   readonly #policy: Parameters<typeof tlsChoice>[1];
-  readonly #ready = new LruMap<string, Ready>(MOST_READY_CERTIFICATES);
+  readonly #ready = new LruMap<string, Ready>(PLANE.readyCertificates);
 
   constructor(policy: Parameters<typeof tlsChoice>[1]) {
     this.#policy = policy;

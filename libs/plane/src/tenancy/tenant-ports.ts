@@ -1,9 +1,7 @@
 import { type Clock, systemClock } from '@isthmus/runtime';
 import { inWords, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
+import { PLANE } from '../defaults.ts';
 import type { Tenancy } from './tenancy.ts';
-
-/** How soon a port or socket that cannot be opened is tried again, in milliseconds. A change of tenants must be in effect within 5 s. */
-const RETRY_AFTER_MS = 1000;
 
 /** A port or unix socket that a tenant's file names. */
 export interface TenantPort {
@@ -146,7 +144,7 @@ class Address<L> {
     const problem = `${rule}: ${of} of tenant ${tenant} cannot connect to its ${what}: ${inWords(error)}`;
     if (problem !== this.problem) events.emit('tenants:failure', problem, undefined);
     this.problem = problem;
-    this.#cancelRetry = clock.after(RETRY_AFTER_MS, () => {
+    this.#cancelRetry = clock.after(PLANE.tenantPortRetryMs, () => {
       this.#cancelRetry = undefined;
       void this.settle(this.#wanted);
     });

@@ -4,6 +4,7 @@ import { CertificatePool } from '@isthmus/runtime';
 import type { Check } from '@isthmus/service';
 import type { LimitedTenant, TenantsSight } from '@isthmus/telemetry';
 import { type DialLimits, type DialUse, getOrPut, identifierCount, type SessionInfo } from '@isthmus/tunnel';
+import { PLANE } from '../defaults.ts';
 import type { Gateway, Hub } from '../roles.ts';
 
 /** What operators, metrics and health checks see of the tenants. */
@@ -86,9 +87,6 @@ function heldBy(sessions: Iterable<SessionInfo>): Map<string, Held> {
   return all;
 }
 
-/** How many problems are listed one by one. */
-const MOST_LISTED = 5;
-
 /**
  * Passes with problems too: one tenant's bad file must not make a server unready for the other tenants.
  * @param unopened why tenants' own ports and unix sockets are not open
@@ -108,8 +106,8 @@ function tenantsCheck({ tenants, problems }: Admission, unopened: readonly strin
 }
 
 function shortened(texts: readonly string[]): string {
-  const rest = texts.length - MOST_LISTED;
-  return `${texts.slice(0, MOST_LISTED).join('; ')}${rest > 0 ? `; ${rest} more` : ''}`;
+  const rest = texts.length - PLANE.listedProblems;
+  return `${texts.slice(0, PLANE.listedProblems).join('; ')}${rest > 0 ? `; ${rest} more` : ''}`;
 }
 
 /** The tenants as an operator sees them. */
@@ -127,9 +125,6 @@ function tenantsPart(admission: Admission, roles: UseOptions): TenantsPart {
   };
 }
 
-/** How many problems become warnings of a server. `isthmus tenants` shows all. */
-const MOST_WARNINGS = 10;
-
 /** What an operator should fix in the files, although the server is ready. */
 function fileWarnings({ problems, tenants }: Admission): string[] {
   const bad = problems.flatMap(({ path, problems: found }) =>
@@ -140,7 +135,7 @@ function fileWarnings({ problems, tenants }: Admission): string[] {
       (trust?.skipped ?? []).map((each) => `tenant's file ${rule}.ca: ${each}: the others are used, this one is not`),
     ),
   );
-  return [...bad, ...skipped].slice(0, MOST_WARNINGS);
+  return [...bad, ...skipped].slice(0, PLANE.warnings);
 }
 
 /** The tenants as metrics see them. */

@@ -1,0 +1,11 @@
+/** Times and counts of a server with tenants: times in milliseconds. docs/LIMITS.md lists them. */
+export const PLANE = {
+  /** Tenants' server certificates that are kept ready, of 60 KB each. The one used longest ago is dropped, and made again when a peer asks for it. */
+  readyCertificates: 512,
+  /** How soon a tenant's own port or unix socket that cannot be opened is tried again. A change of tenants must be in effect within 5 s. */
+  tenantPortRetryMs: 1000,
+  /** How many files with problems, and how many ports that are not open, the readiness check lists one by one. */
+  listedProblems: 5,
+  /** How many problems of tenants' files become warnings of a server. `isthmus tenants` shows all. */
+  warnings: 10,
+};
