@@ -15,75 +15,11 @@ import {
   type Observation,
   SignOfLife,
 } from '@isthmus/tunnel';
+import { DIRECTORY } from './defaults.ts';
 import { countOn } from './directory.ts';
 import type { Session } from './placement.ts';
 import type { SessionRecord } from './records.ts';
 import { type Routed, type RouteOptions, route, Suspects } from './route.ts';
-
-/**
- * Retries of a tenant available at once after a quiet time. When a hub dies, each dial that was pending on it is retried once. This is as
- * many as one tenant may have pending (`MAX_PENDING_DIALS`).
- */
-const RETRY_BURST = 2000;
-
-/** The same of all tenants together: several may lose a hub at once, and none can take all. */
-const ALL_BURST = 10_000;
-
-/** What each dial adds to both: in the long run, at most one attempt more for every five dials. */
-const PER_DIAL = 0.2;
-
-/** Tenants that have used up some of their retries. One that is forgotten has all of them again, as after a quiet time. */
-const TENANTS = 10_000;
-
-/**
- * Limits what a gateway tries beyond first attempts, so that it does not overload a plane in trouble. A gateway has one for retries, and
- * one for hedges. Each tenant has its own share, so that one whose agents fail takes none of another's.
- */
-export class RetryBudget {
-  #left = ALL_BURST;
-  /** What is left to those that have not all of theirs. */
-  readonly #lefts = new LruMap<string, number>(TENANTS);
-
-  /** Call this once per dial. */
-  earn(tenant: string): void {
-    this.#left = Math.min(ALL_BURST, this.#left + PER_DIAL);
-    if (this.#lefts.has(tenant)) this.#set(tenant, this.#of(tenant) + PER_DIAL);
-  }
-
-  /** Whether no retry is left. */
-  spent(tenant: string): boolean {
-    return this.#left < 1 || this.#of(tenant) < 1;
-  }
-
-  /** Takes one retry out of the budget. @returns false if none was left */
-  spend(tenant: string): boolean {
-    if (this.spent(tenant)) return false;
-    this.#left--;
-    this.#set(tenant, this.#of(tenant) - 1);
-    return true;
-  }
-
-  #of(tenant: string): number {
-    return this.#lefts.get(tenant) ?? RETRY_BURST;
-  }
-
-  #set(tenant: string, left: number): void {
-    if (left >= RETRY_BURST) this.#lefts.delete(tenant);
-    else this.#lefts.set(tenant, left);
-  }
-}
-
-/** A dial gives up after this many attempts. After so many failures another session is unlikely to help. */
-const MAX_ATTEMPTS = 5;
-
-/** If an attempt is not acknowledged within this time and the round trips of its path, in milliseconds, another one starts in parallel. */
-const HEDGE_AFTER = 300;
-
-/**
- * If an attempt was acknowledged but not answered within this time, in milliseconds, another one starts in parallel. Agents answer after 5 s
- * at most, whatever their destination does, so this one hangs: a hub acknowledges for a Go agent, whose protocol does not.
- */
-const HUNG_AFTER = 7_000;
 
 export interface RoutingOptions extends Omit<RouteOptions, 'suspects'> {
   /** How long a dial waits in total, in milliseconds, for a session to arrive while there is none to try. */
@@ -211,7 +147,7 @@ class Attempts {
   #proceed(): void {
     if (this.#state.at !== 'trying' || this.#start() || !this.#idle) return;
     const mayRetry =
-      this.#count === 0 || (this.#count < MAX_ATTEMPTS && !this.#routing.budget.spent(this.#request.tenant));
+      this.#count === 0 || (this.#count < DIRECTORY.attempts && !this.#routing.budget.spent(this.#request.tenant));
     if (mayRetry && this.#hopeful()) this.#park();
     else this.#fail(this.#refusal());
   }
@@ -221,7 +157,7 @@ class Attempts {
    * @returns false without a session to try, or with nothing left in the budget
    */
   #start(again: AttemptKind = 'retry'): boolean {
-    if (this.#state.at !== 'trying' || this.#count === MAX_ATTEMPTS) return false;
+    if (this.#state.at !== 'trying' || this.#count === DIRECTORY.attempts) return false;
     const { running } = this.#state;
     const best = this.#route().next().value;
     if (!best?.rank) return false;
@@ -292,7 +228,7 @@ class Attempts {
     this.#log.attempts.push(entry);
     const span = this.#routing.observation.tracer.attempt(this.#request, entry, this.#count);
     const silent = this.#guarded(() => this.#hedge(attempt));
-    const life = new SignOfLife(HEDGE_AFTER, silent);
+    const life = new SignOfLife(DIRECTORY.hedgeAfterMs, silent);
     const attempt: Attempt = { record, entry, span, abort: new DialAbort(), life };
     this.#tried.add(record.sessionId);
     running.add(attempt);
@@ -332,7 +268,7 @@ class Attempts {
       this.#routing.suspects.accuse(this.#request.tenant, attempt.record.sessionId);
       this.#start('hedge');
     };
-    attempt.life = new SignOfLife(HUNG_AFTER, this.#guarded(hung));
+    attempt.life = new SignOfLife(DIRECTORY.hungAfterMs, this.#guarded(hung));
   }
 
   /** Called when a session is silent: it or its hub may hang. A hub in this process does not hang. */
@@ -416,4 +352,42 @@ function whenLeft({ end }: Established, left: () => void): void {
 function quarantineText([agentId, other]: readonly string[]): string {
   if (agentId === undefined) return '';
   return other === undefined ? `: ${agentId} is in quarantine` : `: ${agentId} and others are in quarantine`;
+}
+
+/**
+ * Limits what a gateway tries beyond first attempts, so that it does not overload a plane in trouble. A gateway has one for retries, and
+ * one for hedges. Each tenant has its own share, so that one whose agents fail takes none of another's.
+ */
+export class RetryBudget {
+  #left = DIRECTORY.allRetries;
+  /** What is left to those that have not all of theirs. */
+  readonly #lefts = new LruMap<string, number>(DIRECTORY.retryTenants);
+
+  /** Call this once per dial. */
+  earn(tenant: string): void {
+    this.#left = Math.min(DIRECTORY.allRetries, this.#left + DIRECTORY.retriesPerDial);
+    if (this.#lefts.has(tenant)) this.#set(tenant, this.#of(tenant) + DIRECTORY.retriesPerDial);
+  }
+
+  /** Whether no retry is left. */
+  spent(tenant: string): boolean {
+    return this.#left < 1 || this.#of(tenant) < 1;
+  }
+
+  /** Takes one retry out of the budget. @returns false if none was left */
+  spend(tenant: string): boolean {
+    if (this.spent(tenant)) return false;
+    this.#left--;
+    this.#set(tenant, this.#of(tenant) - 1);
+    return true;
+  }
+
+  #of(tenant: string): number {
+    return this.#lefts.get(tenant) ?? DIRECTORY.tenantRetries;
+  }
+
+  #set(tenant: string, left: number): void {
+    if (left >= DIRECTORY.tenantRetries) this.#lefts.delete(tenant);
+    else this.#lefts.set(tenant, left);
+  }
 }

@@ -1,4 +1,5 @@
 import type { PlaneEvents } from '@isthmus/tunnel';
+import { DIRECTORY } from './defaults.ts';
 import type { Directory } from './directory.ts';
 import type { Change, HubRecord, Member, Quarantine, Snapshot } from './records.ts';
 import type { PresentMember, Registry, WatchListener } from './registry.ts';
@@ -103,18 +104,6 @@ function hubOf(change: Change): string | undefined {
   return change.kind === 'session' ? change.session.hubId : undefined;
 }
 
-/** Time between two requests for the list of members, in milliseconds. The answer is small. */
-const LOOK_EVERY = 5_000;
-
-/**
- * How long a process that was killed may stay listed, in milliseconds. For so long after the start, a member with this process's id may be
- * its predecessor.
- */
-const ECHO_MS = 20_000;
-
-/** A record that is older was not renewed, in milliseconds: members renew theirs every 5 s. */
-const LATE_MS = 8_000;
-
 const INCOMPLETE = 'the registry no longer renews the record of this process: it takes no writes, or has lost its data';
 
 interface RosterOptions {
@@ -141,7 +130,7 @@ export class Roster {
   constructor(registry: Registry, options: RosterOptions) {
     this.#registry = registry;
     this.#options = options;
-    const { signal, every = LOOK_EVERY } = options;
+    const { signal, every = DIRECTORY.rosterMs } = options;
     const timer = setInterval(() => void this.#look(), every);
     timer.unref();
     if (signal.aborted) clearInterval(timer);
@@ -163,7 +152,7 @@ export class Roster {
 
   /** A registry that does not renew this record renews no other, and others may have expired before: a read-only Redis, for example. */
   #isComplete(members: readonly PresentMember[]): boolean {
-    return members.some((member) => this.#isOwn(member) && member.quietMs < LATE_MS);
+    return members.some((member) => this.#isOwn(member) && member.quietMs < DIRECTORY.lateMs);
   }
 
   #isOwn({ memberId, since }: Member): boolean {
@@ -172,7 +161,7 @@ export class Roster {
   }
 
   async #look(): Promise<void> {
-    const { own, signal, namesakes, looked, echo = ECHO_MS } = this.#options;
+    const { own, signal, namesakes, looked, echo = DIRECTORY.echoMs } = this.#options;
     try {
       const members = await this.members(signal);
       if (this.#isComplete(members)) looked?.(members);

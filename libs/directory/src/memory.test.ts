@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { DIRECTORY } from './defaults.ts';
 import { memoryRegistry } from './memory.ts';
-import { MAX_QUARANTINED } from './replica.ts';
 import { registryContract } from './testing/contract.ts';
 
 registryContract('memory', async () => {
@@ -11,7 +11,7 @@ registryContract('memory', async () => {
 
 test('a registry in memory holds a bounded number of agents in quarantine', async () => {
   const registry = memoryRegistry();
-  for (let n = 0; n < MAX_QUARANTINED; n++) await registry.quarantine({ tenant: 't', agentId: `${n}` }, '');
+  for (let n = 0; n < DIRECTORY.quarantined; n++) await registry.quarantine({ tenant: 't', agentId: `${n}` }, '');
   const another = { tenant: 't', agentId: 'another' };
   await assert.rejects(registry.quarantine(another, ''), { name: 'QuarantineFull' });
   // Another tenant has as much room as this one leaves.

@@ -1,4 +1,5 @@
 import type { AgentName } from '@isthmus/tunnel';
+import { DIRECTORY } from './defaults.ts';
 import type { Change, HubRecord, Member, SessionRecord, Snapshot } from './records.ts';
 import {
   byId,
@@ -12,7 +13,7 @@ import {
   type StateListener,
   type WatchListener,
 } from './registry.ts';
-import { MAX_QUARANTINED, Replica } from './replica.ts';
+import { Replica } from './replica.ts';
 
 /** Returns the registry of a plane with one process. A hub stays until it closes, and nothing needs to expire. */
 export function memoryRegistry(): Registry {
@@ -73,7 +74,8 @@ class MemoryRegistry implements Registry {
     const said = quarantines.last({ tenant, agentId });
     if (said?.reason === reason) return false;
     const isNew = reason !== undefined && said?.reason === undefined;
-    if (isNew && this.#quarantined(tenant) >= 2 * MAX_QUARANTINED - quarantines.size) throw new QuarantineFull(tenant);
+    if (isNew && this.#quarantined(tenant) >= 2 * DIRECTORY.quarantined - quarantines.size)
+      throw new QuarantineFull(tenant);
     const version = Math.max(Date.now(), (said?.version ?? 0) + 1);
     const quarantine = { tenant, agentId, version, ...(reason !== undefined && { reason }) };
     this.#publish({ kind: 'quarantine', quarantine });

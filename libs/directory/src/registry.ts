@@ -1,6 +1,6 @@
 import type { AgentName } from '@isthmus/tunnel';
+import { DIRECTORY } from './defaults.ts';
 import type { Change, HubRecord, Member, Quarantine, SessionRecord, Snapshot } from './records.ts';
-import { MAX_QUARANTINED } from './replica.ts';
 
 /**
  * The directory of a plane: its hubs, and the sessions they hold.
@@ -106,7 +106,7 @@ export class QuarantineFull extends Error {
 
   constructor(tenant: string) {
     super(
-      `tenant ${tenant} has as many agents in quarantine as it leaves room for others (${2 * MAX_QUARANTINED} in all). Lift one first: ` +
+      `tenant ${tenant} has as many agents in quarantine as it leaves room for others (${2 * DIRECTORY.quarantined} in all). Lift one first: ` +
         'isthmus quarantine AGENT --lift',
     );
   }
@@ -117,14 +117,15 @@ export function byId<M extends Member>(members: Iterable<M>): M[] {
   return [...members].sort((a, b) => (a.memberId < b.memberId ? -1 : a.memberId > b.memberId ? 1 : a.since - b.since));
 }
 
-/** Longest agent id, tenant name and reason, in characters. The records of a thousand agents stay below 2 MB. */
-const LONGEST = { agentId: 1_000, tenant: 253, reason: 500 } as const;
-
 /** @throws RangeError if a text is too long or a name is empty. */
 export function checkQuarantine({ tenant, agentId }: AgentName, reason = ''): void {
   if (tenant === '' || agentId === '') throw new RangeError('a quarantine needs the tenant and the id of its agent');
-  for (const [name, text] of Object.entries({ agentId, tenant, reason })) {
-    const longest = LONGEST[name as keyof typeof LONGEST];
+  const { quarantineAgentId, quarantineTenant, quarantineReason } = DIRECTORY;
+  for (const [name, text, longest] of [
+    ['agentId', agentId, quarantineAgentId],
+    ['tenant', tenant, quarantineTenant],
+    ['reason', reason, quarantineReason],
+  ] as const) {
     if (text.length > longest) throw new RangeError(`the ${name} of a quarantine is longer than ${longest} characters`);
   }
 }

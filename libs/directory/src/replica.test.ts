@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { DIRECTORY } from './defaults.ts';
 import type { Change, HubRecord, SessionRecord, Snapshot } from './records.ts';
-import { MAX_QUARANTINED, Quarantines, Replica } from './replica.ts';
+import { Quarantines, Replica } from './replica.ts';
 import { hub, session } from './testing/routing.ts';
 
 const [first, second] = [hub('h1'), hub('h1', { incarnation: 2 })];
@@ -148,8 +149,8 @@ test('a snapshot leaves later quarantine records, and they are returned', () => 
 test('only a bounded number of released agents is remembered, the latest ones', () => {
   const all = new Quarantines();
   all.apply({ tenant: 't', agentId: 'in', reason: '', version: 0 });
-  for (let n = 1; n <= MAX_QUARANTINED + 5; n++) all.apply({ tenant: 't', agentId: `out-${n}`, version: n });
-  assert.equal(all.all().length, MAX_QUARANTINED + 1);
+  for (let n = 1; n <= DIRECTORY.quarantined + 5; n++) all.apply({ tenant: 't', agentId: `out-${n}`, version: n });
+  assert.equal(all.all().length, DIRECTORY.quarantined + 1);
   assert.deepEqual([all.size, all.inForce().length], [1, 1]);
   assert.equal(all.last({ tenant: 't', agentId: 'out-5' }), undefined);
   assert.equal(all.last({ tenant: 't', agentId: 'out-6' })?.version, 6);

@@ -1,13 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type AgentName, agentKey, getOrPut } from '@isthmus/tunnel';
+import { DIRECTORY } from './defaults.ts';
 import type { Change, HubRecord, Quarantine, SessionRecord, Snapshot } from './records.ts';
-
-/**
- * The most agents of one tenant in quarantine at a time, and the most released ones that are remembered. Operators add them one by one, and
- * each copy of the registry holds them all. All tenants together have room for twice as many, and none gets more of it than it leaves to
- * others.
- */
-export const MAX_QUARANTINED = 1_000;
 
 type AgentOfSession = Pick<SessionRecord, 'tenant' | 'agentId' | 'credential'>;
 
@@ -27,7 +21,7 @@ export class Quarantines {
     if (known && known.version >= quarantine.version) return false;
     this.#byAgent.set(key, quarantine);
     this.#inForce += count(quarantine) - count(known);
-    if (this.#byAgent.size - this.#inForce > MAX_QUARANTINED) this.#forgetOldest();
+    if (this.#byAgent.size - this.#inForce > DIRECTORY.quarantined) this.#forgetOldest();
     return true;
   }
 

@@ -1,5 +1,6 @@
 import type { RandomSet } from '@isthmus/runtime';
 import { type Dial, getOrPut } from '@isthmus/tunnel';
+import { DIRECTORY } from './defaults.ts';
 import type { Directory } from './directory.ts';
 import { destinationKeys, Pool, type Session, type Strategy } from './placement.ts';
 
@@ -72,15 +73,6 @@ interface Found extends Lookup {
 }
 
 const NONE: ReadonlySet<string> = new Set();
-
-/**
- * Up to this many tunnels of one gateway through a session, its agent is never too busy. That is far less than an agent can carry, and
- * far more than agents differ by chance.
- */
-const BUSY_TUNNELS = 1000;
-
-/** A session of a busy agent at the own hub is passed over for one whose agent carries less than 1/LOPSIDED_FACTOR of its load. */
-const LOPSIDED_FACTOR = 2;
 
 /**
  * Yields a tenant's sessions for a destination, best first, then those that are left out. Suspects come last of those that are not.
@@ -205,12 +197,12 @@ function* tiersOf({ step, key, pool }: Found, options: TierOptions): Generator<T
   const far = pool.isBeyond(zone) ? () => pool.beyond(zone) : undefined;
   let skipsBusy = true;
   if (own) {
-    const idle = (session: Session) => session.open <= BUSY_TUNNELS && eligible(session);
+    const idle = (session: Session) => session.open <= DIRECTORY.busyTunnels && eligible(session);
     yield tier('own', skipsBusy, () => [own], idle);
     const load = (session: Session) => directory.placement.loadOf(session);
     const least = leastBusy(own, eligible, load);
     if (least < Number.POSITIVE_INFINITY) {
-      const lighter = (session: Session) => load(session) * LOPSIDED_FACTOR < least && eligible(session);
+      const lighter = (session: Session) => load(session) * DIRECTORY.busyFactor < least && eligible(session);
       if (near) yield tier('near', skipsBusy, () => [near], lighter);
       if (far) yield tier('far', skipsBusy, far, lighter);
       skipsBusy = false;
@@ -226,7 +218,7 @@ function* tiersOf({ step, key, pool }: Found, options: TierOptions): Generator<T
 function leastBusy(own: Iterable<Session>, eligible: Tier['accepts'], load: (session: Session) => number): number {
   let least = Number.POSITIVE_INFINITY;
   for (const session of own)
-    if (session.open > BUSY_TUNNELS && eligible(session)) least = Math.min(least, load(session));
+    if (session.open > DIRECTORY.busyTunnels && eligible(session)) least = Math.min(least, load(session));
   return least;
 }
 
@@ -255,15 +247,9 @@ function some<T>(items: Iterable<T>, holds: (item: T) => boolean): boolean {
   return false;
 }
 
-/** Above this size, expired entries are removed. */
-const PRUNE_AT = 1000;
-
-/** How long a silent hub or session is avoided before a dial tries it again, in milliseconds. */
-const AVOIDED_FOR = 1000;
-
 /**
  * Hubs and sessions that did not acknowledge a dial in time. Dials avoid them while there is an alternative, until they answer or
- * AVOIDED_FOR has passed: long before PING finds them dead. One tenant's silent agents make only its own dials avoid their hub. If sessions
+ * `suspectMs` has passed: long before PING finds them dead. One tenant's silent agents make only its own dials avoid their hub. If sessions
  * of two tenants are silent there, the hub itself may hang, and all dials avoid it.
  */
 export class Suspects {
@@ -281,7 +267,7 @@ export class Suspects {
 
   /** @param tenant whose dial was not acknowledged */
   accuse(tenant: string, ...ids: string[]): void {
-    const until = this.#now() + AVOIDED_FOR;
+    const until = this.#now() + DIRECTORY.suspectMs;
     for (const id of ids) {
       const byTenant = getOrPut(this.#until, id, () => new Map<string, number>());
       // Behind those that expire before it.
@@ -290,7 +276,7 @@ export class Suspects {
       this.#prune(id);
     }
     // `has` is never called for an id that does not come back, so remove expired ids here.
-    if (this.#until.size > PRUNE_AT) for (const id of [...this.#until.keys()]) this.#prune(id);
+    if (this.#until.size > DIRECTORY.suspects) for (const id of [...this.#until.keys()]) this.#prune(id);
   }
 
   clear(...ids: string[]): void {

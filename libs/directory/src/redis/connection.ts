@@ -1,26 +1,19 @@
 import { connect as connectTcp, isIP } from 'node:net';
-import {
-  Backoff,
-  clientTls,
-  connectTls,
-  deferred,
-  keptAlive,
-  lookupName,
-  type ReadTls,
-  within,
-} from '@isthmus/runtime';
+import { Backoff, clientTls, connectTls, deferred, keptAlive, lookupName, within } from '@isthmus/runtime';
 import { formatDestination, inWords } from '@isthmus/tunnel';
 import { AbstractConnector, Redis, type RedisOptions } from 'ioredis';
+import { DIRECTORY } from '../defaults.ts';
 import { RegistryUnavailable } from '../registry.ts';
 import {
+  type CredentialSource,
   type Credentials,
-  FIRST_PAUSE_MS,
   type HostPort,
   parseAddress,
   planeKeys,
   type RedisAddress,
   type RedisRegistryOptions,
   type RedisTimings,
+  type TlsSource,
 } from './options.ts';
 import { SCRIPTS, type Scripted } from './scripts.ts';
 
@@ -32,12 +25,6 @@ type Connect = (server: HostPort, user: Credentials) => Redis;
 
 /** Sends a few commands to one server over their own connection, and returns the answers. */
 type Ask = (server: HostPort, user: Credentials, ...commands: readonly (readonly string[])[]) => Promise<unknown[]>;
-
-/**
- * How long to wait for an answer before asking the next server too, in milliseconds. If all servers asked so far failed, the next one
- * is asked at once.
- */
-const STAGGER_MS = 200;
 
 /**
  * Returns the lookup of a plane's server. All keys of a plane are in one slot, so even in a Cluster there is one server to talk to.
@@ -104,7 +91,7 @@ async function firstOf(servers: readonly HostPort[], ask: (server: HostPort) => 
   for (const each of servers) {
     answers.push(ask(each));
     const first = good().catch(() => undefined);
-    const server = (await within(first, STAGGER_MS)) && (await first);
+    const server = (await within(first, DIRECTORY.staggerMs)) && (await first);
     if (server) return server;
   }
   return good().catch((error: AggregateError) => {
@@ -133,12 +120,6 @@ function asker(connect: Connect): Ask {
   };
 }
 
-/** How long a connection may take to close gracefully, in milliseconds. */
-const DISCONNECT_MS = 1_000;
-
-/** Returns certificates for TLS. Called for every connection, so that a renewed file takes effect. */
-export type TlsSource = () => ReadTls;
-
 type NetStream = ReturnType<AbstractConnector['connect']> extends Promise<infer Stream> ? Stream : never;
 
 /** Returns the options of a client that looks up its server for each connection. */
@@ -150,7 +131,7 @@ function connectionOptions(locate: Locate, tls: TlsSource | undefined, user: Cre
     ...(tls && { tls: {} }),
     Connector: class extends AbstractConnector {
       constructor() {
-        super(DISCONNECT_MS);
+        super(DIRECTORY.disconnectMs);
       }
 
       async connect(): Promise<NetStream> {
@@ -172,15 +153,6 @@ function open({ host, port }: HostPort, tls: TlsSource | undefined): NetStream {
   const options = { host, port, lookup: lookupName, ...(isIP(host) === 0 && { servername: host }) };
   return keptAlive(connectTls(options, clientTls(tls()), [host]));
 }
-
-/** Credentials from files. They replace those in the URL. */
-interface KeptCredentials {
-  readonly user?: Partial<Credentials>;
-  readonly sentinelUser?: Partial<Credentials>;
-}
-
-/** Called for every connection, so that it uses a rotated password. */
-export type CredentialSource = () => KeptCredentials;
 
 /** Returns an address that reads its credentials on each access. While a file cannot be read, it has the last ones. */
 function withCredentials(address: RedisAddress, read: CredentialSource): RedisAddress {
@@ -380,7 +352,7 @@ export class RedisConnection {
 
 /** Returns a function that says how long to pause before an attempt to connect. Attempts since the last connection count from 1. */
 function reconnecting(capMs: number): (attempt: number) => number {
-  const backoff = new Backoff(FIRST_PAUSE_MS, capMs);
+  const backoff = new Backoff(DIRECTORY.firstPauseMs, capMs);
   return (attempt) => {
     if (attempt === 1) backoff.reset();
     return backoff.next();

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { afterEach, describe, mock, test } from 'node:test';
 import { deferred } from '@isthmus/runtime';
+import { DIRECTORY } from '../defaults.ts';
 import { RegistryUnavailable } from '../registry.ts';
 import type { Client, RedisConnection } from './connection.ts';
 import { type HubWriter, RedisRegistration, type WriteOutcome } from './hub.ts';
-import { REDIS_TIMINGS } from './options.ts';
 
 describe('registration', () => {
   afterEach(() => mock.restoreAll());
@@ -39,7 +39,7 @@ describe('registration', () => {
       HUB,
       connection as RedisConnection,
       writer as HubWriter,
-      { ...REDIS_TIMINGS, backoffCapMs: 10 },
+      { ...DIRECTORY, backoffCapMs: 10 },
       (_up, detail) => told.push(detail),
     );
     await opened.promise;
@@ -56,7 +56,7 @@ describe('registration', () => {
         return new Promise(() => {});
       },
     };
-    const timings = { ...REDIS_TIMINGS, commandMs: 10 };
+    const timings = { ...DIRECTORY, commandMs: 10 };
     const registration = new RedisRegistration(HUB, connection as RedisConnection, {} as HubWriter, timings, undefined);
     await registration.close();
     assert.equal(asked, 1);

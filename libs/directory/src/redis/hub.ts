@@ -1,4 +1,5 @@
 import { within } from '@isthmus/runtime';
+import { DIRECTORY } from '../defaults.ts';
 import type { Change, HubRecord, SessionRecord } from '../records.ts';
 import { type HubRegistration, type HubUpdate, RegistryUnavailable, type StateListener } from '../registry.ts';
 import type { Client, RedisConnection } from './connection.ts';
@@ -19,12 +20,6 @@ export interface Store {
 }
 
 type HubName = Pick<HubRecord, 'hubId' | 'incarnation'>;
-
-/** How long staged sessions live if their hub does not finish, in seconds. */
-const STAGED_SECONDS = 60;
-
-/** Number of batches in flight at once, so that a slow answer delays them together and not one after the other. */
-const STAGED_TOGETHER = 10;
 
 /** Runs the scripts for one process of a hub, and numbers its writes. */
 export class HubWriter {
@@ -85,9 +80,10 @@ export class HubWriter {
     const stage = (part: readonly SessionWrite[]) => {
       const field = ({ version, session }: SessionWrite) => `${version} ${session && this.#stamped(session)}`;
       const fields = part.flatMap((write) => [write.sessionId, field(write)]);
-      return client.isthmusStage(staged, STAGED_SECONDS, ...fields);
+      return client.isthmusStage(staged, DIRECTORY.stagedMs / 1000, ...fields);
     };
-    for (const group of groupsOf(groupsOf(writes, batch), STAGED_TOGETHER)) await Promise.all(group.map(stage));
+    for (const group of groupsOf(groupsOf(writes, batch), DIRECTORY.stagedTogether))
+      await Promise.all(group.map(stage));
     const outcome = await client.isthmusOpen(
       ...keysOf(this.#store, this.hubId),
       staged,
@@ -142,9 +138,6 @@ function changeOf(name: HubName, { sessionId, version }: Omit<SessionWrite, 'ses
   const { hubId, incarnation } = name;
   return JSON.stringify({ kind: 'session-gone', sessionId, hubId, incarnation, version } satisfies Change);
 }
-
-/** Sessions per script call, which take a few milliseconds of Redis' time. */
-const SESSIONS_PER_CALL = 200;
 
 /** Keeps one hub's part of the directory up to date: one loop, one write at a time, until closed or superseded. */
 export class RedisRegistration implements HubRegistration {
@@ -248,7 +241,7 @@ export class RedisRegistration implements HubRegistration {
   }
 
   async #write(): Promise<WriteOutcome> {
-    const writes = this.#outbox.takeDue(performance.now(), SESSIONS_PER_CALL);
+    const writes = this.#outbox.takeDue(performance.now(), DIRECTORY.sessionsPerWrite);
     const held = this.#outbox.confirmed;
     const hubChanged = this.#hubChanged;
     this.#hubChanged = false;
@@ -264,7 +257,7 @@ export class RedisRegistration implements HubRegistration {
     const writes = this.#outbox.takeAll();
     this.#hubChanged = false;
     return this.#deliver(writes, () =>
-      this.#connection.run((client) => this.#writer.open(client, this.#hub, writes, SESSIONS_PER_CALL)),
+      this.#connection.run((client) => this.#writer.open(client, this.#hub, writes, DIRECTORY.sessionsPerWrite)),
     );
   }
 

@@ -1,6 +1,6 @@
 import { Backoff } from '@isthmus/runtime';
+import { DIRECTORY } from '../defaults.ts';
 import type { StateListener } from '../registry.ts';
-import { FIRST_PAUSE_MS } from './options.ts';
 
 /** A pause that can be cut short. A ring while nobody waits cuts the next pause short. */
 export class Alarm {
@@ -27,12 +27,6 @@ export class Alarm {
   }
 }
 
-/** Shortest time between two reports, in milliseconds. */
-const QUIET_MS = 1_000;
-
-/** Shortest time before the same state is reported again, with another detail or as a repeated note, in milliseconds. */
-const REPEAT_MS = 30_000;
-
 /**
  * The health of one loop that uses the store. It tells a listener when the health changes, and returns how long to pause after a
  * failure. A flapping store is reported at most once a second. Nothing is lost, because each round of the loop reports its state again.
@@ -46,7 +40,7 @@ export class Health {
 
   constructor(listener: StateListener | undefined, capMs: number) {
     this.#listener = listener;
-    this.#backoff = new Backoff(FIRST_PAUSE_MS, capMs);
+    this.#backoff = new Backoff(DIRECTORY.firstPauseMs, capMs);
   }
 
   /** The store has answered, and nothing was reported yet. What follows may take a while. */
@@ -56,19 +50,19 @@ export class Health {
 
   up(detail: string): void {
     this.#backoff.reset();
-    if (this.#up !== true) this.#tell(true, detail, QUIET_MS);
+    if (this.#up !== true) this.#tell(true, detail, DIRECTORY.reportMs);
   }
 
   /** Reports a detail while the store answers. @returns false if it is too soon after the last report */
   note(detail: string): boolean {
-    return this.#tell(true, detail, detail === this.#detail ? REPEAT_MS : QUIET_MS);
+    return this.#tell(true, detail, detail === this.#detail ? DIRECTORY.repeatMs : DIRECTORY.reportMs);
   }
 
   /** Records a failure. Returns how long to pause before the next attempt, in milliseconds. */
   down(error: unknown): number {
     const detail = error instanceof Error ? error.message : String(error);
-    if (this.#up !== false) this.#tell(false, detail, QUIET_MS);
-    else if (detail !== this.#detail) this.#tell(false, detail, REPEAT_MS);
+    if (this.#up !== false) this.#tell(false, detail, DIRECTORY.reportMs);
+    else if (detail !== this.#detail) this.#tell(false, detail, DIRECTORY.repeatMs);
     return this.#backoff.next();
   }
 

@@ -3,8 +3,8 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import { until } from '@isthmus/runtime/testing';
 import type { AgentName } from '@isthmus/tunnel';
+import { DIRECTORY } from '../defaults.ts';
 import type { Registry } from '../registry.ts';
-import { MAX_QUARANTINED } from '../replica.ts';
 import { member, Observer } from '../testing/observer.ts';
 import { FAST, RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
@@ -117,7 +117,7 @@ describe('members and quarantines in a Redis that fails', { skip }, () => {
     // On a busy machine, a thousand writes in a row wait for each other.
     const patient = plane.connect({ timings: UNHURRIED });
     await patient.snapshot();
-    const all = Array.from({ length: MAX_QUARANTINED }, (_, n) => ({ tenant: 'default', agentId: `agent-${n}` }));
+    const all = Array.from({ length: DIRECTORY.quarantined }, (_, n) => ({ tenant: 'default', agentId: `agent-${n}` }));
     const everyone = async (reason: string | undefined) => {
       for (let start = 0; start < all.length; start += 50) {
         await Promise.all(all.slice(start, start + 50).map((agent) => patient.quarantine(agent, reason)));
@@ -136,7 +136,7 @@ describe('members and quarantines in a Redis that fails', { skip }, () => {
     await everyone(undefined);
     assert.equal(await patient.quarantine(another, ''), true);
     assert.equal(await patient.quarantine(another, undefined), true);
-    assert.equal(await server.command(`HLEN ${key('quarantines')}`), `:${MAX_QUARANTINED}`);
+    assert.equal(await server.command(`HLEN ${key('quarantines')}`), `:${DIRECTORY.quarantined}`);
     await observer.until('nobody in quarantine', () => Object.keys(observer.quarantined).length === 0);
   });
 

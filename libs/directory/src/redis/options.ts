@@ -1,44 +1,26 @@
-import type { CredentialSource, TlsSource } from './connection.ts';
+import type { ReadTls } from '@isthmus/runtime';
+import type { DIRECTORY } from '../defaults.ts';
 
-/** All in milliseconds. */
-export interface RedisTimings {
-  /** How often a hub renews its record. */
-  readonly beatMs: number;
-  /** How long a hub's record lives without being renewed. */
-  readonly ttlMs: number;
-  /** How long a record must be missing before a watcher considers the hub gone. A living hub writes within that time. */
-  readonly graceMs: number;
-  /** How often a watcher checks for hubs that expired and for a store that was emptied. */
-  readonly lookMs: number;
-  /** How long a withdrawal waits for its session to come back. */
-  readonly flapMs: number;
-  /** How long an announcement waits for others to share its write. */
-  readonly coalesceMs: number;
-  /** How often a member writes that it is present. After a failure it waits as long. */
-  readonly memberBeatMs: number;
-  /** How long a silent member stays listed. */
-  readonly memberTtlMs: number;
-  /** Deadline of one command, and of connecting. */
-  readonly commandMs: number;
-  /** Longest pause between two connection attempts. */
-  readonly backoffCapMs: number;
+/** What tests change of `DIRECTORY`. */
+export type RedisTimings = Readonly<
+  Pick<
+    typeof DIRECTORY,
+    | ('beatMs' | 'ttlMs' | 'graceMs' | 'lookMs' | 'flapMs' | 'coalesceMs' | 'memberBeatMs' | 'memberTtlMs')
+    | ('commandMs' | 'backoffCapMs')
+  >
+>;
+
+/** Returns certificates for TLS. Called for every connection, so that a renewed file takes effect. */
+export type TlsSource = () => ReadTls;
+
+/** Credentials from files. They replace those in the URL. */
+interface KeptCredentials {
+  readonly user?: Partial<Credentials>;
+  readonly sentinelUser?: Partial<Credentials>;
 }
 
-export const REDIS_TIMINGS: RedisTimings = {
-  beatMs: 3_000,
-  ttlMs: 8_000,
-  graceMs: 5_000,
-  lookMs: 1_000,
-  flapMs: 2_000,
-  coalesceMs: 20,
-  memberBeatMs: 5_000,
-  memberTtlMs: 16_000,
-  commandMs: 1_200,
-  backoffCapMs: 500,
-};
-
-/** Longest pause after a first failure, in milliseconds. Each further failure doubles it, up to `backoffCapMs`. */
-export const FIRST_PAUSE_MS = 100;
+/** Called for every connection, so that it uses a rotated password. */
+export type CredentialSource = () => KeptCredentials;
 
 export interface RedisRegistryOptions {
   /**
@@ -57,9 +39,6 @@ export interface RedisRegistryOptions {
   readonly keptChanges?: number;
   readonly timings?: Partial<RedisTimings>;
 }
-
-/** About 4 MB of Redis memory. */
-export const KEPT_CHANGES = 10_000;
 
 const PLANE_NAME = /^[\w.-]{1,64}$/;
 

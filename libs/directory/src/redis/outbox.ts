@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { SessionRecord } from '../records.ts';
+import type { RedisTimings } from './options.ts';
 
 /** One write about a session: its record, or that the session is gone. */
 export interface SessionWrite {
@@ -7,13 +8,6 @@ export interface SessionWrite {
   readonly version: number;
   /** Unset when the session is gone. */
   readonly session?: SessionRecord;
-}
-
-interface OutboxTimings {
-  /** How long a withdrawal waits for the session to come back, in milliseconds. */
-  readonly flapMs: number;
-  /** How long an announcement waits for others to share its write, in milliseconds. */
-  readonly coalesceMs: number;
 }
 
 interface Entry {
@@ -34,9 +28,9 @@ export class Outbox {
   readonly #entries = new Map<string, Entry>();
   /** When each entry that needs a write is due. */
   readonly #due = new Map<string, number>();
-  readonly #timings: OutboxTimings;
+  readonly #timings: Pick<RedisTimings, 'flapMs' | 'coalesceMs'>;
 
-  constructor(timings: OutboxTimings) {
+  constructor(timings: Pick<RedisTimings, 'flapMs' | 'coalesceMs'>) {
     this.#timings = timings;
   }
 

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { DIRECTORY } from '../defaults.ts';
 import { type Client, endpointOf, isRefusal, RedisConnection } from './connection.ts';
-import { planeKeys, REDIS_TIMINGS, type RedisRegistryOptions } from './options.ts';
+import { planeKeys, type RedisRegistryOptions } from './options.ts';
 
 /** How well a Redis suits a plane that uses it or would use it. */
 export interface RedisProbe {
@@ -50,7 +51,7 @@ return refused
  * @throws RegistryUnavailable if it cannot be reached or rejects the login; RangeError for a malformed URL or plane name.
  */
 export async function probeRedis(options: RedisRegistryOptions): Promise<RedisProbe> {
-  const timings = { ...REDIS_TIMINGS, ...options.timings };
+  const timings = { ...DIRECTORY, ...options.timings };
   const endpoint = endpointOf(options, timings);
   const connection = new RedisConnection(endpoint, timings);
   const scratch = planeKeys(options.plane).hub(`check-${randomBytes(8).toString('hex')}`);

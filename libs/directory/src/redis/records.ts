@@ -1,6 +1,6 @@
 import type { AgentName } from '@isthmus/tunnel';
+import { DIRECTORY } from '../defaults.ts';
 import type { Change, HubRecord, Member, Quarantine, SessionRecord, Snapshot } from '../records.ts';
-import { MAX_QUARANTINED } from '../replica.ts';
 import type { Client } from './connection.ts';
 import type { Store } from './hub.ts';
 import type { Keys } from './options.ts';
@@ -10,12 +10,6 @@ type Entry = Change | { readonly kind: 'opened'; readonly hub: HubRecord };
 
 /** Called for each record that is skipped. One bad record must not hide those behind it. */
 type Skipped = (why: string) => void;
-
-/**
- * Longest record that is parsed, in characters. An agent's request may say 64 KiB of itself, which JSON's escapes can double. Parsing
- * takes up to 0.35 µs a character (arrays in arrays), while nothing else runs.
- */
-const LONGEST_RECORD = 128 * 1024;
 
 type Test = (value: unknown) => boolean;
 
@@ -74,8 +68,8 @@ export const parseMember = (json: string, skipped: Skipped) => parse<Member>(jso
 const parseQuarantine = (json: string, skipped: Skipped) => parse<Quarantine>(json, QUARANTINE, skipped);
 
 function parse<T>(json: string, test: Test, skipped: Skipped): T | undefined {
-  if (json.length > LONGEST_RECORD) {
-    skipped(`a record of ${json.length} characters, more than ${LONGEST_RECORD}`);
+  if (json.length > DIRECTORY.recordCharacters) {
+    skipped(`a record of ${json.length} characters, more than ${DIRECTORY.recordCharacters}`);
     return undefined;
   }
   const value = jsonOf(json);
@@ -101,12 +95,6 @@ export interface Position {
 /** A snapshot, and a position from before it was read. Changes after that position may already be in the snapshot. Their versions tell. */
 interface PlacedSnapshot extends Snapshot, Pick<Look, 'position' | 'run'> {}
 
-/** Sessions per reply, about 350 bytes each. Keeps every reply short, however many sessions there are. */
-const SESSIONS_PER_REPLY = 1_000;
-
-/** Number of hubs read at once. */
-const HUBS_TOGETHER = 8;
-
 /** Reads everything in pages, however long it takes. The position is that of the beginning of the read. */
 export async function readSnapshot(client: Client, keys: Keys, skipped: Skipped): Promise<PlacedSnapshot> {
   const { hubs: inCharge, position, run } = await look(client, keys);
@@ -114,8 +102,8 @@ export async function readSnapshot(client: Client, keys: Keys, skipped: Skipped)
   const records = hubIds.length === 0 ? [] : await client.mget(hubIds.map(keys.hub));
   const hubs = records.flatMap((record) => (record && parseHub(afterMark(record), skipped)) || []);
   const sessions: SessionRecord[][] = [];
-  for (let start = 0; start < hubs.length; start += HUBS_TOGETHER) {
-    const group = hubs.slice(start, start + HUBS_TOGETHER);
+  for (let start = 0; start < hubs.length; start += DIRECTORY.hubsPerRead) {
+    const group = hubs.slice(start, start + DIRECTORY.hubsPerRead);
     sessions.push(...(await Promise.all(group.map(({ hubId }) => readSessions(client, keys, hubId, skipped)))));
   }
   const statements = await client.hvals(keys.quarantines);
@@ -133,7 +121,7 @@ export async function readSessions(
   const found = new Map<string, string>();
   let cursor = '0';
   do {
-    const [next, fields] = await client.hscan(keys.sessions(hubId), cursor, 'COUNT', SESSIONS_PER_REPLY);
+    const [next, fields] = await client.hscan(keys.sessions(hubId), cursor, 'COUNT', DIRECTORY.sessionsPerReply);
     for (let i = 0; i < fields.length; i += 2) found.set(fields[i] as string, fields[i + 1] as string);
     cursor = next;
   } while (cursor !== '0');
@@ -178,9 +166,6 @@ function afterMark(value: string): string {
   return value.slice(value.indexOf(' ') + 1);
 }
 
-/** Quarantine records per script call. */
-const RECORDS_PER_CALL = 200;
-
 type Outcome = 'ok' | 'same' | 'full';
 
 /** Puts an agent in quarantine or, without a reason, releases it. */
@@ -198,8 +183,8 @@ export async function writeQuarantine(
 
 /** Writes records that the store lacks. Later ones in the store stay. */
 export async function restoreQuarantines(client: Client, store: Store, lost: readonly Quarantine[]): Promise<void> {
-  for (let start = 0; start < lost.length; start += RECORDS_PER_CALL) {
-    const each = lost.slice(start, start + RECORDS_PER_CALL).flatMap((quarantine) => {
+  for (let start = 0; start < lost.length; start += DIRECTORY.quarantinesPerWrite) {
+    const each = lost.slice(start, start + DIRECTORY.quarantinesPerWrite).flatMap((quarantine) => {
       const { version, tenant, agentId, reason } = quarantine;
       return [fieldOf(quarantine), version, signOf(reason), JSON.stringify({ version, tenant, agentId, reason })];
     });
@@ -208,7 +193,7 @@ export async function restoreQuarantines(client: Client, store: Store, lost: rea
 }
 
 function sharedOf({ keys, keptChanges }: Store): (string | number)[] {
-  return [keys.quarantines, keys.meta, keys.changes, keptChanges, MAX_QUARANTINED];
+  return [keys.quarantines, keys.meta, keys.changes, keptChanges, DIRECTORY.quarantined];
 }
 
 function fieldOf({ tenant, agentId }: AgentName): string {

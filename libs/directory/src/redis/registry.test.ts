@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
+import { DIRECTORY } from '../defaults.ts';
 import { registryContract } from '../testing/contract.ts';
 import { member } from '../testing/observer.ts';
 import { RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import type { RedisConnection } from './connection.ts';
-import { planeKeys, REDIS_TIMINGS } from './options.ts';
+import { planeKeys } from './options.ts';
 import { RedisMember } from './registry.ts';
 
 describe('registry', () => {
@@ -33,7 +34,7 @@ function joined(run: () => Promise<unknown>, memberBeatMs: number): { times: num
       return run();
     },
   };
-  const timings = { ...REDIS_TIMINGS, memberBeatMs };
+  const timings = { ...DIRECTORY, memberBeatMs };
   return {
     times,
     membership: new RedisMember(member('a'), connection as unknown as RedisConnection, planeKeys('p'), timings),

@@ -1,5 +1,6 @@
 import { deferred, within } from '@isthmus/runtime';
 import type { AgentName } from '@isthmus/tunnel';
+import { DIRECTORY } from '../defaults.ts';
 import type { HubRecord, Member, Snapshot } from '../records.ts';
 import {
   byId,
@@ -16,14 +17,7 @@ import {
 import { type Client, type Endpoint, endpointOf, RedisConnection } from './connection.ts';
 import { HubWriter, RedisRegistration, type Store } from './hub.ts';
 import { Alarm } from './loop.ts';
-import {
-  KEPT_CHANGES,
-  type Keys,
-  planeKeys,
-  REDIS_TIMINGS,
-  type RedisRegistryOptions,
-  type RedisTimings,
-} from './options.ts';
+import { type Keys, planeKeys, type RedisRegistryOptions, type RedisTimings } from './options.ts';
 import { parseMember, readSnapshot, writeQuarantine } from './records.ts';
 import { RedisWatcher } from './watcher.ts';
 
@@ -98,9 +92,9 @@ class RedisRegistry implements Registry {
   #shared: RedisConnection | undefined;
 
   constructor(options: RedisRegistryOptions) {
-    this.#timings = { ...REDIS_TIMINGS, ...options.timings };
+    this.#timings = { ...DIRECTORY, ...options.timings };
     this.#endpoint = endpointOf(options, this.#timings);
-    this.#store = { keys: planeKeys(options.plane), keptChanges: options.keptChanges ?? KEPT_CHANGES };
+    this.#store = { keys: planeKeys(options.plane), keptChanges: options.keptChanges ?? DIRECTORY.keptChanges };
   }
 
   register(hub: HubRecord, state?: StateListener): HubRegistration {

@@ -1,3 +1,4 @@
+import { DIRECTORY } from '../defaults.ts';
 import type { Change, HubRecord, Quarantine } from '../records.ts';
 import type { WatchListener } from '../registry.ts';
 import { type Client, isRefusal, type RedisConnection } from './connection.ts';
@@ -14,9 +15,6 @@ import {
   readSnapshot,
   restoreQuarantines,
 } from './records.ts';
-
-/** Changes per read. */
-const READ_COUNT = 500;
 
 const FOLLOWING = 'following the directory';
 
@@ -124,7 +122,7 @@ export class RedisWatcher {
     const block = Math.max(1, Math.ceil(this.#lookAt - performance.now()));
     const from = formatPosition(this.#position as Position);
     const reply = await this.#connection.run((client) =>
-      client.xread('COUNT', READ_COUNT, 'BLOCK', block, 'STREAMS', this.#store.keys.changes, from),
+      client.xread('COUNT', DIRECTORY.changesPerRead, 'BLOCK', block, 'STREAMS', this.#store.keys.changes, from),
     );
     for (const [id, fields] of reply?.[0]?.[1] ?? []) {
       const position = parsePosition(id);
