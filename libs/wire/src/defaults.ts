@@ -3,6 +3,14 @@
  * process" are shared by all its connections. docs/LIMITS.md lists them.
  */
 export const WIRE = {
+  /** The first receive window of a session's streams: what a stream holds that nobody reads. The window of a stream that is read grows. */
+  windowBytes: 64 * 1024,
+  /** Streams that the other side of a session may have open. More are refused. */
+  streams: 100_000,
+  /** The longest frame that a session accepts: one read of a socket fits into it. */
+  frameBytes: 64 * 1024,
+  /** The longest head that a session accepts, with what each frame costs. A longer one ends the connection. */
+  headBytes: 64 * 1024,
   /** A peer that has not sent its first SETTINGS by then is closed. Only with a keepalive. */
   greetingMs: 10_000,
   /** A PING of the keepalive that has no answer by then ends the connection. Go's default. */

@@ -1,7 +1,7 @@
+export { type Config, WIRE } from './defaults.ts';
 export {
   type CallPeer,
   ChannelError,
-  MAX_MESSAGE,
   type PacketChannel,
   type PacketSink,
   ServerCall,
@@ -28,11 +28,10 @@ export { FrameReader } from './http2/reading.ts';
 export { Http2Session } from './http2/session.ts';
 export type { HeadKind, Http2Stream, StreamFace } from './http2/stream.ts';
 export type { StreamRules, StreamSettings } from './http2/streams.ts';
-export { CHECK_EVERY_MS, LinkChecks, type PingInterval, watchLiveness } from './link/liveness.ts';
+export { LinkChecks, type PingInterval, watchLiveness } from './link/liveness.ts';
 export {
   DiallingReconciler,
   isRecord,
-  RECONCILE_EVERY,
   type ReconcileMessage,
   readReconcile,
   ServingReconciler,

@@ -4,7 +4,7 @@ import tls from 'node:tls';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { clientTls, connectTls, keptAlive, lookupName, secureContextOptions, secured } from '@isthmus/runtime';
-import { type DuplexStream, type Head, Http2Session } from '@isthmus/wire';
+import { type Config, type DuplexStream, type Head, Http2Session, WIRE } from '@isthmus/wire';
 import { TELEMETRY } from '../defaults.ts';
 
 /** Where a collector is, and how to call it. */
@@ -21,12 +21,7 @@ export interface GrpcSettings {
 }
 
 /** Limits on what the collector may send: an answer is a few bytes. */
-const SETTINGS = {
-  initialWindowSize: 65_535,
-  maxConcurrentStreams: 0,
-  maxFrameSize: 16_384,
-  maxHeaderListSize: 16_384,
-};
+const CONFIG: Config = { ...WIRE, windowBytes: 65_535, streams: 0, frameBytes: 16_384, headBytes: 16_384 };
 
 /** The port of OTLP/gRPC, if the URL names none. */
 const DEFAULT_PORT = 4317;
@@ -133,7 +128,7 @@ export class GrpcCalls {
     this.#socket = socket;
     await (socket instanceof tls.TLSSocket ? secured(socket) : once(socket, 'connect'));
     keptAlive(socket).setNoDelay(true);
-    return new Http2Session({ role: 'client', socket, settings: SETTINGS });
+    return new Http2Session({ role: 'client', socket, config: CONFIG });
   }
 
   #secured(): tls.TLSSocket {

@@ -3,7 +3,7 @@ import { type ChannelCredentials, Client, type ClientDuplexStream, Metadata, typ
 import { encodePacket, type Packet } from '@isthmus/proto';
 import { clientTlsOf, connectTls, keptAlive, secured, type TlsSettings } from '@isthmus/runtime';
 import { checkName, formatDestination, parseDestination } from '@isthmus/tunnel';
-import { MAX_MESSAGE, type PacketChannel } from '@isthmus/wire';
+import { type PacketChannel, WIRE } from '@isthmus/wire';
 import type { HttpProxy } from '../http-proxy/http-proxy.ts';
 import { askProxy } from '../http-proxy/through-proxy.ts';
 import { callError, clientChannel, type Received, receivePacket } from './channel.ts';
@@ -56,7 +56,7 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
     const { proxy, address = target } = options;
     const client = new Client(proxy ? formatDestination(proxy) : address, credentialsOf(options), {
       'grpc.default_authority': target,
-      'grpc.max_receive_message_length': MAX_MESSAGE,
+      'grpc.max_receive_message_length': WIRE.messageBytes,
       'grpc.max_send_message_length': -1,
       ...keepaliveOptions(options.keepaliveMs),
       'grpc.keepalive_permit_without_calls': 1,

@@ -23,7 +23,7 @@ import {
   type OutgoingHead,
   PendingStream,
   type PingInterval,
-  RECONCILE_EVERY,
+  WIRE,
   watchLiveness,
 } from '@isthmus/wire';
 import type { Dialer } from '../dial/dialer.ts';
@@ -101,7 +101,7 @@ export class LinkClient implements Dialer {
   readonly #ending: Ending;
 
   constructor(options: LinkClientOptions) {
-    const { socket, peer, receive = () => {}, refused = () => {}, reconcileEvery = RECONCILE_EVERY } = options;
+    const { socket, peer, receive = () => {}, refused = () => {}, reconcileEvery = WIRE.reconcileEveryMs } = options;
     const session = linkSession('client', socket, peer, () => mayHaveDied());
     this.#session = session;
     this.#peer = peer;

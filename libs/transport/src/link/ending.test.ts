@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { mock, test } from 'node:test';
 import { CUT_BY, DialAbort, PlaneEnded, TunnelTable } from '@isthmus/tunnel';
-import { CHECK_EVERY_MS } from '@isthmus/wire';
+import { WIRE } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
 import { dialTcp, type Link, link, listen, readAll, request } from './testing.ts';
 
@@ -62,7 +62,7 @@ test('the FIN of a killed agent ends the link, and the FIN of a killed hub', asy
 async function fallsSilent(both: Link): Promise<void> {
   const sent = () => both.hubSocket.bytesWritten + both.agentSocket.bytesWritten;
   for (let before = -1, quiet = 0; quiet < 2; before = sent()) {
-    await pass(CHECK_EVERY_MS, both);
+    await pass(WIRE.checkEveryMs, both);
     quiet = sent() === before ? quiet + 1 : 0;
   }
 }
@@ -89,7 +89,7 @@ test('a process that heard nothing for long, as we did, has perhaps closed the l
   const both = await link(dialTcp);
   await settled(both);
   // A network that lost everything is back: what was sent meanwhile arrives at a socket that is closed for that.
-  mock.timers.tick(CHECK_EVERY_MS * 7);
+  mock.timers.tick(WIRE.checkEveryMs * 7);
   both.client.dial(request(1)).catch(() => {});
   both.agentSocket.resetAndDestroy();
   assert.equal((await both.client.closed).name, 'LinkReset');
@@ -167,7 +167,7 @@ function mockChecks(): void {
 
 /** Lets time pass in which nothing arrives, and returns why the link has ended: `still open` if it has not. */
 async function silence(ms: number, { closed }: { readonly closed: Promise<Error> }): Promise<string> {
-  for (let passed = 0; passed < ms; passed += CHECK_EVERY_MS) mock.timers.tick(CHECK_EVERY_MS);
+  for (let passed = 0; passed < ms; passed += WIRE.checkEveryMs) mock.timers.tick(WIRE.checkEveryMs);
   let ended = 'still open';
   void closed.then(({ message }) => {
     ended = message;
@@ -179,15 +179,15 @@ async function silence(ms: number, { closed }: { readonly closed: Promise<Error>
 /** Waits until both sides know the link's round-trip time: their first PINGs are answered. */
 async function settled(both: Link): Promise<void> {
   while (both.client.rtt === undefined) await new Promise(setImmediate);
-  await pass(CHECK_EVERY_MS, both);
+  await pass(WIRE.checkEveryMs, both);
 }
 
 /** Lets time pass for what watches a link; what the link sends meanwhile arrives. */
 async function pass(ms: number, { hubSocket, agentSocket }: Link): Promise<void> {
   const inFlight = () =>
     hubSocket.bytesWritten !== agentSocket.bytesRead || agentSocket.bytesWritten !== hubSocket.bytesRead;
-  for (let passed = 0; passed < ms; passed += CHECK_EVERY_MS) {
-    mock.timers.tick(CHECK_EVERY_MS);
+  for (let passed = 0; passed < ms; passed += WIRE.checkEveryMs) {
+    mock.timers.tick(WIRE.checkEveryMs);
     do await new Promise(setImmediate);
     while (inFlight());
   }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { afterEach, describe, mock, test } from 'node:test';
-import { CHECK_EVERY_MS, LinkChecks, type PingInterval, watchLiveness } from '@isthmus/wire';
+import { LinkChecks, type PingInterval, WIRE, watchLiveness } from '@isthmus/wire';
 import { pingAtRest } from './ping-interval.ts';
 import { linkSession } from './settings.ts';
 
@@ -32,7 +32,7 @@ describe('liveness', () => {
       },
       { checks: new LinkChecks(), ping, carries },
     );
-    return { session, deaths, mayHaveDied, check: (count: number) => mock.timers.tick(count * CHECK_EVERY_MS) };
+    return { session, deaths, mayHaveDied, check: (count: number) => mock.timers.tick(count * WIRE.checkEveryMs) };
   }
 
   test('a link with bytes both ways is never asked', () => {
@@ -72,7 +72,7 @@ describe('liveness', () => {
     const { session, deaths, check } = watched();
     session.bytesRead++;
     check(1);
-    check(3000 / CHECK_EVERY_MS - 2);
+    check(3000 / WIRE.checkEveryMs - 2);
     assert.deepEqual(deaths, ['silent for 2.25 s, even to PING']);
     // It was asked for having been silent, and once before since nothing was sent to it.
     assert.equal(session.pings, 2);
@@ -148,14 +148,14 @@ describe('liveness', () => {
     const checks = new LinkChecks();
     const seen = [0, 0];
     const quits = seen.map((_, link) => checks.add(() => void seen[link]!++));
-    mock.timers.tick(CHECK_EVERY_MS);
+    mock.timers.tick(WIRE.checkEveryMs);
     quits[0]?.();
-    mock.timers.tick(CHECK_EVERY_MS);
+    mock.timers.tick(WIRE.checkEveryMs);
     quits[1]?.();
-    mock.timers.tick(10 * CHECK_EVERY_MS);
+    mock.timers.tick(10 * WIRE.checkEveryMs);
     assert.deepEqual(seen, [1, 2]);
     checks.add(() => void seen[0]!++);
-    mock.timers.tick(CHECK_EVERY_MS);
+    mock.timers.tick(WIRE.checkEveryMs);
     assert.deepEqual(seen, [2, 2]);
   });
 
@@ -214,7 +214,7 @@ describe('liveness', () => {
     });
     let pings = 0;
     add('second', () => void pings++);
-    mock.timers.tick(4 * CHECK_EVERY_MS);
+    mock.timers.tick(4 * WIRE.checkEveryMs);
     assert.deepEqual([deaths, pings], [['first: a defect'], 1]);
   });
 

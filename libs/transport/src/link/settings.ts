@@ -3,20 +3,6 @@ import { HungUp, LinkReset, SessionLost } from '@isthmus/tunnel';
 import { Http2Session } from '@isthmus/wire';
 import { TENANT_FIELD } from './head.ts';
 
-/** Tunnels and pending dials on one link. */
-const MAX_STREAMS = 100_000;
-
-/** For both ends of a link, because both send bulk data. In bytes, except the number of streams. */
-const settings = {
-  // How many bytes a tunnel holds that nobody reads. The window of a tunnel that is read grows.
-  initialWindowSize: 64 * 1024,
-  maxConcurrentStreams: MAX_STREAMS,
-  // One read of a socket fits into one frame.
-  maxFrameSize: 64 * 1024,
-  // Our heads are short, so a longer one is not ours.
-  maxHeaderListSize: 64 * 1024,
-};
-
 /**
  * The session of one half of a link. The dialling half is the HTTP/2 client, whichever side made the connection.
  * @param peer what is at the other side, for error texts
@@ -32,7 +18,7 @@ export function linkSession(
     const Lost = lossOf(reason.code, mayHaveDied);
     return new Lost(`${peer}: ${reason.message}`, { cause: reason });
   };
-  return new Http2Session({ role, socket, settings, lost, groupField: TENANT_FIELD });
+  return new Http2Session({ role, socket, lost, groupField: TENANT_FIELD });
 }
 
 /**

@@ -51,29 +51,11 @@ export class ChannelError extends Error {
   }
 }
 
-/** How long a peer may take to read why its stream ends, in milliseconds. Then the stream is reset. */
-const RESET_MS = 1_000;
-
-/** How long a caller that has ended may take to read what was sent to it, in milliseconds. */
-const FLUSH_MS = 20_000;
-
-/** Up to this many bytes of data are cheaper to copy behind their head than to send separately. */
-const COPIED_BYTES = 1_024;
-
-/**
- * While some of the window is held back, the peer gets this many bytes at a time. With less, each packet costs a frame; with more,
- * those that wait behind a slow reader wait longer.
- */
-const HELD_BACK_CREDIT = 16 * 1024;
-
 const RESPONSE: readonly Field[] = [
   [':status', '200'],
   ['content-type', 'application/grpc'],
 ];
 const RESPONSE_HEAD = hpackEncode(RESPONSE);
-
-/** The longest message, in bytes: Go's limit of 4 MiB for the data, plus the packet's head. */
-export const MAX_MESSAGE = 4 * 1024 * 1024 + 64 * 1024;
 
 /** What a server knows of the other side of a connection. */
 export interface CallPeer {
@@ -86,7 +68,7 @@ export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChann
   readonly metadata: Metadata;
   readonly peer: Peer;
   readonly #stream: Http2Stream;
-  readonly #packets = new PacketReader(MAX_MESSAGE);
+  readonly #packets: PacketReader;
   #sink: PacketSink | undefined;
   #paused = true;
   /** Received bytes for which the peer has not yet got new window. */
@@ -111,6 +93,7 @@ export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChann
   /** @param timeout how long the caller allows it to take, in milliseconds */
   constructor(stream: Http2Stream, metadata: Metadata, peer: Peer, timeout?: number) {
     this.#stream = stream;
+    this.#packets = new PacketReader(stream.config);
     this.metadata = metadata;
     this.peer = peer;
     stream.face = this;
@@ -160,7 +143,7 @@ export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChann
   send(packet: Packet): boolean {
     if (this.#ended || this.#closed) return true;
     this.respond([]);
-    if (packet.type === 'DATA' && packet.data.length > COPIED_BYTES) {
+    if (packet.type === 'DATA' && packet.data.length > this.#stream.config.copiedBytes) {
       const head = encodeDataHead(packet, PREFIX);
       writePrefix(head, head.length - PREFIX + packet.data.length);
       this.#stream.write(head);
@@ -191,7 +174,7 @@ export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChann
 
   free(bytes: number): void {
     this.#held -= bytes;
-    if (!this.#closed) this.#give(HELD_BACK_CREDIT);
+    if (!this.#closed) this.#give(this.#stream.config.heldBackBytes);
   }
 
   get heldUp(): boolean {
@@ -219,7 +202,7 @@ export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChann
     if (!this.#responded) this.#stream.answer(hpackEncode([...RESPONSE, ...fields]), true);
     else {
       this.#stream.end(hpackEncode(fields));
-      this.#resetAfter(RESET_MS);
+      this.#resetAfter(this.#stream.config.callResetMs);
     }
     this.#close(this.#failure);
   }
@@ -269,7 +252,7 @@ export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChann
    * Lets the peer send as many bytes as were taken. Bytes that are held count against its window: those of a paused reader, of an
    * unfinished message, or of a slow reader.
    */
-  #give(least = this.#held > 0 ? HELD_BACK_CREDIT : undefined): void {
+  #give(least = this.#held > 0 ? this.#stream.config.heldBackBytes : undefined): void {
     const kept = Math.min(this.#held + this.#packets.held, this.#owed);
     const taken = this.#owed - kept;
     this.#owed = kept;
@@ -291,7 +274,7 @@ export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChann
     if (!this.#remoteEnded || this.#paused || this.#closed) return;
     if (!this.#packets.empty) this.fail(new StatusError('Internal', 'the stream ended in the middle of a message'));
     this.end();
-    this.#resetAfter(FLUSH_MS);
+    this.#resetAfter(this.#stream.config.flushMs);
     this.#close();
   }
 

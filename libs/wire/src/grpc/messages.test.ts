@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { WIRE } from '../defaults.ts';
 import { MessageReader, PREFIX, writePrefix } from './messages.ts';
 import { readTimeout, StatusError, type StatusName } from './status.ts';
 
@@ -14,7 +15,7 @@ function message(text: string, flag = 0, length = text.length): Buffer {
 }
 
 function read(pieces: Iterable<Buffer>): string[] {
-  const reader = new MessageReader(MOST);
+  const reader = new MessageReader({ ...WIRE, messageBytes: MOST });
   const messages: string[] = [];
   for (const piece of pieces) {
     reader.add(piece);
@@ -46,7 +47,7 @@ test('pieces of all sizes, some put together and some not, read while others com
   };
   const messages = Array.from({ length: 60 }, (_, i) => String.fromCharCode(97 + (i % 26)).repeat(upTo(most)));
   const bytes = Buffer.concat(messages.map((text) => message(text)));
-  const reader = new MessageReader(most);
+  const reader = new MessageReader({ ...WIRE, messageBytes: most });
   const got: string[] = [];
   for (let at = 0; at < bytes.length; ) {
     const size = 1 + upTo(upTo(2) === 0 ? 100 : 8_000);
@@ -62,7 +63,7 @@ test('pieces of all sizes, some put together and some not, read while others com
 });
 
 test('a message in one piece is a view of it', () => {
-  const reader = new MessageReader(MOST);
+  const reader = new MessageReader({ ...WIRE, messageBytes: MOST });
   const piece = message('view');
   reader.add(piece);
   assert.equal(reader.next()?.buffer, piece.buffer);
@@ -70,7 +71,7 @@ test('a message in one piece is a view of it', () => {
 
 test('a reader that lacks the end of a message is not empty', () => {
   for (const length of [1, PREFIX, PREFIX + 1]) {
-    const reader = new MessageReader(MOST);
+    const reader = new MessageReader({ ...WIRE, messageBytes: MOST });
     reader.add(message('two').subarray(0, length));
     assert.equal(reader.next(), undefined);
     assert.equal(reader.empty, false);
@@ -86,7 +87,7 @@ const REFUSED: readonly [what: string, bytes: Buffer, status: StatusName, text: 
 
 for (const [what, bytes, status, text] of REFUSED) {
   test(`${what} is refused by its prefix`, () => {
-    const reader = new MessageReader(MOST);
+    const reader = new MessageReader({ ...WIRE, messageBytes: MOST });
     reader.add(bytes.subarray(0, PREFIX));
     assert.throws(
       () => reader.next(),
@@ -96,7 +97,7 @@ for (const [what, bytes, status, text] of REFUSED) {
 }
 
 test('a small piece that is kept does not keep the block that it came in', () => {
-  const reader = new MessageReader(MOST);
+  const reader = new MessageReader({ ...WIRE, messageBytes: MOST });
   for (let n = 0; n < 8; n++) {
     const block = Buffer.alloc(64 * 1024);
     message('kept').copy(block, 100);
@@ -112,7 +113,7 @@ test('a small piece that is kept does not keep the block that it came in', () =>
 });
 
 test('a piece of some size is kept without a much larger block', () => {
-  const reader = new MessageReader(20_000);
+  const reader = new MessageReader({ ...WIRE, messageBytes: 20_000 });
   const block = Buffer.alloc(64 * 1024);
   writePrefix(block, 10_000 - PREFIX);
   reader.add(block.subarray(0, 10_000));

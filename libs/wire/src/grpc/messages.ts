@@ -1,22 +1,16 @@
 import { decodeDataHead, decodePacket, type Packet } from '@isthmus/proto';
 import { pins } from '@isthmus/runtime';
+import { type Config, WIRE } from '../defaults.ts';
 import { StatusError } from './status.ts';
 
 /** Before each message: a flag that says whether it is compressed, and its length (gRPC over HTTP/2, "Length-Prefixed-Message"). */
 export const PREFIX = 5;
 
-/** Shorter pieces are put together while they wait: each alone would cost more than it holds. */
-const SMALL_PIECE = 4 * 1024;
-
-/** The block for them grows from the first size to the second, in bytes, so what waits takes at most a few times its length. */
-const FIRST_BLOCK = 64;
-const LAST_BLOCK = 16 * 1024;
-
 const NO_BLOCK = Buffer.alloc(0);
 
 /** Cuts the bytes of a stream into messages. A message in one piece is a view of it; any other is copied once. */
 export class MessageReader {
-  readonly #mostBytes: number;
+  readonly #config: Config;
   /** Received pieces that were not taken, in order. */
   readonly #pieces: Buffer[] = [];
   #length = 0;
@@ -26,8 +20,8 @@ export class MessageReader {
   /** Length of the message whose prefix was taken. */
   #expected: number | undefined;
 
-  constructor(mostBytes: number) {
-    this.#mostBytes = mostBytes;
+  constructor(config: Config = WIRE) {
+    this.#config = config;
   }
 
   /** Whether no part of a message is left. */
@@ -50,7 +44,7 @@ export class MessageReader {
     const last = this.#pieces.at(-1);
     if (!last || last.buffer === this.#block.buffer || !pins(last)) return;
     this.#pieces.pop();
-    if (last.length < SMALL_PIECE) this.#append(last);
+    if (last.length < this.#config.smallPieceBytes) this.#append(last);
     else this.#pieces.push(copyOf(last));
   }
 
@@ -91,8 +85,8 @@ export class MessageReader {
     if (flag === 1) throw new StatusError('Internal', 'grpc: compressed flag set with identity or empty encoding');
     if (flag !== 0) throw new StatusError('Internal', `grpc: received unexpected payload format ${flag}`);
     const length = prefix.readUInt32BE(1);
-    if (length > this.#mostBytes) {
-      const text = `grpc: received message larger than max (${length} vs. ${this.#mostBytes})`;
+    if (length > this.#config.messageBytes) {
+      const text = `grpc: received message larger than max (${length} vs. ${this.#config.messageBytes})`;
       throw new StatusError('ResourceExhausted', text);
     }
     return length;
@@ -108,8 +102,11 @@ export class MessageReader {
       this.#pieces[this.#pieces.length - 1] = this.#block.subarray(last.byteOffset, this.#used);
       return;
     }
-    const joins = last !== undefined && needed <= LAST_BLOCK / 2;
-    const size = Math.min(LAST_BLOCK, Math.max(FIRST_BLOCK, 2 * (joins ? needed : piece.length)));
+    const joins = last !== undefined && needed <= this.#config.lastBlockBytes / 2;
+    const size = Math.min(
+      this.#config.lastBlockBytes,
+      Math.max(this.#config.firstBlockBytes, 2 * (joins ? needed : piece.length)),
+    );
     this.#block = Buffer.allocUnsafeSlow(size);
     this.#used = joins ? last.copy(this.#block) : 0;
     this.#used += piece.copy(this.#block, this.#used);
@@ -156,15 +153,6 @@ export function writePrefix(bytes: Buffer, length: number): void {
   bytes.writeUInt32BE(length, 1);
 }
 
-/**
- * Up to this length, a message is kept until it is complete. With half of the smallest window (64 KiB, at callers) read and not yet
- * given back, there is still room for it. No sensible message that is not DATA comes near, and a longer one is answered with an error.
- */
-const WHOLE_MESSAGE = 16 * 1024;
-
-/** The length of each part of a longer message, except the last: a peer that sends single bytes must not make a packet of each. */
-const MESSAGE_PART = 4 * 1024;
-
 /** The most bytes of a DATA packet without its data: two tags, two lengths and a number are 44 bytes at most. */
 const DATA_HEAD = 64;
 
@@ -174,12 +162,14 @@ const DATA_HEAD = 64;
  */
 export class PacketReader {
   readonly #messages: MessageReader;
+  readonly #config: Config;
   /** State of a long message that is arriving. */
   #connectID: bigint | undefined;
 
   /** @param mostBytes the longest message */
-  constructor(mostBytes: number) {
-    this.#messages = new MessageReader(mostBytes);
+  constructor(config: Config = WIRE) {
+    this.#config = config;
+    this.#messages = new MessageReader(config);
   }
 
   /** Whether no part of a message is left. */
@@ -206,7 +196,7 @@ export class PacketReader {
     const messages = this.#messages;
     const { expected } = messages;
     if (expected === undefined) return undefined;
-    if (this.#connectID === undefined && expected > WHOLE_MESSAGE) {
+    if (this.#connectID === undefined && expected > this.#config.wholeMessageBytes) {
       if (messages.length < DATA_HEAD) return undefined;
       this.#readHead(expected);
     }
@@ -220,7 +210,7 @@ export class PacketReader {
     if (!head)
       throw new StatusError(
         'ResourceExhausted',
-        `received a message of ${expected} bytes that is not DATA; at most ${WHOLE_MESSAGE} are allowed`,
+        `received a message of ${expected} bytes that is not DATA; at most ${this.#config.wholeMessageBytes} are allowed`,
       );
     this.#messages.part(head.length);
     this.#connectID = head.connectID;
@@ -229,7 +219,7 @@ export class PacketReader {
   #part(connectID: bigint): Packet | undefined {
     const messages = this.#messages;
     const left = messages.expected as number;
-    const least = Math.min(left, MESSAGE_PART);
+    const least = Math.min(left, this.#config.messagePartBytes);
     if (messages.length < least) return undefined;
     const data = messages.part(Math.min(left, messages.peek(least).length));
     if (data.length === left) this.#connectID = undefined;

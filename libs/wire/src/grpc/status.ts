@@ -1,4 +1,5 @@
 import { LONGEST_TIMER } from '@isthmus/runtime';
+import { WIRE } from '../defaults.ts';
 import type { Field } from '../http2/heads.ts';
 import { hpackEncode } from '../http2/hpack.ts';
 
@@ -42,16 +43,13 @@ export class StatusError extends Error {
   }
 }
 
-/** A longer text would not fit into its frame. */
-const MAX_TEXT = 4_096;
-
 const OK_FIELDS: readonly Field[] = [['grpc-status', '0']];
 
 export function statusFields(error?: StatusError): readonly Field[] {
   if (!error) return OK_FIELDS;
   return [
     ['grpc-status', String(STATUS[error.status])],
-    ['grpc-message', percentEncode(error.message).slice(0, MAX_TEXT)],
+    ['grpc-message', percentEncode(error.message).slice(0, WIRE.statusChars)],
   ];
 }
 

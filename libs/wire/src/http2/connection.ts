@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Guarded } from '@isthmus/runtime';
+import { type Config, WIRE } from '../defaults.ts';
 import {
   ConnectionError,
   DEFAULT_SETTINGS,
@@ -15,7 +16,7 @@ import {
 import type { Field } from './heads.ts';
 import { InFlight } from './in-flight.ts';
 import { Output } from './output.ts';
-import { BEHIND_BULK, Keepalive, Pings } from './pings.ts';
+import { behindBulk, Keepalive, Pings } from './pings.ts';
 import { CONNECTION_WINDOW, Reading, type ReadingSink } from './reading.ts';
 import type { Http2Stream } from './stream.ts';
 import { type StreamRules, type StreamSettings, Streams } from './streams.ts';
@@ -26,6 +27,8 @@ export type PeerSettings = StreamSettings & Pick<Settings, 'maxFrameSize' | 'max
 
 interface ConnectionOptions {
   readonly role: 'client' | 'server';
+  /** Times, sizes and counts. Default: `WIRE`. */
+  readonly config?: Config | undefined;
   readonly settings: PeerSettings;
   /** From `greeting`. Leaves with our first frame. At a server, that is the answer to the peer's SETTINGS, so the peer wakes up once. */
   readonly greeting: Buffer;
@@ -63,21 +66,6 @@ export function greeting(role: 'client' | 'server', settings: Partial<Settings>)
   return Buffer.concat(role === 'client' ? [PREFACE, ...words] : words);
 }
 
-/** The longest reason in a GOAWAY, in characters. It must fit into a frame. */
-const LONGEST_REASON = 1000;
-
-/** How long a peer may take to read our GOAWAY and close before it is cut off, in milliseconds. */
-const LINGER_MS = 1_000;
-
-/** How long a peer may take to read the last bytes after the last stream has ended, in milliseconds. */
-const FLUSH_MS = 20_000;
-
-/**
- * How many streams the other side may open before its connection rests for a turn of the event loop. Node reads up to 2 MiB of a socket in
- * one turn. That can be 10,000 requests that are reset at once: 100 ms of work, in which no other connection is read or answers a PING.
- */
-const STREAMS_A_TURN = 200;
-
 /** What our PINGs carry. They are answered in order. */
 const NOTHING = Buffer.alloc(8);
 
@@ -100,6 +88,7 @@ export class Connection implements ReadingSink {
   bytesRead = 0;
   readonly #socket: Socket;
   readonly #options: ConnectionOptions;
+  readonly #config: Config;
   readonly #output: Output;
   readonly #streams: Streams;
   readonly #reading: Reading;
@@ -115,26 +104,38 @@ export class Connection implements ReadingSink {
     const { role, settings, greeting, rules, maxBacklog, defer, opened, keepaliveMs } = options;
     this.#socket = socket;
     this.#options = options;
+    const { config = WIRE } = options;
+    this.#config = config;
     const failed = (error: Error) => this.#fail(error);
     const unread = (): number => inFlight?.unread ?? Number.POSITIVE_INFINITY;
     const received = () => this.bytesRead;
-    const pings = new Pings({ unread, received });
+    const pings = new Pings({ unread, received }, config);
     this.#pings = pings;
     const checkpoint = (read: (took: number) => void) => {
       pings.checkpoint(read);
       return pingFrame(NOTHING, false);
     };
     // Other programs' endpoints may count PINGs as abuse.
-    const inFlight: InFlight | undefined = rules.groupField === undefined ? undefined : new InFlight(pings);
-    const patience = options.latePongs ? { patience: BEHIND_BULK } : {};
-    const output = new Output({ socket, greeting, defer, maxBacklog, ...patience, inFlight, checkpoint, failed });
+    const inFlight: InFlight | undefined = rules.groupField === undefined ? undefined : new InFlight(pings, config);
+    const patience = options.latePongs ? { patience: behindBulk(config) } : {};
+    const output = new Output({
+      config,
+      socket,
+      greeting,
+      defer,
+      maxBacklog,
+      ...patience,
+      inFlight,
+      checkpoint,
+      failed,
+    });
     this.#output = output;
     const [rtt, idle] = [() => pings.rtt, () => this.#endWhenIdle()];
     this.#streams = new Streams({ role, settings, rules, output, rtt, opened, idle });
     this.#reading = new Reading({ role, settings, streams: this.#streams, output, sink: this });
     if (keepaliveMs !== undefined) {
       const dead = (error: Error) => this.#fail(new ConnectionError(ErrorCode.NO_ERROR, error.message));
-      this.#keepalive = new Keepalive({ keepaliveMs, ping: () => this.ping(), dead, guarded: this.guarded });
+      this.#keepalive = new Keepalive({ config, keepaliveMs, ping: () => this.ping(), dead, guarded: this.guarded });
     }
     const broken = this.guarded((error: Error) => this.#end(error, 0));
     socket.on('error', (error) => closings.add(() => broken(error)));
@@ -221,10 +222,11 @@ export class Connection implements ReadingSink {
    * @param told whether the other side hears the reason; it then drops what it has not read yet
    */
   destroy(reason: Error, told = false): void {
-    if (told && this.#state !== 'ended') this.#goaway(ErrorCode.CANCEL, reason.message.slice(0, LONGEST_REASON));
+    if (told && this.#state !== 'ended')
+      this.#goaway(ErrorCode.CANCEL, reason.message.slice(0, this.#config.reasonChars));
     else if (!this.leaving) this.#goaway(ErrorCode.NO_ERROR);
-    if (this.#state === 'ended') this.#cutAfter(LINGER_MS);
-    else this.#end(reason, LINGER_MS);
+    if (this.#state === 'ended') this.#cutAfter(this.#config.lingerMs);
+    else this.#end(reason, this.#config.lingerMs);
   }
 
   // What the other side says.
@@ -239,7 +241,7 @@ export class Connection implements ReadingSink {
       this.#fail(error as Error);
     }
     // A client's ids are odd.
-    const many = this.#streams.last - this.#restedAt > 2 * STREAMS_A_TURN;
+    const many = this.#streams.last - this.#restedAt > 2 * this.#config.streamsATurn;
     if (readTurn.count(this.#turn, chunk.length) || many) this.#rest();
   }
 
@@ -279,7 +281,8 @@ export class Connection implements ReadingSink {
   }
 
   #endWhenIdle(): void {
-    if (this.#state === 'leaving' && this.#streams.size === 0) this.#end(new Error('session closed'), FLUSH_MS);
+    if (this.#state === 'leaving' && this.#streams.size === 0)
+      this.#end(new Error('session closed'), this.#config.flushMs);
   }
 
   /** The other side broke the protocol, or code of ours threw. Subscribers hear of it last, because they may throw too. */
@@ -288,7 +291,7 @@ export class Connection implements ReadingSink {
     if (this.#state !== 'ended') {
       if (ofPeer) this.#goaway(error.code, error.message);
       else this.#goaway(ErrorCode.INTERNAL_ERROR);
-      this.#end(error, LINGER_MS, !ofPeer);
+      this.#end(error, this.#config.lingerMs, !ofPeer);
       if (ofPeer) this.guarded(() => this.#options.failed?.(error))();
     }
     if (!ofPeer) this.#options.fault(error);
@@ -302,7 +305,7 @@ export class Connection implements ReadingSink {
     this.#keepalive?.stop();
     if (patience > 0) {
       this.#cutAfter(patience);
-      this.#socket.once('finish', () => this.#cutAfter(LINGER_MS));
+      this.#socket.once('finish', () => this.#cutAfter(this.#config.lingerMs));
       this.guarded(() => this.#output.end())();
     } else this.#socket.destroy();
     const reason = this.#options.lost(cause, isFault);

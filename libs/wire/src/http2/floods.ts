@@ -1,4 +1,5 @@
 import { systemClock } from '@isthmus/runtime';
+import { type Config, WIRE } from '../defaults.ts';
 import { ConnectionError, ErrorCode, Flag, FrameType } from './frames.ts';
 
 interface AllowanceOptions {
@@ -55,36 +56,17 @@ export class Allowance {
   }
 }
 
-/**
- * Budget for a peer's frames without content: the largest burst, and what each second adds. A PING costs 1, about two microseconds of
- * CPU. So these frames take at most 0.2 % of a processor per connection, and a burst takes 20 ms.
- */
-const FLOOD_BURST = 10_000;
-const FLOOD_PER_SECOND = 1_000;
-
-/**
- * SETTINGS and GOAWAY may visit every open stream: 50 in a burst, 5 a second. The busiest known sender is Go's client, which doubles
- * its window 8 times.
- */
-const PASS_COST = 200;
-
-/** Cost of each stream that a message visits, if it concerns all streams. A pass over 65,536 of them takes at most 13 ms. */
-const VISIT_COST = 0.01;
-
-/** What traffic earns: a receiver of data sends window updates, and measures the round trip with PINGs. */
-const EARNED_PER_STREAM = 4;
-const EARNED_PER_SENT_FRAME = 4;
-const EARNED_PER_BYTE = 1 / 512;
-
 /** Cost by frame type; all others cost 1. Heads, marks and resets are bounded elsewhere, per stream. */
-const COSTS: Readonly<Record<number, number>> = {
-  [FrameType.HEADERS]: 0,
-  [FrameType.CONTINUATION]: 0,
-  [FrameType.RST_STREAM]: 0,
-  [FrameType.MARK]: 0,
-  [FrameType.SETTINGS]: PASS_COST,
-  [FrameType.GOAWAY]: PASS_COST,
-};
+function costsOf({ floodPass }: Config): Readonly<Record<number, number>> {
+  return {
+    [FrameType.HEADERS]: 0,
+    [FrameType.CONTINUATION]: 0,
+    [FrameType.RST_STREAM]: 0,
+    [FrameType.MARK]: 0,
+    [FrameType.SETTINGS]: floodPass,
+    [FrameType.GOAWAY]: floodPass,
+  };
+}
 
 /**
  * Bounds frames that cost work but carry nothing: PING, SETTINGS, WINDOW_UPDATE, PRIORITY, and empty DATA
@@ -92,10 +74,18 @@ const COSTS: Readonly<Record<number, number>> = {
  */
 export class FloodGuard {
   readonly #allowance: Allowance;
+  readonly #config: Config;
+  readonly #costs: Readonly<Record<number, number>>;
 
   /** @param now milliseconds */
-  constructor(now?: () => number) {
-    this.#allowance = new Allowance({ atOnce: FLOOD_BURST, perSecond: FLOOD_PER_SECOND, ...(now && { now }) });
+  constructor(now?: () => number, config: Config = WIRE) {
+    this.#config = config;
+    this.#costs = costsOf(config);
+    this.#allowance = new Allowance({
+      atOnce: this.#config.floodBurst,
+      perSecond: this.#config.floodPerSecond,
+      ...(now && { now }),
+    });
   }
 
   /**
@@ -103,7 +93,7 @@ export class FloodGuard {
    * @throws ConnectionError when there were too many
    */
   came(type: number): void {
-    this.#spend(COSTS[type] ?? 1);
+    this.#spend(this.#costs[type] ?? 1);
   }
 
   /**
@@ -111,7 +101,7 @@ export class FloodGuard {
    * @throws ConnectionError when there were too many without any
    */
   data(bytes: number, flags: number): void {
-    if (bytes > 0) this.#allowance.earn(bytes * EARNED_PER_BYTE);
+    if (bytes > 0) this.#allowance.earn(bytes * this.#config.floodEarnedByByte);
     else if (!(flags & Flag.END_STREAM)) this.#spend(1);
   }
 
@@ -128,17 +118,17 @@ export class FloodGuard {
    * @throws ConnectionError when there were too many
    */
   visited(streams: number): void {
-    this.#spend(1 + streams * VISIT_COST);
+    this.#spend(1 + streams * this.#config.floodVisit);
   }
 
   /** Counts a stream that was opened: its two ends may tell each other a few things about it. Heads are bounded elsewhere. */
   opened(): void {
-    this.#allowance.earn(EARNED_PER_STREAM);
+    this.#allowance.earn(this.#config.floodEarnedByStream);
   }
 
   /** Counts a DATA frame that was sent. */
   sent(bytes: number): void {
-    this.#allowance.earn(EARNED_PER_SENT_FRAME + bytes * EARNED_PER_BYTE);
+    this.#allowance.earn(this.#config.floodEarnedByFrame + bytes * this.#config.floodEarnedByByte);
   }
 
   #spend(cost: number): void {
@@ -150,25 +140,24 @@ export class FloodGuard {
   }
 }
 
-/** Period over which resets are counted, in milliseconds. */
-const PERIOD_MS = 10_000;
-
 /** Counts a connection's reset streams. Many are an attack (CVE-2023-44487), because opening one costs the attacker almost nothing. */
 export class ResetCounter {
   readonly #maxResets: number;
+  readonly #config: Config;
   readonly #now: () => number;
   #since = Number.NEGATIVE_INFINITY;
   #resets = 0;
 
-  /** @param most streams that may be reset in 10 seconds */
-  constructor(most: number, now: () => number = () => performance.now()) {
+  /** @param most streams that may be reset in `resetsMs` */
+  constructor(most: number, now: () => number = () => performance.now(), config: Config = WIRE) {
+    this.#config = config;
     this.#maxResets = most;
     this.#now = now;
   }
 
   count(): void {
     const now = this.#now();
-    if (now - this.#since > PERIOD_MS) {
+    if (now - this.#since > this.#config.resetsMs) {
       this.#since = now;
       this.#resets = 0;
     }
@@ -185,23 +174,20 @@ export class ResetCounter {
   }
 }
 
-/** Marks that a stream accepts at once and per second. Its other end sends at most four a second without new bytes. */
-const RATE = { atOnce: 256, perSecond: 16 };
-
-/** Marks that each DATA frame adds, in either direction, because they say what was sent and what was taken. */
-const MARKS_A_FRAME = 4;
-
 /**
- * Bounds the marks that the other side may send on a stream. Each stream has its own bound, because a hub passes on the marks of many
- * tunnels: too many end their own tunnel, and no other.
+ * Bounds the marks that the other side may send on a stream. Each stream has its own bound: too many end their own stream, and no
+ * other.
  */
 export class MarkAllowance extends Allowance {
-  constructor() {
-    super(RATE);
+  readonly #byFrame: number;
+
+  constructor({ marksAtOnce: atOnce, marksPerSecond: perSecond, marksByFrame }: Config) {
+    super({ atOnce, perSecond });
+    this.#byFrame = marksByFrame;
   }
 
   /** A DATA frame was sent or received. */
   earnForData(): void {
-    this.earn(MARKS_A_FRAME);
+    this.earn(this.#byFrame);
   }
 }

@@ -1,3 +1,4 @@
+import { type Config, WIRE } from '../defaults.ts';
 import { ConnectionError, ErrorCode, Flag, FrameType } from './frames.ts';
 import { HpackDecoder, hpackEncode } from './hpack.ts';
 import { unpadded } from './reading.ts';
@@ -197,9 +198,6 @@ export function headOf(fields: readonly Field[]): Head {
 
 const CONTENT_LENGTH = /^\d{1,15}$/;
 
-/** Informational heads ahead of a response. A dial has one. */
-const MAX_INFORMATIONAL = 16;
-
 /**
  * What the other side may still send on a stream: a head, as much data as the head says, trailers, an end, then nothing (RFC 9113
  * sections 5.1 and 8.1). Each call returns the code of a stream error, or undefined.
@@ -207,26 +205,28 @@ const MAX_INFORMATIONAL = 16;
 export class Incoming {
   #state: 'head' | 'body' | 'ended';
   #informational = 0;
+  readonly #mostInformational: number;
   /** Bytes that Content-Length still expects; undefined without one. */
   #left: number | undefined;
 
-  private constructor(state: 'head' | 'body', length?: number) {
+  private constructor(state: 'head' | 'body', { informationalHeads }: Config, length?: number) {
     this.#state = state;
+    this.#mostInformational = informationalHeads;
     this.#left = length;
   }
 
   /** At a client, for a stream that it opened. */
-  static response(): Incoming {
-    return new Incoming('head');
+  static response(config: Config = WIRE): Incoming {
+    return new Incoming('head', config);
   }
 
   /** At a server, for a stream that begins with this section. @returns undefined if the section is malformed */
-  static request(section: readonly Field[]): Incoming | undefined {
+  static request(section: readonly Field[], config: Config = WIRE): Incoming | undefined {
     const own = readPseudo(section, 'request');
     if (!own) return undefined;
     // RFC 9110 section 9.3.6: a CONNECT has no content; the bytes after it belong to the tunnel.
     const length = own[':method'] === 'CONNECT' ? undefined : contentLength(section);
-    return Number.isNaN(length) ? undefined : new Incoming('body', length);
+    return Number.isNaN(length) ? undefined : new Incoming('body', config, length);
   }
 
   /** Whether a request or a final response has arrived. */
@@ -247,7 +247,7 @@ export class Incoming {
     const informational = own?.[':status']?.startsWith('1') ?? false;
     if (!own || (isTrailers ? !ends : informational && ends)) return ErrorCode.PROTOCOL_ERROR;
     if (!informational) this.#state = 'body';
-    else if (++this.#informational > MAX_INFORMATIONAL) return ErrorCode.ENHANCE_YOUR_CALM;
+    else if (++this.#informational > this.#mostInformational) return ErrorCode.ENHANCE_YOUR_CALM;
     return undefined;
   }
 

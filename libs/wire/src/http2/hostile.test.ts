@@ -15,7 +15,7 @@ import {
 import { encodeHead } from './heads.ts';
 import { FrameReader } from './reading.ts';
 import { Http2Session } from './session.ts';
-import { raw, SETTINGS, socketPair } from './testing.ts';
+import { CONFIG, raw, socketPair } from './testing.ts';
 
 const HEAD = encodeHead({ ':method': 'CONNECT', ':authority': 'h:1' });
 
@@ -32,7 +32,7 @@ function open(stream: number): Buffer {
 /** What becomes of a server whose peer says this. @returns the code of its GOAWAY */
 async function told(...frames: Buffer[]): Promise<number> {
   const [client, socket] = await socketPair();
-  const server = new Http2Session({ role: 'server', socket, settings: SETTINGS });
+  const server = new Http2Session({ role: 'server', socket, config: CONFIG });
   server.on('stream', (stream) => stream.on('error', () => {}));
   const received: Buffer[] = [];
   client.on('data', (chunk: Buffer) => received.push(chunk));
@@ -182,7 +182,7 @@ const faults: [what: string, frames: Buffer[], code: number][] = [
 for (const [what, frames, code] of faults) {
   test(`${what} resets a stream, and the others go on`, async () => {
     const [client, socket] = await socketPair();
-    const server = new Http2Session({ role: 'server', socket, settings: SETTINGS });
+    const server = new Http2Session({ role: 'server', socket, config: CONFIG });
     const opened: number[] = [];
     server.on('stream', (stream) => {
       opened.push(stream.id);
@@ -207,7 +207,7 @@ for (const [what, frames, code] of faults) {
 
 test('more streams than allowed are refused, and what is unknown is passed over', async () => {
   const [client, socket] = await socketPair();
-  const server = new Http2Session({ role: 'server', socket, settings: { ...SETTINGS, maxConcurrentStreams: 2 } });
+  const server = new Http2Session({ role: 'server', socket, config: { ...CONFIG, streams: 2 } });
   let opened = 0;
   server.on('stream', (stream) => {
     opened++;
@@ -226,7 +226,7 @@ test('more streams than allowed are refused, and what is unknown is passed over'
 
 test('a peer that asks for answers and does not read them is left', async () => {
   const [client, socket] = await socketPair();
-  const server = new Http2Session({ role: 'server', socket, settings: SETTINGS });
+  const server = new Http2Session({ role: 'server', socket, config: CONFIG });
   server.on('stream', (stream) => {
     stream.on('error', () => {}).respond({ ':status': 200, long: 'x'.repeat(16_000) }, { endStream: true });
   });
@@ -247,7 +247,7 @@ test('a peer that asks for answers and does not read them is left', async () => 
 
 test('bytes that come one by one are read as well', async () => {
   const [client, socket] = await socketPair();
-  const server = new Http2Session({ role: 'server', socket, settings: SETTINGS });
+  const server = new Http2Session({ role: 'server', socket, config: CONFIG });
   const text: string[] = [];
   server.on('stream', (stream) => stream.on('data', (chunk) => text.push(String(chunk))).on('error', () => {}));
   client.resume();
@@ -266,7 +266,7 @@ test('a burst of requests that are reset at once leaves turns of the event loop 
   const server = new Http2Session({
     role: 'server',
     socket,
-    settings: { ...SETTINGS, maxConcurrentStreams: 2 * count },
+    config: { ...CONFIG, streams: 2 * count },
   });
   const inTurn = [0];
   const done = new Promise<void>((resolve) => {

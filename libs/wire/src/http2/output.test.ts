@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { afterEach, describe, mock, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import { WIRE } from '../defaults.ts';
 import { DEFAULT_SETTINGS, ErrorCode, FRAME_HEAD } from './frames.ts';
 import { Output, SendGroup } from './output.ts';
-import { BEHIND_ANY, BEHIND_BULK, type Patience } from './pings.ts';
+import { behindAny, behindBulk, type Patience } from './pings.ts';
 
 describe('output', () => {
   const CHUNK = Buffer.alloc(64 * 1024);
@@ -89,7 +90,7 @@ describe('output', () => {
     socket: Duplex,
     window = 2 ** 31 - 1,
     checkpoints: ((took: number) => void)[] = [],
-    patience: Patience = BEHIND_BULK,
+    patience: Patience = behindBulk(WIRE),
   ): Output {
     const checkpoint = (read: (took: number) => void) => {
       checkpoints.push(read);
@@ -238,7 +239,7 @@ describe('output', () => {
   afterEach(() => mock.timers.reset());
 
   /** An output whose socket accepts what is written when the test says so. */
-  function written(patience = BEHIND_BULK) {
+  function written(patience = behindBulk(WIRE)) {
     const writes: string[] = [];
     let accept = () => {};
     const socket = new Duplex({
@@ -295,7 +296,7 @@ describe('output', () => {
 
   test('the end of a stream waits for any frame, and goes alone when none comes', async () => {
     mock.timers.enable({ apis: ['setTimeout'] });
-    const { output, writes, accept } = written(BEHIND_ANY);
+    const { output, writes, accept } = written(behindAny(WIRE));
     output.lateFrame(Buffer.from('end'));
     await turn();
     assert.deepEqual(writes, []);

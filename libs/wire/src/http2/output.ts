@@ -1,15 +1,10 @@
 import type { Duplex } from 'node:stream';
 import { type Guarded, guarding, Rounds, type TakesTurns } from '@isthmus/runtime';
+import { type Config, WIRE } from '../defaults.ts';
 import { FloodGuard } from './floods.ts';
 import { ConnectionError, DEFAULT_FRAME, DEFAULT_SETTINGS, ErrorCode, FRAME_HEAD, MAX_WINDOW } from './frames.ts';
 import type { InFlight } from './in-flight.ts';
-import { BEHIND_ANY, LateFrames, type Patience } from './pings.ts';
-
-/** Taken items are dropped together, once there are at least this many of them. */
-const DROPPED_AT_ONCE = 256;
-
-/** How many streams may wait before a search for those that have closed meanwhile. */
-const PRUNE_AT = 1000;
+import { behindAny, LateFrames, type Patience } from './pings.ts';
 
 /** A queue of one group. */
 class Line<T> implements TakesTurns {
@@ -32,7 +27,8 @@ class Line<T> implements TakesTurns {
     if (item === undefined) return undefined;
     this.#items[this.#taken++] = undefined;
     if (this.length === 0) this.#keep([]);
-    else if (this.#taken >= DROPPED_AT_ONCE && this.#taken >= this.length) this.#keep(this.#items.slice(this.#taken));
+    else if (this.#taken >= WIRE.droppedAtOnce && this.#taken >= this.length)
+      this.#keep(this.#items.slice(this.#taken));
     return item;
   }
 
@@ -54,9 +50,6 @@ class Line<T> implements TakesTurns {
   }
 }
 
-/** A stream with no more than this to send overtakes bulk, in bytes. */
-const SMALL_BYTES = 2048;
-
 /** Streams of a group that wait for their turn to send. Those with little to send take every other turn, so that they wait for few others. */
 class ReadyLine implements TakesTurns {
   next: this | undefined = undefined;
@@ -64,7 +57,13 @@ class ReadyLine implements TakesTurns {
   readonly #bulk = new Line<Sender>();
   readonly #small = new Line<Sender>();
   #wasSmall = false;
-  #pruneAt = PRUNE_AT;
+  #pruneAt: number;
+  readonly #config: Config;
+
+  constructor(config: Config) {
+    this.#config = config;
+    this.#pruneAt = config.pruneAt;
+  }
 
   get length(): number {
     return this.#bulk.length + this.#small.length;
@@ -74,7 +73,7 @@ class ReadyLine implements TakesTurns {
   offer(sender: Sender): number {
     const before = this.length;
     if (before >= this.#pruneAt) this.#prune();
-    (sender.pending <= SMALL_BYTES ? this.#small : this.#bulk).push(sender);
+    (sender.pending <= this.#config.smallBytes ? this.#small : this.#bulk).push(sender);
     return this.length - before;
   }
 
@@ -91,7 +90,7 @@ class ReadyLine implements TakesTurns {
     };
     this.#bulk.filter(waits);
     this.#small.filter(waits);
-    this.#pruneAt = Math.max(PRUNE_AT, 2 * this.length);
+    this.#pruneAt = Math.max(this.#config.pruneAt, 2 * this.length);
   }
 }
 
@@ -105,47 +104,20 @@ class WriterLine extends Line<BulkWriter> {
   }
 }
 
-/** The streams of one tenant on a connection. Groups that have something to send get the same share of it. */
+/** Streams of a connection that share it with those of other groups. Groups that have something to send get the same share of it. */
 export class SendGroup {
   readonly name: string | undefined;
-  readonly ready = new ReadyLine();
-  readonly writers = new WriterLine(this.ready);
+  readonly ready: ReadyLine;
+  readonly writers: WriterLine;
   /** Open streams. */
   streams = 0;
 
-  constructor(name?: string) {
+  constructor(name?: string, config: Config = WIRE) {
     this.name = name;
+    this.ready = new ReadyLine(config);
+    this.writers = new WriterLine(this.ready);
   }
 }
-
-/**
- * DATA that leaves in one write, with its frames' heads, in bytes. With what TLS adds, it is just below the 64 KiB of an IP packet. A few
- * bytes more would need a second segment, and a second pass through the kernel. Twice as much costs the agent twice the time per byte, and
- * PINGs wait behind it.
- */
-const WRITE_BYTES = 65_300;
-
-/** A write ends early rather than with a frame shorter than this, in bytes. */
-const SHORTEST_FRAME = 1024;
-
-/** Up to this many bytes, copying the parts of a write into one buffer costs less than passing on each part. */
-const MERGED_WRITE = 4 * 1024;
-
-/**
- * How many streams may have bulk at hand; the writers of all others wait to be asked for more. Bytes that wait behind the socket outlive
- * young garbage collections. With 256 busy streams that read ahead, V8 collected the whole heap forty times a second, which took a third of
- * an agent's time.
- */
-const MAX_READY = 16;
-
-/** How many streams of each group may have bulk at hand, even if there are many groups: one that sends, and one that follows. */
-const LEAST_READY = 2;
-
-/**
- * What a group of streams sends in its turn while others wait, in bytes, and the longest of its frames then. Four turns fit into a write.
- * With shorter turns, the frames would cost the other side more than their bytes.
- */
-const GROUP_QUANTUM = 16 * 1024;
 
 /** Something with DATA to send. */
 export interface Sender {
@@ -154,7 +126,7 @@ export interface Sender {
   readonly pending: number;
   /** Whether it waits for its turn. Stored here, because a Set of waiting streams would leave too much garbage in the old generation. */
   offered: boolean;
-  /** Default: streams without a tenant. */
+  /** Default: streams without a group. */
   readonly group?: SendGroup;
   /** Adds one frame with at most `limit` bytes of payload. @returns how many */
   sendFrame(output: Output, limit: number): number;
@@ -174,6 +146,8 @@ interface OutputOptions {
   readonly defer: (flush: () => void) => void;
   /** Most bytes of frames without a window that may wait for a peer that does not read. */
   readonly maxBacklog: number;
+  /** Default: `WIRE`. */
+  readonly config?: Config | undefined;
   /** What late frames wait for. Default: any other frame. */
   readonly patience?: Patience;
   /** Bounds what the peer has not read. Default: only the windows and the socket do. */
@@ -192,7 +166,8 @@ export class Output {
   /** The longest payload of a frame that the peer accepts, in bytes. */
   maxFrame = DEFAULT_FRAME;
   /** Guards what arrives. It is here because sent bytes earn the peer its answers. */
-  readonly floods = new FloodGuard();
+  readonly floods: FloodGuard;
+  readonly config: Config;
   /** Wraps callbacks: an error that they throw fails the connection. */
   readonly guarded: Guarded;
   /** Total bytes written to the socket. */
@@ -205,9 +180,9 @@ export class Output {
   readonly #checkpoint: OutputOptions['checkpoint'];
   readonly #inFlight: InFlight | undefined;
   readonly #lateFrames: LateFrames;
-  readonly #common = new SendGroup();
+  readonly #common: SendGroup;
   /** By group: the streams that have DATA to send, and wait for their turn. */
-  readonly #readyLines = new Rounds<SendGroup['ready']>(GROUP_QUANTUM);
+  readonly #readyLines: Rounds<SendGroup['ready']>;
   /** How many streams wait in all these lines. */
   #readyStreams = 0;
   #addingData = false;
@@ -221,7 +196,20 @@ export class Output {
   #ended = false;
 
   constructor(options: OutputOptions) {
-    const { socket, greeting, defer, maxBacklog, patience = BEHIND_ANY, checkpoint, failed } = options;
+    const {
+      socket,
+      greeting,
+      defer,
+      maxBacklog,
+      config = WIRE,
+      patience = behindAny(config),
+      checkpoint,
+      failed,
+    } = options;
+    this.config = config;
+    this.floods = new FloodGuard(undefined, config);
+    this.#common = new SendGroup(undefined, config);
+    this.#readyLines = new Rounds(config.groupTurnBytes);
     this.#socket = socket;
     this.#parts = [greeting];
     this.#addedBytes = greeting.length;
@@ -237,7 +225,7 @@ export class Output {
 
   /** Whether DATA may leave. */
   get flowing(): boolean {
-    return this.#window > 0 && !this.#socket.writableNeedDrain && this.#room > SHORTEST_FRAME;
+    return this.#window > 0 && !this.#socket.writableNeedDrain && this.#room > this.config.shortestFrameBytes;
   }
 
   /** Sends a frame that has no window. */
@@ -288,7 +276,7 @@ export class Output {
 
   /** How many bytes a write may have now. */
   get #room(): number {
-    return Math.min(WRITE_BYTES, this.#inFlight?.room ?? WRITE_BYTES);
+    return Math.min(this.config.writeBytes, this.#inFlight?.room ?? this.config.writeBytes);
   }
 
   /** Enlarges the connection's window. @throws ConnectionError if it would exceed the largest window */
@@ -331,8 +319,9 @@ export class Output {
       );
     // While DATA may not leave, each group still keeps something at hand. Otherwise it would miss its turn once there is room again.
     const groups = Math.max(this.#writerLines.size, this.#readyLines.size, 1);
-    if (this.flowing) this.#askWriters(Math.max(LEAST_READY, Math.floor(MAX_READY / groups)));
-    else if (this.#readyStreams > 0) this.#askWriters(LEAST_READY);
+    if (this.flowing)
+      this.#askWriters(Math.max(this.config.readyStreamsOfGroup, Math.floor(this.config.readyStreams / groups)));
+    else if (this.#readyStreams > 0) this.#askWriters(this.config.readyStreamsOfGroup);
     if (!this.flowing) return;
     // A socket that still has room emits no `drain`.
     this.#scheduleIfWaiting();
@@ -354,7 +343,7 @@ export class Output {
   #write(parts: readonly Buffer[], bytes: number): void {
     const socket = this.#socket;
     if (parts.length === 1) socket.write(parts[0] as Buffer);
-    else if (bytes <= MERGED_WRITE) socket.write(Buffer.concat(parts, bytes));
+    else if (bytes <= this.config.mergedWriteBytes) socket.write(Buffer.concat(parts, bytes));
     else {
       socket.cork();
       for (const part of parts) socket.write(part);
@@ -370,7 +359,7 @@ export class Output {
       let [room, filled] = [this.#room, 0];
       for (
         let line = this.#readyLines.current;
-        line && this.#window > 0 && room > SHORTEST_FRAME;
+        line && this.#window > 0 && room > this.config.shortestFrameBytes;
         line = this.#readyLines.current
       ) {
         const sender = line.shift();
@@ -381,7 +370,7 @@ export class Output {
         this.#readyStreams--;
         sender.offered = false;
         if (!sender.sendable) continue;
-        const longest = this.#readyLines.size > 1 ? Math.min(this.maxFrame, GROUP_QUANTUM) : this.maxFrame;
+        const longest = this.#readyLines.size > 1 ? Math.min(this.maxFrame, this.config.groupTurnBytes) : this.maxFrame;
         const sent = sender.sendFrame(this, Math.min(room - FRAME_HEAD, longest, this.#window));
         room -= FRAME_HEAD + sent;
         this.#window -= sent;

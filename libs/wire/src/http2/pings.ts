@@ -1,10 +1,5 @@
 import { type Guarded, LONGEST_TIMER } from '@isthmus/runtime';
-
-/** Most PINGs that may wait for their answers. */
-const MAX_PINGS = 16;
-
-/** A PING behind less than this many bytes does not wait for them, in bytes. On a path of 1 Mbit/s they take 82 ms. */
-const QUIET_BYTES = 10 * 1024;
+import { type Config, WIRE } from '../defaults.ts';
 
 interface Ping {
   readonly since: number;
@@ -30,6 +25,7 @@ interface Traffic {
  */
 export class Pings {
   readonly #traffic: Traffic;
+  readonly #config: Config;
   readonly #sent: Ping[] = [];
   /** Those of them that `begin` sent. */
   #counted = 0;
@@ -38,13 +34,14 @@ export class Pings {
   /** In milliseconds; 0 until it is known. */
   rtt = 0;
 
-  constructor(traffic: Traffic) {
+  constructor(traffic: Traffic, config: Config = WIRE) {
     this.#traffic = traffic;
+    this.#config = config;
   }
 
   /** @returns whether a PING may be sent; false if too many wait already */
   begin(done?: () => void): boolean {
-    if (this.#counted >= MAX_PINGS) return false;
+    if (this.#counted >= this.#config.pings) return false;
     this.#counted++;
     this.#push(done, false);
     return true;
@@ -60,7 +57,7 @@ export class Pings {
     if (!ping) return;
     const took = performance.now() - ping.since;
     if (!ping.isCheckpoint) this.#counted--;
-    const quiet = ping.isQuiet && this.#traffic.received() - ping.received <= QUIET_BYTES ? took : 0;
+    const quiet = ping.isQuiet && this.#traffic.received() - ping.received <= this.#config.quietBytes ? took : 0;
     const slower = ping.isCheckpoint ? this.rtt : this.rtt * 1.25;
     const longest = Math.max(slower, Math.min(quiet, this.#lastQuiet));
     this.#lastQuiet = quiet;
@@ -69,16 +66,10 @@ export class Pings {
   }
 
   #push(done: Ping['done'], isCheckpoint: boolean): void {
-    const isQuiet = this.#traffic.unread() <= QUIET_BYTES;
+    const isQuiet = this.#traffic.unread() <= this.#config.quietBytes;
     this.#sent.push({ since: performance.now(), done, isCheckpoint, isQuiet, received: this.#traffic.received() });
   }
 }
-
-/** How long a peer may take to send its first SETTINGS, in milliseconds. */
-const GREETING_MS = 10_000;
-
-/** A PING without an answer for this long ends the connection, in milliseconds: Go's default. */
-const ANSWER_MS = 20_000;
 
 interface KeepaliveOptions {
   /** How long a peer may be silent before it is pinged, in milliseconds. The check may notice the silence only after twice that time. */
@@ -86,21 +77,26 @@ interface KeepaliveOptions {
   readonly ping: () => void;
   readonly dead: (error: Error) => void;
   readonly guarded: Guarded;
+  readonly config?: Config;
 }
 
 /** Ends a connection whose peer has vanished without a word. Bytes that arrive only set a flag, which one timer checks. */
 export class Keepalive {
   readonly #options: KeepaliveOptions;
+  readonly #config: Config;
   #timer: NodeJS.Timeout | undefined;
   #heard = true;
 
   constructor(options: KeepaliveOptions) {
     this.#options = options;
+    this.#config = options.config ?? WIRE;
   }
 
   /** The peer's SETTINGS did not come with its first bytes. */
   awaitGreeting(): void {
-    this.#after(GREETING_MS, () => this.#options.dead(new Error(`no SETTINGS within ${GREETING_MS / 1000} s`)));
+    this.#after(this.#config.greetingMs, () =>
+      this.#options.dead(new Error(`no SETTINGS within ${this.#config.greetingMs / 1000} s`)),
+    );
   }
 
   /** The peer has sent its SETTINGS. */
@@ -126,14 +122,14 @@ export class Keepalive {
         this.#arm();
       } else {
         ping();
-        this.#after(ANSWER_MS, () => this.#checkAnswer());
+        this.#after(this.#config.pingAnswerMs, () => this.#checkAnswer());
       }
     });
   }
 
   #checkAnswer(): void {
     if (this.#heard) this.#arm();
-    else this.#options.dead(new Error(`silent for ${ANSWER_MS / 1000} s, even after a PING`));
+    else this.#options.dead(new Error(`silent for ${this.#config.pingAnswerMs / 1000} s, even after a PING`));
   }
 
   #after(ms: number, act: () => void): void {
@@ -147,20 +143,22 @@ export interface Patience {
   readonly ms: number;
   /** They leave with a write of at least this many bytes. */
   readonly leastBytes: number;
+  /** They leave at once when they are together more than this, in bytes. */
+  readonly mostBytes: number;
 }
 
 /**
- * For answers to PINGs. After each answer, a Go client sends the next PING when it receives a packet, and learns from the answers how large
- * its window must be. That matters during bulk transfer, and then the answer leaves at once with other bytes. Without bulk, each short
- * packet would cause another PING and WINDOW_UPDATE, which achieve nothing.
+ * What answers to PINGs of gRPC clients wait for. After each answer, a Go client sends the next PING when it receives a packet, and learns
+ * from the answers how large its window must be. That matters during bulk transfer, and then the answer leaves at once with other bytes.
  */
-export const BEHIND_BULK: Patience = { ms: 100, leastBytes: 1_024 };
+export function behindBulk({ pongMs: ms, pongBytes: leastBytes, lateBytes: mostBytes }: Config): Patience {
+  return { ms, leastBytes, mostBytes };
+}
 
-/** For the ends of streams, for which nobody waits. On a busy link, they soon leave with other frames. */
-export const BEHIND_ANY: Patience = { ms: 10, leastBytes: 1 };
-
-/** With this many bytes of late frames, they wait no longer. */
-const MAX_WAITING_BYTES = 1_024;
+/** What the ends of streams wait for, for which nobody waits. On a busy link, they soon leave with other frames. */
+export function behindAny({ lateMs: ms, lateBytes: mostBytes }: Config): Patience {
+  return { ms, leastBytes: 1, mostBytes };
+}
 
 /** Frames that wait until others leave, so that the peer does not wake up for each. */
 export class LateFrames {
@@ -181,7 +179,7 @@ export class LateFrames {
 
   add(frame: Buffer): void {
     this.#frames = this.#frames ? Buffer.concat([this.#frames, frame]) : frame;
-    if (this.#frames.length >= MAX_WAITING_BYTES) this.flush();
+    if (this.#frames.length >= this.#patience.mostBytes) this.flush();
     // A frame that comes while the timer runs waits no longer than the first one.
     else this.#timer ??= setTimeout(this.#timeIsUp, this.#patience.ms);
   }

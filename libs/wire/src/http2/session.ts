@@ -1,23 +1,17 @@
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
+import { type Config, WIRE } from '../defaults.ts';
 import { Connection, greeting, type PeerSettings } from './connection.ts';
 import { DuplexStream } from './duplex.ts';
 import { encodeHead, type Head, headOf, type OutgoingHead } from './heads.ts';
 import type { Http2Stream } from './stream.ts';
-import type { StreamRules } from './streams.ts';
-
-/** How many bytes may wait for the other half of a link: the heads and answers of some ten thousand dials. */
-const MAX_BACKLOG = 8 * 1024 * 1024;
-
-/** The rules of links. Both halves are ours, and a gateway that loses its callers cancels their pending dials: up to 2,000 of each tenant. */
-const RULES: StreamRules = { maxResets: 10_000, countsAnswered: false, abandonsRequests: false };
 
 export interface SessionOptions {
   readonly role: 'client' | 'server';
   /** Connected, after the TLS handshake. The session owns it from now on. */
   readonly socket: Socket;
-  /** What the other side may do. */
-  readonly settings: PeerSettings;
+  /** Times, sizes and counts. Default: `WIRE`. */
+  readonly config?: Config;
   /** See `StreamRules`. */
   readonly groupField?: string;
   /** Makes the error that open streams get when the session ends. Default: the reason itself. */
@@ -44,16 +38,25 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   readonly #groupField: string | undefined;
   #over: Error | undefined;
 
-  constructor({ role, socket, settings, groupField, lost = (reason) => reason }: SessionOptions) {
+  constructor({ role, socket, config = WIRE, groupField, lost = (reason) => reason }: SessionOptions) {
     super();
     this.socket = socket;
     this.#groupField = groupField;
+    const settings: PeerSettings = {
+      initialWindowSize: config.windowBytes,
+      maxConcurrentStreams: config.streams,
+      maxFrameSize: config.frameBytes,
+      maxHeaderListSize: config.headBytes,
+    };
+    // Both sides are trusted, and may cancel many requests at once.
+    const rules = { maxResets: config.resets, countsAnswered: false, abandonsRequests: false };
     this.#connection = new Connection(socket, {
       role,
+      config,
       settings,
       greeting: greeting(role, settings),
-      rules: groupField === undefined ? RULES : { ...RULES, groupField },
-      maxBacklog: MAX_BACKLOG,
+      rules: groupField === undefined ? rules : { ...rules, groupField },
+      maxBacklog: config.backlogBytes,
       defer: setImmediate,
       latePongs: false,
       lost,

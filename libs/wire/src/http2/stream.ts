@@ -1,4 +1,5 @@
 import type { Guarded } from '@isthmus/runtime';
+import { type Config, WIRE } from '../defaults.ts';
 import { MarkAllowance } from './floods.ts';
 import { dataHead, ErrorCode, headersFrames, markFrame, rstStreamFrame, windowUpdateFrame } from './frames.ts';
 import type { Field, Incoming } from './heads.ts';
@@ -29,9 +30,6 @@ export interface StreamFace {
   onClose(code: number | undefined, reason: Error | undefined): void;
 }
 
-/** Pieces that were sent are dropped together, once there are at least this many of them: to shift each out costs a copy of the rest. */
-const DROPPED_AT_ONCE = 64;
-
 /** What was written to a stream and waits to be sent. */
 export class SendQueue {
   #pieces: Buffer[] = [];
@@ -56,7 +54,7 @@ export class SendQueue {
     this.#length -= length;
     for (let left = length; left > 0; ) left -= this.#sendPart(output, left);
     if (this.#length === 0) this.drop();
-    else if (this.#sent >= Math.max(DROPPED_AT_ONCE, this.#pieces.length / 2)) {
+    else if (this.#sent >= Math.max(WIRE.droppedAtOnce, this.#pieces.length / 2)) {
       this.#pieces = this.#pieces.slice(this.#sent);
       this.#sent = 0;
     }
@@ -98,9 +96,6 @@ type StreamState =
 const OPEN: StreamState = { is: 'open' };
 const ENDED: StreamState = { is: 'ended' };
 const BOTH_ENDED: StreamState = { is: 'closed' };
-
-/** What may wait here before `flowing` asks the writer to pause, in bytes. Writers that bound it themselves (`DuplexStream`) do not ask. */
-const QUEUE_AHEAD = 64 * 1024;
 
 /** The table that a stream is in. */
 export interface StreamOwner {
@@ -183,6 +178,11 @@ export class Http2Stream implements Sender {
     return this.#incoming.ended || (this.#state.is === 'closed' && this.#state.byPeer === true);
   }
 
+  /** The connection's. */
+  get config(): Config {
+    return this.#output.config;
+  }
+
   /** Wraps callbacks of timers and promises: an error that they throw ends the connection. */
   get guarded(): Guarded {
     return this.#output.guarded;
@@ -223,7 +223,10 @@ export class Http2Stream implements Sender {
   /** Whether the written bytes leave soon, because the windows and the socket have room for them. If not, wait for `onWritable`. */
   get flowing(): boolean {
     const queued = this.#queue.length;
-    return queued === 0 || (queued <= QUEUE_AHEAD && queued <= this.sendWindow.size && this.#output.flowing);
+    return (
+      queued === 0 ||
+      (queued <= this.#output.config.queueAheadBytes && queued <= this.sendWindow.size && this.#output.flowing)
+    );
   }
 
   /** Calls `writer.writeMore` when it is the stream's turn. */
@@ -358,7 +361,7 @@ export class Http2Stream implements Sender {
 
   /** A mark ahead of the head has no meaning. */
   receiveMark(payload: Buffer): void {
-    this.#marks ??= new MarkAllowance();
+    this.#marks ??= new MarkAllowance(this.#output.config);
     if (!this.#marks.spend(1)) this.#failed(ErrorCode.ENHANCE_YOUR_CALM);
     else if (this.#incoming.begun) this.face.onMark?.(payload);
   }

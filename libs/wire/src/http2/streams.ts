@@ -1,4 +1,5 @@
 import { OpenTable } from '@isthmus/runtime';
+import { type Config, WIRE } from '../defaults.ts';
 import { ResetCounter } from './floods.ts';
 import { ConnectionError, DEFAULT_SETTINGS, ErrorCode, MAX_WINDOW, rstStreamFrame, type Settings } from './frames.ts';
 import { beginsMessage, type Field, Incoming, type ReceivedHead } from './heads.ts';
@@ -6,15 +7,17 @@ import { type Output, SendGroup } from './output.ts';
 import { Http2Stream, type StreamOwner } from './stream.ts';
 import { InitialWindow, ReceiveWindow, SendWindow, type WindowGrowth } from './windows.ts';
 
-/** Number of streams whose end by the peer is remembered. A later frame on one is an error, not one that crossed our own end. */
-const REMEMBERED_ENDS = 64;
-
 /** The ids of the streams that a client opened, as its server tracks them (RFC 9113 sections 5.1 and 5.1.1). */
 export class ClientIds {
   #last = 0;
   #count = 0;
   readonly #ended: number[] = [];
   #next = 0;
+  readonly #remembered: number;
+
+  constructor({ rememberedEnds }: Config = WIRE) {
+    this.#remembered = rememberedEnds;
+  }
 
   /** The highest; 0 before the first. */
   get last(): number {
@@ -48,7 +51,7 @@ export class ClientIds {
   /** Records that the peer ended or reset a stream that is now closed. */
   ended(id: number): void {
     this.#ended[this.#next] = id;
-    this.#next = (this.#next + 1) % REMEMBERED_ENDS;
+    this.#next = (this.#next + 1) % this.#remembered;
   }
 
   /** Whether the peer is known to have ended a stream. */
@@ -108,7 +111,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   #firstGroup: string | undefined;
   #next = 1;
   /** What the other side opened. */
-  readonly #ids = new ClientIds();
+  readonly #ids: ClientIds;
   #lastServed = 0;
   /** The lowest last stream id of all GOAWAYs. */
   #lastSeen = Number.POSITIVE_INFINITY;
@@ -120,7 +123,9 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     this.#options = options;
     this.#settings = options.settings;
     this.output = options.output;
-    this.resets = new ResetCounter(options.rules.maxResets);
+    const { config } = this.output;
+    this.#ids = new ClientIds(config);
+    this.resets = new ResetCounter(options.rules.maxResets, undefined, config);
     this.#initialWindow = new InitialWindow(
       this.output.guarded(() => this.#wake()),
       () => Array.from(this.values(), ({ sendWindow }) => sendWindow),
@@ -159,7 +164,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
    */
   request(head: Buffer, group?: string): Http2Stream {
     if (this.size >= this.#maxOwn) throw new Error(`the other side allows only ${this.#maxOwn} streams`);
-    const stream = this.#open(this.#next, Incoming.response(), group);
+    const stream = this.#open(this.#next, Incoming.response(this.output.config), group);
     this.#next += 2;
     stream.headers(head);
     return stream;
@@ -167,7 +172,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
 
   #open(id: number, incoming: Incoming, name: string | undefined): Http2Stream {
     const { rules, rtt } = this.#options;
-    const window = new ReceiveWindow(this.#settings.initialWindowSize, rtt, rules.growth, name);
+    const window = new ReceiveWindow(this.#settings.initialWindowSize, rtt, rules.growth, name, this.output.config);
     const sendWindow = new SendWindow(this.#initialWindow);
     const stream = new Http2Stream(id, this, { incoming, window, sendWindow, group: this.#join(name) });
     this.set(id, stream);
@@ -179,7 +184,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     // A link's own streams, such as its control stream, have no group name.
     this.#firstGroup ??= name;
     if (name !== undefined && name !== this.#firstGroup) this.output.share();
-    const group = this.#groups.get(name) ?? new SendGroup(name);
+    const group = this.#groups.get(name) ?? new SendGroup(name, this.output.config);
     if (group.streams++ === 0) this.#groups.set(name, group);
     return group;
   }
@@ -231,7 +236,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     // Our GOAWAY told the other side that nobody looks at this one.
     if (this.#refusesNew) return;
     this.#lastServed = id;
-    const request = Incoming.request(fields);
+    const request = Incoming.request(fields, this.output.config);
     if (!request) this.#refuse(id, ErrorCode.PROTOCOL_ERROR);
     else if (this.size >= this.#settings.maxConcurrentStreams) this.#refuse(id, ErrorCode.REFUSED_STREAM);
     else {

@@ -5,6 +5,7 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { afterEach } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import { type Config, WIRE } from '../defaults.ts';
 import { FRAME_HEAD, FrameType } from './frames.ts';
 import { encodeHead, type Field } from './heads.ts';
 import { Output } from './output.ts';
@@ -24,6 +25,14 @@ export const SETTINGS = {
   maxConcurrentStreams: 1000,
   maxFrameSize: 32 * 1024,
   maxHeaderListSize: 16 * 1024,
+};
+
+export const CONFIG: Config = {
+  ...WIRE,
+  windowBytes: SETTINGS.initialWindowSize,
+  streams: SETTINGS.maxConcurrentStreams,
+  frameBytes: SETTINGS.maxFrameSize,
+  headBytes: SETTINGS.maxHeaderListSize,
 };
 
 /** The sending side of a connection without another side, and what has left: each write, from the next turn on. */
@@ -145,15 +154,15 @@ export async function socketPair(): Promise<[client: Socket, server: Socket]> {
 /** Two sessions of ours that talk to each other. */
 export async function sessionPair(): Promise<{ client: Http2Session; server: Http2Session }> {
   const [clientSocket, serverSocket] = await socketPair();
-  const client = new Http2Session({ role: 'client', socket: clientSocket, settings: SETTINGS });
-  const server = new Http2Session({ role: 'server', socket: serverSocket, settings: SETTINGS });
+  const client = new Http2Session({ role: 'client', socket: clientSocket, config: CONFIG });
+  const server = new Http2Session({ role: 'server', socket: serverSocket, config: CONFIG });
   return { client, server };
 }
 
 /** Our server, and a client of Node's. */
 export async function withNodeClient(): Promise<{ client: http2.ClientHttp2Session; server: Http2Session }> {
   const [clientSocket, serverSocket] = await socketPair();
-  const server = new Http2Session({ role: 'server', socket: serverSocket, settings: SETTINGS });
+  const server = new Http2Session({ role: 'server', socket: serverSocket, config: CONFIG });
   const client = http2.connect('http://x', { createConnection: () => clientSocket });
   client.on('error', () => {});
   return { client, server };
@@ -170,7 +179,7 @@ export async function withNodeServer(
     serve(stream, head);
   });
   server.emit('connection', serverSocket);
-  const client = new Http2Session({ role: 'client', socket: clientSocket, settings: SETTINGS });
+  const client = new Http2Session({ role: 'client', socket: clientSocket, config: CONFIG });
   return { client, server };
 }
 

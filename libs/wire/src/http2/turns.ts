@@ -1,9 +1,4 @@
-/**
- * How many ends of streams and connections the process handles in one turn of the event loop. Each ends a tunnel, with a socket, an error
- * and a log line, which takes 0.5 ms. So when hundreds end at once, other work waits for 8 ms, and not until all have ended.
- */
-const CLOSINGS_A_TURN = 16;
-
+import { WIRE } from '../defaults.ts';
 /** Handles the ends of streams and connections in their order, spread over turns of the event loop. */
 export class Closings {
   readonly #later: (next: () => void) => void;
@@ -11,7 +6,7 @@ export class Closings {
   /** How many of `#waiting` were called. */
   #called = 0;
   /** How many may still be called in this turn. */
-  #left = CLOSINGS_A_TURN;
+  #left = WIRE.closingsATurn;
   #scheduled = false;
 
   constructor(later: (next: () => void) => void = setImmediate) {
@@ -34,7 +29,7 @@ export class Closings {
 
   #turn(): void {
     this.#scheduled = false;
-    for (this.#left = CLOSINGS_A_TURN; this.#left > 0 && this.#called < this.#waiting.length; this.#left--)
+    for (this.#left = WIRE.closingsATurn; this.#left > 0 && this.#called < this.#waiting.length; this.#left--)
       this.#waiting[this.#called++]?.();
     if (this.#called < this.#waiting.length) this.#schedule();
     else {
@@ -46,15 +41,6 @@ export class Closings {
 
 /** Shared by this process. */
 export const closings: Closings = new Closings();
-
-/**
- * What all connections together read in one turn of the event loop, in bytes. After that, those with much to read rest until the next
- * turn. Node would read up to 2 MiB of one socket in a turn. With TLS, that is 5 ms of work, in which nothing else is read.
- */
-const BYTES_A_TURN = 512 * 1024;
-
-/** What each connection may read in a turn, even if the others have read much, in bytes: one read of a socket. */
-const LEAST_A_CONNECTION = 64 * 1024;
 
 /** What connections have read in this turn of the event loop. */
 export class ReadTurn {
@@ -77,7 +63,7 @@ export class ReadTurn {
     }
     reader.bytes += bytes;
     this.#bytes += bytes;
-    return this.#bytes >= BYTES_A_TURN && reader.bytes > LEAST_A_CONNECTION;
+    return this.#bytes >= WIRE.readATurnBytes && reader.bytes > WIRE.readAtLeastBytes;
   }
 
   #begin(): void {

@@ -1,32 +1,6 @@
 import { SharedBudget } from '@isthmus/runtime';
+import { type Config, WIRE } from '../defaults.ts';
 import { ConnectionError, DEFAULT_SETTINGS, ErrorCode, MAX_WINDOW } from './frames.ts';
-
-/**
- * The size to which a window grows on any connection if its reader keeps up, in bytes. With 1 MiB, bulk transfer is a third slower, and
- * costs the sender twice the CPU time per byte, because it waits and wakes up for each window update.
- */
-const LOCAL_WINDOW = 4 * 1024 * 1024;
-
-/** Largest window, in bytes: 160 MB/s at a round-trip time of 100 ms. */
-const LARGEST_WINDOW = 16 * 1024 * 1024;
-
-/** A reader that reads half a window within this time is fast, in milliseconds. */
-const FAST_READ_MS = 200;
-
-/** How much all windows of a process together may grow because their round-trip times are long, in bytes. */
-const GROWTH_BUDGET = 112 * 1024 * 1024;
-
-/**
- * How much they may grow together because their readers are fast, in bytes. Without this limit, a hub fills 32 windows of 4 MiB with what a
- * slower gateway has not taken, and the agent keeps the same bytes until it has: both then collect their whole heap ten times a second.
- */
-const LOCAL_GROWTH_BUDGET = 16 * 1024 * 1024;
-
-/**
- * A sender with less window than this has to wait, in bytes. Readers return window in pieces, and on a long path a few pieces are always
- * in transit.
- */
-const SHORT_WINDOW = 256 * 1024;
 
 /** Bounds of the growth of windows. */
 export interface WindowGrowth {
@@ -40,9 +14,9 @@ export interface WindowGrowth {
 
 /** Shared by this process. */
 const PROCESS: WindowGrowth = {
-  budget: new SharedBudget(GROWTH_BUDGET),
-  local: new SharedBudget(LOCAL_GROWTH_BUDGET),
-  largest: LARGEST_WINDOW,
+  budget: new SharedBudget(WIRE.growthBytes),
+  local: new SharedBudget(WIRE.localGrowthBytes),
+  largest: WIRE.largestWindowBytes,
 };
 
 /**
@@ -51,6 +25,7 @@ const PROCESS: WindowGrowth = {
  */
 export class ReceiveWindow {
   readonly #limits: WindowGrowth;
+  readonly #config: Config;
   readonly #rtt: () => number;
   #group: string | undefined;
   #size: number;
@@ -66,7 +41,8 @@ export class ReceiveWindow {
    * @param rtt the connection's round-trip time, in milliseconds
    * @param group who uses its budget
    */
-  constructor(size: number, rtt: () => number, limits = PROCESS, group?: string) {
+  constructor(size: number, rtt: () => number, limits = PROCESS, group?: string, config: Config = WIRE) {
+    this.#config = config;
     this.#group = group;
     this.#size = size;
     this.#open = size;
@@ -87,7 +63,7 @@ export class ReceiveWindow {
 
   /** Whether most of the window is unread here, so that the other side has to wait. Window that we hold back does not count as unread. */
   get short(): boolean {
-    return this.#open + this.#read < Math.min(SHORT_WINDOW, this.#size / 2);
+    return this.#open + this.#read < Math.min(this.#config.shortWindowBytes, this.#size / 2);
   }
 
   /**
@@ -134,7 +110,7 @@ export class ReceiveWindow {
     const { budget, local, largest } = this.#limits;
     const growth = Math.min(this.#size, largest - this.#size);
     if (growth <= 0) return 0;
-    const isFast = this.#size < LOCAL_WINDOW && took < FAST_READ_MS;
+    const isFast = this.#size < this.#config.localWindowBytes && took < this.#config.fastReadMs;
     // Half a window that limits its sender is read within about half a round trip.
     if (took < this.#rtt() && budget.take(growth, this.#group)) this.#grown += growth;
     else if (isFast && local.take(growth, this.#group)) this.#grownLocal += growth;

@@ -1,20 +1,6 @@
 import { guarding } from '@isthmus/runtime';
+import { WIRE } from '../defaults.ts';
 import type { Http2Session } from '../http2/session.ts';
-
-/** How often links are checked for received bytes, in milliseconds. */
-export const CHECK_EVERY_MS = 250;
-
-/** After this many checks without a byte, this side sends a PING: 1 s. */
-const PING_AFTER_CHECKS = 4;
-
-/**
- * After this many checks without a byte, and those of a round trip, the link is dead: on a short path 2.25 to 2.5 s after the last byte,
- * 1.25 s after the PING, and less than 3 s even on a machine short of processor time.
- */
-const DEAD_AFTER_CHECKS = 9;
-
-/** What counts as the round trip of a link whose first PING has no answer yet, in milliseconds. */
-const UNKNOWN_ROUND_TRIP_MS = 3000;
 
 /** How long a link may be silent before this side sends a PING, where it is not the usual second. */
 export interface PingInterval {
@@ -34,7 +20,7 @@ export class LinkChecks {
     this.#checks.add(check);
     this.#timer ??= setInterval(() => {
       for (const each of this.#checks) each();
-    }, CHECK_EVERY_MS).unref();
+    }, WIRE.checkEveryMs).unref();
     return () => {
       this.#checks.delete(check);
       if (this.#checks.size > 0) return;
@@ -74,8 +60,8 @@ export function watchLiveness(
   const { seconds = 1, atRest = false } = ping ?? {};
   let { bytesRead, bytesWritten } = session;
   let [silent, mute, rests] = [0, 0, false];
-  let ask = PING_AFTER_CHECKS * seconds;
-  const roundTrip = () => Math.floor((session.rtt || UNKNOWN_ROUND_TRIP_MS) / CHECK_EVERY_MS);
+  let ask = WIRE.pingAfterChecks * seconds;
+  const roundTrip = () => Math.floor((session.rtt || WIRE.unknownRoundTripMs) / WIRE.checkEveryMs);
   const check = () => {
     silent = session.bytesRead === bytesRead ? silent + 1 : 0;
     mute = session.bytesWritten === bytesWritten ? mute + 1 : 0;
@@ -83,12 +69,12 @@ export function watchLiveness(
     const isAsUsual = atRest && carries();
     // A PING that has no answer counts. What the link begins to carry is written on both sides, so `mute` is small.
     if (isAsUsual && rests)
-      silent = Math.min(DEAD_AFTER_CHECKS, Math.max(0, silent - PING_AFTER_CHECKS * (seconds - 1)));
+      silent = Math.min(WIRE.deadAfterChecks, Math.max(0, silent - WIRE.pingAfterChecks * (seconds - 1)));
     rests = atRest && !isAsUsual;
     const scale = isAsUsual ? 1 : seconds;
-    ask = PING_AFTER_CHECKS * scale;
-    if (silent >= DEAD_AFTER_CHECKS * scale + roundTrip())
-      dead(new Error(`silent for ${(silent * CHECK_EVERY_MS) / 1000} s, even to PING`));
+    ask = WIRE.pingAfterChecks * scale;
+    if (silent >= WIRE.deadAfterChecks * scale + roundTrip())
+      dead(new Error(`silent for ${(silent * WIRE.checkEveryMs) / 1000} s, even to PING`));
     else if (silent === ask || mute === ask) session.ping();
   };
   // An exception in one check must not skip the others.

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { WIRE } from '../defaults.ts';
 import { ConnectionError } from '../http2/frames.ts';
-import { DiallingReconciler, MAX_STREAMS_IN_MESSAGE, type ReconcileMessage, ServingReconciler } from './reconcile.ts';
+import { DiallingReconciler, type ReconcileMessage, ServingReconciler } from './reconcile.ts';
 
 interface FakeStream {
   readonly id: number;
@@ -116,7 +117,7 @@ test('a stream that is closed on the wire waits for its reader as long as it tak
 
 test('many tunnels go in several messages that leave no gap', () => {
   const halves = new Halves();
-  const count = 2 * MAX_STREAMS_IN_MESSAGE + 5;
+  const count = 2 * WIRE.streamsInMessage + 5;
   for (let index = 0; index < count; index++) halves.open(1 + 2 * index, 'dialling', 'serving');
   halves.open(2 * count + 1, 'serving');
   halves.open(2 * count + 3, 'dialling', 'serving');

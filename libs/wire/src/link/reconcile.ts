@@ -1,3 +1,4 @@
+import { WIRE } from '../defaults.ts';
 import { FloodGuard } from '../http2/floods.ts';
 import type { Http2Stream } from '../http2/stream.ts';
 
@@ -14,12 +15,6 @@ export type ReconcileMessage =
   | { readonly type: 'held'; readonly from: number; readonly to: number; readonly streams: readonly number[] }
   /** The answer: those of them that the serving side does not hold. */
   | { readonly type: 'lacking'; readonly streams: readonly number[] };
-
-/** How often the halves compare, in milliseconds. */
-export const RECONCILE_EVERY = 60_000;
-
-/** Streams in one message. Each takes at most 11 bytes, so the message fits well within a line. */
-export const MAX_STREAMS_IN_MESSAGE = 10_000;
 
 type Stream = Pick<Http2Stream, 'id' | 'closed'>;
 
@@ -77,9 +72,9 @@ export class DiallingReconciler<S extends Stream> {
   #tell(held: readonly number[]): void {
     const { send } = this.#options;
     let from = 1;
-    for (let start = 0; from <= this.#seen; start += MAX_STREAMS_IN_MESSAGE) {
-      const streams = held.slice(start, start + MAX_STREAMS_IN_MESSAGE);
-      const isLast = start + MAX_STREAMS_IN_MESSAGE >= held.length;
+    for (let start = 0; from <= this.#seen; start += WIRE.streamsInMessage) {
+      const streams = held.slice(start, start + WIRE.streamsInMessage);
+      const isLast = start + WIRE.streamsInMessage >= held.length;
       const to = isLast ? this.#seen : (streams.at(-1) as number);
       send({ type: 'held', from, to, streams });
       from = to + 1;
@@ -132,7 +127,7 @@ export class ServingReconciler<S extends Stream> {
 export function readReconcile(value: unknown): ReconcileMessage | undefined {
   if (!isRecord(value)) return undefined;
   const { type, from, to, streams } = value;
-  if (!Array.isArray(streams) || streams.length > MAX_STREAMS_IN_MESSAGE || !streams.every(isId)) return undefined;
+  if (!Array.isArray(streams) || streams.length > WIRE.streamsInMessage || !streams.every(isId)) return undefined;
   if (type === 'lacking') return { type, streams };
   return type === 'held' && isId(from) && isId(to) ? { type, from, to, streams } : undefined;
 }
