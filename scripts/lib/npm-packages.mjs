@@ -3,6 +3,7 @@ import { dirname, join, relative } from 'node:path';
 import { bundlePrograms } from './bundle.mjs';
 import { bin, command, npm } from './command.mjs';
 import { bill, licences } from './image-bill.mjs';
+import { putStandAlone } from './standalone.mjs';
 import { copyPrograms, ROOT, readJson, workspacePackages } from './workspace.mjs';
 
 const PACK_MS = 5 * 60_000;
@@ -25,12 +26,31 @@ export async function packAll({ to, scratch, repository, root = ROOT }) {
   const libraries = workspacePackages(root).filter(({ manifest }) => manifest.exports);
   const compiled = join(scratch, 'compiled');
   await compile(compiled, root);
-  const directories = [
-    await putPrograms(join(scratch, 'isthmus'), common(), root),
-    ...libraries.map((library) => putLibrary(join(scratch, library.path), library, common(library.path), compiled)),
-  ];
-  for (const directory of directories) cpSync(join(root, 'LICENSE'), join(directory, 'LICENSE'));
+  const directories = [await putPrograms(join(scratch, 'isthmus'), common(), root)];
+  for (const library of libraries) {
+    const put = library.manifest.standsAlone ? putAlone : putLibrary;
+    directories.push(await put(join(scratch, library.path), library, common(library.path), compiled, root));
+  }
   cpSync(join(root, 'README.md'), join(directories[0], 'README.md'));
+  return npmPack(directories, { to, scratch, root });
+}
+
+/**
+ * Packs one library that stands alone.
+ * @param path its directory: `libs/wire`
+ * @returns the tarball's path
+ */
+export async function packAlone(path, { to, scratch, root = ROOT }) {
+  const library = workspacePackages(root).find((each) => each.path === path);
+  if (!library?.manifest.standsAlone) throw new Error(`${path} is no library that stands alone`);
+  const directory = join(scratch, path);
+  await putAlone(directory, library, fieldsOf(readJson(join(root, 'package.json'))), join(scratch, 'compiled'), root);
+  const [file] = await npmPack([directory], { to, scratch, root });
+  return file;
+}
+
+async function npmPack(directories, { to, scratch, root }) {
+  for (const directory of directories) cpSync(join(root, 'LICENSE'), join(directory, 'LICENSE'));
   const [program, ...args] = npm('pack', '--json', `--pack-destination=${to}`, ...directories);
   const { status, output } = await command([program, ...args, '--loglevel=error'], { cwd: scratch, timeout: PACK_MS });
   if (status !== 0) throw new Error(`npm pack: ${output}`);
@@ -71,6 +91,15 @@ function putLibrary(directory, { path, manifest: { name, exports, dependencies }
     join(directory, 'package.json'),
     JSON.stringify({ name, ...common, exports: published, dependencies }, undefined, 2),
   );
+  return directory;
+}
+
+/** A library that needs no other package, with what it uses of other packages of the workspace, and its README. */
+async function putAlone(directory, { dir, path, manifest: { name, description } }, common, compiled, root) {
+  const entry = await putStandAlone({ directory, path, scratch: `${compiled}-alone`, root });
+  cpSync(join(dir, 'README.md'), join(directory, 'README.md'));
+  const exports = { '.': { types: `./${entry}.d.ts`, default: `./${entry}.js` } };
+  write(join(directory, 'package.json'), JSON.stringify({ name, ...common, description, exports }, undefined, 2));
   return directory;
 }
 
