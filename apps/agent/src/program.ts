@@ -75,6 +75,10 @@ export function startAgent(
     if (options.tls) closing.defer(watchCertificate({ where: 'uplink', files: options.tls, events }));
     let draining = false;
     const drain = () => {
+      if (!draining) {
+        const endsIdle = tunnels.endIdle('agent', flags['drain-idle-timeout']);
+        closing.defer(() => endsIdle[Symbol.dispose]());
+      }
       draining = true;
       return running.drain();
     };

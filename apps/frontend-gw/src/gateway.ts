@@ -36,6 +36,8 @@ export interface GatewayOptions
   readonly dialTimeout: number;
   /** How long a dial waits while its tenant has no session, or none whose hub can be reached, in milliseconds. */
   readonly parkTimeout: number;
+  /** How long a tunnel may be idle during a drain, in milliseconds. 0: for any time. */
+  readonly drainIdleMs: number;
   /** Unset: tunnels end with what carries them. */
   readonly resume?: ResumeOptions;
   /** What each tenant may use of this process, as it is now. Unset: there is one tenant. */
@@ -66,12 +68,14 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const tunnels = new TunnelTable(events);
   let own: Awaited<ReturnType<typeof tenantCallers>> | undefined;
   let state: AdmissionState = 'open';
+  let endsIdle: Disposable | undefined;
   const hide = () => {
     void own?.stop();
     return callers.hide();
   };
   const cut = () => tunnels.abortAll('gateway', new PlaneEnded('the gateway stops', { by: 'gateway' }));
   const close = async () => {
+    endsIdle?.[Symbol.dispose]();
     await own?.stop();
     // New callers are rejected, and earlier ones get an answer: no caller is reset in the middle of its request.
     await callers.stop(limiter.closed);
@@ -126,6 +130,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     hide,
     async drain() {
       state = 'draining';
+      endsIdle ??= tunnels.endIdle('gateway', options.drainIdleMs);
       void own?.stop();
       await callers.drain();
       await limiter.close();

@@ -40,6 +40,7 @@ export function gatewayOptions(
     dialTimeout: flags['backend-dial-timeout'] || DIAL_TIMEOUT,
     parkTimeout: flags['dial-park-timeout'],
     halfClosedMs: flags['half-closed-timeout'],
+    drainIdleMs: flags['drain-idle-timeout'],
     ...(resume && { resume }),
     keepaliveTime: flags['frontend-keepalive-time'],
   };

@@ -2,6 +2,7 @@ import { FLAGS } from './defaults.ts';
 import { FlagError, type FlagTable, type Values } from './flag.ts';
 import { writeDuration } from './syntax.ts';
 import {
+  agentDrain,
   agentHealth,
   agentIdentity,
   agentLeases,
@@ -66,6 +67,7 @@ import {
   checkServerCount,
   checkServerId,
   consolePage,
+  drainIdle,
   gatewayIdentity,
   parseStrategies,
   queues,
@@ -93,7 +95,7 @@ export interface ProgramFlags<T extends FlagTable> {
 const callerSide = { ...callerListening, ...callerTls };
 
 /** How dials find their way, and how their tunnels go on. */
-const dials = { ...routing, ...resume, ...tracing };
+const dials = { ...routing, ...resume, ...drainIdle, ...tracing };
 
 /** What serves agents, and gateways of the plane. */
 const agentSide = {
@@ -149,6 +151,8 @@ export const agentFlags = {
   ...kubeconfig,
   ...kubernetesContentType,
   ...agentQueues,
+  ...agentDrain,
+  ...drainIdle,
   ...resume,
   ...destinations,
   ...debug,

@@ -155,11 +155,12 @@ function firstSignal(host: Host, log: ProgramLog, cut: (number: number) => void)
 }
 
 /**
- * How long draining may take, in milliseconds. A program without the flag drains until its tunnels are done, as upstream's agent does.
- * The sender of the signal can cut that short with a second one or with SIGKILL.
+ * How long draining may take, in milliseconds, by upstream's flag for servers or ours for agents. An agent without it drains until its
+ * tunnels are done, as upstream's does. The sender of the signal can cut that short with a second one or with SIGKILL.
  */
 function drainLimit(values: AnyValues): number {
-  return (values['graceful-shutdown-timeout'] as number | undefined) ?? Number.POSITIVE_INFINITY;
+  const limit = values['graceful-shutdown-timeout'] ?? values['drain-timeout'];
+  return (limit as number | undefined) ?? Number.POSITIVE_INFINITY;
 }
 
 /** Drains, closes, and returns the exit status. */

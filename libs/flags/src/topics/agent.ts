@@ -123,6 +123,20 @@ export const agentHealth = topic('Listening: health, metrics and administration'
   }),
 });
 
+export const agentDrain = topic('Behaviour', {
+  'drain-timeout': optionalDuration(
+    0,
+    'How long tunnels may take to end after SIGTERM, while new dials go to other agents. Then they are cut, as by a second signal.',
+    {
+      own: true,
+      unset: {
+        from: () => undefined,
+        text: 'until the last tunnel has ended; a pod, until its grace period is over',
+      },
+    },
+  ),
+});
+
 export const agentQueues = topic('Behaviour', {
   'xfr-channel-size': int(150, 'Packets queued for each connection.', {
     inert: 'queues are bounded in bytes, and windows grow with the rate at which the reader reads',

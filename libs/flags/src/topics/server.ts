@@ -86,6 +86,15 @@ export function shutdown(initial: number) {
   });
 }
 
+/** For what has tunnels of its own: gateways and agents. */
+export const drainIdle = topic('Behaviour', {
+  'drain-idle-timeout': duration(
+    45_000,
+    "While this process drains, it ends in order (FIN) each tunnel that has carried nothing for so long since its destination's last answer: connections that API servers keep for their next requests. 0 for none. Less than 31s also ends HTTP/2 connections that are in use, which send a PING after 30s.",
+    { own: true },
+  ),
+});
+
 export const shutdownDelay = topic('Behaviour', {
   'shutdown-delay-duration': duration(
     0,

@@ -69,6 +69,12 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
     ['role'],
   );
   stalled.of({ role });
+  const idle = families.counters(
+    'idle_tunnels_ended_total',
+    'Tunnels that a drain ended in order because they were idle for --drain-idle-timeout: connections that callers kept for their next requests.',
+    ['role'],
+  );
+  idle.of({ role });
   return {
     'dial:end'(by, _dial, { error }) {
       if (by === role && error) errors.of({ error: error.code }).inc();
@@ -103,6 +109,9 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
     },
     'tunnel:stalled'(by) {
       stalled.of({ role: by }).inc();
+    },
+    'tunnel:idle'(tunnel) {
+      idle.of({ role: tunnel.role }).inc();
     },
     fault(where) {
       faults.of({ where }).inc();

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { Duplex } from 'node:stream';
-import { test } from 'node:test';
+import { describe, it, type TestContext, test } from 'node:test';
 import type { TunnelEnd } from '../dial/dial.ts';
 import { PlaneEnded, SessionLost } from '../dial/errors.ts';
 import { Splice } from './splice.ts';
@@ -313,4 +313,104 @@ test('a socket whose peer has ended gets everything written before it is closed,
   assert.equal(Buffer.concat(all).length, 10_000);
   assert.deepEqual(await splice.done, { closedBy: 'caller' });
   server.close();
+});
+
+describe('an idle tunnel', () => {
+  /** A clock that the test sets, in milliseconds after the tunnel opened. */
+  function timed(t: TestContext) {
+    let now = 0;
+    const start = performance.now();
+    t.mock.method(performance, 'now', () => start + now);
+    return (ms: number) => {
+      now = ms;
+    };
+  }
+
+  const turn = () => new Promise(setImmediate);
+
+  it('has been silent since it opened, or since the last answer', async (t) => {
+    const at = timed(t);
+    const { caller, destination, splice } = pair();
+    at(3000);
+    assert.equal(splice.idleMs, 3000);
+    caller.say('request');
+    await turn();
+    at(4000);
+    destination.say('answer');
+    await turn();
+    at(49_000);
+    assert.equal(splice.idleMs, 45_000);
+    splice.abort(new Error('test over'));
+    assert.equal(splice.idleMs, 0);
+  });
+
+  it('is none whose destination spoke long after its caller: it sends a stream', async (t) => {
+    const at = timed(t);
+    const { caller, destination, splice } = pair();
+    caller.say('GET /containerLogs?follow=true');
+    await turn();
+    at(10_000);
+    destination.say('a line of the log');
+    await turn();
+    at(100_000);
+    assert.equal(splice.idleMs, 0);
+    caller.say('another request');
+    await turn();
+    at(101_000);
+    assert.equal(splice.idleMs, 1000);
+    splice.abort(new Error('test over'));
+  });
+
+  it('is none with bytes that a reader has not taken, or with an end', async (t) => {
+    const at = timed(t);
+    const { caller, destination, splice } = pair();
+    caller.stall();
+    destination.say('answer');
+    await turn();
+    destination.say('more');
+    await turn();
+    at(60_000);
+    assert.ok(splice.queued > 0);
+    assert.equal(splice.idleMs, 0);
+    caller.resumeReading();
+    await turn();
+    assert.equal(splice.idleMs, 60_000);
+    caller.push(null);
+    await turn();
+    assert.equal(splice.idleMs, 0);
+    splice.abort(new Error('test over'));
+  });
+
+  it('ends in order: the destination first, and what it still says reaches the caller', async () => {
+    const { caller, destination, splice } = pair();
+    splice.endIdle();
+    await once(destination, 'finish');
+    assert.equal(caller.writableEnded, false);
+    destination.say('goodbye');
+    destination.push(null);
+    await once(caller, 'finish');
+    caller.push(null);
+    assert.deepEqual(await splice.done, { closedBy: 'destination' });
+    assert.deepEqual([caller.received, caller.aborted, destination.aborted], [['goodbye'], undefined, undefined]);
+  });
+
+  it('ends in order for the caller, too, if its destination does not end', async (t) => {
+    t.mock.timers.enable({ apis: ['setTimeout'] });
+    const { caller, splice } = pair();
+    splice.endIdle();
+    t.mock.timers.tick(5000);
+    await once(caller, 'finish');
+    caller.push(null);
+    assert.deepEqual(await splice.done, { closedBy: 'destination' });
+    assert.equal(caller.aborted, undefined);
+  });
+
+  it('is cut if a request comes as it ends, which nobody answers', async () => {
+    const { caller, destination, splice } = pair();
+    splice.endIdle();
+    caller.say('request');
+    const { closedBy, error } = await splice.done;
+    assert.deepEqual([closedBy, error instanceof PlaneEnded], ['plane', true]);
+    assert.deepEqual(destination.received, []);
+  });
 });

@@ -14,6 +14,15 @@ const LINGER_MS = 500;
  */
 const HALF_CLOSED_IDLE_MS = 300_000;
 
+/**
+ * How long after its caller a destination may speak and still have answered it, in milliseconds. What speaks later sends a stream, such as a
+ * log that is followed, which may be silent for any time and is not idle. A slow answer looks the same, which does no harm.
+ */
+const ANSWER_MS = 2000;
+
+/** How long a destination may take to end an idle tunnel, in milliseconds, before its caller hears of the end all the same. */
+const GOODBYE_MS = 5000;
+
 const NOTHING = new Uint8Array(0);
 
 type Side = 'caller' | 'destination';
@@ -46,10 +55,13 @@ export class Splice {
   readonly guarded: Guarded;
   readonly #done = deferred<TunnelEnding>();
   readonly done = this.#done.promise;
+  readonly #start = performance.now();
   readonly #caller: WatchedEnd;
   readonly #destination: WatchedEnd;
   #ending: TunnelEnding | undefined;
   #cut = false;
+  /** Whether it ends because it was idle. */
+  #endsIdle = false;
   #timer: NodeJS.Timeout | undefined;
   /** Whether the timer restarts with each chunk. */
   #restarts = false;
@@ -119,6 +131,35 @@ export class Splice {
   }
 
   /**
+   * For how long the tunnel has been idle, in milliseconds: open in both directions, with nothing under way, and silent since it opened or
+   * since its destination's last answer. So are connections that a caller keeps for its next request.
+   */
+  get idleMs(): number {
+    const [caller, destination] = [this.#caller, this.#destination];
+    if (caller.ended || destination.ended || this.#endsIdle || this.#cut || this.queued > 0) return 0;
+    if (destination.readAt - Math.max(caller.readAt, this.#start) > ANSWER_MS) return 0;
+    return performance.now() - Math.max(caller.readAt, destination.readAt, this.#start);
+  }
+
+  /**
+   * Ends an idle tunnel in order: the destination hears that nothing more comes, and once it has ended too, the caller. A request that comes
+   * meanwhile cannot reach the destination any more, so it cuts the tunnel.
+   */
+  endIdle(): void {
+    const destination = this.#destination;
+    this.#endsIdle = true;
+    destination.end.stream.end();
+    const late = () => {
+      if (destination.ended || !destination.open) return;
+      destination.ended = true;
+      this.#settle('destination');
+      this.#caller.end.stream.end();
+      destination.end.stream.destroy();
+    };
+    this.#restart(GOODBYE_MS, late);
+  }
+
+  /**
    * Cuts both sides at once; what is queued is lost. Every other part of the plane that carries the tunnel hears that the plane did so.
    * @param reason a PlaneEnded, if it is known what cuts it
    */
@@ -154,6 +195,8 @@ export class Splice {
     let waitingSince: number | undefined;
     const copy = (chunk: Uint8Array) => {
       count(chunk.length);
+      if (this.#endsIdle && from === this.#caller.end)
+        return this.abort(new PlaneEnded('a request came as the idle tunnel ended'));
       if (this.#restarts) this.#timer?.refresh();
       const room = write(chunk);
       gate?.afterRead(chunk.length, room);

@@ -30,3 +30,22 @@ test('a tunnel is ended by the id of its dial, with the reason, and the others c
   assert.equal((await second.done).closedBy, 'plane');
   await tunnels.idle();
 });
+
+test('a drain ends the tunnels of its role that are idle, each once', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const events = planeEvents();
+  const tunnels = new TunnelTable(events);
+  const ended: string[] = [];
+  events.on('tunnel:idle', ({ dial }) => ended.push(dial.id));
+  aTunnel(events, 'idle');
+  using _endsIdle = tunnels.endIdle('hub', 20);
+  using _others = tunnels.endIdle('gateway', 20);
+  using _none = tunnels.endIdle('hub', 0);
+  await new Promise((resolve) => setTimeout(resolve, 25));
+  const young = aTunnel(events, 'young');
+  t.mock.timers.tick(40);
+  assert.deepEqual(ended, ['idle']);
+  tunnels.abort('idle', new Error('test over'));
+  young.abort(new Error('test over'));
+  await tunnels.idle();
+});

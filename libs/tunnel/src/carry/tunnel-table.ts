@@ -2,12 +2,17 @@ import { RandomSet } from '@isthmus/runtime';
 import type { PlaneEvents, Role, TunnelInfo } from '../events/events.ts';
 import { Tunnel } from './tunnel.ts';
 
+/** How often a process that drains looks for idle tunnels, in milliseconds, unless they may be idle for less. */
+const SWEEP_MS = 1000;
+
 /** The tunnels that run in this process, tracked through its events. */
 export class TunnelTable {
+  readonly #events: PlaneEvents;
   readonly #tunnels = new RandomSet<TunnelInfo>();
   readonly #idle: (() => void)[] = [];
 
   constructor(events: PlaneEvents) {
+    this.#events = events;
     events.on('tunnel:open', (tunnel) => this.#tunnels.add(tunnel));
     events.on('tunnel:close', (tunnel) => {
       this.#tunnels.delete(tunnel);
@@ -38,6 +43,23 @@ export class TunnelTable {
   /** Ends the tunnels that `which` selects, also those that could go on through another session. */
   abortEach(which: (tunnel: TunnelInfo) => boolean, reason: Error): void {
     for (const tunnel of [...this.#tunnels]) if (tunnel instanceof Tunnel && which(tunnel)) tunnel.abort(reason);
+  }
+
+  /**
+   * Ends in order, until it is disposed of, each tunnel of a role that has been idle for `idleMs`. Call it when a drain begins: the
+   * connections that callers keep for their next requests would otherwise hold a process that drains until its time is over.
+   * @param idleMs in milliseconds. 0: no tunnel is ended
+   */
+  endIdle(role: Role, idleMs: number): Disposable {
+    const sweep = () => {
+      for (const tunnel of [...this.#tunnels]) {
+        if (!(tunnel instanceof Tunnel) || tunnel.role !== role || tunnel.idleMs < idleMs) continue;
+        tunnel.endIdle();
+        this.#events.emit('tunnel:idle', tunnel);
+      }
+    };
+    const timer = idleMs > 0 ? setInterval(sweep, Math.min(SWEEP_MS, idleMs)).unref() : undefined;
+    return { [Symbol.dispose]: () => clearInterval(timer) };
   }
 
   /** Resolves as soon as no tunnel runs. */

@@ -88,6 +88,16 @@ export class Tunnel implements TunnelInfo {
     return this.#splice.queued;
   }
 
+  /** See `Splice.idleMs`. 0 while a resumable tunnel has no carrier. */
+  get idleMs(): number {
+    return this.resumable?.attached === false ? 0 : this.#splice.idleMs;
+  }
+
+  /** See `Splice.endIdle`. */
+  endIdle(): void {
+    this.#splice.endIdle();
+  }
+
   /** See `Splice.abort`. */
   abort(reason: Error): void {
     this.#splice.abort(reason);

@@ -134,6 +134,8 @@ export interface PlaneEventMap {
   /** At the gateway: the destination's first byte has passed, so many milliseconds after the tunnel opened. */
   'tunnel:first-byte': [tunnel: TunnelInfo, ms: number];
   'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome];
+  /** A process that drains ends an idle tunnel. Its `tunnel:close` follows. */
+  'tunnel:idle': [tunnel: TunnelInfo];
   /** At the gateway: a tunnel has lost what carried it, and waits for another way to its agent. */
   'tunnel:detach': [tunnel: ResumableTunnel, reason: Error];
   /** At the gateway: it goes on through another stream. `paused`: for so many milliseconds, or 0 if the old stream carried until then. */
