@@ -12,12 +12,15 @@ import {
 import { policyOf } from '@isthmus/admission/policy';
 import { type AgentValues, parseDestinations, resumeOptions } from '@isthmus/flags';
 import {
+  deletionCost,
   inClusterConnection,
+  type KubeClient,
   kubeClient,
   kubeconfigFile,
   type LeaseCounter,
   type LeaseCountObserver,
   leaseCounter,
+  podOf,
 } from '@isthmus/kube';
 import { boundVerification } from '@isthmus/runtime';
 import { AGENT_UNREADY, admissionCheck, type Check, Closing, type Context, type Running } from '@isthmus/service';
@@ -72,6 +75,12 @@ export function startAgent(
     });
     closing.defer(() => running.close());
     metrics.see(running);
+    await keepDeletionCost(
+      flags,
+      closing,
+      () => tunnels.size,
+      (message) => log.info({}, message),
+    );
     if (options.tls) closing.defer(watchCertificate({ where: 'uplink', files: options.tls, events }));
     let draining = false;
     const drain = () => {
@@ -170,9 +179,7 @@ async function countLeases(
   warn: (message: string) => void,
 ): Promise<LeaseCounter | undefined> {
   if (!flags['count-server-leases']) return undefined;
-  const source = flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig, { exec: true });
-  const client = await kubeClient({ source });
-  closing.defer(() => client[Symbol.dispose]());
+  const client = await kubeApi(flags, closing);
   const counter = leaseCounter({
     client,
     observer,
@@ -182,6 +189,30 @@ async function countLeases(
   });
   closing.defer(() => counter.close());
   return counter;
+}
+
+/** Does nothing unless this process is a pod with a token for its API server. What it may not do there it notes, once. */
+async function keepDeletionCost(
+  flags: AgentValues,
+  closing: Closing,
+  tunnels: () => number,
+  note: (message: string) => void,
+): Promise<void> {
+  const connection = await kubeSource(flags)().catch(() => undefined);
+  const pod = podOf(connection?.token ?? '');
+  if (!pod) return;
+  const cost = deletionCost({ client: await kubeApi(flags, closing), pod, tunnels, note });
+  closing.defer(() => cost[Symbol.asyncDispose]());
+}
+
+function kubeSource({ kubeconfig }: AgentValues) {
+  return kubeconfig === '' ? inClusterConnection() : kubeconfigFile(kubeconfig, { exec: true });
+}
+
+async function kubeApi(flags: AgentValues, closing: Closing): Promise<KubeClient> {
+  const client = await kubeClient({ source: kubeSource(flags) });
+  closing.defer(() => client[Symbol.dispose]());
+  return client;
 }
 
 /** The last failed attempt to connect to a server. */

@@ -22,7 +22,8 @@ export interface KubeClientOptions {
 
 /** One request to an API server. */
 interface KubeCall {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  /** `PATCH` is server-side apply: name a `fieldManager` in the query. */
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE' | 'PATCH';
   /** Path of the API, without the server's own prefix: `/apis/...`. */
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;
@@ -368,11 +369,13 @@ async function exchange(pool: ConnectionPool, call: KubeCall, signal: AbortSigna
   const url = new URL(server.pathname.replace(/\/$/, '') + call.path, server);
   for (const [name, value] of Object.entries(call.query ?? {})) url.searchParams.set(name, value);
   const body = call.body === undefined ? undefined : JSON.stringify(call.body);
+  // JSON is YAML, too.
+  const type = call.method === 'PATCH' ? 'application/apply-patch+yaml' : 'application/json';
   const headers = {
     accept: 'application/json',
     'user-agent': 'isthmus',
     ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
-    ...(body === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
+    ...(body === undefined ? {} : { 'content-type': type, 'content-length': Buffer.byteLength(body) }),
   };
   const request = server.protocol === 'http:' ? httpRequest : httpsRequest;
   const sent = request(url, { method: call.method, headers, agent: pool.agent });

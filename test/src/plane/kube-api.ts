@@ -9,8 +9,9 @@ export const AUDIENCE = 'system:konnectivity-server';
 const LABELS = { 'k8s-app': 'konnectivity-server' };
 
 /** Starts an API server that keeps leases and reviews tokens, and writes a kubeconfig for it. */
-export async function kubeApi(scope: Scope, { dir }: Trust) {
+export async function kubeApi(scope: Scope, { dir }: Trust, credential = 'secret') {
   const api = scope.use(await FakeApiServer.start());
+  api.token = credential;
   const { server, token } = api.connection;
   const kubeconfig = `${dir}/kubeconfig`;
   const ca = Buffer.from(api.identity.cert).toString('base64');

@@ -9,8 +9,18 @@ import type { Lease } from '../lease.ts';
 
 const LEASES = /^\/apis\/coordination\.k8s\.io\/v1\/namespaces\/([^/]+)\/leases(?:\/([^/]+))?$/;
 
+const COST = 'controller.kubernetes.io/pod-deletion-cost';
+
+/** The path at which the pod `agent-1` in `isthmus-agent` gets its deletion cost. */
+export const PATCHED_POD = '/api/v1/namespaces/isthmus-agent/pods/agent-1/status';
+
 /** Handles a request instead of the server, to inject faults. Returns false to let the server answer. */
 type Intercept = (request: IncomingMessage, response: ServerResponse) => boolean;
+
+interface AppliedPod {
+  readonly kind: string;
+  readonly metadata: { readonly name: string; readonly annotations: Readonly<Record<string, string>> };
+}
 
 interface Seen {
   readonly call: string;
@@ -26,6 +36,8 @@ export class FakeApiServer implements AsyncDisposable {
   /** Answers to TokenReviews: the status for each reviewed token. */
   readonly reviews = new Map<string, unknown>();
   readonly leases = new Map<string, Lease>();
+  /** By the path of the pod's status: its deletion cost, and who has set it. */
+  readonly costs = new Map<string, { readonly cost: string; readonly manager: string }>();
   readonly seen: Seen[] = [];
   intercept: Intercept = () => false;
   readonly #server: Server;
@@ -98,10 +110,31 @@ export class FakeApiServer implements AsyncDisposable {
       const certified = (request.socket as TLSSocket).authorized;
       if (!certified && request.headers.authorization !== `Bearer ${this.token}`)
         failure(response, 401, 'Unauthorized');
+      else if (request.method === 'PATCH') this.#apply(request, url, body, response);
       else if (url.pathname.endsWith('/tokenreviews')) this.#review(body, response);
       else this.#lease(request.method ?? '', url, body, response);
     } catch {
       response.destroy();
+    }
+  }
+
+  /** Server-side apply of a pod's deletion cost: a value of another manager is a conflict, unless it is the same. */
+  #apply({ headers }: IncomingMessage, url: URL, body: AppliedPod, response: ServerResponse): void {
+    const manager = url.searchParams.get('fieldManager');
+    const cost = body.metadata.annotations[COST];
+    const before = this.costs.get(url.pathname);
+    if (headers['content-type'] !== 'application/apply-patch+yaml') failure(response, 415, 'UnsupportedMediaType');
+    else if (
+      !manager ||
+      cost === undefined ||
+      body.kind !== 'Pod' ||
+      !url.pathname.endsWith(`/${body.metadata.name}/status`)
+    )
+      failure(response, 422, 'Invalid');
+    else if (before && before.manager !== manager && before.cost !== cost) failure(response, 409, 'Conflict');
+    else {
+      this.costs.set(url.pathname, { cost, manager });
+      answer(response, 200, body);
     }
   }
 

@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
+import { type KubeClient, kubeClient } from './client.ts';
+import { deletionCost, podOf } from './deletion-cost.ts';
+import { FakeApiServer, failure, PATCHED_POD } from './testing/api-server.ts';
+
+describe("a pod's deletion cost", () => {
+  let api: FakeApiServer;
+  let client: KubeClient;
+  let tunnels = 0;
+  const notes: string[] = [];
+
+  beforeEach(async () => {
+    api = await FakeApiServer.start();
+    client = await kubeClient({ source: async () => api.connection, qps: -1, timeoutMs: 500 });
+    tunnels = 0;
+    notes.length = 0;
+  });
+  afterEach(async () => {
+    client[Symbol.dispose]();
+    await api[Symbol.asyncDispose]();
+  });
+
+  function keep(intervalMs = 5) {
+    const pod = { namespace: 'isthmus-agent', name: 'agent-1' };
+    return deletionCost({ client, pod, tunnels: () => tunnels, note: (text) => notes.push(text), intervalMs });
+  }
+
+  const rounds = () => new Promise((resolve) => setTimeout(resolve, 50));
+
+  it('follows the tunnels in powers of two, with a write only when it changes', async () => {
+    await using _cost = keep();
+    for (const [count, cost] of [
+      [0, '0'],
+      [1, '1'],
+      [7, '4'],
+      [5000, '4096'],
+      [0, '0'],
+    ] as const) {
+      tunnels = count;
+      await until(() => api.costs.get(PATCHED_POD)?.cost === cost, { what: `the cost ${cost}` });
+      await rounds();
+    }
+    assert.deepEqual(api.calls, Array(5).fill(`PATCH ${PATCHED_POD}`));
+    assert.deepEqual(notes, []);
+  });
+
+  it('is written once in each interval at most', async () => {
+    await using _cost = keep(300);
+    await until(() => api.calls.length === 1);
+    tunnels = 1;
+    await rounds();
+    tunnels = 8;
+    await rounds();
+    assert.equal(api.calls.length, 1);
+    await until(() => api.costs.get(PATCHED_POD)?.cost === '8');
+    assert.equal(api.calls.length, 2);
+  });
+
+  it("is left alone if the pod's template or another controller has set it", async () => {
+    api.costs.set(PATCHED_POD, { cost: '100', manager: 'kube-controller-manager' });
+    await using _cost = keep();
+    await until(() => notes.length > 0);
+    tunnels = 9;
+    await rounds();
+    assert.deepEqual(api.costs.get(PATCHED_POD), { cost: '100', manager: 'kube-controller-manager' });
+    assert.equal(api.calls.length, 1);
+    assert.match(
+      notes.join('\n'),
+      /^the pod's deletion cost is not kept: another controller sets controller\.kubernetes/,
+    );
+  });
+
+  it('is given up when another controller takes it later', async () => {
+    await using _cost = keep();
+    await until(() => api.costs.has(PATCHED_POD));
+    api.costs.set(PATCHED_POD, { cost: '-7', manager: 'autoscaler' });
+    tunnels = 3;
+    await until(() => notes.length > 0);
+    await rounds();
+    assert.equal(api.costs.get(PATCHED_POD)?.cost, '-7');
+    assert.equal(notes.length, 1);
+  });
+
+  it('is not tried again without the right to it, and said once', async () => {
+    api.intercept = (_request, response) => {
+      failure(response, 403, 'Forbidden');
+      return true;
+    };
+    await using _cost = keep();
+    await until(() => notes.length > 0);
+    tunnels = 3;
+    await rounds();
+    assert.equal(api.calls.length, 1);
+    assert.deepEqual(notes, [
+      "the pod's deletion cost is not kept: the agent may not patch pods/status in its namespace",
+    ]);
+  });
+
+  for (const [name, intercept] of [
+    ['fails', (_: IncomingMessage, response: ServerResponse) => failure(response, 500, 'InternalError')],
+    ['is silent', () => {}],
+    ['hangs up', (request: IncomingMessage) => request.socket.destroy()],
+    ['rejects the token', (_: IncomingMessage, response: ServerResponse) => failure(response, 401, 'Unauthorized')],
+  ] as const)
+    it(`is written later if the API server ${name} for a while, and nothing is said`, async () => {
+      let faults = 2;
+      api.intercept = (request, response) => {
+        if (faults-- <= 0) return false;
+        intercept(request, response);
+        return true;
+      };
+      tunnels = 2;
+      await using _cost = keep();
+      await until(() => api.costs.get(PATCHED_POD)?.cost === '2');
+      assert.deepEqual(notes, []);
+    });
+
+  it('belongs to the pod that the token names', () => {
+    const token = (claims: unknown) => `h.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.s`;
+    const bound = { 'kubernetes.io': { namespace: 'isthmus-agent', pod: { name: 'agent-1', uid: 'u' } } };
+    assert.deepEqual(podOf(token(bound)), { namespace: 'isthmus-agent', name: 'agent-1' });
+    for (const other of ['', 'secret', 'a.b.c', token({}), token(null), token({ 'kubernetes.io': { namespace: 'n' } })])
+      assert.equal(podOf(other), undefined);
+  });
+});
