@@ -14,7 +14,7 @@ import {
   noHelm as skip,
   tryRender,
 } from './k8s/chart.ts';
-import { kustomize, type Manifest, noKubectl, readManifest, root } from './k8s/manifests.ts';
+import { composed, kustomize, type Manifest, noKubectl, readManifest, root } from './k8s/manifests.ts';
 import { alerts } from './monitoring/files.ts';
 
 /** Helm's own labels, which nothing selects by. */
@@ -75,6 +75,20 @@ test('the chart installs what kustomize does, but for listed differences', { ski
   assertDifferences(differences(kustomize('k8s/base/agent'), agent), AGENT);
   const inOne = [...(await renderFor('plane', { ...alone, oneCluster: true })), ...agent];
   assertDifferences(differences(kustomize('k8s/base'), inOne), [...PLANE, ...AGENT, ...ONE_CLUSTER]);
+});
+
+test('an agent on each node, and the deletion cost of agents, are those of the components', {
+  skip: skip || noKubectl,
+}, async () => {
+  const alone = { networkPolicies: { defaultDeny: true } };
+  const everywhere = await renderFor('agent', { ...alone, agent: { kind: 'DaemonSet' } });
+  const known = AGENT.map((pattern) => new RegExp(pattern.source.replace('^Deployment', '^DaemonSet')));
+  assertDifferences(differences(composed('base/agent', 'components/node-local'), everywhere), known);
+  const counting = await renderFor('agent', { ...alone, agent: { deletionCost: true } });
+  assertDifferences(differences(composed('base/agent', 'components/deletion-cost'), counting), [
+    ...AGENT,
+    /^Role(Binding)? isthmus-agent isthmus:deletion-cost metadata\/labels\/app.kubernetes.io\/part-of: undefined \| "isthmus"$/,
+  ]);
 });
 
 test('helm lint finds nothing in the chart, with its own values and with each example', { skip }, async () => {
@@ -145,6 +159,7 @@ test('values that do not exist or contradict each other are refused, by their na
     [{ redis: { url: 'rediss://r', clientCertificate: true } }, /clientCertificate is set without redis\.tlsSecret/],
     [{ tenants: { secrets: ['a'] } }, /tenants\.secrets is set without tenants\.configMap/],
     [{ certManager: { enabled: true } }, /certManager\.callers\.issuer is empty/],
+    [{ component: 'agent', agent: { kind: 'DaemonSet', replicas: 3 } }, /agent\.kind is DaemonSet/],
     [{ admissionPolicy: { enabled: true } }, /enable it in the release of the component agent/],
   ];
   for (const [values, message] of refused) {

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { PROGRAMS, parseFlags } from '@isthmus/flags';
 import { parse } from 'yaml';
+import { objects } from './k8s/chart.ts';
 import {
+  type Container,
+  composed,
   kustomize,
   type Manifest,
   portNumber,
@@ -223,28 +225,92 @@ test('deployments, budgets and spreads select their own pods', { skip }, () => {
 });
 
 test('with the component for tenants, gateways and hubs read one directory of files and credentials', { skip }, () => {
-  const dir = mkdtempSync(join(root, 'k8s/.tenants-'));
-  try {
-    const overlay = { resources: ['../base/plane'], components: ['../components/tenants'] };
-    writeFileSync(join(dir, 'kustomization.yaml'), JSON.stringify(overlay));
-    const readers = workloads(kustomize(relative(root, dir))).filter(({ flags }) => flags.has('tenants-dir'));
-    assert.deepEqual(readers.map(({ name }) => name).sort(), ['gateway', 'hub']);
-    for (const { container, pod, flags, name } of readers) {
-      const mount = container.volumeMounts.find(({ mountPath }) => mountPath === flags.get('tenants-dir'));
-      assert.ok(
-        pod.volumes.some((volume) => volume.name === mount?.name && volume.projected),
-        name,
-      );
-      // The files say who reviews tokens. A pod waits for ever for a secret that nobody makes.
-      for (const flag of ['agent-namespace', 'agent-service-account', 'authentication-audience', 'kubeconfig'])
-        assert.ok(!flags.has(flag), `${name}: --${flag}`);
-      assert.deepEqual(
-        [...container.volumeMounts, ...pod.volumes].filter((each) => each.name === 'kubeconfig'),
-        [],
-        name,
-      );
-    }
-  } finally {
-    rmSync(dir, { recursive: true });
+  const readers = workloads(composed('base/plane', 'components/tenants')).filter(({ flags }) =>
+    flags.has('tenants-dir'),
+  );
+  assert.deepEqual(readers.map(({ name }) => name).sort(), ['gateway', 'hub']);
+  for (const { container, pod, flags, name } of readers) {
+    const mount = container.volumeMounts.find(({ mountPath }) => mountPath === flags.get('tenants-dir'));
+    assert.ok(
+      pod.volumes.some((volume) => volume.name === mount?.name && volume.projected),
+      name,
+    );
+    // The files say who reviews tokens. A pod waits for ever for a secret that nobody makes.
+    for (const flag of ['agent-namespace', 'agent-service-account', 'authentication-audience', 'kubeconfig'])
+      assert.ok(!flags.has(flag), `${name}: --${flag}`);
+    assert.deepEqual(
+      [...container.volumeMounts, ...pod.volumes].filter((each) => each.name === 'kubeconfig'),
+      [],
+      name,
+    );
   }
+});
+
+const DAY_SECONDS = 86_400;
+
+/** Where the manifests run agents: what is rendered, and recipes' own DaemonSets. */
+const agents: readonly Manifest[] = skip
+  ? []
+  : [
+      ...composed('base/agent'),
+      ...composed('base/agent', 'components/node-local'),
+      ...composed('recipes/kubeadm-ha', 'components/node-local'),
+      ...['kubernetes-io', 'k0s'].flatMap((recipe) =>
+        objects(readFileSync(`${root}k8s/recipes/${recipe}/konnectivity-agent.yaml`, 'utf8')),
+      ),
+    ].filter(({ kind }) => kind === 'Deployment' || kind === 'DaemonSet');
+
+test('agents have a day to become empty, and new ones come before old ones leave', { skip }, () => {
+  assert.deepEqual(
+    agents.map(({ kind }) => kind),
+    ['Deployment', 'DaemonSet', 'DaemonSet', 'DaemonSet', 'DaemonSet'],
+  );
+  for (const { kind, spec } of agents) {
+    assert.equal(spec.template.spec.terminationGracePeriodSeconds, DAY_SECONDS);
+    const { strategy, updateStrategy } = spec;
+    const change = kind === 'Deployment' ? strategy : updateStrategy;
+    assert.deepEqual(change.rollingUpdate, { maxSurge: 1, maxUnavailable: 0 });
+    // The old and the new one run side by side for a day: neither has a port of the node, nor the other's id.
+    assert.ok(!spec.template.spec.hostNetwork);
+    assert.ok(!JSON.stringify(spec).includes('hostPort'));
+    const id = spec.template.spec.containers[0].args.find((arg: string) => arg.startsWith('--agent-id='));
+    assert.ok(id === undefined || id === '--agent-id=$(POD_NAME)', id);
+  }
+  const unit = readFileSync(`${root}systemd/isthmus-agent.service`, 'utf8');
+  assert.match(unit, /^TimeoutStopSec=1d$/m);
+});
+
+test("an agent on each node says that it serves its node, and callers' servers ask it first", { skip }, () => {
+  for (const { spec } of agents.filter(({ kind }) => kind === 'DaemonSet')) {
+    const { args, env } = spec.template.spec.containers[0] as Container;
+    const [, identifiers = ''] = args.join('\n').match(/^--agent-identifiers=(.*)$/m) ?? [];
+    const fields = new Map(env?.map(({ name, valueFrom }) => [`$(${name})`, valueFrom?.fieldRef?.fieldPath]));
+    const said = [...new URLSearchParams(identifiers).values()].map((value) => fields.get(value));
+    assert.ok(said.includes('status.hostIP'), identifiers);
+    assert.deepEqual(
+      said.filter((path) => path !== 'status.hostIP' && path !== 'spec.nodeName'),
+      [],
+    );
+    assert.equal(spec.replicas, undefined);
+    assert.deepEqual(spec.template.spec.tolerations.length, 1);
+  }
+  const budgets = composed('base/agent', 'components/node-local').filter(({ kind }) => kind === 'PodDisruptionBudget');
+  assert.deepEqual(budgets, []);
+  const pods = ['kubeadm-ha/node', 'kubeadm-ha/plane', 'kubernetes-io/node'].map((path) =>
+    staticPod(readManifest(`k8s/recipes/${path}/konnectivity-server.yaml`)),
+  );
+  for (const { name, flags } of [deployment('gateway'), server, ...pods])
+    assert.equal(flags.get('proxy-strategies'), 'destHost,default', name);
+});
+
+test('with the component for it, agents may say what their end would cost, and nothing else', { skip }, () => {
+  const applied = composed('base/agent', 'components/deletion-cost');
+  assert.equal(workloads(applied)[0]?.pod.automountServiceAccountToken, true);
+  const roles = applied.filter(({ kind }) => kind === 'Role') as unknown as readonly { readonly rules: unknown }[];
+  assert.deepEqual(
+    roles.map(({ rules }) => rules),
+    [[{ apiGroups: [''], resources: ['pods/status'], verbs: ['patch'] }]],
+  );
+  const binding = applied.find(({ kind }) => kind === 'RoleBinding') as unknown as { readonly subjects: unknown };
+  assert.deepEqual(binding.subjects, [{ kind: 'ServiceAccount', name: 'agent', namespace: 'isthmus-agent' }]);
 });

@@ -1,25 +1,27 @@
 {{/*
 A Deployment. Takes root and spec: name, program, args, env, ports, volumes (each with the path where it is mounted), grace in seconds.
+With kind: DaemonSet, a pod on each node. With token: true, pods get a token for the API server.
 */}}
 {{- define "isthmus.deployment" -}}
 {{- $root := .root }}
 {{- $spec := .spec }}
 {{- $values := index $root.Values $spec.name }}
 {{- $sizing := include "isthmus.sizing" (dict "root" $root "name" $spec.name) | fromYaml }}
+{{- $everywhere := eq ($spec.kind | default "Deployment") "DaemonSet" }}
 apiVersion: apps/v1
-kind: Deployment
+kind: {{ ternary "DaemonSet" "Deployment" $everywhere }}
 metadata:
   name: {{ $spec.name }}
   namespace: {{ $root.Release.Namespace }}
   labels: {{- include "isthmus.labels" $root | nindent 4 }}
 spec:
-  {{- if not ($values.autoscaling | default dict).enabled }}
+  {{- if not (or $everywhere ($values.autoscaling | default dict).enabled) }}
   replicas: {{ $sizing.replicas }}
   {{- end }}
   selector:
     matchLabels:
       app.kubernetes.io/name: {{ $spec.program }}
-  strategy:
+  {{ ternary "updateStrategy" "strategy" $everywhere }}:
     rollingUpdate:
       maxSurge: 1
       maxUnavailable: 0
@@ -32,7 +34,7 @@ spec:
       {{- end }}
     spec:
       serviceAccountName: {{ $spec.name }}
-      automountServiceAccountToken: false
+      automountServiceAccountToken: {{ $spec.token | default false }}
       enableServiceLinks: false
       {{- with $root.Values.image.pullSecrets }}
       imagePullSecrets:
@@ -45,6 +47,10 @@ spec:
       {{ $field }}: {{- toYaml . | nindent 8 }}
       {{- end }}
       {{- end }}
+      {{- if and $everywhere (not $values.tolerations) }}
+      tolerations:
+        - operator: Exists
+      {{- end }}
       terminationGracePeriodSeconds: {{ $spec.grace }}
       securityContext:
         runAsNonRoot: true
@@ -53,6 +59,7 @@ spec:
         fsGroup: 65532
         seccompProfile:
           type: RuntimeDefault
+      {{- if not $everywhere }}
       topologySpreadConstraints:
         - maxSkew: 1
           topologyKey: topology.kubernetes.io/zone
@@ -66,6 +73,7 @@ spec:
           labelSelector:
             matchLabels:
               app.kubernetes.io/name: {{ $spec.program }}
+      {{- end }}
       containers:
         - name: {{ $spec.program }}
           image: {{ include "isthmus.image" $root }}

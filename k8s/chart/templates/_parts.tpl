@@ -30,6 +30,8 @@
 - --server-cert=/etc/isthmus/callers/tls.crt
 - --server-key=/etc/isthmus/callers/tls.key
 - --server-ca-cert=/etc/isthmus/callers/ca.crt
+# A node's own agent first (agent.kind: DaemonSet), then any.
+- --proxy-strategies=destHost,default
 {{- end }}
 
 {{- define "isthmus.args.agents" }}

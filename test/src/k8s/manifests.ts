@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parse, parseAllDocuments } from 'yaml';
 
@@ -78,7 +79,7 @@ export interface Manifest {
   readonly egressSelections?: any;
 }
 
-/** A pod as the cluster runs it: from a Deployment's template or as a static pod. */
+/** A pod as the cluster runs it: from the template of a Deployment or DaemonSet, or as a static pod. */
 export interface Workload {
   readonly name: string;
   readonly namespace: string;
@@ -101,13 +102,25 @@ export function kustomize(directory: string): Manifest[] {
   });
 }
 
+/** Renders what has these resources and components: directories in `k8s`. */
+export function composed(resource: string, ...components: readonly string[]): Manifest[] {
+  const dir = mkdtempSync(join(root, 'k8s/.composed-'));
+  try {
+    const all = { resources: [`../${resource}`], components: components.map((name) => `../${name}`) };
+    writeFileSync(join(dir, 'kustomization.yaml'), JSON.stringify(all));
+    return kustomize(relative(root, dir));
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
+}
+
 export function readManifest<T = Manifest>(path: string): T {
   return parse(readFileSync(`${root}${path}`, 'utf8')) as T;
 }
 
 export function workloads(manifests: readonly Manifest[]): Workload[] {
   return manifests
-    .filter(({ kind }) => kind === 'Deployment')
+    .filter(({ kind }) => kind === 'Deployment' || kind === 'DaemonSet')
     .map(({ metadata, spec }) => workload(metadata, spec.template.metadata.labels, spec.template.spec));
 }
 

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { readTenantFile } from '@isthmus/admission';
 import { PROGRAMS, parseFlags } from '@isthmus/flags';
 import { goMissing } from '../harness/index.ts';
 import { objects, readAsApiServer } from '../k8s/chart.ts';
-import { kustomize, noKubectl, readManifest, root, workloads } from '../k8s/manifests.ts';
+import { composed, kustomize, noKubectl, readManifest, root, workloads } from '../k8s/manifests.ts';
 import { COMMAND_LINES } from './command-lines.ts';
 import { argsOf, commandLinesOf, filesOf, podsOf, programOf, RECIPES, unitsOf } from './objects.ts';
 
@@ -95,22 +95,15 @@ test("shared-plane: a tenant's file can be used, its credentials are those that 
 test('kubeadm-ha: with leases, the rights are where servers keep them, and agents get a token to list them', {
   skip: noKubectl,
 }, () => {
-  const dir = mkdtempSync(join(root, 'k8s/.leases-'));
-  try {
-    const overlay = { resources: ['../recipes/kubeadm-ha'], components: ['../recipes/kubeadm-ha/leases'] };
-    writeFileSync(join(dir, 'kustomization.yaml'), JSON.stringify(overlay));
-    const applied = kustomize(relative(root, dir));
-    const rights = applied.filter(({ kind }) => /^Role(Binding)?$/.test(kind));
-    assert.deepEqual(
-      rights.map(({ metadata }) => `${metadata.namespace} ${metadata.name}`).sort(),
-      ['count-servers', 'count-servers', 'server-leases', 'server-leases'].map((name) => `kube-system isthmus:${name}`),
-    );
-    const [agent] = workloads(applied);
-    assert.deepEqual(
-      [agent?.namespace, agent?.pod.automountServiceAccountToken, agent?.flags.get('count-server-leases')],
-      ['isthmus-agent', true, 'true'],
-    );
-  } finally {
-    rmSync(dir, { recursive: true });
-  }
+  const applied = composed('recipes/kubeadm-ha', 'recipes/kubeadm-ha/leases');
+  const rights = applied.filter(({ kind }) => /^Role(Binding)?$/.test(kind));
+  assert.deepEqual(
+    rights.map(({ metadata }) => `${metadata.namespace} ${metadata.name}`).sort(),
+    ['count-servers', 'count-servers', 'server-leases', 'server-leases'].map((name) => `kube-system isthmus:${name}`),
+  );
+  const [agent] = workloads(applied);
+  assert.deepEqual(
+    [agent?.namespace, agent?.pod.automountServiceAccountToken, agent?.flags.get('count-server-leases')],
+    ['isthmus-agent', true, 'true'],
+  );
 });
