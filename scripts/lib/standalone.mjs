@@ -2,13 +2,15 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { isBuiltin } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { bin, command } from './command.mjs';
-import { readModule } from './modules.mjs';
 import { workspacePackages } from './workspace.mjs';
 
 const COMPILE_MS = 5 * 60_000;
 
 /** `import { a, type b } from 'x'`, and the same with `export`. */
 const NAMED = /\b(import|export)( type)? \{([^}]*)\} from '(@isthmus\/[^']+)';/g;
+
+/** `export { a, type b } from './x.ts'`. */
+const EXPORTED = /\bexport(?: type)? \{([^}]*)\} from '([^']+)';/g;
 
 /** The module of any other import or export. */
 const FROM = /(\bfrom |\bimport )'([^']+)'/g;
@@ -77,14 +79,13 @@ function sourceOf(file, directory) {
     .replace(/\.js$/, '');
 }
 
-/** Returns the modules of a package by the names that they export through its index. */
+/** Returns the modules of a package by the names that they export through its index, which has nothing but `export { a, type b } from './x.ts'`. */
 function exportersOf(index, root) {
   const found = new Map();
-  const beside = (from) => relative(root, join(dirname(index), from)).replace(/\.ts$/, '');
-  const { imports, stars } = readModule(index);
-  for (const { from, name } of imports) if (name !== '*') found.set(name, beside(from));
-  for (const star of stars)
-    for (const name of readModule(join(dirname(index), star)).exports) found.set(name, beside(star));
+  for (const [, names, from] of readFileSync(index, 'utf8').matchAll(EXPORTED)) {
+    const module = relative(root, join(dirname(index), from)).replace(/\.ts$/, '');
+    for (const name of names.split(',').map((one) => one.trim().replace(/^type /, ''))) found.set(name, module);
+  }
   return found;
 }
 

@@ -1,3 +1,3 @@
-export * from './codec.ts';
-export * from './packet.ts';
+export { decodeDataHead, decodePacket, encodeDataHead, encodePacket } from './codec.ts';
+export type { Packet, PacketType } from './packet.ts';
 export { PacketError } from './wire.ts';
