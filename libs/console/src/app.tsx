@@ -1,17 +1,16 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import { agentsOf } from './model/agents.ts';
 import { findingsOf, sumOf, toneOf } from './model/findings.ts';
+import { agentsOf, selfOf } from './model/plane.ts';
 import { clock, shown } from './model/text.ts';
 import { type Action, Confirm } from './parts/confirm.tsx';
-import { State } from './parts/state.tsx';
-import { usePlane } from './parts/use-plane.ts';
-import type { Settings } from './settings.ts';
+import { usePlane } from './parts/follow.ts';
+import { State } from './parts/text.tsx';
+import type { Settings } from './rpc.ts';
 import { ActionsView } from './views/actions.tsx';
 import { DialsView } from './views/dials.tsx';
 import { PlaneView } from './views/plane.tsx';
 import { TimeView } from './views/time.tsx';
 import { TunnelsView } from './views/tunnels.tsx';
-import { selfOf } from './views/view.ts';
 import { WhyView } from './views/why.tsx';
 
 const VIEWS = {

@@ -1,6 +1,6 @@
 import { render } from 'preact';
 import { App } from './app.tsx';
-import { readSettings } from './settings.ts';
+import { readSettings } from './rpc.ts';
 
 const place = document.getElementById('app');
 if (place) {

@@ -1,6 +1,6 @@
 import { aWitness } from '@isthmus/findings/testing';
 import { NOTHING, type Plane, type Seen } from './model/plane.ts';
-import type { Dial, Tunnel } from './rpc/messages.ts';
+import type { Dial, Tunnel } from './rpc.ts';
 
 /** Messages for tests, with the fields that a test gives. */
 

@@ -1,5 +1,65 @@
 import { DialState } from '@isthmus/proto/admin-enums';
-import { isRunning, type SeenDial } from './feed.ts';
+import { CONSOLE } from '../defaults.ts';
+import type { Dial, Tunnel } from '../rpc.ts';
+import { shellWord } from './text.ts';
+
+/** A dial, and the member that reported it. */
+export interface SeenDial {
+  readonly member: string;
+  readonly dial: Dial;
+}
+
+/** The dials of an hour of watching: the newest, each once, whatever their number. */
+export class DialFeed {
+  readonly #most: number;
+  /** By member, role and id, in the order of their start here. */
+  readonly #dials = new Map<string, SeenDial>();
+  /** Events that members have dropped because the page read too slowly. */
+  lost = 0;
+  /** Goes up with each change. */
+  version = 0;
+
+  constructor(most: number = CONSOLE.keptDials) {
+    this.#most = most;
+  }
+
+  get size(): number {
+    return this.#dials.size;
+  }
+
+  /** Takes a dial's start or end. Its end replaces its start. */
+  take(member: string, dial: Dial): void {
+    const key = `${member}\0${dial.role}\0${dial.dialId}`;
+    this.#dials.set(key, { member, dial });
+    this.version++;
+    for (const oldest of this.#dials.keys()) {
+      if (this.#dials.size <= this.#most) return;
+      this.#dials.delete(oldest);
+    }
+  }
+
+  /** A member dropped events: ends of dials that seem to run may be among them. */
+  skip(member: string, lost: number): void {
+    this.lost += lost;
+    for (const [key, seen] of this.#dials) if (seen.member === member && isRunning(seen)) this.#dials.delete(key);
+    this.version++;
+  }
+
+  clear(): void {
+    this.#dials.clear();
+    this.lost = 0;
+    this.version++;
+  }
+
+  /** The newest first. */
+  list(): SeenDial[] {
+    return [...this.#dials.values()].reverse();
+  }
+}
+
+export function isRunning({ dial }: SeenDial): boolean {
+  return dial.state === DialState.DIAL_STATE_RUNNING;
+}
 
 /** What the operator looks for among the dials. */
 export type Order = 'newest' | 'slowest' | 'failing' | 'parked';
@@ -30,4 +90,77 @@ export function ordered(dials: readonly SeenDial[], order: Order, agent: string,
       (order !== 'parked' || isParked(seen)),
   );
   return order === 'slowest' ? found.sort((a, b) => tookMs(b, now) - tookMs(a, now)) : found;
+}
+
+/** Who is asked: the admin port, and the gateway of the plane. */
+interface Place {
+  readonly address: string;
+  readonly gateway: string;
+}
+
+/** Returns the command line that repeats a dial through the same agent, or undefined if its names cannot be pasted safely. */
+export function dialLine(
+  dial: Pick<Dial, 'destination' | 'tenant' | 'agentId'>,
+  { address, gateway }: Place,
+): string | undefined {
+  const { destination, tenant, agentId } = dial;
+  const words = [
+    'isthmus',
+    'dial',
+    // An `=` keeps a name that begins with a dash from being read as an option.
+    ...(agentId === '' ? [] : [`--agent=${agentId}`]),
+    ...(tenant === '' || tenant === 'default' ? [] : [`--tenant=${tenant}`]),
+    ...(gateway === '' ? [] : [`--gateway=${gateway}`]),
+    `--address=${address}`,
+    ...(destination.startsWith('-') ? ['--'] : []),
+    destination,
+  ].map(shellWord);
+  return words.includes(undefined) ? undefined : words.join(' ');
+}
+
+/** Returns the address of a dial's trace, or undefined without a template or a trace. */
+export function traceLink(template: string, traceId: string): string | undefined {
+  return template !== '' && /^[0-9a-f]{32}$/.test(traceId) ? template.replaceAll('{trace_id}', traceId) : undefined;
+}
+
+/** Bytes a second, each way. */
+export interface Rate {
+  readonly up: number;
+  readonly down: number;
+}
+
+interface Seen extends Rate {
+  readonly at: number;
+}
+
+/** How fast bytes move through tunnels, from one list of them to the next. */
+export class TunnelRates {
+  #seen = new Map<string, Seen>();
+  #rates = new Map<string, Rate>();
+
+  /** @param now milliseconds */
+  take(tunnels: readonly Tunnel[], now: number): void {
+    const seen = new Map<string, Seen>();
+    const rates = new Map<string, Rate>();
+    for (const tunnel of tunnels) {
+      const { bytesUp: up, bytesDown: down } = tunnel;
+      const key = keyOf(tunnel);
+      const before = this.#seen.get(key);
+      if (before && now > before.at) {
+        const seconds = (now - before.at) / 1000;
+        rates.set(key, { up: Math.max(0, up - before.up) / seconds, down: Math.max(0, down - before.down) / seconds });
+      }
+      seen.set(key, { up, down, at: now });
+    }
+    [this.#seen, this.#rates] = [seen, rates];
+  }
+
+  /** Undefined for a tunnel that was listed only once. */
+  of(tunnel: Tunnel): Rate | undefined {
+    return this.#rates.get(keyOf(tunnel));
+  }
+}
+
+function keyOf({ dialId, role }: Tunnel): string {
+  return `${role}\0${dialId}`;
 }

@@ -1,9 +1,18 @@
-import { type Evidence, type Finding, findingsIn, judge, lost, type Result } from '@isthmus/findings';
+import {
+  type Evidence,
+  type Finding,
+  findingsIn,
+  judge,
+  lost,
+  OWN_HEALTH_PORT,
+  ofDial,
+  type Result,
+  reportOf,
+} from '@isthmus/findings';
 import type { Role } from '@isthmus/proto/admin-enums';
-import type { Plane } from './plane.ts';
-
-/** Of agents and the like, one by one. A wrong flag of theirs often concerns all. */
-const MOST_ALIKE = 20;
+import { CONSOLE } from '../defaults.ts';
+import { act, read, reasonOf } from '../rpc.ts';
+import { type Agent, grouped, type Plane, type Seen } from './plane.ts';
 
 /** Returns what is wrong with the plane, failures first: by the rules of `isthmus check`. */
 export function findingsOf(plane: Plane): Finding[] {
@@ -28,27 +37,65 @@ export function toneOf(findings: readonly Finding[]): 'good' | 'warn' | 'bad' {
 }
 
 /** What the page knows, as the rules want it. */
-export function evidenceOf({ members, hubs, sessions, at }: Plane): Evidence {
+function evidenceOf({ members, hubs, sessions, at }: Plane): Evidence {
   return { members, hubs, sessions, clocks: [{ of: 'this browser', aheadMs: 0 }], now: at };
 }
 
 /** Keeps the first of many findings of which one says it all. */
-export function briefly<R extends Result>(results: readonly R[]): R[] {
-  const groups = new Map<string, R[]>();
-  for (const result of results) {
-    const key = [result.check, result.outcome, result.todo].join('\0');
-    const group = groups.get(key);
-    if (group) group.push(result);
-    else groups.set(key, [result]);
-  }
-  return [...groups.values()].flatMap((group) => {
-    const rest = group.slice(MOST_ALIKE);
+function briefly<R extends Result>(results: readonly R[]): R[] {
+  return grouped(results, ({ check, outcome, todo }) => [check, outcome, todo].join('\0')).flatMap((group) => {
+    const rest = group.slice(CONSOLE.alike);
     const [first] = rest;
     const more = first && {
       ...first,
       about: `${rest.length.toLocaleString('en')} more`,
       detail: `as ${first.about}, which ${first.detail}`,
     };
-    return more ? [...group.slice(0, MOST_ALIKE), more] : group;
+    return more ? [...group.slice(0, CONSOLE.alike), more] : group;
   });
+}
+
+interface CheckOptions {
+  readonly agents: readonly Agent[];
+  /** The page's own member, if it is a gateway: it dials through each agent. */
+  readonly gateway: Seen | undefined;
+  /** Called with how many agents were dialled through. */
+  readonly progress: (done: number) => void;
+}
+
+/** Runs what a browser can of `isthmus check`: the same rules, also about flags, and a real dial through each agent. */
+export async function check(plane: Plane, { agents, gateway, progress }: CheckOptions): Promise<Result[]> {
+  const members = await Promise.all(plane.members.map(withConfig));
+  const said = judge(evidenceOf({ ...plane, members }));
+  const dials: Result[] = [];
+  const usable = gateway ? usableOf(agents) : [];
+  for (let next = 0; next < usable.length; next += CONSOLE.checkDials) {
+    const group = usable.slice(next, next + CONSOLE.checkDials);
+    dials.push(...(await Promise.all(group.map((agent) => dialThrough(gateway?.id ?? '', agent)))));
+    progress(dials.length);
+  }
+  return briefly([...said, ...dials]);
+}
+
+export function usableOf(agents: readonly Agent[]): Agent[] {
+  return agents.filter(({ state }) => state !== 'quarantined');
+}
+
+/** An operator of one tenant may not read flags: the rules then say nothing of them. */
+async function withConfig(member: Seen): Promise<Seen> {
+  if (!member.status || member.origin === undefined) return member;
+  const config = await read(member.origin, 'GetConfig', {}).catch(() => undefined);
+  return { ...member, config };
+}
+
+async function dialThrough(gateway: string, { id: agentId, tenant }: Agent): Promise<Result> {
+  const asked = { destination: OWN_HEALTH_PORT, tenant, agentId, timeoutMs: CONSOLE.checkDialMs };
+  try {
+    const { dial } = await act('Dial', asked);
+    if (!dial) throw new Error('no answer');
+    return ofDial(gateway, agentId, OWN_HEALTH_PORT, dial);
+  } catch (error) {
+    const about = `${gateway} through ${agentId}`;
+    return reportOf('dials').fail(about, `could not be tried: ${reasonOf(error)}`, 'try again');
+  }
 }

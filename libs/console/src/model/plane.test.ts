@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { aHub, aList, aLoss, aStatus } from '@isthmus/findings/testing';
+import { aHub, aList, aLoss, aSession, aStatus } from '@isthmus/findings/testing';
 import { Admission, Role } from '@isthmus/proto/admin-enums';
-import type { Hub } from '../rpc/messages.ts';
+import type { Hub } from '../rpc.ts';
 import { aMember, aPlane } from '../testing.ts';
 import { lostOf } from './findings.ts';
-import { healthOf, healthOfHub, originOf } from './plane.ts';
+import { agentsOf, groupsOf, healthOf, healthOfHub, originOf } from './plane.ts';
 
 const down = [aHub('h1', { link: 3 }), aHub('h2')];
 
@@ -58,4 +58,58 @@ test("another machine's loopback is not asked, and without TLS nothing but this 
   assert.equal(originOf(member('10.0.0.2:2', 'node-2'), own, https), 'https://10.0.0.2:2');
   assert.equal(originOf(member('not an address', 'node-2'), own, https), undefined);
   assert.equal(originOf({ ...own, self: true }, own, http), '');
+});
+
+const HUBS = [aHub('h1', { zone: 'a' }), aHub('h2', { zone: 'b' })];
+
+function statesOf(...sessions: ReturnType<typeof aSession>[]) {
+  return agentsOf(sessions, HUBS).map(({ id, state }) => `${id} ${state}`);
+}
+
+test('an agent is as well as its sessions', () => {
+  const both = (given: Parameters<typeof aSession>[0]) => [
+    aSession({ ...given, hubId: 'h1' }),
+    aSession({ ...given, hubId: 'h2' }),
+  ];
+  assert.deepEqual(statesOf(...both({})), ['a well']);
+  assert.deepEqual(statesOf(aSession()), ['a thin']);
+  assert.deepEqual(statesOf(...both({ draining: true })), ['a draining']);
+  assert.deepEqual(statesOf(...both({ quarantined: true })), ['a quarantined']);
+  assert.deepEqual(
+    agentsOf([aSession()], [aHub('h1')]).map(({ state }) => state),
+    ['well'],
+  );
+  assert.deepEqual(
+    agentsOf([aSession()], [aHub('h1'), aHub('h2', { draining: true })]).map(({ state }) => state),
+    ['well'],
+  );
+});
+
+test('agents of two tenants with one id are two, and tunnels are added', () => {
+  const sessions = [
+    aSession({ tenant: 'acme', tunnels: 2 }),
+    aSession({ tenant: 'beta' }),
+    aSession({ tenant: 'acme', hubId: 'h2', tunnels: 3 }),
+  ];
+  const agents = agentsOf(sessions, HUBS);
+  assert.deepEqual(
+    agents.map(({ tenant, zones, tunnels }) => [tenant, zones, tunnels]),
+    [
+      ['acme', 'a + b', 5],
+      ['beta', 'a', 0],
+    ],
+  );
+});
+
+test('10,000 agents are grouped by tenant and zone, with what is not well first', () => {
+  const sessions = Array.from({ length: 10_000 }, (_, n) => {
+    return ['h1', 'h2'].map((hubId) => {
+      return aSession({ tenant: `t${n % 10}`, agentId: `a${n}`, hubId, quarantined: n === 777 });
+    });
+  }).flat();
+  const groups = groupsOf(agentsOf(sessions, HUBS));
+  assert.equal(groups.length, 10);
+  const [first] = groups;
+  assert.deepEqual([first?.tenant, first?.agents[0]?.id, first?.counts.quarantined], ['t7', 'a777', 1]);
+  assert.ok(groups.every(({ agents }) => agents.length === 1000));
 });

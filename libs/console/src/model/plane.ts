@@ -1,6 +1,18 @@
 import { cutOff, type Witness } from '@isthmus/findings';
 import { Admission, Role } from '@isthmus/proto/admin-enums';
-import type { Hub, Member, Quarantined, Session } from '../rpc/messages.ts';
+import { CONSOLE } from '../defaults.ts';
+import {
+  type Hub,
+  type Member,
+  type Members,
+  type Quarantined,
+  RpcError,
+  read,
+  reasonOf,
+  type Session,
+  type Status,
+  type Tenants,
+} from '../rpc.ts';
 
 /** A gateway or hub, and what it says of itself. */
 export interface Seen extends Witness {
@@ -40,7 +52,7 @@ const ROLE_NAMES: Readonly<Record<number, string>> = {
   [Role.ROLE_AGENT]: 'agent',
 };
 
-export function roleNames(roles: readonly number[]): string[] {
+function roleNames(roles: readonly number[]): string[] {
   return roles.map((role) => ROLE_NAMES[role] ?? '?');
 }
 
@@ -61,6 +73,21 @@ export function originOf(
 export function gatewaysOf({ members }: Plane): Seen[] {
   const asked = members.filter(({ roles, status }) => roles.includes('gateway') && status !== undefined);
   return asked.sort((a, b) => Number(b.self) - Number(a.self));
+}
+
+/** The member that serves this page. */
+export function selfOf({ members }: Plane): Seen | undefined {
+  return members.find(({ self }) => self);
+}
+
+/** Where another member's console is, at the same view. */
+export function consoleOf({ origin, self }: Seen, view: string): string | undefined {
+  return self || origin === undefined ? undefined : `${origin}/console/#/${view}`;
+}
+
+/** The address for `isthmus --address`, from the place of this page. */
+export function ownAddress(): string {
+  return location.host;
 }
 
 /** Whether it says so itself: a hub that has drained is in the registry no more. */
@@ -85,4 +112,181 @@ export function healthOf(member: Seen, plane: Plane): Health {
   if (cutOff(member.id, plane.members).length > 0) return 'hung';
   if (!member.status) return member.unseen ? 'unseen' : 'hung';
   return member.status.ready ? 'well' : 'unready';
+}
+
+/**
+ * Looks at the plane: the page's own member first, then those that it names. Keeps what it cannot read now.
+ * @param all also the lists that are long in a large plane
+ */
+export async function lookAt(before: Plane, allowed: readonly string[], all: boolean): Promise<Plane> {
+  try {
+    const [status, list, quarantined, tenants] = await Promise.all([
+      read('', 'GetStatus', {}),
+      read('', 'ListMembers', {}),
+      read('', 'ListQuarantined', {}).catch(unlessRefused({ agents: [] })),
+      read('', 'ListTenants', {}).catch(unlessRefused(undefined)),
+    ]);
+    const known = { status, list, tenants, allowed, all };
+    const members = await Promise.all(
+      namedBy(list, status).map((member) =>
+        seen(
+          member,
+          known,
+          before.members.find(({ id }) => id === member.memberId),
+        ),
+      ),
+    );
+    const { sessions } = before;
+    const plane = { members, hubs: list.hubs, quarantined: quarantined.agents, sessions, fault: '', at: Date.now() };
+    return all ? { ...plane, sessions: await sessionsOf(plane) } : plane;
+  } catch (error) {
+    return { ...before, fault: reasonOf(error) };
+  }
+}
+
+/** A member of an earlier version does not know every method. */
+function unlessRefused<T>(instead: T): (error: unknown) => T {
+  return (error) => {
+    if (error instanceof RpcError) return instead;
+    throw error;
+  };
+}
+
+/** A program without a plane, or whose registry has never answered, names itself. */
+function namedBy({ members }: Members, status: Status): Member[] {
+  if (members.some(({ self }) => self)) return [...members];
+  const own = {
+    memberId: status.memberId,
+    roles: status.roles,
+    adminAddress: location.host,
+    version: status.version,
+    zone: status.zone,
+    sinceMs: status.startedMs,
+    self: true,
+    host: '',
+  };
+  return [own, ...members];
+}
+
+interface Known {
+  /** Of the page's own member. */
+  readonly status: Status;
+  readonly list: Members;
+  readonly tenants: Tenants | undefined;
+  readonly allowed: readonly string[];
+  readonly all: boolean;
+}
+
+async function seen(member: Member, known: Known, before: Seen | undefined): Promise<Seen> {
+  const { memberId: id, adminAddress: address, roles, zone, version, self } = member;
+  const { status, list, tenants, allowed, all } = known;
+  const origin = originOf(
+    member,
+    list.members.find((each) => each.self),
+    location,
+  );
+  const about = { id, roles: roleNames(roles), zone, version, address, origin, self };
+  if (self) return { ...about, status, list, tenants, aheadMs: status.nowMs - Date.now() };
+  if (origin === undefined)
+    return { ...about, unseen: true, silent: `only reachable on ${member.host}, or without TLS` };
+  if (!allowed.includes(origin))
+    return { ...about, origin: undefined, unseen: true, silent: 'joined after this page was loaded: reload it' };
+  try {
+    const asked = Date.now();
+    const [its, links, limits] = await Promise.all([
+      read(origin, 'GetStatus', {}, CONSOLE.othersMs),
+      read(origin, 'ListMembers', {}, CONSOLE.othersMs),
+      all ? read(origin, 'ListTenants', {}, CONSOLE.othersMs).catch(unlessRefused(undefined)) : before?.tenants,
+    ]);
+    return { ...about, status: its, list: links, tenants: limits, aheadMs: its.nowMs - (asked + Date.now()) / 2 };
+  } catch (error) {
+    return { ...about, silent: reasonOf(error) };
+  }
+}
+
+/** A gateway knows the sessions of all hubs; a hub without one knows its own. */
+async function sessionsOf({ members }: Pick<Plane, 'members'>): Promise<Session[]> {
+  const own = members.filter(({ self, roles }) => self && roles.includes('gateway'));
+  const gateways = members.filter(({ roles, status }) => roles.includes('gateway') && status !== undefined);
+  const [from] = [...own, ...gateways];
+  if (from) return (await read(from.origin ?? '', 'ListSessions', {})).sessions;
+  const hubs = members.filter(({ status }) => status !== undefined);
+  const lists = await Promise.all(hubs.map(({ origin = '' }) => read(origin, 'ListSessions', {})));
+  const sessions = lists.flatMap((list) => list.sessions);
+  return [...new Map(sessions.map((session) => [session.sessionId, session])).values()];
+}
+
+/** `thin`: it has sessions with one hub only, though there are more. Its tunnels end with that hub. */
+type AgentState = 'well' | 'thin' | 'draining' | 'quarantined';
+
+/** Worst last. */
+export const STATES: readonly AgentState[] = ['well', 'thin', 'draining', 'quarantined'];
+
+export interface Agent {
+  readonly tenant: string;
+  readonly id: string;
+  readonly sessions: readonly Session[];
+  /** Of its hubs, in order: `a`, or `a + b`. A hub without a zone gives none. */
+  readonly zones: string;
+  readonly state: AgentState;
+  readonly tunnels: number;
+}
+
+export interface Group {
+  readonly tenant: string;
+  readonly zones: string;
+  readonly agents: readonly Agent[];
+  readonly counts: Readonly<Record<AgentState, number>>;
+}
+
+export function agentsOf(sessions: readonly Session[], hubs: readonly Hub[]): Agent[] {
+  const zoneOf = new Map(hubs.map(({ hubId, zone }) => [hubId, zone]));
+  const taking = hubs.filter(({ draining }) => !draining).length;
+  return grouped(sessions, ({ tenant, agentId }) => `${tenant}\0${agentId}`).map((own) => {
+    const [{ tenant, agentId: id }] = own as [Session];
+    const zones = [...new Set(own.map(({ hubId }) => zoneOf.get(hubId) ?? '').filter((zone) => zone !== ''))].sort();
+    const tunnels = own.reduce((sum, session) => sum + session.tunnels, 0);
+    return { tenant, id, sessions: own, zones: zones.join(' + '), state: stateOf(own, taking), tunnels };
+  });
+}
+
+function stateOf(sessions: readonly Session[], hubs: number): AgentState {
+  if (sessions.some(({ quarantined }) => quarantined)) return 'quarantined';
+  if (sessions.every(({ draining }) => draining)) return 'draining';
+  return hubs > 1 && new Set(sessions.map(({ hubId }) => hubId)).size === 1 ? 'thin' : 'well';
+}
+
+/** Groups agents by tenant and zones. Groups with most that is not well come first, then the largest; in a group likewise. */
+export function groupsOf(agents: readonly Agent[]): Group[] {
+  const groups = grouped(agents, ({ tenant, zones }) => `${tenant}\0${zones}`).map((own) => {
+    const [{ tenant, zones }] = own as [Agent];
+    const counts = { well: 0, thin: 0, draining: 0, quarantined: 0 };
+    for (const { state } of own) counts[state]++;
+    return { tenant, zones, agents: own.sort(worstFirst), counts };
+  });
+  const unwell = ({ agents: { length }, counts }: Group) => length - counts.well;
+  return groups.sort(
+    (a, b) => unwell(b) - unwell(a) || b.agents.length - a.agents.length || compare(a.tenant, b.tenant),
+  );
+}
+
+/** Those with the same key together, in the order in which they came. */
+export function grouped<T>(all: readonly T[], keyOf: (one: T) => string): T[][] {
+  const found = new Map<string, T[]>();
+  for (const one of all) {
+    const key = keyOf(one);
+    const own = found.get(key);
+    if (own) own.push(one);
+    else found.set(key, [one]);
+  }
+  return [...found.values()];
+}
+
+function worstFirst(a: Agent, b: Agent): number {
+  return STATES.indexOf(b.state) - STATES.indexOf(a.state) || compare(a.id, b.id);
+}
+
+/** By UTF-16 units: `localeCompare` takes a second for 10,000 names. */
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
 }

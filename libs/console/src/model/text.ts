@@ -1,13 +1,12 @@
-export { age, millis, plural } from '@isthmus/findings';
+import { CONSOLE } from '../defaults.ts';
 
-/** Characters of a name on the page. The longest that operators choose are pods' names, up to 63. */
-const SHOWN_NAME_LENGTH = 64;
+export { age, millis, plural } from '@isthmus/findings';
 
 /** Controls, and characters that hide or turn the text around them: marks of direction, joiners, tags. */
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\u2028\u2029]/gu;
 
 /** Returns a text that peers chose as it can be shown: nothing hidden in it, and no longer than a line. */
-export function shown(text: string, most: number = SHOWN_NAME_LENGTH): string {
+export function shown(text: string, most: number = CONSOLE.nameCharacters): string {
   const cut = text.length > most ? `${text.slice(0, most)}… (${text.length.toLocaleString('en')} characters)` : text;
   return cut.replace(UNSEEN, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
 }

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { reasonOf } from '../rpc/client.ts';
+import { CONSOLE } from '../defaults.ts';
+import { reasonOf } from '../rpc.ts';
 
 /** An action that asks before it is done. */
 export interface Action {
@@ -13,9 +14,6 @@ export interface Action {
   /** Returns what was done, in words. */
   readonly run: (reason: string) => Promise<string>;
 }
-
-/** As the RPC has it. */
-const MOST_REASON = 500;
 
 /** The dialog of an action: Escape and Cancel do nothing. The browser keeps the keyboard inside. */
 export function Confirm({
@@ -51,7 +49,7 @@ export function Confirm({
             Reason, for the log, the audit and other operators{action.reason === 'needed' ? '' : ' (may be empty)'}
             <input
               value={reason}
-              maxLength={MOST_REASON}
+              maxLength={CONSOLE.reasonCharacters}
               required={action.reason === 'needed'}
               onInput={({ currentTarget }) => setReason(currentTarget.value)}
             />

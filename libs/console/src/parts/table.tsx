@@ -1,12 +1,14 @@
 import type { ComponentChildren } from 'preact';
+import type { Seen } from '../model/plane.ts';
+import { shown } from '../model/text.ts';
 
-export interface Column {
+interface Column {
   readonly name: string;
   /** A number, which is aligned right. */
   readonly right?: boolean;
 }
 
-export interface Row {
+interface Row {
   readonly key: string;
   readonly cells: readonly ComponentChildren[];
   /** Marks a row that is wrong. */
@@ -52,5 +54,27 @@ export function Table({ title, columns, rows, none }: TableProps) {
         </tbody>
       </table>
     </section>
+  );
+}
+
+interface MemberChoiceProps {
+  readonly members: readonly Seen[];
+  readonly chosen: string | undefined;
+  readonly choose: (id: string) => void;
+}
+
+/** Chooses the member whose own view is shown. */
+export function MemberChoice({ members, chosen, choose }: MemberChoiceProps) {
+  return (
+    <label>
+      Member{' '}
+      <select value={chosen} onChange={({ currentTarget }) => choose(currentTarget.value)}>
+        {members.map(({ id }) => (
+          <option key={id} value={id}>
+            {shown(id)}
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }

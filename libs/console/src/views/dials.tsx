@@ -1,31 +1,26 @@
+import { adviceFor } from '@isthmus/findings';
+import { Role } from '@isthmus/proto/admin-enums';
 import { useMemo, useState } from 'preact/hooks';
-import { hasFailed, ORDERS, type Order, ordered, tookMs } from '../model/dials.ts';
-import { isRunning, type SeenDial } from '../model/feed.ts';
-import { gatewaysOf } from '../model/plane.ts';
-import { clock, millis, plural } from '../model/text.ts';
-import { Name } from '../parts/name.tsx';
-import { State } from '../parts/state.tsx';
+import { CONSOLE } from '../defaults.ts';
+import {
+  dialLine,
+  hasFailed,
+  isRunning,
+  ORDERS,
+  type Order,
+  ordered,
+  type SeenDial,
+  tookMs,
+  traceLink,
+} from '../model/dials.ts';
+import { gatewaysOf, ownAddress } from '../model/plane.ts';
+import { clock, millis, plural, shown } from '../model/text.ts';
+import { Waterfall } from '../parts/chart.tsx';
+import { useDials } from '../parts/follow.ts';
 import { Table } from '../parts/table.tsx';
-import { useDials } from '../parts/use-dials.ts';
-import { DialDetail } from './dial-detail.tsx';
-import { DialFilter, type Filter, NO_FILTER, watchedOf } from './dial-filter.tsx';
+import { CopyLine, Name, State } from '../parts/text.tsx';
+import type { Settings, Watched } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
-
-/** Rows of the table: more slow the page down, and nobody reads them. */
-const ROWS = 100;
-
-const COLUMNS = [
-  { name: 'Time' },
-  { name: 'Result' },
-  { name: 'Took', right: true },
-  { name: 'Destination' },
-  { name: 'Tenant' },
-  { name: 'Agent' },
-  { name: 'Hub' },
-  { name: 'Gateway' },
-  { name: 'Caller' },
-  { name: 'Why' },
-];
 
 /** Dials as they happen, at all gateways that this page can ask. */
 export function DialsView({ plane, settings }: ViewProps) {
@@ -71,13 +66,156 @@ export function DialsView({ plane, settings }: ViewProps) {
       <Table
         title="Dials"
         columns={COLUMNS}
-        rows={dials.slice(0, ROWS).map((seen) => rowOf(seen, now, chosen, choose))}
+        rows={dials.slice(0, CONSOLE.dialRows).map((seen) => rowOf(seen, now, chosen, choose))}
         none="No dial yet."
       />
-      {dials.length > ROWS && <p>And {plural(dials.length - ROWS, 'dial')} more that this page keeps.</p>}
+      {dials.length > CONSOLE.dialRows && (
+        <p>And {plural(dials.length - CONSOLE.dialRows, 'dial')} more that this page keeps.</p>
+      )}
     </section>
   );
 }
+
+/** One dial: where its time went, the line that repeats it, its trace. */
+function DialDetail({
+  seen: { member, dial },
+  settings,
+  close,
+}: {
+  readonly seen: SeenDial;
+  readonly settings: Settings;
+  readonly close: () => void;
+}) {
+  const trace = traceLink(settings.traceUrl, dial.traceId);
+  return (
+    <aside class="detail" aria-label={`Dial to ${shown(dial.destination)}`}>
+      <h3>
+        {shown(dial.destination)}, {millis(dial.ms)}
+      </h3>
+      <p>
+        Dial {shown(dial.dialId)} of tenant {shown(dial.tenant)} at {clock(dial.startedMs)}, by{' '}
+        {dial.caller === '' ? 'an unknown caller' : shown(dial.caller)}
+        {dial.via !== '' && ` (${shown(dial.via)})`}.
+        {trace !== undefined && (
+          <>
+            {' '}
+            <a href={trace} target="_blank" rel="noopener noreferrer">
+              Its trace
+            </a>
+          </>
+        )}
+        {trace === undefined && dial.traceId !== '' && ` Trace ${dial.traceId}.`}
+      </p>
+      {dial.error && (
+        <p class="fault">
+          {shown(dial.error.code)}: {shown(dial.error.text, 500)}
+        </p>
+      )}
+      {dial.error && <p class="todo">→ {adviceFor(dial.error.code)}</p>}
+      <Waterfall phases={dial.phases} failed={dial.error !== undefined} />
+      <CopyLine line={dialLine(dial, { address: ownAddress(), gateway: member })} />
+      <p class="buttons">
+        <a href={`#/why/${encodeURIComponent(dial.destination)}/${encodeURIComponent(dial.tenant)}`}>Why this way?</a>
+        <button type="button" onClick={close}>
+          Close
+        </button>
+      </p>
+    </aside>
+  );
+}
+
+/** What an operator types; each is empty for all. */
+interface Filter {
+  readonly tenant: string;
+  readonly destination: string;
+  /** Part of its id. */
+  readonly agent: string;
+  readonly gateway: string;
+  readonly failed: boolean;
+  /** In milliseconds. */
+  readonly slower: string;
+}
+
+const NO_FILTER: Filter = { tenant: '', destination: '', agent: '', gateway: '', failed: false, slower: '' };
+
+/** Returns what members are asked for: they leave out the rest, so that rare dials are not lost among many. */
+function watchedOf({ tenant, destination, failed, slower }: Filter): Watched {
+  const slowerThanMs = Number(slower);
+  return {
+    role: Role.ROLE_GATEWAY,
+    ...(tenant.trim() !== '' && { tenant: tenant.trim() }),
+    ...(destination.trim() !== '' && { destination: destination.trim() }),
+    ...(failed && { onlyFailed: true }),
+    ...(slowerThanMs > 0 && { slowerThanMs }),
+  };
+}
+
+function DialFilter({
+  filter,
+  gateways,
+  change,
+}: {
+  readonly filter: Filter;
+  readonly gateways: readonly string[];
+  readonly change: (filter: Filter) => void;
+}) {
+  const text = (name: 'tenant' | 'destination' | 'agent') => ({
+    value: filter[name],
+    onChange: ({ currentTarget }: { readonly currentTarget: HTMLInputElement }) =>
+      change({ ...filter, [name]: currentTarget.value }),
+  });
+  return (
+    <form class="filter" onSubmit={(event) => event.preventDefault()}>
+      <label>
+        Tenant <input {...text('tenant')} />
+      </label>
+      <label>
+        Destination <input {...text('destination')} placeholder="host or host:port" />
+      </label>
+      <label>
+        Agent <input {...text('agent')} />
+      </label>
+      <label>
+        Gateway{' '}
+        <select
+          value={filter.gateway}
+          onChange={({ currentTarget }) => change({ ...filter, gateway: currentTarget.value })}
+        >
+          <option value="">all</option>
+          {gateways.map((id) => (
+            <option key={id}>{id}</option>
+          ))}
+        </select>
+      </label>
+      <label>
+        Slower than, ms{' '}
+        <input
+          type="number"
+          min="0"
+          value={filter.slower}
+          onChange={({ currentTarget }) => change({ ...filter, slower: currentTarget.value })}
+        />
+      </label>
+      <label>
+        <input type="checkbox" checked={filter.failed} onChange={() => change({ ...filter, failed: !filter.failed })} />{' '}
+        failed only
+      </label>
+    </form>
+  );
+}
+
+const COLUMNS = [
+  { name: 'Time' },
+  { name: 'Result' },
+  { name: 'Took', right: true },
+  { name: 'Destination' },
+  { name: 'Tenant' },
+  { name: 'Agent' },
+  { name: 'Hub' },
+  { name: 'Gateway' },
+  { name: 'Caller' },
+  { name: 'Why' },
+];
 
 function keyOf({ member, dial }: SeenDial): string {
   return `${member} ${dial.role} ${dial.dialId}`;

@@ -1,15 +1,12 @@
 import { Candidate_Standing } from '@isthmus/proto/admin-enums';
+import { CONSOLE } from '../defaults.ts';
 import { short, shown } from '../model/text.ts';
-import { Name } from '../parts/name.tsx';
-import { State, type Tone } from '../parts/state.tsx';
 import { Table } from '../parts/table.tsx';
-import type { Candidate, Explanation } from '../rpc/messages.ts';
+import { Name, State, type Tone } from '../parts/text.tsx';
+import type { Candidate, Explanation } from '../rpc.ts';
 
 const { STANDING_TAKEN, STANDING_EQUAL, STANDING_LATER, STANDING_NOT } = Candidate_Standing;
 
-/** Candidates in the picture; the table has more. */
-const DRAWN = 8;
-const LISTED = 100;
 const ROW = 44;
 const COLUMNS_AT = { gateway: 10, hub: 370, agent: 680 };
 const BOX = { width: 220, height: 34 };
@@ -77,7 +74,7 @@ export function ExplainPicture({
 }
 
 function Ways({ candidates, gateway }: { readonly candidates: readonly Candidate[]; readonly gateway: string }) {
-  const drawn = candidates.slice(0, DRAWN);
+  const drawn = candidates.slice(0, CONSOLE.waysDrawn);
   const hubs = [...new Set(drawn.map(({ hubId }) => hubId))];
   const height = Math.max(drawn.length, hubs.length, 1) * ROW;
   const yOf = (index: number, of: number) => ((index + 0.5) * height) / of;
@@ -181,27 +178,29 @@ interface CandidatesProps {
 }
 
 function Candidates({ title, candidates, expected = false }: CandidatesProps) {
-  const rows = candidates.slice(0, LISTED).map(({ standing, agentId, hubId, zone, key, open, why, sessionId }) => {
-    const [tone, word] = STANDINGS[standing] ?? ['calm', '?'];
-    return {
-      key: sessionId,
-      bad: standing === STANDING_NOT && !expected,
-      cells: [
-        <State key="standing" tone={expected ? 'calm' : tone} word={word} />,
-        <Name key="agent" text={agentId} />,
-        <Name key="hub" text={hubId} />,
-        <Name key="zone" text={zone} />,
-        <Name key="key" text={key} />,
-        open,
-        <Name key="why" text={why} most={200} />,
-      ],
-    };
-  });
+  const rows = candidates
+    .slice(0, CONSOLE.waysListed)
+    .map(({ standing, agentId, hubId, zone, key, open, why, sessionId }) => {
+      const [tone, word] = STANDINGS[standing] ?? ['calm', '?'];
+      return {
+        key: sessionId,
+        bad: standing === STANDING_NOT && !expected,
+        cells: [
+          <State key="standing" tone={expected ? 'calm' : tone} word={word} />,
+          <Name key="agent" text={agentId} />,
+          <Name key="hub" text={hubId} />,
+          <Name key="zone" text={zone} />,
+          <Name key="key" text={key} />,
+          open,
+          <Name key="why" text={why} most={200} />,
+        ],
+      };
+    });
   return (
     <>
       <h3>{title}</h3>
       <Table title={title} columns={COLUMNS} rows={rows} none="None." />
-      {candidates.length > LISTED && <p>And {candidates.length - LISTED} more.</p>}
+      {candidates.length > CONSOLE.waysListed && <p>And {candidates.length - CONSOLE.waysListed} more.</p>}
     </>
   );
 }

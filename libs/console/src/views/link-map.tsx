@@ -1,9 +1,10 @@
 import { Hub_Link, Role } from '@isthmus/proto/admin-enums';
+import { CONSOLE } from '../defaults.ts';
 import { lostOf } from '../model/findings.ts';
 import { type Health, healthOf, healthOfHub, type Plane, type Seen } from '../model/plane.ts';
 import { millis, plural, short, shown } from '../model/text.ts';
 import { Table } from '../parts/table.tsx';
-import type { Hub } from '../rpc/messages.ts';
+import type { Hub } from '../rpc.ts';
 
 const { LINK_DOWN, LINK_UP, LINK_OWN } = Hub_Link;
 
@@ -11,8 +12,6 @@ const WIDTH = 1000;
 const NODE = { width: 150, height: 46 };
 const TOP = 8;
 const BOTTOM = 150;
-/** More would overlap. The table has all links, and the findings have all that is lost. */
-const MOST = 6;
 
 /** Gateways above, hubs below, and a line for each link: red and broken if it is down, wider with its load. Lost ones stay, without links. */
 export function LinkMap({ plane }: { readonly plane: Plane }) {
@@ -20,7 +19,7 @@ export function LinkMap({ plane }: { readonly plane: Plane }) {
   const lost = { gateways: lostOf(plane, Role.ROLE_GATEWAY), hubs: lostOf(plane, Role.ROLE_HUB) };
   const none = gateways.length === 0 || plane.hubs.length === 0;
   if (none && lost.gateways.length + lost.hubs.length === 0) return null;
-  const few = gateways.length <= MOST && plane.hubs.length <= MOST;
+  const few = gateways.length <= CONSOLE.membersDrawn && plane.hubs.length <= CONSOLE.membersDrawn;
   return (
     <>
       {few && <Picture plane={plane} gateways={gateways} lost={lost} />}
@@ -93,7 +92,7 @@ interface Drawn {
 
 /** Adds those that are lost, as far as there is room. */
 function withLost(drawn: readonly Drawn[], lost: readonly string[]): Drawn[] {
-  const ghosts = lost.slice(0, MOST - drawn.length);
+  const ghosts = lost.slice(0, CONSOLE.membersDrawn - drawn.length);
   return [...drawn, ...ghosts.map((name): Drawn => ({ name, zone: '', health: 'lost' }))];
 }
 

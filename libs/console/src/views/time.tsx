@@ -1,14 +1,11 @@
 import { useMemo, useState } from 'preact/hooks';
+import { CONSOLE } from '../defaults.ts';
 import { clock, millis, shown } from '../model/text.ts';
 import { Chart, type Line } from '../parts/chart.tsx';
-import { MemberChoice } from '../parts/member-choice.tsx';
-import { Table } from '../parts/table.tsx';
-import { useAsked } from '../parts/use-plane.ts';
-import { read, reasonOf } from '../rpc/client.ts';
-import type { History } from '../rpc/messages.ts';
+import { useAsked } from '../parts/follow.ts';
+import { MemberChoice, Table } from '../parts/table.tsx';
+import { type History, read, reasonOf } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
-
-const LOOK_MS = 5000;
 
 const COLUMNS = [
   { name: 'Minute' },
@@ -27,7 +24,7 @@ export function TimeView({ plane, settings }: ViewProps) {
   const [tenant, setTenant] = useState(settings.tenant);
   const source = sources.find(({ id }) => id === chosen) ?? sources.find(({ self }) => self);
   const ask = () => read(source?.origin ?? '', 'GetHistory', tenant === '' ? {} : { tenant });
-  const { answer, fault } = useAsked(ask, LOOK_MS, `${source?.id} ${tenant}`);
+  const { answer, fault } = useAsked(ask, CONSOLE.slowLookMs, `${source?.id} ${tenant}`);
   return (
     <section aria-labelledby="time">
       <h2 id="time">The last hour</h2>

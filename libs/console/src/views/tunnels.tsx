@@ -1,18 +1,14 @@
 import { Role } from '@isthmus/proto/admin-enums';
 import { useMemo, useRef, useState } from 'preact/hooks';
-import { gatewaysOf, type Plane, type Seen } from '../model/plane.ts';
-import { type Rate, TunnelRates } from '../model/rates.ts';
+import { CONSOLE } from '../defaults.ts';
+import { type Rate, TunnelRates } from '../model/dials.ts';
+import { consoleOf, gatewaysOf, type Plane, type Seen, selfOf } from '../model/plane.ts';
 import { age, bytes, plural, shown } from '../model/text.ts';
-import { MemberChoice } from '../parts/member-choice.tsx';
-import { Name } from '../parts/name.tsx';
-import { Table } from '../parts/table.tsx';
-import { useAsked } from '../parts/use-plane.ts';
-import { act, read, reasonOf } from '../rpc/client.ts';
-import type { Tunnel } from '../rpc/messages.ts';
-import { consoleOf, selfOf, type ViewProps } from './view.ts';
-
-const LOOK_MS = 2000;
-const ROWS = 200;
+import { useAsked } from '../parts/follow.ts';
+import { MemberChoice, Table } from '../parts/table.tsx';
+import { Name } from '../parts/text.tsx';
+import { act, read, reasonOf, type Tunnel } from '../rpc.ts';
+import type { ViewProps } from './view.ts';
 
 const SORTS = ['oldest', 'newest', 'most bytes', 'fastest'] as const;
 type Sort = (typeof SORTS)[number];
@@ -47,7 +43,7 @@ export function TunnelsView({ plane, ask }: ViewProps) {
     rates.current.take(tunnels, performance.now());
     return { tunnels, rates: rates.current };
   };
-  const { answer, fault } = useAsked(list, LOOK_MS, source?.id ?? '');
+  const { answer, fault } = useAsked(list, CONSOLE.tunnelsMs, source?.id ?? '');
   const [first] = source?.status?.roles ?? [Role.ROLE_GATEWAY];
   const found = useMemo(
     () => select(answer?.tunnels ?? [], { role: first, text, sort, rates: rates.current }),
@@ -82,10 +78,12 @@ export function TunnelsView({ plane, ask }: ViewProps) {
       <Table
         title="Tunnels"
         columns={COLUMNS}
-        rows={found.slice(0, ROWS).map((tunnel) => rowOf(tunnel, rates.current.of(tunnel), source, kick))}
+        rows={found.slice(0, CONSOLE.tunnelRows).map((tunnel) => rowOf(tunnel, rates.current.of(tunnel), source, kick))}
         none="No tunnel."
       />
-      {found.length > ROWS && <p>And {plural(found.length - ROWS, 'tunnel')} more: narrow the search.</p>}
+      {found.length > CONSOLE.tunnelRows && (
+        <p>And {plural(found.length - CONSOLE.tunnelRows, 'tunnel')} more: narrow the search.</p>
+      )}
     </section>
   );
 }

@@ -1,26 +1,17 @@
-import { adviceFor } from '@isthmus/findings';
+import { adviceFor, findingsIn, type Result } from '@isthmus/findings';
 import { useEffect, useState } from 'preact/hooks';
-import { dialLine } from '../model/dial-line.ts';
-import { gatewaysOf, type Seen } from '../model/plane.ts';
-import { shown } from '../model/text.ts';
-import { CopyLine } from '../parts/copy.tsx';
-import { Findings } from '../parts/findings.tsx';
-import { useAsked } from '../parts/use-plane.ts';
-import { Waterfall } from '../parts/waterfall.tsx';
-import { act, read, reasonOf } from '../rpc/client.ts';
-import type { Explanation, TriedDial } from '../rpc/messages.ts';
-import { CheckPanel } from './check-panel.tsx';
+import { CONSOLE } from '../defaults.ts';
+import { dialLine } from '../model/dials.ts';
+import { check, toneOf, usableOf } from '../model/findings.ts';
+import { gatewaysOf, ownAddress, type Seen, selfOf } from '../model/plane.ts';
+import { age, clock, plural, shown } from '../model/text.ts';
+import { Waterfall } from '../parts/chart.tsx';
+import { useAsked } from '../parts/follow.ts';
+import { Table } from '../parts/table.tsx';
+import { CopyLine, FindingList, Findings, Name } from '../parts/text.tsx';
+import { act, type Explanation, type Refusal, read, reasonOf, type TriedDial } from '../rpc.ts';
 import { ExplainPicture } from './explain-picture.tsx';
-import { Refusals } from './refusals.tsx';
-import { ownAddress, type ViewProps } from './view.ts';
-
-const LOOK_MS = 5000;
-
-interface Asked {
-  readonly destination: string;
-  readonly tenant: string;
-  readonly caller: string;
-}
+import type { ViewProps } from './view.ts';
 
 /** Why a dial goes where it goes, or nowhere; what is wrong with the plane; who was refused. */
 export function WhyView({ plane, agents, findings, path, settings }: ViewProps & { readonly path: readonly string[] }) {
@@ -67,6 +58,48 @@ export function WhyView({ plane, agents, findings, path, settings }: ViewProps &
       <RefusedInTheLastHour members={plane.members} now={plane.at} />
     </>
   );
+}
+
+interface RefusedAt {
+  readonly member: string;
+  readonly refusal: Refusal;
+}
+
+const REFUSAL_COLUMNS = [
+  { name: 'From' },
+  { name: 'At' },
+  { name: 'Port for' },
+  { name: 'Reason' },
+  { name: 'Times', right: true },
+  { name: 'First' },
+  { name: 'Last' },
+];
+
+/** Connections of agents and callers that were turned away, with the reasons. */
+export function Refusals({ refusals, now }: { readonly refusals: readonly RefusedAt[]; readonly now: number }) {
+  const rows = refusals.map(({ member, refusal }) => {
+    const { where, remote, reason, count, firstMs, lastMs } = refusal;
+    return {
+      key: `${member} ${where} ${remote} ${reason}`,
+      bad: true,
+      cells: [
+        <Name key="remote" text={remote} />,
+        <Name key="member" text={member} />,
+        <Name key="where" text={where} />,
+        <Name key="reason" text={reason} most={300} />,
+        count.toLocaleString('en'),
+        clock(firstMs),
+        `${age(now - lastMs)} ago`,
+      ],
+    };
+  });
+  return <Table title="Refused connections" columns={REFUSAL_COLUMNS} rows={rows} none="None." />;
+}
+
+interface Asked {
+  readonly destination: string;
+  readonly tenant: string;
+  readonly caller: string;
 }
 
 function Explained({ asked, gateway }: { readonly asked: Asked; readonly gateway: Seen }) {
@@ -152,11 +185,73 @@ function RefusedInTheLastHour({ members, now }: { readonly members: readonly See
     );
     return answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
   };
-  const { answer = [] } = useAsked(list, LOOK_MS, asked.map(({ id }) => id).join());
+  const { answer = [] } = useAsked(list, CONSOLE.slowLookMs, asked.map(({ id }) => id).join());
   return (
     <section aria-labelledby="refused">
       <h2 id="refused">Connections refused in the last hour</h2>
       <Refusals refusals={answer} now={now} />
     </section>
+  );
+}
+
+/** `isthmus check`, as far as a browser can run it. */
+function CheckPanel({ plane, agents }: Pick<ViewProps, 'plane' | 'agents'>) {
+  const [state, setState] = useState<{ done?: number; results?: readonly Result[]; fault?: unknown }>({});
+  const self = selfOf(plane);
+  const gateway = self?.roles.includes('gateway') ? self : undefined;
+  const run = () => {
+    setState({ done: 0 });
+    check(plane, { agents, gateway, progress: (done) => setState({ done }) }).then(
+      (results) => setState({ results }),
+      (fault: unknown) => setState({ fault }),
+    );
+  };
+  const { done, results, fault } = state;
+  return (
+    <section aria-labelledby="check">
+      <h2 id="check">Check the plane</h2>
+      <p>
+        Looks at all that members say, and at their flags
+        {gateway ? `, and dials through each of ${plural(usableOf(agents).length, 'agent')}` : ''}.{' '}
+        {!gateway && 'The console of a gateway also dials through each agent. '}
+        Files, and the certificates of ports, are seen by the command line alone:
+      </p>
+      <CopyLine line={`isthmus check --address=${ownAddress()}`} />
+      <p class="buttons">
+        <button type="button" disabled={done !== undefined || plane.at === 0} onClick={run}>
+          {done === undefined ? 'Run the check' : `Checking: ${plural(done, 'agent')} dialled …`}
+        </button>
+      </p>
+      {fault !== undefined && (
+        <p class="fault" role="alert">
+          {shown(reasonOf(fault), 300)}
+        </p>
+      )}
+      {results && <Report results={results} />}
+    </section>
+  );
+}
+
+function Report({ results }: { readonly results: readonly Result[] }) {
+  const findings = findingsIn(results);
+  const passed = results.filter(({ outcome }) => outcome === 'pass');
+  const failed = findings.filter(({ outcome }) => outcome === 'fail').length;
+  return (
+    <div class={`findings ${toneOf(findings)}`}>
+      <p role="status">
+        {plural(results.length, 'check')}: {passed.length} passed, {findings.length - failed} warned, {failed} failed
+      </p>
+      <FindingList findings={findings} />
+      <details>
+        <summary>What passed</summary>
+        <ul>
+          {passed.map(({ check: kind, about, detail }) => (
+            <li key={`${kind} ${about}`}>
+              <b>{kind}</b> {shown(about, 120)}: {shown(detail, 200)}
+            </li>
+          ))}
+        </ul>
+      </details>
+    </div>
   );
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { linesOf } from './lines.ts';
+import { linesOf } from './rpc.ts';
 
 function streamOf(...chunks: readonly string[]): ReadableStream<Uint8Array> {
   const bytes = chunks.map((chunk) => new TextEncoder().encode(chunk));

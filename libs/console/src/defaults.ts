@@ -1,0 +1,58 @@
+/** Times and counts of the console's page: times in milliseconds. docs/LIMITS.md lists them. */
+export const CONSOLE = {
+  /** Time between two looks at the plane while the page is seen. */
+  lookMs: 2000,
+  /** Sessions from which on they are read only at each `sessionRounds`th look: they are the largest answer of a large plane. */
+  manySessions: 2000,
+  /** Looks at a plane with many sessions of which one reads them. */
+  sessionRounds: 5,
+  /** Time between two reads of tunnels while their view is seen. */
+  tunnelsMs: 2000,
+  /** Time between two reads of what changes slowly: the last hour, and why a dial goes where it goes. */
+  slowLookMs: 5000,
+  /** How long an answer to the page may take. */
+  readMs: 8000,
+  /** How long another member's answer may take: one that hangs must not hold up the picture that shows it. */
+  othersMs: 2500,
+  /** How long an action may take: a dial takes up to a minute, and waits another one for a byte. */
+  actMs: 130_000,
+  /** The page is drawn at most so often for new dials, however many there are. */
+  drawMs: 250,
+  /** Delay before a member whose stream of dials ended is asked again. */
+  retryMs: 2000,
+  /** Earlier dials that a member is asked for when the page begins to follow its dials. */
+  recentDials: 300,
+  /** Dials that the page keeps: more than anyone scrolls through, and about 2 MB. The oldest are dropped. */
+  keptDials: 1000,
+  /** Characters of a line of a stream, which is a dial with the longest names and a dozen attempts. A longer one ends the stream. */
+  lineCharacters: 4 * 1024 * 1024,
+  /** Dials that a check makes at once, as `isthmus check` does. */
+  checkDials: 10,
+  /** How long a check's dial through an agent may take. */
+  checkDialMs: 10_000,
+  /** Findings of one kind that are shown one by one; the rest are counted. A wrong flag of agents often concerns all. */
+  alike: 20,
+  /** Characters of a name on the page. The longest that operators choose are pods' names, up to 63. */
+  nameCharacters: 64,
+  /** Characters of the reason of an action. */
+  reasonCharacters: 500,
+  /** Rows of the table of tunnels. */
+  tunnelRows: 200,
+  /** Rows of the table of dials: more slow the page down, and nobody reads them. */
+  dialRows: 100,
+  /** Rows of the other tables of sessions and tunnels. */
+  rows: 50,
+  /** Groups of agents that have a picture of their own. */
+  agentGroups: 60,
+  /** Agents that a search lists. */
+  agentsListed: 50,
+  /**
+   * Gateways, and hubs, that the picture of links can have. More would overlap: the table has all links, and the findings have all that is
+   * lost.
+   */
+  membersDrawn: 6,
+  /** Ways of a dial that are drawn. */
+  waysDrawn: 8,
+  /** Ways of a dial that are listed. */
+  waysListed: 100,
+};

@@ -1,0 +1,145 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { CONSOLE } from '../defaults.ts';
+import { DialFeed } from '../model/dials.ts';
+import { lookAt, NOTHING, type Plane } from '../model/plane.ts';
+import { reasonOf, type Watched, watchDials } from '../rpc.ts';
+
+/**
+ * Follows the plane while the page is seen.
+ * @param allowed the origins that the page may ask
+ * @returns the plane, and a function that looks at once
+ */
+export function usePlane(allowed: readonly string[]): [Plane, () => void] {
+  const [plane, setPlane] = useState(NOTHING);
+  const looking = useRef<() => void>(() => {});
+  useEffect(() => {
+    let known = NOTHING;
+    let round = 0;
+    let busy = false;
+    const look = async () => {
+      if (busy || document.hidden) return;
+      busy = true;
+      const withSessions = known.sessions.length < CONSOLE.manySessions || round % CONSOLE.sessionRounds === 0;
+      known = await lookAt(known, allowed, withSessions);
+      round++;
+      busy = false;
+      setPlane(known);
+    };
+    looking.current = () => {
+      round = 0;
+      void look();
+    };
+    void look();
+    const timer = setInterval(() => void look(), CONSOLE.lookMs);
+    document.addEventListener('visibilitychange', look);
+    return () => {
+      clearInterval(timer);
+      document.removeEventListener('visibilitychange', look);
+    };
+  }, [allowed]);
+  return [plane, () => looking.current()];
+}
+
+/** Asks every so often while the page is seen. @param key changes when the question does */
+export function useAsked<T>(
+  ask: () => Promise<T>,
+  everyMs: number,
+  key: string,
+): { answer: T | undefined; fault: unknown } {
+  const [state, setState] = useState<{ key: string; answer: T | undefined; fault: unknown }>({
+    key,
+    answer: undefined,
+    fault: undefined,
+  });
+  // `key` stands for the question.
+  useEffect(() => {
+    let ended = false;
+    let busy = false;
+    const look = async () => {
+      if (busy || document.hidden) return;
+      busy = true;
+      const result = await ask().then(
+        (answer) => ({ key, answer, fault: undefined }),
+        (fault: unknown) => ({ key, answer: undefined, fault }),
+      );
+      busy = false;
+      // What was known is still shown beside the reason why it is old.
+      if (!ended)
+        setState((before) => ({
+          ...result,
+          answer: result.answer ?? (before.key === key ? before.answer : undefined),
+        }));
+    };
+    void look();
+    const timer = setInterval(() => void look(), everyMs);
+    return () => {
+      ended = true;
+      clearInterval(timer);
+    };
+  }, [key, everyMs]);
+  return state.key === key ? state : { answer: undefined, fault: undefined };
+}
+
+/** Where dials are read. */
+interface Source {
+  readonly id: string;
+  readonly origin: string;
+}
+
+const DETAILS = { phases: true, firstBytes: true };
+
+/** Follows the dials of members. @returns the feed, and why members cannot be followed; a new value at each change */
+export function useDials(sources: readonly Source[], filter: Watched, paused: boolean) {
+  const feed = useRef(new DialFeed());
+  const [, draw] = useState(0);
+  const [faults, setFaults] = useState<Readonly<Record<string, string>>>({});
+  const key = JSON.stringify([sources, filter]);
+  // `key` stands for sources and filter.
+  useEffect(() => {
+    if (paused) return undefined;
+    const end = new AbortController();
+    feed.current.clear();
+    setFaults({});
+    for (const source of sources) {
+      // The same object unless it changes: a new one draws the page, and this is called for each dial.
+      const said = (fault: string) =>
+        setFaults((before) => ((before[source.id] ?? '') === fault ? before : { ...before, [source.id]: fault }));
+      void follow(source, { filter, feed: feed.current, said, signal: end.signal });
+    }
+    const timer = setInterval(() => draw(feed.current.version), CONSOLE.drawMs);
+    return () => {
+      clearInterval(timer);
+      end.abort();
+    };
+  }, [key, paused]);
+  return { feed: feed.current, faults: Object.entries(faults).filter(([, fault]) => fault !== '') };
+}
+
+interface Following {
+  readonly filter: Watched;
+  readonly feed: DialFeed;
+  readonly said: (fault: string) => void;
+  readonly signal: AbortSignal;
+}
+
+/** Reads one member's dials, again and again. */
+async function follow({ id, origin }: Source, { filter, feed, said, signal }: Following): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      for await (const { dial, lost } of watchDials(
+        origin,
+        { ...filter, recent: CONSOLE.recentDials, ...DETAILS },
+        signal,
+      )) {
+        if (signal.aborted) return;
+        if (lost > 0) feed.skip(id, lost);
+        if (dial) feed.take(id, dial);
+        said('');
+      }
+      said('it ended the stream');
+    } catch (error) {
+      if (!signal.aborted) said(reasonOf(error));
+    }
+    await new Promise((resolve) => setTimeout(resolve, CONSOLE.retryMs));
+  }
+}

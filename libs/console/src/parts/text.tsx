@@ -1,0 +1,100 @@
+import type { Finding } from '@isthmus/findings';
+import { useEffect, useState } from 'preact/hooks';
+import { sumOf, toneOf } from '../model/findings.ts';
+import { shown } from '../model/text.ts';
+
+/** Characters of a name that is not broken into lines: a table scrolls sideways instead. */
+const BRIEF_NAME = 24;
+
+/** A text that a peer chose. `bdi` keeps its direction from turning what stands around it. */
+export function Name({ text, most }: { readonly text: string; readonly most?: number }) {
+  return (
+    <bdi
+      class={text.length > BRIEF_NAME ? 'name' : 'name brief'}
+      title={text.length > (most ?? 64) ? shown(text, 500) : undefined}
+    >
+      {shown(text, most)}
+    </bdi>
+  );
+}
+
+/** How good a state is, for its colour. */
+export type Tone = 'good' | 'warn' | 'bad' | 'calm';
+
+const MARKS: Readonly<Record<Tone, string>> = { good: '●', warn: '▲', bad: '■', calm: '○' };
+
+/** Characters of a state that stays beside its mark. */
+const BRIEF_STATE = 20;
+
+/** A state in a word, with a mark and a colour: no colour stands alone. */
+export function State({ tone, word }: { readonly tone: Tone; readonly word: string }) {
+  return (
+    <span class={`state ${tone}${word.length > BRIEF_STATE ? '' : ' brief'}`}>
+      <span aria-hidden="true">{MARKS[tone]}</span> {word}
+    </span>
+  );
+}
+
+/** How long the button says that it has copied, in milliseconds. */
+const SAID_MS = 2000;
+
+/** A command line, and a button that copies it. The clipboard is closed to pages in plain text from elsewhere: then the line is there to select. */
+export function CopyLine({ line }: { readonly line: string | undefined }) {
+  const [said, say] = useState('');
+  useEffect(() => {
+    if (said === '') return undefined;
+    const timer = setTimeout(() => say(''), SAID_MS);
+    return () => clearTimeout(timer);
+  }, [said]);
+  if (line === undefined) return <p class="none">A name of this dial has characters that no terminal should get.</p>;
+  const copy = () => {
+    const done = navigator.clipboard?.writeText(line) ?? Promise.reject();
+    done.then(
+      () => say('Copied'),
+      () => say('Select it and copy'),
+    );
+  };
+  return (
+    <p class="copy">
+      <code>{line}</code>
+      <button type="button" onClick={copy}>
+        Copy
+      </button>
+      <span role="status">{said}</span>
+    </p>
+  );
+}
+
+/** What is wrong and what to do, announced when it changes. */
+export function Findings({ findings, known }: { readonly findings: readonly Finding[]; readonly known: boolean }) {
+  return (
+    <section class={`findings ${known ? toneOf(findings) : 'looking'}`} aria-labelledby="findings">
+      <h2 id="findings">
+        {!known ? (
+          'Looking …'
+        ) : findings.length === 0 ? (
+          <State tone="good" word="Nothing is wrong that this page can see" />
+        ) : (
+          `What is wrong: ${sumOf(findings)}`
+        )}
+      </h2>
+      <FindingList findings={findings} />
+    </section>
+  );
+}
+
+export function FindingList({ findings }: { readonly findings: readonly Finding[] }) {
+  return (
+    <ul>
+      {findings.map(({ check, about, outcome, detail, todo, docs }) => (
+        <li key={`${check} ${about} ${detail.slice(0, 40)}`}>
+          <State tone={outcome === 'fail' ? 'bad' : 'warn'} word={outcome === 'fail' ? 'fail' : 'warn'} />{' '}
+          <b>{check}</b> {shown(about, 120)}: {shown(detail, 400)}
+          <div class="todo">
+            → {shown(todo, 400)} ({docs})
+          </div>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,222 @@
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { CONSOLE } from '../defaults.ts';
+import { type Agent, type Group, groupsOf, STATES } from '../model/plane.ts';
+import { plural, shown } from '../model/text.ts';
+import { Table } from '../parts/table.tsx';
+import { Name, State, type Tone } from '../parts/text.tsx';
+
+/** All agents by tenant and zone, one cell each: those that are not well come first, in their colours. */
+export function AgentMap({
+  agents,
+  known,
+}: {
+  readonly agents: readonly Agent[];
+  /** Whether the plane has answered yet. */
+  readonly known: boolean;
+}) {
+  const [wanted, want] = useState('');
+  const groups = useMemo(() => groupsOf(agents), [agents]);
+  const found = useMemo(() => search(agents, wanted), [agents, wanted]);
+  const rest = groups.slice(CONSOLE.agentGroups);
+  return (
+    <section aria-labelledby="agents">
+      <h2 id="agents">
+        {plural(agents.length, 'agent')} in {plural(groups.length, 'group')}, by tenant and zone
+      </h2>
+      <p class="legend">
+        {STATES.map((state) => (
+          <span key={state} class={`key ${state}`}>
+            {LEGEND[state]}
+          </span>
+        ))}
+      </p>
+      <label class="find">
+        Find an agent
+        <input type="search" value={wanted} onInput={({ currentTarget }) => want(currentTarget.value)} />
+      </label>
+      <AgentTable
+        agents={found.slice(0, CONSOLE.agentsListed)}
+        all={found.length}
+        none={wanted !== '' ? 'No agent has that name.' : known ? 'Every agent that is here is well.' : ''}
+        title={wanted !== '' ? 'Agents found' : 'Agents that are not well'}
+      />
+      <div class="groups">
+        {groups.slice(0, CONSOLE.agentGroups).map((group) => (
+          <Cells key={`${group.tenant} ${group.zones}`} group={group} />
+        ))}
+      </div>
+      {rest.length > 0 && (
+        <p>
+          And {plural(rest.length, 'group')} more with {plural(sum(rest.map((group) => group.agents.length)), 'agent')},
+          of which {sum(rest.map(({ agents: { length }, counts }) => length - counts.well)).toLocaleString('en')} are
+          not well:
+          {` ${rest
+            .slice(0, 20)
+            .map(({ tenant }) => shown(tenant, 30))
+            .join(', ')}`}
+        </p>
+      )}
+    </section>
+  );
+}
+
+const TONES: Readonly<Record<Agent['state'], Tone>> = {
+  well: 'good',
+  thin: 'warn',
+  draining: 'warn',
+  quarantined: 'bad',
+};
+
+const COLUMNS = [
+  { name: 'Agent' },
+  { name: 'Tenant' },
+  { name: 'State' },
+  { name: 'Hubs' },
+  { name: 'Zone' },
+  { name: 'Tunnels', right: true },
+  { name: 'Says it reaches' },
+];
+
+/**
+ * @param all how many there are, listed or not
+ * @param none what is said if there are none
+ */
+function AgentTable({
+  agents,
+  all,
+  none,
+  title,
+}: {
+  readonly agents: readonly Agent[];
+  readonly all: number;
+  readonly none: string;
+  readonly title: string;
+}) {
+  const rows = agents.map(({ tenant, id, sessions, zones, state, tunnels }) => ({
+    key: `${tenant}\0${id}`,
+    bad: state === 'quarantined',
+    cells: [
+      <Name key="id" text={id} />,
+      <Name key="tenant" text={tenant} />,
+      <State key="state" tone={TONES[state]} word={wordFor(state, sessions[0]?.quarantineReason ?? '')} />,
+      <Name key="hubs" text={[...new Set(sessions.map(({ hubId }) => hubId))].join(', ')} />,
+      zones === '' ? '–' : <Name key="zones" text={zones} />,
+      tunnels.toLocaleString('en'),
+      <Name key="claims" text={claims(sessions[0])} most={80} />,
+    ],
+  }));
+  return (
+    <>
+      <Table title={title} columns={COLUMNS} rows={rows} none={none} />
+      {all > agents.length && <p>And {(all - agents.length).toLocaleString('en')} more.</p>}
+    </>
+  );
+}
+
+function wordFor(state: Agent['state'], reason: string): string {
+  if (state === 'thin') return 'one hub only';
+  return state === 'quarantined' ? `in quarantine: ${shown(reason, 80)}` : state;
+}
+
+function claims(session: Agent['sessions'][number] | undefined): string {
+  const { ipv4 = [], ipv6 = [], host = [], cidr = [], defaultRoute = false } = session?.identifiers ?? {};
+  return [...ipv4, ...ipv6, ...host, ...cidr, ...(defaultRoute ? ['default route'] : [])].join(', ') || '–';
+}
+
+/** Sides of a cell with its gap, in pixels, by how many there are. */
+function sideFor(count: number): number {
+  if (count <= 200) return 16;
+  return count <= 2000 ? 10 : 7;
+}
+
+/** One group of agents as cells on a canvas: 10,000 elements would be slow in every browser. */
+function Cells({ group }: { readonly group: Group }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [width, setWidth] = useState(0);
+  const [under, setUnder] = useState<Agent>();
+  const { tenant, zones, agents, counts } = group;
+  const side = sideFor(agents.length);
+  const columns = Math.max(1, Math.floor(width / side));
+  const height = Math.ceil(agents.length / columns) * side;
+  useEffect(() => {
+    const place = canvas.current?.parentElement;
+    if (!place) return undefined;
+    const fit = new ResizeObserver(([entry]) => setWidth(Math.floor(entry?.contentRect.width ?? 0)));
+    fit.observe(place);
+    return () => fit.disconnect();
+  }, []);
+  useEffect(() => {
+    if (canvas.current && width > 0) draw(canvas.current, agents, { width, height, side, columns });
+  }, [agents, width, height, side, columns]);
+  const point = ({ offsetX, offsetY }: { readonly offsetX: number; readonly offsetY: number }) => {
+    const column = Math.floor(offsetX / side);
+    setUnder(column < columns ? agents[Math.floor(offsetY / side) * columns + column] : undefined);
+  };
+  const unwell = STATES.filter((state) => state !== 'well' && counts[state] > 0).map(
+    (state) => `${counts[state]} ${state}`,
+  );
+  const words = [plural(agents.length, 'agent'), ...unwell].join(', ');
+  return (
+    <figure class={`cells ${unwell.length > 0 ? 'warn' : ''}`}>
+      <figcaption>
+        <b>{shown(tenant, 40)}</b>
+        {zones !== '' && `, zone ${shown(zones, 40)}`}: {words}
+      </figcaption>
+      <canvas
+        ref={canvas}
+        role="img"
+        aria-label={`Tenant ${shown(tenant, 40)}: ${words}`}
+        onPointerMove={point}
+        onPointerLeave={() => setUnder(undefined)}
+      />
+      <div class="under" aria-hidden="true">
+        {under ? `${shown(under.id, 40)}: ${under.state}, ${plural(under.tunnels, 'tunnel')}` : ' '}
+      </div>
+    </figure>
+  );
+}
+
+interface Place {
+  readonly width: number;
+  readonly height: number;
+  readonly side: number;
+  readonly columns: number;
+}
+
+function draw(canvas: HTMLCanvasElement, agents: readonly Agent[], { width, height, side, columns }: Place): void {
+  const ratio = devicePixelRatio;
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext('2d');
+  if (!context) return;
+  context.scale(ratio, ratio);
+  const style = getComputedStyle(canvas);
+  const colours = Object.fromEntries(STATES.map((state) => [state, style.getPropertyValue(`--${state}`).trim()]));
+  for (const [index, { state }] of agents.entries()) {
+    context.fillStyle = colours[state] ?? '';
+    const [x, y] = [(index % columns) * side, Math.floor(index / columns) * side];
+    context.fillRect(x, y, side - 1, side - 1);
+    // A notch tells states apart without colour.
+    if (state !== 'well') context.clearRect(x + side / 3, y + side / 3, side / 3, side / 3);
+  }
+}
+
+const LEGEND = {
+  well: 'well',
+  thin: 'one hub only',
+  draining: 'draining',
+  quarantined: 'in quarantine',
+} as const;
+
+/** Agents whose name or tenant has a text in it; without one, those that are not well. */
+function search(agents: readonly Agent[], wanted: string): Agent[] {
+  const text = wanted.trim().toLowerCase();
+  if (text === '') return agents.filter(({ state }) => state !== 'well');
+  return agents.filter(({ id, tenant }) => id.toLowerCase().includes(text) || tenant.toLowerCase().includes(text));
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}
