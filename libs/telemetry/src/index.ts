@@ -1,10 +1,9 @@
 export type { AuditRecord, OtherRecord, TrailRecord } from './audit/records.ts';
 export { auditDials, audited, auditOthers } from './audit/trail.ts';
-export { type Instruments, instrument } from './instrument.ts';
+export { exportMetrics, type Instruments, instrument } from './instrument.ts';
 export { createLogger, type ProgramLogger } from './logging/logger.ts';
 export { agentMetrics } from './metrics/agent.ts';
 export type { Metrics } from './metrics/families.ts';
-export { exportMetrics } from './metrics/otlp.ts';
 export type { PlaneSight } from './metrics/plane.ts';
 export { type ServerMetrics, serverMetrics } from './metrics/server.ts';
 export type { LimitedTenant, TenantsSight } from './metrics/tenants.ts';

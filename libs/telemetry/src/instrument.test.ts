@@ -6,10 +6,14 @@ import { until } from '@isthmus/runtime/testing';
 import { type Dial, DialError, type DialRequest, noTracer, observed, planeEvents } from '@isthmus/tunnel';
 import { openTelemetry, type Tracing } from './instrument.ts';
 import type { Environment } from './otlp/settings.ts';
-import { request } from './testing/dial.ts';
-import { loadedSdk } from './testing/loaded.ts';
-import { type OtlpGrpcReceiver, otlpGrpcReceiver } from './testing/otlp-grpc-receiver.ts';
-import { otlpReceiver, type ReceivedSpan, spanTree } from './testing/otlp-receiver.ts';
+import { loadedSdk, request } from './testing/events.ts';
+import {
+  type OtlpGrpcReceiver,
+  otlpGrpcReceiver,
+  otlpReceiver,
+  type ReceivedSpan,
+  spanTree,
+} from './testing/otlp-receiver.ts';
 
 const dial: DialRequest = { ...request, caller: { via: 'http-connect', identity: 'CN=kube-apiserver' } };
 

@@ -9,7 +9,8 @@ import {
 } from '@isthmus/tunnel';
 import { logEvents } from './logging/log-events.ts';
 import type { Logger } from './logging/logger.ts';
-import { type Source, startExport, type TraceSettings, traceSettings } from './otlp/settings.ts';
+import type { Metrics } from './metrics/families.ts';
+import { metricSettings, type Source, startExport, type TraceSettings, traceSettings } from './otlp/settings.ts';
 import type { SpanTracer } from './tracing/spans.ts';
 
 export interface InstrumentOptions extends Omit<Source, 'logger'> {
@@ -90,4 +91,23 @@ function tracing(tracer: SpanTracer, shutdown: () => Promise<void>): Tracing {
     },
     shutdown,
   };
+}
+
+/**
+ * Exports a program's page of metrics over OTLP if the OTEL_* variables ask for it, and otherwise loads no part of the SDK.
+ * @returns a function that exports the last values and ends the export. Bounded in time, never rejects
+ */
+export async function exportMetrics(
+  { collect }: Pick<Metrics, 'collect'>,
+  source: Source,
+): Promise<() => Promise<void>> {
+  const settings = metricSettings(source.env ?? process.env);
+  const lines = { what: 'metrics', failing: 'metrics cannot be exported' };
+  const end =
+    settings &&
+    (await startExport(lines, settings, source.logger, async (report) => {
+      const { startMetricSdk } = await import('./metrics/otlp.ts');
+      return startMetricSdk(settings, source, collect, report);
+    }));
+  return end ?? (async () => {});
 }

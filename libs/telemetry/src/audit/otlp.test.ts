@@ -8,8 +8,8 @@ import { until } from '@isthmus/runtime/testing';
 import { DialError, type DialRequest, dialLog, planeEvents } from '@isthmus/tunnel';
 import { createLogger } from '../logging/logger.ts';
 import { type Environment, logSettings } from '../otlp/settings.ts';
-import { request } from '../testing/dial.ts';
-import { refuse } from '../testing/refuse.ts';
+import { request } from '../testing/events.ts';
+import { refuse } from '../testing/otlp-receiver.ts';
 import { auditTrail } from './trail.ts';
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c';

@@ -18,7 +18,7 @@ import {
 } from '@isthmus/tunnel';
 import { TELEMETRY } from '../defaults.ts';
 import { createLogger } from '../logging/logger.ts';
-import { request } from '../testing/dial.ts';
+import { request } from '../testing/events.ts';
 import type { AuditRecord, OtherRecord, TrailRecord } from './records.ts';
 import { auditDials, auditOthers, auditTrail, type DialAudit } from './trail.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import { DialError, type PlaneEvents, planeEvents, type SessionInfo } from '@isthmus/tunnel';
-import { dial, logged, recorder } from '../testing/logs.ts';
+import { dial, logged, recorder } from '../testing/events.ts';
 import { logEvents } from './log-events.ts';
 
 test('a flood of refusals is logged as a few lines and a count, separately for each place', async () => {

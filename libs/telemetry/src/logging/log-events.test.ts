@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DialError, type PlaneEvents, ReaderStalled, type ResumableTunnel, type SessionInfo } from '@isthmus/tunnel';
-import { dial, logged } from '../testing/logs.ts';
+import { dial, logged } from '../testing/events.ts';
 
 test('a dial is one line with all fields that identify it', () => {
   const outcome = { ms: 3.2123, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1.23456, connectMs: 2 } };

@@ -188,7 +188,7 @@ import process from 'node:process';
 import { DialError, dialLog, planeEvents } from ${JSON.stringify(import.meta.resolve('@isthmus/tunnel'))};
 import { auditTrail } from ${url('audit/trail')};
 import { createLogger } from ${url('logging/logger')};
-import { request } from ${url('testing/dial')};
+import { request } from ${url('testing/events')};
 
 const logger = createLogger({ name: 'gateway', format: 'json', verbosity: 0 });
 const events = planeEvents();

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { recorder } from '../testing/logs.ts';
+import { recorder } from '../testing/events.ts';
 import { levelOf, redactUrl, textLine } from './logger.ts';
 
 /** Returns a text line without its time. */

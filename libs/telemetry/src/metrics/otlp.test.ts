@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
+import { exportMetrics } from '../instrument.ts';
 import { type Environment, metricSettings } from '../otlp/settings.ts';
-import { loadedSdk } from '../testing/loaded.ts';
-import { otlpGrpcReceiver } from '../testing/otlp-grpc-receiver.ts';
-import { otlpReceiver, type ReceivedMetric } from '../testing/otlp-receiver.ts';
-import { exportMetrics } from './otlp.ts';
+import { loadedSdk } from '../testing/events.ts';
+import { otlpGrpcReceiver, otlpReceiver, type ReceivedMetric } from '../testing/otlp-receiver.ts';
 import { dial, server } from './testing.ts';
 
 const ON = { OTEL_METRICS_EXPORTER: 'otlp' };
@@ -179,7 +178,7 @@ test('if metrics are not exported, no SDK is loaded', {
   skip: 'Deno' in globalThis && 'asks Node what it has loaded',
 }, () => {
   const source = [
-    `import { exportMetrics } from ${JSON.stringify(import.meta.resolve('./otlp.ts'))};`,
+    `import { exportMetrics } from ${JSON.stringify(import.meta.resolve('../instrument.ts'))};`,
     'const logger = { info() {}, warn() {} };',
     "const by = { program: 'x', version: '1', role: 'gateway', process: 'p', logger };",
     'const end = await exportMetrics({ collect: async () => [] }, by);',

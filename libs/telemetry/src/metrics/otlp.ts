@@ -1,22 +1,99 @@
-import process from 'node:process';
-import { metricSettings, type Source, startExport } from '../otlp/settings.ts';
-import type { Metrics } from './families.ts';
+import { type HrTime, ValueType } from '@opentelemetry/api';
+import {
+  AggregationTemporality,
+  type DataPoint,
+  DataPointType,
+  type Histogram,
+  MeterProvider,
+  type MetricData,
+  PeriodicExportingMetricReader,
+} from '@opentelemetry/sdk-metrics';
+import { TELEMETRY } from '../defaults.ts';
+import { endSdk, originOf, otlpExporter } from '../otlp/exporter.ts';
+import type { ExportReport, MetricSettings, Source } from '../otlp/settings.ts';
+import type { Family, Sample } from './exposition.ts';
 
 /**
- * Exports a program's page of metrics over OTLP if the OTEL_* variables ask for it, and otherwise loads no part of the SDK.
- * @returns a function that exports the last values and ends the export. Bounded in time, never rejects
+ * Starts an OpenTelemetry SDK that is not registered with the process-wide API. It has no instruments: at each export it reads the
+ * families that the page of metrics also shows, so that both have the same names, values and buckets.
+ * @returns a function that exports the last values and ends the SDK, within `TELEMETRY.shutdownMs`
  */
-export async function exportMetrics(
-  { collect }: Pick<Metrics, 'collect'>,
+export async function startMetricSdk(
+  settings: MetricSettings,
   source: Source,
+  collect: () => Promise<readonly Family[]>,
+  report: ExportReport,
 ): Promise<() => Promise<void>> {
-  const settings = metricSettings(source.env ?? process.env);
-  const lines = { what: 'metrics', failing: 'metrics cannot be exported' };
-  const end =
-    settings &&
-    (await startExport(lines, settings, source.logger, async (report) => {
-      const { startMetricSdk } = await import('./otlp-sdk.ts');
-      return startMetricSdk(settings, source, collect, report);
-    }));
-  return end ?? (async () => {});
+  const { intervalMillis: exportIntervalMillis, exportTimeoutMillis } = settings;
+  const { resource, scope } = originOf(source, settings);
+  const families = {
+    async collect() {
+      const metrics = metricsOf(await collect(), hrTime(Date.now()));
+      return { resourceMetrics: { resource, scopeMetrics: [{ scope, metrics }] }, errors: [] };
+    },
+  };
+  const exporter = await otlpExporter('metrics', settings, report);
+  const reader = new PeriodicExportingMetricReader({
+    exporter,
+    exportIntervalMillis,
+    exportTimeoutMillis,
+    metricProducers: [families],
+  });
+  const provider = new MeterProvider({ resource, readers: [reader] });
+  return () => endSdk(provider, TELEMETRY.shutdownMs);
+}
+
+/** Counters begin with the process. */
+const START = hrTime(performance.timeOrigin);
+
+/** Returns families as the SDK's data. Families without a finite value are left out, because JSON cannot carry other numbers. */
+function metricsOf(families: readonly Family[], now: HrTime): MetricData[] {
+  return families.map((family) => metricOf(family, now)).filter(({ dataPoints }) => dataPoints.length > 0);
+}
+
+function metricOf({ name, help: description, type, samples }: Family, endTime: HrTime): MetricData {
+  const common = {
+    descriptor: { name, description, unit: '', valueType: ValueType.DOUBLE },
+    aggregationTemporality: AggregationTemporality.CUMULATIVE,
+  };
+  const point = <T>(labels: Sample['labels'], value: T): DataPoint<T> => {
+    return { startTime: START, endTime, attributes: textOf(labels), value };
+  };
+  if (type === 'histogram') {
+    const dataPoints = histogramsOf(samples).map(([labels, histogram]) => point(labels, histogram));
+    return { ...common, dataPointType: DataPointType.HISTOGRAM, dataPoints };
+  }
+  const finite = samples.filter(({ value }) => Number.isFinite(value));
+  const dataPoints = finite.map(({ labels, value }) => point(labels, value));
+  if (type === 'gauge') return { ...common, dataPointType: DataPointType.GAUGE, dataPoints };
+  return { ...common, dataPointType: DataPointType.SUM, isMonotonic: true, dataPoints };
+}
+
+/** Puts together the samples of each series. Its buckets are in ascending order, and each counts those before it too. */
+function histogramsOf(samples: readonly Sample[]): [labels: Sample['labels'], histogram: Histogram][] {
+  const series = new Map<string, [Sample['labels'], Histogram]>();
+  for (const { name, labels, value } of samples) {
+    const { le, ...others } = labels;
+    const key = JSON.stringify(Object.entries(others).sort());
+    const [, histogram] = series.get(key) ?? [others, { buckets: { boundaries: [], counts: [] }, sum: 0, count: 0 }];
+    series.set(key, [others, histogram]);
+    const { boundaries, counts } = histogram.buckets;
+    if (name.endsWith('_sum')) histogram.sum = value;
+    else if (name.endsWith('_count')) histogram.count = value;
+    else {
+      counts.push(value - counts.reduce((sum, count) => sum + count, 0));
+      // Infinity, the last bound, is implied.
+      if (Number.isFinite(Number(le))) boundaries.push(Number(le));
+    }
+  }
+  return [...series.values()];
+}
+
+function textOf(labels: Sample['labels']): Record<string, string> {
+  return Object.fromEntries(Object.entries(labels).map(([name, value]) => [name, String(value)]));
+}
+
+/** @param ms milliseconds since the epoch */
+function hrTime(ms: number): HrTime {
+  return [Math.trunc(ms / 1000), Math.trunc((ms % 1000) * 1e6)];
 }

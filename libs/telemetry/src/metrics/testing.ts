@@ -1,5 +1,5 @@
 import { planeEvents, type ResumableTunnel, type Role, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
-import { request as dial } from '../testing/dial.ts';
+import { request as dial } from '../testing/events.ts';
 import { agentMetrics } from './agent.ts';
 import type { Metrics } from './families.ts';
 import { type ServerMetricsOptions, serverMetrics } from './server.ts';

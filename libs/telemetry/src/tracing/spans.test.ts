@@ -5,7 +5,7 @@ import { type AttemptRecord, DialError, type DialOutcome, type DialRequest } fro
 import { ROOT_CONTEXT, SpanKind, type Tracer } from '@opentelemetry/api';
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
 import { openTelemetry } from '../instrument.ts';
-import { request } from '../testing/dial.ts';
+import { request } from '../testing/events.ts';
 import { otlpReceiver } from '../testing/otlp-receiver.ts';
 import { ATTRIBUTES, KINDS, keepDials, spanTracer } from './spans.ts';
 

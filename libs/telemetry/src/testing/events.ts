@@ -1,8 +1,32 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import process from 'node:process';
 import { type DialRequest, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { logEvents } from '../logging/log-events.ts';
 import { createLogger, type LoggerOptions } from '../logging/logger.ts';
-import { request } from './dial.ts';
+
+/** A dial without a caller, which never expires and is never aborted. */
+export const request: DialRequest = {
+  id: '00000000000000d1',
+  tenant: 'default',
+  destination: { host: '10.0.0.1', port: 443 },
+  deadline: Number.POSITIVE_INFINITY,
+  signal: new AbortController().signal,
+};
+
+/** Returns which files of OpenTelemetry a new Node process loads when it runs `source` with `env`. */
+export function loadedSdk(source: readonly string[], env: Readonly<Record<string, string>>): string[] {
+  const lines = [
+    "import { createRequire } from 'node:module';",
+    ...source,
+    "const loaded = Object.keys(createRequire(import.meta.url).cache).filter((path) => path.includes('@opentelemetry'));",
+    'console.log(JSON.stringify(loaded));',
+  ];
+  const argv = ['--input-type=module', '--eval', lines.join('\n')];
+  const { stdout, stderr } = spawnSync(process.execPath, argv, { encoding: 'utf8', env: { ...process.env, ...env } });
+  assert.notEqual(stdout, '', stderr);
+  return JSON.parse(stdout);
+}
 
 export const dial: DialRequest = {
   ...request,
