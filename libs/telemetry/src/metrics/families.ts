@@ -1,117 +1,6 @@
 import { parseTraceparent } from '../events.ts';
 import { type Exemplar, type Family, type FamilyType, formatFor, type Sample } from './exposition.ts';
 
-/** The latest observation in a bucket whose trace is kept. */
-interface Traced {
-  readonly traceparent: string;
-  readonly seconds: number;
-  /** Milliseconds since the epoch. */
-  readonly at: number;
-}
-
-/**
- * One series of a histogram. An observation costs one or two additions. With prom-client, each would build strings of bounds, hash
- * labels and check names (1 µs, and 2 µs with an exemplar).
- */
-export class Durations {
-  readonly #bounds: readonly number[];
-  /** Observations in each bucket, not cumulative. The last one counts those above the last bound. */
-  readonly #counts: number[];
-  readonly #traced: (Traced | undefined)[];
-  #sum = 0;
-
-  /** @param bounds in seconds, ascending, without infinity */
-  constructor(bounds: readonly number[]) {
-    this.#bounds = bounds;
-    this.#counts = new Array(bounds.length + 1).fill(0);
-    this.#traced = new Array(bounds.length + 1).fill(undefined);
-  }
-
-  /** @param kept whether the trace is kept even if its flags say that it is not sampled */
-  observe(seconds: number, traceparent?: string, kept = false): void {
-    let bucket = 0;
-    while (seconds > (this.#bounds[bucket] ?? Number.POSITIVE_INFINITY)) bucket++;
-    this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1;
-    this.#sum += seconds;
-    if (traceparent !== undefined && (kept || isSampled(traceparent))) {
-      this.#traced[bucket] = { traceparent, seconds, at: Date.now() };
-    }
-  }
-
-  *samples(name: string, labels: Sample['labels']): Iterable<Sample> {
-    let count = 0;
-    for (const [bucket, own] of this.#counts.entries()) {
-      count += own;
-      const le = this.#bounds[bucket] ?? Number.POSITIVE_INFINITY;
-      const exemplar = exemplarOf(this.#traced[bucket]);
-      yield { name: `${name}_bucket`, labels: { le, ...labels }, value: count, ...(exemplar && { exemplar }) };
-    }
-    yield { name: `${name}_sum`, labels, value: this.#sum };
-    yield { name: `${name}_count`, labels, value: count };
-  }
-}
-
-/** Reads the flags at the end of `00-TRACE-SPAN-FLAGS`. `exemplarOf` skips invalid traceparents when the page is rendered. */
-function isSampled(traceparent: string): boolean {
-  return (Number.parseInt(traceparent.slice(53, 55), 16) & 1) === 1;
-}
-
-function exemplarOf(traced: Traced | undefined): Exemplar | undefined {
-  const trace_id = traced && parseTraceparent(traced.traceparent)?.traceId;
-  return trace_id ? { labels: { trace_id }, value: traced.seconds, timestamp: traced.at / 1000 } : undefined;
-}
-
-/** Label values by label name. */
-type Labels<L extends string> = Readonly<Record<L, string | number>>;
-
-/** The value of a gauge or counter for one set of labels, read for each page. */
-export class Count {
-  #value = 0;
-
-  get value(): number {
-    return this.#value;
-  }
-
-  inc(by = 1): void {
-    this.#value += by;
-  }
-
-  dec(): void {
-    this.#value--;
-  }
-
-  set(value: number): void {
-    this.#value = value;
-  }
-}
-
-/** A family's values, one for each set of labels that was used, in the order of first use. */
-export class Series<L extends string, T> {
-  readonly #names: readonly L[];
-  readonly #begin: () => T;
-  readonly #by = new Map<string, readonly [labels: Labels<L>, one: T]>();
-
-  constructor(names: readonly L[], begin: () => T) {
-    this.#names = names;
-    this.#begin = begin;
-  }
-
-  /** Returns the value for a set of labels. Keep it if you need it often: the look-up costs more than updating the value. */
-  of(labels: Labels<L>): T {
-    const key = JSON.stringify(this.#names.map((name) => String(labels[name])));
-    let found = this.#by.get(key);
-    if (!found) {
-      found = [labels, this.#begin()];
-      this.#by.set(key, found);
-    }
-    return found[1];
-  }
-
-  [Symbol.iterator](): Iterator<readonly [labels: Labels<L>, one: T]> {
-    return this.#by.values();
-  }
-}
-
 /** A program's page of metrics. */
 export interface Metrics {
   /**
@@ -275,5 +164,112 @@ export class Families {
     const full = this.#prefix + name;
     if (this.declared.some((other) => other.name === full)) throw new Error(`a family ${full} already exists`);
     return { type, name: full, help, labels };
+  }
+}
+
+/** The latest observation in a bucket whose trace is kept. */
+interface Traced {
+  readonly traceparent: string;
+  readonly seconds: number;
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+}
+
+/**
+ * One series of a histogram. An observation costs one or two additions. With prom-client, each would build strings of bounds, hash
+ * labels and check names (1 µs, and 2 µs with an exemplar).
+ */
+export class Durations {
+  readonly #bounds: readonly number[];
+  /** Observations in each bucket, not cumulative. The last one counts those above the last bound. */
+  readonly #counts: number[];
+  readonly #traced: (Traced | undefined)[];
+  #sum = 0;
+
+  /** @param bounds in seconds, ascending, without infinity */
+  constructor(bounds: readonly number[]) {
+    this.#bounds = bounds;
+    this.#counts = new Array(bounds.length + 1).fill(0);
+    this.#traced = new Array(bounds.length + 1).fill(undefined);
+  }
+
+  /** @param kept whether the trace is kept even if its flags say that it is not sampled */
+  observe(seconds: number, traceparent?: string, kept = false): void {
+    let bucket = 0;
+    while (seconds > (this.#bounds[bucket] ?? Number.POSITIVE_INFINITY)) bucket++;
+    this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1;
+    this.#sum += seconds;
+    if (traceparent !== undefined && (kept || isSampled(traceparent))) {
+      this.#traced[bucket] = { traceparent, seconds, at: Date.now() };
+    }
+  }
+
+  *samples(name: string, labels: Sample['labels']): Iterable<Sample> {
+    let count = 0;
+    for (const [bucket, own] of this.#counts.entries()) {
+      count += own;
+      const le = this.#bounds[bucket] ?? Number.POSITIVE_INFINITY;
+      const exemplar = exemplarOf(this.#traced[bucket]);
+      yield { name: `${name}_bucket`, labels: { le, ...labels }, value: count, ...(exemplar && { exemplar }) };
+    }
+    yield { name: `${name}_sum`, labels, value: this.#sum };
+    yield { name: `${name}_count`, labels, value: count };
+  }
+}
+
+/** Reads the flags at the end of `00-TRACE-SPAN-FLAGS`. `exemplarOf` skips invalid traceparents when the page is rendered. */
+function isSampled(traceparent: string): boolean {
+  return (Number.parseInt(traceparent.slice(53, 55), 16) & 1) === 1;
+}
+
+function exemplarOf(traced: Traced | undefined): Exemplar | undefined {
+  const trace_id = traced && parseTraceparent(traced.traceparent)?.traceId;
+  return trace_id ? { labels: { trace_id }, value: traced.seconds, timestamp: traced.at / 1000 } : undefined;
+}
+
+/** Label values by label name. */
+type Labels<L extends string> = Readonly<Record<L, string | number>>;
+
+/** The value of a gauge or counter for one set of labels, read for each page. */
+export class Count {
+  value = 0;
+
+  inc(by = 1): void {
+    this.value += by;
+  }
+
+  dec(): void {
+    this.value--;
+  }
+
+  set(value: number): void {
+    this.value = value;
+  }
+}
+
+/** A family's values, one for each set of labels that was used, in the order of first use. */
+export class Series<L extends string, T> {
+  readonly #names: readonly L[];
+  readonly #begin: () => T;
+  readonly #by = new Map<string, readonly [labels: Labels<L>, one: T]>();
+
+  constructor(names: readonly L[], begin: () => T) {
+    this.#names = names;
+    this.#begin = begin;
+  }
+
+  /** Returns the value for a set of labels. Keep it if you need it often: the look-up costs more than updating the value. */
+  of(labels: Labels<L>): T {
+    const key = JSON.stringify(this.#names.map((name) => String(labels[name])));
+    let found = this.#by.get(key);
+    if (!found) {
+      found = [labels, this.#begin()];
+      this.#by.set(key, found);
+    }
+    return found[1];
+  }
+
+  [Symbol.iterator](): Iterator<readonly [labels: Labels<L>, one: T]> {
+    return this.#by.values();
   }
 }
