@@ -2,7 +2,8 @@ import { socketPathOf } from '@isthmus/admin/place';
 import { FlagError, readDuration } from '@isthmus/flags';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
-import { type ExitStatus, FORMATS, type Output } from './output.ts';
+import { ISTHMUS } from './defaults.ts';
+import { age, type ExitStatus, FORMATS, type Output } from './output.ts';
 import type { Plane } from './plane/plane.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -55,9 +56,6 @@ export function command<O extends object>(definition: Definition<O>): Definition
   return definition as unknown as Definition;
 }
 
-/** A longer wait means that something hangs: by then a person has given up, and so should a script. */
-const LONGEST_MS = 600_000;
-
 /** Runs `read`. Converts its errors so that commander reports them with the name of the option. */
 function valid<T>(read: () => T): T {
   try {
@@ -77,7 +75,7 @@ export function duration(text: string): number {
 
 function deadline(text: string): number {
   const ms = duration(text);
-  if (ms > LONGEST_MS) throw new InvalidArgumentError('want 10m at most');
+  if (ms > ISTHMUS.longestAnswerMs) throw new InvalidArgumentError('want 10m at most');
   return ms;
 }
 
@@ -92,9 +90,36 @@ function adminPlace(text: string): string {
   return path === undefined ? hostPort(text) : `unix:${path}`;
 }
 
-function added(text: string, before: readonly string[] | undefined, fromDefault: readonly string[]): string[] {
-  const known = before === undefined || before === fromDefault ? [] : before;
-  return [...known, ...text.split(',').map((each) => adminPlace(each.trim()))];
+/**
+ * An option with a duration.
+ * @param initial its default in milliseconds; unset for none
+ * @param shown what help shows as the default
+ */
+export function durationOption(flags: string, about: string, initial?: number, shown?: string): Option {
+  const option = new Option(flags, about).argParser(duration);
+  return initial === undefined ? option : option.default(initial, shown ?? age(initial));
+}
+
+/** An option with a list: with commas, or by repeating it. What is given replaces the default. */
+export function listOption(
+  flags: string,
+  about: string,
+  { initial, read = (text) => text, shown }: ListOptions,
+): Option {
+  return new Option(flags, about)
+    .default(initial, shown ?? initial.join())
+    .argParser((text: string, before: readonly string[] | undefined) => [
+      ...(before === undefined || before === initial ? [] : before),
+      ...text.split(',').map((each) => read(each.trim())),
+    ]);
+}
+
+interface ListOptions {
+  readonly initial: readonly string[];
+  /** Checks one of the list. */
+  readonly read?: (text: string) => string;
+  /** What help shows as the default. */
+  readonly shown?: string;
 }
 
 export function count(text: string): number {
@@ -102,25 +127,21 @@ export function count(text: string): number {
   return Number(text);
 }
 
-const HERE = ['127.0.0.1:8095'];
-
 /** Options of every command: whom to ask, how, and in which format to print. */
 export function commonOptions(): Option[] {
   return [
-    new Option(
+    listOption(
       '-a, --address <host:port>',
       'admin port of any gateway or hub, or unix:/path for its unix socket; the others are found through it. Repeat it to name spares',
-    )
-      .env('ISTHMUS_ADDRESS')
-      .default(HERE, HERE.join())
-      .argParser((text: string, before: readonly string[] | undefined) => added(text, before, HERE)),
+      { initial: ['127.0.0.1:8095'], read: adminPlace },
+    ).env('ISTHMUS_ADDRESS'),
     new Option('--ca <file>', 'CA certificates of the admin ports (PEM); turns on TLS').env('ISTHMUS_CA'),
     new Option('--cert <file>', 'client certificate for them (PEM)').env('ISTHMUS_CERT'),
     new Option('--key <file>', 'private key of --cert (PEM)').env('ISTHMUS_KEY'),
     new Option('--tenant <name>', "only this tenant; a dial uses it instead of the gateway's own").default('', 'all'),
-    new Option('--timeout <duration>', 'how long each member may take to answer')
-      .default(5000, '5s')
-      .argParser(deadline),
+    durationOption('--timeout <duration>', 'how long each member may take to answer', ISTHMUS.answerMs).argParser(
+      deadline,
+    ),
     new Option('-o, --output <format>', 'table for people, json for programs; for certs also kubernetes')
       .choices(FORMATS)
       .default('table'),

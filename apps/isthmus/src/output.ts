@@ -1,4 +1,4 @@
-import type { Unanswered } from './plane/member.ts';
+import type { Answers, Unanswered } from './plane/member.ts';
 import type { Room } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -62,9 +62,19 @@ export class Output {
   }
 
   /** Prints one document for programs, or the result of `text` for people. */
-  show<V extends object>(view: V, text: (view: V) => string): void {
+  show<V extends object>(view: V, text: (view: V, style: Style) => string): void {
     const document = this.#yaml ? this.#yaml(view) : `${JSON.stringify(view, null, 2)}\n`;
-    this.#terminal.out(this.forPeople ? text(view) : document);
+    this.#terminal.out(this.forPeople ? text(view, this.style) : document);
+  }
+
+  /** Prints what members answered and, for people below it, which did not. @param wrong whether the answers say that something is */
+  answers<V extends Pick<Answers<unknown>, 'unanswered'>>(
+    view: V,
+    text: (view: V, style: Style) => string,
+    wrong = false,
+  ): ExitStatus {
+    this.show(view, () => text(view, this.style) + unansweredText(view.unanswered));
+    return statusOf(wrong, view.unanswered);
   }
 
   /** Prints one document per line (YAML: one between separators), for output without an end. */

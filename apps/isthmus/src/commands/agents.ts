@@ -1,9 +1,9 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
 import { type Call, command } from '../command.ts';
-import { age, EXIT, Failure, plural, type Style, statusOf, unansweredText, usage } from '../output.ts';
+import { age, EXIT, Failure, plural, type Style, usage } from '../output.ts';
 import { type SessionView, sessionsOf } from '../plane/evidence.ts';
-import type { Unanswered } from '../plane/member.ts';
+import type { Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { type Column, table } from '../table.ts';
 
@@ -19,11 +19,6 @@ interface AgentView {
   readonly sessions: readonly SessionView[];
 }
 
-interface AgentsView {
-  readonly agents: readonly AgentView[];
-  readonly unanswered: readonly Unanswered[];
-}
-
 export const agents = command({
   name: 'agents',
   summary: 'List agents, the hubs that reach each, and the destinations each says it serves',
@@ -36,8 +31,8 @@ export const agents = command({
   async run({ options, output, plane }: Call<{ readonly sessions?: true }>) {
     const { sessions, unanswered } = await sessionsOf(await plane(), options.tenant);
     const text = options.sessions ? sessionsText : agentsText;
-    output.show({ agents: agentsOf(sessions), unanswered }, (view) => text(view, output.style));
-    return statusOf(sessions.length === 0, unanswered);
+    const view = { agents: agentsOf(sessions), unanswered };
+    return output.answers(view, ({ agents }, style) => text(agents, style), sessions.length === 0);
   },
 });
 
@@ -82,7 +77,7 @@ function stateText({ state, quarantined }: Pick<AgentView, 'state' | 'quarantine
   return style.warning(quarantined ? `${state}: ${quarantined}` : state);
 }
 
-export function agentsText({ agents, unanswered }: AgentsView, style: Style): string {
+export function agentsText(agents: readonly AgentView[], style: Style): string {
   const rows = agents.map((agent) => [
     agent.agent,
     agent.tenant,
@@ -93,11 +88,8 @@ export function agentsText({ agents, unanswered }: AgentsView, style: Style): st
     agent.hubs.join(','),
     agent.reaches.join(','),
   ]);
-  const body =
-    rows.length === 0
-      ? "No agent has a session: no dial can succeed. Read the agents' logs, or check that hubs listen: isthmus hubs\n"
-      : table(COLUMNS, rows, style);
-  return body + unansweredText(unanswered);
+  if (rows.length > 0) return table(COLUMNS, rows, style);
+  return "No agent has a session: no dial can succeed. Read the agents' logs, or check that hubs listen: isthmus hubs\n";
 }
 
 const SESSION_COLUMNS: readonly Column[] = [
@@ -112,7 +104,7 @@ const SESSION_COLUMNS: readonly Column[] = [
   { name: 'age', drop: 5 },
 ];
 
-function sessionsText({ agents, unanswered }: AgentsView, style: Style): string {
+function sessionsText(agents: readonly AgentView[], style: Style): string {
   const sessions = agents.flatMap((agent) => agent.sessions);
   const rows = sessions.map((each) => [
     each.session,
@@ -126,7 +118,7 @@ function sessionsText({ agents, unanswered }: AgentsView, style: Style): string 
     age(each.ageMs),
   ]);
   const body = table(SESSION_COLUMNS, rows, style);
-  return `${body}\n${plural(agents.length, 'agent')}, ${plural(sessions.length, 'session')}\n${unansweredText(unanswered)}`;
+  return `${body}\n${plural(agents.length, 'agent')}, ${plural(sessions.length, 'session')}\n`;
 }
 
 interface QuarantineOptions {
@@ -153,14 +145,12 @@ export const quarantine = command({
     const { reason = '', lift = false, tenant } = options;
     if (agentId === undefined) {
       if (lift || reason !== '') throw usage('name the agent: isthmus quarantine AGENT');
-      const { agents, unanswered } = await quarantined(await plane(), tenant);
-      output.show({ agents, unanswered }, () => quarantinedText(agents) + unansweredText(unanswered));
-      return statusOf(false, unanswered);
+      return output.answers(await quarantined(await plane(), tenant), ({ agents }) => quarantinedText(agents));
     }
     if (!lift && reason === '') throw usage('say why, for other operators: --reason TEXT');
     const changed = await setQuarantine(await plane(), { agent: { agentId, tenant }, lift, reason });
     const shown = { agent: agentId, quarantined: !lift, ...changed };
-    output.show(shown, () => quarantineText(shown));
+    output.show(shown, quarantineText);
     return changed.known ? EXIT.good : EXIT.wrong;
   },
 });
@@ -185,17 +175,12 @@ export function quarantineText({ agent, tenant, quarantined, by, known, sessions
 
 /** Asks one member, because the registry spreads the change to all. Tries gateways first: they know all sessions, and have a tenant. */
 async function setQuarantine(plane: Plane, request: adminApi.DeepPartial<adminApi.QuarantineRequest>) {
-  const failures: string[] = [];
-  const isGateway = ({ roles }: Plane['members'][number]) => roles.includes('gateway');
+  const isGateway = ({ roles }: Member) => roles.includes('gateway');
   const hubs = plane.members.filter((member) => member.roles.includes('hub') && !isGateway(member));
-  for (const member of [...plane.members.filter(isGateway), ...hubs]) {
-    const { answers, unanswered } = await plane.askThese([member], (admin, signal) =>
-      admin.quarantine(request, { signal }),
-    );
-    const [answer] = answers;
-    if (answer) return { by: member.id, ...answer.value };
-    failures.push(`${member.id}: ${unanswered.at(-1)?.reason}`);
-  }
+  const asked = [...plane.members.filter(isGateway), ...hubs];
+  const answer = await plane.askInTurn(asked, (admin, signal) => admin.quarantine(request, { signal }));
+  if ('value' in answer) return { by: answer.member.id, ...answer.value };
+  const failures = answer.unanswered.map(({ member, reason }) => `${member}: ${reason}`);
   throw new Failure(EXIT.unasked, `no gateway or hub took the change: ${failures.join('; ') || 'none is known'}`);
 }
 
@@ -260,13 +245,12 @@ export const kick = command({
     // A tunnel is ended at every member that it runs through, but counts once.
     const counts = answers.map(({ value }) => value.tunnels);
     const tunnels = what === 'tunnel' ? Math.max(0, ...counts) : counts.reduce((sum, count) => sum + count, 0);
-    output.show({ what, id, sessions, tunnels, unanswered }, () => {
-      const ended = `Ended ${plural(sessions.length, 'session')} and ${plural(tunnels, 'tunnel')}\n`;
-      const none = `There is no ${what} ${id}: nothing was ended\n`;
-      return (sessions.length + tunnels > 0 ? ended : none) + unansweredText(unanswered);
-    });
-    if (sessions.length + tunnels > 0) return EXIT.good;
-    return statusOf(unanswered.length === 0, unanswered);
+    const found = sessions.length + tunnels > 0;
+    const ended = `Ended ${plural(sessions.length, 'session')} and ${plural(tunnels, 'tunnel')}\n`;
+    const none = `There is no ${what} ${id}: nothing was ended\n`;
+    const view = { what, id, sessions, tunnels, unanswered };
+    const status = output.answers(view, () => (found ? ended : none), !found && unanswered.length === 0);
+    return found ? EXIT.good : status;
   },
 });
 

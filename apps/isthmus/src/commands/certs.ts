@@ -1,6 +1,7 @@
 import { isIP, isIPv6 } from 'node:net';
 import { Argument, InvalidArgumentError, Option } from 'commander';
-import { type Call, command, count } from '../command.ts';
+import { type Call, command, count, listOption } from '../command.ts';
+import { ISTHMUS } from '../defaults.ts';
 import type { Style } from '../output.ts';
 import { EXIT, type ExitStatus, usage } from '../output.ts';
 import { table } from '../table.ts';
@@ -19,8 +20,6 @@ interface Options {
 
 const HOSTS = ['localhost', '127.0.0.1', '::1'];
 
-const AGENTS = ['agent'];
-
 /** Accepts a DNS name or an address. */
 function host(text: string): string {
   const name = /^(\*\.)?[A-Za-z0-9]([\w-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([\w-]*[A-Za-z0-9])?)*$/;
@@ -36,13 +35,6 @@ function subject(text: string): string {
   return text;
 }
 
-function listOf(initial: readonly string[], read: (text: string) => string) {
-  return (text: string, before: readonly string[] | undefined): string[] => [
-    ...(before === undefined || before === initial ? [] : before),
-    ...text.split(',').map((each) => read(each.trim())),
-  ];
-}
-
 export const certs = command({
   name: 'certs',
   summary: 'Make certificates for a new plane',
@@ -51,17 +43,15 @@ export const certs = command({
   args: [new Argument('[dir]', 'directory to write to; created if missing. May be left out with -o kubernetes')],
   printsObjects: true,
   options: [
-    new Option('--host <names>', 'names and addresses of gateways and hubs')
-      .argParser(listOf(HOSTS, host))
-      .default(HOSTS, HOSTS.join()),
-    new Option('--agent <ids>', 'one certificate for each agent')
-      .argParser(listOf(AGENTS, subject))
-      .default(AGENTS, AGENTS.join()),
+    listOption('--host <names>', 'names and addresses of gateways and hubs', { initial: HOSTS, read: host }),
+    listOption('--agent <ids>', 'one certificate for each agent', { initial: ['agent'], read: subject }),
     new Option('--caller <name>', 'caller to make a certificate for').argParser(subject).default('kube-apiserver'),
     new Option('--operator <name>', 'operator of the admin ports to make a certificate for')
       .argParser(subject)
       .default('operator'),
-    new Option('--days <count>', 'how long they are valid; CAs ten times as long').argParser(count).default(365),
+    new Option('--days <count>', 'how long they are valid; CAs ten times as long')
+      .argParser(count)
+      .default(ISTHMUS.certsDays),
     new Option('--recipe <name>', 'with -o kubernetes: the manifests whose secrets to print (default: plane)').choices(
       RECIPE_NAMES,
     ),
@@ -86,7 +76,7 @@ export const certs = command({
     if (dir === undefined) throw usage('name the directory to write to, or print secrets with -o kubernetes');
     const { texts, ...made } = await makeCertificates({ dir, ...options, agents: options.agent, hosts: options.host });
     const places = { hosts: options.host, npx: terminal.env.npm_command === 'exec' };
-    output.show(made, () => certsText(made, places, output.style));
+    output.show(made, (_, style) => certsText(made, places, style));
     return EXIT.good;
   },
 });

@@ -13,6 +13,7 @@ import {
   verify,
 } from '@isthmus/runtime';
 import { GATEWAY_NAME, HUB_SERVER_NAME, inWords, printable } from '@isthmus/tunnel';
+import { ISTHMUS } from '../defaults.ts';
 
 /** Files by the names of the programs' flags: `peerCert` is `--peer-cert`. */
 export type FileOptions = Readonly<Partial<Record<FileFlag, string>>>;
@@ -137,9 +138,6 @@ const RENEW = 'renew the file in place: programs use the new one within 10 s';
 
 const DAY_MS = 86_400_000;
 
-/** With fewer days left, a renewal is overdue: automatic renewal happens with a third of the lifetime left. */
-const FEW_DAYS = 14;
-
 /** What a certificate must be valid for. */
 export interface Demands {
   /** A `peer` proves by its names whether it is a gateway, a hub, or both. */
@@ -210,7 +208,7 @@ export function judged(
       'issue one with the names that others use to reach it (subjectAltName)',
     );
   }
-  if (days < FEW_DAYS) return report.warn(about, `${name} expires on ${ends}, in ${days} days`, RENEW);
+  if (days < ISTHMUS.certificateDays) return report.warn(about, `${name} expires on ${ends}, in ${days} days`, RENEW);
   return report.pass(about, `${name}, valid until ${ends} (${days} days)`);
 }
 

@@ -9,11 +9,9 @@ import { faultOfSocketPath, hiddenSocket } from '@isthmus/flags';
 import type { adminApi } from '@isthmus/proto/admin';
 import { CertificatePool, type Presented, presentedBy, secureContextOptions } from '@isthmus/runtime';
 import { type Destination, HUB_SERVER_NAME, inWords, parseDestination } from '@isthmus/tunnel';
+import { ISTHMUS } from '../defaults.ts';
 import { millis } from '../output.ts';
 import { judged } from './check-files.ts';
-
-/** How long a hub may take to say what it makes of a probe, in milliseconds: it is told then that nobody was refused. */
-const FAREWELL_MS = 2000;
 
 /** A port that others must reach, and what proves that they do when this machine does not. */
 interface Port {
@@ -119,7 +117,7 @@ async function certificateAt(
     const presented = presentedBy(tls);
     // It says where it is until the hub has made up its mind: one that is gone by then could be anybody.
     tls.resume().end();
-    await settled(tls, 'end', FAREWELL_MS).catch(() => undefined);
+    await settled(tls, 'end', ISTHMUS.probeEndMs).catch(() => undefined);
     return presented;
   } finally {
     socket.destroy();
@@ -143,9 +141,6 @@ function settled(socket: Socket, event: 'connect' | 'secureConnect' | 'end', tim
   });
 }
 
-/** How long a server may take to accept a connection, in milliseconds. */
-const ACCEPT_MS = 5_000;
-
 const socketReport = reportOf('socket');
 
 /** Checks the unix socket on which a server accepts API servers. An API server that finds none waits 30 s, and says nothing. */
@@ -166,7 +161,7 @@ async function listening(about: string, path: string): Promise<Result> {
   }
   const socket = connect(path);
   try {
-    await once(socket, 'connect', { signal: AbortSignal.timeout(ACCEPT_MS) });
+    await once(socket, 'connect', { signal: AbortSignal.timeout(ISTHMUS.socketAcceptMs) });
     return socketReport.pass(about, 'a server listens');
   } catch (error) {
     const refused = (error as NodeJS.ErrnoException).code === 'ECONNREFUSED';
@@ -191,9 +186,6 @@ export interface RedisOptions {
 
 /** The oldest version in the plane's tests. */
 const OLDEST_REDIS = 7;
-
-/** A slower registry delays what gateways learn, but not dials. */
-const SLOW_MS = 100;
 
 const redisReport = reportOf('redis');
 
@@ -225,7 +217,7 @@ export async function checkRedis(options: RedisOptions): Promise<RedisResults> {
 export function judgedRedis(probe: RedisProbe, plane: string): Result[] {
   const { server, version, role, maxmemoryPolicy, roundTripMs, refused } = probe;
   const results = [
-    roundTripMs < SLOW_MS
+    roundTripMs < ISTHMUS.redisSlowMs
       ? redisReport.pass(server, `answers in ${millis(roundTripMs)}`)
       : redisReport.warn(server, `answers in ${millis(roundTripMs)}`, 'check its load, and the network to it'),
   ];

@@ -3,7 +3,8 @@ import { asJson, CHECKS, judge, OWN_HEALTH_PORT, ofDial, type Result, reportOf }
 import type { adminApi } from '@isthmus/proto/admin';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Option } from 'commander';
-import { type Call, command, duration, hostPort } from '../command.ts';
+import { type Call, command, durationOption, hostPort, listOption } from '../command.ts';
+import { ISTHMUS } from '../defaults.ts';
 import { EXIT, Failure, plural, type Style } from '../output.ts';
 import { askPlane, type SessionView, sessionViews } from '../plane/evidence.ts';
 import type { Answers, Member } from '../plane/member.ts';
@@ -19,10 +20,6 @@ interface Options extends FileOptions, RedisOptions {
   readonly dials: boolean;
 }
 
-function list(text: string, before: readonly string[]): string[] {
-  return [...before, ...text.split(',').map((each) => each.trim())];
-}
-
 const WIDTH = Math.max(...Object.keys(CHECKS).map((name) => name.length));
 
 const looksAt = Object.entries(CHECKS)
@@ -35,9 +32,10 @@ export const check = command({
   details: `Checks a running plane, and files, a socket and Redis if you name them, with the flags of the programs. Exits with 1 if a check fails.\n\n${looksAt}\n\nEach line that is not ok says what to do, and names a section of docs/OPERATE.md.`,
   options: [
     ...FILE_FLAGS.map((flag) => new Option(`${flagName(flag)} <file>`, aboutFile(flag))),
-    new Option('--host <names>', 'names that others use to reach the servers with these files')
-      .argParser(list)
-      .default([], 'not checked'),
+    listOption('--host <names>', 'names that others use to reach the servers with these files', {
+      initial: [],
+      shown: 'not checked',
+    }),
     new Option('--uds-name <path>', 'as for the programs: does a server listen there, where an API server finds it?'),
     new Option('--redis-url <url>', 'as for the programs: reachable, version, permissions?'),
     new Option('--plane <name>', 'as for the programs: the plane whose keys to use in Redis').default('isthmus'),
@@ -45,7 +43,7 @@ export const check = command({
       '--destination <host:port>',
       "destination to dial through each agent, instead of the agent's own health port",
     ).argParser(hostPort),
-    new Option('--within <duration>', 'how long each dial may take').argParser(duration).default(10_000, '10s'),
+    durationOption('--within <duration>', 'how long each dial may take', ISTHMUS.checkDialMs),
     new Option('--no-dials', 'dial nothing'),
   ],
   examples: [
@@ -65,7 +63,7 @@ export const check = command({
     const { results: redis, aheadMs } = await checkRedis(options);
     const named = [...files, ...(await checkSocket(options.udsName)), ...redis];
     const view = checkView([...named, ...(await checkPlane(plane, options, aheadMs, named.length > 0))]);
-    output.show(view, () => checkText(view, output.style));
+    output.show(view, checkText);
     return view.failed > 0 ? EXIT.wrong : EXIT.good;
   },
 });
@@ -130,9 +128,6 @@ interface DialsOptions {
   readonly withinMs: number;
 }
 
-/** Dials at once. Enough for a thousand agents in a minute or two, without noticeable load. */
-const DIALS_AT_ONCE = 10;
-
 const report = reportOf('dials');
 
 /** Does one real dial through each agent, with the gateways taking turns. */
@@ -142,8 +137,8 @@ async function checkDials(plane: Plane, sessions: readonly SessionView[], option
   const usable = agents.filter(({ quarantined }) => quarantined === undefined);
   if (gateways.length === 0 || usable.length === 0) return [];
   const results: Result[] = [];
-  for (let next = 0; next < usable.length; next += DIALS_AT_ONCE) {
-    const group = usable.slice(next, next + DIALS_AT_ONCE);
+  for (let next = 0; next < usable.length; next += ISTHMUS.checkDialsAtOnce) {
+    const group = usable.slice(next, next + ISTHMUS.checkDialsAtOnce);
     const done = group.map((agent, index) => {
       return dialThrough(plane, gateways[(next + index) % gateways.length] as Member, agent, options);
     });
@@ -162,7 +157,7 @@ async function dialThrough(
   const { answers, unanswered } = await plane.askThese([gateway], (admin) =>
     admin.dial(
       { destination, tenant, agentId: agent, timeoutMs: withinMs },
-      { signal: AbortSignal.timeout(withinMs + 2000) },
+      { signal: AbortSignal.timeout(withinMs + ISTHMUS.dialAnswerMs) },
     ),
   );
   const record = answers[0]?.value.dial;

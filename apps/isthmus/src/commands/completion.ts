@@ -1,6 +1,7 @@
 import { Argument, type Command, Option } from 'commander';
 import { type Call, command } from '../command.ts';
-import { EXIT, usage } from '../output.ts';
+import { ISTHMUS } from '../defaults.ts';
+import { age, EXIT, usage } from '../output.ts';
 import { sessionsOf } from '../plane/evidence.ts';
 import type { Plane } from '../plane/plane.ts';
 
@@ -68,7 +69,7 @@ function namesOfArgument(command: Command, argument: Argument): NameKind | undef
 const ASKING = ['-a', '--address', '--ca', '--cert', '--key', '--tenant'] as const;
 
 /** A TAB must not hang: for a plane that is away there are no names to offer. */
-const NAMES_TIMEOUT = '--timeout 1s';
+const NAMES_TIMEOUT = `--timeout ${age(ISTHMUS.namesMs)}`;
 
 /** Returns the written forms of an option, `--name` and `-n`. */
 function written({ long, short }: Option): string[] {
@@ -102,14 +103,11 @@ function quoted(text: string): string {
   return text.replaceAll("'", "'\\''");
 }
 
-/** Names to offer. A shell shows nobody a list of ten thousand. */
-const MAX_NAMES = 1000;
-
 /** Returns the names of one kind that a plane has now. */
 async function namesIn(plane: Plane, kind: NameKind, tenant: string): Promise<string[]> {
   const names = await allNames(plane, kind, tenant);
   // A shell splits names at spaces, and would take other characters for its own.
-  return [...new Set(names)].filter((name) => /^[\w.:@%+/-]+$/.test(name)).slice(0, MAX_NAMES);
+  return [...new Set(names)].filter((name) => /^[\w.:@%+/-]+$/.test(name)).slice(0, ISTHMUS.namesOffered);
 }
 
 async function allNames(plane: Plane, kind: NameKind, tenant: string): Promise<string[]> {

@@ -1,9 +1,9 @@
 import { type Difference, differencesOf } from '@isthmus/findings';
 import { adminApi } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
-import { type Call, command, duration } from '../command.ts';
-import { isoTime, type Style, statusOf, unansweredText, usage } from '../output.ts';
-import type { Answer, Answers, Unanswered } from '../plane/member.ts';
+import { type Call, command, durationOption } from '../command.ts';
+import { isoTime, type Style, usage } from '../output.ts';
+import type { Answer, Answers } from '../plane/member.ts';
 import { memberOf, type Plane } from '../plane/plane.ts';
 import { table } from '../table.ts';
 
@@ -24,7 +24,6 @@ interface MemberConfig {
 interface ConfigView {
   readonly members: readonly MemberConfig[];
   readonly differences: readonly Difference[];
-  readonly unanswered: readonly Unanswered[];
 }
 
 interface Options {
@@ -46,8 +45,8 @@ export const config = command({
     const { answers, unanswered } = await configsOf(await plane(), options.member);
     const members = answers.map(configView);
     const view = { members, differences: differencesOf(members), unanswered };
-    output.show(view, () => configText(view, options.all === true, output.style));
-    return statusOf(view.differences.length > 0, unanswered);
+    const text = (_: ConfigView, style: Style) => configText(view, options.all === true, style);
+    return output.answers(view, text, view.differences.length > 0);
   },
 });
 
@@ -69,7 +68,7 @@ export function configView({ member, value }: Answer<adminApi.GetConfigResponse>
   return { member: member.id, program: value.program, flags };
 }
 
-export function configText({ members, differences, unanswered }: ConfigView, all: boolean, style: Style): string {
+export function configText({ members, differences }: ConfigView, all: boolean, style: Style): string {
   const programs = [...new Set(members.map(({ program }) => program))];
   const blocks = programs.map((program) => {
     const replicas = members.filter((member) => member.program === program);
@@ -83,7 +82,7 @@ export function configText({ members, differences, unanswered }: ConfigView, all
     ...values.map(({ member, value }) => `  ${member}: ${value || '(empty)'}`),
   ]);
   const found = lines.length > 0 ? `\nReplicas differ:\n${lines.join('\n')}\n` : '';
-  return blocks.join('\n') + found + unansweredText(unanswered);
+  return blocks.join('\n') + found;
 }
 
 /** Returns one row for a flag that is the same at all replicas, otherwise one row per replica. */
@@ -117,7 +116,7 @@ export const logLevel = command({
     ),
   ],
   options: [
-    new Option('--for <duration>', 'go back to the earlier level after this time').argParser(duration),
+    durationOption('--for <duration>', 'go back to the earlier level after this time'),
     new Option('--member <id>', 'only this member'),
   ],
   examples: [
@@ -142,7 +141,7 @@ export const logLevel = command({
       previous: value.previous,
       ...(value.untilMs !== undefined && { until: isoTime(value.untilMs), revertsTo: value.revertsTo }),
     }));
-    output.show({ levels, unanswered }, () => {
+    return output.answers({ levels, unanswered }, () => {
       const rows = levels.map((each) => [
         each.member,
         each.level,
@@ -150,8 +149,7 @@ export const logLevel = command({
         each.until ?? '',
         each.revertsTo ?? '',
       ]);
-      return table(['member', 'level', 'before', 'until', 'then'], rows) + unansweredText(unanswered);
+      return table(['member', 'level', 'before', 'until', 'then'], rows);
     });
-    return statusOf(false, unanswered);
   },
 });

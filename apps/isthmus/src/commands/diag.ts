@@ -15,7 +15,8 @@ import { HTTP_CREDENTIAL, inWords, parseDestination } from '@isthmus/tunnel';
 import { Argument } from 'commander';
 import { pack } from 'tar-stream';
 import { type Call, command } from '../command.ts';
-import { bytes, EXIT, plural, styleOf, usage } from '../output.ts';
+import { ISTHMUS } from '../defaults.ts';
+import { bytes, EXIT, plural, styleOf, unansweredText, usage } from '../output.ts';
 import { askPlane, sessionViews } from '../plane/evidence.ts';
 import type { Answers, Member, Unanswered } from '../plane/member.ts';
 import { type Plane, readTls } from '../plane/plane.ts';
@@ -61,10 +62,11 @@ async function summaryOf(plane: Plane): Promise<string> {
   const asked = await askPlane(plane, '', false);
   const { lists, sessions } = asked;
   const hubs = lists.answers.map(({ member, value }) => ({ member, value: value.hubs }));
+  const status = statusView(asked);
   return [
-    statusText(statusView(asked), style),
-    agentsText({ agents: agentsOf(sessionViews(sessions)), unanswered: [] }, style),
-    hubsText({ hubs: hubsOf(hubs, new Map()), unanswered: [] }, style),
+    statusText(status, style) + unansweredText(status.unanswered),
+    agentsText(agentsOf(sessionViews(sessions)), style),
+    hubsText(hubsOf(hubs, new Map()), style),
   ].join('\n');
 }
 
@@ -152,9 +154,6 @@ function plain(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value, (_key, each) => (typeof each === 'bigint' ? Number(each) : each)) ?? 'null');
 }
 
-/** A page of metrics with a thousand series is 200 kB. */
-const MAX_BYTES = 32 * 1024 * 1024;
-
 /** Sends a GET to an admin port, over HTTP or mutual TLS. */
 function readPage(
   address: string,
@@ -183,7 +182,7 @@ async function textOf(response: IncomingMessage): Promise<string> {
   let length = 0;
   for await (const chunk of response as AsyncIterable<Buffer>) {
     length += chunk.length;
-    if (length > MAX_BYTES) throw new Error(`more than ${MAX_BYTES / 1024 / 1024} MiB`);
+    if (length > ISTHMUS.pageBytes) throw new Error(`more than ${ISTHMUS.pageBytes / 1024 / 1024} MiB`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString();

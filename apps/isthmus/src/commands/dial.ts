@@ -6,7 +6,8 @@ import { adviceFor } from '@isthmus/findings';
 import { adminApi } from '@isthmus/proto/admin';
 import { inWords, parseDestination } from '@isthmus/tunnel';
 import { InvalidArgumentError, Option } from 'commander';
-import { type Call, command, count, destinationArgument, duration } from '../command.ts';
+import { type Call, command, count, destinationArgument, durationOption } from '../command.ts';
+import { ISTHMUS } from '../defaults.ts';
 import { EXIT, type ExitStatus, Failure, millis, plural, quantile, type Style, usage } from '../output.ts';
 import type { Member } from '../plane/member.ts';
 import { isInvalid, membersWith, type Plane } from '../plane/plane.ts';
@@ -22,12 +23,9 @@ interface Options {
   readonly interval: number;
 }
 
-/** All dials of a series are one JSON document. */
-const MAX_DIALS = 10_000;
-
 function times(text: string): number {
   const wanted = count(text);
-  if (wanted > MAX_DIALS) throw new InvalidArgumentError(`want ${MAX_DIALS} at most`);
+  if (wanted > ISTHMUS.seriesDials) throw new InvalidArgumentError(`want ${ISTHMUS.seriesDials} at most`);
   return wanted;
 }
 
@@ -46,17 +44,19 @@ export const dial = command({
     )
       .choices(['plane', 'here'])
       .default('plane'),
-    new Option(
+    durationOption(
       '--first-byte <duration>',
       'wait for the first byte of the destination; HTTP and TLS servers send none until asked',
-    )
-      .argParser(duration)
-      .default(0, 'do not wait'),
-    new Option('--within <duration>', 'longest time for the dial itself').argParser(duration).default(30_000, '30s'),
+      0,
+      'do not wait',
+    ),
+    durationOption('--within <duration>', 'longest time for the dial itself', ISTHMUS.dialMs),
     new Option('--count <number>', 'dial so often, print a line for each, then percentiles').argParser(times),
-    new Option('--interval <duration>', 'with --count: from the start of one dial to the start of the next')
-      .argParser(duration)
-      .default(1000, '1s'),
+    durationOption(
+      '--interval <duration>',
+      'with --count: from the start of one dial to the start of the next',
+      ISTHMUS.seriesIntervalMs,
+    ),
   ],
   examples: [
     { line: 'dial 10.20.3.4:10250', does: 'can it reach this kubelet, and what takes how long?' },
@@ -70,7 +70,7 @@ export const dial = command({
     const once = await dialler(call);
     if (options.count !== undefined) return await repeated(call, once);
     const view = await once();
-    output.show(view, () => dialText(view, terminal.size().columns, output.style));
+    output.show(view, (_, style) => dialText(view, terminal.size().columns, style));
     return view.ok ? EXIT.good : EXIT.wrong;
   },
 });
@@ -103,7 +103,7 @@ async function repeated(call: Call<Options>, once: () => Promise<DialView>): Pro
     if (output.forPeople) terminal.out(`${lineText(view, output.style)}\n`);
   }
   const summary = summaryOf(dials);
-  output.show({ destination, dials, summary }, () => seriesText(summary, output.style));
+  output.show({ destination, dials, summary }, (_, style) => seriesText(summary, style));
   return summary.failed > 0 || dials.length === 0 ? EXIT.wrong : EXIT.good;
 }
 
@@ -216,7 +216,7 @@ class PlaneDial {
 
   async #dial(): Promise<adminApi.DialResponse> {
     const { timeoutMs, firstByteTimeoutMs } = this.#request;
-    const signal = AbortSignal.timeout(timeoutMs + firstByteTimeoutMs + ON_TOP_MS);
+    const signal = AbortSignal.timeout(timeoutMs + firstByteTimeoutMs + ISTHMUS.dialAnswerMs);
     try {
       return await this.#plane.client(this.#gateway).dial(this.#request, { signal });
     } catch (error) {
@@ -239,9 +239,6 @@ class PlaneDial {
     return advice.length > 0 ? advice : general;
   }
 }
-
-/** Time for the way to the gateway, on top of the dial's. */
-const ON_TOP_MS = 2000;
 
 /** Errors about which the gateway knows more than the name says. */
 const ROUTING_ERRORS = ['connection_limit_reached', 'connection_terminated', 'destination_unavailable'];

@@ -3,8 +3,9 @@ import net, { type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { bind } from '@isthmus/runtime';
 import { inWords, Splice, type TunnelEnd } from '@isthmus/tunnel';
-import { Argument, Option } from 'commander';
-import { type Call, command, duration } from '../command.ts';
+import { Argument } from 'commander';
+import { type Call, command, durationOption } from '../command.ts';
+import { ISTHMUS } from '../defaults.ts';
 import { EXIT, Failure } from '../output.ts';
 
 interface Options {
@@ -20,11 +21,7 @@ export const hold = command({
     new Argument('<socket>', 'what API servers connect to'),
     new Argument('<server>', "the server's own socket, its --uds-name"),
   ],
-  options: [
-    new Option('--wait <duration>', 'how long a connection waits for the server')
-      .default(30_000, '30s')
-      .argParser(duration),
-  ],
+  options: [durationOption('--wait <duration>', 'how long a connection waits for the server', ISTHMUS.holdWaitMs)],
   examples: [
     {
       line: 'hold /run/k/api.sock /run/k/server.sock',
@@ -42,9 +39,6 @@ export const hold = command({
     return EXIT.good;
   },
 });
-
-/** How often an absent server is looked for, in milliseconds: so much later than possible a dial may reach it. */
-const LOOK_EVERY_MS = 50;
 
 interface HeldSocketOptions {
   /** The socket that callers connect to. */
@@ -124,7 +118,7 @@ export class HeldSocket {
     const since = performance.now();
     tell(`no server at ${server} (${reason}): connections wait`);
     while (this.#waiting > 0) {
-      await delay(LOOK_EVERY_MS);
+      await delay(ISTHMUS.holdLookMs);
       const socket = await connectionTo(server);
       if (!(socket instanceof net.Socket)) continue;
       socket.destroy();

@@ -1,9 +1,10 @@
 import { adminApi } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
-import { type Call, command, duration } from '../command.ts';
-import { age, bytes, EXIT, Failure, isoTime, plural, type Style, statusOf, unansweredText } from '../output.ts';
+import { type Call, command, durationOption } from '../command.ts';
+import { ISTHMUS } from '../defaults.ts';
+import { age, bytes, EXIT, Failure, isoTime, plural, type Style } from '../output.ts';
 import { linkFailuresOf } from '../plane/evidence.ts';
-import type { Answer, Member, Unanswered } from '../plane/member.ts';
+import type { Answer, Member } from '../plane/member.ts';
 import { memberOf, type Plane } from '../plane/plane.ts';
 import { type Column, table } from '../table.ts';
 
@@ -27,11 +28,6 @@ interface HubView {
   readonly links: readonly LinkView[];
 }
 
-interface HubsView {
-  readonly hubs: readonly HubView[];
-  readonly unanswered: readonly Unanswered[];
-}
-
 export const hubs = command({
   name: 'hubs',
   summary: 'List hubs, the gateways that reach each, and the number of its sessions',
@@ -50,11 +46,8 @@ export const hubs = command({
       cut.map(({ member }) => member),
     );
     const view = { hubs: hubsOf(answers, failures), unanswered };
-    output.show(view, () => hubsText(view, output.style));
-    return statusOf(
-      view.hubs.some(({ links }) => links.some(({ link }) => link === 'down')),
-      unanswered,
-    );
+    const isCut = ({ links }: HubView) => links.some(({ link }) => link === 'down');
+    return output.answers(view, ({ hubs }, style) => hubsText(hubs, style), view.hubs.some(isCut));
   },
 });
 
@@ -97,7 +90,7 @@ export function hubsOf(
     .sort((a, b) => a.hub.localeCompare(b.hub, 'en', { numeric: true }));
 }
 
-export function hubsText({ hubs, unanswered }: HubsView, style: Style): string {
+export function hubsText(hubs: readonly HubView[], style: Style): string {
   const rows = hubs.map((hub) => {
     const usable = hub.links.filter(({ link }) => link !== 'down').length;
     const links = `${usable} of ${hub.links.length}`;
@@ -131,8 +124,7 @@ export function hubsText({ hubs, unanswered }: HubsView, style: Style): string {
     { name: 'for agents', drop: 2 },
   ];
   const problems = down.length > 0 ? `\nNo link:\n${down.join('')}${todo}` : '';
-  const body = rows.length > 0 ? table(columns, rows, style) : 'No hub is known: agents cannot connect.\n';
-  return body + problems + unansweredText(unanswered);
+  return (rows.length > 0 ? table(columns, rows, style) : 'No hub is known: agents cannot connect.\n') + problems;
 }
 
 interface DrainOptions {
@@ -172,7 +164,7 @@ export const drain = command({
   args: [new Argument('<hub>', 'its id, from isthmus hubs')],
   options: [
     new Option('--dry-run', 'only show what would move, and what might be cut'),
-    new Option('--wait <duration>', 'wait up to this long until no tunnel is left').argParser(duration),
+    durationOption('--wait <duration>', 'wait up to this long until no tunnel is left'),
   ],
   examples: [
     { line: 'drain hub-1 --dry-run', does: 'which agents have no other hub?' },
@@ -183,7 +175,7 @@ export const drain = command({
     const member = memberOf(met, id);
     if (options.dryRun) {
       const view = dryRunView(id, await askToDrain(met, member, { dryRun: true }));
-      output.show(view, () => dryRunText(view, output.style));
+      output.show(view, dryRunText);
       return view.stranded === 0 ? EXIT.good : EXIT.wrong;
     }
     const left = await drained(met, member, options.wait ?? 0, terminal.interrupted);
@@ -201,13 +193,10 @@ async function askToDrain(
   member: Member,
   request: { dryRun?: boolean },
 ): Promise<adminApi.DrainResponse> {
-  const { answers, unanswered } = await plane.askThese([member], (admin, signal) => admin.drain(request, { signal }));
-  const [answer] = answers;
-  if (answer) return answer.value;
-  throw new Failure(EXIT.unasked, `${member.id} at ${member.address}: ${unanswered.at(-1)?.reason}`);
+  const answer = await plane.askInTurn([member], (admin, signal) => admin.drain(request, { signal }));
+  if ('value' in answer) return answer.value;
+  throw new Failure(EXIT.unasked, `${member.id} at ${member.address}: ${answer.unanswered[0]?.reason}`);
 }
-
-const ASK_AGAIN_MS = 500;
 
 /** Asks for a drain, then polls what is left until nothing is or the time is over. */
 async function drained(plane: Plane, member: Member, waitMs: number, signal: AbortSignal) {
@@ -215,7 +204,7 @@ async function drained(plane: Plane, member: Member, waitMs: number, signal: Abo
   for (;;) {
     const left = await askToDrain(plane, member, {});
     if (left.tunnels === 0 || signal.aborted || performance.now() >= end) return left;
-    await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
+    await new Promise((resolve) => setTimeout(resolve, ISTHMUS.drainAskMs));
   }
 }
 
@@ -237,14 +226,11 @@ function dryRunView(hub: string, { sessions, tunnels, plan }: adminApi.DrainResp
   };
 }
 
-/** Enough to decide; -o json lists the rest. */
-const SHOWN_ROWS = 20;
-
 export function dryRunText(view: DrainView, style: Style): string {
   const { hub, sessions, tunnels, stranded = 0, gracefulMs, moves = [], running = [] } = view;
   const right = (name: string) => ({ name, right: true }) as const;
   const rows = moves
-    .slice(0, SHOWN_ROWS)
+    .slice(0, ISTHMUS.drainShown)
     .map(({ agent, tenant, elsewhere, tunnels: through, session }) => [
       agent,
       tenant,
@@ -253,7 +239,7 @@ export function dryRunText(view: DrainView, style: Style): string {
       session,
     ]);
   const cut = running
-    .slice(0, SHOWN_ROWS)
+    .slice(0, ISTHMUS.drainShown)
     .map((tunnel) => [tunnel.destination, tunnel.agent, age(tunnel.ageMs), bytes(tunnel.bytes), tunnel.dial]);
   const lost = stranded > 0 ? `, ${stranded} of them with nowhere else to go` : '';
   return [
@@ -280,5 +266,5 @@ function fateOf(hub: string, gracefulMs: number | undefined): string {
 }
 
 function more(count: number): string {
-  return count > SHOWN_ROWS ? `and ${count - SHOWN_ROWS} more (-o json lists them)\n` : '';
+  return count > ISTHMUS.drainShown ? `and ${count - ISTHMUS.drainShown} more (-o json lists them)\n` : '';
 }

@@ -1,7 +1,7 @@
 import { type CheckName, type Finding, findingsIn, judge } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { type Call, command } from '../command.ts';
-import { age, EXIT, type ExitStatus, isoTime, plural, type Style, statusOf, unansweredText } from '../output.ts';
+import { age, EXIT, type ExitStatus, isoTime, plural, type Style, statusOf } from '../output.ts';
 import { type Asked, askPlane, warningsOf } from '../plane/evidence.ts';
 import { type AdmissionName, type Answer, admissionName, roleNames, type Unanswered } from '../plane/member.ts';
 import { type Column, table } from '../table.ts';
@@ -82,7 +82,7 @@ export const status = command({
     const unready = answers.filter(({ value }) => !value.ready).map(({ member }) => member);
     const warnings = await warningsOf(met, unready);
     const view = statusView(asked, warnings);
-    output.show(view, () => statusText(view, output.style));
+    output.answers(view, statusText);
     return exitOf(view);
   },
 });
@@ -208,5 +208,5 @@ export function statusText({ plane, members, attention, unanswered }: StatusView
   const refused = attention.filter(({ check }) => check === 'refusals');
   const soon = near.length > 0 ? `\nNeeds attention:\n${lines(near)}` : '';
   const kept = refused.length > 0 ? `\nRejected recently:\n${lines(refused)}` : '';
-  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent], style)}${why}${todo}${soon}${kept}${unansweredText(unanswered)}`;
+  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent], style)}${why}${todo}${soon}${kept}`;
 }

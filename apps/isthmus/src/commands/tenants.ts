@@ -2,7 +2,7 @@ import { FINDINGS } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { Argument } from 'commander';
 import { type Call, command } from '../command.ts';
-import { EXIT, isoTime, plural, type Style, statusOf, unansweredText, usage } from '../output.ts';
+import { EXIT, isoTime, plural, type Style, usage } from '../output.ts';
 import type { Answer, Unanswered } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { type Column, table } from '../table.ts';
@@ -34,8 +34,7 @@ export const tenants = command({
     const [action, files = []] = args as readonly [string | undefined, (readonly string[])?];
     if (action === undefined) {
       const view = await tenantsOf(await plane(), options.tenant);
-      output.show(view, () => tenantsText(view, output.style));
-      return statusOf(view.problems.length > 0, view.unanswered);
+      return output.answers(view, tenantsText, view.problems.length > 0);
     }
     if (files.length === 0) throw usage('name files, or a directory of them: isthmus tenants check FILE...');
     // It needs all that a server knows of tenants' files, which other commands do not load.
@@ -71,7 +70,7 @@ const COLUMNS: readonly Column[] = [
   { name: 'file', least: 12, drop: 1 },
 ];
 
-export function tenantsText({ configured, tenants, problems, unanswered }: TenantsView, style: Style): string {
+export function tenantsText({ configured, tenants, problems }: Omit<TenantsView, 'unanswered'>, style: Style): string {
   const rows = tenants.map((each) => [
     each.tenant,
     ...[each.agents, each.sessions, each.tunnels, each.pendingDials].map(String),
@@ -89,7 +88,7 @@ export function tenantsText({ configured, tenants, problems, unanswered }: Tenan
     return `  ${problemText(problem)}${still}, at ${members.join(', ')}\n`;
   });
   const bad = lines.length > 0 ? style.bad(`\nFiles that cannot be used:\n${lines.join('')}`) : '';
-  return body + remark + bad + unansweredText(unanswered);
+  return body + remark + bad;
 }
 
 function limitText({ use }: TenantView, style: Style): string {

@@ -1,8 +1,9 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { type Call, command, count } from '../command.ts';
-import { age, bytes, isoTime, plural, type Style, statusOf, unansweredText } from '../output.ts';
-import { type Answer, roleNames, type Unanswered } from '../plane/member.ts';
+import { ISTHMUS } from '../defaults.ts';
+import { age, bytes, isoTime, plural, type Style } from '../output.ts';
+import { type Answer, roleNames } from '../plane/member.ts';
 import { type Column, table } from '../table.ts';
 
 interface TunnelView {
@@ -30,7 +31,6 @@ interface TunnelsView {
   readonly tunnels: readonly TunnelView[];
   /** Total number of tunnels. More than listed if --limit cut the list. */
   readonly total: number;
-  readonly unanswered: readonly Unanswered[];
 }
 
 interface Options {
@@ -49,7 +49,7 @@ export const tunnels = command({
     new Option('--hub <id>', 'only tunnels through this hub'),
     new Option('--destination <text>', 'only tunnels whose destination contains this text'),
     new Option('--sort <by>', 'order: oldest first, or most bytes first').choices(['age', 'bytes']).default('age'),
-    new Option('--limit <count>', 'most tunnels to list').argParser(count).default(1000),
+    new Option('--limit <count>', 'most tunnels to list').argParser(count).default(ISTHMUS.tunnelsListed),
   ],
   examples: [
     { line: 'tunnels --agent agent-3', does: 'before agent-3 is taken out' },
@@ -63,8 +63,7 @@ export const tunnels = command({
     );
     const found = selected(tunnelsOf(answers), options);
     const view = { tunnels: found.slice(0, options.limit), total: found.length, unanswered };
-    output.show(view, () => tunnelsText(view, output.style));
-    return statusOf(false, unanswered);
+    return output.answers(view, tunnelsText);
   },
 });
 
@@ -140,7 +139,7 @@ function stateCells({ resume, halfClosed }: TunnelView, style: Style): readonly 
   return [attached ? (ended ?? 'attached') : style.warning('detached'), `${moves}`, bytes(keptBytes)];
 }
 
-export function tunnelsText({ tunnels, total, unanswered }: TunnelsView, style: Style): string {
+export function tunnelsText({ tunnels, total }: TunnelsView, style: Style): string {
   const rows = tunnels.map((tunnel) => [
     tunnel.dial,
     tunnel.tenant,
@@ -155,5 +154,5 @@ export function tunnelsText({ tunnels, total, unanswered }: TunnelsView, style: 
   ]);
   const rest = total > tunnels.length ? ` of ${total} (--limit shows more)` : '';
   const body = rows.length > 0 ? `${table(columnsFor(tunnels), rows, style)}\n` : '';
-  return `${body}${plural(tunnels.length, 'tunnel')}${rest}\n${unansweredText(unanswered)}`;
+  return `${body}${plural(tunnels.length, 'tunnel')}${rest}\n`;
 }

@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { adminApi } from '@isthmus/proto/admin';
+import { ISTHMUS } from '../defaults.ts';
 import { isoTime, quantile } from '../output.ts';
 import { type AdmissionName, admissionName, type Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
@@ -103,8 +104,8 @@ export class Following {
     while (!this.#signal.aborted) {
       this.#open();
       await this.#askLoads();
-      await pause(ASK_MS, undefined, { signal: this.#signal }).catch(() => {});
-      if (performance.now() - metAt < MEET_MS || this.#signal.aborted) continue;
+      await pause(ISTHMUS.watchLoadMs, undefined, { signal: this.#signal }).catch(() => {});
+      if (performance.now() - metAt < ISTHMUS.watchMembersMs || this.#signal.aborted) continue;
       metAt = performance.now();
       // If nobody answers, the known members are asked until one comes back.
       await this.#plane.meet().catch(() => {});
@@ -140,7 +141,11 @@ export class Following {
       const member = this.members.get(id)?.member;
       if (!member) return;
       try {
-        const request = { ...filter, role: adminApi.Role.ROLE_GATEWAY, recent: first ? recent : MAX_MISSED_DIALS };
+        const request = {
+          ...filter,
+          role: adminApi.Role.ROLE_GATEWAY,
+          recent: first ? recent : ISTHMUS.watchMissedDials,
+        };
         for await (const { dial, lost } of this.#plane.client(member).watchDials(request, { signal: this.#signal })) {
           this.#lost += Number(lost);
           const view = dial && dialViewOf(id, dial);
@@ -149,7 +154,7 @@ export class Following {
       } catch {
         // `#askLoads` finds out whether and why it does not answer.
       }
-      await pause(AGAIN_MS, undefined, { signal: this.#signal }).catch(() => {});
+      await pause(ISTHMUS.watchAgainMs, undefined, { signal: this.#signal }).catch(() => {});
     }
   }
 
@@ -157,23 +162,10 @@ export class Following {
     if (this.#heard.has(dial.dial)) return;
     this.#heard.add(dial.dial);
     const [oldest] = this.#heard;
-    if (this.#heard.size > MAX_HEARD && oldest !== undefined) this.#heard.delete(oldest);
+    if (this.#heard.size > ISTHMUS.watchToldDials && oldest !== undefined) this.#heard.delete(oldest);
     this.#told(dial);
   }
 }
-
-/** How often to ask for the loads, and for the members. */
-const ASK_MS = 1000;
-
-const MEET_MS = 5000;
-
-/** Pause before a stream that ended is opened again. */
-const AGAIN_MS = 1000;
-
-/** Number of dials to fetch again after a lost stream, and number of dials to remember for that. */
-const MAX_MISSED_DIALS = 100;
-
-const MAX_HEARD = 10_000;
 
 function loadOf(status: adminApi.GetStatusResponse): Load {
   const [rate] = status.dialRates;
@@ -188,12 +180,6 @@ function loadOf(status: adminApi.GetStatusResponse): Load {
     failuresPerSecond: rate?.failuresPerSecond ?? 0,
   };
 }
-
-/** Time span that the screen covers. */
-const WINDOW_MS = 60_000;
-
-/** Dials to keep: 300 per second for a minute. Above that the oldest are dropped, and rates still count them. */
-const MAX_KEPT = 20_000;
 
 interface Kept {
   readonly view: DialView;
@@ -232,17 +218,17 @@ export class RecentDials {
     if (!view.ok) sums.failed++;
     this.#seconds.set(second, sums);
     const [oldest] = this.#kept.keys();
-    if (this.#kept.size > MAX_KEPT && oldest !== undefined) this.#kept.delete(oldest);
+    if (this.#kept.size > ISTHMUS.watchKeptDials && oldest !== undefined) this.#kept.delete(oldest);
   }
 
   forget(now: number): void {
-    for (const [id, { at }] of this.#kept) if (at < now - WINDOW_MS) this.#kept.delete(id);
+    for (const [id, { at }] of this.#kept) if (at < now - ISTHMUS.watchWindowMs) this.#kept.delete(id);
     for (const second of this.#seconds.keys())
-      if (second < now / 1000 - 2 * (WINDOW_MS / 1000)) this.#seconds.delete(second);
+      if (second < now / 1000 - 2 * (ISTHMUS.watchWindowMs / 1000)) this.#seconds.delete(second);
   }
 
   /** Returns the dials of each of the last full seconds, oldest first. */
-  perSecond(now: number, seconds = WINDOW_MS / 1000): number[] {
+  perSecond(now: number, seconds = ISTHMUS.watchWindowMs / 1000): number[] {
     const last = Math.floor(now / 1000) - 1;
     return Array.from({ length: seconds }, (_, index) => this.#seconds.get(last - seconds + 1 + index)?.dials ?? 0);
   }

@@ -1,3 +1,4 @@
+import { ISTHMUS } from '../defaults.ts';
 import { age, millis, plural, type Style } from '../output.ts';
 import { cut, table, wrapped } from '../table.ts';
 import type { DialView, ErrorView, Followed, Load, RecentDials, TenantView } from './watch-dials.ts';
@@ -32,7 +33,7 @@ export function picture({ now, members, recent, unheard, controls, room }: Pictu
   const left = rows - above.length - below.length - 4;
   return [
     ...above,
-    ...dialLines(recent, { now, order: controls.dials, count: Math.max(SHOWN_ITEMS, left) }, fit),
+    ...dialLines(recent, { now, order: controls.dials, count: Math.max(ISTHMUS.watchItems, left) }, fit),
     ...below,
   ];
 }
@@ -58,9 +59,6 @@ function headLines({ now, members, recent, unheard }: Head, style: Style): strin
 }
 
 const LEVELS = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'] as const;
-
-/** How many errors and tenants to show, and how many dials at least. */
-const SHOWN_ITEMS = 5;
 
 /** From here on a line has room for the reason of a failure. */
 const REASONS_FROM_WIDTH = 120;
@@ -110,9 +108,9 @@ function memberLines(
   });
   const lost = members.flatMap(({ member, lost: why }) => (why ? [`${member.id}: ${why.reason}`] : []));
   const reasons = lost
-    .slice(0, MOST_REASONS)
+    .slice(0, ISTHMUS.watchReasons)
     .flatMap((text) => wrapped(`  ${text}`, style.columns, '  ').slice(0, LINES_PER_REASON));
-  const more = lost.length > MOST_REASONS ? [`  and ${lost.length - MOST_REASONS} more`] : [];
+  const more = lost.length > ISTHMUS.watchReasons ? [`  and ${lost.length - ISTHMUS.watchReasons} more`] : [];
   const told = [...reasons, ...more].map((line) => style.bad(cut(line, style.columns)));
   return [...table(COLUMNS, rows, style).trimEnd().split('\n'), ...told];
 }
@@ -142,15 +140,12 @@ function inOrder(members: readonly Followed[], order: Controls['members']): read
   return [...members].sort((a, b) => (weight(a) === weight(b) ? 0 : weight(b) - weight(a)));
 }
 
-/** How many reasons of lost members to show, and on how many lines each. */
-const MOST_REASONS = 3;
-
 const LINES_PER_REASON = 2;
 
 function errorLines(errors: readonly ErrorView[], style: Style): string[] {
   if (errors.length === 0) return ['No dial failed in the last minute', ''];
   const roomy = style.columns >= REASONS_FROM_WIDTH;
-  const rows = errors.slice(0, SHOWN_ITEMS).map(({ code, count, last }) => {
+  const rows = errors.slice(0, ISTHMUS.watchItems).map(({ code, count, last }) => {
     return [style.bad(String(count)), code, last.destination, ...(roomy ? [last.error?.text ?? ''] : [])];
   });
   const saying = roomy ? [{ name: 'saying', least: 20 }] : [];
@@ -211,7 +206,7 @@ function dialLines(recent: RecentDials, { now, order, count }: Listed, style: St
 function tenantLines(tenants: readonly TenantView[], style: Style): string[] {
   if (tenants.length === 0) return [];
   const rows = tenants
-    .slice(0, SHOWN_ITEMS)
+    .slice(0, ISTHMUS.watchItems)
     .map(({ tenant, dials, failed, p50, p99 }) => [
       tenant,
       String(dials),
@@ -219,7 +214,8 @@ function tenantLines(tenants: readonly TenantView[], style: Style): string[] {
       millis(p50),
       millis(p99),
     ]);
-  const more = tenants.length > SHOWN_ITEMS ? [`and ${plural(tenants.length - SHOWN_ITEMS, 'tenant')} more`] : [];
+  const more =
+    tenants.length > ISTHMUS.watchItems ? [`and ${plural(tenants.length - ISTHMUS.watchItems, 'tenant')} more`] : [];
   const columns = [
     { name: 'tenant', least: 12 },
     ...['dials', 'failed', 'half within', '99 % within'].map((name) => right(name)),
@@ -286,9 +282,6 @@ export const AT_START: Controls = {
   help: false,
 };
 
-/** Of a filter. */
-const MAX_TYPED = 80;
-
 const ENTER = ['\r', '\n'];
 
 const ESCAPE = '\u001b';
@@ -331,7 +324,7 @@ function typed({ typing: _, ...controls }: Controls, before: string, key: string
   if (ENTER.includes(key)) return { ...controls, filter: before };
   if (key === ESCAPE) return { ...controls, filter: '' };
   const text = BACK.includes(key) ? before.slice(0, -1) : before + (/^[\x21-\x7e]$/.test(key) ? key : '');
-  const typing = text.slice(0, MAX_TYPED);
+  const typing = text.slice(0, ISTHMUS.watchFilterCharacters);
   return { ...controls, filter: typing, typing };
 }
 

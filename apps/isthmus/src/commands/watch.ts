@@ -1,5 +1,6 @@
 import { Option } from 'commander';
-import { type Call, command, duration } from '../command.ts';
+import { type Call, command, durationOption } from '../command.ts';
+import { ISTHMUS } from '../defaults.ts';
 import type { Style } from '../output.ts';
 import { EXIT } from '../output.ts';
 import type { Terminal } from '../terminal.ts';
@@ -32,10 +33,8 @@ export const watch = command({
   options: [
     new Option('--destination <text>', 'only dials to this host:port, or to any port of this host').default('', 'all'),
     new Option('--failed', 'only dials that failed'),
-    new Option('--slower-than <duration>', 'only dials that took at least this long')
-      .argParser(duration)
-      .default(0, 'all'),
-    new Option('--for <duration>', 'stop after this time').argParser(duration),
+    durationOption('--slower-than <duration>', 'only dials that took at least this long', 0, 'all'),
+    durationOption('--for <duration>', 'stop after this time'),
   ],
   examples: [
     { line: 'watch', does: 'the live screen' },
@@ -54,7 +53,7 @@ export const watch = command({
       destination: options.destination,
       onlyFailed: options.failed === true,
       slowerThanMs: options.slowerThan,
-      recent: drawn ? RECENT_DIALS : 0,
+      recent: drawn ? ISTHMUS.watchEarlierDials : 0,
     };
     const following = new Following(await plane(), filter, signal, told);
     const screen = drawn
@@ -69,9 +68,6 @@ export const watch = command({
     return EXIT.good;
   },
 });
-
-/** Fills the screen from the start. */
-const RECENT_DIALS = 500;
 
 interface Live {
   readonly terminal: Terminal;
@@ -94,7 +90,7 @@ class LiveScreen implements Disposable {
     this.#live = live;
     const { terminal } = live;
     terminal.out(BEGIN);
-    const timer = setInterval(() => this.draw(), REDRAW_MS);
+    const timer = setInterval(() => this.draw(), ISTHMUS.watchDrawMs);
     const stops = [terminal.keys((input) => this.#take(input)), terminal.resized(() => this.draw())];
     this.#stops = [() => clearInterval(timer), ...stops];
     this.draw();
@@ -152,8 +148,6 @@ class LiveScreen implements Disposable {
     }
   }
 }
-
-const REDRAW_MS = 1000;
 
 /** Switches to a separate screen without cursor and wrapping. */
 const BEGIN = '\u001b[?1049h\u001b[?25l\u001b[?7l';

@@ -1,5 +1,6 @@
 import { asJson, type Evidence, type Witness } from '@isthmus/findings';
 import { adminApi } from '@isthmus/proto/admin';
+import { ISTHMUS } from '../defaults.ts';
 import { age, isoTime } from '../output.ts';
 import type { Answers, Member, Unanswered } from './member.ts';
 import type { Plane } from './plane.ts';
@@ -159,14 +160,10 @@ async function see(admin: adminApi.AdminClient, signal: AbortSignal): Promise<Se
   return { status, aheadMs: Number(status.nowMs) - (before + Date.now()) / 2 };
 }
 
-/** Number of log lines to read, and number of different ones to show. */
-const LOOKED_AT = 50;
-const SHOWN_WARNINGS = 3;
-
 /** Returns the last different warnings by member id. The reason for a problem is often only there. */
 export async function warningsOf(plane: Plane, members: readonly Member[]): Promise<Map<string, string[]>> {
   const { answers } = await plane.askThese(members, (admin, signal) =>
-    admin.recentLogs({ level: 'warn', limit: LOOKED_AT }, { signal }),
+    admin.recentLogs({ level: 'warn', limit: ISTHMUS.warningsRead }, { signal }),
   );
   return new Map(answers.map(({ member, value }) => [member.id, lastDifferent(value.lines, Date.now())]));
 }
@@ -176,7 +173,8 @@ export function lastDifferent(lines: readonly string[], now: number): string[] {
   const found = new Map<string, string>();
   for (const line of [...lines].reverse()) {
     const text = readable(line);
-    if (text !== undefined && found.size < SHOWN_WARNINGS && !found.has(text)) found.set(text, aged(text, line, now));
+    if (text !== undefined && found.size < ISTHMUS.warningsShown && !found.has(text))
+      found.set(text, aged(text, line, now));
   }
   return [...found.values()].reverse();
 }

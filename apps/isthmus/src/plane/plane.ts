@@ -4,6 +4,7 @@ import type { adminApi } from '@isthmus/proto/admin';
 import { inWords } from '@isthmus/tunnel';
 import { EXIT, Failure, usage } from '../output.ts';
 import {
+  type Answer,
   type Answers,
   blindness,
   type Greeting,
@@ -149,6 +150,20 @@ export class Plane implements Disposable {
     if (misused && answers.length === 0) throw misused;
     const failed = all.filter((answer) => 'reason' in answer);
     return { answers, unanswered: [...this.#lost, ...failed] };
+  }
+
+  /** Asks one after the other until one answers. @throws Failure as `askThese` does */
+  async askInTurn<T>(
+    members: readonly Member[],
+    question: Question<T>,
+  ): Promise<Answer<T> | Pick<Answers<T>, 'unanswered'>> {
+    const failed: Unanswered[] = [];
+    for (const member of members) {
+      const { answers, unanswered } = await this.askThese([member], question);
+      if (answers[0]) return answers[0];
+      failed.push(...unanswered.slice(-1));
+    }
+    return { unanswered: failed };
   }
 
   /** Returns a client for streams of a member, which have no deadline. */

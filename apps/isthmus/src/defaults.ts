@@ -1,0 +1,73 @@
+/** Times, sizes and counts of the command line: times in milliseconds, sizes in bytes. */
+export const ISTHMUS = {
+  /** How long each member may take to answer. Then it is listed as one that did not. `--timeout` sets it. */
+  answerMs: 5000,
+  /** The longest `--timeout`: by then a person has given up, and so should a script. */
+  longestAnswerMs: 600_000,
+  /** How long a shell's TAB waits for names of a plane. Then there are none to offer. */
+  namesMs: 1000,
+  /** How many names a TAB offers. A shell shows nobody a list of ten thousand. */
+  namesOffered: 1000,
+  /** How long a dial of `isthmus dial` may take. `--within` sets it. */
+  dialMs: 30_000,
+  /** How long an answer about a dial may take on top of the dial itself: the way to the gateway and back. */
+  dialAnswerMs: 2000,
+  /** From the start of one dial of a series to the start of the next. `--interval` sets it. */
+  seriesIntervalMs: 1000,
+  /** The most dials of a series (`--count`): all are one JSON document. */
+  seriesDials: 10_000,
+  /** How long each dial of `isthmus check` may take. `--within` sets it. */
+  checkDialMs: 10_000,
+  /** Dials of `isthmus check` at once: a thousand agents take a minute or two, without noticeable load. */
+  checkDialsAtOnce: 10,
+  /** With fewer days left, `isthmus check` warns of a certificate: automatic renewal happens with a third of the lifetime left. */
+  certificateDays: 14,
+  /** A Redis that answers more slowly gets a warning. It delays what gateways learn, but not dials. */
+  redisSlowMs: 100,
+  /** How long a server may take to accept a connection to its unix socket. */
+  socketAcceptMs: 5000,
+  /** How long a hub may take to say what it makes of a probe of its port: it is told then that nobody was refused. */
+  probeEndMs: 2000,
+  /** How often `isthmus drain --wait` asks what is left. */
+  drainAskMs: 500,
+  /** How many sessions and tunnels a dry run of a drain shows for people; `-o json` lists the rest. */
+  drainShown: 20,
+  /** How many tunnels `isthmus tunnels` lists. `--limit` sets it. */
+  tunnelsListed: 1000,
+  /** How many warnings of a member that is not ready are read to find different ones. */
+  warningsRead: 50,
+  /** How many different warnings of a member that is not ready are shown. */
+  warningsShown: 3,
+  /** The largest page of metrics that `isthmus diag` collects. One with a thousand series is 200 kB. */
+  pageBytes: 32 * 1024 * 1024,
+  /** How long certificates of `isthmus certs` are valid, in days; CAs ten times as long. `--days` sets it. */
+  certsDays: 365,
+  /** How long a connection to `isthmus hold` waits for the server. Then it is closed. `--wait` sets it. */
+  holdWaitMs: 30_000,
+  /** How often `isthmus hold` looks for a server that is away: so much later than possible a dial may reach it. */
+  holdLookMs: 50,
+  /** How often the screen of `isthmus watch` is drawn again. */
+  watchDrawMs: 1000,
+  /** How often `isthmus watch` asks members for their load. */
+  watchLoadMs: 1000,
+  /** How often `isthmus watch` asks who is in the plane. */
+  watchMembersMs: 5000,
+  /** The pause before a gateway's stream of dials that ended is opened again. */
+  watchAgainMs: 1000,
+  /** How many earlier dials of each gateway fill the screen from the start. */
+  watchEarlierDials: 500,
+  /** How many dials of a gateway are read again after its stream was lost. */
+  watchMissedDials: 100,
+  /** How many dials are remembered by id, so that those read again are told once. */
+  watchToldDials: 10_000,
+  /** The time that the screen covers. */
+  watchWindowMs: 60_000,
+  /** Dials that the screen keeps: 300 a second for its minute. Above that the oldest are dropped, and rates still count them. */
+  watchKeptDials: 20_000,
+  /** How many errors and tenants the screen shows, and how many dials at least. */
+  watchItems: 5,
+  /** For how many lost members the screen says why. */
+  watchReasons: 3,
+  /** The longest filter that can be typed, in characters. */
+  watchFilterCharacters: 80,
+};
