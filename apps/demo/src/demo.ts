@@ -1,32 +1,40 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createTrust } from '@isthmus/certificates/testing';
-import { type Child, ChildFailed, type ChildOptions } from './child.ts';
+import { DEMO } from './defaults.ts';
 import { startDestination } from './destination.ts';
-import { dialLine, readDial } from './dials.ts';
-import { Fleet } from './fleet.ts';
-import { egressSelectorConfiguration, type Running, showGuide } from './guide.ts';
-import { type Part, singleLayout, splitLayout } from './layout.ts';
-import type { DemoOptions } from './options.ts';
-import { Ports } from './ports.ts';
-import { answersOk, redisAnswers } from './probes.ts';
-import { commandOf } from './programs.ts';
-import type { Screen } from './screen.ts';
+import { type Child, ChildFailed, type ChildOptions, Fleet } from './fleet.ts';
+import { egressSelectorConfiguration, type Running, type Screen, showGuide } from './guide.ts';
+import { commandOf, type Part, Ports, singleLayout, splitLayout } from './layout.ts';
 
-/** A busy machine starts seven programs slowly. */
-const READY_MS = 60_000;
-/** Far longer than the programs' own drain time. Who does not want to wait presses Ctrl-C again. */
-const STOP_MS = 30_000;
-/** The order in which programs end: those with callers first, those that the others depend on last. */
-const TIERS = { fronts: 0, hubs: 1, agents: 2, redis: 3 } as const;
-/** Long enough that `isthmus check` does not warn about them, in milliseconds. */
-const CERTIFICATE_MS = 30 * 86_400_000;
-const NO_REDIS =
-  'is not installed. Install it (apt-get install redis-server, dnf install redis, brew install redis), or run npm start without --split.';
+export interface DemoOptions {
+  /** Two gateways, two hubs, two agents and Redis instead of one server with everything inside. */
+  readonly split: boolean;
+}
+
+export const USAGE = `Starts a plane on this machine that carries real connections, and shows each dial.
+
+Usage: npm start [-- FLAGS]
+
+  --split   two gateways, two hubs, two agents and Redis, instead of one server and one agent
+  --help    this text
+`;
+
+/**
+ * Reads the command line. Returns undefined if only the usage is asked for.
+ * @throws Error with one line that names the argument
+ */
+export function parseOptions(args: readonly string[]): DemoOptions | undefined {
+  const unknown = args.find((arg) => !['--split', '--help', '-h'].includes(arg));
+  if (unknown !== undefined) throw new Error(`unknown argument ${unknown}: npm start takes --split and --help`);
+  if (args.includes('--help') || args.includes('-h')) return undefined;
+  return { split: args.includes('--split') };
+}
 
 /** `stop` asks the demo to drain and end; `abandon` does not wait for the drain. */
-export interface Interrupts {
+interface Interrupts {
   readonly stop: AbortSignal;
   readonly abandon: AbortSignal;
 }
@@ -50,7 +58,7 @@ export async function runDemo(options: DemoOptions, screen: Screen, interrupts: 
     if (!(error instanceof ChildFailed)) throw error;
     failures.push(error);
   } finally {
-    failures.push(...(await fleet.stop(STOP_MS)));
+    failures.push(...(await fleet.stop(DEMO.stopMs)));
     await destination[Symbol.asyncDispose]();
     await rm(dir, { recursive: true, force: true });
   }
@@ -71,7 +79,7 @@ interface Stage {
 async function bringUp({ split }: DemoOptions, stage: Stage): Promise<void> {
   const { dir, fleet, dials, screen, destinationPort } = stage;
   screen.faint(`Starting ${split ? 'two gateways, two hubs, two agents and Redis' : 'a server and an agent'} ...`);
-  const trust = await createTrust(dir, 'demo-caller', CERTIFICATE_MS);
+  const trust = await createTrust(dir, 'demo-caller', DEMO.certificateMs);
   const layout = await (split ? splitLayout : singleLayout)(trust, new Ports());
   const redis = layout.redisPort === undefined ? undefined : await startRedis(fleet, layout.redisPort, dir);
   const fronts = layout.fronts.map((part) => {
@@ -100,7 +108,7 @@ async function startRedis(fleet: Fleet, port: number, dir: string): Promise<Chil
     missing: NO_REDIS,
     ready: () => redisAnswers(port),
   });
-  await redis.until(() => redisAnswers(port), READY_MS);
+  await redis.until(() => redisAnswers(port), DEMO.readyMs);
   return redis;
 }
 
@@ -110,7 +118,34 @@ function optionsOf({ name, program, flags, healthPort }: Part): ChildOptions {
 }
 
 async function allAnswer(running: readonly Running[], path: '/healthz' | '/readyz'): Promise<void> {
-  await Promise.all(running.map(({ part, child }) => child.until(() => answersOk(part.healthPort, path), READY_MS)));
+  await Promise.all(
+    running.map(({ part, child }) => child.until(() => answersOk(part.healthPort, path), DEMO.readyMs)),
+  );
+}
+
+/** Whether a path on a health port answers 200. */
+async function answersOk(port: number, path: '/healthz' | '/readyz'): Promise<boolean> {
+  const headers = { connection: 'close' };
+  const response = await fetch(`http://127.0.0.1:${port}${path}`, {
+    headers,
+    signal: AbortSignal.timeout(DEMO.probeMs),
+  });
+  await response.arrayBuffer();
+  return response.status === 200;
+}
+
+/** Whether a Redis answers PING. */
+function redisAnswers(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => socket.write('PING\r\n'));
+    const end = (answer: boolean) => {
+      socket.destroy();
+      resolve(answer);
+    };
+    socket.setTimeout(DEMO.probeMs, () => end(false));
+    socket.once('error', () => end(false));
+    socket.once('data', (data) => end(data.toString().startsWith('+PONG')));
+  });
 }
 
 function showFailure(screen: Screen, { message, lastLines }: ChildFailed): void {
@@ -144,6 +179,62 @@ class DialLog {
     return `Ended. Dials that became tunnels: ${this.#carried}; dials that failed: ${this.#failed}.`;
   }
 }
+
+/** A dial in a gateway's log. */
+export interface SeenDial {
+  /** Time of day, with milliseconds. */
+  readonly time: string;
+  readonly caller: string;
+  readonly via: string;
+  readonly destination: string;
+  readonly ms: number;
+  readonly agent?: string;
+  readonly hub?: string;
+  /** Set if it failed: the error's name (RFC 9209) and its text. */
+  readonly error?: { readonly name: string; readonly text: string };
+}
+
+const MESSAGES = ['dial established', 'dial failed'];
+
+/** Reads a line of a program's JSON log. Returns undefined unless it reports the end of a caller's dial. */
+export function readDial(line: string): SeenDial | undefined {
+  const fields = readObject(line);
+  if (fields?.role !== 'gateway' || !MESSAGES.includes(String(fields.msg))) return undefined;
+  const { time, caller, via, destination, ms, agent, hub, error, text } = fields;
+  return {
+    time: new Date(String(time)).toTimeString().slice(0, 8) + String(time).slice(19, 23),
+    caller: String(caller),
+    via: String(via),
+    destination: String(destination),
+    ms: Number(ms),
+    ...(typeof agent === 'string' && { agent }),
+    ...(typeof hub === 'string' && { hub }),
+    ...(error !== undefined && { error: { name: String(error), text: String(text) } }),
+  };
+}
+
+/** Formats a dial as one line: when, who (by which protocol), where to, through which agent and hub, how long or why not. */
+export function dialLine(dial: SeenDial, gateway: string): string {
+  const who = `${dial.time}  ${dial.caller} (${dial.via}) at ${gateway} → ${dial.destination}`;
+  const through = dial.agent === undefined ? '' : ` through ${dial.agent} at ${dial.hub}`;
+  const how = dial.error ? `failed after ${dial.ms} ms: ${dial.error.name}, ${dial.error.text}` : `in ${dial.ms} ms`;
+  return `${who}${through} ${how}`;
+}
+
+function readObject(line: string): Record<string, unknown> | undefined {
+  if (!line.startsWith('{')) return undefined;
+  try {
+    return JSON.parse(line) as Record<string, unknown>;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The order in which programs end: those with callers first, those that the others depend on last. */
+const TIERS = { fronts: 0, hubs: 1, agents: 2, redis: 3 } as const;
+
+const NO_REDIS =
+  'is not installed. Install it (apt-get install redis-server, dnf install redis, brew install redis), or run npm start without --split.';
 
 function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

@@ -3,14 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout } from 'node:timers/promises';
-
-/** A download has so many chunks a second: slow enough to see what happens to it while it runs. */
-const CHUNK = Buffer.alloc(512 * 1024, 'Isthmus ');
-const CHUNKS_A_SECOND = 10;
-
-/** `/download/60` lasts a minute. No download lasts longer than ten. */
-const DOWNLOAD = /^\/download\/([1-9]\d{0,2})$/;
-const MOST_SECONDS = 600;
+import { DEMO } from './defaults.ts';
 
 /**
  * A small HTTP server for callers to reach. It answers with its name and the address that dialled it, or with a download that takes a
@@ -26,7 +19,7 @@ export async function startDestination(): Promise<DemoDestination> {
     response.setHeader('content-type', 'text/plain');
     const [, seconds] = DOWNLOAD.exec(request.url ?? '') ?? [];
     if (seconds !== undefined) {
-      download(response, Math.min(Number(seconds), MOST_SECONDS));
+      download(response, Math.min(Number(seconds), DEMO.downloadSeconds));
       return;
     }
     response.end(
@@ -47,8 +40,13 @@ export async function startDestination(): Promise<DemoDestination> {
   };
 }
 
+const CHUNK = Buffer.alloc(DEMO.chunkBytes, 'Isthmus ');
+
+/** `/download/60` lasts a minute. No download lasts longer than ten. */
+const DOWNLOAD = /^\/download\/([1-9]\d{0,2})$/;
+
 function download(response: ServerResponse, seconds: number): void {
-  const count = seconds * CHUNKS_A_SECOND;
+  const count = seconds * DEMO.chunksPerSecond;
   response.setHeader('content-length', count * CHUNK.length);
   // A caller that goes away ends it.
   pipeline(Readable.from(chunks(count)), response).catch(() => {});
@@ -57,6 +55,6 @@ function download(response: ServerResponse, seconds: number): void {
 async function* chunks(count: number): AsyncIterable<Buffer> {
   for (let sent = 0; sent < count; sent++) {
     yield CHUNK;
-    await setTimeout(1000 / CHUNKS_A_SECOND);
+    await setTimeout(1000 / DEMO.chunksPerSecond);
   }
 }

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Child, ChildFailed } from './child.ts';
-import { Fleet } from './fleet.ts';
+import { type Child, ChildFailed, Fleet } from './fleet.ts';
 
 const WAITS = 'echo ready; while :; do sleep 0.05; done';
 

@@ -1,7 +1,8 @@
+import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { PeerRole, Trust } from '@isthmus/certificates/testing';
-import type { Ports } from './ports.ts';
-import type { ProgramName } from './programs.ts';
+import { DEMO } from './defaults.ts';
 
 /** A program to start: its flags, and the ports that tell when it is ready. */
 export interface Part {
@@ -28,8 +29,7 @@ export interface Layout {
 
 type Flags = Readonly<Record<string, string | number>>;
 
-/** How long programs let running tunnels finish after Ctrl-C. */
-const DRAIN = '3s';
+type ProgramName = 'proxy-server' | 'proxy-agent' | 'frontend-gw' | 'backend-hub';
 
 /** Returns a layout of one server with everything inside and one agent, on upstream's ports. */
 export async function singleLayout(trust: Trust, ports: Ports): Promise<Layout> {
@@ -56,6 +56,54 @@ export async function splitLayout(trust: Trust, ports: Ports): Promise<Layout> {
     agents.push(await agentPart(trust, ports, `agent-${number}`, agentPort));
   }
   return { fronts, hubs, agents, redisPort };
+}
+
+const LOOPBACK = '127.0.0.1';
+
+/** Hands out TCP ports on loopback, each only once. */
+export class Ports {
+  readonly #taken = new Set<number>();
+  readonly #isFree: (port: number) => Promise<boolean>;
+
+  constructor(isFree = canListen) {
+    this.#isFree = isFree;
+  }
+
+  /**
+   * Returns the wanted port if it is free, otherwise the first that is, in steps of ten. Not one that the kernel picks: it may give that to
+   * somebody else before the program listens.
+   */
+  async take(wanted: number): Promise<number> {
+    for (let step = 0; step < DEMO.portSteps; step++) {
+      const port = wanted + step * DEMO.portStep;
+      if (this.#taken.has(port) || !(await this.#isFree(port))) continue;
+      this.#taken.add(port);
+      return port;
+    }
+    throw new Error(`no free TCP port on ${LOOPBACK} from ${wanted} on`);
+  }
+}
+
+function canListen(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(false));
+    server.listen({ host: LOOPBACK, port, exclusive: true }, () => server.close(() => resolve(true)));
+  });
+}
+
+const DIRECTORIES: Record<ProgramName, string> = {
+  'proxy-server': 'server',
+  'proxy-agent': 'agent',
+  'frontend-gw': 'frontend-gw',
+  'backend-hub': 'backend-hub',
+};
+
+/** Returns how to start a program on the current runtime: sources on both. */
+export function commandOf(program: ProgramName): readonly [string, ...string[]] {
+  const app = fileURLToPath(new URL(`../../${DIRECTORIES[program]}`, import.meta.url));
+  if (process.versions.deno !== undefined) return [process.execPath, 'run', '-A', `${app}/src/main.ts`];
+  return [process.execPath, `${app}/bin/${program}.js`];
 }
 
 async function gatewayPart(trust: Trust, ports: Ports, name: string, plane: Flags): Promise<Front> {
@@ -138,7 +186,7 @@ async function observed(ports: Ports) {
     'health-bind-address': '127.0.0.1',
     'health-port': healthPort,
     'admin-port': adminPort,
-    'graceful-shutdown-timeout': DRAIN,
+    'graceful-shutdown-timeout': `${DEMO.drainMs}ms`,
   };
   return { healthPort, adminPort, flags };
 }

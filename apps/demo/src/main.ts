@@ -1,6 +1,5 @@
-import { runDemo } from './demo.ts';
-import { type DemoOptions, parseOptions, USAGE } from './options.ts';
-import { Screen } from './screen.ts';
+import { type DemoOptions, parseOptions, runDemo, USAGE } from './demo.ts';
+import { Screen } from './guide.ts';
 
 /** The first Ctrl-C drains; the second does not wait. */
 function interrupts() {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { dialLine, readDial, type SeenDial } from './dials.ts';
+import { dialLine, parseOptions, readDial, type SeenDial } from './demo.ts';
 
 const ESTABLISHED = {
   level: 'info',
@@ -45,4 +45,24 @@ test('lines about other events, and lines that are no JSON, are ignored', () => 
   assert.equal(readDial(JSON.stringify({ ...ESTABLISHED, msg: 'tunnel closed' })), undefined);
   assert.equal(readDial('{ not json'), undefined);
   assert.equal(readDial('Error: something'), undefined);
+});
+
+test('one server with everything inside is the default', () => {
+  assert.deepEqual(parseOptions([]), { split: false });
+});
+
+test('--split starts separate tiers', () => {
+  assert.deepEqual(parseOptions(['--split']), { split: true });
+});
+
+test('--help prints the usage, whatever the other arguments', () => {
+  assert.equal(parseOptions(['--split', '--help']), undefined);
+  assert.equal(parseOptions(['-h']), undefined);
+});
+
+test('an unknown argument gives one line that names it', () => {
+  assert.throws(
+    () => parseOptions(['--spilt']),
+    /^Error: unknown argument --spilt: npm start takes --split and --help$/,
+  );
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
-import { Ports } from './ports.ts';
+import { Ports } from './layout.ts';
 
 test('a wanted port is returned if it is free, otherwise the next tenth one, and each only once', async () => {
   const ports = new Ports(async (port) => port !== 8101);
