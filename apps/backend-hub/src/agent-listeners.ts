@@ -1,6 +1,6 @@
 import type { BlockList, Socket } from 'node:net';
 import { type Tenancy, TenantPorts } from '@isthmus/plane';
-import { type StrangerLimits, type Strangers, StrangersPool, type TlsSettings } from '@isthmus/runtime';
+import { type TlsSettings, type WaitingConnections, type WaitingLimits, WaitingPool } from '@isthmus/runtime';
 import { fromTheStart, type ListenAddress, type Listener, listen } from '@isthmus/transport';
 import type { Observation } from '@isthmus/tunnel';
 
@@ -48,7 +48,7 @@ export interface AgentProtocols {
 interface Door {
   /** The tenant whose own it is. */
   readonly tenant?: string;
-  readonly strangers: Strangers;
+  readonly strangers: WaitingConnections;
 }
 
 /** The ports where agents connect: the one of all tenants, and those that tenants have for themselves. */
@@ -56,7 +56,7 @@ export class AgentListeners {
   readonly #options: AgentListenersOptions;
   readonly #doors = new WeakMap<Socket, Door>();
   /** Of this port and tenants' own. */
-  readonly #strangersPool: StrangersPool;
+  readonly #strangersPool: WaitingPool;
   /** Including ports of tenants that have none any more, while agents' sessions run there. */
   readonly #listeners = new Set<Listener>();
   #main: Listener | undefined;
@@ -64,7 +64,7 @@ export class AgentListeners {
 
   constructor(options: AgentListenersOptions) {
     this.#options = options;
-    this.#strangersPool = new StrangersPool(options.limits.waiting);
+    this.#strangersPool = new WaitingPool(options.limits.waiting);
   }
 
   get address(): string {
@@ -155,7 +155,7 @@ export class AgentListeners {
     await this.#own.look();
   }
 
-  #strangers(tenant: string | undefined): StrangerLimits {
+  #strangers(tenant: string | undefined): WaitingLimits {
     const { waiting, waitingOfSource: mostOfSource } = this.#options.limits;
     const most = tenant === undefined ? waiting : Math.min(waiting, OWN_PORT_WAITING);
     const names = { most: '--max-waiting-agents', mostOfSource: '--max-waiting-agents-per-source' };

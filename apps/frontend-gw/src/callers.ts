@@ -1,5 +1,5 @@
 import type { BlockList, Socket } from 'node:net';
-import { StrangersPool, type TlsSettings, within } from '@isthmus/runtime';
+import { type TlsSettings, WaitingPool, within } from '@isthmus/runtime';
 import {
   type Accept,
   type CallerEdgeOptions,
@@ -71,7 +71,7 @@ export class Callers {
   readonly #beside: ReturnType<typeof grpcServer>;
   readonly #afar: ReturnType<typeof grpcServer>;
   readonly #listeners = new Set<Listener>();
-  readonly #strangersPool = new StrangersPool(STRANGERS.most);
+  readonly #strangersPool = new WaitingPool(STRANGERS.most);
   #hidden: Promise<void> | undefined;
   #stopped = false;
 

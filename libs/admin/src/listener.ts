@@ -1,6 +1,6 @@
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
-import { Admitted, type AdmittedLimits, bind, type StrangerLimits, Strangers } from '@isthmus/runtime';
+import { Admitted, type AdmittedLimits, bind, WaitingConnections, type WaitingLimits } from '@isthmus/runtime';
 import type { Refused } from '@isthmus/service';
 import { visitorOf } from './access/visitor.ts';
 
@@ -17,7 +17,7 @@ const ADMITTED: AdmittedLimits = { most: 100, mostOfSource: 50 };
  * Connections amid their handshakes. An operator's is done in a moment, so that only an attack meets these. They are apart from those
  * that are let in, so that who has no certificate takes no operator's place.
  */
-const STRANGERS: Omit<StrangerLimits, 'deadlineMs'> = {
+const STRANGERS: Omit<WaitingLimits, 'deadlineMs'> = {
   most: 200,
   mostOfSource: 50,
   names: {
@@ -51,7 +51,7 @@ export interface AdminListenerOptions {
 export async function adminListener(options: AdminListenerOptions): Promise<AdminListener> {
   const { host, port, path, tls, handshakeMs, refused } = options;
   let take = (socket: Socket): void => void socket.destroy();
-  const strangers = new Strangers({ ...STRANGERS, deadlineMs: handshakeMs }, refused);
+  const strangers = new WaitingConnections({ ...STRANGERS, deadlineMs: handshakeMs }, refused);
   const admitted = new Admitted(ADMITTED, refused);
   const accept = (socket: Socket) => {
     strangers.leave(socket);

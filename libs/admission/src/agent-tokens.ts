@@ -39,7 +39,8 @@ interface KeysUrl {
 }
 
 /** Fetches what an issuer publishes. Follows no redirect, because the file says whom to trust. */
-async function fetchKeys({ url, ca }: KeysUrl, timeout = ADMISSION.keysFetchMs): Promise<string> {
+async function fetchKeys({ url, ca }: KeysUrl): Promise<string> {
+  const { keysFetchMs: timeout } = ADMISSION;
   // The connection is closed with the request. Otherwise it would stay open until the next fetch, minutes later.
   const options = { headers: { accept: 'application/json', 'user-agent': 'isthmus' } };
   const request = url.startsWith('https:')
@@ -92,34 +93,32 @@ class UrlKeys {
   /** Why the newest keys cannot be used. Empty if they can. */
   problem = '';
   readonly #url: KeysUrl;
-  readonly #now: () => number;
   readonly #backoff = new Backoff(ADMISSION.keysAgainMs, ADMISSION.keysMs);
   #text = '';
   #next = Number.NEGATIVE_INFINITY;
   #last = Number.NEGATIVE_INFINITY;
   #fetching: Promise<boolean> | undefined;
 
-  constructor(url: KeysUrl, now: () => number = () => performance.now()) {
+  constructor(url: KeysUrl) {
     this.#url = url;
-    this.#now = now;
   }
 
   /** Fetches them if it is time. @returns whether the keys or the problem changed */
   async look(): Promise<boolean> {
-    return this.#now() >= this.#next && this.#fetch();
+    return performance.now() >= this.#next && this.#fetch();
   }
 
   /** Fetches them for a token with an unknown key id, unless that was done a moment ago. @returns as `look` */
   async seek(): Promise<boolean> {
     if (this.#fetching) return this.#fetching;
-    return this.#now() >= this.#last + ADMISSION.keysAgainMs && this.#fetch();
+    return performance.now() >= this.#last + ADMISSION.keysAgainMs && this.#fetch();
   }
 
   #fetch(): Promise<boolean> {
     this.#fetching ??= fetches
       .take(() => this.#try())
       .finally(() => {
-        this.#last = this.#now();
+        this.#last = performance.now();
         this.#fetching = undefined;
       });
     return this.#fetching;
@@ -134,11 +133,11 @@ class UrlKeys {
       this.#text = text;
       this.problem = '';
       this.#backoff.reset();
-      this.#next = this.#now() + ADMISSION.keysMs * (0.9 + Math.random() / 10);
+      this.#next = performance.now() + ADMISSION.keysMs * (0.9 + Math.random() / 10);
       return !same || before !== '';
     } catch (error) {
       this.problem = `${this.#url.url}: ${(error as Error).message}`;
-      this.#next = this.#now() + this.#backoff.next();
+      this.#next = performance.now() + this.#backoff.next();
       return this.problem !== before;
     }
   }

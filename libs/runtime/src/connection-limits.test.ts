@@ -3,7 +3,7 @@ import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { afterEach, describe, mock, test } from 'node:test';
 import { sourceOf } from './addresses.ts';
-import { Admitted, BySource, SharedBudget, Strangers, StrangersPool } from './connection-limits.ts';
+import { Admitted, BySource, SharedBudget, WaitingConnections, WaitingPool } from './connection-limits.ts';
 
 test('it knows the source that has the most, however items come and go', () => {
   const items = new BySource<number>();
@@ -75,7 +75,7 @@ describe('strangers', () => {
     mock.timers.enable({ apis: ['setTimeout'] });
     const refused: string[] = [];
     const limits = { most, mostOfSource, deadlineMs: 90_000, names: { most: '--all', mostOfSource: '--source' } };
-    const own = new Strangers(limits, (_remote, error) => refused.push(error.message));
+    const own = new WaitingConnections(limits, (_remote, error) => refused.push(error.message));
     const enter = (address: string, count: number) => {
       const sockets = Array.from({ length: count }, () => connection(address));
       return sockets.filter((socket) => own.enter(socket));
@@ -137,18 +137,18 @@ describe('strangers', () => {
   /** Ports of one process: the first is shared, and has places for all of the budget. */
   function ports(count: number, budget: number, mostOfSource: number) {
     mock.timers.enable({ apis: ['setTimeout'] });
-    const pool = new StrangersPool(budget);
+    const pool = new WaitingPool(budget);
     const refused: string[] = [];
     const names = { most: '--all', mostOfSource: '--source' };
     const all = Array.from({ length: count }, (_, i) => {
       const limits = { most: i === 0 ? budget : budget / 2, mostOfSource, deadlineMs: 90_000, names };
-      return new Strangers(limits, (_remote, { message }) => refused.push(message), pool);
+      return new WaitingConnections(limits, (_remote, { message }) => refused.push(message), pool);
     });
     const waiting = () => all.reduce((sum, { size }) => sum + size, 0);
-    return { pool, refused, waiting, all: all as [Strangers, ...Strangers[]] };
+    return { pool, refused, waiting, all: all as [WaitingConnections, ...WaitingConnections[]] };
   }
 
-  function entering(port: Strangers | undefined, address: string, count = 1): Socket[] {
+  function entering(port: WaitingConnections | undefined, address: string, count = 1): Socket[] {
     const sockets = Array.from({ length: count }, () => connection(address));
     for (const socket of sockets) port?.enter(socket);
     return sockets;
@@ -161,7 +161,7 @@ describe('strangers', () => {
 
   test('ports of one process share a budget, besides a few places that each has for itself', () => {
     const { pool, refused, waiting, all } = ports(30, 100, 60);
-    const flood = (port: Strangers) => Array.from({ length: 60 }, (_, i) => entering(port, `10.0.0.${i}`));
+    const flood = (port: WaitingConnections) => Array.from({ length: 60 }, (_, i) => entering(port, `10.0.0.${i}`));
     for (const port of all) flood(port);
     assert.match(
       refused.at(-1) ?? '',

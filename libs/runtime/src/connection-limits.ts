@@ -100,7 +100,7 @@ export class SharedBudget {
   }
 }
 
-export interface StrangerLimits {
+export interface WaitingLimits {
   /** Waiting connections in all. */
   readonly most: number;
   /** Those of one source address. */
@@ -115,12 +115,12 @@ export interface StrangerLimits {
  * The waiting connections of several ports of a process, which share a budget. Sources count over all ports: a peer that reaches many gets
  * no more than at one, and a source that has the most at all of them gives up places first.
  */
-export class StrangersPool {
+export class WaitingPool {
   /** Shared places. */
   readonly most: number;
-  readonly all = new BySource<Stranger>();
+  readonly all = new BySource<Waiting>();
   /** Those that have shared places: the others have their ports' own. */
-  readonly sharing = new BySource<Stranger>();
+  readonly sharing = new BySource<Waiting>();
 
   /** @param most waiting connections of all ports, besides the places that each has for itself */
   constructor(most: number) {
@@ -132,8 +132,8 @@ export class StrangersPool {
   }
 }
 
-interface Stranger {
-  readonly port: Strangers;
+interface Waiting {
+  readonly port: WaitingConnections;
   readonly socket: Socket;
   readonly key: string;
   readonly source: string;
@@ -150,20 +150,20 @@ interface Stranger {
  * that has the most, so a flood locks out itself. If no source stands out, a new connection of a source without any replaces the one
  * that has waited longest, if that had its time.
  */
-export class Strangers {
-  readonly #limits: StrangerLimits;
+export class WaitingConnections {
+  readonly #limits: WaitingLimits;
   readonly #refused: (remote: string, error: Error) => void;
   /** By both ends' addresses, which a TLS socket shares with the socket below it. */
-  readonly #waiting = new Map<string, Stranger>();
-  readonly #sources = new BySource<Stranger>();
-  readonly #pool: StrangersPool;
+  readonly #waiting = new Map<string, Waiting>();
+  readonly #sources = new BySource<Waiting>();
+  readonly #pool: WaitingPool;
   #ownPlaces = 0;
 
   /** @param pool the budget that it shares with other ports of the process */
   constructor(
-    limits: StrangerLimits,
+    limits: WaitingLimits,
     refused: (remote: string, error: Error) => void,
-    pool = new StrangersPool(limits.most),
+    pool = new WaitingPool(limits.most),
   ) {
     this.#limits = limits;
     this.#refused = refused;
@@ -193,43 +193,43 @@ export class Strangers {
 
   /** Call when the peer has proven who it is, or has gone. */
   leave(socket: Socket): void {
-    const stranger = this.#waiting.get(endsOf(socket));
-    if (stranger) this.#remove(stranger);
+    const waiting = this.#waiting.get(endsOf(socket));
+    if (waiting) this.#remove(waiting);
   }
 
   #add(socket: Socket, key: string, source: string): void {
     const { deadlineMs } = this.#limits;
-    const late = () => this.#end(stranger, new Error(`not admitted within ${deadlineMs / 1000} s`));
+    const late = () => this.#end(waiting, new Error(`not admitted within ${deadlineMs / 1000} s`));
     const begun = () => {
       if (bytesFrom(socket) === 0)
-        this.#end(stranger, new Error(`it sent nothing within ${RUNTIME.firstByteMs / 1000} s`));
+        this.#end(waiting, new Error(`it sent nothing within ${RUNTIME.firstByteMs / 1000} s`));
     };
     const deadlines = [setTimeout(begun, RUNTIME.firstByteMs).unref(), setTimeout(late, deadlineMs).unref()];
     const ownPlace = this.#ownPlaces < RUNTIME.waitingOwnPlaces;
-    const stranger = { port: this, socket, key, source, since: performance.now(), ownPlace, deadlines };
-    this.#waiting.set(key, stranger);
-    for (const places of this.#placesOf(stranger)) places.add(source, stranger);
+    const waiting = { port: this, socket, key, source, since: performance.now(), ownPlace, deadlines };
+    this.#waiting.set(key, waiting);
+    for (const places of this.#placesOf(waiting)) places.add(source, waiting);
     if (ownPlace) this.#ownPlaces++;
-    socket.once('close', () => this.#remove(stranger));
+    socket.once('close', () => this.#remove(waiting));
   }
 
-  #remove(stranger: Stranger): void {
-    for (const deadline of stranger.deadlines) clearTimeout(deadline);
-    if (this.#waiting.get(stranger.key) !== stranger) return;
-    this.#waiting.delete(stranger.key);
-    for (const places of this.#placesOf(stranger)) places.delete(stranger.source, stranger);
-    if (stranger.ownPlace) this.#ownPlaces--;
+  #remove(waiting: Waiting): void {
+    for (const deadline of waiting.deadlines) clearTimeout(deadline);
+    if (this.#waiting.get(waiting.key) !== waiting) return;
+    this.#waiting.delete(waiting.key);
+    for (const places of this.#placesOf(waiting)) places.delete(waiting.source, waiting);
+    if (waiting.ownPlace) this.#ownPlaces--;
   }
 
-  #placesOf({ ownPlace }: Stranger): BySource<Stranger>[] {
+  #placesOf({ ownPlace }: Waiting): BySource<Waiting>[] {
     const { all, sharing } = this.#pool;
     return ownPlace ? [this.#sources, all] : [this.#sources, all, sharing];
   }
 
-  #end(stranger: Stranger, error: Error): void {
-    this.#remove(stranger);
-    this.#refused(remoteOf(stranger.socket), error);
-    stranger.socket.destroy();
+  #end(waiting: Waiting, error: Error): void {
+    this.#remove(waiting);
+    this.#refused(remoteOf(waiting.socket), error);
+    waiting.socket.destroy();
   }
 
   /** Returns why there is none. */
@@ -254,7 +254,7 @@ export class Strangers {
   }
 
   /** @param counted how many the source has, compared to the source that has the most of the places */
-  #replace(source: string, places: BySource<Stranger>, counted: BySource<Stranger>, error: Error): Error | undefined {
+  #replace(source: string, places: BySource<Waiting>, counted: BySource<Waiting>, error: Error): Error | undefined {
     const heaviest = places.most ?? new Set();
     const [oldest] = heaviest;
     if (oldest && heaviest.size > (counted.of(source)?.size ?? 0) + 1) {
@@ -266,7 +266,7 @@ export class Strangers {
   }
 
   /** Takes the place of the connection that has waited longest, if that had its time: of the first of these groups that has one. */
-  #takePlace(error: Error, ...groups: readonly Iterable<Stranger>[]): Error | undefined {
+  #takePlace(error: Error, ...groups: readonly Iterable<Waiting>[]): Error | undefined {
     for (const group of groups) {
       const [oldest] = group;
       if (!oldest || performance.now() - oldest.since < RUNTIME.waitingPatienceMs) continue;

@@ -32,9 +32,9 @@ export {
   Admitted,
   type AdmittedLimits,
   SharedBudget,
-  type StrangerLimits,
-  Strangers,
-  StrangersPool,
+  WaitingConnections,
+  type WaitingLimits,
+  WaitingPool,
 } from './connection-limits.ts';
 export { descriptors } from './descriptors.ts';
 export { lookupName, names, resolveName } from './resolve.ts';

@@ -135,8 +135,7 @@ function openLibrary(): Library | undefined {
   // It warns that it is experimental.
   process.emitWarning = () => {};
   try {
-    const { getBuiltinModule } = process as { getBuiltinModule?: (name: string) => unknown };
-    const ffi = getBuiltinModule?.('node:ffi') as { DynamicLibrary: new (path: null) => Library } | undefined;
+    const ffi = process.getBuiltinModule('node:ffi') as { DynamicLibrary: new (path: null) => Library } | undefined;
     return ffi && new ffi.DynamicLibrary(null);
   } catch {
     return undefined;

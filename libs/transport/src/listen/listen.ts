@@ -6,10 +6,10 @@ import {
   putBack,
   RandomSet,
   remoteOf,
-  type StrangerLimits,
-  Strangers,
-  type StrangersPool,
   type TlsSettings,
+  WaitingConnections,
+  type WaitingLimits,
+  type WaitingPool,
 } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
 import { type ChooseTls, type FollowTls, tlsServer } from '../tls/renewal.ts';
@@ -21,7 +21,7 @@ const FIRST_BYTES_TIMEOUT = 10_000;
  * Handshakes in progress at one port. Callers that dial have at most 2,000 pending dials (MAX_PENDING_DIALS of a tenant), so only an attack
  * reaches these limits.
  */
-export const HANDSHAKES: StrangerLimits = {
+export const HANDSHAKES: WaitingLimits = {
   most: 4096,
   mostOfSource: 2048,
   deadlineMs: 30_000,
@@ -63,9 +63,9 @@ export interface ListenOptions {
    * Limits for peers that have not proven who they are. If set, the caller reports when a peer has, see `Listener.strangers`. Unset:
    * the TLS handshake is proof.
    */
-  readonly strangers?: StrangerLimits;
+  readonly strangers?: WaitingLimits;
   /** What it shares with other ports of the process: places for peers that have not proven who they are. */
-  readonly strangersPool?: StrangersPool | undefined;
+  readonly strangersPool?: WaitingPool | undefined;
   /** Load balancers, whose connections begin with a header of the PROXY protocol. */
   readonly proxyNetworks?: BlockList | undefined;
   readonly events: PlaneEvents;
@@ -82,7 +82,7 @@ export interface Listener {
   /** Why callers cannot find it although it listens: its socket file was deleted or replaced. */
   readonly lost: string | undefined;
   /** Peers that have not proven who they are. */
-  readonly strangers: Strangers;
+  readonly strangers: WaitingConnections;
   /** Stops accepting connections, after removing a unix socket's file. Open connections continue. */
   stop(): Promise<void>;
   /** After `stop`: resolves when the last connection has ended, including those in their TLS handshake. */
@@ -96,7 +96,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const { address, events, name } = options;
   const connections = new RandomSet<Socket>();
   const tellOfStranger = (remote: string, error: Error) => events.emit('refused', `${name} waiting`, remote, error);
-  const strangers = new Strangers(options.strangers ?? HANDSHAKES, tellOfStranger, options.strangersPool);
+  const strangers = new WaitingConnections(options.strangers ?? HANDSHAKES, tellOfStranger, options.strangersPool);
   const accept = (socket: Socket) => {
     if (!options.strangers) strangers.leave(socket);
     connections.add(socket);
