@@ -2,7 +2,6 @@ import { isLoopback } from '@isthmus/runtime';
 import { isName } from '@isthmus/tunnel';
 import * as v from 'valibot';
 import { ADMISSION } from './defaults.ts';
-import { bytesOf } from './limits.ts';
 import { HostPattern, Prefix } from './patterns.ts';
 
 const text = v.pipe(
@@ -46,6 +45,22 @@ function list<T extends v.GenericSchema>(item: T) {
     v.minLength(1, 'expected at least one entry'),
     v.maxLength(ADMISSION.listEntries, `expected ${ADMISSION.listEntries} entries or fewer`),
   );
+}
+
+const SIZE = /^(\d+(?:\.\d+)?)\s*(k|M|G|Ki|Mi|Gi)?B?$/;
+const FACTORS: Readonly<Record<string, number>> = {
+  k: 1e3,
+  M: 1e6,
+  G: 1e9,
+  Ki: 2 ** 10,
+  Mi: 2 ** 20,
+  Gi: 2 ** 30,
+};
+
+/** @returns the number of bytes that a text such as `200MB` means; NaN if it means none */
+export function bytesOf(value: string | number): number {
+  const [, digits, unit = ''] = SIZE.exec(String(value)) ?? [];
+  return Math.round(Number(digits ?? Number.NaN) * (FACTORS[unit] ?? 1));
 }
 
 /** A number of bytes: `200MB`, `16MiB`, `65536`. */

@@ -1,4 +1,3 @@
-export type { Gateway, GatewayParts, Hub, HubParts } from './roles.ts';
+export type { Gateway, GatewayParts, Hub, HubParts, Tenancy } from './roles.ts';
 export { runServer } from './run-server.ts';
-export type { Tenancy } from './tenancy/tenancy.ts';
 export { type TenantPort, TenantPorts } from './tenancy/tenant-ports.ts';

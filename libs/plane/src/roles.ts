@@ -1,9 +1,12 @@
 import type { RoutingPart, SessionMove } from '@isthmus/admin';
+import type { Admission } from '@isthmus/admission';
 import type { Directory, HubRecord, Registry } from '@isthmus/directory';
+import type { TlsSettings } from '@isthmus/runtime';
 import type { AdmissionState, Check, Closing } from '@isthmus/service';
 import type { ServerMetrics } from '@isthmus/telemetry';
+import type { FollowTls, TlsChoice } from '@isthmus/transport';
 import type { DialUse, Link, Observation, SessionInfo } from '@isthmus/tunnel';
-import type { Tenancy } from './tenancy/tenancy.ts';
+import type { tenantViews } from './tenancy/views.ts';
 
 /** The roles of a server program. At least one is set; with both, dials to the hub's own sessions are function calls. */
 export interface Roles<Flags> {
@@ -99,4 +102,14 @@ export interface Hub extends Link {
   drain(): Promise<void>;
   /** Ends everything at once. */
   close(): Promise<void>;
+}
+
+/** The tenants of a server with `--tenants-dir`: who peers are and what they may, and the certificates that tenants show. */
+export interface Tenancy extends Admission {
+  /** What operators, metrics and health checks see of them. */
+  readonly views: ReturnType<typeof tenantViews>;
+  /** For `ListenOptions.chooseTls`: the certificate of the tenant that a server name (SNI) selects. Undefined: it selects none. */
+  chooseTls(serverName: string): TlsChoice | undefined;
+  /** For `ListenOptions.followTls`, at a tenant's own port: the certificate of the tenant's file as it is in force, or else that of `own`. */
+  portTls(tenant: string, own: TlsSettings): FollowTls;
 }

@@ -35,11 +35,10 @@ import {
 } from '@isthmus/service';
 import { createLogger, exportMetrics, type ProgramLogger, type ServerMetrics, serverMetrics } from '@isthmus/telemetry';
 import { tlsServer, watchCertificate } from '@isthmus/transport';
-import type { TunnelInfo } from '@isthmus/tunnel';
+import type { PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
 import { type ServerInstruments, serverInstruments } from './instruments.ts';
 import { PlaneView } from './plane-view.ts';
-import type { Gateway, Hub, Roles } from './roles.ts';
-import { type Tenancy, tenancyOf } from './tenancy/tenancy.ts';
+import type { Gateway, Hub, Roles, Tenancy } from './roles.ts';
 
 /** Runs a server program with its roles: alone with a registry in memory, or as a member of a plane with --redis-url. */
 export function runServer<T extends FlagTable>(program: ProgramFlags<T>, roles: Roles<Values<T>>): Promise<void> {
@@ -105,7 +104,7 @@ async function startRoles(
   const { events, observation, keptAfter } = instruments;
   // A hub without a gateway reads its own sessions from the registry too.
   const directory = new Directory(role === 'server' ? { ownHub: flags['server-id'] } : {});
-  const tenancy = await tenancyOf(flags, { closing, events });
+  const tenancy = flags['tenants-dir'] === '' ? undefined : await followedTenants(flags, closing, events);
   const metrics = serverMetrics(events, {
     role,
     process: true,
@@ -142,6 +141,12 @@ async function startRoles(
   const kept = gateway && { kept: () => gateway.kept };
   metrics.see({ ...plane.sight(gateway?.routing.tenant), ...using, ...kept });
   return { role, flags, instruments, metrics, registry, directory, plane, gateway, hub, tenancy };
+}
+
+/** Loads the code that reads tenants' files and tokens only now: it is a third of a server's code. */
+async function followedTenants(flags: ServerValues, closing: Closing, events: PlaneEvents): Promise<Tenancy> {
+  const { startTenancy } = await import('./tenancy/start-tenancy.ts');
+  return startTenancy(flags, { closing, events });
 }
 
 /** Loads Redis' client only now: it takes 8 MB, which a server without Redis saves. */

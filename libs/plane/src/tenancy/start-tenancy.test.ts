@@ -10,7 +10,6 @@ import { certificateOf } from '@isthmus/runtime';
 import { Closing } from '@isthmus/service';
 import { planeEvents, principalText } from '@isthmus/tunnel';
 import { startTenancy } from './start-tenancy.ts';
-import { tenancyOf } from './tenancy.ts';
 
 const DAY = 86_400_000;
 
@@ -69,11 +68,6 @@ async function starting(context: TestContext) {
 async function until(found: () => boolean, what: string): Promise<void> {
   for (const end = Date.now() + 60_000; !found(); await delay(20)) assert.ok(Date.now() < end, what);
 }
-
-test('without the flag there is no tenancy', async () => {
-  const closing = new Closing();
-  assert.equal(await tenancyOf({ ...FLAGS, 'tenants-dir': '' }, { closing, events: planeEvents() }), undefined);
-});
 
 test('a directory that cannot be read is an error that names the flag', async () => {
   const starts = startTenancy(

@@ -5,17 +5,17 @@ import type { Closing } from '@isthmus/service';
 import { type FollowedTls, type FollowTls, type TlsChoice, tlsChoice } from '@isthmus/transport';
 import type { PlaneEvents } from '@isthmus/tunnel';
 import { PLANE } from '../defaults.ts';
-import type { Tenancy } from './tenancy.ts';
+import type { Tenancy } from '../roles.ts';
 import { tenantViews } from './views.ts';
 
-export interface TenancyParts {
+interface TenancyParts {
   readonly closing: Closing;
   readonly events: PlaneEvents;
   /** How often files are checked for changes, in milliseconds. Default: tenants' files every 2 s, the files that they name every 4 s. */
   readonly pollMs?: number | undefined;
 }
 
-export type TenancyFlags = Pick<ServerValues, 'tenants-dir' | 'cipher-suites' | 'tls-min-version'> &
+type TenancyFlags = Pick<ServerValues, 'tenants-dir' | 'cipher-suites' | 'tls-min-version'> &
   // A gateway has no flags of agents, nor a hub of callers.
   Partial<Pick<ServerValues, 'cluster-ca-cert' | 'server-ca-cert' | 'token-review-cache-ttl'>>;
 

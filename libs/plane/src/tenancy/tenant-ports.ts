@@ -1,7 +1,7 @@
 import { type Clock, systemClock } from '@isthmus/runtime';
 import { inWords, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { PLANE } from '../defaults.ts';
-import type { Tenancy } from './tenancy.ts';
+import type { Tenancy } from '../roles.ts';
 
 /** A port or unix socket that a tenant's file names. */
 export interface TenantPort {

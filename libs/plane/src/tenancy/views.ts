@@ -5,7 +5,6 @@ import type { Check } from '@isthmus/service';
 import type { LimitedTenant, TenantsSight } from '@isthmus/telemetry';
 import { type DialLimits, type DialUse, getOrPut, identifierCount, type SessionInfo } from '@isthmus/tunnel';
 import { PLANE } from '../defaults.ts';
-import type { Gateway, Hub } from '../roles.ts';
 
 /** What operators, metrics and health checks see of the tenants. */
 export function tenantViews(admission: Admission) {
@@ -13,7 +12,7 @@ export function tenantViews(admission: Admission) {
     part: (roles: UseOptions) => tenantsPart(admission, roles),
     sight: tenantsSight(admission),
     /** The tenants that have dialled through a gateway. */
-    using: (gateway: Pick<Gateway, 'use'>) => tenantsUsing(admission, gateway),
+    using: (gateway: DialsHeld) => tenantsUsing(admission, gateway),
     /** Which tenants are in force, and which files are not. */
     check: (unopened: readonly string[]) => tenantsCheck(admission, unopened),
     /** What an operator should fix in the files, although the server is ready. */
@@ -23,9 +22,20 @@ export function tenantViews(admission: Admission) {
 
 type Use = KnownTenant['use'];
 
+/** A gateway: what a tenant uses of it; undefined before it has dialled. */
+interface DialsHeld {
+  use(tenant: string): DialUse | undefined;
+}
+
+/** A hub: its sessions, and how many of a tenant's were renewed in the last full second. */
+interface SessionsHeld {
+  sessions(): Iterable<SessionInfo>;
+  renewals(tenant: string): number;
+}
+
 interface UseOptions {
-  readonly gateway?: Pick<Gateway, 'use'> | undefined;
-  readonly hub?: Pick<Hub, 'sessions' | 'renewals'> | undefined;
+  readonly gateway?: DialsHeld | undefined;
+  readonly hub?: SessionsHeld | undefined;
 }
 
 /** Returns what a tenant uses of the limits of this process: dials and tunnels at a gateway, agents at a hub. */
@@ -37,7 +47,7 @@ function useIn({ gateway, hub }: UseOptions): (tenant: Tenant) => Use {
   });
 }
 
-function dialUse({ name, limits }: Tenant, gateway: Pick<Gateway, 'use'>): Use {
+function dialUse({ name, limits }: Tenant, gateway: DialsHeld): Use {
   const use = gateway.use(name);
   const of = (limit: keyof DialLimits & keyof DialUse) => {
     return { [limit]: { used: use?.[limit] ?? 0, most: limits[limit] } };
@@ -202,7 +212,7 @@ function* firstToEnd(tenant: Tenant) {
 }
 
 /** The tenants that have dialled through a gateway, for its metrics. */
-function* tenantsUsing({ tenants }: Admission, gateway: Pick<Gateway, 'use'>): Iterable<LimitedTenant> {
+function* tenantsUsing({ tenants }: Admission, gateway: DialsHeld): Iterable<LimitedTenant> {
   for (const { name, limits } of tenants.all) {
     const use = gateway.use(name);
     if (use) yield { name, limits, use };
