@@ -1,21 +1,41 @@
+import type { Directory, Quarantine } from '@isthmus/directory';
 import type { FlagInForce } from '@isthmus/flags';
 import type { AdmissionState, Check } from '@isthmus/service';
-import type { Operation, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
+import type { AgentName, Operation, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import type { RoutingPart } from './calls/explain.ts';
-import type { KickPart } from './calls/kick.ts';
+import type { KickPart } from './calls/lists.ts';
 import type { LogPart } from './calls/logs.ts';
 import type { PlanePart, ServersPart } from './calls/members.ts';
-import type { QuarantinePart } from './calls/quarantine-part.ts';
-import type { RecentCallers } from './calls/recent-callers.ts';
 import type { SeenDials } from './calls/recent-dials.ts';
 import type { SeenHistory } from './calls/recent-history.ts';
 import type { SeenLosses } from './calls/recent-losses.ts';
-import type { RecentRefusals } from './calls/recent-refusals.ts';
+import type { RecentCallers, RecentRefusals } from './calls/recent-refusals.ts';
 import type { Identity } from './calls/status.ts';
 import type { TenantsPart } from './calls/tenants.ts';
 
+/** Agents that get no new dials, in the whole plane. */
+export interface QuarantinePart {
+  /** @param reason undefined releases the agent. Rejects if the registry does not answer. */
+  set(agent: AgentName, reason: string | undefined): Promise<unknown>;
+  /** Returns why an agent is in quarantine, or undefined if it is not. */
+  reasonFor(session: AgentName & { readonly credential?: string }): string | undefined;
+  list(): Iterable<Quarantine>;
+}
+
+/** Returns quarantine that is written to the registry and read from this process's copy of it. */
+export function quarantineIn(
+  registry: { quarantine: QuarantinePart['set'] },
+  directory: Pick<Directory, 'quarantines'>,
+): QuarantinePart {
+  return {
+    set: (agent, reason) => registry.quarantine(agent, reason),
+    reasonFor: (session) => directory.quarantines.ofSession(session)?.reason,
+    list: () => directory.quarantines.inForce(),
+  };
+}
+
 /** What is left when draining begins. */
-export interface DrainSummary {
+interface DrainSummary {
   /** Sessions that are told to move to another hub. */
   readonly sessions: number;
   /** Tunnels still running. */
@@ -35,7 +55,7 @@ export interface SessionMove {
 }
 
 /** What a drain would do. */
-export interface DrainPlan {
+interface DrainPlan {
   /** Sessions that would be told to move to another hub. */
   readonly sessions: number;
   /** The sessions of a hub, one by one. */
@@ -89,7 +109,7 @@ export interface AdminBackend {
   readonly servers?: ServersPart;
 }
 
-export interface Drainable {
+interface Drainable {
   /** Unset for a program that holds no sessions. */
   readonly hub?: { readonly sessionCount: number; moves(): Iterable<SessionMove> };
   readonly tunnels: { readonly size: number };

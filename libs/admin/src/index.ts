@@ -1,13 +1,11 @@
-export { drainBackend, type KnownSession, type SessionMove } from './backend.ts';
+export { drainBackend, type KnownSession, quarantineIn, type SessionMove } from './backend.ts';
 export { CertificateEnds } from './calls/certificate-ends.ts';
 export type { RoutingPart } from './calls/explain.ts';
 export type { ConnectedServer, HubLink, PlanePart } from './calls/members.ts';
-export { quarantineIn } from './calls/quarantine-part.ts';
-export { RecentCallers } from './calls/recent-callers.ts';
 export { RecentDials } from './calls/recent-dials.ts';
 export { RecentHistory } from './calls/recent-history.ts';
 export { RecentLosses } from './calls/recent-losses.ts';
-export { RecentRefusals } from './calls/recent-refusals.ts';
+export { RecentCallers, RecentRefusals } from './calls/recent-refusals.ts';
 export type { Identity } from './calls/status.ts';
 export type { FileProblem, KnownTenant, TenantsPart } from './calls/tenants.ts';
 export { operations } from './operations.ts';

@@ -3,13 +3,12 @@ import { type AddressInfo, isIPv6, type Socket } from 'node:net';
 import { hostname } from 'node:os';
 import { beginsWith, isLoopback, putBack, remoteOf } from '@isthmus/runtime';
 import { type Refused, refuseBadRequests, send } from '@isthmus/service';
-import { Visits } from './access/visits.ts';
+import { Visits } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { Console, type ConsoleOptions } from './console/console.ts';
 import { askerOf, FOREIGN, faultOfHost } from './console/origins.ts';
+import { LazyRpc, refuseRpc } from './lazy-rpc.ts';
 import { type AdminTls, adminListener } from './listener.ts';
-import { LazyRpc } from './rpc/lazy.ts';
-import { refuseRpc } from './rpc/refusal.ts';
 
 export interface AdminOptions {
   readonly host: string;
@@ -61,7 +60,7 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const trusted = tls !== undefined || local;
   if (!trusted) warn(untrusted(address));
   // The libraries take 6 MB and 0.15 s (Node 20, with the rest of a program loaded).
-  const serveRpc = async () => (await import('./rpc/server.ts')).serveRpc(backend, ready);
+  const serveRpc = async () => (await import('./rpc.ts')).serveRpc(backend, ready);
   const rpc = new LazyRpc(trusted ? serveRpc : refuseRpc, warn);
 
   const page = options.console && new Console(options.console, { tls: tls !== undefined, local }, backend);

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { adminApi } from '@isthmus/proto/admin';
 import type { Operation } from '@isthmus/tunnel';
-import { guarded } from './guard.ts';
-import { ACCESS } from './table.ts';
+import { ACCESS, guarded } from './guard.ts';
 
 test('every RPC of the service has a rule, and one without is refused to all', () => {
   assert.deepEqual(Object.keys(ACCESS).sort(), Object.keys(adminApi.AdminDefinition.methods).sort());

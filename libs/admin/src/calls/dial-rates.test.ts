@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DialRates } from './dial-rates.ts';
+import { DialRates } from './recent-dials.ts';
 
 test('a window counts the dials of its seconds and no others', () => {
   const rates = new DialRates(0);

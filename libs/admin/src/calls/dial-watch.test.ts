@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Watch } from './dial-watch.ts';
+import { Watch } from './watch-dials.ts';
 
 test('a watcher gets events in order, including those that arrive while it waits', async () => {
   const watch = new Watch<number>();

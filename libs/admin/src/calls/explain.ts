@@ -19,8 +19,7 @@ import {
   parseDestination,
 } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
-import { absent, invalid } from './refusals.ts';
-import { tenantAsked } from './tenant-asked.ts';
+import { absent, invalid, tenantAsked } from './messages.ts';
 
 const { STANDING_TAKEN, STANDING_EQUAL, STANDING_LATER, STANDING_NOT } = adminApi.Candidate_Standing;
 

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DialError, type DialErrorCode, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
-import { failingDials } from './failing-dials.ts';
-import { RecentDials } from './recent-dials.ts';
+import { failingDials, RecentDials } from './recent-dials.ts';
 
 const { signal } = new AbortController();
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { SessionInfo } from '@isthmus/tunnel';
 import { aSession, asking } from '../testing/backend.ts';
-import type { KickPart } from './kick.ts';
+import type { KickPart } from './lists.ts';
 
 /** A hub with these sessions, and a list of what was ended there. */
 function hubWith(...sessions: SessionInfo[]) {

@@ -1,6 +1,18 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import type { AdminBackend } from '../backend.ts';
-import { byAge, sessionMessage, tunnelMessage, tunnelsBySession } from './messages.ts';
+import { PlaneEnded, type SessionInfo } from '@isthmus/tunnel';
+import type { AdminBackend, KnownSession } from '../backend.ts';
+import {
+  absent,
+  byAge,
+  invalid,
+  notFound,
+  refusalMessage,
+  sessionMessage,
+  tenantAsked,
+  tunnelMessage,
+  tunnelsBySession,
+} from './messages.ts';
+import type { Slot } from './recent-history.ts';
 
 type ListsRpc = Pick<adminApi.AdminServiceImplementation, 'listSessions' | 'listTunnels'>;
 
@@ -30,5 +42,151 @@ export function listsRpc(backend: AdminBackend): ListsRpc {
         .map((tunnel) => tunnelMessage(tunnel, now));
       return { tunnels };
     },
+  };
+}
+
+/** Sessions or tunnels listed in the answer to a dry run. That is enough for an operator, and far below the message limit. */
+const MAX_LISTED = 1000;
+
+export function drainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImplementation, 'drain'> {
+  return {
+    async drain({ dryRun }) {
+      if (dryRun) return dryRunOf(backend);
+      const left = await backend.drain();
+      backend.log.info({ ...left }, 'operator asked for a drain');
+      return { ...left, plan: undefined };
+    },
+  };
+}
+
+function dryRunOf(backend: AdminBackend): adminApi.DeepPartial<adminApi.DrainResponse> {
+  const { sessions, moves, gracefulMs } = backend.plan();
+  const now = Date.now();
+  const tunnels = [...backend.tunnels()].sort(byAge);
+  const through = tunnelsBySession(tunnels);
+  const all = [...moves].sort((a, b) => a.elsewhere - b.elsewhere);
+  return {
+    sessions,
+    tunnels: tunnels.length,
+    plan: {
+      moves: all.slice(0, MAX_LISTED).map((move) => ({ ...move, tunnels: through.get(move.sessionId) ?? 0 })),
+      stranded: all.filter(({ elsewhere }) => elsewhere === 0).length,
+      running: tunnels.slice(0, MAX_LISTED).map((tunnel) => tunnelMessage(tunnel, now)),
+      ...(gracefulMs !== undefined && { gracefulMs: BigInt(gracefulMs) }),
+    },
+  };
+}
+
+/** The fields that identify a session. */
+type SessionName = Pick<SessionInfo, 'sessionId' | 'tenant' | 'agentId'>;
+
+/** What a program can end at once. */
+export interface KickPart {
+  /** Ends the tunnel of a dial. @returns how many there were, one per role of the process */
+  tunnel(dialId: string, reason: Error): number;
+  /** Ends the sessions that `which` selects. Unset for a program that holds none. @returns the ended sessions */
+  sessions?(which: (session: SessionName) => boolean, reason: Error): readonly SessionInfo[];
+}
+
+/** Longest reason, in characters. It goes into log lines and audit records. */
+const MAX_REASON = 500;
+
+/** Sessions named in a log line. */
+const MAX_LOGGED = 10;
+
+type KickRpc = Pick<adminApi.AdminServiceImplementation, 'kick'>;
+type Answer = Pick<adminApi.KickResponse, 'sessionIds' | 'tunnels'>;
+
+export function kickRpc(backend: AdminBackend): KickRpc {
+  return {
+    async kick({ target, reason }) {
+      const error = new PlaneEnded(reasonOf(reason), { by: 'operator' });
+      switch (target?.$case) {
+        case 'dialId':
+          return kickTunnel(backend, target.value, error);
+        case 'sessionId': {
+          const id = named('session_id', target.value);
+          return kickSessions(backend, ({ sessionId }) => sessionId === id, `session ${id}`, error);
+        }
+        case 'agent': {
+          const tenant = tenantAsked(backend, target.value.tenant);
+          const agent = named('agent.agent_id', target.value.agentId);
+          const which = (session: SessionName) => session.agentId === agent && session.tenant === tenant;
+          return kickSessions(backend, which, `session of agent ${agent} of tenant ${tenant}`, error);
+        }
+        default:
+          throw invalid('no target: set session_id, agent or dial_id');
+      }
+    },
+  };
+}
+
+function kickTunnel({ kick, log }: AdminBackend, dialId: string, reason: Error): Answer {
+  const tunnels = kick.tunnel(named('dial_id', dialId), reason);
+  if (tunnels === 0) throw notFound(`no tunnel of dial ${dialId} runs here: ListTunnels says which do`);
+  log.info({ dial: dialId, reason: reason.message }, 'operator ended a tunnel');
+  return { sessionIds: [], tunnels };
+}
+
+function kickSessions(
+  { kick, log, tunnels, sessions }: AdminBackend,
+  which: (session: SessionName) => boolean,
+  what: string,
+  reason: Error,
+): Answer {
+  if (!kick.sessions) throw absent(`this program holds no sessions: ask the hub that does${hubsOf(sessions(), which)}`);
+  const through = tunnelsBySession(tunnels());
+  const ended = kick.sessions(which, reason);
+  if (ended.length === 0) {
+    throw notFound(`no ${what} here: ask the hub that holds it${hubsOf(sessions(), which)}`);
+  }
+  const ids = ended.map(({ sessionId }) => sessionId);
+  log.info(
+    { sessions: ids.slice(0, MAX_LOGGED), count: ids.length, reason: reason.message },
+    'operator ended sessions',
+  );
+  return { sessionIds: ids, tunnels: ids.reduce((sum, id) => sum + (through.get(id) ?? 0), 0) };
+}
+
+/** Returns the hubs of the selected sessions, as far as this process knows. */
+function hubsOf(sessions: Iterable<KnownSession>, which: (session: SessionName) => boolean): string {
+  const hubs = new Set<string>();
+  for (const session of sessions) if (which(session)) hubs.add(session.hubId);
+  return hubs.size === 0 ? '' : `: ${[...hubs].join(', ')}`;
+}
+
+function named(field: string, value: string): string {
+  if (value === '') throw invalid(`${field} is empty`);
+  return value;
+}
+
+function reasonOf(reason: string): string {
+  if (reason.length > MAX_REASON) throw invalid(`reason has ${reason.length} characters: want at most ${MAX_REASON}`);
+  return reason === '' ? 'ended by an operator' : `ended by an operator: ${reason}`;
+}
+
+const HOUR_MS = 3_600_000;
+
+type HistoryRpc = Pick<adminApi.AdminServiceImplementation, 'getHistory'>;
+
+export function historyRpc({ history, refusals }: AdminBackend): HistoryRpc {
+  return {
+    async getHistory({ tenant }) {
+      if (!history) throw absent('this program keeps no history: ask a gateway or hub');
+      const { slotMs, slots } = history.of(tenant === '' ? undefined : tenant);
+      return { slotMs, slots: slots.map(slotMessage), refusals: refusals.list(HOUR_MS).map(refusalMessage) };
+    },
+  };
+}
+
+function slotMessage({ start, dials, failures, p50, p99, sessions, tunnels }: Slot): adminApi.HistorySlot {
+  return {
+    startMs: BigInt(start),
+    dials: BigInt(dials),
+    failures: BigInt(failures),
+    p50Ms: p50,
+    p99Ms: p99,
+    sessions,
+    tunnels,
   };
 }

@@ -1,6 +1,6 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import type { AdminBackend } from '../backend.ts';
-import { invalid } from './refusals.ts';
+import { invalid } from './messages.ts';
 
 /** pino's levels, lowest first. */
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'] as const;

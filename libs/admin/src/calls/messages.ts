@@ -13,8 +13,9 @@ import {
   type TunnelInfo,
   upstreamReason,
 } from '@isthmus/tunnel';
-import type { KnownSession } from '../backend.ts';
-import { phasesOf } from './phases.ts';
+import { ServerError, Status } from 'nice-grpc';
+import type { AdminBackend, KnownSession } from '../backend.ts';
+import { phasesOf } from './dial.ts';
 import type { SeenDial } from './recent-dials.ts';
 import type { Loss } from './recent-losses.ts';
 import type { Refusal } from './recent-refusals.ts';
@@ -190,4 +191,49 @@ function attemptMessage(attempt: AttemptRecord, dialStart: number): adminApi.Dia
     outcome: OUTCOMES[outcome],
     error: error && failureMessage(error),
   };
+}
+
+/** The errors of the admin RPC. Each text says what to do. */
+
+/** The program has no part that can do it. */
+export function absent(text: string): ServerError {
+  return new ServerError(Status.UNIMPLEMENTED, text);
+}
+
+export function invalid(text: string): ServerError {
+  return new ServerError(Status.INVALID_ARGUMENT, text);
+}
+
+export function notFound(text: string): ServerError {
+  return new ServerError(Status.NOT_FOUND, text);
+}
+
+export function exhausted(text: string): ServerError {
+  return new ServerError(Status.RESOURCE_EXHAUSTED, text);
+}
+
+export function internal(text: string): ServerError {
+  return new ServerError(Status.INTERNAL, text);
+}
+
+export function unavailable(text: string): ServerError {
+  return new ServerError(Status.UNAVAILABLE, text);
+}
+
+/** Tenants that a refusal names: enough to recall a name, and one line still. */
+const MOST_NAMES = 20;
+
+/**
+ * Returns the tenant that a request is about. Without `--tenants-dir`, that is by default the tenant of the gateway's own callers. With
+ * it, a request has to name its tenant, because agents of several tenants may have one id, and destinations of theirs one address.
+ * @throws ServerError
+ */
+export function tenantAsked({ routing, tenants }: Pick<AdminBackend, 'routing' | 'tenants'>, named = ''): string {
+  if (!tenants) return named || routing?.tenant || 'default';
+  if (named !== '' && tenants.has(named)) return named;
+  const names = [...tenants.list()].map(({ name }) => name).sort();
+  const more = names.length > MOST_NAMES ? ` and ${names.length - MOST_NAMES} more` : '';
+  const known =
+    names.length === 0 ? 'No tenant is in force' : `Tenants: ${names.slice(0, MOST_NAMES).join(', ')}${more}`;
+  throw invalid(`${named === '' ? 'name a tenant with --tenant' : `there is no tenant ${named}`}. ${known}`);
 }

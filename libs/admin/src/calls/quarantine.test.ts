@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Directory } from '@isthmus/directory';
+import { quarantineIn } from '../backend.ts';
 import { aSession, asking } from '../testing/backend.ts';
 import type { RoutingPart } from './explain.ts';
-import { quarantineIn } from './quarantine-part.ts';
 
 /** A quarantine in memory, for one process. */
 function kept() {

@@ -1,10 +1,7 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import type { AgentName } from '@isthmus/tunnel';
-import type { AdminBackend } from '../backend.ts';
-import { tunnelsBySession } from './messages.ts';
-import type { QuarantinePart } from './quarantine-part.ts';
-import { absent, exhausted, invalid, unavailable } from './refusals.ts';
-import { tenantAsked } from './tenant-asked.ts';
+import type { AdminBackend, QuarantinePart } from '../backend.ts';
+import { absent, exhausted, invalid, tenantAsked, tunnelsBySession, unavailable } from './messages.ts';
 
 /** Longest reason, in characters. It is listed with every session of the agent, and kept in the registry. */
 const MAX_REASON = 500;

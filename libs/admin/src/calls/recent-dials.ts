@@ -1,6 +1,74 @@
+import type { adminApi } from '@isthmus/proto/admin';
 import { Ring, SharedBudget } from '@isthmus/runtime';
-import type { Destination, DialLog, DialOutcome, DialRequest, PlaneEvents, Role } from '@isthmus/tunnel';
-import { DialRates } from './dial-rates.ts';
+import {
+  type Destination,
+  type DialLog,
+  type DialOutcome,
+  type DialRequest,
+  formatDestination,
+  getOrPut,
+  type PlaneEvents,
+  type Role,
+} from '@isthmus/tunnel';
+
+/** Longest window, in seconds. One more slot is for the current second. */
+const LONGEST_WINDOW_S = 60;
+
+/** Number of dials that were answered in a window that ends now. */
+interface Rate {
+  /** Length of the window: the requested seconds, or the time since counting started if that is shorter. */
+  readonly windowMs: number;
+  readonly dials: number;
+  readonly failures: number;
+}
+
+/** Counts dials per second, for the longest window. A dial costs two additions. */
+export class DialRates {
+  readonly #dials = new Uint32Array(LONGEST_WINDOW_S + 1);
+  readonly #failures = new Uint32Array(LONGEST_WINDOW_S + 1);
+  readonly #start: number;
+  #second: number;
+
+  /** @param now milliseconds of `performance.now()`, here and below */
+  constructor(now: number) {
+    this.#start = now;
+    this.#second = Math.floor(now / 1000);
+  }
+
+  count(now: number, failed: boolean): void {
+    this.#advance(now);
+    const slot = this.#second % this.#dials.length;
+    this.#dials[slot] = (this.#dials[slot] as number) + 1;
+    if (failed) this.#failures[slot] = (this.#failures[slot] as number) + 1;
+  }
+
+  /** @param seconds of the window, at most 60 */
+  over(seconds: number, now: number): Rate {
+    this.#advance(now);
+    let dials = 0;
+    let failures = 0;
+    for (let back = 0; back <= Math.min(seconds, LONGEST_WINDOW_S); back++) {
+      const slot = (this.#second - back + this.#dials.length) % this.#dials.length;
+      dials += this.#dials[slot] as number;
+      failures += this.#failures[slot] as number;
+    }
+    // The full seconds, and the elapsed part of the current one.
+    const windowMs = Math.max(1, Math.min(now - this.#start, seconds * 1000 + (now % 1000)));
+    return { windowMs, dials, failures };
+  }
+
+  /** Clears the seconds in which nothing was counted. */
+  #advance(now: number): void {
+    const second = Math.floor(now / 1000);
+    const passed = Math.min(second - this.#second, this.#dials.length);
+    for (let step = 1; step <= passed; step++) {
+      const slot = (this.#second + step) % this.#dials.length;
+      this.#dials[slot] = 0;
+      this.#failures[slot] = 0;
+    }
+    if (passed > 0) this.#second = second;
+  }
+}
 
 /** Ended dials to keep: the last second of a busy process. */
 const MAX_DIALS = 1000;
@@ -161,4 +229,67 @@ function seenDial(role: Role, dial: DialRequest, start: number, outcome: DialOut
   const { id, tenant, destination, caller, traceparent, session } = dial;
   const log = role === 'gateway' ? dial.log : undefined;
   return { role, id, tenant, destination, caller, traceparent, log, session, start, outcome };
+}
+
+/** How long ago a failure may be, in milliseconds. */
+const WITHIN_MS = 300_000;
+
+/** Fewer failures may be chance: a pod that was just deleted. */
+const LEAST_FAILURES = 3;
+
+/** How many kinds are reported, and how many agents of each are named. */
+const MAX_REPORTED = 10;
+const MOST_AGENTS = 5;
+
+interface Failing {
+  readonly last: SeenDial;
+  readonly count: number;
+  readonly agents: ReadonlySet<string>;
+}
+
+/**
+ * Returns what fails again and again, and has not succeeded since. A slow failure counts for as much as a fast one: those of which there
+ * are most in the last five minutes come first.
+ */
+export function failingDials(dials: SeenDials, role: Role, now = performance.now()): adminApi.FailingDials[] {
+  const found = new Map<string, Map<string, Failing>>();
+  for (const dial of dials) {
+    const { outcome, tenant, destination } = dial;
+    if (dial.role !== role || !outcome || dial.start + outcome.ms < now - WITHIN_MS) continue;
+    const key = JSON.stringify([tenant, formatDestination(destination)]);
+    if (!outcome.error) found.delete(key);
+    else
+      add(
+        getOrPut(found, key, () => new Map()),
+        outcome.error.code,
+        dial,
+      );
+  }
+  return [...found.values()]
+    .flatMap((codes) => [...codes.values()])
+    .filter(({ count }) => count >= LEAST_FAILURES)
+    .sort((a, b) => b.count - a.count)
+    .slice(0, MAX_REPORTED)
+    .map((failing) => message(failing, now));
+}
+
+function add(codes: Map<string, Failing>, code: string, dial: SeenDial): void {
+  const { count = 0, agents = new Set<string>() } = codes.get(code) ?? {};
+  const agent = dial.outcome?.agentId ?? dial.log?.attempts.at(-1)?.agentId;
+  codes.set(code, { last: dial, count: count + 1, agents: agent === undefined ? agents : new Set([...agents, agent]) });
+}
+
+function message({ last, count, agents }: Failing, now: number): adminApi.FailingDials {
+  const { tenant, destination, start, outcome } = last;
+  const agoMs = now - (start + (outcome?.ms ?? 0));
+  return {
+    tenant,
+    destination: formatDestination(destination),
+    code: outcome?.error?.code ?? '',
+    text: outcome?.error?.message ?? '',
+    count: BigInt(count),
+    lastMs: BigInt(Math.round(Date.now() - agoMs)),
+    agents: [...agents].slice(0, MOST_AGENTS),
+    agentCount: agents.size,
+  };
 }

@@ -1,6 +1,129 @@
 import { LruMap } from '@isthmus/runtime';
 import { type DialOutcome, type DialRequest, getOrPut, type PlaneEvents, type Role } from '@isthmus/tunnel';
-import { DialHistory, type Slot } from './dial-history.ts';
+
+/** What happened in one slot. Times are in milliseconds since the epoch. */
+export interface Slot {
+  readonly start: number;
+  readonly dials: number;
+  readonly failures: number;
+  /** Undefined without dials. */
+  readonly p50: number | undefined;
+  readonly p99: number | undefined;
+  /** At the end of the slot; undefined if nobody sampled them. */
+  readonly sessions: number | undefined;
+  readonly tunnels: number | undefined;
+}
+
+/** Upper bounds of the histogram's buckets, in milliseconds: two for each doubling, from .1 ms to 7 minutes. */
+const BOUNDS = Array.from({ length: 44 }, (_, index) => 0.1 * 2 ** (index / 2));
+
+/** In place of a sample that nobody took. */
+const NOT_SAMPLED = 0xffffffff;
+
+/** An hour of dials in slots of equal length. Its size is fixed: 220 bytes a slot. */
+export class DialHistory {
+  readonly slotMs: number;
+  readonly #count: number;
+  readonly #start: number;
+  readonly #dials: Uint32Array;
+  readonly #failures: Uint32Array;
+  readonly #sessions: Uint32Array;
+  readonly #tunnels: Uint32Array;
+  readonly #latencies: Uint32Array;
+  /** The number of the current slot, counted from the epoch. */
+  #now: number;
+
+  /** @param now milliseconds since the epoch, here and below */
+  constructor(slotMs: number, now: number, hourMs = 3_600_000) {
+    const count = Math.ceil(hourMs / slotMs);
+    this.slotMs = slotMs;
+    this.#count = count;
+    this.#now = Math.floor(now / slotMs);
+    this.#start = this.#now;
+    this.#dials = new Uint32Array(count);
+    this.#failures = new Uint32Array(count);
+    this.#sessions = new Uint32Array(count).fill(NOT_SAMPLED);
+    this.#tunnels = new Uint32Array(count).fill(NOT_SAMPLED);
+    this.#latencies = new Uint32Array(count * BOUNDS.length);
+  }
+
+  count(now: number, ms: number, failed: boolean): void {
+    const at = this.#advance(now);
+    add(this.#dials, at);
+    if (failed) add(this.#failures, at);
+    add(this.#latencies, at * BOUNDS.length + bucketOf(ms));
+  }
+
+  /** Notes how many there are now. The last sample of a slot stays. */
+  sample(now: number, sessions: number, tunnels: number): void {
+    const at = this.#advance(now);
+    this.#sessions[at] = sessions;
+    this.#tunnels[at] = tunnels;
+  }
+
+  /** Oldest first, the current slot last. */
+  slots(now: number): Slot[] {
+    this.#advance(now);
+    const first = Math.max(this.#start, this.#now - this.#count + 1);
+    return Array.from({ length: this.#now - first + 1 }, (_, index) => this.#slot(first + index));
+  }
+
+  #slot(number: number): Slot {
+    const at = number % this.#count;
+    const latencies = this.#latencies.subarray(at * BOUNDS.length, (at + 1) * BOUNDS.length);
+    const dials = this.#dials[at] as number;
+    return {
+      start: number * this.slotMs,
+      dials,
+      failures: this.#failures[at] as number,
+      p50: quantile(latencies, dials, 0.5),
+      p99: quantile(latencies, dials, 0.99),
+      sessions: sampled(this.#sessions[at]),
+      tunnels: sampled(this.#tunnels[at]),
+    };
+  }
+
+  /** Clears the slots that began since the last call. A clock that was set back changes the current slot. @returns where its counts are */
+  #advance(now: number): number {
+    const current = Math.floor(now / this.slotMs);
+    const passed = Math.min(current - this.#now, this.#count);
+    for (let step = 0; step < passed; step++) this.#clear((current - step) % this.#count);
+    if (passed > 0) this.#now = current;
+    return this.#now % this.#count;
+  }
+
+  #clear(at: number): void {
+    this.#dials[at] = 0;
+    this.#failures[at] = 0;
+    this.#sessions[at] = NOT_SAMPLED;
+    this.#tunnels[at] = NOT_SAMPLED;
+    this.#latencies.fill(0, at * BOUNDS.length, (at + 1) * BOUNDS.length);
+  }
+}
+
+function add(counts: Uint32Array, at: number): void {
+  counts[at] = (counts[at] as number) + 1;
+}
+
+function sampled(value: number | undefined): number | undefined {
+  return value === NOT_SAMPLED ? undefined : value;
+}
+
+function bucketOf(ms: number): number {
+  const bucket = Math.ceil(2 * Math.log2(ms / 0.1));
+  return Math.min(Math.max(bucket, 0), BOUNDS.length - 1);
+}
+
+/** Returns the middle of the bucket that holds the quantile. */
+function quantile(counts: Uint32Array, total: number, share: number): number | undefined {
+  if (total === 0) return undefined;
+  let left = Math.ceil(total * share);
+  const bucket = counts.findIndex((count) => {
+    left -= count;
+    return left <= 0;
+  });
+  return (BOUNDS[bucket] as number) * 2 ** -0.25;
+}
 
 const SLOT_MS = 10_000;
 /** Of one tenant. */
@@ -8,7 +131,7 @@ const TENANT_SLOT_MS = 60_000;
 /** Tenants with an hour of their own, the last that dialled: 13 KB each. */
 const MOST_TENANTS = 100;
 
-export interface Hour {
+interface Hour {
   readonly slotMs: number;
   readonly slots: readonly Slot[];
 }

@@ -1,12 +1,11 @@
 import process from 'node:process';
-import type { adminApi } from '@isthmus/proto/admin';
-import type { Check } from '@isthmus/service';
-import { VERSION } from '@isthmus/service';
+import type { FlagInForce } from '@isthmus/flags';
+import { adminApi } from '@isthmus/proto/admin';
+import { type Check, VERSION } from '@isthmus/service';
 import type { Role } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
-import { failingDials } from './failing-dials.ts';
-import { ADMISSIONS, dialMessage, lossMessage, ROLES, refusalMessage } from './messages.ts';
-import type { SeenDial, SeenDials } from './recent-dials.ts';
+import { ADMISSIONS, dialMessage, invalid, lossMessage, ROLES, refusalMessage } from './messages.ts';
+import { failingDials, type SeenDial, type SeenDials } from './recent-dials.ts';
 
 /** What a process is. Dials of its first role are reported first. */
 export interface Identity {
@@ -88,4 +87,35 @@ function slowest(dials: SeenDials, role: Role): SeenDial[] {
     .filter((dial) => dial.role === role && dial.start + ms(dial) >= since)
     .sort((a, b) => ms(b) - ms(a))
     .slice(0, SLOWEST_DIALS);
+}
+
+const { SOURCE_DEFAULT, SOURCE_GIVEN, SOURCE_DERIVED } = adminApi.Flag_Source;
+
+const SOURCES = {
+  default: SOURCE_DEFAULT,
+  given: SOURCE_GIVEN,
+  derived: SOURCE_DERIVED,
+} as const satisfies Record<FlagInForce['source'], adminApi.Flag_Source>;
+
+type ConfigRpc = Pick<adminApi.AdminServiceImplementation, 'getConfig'>;
+
+export function configRpc({ identity, flags }: AdminBackend): ConfigRpc {
+  return {
+    async getConfig() {
+      return { program: identity.program, flags: flags.map((flag) => ({ ...flag, source: SOURCES[flag.source] })) };
+    },
+  };
+}
+
+/** `address:port`, as a socket tells it. */
+const REMOTE = /^[\da-fA-F.:%\w]{2,60}:\d{1,5}$/;
+
+export function probesRpc({ refusals }: AdminBackend): Pick<adminApi.AdminServiceImplementation, 'expectProbe'> {
+  return {
+    async expectProbe({ remote }) {
+      if (!REMOTE.test(remote)) throw invalid('remote: want the address and port that the probe comes from');
+      refusals.expect(remote);
+      return {};
+    },
+  };
 }

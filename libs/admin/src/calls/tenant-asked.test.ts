@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { AdminBackend } from '../backend.ts';
+import type { AdminBackend, QuarantinePart } from '../backend.ts';
 import { asking } from '../testing/backend.ts';
 import type { RoutingPart } from './explain.ts';
-import type { QuarantinePart } from './quarantine-part.ts';
-import { tenantAsked } from './tenant-asked.ts';
+import { tenantAsked } from './messages.ts';
 
 /** The tenants of a plane, with nothing known of them but their names. */
 function tenantsOf(...names: string[]): NonNullable<AdminBackend['tenants']> {

@@ -3,13 +3,35 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { AdminJson, adminApi } from '@isthmus/proto/admin';
 import { send } from '@isthmus/service';
 import { type CallContext, ServerError, Status } from 'nice-grpc';
-import type { AnyMethod, Method } from '../access/table.ts';
+import type { AnyMethod, Method } from '../access/guard.ts';
 import type { Visitor } from '../access/visitor.ts';
 import type { AdminBackend } from '../backend.ts';
-import { invalid } from '../calls/refusals.ts';
-import { serviceFor } from '../rpc/service.ts';
-import { readBody } from './body.ts';
+import { exhausted, invalid } from '../calls/messages.ts';
+import { serviceFor } from '../service.ts';
 import { SAFE_HEADERS } from './page.ts';
+
+/** The longest request is a reason of 500 characters and a few names. */
+const MOST_BYTES = 64 * 1024;
+const BODY_MS = 10_000;
+
+/** Reads a request's body as text. @throws ServerError */
+async function readBody(request: IncomingMessage): Promise<string> {
+  const late = setTimeout(() => request.destroy(new Error(`no whole request within ${BODY_MS / 1000} s`)), BODY_MS);
+  try {
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of request as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > MOST_BYTES) throw exhausted(`the request is longer than ${MOST_BYTES} bytes`);
+      chunks.push(chunk);
+    }
+    return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
+  } catch (error) {
+    throw error instanceof TypeError ? invalid('the request is no UTF-8') : error;
+  } finally {
+    clearTimeout(late);
+  }
+}
 
 /** The path of the methods, below that of the console. */
 export const METHODS_PATH = `${adminApi.AdminDefinition.fullName}/`;

@@ -5,10 +5,10 @@ import { Client, credentials } from '@grpc/grpc-js';
 import { adminApi, adminDescriptors } from '@isthmus/proto/admin';
 import { createChannel, createClient } from 'nice-grpc';
 import { HealthDefinition } from 'nice-grpc-server-health';
-import type { RecentDials } from '../calls/recent-dials.ts';
-import { adminClient } from '../client.ts';
-import { type AdminOptions, type AdminServer, serveAdmin } from '../server.ts';
-import { idleBackend } from '../testing/backend.ts';
+import type { RecentDials } from './calls/recent-dials.ts';
+import { adminClient } from './client.ts';
+import { type AdminOptions, type AdminServer, serveAdmin } from './server.ts';
+import { idleBackend } from './testing/backend.ts';
 
 const backend = idleBackend();
 

@@ -1,22 +1,17 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import { guarded } from '../access/guard.ts';
-import { scopedTo } from '../access/scope.ts';
-import type { Visitor } from '../access/visitor.ts';
-import type { AdminBackend } from '../backend.ts';
-import { configRpc } from '../calls/config.ts';
-import { dialRpc } from '../calls/dial.ts';
-import { drainRpc } from '../calls/drain.ts';
-import { explainRpc } from '../calls/explain.ts';
-import { historyRpc } from '../calls/history.ts';
-import { kickRpc } from '../calls/kick.ts';
-import { listsRpc } from '../calls/lists.ts';
-import { logsRpc } from '../calls/logs.ts';
-import { membersRpc } from '../calls/members.ts';
-import { probesRpc } from '../calls/probes.ts';
-import { quarantineRpc } from '../calls/quarantine.ts';
-import { statusRpc } from '../calls/status.ts';
-import { tenantsRpc } from '../calls/tenants.ts';
-import { watchRpc } from '../calls/watch-dials.ts';
+import { guarded } from './access/guard.ts';
+import { scopedTo } from './access/scope.ts';
+import type { Visitor } from './access/visitor.ts';
+import type { AdminBackend } from './backend.ts';
+import { dialRpc } from './calls/dial.ts';
+import { explainRpc } from './calls/explain.ts';
+import { drainRpc, historyRpc, kickRpc, listsRpc } from './calls/lists.ts';
+import { logsRpc } from './calls/logs.ts';
+import { membersRpc } from './calls/members.ts';
+import { quarantineRpc } from './calls/quarantine.ts';
+import { configRpc, probesRpc, statusRpc } from './calls/status.ts';
+import { tenantsRpc } from './calls/tenants.ts';
+import { watchRpc } from './calls/watch-dials.ts';
 
 /** Returns the admin RPC as a visitor may use it. */
 export function serviceFor(visitor: Visitor, backend: AdminBackend): adminApi.AdminServiceImplementation {

@@ -3,8 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { deferred } from '@isthmus/runtime';
-import { LazyRpc, type RpcServer } from './lazy.ts';
-import { refuseRpc } from './refusal.ts';
+import { LazyRpc, type RpcServer, refuseRpc } from './lazy-rpc.ts';
 
 describe('lazy', () => {
   const listener = createServer();

@@ -1,13 +1,58 @@
+import { once } from 'node:events';
 import type { Readable, Writable } from 'node:stream';
-import { Server, ServerCredentials } from '@grpc/grpc-js';
+import { Server, ServerCredentials, type ServerWritableStream } from '@grpc/grpc-js';
 import { adminApi } from '@isthmus/proto/admin';
-import type { CallContext } from 'nice-grpc';
+import { type CallContext, ServerError, Status, type TsProtoServiceDefinition } from 'nice-grpc';
 import { HealthDefinition, HealthServiceImpl, HealthState } from 'nice-grpc-server-health';
-import { visitorOf } from '../access/visitor.ts';
-import type { AdminBackend } from '../backend.ts';
-import type { RpcServer } from './lazy.ts';
-import { addService, answer } from './methods.ts';
+import { visitorOf } from './access/visitor.ts';
+import type { AdminBackend } from './backend.ts';
+import type { RpcServer } from './lazy-rpc.ts';
 import { serviceFor } from './service.ts';
+
+type Responses = Promise<unknown> | AsyncIterable<unknown>;
+type Implementation = Readonly<Record<string, (request: unknown, context: CallContext) => Responses>>;
+
+/**
+ * Adds a service with one request per call to grpc-js's server. nice-grpc has a server for such implementations, but it only takes
+ * connections that it accepts itself.
+ */
+function addService(server: Server, { fullName, methods }: TsProtoServiceDefinition, implementation: object): void {
+  for (const [key, { name, requestType, responseType }] of Object.entries(methods)) {
+    const serialize = (message: unknown) => {
+      return Buffer.from(responseType.encode(responseType.fromPartial?.(message) ?? message).finish());
+    };
+    const handle = (call: ServerWritableStream<unknown, unknown>) => {
+      const respond = (implementation as Implementation)[key] as Implementation[string];
+      void answer(call, (context) => respond(call.request, context));
+    };
+    // A unary call is one that streams a single response.
+    server.register(`/${fullName}/${name}`, handle, serialize, requestType.decode, 'serverStream');
+  }
+}
+
+/** Sends the responses of a method, or the reason why it failed. Clients with access here may also read the log. */
+async function answer(call: Writable, respond: (context: CallContext) => Responses): Promise<void> {
+  const gone = new AbortController();
+  const { signal } = gone;
+  call.once('cancelled', () => gone.abort());
+  try {
+    // No method here reads more of the context: the signal is aborted when the client is gone or cancels.
+    for await (const response of each(respond({ signal } as CallContext))) {
+      if (!call.write(response)) await once(call, 'drain', { signal });
+    }
+    call.end();
+  } catch (error) {
+    call.emit(
+      'error',
+      error instanceof ServerError ? error : new ServerError(Status.INTERNAL, (error as Error).message),
+    );
+  }
+}
+
+async function* each(responses: Responses): AsyncIterable<unknown> {
+  if (responses instanceof Promise) yield await responses;
+  else yield* responses;
+}
 
 /** A client without a call for this long may be gone, and is disconnected. */
 const IDLE_CONNECTION_MS = 300_000;
