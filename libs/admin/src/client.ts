@@ -3,6 +3,7 @@ import { adminApi } from '@isthmus/proto/admin';
 import { type ClientTls, clientTls, connectTls, secured } from '@isthmus/runtime';
 import { parseDestination } from '@isthmus/tunnel';
 import { ChannelCredentials, createChannel, createClient } from 'nice-grpc';
+import { ADMIN } from './defaults.ts';
 import { ADMIN_SERVER_NAME, socketPathOf } from './place.ts';
 
 export interface AdminConnection extends Disposable {
@@ -18,9 +19,6 @@ export interface AdminClientTls {
   readonly key?: Buffer | undefined;
 }
 
-/** A list of 100,000 tunnels is about 20 MB. */
-const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
-
 /**
  * Returns a client of the admin port at `host:port`, or on a unix socket at `unix:/path`. Without TLS settings, and on unix sockets, it uses
  * plain text, as admin ports on loopback do.
@@ -29,7 +27,7 @@ export function adminClient(address: string, tls?: AdminClientTls): AdminConnect
   const path = socketPathOf(address);
   const credentials = tls && path === undefined ? credentialsFor(address, tls) : undefined;
   const channel = createChannel(path === undefined ? address : `unix://${path}`, credentials, {
-    'grpc.max_receive_message_length': MAX_RESPONSE_BYTES,
+    'grpc.max_receive_message_length': ADMIN.responseBytes,
     // grpc-js uses http_proxy even for loopback. Admin ports are reached directly.
     'grpc.enable_http_proxy': 0,
   });

@@ -3,6 +3,7 @@ import { BAD_TARGET, type Metrics, metricsPage, NOT_FOUND, send, urlOf } from '@
 import type { Operation } from '@isthmus/tunnel';
 import { faultOfVisitor, type Visitor, visitorOf } from './access/visitor.ts';
 import type { TenantsPart } from './calls/tenants.ts';
+import { ADMIN } from './defaults.ts';
 import { Profiler } from './profiling.ts';
 
 /** Renders a page of metrics. @param tenant only the lines of this tenant */
@@ -28,7 +29,7 @@ export function adminHandler(options: AdminHandlerOptions): RequestListener {
     if (!url) return send(response, BAD_TARGET);
     const visitor = visitorOf(request.socket);
     const { operator } = visitor;
-    const call = url.pathname.slice(0, LONGEST_PATH);
+    const call = url.pathname.slice(0, ADMIN.path);
     const denied = denial(visitor, call, options);
     if (denied !== undefined) {
       operated({ operator, call, outcome: 'refused', text: denied });
@@ -47,9 +48,6 @@ export function adminHandler(options: AdminHandlerOptions): RequestListener {
   };
   return (request, response) => void serve(request, response);
 }
-
-/** The most characters of a path in an audit record. */
-const LONGEST_PATH = 200;
 
 /** Why a visitor may not have a page, or undefined if it may. An operator of one tenant may read that tenant's metrics. */
 function denial(visitor: Visitor, path: string, { tenants }: AdminHandlerOptions): string | undefined {

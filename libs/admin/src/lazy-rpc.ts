@@ -1,6 +1,7 @@
 import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';
 import { inWords } from '@isthmus/tunnel';
+import { ADMIN } from './defaults.ts';
 
 /** Serves HTTP/2 connections that the admin port has accepted. */
 export interface RpcServer {
@@ -48,9 +49,6 @@ const REFUSAL =
 /** https://grpc.io/docs/guides/status-codes: PERMISSION_DENIED. No client retries it. */
 const PERMISSION_DENIED = '7';
 
-/** How long a client may stay before its session is closed, in milliseconds. */
-const SESSION_MS = 10_000;
-
 /** Answers each call of a gRPC client with the reason for the refusal. Does without the RPC's own server: Node's HTTP/2 alone takes 1 MB. */
 export async function refuseRpc(): Promise<RpcServer> {
   const { createServer } = await import('node:http2');
@@ -62,7 +60,7 @@ export async function refuseRpc(): Promise<RpcServer> {
 }
 
 function endSoon(session: ServerHttp2Session): void {
-  const timer = setTimeout(() => session.destroy(), SESSION_MS);
+  const timer = setTimeout(() => session.destroy(), ADMIN.refusedSessionMs);
   session.on('close', () => clearTimeout(timer));
   session.on('error', () => session.destroy());
 }

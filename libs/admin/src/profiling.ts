@@ -3,14 +3,15 @@ import type { Session } from 'node:inspector';
 import { pipeline } from 'node:stream/promises';
 import { getHeapSnapshot } from 'node:v8';
 import { NOT_FOUND, type Page, send } from '@isthmus/service';
-
-const DEFAULT_SECONDS = 30;
-const LONGEST_SECONDS = 300;
+import { ADMIN } from './defaults.ts';
 
 const INDEX = `/debug/pprof/profile?seconds=30  CPU profile (.cpuprofile: Chrome DevTools, VS Code, speedscope)
 /debug/pprof/heap                heap snapshot (.heapsnapshot: Chrome DevTools); the process stops while it is taken
 `;
-const BAD_SECONDS: Page = { status: 400, body: `bad seconds: want more than 0, up to ${LONGEST_SECONDS}\n` };
+const BAD_SECONDS: Page = {
+  status: 400,
+  body: `bad seconds: want more than 0, up to ${ADMIN.longestProfileSeconds}\n`,
+};
 const BUSY: Page = { status: 409, body: 'another profile is being taken\n' };
 
 /** Serves profiles under upstream's paths, in V8's formats, one at a time. */
@@ -22,8 +23,8 @@ export class Profiler {
     const name = url.pathname.slice('/debug/pprof/'.length);
     if (name === '') return send(response, { status: 200, body: INDEX });
     if (name !== 'profile' && name !== 'heap') return send(response, NOT_FOUND);
-    const seconds = Number(url.searchParams.get('seconds') ?? DEFAULT_SECONDS);
-    if (!(seconds > 0 && seconds <= LONGEST_SECONDS)) return send(response, BAD_SECONDS);
+    const seconds = Number(url.searchParams.get('seconds') ?? ADMIN.profileSeconds);
+    if (!(seconds > 0 && seconds <= ADMIN.longestProfileSeconds)) return send(response, BAD_SECONDS);
     if (this.#busy) return send(response, BUSY);
     this.#busy = true;
     try {

@@ -6,6 +6,7 @@ import { type CallContext, ServerError, Status, type TsProtoServiceDefinition } 
 import { HealthDefinition, HealthServiceImpl, HealthState } from 'nice-grpc-server-health';
 import { visitorOf } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
+import { ADMIN } from './defaults.ts';
 import type { RpcServer } from './lazy-rpc.ts';
 import { serviceFor } from './service.ts';
 
@@ -54,21 +55,13 @@ async function* each(responses: Responses): AsyncIterable<unknown> {
   else yield* responses;
 }
 
-/** A client without a call for this long may be gone, and is disconnected. */
-const IDLE_CONNECTION_MS = 300_000;
-/** A client that does not answer a ping is gone, even if it watches something: a dead machine closes no connection. */
-const PING_EVERY_MS = 60_000;
-const PING_TIMEOUT_MS = 20_000;
-/** How soon watchers of the health service learn of a change. */
-const WATCH_MS = 1000;
-
 const REFLECTION = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo';
 
 /** Serves the admin RPC with health (grpc.health.v1) and reflection (grpc.reflection.v1). */
 export function serveRpc(backend: AdminBackend, ready: () => boolean): RpcServer {
   const health = healthState(ready);
   const servers = new Set<Server>();
-  const watch = setInterval(() => health.emit('change', { status: health.getStatus(), service: '' }), WATCH_MS);
+  const watch = setInterval(() => health.emit('change', { status: health.getStatus(), service: '' }), ADMIN.healthMs);
   watch.unref();
   return {
     // A server for each connection: what a call may do depends on who is connected, and a server's calls do not tell.
@@ -91,9 +84,9 @@ export function serveRpc(backend: AdminBackend, ready: () => boolean): RpcServer
 
 function serverFor(service: adminApi.AdminServiceImplementation, health: HealthState): Server {
   const server = new Server({
-    'grpc.max_connection_idle_ms': IDLE_CONNECTION_MS,
-    'grpc.keepalive_time_ms': PING_EVERY_MS,
-    'grpc.keepalive_timeout_ms': PING_TIMEOUT_MS,
+    'grpc.max_connection_idle_ms': ADMIN.idleConnectionMs,
+    'grpc.keepalive_time_ms': ADMIN.pingEveryMs,
+    'grpc.keepalive_timeout_ms': ADMIN.pingTimeoutMs,
     // Its registry is for the whole process, and nobody asks it.
     'grpc.enable_channelz': 0,
   });

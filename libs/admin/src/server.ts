@@ -7,6 +7,7 @@ import { Visits } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { Console, type ConsoleOptions } from './console/console.ts';
 import { askerOf, FOREIGN, faultOfHost } from './console/origins.ts';
+import { ADMIN } from './defaults.ts';
 import { LazyRpc, refuseRpc } from './lazy-rpc.ts';
 import { type AdminTls, adminListener } from './listener.ts';
 
@@ -38,10 +39,6 @@ export interface AdminServer extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-const HEAD_TIMEOUT_MS = 10_000;
-/** Scrapers keep connections open between scrapes. */
-const IDLE_TIMEOUT_MS = 65_000;
-
 /** The start of every HTTP/2 connection (RFC 9113 section 3.4). No HTTP/1.1 method starts like this. */
 const HTTP2_PREFACE = Buffer.from('PRI');
 
@@ -53,7 +50,7 @@ const HTTP2_PREFACE = Buffer.from('PRI');
  */
 export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const { host, port, path, backend, http, warn, tls, ready = () => true, refused = () => {} } = options;
-  const { headTimeoutMs = HEAD_TIMEOUT_MS } = options;
+  const { headTimeoutMs = ADMIN.headMs } = options;
   const listener = await adminListener({ host, port, path, tls, refused, handshakeMs: headTimeoutMs });
   const { address } = listener;
   const local = path !== undefined || isLoopback(address.address);
@@ -64,7 +61,7 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const rpc = new LazyRpc(trusted ? serveRpc : refuseRpc, warn);
 
   const page = options.console && new Console(options.console, { tls: tls !== undefined, local }, backend);
-  const web = createHttpServer({ keepAliveTimeout: IDLE_TIMEOUT_MS }, (request, response) => {
+  const web = createHttpServer({ keepAliveTimeout: ADMIN.idleMs }, (request, response) => {
     // A browser opens no unix socket.
     const asked = path === undefined ? faultOfHost(request.headers, { tls: tls !== undefined }) : undefined;
     if (asked !== undefined) return void send(response, { status: 403, body: `${asked}\n` });
@@ -72,7 +69,7 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
     if (!isOwn(request, tls !== undefined)) return void send(response, { status: 403, body: `${FOREIGN}\n` });
     http(request, response);
   });
-  web.timeout = IDLE_TIMEOUT_MS;
+  web.timeout = ADMIN.idleMs;
   refuseBadRequests(web, refused);
 
   const visits = new Visits(backend.tenants, refused);

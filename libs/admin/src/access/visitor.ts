@@ -3,6 +3,7 @@ import { TLSSocket } from 'node:tls';
 import { type Certificate, presentedBy, remoteOf } from '@isthmus/runtime';
 import type { Refused } from '@isthmus/service';
 import { type AnyPrincipal, NotAuthorised, type Operator, printable } from '@isthmus/tunnel';
+import { ADMIN } from '../defaults.ts';
 
 /** Who is connected to the admin port. */
 export interface Visitor {
@@ -69,15 +70,9 @@ export function faultOfVisitor(
   return new NotAuthorised(`tenant ${principal.tenant} of ${operator.identity} is none of this plane's`);
 }
 
-/** The most characters of an ID in a text. */
-const SHOWN_ID_LENGTH = 200;
-
 function shown(id: string): string {
-  return printable(id.slice(0, SHOWN_ID_LENGTH));
+  return printable(id.slice(0, ADMIN.shownId));
 }
-
-/** How often open connections are looked at, in milliseconds. A timer for the next expiry would be wrong when the clock is set. */
-const LOOK_EVERY_MS = 1000;
 
 /** The open connections of visitors with certificates. Each ends within a second of its certificate or its tenant. */
 export class Visits {
@@ -96,7 +91,7 @@ export class Visits {
     const visitor = visitorOf(socket);
     if (socket.destroyed || visitor.expires === undefined || visitor.fault) return;
     this.#open.set(socket, visitor);
-    this.#timer ??= setInterval(() => this.#look(), LOOK_EVERY_MS).unref();
+    this.#timer ??= setInterval(() => this.#look(), ADMIN.visitsMs).unref();
     socket.once('close', () => this.#leave(socket));
   }
 

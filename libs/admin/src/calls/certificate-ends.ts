@@ -1,10 +1,7 @@
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
+import { ADMIN } from '../defaults.ts';
 
 const DAY_MS = 86_400_000;
-
-/** With less time left a renewal is overdue: automatic renewal happens with a third of the lifetime left. */
-const FEW_DAYS = 14;
-const OVERDUE_PART = 0.2;
 
 /** How each warning begins. */
 const CERTIFICATE_WARNING = 'certificate ';
@@ -50,8 +47,8 @@ export class CertificateEnds {
 
 /** How long before its end a certificate is worth a warning. Certificates of a few days are always near it. */
 function noticeOf({ validFrom, validUntil }: InUse): number {
-  const most = FEW_DAYS * DAY_MS;
-  return validFrom === undefined ? most : Math.min(most, OVERDUE_PART * (validUntil - validFrom));
+  const most = ADMIN.certificateDays * DAY_MS;
+  return validFrom === undefined ? most : Math.min(most, ADMIN.certificatePart * (validUntil - validFrom));
 }
 
 function left(ms: number): string {

@@ -19,6 +19,7 @@ import {
   parseDestination,
 } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
+import { ADMIN } from '../defaults.ts';
 import { absent, invalid, tenantAsked } from './messages.ts';
 
 const { STANDING_TAKEN, STANDING_EQUAL, STANDING_LATER, STANDING_NOT } = adminApi.Candidate_Standing;
@@ -57,13 +58,6 @@ export function destinationOf(text: string): Destination {
     throw error instanceof DialError ? invalid(error.message) : error;
   }
 }
-
-/** The most sessions that are listed: over all steps, and of those that no strategy finds. */
-const MAX_CANDIDATES = 1000;
-const MAX_OTHERS = 100;
-
-/** Maximum number of names in one sentence. */
-const MAX_NAMES = 5;
 
 /** What an operator asks. */
 interface Asked {
@@ -141,7 +135,7 @@ export function explained({
     const at = steps[step];
     if (!at) {
       others.push(candidate);
-      if (others.length === MAX_OTHERS) break;
+      if (others.length === ADMIN.otherCandidates) break;
       continue;
     }
     if (candidate.standing === STANDING_TAKEN) {
@@ -151,7 +145,7 @@ export function explained({
     const looked = at.keys.get(key);
     if (looked) looked.sessions++;
     if (!found.has(candidate.sessionId)) found.set(candidate.sessionId, candidate);
-    if (listed++ < MAX_CANDIDATES) at.candidates.push(candidate);
+    if (listed++ < ADMIN.candidates) at.candidates.push(candidate);
   }
   return { steps: steps.map((each) => ({ ...each, keys: [...each.keys.values()] })), others, found, taken };
 }
@@ -340,6 +334,6 @@ function agentAdvice(tenant: string, { sessions, plane }: AdminBackend): string 
 
 function names(all: readonly string[]): string {
   const each = [...new Set(all)];
-  const more = each.length - MAX_NAMES;
-  return each.slice(0, MAX_NAMES).join(', ') + (more > 0 ? ` and ${more} more` : '');
+  const more = each.length - ADMIN.namesInAdvice;
+  return each.slice(0, ADMIN.namesInAdvice).join(', ') + (more > 0 ? ` and ${more} more` : '');
 }

@@ -1,6 +1,7 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { PlaneEnded, type SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend, KnownSession } from '../backend.ts';
+import { ADMIN } from '../defaults.ts';
 import {
   absent,
   byAge,
@@ -45,9 +46,6 @@ export function listsRpc(backend: AdminBackend): ListsRpc {
   };
 }
 
-/** Sessions or tunnels listed in the answer to a dry run. That is enough for an operator, and far below the message limit. */
-const MAX_LISTED = 1000;
-
 export function drainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImplementation, 'drain'> {
   return {
     async drain({ dryRun }) {
@@ -69,9 +67,9 @@ function dryRunOf(backend: AdminBackend): adminApi.DeepPartial<adminApi.DrainRes
     sessions,
     tunnels: tunnels.length,
     plan: {
-      moves: all.slice(0, MAX_LISTED).map((move) => ({ ...move, tunnels: through.get(move.sessionId) ?? 0 })),
+      moves: all.slice(0, ADMIN.drainListed).map((move) => ({ ...move, tunnels: through.get(move.sessionId) ?? 0 })),
       stranded: all.filter(({ elsewhere }) => elsewhere === 0).length,
-      running: tunnels.slice(0, MAX_LISTED).map((tunnel) => tunnelMessage(tunnel, now)),
+      running: tunnels.slice(0, ADMIN.drainListed).map((tunnel) => tunnelMessage(tunnel, now)),
       ...(gracefulMs !== undefined && { gracefulMs: BigInt(gracefulMs) }),
     },
   };
@@ -87,12 +85,6 @@ export interface KickPart {
   /** Ends the sessions that `which` selects. Unset for a program that holds none. @returns the ended sessions */
   sessions?(which: (session: SessionName) => boolean, reason: Error): readonly SessionInfo[];
 }
-
-/** Longest reason, in characters. It goes into log lines and audit records. */
-const MAX_REASON = 500;
-
-/** Sessions named in a log line. */
-const MAX_LOGGED = 10;
 
 type KickRpc = Pick<adminApi.AdminServiceImplementation, 'kick'>;
 type Answer = Pick<adminApi.KickResponse, 'sessionIds' | 'tunnels'>;
@@ -142,7 +134,7 @@ function kickSessions(
   }
   const ids = ended.map(({ sessionId }) => sessionId);
   log.info(
-    { sessions: ids.slice(0, MAX_LOGGED), count: ids.length, reason: reason.message },
+    { sessions: ids.slice(0, ADMIN.kickLogged), count: ids.length, reason: reason.message },
     'operator ended sessions',
   );
   return { sessionIds: ids, tunnels: ids.reduce((sum, id) => sum + (through.get(id) ?? 0), 0) };
@@ -161,7 +153,8 @@ function named(field: string, value: string): string {
 }
 
 function reasonOf(reason: string): string {
-  if (reason.length > MAX_REASON) throw invalid(`reason has ${reason.length} characters: want at most ${MAX_REASON}`);
+  if (reason.length > ADMIN.reason)
+    throw invalid(`reason has ${reason.length} characters: want at most ${ADMIN.reason}`);
   return reason === '' ? 'ended by an operator' : `ended by an operator: ${reason}`;
 }
 

@@ -1,5 +1,6 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import type { AdminBackend } from '../backend.ts';
+import { ADMIN } from '../defaults.ts';
 import { invalid } from './messages.ts';
 
 /** pino's levels, lowest first. */
@@ -16,9 +17,6 @@ export interface LogPart {
   /** The last lines, oldest first, as JSON without secrets, and the number of older lines already dropped. */
   readonly recent: Iterable<string> & { readonly forgotten: number };
 }
-
-/** Longest duration of a temporary level, in milliseconds. */
-const MAX_DURATION = 24 * 3_600_000;
 
 interface Reverting {
   /** The level to restore. */
@@ -57,8 +55,8 @@ export function logsRpc({ log }: AdminBackend): LogsRpc {
   return {
     async setLogLevel({ level, durationMs }) {
       const previous = log.level;
-      if (!(durationMs >= 0 && durationMs <= MAX_DURATION)) {
-        throw invalid(`duration_ms is ${durationMs}: want 0 to ${MAX_DURATION} (a day)`);
+      if (!(durationMs >= 0 && durationMs <= ADMIN.logMs)) {
+        throw invalid(`duration_ms is ${durationMs}: want 0 to ${ADMIN.logMs} (a day)`);
       }
       if (level !== '') set(levelFrom(level, log), durationMs);
       else if (durationMs > 0) throw invalid('duration_ms is set without level: set the level for that time too');

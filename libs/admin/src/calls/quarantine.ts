@@ -1,10 +1,8 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import type { AgentName } from '@isthmus/tunnel';
 import type { AdminBackend, QuarantinePart } from '../backend.ts';
+import { ADMIN } from '../defaults.ts';
 import { absent, exhausted, invalid, tenantAsked, tunnelsBySession, unavailable } from './messages.ts';
-
-/** Longest reason, in characters. It is listed with every session of the agent, and kept in the registry. */
-const MAX_REASON = 500;
 
 type QuarantineRpc = Pick<adminApi.AdminServiceImplementation, 'quarantine' | 'listQuarantined'>;
 
@@ -17,8 +15,8 @@ export function quarantineRpc(backend: AdminBackend): QuarantineRpc {
       const agent = { tenant, agentId: asked?.agentId ?? '' };
       if (agent.agentId === '') throw invalid('agent.agent_id is empty: name the agent');
       if (!lift && reason === '') throw invalid('reason is empty: say why, so that other operators know');
-      if (reason.length > MAX_REASON) {
-        throw invalid(`reason has ${reason.length} characters: want at most ${MAX_REASON}`);
+      if (reason.length > ADMIN.reason) {
+        throw invalid(`reason has ${reason.length} characters: want at most ${ADMIN.reason}`);
       }
       const wasIn = part.reasonFor(agent) !== undefined;
       const names = namesOf(backend, agent);

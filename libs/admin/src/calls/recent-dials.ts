@@ -10,6 +10,7 @@ import {
   type PlaneEvents,
   type Role,
 } from '@isthmus/tunnel';
+import { ADMIN } from '../defaults.ts';
 
 /** Longest window, in seconds. One more slot is for the current second. */
 const LONGEST_WINDOW_S = 60;
@@ -70,15 +71,6 @@ export class DialRates {
   }
 }
 
-/** Ended dials to keep: the last second of a busy process. */
-const MAX_DIALS = 1000;
-/** Failed and slow dials to keep beside them, so that they are still there when an operator looks. */
-const KEPT_REMARKABLE = 300;
-/** Watchers at once. Each inspects every dial twice. */
-export const MAX_WATCHERS = 32;
-/** A dial that took at least this long is slow. */
-const SLOW_MS = 1000;
-
 /** A dial as one role saw it. It references no stream, signal or callback of the dial. */
 export interface SeenDial {
   readonly role: Role;
@@ -121,8 +113,8 @@ export interface SeenDials extends Iterable<SeenDial> {
  * few additions. Text is formatted only on request.
  */
 export class RecentDials implements SeenDials {
-  readonly #ring = new Ring<SeenDial>(MAX_DIALS);
-  readonly #remarkable = new Ring<SeenDial>(KEPT_REMARKABLE);
+  readonly #ring = new Ring<SeenDial>(ADMIN.dials);
+  readonly #remarkable = new Ring<SeenDial>(ADMIN.remarkableDials);
   readonly #rates: Readonly<Record<Role, DialRates>>;
   readonly #pending: Record<Role, number> = { gateway: 0, hub: 0, agent: 0 };
   /** The same, by tenant. */
@@ -133,7 +125,7 @@ export class RecentDials implements SeenDials {
   };
   readonly #watchers = new Set<Watcher>();
   /** Operators of one tenant get no more than they leave to others. */
-  readonly #places = new SharedBudget(MAX_WATCHERS, true);
+  readonly #places = new SharedBudget(ADMIN.watchers, true);
   /** The kept dials whose tunnels are open. */
   readonly #open = new WeakMap<DialRequest, { firstByteMs?: number } & SeenDial>();
   #parked = 0;
@@ -204,7 +196,7 @@ export class RecentDials implements SeenDials {
     this.#rates[role].count(now, outcome.error !== undefined);
     const seen = seenDial(role, dial, now - outcome.ms, outcome);
     this.#ring.push(seen);
-    if (outcome.error || outcome.ms >= SLOW_MS) this.#remarkable.push(seen);
+    if (outcome.error || outcome.ms >= ADMIN.slowDialMs) this.#remarkable.push(seen);
     if (role === 'gateway' && !outcome.error) this.#open.set(dial, seen);
     for (const watcher of this.#watchers) watcher(seen, false);
   }
@@ -231,16 +223,6 @@ function seenDial(role: Role, dial: DialRequest, start: number, outcome: DialOut
   return { role, id, tenant, destination, caller, traceparent, log, session, start, outcome };
 }
 
-/** How long ago a failure may be, in milliseconds. */
-const WITHIN_MS = 300_000;
-
-/** Fewer failures may be chance: a pod that was just deleted. */
-const LEAST_FAILURES = 3;
-
-/** How many kinds are reported, and how many agents of each are named. */
-const MAX_REPORTED = 10;
-const MOST_AGENTS = 5;
-
 interface Failing {
   readonly last: SeenDial;
   readonly count: number;
@@ -255,7 +237,7 @@ export function failingDials(dials: SeenDials, role: Role, now = performance.now
   const found = new Map<string, Map<string, Failing>>();
   for (const dial of dials) {
     const { outcome, tenant, destination } = dial;
-    if (dial.role !== role || !outcome || dial.start + outcome.ms < now - WITHIN_MS) continue;
+    if (dial.role !== role || !outcome || dial.start + outcome.ms < now - ADMIN.failingWithinMs) continue;
     const key = JSON.stringify([tenant, formatDestination(destination)]);
     if (!outcome.error) found.delete(key);
     else
@@ -267,9 +249,9 @@ export function failingDials(dials: SeenDials, role: Role, now = performance.now
   }
   return [...found.values()]
     .flatMap((codes) => [...codes.values()])
-    .filter(({ count }) => count >= LEAST_FAILURES)
+    .filter(({ count }) => count >= ADMIN.failures)
     .sort((a, b) => b.count - a.count)
-    .slice(0, MAX_REPORTED)
+    .slice(0, ADMIN.failingReported)
     .map((failing) => message(failing, now));
 }
 
@@ -289,7 +271,7 @@ function message({ last, count, agents }: Failing, now: number): adminApi.Failin
     text: outcome?.error?.message ?? '',
     count: BigInt(count),
     lastMs: BigInt(Math.round(Date.now() - agoMs)),
-    agents: [...agents].slice(0, MOST_AGENTS),
+    agents: [...agents].slice(0, ADMIN.failingAgents),
     agentCount: agents.size,
   };
 }

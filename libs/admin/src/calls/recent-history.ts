@@ -1,5 +1,6 @@
 import { LruMap } from '@isthmus/runtime';
 import { type DialOutcome, type DialRequest, getOrPut, type PlaneEvents, type Role } from '@isthmus/tunnel';
+import { ADMIN } from '../defaults.ts';
 
 /** What happened in one slot. Times are in milliseconds since the epoch. */
 export interface Slot {
@@ -125,12 +126,6 @@ function quantile(counts: Uint32Array, total: number, share: number): number | u
   return (BOUNDS[bucket] as number) * 2 ** -0.25;
 }
 
-const SLOT_MS = 10_000;
-/** Of one tenant. */
-const TENANT_SLOT_MS = 60_000;
-/** Tenants with an hour of their own, the last that dialled: 13 KB each. */
-const MOST_TENANTS = 100;
-
 interface Hour {
   readonly slotMs: number;
   readonly slots: readonly Slot[];
@@ -144,8 +139,8 @@ export interface SeenHistory {
 
 /** The last hour of a process, as its first role saw it: dials by all and by tenant, and how many sessions and tunnels there were. */
 export class RecentHistory implements SeenHistory {
-  readonly #all = new DialHistory(SLOT_MS, Date.now());
-  readonly #tenants = new LruMap<string, DialHistory>(MOST_TENANTS);
+  readonly #all = new DialHistory(ADMIN.slotMs, Date.now());
+  readonly #tenants = new LruMap<string, DialHistory>(ADMIN.historyTenants);
   readonly #role: Role;
 
   constructor(events: PlaneEvents, role: Role) {
@@ -156,7 +151,7 @@ export class RecentHistory implements SeenHistory {
   of(tenant?: string): Hour {
     const now = Date.now();
     const history = tenant === undefined ? this.#all : this.#tenants.get(tenant);
-    return { slotMs: history?.slotMs ?? TENANT_SLOT_MS, slots: history?.slots(now) ?? [] };
+    return { slotMs: history?.slotMs ?? ADMIN.tenantSlotMs, slots: history?.slots(now) ?? [] };
   }
 
   /** Samples what `count` returns, twice a slot, until the returned function is called. */
@@ -166,14 +161,14 @@ export class RecentHistory implements SeenHistory {
       this.#all.sample(Date.now(), sessions, tunnels);
     };
     look();
-    const timer = setInterval(look, SLOT_MS / 2).unref();
+    const timer = setInterval(look, ADMIN.slotMs / 2).unref();
     return () => clearInterval(timer);
   }
 
   #ended(role: Role, { tenant }: DialRequest, { ms, error }: DialOutcome): void {
     if (role !== this.#role) return;
     const now = Date.now();
-    const own = getOrPut(this.#tenants, tenant, () => new DialHistory(TENANT_SLOT_MS, now));
+    const own = getOrPut(this.#tenants, tenant, () => new DialHistory(ADMIN.tenantSlotMs, now));
     for (const history of [this.#all, own]) history.count(now, ms, error !== undefined);
   }
 }

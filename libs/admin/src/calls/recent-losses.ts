@@ -1,21 +1,7 @@
 import type { Directory, Member, SessionRecord } from '@isthmus/directory';
 import { LruMap } from '@isthmus/runtime';
 import type { AgentIdentifiers, AgentName, PlaneEvents } from '@isthmus/tunnel';
-
-/** Losses to keep: many agents that are gone have one cause, which a few of them show. */
-const MAX_LOSSES = 100;
-
-/** How long one is worth a look, in milliseconds. */
-const FRESH_MS = 3_600_000;
-
-/** Characters of a reason. */
-const MAX_REASON = 300;
-
-/**
- * A member that leaves takes itself off the plane's list. One that is off the list after it has written nothing for so long, in
- * milliseconds, has died or hangs. Members write every 5 s, and are asked for as often.
- */
-const SILENT_MS = 8_000;
+import { ADMIN } from '../defaults.ts';
 
 /** A gateway that is off the list of members, a hub that this gateway has lost, or an agent without a session known here. */
 export interface Loss {
@@ -56,7 +42,7 @@ export interface SeenLosses {
  * what is missing.
  */
 export class RecentLosses implements SeenLosses {
-  readonly #kept = new LruMap<string, Loss>(MAX_LOSSES);
+  readonly #kept = new LruMap<string, Loss>(ADMIN.losses);
   /** Sessions of this process's hub whose agents said that they were leaving. */
   readonly #leaving = new Set<string>();
   readonly #directory: Pick<Directory, 'hub' | 'ofAgent'>;
@@ -101,7 +87,7 @@ export class RecentLosses implements SeenLosses {
 
   /** The last first. */
   list(now = Date.now()): Loss[] {
-    return [...this.#kept.values()].filter(({ at }) => now - at < FRESH_MS).reverse();
+    return [...this.#kept.values()].filter(({ at }) => now - at < ADMIN.lossMs).reverse();
   }
 
   #hubLost(id: string, remote: string, reason: string): void {
@@ -111,7 +97,7 @@ export class RecentLosses implements SeenLosses {
 
   #gatewayLost({ memberId: id, adminAddress: remote, quietMs }: Listed): void {
     const reason = `silent for ${Math.round(quietMs / 1000)} s`;
-    this.#keep({ role: 'gateway', tenant: '', id, hubId: '', remote, reason, left: quietMs < SILENT_MS });
+    this.#keep({ role: 'gateway', tenant: '', id, hubId: '', remote, reason, left: quietMs < ADMIN.silentMemberMs });
   }
 
   #agentCame({ tenant, agentId }: AgentName): void {
@@ -132,7 +118,7 @@ export class RecentLosses implements SeenLosses {
   }
 
   #keep(loss: Omit<Loss, 'at'>): void {
-    this.#kept.set(keyOf(loss), { ...loss, reason: loss.reason.slice(0, MAX_REASON), at: Date.now() });
+    this.#kept.set(keyOf(loss), { ...loss, reason: loss.reason.slice(0, ADMIN.lossReason), at: Date.now() });
   }
 }
 

@@ -1,14 +1,6 @@
 import { LruMap } from '@isthmus/runtime';
 import { type DialRequest, getOrPut, inWords, type PlaneEvents, type Role, unlessProbed } from '@isthmus/tunnel';
-
-/** Refusals to keep: enough for many agents with a wrong certificate, not for a port scan. */
-const MAX_REFUSALS = 100;
-
-/** A refusal without another one for so long is over, in milliseconds: the next one counts anew. Refused agents return within seconds. */
-const REFUSAL_MS = 300_000;
-
-/** Characters of a reason. */
-const REFUSAL_REASON = 300;
+import { ADMIN } from '../defaults.ts';
 
 /** Who was refused at one port for one reason. */
 export interface Refusal {
@@ -25,7 +17,7 @@ export interface Refusal {
 /** Recent refusals, for operators: the log may have been rotated, or be out of reach. */
 export class RecentRefusals {
   readonly #events: PlaneEvents;
-  readonly #kept = new LruMap<string, Refusal>(MAX_REFUSALS);
+  readonly #kept = new LruMap<string, Refusal>(ADMIN.refusals);
 
   constructor(events: PlaneEvents) {
     this.#events = events;
@@ -39,17 +31,17 @@ export class RecentRefusals {
   }
 
   /** The last first. @param withinMs how long ago they may be, in milliseconds */
-  list(withinMs = REFUSAL_MS, now = Date.now()): Refusal[] {
+  list(withinMs = ADMIN.refusalMs, now = Date.now()): Refusal[] {
     return [...this.#kept.values()].filter(({ last }) => now - last < withinMs).reverse();
   }
 
   #take(where: string, remote: string, error: Error): void {
     const now = Date.now();
-    const reason = inWords(error).slice(0, REFUSAL_REASON);
+    const reason = inWords(error).slice(0, ADMIN.refusalReason);
     // Each attempt comes from another port.
     const key = JSON.stringify([where, remote.replace(/:\d+$/, ''), reason]);
     const before = this.#kept.get(key);
-    const known = before && now - before.last < REFUSAL_MS ? before : undefined;
+    const known = before && now - before.last < ADMIN.refusalMs ? before : undefined;
     this.#kept.set(key, {
       where,
       remote,
@@ -61,19 +53,10 @@ export class RecentRefusals {
   }
 }
 
-/** After so long without a dial a caller is forgotten, in milliseconds. API servers that are in use dial every minute. */
-const CALLER_MS = 300_000;
-
-/** Callers that are remembered of one tenant: its API servers, and a few others. */
-const CALLERS_OF_TENANT = 100;
-
-/** Tenants that are remembered before those are forgotten whose callers all are. Otherwise, removed tenants would pile up here. */
-const CALLERS_PRUNE_AT = 1000;
-
 /** Callers that dialled recently, by tenant. Only those that have proven who they are. */
 export class RecentCallers {
   readonly #lastDials = new Map<string, LruMap<string, number>>();
-  #pruneAt = CALLERS_PRUNE_AT;
+  #pruneAt = ADMIN.callersTenants;
 
   constructor(events: PlaneEvents) {
     events.on('dial:start', (role, dial) => this.#dialled(role, dial));
@@ -88,7 +71,7 @@ export class RecentCallers {
   of(tenant: string, now = performance.now()): string[] {
     const known = this.#lastDials.get(tenant);
     if (!known) return [];
-    for (const [name, at] of known) if (now - at >= CALLER_MS) known.delete(name);
+    for (const [name, at] of known) if (now - at >= ADMIN.callerMs) known.delete(name);
     if (known.size === 0) this.#lastDials.delete(tenant);
     return [...known.keys()].sort();
   }
@@ -98,11 +81,11 @@ export class RecentCallers {
     if (role !== 'gateway' || principal?.role !== 'caller') return;
     const { tenant, name } = principal;
     if (this.#lastDials.size >= this.#pruneAt && !this.#lastDials.has(tenant)) this.#prune();
-    getOrPut(this.#lastDials, tenant, () => new LruMap(CALLERS_OF_TENANT)).set(name, performance.now());
+    getOrPut(this.#lastDials, tenant, () => new LruMap(ADMIN.callersOfTenant)).set(name, performance.now());
   }
 
   #prune(): void {
     for (const tenant of [...this.#lastDials.keys()]) this.of(tenant);
-    this.#pruneAt = Math.max(CALLERS_PRUNE_AT, 2 * this.#lastDials.size);
+    this.#pruneAt = Math.max(ADMIN.callersTenants, 2 * this.#lastDials.size);
   }
 }

@@ -4,6 +4,7 @@ import { adminApi } from '@isthmus/proto/admin';
 import { type Check, VERSION } from '@isthmus/service';
 import type { Role } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
+import { ADMIN } from '../defaults.ts';
 import { ADMISSIONS, dialMessage, invalid, lossMessage, ROLES, refusalMessage } from './messages.ts';
 import { failingDials, type SeenDial, type SeenDials } from './recent-dials.ts';
 
@@ -21,10 +22,6 @@ export interface Identity {
 }
 
 const WINDOWS_S = [10, 60];
-/** How many of the slowest dials are reported, and how long ago they may have ended, in milliseconds. */
-const SLOWEST_DIALS = 10;
-const SLOWEST_WITHIN = 60_000;
-
 type StatusRpc = Pick<adminApi.AdminServiceImplementation, 'getStatus'>;
 
 export function statusRpc(backend: AdminBackend): StatusRpc {
@@ -81,12 +78,12 @@ function ratesOf(dials: SeenDials, role: Role): adminApi.DialRate[] {
 }
 
 function slowest(dials: SeenDials, role: Role): SeenDial[] {
-  const since = performance.now() - SLOWEST_WITHIN;
+  const since = performance.now() - ADMIN.slowestWithinMs;
   const ms = ({ outcome }: SeenDial) => outcome?.ms ?? 0;
   return [...dials]
     .filter((dial) => dial.role === role && dial.start + ms(dial) >= since)
     .sort((a, b) => ms(b) - ms(a))
-    .slice(0, SLOWEST_DIALS);
+    .slice(0, ADMIN.slowestDials);
 }
 
 const { SOURCE_DEFAULT, SOURCE_GIVEN, SOURCE_DERIVED } = adminApi.Flag_Source;

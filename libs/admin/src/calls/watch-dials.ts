@@ -1,11 +1,9 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { formatDestination } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
+import { ADMIN } from '../defaults.ts';
 import { dialMessage, exhausted, invalid, ROLES } from './messages.ts';
-import { MAX_WATCHERS, type SeenDial, type SeenDials } from './recent-dials.ts';
-
-/** Events queued for one watcher: some seconds of a busy gateway. */
-const MAX_WAITING = 1000;
+import type { SeenDial, SeenDials } from './recent-dials.ts';
 
 /** An event for a watcher, and the number of events dropped before it. */
 interface Told<T> {
@@ -23,7 +21,7 @@ export class Watch<T> {
   #lost = 0;
   #wake = () => {};
 
-  constructor(most: number = MAX_WAITING) {
+  constructor(most: number = ADMIN.watchQueue) {
     this.#most = most;
   }
 
@@ -95,7 +93,7 @@ function begin(dials: SeenDials, matches: Matches, watch: Watch<SeenDial>, first
     if ((!again || firstBytes) && matches(dial)) watch.tell(dial);
   });
   if (end) return end;
-  const text = `too many clients watch this program's dials: ${MAX_WATCHERS} may, and those of one tenant as many as they leave to others`;
+  const text = `too many clients watch this program's dials: ${ADMIN.watchers} may, and those of one tenant as many as they leave to others`;
   throw exhausted(`${text}; stop one of them`);
 }
 

@@ -7,22 +7,22 @@ import type { AnyMethod, Method } from '../access/guard.ts';
 import type { Visitor } from '../access/visitor.ts';
 import type { AdminBackend } from '../backend.ts';
 import { exhausted, invalid } from '../calls/messages.ts';
+import { ADMIN } from '../defaults.ts';
 import { serviceFor } from '../service.ts';
 import { SAFE_HEADERS } from './page.ts';
 
-/** The longest request is a reason of 500 characters and a few names. */
-const MOST_BYTES = 64 * 1024;
-const BODY_MS = 10_000;
-
 /** Reads a request's body as text. @throws ServerError */
 async function readBody(request: IncomingMessage): Promise<string> {
-  const late = setTimeout(() => request.destroy(new Error(`no whole request within ${BODY_MS / 1000} s`)), BODY_MS);
+  const late = setTimeout(
+    () => request.destroy(new Error(`no whole request within ${ADMIN.bodyMs / 1000} s`)),
+    ADMIN.bodyMs,
+  );
   try {
     const chunks: Buffer[] = [];
     let bytes = 0;
     for await (const chunk of request as AsyncIterable<Buffer>) {
       bytes += chunk.length;
-      if (bytes > MOST_BYTES) throw exhausted(`the request is longer than ${MOST_BYTES} bytes`);
+      if (bytes > ADMIN.bodyBytes) throw exhausted(`the request is longer than ${ADMIN.bodyBytes} bytes`);
       chunks.push(chunk);
     }
     return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
@@ -41,11 +41,6 @@ const READS: readonly Method[] = [
   ...(['getStatus', 'getHistory', 'getConfig', 'listMembers', 'listSessions', 'listTunnels'] as const),
   ...(['listTenants', 'listQuarantined', 'watchDials', 'explain', 'recentLogs'] as const),
 ];
-
-/** Above the longest dial that an operator may ask for, with its wait for a byte. */
-const LONGEST_CALL_MS = 125_000;
-/** A connection without a byte for 65 s is closed. */
-const HEARTBEAT_MS = 15_000;
 
 /** https://connectrpc.com/docs/protocol: the names of the codes, and the statuses that go with them. */
 const CODES: { readonly [code: number]: readonly [name: string, status: number] } = {
@@ -75,9 +70,7 @@ export class JsonRpc {
       const asked = this.#request(method, await messageOf(request, method));
       const service = serviceFor(visitor, this.#backend) as unknown as Record<string, AnyMethod>;
       const { responseStream } = adminApi.AdminDefinition.methods[method];
-      const signal = responseStream
-        ? gone.signal
-        : AbortSignal.any([gone.signal, AbortSignal.timeout(LONGEST_CALL_MS)]);
+      const signal = responseStream ? gone.signal : AbortSignal.any([gone.signal, AbortSignal.timeout(ADMIN.callMs)]);
       const answers = (service[method] as AnyMethod)(asked, { signal } as CallContext);
       if (answers instanceof Promise) await send(response, { status: 200, ...json(textOf(method, await answers)) });
       else await stream(response, method, answers, signal);
@@ -139,7 +132,7 @@ async function stream(
     begin();
     if (!response.writableNeedDrain) response.write('\n');
   };
-  const heartbeat = setInterval(beat, HEARTBEAT_MS);
+  const heartbeat = setInterval(beat, ADMIN.heartbeatMs);
   const first = setImmediate(beat);
   try {
     for await (const answer of answers) {

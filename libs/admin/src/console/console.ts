@@ -5,6 +5,7 @@ import { BAD_TARGET, type Page, send, urlOf } from '@isthmus/service';
 import { inWords } from '@isthmus/tunnel';
 import { faultOfVisitor, type Visitor, visitorOf } from '../access/visitor.ts';
 import type { AdminBackend } from '../backend.ts';
+import { ADMIN } from '../defaults.ts';
 import type { JsonRpc } from './api.ts';
 import { type Asker, askerOf, FOREIGN, memberOrigins, type Port } from './origins.ts';
 import { SAFE_HEADERS, sendFile } from './page.ts';
@@ -23,9 +24,6 @@ export interface Reached {
 }
 
 const PATH = '/console/';
-
-/** How long the registry may take to name the members; then those of its last answer are taken. */
-const MEMBERS_MS = 1000;
 
 /** The members were never asked for. */
 const NEVER = { at: Number.NEGATIVE_INFINITY, members: Promise.resolve() };
@@ -128,8 +126,8 @@ export class Console {
   /** Asks the registry once for all who come within a second: foreign pages may ask as often as they like. */
   async #askForMembers(): Promise<void> {
     const now = performance.now();
-    if (now - this.#membersAsked.at > MEMBERS_MS) {
-      const members = this.#backend.plane?.members(AbortSignal.timeout(MEMBERS_MS));
+    if (now - this.#membersAsked.at > ADMIN.membersMs) {
+      const members = this.#backend.plane?.members(AbortSignal.timeout(ADMIN.membersMs));
       this.#membersAsked = { at: now, members: Promise.resolve(members).catch(() => {}) };
     }
     await this.#membersAsked.members;

@@ -1,0 +1,115 @@
+/** Times, sizes and counts of the admin port: times in milliseconds, sizes in bytes. docs/LIMITS.md lists them. */
+export const ADMIN = {
+  /** A client of the RPC without a call for this long may be gone, and is disconnected. */
+  idleConnectionMs: 300_000,
+  /** How often clients of the RPC are pinged: a dead machine closes no connection, even if it watches something. */
+  pingEveryMs: 60_000,
+  /** How long a client may take to answer a ping. Then it is gone, and disconnected. */
+  pingTimeoutMs: 20_000,
+  /** How soon watchers of the health service learn of a change. */
+  healthMs: 1_000,
+  /** How long a client may stay that asks for the RPC where it is not served. */
+  refusedSessionMs: 10_000,
+  /** How long the head of a request may take. Then the connection is closed. */
+  headMs: 10_000,
+  /** How long a connection without a request stays open. Scrapers keep connections open between scrapes. */
+  idleMs: 65_000,
+  /** Longest path of a request that is written to the audit record, in characters. */
+  path: 200,
+  /** Longest part of a certificate's id that a refusal shows, in characters. */
+  shownId: 200,
+  /**
+   * How often open connections with certificates are looked at, which end with their certificate or tenant. A timer for the next expiry would
+   * be wrong when the clock is set.
+   */
+  visitsMs: 1_000,
+  /** Largest answer that a client of the admin RPC reads. A list of 100,000 tunnels is about 20 MB. */
+  responseBytes: 64 * 1024 * 1024,
+  /** Largest body of a request of the console's page. */
+  bodyBytes: 64 * 1024,
+  /** How long such a body may take to arrive. */
+  bodyMs: 10_000,
+  /** How long a call of the console may take: a dial and its first byte, and a little more. */
+  callMs: 125_000,
+  /** How often a stream of the console carries a sign of life. A connection without a byte for 65 s is closed. */
+  heartbeatMs: 15_000,
+  /** How long the registry may take to name the members to the console, which asks as often at most. Then those of its last answer are taken. */
+  membersMs: 1_000,
+  /** Seconds that a profile takes if the request does not say. */
+  profileSeconds: 30,
+  /** Seconds that a profile takes at most. */
+  longestProfileSeconds: 300,
+  /** Longest timeout of a dial that an operator may ask for. */
+  dialMs: 60_000,
+  /** Longest duration of a temporary log level. */
+  logMs: 24 * 3_600_000,
+  /** Sessions or tunnels listed in the answer to a drain's dry run. That is enough for an operator, and far below the message limit. */
+  drainListed: 1_000,
+  /** Longest reason of a kick or quarantine, in characters. It goes into log lines and audit records. */
+  reason: 500,
+  /** Sessions that the log line of a kick names. */
+  kickLogged: 10,
+  /** Sessions that `isthmus explain` gets, over all strategies. */
+  candidates: 1_000,
+  /** Sessions that no strategy finds, of which `isthmus explain` gets so many. */
+  otherCandidates: 100,
+  /** Names in one sentence of advice. */
+  namesInAdvice: 5,
+  /** Tenants that a refusal names: enough to recall a name, and one line still. */
+  namesInRefusal: 20,
+  /** Events queued for one watcher of dials, some seconds of a busy gateway. Those that a slow watcher cannot take are dropped and counted. */
+  watchQueue: 1_000,
+  /** Watchers of a process's dials, each of which inspects every dial twice. Those of one tenant may be as many as they leave to others. */
+  watchers: 32,
+  /** Ended dials that a process keeps: the last second of a busy one. */
+  dials: 1_000,
+  /** Failed and slow dials that are kept beside them, so that they are still there when an operator looks. */
+  remarkableDials: 300,
+  /** A dial that took at least this long is slow. */
+  slowDialMs: 1_000,
+  /** Dials that `isthmus status` names as the slowest. */
+  slowestDials: 10,
+  /** How long ago the slowest dials may be. */
+  slowestWithinMs: 60_000,
+  /** How long ago the failures of a destination may be that are reported as failing. */
+  failingWithinMs: 300_000,
+  /** From how many failures on a destination is reported as failing. Fewer may be chance: a pod that was just deleted. */
+  failures: 3,
+  /** Failing destinations that are reported. */
+  failingReported: 10,
+  /** Agents that are named of each failing destination. */
+  failingAgents: 5,
+  /** Losses of agents and hubs that a process remembers. */
+  losses: 100,
+  /**
+   * A member that leaves takes itself off the plane's list. One that is off the list after it has written nothing for so long has died or
+   * hangs, and is a loss. Members write every 5 s, and are asked for as often.
+   */
+  silentMemberMs: 8_000,
+  /** How long a loss is shown. */
+  lossMs: 3_600_000,
+  /** Longest reason of a loss that is kept, in characters. */
+  lossReason: 300,
+  /** Refusals that a process remembers. */
+  refusals: 100,
+  /** How long a refusal is shown as recent. */
+  refusalMs: 300_000,
+  /** Longest reason of a refusal that is kept, in characters. */
+  refusalReason: 300,
+  /** After how long without a dial a caller is forgotten. API servers that are in use dial every minute. */
+  callerMs: 300_000,
+  /** Callers that are remembered of one tenant: its API servers, and a few others. */
+  callersOfTenant: 100,
+  /** Tenants with remembered callers, from which on those are forgotten whose callers all are. Otherwise, removed tenants would pile up. */
+  callersTenants: 1_000,
+  /** Width of a slot in the last hour of a process. */
+  slotMs: 10_000,
+  /** Width of a slot in the last hour of a tenant. */
+  tenantSlotMs: 60_000,
+  /** Tenants with an hour of their own, the last that dialled: 13 KB each. */
+  historyTenants: 100,
+  /** Days before the end of a certificate from which on there is a warning: a renewal is overdue. */
+  certificateDays: 14,
+  /** Part of a certificate's lifetime before its end in which there is a warning, if that is less: renewal happens with a third left. */
+  certificatePart: 0.2,
+};
