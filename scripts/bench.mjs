@@ -1,6 +1,6 @@
 // npm run bench: measures what a plane carries and costs, beside relays and no plane at all. `npm run bench -- --help` shows the options.
-import { withBundles } from './lib/bundles.mjs';
 import { ensureInstalled } from './lib/ready.mjs';
+import { withBundles } from './lib/tests.mjs';
 import { ensureTools } from './lib/tools.mjs';
 
 await ensureInstalled();

@@ -1,6 +1,6 @@
 // npm run chaos: injects one fault at a time into a plane of real processes under load. `npm run chaos -- --list` names the faults.
-import { withBundles } from './lib/bundles.mjs';
 import { ensureInstalled } from './lib/ready.mjs';
+import { withBundles } from './lib/tests.mjs';
 import { ensureTools } from './lib/tools.mjs';
 
 await ensureInstalled();

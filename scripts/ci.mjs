@@ -1,15 +1,22 @@
 // Runs the README's commands as a newcomer would: the tests; then tunnels that are cut at random in a simulation; then the faults with short
 // phases; and npm start in both forms, with the lines that it prints for pasting.
-import { readFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { command, seconds } from './lib/command.mjs';
 import { closingLine, ONE_FAILED, ONE_PASSED, readClosingLine, succeeded, sum } from './lib/counts.mjs';
-import { smoke } from './lib/smoke.mjs';
 import { ROOT } from './lib/workspace.mjs';
 
 const TESTS_TIMEOUT_MS = 60 * 60_000;
 const CHAOS_TIMEOUT_MS = 25 * 60_000;
 const SIMULATE_TIMEOUT_MS = 15 * 60_000;
+/** They end what hangs, and judge no speed. */
+const START_MS = 5 * 60_000;
+const DIAL_MS = 60_000;
+/** Of the demo's destination. */
+const ANSWER = 'Hello from the demo destination';
 const TEST = 'npm test';
 /** Alone: a plane that shares two processors with another load fails dials for want of them. */
 const CHAOS = 'npm run chaos -- --short --rate 50';
@@ -41,10 +48,31 @@ async function counted(line, timeout) {
   return status === 0 || counts.failed > 0 ? counts : ONE_FAILED;
 }
 
+/** Starts the demo, pastes each of its curl lines into a shell, and ends it as Ctrl-C does: by SIGINT to all of its group. */
 async function start({ line, gateways }) {
   const begin = performance.now();
-  const failures = await smoke(line.split(' '), gateways);
-  for (const failure of failures) console.log(failure);
+  const [program, ...args] = line.split(' ');
+  const demo = spawn(program, args, { cwd: ROOT, detached: true, stdio: ['ignore', 'pipe', 'inherit'] });
+  const ended = once(demo, 'close');
+  const end = (signal) => demo.exitCode === null && process.kill(-demo.pid, signal);
+  const late = setTimeout(end, START_MS, 'SIGKILL');
+  const printed = [];
+  const failures = [];
+  let pasted = 0;
+  for await (const text of createInterface({ input: demo.stdout })) {
+    printed.push(text);
+    if (!text.startsWith('curl ') || pasted === gateways) continue;
+    const { status, output } = await command(['bash', '-c', text], { timeout: DIAL_MS });
+    if (status !== 0 || !output.includes(ANSWER)) failures.push(`status ${status} of: ${text}\n${output}`);
+    if (++pasted === gateways) end('SIGINT');
+  }
+  const [status, signal] = await ended;
+  clearTimeout(late);
+  if (pasted < gateways) failures.push(`it printed ${pasted} lines of curl, not ${gateways}`);
+  if (status !== 0) failures.push(`it ended with ${signal ?? status} after SIGINT, not 0`);
+  const places = printed.flatMap((text) => text.match(/\S*isthmus-demo-[^/\s]+/) ?? []);
+  failures.push(...places.filter((place) => existsSync(place)).map((place) => `${place} was not removed`));
+  if (failures.length > 0) console.log([...failures, 'It had printed:', ...printed].join('\n'));
   console.log(`${failures.length > 0 ? 'FAILED' : 'ok    '} ${line} (${seconds(performance.now() - begin)})`);
   return failures.length > 0 ? ONE_FAILED : ONE_PASSED;
 }

@@ -8,7 +8,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 /** The newest LTS: what is measured and shipped. */
-export const PINNED = readFileSync(join(ROOT, '.node-version'), 'utf8').trim();
+const PINNED = readFileSync(join(ROOT, '.node-version'), 'utf8').trim();
 /** Node runs TypeScript without a flag from these versions on. */
 const OLDEST = { 22: 18, 23: 6 };
 
@@ -34,7 +34,7 @@ function isNewEnough(version) {
 }
 
 /** The environment in which `node` is this one, for npm's and Nx's children. */
-export function withNode(node) {
+function withNode(node) {
   return { ...process.env, PATH: `${dirname(node)}:${process.env.PATH}` };
 }
 
@@ -77,5 +77,6 @@ function ended(child) {
 
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
   const [file] = process.argv.splice(2, 1);
-  await run(resolve(ROOT, file));
+  // Not awaited: what it imports may import this module.
+  run(resolve(ROOT, file));
 }

@@ -1,6 +1,6 @@
 // npm run scale: runs thousands of simulated agents against a real plane. `npm run scale -- --help` shows the options.
-import { withBundles } from './lib/bundles.mjs';
 import { ensureInstalled } from './lib/ready.mjs';
+import { withBundles } from './lib/tests.mjs';
 import { ensureTools } from './lib/tools.mjs';
 
 await ensureInstalled();

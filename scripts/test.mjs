@@ -1,15 +1,28 @@
-// npm test: installs what is missing, then runs the gate; in CI also runs the unit tests on the other runtimes.
-import { closingLine, NOTHING, succeeded, sum } from './lib/counts.mjs';
-import { gate } from './lib/gate.mjs';
+// npm test: installs what is missing, then runs the gate; in CI also the programs on the oldest Node, and the unit tests on Deno.
+// npm run ok, test:floor, test:deno and test:slow run one of these: `node scripts/test.mjs PART`.
+import { seconds } from './lib/command.mjs';
+import { closingLine, succeeded, sum } from './lib/counts.mjs';
 import { ensureInstalled } from './lib/ready.mjs';
-import { testOn } from './lib/runtimes.mjs';
+import { gate, testOnDeno, testOnFloor, testSlow, withBundles } from './lib/tests.mjs';
 import { ensureTools } from './lib/tools.mjs';
 
+const PARTS = { gate, floor: testOnFloor, deno: testOnDeno, slow: testSlow };
+
+const [part] = process.argv.slice(2);
 await ensureInstalled();
-const missing = await ensureTools('redis', 'chromium', 'prometheus');
-const here = await gate();
-const elsewhere = process.env.CI ? sum([await testOn('floor'), await testOn('deno')]) : NOTHING;
-const counts = sum([here, elsewhere]);
+const missing = part ? [] : await ensureTools('redis', 'chromium', 'prometheus');
+const parts = part ? [part] : process.env.CI ? ['gate', 'floor', 'deno'] : ['gate'];
+const all = await withBundles(async () => {
+  const results = [];
+  for (const each of parts) {
+    const start = performance.now();
+    const counts = await PARTS[each]();
+    console.log(`${each}: ${closingLine(counts)} in ${seconds(performance.now() - start)}`);
+    results.push(counts);
+  }
+  return results;
+});
 for (const line of missing) console.log(`\n${line}`);
+const counts = sum(all);
 console.log(`\n${closingLine(counts)}`);
 process.exitCode = succeeded(counts) ? 0 : 1;

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { ROOT } from './workspace.mjs';
 
 const MINUTE = 60_000;
@@ -13,13 +14,10 @@ const running = new Set();
 
 /**
  * Runs a command without a shell and without input. Resolves with its status and output; never rejects.
- * `show` passes the output through as it arrives, and `onOutput` is called with it. A command that still runs after `timeout` (ms) is ended with all that it started, and has
- * failed with status 124.
+ * `show` passes the output through as it arrives: all of it, or the lines for which it returns true. A command that still runs after `timeout`
+ * (ms) is ended with all that it started, and has failed with status 124.
  */
-export function command(
-  [program, ...args],
-  { show = false, onOutput, timeout = 10 * MINUTE, env = {}, cwd = ROOT } = {},
-) {
+export function command([program, ...args], { show = false, timeout = 10 * MINUTE, env = {}, cwd = ROOT } = {}) {
   return new Promise((resolve) => {
     const stdio = ['ignore', 'pipe', 'pipe'];
     const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio, detached: true });
@@ -44,9 +42,10 @@ export function command(
     for (const stream of [child.stdout, child.stderr]) {
       stream.setEncoding('utf8').on('data', (text) => {
         output += text;
-        onOutput?.(text);
-        if (show) process.stdout.write(text);
+        if (show === true) process.stdout.write(text);
       });
+      if (typeof show === 'function')
+        createInterface({ input: stream }).on('line', (line) => show(line) && console.log(line));
     }
     child.once('error', (error) => done(127, `cannot run ${program}: ${error.message}\n`));
     child.once('close', (status, signal) => {

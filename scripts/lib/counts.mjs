@@ -13,19 +13,12 @@ export function closingLine({ passed, failed, skipped }) {
   return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`;
 }
 
-/** Parses every closing line of an output, and sums them up. */
-export function readClosingLines(output) {
-  const lines = [...output.matchAll(/^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$/gm)];
-  return lines.map(([, passed, failed, skipped = 0]) => ({
-    passed: Number(passed),
-    failed: Number(failed),
-    skipped: Number(skipped),
-  }));
-}
-
 /** Parses the last closing line of an output; undefined if there is none. */
 export function readClosingLine(output) {
-  return readClosingLines(output).at(-1);
+  const line = [...output.matchAll(/^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$/gm)].at(-1);
+  if (!line) return undefined;
+  const [passed, failed, skipped] = line.slice(1).map((count) => Number(count ?? 0));
+  return { passed, failed, skipped };
 }
 
 /** Nothing passed means that nothing ran, and that is not success. */
@@ -33,10 +26,13 @@ export function succeeded({ passed, failed }) {
   return failed === 0 && passed > 0;
 }
 
-/** Reads the counts that node:test prints last, in whatever report. A test that was cancelled has not passed. */
+/** Sums up the counts that every `node --test` in an output printed last. A test that was cancelled has not passed. */
 export function nodeCounts(output) {
-  const of = (outcome) => Number(new RegExp(`^(?:ℹ|#) ${outcome} (\\d+)$`, 'm').exec(output)?.[1] ?? 0);
-  return { passed: of('pass'), failed: of('fail') + of('cancelled'), skipped: of('skipped') };
+  const of = (...outcomes) =>
+    outcomes
+      .flatMap((outcome) => [...output.matchAll(new RegExp(`^ℹ ${outcome} (\\d+)$`, 'gm'))])
+      .reduce((total, [, count]) => total + Number(count), 0);
+  return { passed: of('pass'), failed: of('fail', 'cancelled'), skipped: of('skipped') };
 }
 
 /** Reads the last line of `deno test`: `ok | 3 passed (4 steps) | 0 failed | 1 ignored (2 s)`. */

@@ -1,0 +1,95 @@
+import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fetchNode } from '../node.mjs';
+import { bin, command } from './command.mjs';
+import { denoCounts, nodeCounts, ONE_FAILED, ONE_PASSED, sum } from './counts.mjs';
+import { ROOT, readJson } from './workspace.mjs';
+
+/** The targets, of nx.json and of the packages, that must pass before a change is merged. Those that take longest go first. */
+const TARGETS = [
+  ...['test-plane', 'test-tenants', 'test-compat', 'test-console', 'test-repository', 'test-hostile', 'test-edges'],
+  ...['test', 'types', 'lint', 'boundaries', 'generated'],
+];
+const GATE_MS = 45 * 60_000;
+const RUNTIME_MS = 20 * 60_000;
+/** What runs side by side: tests that wait leave the processors to others. */
+const PARALLEL = 3;
+/** Edges where runtimes have differed: what ends, resets, waits and moves much. */
+const ON_RUNTIMES = 'test/src/edges/{closing,cuts,destinations,failures,pressure,resets}.test.ts';
+/** What Deno 2.9 does otherwise: it resets no TLS connection and reads ahead (docs/RESUME.md, SECURITY.md). */
+const NOT_ON_DENO = /\/edges\/(cuts|resets)\./;
+/** What passed, and the headings and sums around it. */
+const SILENT = /^\s*[✔▶] |^ℹ |^\s*(\.\.\. )?ok \(|\.\.\. ok \(|^running \d+ tests? from /;
+
+/** Runs something whose tests and loads start the programs' bundles, made for it from the sources, as they are shipped. */
+export async function withBundles(work) {
+  // esbuild is there only after the installation.
+  const { bundlePrograms } = await import('./bundle.mjs');
+  const directory = mkdtempSync(join(tmpdir(), 'isthmus-programs-'));
+  process.once('exit', () => rmSync(directory, { recursive: true, force: true }));
+  await bundlePrograms(directory);
+  process.env.ISTHMUS_PROGRAMS = directory;
+  return work();
+}
+
+/**
+ * Runs every target whose result may differ from its last run: Nx knows what a change can affect. Prints what did not pass, and resolves
+ * with the sum of the counts. What prints no count counts as one.
+ */
+export function gate({ fresh = process.env.CI === 'true' } = {}) {
+  const options = [
+    `--parallel=${PARALLEL}`,
+    '--outputStyle=static',
+    '--nxBail=false',
+    ...(fresh ? ['--skipNxCache'] : []),
+  ];
+  return counted([bin('nx'), 'run-many', '-t', ...TARGETS, ...options], nodeCounts, { timeout: GATE_MS });
+}
+
+/** Runs at full size the tests that the gate leaves out or runs small, for lack of time. Those of compat would take ten minutes more. */
+export async function testSlow() {
+  const files = globSync('{libs,test}/**/*.test.ts', {
+    cwd: ROOT,
+    exclude: ['**/node_modules', 'test/src/{compat,cluster}'],
+  });
+  const slow = files.filter((file) => /unlessSlow|SLOW_TESTS/.test(readFileSync(join(ROOT, file), 'utf8')));
+  const argv = [process.execPath, '--test', '--test-concurrency=1', '--test-timeout=1200000', ...slow];
+  return counted(argv, nodeCounts, { timeout: GATE_MS, env: { ISTHMUS_SLOW_TESTS: '1' } });
+}
+
+/** Runs the programs on the oldest Node that package.json allows. Tests need a newer one: they have `using`. */
+export async function testOnFloor() {
+  const node = await fetchNode(`${readJson(join(ROOT, 'package.json')).engines.node.replace('>=', '')}.0`);
+  const argv = [process.execPath, '--test', '--test-concurrency=3', '--test-timeout=300000', ON_RUNTIMES];
+  return counted(argv, nodeCounts, { timeout: RUNTIME_MS, env: { ISTHMUS_NODE: node } });
+}
+
+/** Runs the unit tests and some edges on Deno, a process for each package: Deno 2.9.5 was seen to crash after some hundred HTTP/2 sessions in one. */
+export async function testOnDeno() {
+  const edges = globSync(ON_RUNTIMES, { cwd: ROOT }).filter((file) => !NOT_ON_DENO.test(file));
+  const units = globSync('{libs,apps}/*/src/**/*.test.ts', { cwd: ROOT });
+  const groups = Object.values(Object.groupBy([...units, ...edges], (file) => file.split('/').slice(0, 2).join('/')));
+  const results = [];
+  const worker = async () => {
+    for (let files = groups.shift(); files; files = groups.shift())
+      results.push(
+        await counted([bin('deno'), 'test', '--allow-all', '--no-check', '--quiet', ...files], denoCounts, {
+          timeout: RUNTIME_MS,
+        }),
+      );
+  };
+  await Promise.all(Array.from({ length: PARALLEL }, worker));
+  return sum(results);
+}
+
+/** Runs tests, and returns their counts as `read` finds them in the output. A run that fails without a failed test is one. */
+async function counted(argv, read, { timeout, env }) {
+  const cache = join(ROOT, 'node_modules', '.cache', 'node');
+  const own = { FORCE_COLOR: '0', NO_COLOR: '1', NODE_COMPILE_CACHE: cache, ...env };
+  const show = (line) => !SILENT.test(line);
+  const { status, output } = await command(argv, { show, timeout, env: own });
+  const counts = read(output);
+  if (counts.failed > 0) return counts;
+  return sum([counts, status === 0 ? ONE_PASSED : ONE_FAILED]);
+}
