@@ -37,7 +37,9 @@ export async function withBundles(work) {
  * Runs every target whose result may differ from its last run: Nx knows what a change can affect. Prints what did not pass, and resolves
  * with the sum of the counts. What prints no count counts as one.
  */
-export function gate({ fresh = process.env.CI === 'true' } = {}) {
+export async function gate({ fresh = process.env.CI === 'true' } = {}) {
+  const { buildGoPrograms } = await import('../../test/src/harness/go-program.ts');
+  await buildGoPrograms();
   const options = [
     `--parallel=${PARALLEL}`,
     '--outputStyle=static',
@@ -61,7 +63,7 @@ export async function testSlow() {
 /** Runs the programs on the oldest Node that package.json allows. Tests need a newer one: they have `using`. */
 export async function testOnFloor() {
   const node = await fetchNode(`${readJson(join(ROOT, 'package.json')).engines.node.replace('>=', '')}.0`);
-  const argv = [process.execPath, '--test', '--test-concurrency=3', '--test-timeout=300000', ON_RUNTIMES];
+  const argv = [process.execPath, '--test', '--test-concurrency=3', '--test-timeout=600000', ON_RUNTIMES];
   return counted(argv, nodeCounts, { timeout: RUNTIME_MS, env: { ISTHMUS_NODE: node } });
 }
 

@@ -4,8 +4,10 @@ import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parse, parseAllDocuments } from 'yaml';
 
-/** The repository's root directory, from src and from dist alike. */
+/** The repository's root directory. */
 export const root = fileURLToPath(new URL('../../../', import.meta.url));
+/** Ends what hangs, and judges no speed. */
+const RUN_MS = 5 * 60_000;
 
 export type Labels = Readonly<Record<string, string>>;
 
@@ -91,10 +93,10 @@ export interface Workload {
 
 /** Why this machine cannot run `kubectl kustomize`, or false. */
 export const noKubectl: string | false =
-  spawnSync('kubectl', ['version', '--client'], { timeout: 20_000 }).status === 0 ? false : 'kubectl is not installed';
+  spawnSync('kubectl', ['version', '--client'], { timeout: RUN_MS }).status === 0 ? false : 'kubectl is not installed';
 
 export function kustomize(directory: string): Manifest[] {
-  const run = spawnSync('kubectl', ['kustomize', `${root}${directory}`], { encoding: 'utf8', timeout: 30_000 });
+  const run = spawnSync('kubectl', ['kustomize', `${root}${directory}`], { encoding: 'utf8', timeout: RUN_MS });
   if (run.status !== 0) throw new Error(`kubectl kustomize ${directory}: ${run.stderr}`);
   return parseAllDocuments(run.stdout).map((document) => {
     if (document.errors[0]) throw document.errors[0];
