@@ -132,7 +132,7 @@ async function serve(request: ServedDial, first: Buffer, connection: CallerConne
     accept() {
       watch.putBack();
       socket.write(ESTABLISHED);
-      if (request.caller?.remote === 'uds') socket.once('end', () => closeIfClosed(socket));
+      if (request.caller?.remote === 'uds') socket.once('end', () => process.nextTick(closeIfClosed, socket));
       return socketEnd(socket);
     },
     refuse(error) {
@@ -151,7 +151,7 @@ async function serve(request: ServedDial, first: Buffer, connection: CallerConne
 
 /**
  * Ends a unix socket whose caller has closed it for good, as Go's and most others' callers do, instead of its own direction only. Then no
- * write succeeds any more, also not one of nothing.
+ * write succeeds any more, also not one of nothing. The tunnel must have seen the end before: an end with an error is a reset's.
  */
 function closeIfClosed(socket: Socket): void {
   if (socket.writable) socket.write('');
