@@ -26,6 +26,8 @@ export const CONSOLE = {
   keptDials: 1000,
   /** Characters of a line of a stream, which is a dial with the longest names and a dozen attempts. A longer one ends the stream. */
   lineCharacters: 4 * 1024 * 1024,
+  /** How long a button says that it has copied its line. */
+  copiedMs: 2000,
   /** Dials that a check makes at once, as `isthmus check` does. */
   checkDials: 10,
   /** How long a check's dial through an agent may take. */

@@ -1,5 +1,6 @@
 import type { Finding } from '@isthmus/findings';
 import { useEffect, useState } from 'preact/hooks';
+import { CONSOLE } from '../defaults.ts';
 import { sumOf, toneOf } from '../model/findings.ts';
 import { shown } from '../model/text.ts';
 
@@ -35,15 +36,12 @@ export function State({ tone, word }: { readonly tone: Tone; readonly word: stri
   );
 }
 
-/** How long the button says that it has copied, in milliseconds. */
-const SAID_MS = 2000;
-
 /** A command line, and a button that copies it. The clipboard is closed to pages in plain text from elsewhere: then the line is there to select. */
 export function CopyLine({ line }: { readonly line: string | undefined }) {
   const [said, say] = useState('');
   useEffect(() => {
     if (said === '') return undefined;
-    const timer = setTimeout(() => say(''), SAID_MS);
+    const timer = setTimeout(() => say(''), CONSOLE.copiedMs);
     return () => clearTimeout(timer);
   }, [said]);
   if (line === undefined) return <p class="none">A name of this dial has characters that no terminal should get.</p>;
