@@ -4,10 +4,10 @@ import type { ClientHttp2Session } from 'node:http2';
 import { test } from 'node:test';
 import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
 import { type PlaneEventMap, type PlaneEvents, planeEvents, type TunnelOutcome } from '@isthmus/tunnel';
-import { anyoneOf } from '../callers/identify.ts';
-import { endpointDial } from '../endpoint/endpoint.ts';
+import { endpointDial } from '../endpoint.ts';
 import { servePackets } from '../packets/serve.ts';
-import { PROXY_METHOD } from './service.ts';
+import { anyoneOf } from '../tls/certificate.ts';
+import { PROXY_METHOD } from './services.ts';
 import { connect as connectTo, message, open } from './testing/calls.ts';
 import { agentAtHub, caller, connect, destination, echo, gateway, hub, request } from './testing/plane.ts';
 

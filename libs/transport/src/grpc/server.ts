@@ -17,8 +17,8 @@ import {
   type StreamSettings,
   statusFields,
 } from '@isthmus/wire';
-import { type ConnectionPeer, peerOf } from '../listen/connection-peer.ts';
-import type { GrpcService } from './service.ts';
+import { type ConnectionPeer, peerOf } from '../tls/certificate.ts';
+import type { GrpcService } from './services.ts';
 
 /**
  * How long a connection that arrives while the server drains waits for its GOAWAY, in milliseconds. Go's clients answer a GOAWAY by

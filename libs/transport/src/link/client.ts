@@ -26,17 +26,12 @@ import {
   WIRE,
   watchLiveness,
 } from '@isthmus/wire';
-import type { Dialer } from '../dial/dialer.ts';
-import { Ending } from '../dial/ending.ts';
-import { abandoned, pendingDial } from '../dial/pending-dial.ts';
-import { reasonOf } from '../head/percent.ts';
-import { WHY_FIELD } from '../listen/turn-away.ts';
-import { Control, type ControlMessage } from './control.ts';
+import { abandoned, type Dialer, Ending, pendingDial } from '../dialer.ts';
+import { reasonOf } from '../http1.ts';
+import { WHY_FIELD } from '../tls/admit.ts';
+import { Control, type ControlMessage, GATEWAY_FIELD, type PolicyRules } from './control.ts';
 import { type Answer, attachHead, readAnswer, readAttachedAnswer, readUnderWay, requestHead } from './head.ts';
-import { GATEWAY_FIELD } from './instance.ts';
-import type { PolicyRules } from './policy.ts';
-import { linkSession } from './settings.ts';
-import { asDuplex, type CarrierLink, endingCode, endOfStream, LOST, ResumableEnd } from './tunnel-end.ts';
+import { asDuplex, type CarrierLink, endingCode, endOfStream, LOST, linkSession, ResumableEnd } from './tunnel-end.ts';
 
 const CONTROL_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' };
 

@@ -2,7 +2,18 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
-import { Control, type ControlMessage } from './control.ts';
+import { deferred } from '@isthmus/runtime';
+import { callerName, type Dial, DialError, type DialRequest, type Principal } from '@isthmus/tunnel';
+import {
+  Control,
+  type ControlMessage,
+  MAX_HUBS_IN_MESSAGE,
+  type PolicyRules,
+  readMembership,
+  readPolicy,
+} from './control.ts';
+import type { LinkServerOptions } from './server.ts';
+import { link, request } from './testing.ts';
 
 /** What becomes of these lines from the other side. */
 async function hear(...lines: (string | Buffer)[]) {
@@ -88,4 +99,175 @@ test('a flood of messages ends the link once its allowance is used up, long mess
     assert.ok(heard.length <= most + (performance.now() - since) / 10, `${heard.length}`);
     assert.ok(heard.length > most / 2, `${heard.length}`);
   }
+});
+
+const HUB = { hubId: 'h1', address: '127.0.0.1:8091', zone: 'a', draining: false, generation: 7 };
+
+test('a list and a change are read, and what they carry beside is left out', () => {
+  const list = { type: 'membership', current: true, hubs: [{ ...HUB, more: 'x'.repeat(1000) }], more: 1 };
+  assert.deepEqual(readMembership(list), { type: 'membership', current: true, hubs: [HUB] });
+  const change = { type: 'membership-change', current: false, changed: [HUB], gone: ['h2'] };
+  assert.deepEqual(readMembership(change), change);
+  const beat = { type: 'membership-change', current: true, changed: [], gone: [] };
+  assert.deepEqual(readMembership(beat), beat);
+});
+
+test('what another version may leave out is no reason to refuse the rest', () => {
+  const { generation: _, ...hub } = HUB;
+  const list = { type: 'membership', current: true, hubs: [{ ...HUB, generation: 0 }] };
+  assert.deepEqual(readMembership({ type: 'membership', hubs: [hub] }), list);
+  const change = { type: 'membership-change', current: true, changed: [], gone: [] };
+  assert.deepEqual(readMembership({ type: 'membership-change', changed: [], gone: [] }), change);
+});
+
+test('addresses are empty, or a host and a port', () => {
+  for (const address of ['', 'hub-1.hubs.svc:8091', '[::1]:8091', '10.0.0.1:1']) {
+    assert.ok(readMembership({ type: 'membership', current: true, hubs: [{ ...HUB, address }] }), address);
+  }
+  for (const address of ['hub', 'hub:0', 'hub:65536', 'http://hub:80', 'a b:80', 'user@hub:80', 'hub:80/path', 5]) {
+    const read = readMembership({ type: 'membership', current: true, hubs: [{ ...HUB, address }] });
+    assert.equal(read, undefined, String(address));
+  }
+});
+
+const MANY_HUBS = Array.from({ length: MAX_HUBS_IN_MESSAGE + 1 }, (_, index) => ({ ...HUB, hubId: `h${index}` }));
+
+const BAD: readonly [name: string, message: Readonly<Record<string, unknown>>][] = [
+  ['no list', { type: 'membership', current: true }],
+  ['a list that is a little current', { type: 'membership', current: 1, hubs: [] }],
+  ['no list of what is gone', { type: 'membership-change', current: true, changed: [] }],
+  ['another type', { type: 'membership-later', current: true, hubs: [] }],
+  ['a hub that is none', { type: 'membership', current: true, hubs: [null] }],
+  ['too many hubs', { type: 'membership', current: true, hubs: MANY_HUBS }],
+  ['too many that are gone', { type: 'membership-change', current: true, changed: [], gone: MANY_HUBS.map(() => 'x') }],
+  ['a gone hub without an id', { type: 'membership-change', current: true, changed: [], gone: [''] }],
+  ['a hub without an id', { type: 'membership', current: true, hubs: [{ ...HUB, hubId: '' }] }],
+  ['a hub of a long id', { type: 'membership', current: true, hubs: [{ ...HUB, hubId: 'h'.repeat(300) }] }],
+  ['a hub of a long zone', { type: 'membership', current: true, hubs: [{ ...HUB, zone: 'z'.repeat(300) }] }],
+  ['a hub that drains a little', { type: 'membership', current: true, hubs: [{ ...HUB, draining: 1 }] }],
+  ['a hub of no generation', { type: 'membership', current: true, hubs: [{ ...HUB, generation: null }] }],
+  ['a hub of generation 1e300', { type: 'membership', current: true, hubs: [{ ...HUB, generation: 1e300 }] }],
+];
+
+for (const [name, message] of BAD) {
+  test(`${name} is no membership`, () => assert.equal(readMembership(message), undefined));
+}
+
+const RULES: PolicyRules = {
+  deny: [{ name: 'no-ssh', ports: [22], callers: ['kube-apiserver', 'operatör'] }, { cidr: '10.0.0.10' }],
+  allow: [{ host: '*.acme.example' }],
+};
+
+test('rules are read, and what a later version adds is left out', () => {
+  const [first, ...others] = RULES.deny ?? [];
+  const deny = [{ ...first, weekdays: ['monday'] }, ...others];
+  assert.deepEqual(readPolicy({ type: 'policy', ...RULES, deny, since: 7 }), { type: 'policy', ...RULES });
+  assert.deepEqual(readPolicy({ type: 'policy' }), { type: 'policy' });
+  assert.deepEqual(readPolicy({ type: 'policy', allow: [] }), { type: 'policy', allow: [] });
+});
+
+const MANY = Array.from({ length: 1001 }, () => ({ cidr: '10.0.0.0/8' }));
+
+for (const [what, deny] of [
+  ['no list', { cidr: '10.0.0.0/8' }],
+  ['null', null],
+  ['more rules than a file may have', MANY],
+  ['a rule that is none', ['10.0.0.0/8']],
+  ['a rule for all destinations, as an unknown condition alone would be', [{ name: 'x', callers: ['c'], weekday: 1 }]],
+  ['a rule for a prefix and a host', [{ cidr: '10.0.0.0/8', host: 'x' }]],
+  ['a prefix that is no text', [{ cidr: 10 }]],
+  ['a name with line ends', [{ name: 'a\nb', cidr: '10.0.0.0/8' }]],
+  ['an endless name', [{ name: 'x'.repeat(300), cidr: '10.0.0.0/8' }]],
+  ['a port that is none', [{ ports: [0] }]],
+  ['a port as text', [{ ports: ['22'] }]],
+  ['a caller that is none', [{ ports: [22], callers: [null] }]],
+] as const) {
+  test(`${what} is no policy`, () => {
+    assert.equal(readPolicy({ type: 'policy', deny }), undefined);
+    assert.equal(readPolicy({ type: 'policy', allow: deny }), undefined);
+  });
+}
+
+const answers: Dial = async () => {
+  throw new DialError('connection_refused', 'served');
+};
+
+/** A link whose agent end is given, and what that end refused. */
+async function served(serving: Partial<LinkServerOptions>, dial = answers) {
+  const { client, events } = await link(dial, {}, serving);
+  const refused: string[] = [];
+  events.on('refused', (where, peer, { message }) => refused.push(`${where}, ${peer}: ${message}`));
+  return { client, events, refused };
+}
+
+test("an agent gets its tenant's rules, and each change", async () => {
+  const got: PolicyRules[] = [];
+  const changed = deferred<void>();
+  const { client } = await served({ policy: (rules) => got.push(rules) === 2 && changed.resolve() });
+  client.sendPolicy(RULES);
+  client.sendPolicy({});
+  await changed.promise;
+  assert.deepEqual(got, [{ type: 'policy', ...RULES }, { type: 'policy' }]);
+});
+
+test('the most rules that a file may have reach the agent in one message, and more end the link', async () => {
+  const got = deferred<PolicyRules>();
+  const { client } = await served({ policy: got.resolve });
+  // 128 KiB as JSON: MAX_DIAL_RULES of libs/admission.
+  const rule = (letters: number) => ({ host: 'x.example', callers: ['c'.repeat(200), 'd'.repeat(letters)] });
+  const deny = Array.from({ length: 512 }, () => rule(10));
+  client.sendPolicy({ deny });
+  assert.deepEqual((await got.promise).deny, deny);
+  client.sendPolicy({ deny: Array.from({ length: 1000 }, () => rule(200)) });
+  // A hub of another version may allow more. Its agent would have no rules to judge by, so it serves no dials.
+  await client.closed;
+  await assert.rejects(client.dial(request(1)), { code: 'connection_terminated' });
+});
+
+test('rules that cannot be used are refused and counted, and the link goes on', async () => {
+  const policy = () => {
+    throw new Error('"10.0.0.0/99" is no prefix');
+  };
+  const { client, events, refused } = await served({ policy });
+  const told = once(events, 'refused');
+  client.sendPolicy({ deny: [{ cidr: '10.0.0.0/99' }] });
+  await told;
+  assert.deepEqual(refused, ['agent link, hub h1: "10.0.0.0/99" is no prefix']);
+  await assert.rejects(client.dial(request(1)), { message: 'served' });
+});
+
+test("a dial of another tenant than the link's is refused for good, and counted", async () => {
+  const { client, refused } = await served({ tenant: 'acme' });
+  const dial = (tenant: string) => client.dial({ ...request(1), tenant });
+  const message = 'hub h1 dials for tenant default, and this link is of tenant acme';
+  await assert.rejects(dial('default'), { code: 'http_request_denied', retryable: false, message });
+  assert.deepEqual(refused, [`agent link, hub h1: ${message}`]);
+  await assert.rejects(dial('acme'), { message: 'served' });
+  assert.equal(refused.length, 1);
+});
+
+test("the caller's name goes with its dial, whatever its letters, and on to the next link", async () => {
+  const seen: DialRequest[] = [];
+  const { client } = await served({}, async (dial) => {
+    seen.push(dial);
+    throw new DialError('connection_refused', 'served');
+  });
+  const principal: Principal = { tenant: 'default', role: 'caller', name: 'küb apiserver', rule: 'x.yaml: callers[0]' };
+  const caller = { via: 'grpc', identity: 'CN=x', principal } as const;
+  for (const from of [
+    {},
+    { caller },
+    { callerName: 'küb apiserver' },
+    { caller: { via: 'grpc', identity: 'uds' } },
+  ] as const)
+    await assert.rejects(client.dial({ ...request(1), ...from }), { message: 'served' });
+  assert.deepEqual(seen.map(callerName), ['', 'küb apiserver', 'küb apiserver', '']);
+});
+
+test('a dial whose caller has a name that cannot be shown is none', async () => {
+  const { client, refused } = await served({});
+  const dial = client.dial({ ...request(1), callerName: 'a\nb' });
+  const message = 'not a dial: isthmus-caller with control characters: only what can be printed is taken';
+  await assert.rejects(dial, { code: 'http_request_error', message });
+  assert.deepEqual(refused, [`agent link, hub h1: ${message}`]);
 });

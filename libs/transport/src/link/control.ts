@@ -1,11 +1,205 @@
 import type { Duplex } from 'node:stream';
-import type { GatewayLoss } from '@isthmus/tunnel';
+import { type GatewayLoss, isName, parseDestination } from '@isthmus/tunnel';
 import { Allowance, ConnectionError, ErrorCode, isRecord, type ReconcileMessage, readReconcile } from '@isthmus/wire';
-import { Pieces } from '../head/pieces.ts';
-import { type CredentialMessage, type RenewedMessage, readCredential } from './credential.ts';
-import { isInstance } from './instance.ts';
-import { type MembershipMessage, readMembership } from './membership.ts';
-import { type PolicyMessage, readPolicy } from './policy.ts';
+import { Pieces } from '../http1.ts';
+
+/**
+ * From an agent to a hub that has said that it accepts this message: a fresh token, which replaces the session's present one. The hub
+ * verifies it as at the start of the link. It must be of the same principal.
+ */
+interface CredentialMessage {
+  readonly type: 'credential';
+  /** Without `Bearer`. */
+  readonly token: string;
+}
+
+/** From a hub to its agent: the credential that the agent sent last is now the session's. */
+interface RenewedMessage {
+  readonly type: 'renewed';
+}
+
+/** The longest token, in characters: as many as the head of a link's request has room for. */
+const MAX_TOKEN = 16 * 1024;
+
+/** Returns a credential message with nothing but its own fields, or undefined if it is malformed. */
+function readCredential({ token }: Readonly<Record<string, unknown>>): CredentialMessage | undefined {
+  if (typeof token !== 'string' || token === '' || token.length > MAX_TOKEN) return undefined;
+  return { type: 'credential', token };
+}
+
+/** Names a gateway's process in the head of its control stream. */
+export const GATEWAY_FIELD = 'isthmus-gateway';
+
+/** The name of a process: 16 hexadecimal digits. */
+export function isInstance(text: string): boolean {
+  return /^[0-9a-f]{16}$/.test(text);
+}
+
+/** A hub as agents see it. */
+export interface HubMember {
+  readonly hubId: string;
+  /** `host:port` for agents. Empty if agents reach it only through a load balancer. */
+  readonly address: string;
+  readonly zone: string;
+  readonly draining: boolean;
+  /** Identifies the hub's process. A later process has a greater number. */
+  readonly generation: number;
+}
+
+/**
+ * What a hub tells its agents about the plane's hubs: all of them at the start of the link, then changes. Each message confirms
+ * everything said before, so an empty change says that nothing changed.
+ *
+ * `current` says that the registry answers the hub. So the list is up to date, and gateways will hear of a new session.
+ */
+export type MembershipMessage =
+  | { readonly type: 'membership'; readonly current: boolean; readonly hubs: readonly HubMember[] }
+  | {
+      readonly type: 'membership-change';
+      readonly current: boolean;
+      readonly changed: readonly HubMember[];
+      /** Ids of hubs. */
+      readonly gone: readonly string[];
+    };
+
+/** How often a hub renews the list, in milliseconds. */
+export const MEMBERSHIP_BEAT = 10_000;
+
+/** How long an agent believes the list without a renewal, in milliseconds. Two beats may be late. */
+export const MEMBERSHIP_TTL = 3 * MEMBERSHIP_BEAT;
+
+/** Hubs in one message. A longer list continues in changes, so that no line exceeds what the other side reads. */
+export const MAX_HUBS_IN_MESSAGE = 128;
+
+/**
+ * Returns a membership message with nothing but its own fields, or undefined if it is malformed. `current` and `generation` are
+ * optional, because older hubs do not send them.
+ */
+export function readMembership(value: Readonly<Record<string, unknown>>): MembershipMessage | undefined {
+  const { type, current = true, hubs, changed, gone } = value;
+  if (typeof current !== 'boolean') return undefined;
+  if (type === 'membership') {
+    const all = listOf(hubs, readMember);
+    return all && { type, current, hubs: all };
+  }
+  if (type !== 'membership-change') return undefined;
+  const members = listOf(changed, readMember);
+  const ids = listOf(gone, readId);
+  return members && ids && { type, current, changed: members, gone: ids };
+}
+
+function listOf<T>(value: unknown, read: (item: unknown) => T | undefined): T[] | undefined {
+  if (!Array.isArray(value) || value.length > MAX_HUBS_IN_MESSAGE) return undefined;
+  const items: T[] = [];
+  for (const item of value) {
+    const known = read(item);
+    if (known === undefined) return undefined;
+    items.push(known);
+  }
+  return items;
+}
+
+function readMember(value: unknown): HubMember | undefined {
+  if (!isRecord(value)) return undefined;
+  const { hubId, address, zone, draining, generation = 0 } = value;
+  if (readId(hubId) === undefined || !isNameOf(address) || !isNameOf(zone)) return undefined;
+  if (typeof draining !== 'boolean' || !Number.isSafeInteger(generation)) return undefined;
+  if (address !== '' && !isPlace(address)) return undefined;
+  return { hubId: hubId as string, address, zone, draining, generation: generation as number };
+}
+
+function readId(value: unknown): string | undefined {
+  return isNameOf(value) && value !== '' ? value : undefined;
+}
+
+function isNameOf(value: unknown): value is string {
+  return typeof value === 'string' && isName(value);
+}
+
+function isPlace(text: string): boolean {
+  try {
+    parseDestination(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** One rule about what callers may dial: a prefix, or a host pattern, or neither, which means every destination. */
+interface PolicyRule {
+  /** Named in refusals. */
+  readonly name?: string;
+  readonly cidr?: string;
+  readonly host?: string;
+  /** Default: all. */
+  readonly ports?: readonly number[];
+  /** The callers it applies to, by name. Default: all. */
+  readonly callers?: readonly string[];
+}
+
+/** What the callers of a tenant may dial, as its file says. `deny` wins. With `allow`, only what it lists. */
+export interface PolicyRules {
+  readonly deny?: readonly PolicyRule[];
+  readonly allow?: readonly PolicyRule[];
+}
+
+/** From a hub to its agent: the dial rules of the agent's tenant, all of them, at the start of the link and at each change. */
+type PolicyMessage = { readonly type: 'policy' } & PolicyRules;
+
+/** Rules in a list, and ports or callers of a rule: as many as a tenant's file may have. */
+const MAX_ENTRIES = 1000;
+
+/**
+ * Returns a policy message with nothing but its own fields, or undefined if it is malformed. The agent checks prefixes and patterns when it
+ * uses them.
+ */
+export function readPolicy({ deny, allow }: Readonly<Record<string, unknown>>): PolicyMessage | undefined {
+  const [denied, allowed] = [readRules(deny), readRules(allow)];
+  if (denied === null || allowed === null) return undefined;
+  return { type: 'policy', ...(denied && { deny: denied }), ...(allowed && { allow: allowed }) };
+}
+
+/** Returns null for anything but a list of rules. */
+function readRules(value: unknown): PolicyRule[] | undefined | null {
+  if (value === undefined) return undefined;
+  if (!Array.isArray(value) || value.length > MAX_ENTRIES) return null;
+  const rules: PolicyRule[] = [];
+  for (const item of value) {
+    const rule = readRule(item);
+    if (!rule) return null;
+    rules.push(rule);
+  }
+  return rules;
+}
+
+function readRule(value: unknown): PolicyRule | undefined {
+  if (!isRecord(value)) return undefined;
+  const { name, cidr, host, ports, callers } = value;
+  // A rule without any of them would match every destination. Only a later version could mean something else by it.
+  if (cidr === undefined && host === undefined && ports === undefined) return undefined;
+  if (cidr !== undefined && host !== undefined) return undefined;
+  if (![name, cidr, host].every((text) => text === undefined || isText(text))) return undefined;
+  if (!isListOf(ports, isPort) || !isListOf(callers, isText)) return undefined;
+  return {
+    ...(name !== undefined && { name: name as string }),
+    ...(cidr !== undefined && { cidr: cidr as string }),
+    ...(host !== undefined && { host: host as string }),
+    ...(ports !== undefined && { ports: ports as number[] }),
+    ...(callers !== undefined && { callers: callers as string[] }),
+  };
+}
+
+function isListOf(value: unknown, isItem: (item: unknown) => boolean): boolean {
+  return value === undefined || (Array.isArray(value) && value.length <= MAX_ENTRIES && value.every(isItem));
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === 'string' && value !== '' && isName(value);
+}
+
+function isPort(value: unknown): boolean {
+  return Number.isInteger(value) && (value as number) >= 1 && (value as number) <= 65_535;
+}
 
 /** What the two ends of a link tell each other besides the tunnels. */
 export type ControlMessage =
@@ -46,7 +240,7 @@ export function encodeControl(message: ControlMessage): string {
   return `${JSON.stringify(message)}\n`;
 }
 
-export interface ControlOptions {
+interface ControlOptions {
   /** Called with each message. */
   readonly receive: (message: ControlMessage) => void;
   /** Called if a message of a known type could not be read, perhaps because a later version writes it differently. It is skipped. */

@@ -1,16 +1,21 @@
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
+import http2 from 'node:http2';
 import net from 'node:net';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
-import { deferred } from '@isthmus/runtime';
-import { type Dial, DialError, NotAuthorised } from '@isthmus/tunnel';
+import { deferred, SharedBudget } from '@isthmus/runtime';
+import { AgentTunnels, type Dial, DialError, NotAuthorised, planeEvents } from '@isthmus/tunnel';
 import type { Head } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
-import { answerHead, readAnswer, refusalHead } from './head.ts';
+import { WHY_FIELD } from '../tls/admit.ts';
+import { LinkClient } from './client.ts';
+import { answerHead, readAnswer, refusalHead, requestHead } from './head.ts';
+import { LinkServer } from './server.ts';
 import { dialTcp, link, listen, readAll, request } from './testing.ts';
+import { linkSession } from './tunnel-end.ts';
 import { requestLink } from './upgrade.ts';
 
 test('a dial through a link reaches the destination and carries bytes, half-close and timing', async () => {
@@ -240,3 +245,81 @@ test('many tunnels that stall at once hold less each, and the last one still wor
   while (pulled - before < 10_000_000) await once(one.end.stream, 'data');
   for (const { end } of [...stalled, one]) end.abort(new Error('test over'));
 });
+
+for (const resume of [false, true])
+  test(`bytes that come ahead of the answer of a tunnel that can${resume ? '' : 'not'} be resumed reach its destination`, async () => {
+    const echo = net.createServer({ allowHalfOpen: true }, (socket) => void socket.pipe(socket));
+    const destination = request(await listen(echo));
+    const early = deferred<void>();
+    // Answers only once the bytes have come.
+    const dial: Dial = async (asked) => {
+      const established = await dialTcp(asked);
+      await early.promise;
+      return established;
+    };
+    // Lost at the end of the test, when nothing attaches it again.
+    const tunnels = resume && { tunnels: new AgentTunnels({ timeoutMs: 100, budget: new SharedBudget(0) }) };
+    const accepting = net.createServer((socket) => {
+      new LinkServer({ socket, peer: 'hub', role: 'agent', dial, events: planeEvents(), ...tunnels });
+    });
+    const socket = net.connect({ port: await listen(accepting), host: '127.0.0.1' });
+    await once(socket, 'connect');
+    const hub = http2.connect('http://agent', { createConnection: () => socket });
+    cleanups.push(() => hub.destroy());
+    const stream = hub.request(requestHead({ ...destination, ...(resume && { resume: { direct: true } }) }));
+    stream.on('error', () => {}).write('ear');
+    stream.write('ly');
+    // The answer to a PING follows what came before it.
+    await new Promise<void>((resolve, reject) => hub.ping((error) => (error ? reject(error) : resolve())));
+    early.resolve();
+    let came = '';
+    await new Promise<void>((resolve) => {
+      stream.on('data', (chunk) => {
+        came += chunk;
+        if (came.length >= 5) resolve();
+      });
+    });
+    assert.equal(came, 'early');
+  });
+
+/** Answers of a side that does not keep to the protocol. */
+const UNREADABLE: readonly [what: string, head: Head][] = [
+  ['an agent that is not encoded', { ':status': '200', 'isthmus-agent': '%zz' }],
+  ['a hub that is not encoded', { ':status': '200', 'isthmus-hub': '%' }],
+  ['a status without a reason', { ':status': '204' }],
+];
+
+for (const [what, head] of UNREADABLE) {
+  test(`an answer with ${what} lets the dial try another session`, () => {
+    assert.throws(
+      () => readAnswer(head),
+      (error) => error instanceof DialError && error.retryable,
+    );
+  });
+}
+
+test('a refusal with a reason that is not known here is final: the destination may have been reached', () => {
+  assert.throws(
+    () => readAnswer({ ':status': '502', 'proxy-status': 'isthmus; error=later' }),
+    (error) => error instanceof DialError && !error.retryable,
+  );
+});
+
+for (const [what, given, told] of [
+  ['not encoded', '%zz', '%zz'],
+  ['endless', 'x'.repeat(10_000), 'x'.repeat(1_000)],
+] as const) {
+  test(`a refusal of the link whose reason is ${what} is the other side's doing, and none of ours`, async () => {
+    const server = net.createServer((socket) => {
+      linkSession('server', socket, 'gateway').on('stream', (stream) => {
+        stream.on('error', () => {}).respond({ ':status': '403', [WHY_FIELD]: given }, { endStream: true });
+      });
+    });
+    const socket = net.connect(await listen(server), '127.0.0.1');
+    await once(socket, 'connect');
+    const faults: Error[] = [];
+    const client = new LinkClient({ socket, peer: 'hub h1', fault: (error) => faults.push(error) });
+    assert.equal((await client.closed).message, `hub h1: it refuses this link: ${told}`);
+    assert.deepEqual(faults, []);
+  });
+}

@@ -3,8 +3,8 @@ import { EventEmitter, once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { afterEach, describe, mock, test } from 'node:test';
 import { LinkChecks, type PingInterval, WIRE, watchLiveness } from '@isthmus/wire';
-import { pingAtRest } from './ping-interval.ts';
-import { linkSession } from './settings.ts';
+import { linkSession } from './tunnel-end.ts';
+import { pingAtRest } from './upgrade.ts';
 
 describe('liveness', () => {
   afterEach(() => mock.timers.reset());

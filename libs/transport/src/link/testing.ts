@@ -12,9 +12,8 @@ import {
 } from '@isthmus/tunnel';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient, type LinkClientOptions } from './client.ts';
-import { LinkRefused } from './link-refused.ts';
 import { LinkServer, type LinkServerOptions } from './server.ts';
-import { requestLink, upgradeServer } from './upgrade.ts';
+import { LinkRefused, requestLink, upgradeServer } from './upgrade.ts';
 
 /** @returns the port of 127.0.0.1 where it listens until the test is over */
 export async function listen(server: net.Server): Promise<number> {

@@ -4,9 +4,16 @@ import net from 'node:net';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { NotAuthorised } from '@isthmus/tunnel';
-import { LinkRefused } from './link-refused.ts';
 import { listen } from './testing.ts';
-import { type AgentHello, type HubHello, LINK_PATH, LINK_PROTOCOL, requestLink, upgradeServer } from './upgrade.ts';
+import {
+  type AgentHello,
+  type HubHello,
+  LINK_PATH,
+  LINK_PROTOCOL,
+  LinkRefused,
+  requestLink,
+  upgradeServer,
+} from './upgrade.ts';
 
 const ACCEPTED =
   'HTTP/1.1 101 Switching Protocols\r\nisthmus-hub: h1\r\nisthmus-session: s1\r\nisthmus-plane: p\r\n\r\n';

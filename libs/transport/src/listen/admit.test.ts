@@ -3,7 +3,7 @@ import { EventEmitter } from 'node:events';
 import { test } from 'node:test';
 import type { Server } from 'node:tls';
 import { CertificatePool } from '@isthmus/runtime';
-import { admit } from './admit.ts';
+import { admit } from '../tls/admit.ts';
 
 test('what is thrown while a certificate is judged, or its peer is taken, ends the connection and nothing else', () => {
   const server = new EventEmitter();

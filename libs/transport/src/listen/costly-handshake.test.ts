@@ -8,8 +8,8 @@ import tls, { type SecureVersion } from 'node:tls';
 import { Authority, type CostlyKind, costlyChain } from '@isthmus/certificates/testing';
 import { boundVerification, clientTlsOf, connectTls } from '@isthmus/runtime';
 import { planeEvents } from '@isthmus/tunnel';
-import { secureConnect } from '../tls/secure-connect.ts';
-import { listen } from './listen.ts';
+import { listen } from '../listen.ts';
+import { secureConnect } from '../tls/renewal.ts';
 
 const onDeno = 'Deno' in globalThis && 'Deno has bounds of its own';
 const unbounded = onDeno || (boundVerification() ? false : 'this runtime verifies whatever a peer sends');

@@ -10,7 +10,7 @@ import { CertificateAuthority, LOOPBACK } from '@isthmus/certificates';
 import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
-import { listen } from './listen.ts';
+import { listen } from '../listen.ts';
 
 const DAY = 86_400_000;
 

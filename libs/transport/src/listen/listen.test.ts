@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { type TestContext } from 'node:test';
 import { planeEvents } from '@isthmus/tunnel';
-import { listen } from './listen.ts';
+import { listen } from '../listen.ts';
 
 test('a listener that stopped refuses callers, serves those that came before, and is idle when they have gone', async () => {
   const address = { host: '127.0.0.1', port: 0 };

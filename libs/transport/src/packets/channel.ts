@@ -1,6 +1,6 @@
 import type { Packet } from '@isthmus/proto';
-import { type Guarded, guarding } from '@isthmus/runtime';
-import { type PlaneEvents, planeEnded, type Role } from '@isthmus/tunnel';
+import { type Guarded, guarding, SharedBudget } from '@isthmus/runtime';
+import { type ClosedBy, type PlaneEvents, planeEnded, ReaderStalled, type Role } from '@isthmus/tunnel';
 import type { PacketChannel, PacketSink } from '@isthmus/wire';
 
 export interface ObservedChannel extends PacketChannel {
@@ -109,5 +109,221 @@ class Observed implements ObservedChannel {
     if (now === this.#full) return;
     this.#full = now;
     this.#events.emit(now ? 'receive:full' : 'receive:free', this.#role);
+  }
+}
+
+/** How much may wait for one tunnel before its bytes count against the window that all tunnels of its stream share, in bytes. */
+const TUNNEL_SHARE = 4 * 1024 * 1024;
+
+/** How much may wait like this in the whole process, in bytes. */
+const PROCESS_BUDGET = 128 * 1024 * 1024;
+
+/** A tunnel's share is at most the rest of the budget divided by this, so many slow readers make each other's share small. */
+const BUDGET_PARTS = 8;
+
+/**
+ * How long a reader may take nothing while nobody on its stream can send, in milliseconds. As long as konnectivity-client gives its own
+ * reader. Kernels report a slow reader's progress in steps, on a unix socket of some 160 KiB: a reader that takes 16 KiB a second still
+ * counts as moving.
+ */
+const PATIENCE_MS = 10_000;
+
+/**
+ * The same after the channel has ended, in milliseconds. Everything that was sent has arrived, so such a reader blocks nobody. As long
+ * as a half-closed tunnel may be silent.
+ */
+const PATIENCE_WHEN_OVER_MS = 300_000;
+
+/** How often a reader is checked within its patience. */
+const READER_CHECKS = 10;
+
+/** The budget of this process. */
+const processBudget = new SharedBudget(PROCESS_BUDGET);
+
+/** Whose readers they are, and who hears of one whose tunnel is ended. */
+interface BacklogOptions {
+  readonly reader: Extract<ClosedBy, 'caller' | 'destination'>;
+  readonly stalled: () => void;
+  readonly limits?: BacklogLimits | undefined;
+  /** Who uses the budget: of several tenants none can take all. */
+  readonly tenant?: string | undefined;
+}
+
+/** Each has a default. */
+export interface BacklogLimits {
+  /** How much may wait for one tunnel before it blocks its stream, in bytes. */
+  readonly shareBytes?: number;
+  /** How long a reader may take nothing while it blocks its stream, in milliseconds. */
+  readonly patienceMs?: number;
+  /** The same after its stream has ended, in milliseconds. */
+  readonly patienceWhenOverMs?: number;
+  readonly budget?: SharedBudget;
+}
+
+/** Counts what waits for the reader of one tunnel. */
+export interface Queue {
+  /** This many bytes arrived and have to wait. */
+  put(bytes: number): void;
+  /** The reader took this many of them. */
+  take(bytes: number): void;
+  /** The tunnel has ended. What waits is dropped. */
+  close(): void;
+}
+
+/** The queue of a stream with one tunnel: what waits pauses the stream. */
+export function pausing(channel: PacketChannel): Queue {
+  let waiting = 0;
+  const take = (bytes: number) => {
+    if (waiting === 0) return;
+    waiting = Math.max(0, waiting - bytes);
+    if (waiting === 0) channel.resume();
+  };
+  return {
+    put(bytes) {
+      if (waiting === 0) channel.pause();
+      waiting += bytes;
+    },
+    take,
+    close: () => take(waiting),
+  };
+}
+
+/**
+ * The queues of a stream that carries many tunnels in one window.
+ *
+ * What waits for a tunnel within its share counts as read, so it blocks nobody. What exceeds the share is held back from the window
+ * until the reader takes it: in the end, the peer sends at the pace of its slowest reader, and never more than the window ahead of it.
+ * So no byte is lost, however slow the reader is. A reader that takes nothing while nobody else gets anything is ended after a while.
+ */
+export class Backlog {
+  readonly #channel: ObservedChannel;
+  readonly #options: BacklogOptions;
+  readonly #share: number;
+  readonly #patienceMs: number;
+  readonly #patienceWhenOverMs: number;
+  readonly #budget: SharedBudget;
+  /** The queues that hold back some of the window. */
+  readonly #slow = new Set<TunnelQueue>();
+  readonly #look: () => void;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(channel: ObservedChannel, options: BacklogOptions) {
+    const { limits = {} } = options;
+    this.#channel = channel;
+    this.#options = options;
+    this.#look = channel.guarded(() => this.#endStanding());
+    this.#share = limits.shareBytes ?? TUNNEL_SHARE;
+    this.#patienceMs = limits.patienceMs ?? PATIENCE_MS;
+    this.#patienceWhenOverMs = limits.patienceWhenOverMs ?? PATIENCE_WHEN_OVER_MS;
+    this.#budget = limits.budget ?? processBudget;
+  }
+
+  /** @param end ends the tunnel after its reader's patience */
+  open(end: (reason: Error) => void): Queue {
+    return new TunnelQueue(this, end);
+  }
+
+  // For the queues.
+
+  /** Returns whether this many more bytes may wait for a tunnel as if they were read. */
+  admit(waiting: number, bytes: number): boolean {
+    const share = Math.min(this.#share, this.#budget.left / BUDGET_PARTS);
+    return waiting + bytes <= share && this.#budget.take(bytes, this.#options.tenant);
+  }
+
+  dismiss(bytes: number): void {
+    this.#budget.give(bytes, this.#options.tenant);
+  }
+
+  hold(queue: TunnelQueue, bytes: number): void {
+    this.#slow.add(queue);
+    this.#timer ??= setInterval(this.#look, this.#patienceMs / READER_CHECKS).unref();
+    this.#channel.hold(bytes);
+  }
+
+  free(queue: TunnelQueue, bytes: number): void {
+    if (queue.held === 0) this.#slow.delete(queue);
+    if (this.#slow.size === 0) {
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+    }
+    this.#channel.free(bytes);
+  }
+
+  #endStanding(): void {
+    const { heldUp, over } = this.#channel;
+    for (const queue of [...this.#slow]) {
+      // Nobody waits for a channel that has ended, but its data takes memory all the same.
+      if (queue.look(heldUp || over) < (this.#patience * READER_CHECKS) / this.#patienceMs) continue;
+      this.#options.stalled();
+      queue.end(this.#reason(queue));
+    }
+  }
+
+  /** In milliseconds. */
+  get #patience(): number {
+    return this.#channel.over ? this.#patienceWhenOverMs : this.#patienceMs;
+  }
+
+  #reason({ waiting }: TunnelQueue): ReaderStalled {
+    const { reader } = this.#options;
+    const { remote, over } = this.#channel;
+    const consequence = over ? `came before ${remote} went away` : `held up every other tunnel of ${remote}`;
+    return new ReaderStalled(
+      `the ${reader} read nothing for ${this.#patience / 1000} s while ${waiting} bytes waited for it and ${consequence}: ` +
+        'find out why it stopped reading',
+    );
+  }
+}
+
+class TunnelQueue implements Queue {
+  readonly end: (reason: Error) => void;
+  readonly #backlog: Backlog;
+  /** Bytes that wait within the share. */
+  #admitted = 0;
+  /** Bytes that wait and are held back from the window. */
+  held = 0;
+  /** Whether the reader has taken something since the last check. */
+  #moved = true;
+  /** How many checks in a row it had not, while it blocked its stream. */
+  #still = 0;
+
+  constructor(backlog: Backlog, end: (reason: Error) => void) {
+    this.#backlog = backlog;
+    this.end = end;
+  }
+
+  /** In bytes. */
+  get waiting(): number {
+    return this.held + this.#admitted;
+  }
+
+  put(bytes: number): void {
+    if (this.held === 0 && this.#backlog.admit(this.#admitted, bytes)) this.#admitted += bytes;
+    else {
+      this.held += bytes;
+      this.#backlog.hold(this, bytes);
+    }
+  }
+
+  take(bytes: number): void {
+    this.#moved = true;
+    const freed = Math.min(this.held, bytes);
+    const dismissed = Math.min(this.#admitted, bytes - freed);
+    this.held -= freed;
+    this.#admitted -= dismissed;
+    this.#backlog.dismiss(dismissed);
+    if (freed > 0) this.#backlog.free(this, freed);
+  }
+
+  close(): void {
+    this.take(this.waiting);
+  }
+
+  /** Returns for how many checks in a row the reader has taken nothing while it blocked its stream. */
+  look(heldUp: boolean): number {
+    this.#still = heldUp && !this.#moved ? this.#still + 1 : 0;
+    this.#moved = false;
+    return this.#still;
   }
 }

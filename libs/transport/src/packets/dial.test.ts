@@ -6,8 +6,7 @@ import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { type Established, planeEvents } from '@isthmus/tunnel';
 import { packetDialer } from './dial.ts';
-import { channelPair } from './pair.ts';
-import { destination, established, plane, request, silent, types } from './testing.ts';
+import { channelPair, destination, established, plane, request, silent, types } from './testing.ts';
 
 const GO_TEXTS: [text: string, code: string][] = [
   ['dial tcp 10.0.0.1:1: connect: connection refused', 'connection_refused'],

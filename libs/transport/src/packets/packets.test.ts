@@ -7,9 +7,19 @@ import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { type Dial, DialError, PlaneEnded, planeEvents, SessionLost } from '@isthmus/tunnel';
 import { packetDialer } from './dial.ts';
-import { channelPair } from './pair.ts';
 import { servePackets } from './serve.ts';
-import { collect, destination, dialThrough, established, plane, request, serve, silent, types } from './testing.ts';
+import {
+  channelPair,
+  collect,
+  destination,
+  dialThrough,
+  established,
+  plane,
+  request,
+  serve,
+  silent,
+  types,
+} from './testing.ts';
 
 test('a dial becomes a tunnel that carries bytes both ways', async () => {
   const { dialer, hub, agent, requests, fars } = plane();

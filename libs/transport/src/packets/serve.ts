@@ -2,9 +2,9 @@ import type { Packet } from '@isthmus/proto';
 import { deferred } from '@isthmus/runtime';
 import { asDialError, type Caller, DialAbort, DialError, PlaneEnded, type Role, SessionLost } from '@isthmus/tunnel';
 import type { ChannelError, PacketChannel } from '@isthmus/wire';
-import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial/serve-dial.ts';
-import { Backlog, type BacklogLimits, pausing, type Queue } from './backlog.ts';
-import { type ObservedChannel, observedChannel } from './channel.ts';
+import type { ConnectPacketsOptions, PacketServerLink } from '../grpc/client.ts';
+import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
+import { Backlog, type BacklogLimits, type ObservedChannel, observedChannel, pausing, type Queue } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
@@ -20,7 +20,7 @@ const CLOSE_MS = 10_000;
  */
 const AGENT_DATA = 16 * 1024;
 
-export interface ServeLimits {
+interface ServeLimits {
   /** How long a dial may take, in milliseconds. */
   readonly dialMs: number;
   /** Dials and tunnels at the same time on a channel that carries many. */
@@ -29,7 +29,7 @@ export interface ServeLimits {
   readonly backlog?: BacklogLimits;
 }
 
-export const SERVE_LIMITS: ServeLimits = { dialMs: 30_000, tunnels: 10_000 };
+const SERVE_LIMITS: ServeLimits = { dialMs: 30_000, tunnels: 10_000 };
 
 export interface ServePacketsOptions extends ServeDialOptions {
   /** `gateway`: a caller's stream, which carries one tunnel. `agent`: a Go server's stream, which carries many. */
@@ -199,4 +199,10 @@ class PacketServer implements ServedPackets {
     const text = cause?.message ?? 'stream ended';
     return this.#options.role === 'gateway' ? new Error(`caller went away: ${text}`) : new SessionLost(text, { cause });
   }
+}
+
+/** `connectPackets` of agent-client.ts. The first call loads grpc-js, which takes 6 MB: most agents never meet a Go server. */
+export async function connectPackets(options: ConnectPacketsOptions): Promise<PacketServerLink> {
+  const client = await import('../grpc/client.ts');
+  return client.connectPackets(options);
 }

@@ -1,6 +1,14 @@
-import type { TLSSocket } from 'node:tls';
-import { type CertificatePool, CertificateRejected, presentedBy, verify } from '@isthmus/runtime';
-import { printable } from '@isthmus/tunnel';
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import {
+  type CertificatePool,
+  CertificateRejected,
+  type Presented,
+  presentedBy,
+  remoteOf,
+  verify,
+} from '@isthmus/runtime';
+import { type Caller, DialError, type NotAuthorised, printable } from '@isthmus/tunnel';
 
 /**
  * Returns why what a client showed is not accepted, or undefined if it is: a certificate for clients that a trusted authority issued.
@@ -30,4 +38,61 @@ export function faultOfClient(
 export function peerSubject(socket: TLSSocket): string | undefined {
   const name = presentedBy(socket)?.leaf.name;
   return name && printable(name);
+}
+
+/** The socket below a TLS socket. */
+export function belowOf(socket: TLSSocket): Socket | undefined {
+  return (socket as unknown as { readonly _parent?: Socket })._parent;
+}
+
+/** The certificate that a client of our TLS server showed, with what it sent besides; undefined if it showed none. */
+export function shownCertificate(socket: Socket): Presented | undefined {
+  return socket instanceof TLSSocket ? presentedBy(socket) : undefined;
+}
+
+/** The server name that a client sent (SNI); undefined if it sent none. */
+export function serverNameOf(socket: Socket): string | undefined {
+  const { servername } = socket as Partial<TLSSocket>;
+  return servername || undefined;
+}
+
+/** The other side of a connection. */
+export interface ConnectionPeer {
+  readonly socket: Socket;
+  /** `host:port`, or `uds`. */
+  readonly remote: string;
+  /** The subject of its certificate, if it showed one. */
+  readonly subject: string | undefined;
+  /** Ends the connection with its dials and tunnels, as closed by the plane. Tells the other side why where the protocol can. */
+  end(reason: Error): void;
+}
+
+export function peerOf(socket: Socket, end: ConnectionPeer['end']): ConnectionPeer {
+  const subject = socket instanceof TLSSocket ? peerSubject(socket) : undefined;
+  return { socket, remote: remoteOf(socket), subject, end };
+}
+
+/** A caller's connection. */
+export type CallerPeer = ConnectionPeer;
+
+/** Who dials on a connection. */
+export interface CallerIdentity {
+  readonly tenant: string;
+  readonly caller: Omit<Caller, 'via'>;
+}
+
+/**
+ * Says who a caller is, or why it may not dial. Called for each dial: one gRPC connection may carry
+ * many, and gives the same peer. Throws DialError if its tenant has too many connections.
+ */
+export type Identify = (peer: CallerPeer) => CallerIdentity | NotAuthorised;
+
+/** Every peer that reaches the port may dial, for this tenant. Its name is the subject of its certificate, or its address. */
+export function anyoneOf(tenant: string): Identify {
+  return ({ subject, remote }) => ({ tenant, caller: { identity: subject ?? remote, remote } });
+}
+
+/** The error of a dial by a caller that may not dial. */
+export function denied(why: Error): DialError {
+  return new DialError('http_request_denied', why.message, { cause: why });
 }

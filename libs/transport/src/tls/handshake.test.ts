@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { handshakeError } from './handshake.ts';
+import { handshakeError } from './admit.ts';
 
 test('a peer that went before it was shown a certificate, or that reset its connection, is not refused', () => {
   const gone = Object.assign(new Error('socket hang up'), { code: 'ECONNRESET' });

@@ -9,8 +9,7 @@ import { connect, createServer } from 'node:tls';
 import { CertificateAuthority, type IdentityTexts, LOOPBACK } from '@isthmus/certificates';
 import { clientTls, type TlsSettings } from '@isthmus/runtime';
 import { planeEvents } from '@isthmus/tunnel';
-import { tlsServer } from './renewal.ts';
-import { secureConnect } from './secure-connect.ts';
+import { secureConnect, tlsServer } from './renewal.ts';
 
 const DAY = 86_400_000;
 const root = await CertificateAuthority.create('kubernetes', DAY);

@@ -1,15 +1,26 @@
 import { constants } from 'node:crypto';
-import { createSecureContext, createServer, type SecureContext, type Server, type TlsOptions } from 'node:tls';
+import {
+  type ConnectionOptions,
+  createSecureContext,
+  createServer,
+  type SecureContext,
+  type Server,
+  type TLSSocket,
+  type TlsOptions,
+} from 'node:tls';
 import {
   CertificatePool,
+  type ClientTls,
+  connectTls,
   type ReadTls,
   secureContextOptions,
+  secured,
   TlsRenewal,
   type TlsSettings,
   withIssuers,
 } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
-import { admit, type Doors } from '../listen/admit.ts';
+import { admit, type Doors, inWords } from './admit.ts';
 
 /**
  * Nobody resumes: API servers and Go agents have no cache for it, and our agents may come with a new certificate. A ticket would hold
@@ -19,7 +30,7 @@ import { admit, type Doors } from '../listen/admit.ts';
 const NO_TICKETS = constants.SSL_OP_NO_TICKET;
 
 /** Options of a TLS server besides those of its runtime. */
-export interface TlsServerOptions extends TlsOptions {
+interface TlsServerOptions extends TlsOptions {
   /** Chooses what a peer is shown by the server name that it sends (SNI). Undefined: the files' certificate. */
   readonly chooseTls?: ChooseTls | undefined;
   /**
@@ -55,7 +66,7 @@ export type FollowedTls = Pick<TlsRenewal, 'begin' | 'watch' | 'stop'>;
  */
 export type FollowTls = (use: (read: ReadTls) => void, failed: (error: Error) => void) => FollowedTls;
 
-export interface CertificateOptions {
+interface CertificateOptions {
   /** Where it is shown. */
   readonly where: CertificatePlace;
   readonly files: TlsSettings;
@@ -140,4 +151,20 @@ function renewalOf({ where, files, events }: CertificateOptions, use: (read: Rea
     },
     failed: (error) => events.emit('certificate:failure', where, error),
   });
+}
+
+/** A connection whose server has not proven its identity yet. */
+interface Handshake {
+  readonly socket: TLSSocket;
+  /** Resolves when it has. Rejects if it cannot, with its certificate and what is wrong with it, after destroying the socket. */
+  readonly done: Promise<unknown>;
+}
+
+/** Connects, and verifies that the server's certificate is valid for a server and has one of these names: hosts, addresses or a role. */
+export function secureConnect(options: ConnectionOptions, tls: ClientTls, names: readonly string[]): Handshake {
+  const socket = connectTls(options, tls, names);
+  const done = secured(socket).catch((error: Error) => {
+    throw inWords(error);
+  });
+  return { socket, done };
 }

@@ -7,9 +7,9 @@ import { type TestContext, test } from 'node:test';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { CertificateAuthority, type IdentityTexts, LOOPBACK } from '@isthmus/certificates';
 import { planeEvents } from '@isthmus/tunnel';
-import { listen } from '../listen/listen.ts';
+import { listen } from '../listen.ts';
+import { serverNameOf, shownCertificate } from './certificate.ts';
 import { type TlsChoice, tlsChoice } from './renewal.ts';
-import { serverNameOf, shownCertificate } from './shown-certificate.ts';
 
 const DAY = 86_400_000;
 

@@ -12,7 +12,7 @@ import { planeEvents } from '@isthmus/tunnel';
 import type { PacketSink, ServerCall } from '@isthmus/wire';
 import { cleanups } from '../../testing/cleanups.ts';
 import { type GrpcServerOptions, grpcServer } from '../server.ts';
-import type { GrpcService } from '../service.ts';
+import type { GrpcService } from '../services.ts';
 
 export const WINDOW = 64 * 1024;
 export const PATH = '/Test/Echo';

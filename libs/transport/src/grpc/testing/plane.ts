@@ -9,18 +9,23 @@ import { Client, credentials, Metadata, type StatusObject } from '@grpc/grpc-js'
 import { encodePacket } from '@isthmus/proto';
 import { DEADLINE_MS } from '@isthmus/runtime/testing';
 import { type Dial, type DialRequest, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
-import { anyoneOf } from '../../callers/identify.ts';
-import { endpointDial } from '../../endpoint/endpoint.ts';
-import type { BacklogLimits } from '../../packets/backlog.ts';
+import { endpointDial } from '../../endpoint.ts';
+import type { BacklogLimits } from '../../packets/channel.ts';
 import { type PacketDialer, packetDialer } from '../../packets/dial.ts';
 import { type ServedPackets, servePackets } from '../../packets/serve.ts';
 import { cleanups } from '../../testing/cleanups.ts';
-import { connectPackets } from '../agent-client.ts';
-import { type AgentServiceOptions, agentService, type PacketAgent } from '../agent-service.ts';
-import { clientChannel, receivePacket } from '../channel.ts';
-import { type ProxyServiceOptions, proxyService } from '../proxy-service.ts';
+import { anyoneOf } from '../../tls/certificate.ts';
+import { clientChannel, connectPackets, receivePacket } from '../client.ts';
 import { type GrpcServer, grpcServer } from '../server.ts';
-import { type GrpcService, PROXY_METHOD } from '../service.ts';
+import {
+  type AgentServiceOptions,
+  agentService,
+  type GrpcService,
+  type PacketAgent,
+  PROXY_METHOD,
+  type ProxyServiceOptions,
+  proxyService,
+} from '../services.ts';
 
 export async function listen(accept: (socket: Socket) => void, path?: string): Promise<string> {
   const sockets = new Set<Socket>();

@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { guarding } from '@isthmus/runtime';
+import { DialAbort, DialError, type DialRequest } from '@isthmus/tunnel';
+import { type PendingDial, type PendingDialOptions, pendingDial } from './dialer.ts';
+import { destination, established, request } from './packets/testing.ts';
+
+const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+const soon = () => ({ deadline: performance.now() });
+
+interface Setup {
+  readonly pending: PendingDial;
+  readonly signal: DialAbort;
+  /** What the dial's owner was asked to do, in order. */
+  readonly told: string[];
+}
+
+function setup(over: Partial<DialRequest> = {}, options: Partial<PendingDialOptions> = {}): Setup {
+  const signal = new DialAbort();
+  const told: string[] = [];
+  const pending = pendingDial(request({ signal, ...over }), {
+    cancel: () => void told.push('cancel'),
+    settled: (error) => void told.push(error ? `failed: ${error.message}` : 'answered'),
+    guarded: guarding(assert.ifError),
+    ...options,
+  });
+  return { pending, signal, told };
+}
+
+const refused = new DialError('connection_refused', 'refused');
+
+test('an answer ends the wait: its timer is cleared, and a later abort or failure has no effect', async () => {
+  const before = timers();
+  const { pending, signal, told } = setup();
+  assert.equal(timers(), before + 1);
+  const answer = established(destination().near);
+  pending.succeed(answer);
+  assert.equal(timers(), before);
+  signal.abort();
+  pending.fail(refused);
+  assert.equal(await pending.answer, answer);
+  assert.deepEqual(told, ['answered']);
+});
+
+test('a failure is passed on as it is, without a cancel, and nothing counts after it', async () => {
+  const before = timers();
+  const { pending, signal, told } = setup();
+  pending.fail(refused);
+  pending.succeed(established(destination().near));
+  signal.abort();
+  assert.equal(timers(), before);
+  await assert.rejects(pending.answer, refused);
+  assert.deepEqual(told, ['failed: refused']);
+});
+
+test('an abort cancels the dial once, before it fails', async () => {
+  const { pending, signal, told } = setup();
+  signal.abort();
+  signal.abort();
+  await assert.rejects(pending.answer, {
+    code: 'connection_terminated',
+    message: 'the caller went away',
+    retryable: false,
+  });
+  assert.deepEqual(told, ['cancel', 'failed: the caller went away']);
+});
+
+test('a listener before this one that settles the dial leaves nothing to cancel', async () => {
+  const signal = new DialAbort();
+  signal.addEventListener('abort', () => pending.fail(refused));
+  const { pending, told } = setup({ signal });
+  signal.abort();
+  await assert.rejects(pending.answer, refused);
+  assert.deepEqual(told, ['failed: refused']);
+});
+
+test('a dial without an answer is cancelled at its deadline', async () => {
+  const { pending, told } = setup(soon());
+  const message = "dial tcp [::1]:443: i/o timeout (no answer within the dial's deadline)";
+  await assert.rejects(pending.answer, { code: 'connection_timeout', message, expired: true });
+  assert.deepEqual(told, ['cancel', `failed: ${message}`]);
+});
+
+test('a deadline and errors of the owner take precedence', async () => {
+  const own = {
+    abandoned: () => new DialError('dns_error', 'left'),
+    expired: () => new DialError('dns_timeout', 'late'),
+  };
+  await assert.rejects(setup({}, { ...own, ...soon() }).pending.answer, { message: 'late' });
+  const { pending, signal } = setup({}, own);
+  signal.abort();
+  await assert.rejects(pending.answer, { message: 'left' });
+});
+
+test('what a callback throws is handed to the owner, who ends the dial', async () => {
+  const cancel = () => {
+    throw new Error('defect');
+  };
+  for (const over of [soon(), {}]) {
+    const faults: string[] = [];
+    const guarded = guarding((error) => {
+      faults.push(error.message);
+      owned.pending.fail(refused);
+    });
+    const owned = setup(over, { cancel, guarded });
+    if (!('deadline' in over)) owned.signal.abort();
+    await assert.rejects(owned.pending.answer, refused);
+    assert.deepEqual([faults, owned.told], [['defect'], ['failed: refused']]);
+  }
+});

@@ -1,0 +1,132 @@
+import { deferred, type Guarded } from '@isthmus/runtime';
+import { DialError, type DialRequest, type Established, formatDestination, type Link } from '@isthmus/tunnel';
+
+/** The half of a connection that dials: over a link of ours, or over the packet stream of a Go agent. */
+export interface Dialer extends Link {
+  /** Dials and tunnels. */
+  readonly open: number;
+  /** Resolves with the reason when the connection and all its tunnels have ended. */
+  readonly closed: Promise<Error>;
+  /** Tells the other side that this side is about to close, so that it opens another session first. Still takes dials. */
+  leave(): void;
+  /** Takes no new dials, lets running tunnels finish, then ends the connection. The caller bounds this with `destroy`. */
+  close(): void;
+  /** Ends the connection and every tunnel on it. */
+  destroy(reason: Error): void;
+  /** As `destroy`, and the other side hears the reason: it may not stay. */
+  expel(reason: Error): void;
+}
+
+interface EndingOptions {
+  /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
+  readonly peer: string;
+  /** Returns how many dials and tunnels are open. */
+  readonly open: () => number;
+  /** Ends the connection, because none is open any more. */
+  readonly end: (reason: Error) => void;
+}
+
+/**
+ * How the dialling half of a connection ends. It is open; then, with a reason, takes no new dials, and ends when the last tunnel has
+ * ended; then it is closed. Of several reasons, the first counts.
+ */
+export class Ending {
+  readonly #closed = deferred<Error>();
+  readonly closed = this.#closed.promise;
+  readonly #options: EndingOptions;
+  #reason: Error | undefined;
+
+  constructor(options: EndingOptions) {
+    this.#options = options;
+  }
+
+  /** Why it takes no new dials; undefined while it does. */
+  get reason(): Error | undefined {
+    return this.#reason;
+  }
+
+  refuseDials(reason: Error): void {
+    this.#reason ??= reason;
+  }
+
+  /** Throws a retryable DialError if no new dial is taken. */
+  check(): void {
+    if (this.#reason) throw this.lost(this.#reason);
+  }
+
+  /** Call after a dial or tunnel has ended. */
+  endIfIdle(): void {
+    if (this.#reason && this.#options.open() === 0) this.#options.end(this.#reason);
+  }
+
+  /** Call when the connection and all its tunnels have ended. */
+  over(reason: Error): void {
+    this.refuseDials(reason);
+    this.#closed.resolve(reason);
+  }
+
+  /** The error of a dial that got no answer. It may have reached the destination. */
+  lost(cause: Error): DialError {
+    const text = `${this.#options.peer}: ${cause.message}`;
+    return new DialError('connection_terminated', text, { retryable: true, cause });
+  }
+}
+
+export interface PendingDialOptions {
+  /** When to stop waiting, in milliseconds of `performance.now()`. Default: the request's deadline. */
+  readonly deadline?: number;
+  /** The errors of a dial whose caller has gone, and of one without an answer at its deadline. */
+  readonly abandoned?: () => DialError;
+  readonly expired?: (request: Asked) => DialError;
+  /** Undoes what was started, if the caller has gone or the deadline has passed. */
+  readonly cancel?: () => void;
+  /** Called once, when the wait is over: without an error if the dial succeeded. */
+  readonly settled: (error?: DialError) => void;
+  /** Handles what the callbacks above throw. */
+  readonly guarded: Guarded;
+}
+
+export interface PendingDial<Answer = Established> {
+  /** Rejects with a DialError. */
+  readonly answer: Promise<Answer>;
+  succeed(answer: Answer): void;
+  fail(error: DialError): void;
+}
+
+/** What is asked for: a dial, or an attach. */
+type Asked = Pick<DialRequest, 'destination' | 'deadline' | 'signal'>;
+
+/** Waits for the answer to a dial or an attach. The first of these ends the wait: the answer, a failure, the caller's abort, the deadline. */
+export function pendingDial<Answer = Established>(request: Asked, options: PendingDialOptions): PendingDial<Answer> {
+  const { settled, guarded, deadline = request.deadline } = options;
+  const { promise: answer, resolve, reject } = deferred<Answer>();
+  let waits = true;
+  const settle = (pass: () => void, error?: DialError) => {
+    if (!waits) return;
+    waits = false;
+    clearTimeout(timer);
+    request.signal.removeEventListener('abort', abandon);
+    pass();
+    settled(error);
+  };
+  const fail = (error: DialError) => settle(() => reject(error), error);
+  const giveUp = (why: (request: Asked) => DialError) => {
+    if (!waits) return;
+    options.cancel?.();
+    fail(why(request));
+  };
+  const abandon = guarded(() => giveUp(options.abandoned ?? abandoned));
+  const expire = guarded(() => giveUp(options.expired ?? expired));
+  const timer = setTimeout(expire, Math.max(0, deadline - performance.now()));
+  request.signal.addEventListener('abort', abandon, { once: true });
+  return { answer, fail, succeed: (given) => settle(() => resolve(given)) };
+}
+
+export function abandoned(): DialError {
+  return new DialError('connection_terminated', 'the caller went away');
+}
+
+function expired({ destination }: Asked): DialError {
+  const text = `dial tcp ${formatDestination(destination)}: i/o timeout (no answer within the dial's deadline)`;
+  return new DialError('connection_timeout', text, { expired: true });
+}

@@ -1,0 +1,348 @@
+import { getServers } from 'node:dns';
+import net, { isIP, type Socket } from 'node:net';
+import { connectFirst, descriptors, type Guarded, guarding, keptAlive, names } from '@isthmus/runtime';
+import {
+  asDialError,
+  callerName,
+  type Destination,
+  type Dial,
+  DialError,
+  type DialErrorCode,
+  type DialPolicy,
+  type DialRequest,
+  type DialStep,
+  type DialTiming,
+  type DialTracer,
+  formatDestination,
+  NotAuthorised,
+  noTracer,
+  type PlaneEvents,
+  type Prohibited,
+} from '@isthmus/tunnel';
+import { pendingDial } from './dialer.ts';
+import { socketEnd } from './serve-dial.ts';
+
+/** The address to connect to. Upstream's agents treat the unspecified address as their own loopback, and API servers rely on it. */
+function targetOf({ host }: Destination): string {
+  return host === '::' ? '::1' : host === '0.0.0.0' ? '127.0.0.1' : host;
+}
+
+/** The timed steps of an agent's dial: the lookup of a name, and the connection. They are emitted as spans, and sent back. */
+class EndpointSteps {
+  readonly refused: (address?: string) => Error | undefined;
+  readonly #request: DialRequest;
+  readonly #tracer: DialTracer;
+  readonly #start = performance.now();
+  readonly #named: boolean;
+  /** When there was an address to connect to: the start, if the destination is an address. */
+  #resolved: number | undefined;
+
+  /** @param refused returns why an address must not be dialled, or a name not be resolved */
+  constructor(request: DialRequest, tracer: DialTracer, refused: (address?: string) => Error | undefined) {
+    this.refused = refused;
+    this.#request = request;
+    this.#tracer = tracer;
+    this.#named = isIP(request.destination.host) === 0;
+    if (!this.#named) this.#resolved = this.#start;
+  }
+
+  /** Whether the name has no address yet. */
+  get resolving(): boolean {
+    return this.#resolved === undefined;
+  }
+
+  /**
+   * Resolves the name, timed. Only the allowed ones of several addresses are returned: judging the name again later could give another answer.
+   * @returns what gives up
+   */
+  resolve(name: string, done: (error: Error | undefined, addresses: readonly string[]) => void): () => void {
+    return names.resolve(name, (error, found) => {
+      if (error) return done(error, []);
+      this.#resolved = performance.now();
+      const refusals = found.map(({ address }) => this.refused(address));
+      const allowed = found.filter((_, index) => refusals[index] === undefined);
+      const addresses = allowed.map(({ address }) => address);
+      done(addresses.length === 0 ? refusals[0] : undefined, addresses);
+    });
+  }
+
+  connected(socket: Socket): DialTiming {
+    const { destination } = this.#request;
+    if (!this.#named) return this.#ended({ peer: { address: targetOf(destination), port: destination.port } });
+    // This asks the system, which costs a tenth of a connection, so only if there is no other way to know.
+    const { remoteAddress: address, remotePort: port } = socket;
+    return this.#ended(address !== undefined && port !== undefined ? { peer: { address, port } } : {});
+  }
+
+  failed(error: DialError): DialTiming {
+    const { destination } = this.#request;
+    const { port } = destination;
+    const peer = peerOf(error.cause) ?? (this.#named ? undefined : { host: targetOf(destination), port });
+    return this.#ended({ error, ...(peer && { peer: { address: peer.host, port: peer.port } }) });
+  }
+
+  #ended(outcome: Pick<DialStep, 'error' | 'peer'>): DialTiming {
+    const [request, start, resolved, end] = [this.#request, this.#start, this.#resolved, performance.now()];
+    if (resolved === undefined) {
+      const { error } = outcome;
+      this.#tracer.step('agent.dns', request, { start, end, ...(error && { error }) });
+      return { dnsMs: end - start };
+    }
+    if (this.#named) this.#tracer.step('agent.dns', request, { start, end: resolved });
+    this.#tracer.step('agent.connect', request, { start: resolved, end, ...outcome });
+    return { connectMs: end - resolved, ...(this.#named && { dnsMs: resolved - start }) };
+  }
+}
+
+/** Node names in an error what it tried to connect to. With several addresses, each has an error of its own. */
+function peerOf(cause: unknown): Destination | undefined {
+  const first = cause instanceof AggregateError ? cause.errors[0] : cause;
+  const { address, port } = (first ?? {}) as { address?: unknown; port?: unknown };
+  return typeof address === 'string' && typeof port === 'number' ? { host: address, port } : undefined;
+}
+
+/** What an agent does not dial, whatever a plane asks of it. */
+export interface OwnRules {
+  /** Decides which addresses are not dialled. Default: none. */
+  readonly prohibited?: Prohibited;
+  /** The agent's own lists of what it dials. Its rules have the names of their entries. Default: everything. */
+  readonly policy?: DialPolicy;
+}
+
+/** Returns why an address is not dialled, or undefined. Without an address: why the name is not, before it is resolved. */
+type Refusal = (address?: string) => DialError | undefined;
+
+/**
+ * Checks addresses against the agent's own rules, and then against its tenant's. The address is the one that the agent would connect
+ * to, so no spelling and no resolver's answer can bypass a rule. Each refusal is final: other agents have the same rules, and
+ * strategies decide which agent may dial what, not retries.
+ */
+export function refusalOf(request: DialRequest, { prohibited = () => undefined, policy }: OwnRules): Refusal {
+  const { destination, tenant } = request;
+  const refused = (why: string, rule: string) => {
+    const target = formatDestination(destination);
+    const text = `dial tcp ${target}: ${why}`;
+    const cause = new NotAuthorised(text, { rule, destination: target, tenant });
+    return new DialError('destination_ip_prohibited', text, { cause });
+  };
+  return (address) => {
+    const rule = address === undefined ? undefined : prohibited(address, destination.port);
+    if (rule) return refused(`agents do not dial ${address} (${rule}); --allow-destinations=${rule} lifts this`, rule);
+    const host = address ?? destination.host;
+    const own = policy && refusingRule(request, policy, address);
+    if (own === '')
+      return refused(`this agent does not dial ${host}: it is not in its --allow-destinations`, '--allow-destinations');
+    if (own)
+      return refused(`this agent does not dial ${host}: --deny-destinations=${own}`, `--deny-destinations=${own}`);
+    const tenants = request.policy && refusingRule(request, request.policy, address);
+    if (tenants === undefined) return undefined;
+    const name = tenants || 'allow';
+    return refused(`the policy of tenant ${tenant} refuses ${host} (rule ${name})`, `dial.${name}`);
+  };
+}
+
+/** Returns the rule that refuses a dial; empty if none allows it, undefined if it is allowed. */
+function refusingRule(request: DialRequest, policy: DialPolicy, address: string | undefined): string | undefined {
+  const { port } = request.destination;
+  const named = isIP(request.destination.host) === 0;
+  const host = targetOf(request.destination);
+  const { allowed, rule } = policy.verdict(
+    { host, port },
+    callerName(request),
+    named && address !== undefined ? [address] : [],
+  );
+  // What no rule allows by its name may be allowed by its addresses.
+  return allowed || (address === undefined && rule === '') ? undefined : rule;
+}
+
+const DNS_PORT = 53;
+
+/**
+ * Go's words for the resolver that answered no (`lookup NAME on 10.0.0.10:53: no such host`). getaddrinfo does not tell which resolver
+ * it was, so it is known only if there is just one, as in a pod.
+ */
+export function onResolver(servers: readonly string[] = getServers()): string {
+  const [only, ...others] = new Set(servers);
+  return only === undefined || others.length > 0 ? '' : ` on ${resolverAddress(only)}`;
+}
+
+/** @param server as `getServers` returns it: without a port if that is 53 */
+export function resolverAddress(server: string): string {
+  return isIP(server) === 0 ? server : formatDestination({ host: server, port: DNS_PORT });
+}
+
+/** How long an agent tries to reach a destination, in milliseconds. Upstream's agents answer after 5 s. */
+const CONNECT_TIMEOUT = 5000;
+
+/**
+ * An agent acknowledges a connection that takes longer than this, in milliseconds. This is well before a gateway would try another
+ * agent as well. Most connections are made by then, and their answer is acknowledgement enough.
+ */
+const ACKNOWLEDGE_AFTER = 50;
+
+interface EndpointOptions extends OwnRules {
+  readonly agentId: string;
+  /** Gets the destinations that could not be reached. */
+  readonly events?: PlaneEvents;
+  /** Gets each name that was resolved and each connection that was tried. */
+  readonly tracer?: DialTracer;
+  /** Milliseconds; for tests. */
+  readonly connectTimeout?: number;
+}
+
+/** The agent's Dial: opens the destination's socket. Errors have Go's words (`dial tcp h:p: connect: connection refused`). */
+export function endpointDial(options: EndpointOptions): Dial {
+  const { agentId, events, tracer = noTracer, connectTimeout = CONNECT_TIMEOUT } = options;
+  return async (request) => {
+    if (request.signal.aborted) throw abandoned();
+    const ownDeadline = performance.now() + connectTimeout;
+    const steps = new EndpointSteps(request, tracer, refusalOf(request, options));
+    let giveUp = () => {};
+    // A defect fails the dial: one in the callback for the acknowledgement, say.
+    const guarded = guarding((error) => {
+      pending.fail(asDialError(error));
+      events?.emit('fault', 'destination', formatDestination(request.destination), error);
+    });
+    const timed = (error: DialError) => {
+      error.timing = steps.failed(error);
+      return error;
+    };
+    const acknowledge = guarded(() => request.acknowledged?.());
+    const acknowledging = setTimeout(acknowledge, ACKNOWLEDGE_AFTER);
+    const pending = pendingDial(request, {
+      guarded,
+      deadline: Math.min(ownDeadline, request.deadline),
+      abandoned: () => timed(abandoned()),
+      expired() {
+        events?.emit('endpoint:failure', true);
+        return timed(timeoutError(request, steps, request.deadline < ownDeadline));
+      },
+      settled(error) {
+        clearTimeout(acknowledging);
+        if (error) giveUp();
+      },
+    });
+    const refuse = guarded((error: NodeJS.ErrnoException) => {
+      const refused = error instanceof DialError;
+      if (refused) events?.emit('refused', 'destination', formatDestination(request.destination), error);
+      events?.emit('endpoint:failure', error.code === 'ETIMEDOUT');
+      pending.fail(timed(refused ? error : connectError(request, error)));
+    });
+    const connected = guarded((socket: Socket) => {
+      const { session: sessionId = '' } = request;
+      pending.succeed({ end: socketEnd(socket), agentId, sessionId, hubId: '', timing: steps.connected(socket) });
+    });
+    giveUp = reach(request, steps, { guarded, connected, refuse });
+    return pending.answer;
+  };
+}
+
+function abandoned(): DialError {
+  return new DialError('connection_terminated', 'the dial was abandoned');
+}
+
+/**
+ * net.Socket gives its copy of the options these values. Node 20 takes 2 µs for each that is not there yet, because V8 makes a new shape
+ * for it.
+ */
+const SET_BY_NODE = { emitClose: false, autoDestroy: true, decodeStrings: false };
+
+/**
+ * While nobody reads, further bytes stay in the kernel, and with them a reset that follows them. Node discards what it has buffered when it
+ * reads the reset.
+ */
+const UNREAD = { readableHighWaterMark: 1 };
+
+interface Reaching {
+  readonly guarded: Guarded;
+  readonly connected: (socket: Socket) => void;
+  readonly refuse: (error: NodeJS.ErrnoException) => void;
+}
+
+/** @returns what gives up */
+function reach(
+  { destination }: DialRequest,
+  steps: EndpointSteps,
+  { guarded, connected, refuse }: Reaching,
+): () => void {
+  const host = targetOf(destination);
+  const connect = (addresses: readonly string[]) =>
+    connectFirst(addresses, { open: (address) => open(address, destination.port), connected, failed: refuse });
+  const named = isIP(host) === 0;
+  const refused = steps.refused(named ? undefined : host);
+  if (refused) refuse(refused);
+  if (refused) return () => {};
+  if (!named) return connect([host]);
+  const resolved = guarded((error: Error | undefined, addresses: readonly string[]) => {
+    if (error) refuse(error);
+    else giveUp = connect(addresses);
+  });
+  let giveUp = steps.resolve(host, resolved);
+  return () => giveUp();
+}
+
+function open(host: string, port: number): Socket {
+  descriptors.opened();
+  return keptAlive(net.connect({ host, port, noDelay: true, allowHalfOpen: true, ...UNREAD, ...SET_BY_NODE }));
+}
+
+const LIMIT_REACHED = 'connection_limit_reached';
+
+/** The errors of connect(2) and getaddrinfo: our name for each, and Go's words. */
+const FAILURES: Readonly<Record<string, readonly [DialErrorCode, string]>> = {
+  ECONNREFUSED: ['connection_refused', 'connect: connection refused'],
+  ECONNRESET: ['connection_refused', 'connect: connection reset by peer'],
+  ETIMEDOUT: ['connection_timeout', 'connect: connection timed out'],
+  EHOSTUNREACH: ['destination_ip_unroutable', 'connect: no route to host'],
+  ENETUNREACH: ['destination_ip_unroutable', 'connect: network is unreachable'],
+  EHOSTDOWN: ['destination_ip_unroutable', 'connect: host is down'],
+  EADDRNOTAVAIL: ['destination_ip_unroutable', 'connect: cannot assign requested address'],
+  EINVAL: ['destination_ip_unroutable', 'connect: invalid argument'],
+  // A prohibiting route or a firewall.
+  EACCES: ['destination_ip_prohibited', 'connect: permission denied'],
+  EPERM: ['destination_ip_prohibited', 'connect: operation not permitted'],
+  EMFILE: [LIMIT_REACHED, 'socket: too many open files'],
+  ENFILE: [LIMIT_REACHED, 'socket: too many open files in system'],
+};
+
+/** The same of a lookup, and whether another agent may know more. */
+const LOOKUPS: Readonly<Record<string, readonly [DialErrorCode, string, boolean]>> = {
+  ETIMEOUT: ['dns_timeout', 'i/o timeout', true],
+  EAI_AGAIN: ['dns_error', 'Temporary failure in name resolution', true],
+  EAI_FAIL: ['dns_error', 'server misbehaving', false],
+};
+
+function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): DialError {
+  const { host } = request.destination;
+  const target = formatDestination(request.destination);
+  // With several addresses, each has failed in its own way. Upstream reports the first.
+  const error = thrown instanceof AggregateError ? (thrown.errors[0] as NodeJS.ErrnoException) : thrown;
+  const code = error.code ?? '';
+  // The resolver reads files and opens sockets too. Without descriptors it reports that there is no such name, or to try again.
+  if (error.syscall === 'getaddrinfo' && descriptors.exhausted) {
+    const text = `dial tcp: lookup ${host}: too many open files`;
+    return new DialError(LIMIT_REACHED, text, { retryable: true, cause: thrown });
+  }
+  if (code === 'ENOTFOUND')
+    return new DialError('dns_error', `dial tcp: lookup ${host}${onResolver()}: no such host`, { cause: thrown });
+  if (error.syscall === 'getaddrinfo') {
+    // Without a server that answers, nothing is known about the name, and another agent has other servers.
+    const [name, words, retryable] = LOOKUPS[code] ?? (['dns_error', error.message, false] as const);
+    return new DialError(name, `dial tcp: lookup ${host}: ${words}`, { retryable, cause: thrown });
+  }
+  const [name, words] = FAILURES[code] ?? (['proxy_internal_error', error.message] as const);
+  // An agent without a free socket has sent nothing to the destination. Another agent may have one.
+  return new DialError(name, `dial tcp ${target}: ${words}`, { retryable: name === LIMIT_REACHED, cause: thrown });
+}
+
+/**
+ * @param expired the dial's deadline passed before the agent's own, so the error is the same whichever part of the plane reports it
+ * first
+ */
+function timeoutError({ destination }: DialRequest, { resolving }: EndpointSteps, expired: boolean): DialError {
+  if (resolving) {
+    const text = `dial tcp: lookup ${destination.host}: i/o timeout`;
+    return new DialError('dns_timeout', text, { retryable: !expired, expired });
+  }
+  return new DialError('connection_timeout', `dial tcp ${formatDestination(destination)}: i/o timeout`, { expired });
+}

@@ -1,0 +1,277 @@
+import { addressOf, sourceOf } from '@isthmus/runtime';
+import {
+  type AgentIdentifiers,
+  checkName,
+  type Dial,
+  DialError,
+  formatDestination,
+  NotAuthorised,
+  type PlaneEvents,
+} from '@isthmus/tunnel';
+import { type Metadata, type PacketChannel, type ServerCall, StatusError, type StatusName } from '@isthmus/wire';
+import {
+  AgentLimitError,
+  type IdentifierLimits,
+  ignoredError,
+  parseIdentifiers,
+  refusedWhere,
+} from '../identifiers.ts';
+import { servePackets } from '../packets/serve.ts';
+import { type ConnectionPeer, denied, type Identify } from '../tls/certificate.ts';
+
+/** A method of a service that streams packets both ways. */
+export interface GrpcService {
+  /** `/Service/Method`. */
+  readonly path: string;
+  /** @param admit reports that the peer has proven who it is, so that the limits of strangers no longer apply */
+  readonly serve: (call: ServerCall<ConnectionPeer>, admit: () => void) => void;
+}
+
+/** ANP's two methods; its services have no package. */
+export const PROXY_METHOD = '/ProxyService/Proxy';
+export const CONNECT_METHOD = '/AgentService/Connect';
+
+/**
+ * How long a caller may take between opening a stream and dialling, in milliseconds. An API server does both at once. A stream without
+ * a dial would stay as long as its connection.
+ */
+const FIRST_DIAL_MS = 30_000;
+
+export interface ProxyServiceOptions {
+  readonly dial: Dial;
+  readonly identify: Identify;
+  /**
+   * Counts a stream that has not dialled yet among its tenant's pending dials. Returns what to call when it dials or ends.
+   * @throws DialError if the tenant has no room for it
+   */
+  readonly awaitDial?: ((tenant: string) => () => void) | undefined;
+  readonly events: PlaneEvents;
+  /** How long a dial may take, in milliseconds. */
+  readonly timeout: number;
+  /** Milliseconds; for tests. */
+  readonly firstDialMs?: number;
+}
+
+/** The callers' gRPC edge, as API servers use it: one stream a dial. */
+export function proxyService(options: ProxyServiceOptions): GrpcService {
+  return { path: PROXY_METHOD, serve: (call, admitted) => serve(call, admitted, options) };
+}
+
+function serve(call: ServerCall<ConnectionPeer>, admitted: () => void, options: ProxyServiceOptions): void {
+  const { events, timeout, firstDialMs = FIRST_DIAL_MS, identify, awaitDial = () => () => {} } = options;
+  const { remote } = call.peer;
+  let who: ReturnType<Identify>;
+  let dialled = () => {};
+  try {
+    who = identify(call.peer);
+    if (!(who instanceof NotAuthorised)) {
+      admitted();
+      dialled = awaitDial(who.tenant);
+    }
+  } catch (error) {
+    if (!(error instanceof DialError)) throw error;
+    call.fail(new StatusError('ResourceExhausted', error.message));
+    events.emit('refused', 'callers', remote, error);
+    return;
+  }
+  const [dialler, dial] =
+    who instanceof NotAuthorised
+      ? [{ tenant: '' }, refusing(who, remote, events)]
+      : [{ tenant: who.tenant, caller: { via: 'grpc' as const, ...who.caller } }, options.dial];
+  const traceparent = call.metadata.first('traceparent');
+  events.emit('caller:open', 'grpc');
+  const refuse = () => {
+    const error = new Error(`no dial within ${firstDialMs / 1000} s`);
+    served.destroy(error);
+    events.emit('refused', 'callers', remote, error);
+  };
+  const late = setTimeout(call.guarded(refuse), firstDialMs).unref();
+  const waitsNoMore = () => {
+    clearTimeout(late);
+    dialled();
+    dialled = () => {};
+  };
+  const served = servePackets(call, {
+    role: 'gateway',
+    dial(request) {
+      waitsNoMore();
+      call.account(request.tenant);
+      return dial(request);
+    },
+    ...dialler,
+    events,
+    limits: { dialMs: timeout },
+    ...(traceparent !== undefined && { traceparent }),
+  });
+  const gone = () => {
+    waitsNoMore();
+    events.emit('caller:close', 'grpc');
+  };
+  void served.closed.then(call.guarded(gone));
+}
+
+/** The caller reads why, and its other streams go on. */
+function refusing(why: NotAuthorised, remote: string, events: PlaneEvents): Dial {
+  return ({ destination }) => {
+    events.emit('refused', 'callers', remote, why.dialling(formatDestination(destination)));
+    return Promise.reject(denied(why));
+  };
+}
+
+const SCHEME = 'Bearer ';
+
+/** An agent that asks for a session. */
+interface AskingAgent {
+  readonly agentId: string;
+  readonly identifiers: AgentIdentifiers;
+  readonly peer: ConnectionPeer;
+  /** Without `Bearer`. */
+  readonly token: string | undefined;
+  /** Aborts when the agent has gone. */
+  readonly signal: AbortSignal;
+}
+
+/** An accepted agent. Nothing is read from its channel until it is started. */
+export interface PacketAgent {
+  readonly agentId: string;
+  readonly identifiers: AgentIdentifiers;
+  readonly peer: ConnectionPeer;
+  readonly channel: PacketChannel;
+}
+
+/** The peer that presents a token. */
+interface TokenBearer {
+  /** Its source, as limits count it. */
+  readonly source: string;
+  /** Aborts when the peer has gone. */
+  readonly signal: AbortSignal;
+}
+
+/** Rejects if the token is not valid, or could not be checked in time. */
+export type Authenticate = (token: string, bearer: TokenBearer) => Promise<void>;
+
+/** @typeParam A what `admit` found */
+export interface AgentServiceOptions<A = undefined> {
+  readonly serverId: string;
+  readonly serverCount: () => number;
+  readonly events: PlaneEvents;
+  /** Unset: agents need no token. */
+  readonly authenticate?: Authenticate;
+  readonly identifierLimits?: IdentifierLimits;
+  /** Throws if the agent may have no further session. */
+  readonly checkRoom?: (agentId: string) => void;
+  /** Decides instead of the two above. Rejects with NotAuthorised or AgentLimitError. */
+  readonly admit?: (agent: AskingAgent) => Promise<A>;
+  /** Throws AgentLimitError if others took the room meanwhile. */
+  readonly onAgent: (agent: PacketAgent, admitted: A | undefined) => void;
+}
+
+/** The Go agents' edge. Each agent has one stream, which carries all its tunnels. */
+export function agentService<A>(options: AgentServiceOptions<A>): GrpcService {
+  return { path: CONNECT_METHOD, serve: (call, admitted) => call.guarded(() => admit(call, admitted, options))() };
+}
+
+async function admit<A>(
+  call: ServerCall<ConnectionPeer>,
+  admitted: () => void,
+  options: AgentServiceOptions<A>,
+): Promise<void> {
+  const { serverId, serverCount, events, onAgent } = options;
+  const { metadata, peer } = call;
+  try {
+    const agentId = readAgentId(metadata);
+    const ignored: string[] = [];
+    const identifiers = readIdentifiers(metadata, options, ignored);
+    options.checkRoom?.(agentId);
+    await authenticate(call, options);
+    const found = await options.admit?.({ agentId, identifiers, peer, token: tokenOf(call), signal: call.signal });
+    if (call.over) return;
+    // Others may have connected meanwhile.
+    options.checkRoom?.(agentId);
+    admitted();
+    // Agents wait for these two before anything else.
+    call.respond([
+      ['serverid', serverId],
+      ['servercount', String(serverCount())],
+    ]);
+    onAgent({ agentId, identifiers, peer, channel: call }, found);
+    const mistake = ignoredError(ignored);
+    if (mistake) events.emit('refused', 'agents', `agent ${agentId}`, mistake);
+  } catch (error) {
+    const refusal = error as Error;
+    call.fail(statusOf(refusal));
+    events.emit('refused', refusedWhere(refusal, 'grpc agents'), peer.remote, refusal);
+  }
+}
+
+function statusOf(error: Error): StatusError {
+  if (error instanceof StatusError) return error;
+  return new StatusError(statusNameOf(error), error.message);
+}
+
+function statusNameOf(error: Error): StatusName {
+  if (error instanceof AgentLimitError) return 'ResourceExhausted';
+  if (!(error instanceof NotAuthorised)) return 'Internal';
+  return error.undecided ? 'Unavailable' : 'PermissionDenied';
+}
+
+function tokenOf({ metadata }: ServerCall): string | undefined {
+  const value = metadata.first('authorization');
+  return value?.startsWith(SCHEME) ? value.slice(SCHEME.length) : undefined;
+}
+
+function readAgentId(metadata: Metadata): string {
+  const ids = metadata.get('agentid');
+  if (ids.length !== 1) {
+    throw new StatusError('InvalidArgument', `expected one agent ID in the context, got [${ids.join(' ')}]`);
+  }
+  return valid(() => checkName('agent ID', ids[0] as string));
+}
+
+function readIdentifiers(
+  metadata: Metadata,
+  { identifierLimits }: Pick<AgentServiceOptions, 'identifierLimits'>,
+  ignored: string[],
+): AgentIdentifiers {
+  const queries = metadata.get('agentidentifiers');
+  if (queries.length > 1) {
+    const shown = queries.join(' ');
+    throw new StatusError(
+      'InvalidArgument',
+      `expected at most one set of agent identifiers in the context, got [${shown}]`,
+    );
+  }
+  return valid(() => parseIdentifiers(queries[0] ?? '', identifierLimits, (each) => ignored.push(each)));
+}
+
+function valid<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof AgentLimitError) throw error;
+    throw new StatusError('InvalidArgument', (error as Error).message);
+  }
+}
+
+async function authenticate(
+  call: ServerCall<ConnectionPeer>,
+  options: Pick<AgentServiceOptions, 'authenticate'>,
+): Promise<void> {
+  if (!options.authenticate) return;
+  const { metadata, peer, signal } = call;
+  const value = metadata.first('authorization');
+  if (value === undefined) {
+    throw new StatusError('Unauthenticated', 'Authentication context was not found in metadata');
+  }
+  if (!value.startsWith(SCHEME)) {
+    throw new StatusError('Unauthenticated', `received token does not have "${SCHEME}" prefix`);
+  }
+  try {
+    const source = sourceOf(addressOf(peer.socket) ?? '');
+    await options.authenticate(value.slice(SCHEME.length), { source, signal });
+  } catch (error) {
+    if (error instanceof AgentLimitError) throw error;
+    const why = (error as Error).message;
+    throw new StatusError('Unauthenticated', `Failed to validate authentication token, err:${why}`);
+  }
+}

@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { Pieces } from './http1.ts';
+
+test('what came in pieces is the same whole', () => {
+  const pieces = new Pieces();
+  const first = Buffer.from('first ');
+  assert.equal(pieces.add(first).buffer, first.buffer, 'one alone is not copied');
+  assert.equal(pieces.add(Buffer.from('second ')).toString(), 'first second ');
+  assert.equal(pieces.add(Buffer.alloc(0)).toString(), 'first second ');
+  for (const letter of 'third') pieces.add(Buffer.from(letter));
+  assert.equal(pieces.length, 18);
+  assert.equal(pieces.take().toString(), 'first second third');
+  assert.deepEqual([pieces.length, pieces.take().length], [0, 0]);
+  assert.equal(pieces.add(Buffer.from('again')).toString(), 'again');
+  assert.equal(first.toString(), 'first ', 'what came is left as it was');
+});
+
+test('each byte is copied twice at most, however small the pieces', (t) => {
+  const pieces = new Pieces();
+  let copied = 0;
+  const { set } = Uint8Array.prototype;
+  t.mock.method(Uint8Array.prototype, 'set', function count(this: Uint8Array, bytes: ArrayLike<number>, at?: number) {
+    copied += bytes.length;
+    set.call(this, bytes, at);
+  });
+  for (let i = 0; i < 100_000; i++) pieces.add(Buffer.from('x'));
+  assert.ok(copied > 0 && copied <= 3 * pieces.length, `${copied} bytes were copied`);
+});

@@ -1,0 +1,168 @@
+import type { Socket } from 'node:net';
+import { printable } from '@isthmus/tunnel';
+
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * Bytes that arrive in pieces and are needed as a whole. The room doubles as they grow, so each byte is copied at most twice on
+ * average, however small the pieces are: joining everything again for each piece would cost the square. The caller checks the length.
+ */
+export class Pieces {
+  #room: Buffer = NOTHING;
+  #length = 0;
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** Returns all bytes so far. The result is valid until more is added. A first piece is not copied. */
+  add(piece: Buffer): Buffer {
+    const length = this.#length + piece.length;
+    if (this.#length === 0) this.#room = piece;
+    else {
+      // Also if the room is the first piece, which belongs to the socket.
+      if (length > this.#room.length) this.#grow(length);
+      this.#room.set(piece, this.#length);
+    }
+    this.#length = length;
+    return this.#room.subarray(0, length);
+  }
+
+  /** Returns all bytes and keeps none of them. */
+  take(): Buffer {
+    const all = this.#room.subarray(0, this.#length);
+    this.#room = NOTHING;
+    this.#length = 0;
+    return all;
+  }
+
+  #grow(length: number): void {
+    const room = Buffer.allocUnsafeSlow(2 * length);
+    room.set(this.#room.subarray(0, this.#length));
+    this.#room = room;
+  }
+}
+
+/** The longest head that is read, in bytes. */
+const MAX_HEAD = 16 * 1024;
+
+const HEAD_END = '\r\n\r\n';
+
+/** A status line and its fields. Names are in lower case; of a repeated field, the last counts. */
+export interface HttpHead {
+  readonly status: number;
+  /** The text after the status: `Not Found`. May be empty. */
+  readonly reason: string;
+  readonly fields: ReadonlyMap<string, string>;
+}
+
+/**
+ * Reads the head of an HTTP/1.1 answer and leaves every byte behind it on the socket. What follows a 101 is not HTTP/1.1, and node:http
+ * cannot hand a socket over on every runtime.
+ * @param timeout milliseconds
+ */
+export function readHead(socket: Socket, timeout: number): Promise<HttpHead> {
+  return new Promise((resolve, reject) => {
+    const pieces = new Pieces();
+    const settle = (error: Error | undefined, head?: HttpHead) => {
+      clearTimeout(timer);
+      socket.off('readable', read);
+      socket.off('error', fail);
+      socket.off('close', close);
+      if (head) resolve(head);
+      else reject(error);
+    };
+    const fail = (error: Error) => settle(error);
+    const close = () => settle(new Error('connection closed before an answer'));
+    const read = () => {
+      for (let chunk = socket.read() as Buffer | null; chunk !== null; chunk = socket.read() as Buffer | null) {
+        const searched = Math.max(0, pieces.length - HEAD_END.length + 1);
+        const seen = pieces.add(chunk);
+        const end = seen.indexOf(HEAD_END, searched);
+        if (end >= 0) {
+          const rest = seen.subarray(end + HEAD_END.length);
+          if (rest.length > 0) socket.unshift(rest);
+          const head = parseHead(seen.toString('latin1', 0, end));
+          settle(new Error(`not an HTTP/1.1 answer: ${JSON.stringify(seen.toString('latin1', 0, 60))}`), head);
+          return;
+        }
+        if (seen.length > MAX_HEAD) {
+          settle(new Error(`answer's head is longer than ${MAX_HEAD} bytes`));
+          return;
+        }
+      }
+    };
+    const timer = setTimeout(() => settle(new Error(`no answer in ${timeout} ms`)), timeout);
+    socket.on('readable', read);
+    socket.once('error', fail);
+    socket.once('close', close);
+    read();
+  });
+}
+
+function parseHead(text: string): HttpHead | undefined {
+  const [statusLine = '', ...lines] = text.split('\r\n');
+  const [, status, reason = ''] = /^HTTP\/1\.[01] (\d{3})(?: (.*))?$/.exec(statusLine) ?? [];
+  if (status === undefined) return undefined;
+  const fields = new Map<string, string>();
+  for (const line of lines) {
+    const colon = line.indexOf(':');
+    if (colon > 0) fields.set(line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim());
+  }
+  return { status: Number(status), reason, fields };
+}
+
+/** The longest reason of a peer that is shown, in characters. A certificate's names are shorter. */
+const MAX_REASON = 1_000;
+
+/** Returns undefined if it is not percent-encoded UTF-8. */
+export function percentDecoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Accepts any text. encodeURIComponent throws for half of a surrogate pair, which JSON from elsewhere may contain. */
+export function percentEncoded(text: string): string {
+  return encodeURIComponent(Buffer.from(text).toString());
+}
+
+/** Returns a peer's reason for people to read. A reason that is not percent-encoded stays as it is. */
+export function reasonOf(text: string): string {
+  return printable((percentDecoded(text) ?? text).slice(0, MAX_REASON));
+}
+
+/**
+ * How long a refused peer may take to ask, to read the reason and to close, in milliseconds: a busy one too, which would otherwise see only
+ * a reset. Until then it counts as a stranger.
+ */
+const REFUSED_FOR = 5000;
+
+/**
+ * Ends a connection with an answer. What the peer still sends is read and dropped, for a while: with bytes that nobody has read, the close
+ * becomes a reset, which overtakes the answer.
+ */
+export function answerLast(socket: Socket, answer: string): void {
+  endsSoon(socket);
+  socket.resume().end(answer);
+}
+
+/** Gives a refused peer a while to close. @param late called if it has not */
+export function endsSoon(socket: Socket, late?: () => void): void {
+  const ended = () => {
+    late?.();
+    socket.destroy();
+  };
+  const timer = setTimeout(ended, REFUSED_FOR).unref();
+  socket.on('error', () => {});
+  socket.on('close', () => clearTimeout(timer));
+}
+
+/** Resolves once the socket has taken the text. Until then, no HTTP/2 may start on it: Node ends the process. */
+export function write(socket: Socket, text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    socket.write(text, (error) => (error ? reject(error) : resolve()));
+  });
+}

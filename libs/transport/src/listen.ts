@@ -1,0 +1,207 @@
+import net, { type BlockList, type Server, type Socket } from 'node:net';
+import {
+  beginsWith,
+  bind,
+  descriptors,
+  putBack,
+  RandomSet,
+  remoteOf,
+  type TlsSettings,
+  WaitingConnections,
+  type WaitingLimits,
+  type WaitingPool,
+} from '@isthmus/runtime';
+import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
+import { type ChooseTls, type FollowTls, tlsServer } from './tls/renewal.ts';
+
+/** How long a peer may take to send its first bytes, in milliseconds; by default, also for its TLS handshake before that. */
+const FIRST_BYTES_TIMEOUT = 10_000;
+
+/**
+ * Handshakes in progress at one port. Callers that dial have at most 2,000 pending dials (MAX_PENDING_DIALS of a tenant), so only an attack
+ * reaches these limits.
+ */
+export const HANDSHAKES: WaitingLimits = {
+  most: 4096,
+  mostOfSource: 2048,
+  deadlineMs: 30_000,
+  names: {
+    most: 'let fewer addresses reach this port',
+    mostOfSource: 'find out what runs there, or block it from this port',
+  },
+};
+
+/** The start of HTTP/2's connection preface (RFC 9113 section 3.4). No HTTP/1.1 method starts like this. */
+const PREFACE = Buffer.from('PRI * HTTP/2.0');
+
+export type ListenAddress =
+  | { readonly path: string; readonly deleteExisting: boolean }
+  | { readonly host: string; readonly port: number };
+
+/** Takes a flowing socket with its first bytes. More data may arrive as soon as the function has returned. */
+export type Accept = (socket: Socket, first: Buffer) => void;
+
+export interface ListenOptions {
+  readonly address: ListenAddress;
+  /** Unset: no TLS. With `ca`, a valid client certificate is required, unless `asksOnly` is set. */
+  readonly tls?: TlsSettings;
+  /** What is shown instead of the certificate of `tls`. */
+  readonly followTls?: FollowTls;
+  /** Chooses the server's certificate by the server name that a peer sends (SNI). Undefined: that of `tls`. */
+  readonly chooseTls?: ChooseTls;
+  /** Peers may show a client certificate, which `others` and `http2` verify: see `shownCertificate`. */
+  readonly asksOnly?: boolean;
+  /** A name that each client certificate must have (subjectAltName, DNS). */
+  readonly role?: string | undefined;
+  /** How long a peer may take for its TLS handshake, in milliseconds. Default 10 s. */
+  readonly handshakeTimeout?: number;
+  /** Takes connections that begin with HTTP/2's preface. Unset: they are refused. */
+  readonly http2?: Accept;
+  /** Takes all other connections. Unset: they are refused. */
+  readonly others?: Accept;
+  /**
+   * Limits for peers that have not proven who they are. If set, the caller reports when a peer has, see `Listener.strangers`. Unset:
+   * the TLS handshake is proof.
+   */
+  readonly strangers?: WaitingLimits;
+  /** What it shares with other ports of the process: places for peers that have not proven who they are. */
+  readonly strangersPool?: WaitingPool | undefined;
+  /** Load balancers, whose connections begin with a header of the PROXY protocol. */
+  readonly proxyNetworks?: BlockList | undefined;
+  readonly events: PlaneEvents;
+  /** What listens, for errors: `callers`, `agents`. */
+  readonly name: CertificatePlace;
+}
+
+export interface Listener {
+  /** `host:port` with the actual port, or the path of the socket. */
+  readonly address: string;
+  readonly connections: Iterable<Socket>;
+  /** Whether callers are on this machine: it listens on a unix socket. */
+  readonly local: boolean;
+  /** Why callers cannot find it although it listens: its socket file was deleted or replaced. */
+  readonly lost: string | undefined;
+  /** Peers that have not proven who they are. */
+  readonly strangers: WaitingConnections;
+  /** Stops accepting connections, after removing a unix socket's file. Open connections continue. */
+  stop(): Promise<void>;
+  /** After `stop`: resolves when the last connection has ended, including those in their TLS handshake. */
+  readonly idle: Promise<void>;
+  /** Also ends every connection. */
+  close(): Promise<void>;
+}
+
+/** Listens for two protocols on one address and tells them apart by the first bytes of a connection. */
+export async function listen(options: ListenOptions): Promise<Listener> {
+  const { address, events, name } = options;
+  const connections = new RandomSet<Socket>();
+  const tellOfStranger = (remote: string, error: Error) => events.emit('refused', `${name} waiting`, remote, error);
+  const strangers = new WaitingConnections(options.strangers ?? HANDSHAKES, tellOfStranger, options.strangersPool);
+  const accept = (socket: Socket) => {
+    if (!options.strangers) strangers.leave(socket);
+    connections.add(socket);
+    socket.on('close', () => connections.delete(socket));
+    socket.on('error', () => {});
+    descriptors.opened();
+    if (descriptors.spent) {
+      events.emit('refused', name, remoteOf(socket), new Error('too many open files'));
+      socket.destroy();
+      return;
+    }
+    socket.setNoDelay(true);
+    dispatch(socket, options);
+  };
+  const server = options.tls
+    ? secured(options, options.tls, accept)
+    : net.createServer({ allowHalfOpen: true }, accept);
+  const failed = (error: Error) => events.emit('refused', name, '', error);
+  const bound = await bind(server, {
+    at: address,
+    door: strangers,
+    // Nobody proxies to a unix socket.
+    proxyNetworks: 'path' in address ? undefined : options.proxyNetworks,
+    refused: (remote, error) => events.emit('refused', name, remote, error),
+    failed,
+  });
+  return {
+    idle: bound.idle,
+    address: 'path' in address ? address.path : shown(address.host, bound.address.port),
+    connections,
+    local: 'path' in address,
+    get lost() {
+      return bound.lost;
+    },
+    strangers,
+    stop: () => bound.stop(),
+    async close() {
+      const closed = bound.close();
+      for (const socket of connections) socket.destroy();
+      await closed;
+    },
+  };
+}
+
+function secured(
+  { events, name, role, handshakeTimeout = FIRST_BYTES_TIMEOUT, chooseTls, followTls, asksOnly = false }: ListenOptions,
+  files: TlsSettings,
+  accept: (socket: Socket) => void,
+): Server {
+  return tlsServer(
+    { where: name, files, follow: followTls, events },
+    // Ours first: our agents offer both, a Go agent only h2, an API server nothing.
+    { handshakeTimeout, ALPNProtocols: ['http/1.1', 'h2'], chooseTls, asksOnly },
+    {
+      accept(socket) {
+        // Only from here on: a peer that ends its half during the handshake has gone.
+        socket.allowHalfOpen = true;
+        accept(socket);
+      },
+      refused: (remote, error) => events.emit('refused', name, remote, error),
+      role,
+    },
+  );
+}
+
+/** Gives a connection to the protocol that its first bytes show. */
+function dispatch(socket: Socket, { others, http2, events, name }: ListenOptions): void {
+  const settle = () => {
+    clearTimeout(timer);
+    stop();
+    socket.off('end', gone).off('close', settle);
+  };
+  const refuse = (error: Error) => {
+    settle();
+    events.emit('refused', name, remoteOf(socket), error);
+    socket.destroy();
+  };
+  // A load balancer's health check connects and closes, which is no error.
+  const gone = () => {
+    settle();
+    socket.destroy();
+  };
+  const stop = beginsWith(socket, PREFACE, (isHttp2, first) => {
+    settle();
+    const accept = isHttp2 ? http2 : others;
+    try {
+      if (!accept) throw new Error(isHttp2 ? 'gRPC is not served here' : 'HTTP/1.1 is not served here');
+      accept(socket, first);
+    } catch (error) {
+      refuse(error as Error);
+    }
+  });
+  const late = () => refuse(new Error(`no request within ${FIRST_BYTES_TIMEOUT / 1000} s`));
+  const timer = setTimeout(late, FIRST_BYTES_TIMEOUT);
+  socket.on('end', gone).on('close', settle);
+}
+
+/** For an edge that reads a connection from its beginning: the socket is paused until the edge reads it. */
+export function fromTheStart(accept: (socket: Socket) => void): Accept {
+  return (socket, first) => {
+    putBack(socket, first);
+    accept(socket);
+  };
+}
+
+function shown(host: string, port: number): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host || '0.0.0.0'}:${port}`;
+}

@@ -1,0 +1,186 @@
+import assert from 'node:assert/strict';
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import type { Duplex } from 'node:stream';
+import { mock, test } from 'node:test';
+import { SharedBudget } from '@isthmus/runtime';
+import { until } from '@isthmus/runtime/testing';
+import { PlaneEnded, planeEvents } from '@isthmus/tunnel';
+import { Backlog, observedChannel } from './channel.ts';
+import { Waiting } from './stream.ts';
+import { channelPair, plane, request, types } from './testing.ts';
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+function sha256(...chunks: readonly Uint8Array[]): string {
+  const hash = createHash('sha256');
+  for (const chunk of chunks) hash.update(chunk);
+  return hash.digest('hex');
+}
+
+async function digestOf(stream: Duplex): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  stream.on('data', (chunk: Uint8Array) => chunks.push(chunk));
+  await once(stream, 'end');
+  return sha256(...chunks);
+}
+
+test('a reader that rests holds its stream up beyond its share, and then gets every byte', async () => {
+  const budget = new SharedBudget(64 * MIB);
+  const { dialer, hub, fars } = plane({}, { shareBytes: 128 * KIB, budget });
+  hub.window = 256 * KIB;
+  const { end } = await dialer.dial(request());
+  const sent = randomBytes(4 * MIB);
+  fars[0]?.end(sent);
+  await until(() => hub.heldUp, 'held up');
+  assert.equal(64 * MIB - budget.left, 128 * KIB);
+  // A packet may go beyond.
+  assert.ok(hub.held <= 320 * KIB, `${hub.held}`);
+  assert.equal(await digestOf(end.stream), sha256(sent));
+  assert.deepEqual([hub.held, budget.left], [0, 64 * MIB]);
+});
+
+test('what waits within its share holds up nobody', async () => {
+  const { dialer, hub, fars } = plane({}, { shareBytes: MIB });
+  hub.window = 1;
+  const [resting, lively] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
+  fars[0]?.write(Buffer.alloc(MIB));
+  await until(() => resting.end.stream.readableLength > 0, 'all came');
+  for (let round = 0; round < 3; round++) {
+    fars[1]?.write('alive');
+    assert.equal(String((await once(lively.end.stream, 'data'))[0]), 'alive');
+  }
+  assert.equal(hub.held, 0);
+});
+
+test('many slow readers make each other a small share, beyond which each holds its stream up; none loses a byte', async () => {
+  const budget = new SharedBudget(MIB);
+  const { dialer, hub, fars } = plane({}, { shareBytes: 4 * MIB, budget });
+  const ends = await Promise.all(Array.from({ length: 30 }, () => dialer.dial(request())));
+  const sent = randomBytes(512 * KIB);
+  for (const far of fars) far.end(sent);
+  await until(() => hub.held > 30 * 256 * KIB, 'all came');
+  assert.ok(budget.left > 0);
+  const digests = await Promise.all(ends.map(({ end }) => digestOf(end.stream)));
+  assert.deepEqual(new Set(digests), new Set([sha256(sent)]));
+  assert.deepEqual([hub.held, budget.left], [0, MIB]);
+});
+
+test('a reader that takes nothing while it holds up its stream is ended by the plane; its neighbours lose nothing', async () => {
+  const events = planeEvents();
+  const stalls: string[] = [];
+  events.on('tunnel:stalled', (role) => stalls.push(role));
+  const { dialer, hub, fars, served } = plane({}, { shareBytes: 64 * KIB, patienceMs: 1000 }, events);
+  hub.window = 256 * KIB;
+  const [stalled, lively] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
+  const sent = randomBytes(4 * MIB);
+  fars[0]?.write(sent);
+  const [first, rest] = [sent.subarray(0, MIB), sent.subarray(MIB)];
+  const digest = digestOf(lively.end.stream);
+  fars[1]?.write(first);
+  await until(() => stalled.end.stream.destroyed, 'the stalled one was ended');
+  assert.ok(stalled.end.stream.errored instanceof PlaneEnded);
+  assert.match(stalled.end.stream.errored.message, /^the caller read nothing for 1 s while \d+ bytes waited for it/);
+  assert.deepEqual(stalls, ['hub']);
+  fars[1]?.end(rest);
+  assert.equal(await digest, sha256(sent));
+  await until(() => dialer.open === 0 || served.open === 0, 'both gone');
+  assert.equal(hub.held, 0);
+});
+
+test('a reader that moves between any two looks is never ended, and one that held up nobody starts anew', () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  try {
+    const [pair] = channelPair();
+    pair.window = 1;
+    const channel = observedChannel(pair, planeEvents(), 'hub');
+    const ended: Error[] = [];
+    const backlog = new Backlog(channel, { reader: 'caller', stalled() {}, limits: { shareBytes: 0 } });
+    const queue = backlog.open((reason) => {
+      ended.push(reason);
+      queue.close();
+    });
+    queue.put(1000);
+    for (let second = 0; second < 900; second++) {
+      mock.timers.tick(1000);
+      if (second % 9 === 0) queue.take(1);
+    }
+    assert.deepEqual(ended, []);
+    pair.window = MIB;
+    mock.timers.tick(60_000);
+    pair.window = 1;
+    mock.timers.tick(9_000);
+    assert.deepEqual(ended, []);
+    mock.timers.tick(1_000);
+    assert.equal(ended.length, 1);
+    assert.equal(pair.held, 0);
+  } finally {
+    mock.timers.reset();
+  }
+});
+
+for (const [what, shareBytes] of [['beyond', 64 * KIB]] as const) {
+  test(`a reader that stands is ended also when its channel has gone, with what waits ${what} its share`, async () => {
+    mock.timers.enable({ apis: ['setInterval'] });
+    try {
+      const budget = new SharedBudget(512 * MIB);
+      const { dialer, hub, agent, fars, served } = plane({}, { shareBytes, budget });
+      const [stalled, slow] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
+      const sent = randomBytes(4 * MIB);
+      for (const far of fars) far.end(sent);
+      const closed = () => types(agent).filter((type) => type === 'CLOSE_RSP').length === 2;
+      await until(closed, { every: 0, what: 'both closed, in the turn in which they are' });
+      served.destroy(new Error('gone'));
+      await dialer.closed;
+      assert.deepEqual([stalled.end.stream.destroyed, slow.end.stream.destroyed], [false, false]);
+      const digest = digestOf(slow.end.stream);
+      assert.equal(await digest, sha256(sent));
+      // Its patience is that of a channel that is over: nobody waits for this reader.
+      for (let second = 0; second < 299; second++) mock.timers.tick(1000);
+      assert.equal(stalled.end.stream.destroyed, false);
+      for (let second = 0; second < 3; second++) mock.timers.tick(1000);
+      await until(() => stalled.end.stream.destroyed, 'the stalled one was ended');
+      assert.ok(stalled.end.stream.errored instanceof PlaneEnded);
+      assert.match(
+        stalled.end.stream.errored.message,
+        /read nothing for 300 s while \d+ bytes waited for it and came before/,
+      );
+      assert.deepEqual([hub.held, budget.left], [0, 512 * MIB]);
+    } finally {
+      mock.timers.reset();
+    }
+  });
+}
+
+test('small pieces that wait are put together, in order', () => {
+  const waiting = new Waiting();
+  const pieces = Array.from({ length: 5000 }, (_, i) => randomBytes(i % 100 === 0 ? 5000 : i % 7));
+  for (const piece of pieces) waiting.push(piece);
+  const whole = Buffer.concat(pieces);
+  assert.equal(waiting.length, whole.length);
+  const out: Uint8Array[] = [];
+  for (let piece = waiting.shift(); piece; piece = waiting.shift()) out.push(piece);
+  assert.deepEqual(Buffer.concat(out), whole);
+  assert.ok(out.length < 200, `${out.length}`);
+  assert.equal(waiting.length, 0);
+});
+
+test('pieces of large reads are kept without them, in order', () => {
+  const waiting = new Waiting();
+  const pieces: Uint8Array[] = [];
+  for (const size of [100, 4096, 4096, 4096, 4096, 4096, 12_000, 20_000, 64 * KIB]) {
+    const read = randomBytes(64 * KIB);
+    // As the socket has it: a view of a buffer of its own.
+    const own = Buffer.allocUnsafeSlow(read.length);
+    read.copy(own);
+    pieces.push(own.subarray(0, size));
+  }
+  for (const piece of pieces) waiting.push(piece);
+  const out: Uint8Array[] = [];
+  for (let piece = waiting.shift(); piece; piece = waiting.shift()) out.push(piece);
+  assert.deepEqual(Buffer.concat(out), Buffer.concat(pieces));
+  const kept = new Set(out.map(({ buffer }) => buffer));
+  const bytes = [...kept].reduce((sum, { byteLength }) => sum + byteLength, 0);
+  assert.ok(bytes <= 3 * Buffer.concat(pieces).length, `${bytes} bytes are kept for ${Buffer.concat(pieces).length}`);
+});

@@ -1,0 +1,355 @@
+import { once } from 'node:events';
+import net, { isIP, type Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import {
+  Backoff,
+  type Certificate,
+  clientTlsOf,
+  connectTo,
+  presentedBy,
+  remoteOf,
+  type TlsSettings,
+} from '@isthmus/runtime';
+import {
+  type Attach,
+  type Dial,
+  DialError,
+  GATEWAY_NAME,
+  type GatewayLoss,
+  HUB_SERVER_NAME,
+  type Link,
+  NotAuthorised,
+  type PlaneEvents,
+  printable,
+} from '@isthmus/tunnel';
+import { LinkClient } from './link/client.ts';
+import { LinkServer } from './link/server.ts';
+import { fromTheStart, type Listener, listen } from './listen.ts';
+import { peerSubject } from './tls/certificate.ts';
+import { secureConnect } from './tls/renewal.ts';
+
+/** A hub, as the registry has it. */
+interface KnownHub {
+  readonly hubId: string;
+  /** `host:port` where gateways reach the hub; empty for a hub that only the gateway in its own process uses. */
+  readonly peerAddress: string;
+  readonly draining: boolean;
+}
+
+/** How long a link to a hub may take to come up, in milliseconds. */
+const CONNECT_TIMEOUT = 3000;
+
+/** No file, that of a dead process, or a full queue. */
+const NOBODY_THERE: readonly string[] = ['ENOENT', 'ECONNREFUSED', 'EAGAIN'];
+
+export interface PeerLinksOptions {
+  readonly tls: TlsSettings;
+  /** The socket of a hub with this address, if it runs on this machine: see `PeerServerOptions.socket`. Unset: links are TLS. */
+  readonly socketOf?: ((peerAddress: string) => string) | undefined;
+  readonly events: PlaneEvents;
+  /** Names this process to hubs. */
+  readonly instance?: string;
+}
+
+/**
+ * A gateway's links to hubs: one to each hub in the registry, opened before the first dial needs it, and reopened when it is lost for
+ * as long as the hub is in the registry.
+ */
+export class PeerLinks {
+  readonly #options: PeerLinksOptions;
+  readonly #peers = new Map<string, Peer>();
+  #met = false;
+
+  constructor(options: PeerLinksOptions) {
+    this.#options = options;
+  }
+
+  /** The links that are up. */
+  get up(): number {
+    let count = 0;
+    for (const peer of this.#peers.values()) if (peer.link) count++;
+    return count;
+  }
+
+  /**
+   * Whether the gateway is ready for dials: a link is up, and each hub of the first list was tried once. A hub that joins later delays
+   * nothing.
+   */
+  get ready(): boolean {
+    this.#met ||= this.#peers.size > 0 && [...this.#peers.values()].every(({ tried }) => tried);
+    return this.#met && this.up > 0;
+  }
+
+  /** Call with every change of the registry's hubs. */
+  sync(hubs: Iterable<KnownHub>): void {
+    const wanted = new Map([...hubs].filter((hub) => hub.peerAddress !== '').map((hub) => [hub.hubId, hub]));
+    for (const [hubId, peer] of this.#peers) {
+      const hub = wanted.get(hubId);
+      if (hub && hub.peerAddress === peer.address) {
+        peer.update(hub);
+        continue;
+      }
+      peer.close();
+      this.#peers.delete(hubId);
+    }
+    for (const [hubId, hub] of wanted) {
+      if (!this.#peers.has(hubId)) this.#peers.set(hubId, new Peer(hubId, hub.peerAddress, this.#options));
+    }
+  }
+
+  /** Returns the link to a hub, or undefined if there is none or the hub is leaving. */
+  link(hubId: string): Link | undefined {
+    const link = this.#peers.get(hubId)?.link;
+    return link?.usable ? link : undefined;
+  }
+
+  /** Whether a hub is known to be alive: its link is up, and it has not said that it leaves. */
+  linked(hubId: string): boolean {
+    return this.#peers.get(hubId)?.link?.usable ?? false;
+  }
+
+  /** The round-trip time of the link to a hub, in milliseconds; undefined if it is not known. */
+  rtt(hubId: string): number | undefined {
+    return this.#peers.get(hubId)?.link?.rtt;
+  }
+
+  close(): void {
+    for (const peer of this.#peers.values()) peer.close();
+    this.#peers.clear();
+  }
+}
+
+class Peer {
+  readonly address: string;
+  link: LinkClient | undefined;
+  /** Whether the first attempt to connect is over. */
+  tried = false;
+  /** A link that the hub has not accepted yet. */
+  #unanswered: LinkClient | undefined;
+  readonly #hubId: string;
+  readonly #options: PeerLinksOptions;
+  readonly #backoff = new Backoff(100, 2000);
+  #timer: NodeJS.Timeout | undefined;
+  #closed = false;
+  /** Whether the hub drains. After it ends the link, another one would be useless. */
+  #draining = false;
+  #resting = false;
+
+  constructor(hubId: string, address: string, options: PeerLinksOptions) {
+    this.#hubId = hubId;
+    this.address = address;
+    this.#options = options;
+    void this.#connect();
+  }
+
+  update({ draining }: KnownHub): void {
+    this.#draining = draining;
+    if (draining || !this.#resting) return;
+    this.#resting = false;
+    void this.#connect();
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    this.#unanswered?.destroy(new Error('gateway stops'));
+    this.link?.close();
+  }
+
+  async #connect(): Promise<void> {
+    const { events, instance } = this.#options;
+    let address = this.address;
+    try {
+      const reached = await this.#reach();
+      const { socket } = reached;
+      if (this.#closed) {
+        socket.destroy();
+        return;
+      }
+      address = reached.address;
+      const link = new LinkClient({
+        socket,
+        peer: `hub ${this.#hubId}`,
+        ...(instance !== undefined && { gateway: instance }),
+        orphaned: () => events.emit('tunnel:orphaned', 'gateway'),
+        fault: (error) => events.emit('fault', 'peers', `hub ${this.#hubId}`, error),
+        refused: (error) => events.emit('refused', 'peers', `hub ${this.#hubId}`, error),
+      });
+      // In TLS 1.3, a client learns only after its handshake whether its certificate was accepted.
+      this.#unanswered = link;
+      const refused = await Promise.race([link.answered, link.closed]);
+      this.#unanswered = undefined;
+      if (refused) throw refused;
+      this.link = link;
+      this.tried = true;
+      this.#backoff.reset();
+      events.emit('peer:open', this.#hubId, address);
+      const reason = await link.closed;
+      this.link = undefined;
+      events.emit('peer:close', this.#hubId, address, reason.message);
+    } catch (error) {
+      events.emit('peer:failure', this.#hubId, address, error as Error);
+    }
+    this.link = undefined;
+    this.tried = true;
+    this.#resting = this.#draining;
+    if (!this.#closed && !this.#resting) this.#timer = setTimeout(() => void this.#connect(), this.#backoff.next());
+  }
+
+  /** Over the hub's unix socket if it has one here, otherwise over TLS. The link stays what it is until it ends. */
+  async #reach(): Promise<{ readonly socket: Socket; readonly address: string }> {
+    const { address } = this;
+    const { tls, socketOf } = this.#options;
+    const path = socketOf?.(address);
+    if (path === undefined) return { socket: await connectHub(address, tls), address };
+    const local = await this.#connectLocal(path);
+    if (local) return { socket: local, address: path };
+    const socket = await connectHub(address, tls);
+    // A hub that has just started opened its socket before the port that answered.
+    const late = await this.#connectLocal(path);
+    if (!late) return { socket, address };
+    socket.destroy();
+    return { socket: late, address: path };
+  }
+
+  /** Returns undefined if nobody listens there: the hub runs on another machine, or serves no socket. */
+  async #connectLocal(path: string): Promise<Socket | undefined> {
+    const socket = net.connect({ path, allowHalfOpen: true });
+    try {
+      await once(socket, 'connect');
+      return socket;
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      if (!NOBODY_THERE.includes(code ?? '')) {
+        const text = `its unix socket cannot be used, so the link is TLS: ${message}`;
+        this.#options.events.emit('refused', 'peers', `hub ${this.#hubId}`, new Error(text));
+      }
+      return undefined;
+    }
+  }
+}
+
+async function connectHub(address: string, settings: TlsSettings): Promise<Socket> {
+  const { hostname, port } = new URL(`tcp://${address}`);
+  const host = hostname.replace(/^\[|\]$/g, '');
+  // By its role, not its address: anyone who can write to the registry could name any address.
+  const late = performance.now() + CONNECT_TIMEOUT;
+  const { socket, done } = secureConnect(
+    {
+      socket: await connectTo({ host, port: Number(port) }, { timeout: CONNECT_TIMEOUT }),
+      ...(isIP(host) === 0 && { servername: host }),
+      ALPNProtocols: ['h2'],
+    },
+    clientTlsOf(settings),
+    [HUB_SERVER_NAME],
+  );
+  const timer = setTimeout(
+    () => socket.destroy(new Error(`no TLS handshake within ${CONNECT_TIMEOUT} ms`)),
+    Math.max(1, late - performance.now()),
+  );
+  try {
+    await done;
+  } finally {
+    clearTimeout(timer);
+  }
+  return socket;
+}
+
+export interface PeerServerOptions {
+  readonly host: string;
+  readonly port: number;
+  /**
+   * The path of a unix socket where gateways of this machine connect without TLS. A process that can open it can dial, so it cannot be
+   * combined with `tenantsOf`. Unset: none.
+   */
+  readonly socket?: string | undefined;
+  /** With `ca`: serves only gateways whose certificate is from it and proves a gateway's role. */
+  readonly tls: TlsSettings;
+  readonly dial: Dial;
+  readonly attach: Attach;
+  /** The tenants for which a gateway may dial, by its certificate. Undefined: for all. Unset: every gateway may. */
+  readonly tenantsOf?: ((gateway: Certificate) => ReadonlySet<string> | undefined) | undefined;
+  readonly events: PlaneEvents;
+  /** Called when the last connection to a gateway's process has ended, without a word of it. */
+  readonly hungUp?: (loss: GatewayLoss) => void;
+}
+
+export interface PeerServer extends Pick<Listener, 'address' | 'connections' | 'stop' | 'close'> {
+  /** Accepts no new gateways, asks the connected ones to dial elsewhere, and lets running tunnels finish. */
+  drain(): void;
+}
+
+/** The hub's peer port: accepts gateways' links and serves their dials. */
+export async function servePeers(options: PeerServerOptions): Promise<PeerServer> {
+  const { host, port, socket: path, tls, tenantsOf, events } = options;
+  if (path !== undefined && tenantsOf)
+    throw new Error('a unix socket does not show for which tenants a gateway may dial');
+  const links = new Set<LinkServer>();
+  let draining = false;
+  const accept = (socket: Socket, peer: string, { dial, attach }: Link) => {
+    const link = new LinkServer({ socket, peer, role: 'hub', dial, attach, events });
+    links.add(link);
+    void link.closed.then((reason) => {
+      links.delete(link);
+      const loss = link.lossFor(reason);
+      // It may have another link already.
+      if (loss && ![...links].some(({ gateway }) => gateway === loss.gateway)) options.hungUp?.(loss);
+    });
+    // It connected while the hub began to drain.
+    if (draining) link.close();
+  };
+  const http2 = fromTheStart((socket) => {
+    const overTls = socket as TLSSocket;
+    const peer = `gateway ${peerSubject(overTls) ?? remoteOf(socket)}`;
+    accept(socket, peer, permitted(overTls, peer, options));
+  });
+  const listeners: Listener[] = [];
+  const close = async () => void (await Promise.all(listeners.map((each) => each.close())));
+  try {
+    // Gateways that find the port look for the socket again.
+    if (path !== undefined) {
+      const http2 = fromTheStart((socket) => accept(socket, 'gateway on this machine', options));
+      listeners.push(await listen({ address: { path, deleteExisting: true }, http2, events, name: 'peers' }));
+    }
+    listeners.push(await listen({ address: { host, port }, tls, role: GATEWAY_NAME, http2, events, name: 'peers' }));
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  const stop = async () => void (await Promise.all(listeners.map((each) => each.stop())));
+  return {
+    address: listeners.at(-1)?.address as string,
+    get connections() {
+      return listeners.flatMap(({ connections }) => [...connections]);
+    },
+    stop,
+    drain() {
+      draining = true;
+      void stop();
+      for (const link of links) link.close();
+    },
+    async close() {
+      for (const link of links) link.destroy(new Error('hub stops'));
+      await close();
+    },
+  };
+}
+
+/** What a gateway may dial and attach. Each request is checked: it names the tenant that it is for. */
+function permitted(socket: TLSSocket, peer: string, options: PeerServerOptions): Link {
+  const { dial, attach, tenantsOf, events } = options;
+  const presented = presentedBy(socket);
+  const tenants = presented && tenantsOf?.(presented.leaf);
+  if (!tenants) return options;
+  const checked =
+    <Request extends { readonly tenant: string }, Answer>(next: (request: Request) => Promise<Answer>) =>
+    (request: Request) => {
+      if (tenants.has(request.tenant)) return next(request);
+      const names = [...tenants].join(', ') || 'no tenant';
+      const text = `${peer} may not dial for tenant ${printable(request.tenant)}: its certificate is for ${names}`;
+      const refusal = new NotAuthorised(text, { rule: `SPIFFE IDs of ${peer}` });
+      events.emit('refused', 'peers', remoteOf(socket), refusal);
+      return Promise.reject(new DialError('http_request_denied', text, { cause: refusal }));
+    };
+  return { dial: checked(dial), attach: checked(attach) };
+}

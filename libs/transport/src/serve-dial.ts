@@ -1,0 +1,151 @@
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import { randomHex } from '@isthmus/runtime';
+import {
+  asDialError,
+  type Caller,
+  type Carried,
+  type Dial,
+  DialAbort,
+  type DialError,
+  type DialRequest,
+  dialLog,
+  type Established,
+  type PlaneEvents,
+  parseDestination,
+  type Role,
+  Tunnel,
+  type TunnelEnd,
+} from '@isthmus/tunnel';
+import { belowOf } from './tls/certificate.ts';
+
+/** A dial to serve. Its signal aborts when the side that waits for the answer has gone. */
+export interface ServedDial extends DialRequest {
+  readonly signal: DialAbort;
+}
+
+interface ServeOptions {
+  readonly role: Role;
+  readonly events: PlaneEvents;
+  /** How long a tunnel may be silent once a side has half-closed, in milliseconds. */
+  readonly halfClosedMs?: number | undefined;
+}
+
+export interface ServeDialOptions extends ServeOptions {
+  readonly dial: Dial;
+}
+
+/** The side that waits for the answer to a dial or an attach. */
+export interface Waiter<Answer = Established> {
+  /** Sends the answer. Returns the caller's end of the tunnel, or undefined if nobody waits any longer. */
+  accept(answer: Answer): TunnelEnd | undefined;
+  /** Sends the error, if anybody still waits. */
+  refuse(error: DialError): void;
+  /** Called if the dial succeeded and nobody waits any longer. */
+  unanswered?(): void;
+}
+
+/** Dials, and joins both sides in a tunnel: see `serve`. */
+export function serveDial(request: ServedDial, waiter: Waiter, options: ServeDialOptions): Promise<Tunnel | undefined> {
+  return serve(request, options.dial, waiter, options);
+}
+
+/**
+ * Dials or attaches, answers the side that waits, and joins both in a tunnel. Closes the other side if nobody waits any longer. Returns
+ * undefined without a tunnel.
+ */
+export async function serve<Request extends ServedDial, Answer extends Carried>(
+  request: Request,
+  ask: (request: Request) => Promise<Answer>,
+  waiter: Waiter<Answer>,
+  { role, events, halfClosedMs }: ServeOptions,
+): Promise<Tunnel | undefined> {
+  let answer: Answer | undefined;
+  let caller: TunnelEnd | undefined;
+  try {
+    answer = await ask(request);
+    if (!request.signal.aborted) caller = waiter.accept(answer);
+  } catch (error) {
+    answer?.end.abort(error as Error);
+    waiter.refuse(asDialError(error));
+    return undefined;
+  }
+  if (caller) return new Tunnel(role, request, caller, answer, events, halfClosedMs);
+  answer.end.abort(request.signal.reason);
+  waiter.unanswered?.();
+  return undefined;
+}
+
+/**
+ * A dial that enters the plane here.
+ * @param timeout how long it may take, in milliseconds
+ * @throws DialError http_request_error for an address that is not `host:port`
+ */
+export function newDial(
+  address: string,
+  { tenant, timeout }: { readonly tenant: string; readonly timeout: number },
+  caller?: Caller,
+  traceparent?: string,
+): ServedDial {
+  return {
+    id: randomHex(8),
+    tenant,
+    destination: parseDestination(address),
+    deadline: performance.now() + timeout,
+    signal: new DialAbort(),
+    log: dialLog(),
+    ...(caller && { caller }),
+    ...(traceparent !== undefined && { traceparent }),
+  };
+}
+
+/**
+ * How long a peer has to get what was written before its connection is reset, in milliseconds. A reset discards what it has not got, and
+ * the runtime does not say how much that is.
+ */
+const DELIVERY_MS = 500;
+
+/** Whether a reset right behind bytes is read as an end: libuv before 1.52 does not read again after it (its pull request 4997). */
+const HIDES_RESETS = Number(process.versions.uv?.split('.')[1]) < 52;
+
+/**
+ * The end of a tunnel at a socket: a caller's, or a destination's. A cut resets the connection, so that no peer takes half an answer for
+ * a whole one. Over TLS, that is the connection below, without a close_notify. A unix socket has no reset: its peer sees an end, and
+ * ECONNRESET only if it had sent bytes that nobody has read.
+ */
+export function socketEnd(socket: Socket): TunnelEnd {
+  // A unix socket has no reset.
+  if (HIDES_RESETS && below(socket) !== undefined)
+    socket.prependListener('end', () => {
+      if (wasReset(socket)) socket.destroy(Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }));
+    });
+  return {
+    stream: socket,
+    halfOpen: true,
+    abort: () => reset(socket),
+    delivered(then, silentMs) {
+      const ms = DELIVERY_MS - silentMs;
+      if (ms > 0 && below(socket)) setTimeout(then, ms).unref();
+      else then();
+    },
+  };
+}
+
+/** Whether the kernel has no peer for a connection of which only the other side has ended. It has one after a FIN. */
+function wasReset(socket: Socket): boolean {
+  const handle: { getpeername?: (into: object) => number } | null = Reflect.get(socket, '_handle');
+  return !socket.writableEnded && (handle?.getpeername?.({}) ?? 0) !== 0;
+}
+
+function reset(socket: Socket): void {
+  // Node cannot reset a socket whose end is on its way. All its bytes have left by then.
+  const ending = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
+  if (!ending) below(socket)?.resetAndDestroy();
+  socket.destroy();
+}
+
+/** Returns the TCP connection; undefined for a unix socket, or after the end. */
+function below(socket: Socket): Socket | undefined {
+  const connection = socket instanceof TLSSocket ? belowOf(socket) : socket;
+  return connection?.remotePort === undefined ? undefined : connection;
+}

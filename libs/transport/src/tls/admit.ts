@@ -1,0 +1,223 @@
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Server, TLSSocket } from 'node:tls';
+import { boundMet, bytesFrom, type CertificatePool, guarding, passHeader, remoteOf } from '@isthmus/runtime';
+import {
+  FrameReader,
+  FrameType,
+  headersFrames,
+  hpackEncode,
+  PREFACE,
+  StatusError,
+  settingsFrame,
+  statusFields,
+} from '@isthmus/wire';
+import { endsSoon, percentEncoded } from '../http1.ts';
+import { belowOf, faultOfClient } from './certificate.ts';
+
+/** TLS alerts about certificates and versions (RFC 8446 section 6.2), and what their sender means. */
+const ALERTS: readonly (readonly [code: number, name: string, means: string])[] = [
+  [40, 'handshake_failure', 'it has no version, cipher suite or certificate in common with this side'],
+  [42, 'bad_certificate', 'it does not accept the certificate that it was shown'],
+  [
+    43,
+    'unsupported_certificate',
+    'the certificate that it was shown is not for this purpose, or not of its authorities',
+  ],
+  [44, 'certificate_revoked', 'the certificate that it was shown is revoked'],
+  [45, 'certificate_expired', 'the certificate that it was shown has expired, or is not valid yet'],
+  [46, 'certificate_unknown', 'it does not accept the certificate that it was shown'],
+  [48, 'unknown_ca', 'it does not trust the authority of the certificate that it was shown'],
+  [49, 'access_denied', 'it does not let this certificate in'],
+  [70, 'protocol_version', 'it wants another version of TLS'],
+  [116, 'certificate_required', 'it asks for a certificate, and was shown none'],
+  [120, 'no_application_protocol', 'it speaks none of the protocols that this side offers: is it the right port?'],
+];
+
+/** Returns the other side's TLS alert in words, or undefined if the error is none. OpenSSL gives its number, rustls its name. */
+function alertIn({ message }: Error): string | undefined {
+  const number = Number(/alert number (\d+)/.exec(message)?.[1]);
+  const word = /received fatal alert: (\w+)/.exec(message)?.[1]?.toLowerCase();
+  // Go's words, which arrive through a gRPC library: `remote error: tls: bad certificate`.
+  const spoken = /remote error: tls: ([\w ]+)/.exec(message)?.[1]?.replaceAll(' ', '');
+  const found = ALERTS.find(([code, name]) => code === number || [word, spoken].includes(name.replaceAll('_', '')));
+  return found && `the other side ended the TLS handshake (alert ${found[1]}): ${found[2]}`;
+}
+
+/** Returns the error of a failed handshake without OpenSSL's numbers and source files, also if a gRPC library quotes it. */
+export function inWords(error: Error): Error {
+  const alert = alertIn(error);
+  if (alert !== undefined) return new Error(alert, { cause: error });
+  const why = boundMet(error) ?? /:SSL routines:[^:]*:([^:]+)/.exec(error.message)?.[1];
+  return why === undefined ? error : new Error(`the TLS handshake failed: ${why}`, { cause: error });
+}
+
+/**
+ * For a server. A peer that does not trust the server's certificate sends an alert, or just closes.
+ * @param begun whether the peer had sent anything: before that, it has not seen the certificate
+ * @returns undefined if it closed before, or reset its connection: that is how load balancers look whether the port is open. A reset also
+ * hides that their handshake was complete
+ */
+export function handshakeError(error: Error, begun: boolean): Error | undefined {
+  const told = inWords(error);
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  const silent = code === 'ECONNRESET';
+  if (silent && (!begun || syscall === 'read')) return undefined;
+  if (!silent && !/\b(unknown_ca|bad_certificate|unsupported_certificate|certificate_unknown)\b/.test(told.message))
+    return told;
+  const what = silent ? 'the peer went away during the TLS handshake' : told.message;
+  return new Error(`${what}: does it trust the authority of this certificate?`, { cause: error });
+}
+
+/** How much a refused peer may send until its first request, in bytes. Preface, SETTINGS and the head of a request are less. */
+const MAX_FROM_REFUSED = 64 * 1024;
+
+/** The smallest limit of a frame in HTTP/2 (RFC 9113 section 4.2). */
+const MAX_FRAME = 16 * 1024;
+
+/** How long a refused peer may take to ask, in milliseconds, before it is told anyway. */
+const ASKS_WITHIN = 250;
+
+/** The field of an answer that says why, percent-encoded. */
+export const WHY_FIELD = 'isthmus-error';
+
+/**
+ * Tells a peer why its certificate is refused, in the protocol that it chose by ALPN, and ends the connection. Neither Node's OpenSSL
+ * nor Deno lets a server send the TLS alert, because the certificate is verified after the handshake. Of what the peer sends, only the
+ * heads of HTTP/2 frames are read, to find the stream to answer on.
+ * @param wanted called once if the peer asks for something, or stays: a load balancer's health check closes after its handshake
+ */
+function turnAway(socket: TLSSocket, why: string, wanted: () => void): void {
+  let told = false;
+  const tell = () => {
+    if (!told) wanted();
+    told = true;
+  };
+  socket.once('data', tell);
+  if (socket.alpnProtocol === 'h2') answerFirstStream(socket, why, tell);
+  else answerSoon(socket, why, tell);
+}
+
+function refusal(why: string): string {
+  const body = `${why}\n`;
+  const fields = [
+    'connection: close',
+    'content-type: text/plain; charset=utf-8',
+    `content-length: ${Buffer.byteLength(body)}`,
+    `${WHY_FIELD}: ${percentEncoded(why)}`,
+  ];
+  return [`HTTP/1.1 403 ${STATUS_CODES[403]}`, ...fields, '', body].join('\r\n');
+}
+
+/** Answers a request, or a peer that waits to be told. Deno reads nothing more of a connection that it has ended: so not at once. */
+function answerSoon(socket: TLSSocket, why: string, late: () => void): void {
+  endsSoon(socket, late);
+  const answer = () => {
+    clearTimeout(timer);
+    socket.off('data', answer).resume().end(refusal(why));
+  };
+  const timer = setTimeout(answer, ASKS_WITHIN).unref();
+  socket.once('close', () => clearTimeout(timer));
+  socket.on('data', answer);
+}
+
+/** Answers both gRPC clients, in the status, and the other end of a link. */
+function answerFirstStream(socket: TLSSocket, why: string, late: () => void): void {
+  endsSoon(socket, late);
+  const fields = statusFields(new StatusError('PermissionDenied', why));
+  const head = hpackEncode([
+    [':status', '200'],
+    ['content-type', 'application/grpc'],
+    ...fields,
+    [WHY_FIELD, percentEncoded(why)],
+  ]);
+  const reader = new FrameReader(
+    {
+      data() {},
+      frame(type, _flags, stream) {
+        if (type !== FrameType.HEADERS) return;
+        reader.stop();
+        socket.end(Buffer.concat(headersFrames(stream, head, true, MAX_FRAME)));
+      },
+    },
+    MAX_FRAME,
+  );
+  let seen = 0;
+  socket.write(settingsFrame({}));
+  socket.on('data', (chunk: Buffer) => {
+    const skipped = Math.max(0, PREFACE.length - seen);
+    seen += chunk.length;
+    try {
+      if (seen > MAX_FROM_REFUSED) throw new Error('it sends without end');
+      reader.read(chunk.subarray(skipped));
+    } catch {
+      socket.destroy();
+    }
+  });
+}
+
+/** Gets the connections of a TLS server. */
+export interface Doors {
+  /** Called with a connection after its handshake, if its certificate is valid where one is required. */
+  readonly accept: (socket: TLSSocket) => void;
+  /**
+   * Called for every other connection, except for those that ask for nothing: load balancers' health checks connect, perhaps shake hands,
+   * and close or reset.
+   * @param remote `address:port`
+   */
+  readonly refused: (remote: string, error: Error) => void;
+  /** Called with an error that nothing else would catch. It ends the connection, not the process. */
+  readonly fault: (remote: string, error: Error) => void;
+  /** A name that each certificate must have (subjectAltName, DNS). */
+  readonly role?: string | undefined;
+}
+
+/**
+ * Decides which connections a TLS server accepts. If it requires certificates, it verifies them itself after the handshake: the runtime
+ * would end the connection without telling either side why, and would have lost what it knew of the peer.
+ * @param roots the authorities that must have issued a certificate, as they are now. Undefined: none is required
+ */
+export function admit(
+  server: Server,
+  roots: (() => CertificatePool) | undefined,
+  { accept, refused, fault, role }: Doors,
+): void {
+  // A socket remembers its remote address once it was read. After it has closed, it can no longer find out.
+  server.prependListener('connection', (socket: Socket) => void socket.remoteAddress);
+  const guarded = (socket: TLSSocket, act: () => void) => {
+    const failed = (error: Error) => {
+      const remote = cameFrom(socket, belowOf(socket));
+      socket.destroy();
+      fault(remote, error);
+    };
+    const below = belowOf(socket);
+    if (below) passHeader(below, socket);
+    guarding(failed)(act)();
+  };
+  const decide = (socket: TLSSocket) => {
+    // Also where others judge it: OpenSSL leaves the error of a forged signature behind, and the connection's next read would fail with it.
+    // Reading the certificate clears that, so that the peer gets an answer and the refusal is recorded.
+    const why = faultOfClient(socket, roots?.(), role);
+    if (why === undefined) return accept(socket);
+    const shown = socket.getPeerX509Certificate() !== undefined;
+    const remote = remoteOf(socket);
+    const tell = () => refused(remote, new Error(why));
+    if (shown) tell();
+    turnAway(socket, why, shown ? () => {} : tell);
+  };
+  const fail = (error: Error, socket: TLSSocket) => {
+    const below = belowOf(socket);
+    const reason = handshakeError(error, !below || bytesFrom(below) > 0);
+    if (reason) refused(cameFrom(socket, below), reason);
+    // Node leaves a handshake that took too long open.
+    socket.destroy();
+  };
+  server.on('secureConnection', (socket) => guarded(socket, () => decide(socket)));
+  server.on('tlsClientError', (error, socket) => guarded(socket, () => fail(error, socket)));
+}
+
+/** A TLS socket that failed has lost its handle, and its address with it. The socket below it has not. */
+function cameFrom(socket: TLSSocket, below: Socket | undefined): string {
+  const known = [socket, below].find((each) => each?.remoteAddress);
+  return known ? remoteOf(known) : 'gone';
+}
