@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { noTracer, planeEvents } from '@isthmus/tunnel';
-import { hubStages } from './pipeline.ts';
+import { DialAbort, DialError, noTracer, planeEvents } from '@isthmus/tunnel';
+import { hubAttach, hubStages } from './pipeline.ts';
 
 function stages(manyTenants: boolean): string[] {
   const observation = { events: planeEvents(), tracer: noTracer };
@@ -24,4 +24,25 @@ test('a hub of tenants passes a dial through all stages, in this order', () => {
 
 test('a hub of one tenant lets no dial wait', () => {
   assert.deepEqual(stages(false), ['observe', 'passOn']);
+});
+
+test('an attach is traced, and is no dial to any event', async () => {
+  const events = planeEvents();
+  for (const name of ['dial:start', 'dial:end'] as const) events.on(name, () => assert.fail(name));
+  const spans: string[] = [];
+  const start: typeof noTracer.start = (name, asked) => {
+    spans.push(name);
+    return noTracer.start(name, asked);
+  };
+  const why = new DialError('destination_unavailable', 'no session s1 on hub h1', { retryable: true });
+  const attach = hubAttach({
+    observation: { events, tracer: { ...noTracer, start } },
+    manyTenants: true,
+    session: () => Promise.reject(why),
+  });
+  const claim = { number: 1, received: 0, taken: 0, secret: 'f'.repeat(32) };
+  const named = { id: '0123456789abcdef', tenant: 'acme', destination: { host: 'h', port: 1 } };
+  const asked = { ...named, session: 's1', direct: false, claim, deadline: 0, signal: new DialAbort() };
+  await assert.rejects(attach(asked), why);
+  assert.deepEqual(spans, ['hub.attach']);
 });
