@@ -2,7 +2,7 @@ import type { Config, Dial, Hub, Json, Members, Refusal, Session, Status, Tenant
 import type { adminApi } from '@isthmus/proto/admin';
 import { CONSOLE } from './defaults.ts';
 
-export type { Config, Dial, Hub, Members, Refusal, Session, Status, Tenants };
+export type { Dial, Hub, Members, Refusal, Session, Status, Tenants };
 export type Member = Json<adminApi.Member>;
 export type Tunnel = Json<adminApi.Tunnel>;
 type DialEvent = Json<adminApi.WatchDialsResponse>;

@@ -13,8 +13,8 @@ import { clientTlsOf, connectTls, keptAlive, LONGEST_TIMER, secured, type TlsSet
 import { checkName, formatDestination, inWords as messageOf, parseDestination } from '@isthmus/tunnel';
 import { ChannelError, type PacketChannel, type PacketSink, statusName, WIRE } from '@isthmus/wire';
 import { askProxy, type HttpProxy } from '../http-proxy.ts';
+import { CONNECT_METHOD } from '../packets/channel.ts';
 import { inWords } from '../tls/admit.ts';
-import { CONNECT_METHOD } from './services.ts';
 
 /** How much may be held before the stream is paused, in bytes. The server can then send what its window allows, and waits. */
 const HELD_AHEAD = 16 * 1024 * 1024;

@@ -5,9 +5,9 @@ import { test } from 'node:test';
 import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
 import { type PlaneEventMap, type PlaneEvents, planeEvents, type TunnelOutcome } from '@isthmus/tunnel';
 import { endpointDial } from '../endpoint.ts';
+import { PROXY_METHOD } from '../packets/channel.ts';
 import { servePackets } from '../packets/serve.ts';
 import { anyoneOf } from '../tls/certificate.ts';
-import { PROXY_METHOD } from './services.ts';
 import { connect as connectTo, message, open } from './testing/calls.ts';
 import { agentAtHub, caller, connect, destination, echo, gateway, hub, request } from './testing/plane.ts';
 

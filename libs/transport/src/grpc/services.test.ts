@@ -8,10 +8,10 @@ import { deferred } from '@isthmus/runtime';
 import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
 import { DialError, type DialRequest, NotAuthorised, SessionLost, type TunnelOutcome } from '@isthmus/tunnel';
 import { AgentLimitError } from '../identifiers.ts';
+import { CONNECT_METHOD, PROXY_METHOD } from '../packets/channel.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { anyoneOf, type CallerPeer } from '../tls/certificate.ts';
 import { connectPackets } from './client.ts';
-import { CONNECT_METHOD, PROXY_METHOD } from './services.ts';
 import { connect as connectTo, data, message, open } from './testing/calls.ts';
 import {
   agentAtHub,

@@ -16,6 +16,7 @@ import {
   parseIdentifiers,
   refusedWhere,
 } from '../identifiers.ts';
+import { CONNECT_METHOD, PROXY_METHOD } from '../packets/channel.ts';
 import { servePackets } from '../packets/serve.ts';
 import { type ConnectionPeer, denied, type Identify } from '../tls/certificate.ts';
 
@@ -26,10 +27,6 @@ export interface GrpcService {
   /** @param admit reports that the peer has proven who it is, so that the limits of strangers no longer apply */
   readonly serve: (call: ServerCall<ConnectionPeer>, admit: () => void) => void;
 }
-
-/** ANP's two methods; its services have no package. */
-export const PROXY_METHOD = '/ProxyService/Proxy';
-export const CONNECT_METHOD = '/AgentService/Connect';
 
 /**
  * How long a caller may take between opening a stream and dialling, in milliseconds. An API server does both at once. A stream without

@@ -3,6 +3,10 @@ import { type Guarded, guarding, SharedBudget } from '@isthmus/runtime';
 import { type ClosedBy, type PlaneEvents, planeEnded, ReaderStalled, type Role } from '@isthmus/tunnel';
 import type { PacketChannel, PacketSink } from '@isthmus/wire';
 
+/** ANP's two methods; its services have no package. */
+export const PROXY_METHOD = '/ProxyService/Proxy';
+export const CONNECT_METHOD = '/AgentService/Connect';
+
 export interface ObservedChannel extends PacketChannel {
   /** Callbacks through this never throw: a defect ends the channel. */
   readonly guarded: Guarded;

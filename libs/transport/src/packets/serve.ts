@@ -201,7 +201,7 @@ class PacketServer implements ServedPackets {
   }
 }
 
-/** `connectPackets` of agent-client.ts. The first call loads grpc-js, which takes 6 MB: most agents never meet a Go server. */
+/** `connectPackets` of grpc/client.ts. The first call loads grpc-js, which takes 6 MB: most agents never meet a Go server. */
 export async function connectPackets(options: ConnectPacketsOptions): Promise<PacketServerLink> {
   const client = await import('../grpc/client.ts');
   return client.connectPackets(options);

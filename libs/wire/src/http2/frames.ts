@@ -230,3 +230,11 @@ export function windowUpdateFrame(stream: number, credit: number): Buffer {
   bytes.writeUInt32BE(credit, FRAME_HEAD);
   return bytes;
 }
+
+/** @throws ConnectionError for more padding than payload */
+export function unpadded(payload: Buffer): Buffer {
+  const padding = payload[0];
+  if (padding === undefined || padding >= payload.length)
+    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'a frame with only padding');
+  return padding === payload.length - 1 ? Buffer.alloc(0) : payload.subarray(1, payload.length - padding);
+}

@@ -1,7 +1,6 @@
 import { type Config, WIRE } from '../defaults.ts';
-import { ConnectionError, ErrorCode, Flag, FrameType } from './frames.ts';
+import { ConnectionError, ErrorCode, Flag, FrameType, unpadded } from './frames.ts';
 import { HpackDecoder, hpackEncode } from './hpack.ts';
-import { unpadded } from './reading.ts';
 
 /** Size of the priority fields in a HEADERS frame, in bytes. */
 const PRIORITY_LENGTH = 5;

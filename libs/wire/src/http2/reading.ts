@@ -10,6 +10,7 @@ import {
   PREFACE,
   readSettings,
   type Settings,
+  unpadded,
   windowUpdateFrame,
 } from './frames.ts';
 import { HeadReader, type ReceivedHead } from './heads.ts';
@@ -84,8 +85,6 @@ interface FrameHandler {
    */
   data(stream: number, bytes: Buffer, flags: number, last: boolean, padding: number): void;
 }
-
-const NOTHING = Buffer.alloc(0);
 
 /**
  * Splits a connection's bytes into frames. It passes DATA on as it arrives, without a copy and without waiting for the rest of the
@@ -186,14 +185,6 @@ export class FrameReader {
       this.#handler.data(stream, bytes, flags, true, payload.length - bytes.length);
     } else this.#handler.frame(type, flags, stream, payload);
   }
-}
-
-/** @throws ConnectionError for more padding than payload */
-export function unpadded(payload: Buffer): Buffer {
-  const padding = payload[0];
-  if (padding === undefined || padding >= payload.length)
-    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'a frame with only padding');
-  return padding === payload.length - 1 ? NOTHING : payload.subarray(1, payload.length - padding);
 }
 
 /** The connection's window. The streams' own windows bound all streams together. */

@@ -11,6 +11,7 @@ import { DEADLINE_MS } from '@isthmus/runtime/testing';
 import { type Dial, type DialRequest, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { endpointDial } from '../../endpoint.ts';
 import type { BacklogLimits } from '../../packets/channel.ts';
+import { PROXY_METHOD } from '../../packets/channel.ts';
 import { type PacketDialer, packetDialer } from '../../packets/dial.ts';
 import { type ServedPackets, servePackets } from '../../packets/serve.ts';
 import { cleanups } from '../../testing/cleanups.ts';
@@ -22,7 +23,6 @@ import {
   agentService,
   type GrpcService,
   type PacketAgent,
-  PROXY_METHOD,
   type ProxyServiceOptions,
   proxyService,
 } from '../services.ts';
