@@ -128,11 +128,15 @@ test('when a hub dies with the maximum of pending dials, each continues through 
 test('a dial without a retry left fails, though its hub may be back', async () => {
   const tried: string[] = [];
   const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
-  const hubs: Record<string, Dial | undefined> = { h1: failing(tried, 'h1', lost), h2: failing(tried, 'h2', lost) };
+  const refused = new DialError('proxy_internal_error', 'refused', { retryable: true });
+  const hubs: Record<string, Dial | undefined> = {
+    h1: failing(tried, 'h1', refused),
+    h2: failing(tried, 'h2', refused),
+  };
   const dial = routing(plane('h1', 'h2'), hubs, 60_000);
   const attempts = async () => {
     const before = tried.length;
-    await assert.rejects(dial(request), lost);
+    await assert.rejects(dial(request), refused);
     return tried.length - before;
   };
   while ((await attempts()) > 1);
@@ -562,9 +566,26 @@ test('a destination that none of the agents serves fails at once', async () => {
   await assert.rejects(dial(request), { message: 'No agent available' });
 });
 
-test('a dial whose only agent dies while the dial is pending fails at once', async () => {
+test('a dial whose only agent dies under it continues through the next one, and fails with the loss if none comes', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
   const lost = new DialError('connection_terminated', 'agent lost', { retryable: true });
-  await assert.rejects(routing(plane('h1'), { h1: failing([], 'h1', lost) }, 60_000)(request), lost);
+  const directory = plane('h1');
+  const answer = established();
+  const hubs = { h1: failing([], 'h1', lost), h2: async () => answer };
+  const dialled = routing(directory, hubs, 2000)(request);
+  const late = assert.rejects(routing(plane('h1'), hubs, 2000)(request), lost);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(1999);
+  join(directory, 'h2');
+  assert.equal(await dialled, answer);
+  t.mock.timers.tick(1);
+  await late;
+  t.mock.timers.reset();
+});
+
+test('a dial that its only agent refuses fails at once', async () => {
+  const full = new DialError('connection_limit_reached', 'out of sockets', { retryable: true });
+  await assert.rejects(routing(plane('h1'), { h1: failing([], 'h1', full) }, 60_000)(request), full);
 });
 
 function spendAll(budget: RetryBudget, tenant: string): number {

@@ -66,6 +66,12 @@ function recordOutcome({ entry, span }: Attempt, outcome: AttemptRecord['outcome
   span.end(entry);
 }
 
+/** Errors of attempts whose session is no more. */
+const SESSION_GONE: ReadonlySet<DialError['code']> = new Set<DialError['code']>([
+  'destination_unavailable',
+  'connection_terminated',
+]);
+
 /** What a dial is doing. Attempts run only while it is `trying`. */
 type State =
   | { readonly at: 'trying'; readonly running: Set<Attempt> }
@@ -175,8 +181,8 @@ class Attempts {
   #hopeful(): boolean {
     // It has waited before, and its time is not over.
     if (this.#parkedUntil !== undefined) return true;
-    // The session was gone, or its hub. If an agent died or refused instead, waiting does not help.
-    if (this.#last) return this.#last.error.code === 'destination_unavailable' || this.#last.hubLost;
+    // The session was gone, or ended under the dial: its agent restarts, or another takes its place. If it refused, waiting does not help.
+    if (this.#last) return SESSION_GONE.has(this.#last.error.code) || this.#last.hubLost;
     // No attempt yet: the tenant has no session at all, or those for this destination cannot be reached.
     if (!this.#routing.directory.hasSessions(this.#request.tenant)) return true;
     for (const { leftOut } of this.#route()) {
