@@ -43,8 +43,8 @@ interface Entry {
   readonly info: SessionInfo;
   readonly dialer: Dialer;
   readonly refuse: Refuse | undefined;
-  /** The agent asked for dials to use its other sessions. */
-  draining: boolean;
+  /** When the agent asked for dials to use its other sessions, in milliseconds since the epoch. */
+  drainingSince: number | undefined;
   /** It accepts no new dials and has left the registry; its tunnels still run. */
   givenUp: boolean;
 }
@@ -104,9 +104,12 @@ export class SessionTable {
     return this.#agentsOf.get(tenant) ?? 0;
   }
 
-  *list(): Iterable<SessionInfo & Pick<SessionRecord, 'credential'> & { readonly draining: boolean }> {
-    for (const { info, draining, givenUp } of this.#entries.values()) {
-      yield { ...info, ...credentialOf(info), draining: draining || givenUp || this.#leaving };
+  *list(): Iterable<
+    SessionInfo & Pick<SessionRecord, 'credential'> & { readonly draining: boolean; readonly drainingSince?: number }
+  > {
+    for (const { info, drainingSince, givenUp } of this.#entries.values()) {
+      const draining = drainingSince !== undefined || givenUp || this.#leaving;
+      yield { ...info, ...credentialOf(info), draining, ...(drainingSince !== undefined && { drainingSince }) };
     }
   }
 
@@ -149,7 +152,7 @@ export class SessionTable {
   add(sessionId: string, identity: AgentIdentity, dialer: Dialer, refuse?: Refuse): void {
     const { hubId, events } = this.#options;
     const info: SessionInfo = { ...identity, sessionId, hubId, since: Date.now() };
-    const entry: Entry = { info, dialer, refuse, draining: false, givenUp: false };
+    const entry: Entry = { info, dialer, refuse, drainingSince: undefined, givenUp: false };
     this.#entries.set(sessionId, entry);
     this.#count(info, 1);
     events.emit('session:open', info);
@@ -165,8 +168,8 @@ export class SessionTable {
   /** Marks a session as draining: dials avoid it if the agent has another one. */
   drain(sessionId: string): void {
     const entry = this.#entries.get(sessionId);
-    if (!entry || entry.draining) return;
-    entry.draining = true;
+    if (!entry || entry.drainingSince !== undefined) return;
+    entry.drainingSince = Date.now();
     this.#options.events.emit('session:drain', entry.info);
     if (this.#isActive(entry) && !entry.givenUp) this.#announce(entry);
   }
@@ -247,7 +250,7 @@ export class SessionTable {
     if (streams[0] && streams[0] !== before[0] && !streams[0].givenUp) this.#announce(streams[0]);
   }
 
-  #announce({ info, draining }: Entry): void {
+  #announce({ info, drainingSince }: Entry): void {
     const { incarnation, registration, changed } = this.#options;
     const { sessionId, tenant, agentId, identifiers, hubId, since } = info;
     const version = ++this.#version;
@@ -260,7 +263,7 @@ export class SessionTable {
       since,
       incarnation,
       version,
-      draining,
+      draining: drainingSince !== undefined,
       ...(info.instance !== undefined && { instance: info.instance }),
       ...credentialOf(info),
     };

@@ -66,7 +66,12 @@ interface DrainPlan {
 
 /** A session as a hub holds it, or as a gateway knows it from the registry: then without its connection. */
 export type KnownSession = Omit<SessionInfo, 'protocol' | 'remote'> &
-  Partial<SessionInfo> & { readonly draining?: boolean; readonly credential?: string };
+  Partial<SessionInfo> & {
+    readonly draining?: boolean;
+    /** When its agent began to drain, in milliseconds since the epoch, as its hub knows. */
+    readonly drainingSince?: number;
+    readonly credential?: string;
+  };
 
 /** What a program shows and does on its admin port: the parts that every program has, and those that only some have. */
 export interface AdminBackend {

@@ -15,6 +15,7 @@ export function aSession(given: Partial<Session> = {}): Session {
     draining: false,
     quarantined: false,
     quarantineReason: '',
+    drainingSinceMs: 0,
     tunnels: 0,
     ...given,
   };

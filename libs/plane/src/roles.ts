@@ -72,7 +72,7 @@ export interface Hub extends Link {
   readonly agentAddress: string;
   /** Empty without a peer port. */
   readonly peerAddress: string;
-  sessions(): Iterable<SessionInfo & { readonly draining: boolean }>;
+  sessions(): Iterable<SessionInfo & { readonly draining: boolean; readonly drainingSince?: number }>;
   /** Sessions of a tenant that were renewed in the last full second. */
   renewals(tenant: string): number;
   /** Ends these sessions and their tunnels at once; agents reconnect. @returns the ended sessions */

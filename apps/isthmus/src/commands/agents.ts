@@ -15,6 +15,8 @@ interface AgentView {
   /** `ready`, `draining` (all its sessions drain) or `quarantined`. */
   readonly state: 'ready' | 'draining' | 'quarantined';
   readonly quarantined?: string;
+  /** For how long it has been draining, until its tunnels have ended. Unset if it is not, or if no hub says so. */
+  readonly drainingMs?: number;
   readonly tunnels: number;
   readonly sessions: readonly SessionView[];
 }
@@ -22,7 +24,8 @@ interface AgentView {
 export const agents = command({
   name: 'agents',
   summary: 'List agents, the hubs that reach each, and the destinations each says it serves',
-  details: 'Exits with 1 if there is none.',
+  details:
+    'An agent that drains leaves when its last tunnel has ended: isthmus tunnels --agent shows what it waits for. Exits with 1 if there is none.',
   options: [new Option('--sessions', 'one line for each session, with its id, address and protocol')],
   examples: [
     { line: 'agents', does: 'one line for each agent' },
@@ -47,6 +50,7 @@ export function agentsOf(sessions: readonly SessionView[]): AgentView[] {
     const [{ agent, tenant }] = group as [SessionView];
     const quarantined = group.find((session) => session.quarantined !== undefined)?.quarantined;
     const draining = group.every((session) => session.draining);
+    const drainingMs = draining ? Math.max(...group.map((session) => session.drainingMs ?? 0)) : 0;
     return {
       agent,
       tenant,
@@ -54,6 +58,7 @@ export function agentsOf(sessions: readonly SessionView[]): AgentView[] {
       reaches: [...new Set(group.flatMap(({ reaches }) => reaches))],
       state: quarantined !== undefined ? 'quarantined' : draining ? 'draining' : 'ready',
       ...(quarantined !== undefined && { quarantined }),
+      ...(drainingMs > 0 && { drainingMs }),
       tunnels: group.reduce((sum, { tunnels }) => sum + tunnels, 0),
       sessions: group,
     };
@@ -72,9 +77,11 @@ const COLUMNS: readonly Column[] = [
   { name: 'reaches', least: 10, most: 48, drop: 1 },
 ];
 
-function stateText({ state, quarantined }: Pick<AgentView, 'state' | 'quarantined'>, style: Style): string {
+function stateText(agent: Pick<AgentView, 'state' | 'quarantined' | 'drainingMs'>, style: Style): string {
+  const { state, quarantined, drainingMs } = agent;
   if (state === 'ready') return style.good('ready');
-  return style.warning(quarantined ? `${state}: ${quarantined}` : state);
+  if (quarantined) return style.warning(`${state}: ${quarantined}`);
+  return style.warning(state === 'draining' && drainingMs !== undefined ? `draining for ${age(drainingMs)}` : state);
 }
 
 export function agentsText(agents: readonly AgentView[], style: Style): string {

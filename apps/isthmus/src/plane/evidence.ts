@@ -17,6 +17,8 @@ export interface SessionView {
   readonly ageMs: number;
   readonly reaches: readonly string[];
   readonly draining: boolean;
+  /** For how long its agent has been draining; unset if it is not, or if its hub did not answer. */
+  readonly drainingMs?: number;
   /** Why its agent is in quarantine; unset if it is not. */
   readonly quarantined?: string;
   readonly tunnels: number;
@@ -74,6 +76,7 @@ function sessionView(session: adminApi.Session, now: number): SessionView {
     ageMs: Math.max(0, now - Number(session.sinceMs)),
     reaches: reach(session.identifiers),
     draining: session.draining,
+    ...(session.drainingSinceMs > 0n && { drainingMs: Math.max(0, now - Number(session.drainingSinceMs)) }),
     ...(session.quarantined && { quarantined: session.quarantineReason }),
     tunnels: session.tunnels,
   };

@@ -22,7 +22,7 @@ test('a session is listed with its tunnels, and as draining if it or its hub dra
   };
   const sessions = () => [
     aSession('still', { hubId: 'stays' }),
-    { ...aSession('itself', { hubId: 'stays' }), draining: true },
+    { ...aSession('itself', { hubId: 'stays' }), draining: true, drainingSince: 7 },
     aSession('with its hub', { hubId: 'leaves' }),
   ];
   await using client = await asking({
@@ -32,11 +32,11 @@ test('a session is listed with its tunnels, and as draining if it or its hub dra
   });
   const listed = (await client.admin.listSessions({})).sessions;
   assert.deepEqual(
-    listed.map(({ sessionId, draining, tunnels }) => [sessionId, draining, tunnels]),
+    listed.map(({ sessionId, draining, drainingSinceMs, tunnels }) => [sessionId, draining, drainingSinceMs, tunnels]),
     [
-      ['still', false, 2],
-      ['itself', true, 1],
-      ['with its hub', true, 0],
+      ['still', false, 0n, 2],
+      ['itself', true, 7n, 1],
+      ['with its hub', true, 0n, 0],
     ],
   );
 });

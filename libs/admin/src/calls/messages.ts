@@ -86,6 +86,7 @@ export function sessionMessage(
     quarantined: quarantined !== undefined,
     quarantineReason: quarantined ?? '',
     tunnels,
+    drainingSinceMs: BigInt(session.drainingSince ?? 0),
   };
 }
 

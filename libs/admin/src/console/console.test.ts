@@ -124,6 +124,7 @@ test('methods that change nothing answer GET and POST; others answer only POST i
   assert.deepEqual(JSON.parse(body).sessions[0], {
     ...{ sessionId: 's1', tenant: 'default', agentId: 'a', hubId: 'h', protocol: 1, remote: '10.0.0.1:5000' },
     ...{ sinceMs: 2 ** 50, draining: false, quarantined: false, quarantineReason: '', tunnels: 0 },
+    drainingSinceMs: 0,
     identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
   });
   assert.equal((await post(server, 'ListSessions', {})).body, body);

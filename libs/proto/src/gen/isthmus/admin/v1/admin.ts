@@ -225,6 +225,8 @@ export interface Session {
   quarantineReason: string;
   /** Tunnels of this process that run through it. */
   tunnels: number;
+  /** Since when the agent has asked for dials to go elsewhere, in milliseconds since the epoch. 0 if it has not, or if this is not its hub. */
+  drainingSinceMs: bigint;
 }
 
 /** What an agent says that it can reach. */
@@ -2142,6 +2144,7 @@ function createBaseSession(): Session {
     quarantined: false,
     quarantineReason: "",
     tunnels: 0,
+    drainingSinceMs: 0n,
   };
 }
 
@@ -2185,6 +2188,12 @@ export const Session: MessageFns<Session> = {
     }
     if (message.tunnels !== 0) {
       writer.uint32(96).uint32(message.tunnels);
+    }
+    if (message.drainingSinceMs !== 0n) {
+      if (BigInt.asIntN(64, message.drainingSinceMs) !== message.drainingSinceMs) {
+        throw new globalThis.Error("value provided for field message.drainingSinceMs of type int64 too large");
+      }
+      writer.uint32(104).int64(message.drainingSinceMs);
     }
     return writer;
   },
@@ -2298,6 +2307,14 @@ export const Session: MessageFns<Session> = {
             message.tunnels = reader.uint32();
             continue;
           }
+          case 13: {
+            if (tag !== 104) {
+              break;
+            }
+
+            message.drainingSinceMs = reader.int64() as bigint;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2329,6 +2346,9 @@ export const Session: MessageFns<Session> = {
     message.quarantined = object.quarantined ?? false;
     message.quarantineReason = object.quarantineReason ?? "";
     message.tunnels = object.tunnels ?? 0;
+    message.drainingSinceMs = (object.drainingSinceMs !== undefined && object.drainingSinceMs !== null)
+      ? BigInt(object.drainingSinceMs)
+      : 0n;
     return message;
   },
 };

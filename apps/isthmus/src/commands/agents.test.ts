@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { adminApi } from '@isthmus/proto/admin';
+import { styleOf } from '../output.ts';
+import { sessionViews } from '../plane/evidence.ts';
+import { agentsOf, agentsText } from './agents.ts';
+
+const SECOND = 1000;
+
+/** A session whose agent has been draining for so long, in milliseconds. */
+function session(agentId: string, draining: boolean, forMs?: number): adminApi.Session {
+  const since = forMs === undefined ? 0n : BigInt(Date.now() - forMs);
+  return adminApi.Session.fromPartial({ agentId, tenant: 'default', hubId: 'h', draining, drainingSinceMs: since });
+}
+
+test('an agent whose sessions all drain is shown with how long it has been draining', () => {
+  const sessions = [
+    session('leaves', true, 300 * SECOND),
+    session('leaves', true, 200 * SECOND),
+    session('moves', true, SECOND),
+    session('moves', false),
+    session('with-its-hub', true),
+  ];
+  const agents = agentsOf(sessionViews(sessions));
+  const lines = agentsText(agents, styleOf(false)).split('\n');
+  const line = (agent: string) => lines.find((each) => each.startsWith(agent)) ?? '';
+  assert.match(line('leaves'), / draining for 5m/);
+  assert.match(line('moves'), / ready /);
+  assert.match(line('with-its-hub'), / draining {2}/);
+});
