@@ -16,6 +16,7 @@ import {
   scoped,
   sharedByFile,
   split,
+  startAgent,
   startServer,
   until,
 } from '../harness/index.ts';
@@ -67,13 +68,30 @@ test(
 );
 
 test(
-  'an agent killed while a dial is pending fails it at once, on both protocols',
+  'a pending dial whose agent is killed fails if no other comes in time, on both protocols',
   scoped(async (scope) => {
     const { server, agents } = await allInOne(scope);
     const pending = refusals(scope, server, await blackHole(scope));
     await metricIs(server.program, PENDING, DIALS);
     await (agents[0] as Program).kill();
     assertRefused(await pending, 502, 'connection_terminated', /agent agent-0: /);
+  }),
+);
+
+test(
+  'a pending dial whose only agent is killed goes through the next one, on both protocols',
+  scoped(async (scope) => {
+    const { trust, server, agents } = await allInOne(scope, { serverFlags: { 'dial-park-timeout': '30s' } });
+    const [agent] = agents as [Program];
+    const target = await echo(scope);
+    // It answers nothing any more.
+    agent.signal('SIGSTOP');
+    const edges = edgesOf(server).filter(({ via }) => 'uds' in via);
+    const pending = Promise.all(edges.map((edge) => dial(scope, edge, target.authority)));
+    await metricIs(server.program, PENDING, edges.length);
+    await agent.kill();
+    await startAgent(scope, trust, server.agentPort, { 'agent-id': 'agent-1' });
+    for (const tunnel of await pending) assert.ok(await echoes(tunnel, 'x'));
   }),
 );
 
