@@ -80,6 +80,12 @@ for (const document of HANDBOOKS) {
   });
 }
 
+test('the map and the guide of changes are as short as a reader reads', () => {
+  const lines = (path: string) => read(path).trimEnd().split('\n').length;
+  assert.ok(lines('ARCHITECTURE.md') <= 200);
+  assert.ok(lines('CONTRIBUTING.md') <= 100);
+});
+
 test('ARCHITECTURE.md says where to change thirteen things, each with its files', () => {
   const [, section = ''] = readFileSync(join(root, 'ARCHITECTURE.md'), 'utf8').split('\n## Where would I change ...\n');
   const answers = section.split('\n').filter((line) => /^\| .*\? \| /.test(line));
