@@ -5,7 +5,7 @@ import { openConsole, startBrowser } from './browser.ts';
 
 /** Takes the picture of the README: `npm run build && npm run screenshots`. */
 
-const PICTURE = `${ROOT}docs/console.png`;
+const PICTURE = `${ROOT}libs/console/console.png`;
 /** Small enough for a repository. */
 const VIEWPORT = { width: 1000, height: 390 };
 
