@@ -78,7 +78,9 @@ for (const drains of ['agent', 'gateway'] as const)
       if (drains === 'agent') {
         const fresh = await dial(scope, server, 'connect', target.authority);
         await carries(fresh);
-        assert.equal(await second.value('konnectivity_network_proxy_agent_open_endpoint_connections'), 1);
+        const open = async () =>
+          (await second.value('konnectivity_network_proxy_agent_open_endpoint_connections')) === 1;
+        await until(open, { what: 'the dial at the second agent' });
         fresh.destroy();
       }
       assert.deepEqual([...target.failures, ...log.failures], []);
