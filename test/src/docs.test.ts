@@ -6,7 +6,9 @@ import { root } from './k8s/manifests.ts';
 
 const recipes = readdirSync(join(root, 'k8s/recipes')).map((recipe) => `k8s/recipes/${recipe}`);
 
-const documents = ['.', 'docs', 'docs/adr', 'k8s', 'k8s/monitoring', ...recipes].flatMap((directory) =>
+const packages = readdirSync(join(root, 'libs')).map((name) => `libs/${name}`);
+
+const documents = ['.', 'docs', 'docs/adr', 'k8s', 'k8s/monitoring', ...recipes, ...packages].flatMap((directory) =>
   readdirSync(join(root, directory))
     .filter((name) => name.endsWith('.md'))
     .map((name) => join(directory, name)),
