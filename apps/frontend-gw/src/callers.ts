@@ -1,44 +1,144 @@
 import type { BlockList, Socket } from 'node:net';
-import { type TlsSettings, WaitingPool, within } from '@isthmus/runtime';
+import { faultOfSocketPath } from '@isthmus/flags';
+import { type Tenancy, type TenantPort, TenantPorts } from '@isthmus/plane';
+import { guarding, RandomSet, type TlsSettings, WaitingPool, within } from '@isthmus/runtime';
 import {
   type Accept,
   type CallerEdgeOptions,
+  type CallerIdentity,
+  type CallerPeer,
   connectEdge,
   grpcServer,
   HANDSHAKES,
+  type Identify,
   type ListenAddress,
   type Listener,
   type ListenOptions,
   listen,
   type ProxyServiceOptions,
   proxyService,
+  serverNameOf,
+  shownCertificate,
 } from '@isthmus/transport';
-import type { CallerProtocol, PlaneEvents } from '@isthmus/tunnel';
-import type { Door, Identities } from './identities.ts';
+import { type CallerProtocol, DialError, NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
+import { GATEWAY } from './defaults.ts';
 
-/** Initial window of a caller's tunnel, in bytes: what a tunnel holds if its destination does not read. It grows if the destination reads. */
-const CALLER_WINDOW = 64 * 1024;
+/** What a port or unix socket says about its callers. Empty for one that tenants share. */
+interface PortOwner {
+  /** The tenant whose own it is. */
+  readonly tenant?: string;
+  readonly port?: number;
+  /** An absolute path. */
+  readonly unixSocket?: string;
+}
 
-/** How long the header fields of a caller's request may be, in bytes: as long as the head of a CONNECT. */
-const CALLER_FIELDS = 16 * 1024;
+/** A connection whose caller is known. */
+interface Known {
+  readonly owner: PortOwner;
+  readonly peer: CallerPeer;
+  readonly who: CallerIdentity;
+}
 
-/** What a gRPC connection may do until its caller has proven a tenant. The window has room for a dial. */
-const STRANGERS_CALLS = { streamWindow: 4 * 1024, maxStreams: 1 };
+interface Refused {
+  readonly error: NotAuthorised;
+  /** How many changes of the tenants came before. */
+  readonly asOf: number;
+}
 
 /**
- * Silent callers are pinged after at most this time, in milliseconds, even if the flag allows longer. Node does not always notice
- * that a TLS connection was reset while it wrote to it, and the caller's tunnel would stay open for the flag's hour.
+ * Says who callers are where tenants are configured. A connection is judged at its first dial. When its credential ends, so do the
+ * connection and its tunnels. A tenant has no more connections than tunnels and pending dials, so that idle ones take no other's.
  */
-const LONGEST_KEEPALIVE = 60_000;
+export class Identities {
+  readonly identify: Identify = (peer) => this.#identify(peer);
+  readonly #tenancy: Tenancy;
+  readonly #events: PlaneEvents;
+  readonly #owners = new WeakMap<Socket, { readonly owner: PortOwner; readonly admitted: () => void }>();
+  readonly #judged = new WeakMap<Socket, Known | Refused>();
+  readonly #known = new RandomSet<Known>();
+  /** How many of them each tenant has. */
+  readonly #connections = new Map<string, number>();
+  #changes = 0;
 
-/** How long the last accepted callers may take in a drain for their handshake, dial and answer, in milliseconds. */
-const ANSWER_GRACE = 1000;
+  constructor(tenancy: Tenancy, events: PlaneEvents) {
+    this.#tenancy = tenancy;
+    this.#events = events;
+    tenancy.changed(() => this.#changes++);
+  }
 
-/**
- * Connections at all ports whose callers have not proven their tenant, where tenants are configured: anyone may finish a handshake there. A
- * caller proves it with its first dial.
- */
-const STRANGERS = HANDSHAKES;
+  /** Notes which port accepted a connection. @param admitted called once its caller is known */
+  enter(socket: Socket, owner: PortOwner, admitted: () => void): void {
+    this.#owners.set(socket, { owner, admitted });
+  }
+
+  /** Ends the connections that a port accepted. */
+  endAll(owner: PortOwner, reason: NotAuthorised): void {
+    for (const known of this.#known) if (known.owner === owner) this.#end(known, reason);
+  }
+
+  /** Who a caller is holds for its connection's life, a refusal only until the tenants change. */
+  #identify(peer: CallerPeer): CallerIdentity | NotAuthorised {
+    const judged = this.#judged.get(peer.socket);
+    if (judged && 'who' in judged) return judged.who;
+    if (judged?.asOf === this.#changes) return judged.error;
+    try {
+      const known = this.#judge(peer);
+      this.#judged.set(peer.socket, known);
+      return known.who;
+    } catch (error) {
+      if (!(error instanceof NotAuthorised)) throw error;
+      this.#judged.set(peer.socket, { error, asOf: this.#changes });
+      return error;
+    }
+  }
+
+  /** @throws DialError if the tenant has too many connections */
+  #judge(peer: CallerPeer): Known {
+    const { socket, remote, subject } = peer;
+    const { owner, admitted } = this.#owners.get(socket) ?? { owner: {}, admitted() {} };
+    const [serverName, certificate] = [serverNameOf(socket), shownCertificate(socket)];
+    const evidence = { ...owner, ...(serverName && { serverName }), ...(certificate && { certificate }) };
+    const grant = this.#tenancy.identify.caller(evidence);
+    const { principal } = grant;
+    const { tenant } = principal;
+    this.#checkRoom(tenant);
+    const caller = { identity: subject ?? remote, remote, principal };
+    const known: Known = { owner, peer, who: { tenant, caller } };
+    const unwatch = grant.watch((reason) => this.#end(known, reason));
+    this.#known.add(known);
+    this.#count(tenant, 1);
+    admitted();
+    socket.once('close', () => {
+      unwatch();
+      this.#known.delete(known);
+      this.#count(tenant, -1);
+    });
+    return known;
+  }
+
+  #checkRoom(tenant: string): void {
+    const open = this.#connections.get(tenant) ?? 0;
+    const { tunnels, pendingDials } = this.#tenancy.limits(tenant);
+    if (open < tunnels + pendingDials) return;
+    const text = `tenant ${tenant} has ${open} connections of callers, as many as limits.tunnels and limits.pendingDials allow: close idle ones`;
+    throw new DialError('connection_limit_reached', text);
+  }
+
+  #count(tenant: string, by: 1 | -1): void {
+    const left = (this.#connections.get(tenant) ?? 0) + by;
+    if (left > 0) this.#connections.set(tenant, left);
+    else this.#connections.delete(tenant);
+  }
+
+  #end(known: Known, reason: Error): void {
+    if (!this.#known.delete(known)) return;
+    const { peer, who } = known;
+    const { principal } = who.caller;
+    const error = new NotAuthorised(reason.message, { rule: principal?.rule, principal });
+    this.#events.emit('refused', 'callers', peer.remote, reason instanceof NotAuthorised ? reason : error);
+    peer.end(reason);
+  }
+}
 
 /** One address where callers connect. */
 export interface CallerPort extends Pick<ListenOptions, 'followTls' | 'chooseTls' | 'asksOnly'> {
@@ -56,12 +156,9 @@ export interface CallersOptions extends CallerEdgeOptions, Pick<ProxyServiceOpti
   readonly keepaliveTime: number;
   /** Load balancers in front of the ports, which use the PROXY protocol. */
   readonly proxyNetworks?: BlockList | undefined;
-  /** Unset: nobody asks which door accepted a caller. */
+  /** Unset: nobody asks which port accepted a caller. */
   readonly identities?: Identities | undefined;
 }
-
-/** The door of a port that tenants share. */
-const SHARED: Door = {};
 
 /** Where callers connect, and what serves them there. */
 export class Callers {
@@ -71,7 +168,11 @@ export class Callers {
   readonly #beside: ReturnType<typeof grpcServer>;
   readonly #afar: ReturnType<typeof grpcServer>;
   readonly #listeners = new Set<Listener>();
-  readonly #strangersPool = new WaitingPool(STRANGERS.most);
+  /**
+   * Connections at all ports whose callers have not proven their tenant, where tenants are configured: anyone may finish a handshake there. A
+   * caller proves it with its first dial.
+   */
+  readonly #strangersPool = new WaitingPool(HANDSHAKES.most);
   #hidden: Promise<void> | undefined;
   #stopped = false;
 
@@ -85,16 +186,16 @@ export class Callers {
     return [...this.#listeners];
   }
 
-  /** @param door what it says about its callers; unset: nothing */
-  async open(port: CallerPort, door?: Door): Promise<Listener> {
+  /** @param owner what it says about its callers */
+  async open(port: CallerPort, owner: PortOwner = {}): Promise<Listener> {
     const { proxyNetworks, events, identities } = this.#options;
     const local = 'path' in port.address;
     const admitted = (socket: Socket) => listener.strangers.leave(socket);
     const listener: Listener = await listen({
       events,
       ...port,
-      ...this.#edges(local, door, admitted),
-      ...(identities && { strangers: STRANGERS }),
+      ...this.#edges(local, owner, admitted),
+      ...(identities && { strangers: HANDSHAKES }),
       strangersPool: this.#strangersPool,
       proxyNetworks,
       name: 'callers',
@@ -107,7 +208,7 @@ export class Callers {
 
   #edges(
     local: boolean,
-    door: Door | undefined,
+    owner: PortOwner,
     admitted: (socket: Socket) => void,
   ): { readonly others?: Accept; readonly http2?: Accept } {
     const { mode, identities } = this.#options;
@@ -115,7 +216,7 @@ export class Callers {
     const entering = (accept: Accept): Accept =>
       identities
         ? (socket, first) => {
-            identities.enter(socket, door ?? SHARED, () => admitted(socket));
+            identities.enter(socket, owner, () => admitted(socket));
             accept(socket, first);
           }
         : accept;
@@ -164,15 +265,69 @@ function grpcOf({ keepaliveTime, ...edge }: CallersOptions) {
     services: [proxyService(edge)],
     name: 'callers',
     events: edge.events,
-    keepaliveMs: Math.min(keepaliveTime, LONGEST_KEEPALIVE),
-    streamWindow: CALLER_WINDOW,
-    maxFields: CALLER_FIELDS,
-    ...(edge.identities && { strangers: STRANGERS_CALLS }),
+    keepaliveMs: Math.min(keepaliveTime, GATEWAY.longestKeepaliveMs),
+    streamWindow: GATEWAY.callerWindowBytes,
+    maxFields: GATEWAY.callerFieldsBytes,
+    ...(edge.identities && {
+      strangers: { streamWindow: GATEWAY.unprovenWindowBytes, maxStreams: GATEWAY.unprovenStreams },
+    }),
   });
 }
 
 /** Stops listeners. Resolves when those who connected before have their answer. */
 async function stopped(listeners: readonly Listener[]): Promise<void> {
   await Promise.all(listeners.map((listener) => listener.stop()));
-  await within(Promise.all(listeners.map(({ idle }) => idle)), ANSWER_GRACE);
+  await within(Promise.all(listeners.map(({ idle }) => idle)), GATEWAY.answerGraceMs);
+}
+
+/** What the tenants' own ports and unix sockets share. */
+export interface OwnPorts {
+  /** Address that the ports listen on. */
+  readonly host: string;
+  /** Shown by the ports of tenants without a certificate of their own. */
+  readonly tls: TlsSettings;
+  readonly deleteExisting: boolean;
+}
+
+export interface TenantCallersOptions {
+  readonly tenancy: Tenancy;
+  readonly ports: OwnPorts;
+  readonly callers: Callers;
+  readonly identities: Identities;
+  readonly events: PlaneEvents;
+}
+
+/** Keeps the tenants' own ports and unix sockets as their files say. Resolves once each is open or has failed. */
+export async function tenantCallers(options: TenantCallersOptions): Promise<TenantPorts<Listener>> {
+  const { tenancy, callers, identities, events } = options;
+  const ports = new TenantPorts<Listener>({
+    tenancy,
+    of: 'callers',
+    open: (owner, portEvents) => callers.open({ ...portOf(owner, options), events: portEvents }, owner),
+    async close(owner, listener) {
+      const { rule, tenant, unixSocket, port } = owner;
+      const what = unixSocket === undefined ? `port ${port}` : `unix socket ${unixSocket}`;
+      await listener.stop();
+      identities.endAll(owner, new NotAuthorised(`tenant ${tenant} has no ${what} any more`, { rule }));
+      // The address is free for its next tenant. Handshakes that peers trickle would hold it until their deadline.
+      guarding((error) => events.emit('fault', 'callers', what, error))(() => callers.close(listener))();
+    },
+    events,
+  });
+  await ports.look();
+  return ports;
+}
+
+function portOf({ tenant, unixSocket, port = 0 }: TenantPort, { tenancy, ports }: TenantCallersOptions): CallerPort {
+  const { host, deleteExisting } = ports;
+  if (unixSocket !== undefined) {
+    const fault = faultOfSocketPath(unixSocket);
+    if (fault !== undefined) throw new Error(fault);
+    return { address: { path: unixSocket, deleteExisting } };
+  }
+  const { tls } = ports;
+  if (!tls.cert && !tenancy.tenants.get(tenant)?.file.server)
+    throw new Error('there is no certificate to show: add server to the file, or set --server-cert');
+  const followTls = tenancy.portTls(tenant, tls);
+  return { address: { host, port }, tls, followTls, asksOnly: true, chooseTls: tenancy.chooseTls };
 }

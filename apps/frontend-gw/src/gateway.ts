@@ -14,13 +14,9 @@ import {
   type ResumeOptions,
   TunnelTable,
 } from '@isthmus/tunnel';
-import { type CallerPort, Callers, type CallersOptions } from './callers.ts';
-import { Identities } from './identities.ts';
+import { type CallerPort, Callers, type CallersOptions, Identities, type OwnPorts, tenantCallers } from './callers.ts';
+import { GATEWAY } from './defaults.ts';
 import { gatewayStages } from './pipeline.ts';
-import { type OwnPorts, tenantCallers } from './tenant-callers.ts';
-
-/** How long callers may take to close when the gateway ends, in milliseconds: upstream drops them within 0.4 s. */
-const CALLER_GRACE = 300;
 
 export interface GatewayOptions
   extends Pick<CallersOptions, 'mode' | 'keepaliveTime' | 'proxyNetworks' | 'halfClosedMs'> {
@@ -79,12 +75,12 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     await own?.stop();
     // New callers are rejected, and earlier ones get an answer: no caller is reset in the middle of its request.
     await callers.stop(limiter.closed);
-    const timer = setTimeout(cut, CALLER_GRACE);
-    await callers.endCalls(CALLER_GRACE);
+    const timer = setTimeout(cut, GATEWAY.callerGraceMs);
+    await callers.endCalls(GATEWAY.callerGraceMs);
     clearTimeout(timer);
     cut();
     // The log still gets a line for each.
-    await within(tunnels.idle(), CALLER_GRACE);
+    await within(tunnels.idle(), GATEWAY.callerGraceMs);
     await callers.close();
   };
   try {

@@ -1,1 +1,56 @@
-export { gatewayRole } from './role.ts';
+import { type GatewayValues, parseStrategies, proxyNetworks, resumeOptions, tlsPolicy } from '@isthmus/flags';
+import type { Gateway, GatewayParts } from '@isthmus/plane';
+import type { TlsSettings } from '@isthmus/runtime';
+import type { CallerPort } from './callers.ts';
+import { GATEWAY } from './defaults.ts';
+import { type GatewayOptions, gateway } from './gateway.ts';
+
+function callerPorts(flags: GatewayValues): CallerPort[] {
+  const ports: CallerPort[] = [];
+  if (flags['uds-name'] !== '') {
+    ports.push({ address: { path: flags['uds-name'], deleteExisting: flags['delete-existing-uds-file'] } });
+  }
+  if (flags['server-port'] !== 0) {
+    ports.push({ address: { host: flags['server-bind-address'], port: flags['server-port'] }, tls: callerTls(flags) });
+  }
+  return ports;
+}
+
+function callerTls(flags: GatewayValues): TlsSettings {
+  return { cert: flags['server-cert'], key: flags['server-key'], ca: flags['server-ca-cert'], ...tlsPolicy(flags) };
+}
+
+function gatewayOptions(flags: GatewayValues): Omit<GatewayOptions, 'directory' | 'link' | 'observation' | 'instance'> {
+  const resume = resumeOptions(flags);
+  return {
+    callers: callerPorts(flags),
+    ...(flags.mode !== '' && { mode: flags.mode }),
+    proxyNetworks: proxyNetworks(flags),
+    tenant: 'default',
+    ownPorts: {
+      host: flags['server-bind-address'],
+      tls: callerTls(flags),
+      deleteExisting: flags['delete-existing-uds-file'],
+    },
+    strategies: parseStrategies(flags['proxy-strategies']),
+    zone: flags.zone,
+    dialTimeout: flags['backend-dial-timeout'] || GATEWAY.dialMs,
+    parkTimeout: flags['dial-park-timeout'],
+    halfClosedMs: flags['half-closed-timeout'],
+    drainIdleMs: flags['drain-idle-timeout'],
+    ...(resume && { resume }),
+    keepaliveTime: flags['frontend-keepalive-time'],
+  };
+}
+
+/** Runs a gateway from a program's flags. */
+export async function gatewayRole(flags: GatewayValues, { closing, ...parts }: GatewayParts): Promise<Gateway> {
+  const { tenancy } = parts;
+  const running = await gateway({
+    ...gatewayOptions(flags),
+    ...parts,
+    ...(tenancy && { limits: tenancy.limits }),
+  });
+  closing.defer(running.close);
+  return running;
+}

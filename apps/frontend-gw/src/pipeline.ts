@@ -8,9 +8,8 @@ import {
   refuseWhenScarce,
   type Stage,
 } from '@isthmus/tunnel';
-import { permitted } from './policy.ts';
 
-export interface GatewayStagesOptions extends RoutingOptions {
+interface GatewayStagesOptions extends RoutingOptions {
   readonly suspects: Suspects;
   readonly limiter: Pick<DialLimiter, 'limit'>;
   /** Set where tenants have limits. */
@@ -26,14 +25,18 @@ export function gatewayStages(options: GatewayStagesOptions): readonly Stage[] {
   const observe: Stage = (next) => observed('gateway', next, observation);
   const limit: Stage = (next) => limiter.limit(next);
   const takeTurns: Stage = (next) => inTurns(next);
+  // By name or literal address. An agent judges what a name was resolved to.
+  const permit: Stage = (next) => (request) => {
+    const refusal = tenancy?.permits(request);
+    return refusal ? Promise.reject(refusal) : next(request);
+  };
   const route: Stage = () => routed(options, suspects);
-  const permit = tenancy && permitted(tenancy);
   const resume = resumable?.resume;
   return [
     observe,
     limit,
     ...(limits ? [takeTurns] : []),
-    ...(permit ? [permit] : []),
+    ...(tenancy ? [permit] : []),
     refuseWhenScarce,
     ...(resume ? [resume] : []),
     route,

@@ -3,9 +3,10 @@ import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { test } from 'node:test';
 import type { Tenancy } from '@isthmus/plane';
+import { deferred } from '@isthmus/runtime';
 import type { CallerPeer } from '@isthmus/transport';
 import { NotAuthorised, planeEvents } from '@isthmus/tunnel';
-import { Identities } from './identities.ts';
+import { Identities, type TenantCallersOptions, tenantCallers } from './callers.ts';
 
 type Identify = Tenancy['identify'];
 type Evidence = Parameters<Identify['caller']>[0];
@@ -51,7 +52,7 @@ function setup() {
 
 const DOOR = { tenant: 'acme', unixSocket: '/acme' };
 
-test('a caller is judged once a connection, by the door that it came in by', () => {
+test('a caller is judged once a connection, by the port that it came in by', () => {
   const { identities, evidence, connect } = setup();
   const { peer, admitted } = connect(DOOR);
   const who = identities.identify(peer);
@@ -90,7 +91,7 @@ test('a connection ends with its credential, once, and is watched no longer than
   assert.deepEqual(refusals, ['callers uds: it was revoked']);
 });
 
-test('a door that closes ends those who came in by it, and no others', () => {
+test('a port that closes ends those who came in by it, and no others', () => {
   const { identities, connect } = setup();
   const other = { ...DOOR };
   const [one, two] = [connect(DOOR), connect(other)];
@@ -111,4 +112,50 @@ test('a tenant has no more connections than tunnels and pending dials', () => {
   assert.equal(admitted(), 0);
   open[0]?.socket.emit('close');
   assert.ok('tenant' in identities.identify(peer));
+});
+
+/** Tenants that have the same port in turn. Closing what listened there takes as long as `closing`. */
+async function played() {
+  const did: string[] = [];
+  const faults: string[] = [];
+  const closing = deferred<void>();
+  const events = planeEvents();
+  events.on('fault', (where, what, { message }) => void faults.push(`${where}: ${what}: ${message}`));
+  let tenants: unknown[] = [];
+  const doors = await tenantCallers({
+    tenancy: {
+      tenants: {
+        get all() {
+          return tenants;
+        },
+      },
+      changed: () => () => {},
+      portTls: () => undefined,
+    },
+    ports: { host: '', tls: { cert: 'file' }, deleteExisting: false },
+    callers: {
+      async open(_port: unknown, { tenant }: { tenant: string }) {
+        did.push(`open ${tenant}`);
+        return { stop: async () => void did.push(`stop ${tenant}`) };
+      },
+      close: () => closing.promise,
+    },
+    identities: { endAll: ({ tenant }: { tenant: string }) => void did.push(`end callers of ${tenant}`) },
+    events,
+  } as unknown as TenantCallersOptions);
+  const moveTo = (name: string) => {
+    tenants = [{ name, path: `${name}.yaml`, file: { tenant: name, callers: [{ port: 8443 }] } }];
+    return doors.look();
+  };
+  return { did, faults, closing, moveTo };
+}
+
+test("a port is its next tenant's while connections of the last one still end", { timeout: 60_000 }, async () => {
+  const { did, faults, closing, moveTo } = await played();
+  await moveTo('acme');
+  await moveTo('beta');
+  assert.deepEqual(did, ['open acme', 'stop acme', 'end callers of acme', 'open beta']);
+  closing.reject(new Error('it does not close'));
+  await new Promise(setImmediate);
+  assert.deepEqual(faults, ['callers: port 8443: it does not close']);
 });

@@ -1,1 +1,0 @@
-export { hubRole } from './role.ts';
