@@ -1,11 +1,16 @@
 import assert from 'node:assert/strict';
-import { EventEmitter } from 'node:events';
-import type { Socket } from 'node:net';
-import { test } from 'node:test';
+import { EventEmitter, once } from 'node:events';
+import net, { type Socket } from 'node:net';
+import { type TestContext, test } from 'node:test';
+import { type AgentEvidence, type Grant, readTenantFile, type Tenant, Tenants } from '@isthmus/admission';
+import { Directory, memoryRegistry } from '@isthmus/directory';
 import type { Tenancy } from '@isthmus/plane';
 import { deferred } from '@isthmus/runtime';
-import { NotAuthorised } from '@isthmus/tunnel';
-import { AgentAdmission } from './agent-admission.ts';
+import { until } from '@isthmus/runtime/testing';
+import { LinkServer, refusedWhere, requestLink } from '@isthmus/transport';
+import { NotAuthorised, noTracer, planeEvents } from '@isthmus/tunnel';
+import { AgentAdmission, RenewalRates, SessionGrant } from './agent-admission.ts';
+import { hub } from './hub.ts';
 import type { SessionTable } from './sessions.ts';
 
 function connection() {
@@ -54,4 +59,204 @@ test('attempts that nobody has refused yet count too, and are not called refused
   assert.equal(hasty.destroyed, true);
   verdict.reject(new NotAuthorised('nobody knows it'));
   await Promise.all(undecided.map((attempt) => assert.rejects(attempt, /nobody knows it/)));
+});
+
+const PRINCIPAL = {
+  tenant: 'acme',
+  role: 'agent',
+  name: 'edge',
+  rule: 'acme.yaml: agents[0].tokens',
+  shared: true,
+} as const;
+
+/** A grant that a test ends, and how many watch it. */
+function granted() {
+  const watching = new Set<(reason: NotAuthorised) => void>();
+  const watch: Grant['watch'] = (ended) => {
+    watching.add(ended);
+    return () => void watching.delete(ended);
+  };
+  const end = (why: string) => {
+    for (const ended of [...watching]) ended(new NotAuthorised(why));
+  };
+  return { grant: { watch, principal: PRINCIPAL } as unknown as Grant, end, watching };
+}
+
+/** A session whose fresh tokens are verified by `renew`, and what it reports. */
+function standing(renew?: (token: string) => Promise<Grant>) {
+  const said: string[] = [];
+  const first = granted();
+  const of: unknown[] = [];
+  const report = (what: string) => (error: Error) => {
+    said.push(`${what}: ${error.message}`);
+    of.push((error as NotAuthorised).principal);
+  };
+  const session = new SessionGrant({
+    grant: first.grant,
+    renew,
+    ended: report('ended'),
+    refused: report('refused'),
+  });
+  return { session, first, said, of, taken: () => void said.push('taken') };
+}
+
+test('a session stands on its newest grant alone', async () => {
+  const next = granted();
+  const { session, first, said, taken } = standing(async () => next.grant);
+  await session.renew('fresh', taken);
+  assert.deepEqual([first.watching.size, next.watching.size], [0, 1]);
+  first.end('it expired');
+  next.end('its key was removed');
+  assert.deepEqual(said, ['taken', 'ended: its key was removed']);
+});
+
+test('a fresh token that is refused leaves the session as it is', async () => {
+  const { session, first, said, of, taken } = standing(() => Promise.reject(new NotAuthorised('its signature is bad')));
+  await session.renew('fresh', taken);
+  await session.renew('another', taken);
+  assert.equal(first.watching.size, 1);
+  assert.deepEqual(of, [PRINCIPAL, PRINCIPAL], 'the session is not a stranger’s');
+  first.end('it expired');
+  const fast = 'refused: fresh tokens come too fast';
+  assert.deepEqual(said, ['refused: its signature is bad', fast, 'ended: it expired']);
+});
+
+test('tokens that come too fast, or to a session without one, are not verified', async () => {
+  const answer = deferred<Grant>();
+  const { session, said, taken } = standing(() => answer.promise);
+  const first = session.renew('one', taken);
+  await session.renew('two', taken);
+  answer.resolve(granted().grant);
+  await first;
+  await session.renew('three', taken);
+  const none = standing();
+  await none.session.renew('any', none.taken);
+  const fast = 'refused: fresh tokens come too fast';
+  assert.deepEqual(
+    [...said, ...none.said],
+    [fast, 'taken', fast, 'refused: the session stands on no token that could be renewed'],
+  );
+});
+
+test('nothing is watched once the session has ended, also if its token is verified later', async () => {
+  const [answer, next] = [deferred<Grant>(), granted()];
+  const { session, first, said, taken } = standing(() => answer.promise);
+  const renewed = session.renew('fresh', taken);
+  session[Symbol.dispose]();
+  answer.resolve(next.grant);
+  await renewed;
+  assert.deepEqual([first.watching.size, next.watching.size, said], [0, 0, []]);
+});
+
+function tenantsOf(texts: Readonly<Record<string, string>>): Tenants {
+  const tenants = new Tenants();
+  const sources = Object.entries(texts).map(([path, text]) => {
+    return [path, { read: readTenantFile(text), credentials: new Map() }] as const;
+  });
+  tenants.update(new Map(sources));
+  return tenants;
+}
+
+function grantOf(tenant: Tenant): Grant {
+  const { name } = tenant;
+  const principal = { tenant: name, role: 'agent', name: 'sa', rule: `${tenant.path}: agents[0].tokens`, shared: true };
+  return { tenant, principal, watch: () => () => {} } as Grant;
+}
+
+test('each tenant may renew so many sessions a second, as its file has it now', () => {
+  const tenants = tenantsOf({ 'a.yaml': 'tenant: a\nlimits: {renewalsPerSecond: 2}', 'b.yaml': 'tenant: b' });
+  const [a, b] = ['a', 'b'].map((name) => grantOf(tenants.get(name) as Tenant)) as [Grant, Grant];
+  let now = 0;
+  const rates = new RenewalRates(() => now);
+  const refusal = (grant: Grant) => {
+    try {
+      rates.take(grant);
+      return undefined;
+    } catch (error) {
+      return error as NotAuthorised;
+    }
+  };
+  assert.deepEqual([refusal(a), refusal(a)], [undefined, undefined]);
+  const refused = refusal(a);
+  assert.ok(refused instanceof NotAuthorised);
+  assert.deepEqual(
+    [refused.rule, refused.principal?.tenant, refusedWhere(refused, 'agents')],
+    ['a.yaml: limits.renewalsPerSecond', 'a', 'limits.renewalsPerSecond'],
+  );
+  for (let i = 0; i < 200; i++) assert.equal(refusal(b), undefined, 'another tenant has its own, and a default');
+  assert.ok(refusal(b));
+  now = 500;
+  assert.deepEqual([refusal(a), refusal(a) instanceof NotAuthorised], [undefined, true]);
+  now = 1000;
+  assert.deepEqual(
+    ['a', 'b', 'c'].map((tenant) => rates.last(tenant)),
+    [3, 200, 0],
+    'those that were refused do not count',
+  );
+});
+
+/** A hub whose agents' tokens are `TENANT ...`. */
+async function tokenHub(context: TestContext, texts: Readonly<Record<string, string>>) {
+  const tenants = tenantsOf(texts);
+  const verified: string[] = [];
+  const agent = async ({ token = '' }: AgentEvidence) => {
+    verified.push(token);
+    return grantOf(tenants.get(token.split(' ')[0] as string) as Tenant);
+  };
+  const tenancy = { tenants, identify: { agent }, admit() {}, changed: () => () => {} } as unknown as Tenancy;
+  const events = planeEvents();
+  const refused: string[] = [];
+  events.on('refused', (where, _remote, error) => void refused.push(`${where}: ${error.message}`));
+  const running = await hub({
+    ...{ hubId: 'h1', zone: '', plane: 'p', keepaliveTime: 60_000, tenancy, changed() {} },
+    ...{ advertiseAddress: '', advertiseAgentAddress: '', observation: { events, tracer: noTracer } },
+    registry: memoryRegistry(),
+    directory: new Directory(),
+    agents: { address: { host: '127.0.0.1', port: 0 } },
+    limits: { sessions: 100, identifiers: 256, identifierBytes: 8192, waiting: 100, waitingOfSource: 100 },
+  });
+  context.after(() => running.close());
+  const session = async (tenant: string, agentId: string) => {
+    const socket = net.connect(Number(running.agentAddress.split(':').at(-1)), '127.0.0.1');
+    await once(socket, 'connect');
+    const { renewal } = await requestLink(
+      socket,
+      'hub',
+      { agentId, identifiers: '', version: '1', token: `${tenant} first` },
+      60_000,
+    );
+    const done = { renewed: 0 };
+    const link = new LinkServer({
+      ...{ socket, peer: 'hub h1', role: 'agent' as const, events: planeEvents() },
+      dial: () => Promise.reject(new Error('no dial was expected')),
+      renewed: () => void done.renewed++,
+    });
+    context.after(() => link.destroy(new Error('the test is over')));
+    assert.equal(renewal, true);
+    return { renew: () => link.sendCredential(`${tenant} fresh`), done };
+  };
+  return { session, verified, refused };
+}
+
+test('sessions of a tenant that all renew at once keep none of another from it', {
+  timeout: 60_000,
+}, async (context) => {
+  const texts = { 'a.yaml': 'tenant: a\nlimits: {renewalsPerSecond: 1}', 'b.yaml': 'tenant: b' };
+  const { session, verified, refused } = await tokenHub(context, texts);
+  const many = await Promise.all(Array.from({ length: 20 }, (_, i) => session('a', `a${i}`)));
+  const other = await session('b', 'b0');
+  for (const { renew } of many) renew();
+  other.renew();
+  const done = () => many.filter((each) => each.done.renewed > 0).length;
+  await until(() => other.done.renewed === 1 && done() + refused.length === many.length);
+  assert.ok(done() >= 1 && refused.length > 0, `${done()} renewed`);
+  assert.equal(
+    verified.filter((token) => token === 'a fresh').length,
+    done(),
+    'a token beyond the limit is not verified',
+  );
+  assert.equal(
+    refused[0],
+    'limits.renewalsPerSecond: tenant a has reached its limit renewalsPerSecond of 1: send the token again later (a.yaml: limits.renewalsPerSecond)',
+  );
 });

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
-import type { Grant } from '@isthmus/admission';
+import type { AgentEvidence, Grant, Tenant } from '@isthmus/admission';
 import type { Tenancy } from '@isthmus/plane';
-import { addressOf, sourceOf } from '@isthmus/runtime';
+import { addressOf, LruMap, sourceOf } from '@isthmus/runtime';
 import {
   type AgentHello,
   AgentLimitError,
@@ -11,17 +11,133 @@ import {
   type IdentifierLimits,
   LinkRefused,
   parseIdentifiers,
+  serverNameOf,
+  shownCertificate,
 } from '@isthmus/transport';
-import { type AgentIdentifiers, NotAuthorised } from '@isthmus/tunnel';
-import { type Applicant, admitted, checkTenantRoom, renewed } from './applicant.ts';
-import { RenewalRates } from './renewal-rates.ts';
+import {
+  type AgentIdentifiers,
+  identifierCount,
+  NotAuthorised,
+  PerSecond,
+  type Principal,
+  principalText,
+  TokenBucket,
+} from '@isthmus/tunnel';
+import { HUB } from './defaults.ts';
 import type { SessionTable } from './sessions.ts';
 
+/** An agent that asks for a session at a hub with tenants, with what it claims and what it shows. */
+interface Applicant {
+  readonly agentId: string;
+  readonly identifiers: AgentIdentifiers;
+  readonly socket: Socket;
+  /** Without `Bearer`. */
+  readonly token: string | undefined;
+  /** The tenant that it says it is of. */
+  readonly claimedTenant?: string | undefined;
+  /** The tenant whose own port it came to. */
+  readonly portOf?: string | undefined;
+  /** Aborts when it has gone. */
+  readonly signal: AbortSignal;
+}
+
 /**
- * How many attempts of one connection may be refused or under way. Agents connect anew for each attempt; a verification costs milliseconds,
- * and a request on an open connection next to nothing.
+ * Finds out who an agent is, by its credential, and checks what it claims to be. Rejects with NotAuthorised, whose text and rule name
+ * the tenant's file, and AgentLimitError.
  */
-const MOST_ATTEMPTS = 4;
+async function admitted(tenancy: Tenancy, applicant: Applicant, sessions: SessionTable): Promise<Grant> {
+  const grant = await verified(tenancy, applicant);
+  const { agentId, identifiers } = applicant;
+  const count = identifierCount(identifiers);
+  if (count > grant.tenant.limits.identifiers)
+    throw beyond(grant.tenant, 'identifiers', (most) => `agent ${agentId} has ${count} identifiers, more than ${most}`);
+  checkTenantRoom(grant.tenant, agentId, sessions);
+  return grant;
+}
+
+/** Verifies a fresh token of an agent that has a session. Limits hold for new sessions only. Rejects with NotAuthorised, also for a token of
+ * another principal. */
+async function renewed(tenancy: Tenancy, applicant: Applicant, before: Principal): Promise<Grant> {
+  const grant = await verified(tenancy, applicant);
+  const { principal } = grant;
+  if (principalText(principal) === principalText(before)) return grant;
+  const text = `the fresh token of agent ${applicant.agentId} is of ${principalText(principal)}, and its session of ${principalText(before)}`;
+  throw new NotAuthorised(text, { rule: principal.rule, principal: before });
+}
+
+async function verified({ identify, admit }: Tenancy, applicant: Applicant): Promise<Grant> {
+  const grant = await identify.agent(evidenceOf(applicant));
+  admit(grant, applicant);
+  return grant;
+}
+
+/** @throws AgentLimitError if the tenant's limits leave no room for another session of the agent */
+function checkTenantRoom(tenant: Tenant, agentId: string, sessions: SessionTable): void {
+  const { name, limits } = tenant;
+  const own = sessions.ofAgent({ tenant: name, agentId });
+  const all = sessions.tenants.get(name) ?? 0;
+  if (own >= limits.sessionsPerAgent)
+    throw beyond(tenant, 'sessionsPerAgent', (most) => `agent ${agentId} has ${most} sessions here already`);
+  if (own === 0 && sessions.agentsOf(name) >= limits.agents)
+    throw beyond(tenant, 'agents', (most) => `tenant ${name} has ${most} agents here already`);
+  if (all >= limits.sessions)
+    throw beyond(tenant, 'sessions', (most) => `tenant ${name} has ${most} sessions here already`);
+}
+
+type Limit = 'agents' | 'sessionsPerAgent' | 'sessions' | 'identifiers';
+
+function beyond({ path, limits }: Tenant, limit: Limit, text: (most: number) => string): AgentLimitError {
+  return new AgentLimitError(`limits.${limit}`, `${text(limits[limit])} (${path}: limits.${limit})`);
+}
+
+function evidenceOf({ socket, token, claimedTenant, portOf, signal }: Applicant): AgentEvidence {
+  const certificate = shownCertificate(socket);
+  const serverName = serverNameOf(socket);
+  return {
+    source: sourceOf(addressOf(socket) ?? ''),
+    signal,
+    ...(portOf !== undefined && { tenant: portOf }),
+    ...(serverName !== undefined && { serverName }),
+    ...(certificate && { certificate }),
+    ...(token !== undefined && { token }),
+    ...(claimedTenant !== undefined && { claimedTenant }),
+  };
+}
+
+/** How often agents of each tenant may renew their sessions at a hub. All tenants share the processor that verifies their tokens. */
+export class RenewalRates {
+  readonly #now: () => number;
+  readonly #tenants = new LruMap<string, { readonly bucket: TokenBucket; readonly perSecond: PerSecond }>(
+    HUB.renewingTenants,
+  );
+
+  /** @param now milliseconds */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+  }
+
+  /** Fresh tokens of a tenant that were taken in the last full second. */
+  last(tenant: string): number {
+    return this.#tenants.get(tenant)?.perSecond.last ?? 0;
+  }
+
+  /** Counts a fresh token. @throws NotAuthorised, with an AgentLimitError as its cause, if the tenant's limit leaves no room for it */
+  take({ tenant, principal }: Pick<Grant, 'tenant' | 'principal'>): void {
+    const { name, path, limits } = tenant;
+    const { renewalsPerSecond: most } = limits;
+    const known = this.#tenants.get(name);
+    const { bucket, perSecond } = known ?? { bucket: new TokenBucket(this.#now), perSecond: new PerSecond(this.#now) };
+    if (!known) this.#tenants.set(name, { bucket, perSecond });
+    if (bucket.take(1, { perSecond: most, atOnce: most })) {
+      perSecond.add(1);
+      return;
+    }
+    const rule = `${path}: limits.renewalsPerSecond`;
+    const text = `tenant ${name} has reached its limit renewalsPerSecond of ${most}: send the token again later (${rule})`;
+    const cause = new AgentLimitError('limits.renewalsPerSecond', text);
+    throw new NotAuthorised(text, { rule, principal, cause });
+  }
+}
 
 export interface AgentAdmissionOptions {
   /** For service account tokens; unset where certificates alone decide. */
@@ -111,7 +227,7 @@ export class AgentAdmission {
   async #identify(tenancy: Tenancy, agent: Omit<Applicant, 'portOf'>): Promise<AdmittedAgent> {
     const { socket } = agent;
     const attempts = this.#attempts.get(socket) ?? 0;
-    if (attempts >= MOST_ATTEMPTS) {
+    if (attempts >= HUB.attempts) {
       socket.destroy();
       throw new NotAuthorised(
         `${attempts} attempts on its connection were refused or are not decided yet: connect again`,
@@ -158,4 +274,80 @@ function goneSignal(socket: Socket): AbortSignal {
   const gone = new AbortController();
   socket.once('close', () => gone.abort());
   return gone.signal;
+}
+
+interface SessionGrantOptions {
+  readonly grant: Grant;
+  /** What its agent says of itself, which the tenant's file must allow whatever the session stands on. */
+  readonly claim?: Parameters<Grant['watch']>[1];
+  /** Verifies a fresh token. Unset: the session's credential is no token. Rejects with NotAuthorised. */
+  readonly renew: ((token: string) => Promise<Grant>) | undefined;
+  /** Called once when the session stands on nothing any more. */
+  readonly ended: (reason: Error) => void;
+  /** Called for a fresh token that is not taken. The session goes on for as long as the earlier one stands. */
+  readonly refused: (error: Error) => void;
+}
+
+/** What a session stands on: one grant at a time. Dispose of it when the session has ended. */
+export class SessionGrant implements Disposable {
+  readonly #options: SessionGrantOptions;
+  #unwatch: () => void;
+  #busy = false;
+  /** When the next token may come. */
+  #notBefore = 0;
+  #over = false;
+
+  constructor(options: SessionGrantOptions) {
+    this.#options = options;
+    this.#unwatch = this.#watch(options.grant);
+  }
+
+  /** Lets the session stand on a fresh token, and calls `taken` when it does. */
+  async renew(token: string, taken: () => void): Promise<void> {
+    const { renew } = this.#options;
+    if (!renew || this.#busy || performance.now() < this.#notBefore) {
+      const text = renew ? 'fresh tokens come too fast' : 'the session stands on no token that could be renewed';
+      this.#refuse(new Error(text));
+      return;
+    }
+    this.#busy = true;
+    this.#notBefore = performance.now() + HUB.renewAfterMs;
+    try {
+      const grant = await renew(token);
+      if (this.#over) return;
+      // The old one last: the session stands on one of them at any moment.
+      const unwatch = this.#watch(grant);
+      this.#unwatch();
+      this.#unwatch = unwatch;
+      taken();
+    } catch (error) {
+      this.#notBefore = performance.now() + HUB.renewAfterRefusalMs;
+      if (!this.#over) this.#refuse(error as Error);
+    } finally {
+      this.#busy = false;
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#over = true;
+    this.#unwatch();
+  }
+
+  /** Its agent has proven who it is, even if its token is refused. */
+  #refuse(error: Error): void {
+    const { grant, refused } = this.#options;
+    const { rule, principal, undecided = false } = error instanceof NotAuthorised ? error : {};
+    if (principal) refused(error);
+    else
+      refused(
+        new NotAuthorised(error.message, { rule: rule ?? grant.principal.rule, principal: grant.principal, undecided }),
+      );
+  }
+
+  #watch(grant: Grant): () => void {
+    return grant.watch((reason) => {
+      this.#over = true;
+      this.#options.ended(reason);
+    }, this.#options.claim);
+  }
 }

@@ -1,15 +1,27 @@
-import type { Socket } from 'node:net';
-import { guarding, remoteOf } from '@isthmus/runtime';
+import type { BlockList, Socket } from 'node:net';
+import { type Tenancy, TenantPorts } from '@isthmus/plane';
+import {
+  guarding,
+  remoteOf,
+  type TlsSettings,
+  type WaitingConnections,
+  type WaitingLimits,
+  WaitingPool,
+} from '@isthmus/runtime';
 import {
   type AgentHello,
   agentService,
   DEFAULT_TENANT,
   type Dialer,
+  fromTheStart,
   type GrpcServer,
   grpcServer,
   type HubHello,
   ignoredError,
   LinkClient,
+  type ListenAddress,
+  type Listener,
+  listen,
   type PacketAgent,
   packetDialer,
   parseIdentifiers,
@@ -18,24 +30,159 @@ import {
   upgradeServer,
 } from '@isthmus/transport';
 import type { DialRequest, Observation } from '@isthmus/tunnel';
-import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions } from './agent-admission.ts';
-import { AgentListeners, type AgentListenersOptions } from './agent-listeners.ts';
-import { Membership } from './membership.ts';
-import { Policies } from './policies.ts';
-import { SessionStanding } from './session-standing.ts';
+import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions, SessionGrant } from './agent-admission.ts';
+import { HUB } from './defaults.ts';
+import { Membership, Policies } from './membership.ts';
 import { type AgentIdentity, newSessionId, type SessionTable } from './sessions.ts';
 
-/** Window of a Go agent's only stream, in bytes. */
-const GO_AGENT_WINDOW = 16 * 1024 * 1024;
+interface AgentListenersOptions {
+  /** Where agents connect. Unset TLS: a proxy in front terminates it. */
+  readonly agents: {
+    readonly address: ListenAddress;
+    readonly tls?: TlsSettings;
+    readonly proxyNetworks?: BlockList | undefined;
+  };
+  /** Unset: one tenant, and one port. */
+  readonly tenancy?: Tenancy;
+  readonly limits: {
+    /** Connections that wait to be admitted: in total, and from one source address. */
+    readonly waiting: number;
+    readonly waitingOfSource: number;
+  };
+  readonly observation: Observation;
+}
 
-/** Streams of one connection. */
-const GO_AGENT_STREAMS = 4;
+/** What takes the connections, told apart by their first bytes. */
+interface AgentProtocols {
+  /** Our agents'. */
+  readonly link: (socket: Socket) => void;
+  /** Go agents'. */
+  readonly packets: NonNullable<Parameters<typeof listen>[0]['http2']>;
+}
 
-/** Window in bytes and streams of a gRPC connection until its agent is admitted: nothing reads it before. */
-const STRANGERS = { streamWindow: 64 * 1024, maxStreams: 1 };
+/** The port that accepted a connection. */
+interface AcceptingPort {
+  /** The tenant whose own it is. */
+  readonly tenant?: string;
+  readonly strangers: WaitingConnections;
+}
 
-/** How long Go agents may take to disconnect, in milliseconds. Upstream's server drops them within 0.4 s. */
-const GO_AGENT_GRACE = 300;
+/** The ports where agents connect: the one of all tenants, and those that tenants have for themselves. */
+class AgentListeners {
+  readonly #options: AgentListenersOptions;
+  readonly #ports = new WeakMap<Socket, AcceptingPort>();
+  /** Of this port and tenants' own. */
+  readonly #strangersPool: WaitingPool;
+  /** Including ports of tenants that have none any more, while agents' sessions run there. */
+  readonly #listeners = new Set<Listener>();
+  #main: Listener | undefined;
+  #own: TenantPorts<Listener> | undefined;
+
+  constructor(options: AgentListenersOptions) {
+    this.#options = options;
+    this.#strangersPool = new WaitingPool(options.limits.waiting);
+  }
+
+  get address(): string {
+    return this.#main?.address ?? '';
+  }
+
+  /** Why tenants' own ports cannot be opened. */
+  get unopened(): readonly string[] {
+    return this.#own?.problems ?? [];
+  }
+
+  /** Returns the tenant whose own port accepted a connection. */
+  portOf(socket: Socket): string | undefined {
+    return this.#ports.get(socket)?.tenant;
+  }
+
+  /** Call when the agent of a connection is admitted: it waits no longer. */
+  admitted(socket: Socket): void {
+    this.#ports.get(socket)?.strangers.leave(socket);
+  }
+
+  async start(protocols: AgentProtocols): Promise<void> {
+    const { agents, observation, tenancy } = this.#options;
+    const open = this.#opener(protocols);
+    const choose = tenancy && { chooseTls: (serverName: string) => tenancy.chooseTls(serverName) };
+    this.#main = await open({ ...agents, ...choose, events: observation.events });
+    if (tenancy) await this.#openOwnPorts(tenancy, open);
+  }
+
+  async stop(): Promise<void> {
+    await this.#own?.stop();
+    await Promise.all([...this.#listeners].map((listener) => listener.stop()));
+  }
+
+  async close(): Promise<void> {
+    await this.#own?.stop();
+    await Promise.all([...this.#listeners].map((listener) => listener.close()));
+  }
+
+  #opener({ link, packets }: AgentProtocols): Open {
+    const { tenancy } = this.#options;
+    return async (port, tenant) => {
+      const enter = (socket: Socket) => {
+        const { strangers } = listener;
+        this.#ports.set(socket, { strangers, ...(tenant !== undefined && { tenant }) });
+      };
+      const listener: Listener = await listen({
+        ...port,
+        asksOnly: tenancy !== undefined,
+        name: 'agents',
+        handshakeTimeout: HUB.handshakeMs,
+        strangers: this.#strangers(tenant),
+        strangersPool: this.#strangersPool,
+        others: fromTheStart((socket) => {
+          enter(socket);
+          link(socket);
+        }),
+        http2(socket, first) {
+          enter(socket);
+          packets(socket, first);
+        },
+      });
+      this.#listeners.add(listener);
+      return listener;
+    };
+  }
+
+  /** Opens and closes tenants' ports with their files. */
+  async #openOwnPorts(tenancy: Tenancy, open: Open): Promise<void> {
+    const { agents, observation } = this.#options;
+    const { events } = observation;
+    const host = 'host' in agents.address ? agents.address.host : '';
+    const { proxyNetworks, tls } = agents;
+    this.#own = new TenantPorts({
+      tenancy,
+      of: 'agents',
+      open: ({ port = 0, tenant }, portEvents) => {
+        const shown = tls && { tls, followTls: tenancy.portTls(tenant, tls) };
+        return open({ address: { host, port }, ...shown, proxyNetworks, events: portEvents }, tenant);
+      },
+      // Sessions go on: an agent's credential says whose it is, wherever it came in.
+      close: async (_port, listener) => {
+        void listener.idle.then(() => this.#listeners.delete(listener));
+        await listener.stop();
+      },
+      events,
+    });
+    await this.#own.look();
+  }
+
+  #strangers(tenant: string | undefined): WaitingLimits {
+    const { waiting, waitingOfSource: mostOfSource } = this.#options.limits;
+    const most = tenant === undefined ? waiting : Math.min(waiting, HUB.ownPortWaiting);
+    const names = { most: '--max-waiting-agents', mostOfSource: '--max-waiting-agents-per-source' };
+    return { most, mostOfSource, names, deadlineMs: HUB.admissionMs };
+  }
+}
+
+type Open = (
+  port: Pick<Parameters<typeof listen>[0], 'address' | 'tls' | 'followTls' | 'chooseTls' | 'events' | 'proxyNetworks'>,
+  tenant?: string,
+) => Promise<Listener>;
 
 export interface AgentPortOptions extends AgentAdmissionOptions, AgentListenersOptions {
   readonly hubId: string;
@@ -115,7 +262,7 @@ export class AgentPort {
   async close(): Promise<void> {
     this.#unwatch();
     this.membership.close();
-    await this.#grpc?.close(GO_AGENT_GRACE);
+    await this.#grpc?.close(HUB.goAgentGraceMs);
     await this.#listeners.close();
   }
 
@@ -129,7 +276,11 @@ export class AgentPort {
       serverCount: () => this.#serverCount(),
       ...this.#admission.packets,
     });
-    const windows = { streamWindow: GO_AGENT_WINDOW, maxStreams: GO_AGENT_STREAMS, strangers: STRANGERS };
+    const windows = {
+      streamWindow: HUB.goAgentWindowBytes,
+      maxStreams: HUB.goAgentStreams,
+      strangers: { streamWindow: HUB.waitingWindowBytes, maxStreams: HUB.waitingStreams },
+    };
     return grpcServer({ services: [service], events, name: 'agents', keepaliveMs, ...windows });
   }
 
@@ -182,7 +333,7 @@ export class AgentPort {
       refused,
       receive: (message) => {
         if (message.type === 'drain') this.#sessions.drain(sessionId);
-        else if (message.type === 'credential') void standing?.renew(message.token, () => link.sendRenewed());
+        else if (message.type === 'credential') void sessionGrant?.renew(message.token, () => link.sendRenewed());
       },
     });
     const quit = this.membership.add(link);
@@ -195,7 +346,7 @@ export class AgentPort {
     const protocol = 'link' as const;
     const remote = remoteOf(socket);
     const said = { agentId, identifiers, protocol, remote, ...(instance !== undefined && { instance }) };
-    const standing = this.#begin(sessionId, agent, said, link, socket);
+    const sessionGrant = this.#begin(sessionId, agent, said, link, socket);
   }
 
   /** Begins the session of an agent. It ends when the agent's credential does not stand any more, or when it claims more than it may. */
@@ -205,7 +356,7 @@ export class AgentPort {
     session: Said,
     dialer: Dialer,
     socket: Socket,
-  ): SessionStanding | undefined {
+  ): SessionGrant | undefined {
     const { tenant, grant } = agent;
     this.#listeners.admitted(socket);
     const identity = { ...session, tenant, ...(grant && { principal: grant.principal }) };
@@ -221,9 +372,9 @@ export class AgentPort {
       refused(reason);
       dialer.expel(reason);
     };
-    const standing = new SessionStanding({ grant, claim: session, renew: agent.renew, ended, refused });
-    void dialer.closed.then(() => standing[Symbol.dispose]());
-    return standing;
+    const sessionGrant = new SessionGrant({ grant, claim: session, renew: agent.renew, ended, refused });
+    void dialer.closed.then(() => sessionGrant[Symbol.dispose]());
+    return sessionGrant;
   }
 }
 

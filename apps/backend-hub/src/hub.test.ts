@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
-import { test } from 'node:test';
+import { afterEach, beforeEach, describe, mock, test } from 'node:test';
 import { Directory, memoryRegistry, type Registry } from '@isthmus/directory';
 import { deferred } from '@isthmus/runtime';
 import { type ControlMessage, LinkServer, type MembershipMessage, requestLink } from '@isthmus/transport';
 import { noTracer, planeEvents } from '@isthmus/tunnel';
-import { type HubOptions, hub } from './hub.ts';
+import { type HubOptions, hub, Succession } from './hub.ts';
 
 function options(registry: Registry): HubOptions {
   return {
@@ -190,4 +190,60 @@ test('a hub that leaves takes agents until it drains, and then tells them to go 
   await late.asked;
   await late.closed;
   await drained;
+});
+
+describe('succession', () => {
+  beforeEach(() => mock.timers.enable({ apis: ['setTimeout'] }));
+  afterEach(() => mock.timers.reset());
+
+  const settled = () => new Promise(setImmediate);
+
+  /** A hub that has given way. */
+  function gaveWay(shut: () => Promise<void>, begin: () => Promise<void>): Succession {
+    const succession = new Succession({
+      hubId: 'h1',
+      events: planeEvents(),
+      shut,
+      begin,
+      drain: () => Promise.resolve(),
+      destroy() {},
+    });
+    succession.giveWay();
+    return succession;
+  }
+
+  test('a hub that is closed while it comes back shuts what it has begun', async () => {
+    const begun = deferred<void>();
+    const done: string[] = [];
+    const succession = gaveWay(
+      async () => void done.push('shut'),
+      async () => {
+        done.push('begin');
+        await begun.promise;
+      },
+    );
+    succession.reclaim();
+    await settled();
+    assert.deepEqual(done, ['shut', 'begin']);
+    succession.end();
+    begun.resolve();
+    await settled();
+    assert.deepEqual(done, ['shut', 'begin', 'shut']);
+  });
+
+  test('a hub that cannot shut what there was says so, and tries again', async () => {
+    let shuts = 0;
+    let begins = 0;
+    const shut = async () => {
+      if (shuts++ === 0) throw new Error('stuck');
+    };
+    const succession = gaveWay(shut, async () => void begins++);
+    succession.reclaim();
+    await settled();
+    assert.deepEqual([succession.check.ok, begins], [false, 0]);
+    assert.match(succession.check.detail, /it cannot listen again: stuck/);
+    mock.timers.tick(5000);
+    await settled();
+    assert.deepEqual([succession.check.ok, begins], [true, 1]);
+  });
 });

@@ -1,15 +1,113 @@
 import type { SessionMove } from '@isthmus/admin';
 import type { Change, Directory, HubRecord, HubRegistration, Registry } from '@isthmus/directory';
 import type { Hub } from '@isthmus/plane';
+import { within } from '@isthmus/runtime';
 import type { AdmissionState, Check } from '@isthmus/service';
 import { type HubMember, type PeerServer, type PeerServerOptions, servePeers } from '@isthmus/transport';
-import { type Attach, type Dial, type GatewayLoss, pipeline, type SessionInfo } from '@isthmus/tunnel';
+import {
+  type Attach,
+  type Dial,
+  type GatewayLoss,
+  inWords,
+  type PlaneEvents,
+  pipeline,
+  type SessionInfo,
+} from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
-import { giveUpSessions } from './departure.ts';
-import { agentKey, sessionsAtOtherHubs } from './other-hubs.ts';
+import { HUB } from './defaults.ts';
 import { hubAttach, hubStages } from './pipeline.ts';
-import { SessionTable } from './sessions.ts';
-import { Succession } from './succession.ts';
+import { agentKey, giveUpSessions, SessionTable, sessionsAtOtherHubs } from './sessions.ts';
+
+interface SuccessionOptions {
+  readonly hubId: string;
+  readonly events: PlaneEvents;
+  /** Sends agents to other hubs. Resolves when no tunnel is left. */
+  readonly drain: () => Promise<void>;
+  /** Ends the tunnels that still run. */
+  readonly destroy: (reason: Error) => void;
+  /** Closes all ports and links. */
+  readonly shut: () => Promise<void>;
+  /** Starts again, as a new process of this hub would. */
+  readonly begin: () => Promise<void>;
+}
+
+/** Makes a hub give way when another process registers under its id, and come back when that process has ended. */
+export class Succession {
+  readonly #options: SuccessionOptions;
+  #superseded = false;
+  #detail = 'not yet registered';
+  /** Resolves when this hub's agents have left after it gave way. */
+  #gaveWay: Promise<void> = Promise.resolve();
+  #reclaiming: Promise<void> | undefined;
+  /** The hub is stopping, and does not come back. */
+  #ending = false;
+
+  constructor(options: SuccessionOptions) {
+    this.#options = options;
+  }
+
+  get superseded(): boolean {
+    return this.#superseded;
+  }
+
+  get check(): Check {
+    return { name: 'registration', ok: !this.#superseded, detail: this.#detail };
+  }
+
+  /** Stores the registry's last report about the registration. */
+  tell(detail: string): void {
+    this.#detail = detail;
+  }
+
+  /** Call when another process has registered under this hub's id. Agents move there, because gateways find no session here. */
+  giveWay(): void {
+    const { events } = this.#options;
+    this.#gaveWay = this.#leave().catch((error) => void events.emit('fault', 'succession', '', error));
+  }
+
+  /** Call when no other process runs under this hub's id. */
+  reclaim(): void {
+    if (this.#superseded) this.#reclaiming ??= this.#comeBack();
+  }
+
+  end(): void {
+    this.#ending = true;
+  }
+
+  async #leave(): Promise<void> {
+    const { hubId, drain, destroy } = this.#options;
+    this.#lose(
+      `another process was started under --server-id ${hubId}, and agents are sent there until it ends: ${this.#detail}`,
+    );
+    await within(drain(), HUB.supersededGraceMs);
+    destroy(new Error(`hub ${hubId} runs in another process`));
+  }
+
+  async #comeBack(): Promise<void> {
+    const { shut, begin } = this.#options;
+    await this.#gaveWay;
+    try {
+      await shut();
+      if (this.#ending) return;
+      this.#superseded = false;
+      this.#detail = 'its id is its own again';
+      this.#reclaiming = undefined;
+      await begin();
+      // What was closed meanwhile is what there was before.
+      if (this.#ending) await shut();
+    } catch (error) {
+      this.#reclaiming = undefined;
+      this.#lose(`it cannot listen again: ${inWords(error)}`);
+      setTimeout(() => this.reclaim(), HUB.listenAgainMs).unref();
+    }
+  }
+
+  #lose(detail: string): void {
+    this.#superseded = true;
+    this.#detail = detail;
+    this.#options.events.emit('registry', 'down', detail);
+  }
+}
 
 export interface HubOptions extends AgentPortOptions {
   readonly zone: string;

@@ -1,5 +1,5 @@
 import { backendHub } from '@isthmus/flags';
 import { runServer } from '@isthmus/plane';
-import { hubRole } from './role.ts';
+import { hubRole } from './index.ts';
 
 await runServer(backendHub, { hub: hubRole });

@@ -2,8 +2,11 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, mock, test } from 'node:test';
+import { readTenantFile, type Tenant, Tenants } from '@isthmus/admission';
+import { deferred } from '@isthmus/runtime';
 import { Control, type ControlMessage, type HubMember, MAX_HUBS_IN_MESSAGE, MEMBERSHIP_BEAT } from '@isthmus/transport';
-import { Membership, TELL_EVERY_MS } from './membership.ts';
+import { HUB } from './defaults.ts';
+import { Membership, Policies } from './membership.ts';
 
 describe('membership', () => {
   beforeEach(() => mock.timers.enable({ apis: ['setInterval', 'setTimeout'] }));
@@ -23,11 +26,11 @@ describe('membership', () => {
     const membership = new Membership();
     membership.registry(true);
     membership.update([hub('a'), hub('b')]);
-    mock.timers.tick(TELL_EVERY_MS);
+    mock.timers.tick(HUB.tellEveryMs);
     const { heard } = listen(membership);
     assert.deepEqual(heard(), [{ type: 'membership', current: true, hubs: [hub('a'), hub('b')] }]);
     membership.update([hub('a'), hub('b')]);
-    mock.timers.tick(TELL_EVERY_MS);
+    mock.timers.tick(HUB.tellEveryMs);
     assert.deepEqual(heard(), []);
     membership.update([hub('a', { generation: 2 }), hub('c')]);
     const change = { changed: [hub('a', { generation: 2 }), hub('c')], gone: ['b'] };
@@ -45,10 +48,10 @@ describe('membership', () => {
     membership.update([hub('b'), hub('c', { generation: 2 })]);
     membership.registry(false);
     assert.deepEqual(heard(), []);
-    mock.timers.tick(TELL_EVERY_MS);
+    mock.timers.tick(HUB.tellEveryMs);
     const changed = [hub('b'), hub('c', { generation: 2 })];
     assert.deepEqual(heard(), [{ type: 'membership-change', current: false, changed, gone: [] }]);
-    mock.timers.tick(TELL_EVERY_MS);
+    mock.timers.tick(HUB.tellEveryMs);
     assert.deepEqual(heard(), []);
     membership.update(changed.slice(1));
     assert.deepEqual(heard(), [{ type: 'membership-change', current: false, changed: [], gone: ['b'] }]);
@@ -87,7 +90,7 @@ describe('membership', () => {
     const links = Array.from({ length: 2000 }, () => listen(membership));
     for (const { heard } of links) heard();
     membership.update([hub('a')]);
-    mock.timers.tick(TELL_EVERY_MS);
+    mock.timers.tick(HUB.tellEveryMs);
     membership.update([hub('a'), hub('b')]);
     const gone = links.pop();
     gone?.stop();
@@ -96,7 +99,7 @@ describe('membership', () => {
     let turns = 0;
     for (; all.length < 2; turns++) {
       await new Promise(setImmediate);
-      mock.timers.tick(TELL_EVERY_MS);
+      mock.timers.tick(HUB.tellEveryMs);
       all.push(...(last?.heard() ?? []));
     }
     assert.ok(turns > 2, `${turns} turns`);
@@ -197,4 +200,38 @@ describe('membership', () => {
     assert.equal(heard, sent);
     assert.deepEqual([seen.size, [...seen.values()].filter(Boolean).length], [2000, 0]);
   });
+});
+
+function tenant(lines: string): Tenant {
+  const tenants = new Tenants();
+  tenants.update(new Map([['a.yaml', { read: readTenantFile(`tenant: a\n${lines}`), credentials: new Map() }]]));
+  return tenants.get('a') as Tenant;
+}
+
+function link() {
+  const told: unknown[] = [];
+  const closed = deferred<Error>();
+  return {
+    told,
+    end: () => closed.resolve(new Error('over')),
+    sendPolicy: (rules: unknown) => void told.push(rules),
+    closed: closed.promise,
+  };
+}
+
+test('agents hear the rules of their tenant when they come, and each change once', async () => {
+  const policies = new Policies();
+  const [first, second] = [link(), link()];
+  policies.add(tenant(''), first);
+  assert.deepEqual(first.told, [{}]);
+  const narrow = tenant('dial: {deny: [{cidr: 10.0.0.1/32}]}');
+  policies.renew(narrow);
+  policies.renew(tenant('dial: {deny: [{cidr: 10.0.0.1/32}]}\nlimits: {agents: 1}'));
+  policies.add(narrow, second);
+  const rules = { deny: [{ cidr: '10.0.0.1/32' }] };
+  assert.deepEqual([first.told, second.told], [[{}, rules], [rules]]);
+  first.end();
+  await first.closed;
+  policies.renew(tenant(''));
+  assert.deepEqual([first.told.length, second.told], [2, [rules, {}]]);
 });

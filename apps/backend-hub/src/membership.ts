@@ -1,20 +1,19 @@
-import { encodeControl, type HubMember, MAX_HUBS_IN_MESSAGE, MEMBERSHIP_BEAT } from '@isthmus/transport';
-import type { GatewayLoss } from '@isthmus/tunnel';
+import type { Tenant } from '@isthmus/admission';
+import {
+  encodeControl,
+  type HubMember,
+  type LinkClient,
+  MAX_HUBS_IN_MESSAGE,
+  MEMBERSHIP_BEAT,
+} from '@isthmus/transport';
+import { type GatewayLoss, getOrPut } from '@isthmus/tunnel';
+import { HUB } from './defaults.ts';
 
 /** A link to an agent. */
-export interface Listener {
+interface Listener {
   /** @param line a control message as it goes over the wire */
   sendLine(line: string): void;
 }
-
-/** Links that get a change in one turn of the event loop. This takes a few milliseconds, in which no tunnel's bytes move. */
-const LINKS_AT_ONCE = 500;
-
-/**
- * The shortest interval between messages, in milliseconds. Changes in between are sent together. A link accepts 100 messages a second.
- * If all hubs of a plane restart, a link gets ten messages a second, and the news of each hub.
- */
-export const TELL_EVERY_MS = 100;
 
 /**
  * Reports the plane's hubs to agents: all of them at the start of a link, then changes, and at least every `MEMBERSHIP_BEAT` that
@@ -107,7 +106,7 @@ export class Membership {
       this.#pause = undefined;
       if (this.#untold.length > 0) this.#rest();
       else this.#tellChanges();
-    }, TELL_EVERY_MS);
+    }, HUB.tellEveryMs);
   }
 
   #tell(changed: readonly HubMember[], gone: readonly string[]): void {
@@ -125,7 +124,7 @@ export class Membership {
 
   /** A link that starts meanwhile may get a change that its list contains already, and then all later ones, which does no harm. */
   #tellSome(): void {
-    for (let told = 0; told < LINKS_AT_ONCE; ) {
+    for (let told = 0; told < HUB.linksAtOnce; ) {
       const [oldest] = this.#untold;
       if (!oldest) return;
       const { value: listener, done } = oldest.listeners.next();
@@ -152,4 +151,39 @@ function portions<T>(list: readonly T[]): T[][] {
 
 function same(a: HubMember | undefined, b: HubMember): boolean {
   return a?.generation === b.generation && a.draining === b.draining && a.address === b.address && a.zone === b.zone;
+}
+
+type Link = Pick<LinkClient, 'sendPolicy' | 'closed'>;
+
+/** Tells agents the dial rules of their tenants: when their links open, and when the rules change. */
+export class Policies {
+  readonly #links = new Map<string, Set<Link>>();
+  /** The rules that a tenant's agents were told last, as text. */
+  readonly #told = new Map<string, string>();
+
+  add(tenant: Tenant, link: Link): void {
+    this.renew(tenant);
+    const links = getOrPut(this.#links, tenant.name, () => new Set());
+    links.add(link);
+    this.#told.set(tenant.name, textOf(tenant));
+    link.sendPolicy(tenant.file.dial ?? {});
+    void link.closed.then(() => {
+      links.delete(link);
+      if (links.size > 0 || this.#links.get(tenant.name) !== links) return;
+      this.#links.delete(tenant.name);
+      this.#told.delete(tenant.name);
+    });
+  }
+
+  /** Call when a tenant's file has changed. */
+  renew(tenant: Tenant | undefined): void {
+    const links = tenant && this.#links.get(tenant.name);
+    if (!links || this.#told.get(tenant.name) === textOf(tenant)) return;
+    this.#told.set(tenant.name, textOf(tenant));
+    for (const link of links) link.sendPolicy(tenant.file.dial ?? {});
+  }
+}
+
+function textOf({ file }: Tenant): string {
+  return JSON.stringify(file.dial ?? {});
 }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import type { Change, HubRegistration, SessionRecord } from '@isthmus/directory';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Change, Directory, HubRegistration, SessionRecord } from '@isthmus/directory';
 import { guarding } from '@isthmus/runtime';
 import type { Dialer } from '@isthmus/transport';
 import {
@@ -13,7 +14,33 @@ import {
   principalText,
   type SessionInfo,
 } from '@isthmus/tunnel';
-import { agentKey } from './other-hubs.ts';
+import { HUB } from './defaults.ts';
+
+/** Identifies an agent within a plane. Ids may contain any character. */
+export function agentKey({ tenant, agentId }: { readonly tenant: string; readonly agentId: string }): string {
+  return JSON.stringify([tenant, agentId]);
+}
+
+/**
+ * Returns how many sessions each agent has with other hubs that stay, by `agentKey`, according to the registry's copy. Sessions of a
+ * killed hub count until its record has expired, up to 13 s.
+ */
+export function sessionsAtOtherHubs(directory: Directory, own: string): ReadonlyMap<string, number> {
+  const sessions = new Map<string, number>();
+  for (const session of directory.sessions()) {
+    const hub = directory.hub(session.hubId);
+    if (session.hubId === own || session.draining || !hub || hub.draining) continue;
+    const key = agentKey(session);
+    sessions.set(key, (sessions.get(key) ?? 0) + 1);
+  }
+  return sessions;
+}
+
+/** Whether agents have another hub to go to. */
+function isAlone(directory: Directory, own: string): boolean {
+  for (const { hubId, draining } of directory.hubs()) if (hubId !== own && !draining) return false;
+  return true;
+}
 
 /** Who an agent is, before it has a session. */
 export interface AgentIdentity {
@@ -27,7 +54,7 @@ export interface AgentIdentity {
   readonly principal?: Principal;
 }
 
-export interface SessionTableOptions {
+interface SessionTableOptions {
   readonly hubId: string;
   readonly incarnation: number;
   readonly events: PlaneEvents;
@@ -288,4 +315,20 @@ function count(sessions: Map<string, number>, key: string, by: 1 | -1): void {
   const left = (sessions.get(key) ?? 0) + by;
   if (left === 0) sessions.delete(key);
   else sessions.set(key, left);
+}
+
+/**
+ * Gives up a hub's sessions one by one: each when its agent has another one elsewhere, and the rest when the time is over or there is
+ * nowhere to go. Until then it serves dials, because a gateway may know no other way to the agent.
+ */
+export async function giveUpSessions(sessions: SessionTable, directory: Directory, hubId: string): Promise<void> {
+  const deadline = performance.now() + HUB.moveMs;
+  let seen: ReadonlyMap<string, number> = new Map();
+  while (sessions.held > 0 && performance.now() < deadline && !isAlone(directory, hubId)) {
+    const now = sessionsAtOtherHubs(directory, hubId);
+    sessions.giveUp((session) => now.has(agentKey(session)) && seen.has(agentKey(session)));
+    seen = now;
+    await sleep(HUB.moveLookMs);
+  }
+  sessions.giveUp(() => true);
 }

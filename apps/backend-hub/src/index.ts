@@ -9,12 +9,13 @@ import {
   TokenReviews,
   tokenAuthenticator,
 } from '@isthmus/kube';
+import type { Hub, HubParts } from '@isthmus/plane';
 import type { Closing } from '@isthmus/service';
 import type { Authenticate } from '@isthmus/transport';
-import type { HubOptions } from './hub.ts';
+import { type HubOptions, hub } from './hub.ts';
 
 /** Returns a hub's options from its flags. Without a registry it serves only the gateway in its own process. */
-export function hubOptions(
+function hubOptions(
   flags: HubValues,
   authenticate: Authenticate | undefined,
 ): Omit<HubOptions, 'registry' | 'directory' | 'changed' | 'observation'> {
@@ -56,18 +57,14 @@ export function hubOptions(
   };
 }
 
-export interface Kubernetes {
+interface Kubernetes {
   readonly authenticate: Authenticate | undefined;
   /** Holds a lease that shows that this server runs. */
   holdLease(observer: LeaseCollectionObserver): void;
 }
 
 /** Reviews agents' tokens and holds a lease through the Kubernetes API, if the flags ask for it. */
-export async function kubernetes(
-  flags: HubValues,
-  closing: Closing,
-  warn: (message: string) => void,
-): Promise<Kubernetes> {
+async function kubernetes(flags: HubValues, closing: Closing, warn: (message: string) => void): Promise<Kubernetes> {
   const namespace = flags['agent-namespace'];
   const wanted = namespace !== '' || flags['enable-lease-controller'];
   if (!wanted) return { authenticate: undefined, holdLease() {} };
@@ -106,4 +103,20 @@ function authenticator(flags: HubValues, client: KubeClient): Authenticate {
     const verdict = await reviews.check(token, bearer);
     if (!verdict.ok) throw new Error(verdict.message);
   };
+}
+
+/** Runs a hub from a program's flags. */
+export async function hubRole(flags: HubValues, { closing, leases, warn, ...parts }: HubParts): Promise<Hub> {
+  const cluster = await kubernetes(flags, closing, warn);
+  const { directory } = parts;
+  const running = await hub({
+    ...hubOptions(flags, cluster.authenticate),
+    ...parts,
+    manyTenants: parts.tenancy !== undefined,
+    // A gateway in this process learns of its hub's sessions before the registry does.
+    changed: (change) => directory.ownHub !== undefined && directory.apply(change),
+  });
+  closing.defer(() => running.close());
+  cluster.holdLease(leases);
+  return running;
 }
