@@ -1,4 +1,5 @@
 import type { Tenant } from '@isthmus/admission';
+import { getOrPut } from '@isthmus/runtime';
 import {
   encodeControl,
   type HubMember,
@@ -6,7 +7,7 @@ import {
   MAX_HUBS_IN_MESSAGE,
   MEMBERSHIP_BEAT,
 } from '@isthmus/transport';
-import { type GatewayLoss, getOrPut } from '@isthmus/tunnel';
+import type { GatewayLoss } from '@isthmus/tunnel';
 import { HUB } from './defaults.ts';
 
 /** A link to an agent. */

@@ -1,7 +1,7 @@
 import { type ClientRequest, get as httpGet, type IncomingMessage } from 'node:http';
 import { get as httpsGet } from 'node:https';
-import { Backoff, httpsAgent, within } from '@isthmus/runtime';
-import { getOrPut, NotAuthorised } from '@isthmus/tunnel';
+import { Backoff, getOrPut, httpsAgent, within } from '@isthmus/runtime';
+import { NotAuthorised } from '@isthmus/tunnel';
 import { ADMISSION } from './defaults.ts';
 import type { Proven, Validity } from './grants.ts';
 import type { AgentEvidence, TokenJudge } from './identify.ts';

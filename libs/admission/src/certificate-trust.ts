@@ -1,5 +1,4 @@
-import { type Certificate, CertificatePool, type RevocationList, type Trust } from '@isthmus/runtime';
-import { getOrPut } from '@isthmus/tunnel';
+import { type Certificate, CertificatePool, getOrPut, type RevocationList, type Trust } from '@isthmus/runtime';
 import { ADMISSION } from './defaults.ts';
 
 /** Authorities of tenants. An authority is its name and key (`Certificate.authorityId`), whichever certificate it has. */

@@ -1,4 +1,4 @@
-import { getOrPut } from '@isthmus/tunnel';
+import { getOrPut } from '@isthmus/runtime';
 import { type CertificateWay, type Credentials, REVIEW_DEFAULTS } from './credentials.ts';
 import { comparableHost } from './patterns.ts';
 import type { Problem } from './tenant-file.ts';

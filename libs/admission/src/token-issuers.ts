@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { getOrPut } from '@isthmus/tunnel';
+import { getOrPut } from '@isthmus/runtime';
 import { ADMISSION } from './defaults.ts';
 import {
   claimsFault,

@@ -1,5 +1,5 @@
-import { isIP, RandomSet } from '@isthmus/runtime';
-import { type AgentIdentifiers, type AgentName, agentKey, getOrPut, isNetwork } from '@isthmus/tunnel';
+import { getOrPut, isIP, RandomSet } from '@isthmus/runtime';
+import { type AgentIdentifiers, type AgentName, agentKey, isNetwork } from '@isthmus/tunnel';
 import ipaddr from 'ipaddr.js';
 import type { SessionRecord } from './records.ts';
 

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import { type AgentName, agentKey, getOrPut } from '@isthmus/tunnel';
+import { getOrPut } from '@isthmus/runtime';
+import { type AgentName, agentKey } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
 import type { Change, HubRecord, Quarantine, SessionRecord, Snapshot } from './records.ts';
 

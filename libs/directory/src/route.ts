@@ -1,5 +1,5 @@
-import type { RandomSet } from '@isthmus/runtime';
-import { type Dial, getOrPut } from '@isthmus/tunnel';
+import { getOrPut, type RandomSet } from '@isthmus/runtime';
+import type { Dial } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
 import type { Directory } from './directory.ts';
 import { destinationKeys, Pool, type Session, type Strategy } from './placement.ts';

@@ -1,6 +1,16 @@
 import { randomFillSync } from 'node:crypto';
 import { RUNTIME } from './defaults.ts';
 
+/** Returns the value under a key. If there is none, creates and stores it first. */
+export function getOrPut<K, V>(map: Map<K, V>, key: K, make: () => V): V {
+  let value = map.get(key);
+  if (value === undefined) {
+    value = make();
+    map.set(key, value);
+  }
+  return value;
+}
+
 /** A map of at most so many entries. One entry more removes the one that was read or written longest ago. */
 export class LruMap<K, V> extends Map<K, V> {
   readonly #most: number;

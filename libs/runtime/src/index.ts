@@ -27,7 +27,17 @@ export {
   presentedBy,
   verify,
 } from './certificates/verify.ts';
-export { extended, LruMap, OpenTable, RandomSet, Ring, Rounds, randomHex, type TakesTurns } from './collections.ts';
+export {
+  extended,
+  getOrPut,
+  LruMap,
+  OpenTable,
+  RandomSet,
+  Ring,
+  Rounds,
+  randomHex,
+  type TakesTurns,
+} from './collections.ts';
 export {
   Admitted,
   type AdmittedLimits,

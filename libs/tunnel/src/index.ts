@@ -46,6 +46,8 @@ export {
   type DialFailure,
   type DialOutcome,
   type GiveUpReason,
+  type Operation,
+  type Operator,
   type PacketWay,
   type PlaneEventMap,
   type PlaneEvents,
@@ -55,10 +57,27 @@ export {
   type SessionInfo,
   type TunnelInfo,
   type TunnelOutcome,
-} from './events/events.ts';
-export { type Observation, observed, observedAttach } from './events/observe.ts';
-export type { Operation, Operator } from './events/operation.ts';
-export { unlessProbed } from './events/probes.ts';
+  unlessProbed,
+  upstreamReason,
+} from './events.ts';
+export type { DialLimits, DialUse } from './limits/limits.ts';
+export { PerSecond } from './limits/per-second.ts';
+export { TokenBucket } from './limits/token-bucket.ts';
+export {
+  type AnyPrincipal,
+  checkName,
+  GATEWAY_NAME,
+  HTTP_CREDENTIAL,
+  HUB_SERVER_NAME,
+  inWords,
+  isName,
+  isPrintable,
+  NotAuthorised,
+  notAuthorisedIn,
+  type Principal,
+  principalText,
+  printable,
+} from './names.ts';
 export {
   type DialSpan,
   type DialSpanName,
@@ -66,18 +85,11 @@ export {
   type DialTracer,
   enterSpan,
   noTracer,
+  type Observation,
+  observed,
+  observedAttach,
   type StepSpanName,
-} from './events/trace.ts';
-export { getOrPut } from './get-or-put.ts';
-export type { DialLimits, DialUse } from './limits/limits.ts';
-export { PerSecond } from './limits/per-second.ts';
-export { TokenBucket } from './limits/token-bucket.ts';
-export { HTTP_CREDENTIAL } from './names/credential.ts';
-export { inWords } from './names/in-words.ts';
-export { checkName, isName, isPrintable, printable } from './names/names.ts';
-export { type AnyPrincipal, NotAuthorised, notAuthorisedIn, type Principal, principalText } from './names/principal.ts';
-export { GATEWAY_NAME, HUB_SERVER_NAME } from './names/roles.ts';
-export { upstreamReason } from './names/upstream.ts';
+} from './observe.ts';
 export { AgentTunnels } from './resume/agent-tunnels.ts';
 export {
   type AttachAnswer,

@@ -1,8 +1,7 @@
 import { PassThrough } from 'node:stream';
 import type { DialRequest, Established } from './dial/dial.ts';
-import { planeEvents } from './events/events.ts';
-import type { Observation } from './events/observe.ts';
-import { noTracer } from './events/trace.ts';
+import { planeEvents } from './events.ts';
+import { noTracer, type Observation } from './observe.ts';
 
 export { Noted } from './resume/testing/noted.ts';
 

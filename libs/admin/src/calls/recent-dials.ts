@@ -1,12 +1,11 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import { Ring, SharedBudget } from '@isthmus/runtime';
+import { getOrPut, Ring, SharedBudget } from '@isthmus/runtime';
 import {
   type Destination,
   type DialLog,
   type DialOutcome,
   type DialRequest,
   formatDestination,
-  getOrPut,
   type PlaneEvents,
   type Role,
 } from '@isthmus/tunnel';

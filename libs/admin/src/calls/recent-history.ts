@@ -1,5 +1,5 @@
-import { LruMap } from '@isthmus/runtime';
-import { type DialOutcome, type DialRequest, getOrPut, type PlaneEvents, type Role } from '@isthmus/tunnel';
+import { getOrPut, LruMap } from '@isthmus/runtime';
+import type { DialOutcome, DialRequest, PlaneEvents, Role } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
 /** What happened in one slot. Times are in milliseconds since the epoch. */

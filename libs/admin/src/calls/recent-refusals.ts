@@ -1,5 +1,5 @@
-import { LruMap } from '@isthmus/runtime';
-import { type DialRequest, getOrPut, inWords, type PlaneEvents, type Role, unlessProbed } from '@isthmus/tunnel';
+import { getOrPut, LruMap } from '@isthmus/runtime';
+import { type DialRequest, inWords, type PlaneEvents, type Role, unlessProbed } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
 /** Who was refused at one port for one reason. */

@@ -1,9 +1,9 @@
 import type { FileProblem, KnownTenant, TenantsPart } from '@isthmus/admin';
 import { type Admission, problemMessage, problemText, type Tenant } from '@isthmus/admission';
-import { CertificatePool } from '@isthmus/runtime';
+import { CertificatePool, getOrPut } from '@isthmus/runtime';
 import type { Check } from '@isthmus/service';
 import type { LimitedTenant, TenantsSight } from '@isthmus/telemetry';
-import { type DialLimits, type DialUse, getOrPut, identifierCount, type SessionInfo } from '@isthmus/tunnel';
+import { type DialLimits, type DialUse, identifierCount, type SessionInfo } from '@isthmus/tunnel';
 import { PLANE } from '../defaults.ts';
 
 /** What operators, metrics and health checks see of the tenants. */

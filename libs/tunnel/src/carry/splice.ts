@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import { deferred, endAfterPeer, type Guarded, guarding, writerOf } from '@isthmus/runtime';
 import type { MarkStream, TunnelEnd } from '../dial/dial.ts';
 import { PlaneEnded, planeEnded } from '../dial/errors.ts';
-import type { TunnelEnding } from '../events/events.ts';
+import type { TunnelEnding } from '../events.ts';
 import type { ByteMeter, Gate } from '../limits/byte-meter.ts';
 
 /** How long a side may take to close once the other side has closed and nothing is left to write, in milliseconds. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import { PlaneEnded } from '../dial/errors.ts';
-import { planeEvents } from '../events/events.ts';
+import { planeEvents } from '../events.ts';
 import { established, request } from '../testing.ts';
 import { Tunnel } from './tunnel.ts';
 import { TunnelTable } from './tunnel-table.ts';

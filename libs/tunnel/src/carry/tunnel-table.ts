@@ -1,5 +1,5 @@
 import { RandomSet } from '@isthmus/runtime';
-import type { PlaneEvents, Role, TunnelInfo } from '../events/events.ts';
+import type { PlaneEvents, Role, TunnelInfo } from '../events.ts';
 import { Tunnel } from './tunnel.ts';
 
 /** How often a process that drains looks for idle tunnels, in milliseconds, unless they may be idle for less. */

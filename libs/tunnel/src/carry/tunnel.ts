@@ -1,5 +1,5 @@
 import type { DialRequest, Established, TunnelEnd } from '../dial/dial.ts';
-import type { PlaneEvents, ResumableTunnel, Role, TunnelInfo, TunnelOutcome } from '../events/events.ts';
+import type { PlaneEvents, ResumableTunnel, Role, TunnelInfo, TunnelOutcome } from '../events.ts';
 import type { ByteMeter } from '../limits/byte-meter.ts';
 import { Splice } from './splice.ts';
 

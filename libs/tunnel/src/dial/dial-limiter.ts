@@ -1,4 +1,4 @@
-import { getOrPut } from '../get-or-put.ts';
+import { getOrPut } from '@isthmus/runtime';
 import { type DialLimits, type DialUse, UNLIMITED } from '../limits/limits.ts';
 import { TenantLimiter } from '../limits/tenant-limiter.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';

@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream';
-import type { ResumableTunnel } from '../events/events.ts';
+import type { ResumableTunnel } from '../events.ts';
 import type { ByteMeter } from '../limits/byte-meter.ts';
-import type { AnyPrincipal } from '../names/principal.ts';
+import type { AnyPrincipal } from '../names.ts';
 import type { Resumable, ResumeOffer } from '../resume/carrier.ts';
 import type { Destination } from './destination.ts';
 import type { DialSignal } from './dial-abort.ts';

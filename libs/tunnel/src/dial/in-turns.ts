@@ -1,5 +1,4 @@
-import { Rounds, type TakesTurns } from '@isthmus/runtime';
-import { getOrPut } from '../get-or-put.ts';
+import { getOrPut, Rounds, type TakesTurns } from '@isthmus/runtime';
 
 /**
  * Dials that start in one turn of the event loop. Each takes some 0.1 ms of it, so a turn stays short, and those that came meanwhile

@@ -1,6 +1,6 @@
 import { Backoff } from '@isthmus/runtime';
 import { PlaneEnded } from '../dial/errors.ts';
-import type { GiveUpReason } from '../events/events.ts';
+import type { GiveUpReason } from '../events.ts';
 import type { AttachAnswer, AttachPosition, Carrier, Outer } from './carrier.ts';
 import { Half } from './half.ts';
 

@@ -2,7 +2,7 @@ import { type Clock, extended, OpenTable, systemClock } from '@isthmus/runtime';
 import type { DialRequest, Established, TunnelEnd } from '../dial/dial.ts';
 import { inTurns } from '../dial/in-turns.ts';
 import type { Stage } from '../dial/pipeline.ts';
-import type { Observation } from '../events/observe.ts';
+import type { Observation } from '../observe.ts';
 import { type AgentName, type AgentRoutes, type AgentSession, agentKey } from '../sessions.ts';
 import { AgentProcess, type ProcessName } from './agent-process.ts';
 import type { Resumable } from './carrier.ts';

@@ -1,5 +1,4 @@
-import type { Clock } from '@isthmus/runtime';
-import { getOrPut } from '../get-or-put.ts';
+import { type Clock, getOrPut } from '@isthmus/runtime';
 import { TOGETHER_MS } from './options.ts';
 
 /** How a gateway's connection to a hub has ended. */

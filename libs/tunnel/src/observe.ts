@@ -1,9 +1,53 @@
 import { extended } from '@isthmus/runtime';
-import type { Attach } from '../dial/attach.ts';
-import type { Dial, DialRequest, DialTiming, Established } from '../dial/dial.ts';
-import { asDialError, type DialError } from '../dial/errors.ts';
+import type { Attach, AttachRequest } from './dial/attach.ts';
+import type { Dial, DialRequest, DialTiming, Established } from './dial/dial.ts';
+import type { AttemptRecord } from './dial/dial-log.ts';
+import { asDialError, type DialError } from './dial/errors.ts';
 import type { DialFailure, DialOutcome, PlaneEvents, Role } from './events.ts';
-import { type DialTracer, enterSpan } from './trace.ts';
+
+export type DialSpanName = 'gateway.dial' | 'gateway.attach' | 'hub.dial' | 'hub.attach' | 'agent.dial';
+export type StepSpanName = 'agent.dns' | 'agent.connect';
+
+/** A running span. */
+export interface DialSpan<Outcome = DialOutcome> {
+  /** The context for the next hop; the incoming one if tracing is off. */
+  readonly traceparent: string | undefined;
+  end(outcome: Outcome): void;
+}
+
+/** A finished part of a dial. Times are milliseconds of `performance.now()` of this process. */
+export interface DialStep {
+  readonly start: number;
+  readonly end: number;
+  readonly error?: DialError;
+  /** The address, after DNS, that the agent connected to or failed to connect to. */
+  readonly peer?: { readonly address: string; readonly port: number };
+}
+
+/** All that the core needs of tracing. @isthmus/telemetry implements it with OpenTelemetry. */
+export interface DialTracer {
+  /** Starts the span of a dial or an attach, which lasts from the request to the answer. */
+  start(name: DialSpanName, asked: DialRequest | AttachRequest): DialSpan;
+  /** Starts the span of one attempt of a gateway's dial, through one session. @param number 1 for the first */
+  attempt(dial: DialRequest, attempt: AttemptRecord, number: number): DialSpan<AttemptRecord>;
+  step(name: StepSpanName, dial: DialRequest, step: DialStep): void;
+}
+
+/** Passes the caller's context on and records nothing. */
+export const noTracer: DialTracer = {
+  start: (_name, dial) => passedOn(dial),
+  attempt: passedOn,
+  step() {},
+};
+
+function passedOn({ traceparent }: Pick<DialRequest, 'traceparent'>): DialSpan<unknown> {
+  return { traceparent, end() {} };
+}
+
+/** Puts a dial or an attach into the span's trace context, for the next hop. */
+export function enterSpan(request: Pick<DialRequest, 'traceparent'>, { traceparent }: DialSpan<never>): void {
+  if (traceparent !== undefined) request.traceparent = traceparent;
+}
 
 export interface Observation {
   readonly events: PlaneEvents;

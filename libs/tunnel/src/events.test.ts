@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { planeEvents } from './events.ts';
+import { planeEvents, unlessProbed } from './events.ts';
 
 /** If nobody caught this, it would end the process and fail this file. */
 function defect(): never {
@@ -50,4 +50,24 @@ test('a fault subscriber that throws causes a process warning', async () => {
   events.emit('registry', 'up', '');
   assert.match(((await warned)[0] as Error).message, /a defect/);
   assert.deepEqual(heard, ['subscriber of registry']);
+});
+
+test('refusals are reported, except those of announced probes', () => {
+  const told: string[] = [];
+  const { probe, refused } = unlessProbed((where, remote) => void told.push(`${where} ${remote}`));
+  const error = new Error('no certificate');
+  probe('127.0.0.1:4000');
+  refused('agents', '127.0.0.1:4000', error);
+  refused('agents', '::ffff:127.0.0.1:4000', error);
+  refused('agents', '127.0.0.1:4001', error);
+  refused('agents', 'gone', error);
+  assert.deepEqual(told, ['agents 127.0.0.1:4001', 'agents gone']);
+});
+
+test('announcing too many probes hides only the latest ones', () => {
+  const told: string[] = [];
+  const { probe, refused } = unlessProbed((_where, remote) => void told.push(remote));
+  for (let port = 1; port <= 101; port++) probe(`10.0.0.1:${port}`);
+  for (let port = 1; port <= 101; port++) refused('agents', `10.0.0.1:${port}`, new Error('no'));
+  assert.deepEqual(told, ['10.0.0.1:1']);
 });

@@ -1,11 +1,56 @@
-import type { EventEmitter } from 'node:events';
+import { EventEmitter } from 'node:events';
 import type { PacketType } from '@isthmus/proto';
-import type { CallerProtocol, DialRequest, DialTiming } from '../dial/dial.ts';
-import type { DialError } from '../dial/errors.ts';
-import type { Principal } from '../names/principal.ts';
-import type { AgentIdentifiers } from '../sessions.ts';
-import { IsolatingEmitter } from './isolating-emitter.ts';
-import type { Operation } from './operation.ts';
+import type { CallerProtocol, DialRequest, DialTiming } from './dial/dial.ts';
+import type { DialError } from './dial/errors.ts';
+import type { Principal } from './names.ts';
+import type { AgentIdentifiers } from './sessions.ts';
+
+/** An emitter whose `emit` never throws. If a subscriber throws or rejects, `fault` gets the error, and the others still get the event. */
+class IsolatingEmitter extends EventEmitter {
+  readonly #fault: (name: string, error: Error) => void;
+
+  constructor(fault: (name: string, error: Error) => void) {
+    super();
+    this.#fault = fault;
+  }
+
+  override emit(name: string | symbol, ...args: unknown[]): boolean {
+    const subscribers = this.rawListeners(name);
+    for (const subscriber of subscribers) {
+      try {
+        const done: unknown = Reflect.apply(subscriber, this, args);
+        if (done instanceof Promise) done.catch((error) => this.#fault(String(name), error));
+      } catch (error) {
+        this.#fault(String(name), error as Error);
+      }
+    }
+    return subscribers.length > 0;
+  }
+}
+
+/** Who uses an admin port. */
+export interface Operator {
+  /** The certificate's subject; `host:port` without one, on loopback. */
+  readonly identity: string;
+  /** `host:port` */
+  readonly remote: string;
+  /** Set for an operator of one tenant alone. */
+  readonly tenant?: string;
+}
+
+/** What an operator did or asked for on an admin port, beyond reading. Also what was refused, reading included. */
+export interface Operation {
+  readonly operator: Operator;
+  /** The call of the admin RPC, such as `Kick`, or the path of a page. */
+  readonly call: string;
+  /** Whose agents, sessions or tunnels it acts on. Unset: the whole process. */
+  readonly tenant?: string;
+  /** What it acts on, in words: `agent edge-1`. */
+  readonly target?: string;
+  readonly outcome: 'done' | 'refused' | 'failed';
+  /** The reason that the operator gave; why it was refused or failed. */
+  readonly text?: string;
+}
 
 /** The part of the plane that emits an event. A process may hold several (the all-in-one server is gateway and hub). */
 export type Role = 'gateway' | 'hub' | 'agent';
@@ -106,7 +151,7 @@ export interface TunnelOutcome extends TunnelEnding {
 export type CertificatePlace = 'callers' | 'agents' | 'peers' | 'admin' | 'uplink' | 'redis';
 
 /** What a certificate says about itself. */
-export interface CertificateFacts {
+interface CertificateFacts {
   /** Subject and serial number. */
   readonly name: string;
   /** Milliseconds since the epoch. */
@@ -214,4 +259,51 @@ export function planeEvents(): PlaneEvents {
   });
   const events = emitter as PlaneEvents;
   return events;
+}
+
+/** Upstream's words: the `reason` label of its `dial_failure_count`. Logs, spans and the admin RPC use them too, to be compared with it. */
+const REASONS = {
+  expired: 'backend_dial_timeout',
+  abandoned: 'frontend_close',
+  unavailable: 'no_agent',
+  terminated: 'backend_close',
+  error: 'error_response',
+} as const satisfies Record<DialFailure, string>;
+
+export function upstreamReason(failure: DialFailure): (typeof REASONS)[DialFailure] {
+  return REASONS[failure];
+}
+
+/** How long after its announcement a probe's refusals are ignored, in milliseconds. */
+const PROBE_LASTS = 30_000;
+
+/** How many announced probes are remembered. One `isthmus check` probes two ports of a hub. */
+const MAX_PROBES = 100;
+
+type Heard<Name extends keyof PlaneEventMap> = (...args: PlaneEventMap[Name]) => void;
+
+/**
+ * Returns listeners that pass on refusals, except those of `isthmus check`. The check announces its address before its handshake. It
+ * does not authenticate at the port it probes, so the port refuses it, and that should alert nobody.
+ */
+export function unlessProbed(heard: Heard<'refused'>): {
+  readonly probe: Heard<'probe'>;
+  readonly refused: Heard<'refused'>;
+} {
+  const expected = new Map<string, number>();
+  return {
+    probe(remote) {
+      const [oldest] = expected.keys();
+      if (expected.size >= MAX_PROBES && oldest !== undefined) expected.delete(oldest);
+      expected.set(plain(remote), performance.now() + PROBE_LASTS);
+    },
+    refused(where, remote, error) {
+      if ((expected.get(plain(remote)) ?? 0) < performance.now()) heard(where, remote, error);
+    },
+  };
+}
+
+/** Removes the IPv4-mapped prefix: a dual-stack listener sees IPv4 peers as `::ffff:10.0.0.1`. */
+function plain(remote: string): string {
+  return remote.replace(/^::ffff:/i, '');
 }

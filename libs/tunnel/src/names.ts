@@ -1,0 +1,184 @@
+/** The longest id, tenant, zone or address that a peer may use, in characters: enough for a DNS name, brackets and a port. */
+const LONGEST_NAME = 264;
+
+/** Control characters, line ends and changes of text direction. In a terminal or a log line they can make a name look like another. */
+const UNPRINTABLE = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
+
+/** Returns whether a peer's text can be logged or shown unchanged. */
+export function isPrintable(text: string): boolean {
+  return text.search(UNPRINTABLE) === -1;
+}
+
+/** Makes a peer's text safe to log or show: replaces each unprintable character with its code point (`\u{202e}`). */
+export function printable(text: string): string {
+  return text.replaceAll(UNPRINTABLE, (found) => `\\u{${found.codePointAt(0)?.toString(16)}}`);
+}
+
+/** Returns whether a peer may use this name. */
+export function isName(name: string): boolean {
+  return name.length <= LONGEST_NAME && isPrintable(name);
+}
+
+/**
+ * Returns the name if a peer may use it.
+ * @param what the kind of name, for the error: `agent id`
+ * @throws Error whose message does not contain the name
+ */
+export function checkName(what: string, name: string): string {
+  if (isName(name)) return name;
+  const { length } = name;
+  if (length > LONGEST_NAME) throw new Error(`${what} of ${length} characters: at most ${LONGEST_NAME} are taken`);
+  throw new Error(`${what} with control characters: only what can be printed is taken`);
+}
+
+/*
+ * The DNS names (subjectAltName) by which a certificate proves a role between the processes of a plane. Addresses prove nothing: a
+ * pod's address is not known in advance, and anyone who can write to the registry can put any address there.
+ */
+
+/** Proves a hub to gateways. Agents accept it too, besides the name of the configured server. */
+export const HUB_SERVER_NAME = 'isthmus-hub';
+
+/** Proves a gateway to hubs. */
+export const GATEWAY_NAME = 'isthmus-gateway';
+
+/** Who a peer is, from its verified credential. What it says of itself is a claim, and is no part of this. */
+export interface Principal<Role extends string = 'agent' | 'caller'> {
+  readonly tenant: string;
+  readonly role: Role;
+  /** Within the tenant: an agent's id, the name of a caller or operator. */
+  readonly name: string;
+  /** What verified it, for people to find: `acme.yaml: agents[0].certificates`. */
+  readonly rule: string;
+  /** Several agents hold the credential, such as a service account's token: it says nothing of an agent's id. */
+  readonly shared?: boolean;
+}
+
+/** A principal at any port, the admin port included. */
+export type AnyPrincipal = Principal<'agent' | 'caller' | 'operator'>;
+
+/** Names a principal in logs and audit records: `acme/agent/edge-1`. */
+export function principalText({ tenant, role, name }: Pick<AnyPrincipal, 'tenant' | 'role' | 'name'>): string {
+  return `${tenant}/${role}/${name}`;
+}
+
+interface RefusedWhat {
+  readonly rule?: string | undefined;
+  readonly principal?: AnyPrincipal | undefined;
+  readonly destination?: string | undefined;
+  readonly tenant?: string | undefined;
+  readonly undecided?: boolean;
+  readonly cause?: Error;
+}
+
+/** A peer that did not prove who it is, or that claims or asks for more than its principal may. */
+export class NotAuthorised extends Error {
+  override readonly name = 'NotAuthorised';
+  /** The file and rule that refuse it: `acme.yaml: claims.cidr`. Unset if no tenant's file applies to it. */
+  readonly rule: string | undefined;
+  /** Who it is. Unset if it has proven nothing. */
+  readonly principal: AnyPrincipal | undefined;
+  /** `host:port` that it wanted to dial. Unset if it was refused before it dialled. */
+  readonly destination: string | undefined;
+  /** Of its principal; of a dial over a link, which tells no principal, the dial's. */
+  readonly tenant: string | undefined;
+  /** Whether nobody could decide now, because what decides did not answer. The same credential may be good the next time. */
+  readonly undecided: boolean;
+
+  constructor(
+    message: string,
+    { rule, principal, destination, tenant = principal?.tenant, undecided = false, cause }: RefusedWhat = {},
+  ) {
+    super(message, cause && { cause });
+    this.rule = rule;
+    this.principal = principal;
+    this.destination = destination;
+    this.tenant = tenant;
+    this.undecided = undecided;
+  }
+
+  /** The same refusal, of a dial. */
+  dialling(destination: string): NotAuthorised {
+    const { rule, principal } = this;
+    return new NotAuthorised(this.message, { rule, principal, destination });
+  }
+}
+
+/** The longest chain of causes that is followed: an error, what wrapped it, and what that came over. */
+const MOST_CAUSES = 4;
+
+/** Returns the NotAuthorised that an error is, or that caused it. */
+export function notAuthorisedIn(error: unknown): NotAuthorised | undefined {
+  let each = error;
+  for (let step = 0; step < MOST_CAUSES && each instanceof Error; step++) {
+    if (each instanceof NotAuthorised) return each;
+    each = each.cause;
+  }
+  return undefined;
+}
+
+/**
+ * Error texts of libraries that name their own options or source files, and what they mean. Operators have not read the libraries'
+ * manuals.
+ */
+const PHRASES: readonly (readonly [said: RegExp, means: string])[] = [
+  // ioredis
+  [/Reached the max retries per request limit.*/s, 'the connection broke before an answer came'],
+  [/Stream isn't writeable and enableOfflineQueue options is false\.?/, 'there is no connection'],
+  [/^Connection is closed\.?$/, 'the connection is closed'],
+  [/^Command timed out$/, 'no answer in time'],
+  // grpc-js puts the last error in the middle of a list of what it tried.
+  [/^.*Last error: (?:Error: )?/s, ''],
+  [/\.? ?Resolution note:.*$/s, ''],
+  [/ \(\d{4}-\d\d-\d\dT[\d:.]+Z\)/, ''],
+  [/^No connection established$/, 'no connection'],
+  [/Received RST_STREAM with code (\d+)/, 'the stream was reset, HTTP/2 code $1'],
+  // OpenSSL: `C0F7:error:0A00010B:SSL routines:ssl3_get_record:wrong version number:../deps/openssl/ssl/ssl3_record.c:355:`
+  [
+    /(?:write EPROTO )?(?:[\dA-F]{1,32}:)?error:[\dA-F]{8}:[^:]*:[^:]*:([^:]+)(?::[^\s:]+\.c:\d+:[^\n]*)?\n?/gs,
+    'TLS: $1',
+  ],
+  [/TLS: wrong version number|TLS: packet length too long/, 'the other side speaks no TLS'],
+  [/TLS: http request/, 'plain HTTP came where TLS is spoken'],
+  [/TLS: no start line/, 'it holds no PEM text'],
+  [/TLS: key values mismatch/, 'the key is not that of the certificate'],
+  // Node and undici
+  [
+    /^Client network socket disconnected before secure TLS connection was established$/,
+    'it ended amid the TLS handshake',
+  ],
+  [/^socket hang up$/, 'it ended the connection'],
+];
+
+/** The most characters of a text that are processed. A peer may have written it. */
+const LONGEST_TEXT = 2000;
+
+/** Returns an error's text for an operator. For an error that only wraps others, returns the text of the first of them. */
+export function inWords(error: unknown): string {
+  if (!(error instanceof Error)) return phrased(String(error));
+  const [first] = error instanceof AggregateError ? error.errors : [];
+  if (first !== undefined && error.message === '') return inWords(first);
+  // undici's own message says nothing; its cause does.
+  if (error.message === 'fetch failed' && error.cause !== undefined) return inWords(error.cause);
+  return phrased(error.message) || error.name;
+}
+
+function phrased(text: string): string {
+  return PHRASES.reduce((words, [said, means]) => words.replace(said, means), text.slice(0, LONGEST_TEXT)).trim();
+}
+
+/** Words that follow "bearer" or "basic" in a sentence. No credential is one of them. */
+const WORDS = [
+  ...['access', 'and', 'are', 'auth', 'authentication', 'authorization', 'credential', 'credentials', 'expired'],
+  ...['for', 'from', 'has', 'header', 'in', 'invalid', 'is', 'missing', 'must', 'not', 'of', 'or', 'rejected'],
+  ...['required', 'scheme', 'that', 'to', 'token', 'tokens', 'was', 'with', 'without'],
+].join('|');
+
+/**
+ * Matches a credential of HTTP authentication (RFC 9110 section 11.4) in a text. The first group is the scheme. "Invalid bearer token"
+ * has no match. There is no word boundary before the scheme, because in a line of JSON it may follow a backslash and an n.
+ */
+export const HTTP_CREDENTIAL = new RegExp(
+  `(Bearer|Basic)\\s+(?!(?:${WORDS})(?:[.,:;!?)]*(?:[\\s"'\\\\]|$)|[,:;!?)]))[\\w.~+/=-]+`,
+  'gi',
+);
