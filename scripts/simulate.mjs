@@ -13,7 +13,7 @@ const SAY_EVERY = 50_000;
 
 const { schedules, seed } = read();
 await ensureInstalled();
-const { simulate } = await import('../libs/tunnel/src/resume/testing/simulate.ts');
+const { simulate } = await import('../libs/tunnel/src/testing/simulate.ts');
 let failed = 0;
 const total = { attaches: 0, cuts: 0 };
 for (let done = 0; done < schedules; done++) {

@@ -14,7 +14,7 @@ import {
   type Link,
   SessionLost,
 } from '@isthmus/tunnel';
-import { established, Noted, request, unobserved } from '@isthmus/tunnel/testing';
+import { established, RecordingCarrier, request, unobserved } from '@isthmus/tunnel/testing';
 import { route, Suspects } from './route.ts';
 import { directory, hub, routing, session } from './testing/routing.ts';
 
@@ -32,10 +32,10 @@ async function gateway(refusal?: DialError) {
   const observation = unobserved();
   const dialled: DialRequest[] = [];
   const attaches: AttachRequest[] = [];
-  const carriers: Noted[] = [];
+  const carriers: RecordingCarrier[] = [];
   const told: string[] = [];
   const carrier = () => {
-    const opened = new Noted();
+    const opened = new RecordingCarrier();
     carriers.push(opened);
     return opened;
   };
@@ -91,7 +91,8 @@ async function gateway(refusal?: DialError) {
   const open = () => tunnels.resume(routing(known, dials))({ ...request, traceparent, log: dialLog() });
   const { end } = await open();
   assert.ok(end.resumable);
-  const loseThrough = (carrier: Noted | undefined, reason: Error = LOST) => carrier?.user?.lost(carrier, reason);
+  const loseThrough = (carrier: RecordingCarrier | undefined, reason: Error = LOST) =>
+    carrier?.user?.lost(carrier, reason);
   const lose = (reason?: Error) => void loseThrough(carriers.at(-1), reason);
   const loseAll = (reason?: Error) => {
     for (const carrier of [...carriers]) loseThrough(carrier, reason);

@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import type { PacketType } from '@isthmus/proto';
-import type { CallerProtocol, DialRequest, DialTiming } from './dial/dial.ts';
-import type { DialError } from './dial/errors.ts';
+import type { CallerProtocol, DialRequest, ResumableTunnel } from './dial.ts';
+import type { DialError, DialTiming } from './errors.ts';
 import type { Principal } from './names.ts';
 import type { AgentIdentifiers } from './sessions.ts';
 
@@ -121,20 +121,6 @@ export type ClosedBy = 'caller' | 'destination' | 'plane';
  * ended there. `end`: it had ended here: its caller went away, it was complete, or an operator ended it.
  */
 export type GiveUpReason = 'timeout' | 'agent' | 'end';
-
-/** A gateway's tunnel to an agent that can resume it; live. */
-export interface ResumableTunnel {
-  readonly dial: Pick<DialRequest, 'id' | 'tenant' | 'destination'>;
-  readonly agentId: string;
-  /** The session that carries it, or was the last to do so. */
-  readonly sessionId: string;
-  readonly hubId: string;
-  readonly attached: boolean;
-  /** How often it has gone on through another stream. */
-  readonly moves: number;
-  /** Bytes that its agent has not acknowledged. */
-  readonly kept: number;
-}
 
 /** How a tunnel ended. */
 export interface TunnelEnding {

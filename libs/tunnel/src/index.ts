@@ -1,27 +1,46 @@
-export { Splice } from './carry/splice.ts';
-export { type Carried, Tunnel } from './carry/tunnel.ts';
-export { TunnelTable } from './carry/tunnel-table.ts';
-export type { Attach, Attached, AttachRequest, Link } from './dial/attach.ts';
-export { type Destination, formatDestination, parseDestination } from './dial/destination.ts';
 export {
+  type Destination,
+  type DialPolicy,
+  formatDestination,
+  type PolicyVerdict,
+  PROHIBITIONS,
+  type Prohibited,
+  type Prohibition,
+  parseDestination,
+  prohibitedBy,
+  reachedAddress,
+} from './destination.ts';
+export {
+  type Attach,
+  type Attached,
+  type AttachRequest,
+  type AttemptKind,
+  type AttemptRecord,
   type Caller,
   type CallerProtocol,
   callerName,
   type Dial,
+  DialAbort,
+  type DialLog,
   type DialRequest,
-  type DialTiming,
+  type DialSignal,
+  dialLog,
   type Established,
+  isRefusedDial,
+  type Link,
+  pipeline,
+  type ResumableTunnel,
+  SignOfLife,
+  type Stage,
   type TunnelEnd,
-} from './dial/dial.ts';
-export { DialAbort, type DialSignal } from './dial/dial-abort.ts';
-export { DialLimiter } from './dial/dial-limiter.ts';
-export { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from './dial/dial-log.ts';
+} from './dial.ts';
 export {
   asDialError,
   CUT_BY,
   DIAL_ERRORS,
   DialError,
   type DialErrorCode,
+  type DialTiming,
   HungUp,
   isDialErrorCode,
   LinkReset,
@@ -31,14 +50,7 @@ export {
   ReaderStalled,
   type RefusingLimit,
   SessionLost,
-} from './dial/errors.ts';
-export { inTurns } from './dial/in-turns.ts';
-export { pipeline, type Stage } from './dial/pipeline.ts';
-export type { DialPolicy, PolicyVerdict } from './dial/policy.ts';
-export { PROHIBITIONS, type Prohibited, type Prohibition, prohibitedBy, reachedAddress } from './dial/prohibited.ts';
-export { refuseWhenScarce } from './dial/refuse-when-scarce.ts';
-export { isRefusedDial } from './dial/refused-dial.ts';
-export { SignOfLife } from './dial/sign-of-life.ts';
+} from './errors.ts';
 export {
   type AuditSink,
   type CertificatePlace,
@@ -52,7 +64,6 @@ export {
   type PlaneEventMap,
   type PlaneEvents,
   planeEvents,
-  type ResumableTunnel,
   type Role,
   type SessionInfo,
   type TunnelInfo,
@@ -60,9 +71,9 @@ export {
   unlessProbed,
   upstreamReason,
 } from './events.ts';
-export type { DialLimits, DialUse } from './limits/limits.ts';
-export { PerSecond } from './limits/per-second.ts';
-export { TokenBucket } from './limits/token-bucket.ts';
+export { DialLimiter, refuseWhenScarce } from './limits/dial-limiter.ts';
+export { inTurns } from './limits/in-turns.ts';
+export { type DialLimits, type DialUse, PerSecond, TokenBucket } from './limits/limits.ts';
 export {
   type AnyPrincipal,
   checkName,
@@ -90,7 +101,7 @@ export {
   observedAttach,
   type StepSpanName,
 } from './observe.ts';
-export { AgentTunnels } from './resume/agent-tunnels.ts';
+export { AgentTunnels, type GatewayLoss } from './resume/agent-tunnels.ts';
 export {
   type AttachAnswer,
   type AttachClaim,
@@ -102,6 +113,7 @@ export {
   type ResumeOffer,
 } from './resume/carrier.ts';
 export { GatewayTunnels } from './resume/gateway-tunnels.ts';
-export type { GatewayLoss } from './resume/hung-up-gateways.ts';
-export type { ResumeOptions } from './resume/options.ts';
+export type { ResumeOptions } from './resume/halves.ts';
 export { type AgentIdentifiers, type AgentName, agentKey, identifierCount, isNetwork } from './sessions.ts';
+export { Splice } from './splice.ts';
+export { type Carried, Tunnel, TunnelTable } from './tunnel.ts';

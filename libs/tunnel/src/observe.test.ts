@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Dial } from './dial/dial.ts';
-import { DialError } from './dial/errors.ts';
+import type { Dial } from './dial.ts';
+import { DialError } from './errors.ts';
 import type { DialOutcome } from './events.ts';
 import { observed } from './observe.ts';
-import { established, request, unobserved } from './testing.ts';
+import { established, request, unobserved } from './testing/index.ts';
 
 /** Returns a gateway's Dial through hub and agent, and the outcomes that the gateway reports. */
 function chain(inner: Dial): { dial: Dial; ended: DialOutcome[] } {

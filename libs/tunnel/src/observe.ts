@@ -1,8 +1,6 @@
 import { extended } from '@isthmus/runtime';
-import type { Attach, AttachRequest } from './dial/attach.ts';
-import type { Dial, DialRequest, DialTiming, Established } from './dial/dial.ts';
-import type { AttemptRecord } from './dial/dial-log.ts';
-import { asDialError, type DialError } from './dial/errors.ts';
+import type { Attach, AttachRequest, AttemptRecord, Dial, DialRequest, Established } from './dial.ts';
+import { asDialError, type DialError, type DialTiming } from './errors.ts';
 import type { DialFailure, DialOutcome, PlaneEvents, Role } from './events.ts';
 
 export type DialSpanName = 'gateway.dial' | 'gateway.attach' | 'hub.dial' | 'hub.attach' | 'agent.dial';

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { afterEach, describe, mock, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { Splice } from '../carry/splice.ts';
-import type { ResumableTunnel } from '../events.ts';
+import type { ResumableTunnel } from '../dial.ts';
+import { Splice } from '../splice.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { type DialLimits, UNLIMITED } from './limits.ts';
 

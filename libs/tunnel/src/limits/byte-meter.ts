@@ -1,9 +1,7 @@
 import type { Duplex } from 'node:stream';
 import type { Guarded } from '@isthmus/runtime';
-import { ReaderStalled } from '../dial/errors.ts';
-import type { DialLimits } from './limits.ts';
-import { PerSecond } from './per-second.ts';
-import { TokenBucket, type TokenRate } from './token-bucket.ts';
+import { ReaderStalled } from '../errors.ts';
+import { type DialLimits, PerSecond, TokenBucket, type TokenRate } from './limits.ts';
 
 /** How often paused tunnels are resumed, in milliseconds. Users of a terminal do not notice it, and it needs few timers. */
 const RESUME_EVERY_MS = 20;

@@ -4,11 +4,11 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { Splice } from '../carry/splice.ts';
-import type { Established } from '../dial/dial.ts';
-import { DialLimiter } from '../dial/dial-limiter.ts';
-import { inTurns } from '../dial/in-turns.ts';
-import { request } from '../testing.ts';
+import type { Established } from '../dial.ts';
+import { Splice } from '../splice.ts';
+import { request } from '../testing/index.ts';
+import { DialLimiter } from './dial-limiter.ts';
+import { inTurns } from './in-turns.ts';
 import { type DialLimits, UNLIMITED } from './limits.ts';
 
 const KIB = 1024;

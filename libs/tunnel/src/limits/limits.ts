@@ -1,4 +1,4 @@
-import { DialError, type RefusingLimit } from '../dial/errors.ts';
+import { DialError, type RefusingLimit } from '../errors.ts';
 
 /** What one tenant may use of one process. Read at each use, so that a change takes effect at once. */
 export interface DialLimits {
@@ -47,4 +47,78 @@ export function overLimit(tenant: string, limit: RefusingLimit, limits: DialLimi
     `tenant ${tenant} has reached its limit ${limit} of ${limits[limit]}: ` +
     `dial again after ${retryAfter} s, or raise it in the tenant's file`;
   return new DialError('connection_limit_reached', text, { limit, retryAfter });
+}
+
+/** How fast a bucket fills, and how much fits into it. */
+export interface TokenRate {
+  readonly perSecond: number;
+  readonly atOnce: number;
+}
+
+/** A token bucket whose rate may change between two uses. It begins full. */
+export class TokenBucket {
+  readonly #now: () => number;
+  #left = Number.POSITIVE_INFINITY;
+  #since: number;
+
+  /** @param now milliseconds */
+  constructor(now: () => number) {
+    this.#now = now;
+    this.#since = now();
+  }
+
+  /** Returns what may be spent now; below 0 after more was spent. */
+  left({ perSecond, atOnce }: TokenRate): number {
+    const now = this.#now();
+    const earned = ((now - this.#since) / 1000) * perSecond;
+    this.#since = now;
+    this.#left = perSecond === Number.POSITIVE_INFINITY ? atOnce : Math.min(atOnce, this.#left + earned);
+    return this.#left;
+  }
+
+  /** Spends a cost, or nothing if less is left. */
+  take(cost: number, rate: TokenRate): boolean {
+    if (this.left(rate) < cost) return false;
+    this.#left -= cost;
+    return true;
+  }
+
+  /** Spends a cost that cannot be refused, and returns what is left. */
+  charge(cost: number, rate: TokenRate): number {
+    this.left(rate);
+    this.#left -= cost;
+    return this.#left;
+  }
+}
+
+/** Counts what happens within each second of the clock. */
+export class PerSecond {
+  readonly #now: () => number;
+  #second = 0;
+  #count = 0;
+  #before = 0;
+
+  /** @param now milliseconds */
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  add(count: number): void {
+    this.#turn();
+    this.#count += count;
+  }
+
+  /** The count of the last full second. */
+  get last(): number {
+    this.#turn();
+    return this.#before;
+  }
+
+  #turn(): void {
+    const second = Math.floor(this.#now() / 1000);
+    if (second === this.#second) return;
+    this.#before = second === this.#second + 1 ? this.#count : 0;
+    this.#count = 0;
+    this.#second = second;
+  }
 }

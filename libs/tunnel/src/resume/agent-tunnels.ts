@@ -1,13 +1,20 @@
 import { timingSafeEqual } from 'node:crypto';
-import { type Clock, OpenTable, randomHex, systemClock } from '@isthmus/runtime';
-import type { TunnelEnd } from '../dial/dial.ts';
-import { SessionLost } from '../dial/errors.ts';
-import { TokenBucket } from '../limits/token-bucket.ts';
-import { AgentHalf } from './agent-half.ts';
-import { type AttachAnswer, type AttachClaim, AttachRefused, type Carrier, type ResumeGrant } from './carrier.ts';
+import { type Clock, getOrPut, OpenTable, randomHex, systemClock } from '@isthmus/runtime';
+import type { TunnelEnd } from '../dial.ts';
+import { SessionLost } from '../errors.ts';
+import { TokenBucket } from '../limits/limits.ts';
+import {
+  type AttachAnswer,
+  type AttachClaim,
+  type AttachPosition,
+  AttachRefused,
+  type Carrier,
+  ENDED_TEXT,
+  type ResumeGrant,
+} from './carrier.ts';
+import { Half } from './half.ts';
 import { HalfStream } from './half-stream.ts';
-import { type GatewayLoss, HungUpGateways } from './hung-up-gateways.ts';
-import { type Halves, halvesOf, type ResumeOptions } from './options.ts';
+import { type Halves, halvesOf, type ResumeOptions, TOGETHER_MS } from './halves.ts';
 
 /** How often a tunnel may be attached. A gateway tries again after 5 ms to 1 s. */
 const ATTACH_RATE = { perSecond: 5, atOnce: 10 };
@@ -132,4 +139,119 @@ function nameOf(secret: string): string {
 
 function isSame(a: string, b: string): boolean {
   return a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b));
+}
+
+/** The half beside the destination's socket. It waits until the gateway's half attaches a new carrier. */
+export class AgentHalf extends Half {
+  /** A gateway that is alive attaches again at once, or, on a busy machine, before its links would count as silent. */
+  protected override get patienceMs(): number {
+    return 2500;
+  }
+
+  /** The number of the last attach. */
+  #number = 0;
+  /** Why the tunnel ended, if no carrier was there to tell the gateway. */
+  #reason: Error | undefined;
+
+  /**
+   * Goes on with a new carrier.
+   * @param accept sends the answer. Nothing else may leave on the carrier before it
+   * @throws AttachRefused. The half then stays as it was
+   */
+  attach(request: AttachPosition, accept: (answer: AttachAnswer) => Carrier): void {
+    this.#check(request);
+    this.#number = request.number;
+    const { position, state } = this;
+    const carrier = accept({ ...position, from: this.sendingFrom(request.received) });
+    this.adopt(carrier, request, position.received);
+    if (state === 'complete') carrier.end();
+  }
+
+  protected override onDetached(): void {}
+
+  protected override onAborted(reason: Error): void {
+    this.#reason = reason;
+  }
+
+  protected override onComplete(): void {}
+
+  #check(request: AttachPosition): void {
+    const reason = this.#reason;
+    if (reason)
+      throw new AttachRefused(`${ENDED_TEXT}${reason.message}`, {
+        final: true,
+        ordinary: true,
+        cause: reason,
+      });
+    if (this.state === 'gone') throw new AttachRefused('the tunnel has ended', { final: true, ordinary: true });
+    const { number } = request;
+    if (number <= this.#number)
+      throw new AttachRefused(`attach ${number} came after attach ${this.#number}`, {
+        final: false,
+        ordinary: true,
+      });
+    const fault = this.faultOf(request);
+    if (fault !== undefined)
+      throw new AttachRefused(`the gateway's end of the tunnel is in disorder: ${fault}`, { final: true });
+  }
+}
+
+/** How a gateway's connection to a hub has ended. */
+export interface GatewayLoss {
+  /** The gateway, by its process. */
+  readonly gateway: string;
+  /** Whether something on the way reset it. */
+  readonly reset: boolean;
+}
+
+interface Report {
+  readonly at: number;
+  readonly reset: boolean;
+}
+
+/**
+ * Decides whether a gateway is dead or has only lost a connection. A process that dies closes all its connections at once, so all hubs
+ * of this agent report it. The gateway may be alive, and resume its tunnels another way, if only some of them report it, if there is only
+ * one hub, or if all connections were reset on the way.
+ */
+export class HungUpGateways {
+  readonly #clock: Pick<Clock, 'now'>;
+  readonly #dead: (gateway: string) => void;
+  readonly #links = new Set<object>();
+  /** By gateway: what hubs have reported, by the link to each. */
+  readonly #reports = new Map<string, Map<object, Report>>();
+
+  /** @param dead called for each gateway that is dead */
+  constructor(clock: Pick<Clock, 'now'>, dead: (gateway: string) => void) {
+    this.#clock = clock;
+    this.#dead = dead;
+  }
+
+  /** Call when a link to a hub opens. */
+  came(link: object): void {
+    this.#links.add(link);
+  }
+
+  went(link: object): void {
+    this.#links.delete(link);
+  }
+
+  /** Call when the hub of a link has lost its connection to a gateway. */
+  report({ gateway, reset }: GatewayLoss, link: object): void {
+    const now = this.#clock.now();
+    this.#forget(now - TOGETHER_MS);
+    const reports = getOrPut(this.#reports, gateway, () => new Map<object, Report>());
+    reports.set(link, { at: now, reset });
+    if (reports.size < 2 || [...this.#links].some((each) => !reports.has(each))) return;
+    if ([...reports.values()].every((report) => report.reset)) return;
+    this.#reports.delete(gateway);
+    this.#dead(gateway);
+  }
+
+  #forget(before: number): void {
+    for (const [gateway, reports] of this.#reports) {
+      for (const [link, { at }] of reports) if (at < before) reports.delete(link);
+      if (reports.size === 0) this.#reports.delete(gateway);
+    }
+  }
 }

@@ -47,7 +47,7 @@ export interface CarrierUser {
 }
 
 /** The user of a half: the caller's socket, or the destination's. */
-export interface Outer {
+export interface HalfUser {
   /** Whose share of the memory for kept bytes the half uses. */
   readonly tenant: string;
   /** Gets bytes of the other side. It calls `Half.take` when its socket has taken them. */

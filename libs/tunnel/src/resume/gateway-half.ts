@@ -1,7 +1,7 @@
 import { Backoff } from '@isthmus/runtime';
-import { PlaneEnded } from '../dial/errors.ts';
+import { PlaneEnded } from '../errors.ts';
 import type { GiveUpReason } from '../events.ts';
-import type { AttachAnswer, AttachPosition, Carrier, Outer } from './carrier.ts';
+import type { AttachAnswer, AttachPosition, Carrier, HalfUser } from './carrier.ts';
 import { Half } from './half.ts';
 
 /**
@@ -14,7 +14,7 @@ const RETRY_MS = { first: 10, cap: 1000 };
 const LASTING_MS = 1000;
 
 /** The user of a gateway's half. */
-export interface GatewayOuter extends Outer {
+export interface GatewayHalfUser extends HalfUser {
   /** Attaches a new carrier to the agent's half. Must call `attachedTo` or `attachFailed` with the request's number, in bounded time. */
   attach(request: AttachPosition): void;
   /** Called for each carrier that was lost, before the next attach. */
@@ -22,7 +22,7 @@ export interface GatewayOuter extends Outer {
 }
 
 /** The half beside the caller's socket. Only this half attaches new carriers. */
-export class GatewayHalf extends Half<GatewayOuter> {
+export class GatewayHalf extends Half<GatewayHalfUser> {
   /** An agent that is alive connects again after a second or two. */
   protected override get patienceMs(): number {
     return 5000;
@@ -101,7 +101,7 @@ export class GatewayHalf extends Half<GatewayOuter> {
    * the carrier must not keep the gateway busy.
    */
   protected override onDetached(reason: Error): void {
-    this.outer.detached(reason);
+    this.user.detached(reason);
     if (this.#pendingAttach) return;
     const lasted = this.halves.clock.now() - this.#attachedAt >= LASTING_MS;
     if (this.progress === this.#progressed || !lasted) {
@@ -141,7 +141,7 @@ export class GatewayHalf extends Half<GatewayOuter> {
     if (this.#pendingAttach || this.state === 'gone') return;
     this.#cancelRetry?.();
     this.#pendingAttach = { number: ++this.#number, ...this.position };
-    this.outer.attach(this.#pendingAttach);
+    this.user.attach(this.#pendingAttach);
   }
 
   #disorderOf(answer: AttachAnswer): Error | undefined {

@@ -1,18 +1,19 @@
 import { type Clock, guarding } from '@isthmus/runtime';
-import type { Attach, AttachRequest } from '../dial/attach.ts';
-import type { DialRequest } from '../dial/dial.ts';
-import { DialAbort } from '../dial/dial-abort.ts';
-import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../dial/errors.ts';
-import { SignOfLife } from '../dial/sign-of-life.ts';
-import type { ResumableTunnel } from '../events.ts';
-import { enterSpan } from '../observe.ts';
-import type { AgentSession } from '../sessions.ts';
-import type { AgentProcess } from './agent-process.ts';
+import {
+  type Attach,
+  type AttachRequest,
+  DialAbort,
+  type DialRequest,
+  type ResumableTunnel,
+  SignOfLife,
+} from '../dial.ts';
+import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../errors.ts';
+import { enterSpan, type Observation } from '../observe.ts';
+import type { AgentProcess, AgentRoutes, AgentSession } from '../sessions.ts';
 import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT } from './carrier.ts';
-import { GatewayHalf, type GatewayOuter } from './gateway-half.ts';
-import type { Attaching, GatewayTunnelsOptions } from './gateway-tunnels.ts';
+import { GatewayHalf, type GatewayHalfUser } from './gateway-half.ts';
 import { HalfStream } from './half-stream.ts';
-import type { Halves } from './options.ts';
+import type { Halves, ResumeOptions } from './halves.ts';
 
 /** After this time and the round trips of its path, in milliseconds, an attach without an answer is given up, and another session is tried. */
 const ATTACH_TIMEOUT_MS = 2000;
@@ -22,6 +23,19 @@ const ATTACH_LONGEST_MS = 10_000;
 
 /** How soon after a failed move the tunnel checks its session again, in milliseconds. */
 const CHECK_AGAIN_MS = 500;
+
+export interface GatewayTunnelsOptions extends ResumeOptions, AgentRoutes {
+  /** Names this process to hubs and agents: 16 hexadecimal digits. */
+  readonly instance: string;
+  readonly observation: Observation;
+  readonly clock?: Clock;
+}
+
+/** An attach that waits for its turn. */
+export interface Attaching {
+  readonly tenant: string;
+  readonly start: () => Promise<void>;
+}
 
 export interface GatewayTunnelOptions {
   /** The gateway's: the same for all its tunnels. */
@@ -44,7 +58,7 @@ export interface SharedByTunnels extends Omit<GatewayTunnelsOptions, 'clock'> {
 }
 
 /** A gateway's end of a tunnel that its agent can resume. When it loses its way to the agent's process, it finds another. */
-export class GatewayTunnel extends HalfStream implements GatewayOuter, ResumableTunnel {
+export class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunnel {
   override readonly half: GatewayHalf;
   readonly dial: DialRequest;
   sessionId: string;

@@ -1,32 +1,16 @@
-import { type Clock, extended, OpenTable, systemClock } from '@isthmus/runtime';
-import type { DialRequest, Established, TunnelEnd } from '../dial/dial.ts';
-import { inTurns } from '../dial/in-turns.ts';
-import type { Stage } from '../dial/pipeline.ts';
-import type { Observation } from '../observe.ts';
-import { type AgentName, type AgentRoutes, type AgentSession, agentKey } from '../sessions.ts';
-import { AgentProcess, type ProcessName } from './agent-process.ts';
+import { extended, OpenTable, systemClock } from '@isthmus/runtime';
+import type { DialRequest, Established, Stage, TunnelEnd } from '../dial.ts';
+import { inTurns } from '../limits/in-turns.ts';
+import { type AgentName, AgentProcess, type AgentSession, agentKey, type ProcessName } from '../sessions.ts';
 import type { Resumable } from './carrier.ts';
-import { GatewayTunnel, type SharedByTunnels } from './gateway-tunnel.ts';
-import { halvesOf, type ResumeOptions } from './options.ts';
+import { type Attaching, GatewayTunnel, type GatewayTunnelsOptions, type SharedByTunnels } from './gateway-tunnel.ts';
+import { halvesOf } from './halves.ts';
 
 /**
  * How many attaches start in one turn of the event loop, and how many of one tenant are under way. After the loss of a hub, thousands of
  * tunnels attach at once. New dials start before them, 16 in each turn.
  */
 const ATTACHES_AT_ONCE = { startsATurn: 4, young: 256 };
-
-export interface GatewayTunnelsOptions extends ResumeOptions, AgentRoutes {
-  /** Names this process to hubs and agents: 16 hexadecimal digits. */
-  readonly instance: string;
-  readonly observation: Observation;
-  readonly clock?: Clock;
-}
-
-/** An attach that waits for its turn. */
-export interface Attaching {
-  readonly tenant: string;
-  readonly start: () => Promise<void>;
-}
 
 /** The tunnels of a gateway that can be resumed. */
 export class GatewayTunnels {

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { SharedBudget } from '@isthmus/runtime';
-import { AgentHalf } from './agent-half.ts';
+import { SeededTime } from '../testing/channel.ts';
+import { RecordingCarrier } from '../testing/index.ts';
+import { AgentHalf } from './agent-tunnels.ts';
 import { HalfStream } from './half-stream.ts';
-import { halvesOf } from './options.ts';
-import { Noted } from './testing/noted.ts';
-import { SeededTime } from './testing/seeded-time.ts';
+import { halvesOf } from './halves.ts';
 
 class AgentStream extends HalfStream {
   override readonly half = new AgentHalf(
@@ -25,7 +25,7 @@ class AgentStream extends HalfStream {
 function agent() {
   const stream = new AgentStream();
   const { half } = stream;
-  const carrier = new Noted();
+  const carrier = new RecordingCarrier();
   half.start(carrier);
   return { stream, half, carrier, marks: carrier.marks };
 }
@@ -124,7 +124,7 @@ test('a tunnel that ended in good order while it was detached is not aborted', a
   });
   await new Promise((resolve) => stream.once('close', resolve));
   assert.deepEqual([read, stream.errored, stream.isGone], ['tail', null, false]);
-  const next = new Noted();
+  const next = new RecordingCarrier();
   half.attach({ number: 1, received: 0, taken: 1 }, () => next);
   assert.ok(
     next.marks.some(({ taken }) => taken === 5),

@@ -1,19 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { SharedBudget } from '@isthmus/runtime';
-import { HungUp, SessionLost } from '../dial/errors.ts';
-import { AgentHalf } from './agent-half.ts';
+import { HungUp, SessionLost } from '../errors.ts';
+import { SeededTime } from '../testing/channel.ts';
+import { RecordingCarrier } from '../testing/index.ts';
+import { AgentHalf } from './agent-tunnels.ts';
 import { type AttachAnswer, type AttachPosition, AttachRefused, type Carrier } from './carrier.ts';
 import { GatewayHalf } from './gateway-half.ts';
-import { halvesOf } from './options.ts';
-import { Noted } from './testing/noted.ts';
-import { SeededTime } from './testing/seeded-time.ts';
+import { halvesOf } from './halves.ts';
 
 const LIMIT = 1_000_000;
 
 function noted() {
   const told: string[] = [];
-  const outer = {
+  const user = {
     tenant: 'acme',
     deliver: (bytes: Uint8Array) => void told.push(`${Buffer.from(bytes)}`),
     ended: () => void told.push('end'),
@@ -24,16 +24,16 @@ function noted() {
   };
   const time = new SeededTime(1);
   const halves = halvesOf({ timeoutMs: 15_000, budget: new SharedBudget(0) }, time, LIMIT, LIMIT);
-  const carrier = new Noted();
-  return { told, time, outer, halves, carrier };
+  const carrier = new RecordingCarrier();
+  return { told, time, user, halves, carrier };
 }
 
 function agentHalf() {
-  const { outer, halves, ...rest } = noted();
-  const half = new AgentHalf(outer, halves);
+  const { user, halves, ...rest } = noted();
+  const half = new AgentHalf(user, halves);
   half.start(rest.carrier);
   const attach = (request: Partial<AttachPosition>) => {
-    const next = new Noted();
+    const next = new RecordingCarrier();
     let answer: AttachAnswer | undefined;
     half.attach({ number: 1, received: 0, taken: 0, ...request }, (sent) => {
       answer = sent;
@@ -45,10 +45,10 @@ function agentHalf() {
 }
 
 function gatewayHalf() {
-  const { outer, halves, ...rest } = noted();
+  const { user, halves, ...rest } = noted();
   const asked: AttachPosition[] = [];
   const attach = (request: AttachPosition) => void asked.push(request);
-  const half = new GatewayHalf({ ...outer, attach, detached() {} }, halves);
+  const half = new GatewayHalf({ ...user, attach, detached() {} }, halves);
   half.start(rest.carrier);
   return { ...rest, half, asked };
 }
@@ -80,9 +80,9 @@ test('each half MiB that is taken is acknowledged at once, however large the win
 });
 
 test('tunnels that take bytes at the same time leave fewer unacknowledged each', () => {
-  const { outer, halves } = noted();
+  const { user, halves } = noted();
   const carriers = Array.from({ length: 100 }, () => {
-    const [half, carrier] = [new AgentHalf(outer, halves), new Noted()];
+    const [half, carrier] = [new AgentHalf(user, halves), new RecordingCarrier()];
     carrier.consume = () => false;
     half.start(carrier);
     half.data(carrier, Buffer.alloc(100 * 1024));
@@ -144,7 +144,11 @@ test('a writer waits while the other half lets too much wait, and while there is
   assert.deepEqual([half.open, half.kept, told], [true, LIMIT - 1, ['flowing']]);
   half.lost(carrier, new Error('the link was lost'));
   assert.equal(half.open, false);
-  half.attachedTo((asked[0] as AttachPosition).number, new Noted(), { received: LIMIT, taken: LIMIT, from: 0 });
+  half.attachedTo((asked[0] as AttachPosition).number, new RecordingCarrier(), {
+    received: LIMIT,
+    taken: LIMIT,
+    from: 0,
+  });
   assert.deepEqual([half.open, half.kept, told], [true, 0, ['flowing', 'flowing']]);
 });
 
@@ -186,7 +190,7 @@ test('a gateway whose caller went away while there was no carrier tells the agen
   half.lost(carrier, new Error('the link was lost'));
   half.abort(new Error('the caller reset its connection'));
   assert.deepEqual(told, ['over: the caller reset its connection']);
-  const next = new Noted();
+  const next = new RecordingCarrier();
   half.attachedTo((asked[0] as AttachPosition).number, next, { received: 0, taken: 0, from: 0 });
   assert.deepEqual([next.told, told.at(-1)], [['abort the caller reset its connection'], 'gone']);
   assert.equal(half.givenUp, 'end');
@@ -203,7 +207,7 @@ test('an answer that leaves bytes out, or asks for some that were taken, ends th
     half.mark(carrier, { taken: 2 });
     half.data(carrier, Buffer.from('abc'));
     half.move();
-    half.attachedTo((asked[0] as AttachPosition).number, new Noted(), answer);
+    half.attachedTo((asked[0] as AttachPosition).number, new RecordingCarrier(), answer);
     assert.match(told.at(-2) ?? '', fault);
     assert.equal(half.givenUp, 'agent');
   }
@@ -220,12 +224,12 @@ test('an attach that fails while the old carrier carries changes nothing', () =>
 });
 
 test('the end is told before the tunnel is over, also to a socket that takes bytes at once', () => {
-  const { outer, halves, carrier, told } = noted();
+  const { user, halves, carrier, told } = noted();
   const deliver = (bytes: Uint8Array) => {
-    outer.deliver(bytes);
+    user.deliver(bytes);
     half.take(bytes.length);
   };
-  const half = new AgentHalf({ ...outer, deliver }, halves);
+  const half = new AgentHalf({ ...user, deliver }, halves);
   half.start(carrier);
   half.finish();
   half.mark(carrier, { taken: 1, final: 3 });
@@ -239,7 +243,7 @@ test('an agent that accepts each attach and drops it is asked ever less often, a
   half.lost(carrier, new Error('the link was lost'));
   for (let ms = 0; ms < 20_000; ms++) {
     const request = asked.at(-1) as AttachPosition;
-    const next = new Noted();
+    const next = new RecordingCarrier();
     half.attachedTo(request.number, next, { received: 0, taken: 0, from: 0 });
     half.lost(next, new Error('dropped'));
     time.run(ms + 1);
@@ -254,7 +258,7 @@ test('an agent that drops each attach after a byte is not asked at once', () => 
   half.lost(carrier, new Error('reset'));
   assert.equal(asked.length, 1);
   for (let count = 1; count <= 3; count++) {
-    const next = new Noted();
+    const next = new RecordingCarrier();
     half.attachedTo(count, next, { from: 0, received: count, taken: count });
     half.lost(next, new Error('reset'));
     assert.equal(asked.length, count);
@@ -312,7 +316,7 @@ test('what earlier carriers brought leaves less room for the next one, which is 
   const chunk = Buffer.alloc(LIMIT / 5);
   const attached = (received: number) => {
     time.run(time.now() + 1500);
-    const next = new Noted();
+    const next = new RecordingCarrier();
     const { number } = asked.at(-1) as AttachPosition;
     assert.ok(half.attachedTo(number, next, { received: 0, taken: 0, from: received }));
     return next;

@@ -1,13 +1,12 @@
-import { HungUp, PlaneEnded, SessionLost } from '../dial/errors.ts';
-import type { Carrier, CarrierUser, Mark, Outer, Position } from './carrier.ts';
-import { acknowledgedAtOnce } from './options.ts';
+import { HungUp, PlaneEnded, SessionLost } from '../errors.ts';
+import type { Carrier, CarrierUser, HalfUser, Mark, Position } from './carrier.ts';
+import { acknowledgedAtOnce, type Swept } from './halves.ts';
 import { Positions } from './positions.ts';
-import type { Swept } from './sweep.ts';
 
 /**
  * - `running`: the tunnel carries bytes, or waits for a new carrier.
  * - `complete`: both sides have ended, and each has taken everything. The other half may not know it yet.
- * - `aborted`: the outer side ended the tunnel while there was no carrier. The other half may not know it yet.
+ * - `aborted`: the user ended the tunnel while there was no carrier. The other half may not know it yet.
  * - `gone`: nothing happens any more.
  */
 type State = 'running' | 'complete' | 'aborted' | 'gone';
@@ -16,23 +15,23 @@ type State = 'running' | 'complete' | 'aborted' | 'gone';
  * One half of a tunnel that outlives its carriers. It keeps the bytes that it has sent until the socket at the other end has taken them. A
  * new carrier first sends them again, and then goes on. A half does no I/O. docs/RESUME.md says how two halves work together.
  */
-export abstract class Half<O extends Outer = Outer> extends Positions<O> implements CarrierUser, Swept {
+export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> implements CarrierUser, Swept {
   /** For the sweep. */
   before: Swept | undefined;
   behind: Swept | undefined;
   #state: State = 'running';
-  /** Whether the outer side waits for `Outer.flowing`. */
+  /** Whether the user waits for `HalfUser.flowing`. */
   #writerWaits = false;
   /** Whether there was no room for bytes of the carrier. It left them and all behind them, and another carrier must bring them again. */
   #leftBytes = false;
-  /** Whether `Outer.flushed` was called. */
+  /** Whether `HalfUser.flushed` was called. */
   #flushed = false;
   /** Waits until the other half has taken everything. */
   #taken: (() => void) | undefined;
   /** When the half ends, and why, unless it hears of the other one before. Set by the loss of a carrier, and once the tunnel is complete. */
   #deadline: { readonly at: number; readonly reason?: Error } | undefined;
 
-  /** Whether the outer side may write. */
+  /** Whether the user may write. */
   get open(): boolean {
     return this.carrier?.flowing === true && !this.full;
   }
@@ -41,7 +40,7 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
     return this.carrier !== undefined;
   }
 
-  /** Whether the outer side may still end the tunnel. */
+  /** Whether the user may still end the tunnel. */
   get running(): boolean {
     return this.#state === 'running';
   }
@@ -52,10 +51,10 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
     carrier.deliverTo(this);
   }
 
-  // What the outer side says.
+  // What the user says.
 
   /**
-   * Sends bytes. A write may exceed the allowance, if `open` became false while it was under way.
+   * Sends bytes. A write may exceed the limit, if `open` became false while it was under way.
    * @throws RangeError if it exceeds twice `Keeping.most`, because the other half accepts no more
    */
   write(bytes: Uint8Array): void {
@@ -72,24 +71,24 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
     this.#writerWaits ||= !this.open;
   }
 
-  /** The outer side sends nothing more. */
+  /** The user sends nothing more. */
   finish(): void {
     if (this.#state !== 'running' || this.outgoing.ended) return;
     this.outgoing.ended = true;
     this.sendMark();
   }
 
-  /** The outer side's socket has taken this many of the delivered bytes. */
+  /** The user's socket has taken this many of the delivered bytes. */
   take(bytes: number): void {
     if (this.#state !== 'running' || bytes === 0) return;
     const fresh = this.incoming.take(bytes);
-    if (this.incoming.ofEarlier === 0) this.shrinkHolding();
+    if (this.incoming.ofEarlier === 0) this.shrinkHoldLimit();
     this.#acknowledge(fresh > 0 && this.carrier?.consume(fresh) === true);
     const carrier = this.carrier;
     if (carrier && this.#leftBytes && this.hasRoom) this.#replace(carrier, 'there is room again for what it left');
   }
 
-  /** Calls `next.writeMore` when it is the tunnel's turn. While there is no carrier, wait for `Outer.flowing`, which follows the next one. */
+  /** Calls `next.writeMore` when it is the tunnel's turn. While there is no carrier, wait for `HalfUser.flowing`, which follows the next one. */
   awaitTurn(next: { writeMore(): void }): void {
     this.carrier?.awaitTurn(next);
   }
@@ -138,7 +137,7 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
       return;
     }
     this.#clearDeadline();
-    this.outer.deliver(again > 0 ? bytes.subarray(again) : bytes);
+    this.user.deliver(again > 0 ? bytes.subarray(again) : bytes);
     this.#endIncoming();
   }
 
@@ -204,7 +203,7 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
 
   /** A carrier was lost. */
   protected abstract onDetached(reason: Error): void;
-  /** The outer side has ended the tunnel, and there is no carrier to tell the other half. */
+  /** The user has ended the tunnel, and there is no carrier to tell the other half. */
   protected abstract onAborted(reason: Error): void;
   /** Both sides have ended. */
   protected abstract onComplete(): void;
@@ -248,15 +247,15 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
     this.#state = 'gone';
     this.carrier = undefined;
     this.halves.sweep.leave(this);
-    this.shrinkAllowance();
-    this.shrinkHolding();
-    this.outer.gone();
+    this.shrinkKeepLimit();
+    this.shrinkHoldLimit();
+    this.user.gone();
   }
 
   #tellOver(reason: Error | undefined): void {
     this.outgoing.release(this.outgoing.to);
-    this.shrinkAllowance();
-    this.outer.over(reason);
+    this.shrinkKeepLimit();
+    this.user.over(reason);
   }
 
   /**
@@ -276,7 +275,7 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
   #applyMark({ taken, final, ask = 0 }: Mark): void {
     const [incoming, outgoing] = [this.incoming, this.outgoing];
     outgoing.acknowledge(taken);
-    if (outgoing.unacknowledged === 0) this.shrinkAllowance();
+    if (outgoing.unacknowledged === 0) this.shrinkKeepLimit();
     incoming.asked = Math.max(incoming.asked, ask);
     if (incoming.isAsked) this.sendMark();
     if (final !== undefined && incoming.final === undefined) {
@@ -286,7 +285,7 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
     this.#wakeWriter();
     if (outgoing.done && !this.#flushed && this.#state === 'running') {
       this.#flushed = true;
-      this.outer.flushed();
+      this.user.flushed();
     }
     this.#completeIfDone();
     if (outgoing.unacknowledged > 0) return;
@@ -317,7 +316,7 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
     const incoming = this.incoming;
     if (incoming.received !== incoming.final || incoming.ended || this.#state !== 'running') return;
     incoming.ended = true;
-    this.outer.ended();
+    this.user.ended();
     this.#acknowledge(false);
   }
 
@@ -325,7 +324,7 @@ export abstract class Half<O extends Outer = Outer> extends Positions<O> impleme
     this.askIfFull();
     if (!this.#writerWaits || !this.open || this.#state !== 'running') return;
     this.#writerWaits = false;
-    this.outer.flowing();
+    this.user.flowing();
   }
 
   /** Completes the tunnel once each side has taken everything and seen the other's end. @returns whether it did so now */

@@ -1,24 +1,22 @@
-import { Allowance } from './allowance.ts';
-import type { Carrier, Mark, Outer, Position } from './carrier.ts';
-import { Incoming } from './incoming.ts';
-import type { Halves } from './options.ts';
-import { Outgoing } from './outgoing.ts';
+import { Packing } from '@isthmus/runtime';
+import type { Carrier, HalfUser, Mark, Position } from './carrier.ts';
+import { GrowingLimit, type Halves } from './halves.ts';
 
 /** How far both directions of a half have got, and the marks that tell the other half. `Half` has the rest of its life. */
-export abstract class Positions<O extends Outer> {
-  protected readonly outer: O;
+export abstract class Positions<O extends HalfUser> {
+  protected readonly user: O;
   protected readonly halves: Halves;
   protected readonly outgoing = new Outgoing();
   protected readonly incoming = new Incoming();
   /** Unset while the half is detached. */
   protected carrier: Carrier | undefined;
-  /** How many bytes may be unacknowledged before the outer side has to wait. Unset until `Keeping.base` is reached, which is rare. */
-  #allowance: Allowance | undefined;
+  /** How many bytes may be unacknowledged before the user has to wait. Unset until `Keeping.base` is reached, which is rare. */
+  #keepLimit: GrowingLimit | undefined;
   /** How many bytes it may hold while some of them are of earlier carriers. Unset until that many are held, which is rare. */
-  #holding: Allowance | undefined;
+  #holdLimit: GrowingLimit | undefined;
 
-  constructor(outer: O, halves: Halves) {
-    this.outer = outer;
+  constructor(user: O, halves: Halves) {
+    this.user = user;
     this.halves = halves;
   }
 
@@ -48,7 +46,7 @@ export abstract class Positions<O extends Outer> {
 
   /** Whether the other half must acknowledge bytes before more may be written. */
   protected get full(): boolean {
-    return this.outgoing.unacknowledged >= (this.#allowance?.bytes ?? this.halves.keeping.base);
+    return this.outgoing.unacknowledged >= (this.#keepLimit?.bytes ?? this.halves.keeping.base);
   }
 
   /** The position at which this half would go on sending, if the other one has received this many bytes. */
@@ -77,9 +75,9 @@ export abstract class Positions<O extends Outer> {
     const { keeping } = this.halves;
     const base = keeping.base / 2;
     if (this.incoming.ofEarlier === 0) return true;
-    while (this.held + bytes > (this.#holding?.bytes ?? base)) {
-      this.#holding ??= new Allowance({ ...keeping, base }, this.outer.tenant);
-      if (!this.#holding.grow()) return false;
+    while (this.held + bytes > (this.#holdLimit?.bytes ?? base)) {
+      this.#holdLimit ??= new GrowingLimit({ ...keeping, base }, this.user.tenant);
+      if (!this.#holdLimit.grow()) return false;
     }
     return true;
   }
@@ -95,23 +93,221 @@ export abstract class Positions<O extends Outer> {
     this.carrier.mark(this.newestMark);
   }
 
-  /** If the allowance is used up and cannot grow, asks the other half to acknowledge at once. */
+  /** If the limit is reached and cannot grow, asks the other half to acknowledge at once. */
   protected askIfFull(): void {
     const { outgoing } = this;
     if (!this.full) return;
-    this.#allowance ??= new Allowance(this.halves.keeping, this.outer.tenant);
-    if (this.#allowance.grow() || outgoing.asks) return;
+    this.#keepLimit ??= new GrowingLimit(this.halves.keeping, this.user.tenant);
+    if (this.#keepLimit.grow() || outgoing.asks) return;
     outgoing.ask = outgoing.to;
     this.sendMark();
   }
 
   /** Call once nothing is unacknowledged, or nobody needs it any more. */
-  protected shrinkAllowance(): void {
-    this.#allowance?.shrink();
+  protected shrinkKeepLimit(): void {
+    this.#keepLimit?.shrink();
   }
 
   /** Call once nothing of earlier carriers is held, or nobody needs it any more. */
-  protected shrinkHolding(): void {
-    this.#holding?.shrink();
+  protected shrinkHoldLimit(): void {
+    this.#holdLimit?.shrink();
+  }
+}
+
+/** A chunk, and the one behind it. */
+interface Link {
+  chunk: Uint8Array;
+  next: Link | undefined;
+}
+
+/**
+ * The bytes that a half sends, and keeps because it may have to send them again, and their end. A position is the number of bytes before it
+ * since the tunnel began. Long chunks are kept as they are. A chunk that would hold much more memory than it needs is copied.
+ */
+export class Outgoing {
+  /** Whether nothing follows the bytes so far. */
+  ended = false;
+  /** What the other half says that its socket has taken. One more than all bytes once the socket has seen the end, too. */
+  acknowledged = 0;
+  /** The last position that this half has asked about (`Mark.ask`). */
+  ask = 0;
+  #first: Link | undefined;
+  #last: Link | undefined;
+  /** Set while something is kept. */
+  #packing: Packing | undefined;
+  /** The position of the first byte kept, and the one behind the last. */
+  #from = 0;
+  #to = 0;
+
+  /** The position of the first byte kept. */
+  get from(): number {
+    return this.#from;
+  }
+
+  /** The position behind the last byte. */
+  get to(): number {
+    return this.#to;
+  }
+
+  /** How many are kept. */
+  get bytes(): number {
+    return this.#to - this.#from;
+  }
+
+  add(chunk: Uint8Array): void {
+    if (chunk.length === 0) return;
+    this.#to += chunk.length;
+    this.#packing ??= new Packing();
+    const last = this.#last;
+    const more = last && this.#packing.extend(last.chunk, chunk);
+    if (more) last.chunk = more;
+    else this.#push(this.#packing.begin(chunk));
+  }
+
+  #push(chunk: Uint8Array): void {
+    const link = { chunk, next: undefined };
+    if (this.#last) this.#last.next = link;
+    else this.#first = link;
+    this.#last = link;
+  }
+
+  /** Drops the bytes before a position. @param position from `from` to `to` */
+  release(position: number): void {
+    let left = position - this.#from;
+    this.#from = position;
+    let first = this.#first;
+    while (first && left >= first.chunk.length) {
+      left -= first.chunk.length;
+      first = cut(first);
+    }
+    if (first && left > 0) first.chunk = first.chunk.subarray(left);
+    this.#first = first;
+    if (first) return;
+    this.#last = undefined;
+    this.#packing = undefined;
+  }
+
+  *chunks(): Iterable<Uint8Array> {
+    for (let link = this.#first; link; link = link.next) yield link.chunk;
+  }
+
+  /** Bytes that the other half has not taken. */
+  get unacknowledged(): number {
+    return this.to - Math.min(this.acknowledged, this.to);
+  }
+
+  /** Whether the other half was asked what it has taken, and has not answered. */
+  get asks(): boolean {
+    return this.ask > this.acknowledged;
+  }
+
+  /** Whether the other half has taken everything, and the end. */
+  get done(): boolean {
+    return this.ended && this.acknowledged > this.to;
+  }
+
+  acknowledge(taken: number): void {
+    this.acknowledged = taken;
+    this.release(Math.max(this.from, Math.min(taken, this.to)));
+  }
+
+  /** The position at which it goes on, if the other half has received this many bytes. */
+  next(received: number): number {
+    return Math.max(this.from, received);
+  }
+
+  /** Returns why the other half cannot have taken and received this many bytes. */
+  faultOf(taken: number, received = 0): string | undefined {
+    if (taken > this.to + (this.ended ? 1 : 0)) return `it took ${taken} of ${this.to} bytes`;
+    if (received > this.to) return `it got ${received} of ${this.to} bytes`;
+    return undefined;
+  }
+}
+
+/**
+ * Takes a chunk out of the chain. A link that has grown old lies in V8's old generation until the whole heap is collected, and what it
+ * points to does not die young: so each link kept all that came behind it, and a fast tunnel had its process collect the whole heap ten
+ * times a second.
+ */
+function cut(link: Link): Link | undefined {
+  const { next } = link;
+  link.next = undefined;
+  return next;
+}
+
+/** The bytes that come to a half, as positions: how far carriers have brought them, and how far the socket here has taken them. */
+class Incoming {
+  /** Bytes that have arrived. */
+  received = 0;
+  /** Bytes that the socket here has taken. */
+  taken = 0;
+  /** The position of the other side's end, once it is known. */
+  final: number | undefined;
+  /** Whether the socket here has seen the end. */
+  ended = false;
+  /** The last position of taken bytes that the other half was told. */
+  told = 0;
+  /** The last position that the other half has asked about (`Mark.ask`). */
+  asked = 0;
+  /** The position of the carrier's next byte. Lower than `received` while the carrier repeats bytes of an earlier one. */
+  #carrierAt = 0;
+  /** The position of the first byte that only the present carrier brought. Those before it counted as read on earlier carriers. */
+  #freshFrom = 0;
+
+  /** Bytes of earlier carriers that the socket here has not taken. */
+  get ofEarlier(): number {
+    return Math.max(this.#freshFrom - this.taken, 0);
+  }
+
+  /** What the socket has taken, and one more once it has seen the end. */
+  get takenWithEnd(): number {
+    return this.done ? this.taken + 1 : this.taken;
+  }
+
+  /** Whether the socket here has taken everything, and seen the end. */
+  get done(): boolean {
+    return this.ended && this.taken === this.final;
+  }
+
+  /** How much more was taken than the other half knows. */
+  get untold(): number {
+    return this.takenWithEnd - this.told;
+  }
+
+  /** Whether the other half has asked, and can now be told. */
+  get isAsked(): boolean {
+    return this.asked > this.told && this.taken >= this.asked;
+  }
+
+  /** A new carrier brings the rest, beginning with the byte at this position. */
+  goOn(at: number): void {
+    this.#carrierAt = at;
+    this.#freshFrom = this.received;
+  }
+
+  /** Returns how many of so many bytes that the carrier brings have already arrived on an earlier one. */
+  again(length: number): number {
+    return Math.min(Math.max(this.received - this.#carrierAt, 0), length);
+  }
+
+  /** Counts bytes of the carrier. @returns how many of them had already arrived on an earlier one */
+  arrive(length: number): number {
+    const again = this.again(length);
+    this.#carrierAt += length;
+    this.received += length - again;
+    return again;
+  }
+
+  /** Counts taken bytes. @returns how many of them the present carrier brought */
+  take(bytes: number): number {
+    const fresh = this.taken + bytes - Math.max(this.taken, this.#freshFrom);
+    this.taken += bytes;
+    return Math.max(fresh, 0);
+  }
+
+  /** Returns why the other half cannot end there. */
+  faultOf(final: number | undefined): string | undefined {
+    const fits = final === undefined || (final >= this.received && (this.final ?? final) === final);
+    return fits ? undefined : `it cannot end at byte ${final}`;
   }
 }

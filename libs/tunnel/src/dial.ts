@@ -1,0 +1,311 @@
+import type { Duplex } from 'node:stream';
+import { systemClock } from '@isthmus/runtime';
+import type { Destination, DialPolicy } from './destination.ts';
+import { DialError, type DialErrorCode, type DialTiming } from './errors.ts';
+import type { ByteMeter } from './limits/byte-meter.ts';
+import type { AnyPrincipal } from './names.ts';
+import type { AttachAnswer, AttachClaim, Carrier, Resumable, ResumeOffer } from './resume/carrier.ts';
+
+/** What callers speak at a gateway's edge. */
+export type CallerProtocol = 'grpc' | 'http-connect';
+
+/** Who dials: a peer on a unix socket, the subject of a client certificate, or an operator on the admin port. */
+export interface Caller {
+  readonly via: CallerProtocol | 'admin';
+  /** `uds`, or the certificate's subject (`CN=...`), or `host:port` of a plain TCP peer; `admin` for an operator. */
+  readonly identity: string;
+  /** Where it comes from: `uds`, or `host:port`. */
+  readonly remote?: string;
+  /** Unset where no tenants are configured, and for operators of the plane. */
+  readonly principal?: AnyPrincipal;
+}
+
+/**
+ * A dial. Each process makes one where the dial enters it, and a gateway one more for each attempt; no stage copies it. A stage that finds
+ * something out writes it into one of the fields that are not readonly.
+ */
+export interface DialRequest {
+  /** Unique in the plane; 16 hexadecimal digits. */
+  readonly id: string;
+  readonly tenant: string;
+  readonly destination: Destination;
+  /**
+   * Deadline for the answer, in milliseconds of `performance.now()` of this process. Set where the dial enters the plane (`newDial` in
+   * libs/transport), and passed over links as the time left. Every part that waits for another part's answer, or for a socket, enforces
+   * it (`pendingDial` in libs/transport); `Attempts` does so while the dial is parked.
+   */
+  readonly deadline: number;
+  /** W3C trace context of the span this dial belongs to. A part that starts a span for the dial puts its own here. */
+  traceparent?: string;
+  /** The session to dial through; unset at the caller's edge, before the gateway has chosen one. */
+  readonly session?: string;
+  /** Dial only through this agent and ignore the strategies. For operators who test one agent. */
+  readonly agent?: string;
+  readonly caller?: Caller;
+  /** The name of the caller's principal, as the other side of a link said. Unset at a gateway, which has `caller`. */
+  readonly callerName?: string;
+  /** What the callers of the tenant may dial. An agent whose hub has said it sets it. */
+  policy?: DialPolicy;
+  /** Set if the tunnel may outlive the links that carry it. The gateway sets it, and hubs pass it on. */
+  resume?: ResumeOffer;
+  /** What the gateway has done for the dial so far. Made where a caller's dial enters the plane; no link carries it. */
+  readonly log?: DialLog;
+  /** Called when the agent has received the dial, so it is alive. For ANP's agents, which do not say so: when the dial was sent. */
+  readonly acknowledged?: () => void;
+  /** Called by each link that passes the dial on, with its round-trip time in milliseconds: an acknowledgement takes that long from now. */
+  readonly underWay?: (roundTripMs: number) => void;
+  /** Aborts when nobody waits for the answer any more. */
+  readonly signal: DialSignal;
+}
+
+/** Returns the name of the caller's principal; empty if it has none. An operator is no caller, whatever its name. */
+export function callerName({ caller, callerName: name = '' }: Pick<DialRequest, 'caller' | 'callerName'>): string {
+  const principal = caller?.principal;
+  if (!principal) return name;
+  return principal.role === 'caller' ? principal.name : '';
+}
+
+/** A stream that carries marks beside its bytes (docs/RESUME.md). */
+export interface MarkStream {
+  mark(payload: Uint8Array): void;
+  onMarks(marks: (payload: Uint8Array) => void): void;
+}
+
+/** A gateway's tunnel to an agent that can resume it; live. */
+export interface ResumableTunnel {
+  readonly dial: Pick<DialRequest, 'id' | 'tenant' | 'destination'>;
+  readonly agentId: string;
+  /** The session that carries it, or was the last to do so. */
+  readonly sessionId: string;
+  readonly hubId: string;
+  readonly attached: boolean;
+  /** How often it has gone on through another stream. */
+  readonly moves: number;
+  /** Bytes that its agent has not acknowledged. */
+  readonly kept: number;
+}
+
+/** One side of a tunnel: bytes in both directions with back-pressure; `stream.end()` is the half-close. */
+export interface TunnelEnd {
+  readonly stream: Duplex;
+  /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
+  readonly halfOpen: boolean;
+  /** Translates a failure of the stream into its real reason. Unset: the failure is the reason. */
+  readonly explain?: (failure: Error) => Error;
+  /**
+   * Calls back once this end has left the session that it began on: it is closed, or was taken over as a carrier. Unset: it does when the
+   * stream closes.
+   */
+  readonly whenLeft?: (left: () => void) => void;
+  /** Set at a gateway if the tunnel can be resumed. */
+  readonly resumable?: ResumableTunnel;
+  /** Set if the tunnel may be resumed by its two ends: what lies between them passes on their marks. */
+  readonly marks?: MarkStream;
+  /** Grows with each byte that arrives at the tunnel's far end, if this end waits for that. Unset: it does not. */
+  readonly progress?: () => number;
+  /**
+   * Calls back once what was written has reached the tunnel's far end, as far as this end can know. Unset: once it was written.
+   * @param silentMs how long ago the last of it was written, in milliseconds
+   */
+  readonly delivered?: (then: () => void, silentMs: number) => void;
+  /**
+   * Cuts both ways at once and drops what is queued. Whoever is behind this end sees a reset, and not an orderly end, where its protocol has
+   * one. Safe to call more than once, never throws, never waits.
+   */
+  abort(reason: Error): void;
+}
+
+/** A dial that succeeded. */
+export interface Established {
+  readonly end: TunnelEnd;
+  readonly agentId: string;
+  readonly sessionId: string;
+  readonly hubId: string;
+  /** Who the agent is by its credential, as its hub says: `acme/agent/edge-1`. Unset where no tenants are configured. */
+  readonly agentPrincipal?: string;
+  readonly timing: DialTiming;
+  /** Meters the tunnel's bytes; set where the tenant has limits (`DialLimiter`). */
+  readonly meter?: ByteMeter;
+  /** Set if the tunnel may be resumed. The gateway takes its carrier; a hub passes on `end`, with its marks. */
+  readonly resume?: Resumable;
+}
+
+/** Opens a tunnel. Each part of the plane offers this function to the part before it. Rejects with a DialError. */
+export type Dial = (request: DialRequest) => Promise<Established>;
+
+/**
+ * Asks an agent to go on with a tunnel over the stream of the answer (docs/RESUME.md). It names the tunnel as the dial did that began it. It
+ * is no dial: nothing counts, limits or meters it as one.
+ */
+export interface AttachRequest
+  extends Pick<
+    DialRequest,
+    'id' | 'tenant' | 'destination' | 'caller' | 'callerName' | 'deadline' | 'signal' | 'underWay'
+  > {
+  /** The session to attach through. */
+  readonly session: string;
+  /** Whether it comes from the gateway itself, and not from a hub that passes it on. */
+  direct: boolean;
+  readonly claim: AttachClaim;
+  /** W3C trace context of the span this attach belongs to. A part that starts a span for it puts its own here. */
+  traceparent?: string;
+}
+
+/** An attach that succeeded. */
+export interface Attached extends Pick<Established, 'end' | 'agentId' | 'sessionId' | 'hubId'> {
+  /** From where both halves go on. */
+  readonly answer: AttachAnswer;
+  /** Makes the stream of the answer a carrier, at the gateway. Call it once. A hub passes on `end` instead, with its marks. */
+  readonly carrier: () => Carrier;
+}
+
+/** Rejects with a DialError, caused by an AttachRefused if the agent has refused. The tunnel then stays as it was. */
+export type Attach = (request: AttachRequest) => Promise<Attached>;
+
+/** What a gateway asks of a hub, and a hub of an agent: over a link, or by a call if both are in one process. */
+export interface Link {
+  readonly dial: Dial;
+  readonly attach: Attach;
+}
+
+/** One step of a dial's way through a program: it does its part, and calls the next one. The function's name is the stage's. */
+export type Stage = (next: Dial) => Dial;
+
+/** Joins the stages of a program's dials. The first one gets the request first; the last one answers it and calls no other. */
+export function pipeline(stages: readonly Stage[]): Dial {
+  return stages.reduceRight<Dial>((next, stage) => stage(next), unanswered);
+}
+
+const unanswered: Dial = () => Promise.reject(new DialError('proxy_internal_error', 'no stage answers this dial'));
+
+/** Fires when nobody waits for a dial's answer any more. An AbortSignal or a DialAbort. */
+export interface DialSignal {
+  readonly aborted: boolean;
+  /** The reason, once aborted. */
+  readonly reason: Error;
+  addEventListener(type: 'abort', listener: () => void, options?: { readonly once: true }): void;
+  removeEventListener(type: 'abort', listener: () => void): void;
+}
+
+/**
+ * An AbortController that is its own signal. Each dial creates three or four of them and hardly ever fires one. Creating one and
+ * adding a listener takes 0.2 µs of CPU time; Node's AbortController takes 4 to 7 µs.
+ */
+export class DialAbort implements DialSignal {
+  readonly #listeners: (() => void)[] = [];
+  #aborted = false;
+  #reason: Error | undefined;
+
+  get aborted(): boolean {
+    return this.#aborted;
+  }
+
+  /** Created on demand if `abort` got no reason, because capturing an error's stack takes time. */
+  get reason(): Error {
+    this.#reason ??= new Error('nobody waits any more');
+    return this.#reason;
+  }
+
+  /** Calls each listener once. Listeners must not throw: that would stop more than this dial. */
+  abort(reason?: Error): void {
+    if (this.#aborted) return;
+    this.#aborted = true;
+    this.#reason = reason;
+    for (const listener of this.#listeners.splice(0)) listener();
+  }
+
+  addEventListener(_type: 'abort', listener: () => void): void {
+    if (!this.#aborted) this.#listeners.push(listener);
+  }
+
+  removeEventListener(_type: 'abort', listener: () => void): void {
+    const at = this.#listeners.indexOf(listener);
+    if (at >= 0) this.#listeners.splice(at, 1);
+  }
+}
+
+/** How much longer than the round trips of its links a path may take, as a multiple of them. Round trips vary. */
+const ROUND_TRIPS = 2;
+
+/** Waits for the first word from the agent behind a path: for a time that any path gets, and for the round trips of this one. */
+export class SignOfLife {
+  readonly #ms: number;
+  readonly #silent: () => void;
+  readonly #after: typeof systemClock.after;
+  #cancel: (() => void) | undefined;
+
+  /**
+   * @param ms how long it waits on a path without round-trip times, in milliseconds
+   * @param silent called once, if nothing came in time
+   */
+  constructor(ms: number, silent: () => void, after = systemClock.after) {
+    this.#ms = ms;
+    this.#silent = silent;
+    this.#after = after;
+    this.#await(ms);
+  }
+
+  /** A link passes the request on. @param roundTripMs the link's round-trip time */
+  underWay(roundTripMs: number): void {
+    if (!this.#cancel) return;
+    this.#cancel();
+    this.#await(this.#ms + ROUND_TRIPS * roundTripMs);
+  }
+
+  /** It came, or nobody waits for it any more. */
+  stop(): void {
+    this.#cancel?.();
+    this.#cancel = undefined;
+  }
+
+  #await(ms: number): void {
+    this.#cancel = this.#after(ms, () => {
+      this.#cancel = undefined;
+      this.#silent();
+    });
+  }
+}
+
+/** Why a gateway made an attempt: it was the first, an earlier one failed, or an earlier one was silent. */
+export type AttemptKind = 'first' | 'retry' | 'hedge';
+
+/** One try of a dial through one session. */
+export interface AttemptRecord {
+  readonly kind: AttemptKind;
+  readonly sessionId: string;
+  readonly agentId: string;
+  readonly hubId: string;
+  /** Milliseconds of `performance.now()` of this process. */
+  readonly start: number;
+  /** Milliseconds; unset while it runs. */
+  ms?: number;
+  /** `overtaken`: another attempt was answered first, or the caller gave up. */
+  outcome: 'running' | 'established' | 'failed' | 'overtaken';
+  /** Why it failed. Unset for an attempt that was overtaken, or whose caller gave up. */
+  error?: DialError;
+}
+
+/** What a gateway did for one dial. It grows while the dial runs, and is complete once the dial has its answer. */
+export interface DialLog {
+  /** In the order in which they started. */
+  readonly attempts: AttemptRecord[];
+  /** How long the dial waited for a session in total, in milliseconds; 0 for most. */
+  parkedMs: number;
+}
+
+export function dialLog(): DialLog {
+  return { attempts: [], parkedMs: 0 };
+}
+
+const REFUSALS: ReadonlySet<DialErrorCode> = new Set([
+  'http_request_denied',
+  'destination_ip_prohibited',
+  'connection_limit_reached',
+]);
+
+/**
+ * Whether a policy or a limit refused a dial before any agent had it. That costs its caller nothing, so it can come in floods.
+ */
+export function isRefusedDial({ log }: DialRequest, { code }: DialError): boolean {
+  return REFUSALS.has(code) && (log === undefined || log.attempts.length === 0);
+}

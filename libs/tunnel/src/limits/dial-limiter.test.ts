@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { PassThrough } from 'node:stream';
+import { test } from 'node:test';
+import type { Dial, DialRequest, Established } from '../dial.ts';
+import { DialLimiter, type DialLimiterOptions, refuseWhenScarce } from './dial-limiter.ts';
+import { type DialLimits, UNLIMITED } from './limits.ts';
+
+function request(tenant = 'default'): DialRequest {
+  const destination = { host: 'x', port: 1 };
+  return { id: '00000000000000aa', tenant, destination, deadline: 1e12, signal: new AbortController().signal };
+}
+
+/** A limiter, and a Dial behind it that answers when the test says so. */
+function held(options: DialLimiterOptions = {}) {
+  const answers: (() => void)[] = [];
+  const stream = new PassThrough();
+  const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
+  const established: Established = { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
+  const limiter = new DialLimiter(options);
+  const dial = limiter.limit(() => new Promise<Established>((resolve) => answers.push(() => resolve(established))));
+  return { limiter, dial, answers, stream };
+}
+
+/** A limiter with limits that the test changes, and a clock that stands still. */
+function limited(limits: Partial<DialLimits>) {
+  const state = { now: 0, limits: { ...UNLIMITED, ...limits } };
+  const of = (tenant: string) => (tenant === 'acme' ? state.limits : UNLIMITED);
+  return { state, ...held({ limits: of, now: () => state.now }) };
+}
+
+test('a tenant with too many pending dials is refused, others are not', async () => {
+  const { limiter, dial, answers } = held();
+  const pending = Array.from({ length: 2000 }, () => dial(request()));
+  await assert.rejects(dial(request()), {
+    code: 'connection_limit_reached',
+    message: 'tenant default has 2000 dials without an answer already',
+  });
+  const other = dial(request('other'));
+  assert.equal(limiter.pending, 2001);
+  for (const answer of answers.splice(0)) answer();
+  await Promise.all([...pending, other]);
+  assert.equal(limiter.pending, 0);
+  const after = dial(request());
+  answers[0]?.();
+  await after;
+});
+
+test('closing refuses new dials and waits for pending ones', async () => {
+  const { limiter, dial, answers } = held();
+  const pending = dial(request());
+  let closed = false;
+  const closing = limiter.close().then(() => {
+    closed = true;
+  });
+  await assert.rejects(dial(request()), {
+    code: 'destination_unavailable',
+    message: 'proxy is shutting down',
+    retryable: true,
+    retryAfter: 0,
+  });
+  assert.equal(closed, false);
+  answers[0]?.();
+  await pending;
+  await closing;
+});
+
+test('dials over the rate are refused as 429 with the limit’s name, until time has passed; others are not', async () => {
+  const { limiter, dial, answers, state } = limited({ dialsPerSecond: 2, burst: 3 });
+  const dials = [1, 2, 3].map(() => dial(request('acme')));
+  await assert.rejects(dial(request('acme')), {
+    code: 'connection_limit_reached',
+    status: 429,
+    limit: 'dialsPerSecond',
+    retryAfter: 1,
+    retryable: false,
+    message:
+      "tenant acme has reached its limit dialsPerSecond of 2: dial again after 1 s, or raise it in the tenant's file",
+  });
+  dials.push(dial(request('other')));
+  state.now += 500;
+  dials.push(dial(request('acme')));
+  state.limits = { ...state.limits, dialsPerSecond: 0.1 };
+  await assert.rejects(dial(request('acme')), { retryAfter: 10 });
+  for (const answer of answers) answer();
+  await Promise.all(dials);
+  assert.equal(limiter.use('acme')?.dials, 4);
+});
+
+test('pending dials and tunnels are limited, and a limit that is raised counts at once', async () => {
+  const { limiter, dial, answers, state, stream } = limited({ pendingDials: 1 });
+  const first = dial(request('acme'));
+  await assert.rejects(dial(request('acme')), { status: 503, limit: 'pendingDials', retryAfter: 1 });
+  state.limits = { ...UNLIMITED, tunnels: 2 };
+  const second = dial(request('acme'));
+  await assert.rejects(dial(request('acme')), { status: 503, limit: 'tunnels' });
+  for (const answer of answers.splice(0)) answer();
+  await Promise.all([first, second]);
+  assert.deepEqual([limiter.use('acme')?.pendingDials, limiter.use('acme')?.tunnels], [0, 2]);
+  await assert.rejects(dial(request('acme')), { limit: 'tunnels' });
+  stream.destroy();
+  await once(stream, 'close');
+  assert.equal(limiter.use('acme')?.tunnels, 0);
+  const third = dial(request('acme'));
+  answers[0]?.();
+  await third;
+  assert.equal(limiter.use('acme')?.tunnels, 0, 'a stream that has closed already is no tunnel');
+});
+
+test('tenants that use nothing are forgotten, those that do are not', async () => {
+  const { limiter, dial, answers, state } = limited({ dialsPerSecond: 1, burst: 1 });
+  const kept = dial(request('acme'));
+  const others = Array.from({ length: 999 }, (_, tenant) => dial(request(`other-${tenant}`)));
+  for (const answer of answers.splice(0)) answer();
+  await Promise.all([kept, ...others]);
+  state.limits = { ...state.limits, tunnels: 0 };
+  const more = dial(request('one-more'));
+  answers[0]?.();
+  await more;
+  assert.ok(limiter.use('acme'), 'its rate is used up');
+});
+
+test('a dial is refused while descriptors are scarce, and may be retried elsewhere', async () => {
+  const left = { scarce: true };
+  const asked: string[] = [];
+  const inner: Dial = ({ id }) => {
+    asked.push(id);
+    return Promise.reject(new Error('asked'));
+  };
+  const dial = refuseWhenScarce(inner, left);
+  await assert.rejects(dial({ id: 'first' } as DialRequest), {
+    code: 'connection_limit_reached',
+    retryable: true,
+    message: /too many open files/,
+  });
+  left.scarce = false;
+  await assert.rejects(dial({ id: 'second' } as DialRequest), /asked/);
+  assert.deepEqual(asked, ['second']);
+});

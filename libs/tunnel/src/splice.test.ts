@@ -1,0 +1,417 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { Duplex } from 'node:stream';
+import { describe, it, type TestContext, test } from 'node:test';
+import type { TunnelEnd } from './dial.ts';
+import { PlaneEnded, SessionLost } from './errors.ts';
+import { Splice } from './splice.ts';
+
+/** One side of a tunnel. The test decides what it sends, and reads what it received. */
+class Peer extends Duplex implements TunnelEnd {
+  readonly stream = this;
+  readonly halfOpen: boolean;
+  readonly received: string[] = [];
+  aborted: Error | undefined;
+  reads = 0;
+  #stalled: (() => void) | undefined;
+  #stall = false;
+
+  explain?: (failure: Error) => Error;
+  progress?: () => number;
+  delivered?: (then: () => void) => void;
+
+  constructor({ halfOpen = true, highWaterMark = 16 } = {}) {
+    super({ allowHalfOpen: true, highWaterMark });
+    this.halfOpen = halfOpen;
+  }
+
+  override _read(): void {
+    this.reads++;
+  }
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.received.push(chunk.toString());
+    if (this.#stall) this.#stalled = done;
+    else done();
+  }
+
+  say(text: string): boolean {
+    return this.push(text);
+  }
+
+  stall(): void {
+    this.#stall = true;
+  }
+
+  resumeReading(): void {
+    this.#stall = false;
+    this.#stalled?.();
+  }
+
+  abort(reason: Error): void {
+    this.aborted ??= reason;
+    this.destroy();
+  }
+}
+
+function pair(options: { caller?: object; destination?: object } = {}) {
+  const caller = new Peer(options.caller);
+  const destination = new Peer(options.destination);
+  return { caller, destination, splice: new Splice(caller, destination) };
+}
+
+/** Fails a side, and waits until it has closed. */
+function failed(peer: Peer): Promise<unknown> {
+  const closed = new Promise((resolve) => peer.once('close', resolve));
+  peer.destroy(new Error('connection reset by peer'));
+  return closed;
+}
+
+test('bytes flow in both directions and are counted', async () => {
+  const { caller, destination, splice } = pair();
+  caller.say('hello');
+  destination.say('hi');
+  caller.push(null);
+  destination.push(null);
+  assert.deepEqual(await splice.done, { closedBy: 'caller' });
+  assert.deepEqual([destination.received.join(''), caller.received.join('')], ['hello', 'hi']);
+  assert.deepEqual([splice.up, splice.down], [5, 2]);
+});
+
+test('a half-close leaves the other direction open', async () => {
+  const { caller, destination, splice } = pair();
+  caller.push(null);
+  await once(destination, 'finish');
+  destination.say('the answer to what came before');
+  destination.push(null);
+  assert.deepEqual(await splice.done, { closedBy: 'caller' });
+  assert.equal(caller.received.join(''), 'the answer to what came before');
+});
+
+test('the side that closes first is reported', async () => {
+  const { caller, destination, splice } = pair();
+  destination.push(null);
+  await once(caller, 'finish');
+  caller.push(null);
+  assert.equal((await splice.done).closedBy, 'destination');
+});
+
+test('a full writer pauses its reader, and nothing else', async () => {
+  const { caller, destination, splice } = pair();
+  caller.stall();
+  while (destination.say('x'.repeat(16))) await new Promise(setImmediate);
+  const held = splice.down;
+  assert.ok(held <= 64, `${held} bytes were taken for a reader that reads nothing`);
+  caller.say('still moving');
+  while (splice.up === 0) await new Promise(setImmediate);
+  caller.resumeReading();
+  while (splice.down === held) await new Promise(setImmediate);
+  splice.abort(new Error('test over'));
+  await splice.done;
+});
+
+test('a side that fails aborts the other', async () => {
+  const { caller, destination, splice } = pair();
+  const reset = new Error('connection reset by peer');
+  destination.destroy(reset);
+  assert.deepEqual(await splice.done, { closedBy: 'destination', error: reset });
+  assert.equal(caller.aborted, reset);
+});
+
+test('what a side sent before it failed is written to the other before the other is cut', async () => {
+  const { caller, destination, splice } = pair();
+  let cut: (() => void) | undefined;
+  caller.delivered = (then) => {
+    cut = then;
+  };
+  caller.stall();
+  destination.say('the first half of an answer');
+  await once(destination, 'data');
+  await failed(destination);
+  await new Promise(setImmediate);
+  assert.deepEqual([caller.received, cut, caller.aborted], [['the first half of an answer'], undefined, undefined]);
+  caller.resumeReading();
+  await new Promise(setImmediate);
+  assert.equal(caller.aborted, undefined, 'it was written, and has yet to arrive');
+  cut?.();
+  assert.equal((await splice.done).closedBy, 'destination');
+  assert.equal(String(caller.aborted), 'Error: connection reset by peer');
+});
+
+test('a side that takes nothing of what the failed one sent is cut after a while', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { caller, destination, splice } = pair();
+  caller.stall();
+  destination.say('x');
+  await once(destination, 'data');
+  await failed(destination);
+  t.mock.timers.tick(299_999);
+  assert.equal(caller.aborted, undefined);
+  t.mock.timers.tick(1);
+  assert.ok(caller.aborted);
+  assert.equal((await splice.done).closedBy, 'destination');
+  t.mock.timers.reset();
+});
+
+test('a side that closes at once when it is cut is no reason for the other to be cut by another', () => {
+  const { caller, destination, splice } = pair();
+  const { abort } = caller;
+  caller.abort = (reason) => {
+    abort.call(caller, reason);
+    caller.emit('close');
+  };
+  const cut = new PlaneEnded('the gateway stops');
+  splice.abort(cut);
+  assert.equal(destination.aborted, cut);
+});
+
+test('a cut by the plane waits for nothing', async () => {
+  const { caller, destination, splice } = pair();
+  caller.stall();
+  destination.say('x');
+  await once(destination, 'data');
+  const lost = new SessionLost('agent a1: connection closed');
+  destination.destroy(lost);
+  assert.deepEqual(await splice.done, { closedBy: 'plane', error: lost });
+  assert.equal(caller.aborted, lost);
+});
+
+test('a side that goes away after its end has lost nothing, so the other is not cut', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { caller, destination, splice } = pair();
+  caller.push(null);
+  await once(destination, 'finish');
+  await failed(caller);
+  t.mock.timers.tick(500);
+  assert.deepEqual(await splice.done, { closedBy: 'caller' });
+  assert.deepEqual([destination.destroyed, destination.aborted], [true, undefined]);
+  t.mock.timers.reset();
+});
+
+test('a cut counts before the end of a caller that waits for its answer, and not before the end of a destination', async () => {
+  for (const [first, closedBy] of [
+    ['caller', 'plane'],
+    ['destination', 'destination'],
+  ] as const) {
+    const { splice, ...ends } = pair();
+    ends[first].push(null);
+    await once(ends[first], 'end');
+    splice.abort(new PlaneEnded('the agent stops', { by: 'agent' }));
+    const ending = await splice.done;
+    assert.equal(ending.closedBy, closedBy);
+    assert.equal((ending.error as PlaneEnded).by, 'agent');
+  }
+});
+
+test('a side that vanishes without its EOF is a failure', async () => {
+  const { caller, destination, splice } = pair();
+  caller.destroy();
+  const { closedBy, error } = await splice.done;
+  assert.deepEqual([closedBy, error?.message], ['caller', 'caller went away']);
+  assert.ok(destination.aborted);
+});
+
+test('a lost session is blamed on neither side', async () => {
+  const { destination, splice } = pair();
+  const lost = new SessionLost('agent a1: connection closed');
+  destination.destroy(lost);
+  assert.deepEqual(await splice.done, { closedBy: 'plane', error: lost });
+});
+
+test('a side that ended before the splice began ends the tunnel', async () => {
+  const caller = new Peer();
+  const destination = new Peer();
+  destination.destroy();
+  await once(destination, 'close');
+  const { closedBy } = await new Splice(caller, destination).done;
+  assert.equal(closedBy, 'destination');
+  assert.ok(caller.aborted);
+});
+
+test('when a side without half-close ends, the other gets what is queued and is then closed for good', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { caller, destination, splice } = pair({ destination: { halfOpen: false } });
+  destination.say('last words');
+  destination.push(null);
+  destination.end();
+  await once(caller, 'finish');
+  assert.equal(caller.received.join(''), 'last words');
+  assert.equal(caller.aborted, undefined, 'the caller may still close in good order');
+  t.mock.timers.tick(500);
+  assert.deepEqual(await splice.done, { closedBy: 'destination' });
+  assert.ok(caller.destroyed, 'a caller that does not close is not waited for');
+  assert.equal(caller.aborted, undefined, 'nothing was cut');
+  t.mock.timers.reset();
+});
+
+test('a half-closed tunnel that stays silent ends', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { caller, destination, splice } = pair();
+  caller.push(null);
+  await once(destination, 'finish');
+  t.mock.timers.tick(299_999);
+  assert.equal(destination.aborted, undefined);
+  t.mock.timers.tick(1);
+  assert.equal((await splice.done).closedBy, 'plane');
+  assert.match(String(destination.aborted), /half-closed and silent/);
+  t.mock.timers.reset();
+});
+
+test('a half-closed tunnel whose bytes still arrive at a slow reader lives on', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { caller, destination, splice } = pair();
+  let arrived = 0;
+  destination.progress = () => arrived;
+  caller.push(null);
+  await once(destination, 'finish');
+  for (arrived = 1; arrived < 5; arrived++) t.mock.timers.tick(300_000);
+  assert.equal(destination.aborted, undefined);
+  t.mock.timers.tick(300_000);
+  t.mock.timers.tick(300_000);
+  assert.equal((await splice.done).closedBy, 'plane');
+  assert.match(String(destination.aborted), /half-closed and silent/);
+  t.mock.timers.reset();
+});
+
+test("an end's explanation of its stream's failure decides who closed the tunnel, and why", async () => {
+  const explain = (failure: Error) => new PlaneEnded('the hub ended it', { cause: failure });
+  const { destination, splice } = pair();
+  destination.explain = explain;
+  destination.destroy(new Error('stream was reset'));
+  const { closedBy, error } = await splice.done;
+  assert.deepEqual([closedBy, error?.message], ['plane', 'the hub ended it']);
+});
+
+test('an abort from outside ends both, once', async () => {
+  const { caller, destination, splice } = pair();
+  const reason = new PlaneEnded('the gateway stops', { by: 'gateway' });
+  splice.abort(reason);
+  splice.abort(new Error('again'));
+  assert.deepEqual(await splice.done, { closedBy: 'plane', error: reason });
+  assert.equal(caller.aborted, reason);
+  assert.equal(destination.aborted, reason);
+});
+
+test('a socket whose peer has ended gets everything written before it is closed, and no error', async () => {
+  const server = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const accepted = once(server, 'connection');
+  const client = connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', allowHalfOpen: true });
+  const [socket] = (await accepted) as [Socket];
+  const caller = { stream: socket, halfOpen: true, abort: () => void socket.destroy() };
+  const destination = new Peer();
+  const splice = new Splice(caller, destination);
+  const all: Buffer[] = [];
+  client.on('data', (chunk: Buffer) => all.push(chunk));
+  client.end('ask');
+  await once(destination, 'finish');
+  // Large writes are coalesced until the turn ends, so the kernel does not have them yet when the tunnel ends.
+  destination.say('x'.repeat(10_000));
+  destination.push(null);
+  await once(client, 'end');
+  assert.equal(Buffer.concat(all).length, 10_000);
+  assert.deepEqual(await splice.done, { closedBy: 'caller' });
+  server.close();
+});
+
+describe('an idle tunnel', () => {
+  /** A clock that the test sets, in milliseconds after the tunnel opened. */
+  function timed(t: TestContext) {
+    let now = 0;
+    // Whole, because the test compares differences.
+    const start = Math.ceil(performance.now());
+    t.mock.method(performance, 'now', () => start + now);
+    return (ms: number) => {
+      now = ms;
+    };
+  }
+
+  const turn = () => new Promise(setImmediate);
+
+  it('has been silent since it opened, or since the last answer', async (t) => {
+    const at = timed(t);
+    const { caller, destination, splice } = pair();
+    at(3000);
+    assert.equal(splice.idleMs, 3000);
+    caller.say('request');
+    await turn();
+    at(4000);
+    destination.say('answer');
+    await turn();
+    at(49_000);
+    assert.equal(splice.idleMs, 45_000);
+    splice.abort(new Error('test over'));
+    assert.equal(splice.idleMs, 0);
+  });
+
+  it('is none whose destination spoke long after its caller: it sends a stream', async (t) => {
+    const at = timed(t);
+    const { caller, destination, splice } = pair();
+    caller.say('GET /containerLogs?follow=true');
+    await turn();
+    at(10_000);
+    destination.say('a line of the log');
+    await turn();
+    at(100_000);
+    assert.equal(splice.idleMs, 0);
+    caller.say('another request');
+    await turn();
+    at(101_000);
+    assert.equal(splice.idleMs, 1000);
+    splice.abort(new Error('test over'));
+  });
+
+  it('is none with bytes that a reader has not taken, or with an end', async (t) => {
+    const at = timed(t);
+    const { caller, destination, splice } = pair();
+    caller.stall();
+    destination.say('answer');
+    await turn();
+    destination.say('more');
+    await turn();
+    at(60_000);
+    assert.ok(splice.queued > 0);
+    assert.equal(splice.idleMs, 0);
+    caller.resumeReading();
+    await turn();
+    assert.equal(splice.idleMs, 60_000);
+    caller.push(null);
+    await turn();
+    assert.equal(splice.idleMs, 0);
+    splice.abort(new Error('test over'));
+  });
+
+  it('ends in order: the destination first, and what it still says reaches the caller', async () => {
+    const { caller, destination, splice } = pair();
+    splice.endIdle();
+    await once(destination, 'finish');
+    assert.equal(caller.writableEnded, false);
+    destination.say('goodbye');
+    destination.push(null);
+    await once(caller, 'finish');
+    caller.push(null);
+    assert.deepEqual(await splice.done, { closedBy: 'destination' });
+    assert.deepEqual([caller.received, caller.aborted, destination.aborted], [['goodbye'], undefined, undefined]);
+  });
+
+  it('ends in order for the caller, too, if its destination does not end', async (t) => {
+    t.mock.timers.enable({ apis: ['setTimeout'] });
+    const { caller, splice } = pair();
+    splice.endIdle();
+    t.mock.timers.tick(5000);
+    await once(caller, 'finish');
+    caller.push(null);
+    assert.deepEqual(await splice.done, { closedBy: 'destination' });
+    assert.equal(caller.aborted, undefined);
+  });
+
+  it('is cut if a request comes as it ends, which nobody answers', async () => {
+    const { caller, destination, splice } = pair();
+    splice.endIdle();
+    caller.say('request');
+    const { closedBy, error } = await splice.done;
+    assert.deepEqual([closedBy, error instanceof PlaneEnded], ['plane', true]);
+    assert.deepEqual(destination.received, []);
+  });
+});

@@ -1,0 +1,321 @@
+import type { Duplex } from 'node:stream';
+import { deferred, endAfterPeer, type Guarded, guarding, writerOf } from '@isthmus/runtime';
+import type { MarkStream, TunnelEnd } from './dial.ts';
+import { PlaneEnded, planeEnded } from './errors.ts';
+import type { TunnelEnding } from './events.ts';
+import type { ByteMeter, Gate } from './limits/byte-meter.ts';
+
+/** How long a side may take to close once the other side has closed and nothing is left to write, in milliseconds. */
+const LINGER_MS = 500;
+
+/**
+ * How long a half-closed tunnel may stay silent, in milliseconds, unless a flag says otherwise, and how long a side may take nothing of what
+ * is left for it. Nothing else detects a peer that vanished after its FIN.
+ */
+const HALF_CLOSED_IDLE_MS = 300_000;
+
+/**
+ * How long after its caller a destination may speak and still have answered it, in milliseconds. What speaks later sends a stream, such as a
+ * log that is followed, which may be silent for any time and is not idle. A slow answer looks the same, which does no harm.
+ */
+const ANSWER_MS = 2000;
+
+/** How long a destination may take to end an idle tunnel, in milliseconds, before its caller hears of the end all the same. */
+const GOODBYE_MS = 5000;
+
+const NOTHING = new Uint8Array(0);
+
+type Side = 'caller' | 'destination';
+
+interface WatchedEnd {
+  readonly side: Side;
+  readonly end: TunnelEnd;
+  /** True until its stream has closed. */
+  open: boolean;
+  /** True once its last byte has been read. */
+  ended: boolean;
+  /** When something was last read from it, in milliseconds of `performance.now()`. */
+  readAt: number;
+}
+
+/**
+ * Copies bytes between a caller's end and a destination's end until both are closed.
+ *
+ * A side's EOF half-closes the other. A side that fails or vanishes before its EOF aborts the other, which first gets what was read. A cut by
+ * the plane aborts both at once. If a side without half-close (`halfOpen` false) ends, or one that has ended goes away, the other gets what
+ * is queued and is then closed. Nothing is buffered here: a full writer pauses its reader.
+ */
+export class Splice {
+  /** Bytes from caller to destination. */
+  up = 0;
+  /** Bytes from destination to caller. */
+  down = 0;
+
+  /** Wraps each callback so that it never throws: an exception in our own code ends the tunnel, closed by the plane. */
+  readonly guarded: Guarded;
+  readonly #done = deferred<TunnelEnding>();
+  readonly done = this.#done.promise;
+  readonly #start = performance.now();
+  readonly #caller: WatchedEnd;
+  readonly #destination: WatchedEnd;
+  #ending: TunnelEnding | undefined;
+  #cut = false;
+  /** Whether it ends because it was idle. */
+  #endsIdle = false;
+  #timer: NodeJS.Timeout | undefined;
+  /** Whether the timer restarts with each chunk. */
+  #restarts = false;
+  readonly #halfClosedMs: number;
+
+  /**
+   * @param written called for each write to the caller with the milliseconds it waited. If it did not wait: 0, and the clock is not read
+   * @param fault called when our own code threw, which ends the tunnel
+   * @param meter decides when each side may be read on. Default: when the other side takes more
+   * @param halfClosedMs how long it may be silent once a side has half-closed, in milliseconds
+   */
+  constructor(
+    caller: TunnelEnd,
+    destination: TunnelEnd,
+    written: (ms: number) => void = () => {},
+    fault: (error: Error) => void = () => {},
+    meter?: Pick<ByteMeter, 'open'>,
+    halfClosedMs = HALF_CLOSED_IDLE_MS,
+  ) {
+    this.#halfClosedMs = halfClosedMs;
+    this.guarded = guarding((error) => {
+      this.abort(error);
+      fault(error);
+    });
+    this.#caller = { side: 'caller', end: caller, open: true, ended: false, readAt: 0 };
+    this.#destination = { side: 'destination', end: destination, open: true, ended: false, readAt: 0 };
+    this.#watch(this.#caller, this.#destination);
+    this.#watch(this.#destination, this.#caller);
+    const up = (bytes: number) => {
+      this.up += bytes;
+      this.#caller.readAt = performance.now();
+    };
+    const down = (bytes: number) => {
+      this.down += bytes;
+      this.#destination.readAt = performance.now();
+    };
+    this.#copy(caller, destination, up, () => {}, this.#gate(meter, caller, destination));
+    this.#copy(destination, caller, down, written, this.#gate(meter, destination, caller));
+    this.#passMarks(caller.marks, destination.marks);
+  }
+
+  #gate(meter: Pick<ByteMeter, 'open'> | undefined, from: TunnelEnd, to: TunnelEnd): Gate | undefined {
+    if (!meter) return undefined;
+    const end = (reason: Error) => this.abort(planeEnded(reason, 'limit'));
+    const detached = () => to.resumable?.attached === false;
+    const gate = meter.open({ source: from.stream, sink: to.stream, detached, end, guarded: this.guarded });
+    void this.done.then(() => gate.close());
+    return gate;
+  }
+
+  #passMarks(caller: MarkStream | undefined, destination: MarkStream | undefined): void {
+    if (!caller || !destination) return;
+    caller.onMarks(this.guarded((payload: Uint8Array) => destination.mark(payload)));
+    destination.onMarks(this.guarded((payload: Uint8Array) => caller.mark(payload)));
+  }
+
+  /** The side that has ended while the other has not. */
+  get halfClosed(): Side | undefined {
+    const [caller, destination] = [this.#caller, this.#destination];
+    if (caller.ended === destination.ended) return undefined;
+    return caller.ended ? 'caller' : 'destination';
+  }
+
+  /** Bytes that wait in the writers of both directions. */
+  get queued(): number {
+    return this.#caller.end.stream.writableLength + this.#destination.end.stream.writableLength;
+  }
+
+  /**
+   * For how long the tunnel has been idle, in milliseconds: open in both directions, with nothing under way, and silent since it opened or
+   * since its destination's last answer. So are connections that a caller keeps for its next request.
+   */
+  get idleMs(): number {
+    const [caller, destination] = [this.#caller, this.#destination];
+    if (caller.ended || destination.ended || this.#endsIdle || this.#cut || this.queued > 0) return 0;
+    if (destination.readAt - Math.max(caller.readAt, this.#start) > ANSWER_MS) return 0;
+    return performance.now() - Math.max(caller.readAt, destination.readAt, this.#start);
+  }
+
+  /**
+   * Ends an idle tunnel in order: the destination hears that nothing more comes, and once it has ended too, the caller. A request that comes
+   * meanwhile cannot reach the destination any more, so it cuts the tunnel.
+   */
+  endIdle(): void {
+    const destination = this.#destination;
+    this.#endsIdle = true;
+    destination.end.stream.end();
+    const late = () => {
+      if (destination.ended || !destination.open) return;
+      destination.ended = true;
+      this.#settle('destination');
+      this.#caller.end.stream.end();
+      destination.end.stream.destroy();
+    };
+    this.#restart(GOODBYE_MS, late);
+  }
+
+  /**
+   * Cuts both sides at once; what is queued is lost. Every other part of the plane that carries the tunnel hears that the plane did so.
+   * @param reason a PlaneEnded, if it is known what cuts it
+   */
+  abort(reason: Error): void {
+    const cut = planeEnded(reason);
+    this.#cut = true;
+    this.#settle('plane', cut);
+    for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(cut);
+  }
+
+  /**
+   * The only place that says how the tunnel ended. The first cause counts, except that a cut counts before the end of a caller that still
+   * waits for the destination's.
+   */
+  #settle(closedBy: Side | 'plane', error?: Error): void {
+    const before = this.#ending;
+    const cutShort = before?.closedBy === 'caller' && !this.#destination.ended && error instanceof PlaneEnded;
+    if (before === undefined || (cutShort && before.error === undefined))
+      this.#ending = { closedBy, ...(error && { error }) };
+    else if (before.error === undefined && error) this.#ending = { closedBy: before.closedBy, error };
+  }
+
+  #copy(
+    from: TunnelEnd,
+    to: TunnelEnd,
+    count: (bytes: number) => void,
+    written: (ms: number) => void,
+    gate: Gate | undefined,
+  ): void {
+    const source = from.stream;
+    const sink = to.stream;
+    const write = writerOf(sink);
+    let waitingSince: number | undefined;
+    const copy = (chunk: Uint8Array) => {
+      count(chunk.length);
+      if (this.#endsIdle && from === this.#caller.end)
+        return this.abort(new PlaneEnded('a request came as the idle tunnel ended'));
+      if (this.#restarts) this.#timer?.refresh();
+      const room = write(chunk);
+      gate?.afterRead(chunk.length, room);
+      if (room) return written(0);
+      waitingSince ??= performance.now();
+      source.pause();
+    };
+    const goOn = () => {
+      if (waitingSince !== undefined) written(performance.now() - waitingSince);
+      waitingSince = undefined;
+      if (gate?.drained() !== false) source.resume();
+    };
+    source.on('data', this.guarded(copy));
+    sink.on('drain', this.guarded(goOn));
+  }
+
+  #watch(watched: WatchedEnd, other: WatchedEnd): void {
+    const { side, end } = watched;
+    const { stream, halfOpen } = end;
+    let failure: Error | undefined;
+    const fail = (error: Error) => {
+      failure ??= end.explain?.(error) ?? error;
+    };
+    const finish = () => {
+      // Whoever was told of the end before found out that it was none.
+      if (stream.errored) return;
+      watched.ended = true;
+      this.#settle(side);
+      if (other.ended) endAfterPeer(other.end.stream);
+      else other.end.stream.end();
+      if (halfOpen) this.#arm(this.#halfClosedMs);
+      else this.#awaitClose(other.end.stream);
+    };
+    stream.on('error', this.guarded(fail));
+    stream.on('end', this.guarded(finish));
+    const closed = this.guarded(() => this.#closed(watched, other, failure));
+    if (stream.destroyed) queueMicrotask(closed);
+    else stream.on('close', closed);
+  }
+
+  /** Called when a side has closed. After a clean close, the other side still gets what was written to it; otherwise it is aborted. */
+  #closed(gone: WatchedEnd, other: WatchedEnd, failure: Error | undefined): void {
+    if (!gone.open) return;
+    gone.open = false;
+    const { side } = gone;
+    // Nothing is lost if a side goes away that had sent everything: its end is no cut then.
+    const orderly = gone.ended && !(failure instanceof PlaneEnded);
+    // A side may close while it is cut, before the other one is.
+    if (!orderly && !this.#cut) this.#fail(gone, other, failure ?? new Error(`${side} went away`));
+    if (other.open) {
+      if (orderly && !this.#cut) this.#awaitClose(other.end.stream);
+      return;
+    }
+    clearTimeout(this.#timer);
+    this.#done.resolve(this.#ending ?? { closedBy: side });
+  }
+
+  /** A side failed, or was cut by the plane behind it. */
+  #fail({ side, readAt }: WatchedEnd, other: WatchedEnd, error: Error): void {
+    if (error instanceof PlaneEnded) {
+      this.abort(error);
+      return;
+    }
+    this.#settle(side, error);
+    if (!other.open) return;
+    const { end } = other;
+    const { stream } = end;
+    // Nobody wants what the other side still sends. What was read before is delivered first.
+    stream.pause();
+    this.#arm(HALF_CLOSED_IDLE_MS);
+    const written = () => {
+      if (end.delivered) end.delivered(cut, performance.now() - readAt);
+      else cut();
+    };
+    const cut = this.guarded(() => end.abort(error));
+    if (stream.writableLength > 0 && !stream.destroyed) stream.write(NOTHING, this.guarded(written));
+    else written();
+  }
+
+  /** Closes what is left after a clean end. Everything was written to it, and nobody needs what it still sends. */
+  #closeOpen(): void {
+    for (const watched of [this.#caller, this.#destination]) {
+      watched.ended = true;
+      watched.end.stream.destroy();
+    }
+  }
+
+  /** Waits for a side to close, once the other is done for good. A slow reader gets everything written to it before LINGER_MS starts. */
+  #awaitClose(stream: Duplex): void {
+    if (stream.writableFinished) this.#linger();
+    else {
+      this.#arm(HALF_CLOSED_IDLE_MS);
+      stream.once('finish', () => this.#linger());
+    }
+  }
+
+  get #progress(): number {
+    return (this.#caller.end.progress?.() ?? 0) + (this.#destination.end.progress?.() ?? 0);
+  }
+
+  #linger(): void {
+    this.#restart(LINGER_MS, () => this.#closeOpen());
+    this.#restarts = false;
+  }
+
+  /** Cuts the tunnel if it is silent for so long. */
+  #arm(ms: number): void {
+    const before = this.#progress;
+    this.#restart(ms, () => {
+      // What was copied long ago still arrives there.
+      if (this.#progress !== before) this.#arm(ms);
+      else this.abort(new PlaneEnded(`half-closed and silent for ${ms / 1000} s`, { by: 'limit' }));
+    });
+    this.#restarts = true;
+  }
+
+  /** Restarts the tunnel's only timer, which does not run before a side has ended. */
+  #restart(ms: number, late: () => void): void {
+    clearTimeout(this.#timer);
+    if (this.#caller.open || this.#destination.open) this.#timer = setTimeout(this.guarded(late), ms).unref();
+  }
+}

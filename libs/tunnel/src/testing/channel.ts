@@ -1,0 +1,217 @@
+import type { Clock } from '@isthmus/runtime';
+import type { Carrier, CarrierUser, Mark } from '../resume/carrier.ts';
+
+/** How long a frame is under way at most, and how late an end learns of a cut, in milliseconds. */
+const LATENCY = 40;
+const NOTICED = 2000;
+
+/** A stream through a hub: two ends, between which frames travel in order until it is cut. */
+export class Channel {
+  readonly gateway: ChannelEnd;
+  readonly agent: ChannelEnd;
+  readonly time: SeededTime;
+  cutOff = false;
+  /** Nothing arrives before this time. */
+  hangsUntil = 0;
+
+  constructor(time: SeededTime) {
+    this.time = time;
+    this.gateway = new ChannelEnd(this);
+    this.agent = new ChannelEnd(this);
+    this.gateway.other = this.agent;
+    this.agent.other = this.gateway;
+  }
+
+  /** What is under way is lost. Each end learns of it in its own time. */
+  cut(): void {
+    if (this.cutOff) return;
+    this.cutOff = true;
+    const { time } = this;
+    for (const end of [this.gateway, this.agent])
+      time.after(time.chance(0.5) ? 0 : time.below(NOTICED), () => end.close('lost', new Error('the link was cut')));
+  }
+}
+
+class ChannelEnd implements Carrier {
+  other!: ChannelEnd;
+  listener: CarrierUser | undefined;
+  /** Stands between this end and its half. */
+  heard: (half: CarrierUser) => CarrierUser = (half) => half;
+  readonly channel: Channel;
+  #closed = false;
+  /** Bytes that have not left. */
+  #waiting = 0;
+  readonly #underWay: ((other: ChannelEnd) => void)[] = [];
+
+  constructor(channel: Channel) {
+    this.channel = channel;
+  }
+
+  deliverTo(user: CarrierUser): void {
+    this.listener = this.heard(user);
+  }
+
+  data(bytes: Uint8Array): void {
+    const { time } = this.channel;
+    // In pieces, so that a cut can fall between any two bytes.
+    for (let begin = 0; begin < bytes.length; ) {
+      const end = time.chance(0.7) ? bytes.length : begin + 1 + time.below(bytes.length - begin);
+      const piece = bytes.subarray(begin, end);
+      this.send((other) => other.listener?.data(other, piece));
+      begin = end;
+    }
+    this.#waiting += bytes.length;
+    time.after(time.below(LATENCY), () => this.#leave(bytes.length));
+  }
+
+  get flowing(): boolean {
+    return this.#waiting === 0;
+  }
+
+  awaitTurn(next: { writeMore(): void }): void {
+    // A link that has gone asks nobody any more.
+    const { time } = this.channel;
+    time.after(time.below(LATENCY), () => this.#closed || this.channel.cutOff || next.writeMore());
+  }
+
+  /** As often as not, the window is enlarged. */
+  consume(): boolean {
+    return this.channel.time.chance(0.5);
+  }
+
+  #leave(bytes: number): void {
+    this.#waiting -= bytes;
+    if (this.#waiting === 0 && !this.#closed) this.listener?.flowing(this);
+  }
+
+  mark(mark: Mark): void {
+    this.send((other) => other.listener?.mark(other, mark));
+  }
+
+  end(last?: Mark): void {
+    if (last) this.mark(last);
+    this.send((other) => other.listener?.ended(other));
+  }
+
+  drop(): void {
+    this.#closed = true;
+    this.send((other) => other.close('lost', new Error('the stream was dropped')));
+  }
+
+  abort(reason: Error): void {
+    this.#closed = true;
+    this.send((other) => other.close('aborted', reason));
+  }
+
+  close(how: 'lost' | 'aborted', reason: Error): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.listener?.[how](this, reason);
+  }
+
+  /** @param arrive called at the other end */
+  send(arrive: (other: ChannelEnd) => void): void {
+    const { channel } = this;
+    const { time } = channel;
+    if (channel.cutOff) return;
+    this.#underWay.push(arrive);
+    time.after(time.below(LATENCY), () => this.#deliver());
+  }
+
+  /** One that comes early brings the first of those under way: they keep their order. */
+  #deliver(): void {
+    const { channel, other } = this;
+    const { time } = channel;
+    if (channel.cutOff || other.#closed) return;
+    if (channel.hangsUntil > time.now()) time.after(channel.hangsUntil - time.now(), () => this.#deliver());
+    else this.#underWay.shift()?.(other);
+  }
+}
+
+interface Due {
+  readonly at: number;
+  readonly order: number;
+  run: (() => void) | undefined;
+}
+
+/** A clock that runs its callbacks one after another, without waiting. Its random numbers come from a seed. */
+export class SeededTime implements Clock {
+  #now = 0;
+  #seed: number;
+  #order = 0;
+  /** A heap: each entry is due no later than the two below it. */
+  readonly #heap: Due[] = [];
+
+  /** @param seed 1 to 2^31 - 2 */
+  constructor(seed: number) {
+    this.#seed = seed;
+    // Neighbouring seeds begin alike.
+    for (let i = 0; i < 5; i++) this.random();
+  }
+
+  readonly now = () => this.#now;
+
+  /** Lehmer's generator with the multiplier of Park and Miller. */
+  readonly random = () => {
+    this.#seed = (this.#seed * 48_271) % 2_147_483_647;
+    return this.#seed / 2_147_483_647;
+  };
+
+  /** A whole number from 0, below `end`. */
+  below(end: number): number {
+    return Math.floor(this.random() * end);
+  }
+
+  chance(probability: number): boolean {
+    return this.random() < probability;
+  }
+
+  after(ms: number, run: () => void): () => void {
+    const due: Due = { at: this.#now + ms, order: this.#order++, run };
+    this.#push(due);
+    return () => {
+      due.run = undefined;
+    };
+  }
+
+  /** Runs until nothing is due any more, or until a time. @returns whether nothing is due */
+  run(until: number): boolean {
+    for (let next = this.#heap[0]; next; next = this.#heap[0]) {
+      if (next.at > until) return false;
+      this.#pop();
+      this.#now = next.at;
+      next.run?.();
+    }
+    return true;
+  }
+
+  #push(due: Due): void {
+    const heap = this.#heap;
+    let index = heap.push(due) - 1;
+    for (let above = (index - 1) >> 1; index > 0 && earlier(due, heap[above] as Due); above = (index - 1) >> 1) {
+      heap[index] = heap[above] as Due;
+      heap[above] = due;
+      index = above;
+    }
+  }
+
+  #pop(): void {
+    const heap = this.#heap;
+    const last = heap.pop() as Due;
+    if (heap.length === 0) return;
+    heap[0] = last;
+    for (let index = 0; ; ) {
+      const [left, right] = [2 * index + 1, 2 * index + 2];
+      if (left >= heap.length) return;
+      const below = right < heap.length && earlier(heap[right] as Due, heap[left] as Due) ? right : left;
+      if (earlier(last, heap[below] as Due)) return;
+      heap[index] = heap[below] as Due;
+      heap[below] = last;
+      index = below;
+    }
+  }
+}
+
+function earlier(one: Due, other: Due): boolean {
+  return one.at < other.at || (one.at === other.at && one.order < other.order);
+}

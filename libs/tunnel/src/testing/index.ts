@@ -1,0 +1,70 @@
+import { PassThrough } from 'node:stream';
+import type { DialRequest, Established } from '../dial.ts';
+import { planeEvents } from '../events.ts';
+import { noTracer, type Observation } from '../observe.ts';
+import type { Carrier, CarrierUser, Mark } from '../resume/carrier.ts';
+
+export const request: DialRequest = {
+  id: '00000000000000aa',
+  tenant: 'default',
+  destination: { host: 'x', port: 1 },
+  deadline: 1e12,
+  signal: new AbortController().signal,
+};
+
+export function established(): Established {
+  const stream = new PassThrough();
+  return {
+    end: { stream, halfOpen: true, abort: () => void stream.destroy() },
+    agentId: 'a',
+    sessionId: 's',
+    hubId: 'h',
+    timing: {},
+  };
+}
+
+export const unobserved = (): Observation => ({ events: planeEvents(), tracer: noTracer });
+
+/** A carrier that notes what it is told. */
+export class RecordingCarrier implements Carrier {
+  readonly told: string[] = [];
+  readonly marks: Mark[] = [];
+  readonly flowing = true;
+  user: CarrierUser | undefined;
+  /** Bytes that were read since the window was enlarged. */
+  #read = 0;
+
+  deliverTo(user: CarrierUser): void {
+    this.user = user;
+  }
+
+  data(bytes: Uint8Array): void {
+    this.told.push(`data ${Buffer.from(bytes)}`);
+  }
+
+  awaitTurn(next: { writeMore(): void }): void {
+    next.writeMore();
+  }
+
+  consume(bytes: number): boolean {
+    this.#read = this.#read + bytes < 64 * 1024 ? this.#read + bytes : 0;
+    return this.#read === 0;
+  }
+
+  mark(mark: Mark): void {
+    this.marks.push(mark);
+  }
+
+  end(last?: Mark): void {
+    if (last) this.marks.push(last);
+    this.told.push('end');
+  }
+
+  drop(): void {
+    this.told.push('drop');
+  }
+
+  abort({ message }: Error): void {
+    this.told.push(`abort ${message}`);
+  }
+}
