@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { systemClock } from '@isthmus/runtime';
+import { TUNNEL } from './defaults.ts';
 import type { Destination, DialPolicy } from './destination.ts';
 import { DialError, type DialErrorCode, type DialTiming } from './errors.ts';
 import type { ByteMeter } from './limits/byte-meter.ts';
@@ -224,9 +225,6 @@ export class DialAbort implements DialSignal {
   }
 }
 
-/** How much longer than the round trips of its links a path may take, as a multiple of them. Round trips vary. */
-const ROUND_TRIPS = 2;
-
 /** Waits for the first word from the agent behind a path: for a time that any path gets, and for the round trips of this one. */
 export class SignOfLife {
   readonly #ms: number;
@@ -249,7 +247,7 @@ export class SignOfLife {
   underWay(roundTripMs: number): void {
     if (!this.#cancel) return;
     this.#cancel();
-    this.#await(this.#ms + ROUND_TRIPS * roundTripMs);
+    this.#await(this.#ms + TUNNEL.roundTrips * roundTripMs);
   }
 
   /** It came, or nobody waits for it any more. */

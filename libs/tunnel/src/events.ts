@@ -1,5 +1,6 @@
 import { EventEmitter } from 'node:events';
 import type { PacketType } from '@isthmus/proto';
+import { TUNNEL } from './defaults.ts';
 import type { CallerProtocol, DialRequest, ResumableTunnel } from './dial.ts';
 import type { DialError, DialTiming } from './errors.ts';
 import type { Principal } from './names.ts';
@@ -260,12 +261,6 @@ export function upstreamReason(failure: DialFailure): (typeof REASONS)[DialFailu
   return REASONS[failure];
 }
 
-/** How long after its announcement a probe's refusals are ignored, in milliseconds. */
-const PROBE_LASTS = 30_000;
-
-/** How many announced probes are remembered. One `isthmus check` probes two ports of a hub. */
-const MAX_PROBES = 100;
-
 type Heard<Name extends keyof PlaneEventMap> = (...args: PlaneEventMap[Name]) => void;
 
 /**
@@ -280,8 +275,8 @@ export function unlessProbed(heard: Heard<'refused'>): {
   return {
     probe(remote) {
       const [oldest] = expected.keys();
-      if (expected.size >= MAX_PROBES && oldest !== undefined) expected.delete(oldest);
-      expected.set(plain(remote), performance.now() + PROBE_LASTS);
+      if (expected.size >= TUNNEL.probes && oldest !== undefined) expected.delete(oldest);
+      expected.set(plain(remote), performance.now() + TUNNEL.probeMs);
     },
     refused(where, remote, error) {
       if ((expected.get(plain(remote)) ?? 0) < performance.now()) heard(where, remote, error);

@@ -1,5 +1,4 @@
-/** The longest id, tenant, zone or address that a peer may use, in characters: enough for a DNS name, brackets and a port. */
-const LONGEST_NAME = 264;
+import { TUNNEL } from './defaults.ts';
 
 /** Control characters, line ends and changes of text direction. In a terminal or a log line they can make a name look like another. */
 const UNPRINTABLE = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
@@ -16,7 +15,7 @@ export function printable(text: string): string {
 
 /** Returns whether a peer may use this name. */
 export function isName(name: string): boolean {
-  return name.length <= LONGEST_NAME && isPrintable(name);
+  return name.length <= TUNNEL.nameChars && isPrintable(name);
 }
 
 /**
@@ -27,7 +26,8 @@ export function isName(name: string): boolean {
 export function checkName(what: string, name: string): string {
   if (isName(name)) return name;
   const { length } = name;
-  if (length > LONGEST_NAME) throw new Error(`${what} of ${length} characters: at most ${LONGEST_NAME} are taken`);
+  if (length > TUNNEL.nameChars)
+    throw new Error(`${what} of ${length} characters: at most ${TUNNEL.nameChars} are taken`);
   throw new Error(`${what} with control characters: only what can be printed is taken`);
 }
 
@@ -104,13 +104,10 @@ export class NotAuthorised extends Error {
   }
 }
 
-/** The longest chain of causes that is followed: an error, what wrapped it, and what that came over. */
-const MOST_CAUSES = 4;
-
 /** Returns the NotAuthorised that an error is, or that caused it. */
 export function notAuthorisedIn(error: unknown): NotAuthorised | undefined {
   let each = error;
-  for (let step = 0; step < MOST_CAUSES && each instanceof Error; step++) {
+  for (let step = 0; step < TUNNEL.causes && each instanceof Error; step++) {
     if (each instanceof NotAuthorised) return each;
     each = each.cause;
   }
@@ -150,9 +147,6 @@ const PHRASES: readonly (readonly [said: RegExp, means: string])[] = [
   [/^socket hang up$/, 'it ended the connection'],
 ];
 
-/** The most characters of a text that are processed. A peer may have written it. */
-const LONGEST_TEXT = 2000;
-
 /** Returns an error's text for an operator. For an error that only wraps others, returns the text of the first of them. */
 export function inWords(error: unknown): string {
   if (!(error instanceof Error)) return phrased(String(error));
@@ -164,7 +158,10 @@ export function inWords(error: unknown): string {
 }
 
 function phrased(text: string): string {
-  return PHRASES.reduce((words, [said, means]) => words.replace(said, means), text.slice(0, LONGEST_TEXT)).trim();
+  return PHRASES.reduce(
+    (words, [said, means]) => words.replace(said, means),
+    text.slice(0, TUNNEL.errorTextChars),
+  ).trim();
 }
 
 /** Words that follow "bearer" or "basic" in a sentence. No credential is one of them. */

@@ -1,7 +1,7 @@
 import { type Clock, isIP, RandomSet } from '@isthmus/runtime';
+import { TUNNEL } from './defaults.ts';
 import type { Link } from './dial.ts';
 import { SessionLost } from './errors.ts';
-import { TOGETHER_MS } from './resume/halves.ts';
 
 /** What an agent says it can reach (upstream's agent identifiers). */
 export interface AgentIdentifiers {
@@ -159,7 +159,7 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
   endAfter(loss: Error): Error | undefined {
     const goneAt = this.sessions().length > 0 ? undefined : this.#goneAt;
     if (goneAt === undefined) return undefined;
-    const since = goneAt - TOGETHER_MS;
+    const since = goneAt - TUNNEL.togetherMs;
     const restarted = this.#otherAt >= since;
     const together = this.#severalUntil >= since && this.#hungUpAt >= since;
     if (!restarted && !together) return undefined;

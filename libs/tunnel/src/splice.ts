@@ -1,27 +1,10 @@
 import type { Duplex } from 'node:stream';
 import { deferred, endAfterPeer, type Guarded, guarding, writerOf } from '@isthmus/runtime';
+import { TUNNEL } from './defaults.ts';
 import type { MarkStream, TunnelEnd } from './dial.ts';
 import { PlaneEnded, planeEnded } from './errors.ts';
 import type { TunnelEnding } from './events.ts';
 import type { ByteMeter, Gate } from './limits/byte-meter.ts';
-
-/** How long a side may take to close once the other side has closed and nothing is left to write, in milliseconds. */
-const LINGER_MS = 500;
-
-/**
- * How long a half-closed tunnel may stay silent, in milliseconds, unless a flag says otherwise, and how long a side may take nothing of what
- * is left for it. Nothing else detects a peer that vanished after its FIN.
- */
-const HALF_CLOSED_IDLE_MS = 300_000;
-
-/**
- * How long after its caller a destination may speak and still have answered it, in milliseconds. What speaks later sends a stream, such as a
- * log that is followed, which may be silent for any time and is not idle. A slow answer looks the same, which does no harm.
- */
-const ANSWER_MS = 2000;
-
-/** How long a destination may take to end an idle tunnel, in milliseconds, before its caller hears of the end all the same. */
-const GOODBYE_MS = 5000;
 
 const NOTHING = new Uint8Array(0);
 
@@ -79,7 +62,7 @@ export class Splice {
     written: (ms: number) => void = () => {},
     fault: (error: Error) => void = () => {},
     meter?: Pick<ByteMeter, 'open'>,
-    halfClosedMs = HALF_CLOSED_IDLE_MS,
+    halfClosedMs = TUNNEL.halfClosedMs,
   ) {
     this.#halfClosedMs = halfClosedMs;
     this.guarded = guarding((error) => {
@@ -137,7 +120,7 @@ export class Splice {
   get idleMs(): number {
     const [caller, destination] = [this.#caller, this.#destination];
     if (caller.ended || destination.ended || this.#endsIdle || this.#cut || this.queued > 0) return 0;
-    if (destination.readAt - Math.max(caller.readAt, this.#start) > ANSWER_MS) return 0;
+    if (destination.readAt - Math.max(caller.readAt, this.#start) > TUNNEL.answerMs) return 0;
     return performance.now() - Math.max(caller.readAt, destination.readAt, this.#start);
   }
 
@@ -156,7 +139,7 @@ export class Splice {
       this.#caller.end.stream.end();
       destination.end.stream.destroy();
     };
-    this.#restart(GOODBYE_MS, late);
+    this.#restart(TUNNEL.goodbyeMs, late);
   }
 
   /**
@@ -266,7 +249,7 @@ export class Splice {
     const { stream } = end;
     // Nobody wants what the other side still sends. What was read before is delivered first.
     stream.pause();
-    this.#arm(HALF_CLOSED_IDLE_MS);
+    this.#arm(TUNNEL.halfClosedMs);
     const written = () => {
       if (end.delivered) end.delivered(cut, performance.now() - readAt);
       else cut();
@@ -284,11 +267,11 @@ export class Splice {
     }
   }
 
-  /** Waits for a side to close, once the other is done for good. A slow reader gets everything written to it before LINGER_MS starts. */
+  /** Waits for a side to close, once the other is done for good. A slow reader gets everything written to it before `TUNNEL.lingerMs` starts. */
   #awaitClose(stream: Duplex): void {
     if (stream.writableFinished) this.#linger();
     else {
-      this.#arm(HALF_CLOSED_IDLE_MS);
+      this.#arm(TUNNEL.halfClosedMs);
       stream.once('finish', () => this.#linger());
     }
   }
@@ -298,7 +281,7 @@ export class Splice {
   }
 
   #linger(): void {
-    this.#restart(LINGER_MS, () => this.#closeOpen());
+    this.#restart(TUNNEL.lingerMs, () => this.#closeOpen());
     this.#restarts = false;
   }
 

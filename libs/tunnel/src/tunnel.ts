@@ -1,4 +1,5 @@
 import { RandomSet } from '@isthmus/runtime';
+import { TUNNEL } from './defaults.ts';
 import type { DialRequest, Established, ResumableTunnel, TunnelEnd } from './dial.ts';
 import type { PlaneEvents, Role, TunnelInfo, TunnelOutcome } from './events.ts';
 import type { ByteMeter } from './limits/byte-meter.ts';
@@ -123,9 +124,6 @@ function watched(meter: ByteMeter | undefined, stalled: () => void): Pick<ByteMe
   );
 }
 
-/** How often a process that drains looks for idle tunnels, in milliseconds, unless they may be idle for less. */
-const SWEEP_MS = 1000;
-
 /** The tunnels that run in this process, tracked through its events. */
 export class TunnelTable {
   readonly #events: PlaneEvents;
@@ -179,7 +177,7 @@ export class TunnelTable {
         this.#events.emit('tunnel:idle', tunnel);
       }
     };
-    const timer = idleMs > 0 ? setInterval(sweep, Math.min(SWEEP_MS, idleMs)).unref() : undefined;
+    const timer = idleMs > 0 ? setInterval(sweep, Math.min(TUNNEL.idleCheckMs, idleMs)).unref() : undefined;
     return { [Symbol.dispose]: () => clearInterval(timer) };
   }
 

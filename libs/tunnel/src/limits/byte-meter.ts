@@ -1,25 +1,8 @@
 import type { Duplex } from 'node:stream';
 import type { Guarded } from '@isthmus/runtime';
+import { TUNNEL } from '../defaults.ts';
 import { ReaderStalled } from '../errors.ts';
 import { type DialLimits, PerSecond, TokenBucket, type TokenRate } from './limits.ts';
-
-/** How often paused tunnels are resumed, in milliseconds. Users of a terminal do not notice it, and it needs few timers. */
-const RESUME_EVERY_MS = 20;
-
-/** The largest burst above the rate, in seconds of the rate. */
-const BURST_SECONDS = 0.1;
-
-/** One read of a socket, in bytes. A tunnel that is resumed reads at least as much. */
-const ONE_READ = 64 * 1024;
-
-/** How often slow readers are checked, in milliseconds. */
-const CHECK_EVERY_MS = 1000;
-
-/**
- * While its tenant's queue is full, a tunnel ends after this many checks in a row at which its reader had taken nothing. That is the same
- * time as for readers that hold up a packet stream.
- */
-const STALLED_CHECKS = 10;
 
 /** One direction of a tunnel. */
 export interface MeteredFlow {
@@ -94,14 +77,14 @@ export class ByteMeter {
 
   pause(gate: FlowGate): void {
     this.#paused.add(gate);
-    this.#resumeTimer ??= setInterval(() => this.#resumePaused(), RESUME_EVERY_MS).unref();
+    this.#resumeTimer ??= setInterval(() => this.#resumePaused(), TUNNEL.resumePausedMs).unref();
   }
 
   /** Bytes now wait in a gate's sink. */
   queue(gate: FlowGate, bytes: number): void {
     this.#queueing.add(gate);
     this.queued += bytes;
-    this.#readerTimer ??= setInterval(() => this.#endStalled(), CHECK_EVERY_MS).unref();
+    this.#readerTimer ??= setInterval(() => this.#endStalled(), TUNNEL.readerCheckMs).unref();
   }
 
   /** They no longer wait. */
@@ -129,7 +112,7 @@ export class ByteMeter {
     left = Math.min(left, bytesQueued - this.queued);
     for (const gate of [...this.#paused]) {
       if (left <= 0) return;
-      left -= ONE_READ;
+      left -= TUNNEL.readBytes;
       gate.resume();
     }
   }
@@ -138,9 +121,9 @@ export class ByteMeter {
     const { bytesQueued } = this.#limits();
     const over = this.queued >= bytesQueued;
     for (const gate of [...this.#queueing]) {
-      if (gate.checkReader(over) < STALLED_CHECKS) continue;
+      if (gate.checkReader(over) < TUNNEL.stalledChecks) continue;
       const reason =
-        `the reader of this tunnel took nothing for ${(STALLED_CHECKS * CHECK_EVERY_MS) / 1000} s while tenant ${this.#tenant} ` +
+        `the reader of this tunnel took nothing for ${(TUNNEL.stalledChecks * TUNNEL.readerCheckMs) / 1000} s while tenant ${this.#tenant} ` +
         `had its limit bytesQueued of ${bytesQueued} waiting: find out why it stopped reading`;
       gate.end(new ReaderStalled(reason));
     }
@@ -216,5 +199,5 @@ class FlowGate implements Gate {
 }
 
 function rateOf(bytesPerSecond: number): TokenRate {
-  return { perSecond: bytesPerSecond, atOnce: bytesPerSecond * BURST_SECONDS };
+  return { perSecond: bytesPerSecond, atOnce: (bytesPerSecond * TUNNEL.burstMs) / 1000 };
 }

@@ -1,20 +1,12 @@
 import { descriptors, extended, getOrPut } from '@isthmus/runtime';
+import { TUNNEL } from '../defaults.ts';
 import type { Dial, DialRequest, Established, Stage } from '../dial.ts';
 import { DialError, type RefusingLimit } from '../errors.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { type DialLimits, type DialUse, overLimit, PerSecond, TokenBucket, UNLIMITED } from './limits.ts';
 
-/**
- * How many dials of one tenant may be pending in one process. Each dial has a deadline, so a tenant with more has lost its
- * destinations or agents. Refusing its callers is better than making them wait (upstream was seen with 27,700 pending dials).
- */
-const MAX_PENDING_DIALS = 2000;
-
-/** Tenants that may be remembered before idle ones are forgotten. */
-const PRUNE_AT = 1000;
-
 export interface DialLimiterOptions {
-  /** A tenant's limits, as they are now. Default: 2,000 pending dials, and nothing else is counted. */
+  /** A tenant's limits, as they are now. Default: `TUNNEL.pendingDials`, and nothing else is counted. */
   readonly limits?: (tenant: string) => DialLimits;
   /** Milliseconds. */
   readonly now?: () => number;
@@ -30,7 +22,7 @@ export class DialLimiter {
   readonly #now: () => number;
   readonly #idle: (() => void)[] = [];
   readonly #tenants = new Map<string, TenantLimiter>();
-  #pruneAt = PRUNE_AT;
+  #pruneAt = TUNNEL.idleTenants;
   #pending = 0;
   #closed = false;
 
@@ -102,13 +94,13 @@ export class DialLimiter {
   /** Forgets idle tenants. Otherwise, removed tenants would pile up here. */
   #prune(): void {
     for (const [tenant, limiter] of this.#tenants) if (limiter.idle) this.#tenants.delete(tenant);
-    this.#pruneAt = Math.max(PRUNE_AT, 2 * this.#tenants.size);
+    this.#pruneAt = Math.max(TUNNEL.idleTenants, 2 * this.#tenants.size);
   }
 }
 
 function tooManyPending({ pendingDials }: TenantLimiter, tenant: string): DialError | undefined {
-  if (pendingDials < MAX_PENDING_DIALS) return undefined;
-  const text = `tenant ${tenant} has ${MAX_PENDING_DIALS} dials without an answer already`;
+  if (pendingDials < TUNNEL.pendingDials) return undefined;
+  const text = `tenant ${tenant} has ${TUNNEL.pendingDials} dials without an answer already`;
   return new DialError('connection_limit_reached', text);
 }
 

@@ -1,19 +1,5 @@
 import { getOrPut, Rounds, type TakesTurns } from '@isthmus/runtime';
-
-/**
- * Dials that start in one turn of the event loop. Each takes some 0.1 ms of it, so a turn stays short, and those that came meanwhile
- * from other tenants start in the next one.
- */
-const STARTS_A_TURN = 16;
-
-/**
- * Dials of a tenant that are under way and young. More would fill the queues of every process on the way, and the answers would come
- * as many in one turn. With answers after 3 ms it allows 10,000 dials a second.
- */
-const YOUNG_DIALS = 32;
-
-/** Dials that take longer, in milliseconds, count as young no more: they wait for something else than a processor. */
-const YOUNG_FOR = 100;
+import { TUNNEL } from '../defaults.ts';
 
 interface TurnsOptions {
   readonly startsATurn?: number;
@@ -56,7 +42,7 @@ class DialTurns<Request extends OfTenant, Answer> {
   #aging: NodeJS.Timeout | undefined;
 
   constructor(dial: (request: Request) => Promise<Answer>, options: TurnsOptions) {
-    const { startsATurn = STARTS_A_TURN, young = YOUNG_DIALS, later = setImmediate } = options;
+    const { startsATurn = TUNNEL.startsATurn, young = TUNNEL.youngDials, later = setImmediate } = options;
     this.#dial = dial;
     this.#startsATurn = startsATurn;
     this.#young = young;
@@ -105,7 +91,7 @@ class DialTurns<Request extends OfTenant, Answer> {
       return;
     }
     this.#full.add(line);
-    this.#aging ??= setInterval(() => this.#age(), YOUNG_FOR).unref();
+    this.#aging ??= setInterval(() => this.#age(), TUNNEL.youngMs).unref();
   }
 
   #schedule(): void {
@@ -173,7 +159,7 @@ class TenantLine implements TakesTurns {
   shift(): () => void {
     const start = this.#starts[this.#started++] as () => void;
     // To shift each would cost a copy of the rest.
-    if (this.#started >= STARTS_A_TURN && this.#started >= this.#starts.length / 2) {
+    if (this.#started >= TUNNEL.startsATurn && this.#started >= this.#starts.length / 2) {
       this.#starts.splice(0, this.#started);
       this.#started = 0;
     }

@@ -1,5 +1,6 @@
 import { timingSafeEqual } from 'node:crypto';
 import { type Clock, getOrPut, OpenTable, randomHex, systemClock } from '@isthmus/runtime';
+import { TUNNEL } from '../defaults.ts';
 import type { TunnelEnd } from '../dial.ts';
 import { SessionLost } from '../errors.ts';
 import { TokenBucket } from '../limits/limits.ts';
@@ -14,10 +15,7 @@ import {
 } from './carrier.ts';
 import { Half } from './half.ts';
 import { HalfStream } from './half-stream.ts';
-import { type Halves, halvesOf, type ResumeOptions, TOGETHER_MS } from './halves.ts';
-
-/** How often a tunnel may be attached. A gateway tries again after 5 ms to 1 s. */
-const ATTACH_RATE = { perSecond: 5, atOnce: 10 };
+import { type Halves, halvesOf, type ResumeOptions } from './halves.ts';
 
 /** Who dialled a tunnel. */
 interface Begun {
@@ -48,7 +46,7 @@ class AgentTunnel extends HalfStream {
   /** Counts an attach. @returns whether it is allowed */
   mayAttach({ now }: Clock): boolean {
     this.#attaches ??= new TokenBucket(now);
-    return this.#attaches.take(1, ATTACH_RATE);
+    return this.#attaches.take(1, { perSecond: TUNNEL.attachesPerSecond, atOnce: TUNNEL.attachesAtOnce });
   }
 
   override gone(): void {
@@ -127,7 +125,9 @@ export class AgentTunnels {
     if (tunnel?.tenant !== tenant || !isSame(tunnel.secret, claim.secret))
       throw new AttachRefused('this agent has no such tunnel', { final: true });
     if (!tunnel.mayAttach(this.#halves.clock))
-      throw new AttachRefused(`more than ${ATTACH_RATE.perSecond} attaches a second of one tunnel`, { final: false });
+      throw new AttachRefused(`more than ${TUNNEL.attachesPerSecond} attaches a second of one tunnel`, {
+        final: false,
+      });
     tunnel.half.attach(claim, answer);
   }
 }
@@ -143,9 +143,8 @@ function isSame(a: string, b: string): boolean {
 
 /** The half beside the destination's socket. It waits until the gateway's half attaches a new carrier. */
 export class AgentHalf extends Half {
-  /** A gateway that is alive attaches again at once, or, on a busy machine, before its links would count as silent. */
   protected override get patienceMs(): number {
-    return 2500;
+    return TUNNEL.gatewayBackMs;
   }
 
   /** The number of the last attach. */
@@ -239,7 +238,7 @@ export class HungUpGateways {
   /** Call when the hub of a link has lost its connection to a gateway. */
   report({ gateway, reset }: GatewayLoss, link: object): void {
     const now = this.#clock.now();
-    this.#forget(now - TOGETHER_MS);
+    this.#forget(now - TUNNEL.togetherMs);
     const reports = getOrPut(this.#reports, gateway, () => new Map<object, Report>());
     reports.set(link, { at: now, reset });
     if (reports.size < 2 || [...this.#links].some((each) => !reports.has(each))) return;

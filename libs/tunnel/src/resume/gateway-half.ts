@@ -1,17 +1,9 @@
 import { Backoff } from '@isthmus/runtime';
+import { TUNNEL } from '../defaults.ts';
 import { PlaneEnded } from '../errors.ts';
 import type { GiveUpReason } from '../events.ts';
 import type { AttachAnswer, AttachPosition, Carrier, HalfUser } from './carrier.ts';
 import { Half } from './half.ts';
-
-/**
- * How long it waits after a failed attach: at first, and at most. The first wait is short, because after the death of an agent's process
- * one hub may notice it later than another, and attaches through that hub fail.
- */
-const RETRY_MS = { first: 10, cap: 1000 };
-
-/** A carrier that lasted this long was lost by accident, in milliseconds. */
-const LASTING_MS = 1000;
 
 /** The user of a gateway's half. */
 export interface GatewayHalfUser extends HalfUser {
@@ -23,9 +15,8 @@ export interface GatewayHalfUser extends HalfUser {
 
 /** The half beside the caller's socket. Only this half attaches new carriers. */
 export class GatewayHalf extends Half<GatewayHalfUser> {
-  /** An agent that is alive connects again after a second or two. */
   protected override get patienceMs(): number {
-    return 5000;
+    return TUNNEL.agentBackMs;
   }
 
   /** Unset until an attach fails. */
@@ -103,7 +94,7 @@ export class GatewayHalf extends Half<GatewayHalfUser> {
   protected override onDetached(reason: Error): void {
     this.user.detached(reason);
     if (this.#pendingAttach) return;
-    const lasted = this.halves.clock.now() - this.#attachedAt >= LASTING_MS;
+    const lasted = this.halves.clock.now() - this.#attachedAt >= TUNNEL.carriedMs;
     if (this.progress === this.#progressed || !lasted) {
       this.#attachLater();
       return;
@@ -133,7 +124,7 @@ export class GatewayHalf extends Half<GatewayHalfUser> {
   }
 
   #attachLater(): void {
-    this.#backoff ??= new Backoff(RETRY_MS.first, RETRY_MS.cap, this.halves.clock.random);
+    this.#backoff ??= new Backoff(TUNNEL.attachRetryMs, TUNNEL.attachRetryMostMs, this.halves.clock.random);
     this.#cancelRetry = this.halves.clock.after(this.#backoff.next(), () => this.#attach());
   }
 

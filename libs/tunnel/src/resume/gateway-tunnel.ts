@@ -1,4 +1,5 @@
 import { type Clock, guarding } from '@isthmus/runtime';
+import { TUNNEL } from '../defaults.ts';
 import {
   type Attach,
   type AttachRequest,
@@ -14,15 +15,6 @@ import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT } from './
 import { GatewayHalf, type GatewayHalfUser } from './gateway-half.ts';
 import { HalfStream } from './half-stream.ts';
 import type { Halves, ResumeOptions } from './halves.ts';
-
-/** After this time and the round trips of its path, in milliseconds, an attach without an answer is given up, and another session is tried. */
-const ATTACH_TIMEOUT_MS = 2000;
-
-/** An attach never waits longer than this, in milliseconds, whatever the hub says of the round trips behind it. */
-const ATTACH_LONGEST_MS = 10_000;
-
-/** How soon after a failed move the tunnel checks its session again, in milliseconds. */
-const CHECK_AGAIN_MS = 500;
 
 export interface GatewayTunnelsOptions extends ResumeOptions, AgentRoutes {
   /** Names this process to hubs and agents: 16 hexadecimal digits. */
@@ -190,7 +182,7 @@ export class GatewayTunnel extends HalfStream implements GatewayHalfUser, Resuma
       session: sessionId,
       direct: true,
       claim: { ...position, secret: this.#secret },
-      deadline: performance.now() + ATTACH_LONGEST_MS,
+      deadline: performance.now() + TUNNEL.attachLongestMs,
       signal,
       underWay: (roundTripMs) => life.underWay(roundTripMs),
     };
@@ -199,7 +191,7 @@ export class GatewayTunnel extends HalfStream implements GatewayHalfUser, Resuma
     const start = clock.now();
     this.#tryLast(sessionId);
     this.#pendingAttach = signal;
-    const life = new SignOfLife(ATTACH_TIMEOUT_MS, giveUp, clock.after);
+    const life = new SignOfLife(TUNNEL.attachMs, giveUp, clock.after);
     try {
       const { answer, carrier } = await attach(asked);
       if (this.half.attachedTo(position.number, carrier(), answer)) this.#attachedThrough(sessionId, hubId);
@@ -236,7 +228,7 @@ export class GatewayTunnel extends HalfStream implements GatewayHalfUser, Resuma
     this.half.attachFailed(number, error, this.#finalReason !== undefined);
     // The move failed. It may succeed later.
     if (this.attached && !this.#over)
-      this.#cancelCheck ??= this.#clock.after(CHECK_AGAIN_MS, () => this.checkSession());
+      this.#cancelCheck ??= this.#clock.after(TUNNEL.moveAgainMs, () => this.checkSession());
   }
 
   /** Returns why the agent will not come back, or undefined while it may. */

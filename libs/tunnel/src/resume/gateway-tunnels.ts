@@ -1,16 +1,11 @@
 import { extended, OpenTable, systemClock } from '@isthmus/runtime';
+import { TUNNEL } from '../defaults.ts';
 import type { DialRequest, Established, Stage, TunnelEnd } from '../dial.ts';
 import { inTurns } from '../limits/in-turns.ts';
 import { type AgentName, AgentProcess, type AgentSession, agentKey, type ProcessName } from '../sessions.ts';
 import type { Resumable } from './carrier.ts';
 import { type Attaching, GatewayTunnel, type GatewayTunnelsOptions, type SharedByTunnels } from './gateway-tunnel.ts';
 import { halvesOf } from './halves.ts';
-
-/**
- * How many attaches start in one turn of the event loop, and how many of one tenant are under way. After the loss of a hub, thousands of
- * tunnels attach at once. New dials start before them, 16 in each turn.
- */
-const ATTACHES_AT_ONCE = { startsATurn: 4, young: 256 };
 
 /** The tunnels of a gateway that can be resumed. */
 export class GatewayTunnels {
@@ -24,7 +19,10 @@ export class GatewayTunnels {
   constructor(options: GatewayTunnelsOptions) {
     this.#instance = options.instance;
     const halves = halvesOf(options, options.clock ?? systemClock);
-    const attachInTurn = inTurns(({ start }: Attaching) => start(), ATTACHES_AT_ONCE);
+    const attachInTurn = inTurns(({ start }: Attaching) => start(), {
+      startsATurn: TUNNEL.attachStartsATurn,
+      young: TUNNEL.youngAttaches,
+    });
     this.#shared = { ...options, halves, attachInTurn, gone: (tunnel, process) => this.#gone(tunnel, process) };
     const changed = (session: AgentSession['record']) => this.#checkSoon(session);
     const came = (session: AgentSession['record']) => {
