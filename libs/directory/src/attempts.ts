@@ -13,7 +13,7 @@ import {
   type Established,
   enterSpan,
   type Observation,
-  SignOfLife,
+  SilenceTimer,
 } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
 import { countOn } from './directory.ts';
@@ -55,7 +55,7 @@ interface Attempt {
   readonly entry: AttemptRecord;
   readonly span: DialSpan<AttemptRecord>;
   readonly abort: DialAbort;
-  life: SignOfLife;
+  silence: SilenceTimer;
 }
 
 /** Writes how an attempt ended, once, to the dial's log and its span. */
@@ -234,8 +234,8 @@ class Attempts {
     this.#log.attempts.push(entry);
     const span = this.#routing.observation.tracer.attempt(this.#request, entry, this.#count);
     const silent = this.#guarded(() => this.#hedge(attempt));
-    const life = new SignOfLife(DIRECTORY.hedgeAfterMs, silent);
-    const attempt: Attempt = { record, entry, span, abort: new DialAbort(), life };
+    const silence = new SilenceTimer(DIRECTORY.hedgeAfterMs, silent);
+    const attempt: Attempt = { record, entry, span, abort: new DialAbort(), silence };
     this.#tried.add(record.sessionId);
     running.add(attempt);
     const release = countOn(session);
@@ -244,7 +244,7 @@ class Attempts {
         session: record.sessionId,
         signal: attempt.abort,
         acknowledged: () => this.#awaitAnswer(attempt, running),
-        underWay: (roundTripMs: number) => attempt.life.underWay(roundTripMs),
+        underWay: (roundTripMs: number) => attempt.silence.underWay(roundTripMs),
       };
       const asked = extended(this.#request, own);
       enterSpan(asked, span);
@@ -255,14 +255,14 @@ class Attempts {
       this.#succeed(attempt, established);
     } catch (thrown) {
       release();
-      attempt.life.stop();
+      attempt.silence.stop();
       running.delete(attempt);
       this.#failed(attempt, asDialError(thrown));
     }
   }
 
-  #lives({ life, record }: Attempt): void {
-    life.stop();
+  #lives({ silence, record }: Attempt): void {
+    silence.stop();
     this.#routing.suspects.clear(record.hubId, record.sessionId);
     if (this.#state.at !== 'settled') this.#request.acknowledged?.();
   }
@@ -274,7 +274,7 @@ class Attempts {
       this.#routing.suspects.accuse(this.#request.tenant, attempt.record.sessionId);
       this.#start('hedge');
     };
-    attempt.life = new SignOfLife(DIRECTORY.hungAfterMs, this.#guarded(hung));
+    attempt.silence = new SilenceTimer(DIRECTORY.hungAfterMs, this.#guarded(hung));
   }
 
   /** Called when a session is silent: it or its hub may hang. A hub in this process does not hang. */
@@ -322,7 +322,7 @@ class Attempts {
     if (before.at === 'parked') before.leave();
     if (before.at !== 'trying') return;
     for (const attempt of before.running) {
-      attempt.life.stop();
+      attempt.silence.stop();
       attempt.abort.abort();
       recordOutcome(attempt, 'overtaken');
     }

@@ -226,7 +226,7 @@ export class DialAbort implements DialSignal {
 }
 
 /** Waits for the first word from the agent behind a path: for a time that any path gets, and for the round trips of this one. */
-export class SignOfLife {
+export class SilenceTimer {
   readonly #ms: number;
   readonly #silent: () => void;
   readonly #after: typeof systemClock.after;

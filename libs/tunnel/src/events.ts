@@ -6,53 +6,6 @@ import type { DialError, DialTiming } from './errors.ts';
 import type { Principal } from './names.ts';
 import type { AgentIdentifiers } from './sessions.ts';
 
-/** An emitter whose `emit` never throws. If a subscriber throws or rejects, `fault` gets the error, and the others still get the event. */
-class IsolatingEmitter extends EventEmitter {
-  readonly #fault: (name: string, error: Error) => void;
-
-  constructor(fault: (name: string, error: Error) => void) {
-    super();
-    this.#fault = fault;
-  }
-
-  override emit(name: string | symbol, ...args: unknown[]): boolean {
-    const subscribers = this.rawListeners(name);
-    for (const subscriber of subscribers) {
-      try {
-        const done: unknown = Reflect.apply(subscriber, this, args);
-        if (done instanceof Promise) done.catch((error) => this.#fault(String(name), error));
-      } catch (error) {
-        this.#fault(String(name), error as Error);
-      }
-    }
-    return subscribers.length > 0;
-  }
-}
-
-/** Who uses an admin port. */
-export interface Operator {
-  /** The certificate's subject; `host:port` without one, on loopback. */
-  readonly identity: string;
-  /** `host:port` */
-  readonly remote: string;
-  /** Set for an operator of one tenant alone. */
-  readonly tenant?: string;
-}
-
-/** What an operator did or asked for on an admin port, beyond reading. Also what was refused, reading included. */
-export interface Operation {
-  readonly operator: Operator;
-  /** The call of the admin RPC, such as `Kick`, or the path of a page. */
-  readonly call: string;
-  /** Whose agents, sessions or tunnels it acts on. Unset: the whole process. */
-  readonly tenant?: string;
-  /** What it acts on, in words: `agent edge-1`. */
-  readonly target?: string;
-  readonly outcome: 'done' | 'refused' | 'failed';
-  /** The reason that the operator gave; why it was refused or failed. */
-  readonly text?: string;
-}
-
 /** The part of the plane that emits an event. A process may hold several (the all-in-one server is gateway and hub). */
 export type Role = 'gateway' | 'hub' | 'agent';
 
@@ -147,6 +100,30 @@ interface CertificateFacts {
 
 /** Where audit records go. */
 export type AuditSink = 'log' | 'otlp';
+
+/** Who uses an admin port. */
+export interface Operator {
+  /** The certificate's subject; `host:port` without one, on loopback. */
+  readonly identity: string;
+  /** `host:port` */
+  readonly remote: string;
+  /** Set for an operator of one tenant alone. */
+  readonly tenant?: string;
+}
+
+/** What an operator did or asked for on an admin port, beyond reading. Also what was refused, reading included. */
+export interface Operation {
+  readonly operator: Operator;
+  /** The call of the admin RPC, such as `Kick`, or the path of a page. */
+  readonly call: string;
+  /** Whose agents, sessions or tunnels it acts on. Unset: the whole process. */
+  readonly tenant?: string;
+  /** What it acts on, in words: `agent edge-1`. */
+  readonly target?: string;
+  readonly outcome: 'done' | 'refused' | 'failed';
+  /** The reason that the operator gave; why it was refused or failed. */
+  readonly text?: string;
+}
 
 /**
  * Everything worth counting, logging or tracing, as plain events. Metrics, logs and audit subscribe; the core does not know about
@@ -246,6 +223,29 @@ export function planeEvents(): PlaneEvents {
   });
   const events = emitter as PlaneEvents;
   return events;
+}
+
+/** An emitter whose `emit` never throws. If a subscriber throws or rejects, `fault` gets the error, and the others still get the event. */
+class IsolatingEmitter extends EventEmitter {
+  readonly #fault: (name: string, error: Error) => void;
+
+  constructor(fault: (name: string, error: Error) => void) {
+    super();
+    this.#fault = fault;
+  }
+
+  override emit(name: string | symbol, ...args: unknown[]): boolean {
+    const subscribers = this.rawListeners(name);
+    for (const subscriber of subscribers) {
+      try {
+        const done: unknown = Reflect.apply(subscriber, this, args);
+        if (done instanceof Promise) done.catch((error) => this.#fault(String(name), error));
+      } catch (error) {
+        this.#fault(String(name), error as Error);
+      }
+    }
+    return subscribers.length > 0;
+  }
 }
 
 /** Upstream's words: the `reason` label of its `dial_failure_count`. Logs, spans and the admin RPC use them too, to be compared with it. */

@@ -30,7 +30,7 @@ export {
   type Link,
   pipeline,
   type ResumableTunnel,
-  SignOfLife,
+  SilenceTimer,
   type Stage,
   type TunnelEnd,
 } from './dial.ts';

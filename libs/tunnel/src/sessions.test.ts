@@ -37,7 +37,7 @@ function agent(...sessions: string[]) {
   const known = new Known();
   for (const sessionId of sessions) known.open(sessionId);
   const name = { tenant: 'default', agentId: 'a', instance: INSTANCE };
-  const agent = new AgentProcess({ name, directory: known, clock: { now: () => time.ms } });
+  const agent = new AgentProcess(name, known, { now: () => time.ms });
   known.watcher = { came: (session) => agent.came(session), went: () => agent.checkTunnels() };
   return {
     time,

@@ -90,12 +90,6 @@ interface OfProcess {
   checkSession(sessions: readonly AgentSession[]): void;
 }
 
-interface AgentProcessOptions {
-  readonly name: ProcessName;
-  readonly directory: Pick<AgentSessions, 'ofAgent' | 'forget'>;
-  readonly clock: Pick<Clock, 'now'>;
-}
-
 /**
  * One process of an agent, seen from a gateway that has tunnels to it. It decides whether a loss of sessions means that the process is dead:
  * a process that dies closes all its connections at the same moment. A process that is alive loses one connection, or loses several that
@@ -116,7 +110,7 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
   /** When another process of the agent last opened a session. */
   #otherAt = NEVER;
 
-  constructor({ name, directory, clock }: AgentProcessOptions) {
+  constructor(name: ProcessName, directory: Pick<AgentSessions, 'ofAgent' | 'forget'>, clock: Pick<Clock, 'now'>) {
     this.name = name;
     this.#directory = directory;
     this.#clock = clock;

@@ -113,6 +113,8 @@ function shuttingDown(): DialError {
 class TenantLimiter implements DialUse {
   /** Dials without an answer, and callers that have yet to dial. */
   pendingDials = 0;
+  /** Those whose destination's stream is open. */
+  tunnels = 0;
   /** Dials that were counted against the rate. */
   dials = 0;
   readonly refused = new Map<RefusingLimit, number>();
@@ -121,7 +123,6 @@ class TenantLimiter implements DialUse {
   readonly #limits: () => DialLimits;
   readonly #rate: TokenBucket;
   readonly #perSecond: PerSecond;
-  #established = 0;
 
   /** @param now milliseconds */
   constructor(tenant: string, limits: () => DialLimits, now: () => number) {
@@ -130,10 +131,6 @@ class TenantLimiter implements DialUse {
     this.#rate = new TokenBucket(now);
     this.#perSecond = new PerSecond(now);
     this.meter = new ByteMeter(tenant, limits, now);
-  }
-
-  get tunnels(): number {
-    return this.#established;
   }
 
   get bytesQueued(): number {
@@ -154,9 +151,7 @@ class TenantLimiter implements DialUse {
 
   /** Whether forgetting it changes nothing. */
   get idle(): boolean {
-    return (
-      this.pendingDials + this.#established === 0 && this.#rate.left(rateOf(this.#limits())) >= this.#limits().burst
-    );
+    return this.pendingDials + this.tunnels === 0 && this.#rate.left(rateOf(this.#limits())) >= this.#limits().burst;
   }
 
   /** Returns why not even a caller that has yet to dial is admitted. */
@@ -196,7 +191,7 @@ class TenantLimiter implements DialUse {
   #full(): DialError | undefined {
     const limits = this.#limits();
     if (this.pendingDials >= limits.pendingDials) return overLimit(this.#tenant, 'pendingDials', limits);
-    if (this.pendingDials + this.#established >= limits.tunnels) return overLimit(this.#tenant, 'tunnels', limits);
+    if (this.pendingDials + this.tunnels >= limits.tunnels) return overLimit(this.#tenant, 'tunnels', limits);
     return undefined;
   }
 
@@ -204,8 +199,8 @@ class TenantLimiter implements DialUse {
   carry(established: Established): Established {
     const { stream } = established.end;
     if (!stream.closed) {
-      this.#established++;
-      stream.once('close', () => this.#established--);
+      this.tunnels++;
+      stream.once('close', () => this.tunnels--);
     }
     return extended(established, { meter: this.meter });
   }

@@ -161,7 +161,7 @@ export class AgentHalf extends Half {
     this.#check(request);
     this.#number = request.number;
     const { position, state } = this;
-    const carrier = accept({ ...position, from: this.sendingFrom(request.received) });
+    const carrier = accept({ ...position, from: this.outgoing.next(request.received) });
     this.adopt(carrier, request, position.received);
     if (state === 'complete') carrier.end();
   }

@@ -137,7 +137,8 @@ export class GatewayHalf extends Half<GatewayHalfUser> {
 
   #disorderOf(answer: AttachAnswer): Error | undefined {
     const { received, from } = answer;
-    const { sent, position } = { sent: this.sendingFrom(received), position: this.position.received };
+    const sent = this.outgoing.next(received);
+    const position = this.incoming.received;
     const fault =
       this.faultOf(answer) ??
       (received < sent ? `it asks for byte ${received}, and has taken those before ${sent}` : undefined) ??

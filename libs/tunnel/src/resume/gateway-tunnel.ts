@@ -6,7 +6,7 @@ import {
   DialAbort,
   type DialRequest,
   type ResumableTunnel,
-  SignOfLife,
+  SilenceTimer,
 } from '../dial.ts';
 import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../errors.ts';
 import { enterSpan, type Observation } from '../observe.ts';
@@ -184,14 +184,14 @@ export class GatewayTunnel extends HalfStream implements GatewayHalfUser, Resuma
       claim: { ...position, secret: this.#secret },
       deadline: performance.now() + TUNNEL.attachLongestMs,
       signal,
-      underWay: (roundTripMs) => life.underWay(roundTripMs),
+      underWay: (roundTripMs) => silence.underWay(roundTripMs),
     };
     const span = observation.tracer.start('gateway.attach', asked);
     enterSpan(asked, span);
     const start = clock.now();
     this.#tryLast(sessionId);
     this.#pendingAttach = signal;
-    const life = new SignOfLife(TUNNEL.attachMs, giveUp, clock.after);
+    const silence = new SilenceTimer(TUNNEL.attachMs, giveUp, clock.after);
     try {
       const { answer, carrier } = await attach(asked);
       if (this.half.attachedTo(position.number, carrier(), answer)) this.#attachedThrough(sessionId, hubId);
@@ -206,7 +206,7 @@ export class GatewayTunnel extends HalfStream implements GatewayHalfUser, Resuma
       this.#finalReason ??= this.#agentGone();
       this.#attachFailed(position, this.#finalReason ?? error);
     } finally {
-      life.stop();
+      silence.stop();
       if (this.#pendingAttach === signal) this.#pendingAttach = undefined;
     }
   }

@@ -65,7 +65,7 @@ export class GatewayTunnels {
     const known = processes.find(({ name: { instance } }) => instance === name.instance);
     if (known) return known;
     const { directory, halves } = this.#shared;
-    const process = new AgentProcess<GatewayTunnel>({ name, directory, clock: halves.clock });
+    const process = new AgentProcess<GatewayTunnel>(name, directory, halves.clock);
     this.#processes.set(agentKey(name), [...processes, process]);
     return process;
   }

@@ -11,7 +11,7 @@ import { halvesOf } from './halves.ts';
 
 const LIMIT = 1_000_000;
 
-function noted() {
+function recorded() {
   const told: string[] = [];
   const user = {
     tenant: 'acme',
@@ -29,7 +29,7 @@ function noted() {
 }
 
 function agentHalf() {
-  const { user, halves, ...rest } = noted();
+  const { user, halves, ...rest } = recorded();
   const half = new AgentHalf(user, halves);
   half.start(rest.carrier);
   const attach = (request: Partial<AttachPosition>) => {
@@ -45,7 +45,7 @@ function agentHalf() {
 }
 
 function gatewayHalf() {
-  const { user, halves, ...rest } = noted();
+  const { user, halves, ...rest } = recorded();
   const asked: AttachPosition[] = [];
   const attach = (request: AttachPosition) => void asked.push(request);
   const half = new GatewayHalf({ ...user, attach, detached() {} }, halves);
@@ -80,7 +80,7 @@ test('each half MiB that is taken is acknowledged at once, however large the win
 });
 
 test('tunnels that take bytes at the same time leave fewer unacknowledged each', () => {
-  const { user, halves } = noted();
+  const { user, halves } = recorded();
   const carriers = Array.from({ length: 100 }, () => {
     const [half, carrier] = [new AgentHalf(user, halves), new RecordingCarrier()];
     carrier.consume = () => false;
@@ -224,7 +224,7 @@ test('an attach that fails while the old carrier carries changes nothing', () =>
 });
 
 test('the end is told before the tunnel is over, also to a socket that takes bytes at once', () => {
-  const { user, halves, carrier, told } = noted();
+  const { user, halves, carrier, told } = recorded();
   const deliver = (bytes: Uint8Array) => {
     user.deliver(bytes);
     half.take(bytes.length);

@@ -46,7 +46,7 @@ interface Keeping {
   readonly budget: SharedBudget;
 }
 
-/** How many bytes one half may keep. It grows while the other half acknowledges late, as long as the process has room. */
+/** How many bytes one half may keep, or hold. It grows when they are reached, as long as the process has room. */
 export class GrowingLimit {
   readonly #keeping: Keeping;
   readonly #group: string;

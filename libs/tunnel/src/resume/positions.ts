@@ -49,11 +49,6 @@ export abstract class Positions<O extends HalfUser> {
     return this.outgoing.unacknowledged >= (this.#keepLimit?.bytes ?? this.halves.keeping.base);
   }
 
-  /** The position at which this half would go on sending, if the other one has received this many bytes. */
-  protected sendingFrom(received: number): number {
-    return this.outgoing.next(received);
-  }
-
   /** Returns why the other half's positions cannot be true. */
   protected faultOf({ taken, final, received }: Mark & Partial<Position>): string | undefined {
     return this.outgoing.faultOf(taken, received) ?? this.incoming.faultOf(final);
