@@ -11,10 +11,11 @@ import {
   type ResumeOptions,
   type Stage,
 } from '@isthmus/tunnel';
+import { AGENT } from './defaults.ts';
 import { agentStages } from './pipeline.ts';
-import { resolved } from './targets.ts';
+import { resolved } from './reconnect.ts';
 import { Upkeep } from './upkeep.ts';
-import { connectUplink, DRAIN_SETTLE, type Uplink, type UplinkOptions } from './uplink.ts';
+import { connectUplink, type Uplink, type UplinkOptions } from './uplink.ts';
 
 export interface AgentOptions {
   readonly agentId: string;
@@ -131,10 +132,10 @@ class RunningAgent implements Agent {
   async drain(): Promise<void> {
     this.#upkeep.stop();
     for (const uplink of this.uplinks) uplink.drain();
-    await new Promise((resolve) => setTimeout(resolve, DRAIN_SETTLE));
+    await new Promise((resolve) => setTimeout(resolve, AGENT.drainSettleMs));
     // A tunnel may wait for another way.
     while (this.open + (this.#tunnels?.size ?? 0) > 0 && !this.#closed)
-      await new Promise((resolve) => setTimeout(resolve, 50));
+      await new Promise((resolve) => setTimeout(resolve, AGENT.drainLookMs));
   }
 
   async close(): Promise<void> {

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { HubMember } from '@isthmus/transport';
-import { assess, type Held } from './decide.ts';
-import { membershipOf, ranking, updated } from './membership.ts';
+import { assess, type Held, membershipOf, ranking, updated } from './upkeep.ts';
 
 function hub(hubId: string, more: Partial<HubMember> = {}): HubMember {
   return { hubId, address: `${hubId}:1`, zone: '', draining: false, generation: 1, ...more };

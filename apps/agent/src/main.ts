@@ -1,7 +1,242 @@
-import { proxyAgent } from '@isthmus/flags';
-import { runProgram } from '@isthmus/service';
-import { createLogger } from '@isthmus/telemetry';
-import { startAgent } from './program.ts';
+import { readFileSync } from 'node:fs';
+import { networkInterfaces } from 'node:os';
+import {
+  agentOperationsPorts,
+  CertificateEnds,
+  type ConnectedServer,
+  type Identity,
+  operations,
+  RecentDials,
+  RecentRefusals,
+} from '@isthmus/admin';
+import { policyOf } from '@isthmus/admission/policy';
+import { type AgentValues, parseDestinations, proxyAgent, resumeOptions } from '@isthmus/flags';
+import {
+  deletionCost,
+  inClusterConnection,
+  type KubeClient,
+  kubeClient,
+  kubeconfigFile,
+  type LeaseCounter,
+  type LeaseCountObserver,
+  leaseCounter,
+  podOf,
+} from '@isthmus/kube';
+import { boundVerification } from '@isthmus/runtime';
+import {
+  AGENT_UNREADY,
+  admissionCheck,
+  type Check,
+  Closing,
+  type Context,
+  type Running,
+  runProgram,
+} from '@isthmus/service';
+import { agentMetrics, audited, createLogger, exportMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
+import { proxyFromEnvironment, tlsServer, watchCertificate } from '@isthmus/transport';
+import { formatDestination, type Observation, PlaneEnded, prohibitedBy } from '@isthmus/tunnel';
+import { type Agent, type AgentOptions, agent } from './agent.ts';
+import type { Uplink } from './uplink.ts';
+
+/** Runs proxy-agent from its flags. */
+function startAgent(
+  flags: AgentValues,
+  { log, version, flags: inForce, onHangup }: Context<ProgramLogger>,
+): Promise<Running> {
+  boundVerification((message) => log.warn({}, message));
+  return Closing.guard(async (closing) => {
+    const { events, observation, tunnels, shutdown } = await instrument({
+      program: 'proxy-agent',
+      role: 'agent',
+      version,
+      log,
+    });
+    closing.defer(shutdown);
+    const own = { process: flags['agent-id'], program: 'proxy-agent', role: 'agent', version, logger: log };
+    const audit = {
+      ...own,
+      of: { dials: false, others: true },
+      log: flags['audit-log'],
+      otlp: flags['audit-otlp'],
+    };
+    await audited(events, audit, { closing, onHangup });
+    const dials = new RecentDials(events);
+    const refusals = new RecentRefusals(events);
+    const certificates = new CertificateEnds(events);
+    const metrics = agentMetrics(events, { process: true });
+    closing.defer(metrics.close);
+    closing.defer(await exportMetrics(metrics, own));
+    const leases = await countLeases(flags, closing, metrics.leases, (message) => log.warn({}, message));
+    const proxy = proxyFromEnvironment(process.env);
+    const options = { ...agentOptions(flags, version, observation), ...(proxy && { proxy }) };
+    for (const host of options.server.hosts) {
+      const through = proxy?.({ host, port: options.server.port });
+      if (through) log.info({ proxy: through.name, host }, 'HTTPS_PROXY: this server is reached through a proxy');
+    }
+    let failure: Failure | undefined;
+    events.on('server:failure', (address, _at, error) => {
+      failure = { text: `${address}: ${error.message}`, at: performance.now() };
+    });
+    const running = agent({
+      ...options,
+      ...(leases && { leases: () => leases.count() }),
+    });
+    closing.defer(() => running.close());
+    metrics.see(running);
+    await keepDeletionCost(
+      flags,
+      closing,
+      () => tunnels.size,
+      (message) => log.info({}, message),
+    );
+    if (options.tls) closing.defer(watchCertificate({ where: 'uplink', files: options.tls, events }));
+    let draining = false;
+    const drain = () => {
+      if (!draining) {
+        const endsIdle = tunnels.endIdle('agent', flags['drain-idle-timeout']);
+        closing.defer(() => endsIdle[Symbol.dispose]());
+      }
+      draining = true;
+      return running.drain();
+    };
+    const check = () => checks(running, draining, failure);
+    const ops = await operations({
+      ...agentOperationsPorts(flags, (files, ...rest) => tlsServer({ where: 'admin', files, events }, ...rest)),
+      checks: check,
+      unready: AGENT_UNREADY,
+      metrics: metrics.render,
+      backend: {
+        identity: identity(flags),
+        admission: () => (draining ? 'draining' : 'open'),
+        checks: check,
+        dials,
+        refusals,
+        warnings: () => certificates.warnings(),
+        flags: inForce,
+        log,
+        sessions: () => [],
+        sessionCount: () => running.uplinks.length,
+        tunnels: () => tunnels,
+        kick: { tunnel: (dialId, reason) => tunnels.abort(dialId, reason) },
+        operated: (operation) => events.emit('operation', operation),
+        servers: { connected: () => running.uplinks.map(connectedServer), wanted: () => running.wanted },
+        async drain() {
+          drain().catch((error) => events.emit('fault', 'drain', '', error));
+          return { sessions: running.uplinks.length, tunnels: tunnels.size };
+        },
+        plan: () => ({ sessions: running.uplinks.length, moves: [] }),
+      },
+      log,
+      refused: (...refusal) => events.emit('refused', ...refusal),
+    });
+    closing.defer(ops.close);
+    log.info({ agent: running.agentId, version }, 'ready to connect');
+    const cut = () => tunnels.abortAll('agent', new PlaneEnded('the agent stops', { by: 'agent' }));
+    closing.defer(cut);
+    return { drain, close: () => closing.close(), cut };
+  });
+}
+
+function identity(flags: AgentValues): Identity {
+  const { 'agent-id': agentId, zone } = flags;
+  return { program: 'proxy-agent', roles: ['agent'], agentId, zone, memberId: '', hubId: '', plane: '' };
+}
+
+function connectedServer({ server, serverId, protocol, plane, leaving, open }: Uplink): ConnectedServer {
+  const address = formatDestination({ host: server.address, port: server.port });
+  return { serverId, address, protocol, plane, leaving, open };
+}
+
+function agentOptions(flags: AgentValues, version: string, observation: Observation): AgentOptions {
+  const { 'agent-cert': cert, 'agent-key': key, 'ca-cert': ca, 'service-account-token-path': tokenPath } = flags;
+  const { lifted, rules } = parseDestinations(flags);
+  const resume = resumeOptions(flags);
+  return {
+    agentId: flags['agent-id'],
+    identifiers: flags['agent-identifiers'],
+    tenant: flags.tenant,
+    zone: flags.zone,
+    version,
+    server: { hosts: flags['proxy-server-host'], port: flags['proxy-server-port'] },
+    ...(ca !== '' && { tls: { ca, ...(cert !== '' && { cert, key }) } }),
+    alpn: flags['alpn-proto'],
+    token: () => (tokenPath === '' ? undefined : readFileSync(tokenPath, 'utf8').trim()),
+    sessionCount: flags['session-count'],
+    serverCountSource: flags['server-count-source'] === 'max' ? 'max' : 'default',
+    syncInterval: flags['sync-interval'],
+    syncIntervalCap: flags['sync-interval-cap'],
+    syncForever: flags['sync-forever'],
+    rebalanceTime: flags['rebalance-time'],
+    keepaliveTime: flags['keepalive-time'],
+    pingInterval: flags['ping-interval'],
+    ...(resume && { resume }),
+    prohibited: prohibitedBy({
+      ownPorts: [flags['health-server-port'], flags['admin-server-port']],
+      ownAddresses: () => Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address) ?? []),
+      lifted,
+    }),
+    ...(rules && { policy: policyOf(rules) }),
+    observation,
+  };
+}
+
+async function countLeases(
+  flags: AgentValues,
+  closing: Closing,
+  observer: LeaseCountObserver,
+  warn: (message: string) => void,
+): Promise<LeaseCounter | undefined> {
+  if (!flags['count-server-leases']) return undefined;
+  const client = await kubeApi(flags, closing);
+  const counter = leaseCounter({
+    client,
+    observer,
+    warn,
+    namespace: flags['lease-namespace'],
+    selector: flags['lease-label-selector'],
+  });
+  closing.defer(() => counter.close());
+  return counter;
+}
+
+/** Does nothing unless this process is a pod with a token for its API server. What it may not do there it notes, once. */
+async function keepDeletionCost(
+  flags: AgentValues,
+  closing: Closing,
+  tunnels: () => number,
+  note: (message: string) => void,
+): Promise<void> {
+  const connection = await kubeSource(flags)().catch(() => undefined);
+  const pod = podOf(connection?.token ?? '');
+  if (!pod) return;
+  const cost = deletionCost({ client: await kubeApi(flags, closing), pod, tunnels, note });
+  closing.defer(() => cost[Symbol.asyncDispose]());
+}
+
+function kubeSource({ kubeconfig }: AgentValues) {
+  return kubeconfig === '' ? inClusterConnection() : kubeconfigFile(kubeconfig, { exec: true });
+}
+
+async function kubeApi(flags: AgentValues, closing: Closing): Promise<KubeClient> {
+  const client = await kubeClient({ source: kubeSource(flags) });
+  closing.defer(() => client[Symbol.dispose]());
+  return client;
+}
+
+/** The last failed attempt to connect to a server. */
+interface Failure {
+  readonly text: string;
+  readonly at: number;
+}
+
+/** Ready as upstream's agent is: callers reach it through one server. The verbose page says how many are missing. */
+function checks({ connected, wanted }: Agent, draining: boolean, failure: Failure | undefined): Check[] {
+  // Minutes later, its cause may be gone.
+  const ago = failure && `${Math.round((performance.now() - failure.at) / 1000)} s ago`;
+  const last = failure ? `; last failure ${ago}: ${failure.text}` : '';
+  const servers = connected === 0 ? `not connected to any server${last}` : `connected to ${connected} of ${wanted}`;
+  return [admissionCheck(draining ? 'draining' : 'open'), { name: 'servers', ok: connected > 0, detail: servers }];
+}
 
 await runProgram({
   ...proxyAgent,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type HubMember, MEMBERSHIP_TTL } from '@isthmus/transport';
-import { type Membership, membershipOf, type Report, ranking, silent, updated } from './membership.ts';
+import { type Membership, membershipOf, type Report, ranking, silent, updated } from './upkeep.ts';
 
 function hub(hubId: string, more: Partial<HubMember> = {}): HubMember {
   return { hubId, address: `${hubId}:8091`, zone: '', draining: false, generation: 1, ...more };

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Dial, DialLimiter, noTracer, planeEvents } from '@isthmus/tunnel';
-import { agentStages } from './pipeline.ts';
+import { deferred } from '@isthmus/runtime';
+import { type Dial, DialError, DialLimiter, type DialRequest, noTracer, planeEvents } from '@isthmus/tunnel';
+import { agentStages, TenantPolicy } from './pipeline.ts';
 
 function stages({ rules = false, simulated = false } = {}): string[] {
   const all = agentStages({
@@ -33,4 +34,71 @@ test('a simulated agent of a tenant passes a dial through all stages, in this or
 
 test('a stage that does not apply is not there', () => {
   assert.deepEqual(stages(), ['observe', 'limit', 'refuseWhenScarce', 'connect']);
+});
+
+const DENY = { deny: [{ cidr: '10.0.0.0/8' }] };
+
+const request: DialRequest = {
+  id: '00000000000000aa',
+  tenant: 'acme',
+  destination: { host: '10.0.0.1', port: 1 },
+  deadline: 1e12,
+  signal: new AbortController().signal,
+};
+
+/** A link's policy, and which rule refused each dial that got past it. */
+function policyOf({ announced = true, timeout = 60_000 } = {}) {
+  const dialled: (string | undefined)[] = [];
+  const missing = deferred<Error>();
+  const policy = new TenantPolicy({
+    announced,
+    timeout,
+    missing: missing.resolve,
+  });
+  const permitted = policy.permit(async ({ destination, policy }) => {
+    dialled.push(policy?.verdict(destination, '').rule);
+    throw new DialError('connection_refused', 'dialled');
+  });
+  const dial = () => permitted({ ...request }).catch(({ message }: Error) => message);
+  return { policy, dial, dialled, missing: missing.promise };
+}
+
+test('dials wait for rules that were announced, and go by each change', async () => {
+  const { policy, dial, dialled } = policyOf();
+  const waiting = dial();
+  // Whatever does not wait has dialled by then.
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(dialled, []);
+  policy.take(DENY);
+  assert.equal(await waiting, 'dialled');
+  policy.take({});
+  await dial();
+  assert.deepEqual(dialled, ['deny[0]', '']);
+});
+
+test('dials to a hub that announces no rules go at once, and by the rules that come later', async () => {
+  const { policy, dial, dialled } = policyOf({ announced: false });
+  await dial();
+  policy.take(DENY);
+  await dial();
+  assert.deepEqual(dialled, [undefined, 'deny[0]']);
+});
+
+test('rules that cannot be used change nothing', async () => {
+  const { policy, dial, dialled } = policyOf();
+  policy.take(DENY);
+  assert.throws(() => policy.take({ deny: [{ cidr: '10.0.0.0/99' }] }), /0 to 32 bits/);
+  await dial();
+  assert.deepEqual(dialled, ['deny[0]']);
+});
+
+test('a hub that announces rules and sends none that can be used is reported, and no dial goes out', async () => {
+  const { policy, dial, dialled, missing } = policyOf({ timeout: 1 });
+  const waiting = dial();
+  assert.throws(() => policy.take({ allow: [{ host: '10.0.0.1' }] }), /is an address/);
+  assert.equal((await missing).message, 'it sent no dial rules that can be used within 0.001 s');
+  policy[Symbol.dispose]();
+  assert.equal(await waiting, 'the link ended before its dial rules came');
+  assert.equal(await dial(), 'the link ended before its dial rules came');
+  assert.deepEqual(dialled, []);
 });

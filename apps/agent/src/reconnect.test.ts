@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FakeClock } from '@isthmus/runtime/testing';
-import { Reconnect, type ReconnectOptions } from './reconnect.ts';
-import { ConfiguredServer } from './targets.ts';
+import { ConfiguredServer, Reconnect, type ReconnectOptions } from './reconnect.ts';
 
 const SECOND = 1000;
 const SERVER = new ConfiguredServer('server', 1);

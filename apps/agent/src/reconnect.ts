@@ -1,10 +1,133 @@
-import type { Clock } from '@isthmus/runtime';
+import { type Clock, resolveName, within } from '@isthmus/runtime';
 import type { HubMember } from '@isthmus/transport';
-import type { Target } from './targets.ts';
-import { UPKEEP } from './upkeep-defaults.ts';
+import { formatDestination, parseDestination } from '@isthmus/tunnel';
+import { AGENT } from './defaults.ts';
+import type { ServerAddress } from './uplink.ts';
+
+/** Where to connect. */
+export interface Target {
+  /** `host:port` of a hub, or the name and port of a configured server, which may lead to any hub. */
+  readonly place: string;
+  readonly configured?: ConfiguredServer;
+  /** The only hub that is wanted. */
+  readonly better?: HubMember;
+}
+
+export type Resolve = (host: string, signal: AbortSignal) => Promise<readonly string[]>;
+
+/** One server, a load balancer before several, or a name that resolves to all of them. */
+export class ConfiguredServer {
+  readonly place: string;
+  readonly #host: string;
+  readonly #port: number;
+  readonly #resolve: Resolve;
+  /** Its addresses, with the port. */
+  #places: readonly string[] = [];
+  #turn = 0;
+
+  constructor(host: string, port: number, resolve: Resolve = resolved) {
+    this.place = formatDestination({ host, port });
+    this.#host = host;
+    this.#port = port;
+    this.#resolve = resolve;
+  }
+
+  /** Milliseconds until it, or the first of its addresses, may be tried. For an agent without a session, whatever it leads to is new. */
+  wait({ addresses, misses }: Reconnect, connected: boolean): number {
+    const first = Math.min(...this.#places.map((place) => addresses.wait(place)));
+    const failed = Math.max(addresses.wait(this.place), Number.isFinite(first) ? first : 0);
+    return connected ? Math.max(failed, misses.wait(this.place)) : failed;
+  }
+
+  /** When it did not resolve, or when the first of its addresses failed, if all have. NEVER otherwise. */
+  failedAt({ addresses }: Reconnect): number {
+    const first = Math.min(...this.#places.map((place) => addresses.failedAt(place)));
+    return Math.max(addresses.failedAt(this.place), Number.isFinite(first) ? first : NEVER);
+  }
+
+  /** Its addresses take turns. Those that have to wait come last; for an agent without a session, those that failed last do. */
+  async next({ addresses }: Reconnect, connected: boolean): Promise<ServerAddress> {
+    this.#places = await this.#lookup();
+    const rank = (place: string) => (connected ? Number(addresses.wait(place) > 0) : addresses.failedAt(place));
+    const turn = this.#turn++ % this.#places.length;
+    const inTurn = [...this.#places.slice(turn), ...this.#places.slice(0, turn)];
+    const [place] = inTurn.sort((a, b) => rank(a) - rank(b)) as [string];
+    return { ...addressOf(place), name: this.#host };
+  }
+
+  /** While the name does not resolve, its last addresses are used. */
+  async #lookup(): Promise<readonly string[]> {
+    const giveUp = new AbortController();
+    try {
+      const found = this.#resolve(this.#host, giveUp.signal);
+      if (!(await within(found, AGENT.lookupTimeoutMs)))
+        throw new Error(`${this.#host} did not resolve within ${AGENT.lookupTimeoutMs / 1000} s`);
+      const places = (await found).map((host) => formatDestination({ host, port: this.#port }));
+      if (places.length === 0) throw new Error(`${this.#host} resolves to no address`);
+      return places;
+    } catch (error) {
+      if (this.#places.length > 0) return this.#places;
+      throw error;
+    } finally {
+      giveUp.abort();
+    }
+  }
+}
+
+interface RankOptions {
+  /** Whether the agent has any session that stays. */
+  readonly connected: boolean;
+  /** Whether the configured servers come before all hubs, even if they failed, because what is known of the hubs may be outdated. */
+  readonly configuredFirst: boolean;
+}
+
+/**
+ * Returns targets, best first, each with the milliseconds until it may be tried: hubs in the order that they are given, then the
+ * configured servers, but none that is engaged. Where a session was just lost comes last. An agent without a session first tries those
+ * that never failed, then those that failed longest ago: none is left out, however many there are.
+ */
+export function rank(
+  hubs: readonly HubMember[],
+  servers: readonly ConfiguredServer[],
+  reconnect: Reconnect,
+  { connected, configuredFirst }: RankOptions,
+): (Target & { readonly wait: number })[] {
+  const { addresses, lostAt } = reconnect;
+  const engaged = new Set(reconnect.engaged(connected).map(({ place, configured }) => configured ?? place));
+  const known = hubs
+    .flatMap((hub) => placeOf(hub) ?? [])
+    .filter((place) => !engaged.has(place))
+    .sort((a, b) => Number(a === lostAt) - Number(b === lostAt))
+    .map((place) => ({ place, wait: addresses.wait(place), failedAt: addresses.failedAt(place) }));
+  const configured = servers
+    .filter((server) => !engaged.has(server))
+    .map((server) => ({
+      place: server.place,
+      configured: server,
+      wait: server.wait(reconnect, connected),
+      failedAt: configuredFirst ? NEVER : server.failedAt(reconnect),
+    }));
+  const ranked = configuredFirst ? [...configured, ...known] : [...known, ...configured];
+  return connected ? ranked : ranked.sort((a, b) => a.failedAt - b.failedAt);
+}
+
+/** Undefined for a hub that agents reach only through a configured server. */
+export function placeOf({ address }: HubMember): string | undefined {
+  return address === '' ? undefined : formatDestination(parseDestination(address));
+}
+
+export function addressOf(place: string): ServerAddress {
+  const { host, port } = parseDestination(place);
+  return { address: host, port };
+}
+
+/** As this machine resolves it. */
+export async function resolved(host: string, signal: AbortSignal): Promise<readonly string[]> {
+  return (await resolveName(host, signal)).map(({ address }) => address);
+}
 
 /** Earlier than any time of a clock. */
-export const NEVER = -1;
+const NEVER = -1;
 
 interface Pause {
   /** Each makes the next pause longer. */
@@ -21,7 +144,7 @@ interface PauseOptions {
 }
 
 /** When each of several things may be tried again. What is not in here may be tried now. */
-export class Pauses extends Map<string, Pause> {
+class Pauses extends Map<string, Pause> {
   readonly #clock: Clock;
 
   constructor(clock: Clock) {
@@ -59,7 +182,7 @@ export class Pauses extends Map<string, Pause> {
     // The oldest comes first, and is forgotten first: a name may keep resolving to new addresses.
     this.delete(key);
     this.set(key, { failures, at: this.#clock.now(), until: from + ms });
-    if (this.size > UPKEEP.maxKnown) this.delete(this.keys().next().value as string);
+    if (this.size > AGENT.maxKnown) this.delete(this.keys().next().value as string);
   }
 }
 
@@ -122,10 +245,10 @@ export class Reconnect {
    */
   wait(missing: number, connected: boolean, alone = !connected): number {
     const { random } = this.#options.clock;
-    this.#from ??= this.#now + (alone ? 0 : random() * UPKEEP.herdSpread);
+    this.#from ??= this.#now + (alone ? 0 : random() * AGENT.herdSpreadMs);
     const full = this.#young(connected).length >= Math.max(1, missing);
-    if (full || this.#counted(connected).length >= UPKEEP.maxAttempts) return UPKEEP.youngAttempt;
-    const mayWait = connected || this.#failures > UPKEEP.freeFailures;
+    if (full || this.#counted(connected).length >= AGENT.maxAttempts) return AGENT.youngAttemptMs;
+    const mayWait = connected || this.#failures > AGENT.freeFailures;
     return mayWait ? Math.max(0, this.#from - this.#now) : 0;
   }
 
@@ -136,8 +259,8 @@ export class Reconnect {
   }
 
   begin(target: Target, calm: boolean): Attempt {
-    const urgent = Math.min(UPKEEP.calmTimeout, UPKEEP.urgentTimeout * 2 ** this.#late);
-    const attempt = { ...target, since: this.#now, calm, timeout: calm ? UPKEEP.calmTimeout : urgent };
+    const urgent = Math.min(AGENT.calmTimeoutMs, AGENT.urgentTimeoutMs * 2 ** this.#late);
+    const attempt = { ...target, since: this.#now, calm, timeout: calm ? AGENT.calmTimeoutMs : urgent };
     this.#pending.add(attempt);
     return attempt;
   }
@@ -151,19 +274,20 @@ export class Reconnect {
    * @param refused whether nobody listened there
    */
   failed(attempt: Attempt, place: string, connected: boolean, refused = false): void {
-    const { refusedTries, refusedPause, refusedCap, firstPause, timerEarly, freeFailures, failureGap } = UPKEEP;
+    const { refusedTries, refusedPauseMs, refusedCapMs, firstPauseMs, timerEarlyMs, freeFailures, failureGapMs } =
+      AGENT;
     const { syncInterval, syncIntervalCap: cap } = this.#options;
     const before = this.#failures;
     const early = !connected && before < (refused ? refusedTries : 1);
-    const short = refused ? refusedPause * 2 ** before : firstPause;
+    const short = refused ? refusedPauseMs * 2 ** before : firstPauseMs;
     if (early) this.addresses.pause(place, Math.min(syncInterval, short));
-    else this.addresses.longer(place, syncInterval, refused && !connected ? Math.min(cap, refusedCap) : cap);
+    else this.addresses.longer(place, syncInterval, refused && !connected ? Math.min(cap, refusedCapMs) : cap);
     if (attempt.better) {
       this.missed(attempt, false);
       return;
     }
-    if (this.#now - attempt.since >= attempt.timeout - timerEarly) this.#late++;
-    if (++this.#failures > freeFailures) this.#from = this.#now + failureGap;
+    if (this.#now - attempt.since >= attempt.timeout - timerEarlyMs) this.#late++;
+    if (++this.#failures > freeFailures) this.#from = this.#now + failureGapMs;
   }
 
   /**
@@ -171,16 +295,16 @@ export class Reconnect {
    * @param mayBeSlow whether the agent would also hear of a new server
    */
   missed({ place, better }: Target, mayBeSlow: boolean): void {
-    const { maxTries, missedPause, movePauses, moveFirst, moveCap, lookEvery } = UPKEEP;
+    const { maxTries, missedPauseMs, movePauses, moveFirstMs, moveCapMs, lookEveryMs } = AGENT;
     const { syncInterval, syncIntervalCap, rebalanceTime, clock } = this.#options;
     const pauses = better ? this.#moves : this.misses;
     const key = better ? moveTo(better) : place;
     const failures = pauses.failures(key) + 1;
     const rests = better ? failures % maxTries === 0 : failures > maxTries && mayBeSlow;
-    const rest = better ? Math.max(rebalanceTime, lookEvery) * movePauses : missedPause;
+    const rest = better ? Math.max(rebalanceTime, lookEveryMs) * movePauses : missedPauseMs;
     if (better && !pauses.has(key)) return;
     if (rests) pauses.put(key, rest * (0.5 + clock.random()), { failures });
-    else if (better) pauses.longer(key, moveFirst, moveCap);
+    else if (better) pauses.longer(key, moveFirstMs, moveCapMs);
     else pauses.longer(key, syncInterval, syncIntervalCap);
   }
 
@@ -198,7 +322,7 @@ export class Reconnect {
    */
   moveWait(hub: HubMember, busy: boolean): number {
     const longer = busy && this.#moves.failures(moveTo(hub)) === 0;
-    return this.#moves.wait(moveTo(hub)) + (longer ? this.#options.rebalanceTime * UPKEEP.busyPart : 0);
+    return this.#moves.wait(moveTo(hub)) + (longer ? this.#options.rebalanceTime * AGENT.busyPart : 0);
   }
 
   /** Call when nothing is missing, or something else than before: the next need draws a time of its own. */
@@ -218,7 +342,7 @@ export class Reconnect {
   lost(place: string, lived: number, connected: boolean): void {
     this.#lostAt = place;
     this.#unstable(place, lived);
-    if (connected || lived < UPKEEP.brief) return;
+    if (connected || lived < AGENT.briefMs) return;
     // Everything else is worth a try now. What fails again waits as long as it would have.
     for (const [key, pause] of this.addresses)
       this.addresses.set(key, { ...pause, at: NEVER, until: key === place ? pause.until : 0 });
@@ -227,14 +351,14 @@ export class Reconnect {
 
   /**
    * Call when the server of a session that is `lived` milliseconds old is leaving. One that accepts agents only to say that counts as
-   * failed, but for the first time. Between `brief` and `stable`, hubs behind one address are replaced quickly: no failure of the address.
+   * failed, but for the first time. Between `briefMs` and `stableMs`, hubs behind one address are replaced quickly: no failure of the address.
    */
   warned(place: string, lived: number): void {
     this.#lostAt = place;
-    const first = lived < UPKEEP.brief && !this.addresses.has(place);
-    const short = Math.min(this.#options.syncInterval, UPKEEP.firstPause);
+    const first = lived < AGENT.briefMs && !this.addresses.has(place);
+    const short = Math.min(this.#options.syncInterval, AGENT.firstPauseMs);
     if (first) this.addresses.pause(place, short, { from: this.#now - lived });
-    else if (lived < UPKEEP.brief || lived >= UPKEEP.stable) this.#unstable(place, lived);
+    else if (lived < AGENT.briefMs || lived >= AGENT.stableMs) this.#unstable(place, lived);
   }
 
   /** Call when hubs started at these addresses: what is known of them is outdated. */
@@ -252,7 +376,7 @@ export class Reconnect {
 
   #unstable(place: string, lived: number): void {
     const { syncInterval, syncIntervalCap } = this.#options;
-    if (lived >= UPKEEP.stable) this.addresses.delete(place);
+    if (lived >= AGENT.stableMs) this.addresses.delete(place);
     else this.addresses.longer(place, syncInterval, syncIntervalCap, this.#now - lived);
   }
 
@@ -263,8 +387,8 @@ export class Reconnect {
 
   #young(connected: boolean): Attempt[] {
     const counted = this.#counted(connected);
-    const doubled = UPKEEP.youngAttempt * 2 ** Math.max(0, counted.length - 1);
-    return counted.filter(({ since }) => this.#now - since < (connected ? UPKEEP.patientAttempt : doubled));
+    const doubled = AGENT.youngAttemptMs * 2 ** Math.max(0, counted.length - 1);
+    return counted.filter(({ since }) => this.#now - since < (connected ? AGENT.patientAttemptMs : doubled));
   }
 }
 

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { FakeClock } from '@isthmus/runtime/testing';
 import type { HubMember } from '@isthmus/transport';
-import { Reconnect } from './reconnect.ts';
-import { ConfiguredServer, type Resolve, rank } from './targets.ts';
+import { ConfiguredServer, Reconnect, type Resolve, rank } from './reconnect.ts';
 
 const SECOND = 1000;
 

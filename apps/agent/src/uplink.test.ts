@@ -8,9 +8,10 @@ import { type TestContext, test } from 'node:test';
 import tls from 'node:tls';
 import { Authority, type IdentityOptions } from '@isthmus/certificates/testing';
 import { deferred } from '@isthmus/runtime';
+import { FakeClock } from '@isthmus/runtime/testing';
 import { encodeControl, LinkClient, type MembershipMessage, upgradeServer } from '@isthmus/transport';
-import { planeEvents } from '@isthmus/tunnel';
-import { connectUplink, type UplinkOptions } from './uplink.ts';
+import { planeEvents, TokenBucket } from '@isthmus/tunnel';
+import { connectUplink, TokenRenewal, type UplinkOptions } from './uplink.ts';
 
 const OTHERS = ['127.0.0.1:1', '10.0.0.1:2', ''].map((address, index) => {
   return { hubId: `h${index}`, address, zone: '', draining: false, generation: 1 };
@@ -158,3 +159,47 @@ for (const { server, hangsUp, settings } of silences) {
     else if (!socket.destroyed) await once(socket, 'close');
   });
 }
+
+test('a token that the hub does not take is sent again, not before the hub looks at it, and not at once with others', async () => {
+  const clock = new FakeClock();
+  const sent: number[] = [];
+  let token = 'first';
+  const renewal = new TokenRenewal({ first: token, read: () => token, send: () => sent.push(clock.now()), clock });
+  await clock.run(10_000);
+  assert.equal(sent.length, 0);
+  token = 'second';
+  await clock.run(1_000_000);
+  const pauses = sent.slice(1).map((at, index) => at - (sent[index] as number));
+  assert.ok(pauses.length > 20 && Math.min(...pauses) > 20_000 && Math.max(...pauses) < 48_000, `${pauses}`);
+  assert.ok(new Set(pauses).size > 5, `${pauses}`);
+  renewal.taken();
+  const { length } = sent;
+  await clock.run(100_000);
+  assert.equal(sent.length, length);
+  token = 'third';
+  renewal[Symbol.dispose]();
+  await clock.run(100_000);
+  assert.equal(sent.length, length);
+});
+
+/** A tenth of docs/LIMITS.md's 10,000 sessions and 200 renewals a second. */
+test('sessions whose tokens change at once have all renewed within 100 s', async () => {
+  const clock = new FakeClock();
+  const bucket = new TokenBucket(clock.now);
+  const rate = { perSecond: 20, atOnce: 20 };
+  let renewed = 0;
+  let token = 'first';
+  for (let i = 0; i < 1000; i++) {
+    const send = () => {
+      if (!bucket.take(1, rate)) return;
+      renewed++;
+      renewal.taken();
+    };
+    // Links begin at any time.
+    const renewal: TokenRenewal = new TokenRenewal({ first: token, read: () => token, send, clock });
+    await clock.run(2);
+  }
+  token = 'second';
+  await clock.run(100_000);
+  assert.equal(renewed, 1000);
+});

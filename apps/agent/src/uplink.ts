@@ -1,6 +1,6 @@
 import { isIP, type Socket } from 'node:net';
 import tls from 'node:tls';
-import { clientTlsOf, connectTo, type TlsSettings } from '@isthmus/runtime';
+import { type Clock, clientTlsOf, connectTo, systemClock, type TlsSettings } from '@isthmus/runtime';
 import {
   type AgentHello,
   connectPackets,
@@ -23,11 +23,70 @@ import {
   type PlaneEvents,
   parseDestination,
 } from '@isthmus/tunnel';
-import { TenantPolicy } from './tenant-policy.ts';
-import { TokenRenewal } from './token-renewal.ts';
+import { AGENT } from './defaults.ts';
+import { TenantPolicy } from './pipeline.ts';
 
-/** How long dials that were already on their way may still arrive after a drain, in milliseconds. */
-export const DRAIN_SETTLE = 1000;
+interface TokenRenewalOptions {
+  /** The token that the link began with. */
+  readonly first: string | undefined;
+  /** Reads the token. May throw. */
+  readonly read: () => string | undefined;
+  readonly send: (token: string) => void;
+  readonly clock?: Clock;
+}
+
+/** Sends a hub the tokens that come after the first one, so that the tunnels of a link outlive the token that it began with. */
+export class TokenRenewal implements Disposable {
+  readonly #options: TokenRenewalOptions;
+  readonly #clock: Clock;
+  #cancel: () => void;
+  /** What the hub has taken. */
+  #taken: string | undefined;
+  #sent: { readonly token: string; readonly again: number } | undefined;
+
+  constructor(options: TokenRenewalOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#taken = options.first;
+    this.#cancel = this.#lookLater();
+  }
+
+  /** Call when the hub has taken the token that was sent last. */
+  taken(): void {
+    this.#taken = this.#sent?.token;
+  }
+
+  [Symbol.dispose](): void {
+    this.#cancel();
+  }
+
+  #lookLater(): () => void {
+    return this.#clock.after(AGENT.tokenLookMs, () => {
+      this.#cancel = this.#lookLater();
+      this.#look();
+    });
+  }
+
+  #look(): void {
+    const token = this.#read();
+    if (token === undefined || token === this.#taken) return;
+    const now = this.#clock.now();
+    // An answer does not say to which token it is, so one token is on its way at a time.
+    if (this.#sent && this.#sent.token !== this.#taken && now < this.#sent.again) return;
+    const { tokenAgainLeastMs: least, tokenAgainMostMs: most } = AGENT;
+    this.#sent = { token, again: now + least + this.#clock.random() * (most - least) };
+    this.#options.send(token);
+  }
+
+  /** A file that is away for a moment is read again soon. One that stays away stops the next connection, which says so. */
+  #read(): string | undefined {
+    try {
+      return this.#options.read();
+    } catch {
+      return undefined;
+    }
+  }
+}
 
 /** A server to connect to, by name or address. */
 export interface ServerAddress {
@@ -225,7 +284,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     retire() {
       leaving = true;
       link.drain();
-      const timer = setTimeout(() => link.close(), DRAIN_SETTLE);
+      const timer = setTimeout(() => link.close(), AGENT.drainSettleMs);
       void link.closed.then(() => clearTimeout(timer));
     },
     destroy: (reason) => link.destroy(reason),

@@ -1,0 +1,81 @@
+/**
+ * Times and counts of an agent, most of them about how it keeps its sessions: times in milliseconds. Flags set the rest: `--sync-interval` and its
+ * cap bound the pauses of an address, and all agents move to better hubs within `--rebalance-time`. docs/LIMITS.md lists them.
+ */
+export const AGENT = {
+  /** How often to look for what no event reports, such as the end of the last tunnel of a session that should move. */
+  lookEveryMs: 1000,
+  /** Agents that lost the same server, or hear of the same new one, connect at random times within this. */
+  herdSpreadMs: 2000,
+  /** Attempts to connect at a time. Without a session they begin after 0, 1, 3 and 7 s, before the first is given up after 10 s. */
+  maxAttempts: 4,
+  /**
+   * An attempt to connect that takes longer does not delay the next one. Doubles with each further pending attempt: a server that is slow because
+   * thousands connect at once would become slower still, and never recover.
+   */
+  youngAttemptMs: 1000,
+  /**
+   * The same for an agent that still has a session. Measured with 2,000 agents that lost a session at the same moment: with a second attempt after
+   * a second, all hubs together did only handshakes that their agents had abandoned by the time they were done.
+   */
+  patientAttemptMs: 15_000,
+  /**
+   * How long an attempt to connect may take for an agent without a session. Doubles after each attempt that took too long, up to `calmTimeoutMs`:
+   * otherwise, hubs whose handshakes take longer than agents wait would never finish one.
+   */
+  urgentTimeoutMs: 10_000,
+  /** How long an attempt to connect may take for an agent that has a session. */
+  calmTimeoutMs: 40_000,
+  /** How much earlier than its clock a timer may fire. */
+  timerEarlyMs: 50,
+  /** How long a server's name may take to resolve. The resolver itself may take minutes when its servers are silent. */
+  lookupTimeoutMs: 5000,
+  /** After this many failures to connect in a row, the next address has to wait too, for `failureGapMs`: a list may be long. */
+  freeFailures: 8,
+  /** How long the next address has to wait after more failures in a row than `freeFailures`. */
+  failureGapMs: 250,
+  /** The longest pause of an address after the first failure of an agent without a session: a load balancer may lead elsewhere. */
+  firstPauseMs: 100,
+  /**
+   * The same if nobody listened; it doubles each of the `refusedTries` times, 1.5 s in all. Trying again costs nothing, and finds a server that
+   * starts together with its agent at once.
+   */
+  refusedPauseMs: 50,
+  /** How often in a row nobody may listen at an address until its pauses grow from `--sync-interval`. */
+  refusedTries: 5,
+  /** The longest pause after that while nobody listens: a static pod of one server is away for 10 s, and callers wait for its agents. */
+  refusedCapMs: 2000,
+  /** A session that lasted this long shows that its server is well. */
+  stableMs: 10_000,
+  /** The agent waits before it reconnects to a server that ends sessions sooner than this. */
+  briefMs: 1000,
+  /** So often in a row an address may lead to another server than the one that is sought before there is a longer pause. */
+  maxTries: 16,
+  /** That pause where any further server is sought. */
+  missedPauseMs: 60_000,
+  /** That pause where a better hub is sought, in times of `--rebalance-time`, which counts as `lookEveryMs` at least. */
+  movePauses: 10,
+  /** The first pause between attempts to reach a better hub. It doubles with each. */
+  moveFirstMs: 250,
+  /** The longest pause between attempts to reach a better hub. */
+  moveCapMs: 2000,
+  /** How much longer a session with tunnels stays than an idle one when better hubs are there, as a part of `--rebalance-time`. */
+  busyPart: 2 / 3,
+  /** How many hubs of one link and how many addresses are remembered. The oldest address is forgotten first; further hubs are ignored. */
+  maxKnown: 1024,
+  /** How long dials that were already on their way may still arrive after a drain. */
+  drainSettleMs: 1000,
+  /** How often a drain looks whether tunnels are left. */
+  drainLookMs: 50,
+  /** How long an agent waits for the dial rules that a hub announced; then it ends the link. They are on their way when it begins to wait. */
+  rulesMs: 10_000,
+  /** How often to look whether the token was rotated. The kubelet does so when a fifth of its life is left. */
+  tokenLookMs: 2000,
+  /**
+   * Without an answer, a token is sent again after a random time from this to `tokenAgainMostMs`: the hub could not ask the API server, perhaps, or a
+   * herd has used up the tenant's `limits.renewalsPerSecond`, and would come back as one. A hub takes none for 20 s after a refusal.
+   */
+  tokenAgainLeastMs: 22_000,
+  /** The longest time after which a token without an answer is sent again. */
+  tokenAgainMostMs: 45_000,
+};
