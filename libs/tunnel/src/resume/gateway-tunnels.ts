@@ -1,11 +1,44 @@
-import { extended, OpenTable, systemClock } from '@isthmus/runtime';
+import { type Clock, extended, guarding, OpenTable, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
-import type { DialRequest, Established, Stage, TunnelEnd } from '../dial.ts';
+import {
+  type Attach,
+  type AttachRequest,
+  DialAbort,
+  type DialRequest,
+  type Established,
+  type ResumableTunnel,
+  SilenceTimer,
+  type Stage,
+  type TunnelEnd,
+} from '../dial.ts';
+import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../errors.ts';
 import { inTurns } from '../limits/in-turns.ts';
-import { type AgentName, AgentProcess, type AgentSession, agentKey, type ProcessName } from '../sessions.ts';
-import type { Resumable } from './carrier.ts';
-import { type Attaching, GatewayTunnel, type GatewayTunnelsOptions, type SharedByTunnels } from './gateway-tunnel.ts';
-import { halvesOf } from './halves.ts';
+import { enterSpan, type Observation } from '../observe.ts';
+import {
+  type AgentName,
+  AgentProcess,
+  type AgentRoutes,
+  type AgentSession,
+  agentKey,
+  type ProcessName,
+} from '../sessions.ts';
+import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT, type Resumable } from './carrier.ts';
+import { GatewayHalf, type GatewayHalfUser } from './gateway-half.ts';
+import { HalfStream } from './half-stream.ts';
+import { type Halves, halvesOf, type ResumeOptions } from './halves.ts';
+
+interface GatewayTunnelsOptions extends ResumeOptions, AgentRoutes {
+  /** Names this process to hubs and agents: 16 hexadecimal digits. */
+  readonly instance: string;
+  readonly observation: Observation;
+  readonly clock?: Clock;
+}
+
+/** An attach that waits for its turn. */
+interface Attaching {
+  readonly tenant: string;
+  readonly start: () => Promise<void>;
+}
 
 /** The tunnels of a gateway that can be resumed. */
 export class GatewayTunnels {
@@ -96,4 +129,263 @@ export class GatewayTunnels {
     this.#changed.clear();
     for (const key of agents) for (const process of this.#processes.get(key) ?? []) process.checkTunnels();
   }
+}
+
+interface GatewayTunnelOptions {
+  /** The gateway's: the same for all its tunnels. */
+  readonly shared: SharedByTunnels;
+  readonly dial: DialRequest;
+  /** The session that the dial went through. */
+  readonly session: Pick<AgentSession['record'], 'agentId' | 'sessionId' | 'hubId'>;
+  /** Needed to attach: see `ResumeGrant`. */
+  readonly secret: string;
+  /** The agent's, at the other end. */
+  readonly process: AgentProcess<GatewayTunnel>;
+}
+
+/** What all tunnels of a gateway have in common. */
+interface SharedByTunnels extends Omit<GatewayTunnelsOptions, 'clock'> {
+  readonly halves: Halves;
+  readonly gone: (tunnel: GatewayTunnel, process: AgentProcess<GatewayTunnel>) => void;
+  /** Starts an attach when it is the tenant's turn. */
+  readonly attachInTurn: (attach: Attaching) => Promise<void>;
+}
+
+/** A gateway's end of a tunnel that its agent can resume. When it loses its way to the agent's process, it finds another. */
+class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunnel {
+  override readonly half: GatewayHalf;
+  readonly dial: DialRequest;
+  sessionId: string;
+  hubId: string;
+  moves = 0;
+  readonly #shared: SharedByTunnels;
+  readonly #process: AgentProcess<GatewayTunnel>;
+  readonly #secret: string;
+  /** Sessions that were tried or lost since the last successful attach. Unset for most tunnels, because there are many tunnels. */
+  #tried: Set<string> | undefined;
+  /** Since when the tunnel is detached, and why. Unset while it is attached. */
+  #lost: { readonly at: number; readonly reason: Error } | undefined;
+  /** Aborts the attach that is under way. */
+  #pendingAttach: DialAbort | undefined;
+  /** Why no attach can succeed any more. */
+  #finalReason: Error | undefined;
+  #over = false;
+  #cancelCheck: (() => void) | undefined;
+  /** Takes the tunnel out of its session's count. */
+  #leaveSession: (() => void) | undefined;
+
+  /** Call `start` next. */
+  constructor({ shared, dial, session, secret, process }: GatewayTunnelOptions) {
+    super();
+    this.#shared = shared;
+    this.#process = process;
+    this.#secret = secret;
+    this.dial = dial;
+    this.sessionId = session.sessionId;
+    this.hubId = session.hubId;
+    this.half = new GatewayHalf(this, shared.halves);
+  }
+
+  /** @param carrier the stream that the dial was answered on */
+  start(carrier: Carrier): void {
+    this.#leaveSession = this.#shared.directory.enter(this.sessionId);
+    this.half.start(carrier);
+    this.checkSession();
+  }
+
+  override get tenant(): string {
+    return this.dial.tenant;
+  }
+
+  get agentId(): string {
+    return this.#process.name.agentId;
+  }
+
+  get instance(): string {
+    return this.#process.name.instance;
+  }
+
+  get resumable(): this {
+    return this;
+  }
+
+  get attached(): boolean {
+    return this.half.attached;
+  }
+
+  get kept(): number {
+    return this.half.kept;
+  }
+
+  /** Attaches if the tunnel is detached, and moves to another session if its own is draining or gone. */
+  checkSession(sessions: readonly AgentSession[] = this.#process.sessions()): void {
+    this.#cancelCheck?.();
+    this.#cancelCheck = undefined;
+    if (this.#over) return;
+    if (!this.attached) {
+      // An attach that waits for an agent without sessions would only delay the tunnel's end.
+      if (sessions.length === 0) this.#pendingAttach?.abort();
+      this.half.retry();
+      return;
+    }
+    const isOwn = ({ record }: AgentSession) => record.sessionId === this.sessionId;
+    const stays = sessions.some((session) => isOwn(session) && !session.state.draining);
+    if (!stays && sessions.some((session) => !isOwn(session) && !session.state.draining)) this.half.move();
+  }
+
+  get #clock(): Clock {
+    return this.#shared.halves.clock;
+  }
+
+  detached(reason: Error): void {
+    this.#lost ??= { at: this.#clock.now(), reason };
+    this.#tryLast(this.sessionId);
+    if (reason instanceof HungUp) this.#process.hungUp(this.sessionId);
+    else if (reason instanceof LinkReset) this.#process.lost(this.sessionId);
+    this.#shared.observation.events.emit('tunnel:detach', this, reason);
+  }
+
+  attach(position: AttachPosition): void {
+    const { tenant } = this;
+    const { observation, attachInTurn } = this.#shared;
+    const fault = (error: Error) => void observation.events.emit('fault', 'resume', `agent ${this.agentId}`, error);
+    guarding(fault)(() => attachInTurn({ tenant, start: () => this.#tryAttach(position) }))();
+  }
+
+  async #tryAttach(position: AttachPosition): Promise<void> {
+    // The tunnel may have ended while the attach waited for its turn.
+    if (this.#over) return;
+    const session = this.#chooseSession();
+    const link = session && this.#shared.link(session.hubId);
+    if (session && link) {
+      await this.#attachThrough(position, session, link.attach);
+      return;
+    }
+    this.#tried = undefined;
+    this.#finalReason ??= this.#agentGone();
+    this.#attachFailed(position, this.#finalReason ?? new SessionLost(`there is no way to agent ${this.agentId}`));
+  }
+
+  async #attachThrough(
+    position: AttachPosition,
+    { sessionId, hubId }: AgentSession['record'],
+    attach: Attach,
+  ): Promise<void> {
+    const { observation, suspects } = this.#shared;
+    const clock = this.#clock;
+    const signal = new DialAbort();
+    let silent = false;
+    const giveUp = () => {
+      silent = true;
+      signal.abort();
+    };
+    const asked: AttachRequest = {
+      ...namedBy(this.dial),
+      session: sessionId,
+      direct: true,
+      claim: { ...position, secret: this.#secret },
+      deadline: performance.now() + TUNNEL.attachLongestMs,
+      signal,
+      underWay: (roundTripMs) => silence.underWay(roundTripMs),
+    };
+    const span = observation.tracer.start('gateway.attach', asked);
+    enterSpan(asked, span);
+    const start = clock.now();
+    this.#tryLast(sessionId);
+    this.#pendingAttach = signal;
+    const silence = new SilenceTimer(TUNNEL.attachMs, giveUp, clock.after);
+    try {
+      const { answer, carrier } = await attach(asked);
+      if (this.half.attachedTo(position.number, carrier(), answer)) this.#attachedThrough(sessionId, hubId);
+      span.end({ ms: clock.now() - start, agentId: this.agentId, sessionId, hubId });
+    } catch (thrown) {
+      const error = asDialError(thrown);
+      span.end({ ms: clock.now() - start, error, agentId: this.agentId, sessionId, hubId });
+      if (silent || error.expired)
+        suspects.accuse(this.tenant, sessionId, ...(hubId === this.#shared.directory.ownHub ? [] : [hubId]));
+      if (error.code === 'destination_unavailable' && error.retryable) this.#shared.directory.forget(sessionId);
+      if (error.cause instanceof AttachRefused) this.#finalReason = finalOf(error);
+      this.#finalReason ??= this.#agentGone();
+      this.#attachFailed(position, this.#finalReason ?? error);
+    } finally {
+      silence.stop();
+      if (this.#pendingAttach === signal) this.#pendingAttach = undefined;
+    }
+  }
+
+  /** Chooses a session for the next attach. Those that were tried come last. An attached tunnel moves to no session that is draining. */
+  #chooseSession(): AgentSession['record'] | undefined {
+    const { tenant, agentId: agent, instance, attached } = this;
+    const { host } = this.dial.destination;
+    const own = attached ? [this.sessionId] : [];
+    for (const tried of [new Set([...(this.#tried ?? []), ...own]), new Set(own)])
+      for (const { session, rank } of this.#shared.route({ tenant, host, agent, instance, tried })) {
+        if (!rank) break;
+        if (!attached || !session.state.draining) return session.record;
+      }
+    return undefined;
+  }
+
+  #attachFailed({ number }: AttachPosition, error: Error): void {
+    this.half.attachFailed(number, error, this.#finalReason !== undefined);
+    // The move failed. It may succeed later.
+    if (this.attached && !this.#over)
+      this.#cancelCheck ??= this.#clock.after(TUNNEL.moveAgainMs, () => this.checkSession());
+  }
+
+  /** Returns why the agent will not come back, or undefined while it may. */
+  #agentGone(): Error | undefined {
+    return this.#lost && this.#process.endAfter(this.#lost.reason);
+  }
+
+  /** This session is tried again only after all others. */
+  #tryLast(sessionId: string): void {
+    this.#tried ??= new Set();
+    this.#tried.add(sessionId);
+  }
+
+  #attachedThrough(sessionId: string, hubId: string): void {
+    const { directory, observation } = this.#shared;
+    const clock = this.#clock;
+    this.#leaveSession?.();
+    this.#leaveSession = directory.enter(sessionId);
+    this.sessionId = sessionId;
+    this.hubId = hubId;
+    this.moves++;
+    this.#tried = undefined;
+    const paused = this.#lost ? clock.now() - this.#lost.at : 0;
+    this.#lost = undefined;
+    observation.events.emit('tunnel:attach', this, paused);
+    // The new session may be draining already.
+    this.checkSession();
+  }
+
+  override gone(): void {
+    this.#over = true;
+    this.#cancelCheck?.();
+    this.#leaveSession?.();
+    if (this.#lost) {
+      const { events } = this.#shared.observation;
+      events.emit('tunnel:give-up', this, this.half.givenUp, this.#finalReason ?? this.#lost.reason);
+    }
+    this.#shared.gone(this, this.#process);
+  }
+}
+
+/** An agent that knows the tunnel says why it has ended. If it does not know the tunnel, the plane has lost it. */
+function finalOf({ message, cause }: DialError): Error {
+  return message.startsWith(ENDED_TEXT) ? new Error(message, { cause }) : new SessionLost(message, { cause });
+}
+
+/** How an attach names its tunnel: as the dial that began it. */
+function namedBy(dial: DialRequest): Omit<AttachRequest, 'session' | 'direct' | 'claim' | 'deadline' | 'signal'> {
+  const { id, tenant, destination, caller, callerName, traceparent } = dial;
+  return {
+    id,
+    tenant,
+    destination,
+    ...(caller && { caller }),
+    ...(callerName !== undefined && { callerName }),
+    ...(traceparent !== undefined && { traceparent }),
+  };
 }
