@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type HubMember, MEMBERSHIP_TTL } from '@isthmus/transport';
+import { type HubMember, TRANSPORT } from '@isthmus/transport';
 import { type Membership, membershipOf, type Report, ranking, silent, updated } from './upkeep.ts';
 
 function hub(hubId: string, more: Partial<HubMember> = {}): HubMember {
@@ -64,9 +64,9 @@ test('of what links say about one hub the later generation holds, and that it dr
 test('what is not renewed in time is not believed any more', () => {
   const links = new Links();
   links.hear('link', told(hub('a')));
-  links.now = MEMBERSHIP_TTL - 1;
+  links.now = TRANSPORT.membershipTtlMs - 1;
   links.hear('link', change([]));
-  links.now = 2 * MEMBERSHIP_TTL - 2;
+  links.now = 2 * TRANSPORT.membershipTtlMs - 2;
   assert.deepEqual([links.membership.hubs, links.membership.current], [[hub('a')], true]);
   links.now++;
   assert.deepEqual([links.membership.hubs, links.membership.current, links.membership.away], [[], false, true]);
@@ -86,7 +86,7 @@ test('where to connect without a link is what the last one said, and after its t
   links.begin('silent');
   links.end('silent');
   assert.deepEqual(links.membership.candidates, [hub('b'), hub('c', { draining: true })]);
-  links.now = MEMBERSHIP_TTL;
+  links.now = TRANSPORT.membershipTtlMs;
   assert.deepEqual([links.membership.candidates, links.membership.stale], [[hub('b'), hub('c')], true]);
 });
 
@@ -101,9 +101,9 @@ test('a link that is there and has not told yet counts as one whose registry doe
   assert.deepEqual([links.membership.current, links.membership.away], [false, true]);
   links.end('fresh');
   links.begin('third');
-  links.now = MEMBERSHIP_TTL - 1;
+  links.now = TRANSPORT.membershipTtlMs - 1;
   links.hear('old', change([]));
-  links.now = MEMBERSHIP_TTL;
+  links.now = TRANSPORT.membershipTtlMs;
   assert.deepEqual([links.membership.current, links.membership.away], [false, true], 'it never told');
 });
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FakeClock } from '@isthmus/runtime/testing';
-import { MEMBERSHIP_TTL } from '@isthmus/transport';
+import { TRANSPORT } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
 import {
   agents,
@@ -276,7 +276,7 @@ test('an agent whose membership nobody renews keeps its sessions, and goes on wi
   const agent = plane.agent('agent-1', 'hub-a');
   await clock.run(2500);
   assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-b']);
-  await clock.run(MEMBERSHIP_TTL);
+  await clock.run(TRANSPORT.membershipTtlMs);
   assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-b']);
   plane.asked.length = 0;
   for (const hubId of ['hub-a', 'hub-b']) plane.kill(hubId);
@@ -290,7 +290,7 @@ for (const outage of ['short', 'long']) {
     const fleet = agents(plane, 20);
     await clock.run(MINUTE);
     for (const hubId of ['hub-a', 'hub-b', 'hub-c']) plane.kill(hubId);
-    await clock.run(outage === 'short' ? MEMBERSHIP_TTL / 2 : 20 * MINUTE);
+    await clock.run(outage === 'short' ? TRANSPORT.membershipTtlMs / 2 : 20 * MINUTE);
     for (const hubId of ['hub-b', 'hub-c']) plane.start(hubId);
     await clock.run(15_000);
     for (const agent of fleet) assert.deepEqual(hubsOf(agent), ['hub-b', 'hub-c']);

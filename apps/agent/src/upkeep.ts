@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { type Clock, guarding } from '@isthmus/runtime';
-import { type HubMember, MEMBERSHIP_TTL, type MembershipMessage } from '@isthmus/transport';
+import { type HubMember, type MembershipMessage, TRANSPORT } from '@isthmus/transport';
 import { formatDestination, type PlaneEvents } from '@isthmus/tunnel';
 import type { AgentOptions } from './agent.ts';
 import { AGENT } from './defaults.ts';
@@ -44,7 +44,7 @@ export interface Membership {
 
 /** The report of a hub that has not reported yet. */
 export function silent(now: number): Report {
-  return { hubs: new Map(), until: now + MEMBERSHIP_TTL };
+  return { hubs: new Map(), until: now + TRANSPORT.membershipTtlMs };
 }
 
 /** Returns a report, if there was one, with a later message. Hubs beyond the limit are ignored. */
@@ -54,7 +54,7 @@ export function updated(report: Report | undefined, message: MembershipMessage, 
   for (const hubId of whole ? [] : message.gone) hubs.delete(hubId);
   for (const hub of whole ? message.hubs : message.changed)
     if (hubs.size < AGENT.maxKnown || hubs.has(hub.hubId)) hubs.set(hub.hubId, hub);
-  return { hubs, current: message.current, until: now + MEMBERSHIP_TTL };
+  return { hubs, current: message.current, until: now + TRANSPORT.membershipTtlMs };
 }
 
 /** @param last the report of the link that ended last, for when no link has reported any hub */

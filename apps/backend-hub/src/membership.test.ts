@@ -4,7 +4,7 @@ import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, mock, test } from 'node:test';
 import { readTenantFile, type Tenant, Tenants } from '@isthmus/admission';
 import { deferred } from '@isthmus/runtime';
-import { Control, type ControlMessage, type HubMember, MAX_HUBS_IN_MESSAGE, MEMBERSHIP_BEAT } from '@isthmus/transport';
+import { Control, type ControlMessage, type HubMember, TRANSPORT } from '@isthmus/transport';
 import { HUB } from './defaults.ts';
 import { Membership, Policies } from './membership.ts';
 
@@ -62,12 +62,12 @@ describe('membership', () => {
     const membership = new Membership();
     const { heard, stop } = listen(membership);
     assert.deepEqual(heard(), [{ type: 'membership', current: false, hubs: [] }]);
-    mock.timers.tick(MEMBERSHIP_BEAT);
+    mock.timers.tick(TRANSPORT.membershipBeatMs);
     assert.deepEqual(heard(), [{ type: 'membership-change', current: false, changed: [], gone: [] }]);
     membership.registry(true);
     assert.deepEqual(heard(), [{ type: 'membership-change', current: true, changed: [], gone: [] }]);
     stop();
-    mock.timers.tick(MEMBERSHIP_BEAT);
+    mock.timers.tick(TRANSPORT.membershipBeatMs);
     assert.deepEqual(heard(), []);
     membership.close();
   });
@@ -75,11 +75,11 @@ describe('membership', () => {
   test('each link has its beat from its own start', () => {
     const membership = new Membership();
     const early = listen(membership);
-    mock.timers.tick(MEMBERSHIP_BEAT / 2);
+    mock.timers.tick(TRANSPORT.membershipBeatMs / 2);
     const late = listen(membership);
-    mock.timers.tick(MEMBERSHIP_BEAT / 2);
+    mock.timers.tick(TRANSPORT.membershipBeatMs / 2);
     assert.deepEqual([early.heard().length, late.heard().length], [2, 1]);
-    mock.timers.tick(MEMBERSHIP_BEAT / 2);
+    mock.timers.tick(TRANSPORT.membershipBeatMs / 2);
     assert.deepEqual([early.heard().length, late.heard().length], [0, 1]);
     membership.close();
   });
@@ -112,7 +112,7 @@ describe('membership', () => {
 
   test('a plane of many hubs is told in portions', () => {
     const membership = new Membership();
-    const hubs = Array.from({ length: 2 * MAX_HUBS_IN_MESSAGE + 1 }, (_, index) => hub(`h${index}`));
+    const hubs = Array.from({ length: 2 * TRANSPORT.hubsInMessage + 1 }, (_, index) => hub(`h${index}`));
     const early = listen(membership);
     early.heard();
     membership.update(hubs);
@@ -121,9 +121,9 @@ describe('membership', () => {
         message.type === 'membership' ? message.hubs : 'changed' in message && message.changed,
       );
     const portions = [
-      hubs.slice(0, MAX_HUBS_IN_MESSAGE),
-      hubs.slice(MAX_HUBS_IN_MESSAGE, 2 * MAX_HUBS_IN_MESSAGE),
-      hubs.slice(2 * MAX_HUBS_IN_MESSAGE),
+      hubs.slice(0, TRANSPORT.hubsInMessage),
+      hubs.slice(TRANSPORT.hubsInMessage, 2 * TRANSPORT.hubsInMessage),
+      hubs.slice(2 * TRANSPORT.hubsInMessage),
     ];
     assert.deepEqual(told(early.heard()), portions);
     assert.deepEqual(told(listen(membership).heard()), portions);

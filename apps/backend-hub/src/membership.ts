@@ -1,12 +1,6 @@
 import type { Tenant } from '@isthmus/admission';
 import { getOrPut } from '@isthmus/runtime';
-import {
-  encodeControl,
-  type HubMember,
-  type LinkClient,
-  MAX_HUBS_IN_MESSAGE,
-  MEMBERSHIP_BEAT,
-} from '@isthmus/transport';
+import { encodeControl, type HubMember, type LinkClient, TRANSPORT } from '@isthmus/transport';
 import type { GatewayLoss } from '@isthmus/tunnel';
 import { HUB } from './defaults.ts';
 
@@ -17,7 +11,7 @@ interface Listener {
 }
 
 /**
- * Reports the plane's hubs to agents: all of them at the start of a link, then changes, and at least every `MEMBERSHIP_BEAT` that
+ * Reports the plane's hubs to agents: all of them at the start of a link, then changes, and at least every `TRANSPORT.membershipBeatMs` that
  * nothing changed, because agents forget what nobody renews. Each link has its beat from its own start.
  */
 export class Membership {
@@ -49,7 +43,7 @@ export class Membership {
     const [first = [], ...rest] = portions([...this.#hubs.values()]);
     listener.sendLine(encodeControl({ type: 'membership', current: this.#current, hubs: first }));
     for (const changed of rest) listener.sendLine(this.#change(changed, []));
-    const beat = setInterval(() => listener.sendLine(this.#change([], [])), MEMBERSHIP_BEAT);
+    const beat = setInterval(() => listener.sendLine(this.#change([], [])), TRANSPORT.membershipBeatMs);
     beat.unref();
     this.#beats.set(listener, beat);
     return () => {
@@ -146,7 +140,8 @@ export class Membership {
 
 function portions<T>(list: readonly T[]): T[][] {
   const parts: T[][] = [];
-  for (let at = 0; at < list.length; at += MAX_HUBS_IN_MESSAGE) parts.push(list.slice(at, at + MAX_HUBS_IN_MESSAGE));
+  for (let at = 0; at < list.length; at += TRANSPORT.hubsInMessage)
+    parts.push(list.slice(at, at + TRANSPORT.hubsInMessage));
   return parts;
 }
 

@@ -2,13 +2,11 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
 import { asDialError, DialError, NotAuthorised, PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
+import { TRANSPORT } from './defaults.ts';
 import { answerLast, Pieces } from './http1.ts';
 import { proxyStatus } from './link/head.ts';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, socketEnd, type Waiter } from './serve-dial.ts';
 import { type CallerPeer, denied, type Identify, peerOf } from './tls/certificate.ts';
-
-/** The longest head that is read, in bytes. */
-const MAX_HEAD = 16 * 1024;
 
 const HEAD_END = '\r\n\r\n';
 
@@ -56,8 +54,8 @@ export class ConnectReader {
     // TLS and noise never contain the end of a head.
     if (!isLetter(bytes[0])) throw new RequestRefused(400, 'not an HTTP request');
     const end = bytes.indexOf(HEAD_END, searched);
-    if (end > MAX_HEAD || (end < 0 && bytes.length > MAX_HEAD)) {
-      throw new RequestRefused(431, `the request's head is longer than ${MAX_HEAD} bytes`);
+    if (end > TRANSPORT.headBytes || (end < 0 && bytes.length > TRANSPORT.headBytes)) {
+      throw new RequestRefused(431, `the request's head is longer than ${TRANSPORT.headBytes} bytes`);
     }
     return end < 0 ? undefined : parse(bytes.toString('latin1', 0, end), bytes.subarray(end + HEAD_END.length));
   }
@@ -100,9 +98,6 @@ function shown(line = ''): string {
   return JSON.stringify(line.slice(0, 60));
 }
 
-/** How much a caller may send before the answer, in bytes. The rest waits in the kernel. */
-const MAX_EARLY = 64 * 1024;
-
 interface PendingCaller {
   /** Stops reading. */
   stop(): void;
@@ -121,7 +116,7 @@ function watchCaller(socket: Socket, first: Buffer, gone: () => void): PendingCa
   const read = (chunk: Buffer) => {
     early.push(chunk);
     length += chunk.length;
-    if (length >= MAX_EARLY) socket.pause();
+    if (length >= TRANSPORT.earlyBytes) socket.pause();
   };
   const stop = () => void socket.off('data', read).off('end', gone).off('close', gone);
   if (first.length > 0) read(first);
@@ -136,9 +131,6 @@ function watchCaller(socket: Socket, first: Buffer, gone: () => void): PendingCa
     },
   };
 }
-
-/** How long a caller may take to send its request's head, in milliseconds. */
-const HEAD_TIMEOUT = 10_000;
 
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
 
@@ -209,7 +201,7 @@ function readRest(
   };
   const late = guarded(() => end(new RequestRefused(408, 'no request in time')));
   const cut = guarded(() => end(new RequestRefused(400, 'the connection ended in the middle of its request')));
-  const timer = setTimeout(late, HEAD_TIMEOUT);
+  const timer = setTimeout(late, TRANSPORT.connectHeadMs);
   socket.on('data', more).on('end', cut).on('close', settle);
 }
 

@@ -19,6 +19,7 @@ import {
   type PlaneEvents,
   type Prohibited,
 } from '@isthmus/tunnel';
+import { TRANSPORT } from './defaults.ts';
 import { pendingDial } from './dialer.ts';
 import { socketEnd } from './serve-dial.ts';
 
@@ -171,15 +172,6 @@ export function resolverAddress(server: string): string {
   return isIP(server) === 0 ? server : formatDestination({ host: server, port: DNS_PORT });
 }
 
-/** How long an agent tries to reach a destination, in milliseconds. Upstream's agents answer after 5 s. */
-const CONNECT_TIMEOUT = 5000;
-
-/**
- * An agent acknowledges a connection that takes longer than this, in milliseconds. This is well before a gateway would try another
- * agent as well. Most connections are made by then, and their answer is acknowledgement enough.
- */
-const ACKNOWLEDGE_AFTER = 50;
-
 interface EndpointOptions extends OwnRules {
   readonly agentId: string;
   /** Gets the destinations that could not be reached. */
@@ -192,7 +184,7 @@ interface EndpointOptions extends OwnRules {
 
 /** The agent's Dial: opens the destination's socket. Errors have Go's words (`dial tcp h:p: connect: connection refused`). */
 export function endpointDial(options: EndpointOptions): Dial {
-  const { agentId, events, tracer = noTracer, connectTimeout = CONNECT_TIMEOUT } = options;
+  const { agentId, events, tracer = noTracer, connectTimeout = TRANSPORT.destinationConnectMs } = options;
   return async (request) => {
     if (request.signal.aborted) throw abandoned();
     const ownDeadline = performance.now() + connectTimeout;
@@ -208,7 +200,7 @@ export function endpointDial(options: EndpointOptions): Dial {
       return error;
     };
     const acknowledge = guarded(() => request.acknowledged?.());
-    const acknowledging = setTimeout(acknowledge, ACKNOWLEDGE_AFTER);
+    const acknowledging = setTimeout(acknowledge, TRANSPORT.acknowledgeAfterMs);
     const pending = pendingDial(request, {
       guarded,
       deadline: Math.min(ownDeadline, request.deadline),

@@ -2,6 +2,7 @@ import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { clientTls, connectTls, connectTo, isLoopback, keptAlive, secured } from '@isthmus/runtime';
 import { type Destination, formatDestination, printable } from '@isthmus/tunnel';
+import { TRANSPORT } from './defaults.ts';
 import { type HttpHead, readHead, write } from './http1.ts';
 
 /** An HTTP proxy that opens connections to others by CONNECT. */
@@ -117,9 +118,6 @@ function below(name: string): Exempt | undefined {
   return ({ host }) => isIP(host) === 0 && (host === itself || host.endsWith(dotted));
 }
 
-/** The longest part of a proxy's answer that is shown, in characters. */
-const MAX_SHOWN = 100;
-
 interface ThroughProxyOptions {
   /** How long the proxy may take until the connection is there, in milliseconds. */
   readonly timeout: number;
@@ -196,9 +194,11 @@ function request({ credentials }: HttpProxy, destination: string): string {
 }
 
 function refusal({ status, reason, fields }: HttpHead, { credentials }: HttpProxy, destination: string): string {
-  const answered = `it answered ${printable(`${status} ${reason}`.trim().slice(0, MAX_SHOWN))} to CONNECT ${destination}`;
+  const answered = `it answered ${printable(`${status} ${reason}`.trim().slice(0, TRANSPORT.shownAnswerCharacters))} to CONNECT ${destination}`;
   if (status === 407) {
-    const scheme = /^[\w-]+/.exec(fields.get('proxy-authenticate') ?? '')?.[0].slice(0, MAX_SHOWN) ?? 'credentials';
+    const scheme =
+      /^[\w-]+/.exec(fields.get('proxy-authenticate') ?? '')?.[0].slice(0, TRANSPORT.shownAnswerCharacters) ??
+      'credentials';
     return credentials === undefined
       ? `${answered}, asking for ${scheme}: put a user and password (Basic) into HTTPS_PROXY, as http://user:password@host:port`
       : `${answered}, asking for ${scheme}: check the user and password in HTTPS_PROXY, which are sent as they are (Basic)`;

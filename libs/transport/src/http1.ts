@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { printable } from '@isthmus/tunnel';
+import { TRANSPORT } from './defaults.ts';
 
 const NOTHING = Buffer.alloc(0);
 
@@ -43,9 +44,6 @@ export class Pieces {
   }
 }
 
-/** The longest head that is read, in bytes. */
-const MAX_HEAD = 16 * 1024;
-
 const HEAD_END = '\r\n\r\n';
 
 /** A status line and its fields. Names are in lower case; of a repeated field, the last counts. */
@@ -86,8 +84,8 @@ export function readHead(socket: Socket, timeout: number): Promise<HttpHead> {
           settle(new Error(`not an HTTP/1.1 answer: ${JSON.stringify(seen.toString('latin1', 0, 60))}`), head);
           return;
         }
-        if (seen.length > MAX_HEAD) {
-          settle(new Error(`answer's head is longer than ${MAX_HEAD} bytes`));
+        if (seen.length > TRANSPORT.headBytes) {
+          settle(new Error(`answer's head is longer than ${TRANSPORT.headBytes} bytes`));
           return;
         }
       }
@@ -112,9 +110,6 @@ function parseHead(text: string): HttpHead | undefined {
   return { status: Number(status), reason, fields };
 }
 
-/** The longest reason of a peer that is shown, in characters. A certificate's names are shorter. */
-const MAX_REASON = 1_000;
-
 /** Returns undefined if it is not percent-encoded UTF-8. */
 export function percentDecoded(text: string): string | undefined {
   try {
@@ -131,14 +126,8 @@ export function percentEncoded(text: string): string {
 
 /** Returns a peer's reason for people to read. A reason that is not percent-encoded stays as it is. */
 export function reasonOf(text: string): string {
-  return printable((percentDecoded(text) ?? text).slice(0, MAX_REASON));
+  return printable((percentDecoded(text) ?? text).slice(0, TRANSPORT.shownReasonCharacters));
 }
-
-/**
- * How long a refused peer may take to ask, to read the reason and to close, in milliseconds: a busy one too, which would otherwise see only
- * a reset. Until then it counts as a stranger.
- */
-const REFUSED_FOR = 5000;
 
 /**
  * Ends a connection with an answer. What the peer still sends is read and dropped, for a while: with bytes that nobody has read, the close
@@ -155,7 +144,7 @@ export function endsSoon(socket: Socket, late?: () => void): void {
     late?.();
     socket.destroy();
   };
-  const timer = setTimeout(ended, REFUSED_FOR).unref();
+  const timer = setTimeout(ended, TRANSPORT.refusedPeerMs).unref();
   socket.on('error', () => {});
   socket.on('close', () => clearTimeout(timer));
 }

@@ -1,4 +1,5 @@
 export { type CallerEdgeOptions, connectEdge } from './connect.ts';
+export { TRANSPORT } from './defaults.ts';
 export type { Dialer } from './dialer.ts';
 export { endpointDial } from './endpoint.ts';
 export { type GrpcServer, grpcServer } from './grpc/server.ts';
@@ -17,9 +18,6 @@ export {
   type ControlMessage,
   encodeControl,
   type HubMember,
-  MAX_HUBS_IN_MESSAGE,
-  MEMBERSHIP_BEAT,
-  MEMBERSHIP_TTL,
   type MembershipMessage,
   type PolicyRules,
 } from './link/control.ts';

@@ -12,19 +12,14 @@ import {
   type WaitingPool,
 } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
+import { TRANSPORT } from './defaults.ts';
 import { type ChooseTls, type FollowTls, tlsServer } from './tls/renewal.ts';
 
-/** How long a peer may take to send its first bytes, in milliseconds; by default, also for its TLS handshake before that. */
-const FIRST_BYTES_TIMEOUT = 10_000;
-
-/**
- * Handshakes in progress at one port. Callers that dial have at most 2,000 pending dials (MAX_PENDING_DIALS of a tenant), so only an attack
- * reaches these limits.
- */
+/** Handshakes in progress at one port. */
 export const HANDSHAKES: WaitingLimits = {
-  most: 4096,
-  mostOfSource: 2048,
-  deadlineMs: 30_000,
+  most: TRANSPORT.handshakes,
+  mostOfSource: TRANSPORT.handshakesOfSource,
+  deadlineMs: TRANSPORT.handshakeMs,
   names: {
     most: 'let fewer addresses reach this port',
     mostOfSource: 'find out what runs there, or block it from this port',
@@ -142,7 +137,15 @@ export async function listen(options: ListenOptions): Promise<Listener> {
 }
 
 function secured(
-  { events, name, role, handshakeTimeout = FIRST_BYTES_TIMEOUT, chooseTls, followTls, asksOnly = false }: ListenOptions,
+  {
+    events,
+    name,
+    role,
+    handshakeTimeout = TRANSPORT.firstBytesMs,
+    chooseTls,
+    followTls,
+    asksOnly = false,
+  }: ListenOptions,
   files: TlsSettings,
   accept: (socket: Socket) => void,
 ): Server {
@@ -189,8 +192,8 @@ function dispatch(socket: Socket, { others, http2, events, name }: ListenOptions
       refuse(error as Error);
     }
   });
-  const late = () => refuse(new Error(`no request within ${FIRST_BYTES_TIMEOUT / 1000} s`));
-  const timer = setTimeout(late, FIRST_BYTES_TIMEOUT);
+  const late = () => refuse(new Error(`no request within ${TRANSPORT.firstBytesMs / 1000} s`));
+  const timer = setTimeout(late, TRANSPORT.firstBytesMs);
   socket.on('end', gone).on('close', settle);
 }
 

@@ -22,6 +22,7 @@ import {
   type PlaneEvents,
   printable,
 } from '@isthmus/tunnel';
+import { TRANSPORT } from './defaults.ts';
 import { LinkClient } from './link/client.ts';
 import { LinkServer } from './link/server.ts';
 import { fromTheStart, type Listener, listen } from './listen.ts';
@@ -35,9 +36,6 @@ interface KnownHub {
   readonly peerAddress: string;
   readonly draining: boolean;
 }
-
-/** How long a link to a hub may take to come up, in milliseconds. */
-const CONNECT_TIMEOUT = 3000;
 
 /** No file, that of a dead process, or a full queue. */
 const NOBODY_THERE: readonly string[] = ['ENOENT', 'ECONNREFUSED', 'EAGAIN'];
@@ -233,10 +231,10 @@ async function connectHub(address: string, settings: TlsSettings): Promise<Socke
   const { hostname, port } = new URL(`tcp://${address}`);
   const host = hostname.replace(/^\[|\]$/g, '');
   // By its role, not its address: anyone who can write to the registry could name any address.
-  const late = performance.now() + CONNECT_TIMEOUT;
+  const late = performance.now() + TRANSPORT.peerConnectMs;
   const { socket, done } = secureConnect(
     {
-      socket: await connectTo({ host, port: Number(port) }, { timeout: CONNECT_TIMEOUT }),
+      socket: await connectTo({ host, port: Number(port) }, { timeout: TRANSPORT.peerConnectMs }),
       ...(isIP(host) === 0 && { servername: host }),
       ALPNProtocols: ['h2'],
     },
@@ -244,7 +242,7 @@ async function connectHub(address: string, settings: TlsSettings): Promise<Socke
     [HUB_SERVER_NAME],
   );
   const timer = setTimeout(
-    () => socket.destroy(new Error(`no TLS handshake within ${CONNECT_TIMEOUT} ms`)),
+    () => socket.destroy(new Error(`no TLS handshake within ${TRANSPORT.peerConnectMs} ms`)),
     Math.max(1, late - performance.now()),
   );
   try {

@@ -17,6 +17,7 @@ import {
   Tunnel,
   type TunnelEnd,
 } from '@isthmus/tunnel';
+import { TRANSPORT } from './defaults.ts';
 import { belowOf } from './tls/certificate.ts';
 
 /** A dial to serve. Its signal aborts when the side that waits for the answer has gone. */
@@ -99,12 +100,6 @@ export function newDial(
   };
 }
 
-/**
- * How long a peer has to get what was written before its connection is reset, in milliseconds. A reset discards what it has not got, and
- * the runtime does not say how much that is.
- */
-const DELIVERY_MS = 500;
-
 /** Whether a reset right behind bytes is read as an end: libuv before 1.52 does not read again after it (its pull request 4997). */
 const HIDES_RESETS = Number(process.versions.uv?.split('.')[1]) < 52;
 
@@ -124,7 +119,7 @@ export function socketEnd(socket: Socket): TunnelEnd {
     halfOpen: true,
     abort: () => reset(socket),
     delivered(then, silentMs) {
-      const ms = DELIVERY_MS - silentMs;
+      const ms = TRANSPORT.deliveryMs - silentMs;
       if (ms > 0 && below(socket)) setTimeout(then, ms).unref();
       else then();
     },

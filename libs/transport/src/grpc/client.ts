@@ -12,15 +12,10 @@ import { decodePacket, encodePacket, type Packet, type PacketError } from '@isth
 import { clientTlsOf, connectTls, keptAlive, LONGEST_TIMER, secured, type TlsSettings } from '@isthmus/runtime';
 import { checkName, formatDestination, inWords as messageOf, parseDestination } from '@isthmus/tunnel';
 import { ChannelError, type PacketChannel, type PacketSink, statusName, WIRE } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import { askProxy, type HttpProxy } from '../http-proxy.ts';
 import { CONNECT_METHOD } from '../packets/channel.ts';
 import { inWords } from '../tls/admit.ts';
-
-/** How much may be held before the stream is paused, in bytes. The server can then send what its window allows, and waits. */
-const HELD_AHEAD = 16 * 1024 * 1024;
-
-/** How much may be on its way to the socket before senders must wait, in bytes. It goes ahead of all later data. */
-const SENT_AHEAD = 128 * 1024;
 
 /** A received message. Bytes that are no packet arrive as the error, so that it can be reported. */
 type Received = Packet | PacketError;
@@ -80,13 +75,13 @@ class ClientChannel implements PacketChannel {
     const bytes = packet.type === 'DATA' ? packet.data.length : 0;
     this.#unsent += bytes;
     const room = this.#stream.write(packet, () => this.#sent(bytes));
-    this.#full = !room || this.#unsent >= SENT_AHEAD;
+    this.#full = !room || this.#unsent >= TRANSPORT.packetsSentAheadBytes;
     return !this.#full;
   }
 
   #sent(bytes: number): void {
     this.#unsent -= bytes;
-    if (!this.#full || this.#unsent >= SENT_AHEAD || this.#stream.writableNeedDrain) return;
+    if (!this.#full || this.#unsent >= TRANSPORT.packetsSentAheadBytes || this.#stream.writableNeedDrain) return;
     this.#full = false;
     this.#sink?.drain();
   }
@@ -112,7 +107,7 @@ class ClientChannel implements PacketChannel {
   }
 
   get heldUp(): boolean {
-    return this.#held >= HELD_AHEAD;
+    return this.#held >= TRANSPORT.packetsHeldBytes;
   }
 
   get over(): boolean {
@@ -194,23 +189,13 @@ class ConnectionCredentials extends ChannelCredentials {
   }
 }
 
-/** A ping without an answer for this long ends the connection, in milliseconds: Go's default. */
-const TIMEOUT_MS = 20_000;
-
 /** @param keepaliveMs how long a connection may be silent before it is pinged, in milliseconds */
 function keepaliveOptions(keepaliveMs: number): ChannelOptions {
   return {
     'grpc.keepalive_time_ms': Math.min(keepaliveMs, LONGEST_TIMER),
-    'grpc.keepalive_timeout_ms': TIMEOUT_MS,
+    'grpc.keepalive_timeout_ms': TRANSPORT.packetsPingTimeoutMs,
   };
 }
-
-/**
- * What a server may send ahead on the stream that carries all tunnels, in bytes. grpc-js has one fixed size. While a destination reads
- * slowly, all of it waits in front of the other tunnels' bytes: at 1 MiB/s, a ping beside it took 10.7 s with 16 MiB, and 1.5 s with
- * upstream's agent.
- */
-const STREAM_WINDOW = 1024 * 1024;
 
 export interface ConnectPacketsOptions {
   /** `host:port` of the server, which its certificate must name. */
@@ -254,7 +239,7 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
       'grpc.max_send_message_length': -1,
       ...keepaliveOptions(options.keepaliveMs),
       'grpc.keepalive_permit_without_calls': 1,
-      'grpc-node.flow_control_window': STREAM_WINDOW,
+      'grpc-node.flow_control_window': TRANSPORT.packetsStreamWindowBytes,
       'grpc.use_local_subchannel_pool': 1,
       'grpc.service_config_disable_resolution': 1,
       'grpc.enable_retries': 0,

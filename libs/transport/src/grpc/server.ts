@@ -17,41 +17,23 @@ import {
   type StreamSettings,
   statusFields,
 } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import { type ConnectionPeer, peerOf } from '../tls/certificate.ts';
 import type { GrpcService } from './services.ts';
 
-/**
- * How long a connection that arrives while the server drains waits for its GOAWAY, in milliseconds. Go's clients answer a GOAWAY by
- * connecting again, at once and as often as it takes. Behind a load balancer they soon find another server; on a socket that only this
- * server has, they would spin.
- */
-const TURNED_AWAY_AFTER = 100;
-
-/** How long the header fields of a request may be, in bytes, if nothing else is said. */
-const MAX_FIELDS = 64 * 1024;
-
-/** Answers (to PING, SETTINGS, refused streams) that may wait for a peer that does not read them, in bytes. */
-const MAX_BACKLOG = 1024 * 1024;
-
-/** The same until a service has admitted the peer. Nothing but such answers can wait for it. */
-const STRANGERS_BACKLOG = 16 * 1024;
-
-/** How much the windows of all callers together may grow, in bytes. */
-const GROWTH = new SharedBudget(128 * 1024 * 1024);
+/** How much the windows of all callers together may grow. */
+const GROWTH = new SharedBudget(TRANSPORT.grpcGrowthBytes);
 
 /**
  * Peers here are not trusted. Windows grow to 1 MiB only: callers are near, and longer queues survive a minor garbage collection. They
  * have a budget of their own, so that callers cannot shrink the links' windows. After an answer the rest of a request is dropped, as in Go.
  */
 const RULES: StreamRules = {
-  maxResets: 300,
+  maxResets: TRANSPORT.grpcResets,
   countsAnswered: true,
   abandonsRequests: true,
-  growth: { largest: 1024 * 1024, budget: GROWTH, local: GROWTH },
+  growth: { largest: TRANSPORT.grpcWindowBytes, budget: GROWTH, local: GROWTH },
 };
-
-/** Callers use one stream per connection. This allows for peers that carry many tunnels on one connection. */
-const MAX_STREAMS = 10_000;
 
 export interface GrpcServerOptions {
   readonly services: readonly GrpcService[];
@@ -117,7 +99,11 @@ class Endpoint implements GrpcServer {
   #idle = () => {};
 
   constructor(options: GrpcServerOptions) {
-    const { streamWindow, maxStreams = MAX_STREAMS, maxFields: maxHeaderListSize = MAX_FIELDS } = options;
+    const {
+      streamWindow,
+      maxStreams = TRANSPORT.grpcStreams,
+      maxFields: maxHeaderListSize = TRANSPORT.grpcFieldsBytes,
+    } = options;
     this.#options = options;
     this.#admitted = settingsOf({ streamWindow, maxStreams });
     this.#first = options.strangers ? settingsOf(options.strangers) : this.#admitted;
@@ -149,7 +135,7 @@ class Endpoint implements GrpcServer {
       connection.start();
     };
     socket.pause();
-    setTimeout(guarded(answer), TURNED_AWAY_AFTER).unref();
+    setTimeout(guarded(answer), TRANSPORT.turnedAwayAfterMs).unref();
   }
 
   drain(): void {
@@ -176,7 +162,7 @@ class Endpoint implements GrpcServer {
     let peer: ConnectionPeer | undefined;
     let limits = this.#first;
     const admit = () => {
-      if (limits !== this.#admitted) connection.allow(this.#admitted, MAX_BACKLOG);
+      if (limits !== this.#admitted) connection.allow(this.#admitted, TRANSPORT.grpcBacklogBytes);
       limits = this.#admitted;
     };
     const connection = new Connection(socket, {
@@ -184,7 +170,7 @@ class Endpoint implements GrpcServer {
       settings: this.#settings,
       greeting: this.#greeting,
       rules: RULES,
-      maxBacklog: this.#first === this.#admitted ? MAX_BACKLOG : STRANGERS_BACKLOG,
+      maxBacklog: this.#first === this.#admitted ? TRANSPORT.grpcBacklogBytes : TRANSPORT.grpcWaitingBacklogBytes,
       defer: process.nextTick,
       latePongs: true,
       keepaliveMs,

@@ -9,6 +9,7 @@ import {
   type PlaneEvents,
 } from '@isthmus/tunnel';
 import { type Metadata, type PacketChannel, type ServerCall, StatusError, type StatusName } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import {
   AgentLimitError,
   type IdentifierLimits,
@@ -27,12 +28,6 @@ export interface GrpcService {
   /** @param admit reports that the peer has proven who it is, so that the limits of strangers no longer apply */
   readonly serve: (call: ServerCall<ConnectionPeer>, admit: () => void) => void;
 }
-
-/**
- * How long a caller may take between opening a stream and dialling, in milliseconds. An API server does both at once. A stream without
- * a dial would stay as long as its connection.
- */
-const FIRST_DIAL_MS = 30_000;
 
 export interface ProxyServiceOptions {
   readonly dial: Dial;
@@ -55,7 +50,7 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
 }
 
 function serve(call: ServerCall<ConnectionPeer>, admitted: () => void, options: ProxyServiceOptions): void {
-  const { events, timeout, firstDialMs = FIRST_DIAL_MS, identify, awaitDial = () => () => {} } = options;
+  const { events, timeout, firstDialMs = TRANSPORT.firstDialMs, identify, awaitDial = () => () => {} } = options;
   const { remote } = call.peer;
   let who: ReturnType<Identify>;
   let dialled = () => {};

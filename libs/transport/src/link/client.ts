@@ -26,6 +26,7 @@ import {
   WIRE,
   watchLiveness,
 } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import { abandoned, type Dialer, Ending, pendingDial } from '../dialer.ts';
 import { reasonOf } from '../http1.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
@@ -34,12 +35,6 @@ import { type Answer, attachHead, readAnswer, readAttachedAnswer, readUnderWay, 
 import { asDuplex, type CarrierLink, endingCode, endOfStream, LOST, linkSession, ResumableEnd } from './tunnel-end.ts';
 
 const CONTROL_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' };
-
-/**
- * What a link says of its round-trip time before the first PING is answered, in milliseconds. Right after an outage, dials that waited for
- * a session are the first on its link.
- */
-const UNKNOWN_ROUND_TRIP_MS = 1000;
 
 export interface LinkClientOptions {
   readonly socket: Socket;
@@ -280,7 +275,7 @@ export class LinkClient implements Dialer {
       cancel: () => stream.reset(cancelled),
       settled() {},
     });
-    request.underWay?.(this.rtt ?? UNKNOWN_ROUND_TRIP_MS);
+    request.underWay?.(this.rtt ?? TRANSPORT.unknownRoundTripMs);
     return pending.answer;
   }
 

@@ -4,14 +4,8 @@ import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import { deferred } from '@isthmus/runtime';
 import { callerName, type Dial, DialError, type DialRequest, type Principal } from '@isthmus/tunnel';
-import {
-  Control,
-  type ControlMessage,
-  MAX_HUBS_IN_MESSAGE,
-  type PolicyRules,
-  readMembership,
-  readPolicy,
-} from './control.ts';
+import { TRANSPORT } from '../defaults.ts';
+import { Control, type ControlMessage, type PolicyRules, readMembership, readPolicy } from './control.ts';
 import type { LinkServerOptions } from './server.ts';
 import { link, request } from './testing.ts';
 
@@ -130,7 +124,7 @@ test('addresses are empty, or a host and a port', () => {
   }
 });
 
-const MANY_HUBS = Array.from({ length: MAX_HUBS_IN_MESSAGE + 1 }, (_, index) => ({ ...HUB, hubId: `h${index}` }));
+const MANY_HUBS = Array.from({ length: TRANSPORT.hubsInMessage + 1 }, (_, index) => ({ ...HUB, hubId: `h${index}` }));
 
 const BAD: readonly [name: string, message: Readonly<Record<string, unknown>>][] = [
   ['no list', { type: 'membership', current: true }],

@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { type GatewayLoss, isName, parseDestination } from '@isthmus/tunnel';
 import { Allowance, ConnectionError, ErrorCode, isRecord, type ReconcileMessage, readReconcile } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import { Pieces } from '../http1.ts';
 
 /**
@@ -18,12 +19,9 @@ interface RenewedMessage {
   readonly type: 'renewed';
 }
 
-/** The longest token, in characters: as many as the head of a link's request has room for. */
-const MAX_TOKEN = 16 * 1024;
-
 /** Returns a credential message with nothing but its own fields, or undefined if it is malformed. */
 function readCredential({ token }: Readonly<Record<string, unknown>>): CredentialMessage | undefined {
-  if (typeof token !== 'string' || token === '' || token.length > MAX_TOKEN) return undefined;
+  if (typeof token !== 'string' || token === '' || token.length > TRANSPORT.tokenCharacters) return undefined;
   return { type: 'credential', token };
 }
 
@@ -62,15 +60,6 @@ export type MembershipMessage =
       readonly gone: readonly string[];
     };
 
-/** How often a hub renews the list, in milliseconds. */
-export const MEMBERSHIP_BEAT = 10_000;
-
-/** How long an agent believes the list without a renewal, in milliseconds. Two beats may be late. */
-export const MEMBERSHIP_TTL = 3 * MEMBERSHIP_BEAT;
-
-/** Hubs in one message. A longer list continues in changes, so that no line exceeds what the other side reads. */
-export const MAX_HUBS_IN_MESSAGE = 128;
-
 /**
  * Returns a membership message with nothing but its own fields, or undefined if it is malformed. `current` and `generation` are
  * optional, because older hubs do not send them.
@@ -89,7 +78,7 @@ export function readMembership(value: Readonly<Record<string, unknown>>): Member
 }
 
 function listOf<T>(value: unknown, read: (item: unknown) => T | undefined): T[] | undefined {
-  if (!Array.isArray(value) || value.length > MAX_HUBS_IN_MESSAGE) return undefined;
+  if (!Array.isArray(value) || value.length > TRANSPORT.hubsInMessage) return undefined;
   const items: T[] = [];
   for (const item of value) {
     const known = read(item);
@@ -146,9 +135,6 @@ export interface PolicyRules {
 /** From a hub to its agent: the dial rules of the agent's tenant, all of them, at the start of the link and at each change. */
 type PolicyMessage = { readonly type: 'policy' } & PolicyRules;
 
-/** Rules in a list, and ports or callers of a rule: as many as a tenant's file may have. */
-const MAX_ENTRIES = 1000;
-
 /**
  * Returns a policy message with nothing but its own fields, or undefined if it is malformed. The agent checks prefixes and patterns when it
  * uses them.
@@ -162,7 +148,7 @@ export function readPolicy({ deny, allow }: Readonly<Record<string, unknown>>): 
 /** Returns null for anything but a list of rules. */
 function readRules(value: unknown): PolicyRule[] | undefined | null {
   if (value === undefined) return undefined;
-  if (!Array.isArray(value) || value.length > MAX_ENTRIES) return null;
+  if (!Array.isArray(value) || value.length > TRANSPORT.ruleEntries) return null;
   const rules: PolicyRule[] = [];
   for (const item of value) {
     const rule = readRule(item);
@@ -190,7 +176,7 @@ function readRule(value: unknown): PolicyRule | undefined {
 }
 
 function isListOf(value: unknown, isItem: (item: unknown) => boolean): boolean {
-  return value === undefined || (Array.isArray(value) && value.length <= MAX_ENTRIES && value.every(isItem));
+  return value === undefined || (Array.isArray(value) && value.length <= TRANSPORT.ruleEntries && value.every(isItem));
 }
 
 function isText(value: unknown): boolean {
@@ -217,23 +203,7 @@ export type ControlMessage =
   | CredentialMessage
   | RenewedMessage;
 
-/** A message is one line of JSON, at most this long, in bytes. */
-const MAX_LINE = 256 * 1024;
-
 const LINE_END = 0x0a;
-
-/**
- * How many messages a link accepts at once, and per second. A message takes about 20 microseconds. So a burst takes 20 ms, and the
- * messages after it take two thousandths of a processor. Hubs send changes at most ten times a second, even if thousands of hubs restart.
- */
-const MESSAGES_AT_ONCE = 1_000;
-const MESSAGES_PER_SECOND = 100;
-
-/** Each of these many bytes makes a message cost as much as one more. */
-const BYTES_A_MESSAGE = 2 * 1024;
-
-/** How much may wait for a peer that does not read, in bytes. Beyond that, the link is useless. */
-const MAX_BACKLOG = 4 * 1024 * 1024;
 
 /** Encodes a message once for many links. */
 export function encodeControl(message: ControlMessage): string {
@@ -257,7 +227,10 @@ export class Control {
   readonly #options: ControlOptions;
   /** The start of a line whose end has not arrived. */
   readonly #begun = new Pieces();
-  readonly #allowance = new Allowance({ atOnce: MESSAGES_AT_ONCE, perSecond: MESSAGES_PER_SECOND });
+  readonly #allowance = new Allowance({
+    atOnce: TRANSPORT.controlMessagesAtOnce,
+    perSecond: TRANSPORT.controlMessagesPerSecond,
+  });
 
   constructor(stream: Duplex, options: ControlOptions) {
     this.#stream = stream;
@@ -281,7 +254,8 @@ export class Control {
   sendLine(line: string): void {
     if (this.#stream.destroyed || this.#stream.writableEnded) return;
     this.#stream.write(line);
-    if (this.#stream.writableLength > MAX_BACKLOG) this.#options.fail(new Error('peer does not read control messages'));
+    if (this.#stream.writableLength > TRANSPORT.controlBacklogBytes)
+      this.#options.fail(new Error('peer does not read control messages'));
   }
 
   /** Searches only new data for the ends of lines, and decodes a line once it is complete. */
@@ -297,17 +271,17 @@ export class Control {
   }
 
   #isShort(): boolean {
-    if (this.#begun.length <= MAX_LINE) return true;
+    if (this.#begun.length <= TRANSPORT.controlLineBytes) return true;
     this.#options.fail(new Error('control message too long'));
     return false;
   }
 
   /** Returns whether to read on. Throws ConnectionError if there were too many messages. */
   #take(bytes: Buffer): boolean {
-    if (!this.#allowance.spend(1 + bytes.length / BYTES_A_MESSAGE))
+    if (!this.#allowance.spend(1 + bytes.length / TRANSPORT.controlBytesAMessage))
       throw new ConnectionError(
         ErrorCode.ENHANCE_YOUR_CALM,
-        `more control messages than ${MESSAGES_AT_ONCE} at once and ${MESSAGES_PER_SECOND} a second`,
+        `more control messages than ${TRANSPORT.controlMessagesAtOnce} at once and ${TRANSPORT.controlMessagesPerSecond} a second`,
       );
     const { receive, refused, fail } = this.#options;
     const line = bytes.toString();

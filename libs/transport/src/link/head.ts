@@ -18,6 +18,7 @@ import {
   type ResumeOffer,
 } from '@isthmus/tunnel';
 import type { Head, OutgoingHead } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../http1.ts';
 import type { ServedDial } from '../serve-dial.ts';
 
@@ -114,9 +115,6 @@ function finalOf(values: ReadonlyMap<string, string>): { readonly final?: number
  * Our own fields start with `isthmus-`.
  */
 
-/** The longest dial, in milliseconds. Timers overflow above 2^31 - 1 ms and fire immediately. */
-const MAX_LEFT = 3_600_000;
-
 /** The field with a dial's tenant. Tenants get equal shares of a link. */
 export const TENANT_FIELD = 'isthmus-tenant';
 
@@ -197,7 +195,7 @@ function readCommon(head: Head) {
     id: id as string,
     tenant,
     destination: parseDestination(head[':authority'] ?? ''),
-    deadline: performance.now() + Math.min(left, MAX_LEFT),
+    deadline: performance.now() + Math.min(left, TRANSPORT.longestDialMs),
     signal: new DialAbort(),
     ...(caller !== undefined && { callerName: caller }),
     ...(traceparent !== undefined && { traceparent }),
@@ -219,9 +217,6 @@ function readCaller(value: string | undefined): string | undefined {
 /** In a 102 of a hub: the round-trip time of its link to the agent, in milliseconds. The agent's own 102 is without it. */
 const ROUND_TRIP_FIELD = 'isthmus-round-trip';
 
-/** The longest round-trip time that a hub may claim, in milliseconds. */
-const MAX_ROUND_TRIP = 5000;
-
 /** A hub passes a dial on, over a link with this round-trip time in milliseconds. */
 export function underWayHead(roundTripMs: number): OutgoingHead {
   return { ':status': 102, [ROUND_TRIP_FIELD]: Math.ceil(roundTripMs) };
@@ -230,7 +225,7 @@ export function underWayHead(roundTripMs: number): OutgoingHead {
 /** Reads a round-trip time, in milliseconds; undefined if the head has none, or none that can be. */
 export function readUnderWay(head: Head): number | undefined {
   const roundTripMs = Number(head[ROUND_TRIP_FIELD]);
-  return roundTripMs >= 0 ? Math.min(roundTripMs, MAX_ROUND_TRIP) : undefined;
+  return roundTripMs >= 0 ? Math.min(roundTripMs, TRANSPORT.longestRoundTripMs) : undefined;
 }
 
 /** Where a dial or an attach went. */

@@ -29,6 +29,7 @@ import {
   ServingReconciler,
   watchLiveness,
 } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import { type ServeDialOptions, type ServedDial, serve, serveDial, type Waiter } from '../serve-dial.ts';
 import {
   Control,
@@ -52,9 +53,6 @@ import { asDuplex, type CarrierLink, endOfStream, linkSession, ResumableEnd, Str
 
 /** 102 (RFC 2518 section 10.1): the dial is under way, and its answer will take a while. */
 const UNDER_WAY = encodeHead({ ':status': 102 });
-
-/** A gateway's patience covers a shorter round trip between hub and agent. In milliseconds. */
-const LONG_ROUND_TRIP_MS = 50;
 
 /** An agent does not name itself in its answer, because its hub knows the names. */
 const NO_NAMES = { agentId: '', sessionId: '', hubId: '' };
@@ -224,7 +222,8 @@ function progressOn(stream: Http2Stream): Pick<DialRequest, 'acknowledged' | 'un
       if (!stream.answered) stream.headers(UNDER_WAY);
     },
     underWay(roundTripMs) {
-      if (roundTripMs >= LONG_ROUND_TRIP_MS && !stream.answered) stream.headers(encodeHead(underWayHead(roundTripMs)));
+      if (roundTripMs >= TRANSPORT.longRoundTripMs && !stream.answered)
+        stream.headers(encodeHead(underWayHead(roundTripMs)));
     },
   };
 }

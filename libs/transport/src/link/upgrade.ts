@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 import { guarding } from '@isthmus/runtime';
 import { checkName, NotAuthorised } from '@isthmus/tunnel';
 import type { PingInterval } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import { answerLast, type HttpHead, percentDecoded, percentEncoded, readHead, reasonOf, write } from '../http1.ts';
 import { AgentLimitError } from '../identifiers.ts';
 import { isInstance } from './control.ts';
@@ -19,24 +20,15 @@ export class LinkRefused extends Error {
   }
 }
 
-/** So many links to agents have the same interval. The next ones have a second more. */
-const LINKS_PER_STEP = 500;
-
-/** In seconds. An agent then notices within 12.5 s that its hub hangs. */
-const LONGEST_AT_REST = 5;
-
 /**
  * Returns the interval for an agent that asks for none; undefined for the usual one. A PING and its answer take 0.05 ms of processor time at
  * each end: 5,000 links with a PING in 1.25 s would take a fifth of a processor.
  * @param links how many links to agents the hub has
  */
 export function pingAtRest(links: number): PingInterval | undefined {
-  const seconds = Math.min(LONGEST_AT_REST, 1 + Math.floor(links / LINKS_PER_STEP));
+  const seconds = Math.min(TRANSPORT.longestAtRestSeconds, 1 + Math.floor(links / TRANSPORT.linksPerPingStep));
   return seconds > 1 ? { seconds, atRest: true } : undefined;
 }
-
-/** The longest silence that an agent may ask for, in seconds. A hub notices only after such a silence that the agent is gone. */
-const MAX_PING_SECONDS = 300;
 
 /** The field of an agent's request, and of an answer that keeps to it. */
 const FIELD = 'isthmus-ping';
@@ -66,10 +58,10 @@ function wantedPing(text: string, status: number): number | undefined {
 function secondsOf(text: string | undefined, name: string, status: number): number | undefined {
   if (text === undefined || text === '') return undefined;
   const seconds = Number(text);
-  if (/^\d{1,3}$/.test(text) && seconds >= 1 && seconds <= MAX_PING_SECONDS) return seconds;
+  if (/^\d{1,3}$/.test(text) && seconds >= 1 && seconds <= TRANSPORT.longestPingSeconds) return seconds;
   throw new LinkRefused(
     status,
-    `${name} is ${JSON.stringify(text.slice(0, 20))}: want 1 to ${MAX_PING_SECONDS} seconds`,
+    `${name} is ${JSON.stringify(text.slice(0, 20))}: want 1 to ${TRANSPORT.longestPingSeconds} seconds`,
   );
 }
 
@@ -80,12 +72,6 @@ function secondsOf(text: string | undefined, name: string, status: number): numb
 
 export const LINK_PATH = '/isthmus/link';
 export const LINK_PROTOCOL = 'isthmus-link/1';
-
-/** How long an agent may take to send its request, in milliseconds. */
-const HANDSHAKE_TIMEOUT = 10_000;
-
-/** When an agent that was refused for now may try again, in seconds. */
-const RETRY_AFTER_SECONDS = 5;
 
 export interface AgentHello {
   readonly agentId: string;
@@ -258,7 +244,7 @@ export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<
   return {
     accept(socket) {
       const late = () => guarded(socket, () => refuse(socket, new LinkRefused(408, 'no request in time')));
-      const timer = setTimeout(late, HANDSHAKE_TIMEOUT);
+      const timer = setTimeout(late, TRANSPORT.upgradeMs);
       waiting.set(socket, timer);
       socket.once('close', () => settle(socket));
       server.emit('connection', socket);
@@ -340,7 +326,7 @@ function answerRefusal(socket: Socket, status: number, text: string): void {
   const head = [
     `HTTP/1.1 ${status} ${http.STATUS_CODES[status] ?? 'Error'}`,
     'connection: close',
-    ...([429, 503].includes(status) ? [`retry-after: ${RETRY_AFTER_SECONDS}`] : []),
+    ...([429, 503].includes(status) ? [`retry-after: ${TRANSPORT.retryAfterSeconds}`] : []),
     `isthmus-error: ${percentEncoded(text)}`,
     'content-length: 0',
   ];

@@ -2,6 +2,7 @@ import type { Packet } from '@isthmus/proto';
 import { type Guarded, guarding, SharedBudget } from '@isthmus/runtime';
 import { type ClosedBy, type PlaneEvents, planeEnded, ReaderStalled, type Role } from '@isthmus/tunnel';
 import type { PacketChannel, PacketSink } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 
 /** ANP's two methods; its services have no package. */
 export const PROXY_METHOD = '/ProxyService/Proxy';
@@ -116,33 +117,8 @@ class Observed implements ObservedChannel {
   }
 }
 
-/** How much may wait for one tunnel before its bytes count against the window that all tunnels of its stream share, in bytes. */
-const TUNNEL_SHARE = 4 * 1024 * 1024;
-
-/** How much may wait like this in the whole process, in bytes. */
-const PROCESS_BUDGET = 128 * 1024 * 1024;
-
-/** A tunnel's share is at most the rest of the budget divided by this, so many slow readers make each other's share small. */
-const BUDGET_PARTS = 8;
-
-/**
- * How long a reader may take nothing while nobody on its stream can send, in milliseconds. As long as konnectivity-client gives its own
- * reader. Kernels report a slow reader's progress in steps, on a unix socket of some 160 KiB: a reader that takes 16 KiB a second still
- * counts as moving.
- */
-const PATIENCE_MS = 10_000;
-
-/**
- * The same after the channel has ended, in milliseconds. Everything that was sent has arrived, so such a reader blocks nobody. As long
- * as a half-closed tunnel may be silent.
- */
-const PATIENCE_WHEN_OVER_MS = 300_000;
-
-/** How often a reader is checked within its patience. */
-const READER_CHECKS = 10;
-
 /** The budget of this process. */
-const processBudget = new SharedBudget(PROCESS_BUDGET);
+const processBudget = new SharedBudget(TRANSPORT.packetsBudgetBytes);
 
 /** Whose readers they are, and who hears of one whose tunnel is ended. */
 interface BacklogOptions {
@@ -216,9 +192,9 @@ export class Backlog {
     this.#channel = channel;
     this.#options = options;
     this.#look = channel.guarded(() => this.#endStanding());
-    this.#share = limits.shareBytes ?? TUNNEL_SHARE;
-    this.#patienceMs = limits.patienceMs ?? PATIENCE_MS;
-    this.#patienceWhenOverMs = limits.patienceWhenOverMs ?? PATIENCE_WHEN_OVER_MS;
+    this.#share = limits.shareBytes ?? TRANSPORT.packetsTunnelShareBytes;
+    this.#patienceMs = limits.patienceMs ?? TRANSPORT.packetsPatienceMs;
+    this.#patienceWhenOverMs = limits.patienceWhenOverMs ?? TRANSPORT.packetsPatienceWhenOverMs;
     this.#budget = limits.budget ?? processBudget;
   }
 
@@ -231,7 +207,7 @@ export class Backlog {
 
   /** Returns whether this many more bytes may wait for a tunnel as if they were read. */
   admit(waiting: number, bytes: number): boolean {
-    const share = Math.min(this.#share, this.#budget.left / BUDGET_PARTS);
+    const share = Math.min(this.#share, this.#budget.left / TRANSPORT.packetsBudgetParts);
     return waiting + bytes <= share && this.#budget.take(bytes, this.#options.tenant);
   }
 
@@ -241,7 +217,7 @@ export class Backlog {
 
   hold(queue: TunnelQueue, bytes: number): void {
     this.#slow.add(queue);
-    this.#timer ??= setInterval(this.#look, this.#patienceMs / READER_CHECKS).unref();
+    this.#timer ??= setInterval(this.#look, this.#patienceMs / TRANSPORT.packetsReaderChecks).unref();
     this.#channel.hold(bytes);
   }
 
@@ -258,7 +234,7 @@ export class Backlog {
     const { heldUp, over } = this.#channel;
     for (const queue of [...this.#slow]) {
       // Nobody waits for a channel that has ended, but its data takes memory all the same.
-      if (queue.look(heldUp || over) < (this.#patience * READER_CHECKS) / this.#patienceMs) continue;
+      if (queue.look(heldUp || over) < (this.#patience * TRANSPORT.packetsReaderChecks) / this.#patienceMs) continue;
       this.#options.stalled();
       queue.end(this.#reason(queue));
     }

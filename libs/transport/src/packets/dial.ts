@@ -13,6 +13,7 @@ import {
   SessionLost,
 } from '@isthmus/tunnel';
 import type { ChannelError, PacketChannel } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import { abandoned, type Dialer, Ending, type PendingDial, pendingDial } from '../dialer.ts';
 import { Backlog, type BacklogLimits, type ObservedChannel, observedChannel } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
@@ -40,9 +41,6 @@ function refusal(text: string): DialError {
   const code = GO_ERRORS.find(([words]) => words.test(text))?.[1] ?? 'proxy_internal_error';
   return new DialError(code, text, { retryable: RETRYABLE.includes(code) });
 }
-
-/** How many abandoned dials are remembered, to recognise their late answers. */
-const MAX_GIVEN_UP = 4_096;
 
 type DialResponsePacket = Extract<Packet, { type: 'DIAL_RSP' }>;
 
@@ -182,7 +180,8 @@ class PacketClient implements PacketDialer {
 
   #rememberGivenUp(random: bigint): void {
     this.#givenUp.add(random);
-    if (this.#givenUp.size > MAX_GIVEN_UP) this.#givenUp.delete(this.#givenUp.values().next().value as bigint);
+    if (this.#givenUp.size > TRANSPORT.packetsGivenUp)
+      this.#givenUp.delete(this.#givenUp.values().next().value as bigint);
   }
 
   #end(streams: Iterable<PacketStream>, error?: ChannelError): void {

@@ -2,14 +2,9 @@ import type { Packet } from '@isthmus/proto';
 import { OpenTable } from '@isthmus/runtime';
 import { PlaneEnded } from '@isthmus/tunnel';
 import type { ChannelError, PacketChannel } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import type { Queue } from './channel.ts';
 import { closePacket, type PacketSide, PacketStream } from './stream.ts';
-
-/** With more waiting packets than this, what may be dropped is dropped. */
-const MAX_OFFERED = 1_024;
-
-/** With more waiting packets than this, the peer does not read, and the channel is ended. */
-const MAX_POSTED = 65_536;
 
 /**
  * What waits for a full channel. Packets that open and close tunnels go before data. Tunnels with data take turns, one packet each, so
@@ -33,14 +28,14 @@ export class Outbox {
   post(packet: Packet): void {
     if (this.#ending) return;
     this.#posted.push(packet);
-    if (this.#posted.length > MAX_POSTED)
-      this.#channel.destroy(new PlaneEnded(`the peer reads nothing: ${MAX_POSTED} packets wait for it`));
+    if (this.#posted.length > TRANSPORT.packetsPosted)
+      this.#channel.destroy(new PlaneEnded(`the peer reads nothing: ${TRANSPORT.packetsPosted} packets wait for it`));
     this.#flush();
   }
 
   /** Sends a packet that may be dropped if many wait. */
   offer(packet: Packet): void {
-    if (this.#posted.length < MAX_OFFERED) this.post(packet);
+    if (this.#posted.length < TRANSPORT.packetsOffered) this.post(packet);
   }
 
   /** Calls back once, now or later, when one packet of data may be sent. */
@@ -105,9 +100,6 @@ export class Outbox {
     if (sent > 0) this.#posted.splice(0, sent);
   }
 }
-
-/** How many closed connections are remembered, so that late packets for them are not answered. */
-const MAX_REMEMBERED = 4_096;
 
 export type DialPacket = Extract<Packet, { type: 'DIAL_REQ' | 'DIAL_RSP' | 'DIAL_CLS' | 'DRAIN' }>;
 
@@ -227,7 +219,7 @@ export class PacketMux {
 
   #remember(connectID: bigint): void {
     this.#past.add(connectID);
-    if (this.#past.size > MAX_REMEMBERED) this.#past.delete(this.#past.values().next().value as bigint);
+    if (this.#past.size > TRANSPORT.packetsRemembered) this.#past.delete(this.#past.values().next().value as bigint);
   }
 
   #close(error?: ChannelError): void {

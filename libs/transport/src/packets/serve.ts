@@ -2,6 +2,7 @@ import type { Packet } from '@isthmus/proto';
 import { deferred } from '@isthmus/runtime';
 import { asDialError, type Caller, DialAbort, DialError, PlaneEnded, type Role, SessionLost } from '@isthmus/tunnel';
 import type { ChannelError, PacketChannel } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import type { ConnectPacketsOptions, PacketServerLink } from '../grpc/client.ts';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
 import { Backlog, type BacklogLimits, type ObservedChannel, observedChannel, pausing, type Queue } from './channel.ts';
@@ -9,16 +10,6 @@ import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
 type DialRequestPacket = Extract<Packet, { type: 'DIAL_REQ' }>;
-
-/** konnectivity-client waits this long for a close and then cuts the connection, in milliseconds. So do we. */
-const CLOSE_MS = 10_000;
-
-/**
- * The most that an agent puts into one DATA packet, in bytes. A Go server queues packets by number, whatever their size, ahead of every
- * other tunnel's. Beside a download at 1 MiB/s, a ping took 2 s with 64 KiB and 1 s with this size; with 4 KiB, which Go's agents send,
- * it took as long.
- */
-const AGENT_DATA = 16 * 1024;
 
 interface ServeLimits {
   /** How long a dial may take, in milliseconds. */
@@ -29,7 +20,7 @@ interface ServeLimits {
   readonly backlog?: BacklogLimits;
 }
 
-const SERVE_LIMITS: ServeLimits = { dialMs: 30_000, tunnels: 10_000 };
+const SERVE_LIMITS: ServeLimits = { dialMs: TRANSPORT.packetsDialMs, tunnels: TRANSPORT.packetsTunnels };
 
 export interface ServePacketsOptions extends ServeDialOptions {
   /** `gateway`: a caller's stream, which carries one tunnel. `agent`: a Go server's stream, which carries many. */
@@ -77,7 +68,7 @@ class PacketServer implements ServedPackets {
     this.#mux = new PacketMux(this.#channel, {
       side: 'serving',
       queue: this.#queues(),
-      ...(options.role === 'agent' && { maxData: AGENT_DATA }),
+      ...(options.role === 'agent' && { maxData: TRANSPORT.packetsAgentDataBytes }),
       receive: (packet) => this.#receive(packet),
       closed: (streams, error) => this.#end(streams, error),
     });
@@ -176,7 +167,7 @@ class PacketServer implements ServedPackets {
     if (this.#over) return;
     this.#over = true;
     const late = this.#channel.guarded(() => this.#channel.destroy(new Error('stream not closed in time')));
-    this.#closeTimer = setTimeout(late, CLOSE_MS);
+    this.#closeTimer = setTimeout(late, TRANSPORT.packetsCloseMs);
     this.#closeTimer.unref();
     // Last, because the stream may close at once.
     this.#mux.end();

@@ -2,6 +2,7 @@ import { Duplex } from 'node:stream';
 import type { Packet } from '@isthmus/proto';
 import { destroyOnceRead, Packing, pushCompact } from '@isthmus/runtime';
 import { PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
+import { TRANSPORT } from '../defaults.ts';
 import type { Queue } from './channel.ts';
 import type { Outbox } from './mux.ts';
 
@@ -103,12 +104,6 @@ export class Waiting {
   }
 }
 
-/** The most data in one DATA packet, in bytes. A Go peer accepts 4 MiB, but larger packets only make the other tunnels wait longer. */
-const MAX_DATA = 64 * 1024;
-
-/** How much a reader may leave unread before further data counts as waiting, in bytes. */
-const READ_AHEAD = 64 * 1024;
-
 interface PacketStreamOptions {
   readonly side: PacketSide;
   readonly connectID: bigint;
@@ -151,8 +146,11 @@ export class PacketStream extends Duplex implements TunnelEnd {
   #unsent: Uint8Array | undefined;
   #sent: (() => void) | undefined;
 
-  constructor({ side, connectID, outbox, maxData = MAX_DATA, queue, closed }: PacketStreamOptions) {
-    super({ readableHighWaterMark: READ_AHEAD, writableHighWaterMark: MAX_DATA });
+  constructor({ side, connectID, outbox, maxData = TRANSPORT.packetsDataBytes, queue, closed }: PacketStreamOptions) {
+    super({
+      readableHighWaterMark: TRANSPORT.packetsReadAheadBytes,
+      writableHighWaterMark: TRANSPORT.packetsDataBytes,
+    });
     this.connectID = connectID;
     this.#side = side;
     this.#outbox = outbox;

@@ -12,6 +12,7 @@ import {
   settingsFrame,
   statusFields,
 } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import { endsSoon, percentEncoded } from '../http1.ts';
 import { belowOf, faultOfClient } from './certificate.ts';
 
@@ -69,14 +70,8 @@ export function handshakeError(error: Error, begun: boolean): Error | undefined 
   return new Error(`${what}: does it trust the authority of this certificate?`, { cause: error });
 }
 
-/** How much a refused peer may send until its first request, in bytes. Preface, SETTINGS and the head of a request are less. */
-const MAX_FROM_REFUSED = 64 * 1024;
-
 /** The smallest limit of a frame in HTTP/2 (RFC 9113 section 4.2). */
 const MAX_FRAME = 16 * 1024;
-
-/** How long a refused peer may take to ask, in milliseconds, before it is told anyway. */
-const ASKS_WITHIN = 250;
 
 /** The field of an answer that says why, percent-encoded. */
 export const WHY_FIELD = 'isthmus-error';
@@ -116,7 +111,7 @@ function answerSoon(socket: TLSSocket, why: string, late: () => void): void {
     clearTimeout(timer);
     socket.off('data', answer).resume().end(refusal(why));
   };
-  const timer = setTimeout(answer, ASKS_WITHIN).unref();
+  const timer = setTimeout(answer, TRANSPORT.refusedPeerAsksMs).unref();
   socket.once('close', () => clearTimeout(timer));
   socket.on('data', answer);
 }
@@ -148,7 +143,7 @@ function answerFirstStream(socket: TLSSocket, why: string, late: () => void): vo
     const skipped = Math.max(0, PREFACE.length - seen);
     seen += chunk.length;
     try {
-      if (seen > MAX_FROM_REFUSED) throw new Error('it sends without end');
+      if (seen > TRANSPORT.refusedPeerBytes) throw new Error('it sends without end');
       reader.read(chunk.subarray(skipped));
     } catch {
       socket.destroy();

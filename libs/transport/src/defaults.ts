@@ -1,0 +1,168 @@
+/** Times, sizes and counts of transport: times in milliseconds unless their name says otherwise, sizes in bytes. docs/LIMITS.md lists them. */
+export const TRANSPORT = {
+  /** How long a peer may take to send its first bytes; by default, also for its TLS handshake before that. */
+  firstBytesMs: 10_000,
+  /**
+   * Handshakes in progress at one port. Callers that dial have at most 2,000 pending dials of a tenant, so only an attack reaches this limit and
+   * the next two.
+   */
+  handshakes: 4096,
+  /** The same from one source address. */
+  handshakesOfSource: 2048,
+  /** How long a connection may wait to be admitted, unless the port says otherwise. */
+  handshakeMs: 30_000,
+  /** How much a peer that was refused in its handshake may send until its first request. Preface, SETTINGS and the head of a request are less. */
+  refusedPeerBytes: 64 * 1024,
+  /** How long a peer that was refused in its handshake may take to ask before it is told anyway. */
+  refusedPeerAsksMs: 250,
+  /**
+   * How long a refused peer may take to ask, to read the reason and to close: a busy one too, which would otherwise see only a reset. Until then it
+   * counts as one that waits to be admitted.
+   */
+  refusedPeerMs: 5000,
+  /** The longest reason of a peer that is shown, in characters. A certificate's names are shorter. */
+  shownReasonCharacters: 1000,
+  /** The longest part of a proxy's answer that is shown, in characters. */
+  shownAnswerCharacters: 100,
+  /** The longest head of an HTTP/1.1 request or answer that is read. */
+  headBytes: 16 * 1024,
+  /** How long a caller may take to send the head of its CONNECT. */
+  connectHeadMs: 10_000,
+  /** How much a caller may send before the answer to its CONNECT is there. The rest waits in the kernel. */
+  earlyBytes: 64 * 1024,
+  /**
+   * How long a gRPC caller may take between opening a stream and dialling. An API server does both at once. A stream without a dial would stay as
+   * long as its connection.
+   */
+  firstDialMs: 30_000,
+  /**
+   * How long a gRPC connection that arrives while the server drains waits for its GOAWAY. Go's clients answer a GOAWAY by connecting again, at once
+   * and as often as it takes. Behind a load balancer they soon find another server; on a socket that only this server has, they would spin.
+   */
+  turnedAwayAfterMs: 100,
+  /** How long the header fields of a gRPC request may be, if the port sets nothing else. */
+  grpcFieldsBytes: 64 * 1024,
+  /** Answers (to PING, SETTINGS, refused streams) that may wait for a gRPC peer that does not read them. */
+  grpcBacklogBytes: 1024 * 1024,
+  /** The same until a service has admitted the peer. Nothing but such answers can wait for it. */
+  grpcWaitingBacklogBytes: 16 * 1024,
+  /** How much the windows of all gRPC callers together may grow. They have a budget of their own, so that they cannot shrink the links' windows. */
+  grpcGrowthBytes: 128 * 1024 * 1024,
+  /** The largest window of a gRPC stream. Callers are near, and longer queues survive a minor garbage collection. */
+  grpcWindowBytes: 1024 * 1024,
+  /** Streams that a gRPC peer may reset in a short time before its connection ends. */
+  grpcResets: 300,
+  /** Streams of a gRPC connection. Callers use one per connection. This allows for peers that carry many tunnels on one connection. */
+  grpcStreams: 10_000,
+  /** How much of an ANP server's stream an agent may hold before the stream is paused. The server can then send what its window allows, and waits. */
+  packetsHeldBytes: 16 * 1024 * 1024,
+  /** How much of an agent's packets may be on its way to the socket before senders must wait. It goes ahead of all later data. */
+  packetsSentAheadBytes: 128 * 1024,
+  /** A ping of an agent without an answer of an ANP server for this long ends the connection: Go's default. */
+  packetsPingTimeoutMs: 20_000,
+  /**
+   * What an ANP server may send ahead on the stream that carries all tunnels. grpc-js has one fixed size. While a destination reads slowly, all of it
+   * waits in front of the other tunnels' bytes: at 1 MiB/s, a ping beside it took 10.7 s with 16 MiB, and 1.5 s with upstream's agent.
+   */
+  packetsStreamWindowBytes: 1024 * 1024,
+  /** How many abandoned dials of a packet channel are remembered, to recognise their late answers. */
+  packetsGivenUp: 4096,
+  /** With more waiting packets than this in a channel, what may be dropped is dropped. */
+  packetsOffered: 1024,
+  /** With more waiting packets than this, the peer does not read, and the channel is ended. */
+  packetsPosted: 65_536,
+  /** How many closed connections of a packet channel are remembered, so that late packets for them are not answered. */
+  packetsRemembered: 4096,
+  /** How much may wait for one tunnel of packets before its bytes count against the window that all tunnels of its stream share. */
+  packetsTunnelShareBytes: 4 * 1024 * 1024,
+  /** How much may wait like this in the whole process. */
+  packetsBudgetBytes: 128 * 1024 * 1024,
+  /** A tunnel's share is at most the rest of the budget divided by this, so many slow readers make each other's share small. */
+  packetsBudgetParts: 8,
+  /**
+   * How long a reader of a tunnel of packets may take nothing while nobody on its stream can send. As long as konnectivity-client gives its own
+   * reader. Kernels report a slow reader's progress in steps, on a unix socket of some 160 KiB: a reader that takes 16 KiB a second still counts as
+   * moving.
+   */
+  packetsPatienceMs: 10_000,
+  /**
+   * The same after the channel has ended. Everything that was sent has arrived, so such a reader blocks nobody. As long as a half-closed tunnel may
+   * be silent.
+   */
+  packetsPatienceWhenOverMs: 300_000,
+  /** How often a reader of a tunnel of packets is checked within its patience. */
+  packetsReaderChecks: 10,
+  /** konnectivity-client waits this long for a close and then cuts the connection. So does an agent. */
+  packetsCloseMs: 10_000,
+  /**
+   * The most that an agent puts into one DATA packet. A Go server queues packets by number, whatever their size, ahead of every other tunnel's. Beside
+   * a download at 1 MiB/s, a ping took 2 s with 64 KiB and 1 s with this size; with 4 KiB, which Go's agents send, it took as long.
+   */
+  packetsAgentDataBytes: 16 * 1024,
+  /** The most data in one DATA packet of other senders. A Go peer accepts 4 MiB, but larger packets only make the other tunnels wait longer. */
+  packetsDataBytes: 64 * 1024,
+  /** How much a reader of a tunnel of packets may leave unread before further data counts as waiting. */
+  packetsReadAheadBytes: 64 * 1024,
+  /** How long a dial of an ANP server may take at an agent. */
+  packetsDialMs: 30_000,
+  /** Dials and tunnels at the same time on a packet channel that carries many. */
+  packetsTunnels: 10_000,
+  /** How long a gateway's link to a hub may take to come up. */
+  peerConnectMs: 3000,
+  /** How long an agent tries to reach a destination. Upstream's agents answer after 5 s. */
+  destinationConnectMs: 5000,
+  /**
+   * An agent acknowledges a dial whose connection takes longer than this. This is well before a gateway would try another agent as well. Most
+   * connections are made by then, and their answer is acknowledgement enough.
+   */
+  acknowledgeAfterMs: 50,
+  /**
+   * How long a peer has to get what was written before its connection is reset. A reset discards what it has not got, and the runtime does not say
+   * how much that is.
+   */
+  deliveryMs: 500,
+  /** The longest dial over a link. Timers overflow above 2^31 - 1 ms and fire immediately. */
+  longestDialMs: 3_600_000,
+  /** The longest round-trip time to its agent that a hub may claim. */
+  longestRoundTripMs: 5000,
+  /** A hub tells a gateway its round trip to the agent if it is longer. A gateway's patience covers a shorter one. */
+  longRoundTripMs: 50,
+  /**
+   * What a link says of its round-trip time before the first PING is answered. Right after an outage, dials that waited for a session are the first
+   * on its link.
+   */
+  unknownRoundTripMs: 1000,
+  /** The longest token that an agent may send over its link, in characters: as many as the head of a link's request has room for. */
+  tokenCharacters: 16 * 1024,
+  /** How often a hub renews the list of hubs at its agents. */
+  membershipBeatMs: 10_000,
+  /** How long an agent believes the list of hubs without a renewal. Two beats may be late. */
+  membershipTtlMs: 3 * 10_000,
+  /** Hubs in one message to an agent. A longer list continues in changes, so that no line exceeds what the other side reads. */
+  hubsInMessage: 128,
+  /** Rules in a list of dial rules, and ports or callers of a rule: as many as a tenant's file may have. */
+  ruleEntries: 1000,
+  /** The longest control message of a link: one line of JSON. */
+  controlLineBytes: 256 * 1024,
+  /**
+   * How many control messages a link accepts at once. A message takes about 20 microseconds, so a burst takes 20 ms. Hubs send changes at most ten
+   * times a second, even if thousands of hubs restart.
+   */
+  controlMessagesAtOnce: 1000,
+  /** How many control messages a link accepts per second after a burst: they take two thousandths of a processor. */
+  controlMessagesPerSecond: 100,
+  /** Each of these many bytes makes a control message cost as much as one more. */
+  controlBytesAMessage: 2 * 1024,
+  /** How many bytes of control messages may wait for a peer that does not read. Beyond that, the link is useless and ends. */
+  controlBacklogBytes: 4 * 1024 * 1024,
+  /** So many links to agents have the same interval of PINGs. The next ones have a second more. */
+  linksPerPingStep: 500,
+  /** The longest interval of PINGs that a hub chooses for its links at rest, in seconds. An agent then notices within 12.5 s that its hub hangs. */
+  longestAtRestSeconds: 5,
+  /** The longest silence that an agent may ask for, in seconds (`--ping-interval`). A hub notices only after such a silence that the agent is gone. */
+  longestPingSeconds: 300,
+  /** How long an agent may take to send its request for a link. */
+  upgradeMs: 10_000,
+  /** When an agent that was refused for now may try again, in seconds. */
+  retryAfterSeconds: 5,
+};
