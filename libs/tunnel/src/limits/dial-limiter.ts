@@ -3,7 +3,7 @@ import { TUNNEL } from '../defaults.ts';
 import type { Dial, DialRequest, Established, Stage } from '../dial.ts';
 import { DialError, type RefusingLimit } from '../errors.ts';
 import { ByteMeter } from './byte-meter.ts';
-import { type DialLimits, type DialUse, overLimit, PerSecond, TokenBucket, UNLIMITED } from './limits.ts';
+import { type DialLimits, type DialUse, PerSecond, TokenBucket, UNLIMITED } from './limits.ts';
 
 export interface DialLimiterOptions {
   /** A tenant's limits, as they are now. Default: `TUNNEL.pendingDials`, and nothing else is counted. */
@@ -204,6 +204,14 @@ class TenantLimiter implements DialUse {
     }
     return extended(established, { meter: this.meter });
   }
+}
+
+/** @param retryAfter in seconds */
+function overLimit(tenant: string, limit: RefusingLimit, limits: DialLimits, retryAfter = 1): DialError {
+  const text =
+    `tenant ${tenant} has reached its limit ${limit} of ${limits[limit]}: ` +
+    `dial again after ${retryAfter} s, or raise it in the tenant's file`;
+  return new DialError('connection_limit_reached', text, { limit, retryAfter });
 }
 
 function rateOf({ dialsPerSecond, burst }: DialLimits) {

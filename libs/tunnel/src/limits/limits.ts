@@ -1,4 +1,4 @@
-import { DialError, type RefusingLimit } from '../errors.ts';
+import type { RefusingLimit } from '../errors.ts';
 
 /** What one tenant may use of one process. Read at each use, so that a change takes effect at once. */
 export interface DialLimits {
@@ -39,14 +39,6 @@ export interface DialUse {
   readonly bytes: number;
   /** Dials that were refused, by limit. */
   readonly refused: ReadonlyMap<RefusingLimit, number>;
-}
-
-/** @param retryAfter in seconds */
-export function overLimit(tenant: string, limit: RefusingLimit, limits: DialLimits, retryAfter = 1): DialError {
-  const text =
-    `tenant ${tenant} has reached its limit ${limit} of ${limits[limit]}: ` +
-    `dial again after ${retryAfter} s, or raise it in the tenant's file`;
-  return new DialError('connection_limit_reached', text, { limit, retryAfter });
 }
 
 /** How fast a bucket fills, and how much fits into it. */
