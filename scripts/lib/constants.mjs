@@ -5,14 +5,14 @@ import { ROOT, workspacePackages } from './workspace.mjs';
 
 const INTRODUCTION = `# Constants
 
-Every time, size and count that decides behaviour, with its default. \`npm run generate\` writes this page from \`src/defaults.ts\` of each
-package; where a flag or a tenant's file sets one, it is named. What breaks first, and at how many, is in [LIMITS.md](LIMITS.md).
+Every time, size and count that decides behaviour, with its default. What each means, and the flag that sets it where there is one, stands in the
+file that heads its list; \`npm run generate\` writes this page from them. What breaks first, and at how many, is in [LIMITS.md](LIMITS.md).
 `;
 
-/** The documentation and the key of each entry of the one object in a file. */
-const ENTRY = /\/\*\*((?:(?!\*\/).)*)\*\/\s*(\w+):/gs;
-/** The documentation of the object, and its name. */
-const HEAD = /\/\*\*((?:(?!\*\/).)*)\*\/\s*export const (\w+)/s;
+/** The key of each entry with its documentation, of the one object in a file. */
+const ENTRY = /\/\*\*(?:(?!\*\/).)*\*\/\s*(\w+):/gs;
+/** The name of the object, with its documentation. */
+const HEAD = /\/\*\*(?:(?!\*\/).)*\*\/\s*export const (\w+)/s;
 
 const TIMES = [
   [3_600_000, 'h'],
@@ -39,33 +39,12 @@ async function section({ path, file }) {
   const text = readFileSync(file, 'utf8');
   const head = HEAD.exec(text);
   if (!head) throw new Error(`${path}/src/defaults.ts exports no documented object`);
-  const values = (await import(pathToFileURL(file).href))[head[2]];
-  const told = new Map(
-    [...text.slice(head.index + head[0].length).matchAll(ENTRY)].map(([, about, key]) => [key, about]),
-  );
+  const values = (await import(pathToFileURL(file).href))[head[1]];
+  const told = new Set([...text.slice(head.index + head[0].length).matchAll(ENTRY)].map(([, key]) => key));
   const missing = Object.keys(values).filter((key) => !told.has(key));
   if (missing.length > 0) throw new Error(`${path}/src/defaults.ts does not say what these are: ${missing.join(', ')}`);
-  const rows = Object.entries(values).map(
-    ([key, value]) => `| \`${key}\` | ${shown(key, value)} | ${plain(told.get(key))} |`,
-  );
-  return [
-    `## ${path}`,
-    '',
-    plain(head[1]).replace(/ docs\/LIMITS\.md lists them\./, ''),
-    '',
-    '| constant | default | what it is |',
-    '| --- | --- | --- |',
-    ...rows,
-    '',
-  ].join('\n');
-}
-
-/** One line, as a cell of a table. */
-function plain(comment) {
-  return comment
-    .replace(/\s*\n\s*\*?\s*/g, ' ')
-    .replaceAll('|', '\\|')
-    .trim();
+  const list = Object.entries(values).map(([key, value]) => `${key} ${shown(key, value)}`);
+  return [`## [${path}](../${path}/src/defaults.ts)`, '', `${list.join(', ')}.`, ''].join('\n');
 }
 
 function shown(key, value) {

@@ -1,4 +1,4 @@
-/** Times and counts of a program's life and its health port: times in milliseconds. docs/LIMITS.md lists them. */
+/** Times and counts of a program's life and its health port: times in milliseconds. docs/CONSTANTS.md lists them. */
 export const SERVICE = {
   /** How long closing may take after the drain. Then the process exits anyway. */
   closeMs: 5000,
