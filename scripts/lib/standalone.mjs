@@ -61,6 +61,8 @@ export async function putStandAlone({ directory, path, scratch, root }) {
         });
     for (const kind of ['.js', '.d.ts']) {
       const text = rewrite(readFileSync(join(scratch, module + kind), 'utf8'));
+      if (/['"]@isthmus\//.test(text))
+        throw new Error(`${module}${kind} imports another package in a way that is not known here`);
       mkdirSync(dirname(put(module)), { recursive: true });
       writeFileSync(put(module) + kind, text);
     }

@@ -13,7 +13,7 @@ export const TRANSPORT = {
   handshakeMs: 30_000,
   /** How much a peer that was refused in its handshake may send until its first request. Preface, SETTINGS and the head of a request are less. */
   refusedPeerBytes: 64 * 1024,
-  /** How long a peer that was refused in its handshake may take to ask before it is told anyway. */
+  /** How long a peer that was refused in its handshake may take to ask over HTTP/1.1 before it is told anyway. */
   refusedPeerAsksMs: 250,
   /**
    * How long a refused peer may take to ask, to read the reason and to close: a busy one too, which would otherwise see only a reset. Until then it

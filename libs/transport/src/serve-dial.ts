@@ -101,7 +101,7 @@ export function newDial(
 }
 
 /** Whether a reset right behind bytes is read as an end: libuv before 1.52 does not read again after it (its pull request 4997). */
-const HIDES_RESETS = Number(process.versions.uv?.split('.')[1]) < 52;
+const HIDES_RESETS = /^1\.([0-4]?\d|5[01])\./.test(process.versions.uv ?? '');
 
 /**
  * The end of a tunnel at a socket: a caller's, or a destination's. A cut resets the connection, so that no peer takes half an answer for
@@ -109,8 +109,8 @@ const HIDES_RESETS = Number(process.versions.uv?.split('.')[1]) < 52;
  * ECONNRESET only if it had sent bytes that nobody has read.
  */
 export function socketEnd(socket: Socket): TunnelEnd {
-  // A unix socket has no reset.
-  if (HIDES_RESETS && below(socket) !== undefined)
+  // A unix socket has no reset, and TLS ends by a message of its own.
+  if (HIDES_RESETS && !(socket instanceof TLSSocket) && below(socket) !== undefined)
     socket.prependListener('end', () => {
       if (wasReset(socket)) socket.destroy(Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }));
     });
@@ -126,7 +126,7 @@ export function socketEnd(socket: Socket): TunnelEnd {
   };
 }
 
-/** Whether the kernel has no peer for a connection of which only the other side has ended. It has one after a FIN. */
+/** Whether the kernel has no peer for a connection of which only the other side has ended. It has one after a FIN, unless what was written since drew a reset. */
 function wasReset(socket: Socket): boolean {
   const handle: { getpeername?: (into: object) => number } | null = Reflect.get(socket, '_handle');
   return !socket.writableEnded && (handle?.getpeername?.({}) ?? 0) !== 0;

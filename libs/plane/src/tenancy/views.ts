@@ -102,22 +102,22 @@ function heldBy(sessions: Iterable<SessionInfo>): Map<string, Held> {
  * @param unopened why tenants' own ports and unix sockets are not open
  */
 function tenantsCheck({ tenants, problems }: Admission, unopened: readonly string[]): Check {
-  const listed = problems.map(({ path, problems: [first], kept }) => {
+  const text = ({ path, problems: [first], kept }: (typeof problems)[number]) => {
     const still = kept === undefined ? '' : ` (tenant ${kept} stays as it was)`;
     return `${first ? problemText(path, first) : path}${still}`;
-  });
+  };
   const files = problems.length === 1 ? '1 file with problems' : `${problems.length} files with problems`;
   const detail = [
     `${tenants.size} in force`,
-    ...(listed.length > 0 ? [`${files}: ${shortened(listed)}`] : []),
-    ...(unopened.length > 0 ? [`not open: ${shortened(unopened)}`] : []),
+    ...(problems.length > 0 ? [`${files}: ${shortened(problems, text)}`] : []),
+    ...(unopened.length > 0 ? [`not open: ${shortened(unopened, String)}`] : []),
   ];
   return { name: 'tenants', ok: true, detail: detail.join(', ') };
 }
 
-function shortened(texts: readonly string[]): string {
-  const rest = texts.length - PLANE.listedProblems;
-  return `${texts.slice(0, PLANE.listedProblems).join('; ')}${rest > 0 ? `; ${rest} more` : ''}`;
+function shortened<T>(items: readonly T[], text: (item: T) => string): string {
+  const rest = items.length - PLANE.listedProblems;
+  return `${items.slice(0, PLANE.listedProblems).map(text).join('; ')}${rest > 0 ? `; ${rest} more` : ''}`;
 }
 
 /** The tenants as an operator sees them. */

@@ -165,6 +165,9 @@ function addCommon(head: Fields, request: DialRequest | AttachRequest): void {
  * @param progress tells the other side how far the dial is
  */
 export function readRequest(head: Head, progress: Pick<DialRequest, 'acknowledged' | 'underWay'> = {}): ServedDial {
+  // As gateways before `POST /attach` asked. As a dial, it would reach the destination a second time.
+  if (head['isthmus-attach'] !== undefined)
+    throw new DialError('http_request_error', `an attach is no dial: ask by POST ${ATTACH_PATH}`);
   const resume = readOffer(head);
   const session = head['isthmus-session'];
   return { ...readCommon(head), ...(session !== undefined && { session }), ...(resume && { resume }), ...progress };

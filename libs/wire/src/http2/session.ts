@@ -11,7 +11,7 @@ export interface SessionOptions {
   /** Connected, after the TLS handshake. The session owns it from now on. */
   readonly socket: Socket;
   /** Times, sizes and counts. Default: `WIRE`. */
-  readonly config?: Config;
+  readonly config?: Partial<Config>;
   /** See `StreamRules`. */
   readonly groupField?: string;
   /** Makes the error that open streams get when the session ends. Default: the reason itself. */
@@ -38,8 +38,9 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   readonly #groupField: string | undefined;
   #over: Error | undefined;
 
-  constructor({ role, socket, config = WIRE, groupField, lost = (reason) => reason }: SessionOptions) {
+  constructor({ role, socket, config: given, groupField, lost = (reason) => reason }: SessionOptions) {
     super();
+    const config = { ...WIRE, ...given };
     this.socket = socket;
     this.#groupField = groupField;
     const settings: PeerSettings = {
