@@ -19,7 +19,7 @@ import { DIRECTORY } from './defaults.ts';
 import { countOn } from './directory.ts';
 import type { Session } from './placement.ts';
 import type { SessionRecord } from './records.ts';
-import { type Routed, type RouteOptions, route, Suspects } from './route.ts';
+import { quarantined, type RouteOptions, type RouteTo, ranked, Suspects, serving } from './route.ts';
 
 export interface RoutingOptions extends Omit<RouteOptions, 'suspects'> {
   /** How long a dial waits in total, in milliseconds, for a session to arrive while there is none to try. */
@@ -127,10 +127,14 @@ class Attempts {
     return this.#state.at !== 'trying' || this.#state.running.size === 0;
   }
 
-  /** The sessions for the dial as things are now: those that were not tried, best first, then those that are left out, and why. */
-  #route(): Generator<Routed, void> {
+  get #to(): RouteTo {
     const { tenant, destination, agent } = this.#request;
-    return route(this.#routing, { tenant, host: destination.host, agent, tried: this.#tried });
+    return { tenant, host: destination.host, agent, tried: this.#tried };
+  }
+
+  /** Returns the best session that was not tried, as things are now. */
+  #best(): Session | undefined {
+    return ranked(this.#routing, this.#to).next().value?.session;
   }
 
   async run(): Promise<Established> {
@@ -165,10 +169,8 @@ class Attempts {
   #start(again: AttemptKind = 'retry'): boolean {
     if (this.#state.at !== 'trying' || this.#count === DIRECTORY.attempts) return false;
     const { running } = this.#state;
-    const best = this.#route().next().value;
-    if (!best?.rank) return false;
-    const { session } = best;
-    const dial = this.#routing.hub(session.record.hubId);
+    const session = this.#best();
+    const dial = session && this.#routing.hub(session.record.hubId);
     if (!dial) return false;
     const kind = this.#count === 0 ? 'first' : again;
     const { budget, hedges } = this.#routing;
@@ -185,11 +187,7 @@ class Attempts {
     if (this.#last) return SESSION_GONE.has(this.#last.error.code) || this.#last.hubLost;
     // No attempt yet: the tenant has no session at all, or those for this destination cannot be reached.
     if (!this.#routing.directory.hasSessions(this.#request.tenant)) return true;
-    for (const { leftOut } of this.#route()) {
-      if (leftOut?.why === 'unfound') return false;
-      if (leftOut?.why !== 'quarantined') return true;
-    }
-    return false;
+    return serving(this.#routing, this.#to).next().value !== undefined;
   }
 
   #park(): void {
@@ -332,17 +330,18 @@ class Attempts {
   #refusal(): DialError {
     const last = this.#last?.error;
     if (last && !(last.retryable && last.code === 'destination_unavailable')) return last;
-    const quarantined = new Set<string>();
-    for (const { session, leftOut } of this.#route()) {
-      // A session is left, but no attempt.
-      if (!leftOut || leftOut.why === 'unfound') break;
-      const { hubId, agentId } = session.record;
-      if (leftOut.why === 'quarantined') quarantined.add(agentId);
-      if (leftOut.why !== 'unreachable') continue;
-      return new DialError('connection_terminated', `hub ${hubId} cannot be reached`, { retryable: true, cause: last });
+    // A session may be left, but no attempt.
+    if (!this.#best()) {
+      for (const { record } of serving(this.#routing, this.#to))
+        if (!this.#tried.has(record.sessionId)) {
+          const text = `hub ${record.hubId} cannot be reached`;
+          return new DialError('connection_terminated', text, { retryable: true, cause: last });
+        }
     }
+    const agents = new Set<string>();
+    for (const { record } of quarantined(this.#routing, this.#to)) if (agents.add(record.agentId).size === 2) break;
     // Upstream's text, which operators search for.
-    return new DialError('destination_unavailable', `No agent available${quarantineText([...quarantined])}`, {
+    return new DialError('destination_unavailable', `No agent available${quarantineText([...agents])}`, {
       cause: last,
     });
   }

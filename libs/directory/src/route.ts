@@ -80,11 +80,22 @@ const NONE: ReadonlySet<string> = new Set();
  * several keys comes once for each.
  */
 export function* route(options: RouteOptions, to: RouteTo): Generator<Routed, void> {
+  const seen: Seen = {};
+  yield* ranked(options, to, seen);
+  yield* leftOut(options, to, (found, session) => seen.yielded?.get(idOf(found))?.has(session) ?? false);
+}
+
+/** What `ranked` has yielded, by lookup. Unset until the second is asked for: a dial takes the first. */
+interface Seen {
+  yielded?: Map<string, Set<Session>>;
+}
+
+const idOf = ({ step, key }: Lookup) => `${step} ${key}`;
+
+/** Yields only the sessions that have a rank, best first. */
+export function* ranked(options: RouteOptions, to: RouteTo, seen: Seen = {}): Generator<Routed & { rank: Rank }, void> {
   const { directory, hub, suspects } = options;
   const { tenant, tried = NONE } = to;
-  /** Those that have been yielded, by lookup. Unset until the second is asked for: a dial takes the first. */
-  let yielded: Map<string, Set<Session>> | undefined;
-  const idOf = ({ step, key }: Lookup) => `${step} ${key}`;
   for (const suspected of [false, true]) {
     const takes = (id: string) => suspected || !suspects.has(id, tenant);
     const usable = (hubId: string) => hub(hubId) !== undefined && takes(hubId);
@@ -96,9 +107,9 @@ export function* route(options: RouteOptions, to: RouteTo): Generator<Routed, vo
       for (const tier of tiersOf(found, { ...options, suspected, eligible })) {
         const first = drawFrom(tier, directory.random);
         if (!first) continue;
-        if (!yielded?.get(idOf(found))?.has(first)) yield { session: first, rank: tier };
-        yielded ??= new Map();
-        const known = getOrPut(yielded, idOf(found), () => new Set()).add(first);
+        if (!seen.yielded?.get(idOf(found))?.has(first)) yield { session: first, rank: tier };
+        seen.yielded ??= new Map();
+        const known = getOrPut(seen.yielded, idOf(found), () => new Set<Session>()).add(first);
         for (const session of tier.sets().flatMap((set) => [...set])) {
           if (known.has(session) || !tier.accepts(session)) continue;
           known.add(session);
@@ -107,7 +118,16 @@ export function* route(options: RouteOptions, to: RouteTo): Generator<Routed, vo
       }
     }
   }
-  yield* leftOut(options, to, (found, session) => yielded?.get(idOf(found))?.has(session) ?? false);
+}
+
+/** Yields the sessions of a destination whose agents are not in quarantine, in no order: of a dial's tenant only, and as they are asked for. */
+export function* serving(options: RouteOptions, to: RouteTo): Generator<Session, void> {
+  for (const found of findings(options, to)) yield* sessionsIn(found);
+}
+
+/** The same for agents in quarantine. */
+export function* quarantined(options: RouteOptions, to: RouteTo): Generator<Session, void> {
+  for (const found of findings(options, to)) yield* found.quarantined;
 }
 
 /** Returns what is looked up for a destination: by each strategy in turn, best first. */
@@ -148,7 +168,11 @@ function foundOfAgent({ directory }: RouteOptions, to: RouteTo & { readonly agen
   return { step: 0, key: 'any', pool, quarantined };
 }
 
-/** Yields what `route` could not rank. */
+function* sessionsIn({ pool }: Found): Generator<Session, void> {
+  for (const set of pool?.values() ?? []) yield* set;
+}
+
+/** Yields what `route` could not rank, for an operator who asks: the last of them are found by a look at all tenants' sessions. */
 function* leftOut(
   options: RouteOptions,
   to: RouteTo,
@@ -166,7 +190,7 @@ function* leftOut(
   for (const found of findings(options, to)) {
     keys.add(found.key);
     for (const session of found.quarantined) yield out(session, found, 'quarantined');
-    for (const session of [...(found.pool?.values() ?? [])].flatMap((set) => [...set])) {
+    for (const session of sessionsIn(found)) {
       if (isRanked(found, session)) continue;
       yield out(session, found, tried.has(session.record.sessionId) ? 'tried' : 'unreachable');
     }
