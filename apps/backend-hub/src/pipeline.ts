@@ -8,7 +8,7 @@ import {
   type Stage,
 } from '@isthmus/tunnel';
 
-export interface HubStagesOptions {
+interface HubStagesOptions {
   readonly observation: Observation;
   /** Whether dials of several tenants come, which then take turns. */
   readonly manyTenants?: boolean;
@@ -24,7 +24,7 @@ export function hubStages({ observation, manyTenants, session }: HubStagesOption
   return [observe, ...(manyTenants ? [takeTurns] : []), passOn];
 }
 
-export interface HubAttachOptions extends Omit<HubStagesOptions, 'session'> {
+interface HubAttachOptions extends Omit<HubStagesOptions, 'session'> {
   /** Passes an attach on through the session that its gateway chose. */
   readonly session: Attach;
 }

@@ -22,7 +22,7 @@ const GRANT = { instance: 'f'.repeat(16), secret: 'e'.repeat(32) };
 const LOST = new SessionLost('hub h1 was lost');
 
 /** A gateway, and hubs h1 and h2 with a session each of one agent. `refusal`: how the agent answers attaches. */
-async function gateway(refusal?: DialError) {
+async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) => void) {
   const hubs = ['h1', 'h2'];
   const sessions = hubs.map((hubId) => session(`s of ${hubId}`, { agentId: 'a', hubId, instance: GRANT.instance }));
   const known = directory(
@@ -64,7 +64,17 @@ async function gateway(refusal?: DialError) {
       if (!sessions.some(({ record }) => record.sessionId === session))
         throw new DialError('destination_unavailable', `no session ${session}`, { retryable: true });
       const answer = { from: claim.received, received: 0, taken: 0 };
-      return { ...established(), hubId, sessionId: session, answer, carrier };
+      const brought = () => {
+        const opened = carrier();
+        const deliverTo = opened.deliverTo.bind(opened);
+        opened.deliverTo = (user) => {
+          deliverTo(user);
+          early?.(opened);
+          early = undefined;
+        };
+        return opened;
+      };
+      return { ...established(), hubId, sessionId: session, answer, carrier: brought };
     },
   });
   const links: Record<string, Link> = { h1: through('h1'), h2: through('h2') };
@@ -209,4 +219,23 @@ test('a tunnel counts on the session that carries it, and nowhere else', async (
   assert.deepEqual(open(), { [first]: 0, [other]: 1 });
   end.abort(new Error('the caller went away'));
   assert.deepEqual(open(), { [first]: 0, [other]: 0 });
+});
+
+test('a carrier that is lost as it is taken is the new session’s loss, and each session counts once', async () => {
+  const { tunnel, told, lose, known, attaches } = await gateway(undefined, (carrier) =>
+    carrier.user?.lost(carrier, new SessionLost('lost at once')),
+  );
+  const first = tunnel.hubId;
+  const other = first === 'h1' ? 'h2' : 'h1';
+  lose();
+  await until(() => attaches.length === 2 && tunnel.attached, 'a second attach');
+  const attached = told.map((line) => line.replace(/^(moved|resumed)/, 'attached'));
+  assert.deepEqual(attached, [
+    `detached from ${first}: hub h1 was lost`,
+    `attached to ${other}, move 1`,
+    `detached from ${other}: lost at once`,
+    `attached to ${first}, move 2`,
+  ]);
+  const open = [...known.ofAgent({ tenant: 'default', agentId: 'a' })].map((session) => session.open);
+  assert.deepEqual(open.sort(), [0, 1]);
 });

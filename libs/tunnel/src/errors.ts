@@ -27,7 +27,7 @@ export const DIAL_ERRORS = {
    *    (`DialLimiter`). Final; 429 if the limit is a rate. `limit` names it where tenants are configured.
    * 2. A gateway or agent has hardly any descriptors left, and refuses before it dials (`refuseWhenScarce`). Retryable.
    * 3. An agent, or its resolver, had no descriptor for the socket (libs/transport: endpoint.ts), or a Go agent no port or buffer
-   *    (go-errors.ts). Retryable; the gateway also suspects the session for a while.
+   *    (packets/dial.ts). Retryable; the gateway also suspects the session for a while.
    * 4. A Go server's packet stream carries too many tunnels to our agent already (libs/transport: packets/serve.ts). Final.
    */
   connection_limit_reached: { status: 503 },
@@ -71,7 +71,7 @@ interface DialErrorOptions {
    * - The session or its hub was lost before the answer: LinkClient and PacketClient. The agent may have dialled, and may even have
    *   reached the destination, but no byte of the caller was sent.
    * - The hub does not hold the session any more, or gives it up: `Sessions` of apps/backend-hub.
-   * - The agent had no socket for the dial: endpoint.ts, go-errors.ts; `refuseWhenScarce` in an agent.
+   * - The agent had no socket for the dial: endpoint.ts, packets/dial.ts; `refuseWhenScarce` in an agent.
    * - No DNS server answered the agent: the same two files.
    * - The agent leaves: `DialLimiter` in an agent.
    * - The answer could not be read as one of ours: link/head.ts, which otherwise passes on what the other end of the link said.

@@ -214,7 +214,11 @@ export class LinkClient implements Dialer {
 
   #dial(request: DialRequest): Promise<Established> {
     return this.#ask(request, requestHead(request), {
-      read: (head, asked) => this.#established(readAnswer(head), asked),
+      read: (head, asked) => {
+        const answer = readAnswer(head);
+        // Who asked for a session has its name from the registry. An answer may name any.
+        return this.#established({ ...answer, sessionId: request.session ?? answer.sessionId }, asked);
+      },
       acknowledged: request.acknowledged,
       cancelled: ErrorCode.CANCEL,
     });

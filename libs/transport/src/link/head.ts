@@ -26,7 +26,7 @@ import type { ServedDial } from '../serve-dial.ts';
 const RESUME_FIELD = 'isthmus-resume';
 const ATTACH_FIELD = 'isthmus-attach';
 
-/** Positions are counts of bytes. They fit into a mark: see marks.ts. */
+/** Positions are counts of bytes. They fit into a mark: see tunnel-end.ts. */
 const POSITION = /^\d{1,15}$/;
 const SECRET = /^[0-9a-f]{32}$/;
 

@@ -47,8 +47,11 @@ export class GatewayHalf extends Half<GatewayHalfUser> {
     if (!this.attached) this.#attach();
   }
 
-  /** @returns whether the tunnel goes on with it */
-  attachedTo(number: number, carrier: Carrier, answer: AttachAnswer): boolean {
+  /**
+   * @param adopting called just before the tunnel goes on with it: the carrier may have brought its end, or the tunnel's, already
+   * @returns whether the tunnel goes on with it
+   */
+  attachedTo(number: number, carrier: Carrier, answer: AttachAnswer, adopting: () => void = () => {}): boolean {
     const asked = this.#pendingAttach;
     if (asked?.number !== number) {
       carrier.drop();
@@ -68,9 +71,10 @@ export class GatewayHalf extends Half<GatewayHalfUser> {
       this.giveUp(reason);
       return false;
     }
+    this.#attachedAt = this.halves.clock.now();
+    adopting();
     this.adopt(carrier, answer, answer.from);
     this.#progressed = this.progress;
-    this.#attachedAt = this.halves.clock.now();
     return true;
   }
 

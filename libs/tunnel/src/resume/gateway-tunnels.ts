@@ -70,7 +70,13 @@ export class GatewayTunnels {
     dial.resume = { direct: true, gateway: this.#instance };
     return next(dial).then((established) => {
       const { resume } = established;
-      return resume ? extended(established, { end: this.#begin(dial, established, resume) }) : established;
+      if (!resume) return established;
+      try {
+        return extended(established, { end: this.#begin(dial, established, resume) });
+      } catch (error) {
+        established.end.abort(error as Error);
+        throw error;
+      }
     });
   };
 
@@ -296,7 +302,9 @@ class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunn
     const silence = new SilenceTimer(TUNNEL.attachMs, giveUp, clock.after);
     try {
       const { answer, carrier } = await attach(asked);
-      if (this.half.attachedTo(position.number, carrier(), answer)) this.#attachedThrough(sessionId, hubId);
+      const through = () => this.#attachedThrough(sessionId, hubId);
+      // The new session may be draining already.
+      if (this.half.attachedTo(position.number, carrier(), answer, through)) this.checkSession();
       span.end({ ms: clock.now() - start, agentId: this.agentId, sessionId, hubId });
     } catch (thrown) {
       const error = asDialError(thrown);
@@ -356,8 +364,6 @@ class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunn
     const paused = this.#lost ? clock.now() - this.#lost.at : 0;
     this.#lost = undefined;
     observation.events.emit('tunnel:attach', this, paused);
-    // The new session may be draining already.
-    this.checkSession();
   }
 
   override gone(): void {
