@@ -100,6 +100,8 @@ export interface TunnelEnd {
   readonly whenLeft?: (left: () => void) => void;
   /** Set at a gateway if the tunnel can be resumed. */
   readonly resumable?: ResumableTunnel;
+  /** Whether it is a half that has no carrier at the moment. */
+  readonly away?: boolean;
   /** Set if the tunnel may be resumed by its two ends: what lies between them passes on their marks. */
   readonly marks?: MarkStream;
   /** Grows with each byte that arrives at the tunnel's far end, if this end waits for that. Unset: it does not. */

@@ -357,7 +357,14 @@ describe('an idle tunnel', () => {
     assert.equal(splice.idleMs, 0);
     caller.say('another request');
     await turn();
-    at(101_000);
+    at(200_000);
+    assert.equal(splice.idleMs, 0, 'its answer is under way');
+    at(200_500);
+    caller.say('again');
+    await turn();
+    destination.say('an answer');
+    await turn();
+    at(201_500);
     assert.equal(splice.idleMs, 1000);
     splice.abort(new Error('test over'));
   });

@@ -39,6 +39,8 @@ export class Splice {
   readonly #done = deferred<TunnelEnding>();
   readonly done = this.#done.promise;
   readonly #start = performance.now();
+  /** When a half last had no carrier, as far as anybody has asked. */
+  #awayAt = 0;
   readonly #caller: WatchedEnd;
   readonly #destination: WatchedEnd;
   #ending: TunnelEnding | undefined;
@@ -115,13 +117,16 @@ export class Splice {
 
   /**
    * For how long the tunnel has been idle, in milliseconds: open in both directions, with nothing under way, and silent since it opened or
-   * since its destination's last answer. So are connections that a caller keeps for its next request.
+   * since its destination's last answer. So are connections that a caller keeps for its next request. A request without an answer is under
+   * way, and a half without a carrier hears nothing: the time begins anew once it has one.
    */
   get idleMs(): number {
     const [caller, destination] = [this.#caller, this.#destination];
+    if (caller.end.away || destination.end.away) this.#awayAt = performance.now();
+    if (caller.readAt > destination.readAt) return 0;
     if (caller.ended || destination.ended || this.#endsIdle || this.#cut || this.queued > 0) return 0;
     if (destination.readAt - Math.max(caller.readAt, this.#start) > TUNNEL.answerMs) return 0;
-    return performance.now() - Math.max(caller.readAt, destination.readAt, this.#start);
+    return performance.now() - Math.max(caller.readAt, destination.readAt, this.#start, this.#awayAt);
   }
 
   /**

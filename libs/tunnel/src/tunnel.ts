@@ -90,9 +90,9 @@ export class Tunnel implements TunnelInfo {
     return this.#splice.queued;
   }
 
-  /** See `Splice.idleMs`. 0 while a resumable tunnel has no carrier. */
+  /** See `Splice.idleMs`. */
   get idleMs(): number {
-    return this.resumable?.attached === false ? 0 : this.#splice.idleMs;
+    return this.#splice.idleMs;
   }
 
   /** See `Splice.endIdle`. */

@@ -126,7 +126,7 @@ export const agentHealth = topic('Listening: health, metrics and administration'
 export const agentDrain = topic('Behaviour', {
   'drain-timeout': optionalDuration(
     0,
-    'How long tunnels may take to end after SIGTERM, while new dials go to other agents. Then they are cut, as by a second signal.',
+    'How long tunnels may take to end after SIGTERM, while new dials go to other agents. Then they are cut, as by a second signal. 0 cuts them at once.',
     {
       own: true,
       unset: {

@@ -27,6 +27,10 @@ export abstract class HalfStream extends TurnDuplex implements HalfUser, TunnelE
     return true;
   }
 
+  get away(): boolean {
+    return !this.half.attached;
+  }
+
   progress(): number {
     return this.half.progress;
   }
