@@ -149,6 +149,7 @@ test('a watcher that stopped hears nothing', async () => {
 
 test('a credential ends when it expires, or its grace after that', async (context) => {
   context.mock.timers.enable({ apis: ['setInterval'] });
+  context.after(() => context.mock.timers.reset());
   const { grant, watch, put, pass, ended } = await granting({
     'acme.yaml': 'tenant: acme',
     'slow.yaml': 'tenant: slow\nexpiryGraceSeconds: 60',

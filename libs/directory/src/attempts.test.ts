@@ -206,6 +206,7 @@ test('an exception in our own code during an attempt, first or retry, fails its 
 
 test('a dial that is not acknowledged within 300 ms also goes through another session, and the loser is aborted', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const seen: DialRequest[] = [];
   const answer = established();
   const dialled = routing(plane('h1', 'h2'), { h1: silent(seen), h2: async () => answer })(request);
@@ -215,12 +216,12 @@ test('a dial that is not acknowledged within 300 ms also goes through another se
   t.mock.timers.tick(1);
   assert.equal(await dialled, answer);
   assert.equal(seen[0]?.signal.aborted, true);
-  t.mock.timers.reset();
 });
 
 test('the next dial skips a silent hub', async (t) => {
   t.mock.method(performance, 'now', () => 0);
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const seen: DialRequest[] = [];
   const dial = routing(plane('h1', 'h2'), { h1: silent(seen), h2: async () => established() });
   const first = dial(request);
@@ -229,11 +230,11 @@ test('the next dial skips a silent hub', async (t) => {
   await first;
   for (let round = 0; round < 20; round++) await dial(request);
   assert.equal(seen.length, 1);
-  t.mock.timers.reset();
 });
 
 test('a silent session at the hub of this process becomes a suspect, that hub does not', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const hubs = [hub('own'), hub('other')];
   const sessions = [session('a', { hubId: 'own' }), session('b', { hubId: 'own' }), session('c', { hubId: 'other' })];
   const dialled: string[] = [];
@@ -247,11 +248,11 @@ test('a silent session at the hub of this process becomes a suspect, that hub do
   t.mock.timers.tick(300);
   await Promise.all(dials);
   assert.ok(dialled.includes('a') && dialled.includes('b'));
-  t.mock.timers.reset();
 });
 
 test('an acknowledged dial is left alone, however long its destination takes', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const others: DialRequest[] = [];
   let answer: (value: Established) => void = () => {};
   const slow: Dial = ({ acknowledged }) => {
@@ -267,11 +268,11 @@ test('an acknowledged dial is left alone, however long its destination takes', a
   const late = established();
   answer(late);
   assert.equal(await dialled, late);
-  t.mock.timers.reset();
 });
 
 test('a dial that is acknowledged and not answered within 7 s also goes through another session of the same hub or another', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const dialled: string[] = [];
   const hung: DialRequest[] = [];
   const h1: Dial = async (request) => {
@@ -295,11 +296,11 @@ test('a dial that is acknowledged and not answered within 7 s also goes through 
   assert.equal(dialled.length, 10 + hung.length);
   assert.ok(dialled.slice(10).every((session) => session === 'well'));
   assert.ok(hung.every(({ signal }) => signal.aborted));
-  t.mock.timers.reset();
 });
 
 test('the first of two answers counts, and the second tunnel is closed unused', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const [winner, loser] = [established(), established()];
   let answer: (value: Established) => void = () => {};
   const slow: Dial = () =>
@@ -313,11 +314,11 @@ test('the first of two answers counts, and the second tunnel is closed unused', 
   answer(loser);
   await new Promise((resolve) => loser.end.stream.once('close', resolve));
   assert.equal(winner.end.stream.destroyed, false);
-  t.mock.timers.reset();
 });
 
 test("one attempt's final answer ends the others", async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const seen: DialRequest[] = [];
   const refused = new DialError('connection_refused', 'dial tcp x:1: connect: connection refused');
   const dialled = routing(plane('h1', 'h2'), { h1: silent(seen), h2: failing([], 'h2', refused) })(request);
@@ -326,11 +327,11 @@ test("one attempt's final answer ends the others", async (t) => {
   t.mock.timers.tick(300);
   await rejected;
   assert.equal(seen[0]?.signal.aborted, true);
-  t.mock.timers.reset();
 });
 
 test('a hedge that finds no other session costs no retry', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const directory = plane('h1', 'h2');
   const hubs: Record<string, Dial | undefined> = { h1: silent([]), h2: undefined };
   const dial = routing(directory, hubs);
@@ -341,12 +342,12 @@ test('a hedge that finds no other session costs no retry', async (t) => {
   const lost = new DialError('connection_terminated', 'link lost', { retryable: true });
   hubs.h1 = failing([], 'h1', lost);
   hubs.h2 = async () => answer;
-  t.mock.timers.reset();
   for (let round = 0; round < 20; round++) assert.equal(await dial(request), answer);
 });
 
 test('a dial waits longer for an agent behind a long path, as the links on the way say', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const seen: DialRequest[] = [];
   const answer = established();
   const far = silent(seen);
@@ -366,11 +367,11 @@ test('a dial waits longer for an agent behind a long path, as the links on the w
   t.mock.timers.tick(1);
   assert.equal(await dialled, answer);
   seen[0]?.underWay?.(0);
-  t.mock.timers.reset();
 });
 
 test('a link that says nothing of the agent behind its hub costs a silent dial no time', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const answer = established();
   const dialled = routing(plane('h1', 'h2'), {
     h1(dial) {
@@ -382,11 +383,11 @@ test('a link that says nothing of the agent behind its hub costs a silent dial n
   await new Promise(setImmediate);
   t.mock.timers.tick(301);
   assert.equal(await dialled, answer);
-  t.mock.timers.reset();
 });
 
 test('hedges leave all retries to dials whose attempts fail', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const hubs: Record<string, Dial> = { h1: silent([]), h2: silent([]) };
   const dial = routing(plane('h1', 'h2'), hubs);
   for (let round = 0; round < 3000; round++) {
@@ -398,13 +399,13 @@ test('hedges leave all retries to dials whose attempts fail', async (t) => {
   const answer = established();
   hubs.h1 = failing([], 'h1', new DialError('connection_terminated', 'link lost', { retryable: true }));
   hubs.h2 = async () => answer;
-  t.mock.timers.reset();
   for (let round = 0; round < 1000; round++) assert.equal(await dial(request), answer);
 });
 
 test("one tenant's silent agent does not move other tenants' dials to another hub, silent agents of two tenants do", async (t) => {
   t.mock.method(performance, 'now', () => 0);
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const hubs = [hub('near', { zone: 'z', peerAddress: 'p' }), hub('far', { peerAddress: 'p' })];
   const tenants = ['one', 'two', 'three'];
   const sessions = tenants.flatMap((tenant) => [
@@ -437,11 +438,11 @@ test("one tenant's silent agent does not move other tenants' dials to another hu
   assert.deepEqual(await dials('one'), ['one near', 'one far']);
   assert.deepEqual(await dials('two'), ['two near', 'two far']);
   assert.deepEqual(await dials('three'), ['three far']);
-  t.mock.timers.reset();
 });
 
 test('a session behind an unreachable hub does not wake a parked dial', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const directory = plane();
   const asked: string[] = [];
   const answer = established();
@@ -463,23 +464,23 @@ test('a session behind an unreachable hub does not wake a parked dial', async (t
   assert.deepEqual(asked, ['h1'], 'it looked for a session to try');
   ways.h1 = async () => answer;
   directory.reachable('h1');
-  t.mock.timers.reset();
   assert.equal(await dialled, answer);
 });
 
 test('a dial of a tenant without sessions waits for one', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const directory = plane();
   const answer = established();
   const dialled = routing(directory, { h1: async () => answer }, 2000)(request);
   t.mock.timers.tick(1999);
   join(directory, 'h1');
   assert.equal(await dialled, answer);
-  t.mock.timers.reset();
 });
 
 test('a parked dial fails with "No agent available" when its time is over, and ends with its caller', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const dial = routing(plane(), {}, 2000);
   const late = assert.rejects(dial(request), { code: 'destination_unavailable', message: 'No agent available' });
   t.mock.timers.tick(2000);
@@ -488,7 +489,6 @@ test('a parked dial fails with "No agent available" when its time is over, and e
   const abandoned = assert.rejects(dial({ ...request, signal: caller.signal }), { code: 'destination_unavailable' });
   caller.abort();
   await abandoned;
-  t.mock.timers.reset();
 });
 
 test('a dial whose only session has just gone continues through the next one', async () => {
@@ -530,6 +530,7 @@ test('a dial whose only hub lost its link continues once the hub is reachable ag
 
 test('a parked dial waits for an agent that serves its destination, not for any agent', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const directory = plane();
   const dial = routed({
     directory,
@@ -550,7 +551,6 @@ test('a parked dial waits for an agent that serves its destination, not for any 
   assert.equal(settled, false);
   t.mock.timers.tick(2000);
   await rejected;
-  t.mock.timers.reset();
 });
 
 test('a destination that none of the agents serves fails at once', async () => {
@@ -568,6 +568,7 @@ test('a destination that none of the agents serves fails at once', async () => {
 
 test('a dial whose only agent dies under it continues through the next one, and fails with the loss if none comes', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const lost = new DialError('connection_terminated', 'agent lost', { retryable: true });
   const directory = plane('h1');
   const answer = established();
@@ -580,7 +581,6 @@ test('a dial whose only agent dies under it continues through the next one, and 
   assert.equal(await dialled, answer);
   t.mock.timers.tick(1);
   await late;
-  t.mock.timers.reset();
 });
 
 test('a dial that its only agent refuses fails at once', async () => {

@@ -18,6 +18,7 @@ import { join, plane, silent } from './testing/routing.ts';
 
 test('a dial records each attempt: its session, its cause and its outcome', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const events = planeEvents();
   const observation = { events, tracer: noTracer };
   const ended: DialOutcome[] = [];
@@ -132,6 +133,7 @@ const traced = (): DialRequest => ({ ...request, traceparent: 'caller' });
 
 test('each attempt is a span below the dial, and its context goes to the hub', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const told: string[] = [];
   const lost = new DialError('connection_terminated', 'gone', { retryable: true });
   const ways: Dial[] = [() => Promise.reject(lost), silent([]), async () => established()];
@@ -147,7 +149,6 @@ test('each attempt is a span below the dial, and its context goes to the hub', a
   );
   assert.deepEqual(told, ['first failed', 'hedge established', 'retry overtaken', 'dial']);
   assert.equal(asked.traceparent, 'caller/dial', 'the tunnel belongs to the dial');
-  t.mock.timers.reset();
 });
 
 test('a refused dial ends the span of its attempt once', async () => {

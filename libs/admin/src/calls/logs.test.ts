@@ -26,6 +26,7 @@ test('a temporary level reverts to the original one, even after another temporar
   const { setLogLevel } = client.admin;
   await setLogLevel({});
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   const since = Date.now();
   const first = await setLogLevel({ level: 'trace', durationMs: 60_000 });
   assert.deepEqual([first.level, first.revertsTo], ['trace', 'info']);
@@ -41,7 +42,6 @@ test('a temporary level reverts to the original one, even after another temporar
   assert.equal((await setLogLevel({ level: 'error' })).untilMs, undefined);
   t.mock.timers.tick(5000);
   assert.equal(log.level, 'error', 'a level that was set for good stays');
-  t.mock.timers.reset();
 });
 
 test('a temporary level of one visitor is seen and ended by another', async (t: TestContext) => {
@@ -50,6 +50,7 @@ test('a temporary level of one visitor is seen and ended by another', async (t: 
   const [one, other] = [logsRpc(idleBackend(part)), logsRpc(idleBackend(part))];
   const context = {} as CallContext;
   t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.after(() => t.mock.timers.reset());
   await one.setLogLevel({ level: 'trace', durationMs: 60_000 }, context);
   assert.equal((await other.setLogLevel({ level: '', durationMs: 0 }, context)).revertsTo, 'info');
   await other.setLogLevel({ level: 'error', durationMs: 0 }, context);
