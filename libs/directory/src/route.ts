@@ -130,29 +130,25 @@ export function* quarantined(options: RouteOptions, to: RouteTo): Generator<Sess
   for (const found of findings(options, to)) yield* found.quarantined;
 }
 
-/** Returns what is looked up for a destination: by each strategy in turn, best first. */
-export function lookups(
+/** Yields what is looked up for a destination: by each strategy in turn, best first. */
+export function* lookups(
   { directory, strategies }: Pick<RouteOptions, 'directory' | 'strategies'>,
   { tenant, host }: RouteTo,
-): Lookup[] {
+): Generator<Lookup, void> {
   const lengths = directory.placement.prefixLengths(tenant);
-  return strategies.flatMap((strategy, step) => destinationKeys(strategy, host, lengths).map((key) => ({ step, key })));
+  for (const [step, strategy] of strategies.entries())
+    for (const key of destinationKeys(strategy, host, lengths)) yield { step, key };
 }
 
 function* findings(options: RouteOptions, to: RouteTo): Generator<Found> {
-  const { directory, strategies } = options;
-  const { placement } = directory;
-  const { tenant, host, agent } = to;
+  const { placement } = options.directory;
+  const { tenant, agent } = to;
   if (agent !== undefined) {
     yield foundOfAgent(options, { ...to, agent });
     return;
   }
-  const lengths = placement.prefixLengths(tenant);
-  for (let step = 0; step < strategies.length; step++) {
-    for (const key of destinationKeys(strategies[step] as Strategy, host, lengths)) {
-      yield { step, key, pool: placement.pool(tenant, key), quarantined: placement.quarantined(tenant, key) };
-    }
-  }
+  for (const { step, key } of lookups(options, to))
+    yield { step, key, pool: placement.pool(tenant, key), quarantined: placement.quarantined(tenant, key) };
 }
 
 /** An agent has few sessions, so they need no index. */

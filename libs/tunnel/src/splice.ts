@@ -209,7 +209,7 @@ export class Splice {
       failure ??= end.explain?.(error) ?? error;
     };
     const finish = () => {
-      // Whoever was told of the end before found out that it was none.
+      // An earlier listener has found that this end is a reset: see `socketEnd`.
       if (stream.errored) return;
       watched.ended = true;
       this.#settle(side);

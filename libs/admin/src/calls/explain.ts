@@ -37,7 +37,7 @@ export interface RoutingPart {
   readonly dial: Dial;
   readonly events: PlaneEvents;
   /** What the strategies look up for a host. */
-  lookups(tenant: string, host: string): readonly Lookup[];
+  lookups(tenant: string, host: string): Iterable<Lookup>;
   /** The sessions that a dial would try now, in order, then those that it would not. */
   route(tenant: string, host: string): Iterable<Routed>;
   /** What a tenant's policy says about a dial of a caller, by the caller's name; undefined for a tenant without one. */
