@@ -57,7 +57,7 @@ for (const drains of ['agent', 'gateway'] as const)
       follows.write('GET');
       await until(() => follows.read() !== null || undefined, { what: 'the head of a log' });
       // Until it has written its line, it looks like an answer.
-      await sleep(2700);
+      await until(() => follows.read() !== null || undefined, { what: 'the line of the log' });
       const used = await Promise.all(PROTOCOLS.map((protocol) => dial(scope, server, protocol, target.authority)));
       for (const tunnel of used) pinging(scope, tunnel, 250);
       const idle = await Promise.all(PROTOCOLS.map((protocol) => dial(scope, server, protocol, target.authority)));
