@@ -41,9 +41,16 @@ function isCommand(line, wanted) {
   return line.replace(/\s+#.*$/, '').trim() === wanted;
 }
 
+/** What failed, to be said again at the end: a log's beginning may be cut. */
+const failed = [];
+const FAILED_LINE = /^\s*✖ (?!failing tests:)|^test at | {2}\w*Error\b|FAILED/;
+const MOST_FAILED_LINES = 40;
+
 /** Runs a command that ends with a closing line. */
 async function counted(line, timeout) {
   const { status, output } = await command(line.split(' '), { show: true, timeout });
+  failed.push(...new Set(output.split('\n').filter((each) => FAILED_LINE.test(each))));
+  if (status !== 0) failed.push(`${line} ended with status ${status}`);
   const counts = readClosingLine(output) ?? ONE_FAILED;
   return status === 0 || counts.failed > 0 ? counts : ONE_FAILED;
 }
@@ -85,5 +92,6 @@ const results = [
 ];
 for (const each of STARTS) results.push(await start(each));
 const counts = sum(results);
+if (failed.length > 0) console.log(['\nFailed:', ...failed.slice(0, MOST_FAILED_LINES)].join('\n'));
 console.log(`\n${closingLine(counts)}`);
 process.exitCode = succeeded(counts) ? 0 : 1;

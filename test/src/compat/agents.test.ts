@@ -145,6 +145,7 @@ acrossAgents(
       assert.equal(sum.failed, 0, sum.results.find(({ error }) => error)?.error);
     });
   },
+  'Go',
 );
 
 across(EVERY_PAIR, 'a dial that waits for an agent fails when the agent dies', async (scope, rig, makes) => {

@@ -14,7 +14,10 @@ import {
 } from '../harness/index.ts';
 import { acrossShared, EVERY_PAIR, OUR_SERVER, writeEgressConfigs } from './rig.ts';
 
-const across = acrossShared();
+const acrossPairs = acrossShared();
+
+/** All of this file's tests dial by ANP's Go client. */
+const across: typeof acrossPairs = (pairs, behaviour, body) => acrossPairs(pairs, behaviour, body, 'Go');
 
 const MiB = 1 << 20;
 

@@ -67,13 +67,17 @@ const missing = goMissing();
 /** Starts a server and its agents for a test, or what of them it does not share. */
 type Start = (options?: RigOptions) => Promise<Rig>;
 
-/** Registers one test for each pair of a server and an agent: all must behave the same. Each test has a rig of its own. */
+/**
+ * Registers one test for each pair of a server and an agent: all must behave the same. Each test has a rig of its own.
+ * @param callers whose programs dial
+ */
 export function across(
   pairs: readonly Makes[],
   behaviour: string,
   body: (scope: Scope, rig: Start, makes: Makes) => Promise<void>,
+  callers?: Make,
 ): void {
-  acrossWith(pairs, behaviour, body, startRig);
+  acrossWith(pairs, behaviour, body, startRig, callers);
 }
 
 /**
@@ -82,10 +86,10 @@ export function across(
  */
 export function acrossShared(): typeof across {
   const rigs = new Map(EVERY_PAIR.map((makes) => [makes, sharedByFile((scope) => startRig(scope, makes))]));
-  return (pairs, behaviour, body) => {
+  return (pairs, behaviour, body, callers) => {
     const start: typeof startRig = (own, makes, options) =>
       options ? startRig(own, makes, options) : (rigs.get(makes) as () => Promise<Rig>)();
-    acrossWith(pairs, behaviour, body, start);
+    acrossWith(pairs, behaviour, body, start, callers);
   };
 }
 
@@ -96,11 +100,12 @@ export function acrossShared(): typeof across {
 export function acrossSharedServers(): typeof across {
   const shared = (make: Make) => sharedByFile((scope) => startServerAlone(scope, make));
   const servers = { our: shared('our'), Go: shared('Go') };
-  return (pairs, behaviour, body) => {
-    acrossWith(pairs, behaviour, body, async (own, makes, options) => {
+  return (pairs, behaviour, body, callers) => {
+    const start: typeof startRig = async (own, makes, options) => {
       assert.equal(options?.serverFlags, undefined, 'the server is shared');
       return startRig(own, makes, options, await free(await servers[makes.server]()));
-    });
+    };
+    acrossWith(pairs, behaviour, body, start, callers);
   };
 }
 
@@ -125,9 +130,10 @@ function acrossWith(
   behaviour: string,
   body: Parameters<typeof across>[2],
   start: typeof startRig,
+  callers: Make = 'our',
 ): void {
   for (const makes of pairs) {
-    const skip = makes.server === 'Go' || makes.agent === 'Go' ? missing : false;
+    const skip = [callers, makes.server, makes.agent].includes('Go') ? missing : false;
     const name = `${behaviour} (${makes.server} server, ${makes.agent} agent)`;
     test(
       name,
