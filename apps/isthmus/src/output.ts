@@ -1,5 +1,5 @@
 import type { Answers, Unanswered } from './plane/member.ts';
-import type { Room } from './table.ts';
+import { folded, type Room } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Colours by meaning: a command says what it means, and a terminal without colours shows the same text. And the room for tables. */
@@ -73,7 +73,7 @@ export class Output {
     text: (view: V, style: Style) => string,
     wrong = false,
   ): ExitStatus {
-    this.show(view, () => text(view, this.style) + unansweredText(view.unanswered));
+    this.show(view, () => text(view, this.style) + folded(unansweredText(view.unanswered), this.style));
     return statusOf(wrong, view.unanswered);
   }
 

@@ -29,8 +29,28 @@ test('--help of every command shows its options and examples', () => {
     const { status, terminal } = { status: undefined, ...parsed(name, '--help') };
     assert.equal(status, EXIT.good, name);
     assert.match(terminal.stdout, /Examples:\n {2}isthmus /, name);
-    assert.match(terminal.stdout, /--address <host:port>/, name);
+    assert.doesNotMatch(terminal.stdout, /--address <host:port>/, name);
     assert.ok(terminal.stdout.replaceAll(/\s+/g, ' ').includes(summary), name);
+  }
+});
+
+test('--help lists commands in groups, and the options of every command once', () => {
+  const { status, terminal } = { status: undefined, ...parsed('--help') };
+  assert.equal(status, EXIT.good);
+  assert.match(terminal.stdout, /\nFind out why:\n {2}check /);
+  assert.equal(terminal.stdout.match(/--address <host:port>/g)?.length, 1);
+});
+
+test('help for an unknown command is a mistake, with a hint', () => {
+  for (const line of [
+    ['staus', '--help'],
+    ['-o', 'json', 'staus', '-h'],
+    ['staus', 'x', '--help'],
+  ]) {
+    const { status, terminal } = { status: undefined, ...parsed(...line) };
+    assert.equal(status, EXIT.usage, line.join(' '));
+    assert.equal(terminal.stderr, "isthmus: unknown command 'staus'\n(Did you mean status?)\n");
+    assert.equal(terminal.stdout, '');
   }
 });
 

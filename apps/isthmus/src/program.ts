@@ -20,13 +20,15 @@ import { EXIT, type ExitStatus, Failure, type Format, Output, usage } from './ou
 import { Plane, readTls } from './plane/plane.ts';
 import type { Terminal } from './terminal.ts';
 
-/** In the order of --help: inspect, ask, act, and the rest. */
-export const COMMANDS: readonly Definition[] = [
-  ...[status, tenants, agents, hubs, tunnels, watch],
-  ...[explain, dial, check],
-  ...[drain, kick, quarantine, hold],
-  ...[config, logLevel, diag, certs, completion],
+/** By the headings of --help. */
+const GROUPS: readonly (readonly [heading: string, commands: readonly Definition[]])[] = [
+  ['See what is there:', [status, tenants, agents, hubs, tunnels, watch]],
+  ['Find out why:', [check, explain, dial, diag]],
+  ['Change a running plane:', [drain, kick, quarantine, config, logLevel]],
+  ['Set up:', [certs, hold, completion]],
 ];
+
+export const COMMANDS: readonly Definition[] = GROUPS.flatMap(([, commands]) => commands);
 
 const ABOUT = `Shows and operates an Isthmus plane. It asks one gateway or hub for the list of members, then asks all of them.`;
 
@@ -75,11 +77,21 @@ export function commandTree(choose: Choose = () => {}, terminal?: Terminal): Com
       outputError: (text, write) => write(text.replace(/^error: /, 'isthmus: ')),
     });
   }
-  root.configureHelp({ showGlobalOptions: true });
   root.addHelpText('after', EXIT_STATUS);
+  root.optionsGroup('Options of every command:');
   for (const option of commonOptions()) root.addOption(option);
-  for (const definition of COMMANDS) root.addCommand(commandOf(definition, root, choose));
+  for (const [heading, commands] of GROUPS)
+    for (const definition of commands) root.addCommand(commandOf(definition, root, choose).helpGroup(heading));
+  root.on('beforeHelp', () => refuseUnknown(root));
   return root;
+}
+
+/** Commander would answer `isthmus foo --help` with its own help, as if all were well. */
+function refuseUnknown(root: Command): void {
+  const [named = 'help'] = root.args;
+  const known = root.commands.some((each) => each.name() === named || each.aliases().includes(named));
+  // The next word that commander reads is then the unknown one, for which it has a hint.
+  if (named !== 'help' && !named.startsWith('-') && !known) root.parse([named], { from: 'user' });
 }
 
 function commandOf(definition: Definition, root: Command, choose: Choose): Command {
@@ -90,7 +102,10 @@ function commandOf(definition: Definition, root: Command, choose: Choose): Comma
   for (const option of options) made.addOption(option);
   const width = Math.max(...examples.map(({ line }) => line.length));
   const lines = examples.map(({ line, does }) => `  isthmus ${line.padEnd(width)}  # ${does}`);
-  made.addHelpText('after', `\nExamples:\n${lines.join('\n')}\n`);
+  made.addHelpText(
+    'after',
+    `\nExamples:\n${lines.join('\n')}\n\nOptions of every command (--address, --output and others): isthmus --help\n`,
+  );
   made.action(() => choose(definition, made.processedArgs, made.optsWithGlobals()));
   return made;
 }

@@ -117,6 +117,13 @@ export function wrapped(text: string, columns: number, indent = ''): string[] {
   return lines;
 }
 
+/** Breaks each line of a text at spaces so that it fits the room, indented as the line is and by two more. Colours stay. */
+export function folded(text: string, { columns, wide }: Room): string {
+  if (wide) return text;
+  const fold = (line: string) => wrapped(line, columns, `${/^ */.exec(line)?.[0]}  `).join('\n');
+  return text.split('\n').map(fold).join('\n');
+}
+
 /** No lines, because `grep` and `awk` read these tables too. */
 const NO_LINES = {
   top: '',

@@ -9,6 +9,7 @@ import { EXIT, Failure, plural, type Style } from '../output.ts';
 import { askPlane, type SessionView, sessionViews } from '../plane/evidence.ts';
 import type { Answers, Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
+import { folded } from '../table.ts';
 import { aboutFile, checkFiles, FILE_FLAGS, type FileOptions, flagName } from './check-files.ts';
 import { checkPorts, checkRedis, checkSocket, type RedisOptions } from './check-ports.ts';
 
@@ -193,5 +194,5 @@ export function checkText({ results, passed, warned, failed }: CheckView, style:
     return result.todo === undefined ? head : `${head}${' '.repeat(width + 8)}-> ${result.todo} (${result.docs})\n`;
   });
   const sum = `${plural(results.length, 'check')}: ${passed} passed, ${warned} warned, ${failed} failed`;
-  return `${lines.join('')}\n${failed > 0 ? style.bad(sum) : style.good(sum)}\n`;
+  return `${folded(lines.join(''), style)}\n${failed > 0 ? style.bad(sum) : style.good(sum)}\n`;
 }

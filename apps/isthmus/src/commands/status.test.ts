@@ -51,9 +51,18 @@ describe('isthmus status', () => {
     assert.equal('admission' in memberView(hub), false, 'an earlier version does not say');
   });
 
-  it('fits a terminal of 80 columns', () => {
-    const shown = statusText(viewOf(gateway, hub), styleOf(false, { columns: 80, wide: false }));
+  it('fits a terminal of 80 columns, and breaks no word there', () => {
+    const detail = 'no agent has connected since the start, and a hub without agents carries no dial anywhere'.repeat(
+      2,
+    );
+    const warnings = ['certificate CN=a expires on 2026-05-04, renew it or ask whoever renews it to do so in time'];
+    const unready = status([ROLE_HUB], { ready: false, checks: [{ name: 'agents', ok: false, detail }], warnings });
+    const view = viewOf(gateway, { ...hub, value: unready });
+    const shown = statusText(view, styleOf(false, { columns: 80, wide: false }));
     for (const line of shown.split('\n')) assert.ok(line.length <= 80, line);
+    const words = (text: string) => text.slice(text.indexOf('Not ready')).split(/\s+/);
+    assert.deepEqual(words(shown), words(statusText(view, styleOf(false))));
+    assert.match(shown, /\n {2}hub-1: agents: no agent .*\n {4}\S/);
   });
 
   it('exits with 0 if all is well, and with 4 if all works and something needs attention', () => {

@@ -4,7 +4,7 @@ import { type Call, command } from '../command.ts';
 import { age, EXIT, type ExitStatus, isoTime, plural, type Style, statusOf } from '../output.ts';
 import { type Asked, askPlane, warningsOf } from '../plane/evidence.ts';
 import { type AdmissionName, type Answer, admissionName, roleNames, type Unanswered } from '../plane/member.ts';
-import { type Column, table } from '../table.ts';
+import { type Column, folded, table } from '../table.ts';
 
 /** Who a member refused at one of its ports, for one reason. */
 interface RefusalView {
@@ -208,5 +208,5 @@ export function statusText({ plane, members, attention, unanswered }: StatusView
   const refused = attention.filter(({ check }) => check === 'refusals');
   const soon = near.length > 0 ? `\nNeeds attention:\n${lines(near)}` : '';
   const kept = refused.length > 0 ? `\nRejected recently:\n${lines(refused)}` : '';
-  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent], style)}${why}${todo}${soon}${kept}`;
+  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent], style)}${folded(`${why}${todo}${soon}${kept}`, style)}`;
 }
