@@ -3,7 +3,7 @@ import { FlagError, readDuration } from '@isthmus/flags';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { ISTHMUS } from './defaults.ts';
-import { age, type ExitStatus, FORMATS, type Output } from './output.ts';
+import { age, type ExitStatus, FORMATS, formatOf, type Output } from './output.ts';
 import type { Plane } from './plane/plane.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -48,6 +48,8 @@ export interface Definition<O = object> {
   readonly examples: readonly Example[];
   /** Whether it prints Kubernetes objects with `-o kubernetes`. */
   readonly printsObjects?: true;
+  /** Whether it prints a list, with `-o name` and `-o custom-columns`. */
+  readonly lists?: true;
   run(call: Call<O>): Promise<ExitStatus>;
 }
 
@@ -142,10 +144,19 @@ export function commonOptions(): Option[] {
     durationOption('--timeout <duration>', 'how long each member may take to answer', ISTHMUS.answerMs).argParser(
       deadline,
     ),
-    new Option('-o, --output <format>', 'table for people, json for programs; for certs also kubernetes')
+    new Option(
+      '-o, --output <format>',
+      "table for people, json for programs; a path such as jsonpath='{.items[*].id}', and for lists custom-columns=ID:.id,AGE:.ageMs, read that document, where items is the list and id a name; for certs also kubernetes",
+    )
       .choices(FORMATS)
+      .argParser(outputFormat)
       .default('table'),
   ];
+}
+
+function outputFormat(text: string): string {
+  if (formatOf(text)) return text;
+  throw new InvalidArgumentError(`Allowed choices are ${FORMATS.join(', ')}.`);
 }
 
 export function destinationArgument(): Argument {

@@ -32,6 +32,8 @@ export const ISTHMUS = {
   drainAskMs: 500,
   /** How many sessions and tunnels a dry run of a drain shows for people; `-o json` lists the rest. */
   drainShown: 20,
+  /** How often a list with `--watch` is asked for again. */
+  listAgainMs: 2000,
   /** How many tunnels `isthmus tunnels` lists. `--limit` sets it. */
   tunnelsListed: 1000,
   /** How many warnings of a member that is not ready are read to find different ones. */

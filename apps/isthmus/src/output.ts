@@ -27,34 +27,44 @@ export function styleOf(colours: boolean, room = UNBOUNDED): Style {
   };
 }
 
-/** Only commands that say so print Kubernetes objects. */
-export const FORMATS = ['table', 'wide', 'json', 'yaml', 'kubernetes'] as const;
-export type Format = (typeof FORMATS)[number];
+/** Only commands that say so print Kubernetes objects, and only lists print names and columns. Those with = take an argument. */
+export const FORMATS = ['table', 'wide', 'json', 'yaml', 'name', 'jsonpath=', 'custom-columns=', 'kubernetes'] as const;
+
+type Trimmed<F> = F extends `${infer Name}=` ? Name : F;
+export type Format = Trimmed<(typeof FORMATS)[number]>;
+
+/** Reads the value of `--output`: `json`, or `jsonpath={.items[*].id}`. Returns undefined for an unknown format. */
+export function formatOf(text: string): { readonly format: Format; readonly argument: string } | undefined {
+  const [format = '', ...rest] = text.split('=');
+  const wanted = rest.length > 0 ? `${format}=` : format;
+  if (!FORMATS.some((each) => each === wanted)) return undefined;
+  return { format: format as Format, argument: rest.join('=') };
+}
 
 /** Formats a document for programs. */
-type Write = (view: object) => string;
+export type Write = (view: object) => string;
 
 /** Prints what a command found, for people or for programs. */
 export class Output {
   readonly format: Format;
+  /** What stands behind `jsonpath=` or `custom-columns=`. */
+  readonly argument: string;
   readonly style: Style;
   readonly #terminal: Terminal;
-  readonly #yaml: Write | undefined;
+  readonly #write: Write | undefined;
 
-  /** @param yaml set if the format is `yaml` */
-  constructor(terminal: Terminal, format: Format, yaml?: Write) {
+  /**
+   * @param output a value of `--output`
+   * @param write set if the format is `yaml` or `jsonpath`
+   */
+  constructor(terminal: Terminal, output: string, write?: Write) {
+    const { format, argument } = formatOf(output) ?? { format: 'table', argument: '' };
     this.#terminal = terminal;
     this.format = format;
-    this.#yaml = yaml;
+    this.argument = argument;
+    this.#write = write;
     const columns = terminal.interactive ? terminal.size().columns : Number.POSITIVE_INFINITY;
     this.style = styleOf(terminal.colours && this.forPeople, { columns, wide: format === 'wide' });
-  }
-
-  /** Makes the output. Loads what writes YAML only if that is asked for. */
-  static async of(terminal: Terminal, format: Format): Promise<Output> {
-    if (format !== 'yaml') return new Output(terminal, format);
-    const { stringify } = await import('yaml');
-    return new Output(terminal, format, (view) => stringify(view));
   }
 
   get forPeople(): boolean {
@@ -63,7 +73,7 @@ export class Output {
 
   /** Prints one document for programs, or the result of `text` for people. */
   show<V extends object>(view: V, text: (view: V, style: Style) => string): void {
-    const document = this.#yaml ? this.#yaml(view) : `${JSON.stringify(view, null, 2)}\n`;
+    const document = this.#write?.(view) ?? `${JSON.stringify(view, null, 2)}\n`;
     this.#terminal.out(this.forPeople ? text(view, this.style) : document);
   }
 
@@ -79,7 +89,8 @@ export class Output {
 
   /** Prints one document per line (YAML: one between separators), for output without an end. */
   line<V extends object>(view: V, text: (view: V) => string): void {
-    const document = this.#yaml ? `---\n${this.#yaml(view)}` : `${JSON.stringify(view)}\n`;
+    const separator = this.format === 'yaml' ? '---\n' : '';
+    const document = this.#write ? separator + this.#write(view) : `${JSON.stringify(view)}\n`;
     this.#terminal.out(this.forPeople ? `${text(view)}\n` : document);
   }
 

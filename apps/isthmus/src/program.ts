@@ -16,7 +16,8 @@ import { status } from './commands/status.ts';
 import { tenants } from './commands/tenants.ts';
 import { tunnels } from './commands/tunnels.ts';
 import { watch } from './commands/watch.ts';
-import { EXIT, type ExitStatus, Failure, type Format, Output, usage } from './output.ts';
+import { EXIT, type ExitStatus, Failure, formatOf, Output, usage, type Write } from './output.ts';
+import { template } from './paths.ts';
 import { Plane, readTls } from './plane/plane.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -45,7 +46,7 @@ Exit status:
 export interface Interpreted {
   readonly definition: Definition;
   readonly args: readonly (string | undefined)[];
-  readonly options: CommonOptions & { readonly output: Format };
+  readonly options: CommonOptions & { readonly output: string };
 }
 
 /** Parses a command line. Returns only a status if everything has been printed already. */
@@ -115,17 +116,19 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
   const interpreted = interpret(terminal);
   if (typeof interpreted === 'number') return interpreted;
   const { definition, args, options } = interpreted;
-  const output = await Output.of(terminal, options.output);
   let met: Plane | undefined;
   const plane = async () => {
     const { address: addresses, timeout: timeoutMs } = options;
     met ??= await Plane.meet({ addresses, tls: readTls(options), timeoutMs, signal: terminal.interrupted });
     return met;
   };
-  const call: Call = { args, options, terminal, output, plane, commands: commandTree };
   try {
-    if (options.output === 'kubernetes' && !definition.printsObjects)
+    const output = new Output(terminal, options.output, await writerOf(options.output));
+    const call: Call = { args, options, terminal, output, plane, commands: commandTree };
+    if (output.format === 'kubernetes' && !definition.printsObjects)
       throw usage(`${definition.name} prints no Kubernetes objects: use -o json`);
+    if (['name', 'custom-columns'].includes(output.format) && !definition.lists)
+      throw usage(`${definition.name} prints no list: use -o json or -o jsonpath=`);
     return await definition.run(call);
   } catch (error) {
     if (terminal.interrupted.aborted) return EXIT.unasked;
@@ -135,4 +138,16 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
   } finally {
     met?.[Symbol.dispose]();
   }
+}
+
+/** Loads what writes YAML, or reads paths, only if that is asked for. */
+async function writerOf(output: string): Promise<Write | undefined> {
+  const { format, argument = '' } = formatOf(output) ?? {};
+  if (format === 'yaml') {
+    const { stringify } = await import('yaml');
+    return (view) => stringify(view);
+  }
+  if (format !== 'jsonpath') return undefined;
+  const print = template(argument);
+  return (view) => `${print(view)}\n`;
 }

@@ -23,6 +23,8 @@ export interface Room {
   readonly columns: number;
   /** Show all columns, however long the lines become. */
   readonly wide: boolean;
+  /** False leaves out the names of the columns. */
+  readonly headers?: boolean;
 }
 
 interface Cells {
@@ -158,10 +160,11 @@ export function table(
   const made = new Table({
     chars: NO_LINES,
     style: { 'padding-left': 0, 'padding-right': 0, head: [], border: [] },
-    head: shown.columns.map(({ name }) => name.toUpperCase()),
+    head: room.headers === false ? [] : shown.columns.map(({ name }) => name.toUpperCase()),
     colAligns: shown.columns.map(({ right }) => (right ? 'right' : 'left')),
   });
   for (const row of shown.rows) made.push([...row]);
+  if (made.length === 0 && room.headers === false) return '';
   return `${made
     .toString()
     .split('\n')

@@ -1,11 +1,13 @@
+import { isIP } from 'node:net';
 import type { adminApi } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
 import { type Call, command } from '../command.ts';
-import { age, EXIT, Failure, plural, type Style, usage } from '../output.ts';
+import { type Kind, type ListColumn, type ListOptions, list, listOptions, namesArgument, rowsTable } from '../lists.ts';
+import { age, EXIT, Failure, plural, type Style, statusOf, usage } from '../output.ts';
 import { type SessionView, sessionsOf } from '../plane/evidence.ts';
 import type { Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
-import { type Column, table } from '../table.ts';
+import { table } from '../table.ts';
 
 interface AgentView {
   readonly agent: string;
@@ -21,22 +23,63 @@ interface AgentView {
   readonly sessions: readonly SessionView[];
 }
 
+const AGENTS: Kind<AgentView> = {
+  name: 'agents',
+  one: 'agent',
+  names: ({ agent }) => [agent],
+  columns: () => COLUMNS,
+  labels: ({ reaches }) => identifiersOf(reaches),
+  async ask(call) {
+    const { sessions, unanswered } = await sessionsOf(await call.plane(), call.options.tenant);
+    const status = (items: readonly AgentView[]) => statusOf(items.length === 0, unanswered);
+    return { items: agentsOf(sessions), unanswered, text: agentsText, status };
+  },
+};
+
+const SESSIONS: Kind<SessionView> = {
+  name: 'sessions',
+  one: 'session',
+  names: ({ session, agent }) => [session, agent],
+  columns: () => SESSION_COLUMNS,
+  labels: ({ reaches }) => identifiersOf(reaches),
+  async ask(call) {
+    const { sessions, unanswered } = await sessionsOf(await call.plane(), call.options.tenant);
+    const status = (items: readonly SessionView[]) => statusOf(items.length === 0, unanswered);
+    return { items: sessions, unanswered, text: sessionsText, status };
+  },
+};
+
+/** What an agent serves, by the names of --agent-identifiers. */
+function identifiersOf(reaches: readonly string[]): Readonly<Record<string, readonly string[]>> {
+  const found: Record<string, string[]> = {};
+  for (const each of reaches) {
+    const kind = each.includes('/') ? 'cidr' : isIP(each) !== 0 ? `ipv${isIP(each)}` : 'host';
+    if (each === 'default-route') found[each] = ['true'];
+    else found[kind] = [...(found[kind] ?? []), each];
+  }
+  return found;
+}
+
 export const agents = command({
   name: 'agents',
+  lists: true,
   summary: 'List agents, the hubs that reach each, and the destinations each says it serves',
   details:
     'An agent that drains leaves when its last tunnel has ended: isthmus tunnels --agent shows what it waits for. Exits with 1 if there is none.',
-  options: [new Option('--sessions', 'one line for each session, with its id, address and protocol')],
+  args: [namesArgument('agents')],
+  options: [
+    new Option('--sessions', 'one line for each session, with its id, address and protocol'),
+    ...listOptions(AGENTS),
+  ],
   examples: [
     { line: 'agents', does: 'one line for each agent' },
+    { line: 'agents agent-1 -o json', does: 'all that is known of one' },
     { line: 'agents --tenant team-a --sessions', does: 'the sessions of one tenant' },
+    { line: 'agents -l cidr=10.20.0.0/16 -w', does: 'who serves these addresses, and who comes and goes' },
+    { line: 'agents --field-selector state!=ready -o name', does: 'those that drain or are in quarantine' },
   ],
-  async run({ options, output, plane }: Call<{ readonly sessions?: true }>) {
-    const { sessions, unanswered } = await sessionsOf(await plane(), options.tenant);
-    const text = options.sessions ? sessionsText : agentsText;
-    const view = { agents: agentsOf(sessions), unanswered };
-    return output.answers(view, ({ agents }, style) => text(agents, style), sessions.length === 0);
-  },
+  run: (call: Call<ListOptions & { readonly sessions?: true }>) =>
+    call.options.sessions ? list(SESSIONS, call) : list(AGENTS, call),
 });
 
 /** @param sessions grouped by agent */
@@ -56,7 +99,7 @@ export function agentsOf(sessions: readonly SessionView[]): AgentView[] {
       tenant,
       hubs: [...new Set(group.map(({ hub }) => hub))],
       reaches: [...new Set(group.flatMap(({ reaches }) => reaches))],
-      state: quarantined !== undefined ? 'quarantined' : draining ? 'draining' : 'ready',
+      state: stateOf(quarantined, draining),
       ...(quarantined !== undefined && { quarantined }),
       ...(drainingMs > 0 && { drainingMs }),
       tunnels: group.reduce((sum, { tunnels }) => sum + tunnels, 0),
@@ -65,16 +108,20 @@ export function agentsOf(sessions: readonly SessionView[]): AgentView[] {
   });
 }
 
-const COLUMNS: readonly Column[] = [
-  { name: 'agent', least: 12 },
-  { name: 'tenant', least: 8, drop: 3 },
-  { name: 'state', least: 12 },
-  { name: 'sessions', right: true },
-  { name: 'tunnels', right: true },
-  { name: 'age', drop: 2 },
-  { name: 'hubs', least: 10, drop: 4 },
+function stateOf(quarantined: string | undefined, draining: boolean): AgentView['state'] {
+  return quarantined !== undefined ? 'quarantined' : draining ? 'draining' : 'ready';
+}
+
+const COLUMNS: readonly ListColumn<AgentView>[] = [
+  { name: 'agent', least: 12, of: ({ agent }) => agent },
+  { name: 'tenant', least: 8, drop: 3, of: ({ tenant }) => tenant },
+  { name: 'state', least: 12, of: stateText },
+  { name: 'sessions', right: true, of: ({ sessions }) => String(sessions.length) },
+  { name: 'tunnels', right: true, of: ({ tunnels }) => String(tunnels), moves: true },
+  { name: 'age', drop: 2, of: ({ sessions }) => age(Math.max(...sessions.map(({ ageMs }) => ageMs))), moves: true },
+  { name: 'hubs', least: 10, drop: 4, of: ({ hubs }) => hubs.join(',') },
   // An agent may announce a hundred prefixes.
-  { name: 'reaches', least: 10, most: 48, drop: 1 },
+  { name: 'reaches', least: 10, most: 48, drop: 1, of: ({ reaches }) => reaches.join(',') },
 ];
 
 function stateText(agent: Pick<AgentView, 'state' | 'quarantined' | 'drainingMs'>, style: Style): string {
@@ -85,47 +132,29 @@ function stateText(agent: Pick<AgentView, 'state' | 'quarantined' | 'drainingMs'
 }
 
 export function agentsText(agents: readonly AgentView[], style: Style): string {
-  const rows = agents.map((agent) => [
-    agent.agent,
-    agent.tenant,
-    stateText(agent, style),
-    String(agent.sessions.length),
-    String(agent.tunnels),
-    age(Math.max(...agent.sessions.map(({ ageMs }) => ageMs))),
-    agent.hubs.join(','),
-    agent.reaches.join(','),
-  ]);
-  if (rows.length > 0) return table(COLUMNS, rows, style);
+  if (agents.length > 0) return rowsTable(COLUMNS, agents, style);
   return "No agent has a session: no dial can succeed. Read the agents' logs, or check that hubs listen: isthmus hubs\n";
 }
 
-const SESSION_COLUMNS: readonly Column[] = [
-  { name: 'session' },
-  { name: 'agent', least: 12 },
-  { name: 'tenant', least: 8, drop: 2 },
-  { name: 'hub', least: 8 },
-  { name: 'protocol', drop: 1 },
-  { name: 'remote', drop: 3 },
-  { name: 'state' },
-  { name: 'tunnels', right: true, drop: 4 },
-  { name: 'age', drop: 5 },
+const SESSION_COLUMNS: readonly ListColumn<SessionView>[] = [
+  { name: 'session', of: ({ session }) => session },
+  { name: 'agent', least: 12, of: ({ agent }) => agent },
+  { name: 'tenant', least: 8, drop: 2, of: ({ tenant }) => tenant },
+  { name: 'hub', least: 8, of: ({ hub }) => hub },
+  { name: 'protocol', drop: 1, of: ({ protocol }) => protocol },
+  { name: 'remote', drop: 3, of: ({ remote }) => remote },
+  {
+    name: 'state',
+    of: ({ quarantined, draining }, style) => stateText({ state: stateOf(quarantined, draining) }, style),
+  },
+  { name: 'tunnels', right: true, drop: 4, of: ({ tunnels }) => String(tunnels), moves: true },
+  { name: 'age', drop: 5, of: ({ ageMs }) => age(ageMs), moves: true },
 ];
 
-function sessionsText(agents: readonly AgentView[], style: Style): string {
-  const sessions = agents.flatMap((agent) => agent.sessions);
-  const rows = sessions.map((each) => [
-    each.session,
-    each.agent,
-    each.tenant,
-    each.hub,
-    each.protocol,
-    each.remote,
-    stateText({ state: each.quarantined !== undefined ? 'quarantined' : each.draining ? 'draining' : 'ready' }, style),
-    String(each.tunnels),
-    age(each.ageMs),
-  ]);
-  const body = table(SESSION_COLUMNS, rows, style);
-  return `${body}\n${plural(agents.length, 'agent')}, ${plural(sessions.length, 'session')}\n`;
+function sessionsText(sessions: readonly SessionView[], style: Style): string {
+  const agents = new Set(sessions.map(({ tenant, agent }) => JSON.stringify([tenant, agent])));
+  const body = rowsTable(SESSION_COLUMNS, sessions, style);
+  return `${body}\n${plural(agents.size, 'agent')}, ${plural(sessions.length, 'session')}\n`;
 }
 
 interface QuarantineOptions {

@@ -71,6 +71,9 @@ describe('completion', () => {
         has('isthmus status --tenant ', 'tenants-1');
         has('isthmus config --member ', 'members-1');
         has('isthmus drain ', 'hubs-1', 'hubs-2');
+        has('isthmus agents ', 'agents-1', 'agents-2');
+        has('isthmus tunnels -o ', 'name', 'custom-columns=');
+        has('isthmus hubs --', '--watch', '--no-headers', '--field-selector');
         has('isthmus quarantine ag', 'agents-1');
         has('isthmus kick agent ', 'agents-1');
       });
@@ -86,7 +89,7 @@ describe('completion', () => {
       const offered = (line: string) => OFFERS.bash?.(line) ?? [];
       assert.deepEqual(offered('isthmus quarantine ').slice(0, 2), ['agents-1', 'agents-2']);
       assert.ok(!offered('isthmus quarantine ').includes('--reason'));
-      assert.ok(offered('isthmus status ').includes('--tenant'));
+      assert.ok(offered('isthmus watch ').includes('--tenant'));
       assert.ok(offered('isthmus kick ').includes('tunnel'));
       assert.ok(!offered('isthmus kick agent ').includes('tunnel'));
     });

@@ -52,6 +52,10 @@ const BY_OPTION: Readonly<Record<string, NameKind>> = {
 };
 
 const BY_ARGUMENT: Readonly<Record<string, NameKind>> = {
+  'status name': 'members',
+  'tenants what': 'tenants',
+  'agents name': 'agents',
+  'hubs name': 'hubs',
   'drain hub': 'hubs',
   'quarantine agent': 'agents',
   'kick id': 'agents',

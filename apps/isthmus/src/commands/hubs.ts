@@ -2,11 +2,12 @@ import { adminApi } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
 import { type Call, command, durationOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
-import { age, bytes, EXIT, Failure, isoTime, plural, type Style } from '../output.ts';
+import { type Kind, type ListColumn, type ListOptions, list, listOptions, namesArgument, rowsTable } from '../lists.ts';
+import { age, bytes, EXIT, Failure, isoTime, plural, type Style, statusOf } from '../output.ts';
 import { linkFailuresOf } from '../plane/evidence.ts';
 import type { Answer, Member } from '../plane/member.ts';
 import { memberOf, type Plane } from '../plane/plane.ts';
-import { type Column, table } from '../table.ts';
+import { table } from '../table.ts';
 
 /** How a gateway reaches a hub. */
 interface LinkView {
@@ -28,13 +29,13 @@ interface HubView {
   readonly links: readonly LinkView[];
 }
 
-export const hubs = command({
+const HUBS: Kind<HubView> = {
   name: 'hubs',
-  summary: 'List hubs, the gateways that reach each, and the number of its sessions',
-  details: 'Exits with 1 if a gateway cannot reach a hub.',
-  examples: [{ line: 'hubs', does: 'all hubs that any member knows' }],
-  async run({ output, plane }: Call) {
-    const met = await plane();
+  one: 'hub',
+  names: ({ hub }) => [hub],
+  columns: () => COLUMNS,
+  async ask(call) {
+    const met = await call.plane();
     const { answers, unanswered } = await met.ask(
       async (admin, signal) => (await admin.listMembers({}, { signal })).hubs,
       'gateway',
@@ -45,10 +46,24 @@ export const hubs = command({
       met,
       cut.map(({ member }) => member),
     );
-    const view = { hubs: hubsOf(answers, failures), unanswered };
     const isCut = ({ links }: HubView) => links.some(({ link }) => link === 'down');
-    return output.answers(view, ({ hubs }, style) => hubsText(hubs, style), view.hubs.some(isCut));
+    const status = (items: readonly HubView[]) => statusOf(items.some(isCut), unanswered);
+    return { items: hubsOf(answers, failures), unanswered, text: hubsText, status };
   },
+};
+
+export const hubs = command({
+  name: 'hubs',
+  lists: true,
+  summary: 'List hubs, the gateways that reach each, and the number of its sessions',
+  details: 'Exits with 1 if a gateway cannot reach a hub.',
+  args: [namesArgument('hubs')],
+  options: listOptions(HUBS),
+  examples: [
+    { line: 'hubs', does: 'all hubs that any member knows' },
+    { line: 'hubs hub-1 -w', does: 'while it is restarted' },
+  ],
+  run: (call: Call<ListOptions>) => list(HUBS, call),
 });
 
 const LINKS: Readonly<Record<number, LinkView['link']>> = {
@@ -90,21 +105,27 @@ export function hubsOf(
     .sort((a, b) => a.hub.localeCompare(b.hub, 'en', { numeric: true }));
 }
 
+function usable({ links }: HubView): number {
+  return links.filter(({ link }) => link !== 'down').length;
+}
+
+function linksText(hub: HubView, style: Style): string {
+  const text = `${usable(hub)} of ${hub.links.length}`;
+  return usable(hub) < hub.links.length ? style.bad(text) : text;
+}
+
+const COLUMNS: readonly ListColumn<HubView>[] = [
+  { name: 'hub', least: 12, of: ({ hub }) => hub },
+  { name: 'zone', drop: 1, of: ({ zone }) => zone },
+  { name: 'state', of: ({ draining }, style) => (draining ? style.warning('draining') : style.good('open')) },
+  { name: 'age', drop: 3, of: ({ ageMs }) => age(ageMs), moves: true },
+  { name: 'sessions', right: true, of: ({ sessions }) => String(sessions) },
+  { name: 'gateways', of: linksText },
+  { name: 'for gateways', drop: 4, of: ({ peerAddress }) => peerAddress },
+  { name: 'for agents', drop: 2, of: ({ agentAddress }) => agentAddress },
+];
+
 export function hubsText(hubs: readonly HubView[], style: Style): string {
-  const rows = hubs.map((hub) => {
-    const usable = hub.links.filter(({ link }) => link !== 'down').length;
-    const links = `${usable} of ${hub.links.length}`;
-    return [
-      hub.hub,
-      hub.zone,
-      hub.draining ? style.warning('draining') : style.good('open'),
-      age(hub.ageMs),
-      String(hub.sessions),
-      usable < hub.links.length ? style.bad(links) : links,
-      hub.peerAddress,
-      hub.agentAddress,
-    ];
-  });
   const down = hubs.flatMap(({ hub, peerAddress, links }) =>
     links
       .filter(({ link }) => link === 'down')
@@ -113,18 +134,9 @@ export function hubsText(hubs: readonly HubView[], style: Style): string {
       ),
   );
   const todo = 'Check that the hub runs, its --advertise-address and --peer-port, and --peer-ca-cert of both.\n';
-  const columns: readonly Column[] = [
-    { name: 'hub', least: 12 },
-    { name: 'zone', drop: 1 },
-    { name: 'state' },
-    { name: 'age', drop: 3 },
-    { name: 'sessions', right: true },
-    { name: 'gateways' },
-    { name: 'for gateways', drop: 4 },
-    { name: 'for agents', drop: 2 },
-  ];
   const problems = down.length > 0 ? `\nNo link:\n${down.join('')}${todo}` : '';
-  return (rows.length > 0 ? table(columns, rows, style) : 'No hub is known: agents cannot connect.\n') + problems;
+  const body = hubs.length > 0 ? rowsTable(COLUMNS, hubs, style) : 'No hub is known: agents cannot connect.\n';
+  return body + problems;
 }
 
 interface DrainOptions {

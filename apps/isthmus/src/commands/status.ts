@@ -1,10 +1,11 @@
 import { type CheckName, type Finding, findingsIn, judge } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { type Call, command } from '../command.ts';
+import { type Kind, type ListColumn, type ListOptions, list, listOptions, namesArgument } from '../lists.ts';
 import { age, EXIT, type ExitStatus, isoTime, plural, type Style, statusOf } from '../output.ts';
 import { type Asked, askPlane, warningsOf } from '../plane/evidence.ts';
 import { type AdmissionName, type Answer, admissionName, roleNames, type Unanswered } from '../plane/member.ts';
-import { type Column, folded, table } from '../table.ts';
+import { folded, table } from '../table.ts';
 
 /** Who a member refused at one of its ports, for one reason. */
 interface RefusalView {
@@ -64,27 +65,44 @@ interface StatusView {
   readonly unanswered: readonly Unanswered[];
 }
 
+const MEMBERS: Kind<MemberView> = {
+  name: 'members',
+  one: 'member',
+  names: ({ member, address }) => [member, address],
+  columns: () => COLUMNS,
+  async ask(call) {
+    const met = await call.plane();
+    const asked = await askPlane(met, call.options.tenant, false);
+    const { answers } = asked.statuses;
+    const unready = answers.filter(({ value }) => !value.ready).map(({ member }) => member);
+    const { members: items, unanswered, ...more } = statusView(asked, await warningsOf(met, unready));
+    const view = (members: readonly MemberView[]) => ({ ...more, members, unanswered });
+    return {
+      items,
+      unanswered,
+      more,
+      text: (members, style) => statusText(view(members), style),
+      status: (members) => exitOf(view(members)),
+    };
+  },
+};
+
 export const status = command({
   name: 'status',
+  lists: true,
   summary: 'List the members of a plane, whether each is ready (or why not), what it carries, and what needs attention',
   details:
     'Exits with 1 if a member is not ready, and with 4 if all are and something needs attention: somebody was refused in the last five minutes, a gateway, hub or agent went away, callers fail to reach something again and again, dials wait for a session, a gateway lacks a hub or the registry, a certificate expires soon, a tenant is near a limit, or there is something to fix. Each line says what to do.',
+  args: [namesArgument('members')],
+  options: listOptions(MEMBERS),
   examples: [
     { line: 'status', does: 'the plane of the gateway or hub on this machine' },
     { line: 'status -a 10.0.0.5:8095,10.0.0.6:8095', does: 'ask the second one if the first is down' },
     { line: 'status -o wide', does: 'all columns, however narrow the terminal' },
+    { line: 'status -w', does: 'and who comes, changes and goes, during a roll' },
     { line: 'status -o json', does: 'the same, for programs' },
   ],
-  async run({ options, output, plane }: Call) {
-    const met = await plane();
-    const asked = await askPlane(met, options.tenant, false);
-    const { answers } = asked.statuses;
-    const unready = answers.filter(({ value }) => !value.ready).map(({ member }) => member);
-    const warnings = await warningsOf(met, unready);
-    const view = statusView(asked, warnings);
-    output.answers(view, statusText);
-    return exitOf(view);
-  },
+  run: (call: Call<ListOptions>) => list(MEMBERS, call),
 });
 
 /** What the rules find that members do not say of themselves. What `check` alone reports may stay as it is for long. */
@@ -145,53 +163,48 @@ function isGatewayAlone({ roles }: adminApi.GetStatusResponse): boolean {
   return roleNames(roles).join() === 'gateway';
 }
 
-const COLUMNS: readonly Column[] = [
-  { name: 'member', least: 12 },
-  { name: 'roles', drop: 5 },
-  { name: 'ready' },
-  { name: 'version', drop: 2 },
-  { name: 'zone', drop: 1 },
-  { name: 'up', drop: 6 },
-  { name: 'sessions', right: true },
-  { name: 'tunnels', right: true },
-  { name: 'parked', right: true },
-  { name: 'dials/s', right: true },
-  { name: 'failed/s', right: true },
-  { name: 'address', drop: 3 },
-  { name: 'known', right: true, wide: true },
-  { name: 'pending', right: true, wide: true },
-  { name: 'program', wide: true },
-  { name: 'runtime', wide: true },
-];
-
 /** One that drains does what it was told to. */
 function readyText({ ready, admission = 'open' }: MemberView, style: Style): string {
   if (ready) return style.good('yes');
   return admission === 'open' ? style.bad('NO') : style.warning(admission);
 }
 
+const COLUMNS: readonly ListColumn<MemberView>[] = [
+  { name: 'member', least: 12, of: ({ member }) => member },
+  { name: 'roles', drop: 5, of: ({ roles }) => roles.join('+') },
+  { name: 'ready', of: readyText },
+  { name: 'version', drop: 2, of: ({ version }) => version },
+  { name: 'zone', drop: 1, of: ({ zone }) => zone },
+  { name: 'up', drop: 6, of: ({ uptimeMs }) => age(uptimeMs), moves: true },
+  { name: 'sessions', right: true, of: ({ sessions }) => String(sessions ?? '') },
+  { name: 'tunnels', right: true, of: ({ tunnels }) => String(tunnels), moves: true },
+  { name: 'parked', right: true, of: parkedText },
+  { name: 'dials/s', right: true, of: ({ dialsPerSecond }) => dialsPerSecond.toFixed(1), moves: true },
+  { name: 'failed/s', right: true, of: failedText, moves: true },
+  { name: 'address', drop: 3, of: ({ address }) => address },
+  { name: 'known', right: true, wide: true, of: ({ knownSessions }) => String(knownSessions ?? '') },
+  { name: 'pending', right: true, wide: true, of: ({ pendingDials }) => String(pendingDials), moves: true },
+  { name: 'program', wide: true, of: ({ program }) => program },
+  { name: 'runtime', wide: true, of: ({ runtime }) => runtime },
+];
+
+function parkedText({ parkedDials }: MemberView, style: Style): string {
+  return parkedDials > 0 ? style.warning(String(parkedDials)) : '0';
+}
+
+function failedText({ failuresPerSecond }: MemberView, style: Style): string {
+  return failuresPerSecond > 0 ? style.bad(failuresPerSecond.toFixed(1)) : '0.0';
+}
+
+/** Under the columns of those that answered. */
+function silentRow({ member, address }: Unanswered, style: Style): string[] {
+  const cells: Readonly<Record<string, string>> = { member, ready: style.bad('no answer'), address };
+  return COLUMNS.map(({ name }) => cells[name] ?? '');
+}
+
 export function statusText({ plane, members, attention, unanswered }: StatusView, style: Style): string {
-  const rows = members.map((member) => [
-    member.member,
-    member.roles.join('+'),
-    readyText(member, style),
-    member.version,
-    member.zone,
-    age(member.uptimeMs),
-    String(member.sessions ?? ''),
-    String(member.tunnels),
-    member.parkedDials > 0 ? style.warning(String(member.parkedDials)) : '0',
-    member.dialsPerSecond.toFixed(1),
-    member.failuresPerSecond > 0 ? style.bad(member.failuresPerSecond.toFixed(1)) : '0.0',
-    member.address,
-    String(member.knownSessions ?? ''),
-    String(member.pendingDials),
-    member.program,
-    member.runtime,
-  ]);
-  const silent = unanswered.map(({ member, address }) => {
-    return [member, '', style.bad('no answer'), '', '', '', '', '', '', '', '', address, '', '', '', ''];
-  });
+  const rows = members.map((member) => COLUMNS.map((column) => column.of(member, style)));
+  const silent = unanswered.map((each) => silentRow(each, style));
   const count = plural(rows.length + silent.length, 'member');
   const alone = members.every(({ roles }) => roles.includes('agent')) ? 'An agent' : 'A program outside any plane';
   const title = plane === '' ? alone : `Plane ${plane}: ${count}`;

@@ -2,10 +2,9 @@ import { FINDINGS } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { Argument } from 'commander';
 import { type Call, command } from '../command.ts';
-import { EXIT, isoTime, plural, type Style, usage } from '../output.ts';
+import { type Kind, type ListColumn, type ListOptions, list, listOptions, rowsTable } from '../lists.ts';
+import { EXIT, isoTime, plural, type Style, statusOf, usage } from '../output.ts';
 import type { Answer, Unanswered } from '../plane/member.ts';
-import type { Plane } from '../plane/plane.ts';
-import { type Column, table } from '../table.ts';
 import type { CheckedFiles, FileProblem } from './tenants-check.ts';
 
 export interface TenantsView {
@@ -16,72 +15,77 @@ export interface TenantsView {
   readonly unanswered: readonly Unanswered[];
 }
 
+const TENANTS: Kind<TenantView> = {
+  name: 'tenants',
+  one: 'tenant',
+  names: ({ tenant }) => [tenant],
+  columns: () => COLUMNS,
+  async ask(call) {
+    const { tenant } = call.options;
+    const { answers, unanswered } = await (await call.plane()).ask(
+      (admin, signal) => admin.listTenants({ tenant }, { signal }),
+      'gateway',
+      'hub',
+    );
+    const configured = answers.some(({ value }) => value.configured);
+    const problems = problemViews(answers);
+    return {
+      items: tenantViews(answers),
+      unanswered,
+      more: { configured, problems },
+      text: (tenants, style) => tenantsText({ configured, tenants, problems }, style),
+      status: () => statusOf(problems.length > 0, unanswered),
+    };
+  },
+};
+
 export const tenants = command({
   name: 'tenants',
+  lists: true,
   summary: 'List tenants with what they use, or check their files before servers read them',
   details:
     'A list has the tenants in force, the agents and callers of each, its fullest limit, and the files that cannot be used. Limits hold in each process by itself; -o json has them all. With check, it asks no server: it reads files, or all files of a directory, with the certificates and keys that they name, and prints FILE:LINE:COLUMN: what is wrong. Exits with 1 if a file cannot be used.',
   args: [
-    new Argument('[action]', 'check reads files, and asks no server').choices(['check']),
-    new Argument('[file...]', 'files to check, or directories of them'),
+    new Argument('[what]', 'tenants to list; or check, which reads files, and asks no server')
+      .choices(['check'])
+      .argParser((text: string) => text),
+    new Argument('[more...]', 'further tenants; or files to check, or directories of them'),
   ],
+  options: listOptions(TENANTS),
   examples: [
     { line: 'tenants', does: 'the tenants of a running plane' },
-    { line: 'tenants --tenant acme -o json', does: 'all that is known of one' },
+    { line: 'tenants acme -o json', does: 'all that is known of one' },
     { line: 'tenants check tenants/', does: 'before it becomes a ConfigMap' },
   ],
-  async run({ args, options, output, plane }: Call) {
-    const [action, files = []] = args as readonly [string | undefined, (readonly string[])?];
-    if (action === undefined) {
-      const view = await tenantsOf(await plane(), options.tenant);
-      return output.answers(view, tenantsText, view.problems.length > 0);
-    }
-    if (files.length === 0) throw usage('name files, or a directory of them: isthmus tenants check FILE...');
+  async run(call: Call<ListOptions>) {
+    const { output } = call;
+    const [what, more = []] = call.args as readonly [string | undefined, (readonly string[])?];
+    if (what !== 'check') return await list(TENANTS, call, what === undefined ? [] : [what, ...more]);
+    if (more.length === 0) throw usage('name files, or a directory of them: isthmus tenants check FILE...');
     // It needs all that a server knows of tenants' files, which other commands do not load.
     const { checkTenantFiles } = await import('./tenants-check.ts');
-    const checked = await checkTenantFiles(files);
+    const checked = await checkTenantFiles(more);
     output.show(checked, checkedText);
     return checked.problems.length > 0 ? EXIT.wrong : EXIT.good;
   },
 });
 
-async function tenantsOf(plane: Plane, tenant: string): Promise<TenantsView> {
-  const { answers, unanswered } = await plane.ask(
-    (admin, signal) => admin.listTenants({ tenant }, { signal }),
-    'gateway',
-    'hub',
-  );
-  return {
-    configured: answers.some(({ value }) => value.configured),
-    tenants: tenantViews(answers),
-    problems: problemViews(answers),
-    unanswered,
-  };
-}
-
-const COLUMNS: readonly Column[] = [
-  { name: 'tenant', least: 10 },
-  { name: 'agents', right: true },
-  { name: 'sessions', right: true },
-  { name: 'tunnels', right: true },
-  { name: 'pending', right: true, drop: 2 },
-  { name: 'callers', least: 12, most: 40, drop: 3 },
-  { name: 'fullest limit', least: 20 },
-  { name: 'file', least: 12, drop: 1 },
+const COLUMNS: readonly ListColumn<TenantView>[] = [
+  { name: 'tenant', least: 10, of: ({ tenant }) => tenant },
+  { name: 'agents', right: true, of: ({ agents }) => String(agents) },
+  { name: 'sessions', right: true, of: ({ sessions }) => String(sessions) },
+  { name: 'tunnels', right: true, of: ({ tunnels }) => String(tunnels), moves: true },
+  { name: 'pending', right: true, drop: 2, of: ({ pendingDials }) => String(pendingDials), moves: true },
+  { name: 'callers', least: 12, most: 40, drop: 3, of: ({ callers }) => callers.join(',') },
+  { name: 'fullest limit', least: 20, of: limitText, moves: true },
+  { name: 'file', least: 12, drop: 1, of: ({ file }) => file },
 ];
 
 export function tenantsText({ configured, tenants, problems }: Omit<TenantsView, 'unanswered'>, style: Style): string {
-  const rows = tenants.map((each) => [
-    each.tenant,
-    ...[each.agents, each.sessions, each.tunnels, each.pendingDials].map(String),
-    each.callers.join(','),
-    limitText(each, style),
-    each.file,
-  ]);
   const none = configured
     ? 'No tenant is in force: nobody can connect. Put files into --tenants-dir\n'
     : 'No tenant has a session, tunnel or dial\n';
-  const body = rows.length > 0 ? table(COLUMNS, rows, style) : none;
+  const body = tenants.length > 0 ? rowsTable(COLUMNS, tenants, style) : none;
   const remark = configured ? '' : '\nNo member has --tenants-dir: agents name their tenants themselves\n';
   const lines = problems.map(({ kept, members, ...problem }) => {
     const still = kept === undefined ? '' : ` (tenant ${kept} stays as it was)`;

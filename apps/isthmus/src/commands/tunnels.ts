@@ -2,9 +2,9 @@ import type { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { type Call, command, count } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
+import { type Kind, type ListColumn, type ListOptions, list, listOptions, namesArgument, rowsTable } from '../lists.ts';
 import { age, bytes, isoTime, plural, type Style } from '../output.ts';
 import { type Answer, roleNames } from '../plane/member.ts';
-import { type Column, table } from '../table.ts';
 
 interface TunnelView {
   readonly dial: string;
@@ -41,30 +41,46 @@ interface Options {
   readonly limit: number;
 }
 
+export const TUNNELS: Kind<TunnelView> = {
+  name: 'tunnels',
+  one: 'tunnel',
+  names: ({ dial }) => [dial],
+  columns: columnsFor,
+  async ask(call: Call<Partial<Options>>) {
+    const { options } = call;
+    const { answers, unanswered } = await (await call.plane()).ask(
+      async (admin, signal) => (await admin.listTunnels({ tenant: options.tenant }, { signal })).tunnels,
+    );
+    const found = selected(tunnelsOf(answers), options);
+    const items = found.slice(0, options.limit ?? ISTHMUS.tunnelsListed);
+    // Filters of all lists choose among those that --limit leaves.
+    const total = found.length;
+    const text = (tunnels: readonly TunnelView[], style: Style) =>
+      tunnelsText({ tunnels, total: tunnels.length < items.length ? tunnels.length : total }, style);
+    return { items, unanswered, more: { total }, text };
+  },
+};
+
 export const tunnels = command({
   name: 'tunnels',
+  lists: true,
   summary: 'List the open tunnels of the plane, with their bytes and age',
+  args: [namesArgument('tunnels')],
   options: [
     new Option('--agent <id>', 'only tunnels through this agent'),
     new Option('--hub <id>', 'only tunnels through this hub'),
     new Option('--destination <text>', 'only tunnels whose destination contains this text'),
     new Option('--sort <by>', 'order: oldest first, or most bytes first').choices(['age', 'bytes']).default('age'),
     new Option('--limit <count>', 'most tunnels to list').argParser(count).default(ISTHMUS.tunnelsListed),
+    ...listOptions(TUNNELS),
   ],
   examples: [
     { line: 'tunnels --agent agent-3', does: 'before agent-3 is taken out' },
     { line: 'tunnels --sort bytes --limit 10', does: 'which tunnels carry the most' },
     { line: 'tunnels -o wide', does: 'which of them have outlived a hub, and which wait for another' },
-    { line: 'tunnels --destination :10250', does: 'exec, logs and port-forward: what goes to kubelets' },
+    { line: 'tunnels --destination :10250 -w', does: 'exec, logs and port-forward: what goes to kubelets, live' },
   ],
-  async run({ options, output, plane }: Call<Options>) {
-    const { answers, unanswered } = await (await plane()).ask(
-      async (admin, signal) => (await admin.listTunnels({ tenant: options.tenant }, { signal })).tunnels,
-    );
-    const found = selected(tunnelsOf(answers), options);
-    const view = { tunnels: found.slice(0, options.limit), total: found.length, unanswered };
-    return output.answers(view, tunnelsText);
-  },
+  run: (call: Call<Options & ListOptions>) => list(TUNNELS, call),
 });
 
 /** Returns each tunnel once, preferably as its gateway reports it, because only the gateway knows the caller. */
@@ -100,7 +116,10 @@ function tunnelView(tunnel: adminApi.Tunnel): Omit<TunnelView, 'through'> {
   };
 }
 
-function selected(all: readonly TunnelView[], { agent, hub, destination = '', sort }: Options): TunnelView[] {
+function selected(
+  all: readonly TunnelView[],
+  { agent, hub, destination = '', sort = 'age' }: Partial<Options>,
+): TunnelView[] {
   const weight = sort === 'age' ? (one: TunnelView) => one.ageMs : (one: TunnelView) => one.bytesUp + one.bytesDown;
   return all
     .filter((tunnel) => agent === undefined || tunnel.agent === agent)
@@ -109,50 +128,36 @@ function selected(all: readonly TunnelView[], { agent, hub, destination = '', so
     .sort((a, b) => weight(b) - weight(a));
 }
 
-const COLUMNS = [
-  { name: 'dial' },
-  { name: 'tenant', least: 8, drop: 1 },
-  { name: 'destination', least: 16 },
-  { name: 'agent', least: 10 },
-  { name: 'hub', least: 8, drop: 3 },
-  { name: 'caller', least: 10, drop: 2 },
-  { name: 'age' },
-  { name: 'up', right: true },
-  { name: 'down', right: true },
-] as const satisfies readonly Column[];
+const COLUMNS: readonly ListColumn<TunnelView>[] = [
+  { name: 'dial', of: ({ dial }) => dial },
+  { name: 'tenant', least: 8, drop: 1, of: ({ tenant }) => tenant },
+  { name: 'destination', least: 16, of: ({ destination }) => destination },
+  { name: 'agent', least: 10, of: ({ agent }) => agent },
+  { name: 'hub', least: 8, drop: 3, of: ({ hub }) => hub },
+  { name: 'caller', least: 10, drop: 2, of: ({ caller }) => caller },
+  { name: 'age', of: ({ ageMs }) => age(ageMs), moves: true },
+  { name: 'up', right: true, of: ({ bytesUp }) => bytes(bytesUp), moves: true },
+  { name: 'down', right: true, of: ({ bytesDown }) => bytes(bytesDown), moves: true },
+];
 
-const RESUME_COLUMNS = [
-  { name: 'moves', right: true, wide: true },
-  { name: 'kept', right: true, wide: true },
-] as const satisfies readonly Column[];
+const RESUME_COLUMNS: readonly ListColumn<TunnelView>[] = [
+  { name: 'moves', right: true, wide: true, of: ({ resume }) => (resume ? String(resume.moves) : '') },
+  { name: 'kept', right: true, wide: true, of: ({ resume }) => (resume ? bytes(resume.keptBytes) : ''), moves: true },
+];
 
 /** The state of all tunnels is news only if one of them waits, or is half-closed. */
-function columnsFor(tunnels: readonly TunnelView[]): readonly Column[] {
+function columnsFor(tunnels: readonly TunnelView[]): readonly ListColumn<TunnelView>[] {
   const news = tunnels.some(({ resume, halfClosed }) => resume?.attached === false || halfClosed);
-  return [...COLUMNS, { name: 'state', ...(!news && { wide: true }) }, ...RESUME_COLUMNS];
+  return [...COLUMNS, { name: 'state', of: stateText, ...(!news && { wide: true }) }, ...RESUME_COLUMNS];
 }
 
-function stateCells({ resume, halfClosed }: TunnelView, style: Style): readonly string[] {
-  const ended = halfClosed && `ended by ${halfClosed}`;
-  if (!resume) return [ended ?? '', '', ''];
-  const { attached, moves, keptBytes } = resume;
-  return [attached ? (ended ?? 'attached') : style.warning('detached'), `${moves}`, bytes(keptBytes)];
+function stateText({ resume, halfClosed }: TunnelView, style: Style): string {
+  if (resume?.attached === false) return style.warning('detached');
+  return halfClosed ? `ended by ${halfClosed}` : resume ? 'attached' : '';
 }
 
 export function tunnelsText({ tunnels, total }: TunnelsView, style: Style): string {
-  const rows = tunnels.map((tunnel) => [
-    tunnel.dial,
-    tunnel.tenant,
-    tunnel.destination,
-    tunnel.agent,
-    tunnel.hub,
-    tunnel.caller,
-    age(tunnel.ageMs),
-    bytes(tunnel.bytesUp),
-    bytes(tunnel.bytesDown),
-    ...stateCells(tunnel, style),
-  ]);
   const rest = total > tunnels.length ? ` of ${total} (--limit shows more)` : '';
-  const body = rows.length > 0 ? `${table(columnsFor(tunnels), rows, style)}\n` : '';
+  const body = tunnels.length > 0 ? `${rowsTable(columnsFor(tunnels), tunnels, style)}\n` : '';
   return `${body}${plural(tunnels.length, 'tunnel')}${rest}\n`;
 }

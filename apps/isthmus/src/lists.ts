@@ -1,0 +1,226 @@
+import timers from 'node:timers/promises';
+import { Argument, Option } from 'commander';
+import type { Call } from './command.ts';
+import { ISTHMUS } from './defaults.ts';
+import { EXIT, type ExitStatus, Failure, type Style, statusOf, styleOf, unansweredText } from './output.ts';
+import { customColumns, pathOf, selector, textOf } from './paths.ts';
+import type { Unanswered } from './plane/member.ts';
+import { type Column, folded, table } from './table.ts';
+
+/** A column of a list, with what it shows of an object. */
+export interface ListColumn<V> extends Column {
+  of(view: V, style: Style): string;
+  /** Its cells change by themselves, as ages do, so that a change is no news for `--watch`. */
+  readonly moves?: true;
+}
+
+/** A kind of object of which there are lists. All lists are filtered, watched and printed by one mechanism. */
+export interface Kind<V extends object> {
+  /** `agents`: the list in JSON. */
+  readonly name: string;
+  /** `agent`, for `-o name`. */
+  readonly one: string;
+  /** The words by which one is asked for. The first is its name. */
+  names(view: V): readonly string[];
+  columns(items: readonly V[]): readonly ListColumn<V>[];
+  /** What `--selector` looks at. */
+  labels?(view: V): Readonly<Record<string, readonly string[]>>;
+  ask(call: Call): Promise<Listed<V>>;
+}
+
+/** The objects of a kind, as members answered. */
+export interface Listed<V> {
+  readonly items: readonly V[];
+  readonly unanswered: readonly Unanswered[];
+  /** Further fields of the document for programs. */
+  readonly more?: object;
+  /** The whole list for people. */
+  text(items: readonly V[], style: Style): string;
+  /** What the list says of the plane. Unset: all is well. */
+  status?(items: readonly V[]): ExitStatus;
+}
+
+export interface ListOptions {
+  readonly watch?: true;
+  /** False for `--no-headers`. */
+  readonly headers?: boolean;
+  readonly fieldSelector?: string;
+  readonly selector?: string;
+}
+
+export function namesArgument(what: string): Argument {
+  return new Argument('[name...]', `only ${what} with these names`);
+}
+
+export function listOptions(kind: Pick<Kind<never>, 'labels'>): Option[] {
+  const labels = '-l, --selector <labels>';
+  return [
+    new Option('-w, --watch', 'after the list, print what comes, changes and goes'),
+    new Option('--no-headers', 'print the rows alone'),
+    new Option('--field-selector <fields>', 'only those with these fields of -o json: state=ready,tenant!=acme'),
+    ...(kind.labels ? [new Option(labels, 'only those with these identifiers: host=db.internal,cidr=10.0.0.0/8')] : []),
+  ];
+}
+
+export function rowsTable<V>(columns: readonly ListColumn<V>[], items: readonly V[], style: Style): string {
+  return table(columns, rowsOf(columns, items, style), style);
+}
+
+function rowsOf<V>(columns: readonly ListColumn<V>[], items: readonly V[], style: Style): string[][] {
+  return items.map((item) => columns.map((column) => column.of(item, style)));
+}
+
+/** Prints the objects of a kind: all, or those that the command line names and filters choose. */
+export async function list<V extends object>(
+  kind: Kind<V>,
+  call: Call<ListOptions>,
+  names = (call.args[0] ?? []) as readonly string[],
+): Promise<ExitStatus> {
+  const chosen = chooser(kind, names, call.options);
+  if (call.options.watch) return await watched(kind, call, chosen);
+  const listed = await kind.ask(call);
+  const items = listed.items.filter(chosen);
+  print(kind, call, { ...listed, items }, names.length === 1 && items.length === 1);
+  const missing = names.filter((name) => !items.some((item) => kind.names(item).includes(name)));
+  if (missing.length > 0) throw new Failure(missingStatus(listed), `there is no ${kind.one} ${missing.join(', ')}`);
+  return listed.status?.(items) ?? statusOf(false, listed.unanswered);
+}
+
+/** One that a silent member may know is not known to be missing. */
+function missingStatus({ unanswered }: Listed<unknown>): ExitStatus {
+  return unanswered.length > 0 ? EXIT.unasked : EXIT.wrong;
+}
+
+function chooser<V extends object>(kind: Kind<V>, names: readonly string[], options: ListOptions) {
+  const { fieldSelector, selector: labels } = options;
+  const fields = fieldSelector === undefined ? undefined : selector(fieldSelector, '--field-selector');
+  const labelled = labels === undefined ? undefined : selector(labels, '--selector');
+  return (item: V) => {
+    if (names.length > 0 && !kind.names(item).some((name) => names.includes(name))) return false;
+    if (labelled && !labelled((key) => kind.labels?.(item)[key] ?? [])) return false;
+    return !fields || fields((key) => pathOf(`.${key}`)(item).flat().map(textOf));
+  };
+}
+
+function print<V extends object>(
+  kind: Kind<V>,
+  { output, options, terminal }: Call<ListOptions>,
+  listed: Listed<V>,
+  single: boolean,
+) {
+  const { items, unanswered, more = {} } = listed;
+  const { style, format } = output;
+  const silent = folded(unansweredText(unanswered), style);
+  const bare = options.headers === false;
+  if (format === 'name') {
+    terminal.out(items.map((item) => `${kind.one}/${kind.names(item)[0]}\n`).join(''));
+  } else if (format === 'custom-columns') {
+    const columns = customColumns(output.argument);
+    const rows = items.map((item) => customCells(columns, named(kind, item)));
+    terminal.out(table(columns, rows, { ...style, headers: !bare }));
+  } else if (output.forPeople) {
+    const columns = kind.columns(items);
+    const text = bare ? rowsTable(columns, items, { ...style, headers: false }) : listed.text(items, style);
+    terminal.out(text + (bare ? '' : silent));
+  } else {
+    const [first] = items;
+    const whole = { [kind.name]: items, ...more, unanswered };
+    const path = (item: V) => named(kind, item);
+    const root = format === 'jsonpath' ? { ...whole, items: items.map(path) } : whole;
+    output.show(single && first ? (format === 'jsonpath' ? path(first) : first) : root, () => '');
+  }
+  // Programs that read names or one object learn of silent members on standard error.
+  if (silent !== '' && (bare || single || format === 'name' || format === 'custom-columns'))
+    terminal.err(silent.trimStart());
+}
+
+function customCells(columns: ReturnType<typeof customColumns>, item: object): string[] {
+  return columns.map(({ find }) => find(item).map(textOf).join(',') || '<none>');
+}
+
+/** For paths, any object has an `id`, whatever its kind calls it. */
+function named<V extends object>(kind: Kind<V>, item: V): object {
+  return { id: kind.names(item)[0], ...item };
+}
+
+/** One that came, changed or went. */
+interface Change<V> {
+  readonly event: 'added' | 'changed' | 'gone';
+  readonly item: V;
+}
+
+/** Objects that have been told of, with what was news about each. */
+type Known<V> = Map<string, { readonly item: V; readonly news: string }>;
+
+/** Asks again and again until it is interrupted, and prints changes. */
+async function watched<V extends object>(
+  kind: Kind<V>,
+  call: Call<ListOptions>,
+  chosen: (item: V) => boolean,
+): Promise<ExitStatus> {
+  const known: Known<V> = new Map();
+  const { interrupted } = call.terminal;
+  const tell = call.output.forPeople ? rowTeller(kind, call) : documentTeller(kind, call);
+  while (!interrupted.aborted) {
+    const { items, unanswered } = await kind.ask(call);
+    const changes = changesIn(kind, known, items.filter(chosen), unanswered.length === 0);
+    if (changes.length > 0) tell(changes);
+    await timers.setTimeout(ISTHMUS.listAgainMs, undefined, { signal: interrupted }).catch(() => {});
+    if (!interrupted.aborted) await (await call.plane()).meet();
+  }
+  return EXIT.good;
+}
+
+/** Compares with what is known, and notes it. @param all whether all members answered: what a silent one knows is not gone */
+function changesIn<V extends object>(kind: Kind<V>, known: Known<V>, items: readonly V[], all: boolean): Change<V>[] {
+  const plain = styleOf(false);
+  const changes: Change<V>[] = [];
+  const there = new Set<string>();
+  for (const item of items) {
+    const key = JSON.stringify([(item as { tenant?: unknown }).tenant, kind.names(item)[0]]);
+    const columns = kind.columns([item]).filter(({ moves }) => !moves);
+    const news = JSON.stringify(rowsOf(columns, [item], plain));
+    const before = known.get(key);
+    if (before?.news !== news) changes.push({ event: before ? 'changed' : 'added', item });
+    known.set(key, { item, news });
+    there.add(key);
+  }
+  for (const [key, { item }] of all ? known : []) {
+    if (there.has(key)) continue;
+    known.delete(key);
+    changes.push({ event: 'gone', item });
+  }
+  return changes;
+}
+
+type Tell<V> = (changes: readonly Change<V>[]) => void;
+
+/** Prints rows under one head. Later rows are as wide as the first ones. */
+function rowTeller<V extends object>(kind: Kind<V>, { output, options, terminal }: Call<ListOptions>): Tell<V> {
+  let first: readonly Change<V>[] | undefined;
+  const words = { added: output.style.good, changed: output.style.warning, gone: output.style.bad };
+  return (changes) => {
+    const columns: ListColumn<Change<V>>[] = [
+      { name: 'event', of: ({ event }) => words[event](event.padEnd('changed'.length)) },
+      ...kind.columns((first ?? changes).map(({ item }) => item)).map((column) => {
+        return { ...column, of: ({ item }: Change<V>, style: Style) => column.of(item, style) };
+      }),
+    ];
+    const headers = !first && options.headers !== false;
+    const lines = rowsTable(columns, [...(first ?? []), ...changes], { ...output.style, headers }).split('\n');
+    terminal.out(lines.slice(first ? first.length : 0).join('\n'));
+    first ??= changes;
+  };
+}
+
+function documentTeller<V extends object>(kind: Kind<V>, { output, terminal }: Call<ListOptions>): Tell<V> {
+  const { format } = output;
+  const columns = format === 'custom-columns' ? customColumns(output.argument) : [];
+  return (changes) => {
+    for (const { event, item } of changes) {
+      if (format === 'name') terminal.out(`${kind.one}/${kind.names(item)[0]}\n`);
+      else if (format === 'custom-columns') terminal.out(`${customCells(columns, named(kind, item)).join('   ')}\n`);
+      else output.line({ event, [kind.one]: format === 'jsonpath' ? named(kind, item) : item }, () => '');
+    }
+  };
+}
