@@ -93,6 +93,17 @@ test('without tokens, hubs ask agents for certificates, and agents show them', {
   assert.ok(!agent.flags.has('service-account-token-path'));
 });
 
+test('a server is ready without agents, which reach it through a Service of ready pods, and lets dials wait for them', {
+  skip,
+}, async () => {
+  const { container, flags } = find(workloads(await renderFor('server', { drain: { delaySeconds: 20 } })), 'server');
+  assert.equal(container.readinessProbe.httpGet?.path, '/readyz?exclude=sessions');
+  assert.equal(flags.get('dial-park-timeout'), '30s');
+  const hub = find(workloads(await renderFor('plane', { hub: { nodeSelector: { disk: 'ssd' } } })), 'hub');
+  assert.equal(hub.container.readinessProbe.httpGet?.path, '/readyz');
+  assert.deepEqual(hub.pod.nodeSelector, { 'kubernetes.io/os': 'linux', disk: 'ssd' });
+});
+
 interface Size {
   readonly replicas: number;
   readonly memory: readonly [string | undefined, string | undefined];

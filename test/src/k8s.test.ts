@@ -191,6 +191,15 @@ test('probes ask the health port', { skip }, () => {
   }
 });
 
+test('operators find gateways and hubs by the names of their pods', { skip }, () => {
+  for (const name of ['gateway', 'hub']) {
+    const { flags, container } = deployment(name);
+    assert.equal(flags.get('server-id'), '$(POD_NAME)');
+    const field = container.env?.find((each) => each.name === 'POD_NAME')?.valueFrom?.fieldRef?.fieldPath;
+    assert.equal(field, 'metadata.name');
+  }
+});
+
 test('the grace period of a pod is a little longer than its drain', { skip }, () => {
   for (const { name, pod, flags } of ours.filter(({ flags }) => flags.has('graceful-shutdown-timeout'))) {
     const delay = flags.has('shutdown-delay-duration') ? seconds(flags.get('shutdown-delay-duration')) : 0;
@@ -313,4 +322,9 @@ test('with the component for it, agents may say what their end would cost, and n
   );
   const binding = applied.find(({ kind }) => kind === 'RoleBinding') as unknown as { readonly subjects: unknown };
   assert.deepEqual(binding.subjects, [{ kind: 'ServiceAccount', name: 'agent', namespace: 'isthmus-agent' }]);
+});
+
+test('no manifest sends a pod to a Windows node, for which there is no image', { skip }, () => {
+  for (const { kind, metadata, spec } of [...ofKind('Deployment'), ...agents])
+    assert.deepEqual(spec.template.spec.nodeSelector, { 'kubernetes.io/os': 'linux' }, `${kind} ${metadata.name}`);
 });

@@ -42,7 +42,9 @@ spec:
         - name: {{ . }}
         {{- end }}
       {{- end }}
-      {{- range $field := list "priorityClassName" "nodeSelector" "tolerations" "affinity" }}
+      # The image is for Linux.
+      nodeSelector: {{- merge (dict) ($values.nodeSelector | default dict) (dict "kubernetes.io/os" "linux") | toYaml | nindent 8 }}
+      {{- range $field := list "priorityClassName" "tolerations" "affinity" }}
       {{- with index $values $field }}
       {{ $field }}: {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -100,7 +102,7 @@ spec:
             timeoutSeconds: 5
           readinessProbe:
             httpGet:
-              path: /readyz
+              path: {{ $spec.ready | default "/readyz" }}
               port: health
             periodSeconds: 2
             timeoutSeconds: 2

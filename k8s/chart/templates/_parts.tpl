@@ -8,7 +8,15 @@
     defaultMode: 0440
 {{- end }}
 
+{{- define "isthmus.env.name" }}
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+{{- end }}
+
 {{- define "isthmus.args.end" }}
+- --server-id=$(POD_NAME)
 - --health-port=8092
 # Longer than the readiness probe and kube-proxy need to send callers elsewhere.
 - --shutdown-delay-duration={{ .Values.drain.delaySeconds }}s

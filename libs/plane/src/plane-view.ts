@@ -53,11 +53,12 @@ export class PlaneView {
     return hubId === own?.hubId ? own : this.#peers?.link(hubId);
   }
 
-  /** Whether dials can reach some hub: over a link, or in this process if it has the sessions. */
+  /** Whether dials can reach some hub: over a link, or in this process if it has the sessions. Without a hub to reach, they can wait. */
   get linked(): boolean {
     const { own, directory } = this.#options;
     if (!this.#peers || this.#peers.ready) return true;
-    return own !== undefined && (own.sessionCount > 0 || directory.size === 0);
+    if (own) return own.sessionCount > 0 || directory.size === 0;
+    return this.#countLinks().wanted === 0;
   }
 
   /** How many links to the plane's other hubs are up, and how many there should be. */

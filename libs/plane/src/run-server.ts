@@ -244,9 +244,9 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
   if (hub) found.push(hub.registration);
   if (tenancy) found.push(tenancy.views.check([...(gateway?.unopened ?? []), ...(hub?.unopened ?? [])]));
   if (gateway) {
-    // With many tenants, a tenant without agents is no reason to send the callers of the others elsewhere.
-    if (tenancy) found.push({ name: 'sessions', ok: true, detail: countSessions(directory.tenants()) });
-    else found.push(sessionsCheck(directory, gateway.routing.tenant));
+    // Upstream's server is ready once it has an agent (docs/adr/0015). A gateway lets dials wait for one, and with many tenants
+    // one without agents is no reason to send the callers of the others elsewhere.
+    found.push(sessionsCheck(directory, hub && !tenancy ? gateway.routing.tenant : undefined));
     found.push({ name: 'hubs', ok: plane.linked, detail: plane.links });
   } else if (hub) {
     // A hub without agents is ready. Its agents may come through a load balancer that first checks readiness.

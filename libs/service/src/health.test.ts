@@ -71,6 +71,15 @@ test("pages answer as upstream's do", async () => {
       500,
       '[+]ping ok\n[-]server-connected failed: no servers connected\n',
     ],
+    ['/readyz?exclude=server-connected', [good, bad], SERVER_UNREADY, 200, 'ok'],
+    ['/readyz?exclude=ping', [good, bad], SERVER_UNREADY, 500, 'no servers connected'],
+    [
+      '/readyz?verbose&exclude=server-connected&exclude=unknown',
+      [good, bad],
+      SERVER_UNREADY,
+      200,
+      '[+]ping ok\n[+]server-connected excluded: ok\ncheck passed\n',
+    ],
     ['/readyz?verbose', [known], SERVER_UNREADY, 200, '[+]registry ok: answered 0.4 s ago\ncheck passed\n'],
     ['/readyz', [known, bad], AGENT_UNREADY, 503, '[+]registry ok\n[-]server-connected failed: no servers connected\n'],
     ['/metrics', [good], AGENT_UNREADY, 200, 'up 1\n'],
@@ -177,7 +186,7 @@ test('a registry that has answered once never makes a program unready, and the c
   }
 });
 
-test('sessions of another tenant are counted, but do not make a gateway ready', () => {
+test('where a tenant needs sessions, those of another are counted, but do not make a server ready', () => {
   const cases: [Record<string, number>, boolean, string, quarantined?: number][] = [
     [{}, false, 'no agent has a session'],
     [{ other: 1 }, false, 'no agent has a session (of other tenants: 1)'],
@@ -189,6 +198,9 @@ test('sessions of another tenant are counted, but do not make a gateway ready', 
     const sessionsOf = (tenant: string) => counts[tenant] ?? 0;
     const directory = { sessionsOf, tenants: () => Object.entries(counts), quarantinedSessions };
     assert.deepEqual({ ...sessionsCheck(directory, 'default') }, { name: 'sessions', ok, detail });
+    const { ok: ready, detail: told } = sessionsCheck(directory);
+    assert.ok(ready, 'a gateway lets dials wait for sessions');
+    assert.equal(told, ok ? detail : countSessions(Object.entries(counts)));
   }
 });
 

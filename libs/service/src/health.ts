@@ -70,7 +70,7 @@ async function pageFor(request: IncomingMessage, { checks, unready, metrics }: H
       return { status: 200, body: 'ok' };
     case '/ready':
     case '/readyz':
-      return readiness(checks(), unready, url?.searchParams.has('verbose') ?? false);
+      return readiness(checks(), unready, url.searchParams);
     case '/metrics':
       return metricsPage(metrics, request);
     default:
@@ -78,10 +78,14 @@ async function pageFor(request: IncomingMessage, { checks, unready, metrics }: H
   }
 }
 
-/** The list of checks has the format of Kubernetes' own health pages. */
-function readiness(checks: readonly Check[], unready: Unready, verbose: boolean): Page {
-  const lines = checks.map((check) => line(check, verbose));
-  const failed = checks.filter(({ ok }) => !ok);
+/** The list of checks has the format of Kubernetes' own health pages, and so has the query: `?verbose`, `?exclude=NAME`. */
+function readiness(checks: readonly Check[], unready: Unready, query: URLSearchParams): Page {
+  const verbose = query.has('verbose');
+  const excluded = new Set(query.getAll('exclude'));
+  const lines = checks.map((check) =>
+    excluded.has(check.name) ? `[+]${check.name} excluded: ok\n` : line(check, verbose),
+  );
+  const failed = checks.filter(({ ok, name }) => !ok && !excluded.has(name));
   if (failed.length === 0) return { status: 200, body: verbose ? `${lines.join('')}check passed\n` : 'ok' };
   if (verbose || unready.body === 'checks') return { status: unready.status, body: lines.join('') };
   return { status: unready.status, body: failed.map(({ detail }) => detail).join('\n') };
@@ -132,18 +136,21 @@ export function registryCheck(registry: RegistryHealth, now = performance.now())
 /** Tenants with sessions, and the number of sessions. */
 type Tenants = Iterable<readonly [tenant: string, sessions: number]>;
 
-/** Checks whether dials of a gateway's tenant have somewhere to go. The detail is computed only when it is shown. */
+/**
+ * What sessions a gateway knows. The detail is computed only when it is shown.
+ * @param needed fails while this tenant has none; unset: always passes
+ */
 export function sessionsCheck(
   directory: {
     sessionsOf(tenant: string): number;
     tenants(): Iterable<readonly [tenant: string, sessions: number]>;
     readonly quarantinedSessions: number;
   },
-  tenant: string,
+  needed?: string,
 ): Check {
   return {
     name: 'sessions',
-    ok: directory.sessionsOf(tenant) > 0,
+    ok: needed === undefined || directory.sessionsOf(needed) > 0,
     get detail() {
       if (this.ok) {
         const kept = directory.quarantinedSessions;

@@ -45,6 +45,9 @@ export interface ProgramOptions {
 /** Added to a program's environment. */
 export type Env = Readonly<Record<string, string>>;
 
+/** Of a gateway: a hub's page has no links. */
+const LONELY = /sessions ok: no agent has a session\n\[.\]hubs /;
+
 /** A process under test, its output, and its end. */
 export class Program implements AsyncDisposable {
   readonly name: string;
@@ -147,9 +150,13 @@ export class Program implements AsyncDisposable {
     });
   }
 
-  /** Waits until /readyz answers 200. */
+  /** Waits until /readyz answers 200. A gateway, which is ready without agents, then also knows a session, unless it has tenants. */
   async waitReady(deadline?: number): Promise<void> {
-    await this.#until(async () => (await this.get('/readyz')).status === 200, {
+    const ready = async () => {
+      const { status, body } = await this.get('/readyz?verbose');
+      return status === 200 && (body.includes('[+]tenants ok') || !LONELY.test(body));
+    };
+    await this.#until(ready, {
       ...deadlineOf(deadline),
       every: READY_EVERY_MS,
       what: '/readyz to answer 200',

@@ -39,6 +39,7 @@ export interface Container {
 }
 
 export interface PodSpec {
+  readonly nodeSelector?: Labels;
   readonly containers: readonly Container[];
   readonly securityContext: Readonly<Record<string, unknown>>;
   readonly terminationGracePeriodSeconds: number;

@@ -77,6 +77,8 @@ test(
     // Upstream's server does not wait for a drain unless told to.
     const server = await startServer(scope, trust, { 'graceful-shutdown-timeout': '30s' });
     await failing(server.program, 500, '[-]sessions failed: no agent has a session');
+    const behindService = await server.program.get('/readyz?exclude=sessions');
+    assert.deepEqual(behindService, { status: 200, body: 'ok' }, 'agents come through a Service that waits for this');
     const lonely = await startAgent(scope, trust, await freePort());
     await failing(lonely, 503, '[-]servers failed: not connected to any server');
     const agent = await startAgent(scope, trust, server.agentPort);
@@ -146,7 +148,11 @@ test(
     const last = await dial(scope, next, 'connect', destination.authority);
     await drains(hub.program, 500, () => last.destroy());
     await agent.kill();
-    const gone = ['[-]sessions failed: no agent has a session', '[-]hubs failed: links: 0, hubs: 0'];
-    await failing(next.program, 500, ...gone);
+    // Dials wait for agents here: somewhere else they would be refused.
+    await eventually(async () => {
+      const { status, checks } = await pages(next.program);
+      assert.deepEqual(checks.slice(-2), ['[+]sessions ok: no agent has a session', '[+]hubs ok: links: 0, hubs: 0']);
+      assert.equal(status, 200);
+    });
   }),
 );
