@@ -583,9 +583,11 @@ test('a dial whose only agent dies under it continues through the next one, and 
   await late;
 });
 
-test('a dial that its only agent refuses fails at once', async () => {
-  const full = new DialError('connection_limit_reached', 'out of sockets', { retryable: true });
-  await assert.rejects(routing(plane('h1'), { h1: failing([], 'h1', full) }, 60_000)(request), full);
+test('a dial that its only agent refuses or drops fails at once', async () => {
+  for (const code of ['connection_limit_reached', 'proxy_internal_error'] as const) {
+    const why = new DialError(code, 'out of sockets', { retryable: true });
+    await assert.rejects(routing(plane('h1'), { h1: failing([], 'h1', why) }, 60_000)(request), why);
+  }
 });
 
 function spendAll(budget: RetryBudget, tenant: string): number {

@@ -31,9 +31,9 @@ export const DIAL_ERRORS = {
    * 4. A Go server's packet stream carries too many tunnels to our agent already (libs/transport: packets/serve.ts). Final.
    */
   connection_limit_reached: { status: 503 },
-  /** The session that carried the dial ended before the answer. */
+  /** The session that carried the dial ended before the answer, or its hub is lost. A gateway waits for another to take its place. */
   connection_terminated: { status: 502 },
-  /** The plane itself failed. */
+  /** The plane itself failed, or a peer dropped the dial or answered what cannot be read while its link goes on. */
   proxy_internal_error: { status: 502 },
 } as const satisfies Record<string, { status: number }>;
 

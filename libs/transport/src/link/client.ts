@@ -302,7 +302,10 @@ export class LinkClient implements Dialer {
 
   /** Returns the error of a dial whose stream ended without an answer. The caller has received nothing from the destination. */
   #lost(code: number | undefined): DialError {
-    if (code === ErrorCode.REFUSED_STREAM) return this.#ending.lost(new Error('dial refused'));
-    return this.#ending.lost(this.#ending.reason ?? new Error('the stream ended without an answer'));
+    const { reason } = this.#ending;
+    if (reason) return this.#ending.lost(reason);
+    // The link goes on: another session may serve the dial, but none is about to take this one's place.
+    const why = code === ErrorCode.REFUSED_STREAM ? 'dial refused' : 'the stream ended without an answer';
+    return new DialError('proxy_internal_error', `${this.#peer}: ${why}`, { retryable: true });
   }
 }

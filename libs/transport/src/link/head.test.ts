@@ -53,7 +53,7 @@ test('an attach that cannot be read is refused, and so is an answer to one', () 
     assert.throws(read, { code: 'http_request_error', message: /^not an attach: / });
   }
   for (const head of [{}, { 'isthmus-attach': 'from=x' }])
-    assert.throws(() => readAttached(head), { code: 'connection_terminated', retryable: true });
+    assert.throws(() => readAttached(head), { code: 'proxy_internal_error', retryable: true });
 });
 
 test('an answer brings the grant, or where the tunnel goes on', () => {

@@ -78,13 +78,13 @@ export function addAttached(head: Fields, { from, received, taken, final }: Atta
   head[ATTACH_FIELD] = encode({ from, received, taken, final });
 }
 
-/** @throws DialError connection_terminated, retryable, for an answer that does not say where to go on */
+/** @throws DialError proxy_internal_error, retryable, for an answer that does not say where to go on */
 export function readAttached(head: Head): AttachAnswer {
   const values = decode(head[ATTACH_FIELD] ?? '');
   const [from, received, taken] = positions(values, ['from', 'received', 'taken']);
   if (from === undefined || received === undefined || taken === undefined) {
     const text = 'the answer to the attach does not say where to go on';
-    throw new DialError('connection_terminated', text, { retryable: true });
+    throw new DialError('proxy_internal_error', text, { retryable: true });
   }
   return { from, received, taken, ...finalOf(values) };
 }
@@ -321,7 +321,7 @@ function decoded(head: Head, name: string): string {
   const text = percentDecoded(value);
   if (text !== undefined) return text;
   const why = `the answer's ${name} is not percent-encoded: ${JSON.stringify(value.slice(0, 60))}`;
-  throw new DialError('connection_terminated', why, { retryable: true });
+  throw new DialError('proxy_internal_error', why, { retryable: true });
 }
 
 function readRefusal(head: Head, status: number): DialError {

@@ -8,7 +8,7 @@ import { test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import { deferred, SharedBudget } from '@isthmus/runtime';
 import { AgentTunnels, type Dial, DialError, NotAuthorised, planeEvents } from '@isthmus/tunnel';
-import type { Head } from '@isthmus/wire';
+import { ErrorCode, type Head } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
 import { LinkClient } from './client.ts';
@@ -323,3 +323,20 @@ for (const [what, given, told] of [
     assert.deepEqual(faults, []);
   });
 }
+
+test('a dial that the other side drops is retryable, and no loss of the session: nothing is about to take its place', async () => {
+  const server = net.createServer((socket) => {
+    linkSession('server', socket, 'hub').on('stream', (stream, head) => {
+      stream.on('error', () => {});
+      if (head[':method'] === 'CONNECT') stream.close(ErrorCode.INTERNAL_ERROR);
+      else stream.respond({ ':status': '200' });
+    });
+  });
+  const socket = net.connect(await listen(server), '127.0.0.1');
+  await once(socket, 'connect');
+  const client = new LinkClient({ socket, peer: 'agent a1' });
+  cleanups.push(() => client.destroy(new Error('test over')));
+  const message = 'agent a1: the stream ended without an answer';
+  await assert.rejects(client.dial(request(1)), { code: 'proxy_internal_error', retryable: true, message });
+  assert.equal(client.usable, true);
+});

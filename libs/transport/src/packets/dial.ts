@@ -156,7 +156,8 @@ class PacketClient implements PacketDialer {
     if (packet.type === 'DIAL_RSP') this.#answer(packet);
     else if (packet.type === 'DRAIN') this.#options.drain?.();
     else if (packet.type === 'DIAL_CLS') {
-      this.#pending.get(packet.random)?.fail(this.#ending.lost(new Error('agent closed the dial')));
+      const text = `agent ${this.#options.agentId} closed the dial`;
+      this.#pending.get(packet.random)?.fail(new DialError('proxy_internal_error', text, { retryable: true }));
     }
   }
 
