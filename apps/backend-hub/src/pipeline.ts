@@ -1,5 +1,6 @@
 import {
   type Attach,
+  attachesInTurns,
   type Dial,
   inTurns,
   type Observation,
@@ -31,5 +32,5 @@ interface HubAttachOptions extends Omit<HubStagesOptions, 'session'> {
 
 /** An attach's way through a hub. It is no dial: it is traced, and takes turns with other attaches. */
 export function hubAttach({ observation, manyTenants, session }: HubAttachOptions): Attach {
-  return observedAttach(manyTenants ? inTurns(session) : session, observation);
+  return observedAttach(manyTenants ? attachesInTurns(session) : session, observation);
 }

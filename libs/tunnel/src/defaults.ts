@@ -121,7 +121,7 @@ export const TUNNEL = {
   /** Attaches of a tunnel that an agent accepts at once after a quiet time. */
   attachesAtOnce: 10,
   /**
-   * Attaches that start in one turn of the event loop of a gateway. After the loss of a hub, thousands of tunnels attach at once. New dials
+   * Attaches that start in one turn of the event loop of a gateway or hub. After the loss of a hub, thousands of tunnels attach at once. New dials
    * start before them, 16 in each turn.
    */
   attachStartsATurn: 4,

@@ -72,7 +72,7 @@ export {
   upstreamReason,
 } from './events.ts';
 export { DialLimiter, refuseWhenScarce } from './limits/dial-limiter.ts';
-export { inTurns } from './limits/in-turns.ts';
+export { attachesInTurns, inTurns } from './limits/in-turns.ts';
 export { type DialLimits, type DialUse, PerSecond, TokenBucket } from './limits/limits.ts';
 export {
   type AnyPrincipal,

@@ -26,6 +26,13 @@ export function inTurns<Request extends OfTenant, Answer>(
   return (request) => turns.dial(request);
 }
 
+/** The same for attaches, which start behind new dials. */
+export function attachesInTurns<Request extends OfTenant, Answer>(
+  attach: (request: Request) => Promise<Answer>,
+): (request: Request) => Promise<Answer> {
+  return inTurns(attach, { startsATurn: TUNNEL.attachStartsATurn, young: TUNNEL.youngAttaches });
+}
+
 class DialTurns<Request extends OfTenant, Answer> {
   readonly #dial: (request: Request) => Promise<Answer>;
   readonly #startsATurn: number;

@@ -12,7 +12,7 @@ import {
   type TunnelEnd,
 } from '../dial.ts';
 import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../errors.ts';
-import { inTurns } from '../limits/in-turns.ts';
+import { attachesInTurns } from '../limits/in-turns.ts';
 import { enterSpan, type Observation } from '../observe.ts';
 import {
   type AgentName,
@@ -52,10 +52,7 @@ export class GatewayTunnels {
   constructor(options: GatewayTunnelsOptions) {
     this.#instance = options.instance;
     const halves = halvesOf(options, options.clock ?? systemClock);
-    const attachInTurn = inTurns(({ start }: Attaching) => start(), {
-      startsATurn: TUNNEL.attachStartsATurn,
-      young: TUNNEL.youngAttaches,
-    });
+    const attachInTurn = attachesInTurns(({ start }: Attaching) => start());
     this.#shared = { ...options, halves, attachInTurn, gone: (tunnel, process) => this.#gone(tunnel, process) };
     const changed = (session: AgentSession['record']) => this.#checkSoon(session);
     const came = (session: AgentSession['record']) => {
