@@ -79,9 +79,20 @@ async function start({ line, gateways }) {
   if (status !== 0) failures.push(`it ended with ${signal ?? status} after SIGINT, not 0`);
   const places = printed.flatMap((text) => text.match(/\S*isthmus-demo-[^/\s]+/) ?? []);
   failures.push(...places.filter((place) => existsSync(place)).map((place) => `${place} was not removed`));
+  const pids = printed.flatMap((text) => text.match(/(?<= pid )\d+$/) ?? []);
+  if (pids.length === 0) failures.push('it printed no pid of a program');
+  failures.push(...pids.filter((pid) => runs(Number(pid))).map((pid) => `process ${pid} was left behind`));
   if (failures.length > 0) console.log([...failures, 'It had printed:', ...printed].join('\n'));
   console.log(`${failures.length > 0 ? 'FAILED' : 'ok    '} ${line} (${seconds(performance.now() - begin)})`);
   return failures.length > 0 ? ONE_FAILED : ONE_PASSED;
+}
+
+function runs(pid) {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
 }
 
 const results = [

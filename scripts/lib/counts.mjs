@@ -26,13 +26,25 @@ export function succeeded({ passed, failed }) {
   return failed === 0 && passed > 0;
 }
 
-/** Sums up the counts that every `node --test` in an output printed last. A test that was cancelled has not passed. */
+/**
+ * Sums up the counts that every `node --test` in an output printed last. A test that was cancelled has not passed. A target of Nx that runs
+ * tests and printed no count has failed: a test has ended its process, perhaps with status 0.
+ */
 export function nodeCounts(output) {
+  const targets = output.split(/^> nx run (?=\S+:)/m);
+  return sum(targets.map(countsOfRun));
+}
+
+function countsOfRun(output) {
   const of = (...outcomes) =>
     outcomes
       .flatMap((outcome) => [...output.matchAll(new RegExp(`^ℹ ${outcome} (\\d+)$`, 'gm'))])
       .reduce((total, [, count]) => total + Number(count), 0);
-  return { passed: of('pass'), failed: of('fail', 'cancelled'), skipped: of('skipped') };
+  const counts = { passed: of('pass'), failed: of('fail', 'cancelled'), skipped: of('skipped') };
+  const target = /^\S+:test\S*/.exec(output)?.[0];
+  if (!target || counts.passed + counts.failed + counts.skipped > 0) return counts;
+  console.log(`${target}: no test has passed, failed or been skipped: one of them ends the process`);
+  return ONE_FAILED;
 }
 
 /** Reads the last line of `deno test`: `ok | 3 passed (4 steps) | 0 failed | 1 ignored (2 s)`. */
