@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
-import { STRATEGIES, type Strategy } from '@isthmus/directory';
+// Not all of the package: agents load this file too.
+import { STRATEGIES, type Strategy } from '@isthmus/directory/placement';
 import { bool, duration, FlagError, int, optionalInt, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 import { adminSocket } from './common.ts';
