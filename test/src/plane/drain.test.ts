@@ -6,13 +6,26 @@ import { destination } from '../edges/rig.ts';
 import { allInOne, echo, type Program, type Scope, scoped, startAgent, unlessSlow, until } from '../harness/index.ts';
 import { carries, dial, PROTOCOLS } from './dials.ts';
 
-/** Says something every so often while it lives, and hears the echo. */
-function pinging(scope: Scope, tunnel: Duplex, everyMs: number): void {
-  tunnel.resume();
+const PING_EVERY_MS = 250;
+
+/** Says something every so often while it lives. @returns resolves when it has heard that many more echoes */
+function pinging(scope: Scope, tunnel: Duplex, everyMs = PING_EVERY_MS): (echoes: number) => Promise<unknown> {
+  let heard = 0;
+  const hear = (chunk: Buffer) => {
+    heard += chunk.length / 'ping'.length;
+  };
+  tunnel.on('data', hear).resume();
   const timer = setInterval(() => tunnel.write('ping'), everyMs);
   const stop = () => clearInterval(timer);
   tunnel.once('close', stop);
   scope.defer(stop);
+  return (echoes) => {
+    const all = heard + echoes;
+    return until(() => heard >= all, {
+      what: `${echoes} echoes`,
+      hopeless: () => (stateOf(tunnel) === 'open' ? undefined : 'it has ended'),
+    });
+  };
 }
 
 /** A caller that closes its connection when the other side does, as Go's HTTP client does with one that it keeps. */
@@ -59,7 +72,7 @@ for (const drains of ['agent', 'gateway'] as const)
       // Until it has written its line, it looks like an answer.
       await until(() => follows.read() !== null || undefined, { what: 'the line of the log' });
       const used = await Promise.all(PROTOCOLS.map((protocol) => dial(scope, server, protocol, target.authority)));
-      for (const tunnel of used) pinging(scope, tunnel, 250);
+      const hears = used.map((tunnel) => pinging(scope, tunnel));
       const idle = await Promise.all(PROTOCOLS.map((protocol) => dial(scope, server, protocol, target.authority)));
       for (const tunnel of idle) {
         await carries(tunnel);
@@ -73,7 +86,8 @@ for (const drains of ['agent', 'gateway'] as const)
       await until(() => idle.every(({ closed }) => closed), { what: 'the end of idle tunnels' });
       assert.deepEqual(idle.map(stateOf), ['FIN', 'FIN', 'FIN']);
       assert.equal(await endedIdle(draining), 3);
-      await sleep(1500);
+      // For longer than an idle tunnel may stay.
+      await Promise.all(hears.map((echoes) => echoes(6)));
       assert.deepEqual([...used, follows].map(stateOf), ['open', 'open', 'open', 'open']);
       if (drains === 'agent') {
         const fresh = await dial(scope, server, 'connect', target.authority);
@@ -98,11 +112,10 @@ test(
     const [agent] = agents as [Program];
     const target = await echo(scope);
     const used = await dial(scope, server, 'connect', target.authority);
-    pinging(scope, used, 250);
+    const echoes = pinging(scope, used);
     used.on('error', () => {});
     agent.signal('SIGTERM');
-    await sleep(2000);
-    assert.equal(stateOf(used), 'open');
+    await echoes(4);
     assert.equal((await agent.ended()).code, 0);
     await until(() => used.closed, { what: 'the end of the tunnel' });
     assert.equal(stateOf(used), 'reset');
@@ -118,9 +131,9 @@ test(
     const idle = await dial(scope, server, 'connect', target.authority);
     await carries(idle);
     agent.signal('SIGTERM');
-    await sleep(3000);
-    assert.deepEqual([stateOf(idle), agent.running], ['open', true]);
+    await until(async () => (await agent.get('/readyz')).status !== 200, { what: 'the agent to drain' });
     await carries(idle);
+    assert.deepEqual([stateOf(idle), agent.running], ['open', true]);
     idle.resume().end();
     assert.equal((await agent.ended()).code, 0);
     assert.deepEqual(target.failures, []);
