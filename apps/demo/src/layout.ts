@@ -124,6 +124,8 @@ async function frontFlags(trust: Trust, ports: Ports, name: string) {
     adminPort,
     flags: {
       ...flags,
+      // The demo shows the dials in these logs.
+      v: 5,
       'uds-name': socket,
       'server-bind-address': '127.0.0.1',
       'server-port': port,

@@ -15,7 +15,7 @@ import type { SpanTracer } from './tracing/spans.ts';
 
 export interface InstrumentOptions extends Omit<Source, 'logger'> {
   readonly log: Logger;
-  /** In milliseconds. A gateway's dial that failed or took longer is traced even if it was not sampled. 0 turns this off. */
+  /** In milliseconds. A gateway's dial that failed or took longer is logged, and traced even if it was not sampled. 0 turns this off. */
   readonly traceSlow?: number;
 }
 
@@ -29,9 +29,9 @@ export interface Instruments extends Pick<Tracing, 'keptAfter' | 'shutdown'> {
 /** Logs and traces a program's events. */
 export async function instrument({ log, traceSlow = 0, ...source }: InstrumentOptions): Promise<Instruments> {
   const events = planeEvents();
-  logEvents(events, log);
-  const tunnels = new TunnelTable(events);
   const slow = traceSlow > 0 && { slowMs: traceSlow };
+  logEvents(events, log, { ...slow });
+  const tunnels = new TunnelTable(events);
   const { tracer, follow, shutdown, keptAfter } = await openTelemetry({ ...source, logger: log, ...slow });
   follow(events);
   return { events, tunnels, shutdown, keptAfter, observation: { events, tracer } };

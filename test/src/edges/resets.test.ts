@@ -22,7 +22,8 @@ async function received({ localPort, remotePort }: Socket): Promise<void> {
   const row = `${port(localPort)} ${port(remotePort)}`;
   const unsent = async () => {
     const line = (await readFile(TCP, 'latin1')).split('\n').find((each) => each.includes(row));
-    return line?.split(/\s+/)[5]?.slice(0, 8);
+    // From the thousandth row on, no space comes before its number.
+    return line?.trim().split(/\s+/)[4]?.slice(0, 8);
   };
   await until(async () => (await unsent()) === '00000000', { what: 'the answer to leave its destination' });
 }

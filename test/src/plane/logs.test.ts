@@ -37,7 +37,7 @@ async function loggingTo(scope: Scope, log: string): Promise<Logging> {
   const trust = await newTrust(scope);
   const [agentPort, health] = [await freePort(), await healthFlags()];
   const uds = `${trust.dir}/callers.sock`;
-  const own = { 'uds-name': uds, 'server-port': 0, 'log-format': 'json' };
+  const own = { 'uds-name': uds, 'server-port': 0, 'log-format': 'json', v: 5 };
   const program = startCommand(scope, ['sh', '-c', 'exec "$@" 2>"$LOG"', 'sh', ...commandOf('proxy-server')], {
     flags: { ...health, ...own, ...(await agentPortFlags(trust, agentPort)) },
     env: { LOG: log },
@@ -134,10 +134,11 @@ class Pipe {
     this.#fd = undefined;
   }
 
-  /** How many lines report an established dial. Each line must be complete. */
+  /** How many lines of the gateway report an established dial. Each line must be complete. */
   get established(): number {
     const lines = this.text.split('\n').slice(0, -1);
-    return lines.filter((line) => JSON.parse(line).msg === 'dial established').length;
+    const isDial = ({ role, msg }: Record<string, unknown>) => role === 'gateway' && msg === 'dial established';
+    return lines.filter((line) => isDial(JSON.parse(line))).length;
   }
 }
 

@@ -45,7 +45,11 @@ async function knows(scope: Scope, { program }: Front | Back, agentId: string): 
 
 test('two gateways, two hubs, four agents, and mutual TLS between them', { skip: redisMissing() }, async (t) => {
   await using scope = new Scope();
-  const plane = await split(scope, { agents: AGENTS, agentFlags, gatewayFlags: { 'proxy-strategies': 'destHost' } });
+  const plane = await split(scope, {
+    agents: AGENTS,
+    agentFlags,
+    gatewayFlags: { v: 5, 'proxy-strategies': 'destHost' },
+  });
   const { gateways, hubs, agents, trust } = plane;
 
   await t.test('an agent that knows one hub has a session to both', async () => {

@@ -109,7 +109,9 @@ test(
   scoped(async (scope) => {
     const { env, spansOf } = await collector(scope);
     // At -v=5 a hub logs dials too. With one session a dial has one attempt, however slow the machine is.
-    const { gateways, hubs, agents } = await split(scope, { gateways: 1, hubs: 1, agents: 1, env, hubFlags: { v: 5 } });
+    const v5 = { v: 5 };
+    const flags = { gatewayFlags: v5, hubFlags: v5, agentFlags: v5 };
+    const { gateways, hubs, agents } = await split(scope, { gateways: 1, hubs: 1, agents: 1, env, ...flags });
     const [gateway] = gateways as [Front];
     const destination = await web(scope);
     const { port } = destination;
@@ -243,7 +245,7 @@ test(
   "a dial starts a trace if its caller has none and continues a gRPC caller's, and the tunnel's span says what it carried",
   scoped(async (scope) => {
     const { env, spansOf } = await grpcCollector(scope);
-    const { server, agents } = await allInOne(scope, { env, agentFlags: { v: 5 } });
+    const { server, agents } = await allInOne(scope, { env, serverFlags: { v: 5 }, agentFlags: { v: 5 } });
     const [agent] = agents as [Program];
     const destination = await web(scope);
     assert.equal((await dialOnce(scope, server, destination.authority)).status, 200);
@@ -277,7 +279,7 @@ test(
   "without OTEL_*, nothing is exported and the caller's context is passed on",
   scoped(async (scope) => {
     const { receiver } = await collector(scope);
-    const { server, agents } = await allInOne(scope);
+    const { server, agents } = await allInOne(scope, { serverFlags: { v: 5 }, agentFlags: { v: 5 } });
     const destination = await web(scope);
     assert.equal((await dialOnce(scope, server, destination.authority, TRACEPARENT)).status, 200);
     for (const program of [server.program, ...agents]) {

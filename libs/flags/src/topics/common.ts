@@ -26,7 +26,7 @@ export const logging = topic('Logging', {
   'log-format': oneOf(['text', 'json'])('text', 'Format of log lines: text or json.', { own: true }),
   v: level(
     4,
-    'How much to log: 0 only what needs attention, 2 also each dial and session, 5 also their steps, 8 everything.',
+    'How much to log: 0 only what needs attention, 2 also sessions and slow dials, 5 also each dial and tunnel, 8 everything.',
     {
       short: 'v',
     },
@@ -93,8 +93,8 @@ export const about = topic('Help', {
 export const tracing = topic('Traces', {
   'trace-slow': duration(
     1000,
-    'Export a trace of one span for each dial that fails or takes longer than this, even if it is not sampled. 0 for none. ' +
-      'The OTEL_* variables say where traces go.',
+    'Log each dial that takes longer than this, and export a trace of one span for each that does or fails, even if it is not sampled. ' +
+      '0 for neither. The OTEL_* variables say where traces go.',
     { own: true },
   ),
 });

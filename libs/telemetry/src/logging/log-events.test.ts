@@ -5,9 +5,9 @@ import { dial, logged } from '../testing/events.ts';
 
 test('a dial is one line with all fields that identify it', () => {
   const outcome = { ms: 3.2123, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1.23456, connectMs: 2 } };
-  const [{ time: _, ...line }] = logged((events) => events.emit('dial:end', 'gateway', dial, outcome));
+  const [{ time: _, ...line }] = logged((events) => events.emit('dial:end', 'gateway', dial, outcome), 5);
   assert.deepEqual(line, {
-    level: 'info',
+    level: 'debug',
     name: 'gateway',
     msg: 'dial established',
     destination: '[fd00::1]:443',
@@ -42,13 +42,14 @@ test('a caller that gave up causes no warning', () => {
   assert.equal(logged(emit)[0].level, 'info');
 });
 
-test('a dial is still one line if gateway and hub share a process', () => {
+test('a dial that succeeded gets a line only if it was slow, or for debugging', () => {
   const emit = (events: PlaneEvents) => {
-    events.emit('dial:end', 'hub', dial, { ms: 1 });
-    events.emit('dial:end', 'gateway', dial, { ms: 1 });
+    for (const ms of [1000, 1001])
+      for (const role of ['hub', 'gateway'] as const) events.emit('dial:end', role, dial, { ms });
   };
-  assert.equal(logged(emit).length, 1);
-  assert.equal(logged(emit, 5).length, 2);
+  const of = (verbosity: number) => logged(emit, verbosity, { slowMs: 1000 }).map(({ role, ms }) => [role, ms]);
+  assert.deepEqual(of(4), [['gateway', 1001]]);
+  assert.equal(of(5).length, 4);
 });
 
 test('changes of tunnels, sessions, servers, hubs and the registry are logged', () => {
@@ -58,7 +59,8 @@ test('changes of tunnels, sessions, servers, hubs and the registry are logged', 
   const tunnel = { ...where, role: 'gateway', dial, since: 0, up: 5, down: 7 } as const;
   const lines = logged((events) => {
     events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'plane', error: new Error('lost') });
-    events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { ms: 10, closedBy: 'caller' });
+    events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { ms: 10, closedBy: 'plane', error: new Error('lost') });
+    events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'caller' });
     const stalled = new ReaderStalled('the destination read nothing');
     events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { ms: 10, closedBy: 'plane', error: stalled });
     events.emit('session:open', session);
@@ -171,6 +173,6 @@ test('the closing line of a tunnel says how often it moved', () => {
       down: 2,
     } as const;
     events.emit('tunnel:close', { ...info, resumable: tunnel({ moves: 3 }) }, { ms: 1, closedBy: 'caller' });
-  });
+  }, 5);
   assert.deepEqual([line.msg, line.hub, line.moves], ['tunnel closed', 'h2', 3]);
 });

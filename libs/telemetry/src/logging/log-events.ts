@@ -59,7 +59,9 @@ function fieldsOf({ dial, agentId, sessionId, hubId }: ResumableTunnel) {
 const REFUSAL_BURST: BurstLimit = { most: TELEMETRY.logRefusals, windowMs: TELEMETRY.logRefusalsMs };
 const FLAP_BURST: BurstLimit = { most: TELEMETRY.logFlaps, windowMs: TELEMETRY.logFlapsMs };
 
-interface LogLimits {
+interface LogOptions {
+  /** A dial that took longer, in milliseconds, gets a line although it succeeded. Unset: no dial is slow. */
+  readonly slowMs?: number;
   readonly refusals?: BurstLimit;
   readonly flaps?: BurstLimit;
 }
@@ -68,15 +70,15 @@ interface LogLimits {
  * Logs one line for each event that an operator acts on.
  * @returns a function that stops it, and logs how many lines were dropped so far
  */
-export function logEvents(events: PlaneEvents, logger: Logger, limits: LogLimits = {}): () => void {
-  const refusals = new Bursts(limits.refusals ?? REFUSAL_BURST, (where, count) => {
+export function logEvents(events: PlaneEvents, logger: Logger, options: LogOptions = {}): () => void {
+  const refusals = new Bursts(options.refusals ?? REFUSAL_BURST, (where, count) => {
     logger.warn({ where, count }, 'further refusals were not logged');
   });
-  const flaps = new Bursts(limits.flaps ?? FLAP_BURST, (of, count) => {
+  const flaps = new Bursts(options.flaps ?? FLAP_BURST, (of, count) => {
     logger.warn({ of, count }, 'further lines were dropped');
   });
   const ends = [
-    dialLines(logger, refusals),
+    dialLines(logger, refusals, options.slowMs ?? Number.POSITIVE_INFINITY),
     resumeLines(logger, flaps),
     sessionLines(logger, flaps),
     linkLines(logger, flaps),
@@ -92,10 +94,10 @@ export function logEvents(events: PlaneEvents, logger: Logger, limits: LogLimits
   };
 }
 
-function dialLines(logger: Logger, bursts: Bursts): Subscriptions {
+function dialLines(logger: Logger, bursts: Bursts, slowMs: number): Subscriptions {
   return {
     'dial:end'(role, dial, outcome) {
-      const level = dialLevel(role, outcome);
+      const level = dialLevel(role, outcome, slowMs);
       if (!logger.isLevelEnabled(level)) return;
       const { error } = outcome;
       // A limit that is reached, or a rule, refuses every dial of one tenant, and each line costs a third of such a dial.
@@ -103,10 +105,16 @@ function dialLines(logger: Logger, bursts: Bursts): Subscriptions {
       logger[level](dialFields(role, dial, outcome), error ? 'dial failed' : 'dial established');
     },
     'tunnel:close'(tunnel, outcome) {
-      const level = outcome.error instanceof ReaderStalled ? 'warn' : tunnel.role === 'gateway' ? 'info' : 'debug';
+      const level = tunnelLevel(tunnel, outcome);
       if (logger.isLevelEnabled(level)) logger[level](tunnelFields(tunnel, outcome), 'tunnel closed');
     },
   };
+}
+
+/** A gateway logs the end of each tunnel that failed; the others are for debugging. */
+function tunnelLevel({ role }: TunnelInfo, { error }: TunnelOutcome): 'debug' | 'info' | 'warn' {
+  if (error instanceof ReaderStalled) return 'warn';
+  return error && role === 'gateway' ? 'info' : 'debug';
 }
 
 /** A limit may also be reached elsewhere, after attempts. */
@@ -114,10 +122,12 @@ function isFlood(dial: DialRequest, error: DialError): boolean {
   return error.code === 'connection_limit_reached' || isRefusedDial(dial, error);
 }
 
-/** Gateway and agent log each dial, a hub only for debugging. A caller that gave up is not a failure of the plane. */
-function dialLevel(role: Role, { error, failure }: DialOutcome): 'debug' | 'info' | 'warn' {
+/** Gateway and agent log dials that failed or were slow, and all others, as a hub does, only for debugging: a line costs as much as a tenth of a dial. */
+function dialLevel(role: Role, { error, failure, ms }: DialOutcome, slowMs: number): 'debug' | 'info' | 'warn' {
   if (role === 'hub') return 'debug';
-  return error && failure !== 'abandoned' ? 'warn' : 'info';
+  // A caller that gave up is not a failure of the plane.
+  if (error) return failure === 'abandoned' ? 'info' : 'warn';
+  return ms > slowMs ? 'info' : 'debug';
 }
 
 /*

@@ -33,7 +33,7 @@ async function loggingToDisk(scope: Scope): Promise<Disk> {
     command: ['sh', '-c', 'exec "$@" 2>>"$0"', `${disk}/${id}.log`],
     host: LOCAL,
   });
-  const flags = (id: string) => ({ v: 4, 'audit-log': auditLog(disk, id) });
+  const flags = (id: string) => ({ v: 5, 'audit-log': auditLog(disk, id) });
   return { ...(await serverPlane(scope, { ...SHAPE, flags, place })), disk };
 }
 
