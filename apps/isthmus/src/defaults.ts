@@ -34,6 +34,10 @@ export const ISTHMUS = {
   drainShown: 20,
   /** How often a list with `--watch` is asked for again. */
   listAgainMs: 2000,
+  /** What `isthmus events` lists. Members remember no more. */
+  eventsMs: 3_600_000,
+  /** Two reports of one thing, by two members or by a member and its log, are at most this far apart. */
+  sameEventMs: 5000,
   /** How many tunnels `isthmus tunnels` lists. `--limit` sets it. */
   tunnelsListed: 1000,
   /** How many warnings of a member that is not ready are read to find different ones. */

@@ -80,7 +80,9 @@ export async function list<V extends object>(
   if (call.options.watch) return await watched(kind, call, chosen);
   const listed = await kind.ask(call);
   const items = listed.items.filter(chosen);
-  print(kind, call, { ...listed, items }, names.length === 1 && items.length === 1);
+  const [first] = items;
+  const single = names.length === 1 && items.length === 1 && first !== undefined && kind.names(first)[0] === names[0];
+  print(kind, call, { ...listed, items }, single);
   const missing = names.filter((name) => !items.some((item) => kind.names(item).includes(name)));
   if (missing.length > 0) throw new Failure(missingStatus(listed), `there is no ${kind.one} ${missing.join(', ')}`);
   return listed.status?.(items) ?? statusOf(false, listed.unanswered);

@@ -82,6 +82,10 @@ test('a mistake gives the usage status, and one line that says what to write', (
 const LATE_MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
   ['quarantine agent-1', /say why, for other operators: --reason TEXT/],
   ['quarantine --lift', /name the agent/],
+  ['agents -o jsonpath=items', /wants a path in braces, such as '\{\.items\[\*\]\.id\}'/],
+  ['check -o name', /check prints no list/],
+  ['describe pet rex', /there is no kind "pet"; the kinds are agent, session, hub/],
+  ['describe agent', /name the agent: isthmus describe agent NAME/],
   ['log-level loud', /unknown level "loud"/],
   ['log-level --for 5m', /--for needs a level/],
   ['status --cert a.pem', /--cert and --key go together/],
@@ -96,6 +100,16 @@ test('so does a mistake that only the command itself can find', async () => {
     assert.match(terminal.stderr, says, line);
     assert.equal(status, EXIT.usage, line);
   }
+});
+
+test('get before a list changes nothing', () => {
+  const { args, options, definition } = {
+    args: [],
+    options: undefined,
+    definition: undefined,
+    ...parsed('get', 'agents', 'agent-1', '-w'),
+  };
+  assert.deepEqual([definition?.name, args, options && 'watch' in options], ['agents', [['agent-1']], true]);
 });
 
 test('addresses may be repeated or listed, and replace the default', () => {

@@ -7,14 +7,17 @@ import { certs } from './commands/certs.ts';
 import { check } from './commands/check.ts';
 import { completion } from './commands/completion.ts';
 import { config, logLevel } from './commands/config.ts';
+import { describe } from './commands/describe.ts';
 import { diag } from './commands/diag.ts';
 import { dial } from './commands/dial.ts';
+import { events } from './commands/events.ts';
 import { explain } from './commands/explain.ts';
 import { hold } from './commands/hold.ts';
 import { drain, hubs } from './commands/hubs.ts';
 import { status } from './commands/status.ts';
 import { tenants } from './commands/tenants.ts';
 import { tunnels } from './commands/tunnels.ts';
+import { version } from './commands/version.ts';
 import { watch } from './commands/watch.ts';
 import { EXIT, type ExitStatus, Failure, formatOf, Output, usage, type Write } from './output.ts';
 import { template } from './paths.ts';
@@ -23,10 +26,10 @@ import type { Terminal } from './terminal.ts';
 
 /** By the headings of --help. */
 const GROUPS: readonly (readonly [heading: string, commands: readonly Definition[]])[] = [
-  ['See what is there:', [status, tenants, agents, hubs, tunnels, watch]],
+  ['See what is there:', [status, tenants, agents, hubs, tunnels, events, describe, watch]],
   ['Find out why:', [check, explain, dial, diag]],
   ['Change a running plane:', [drain, kick, quarantine, config, logLevel]],
-  ['Set up:', [certs, hold, completion]],
+  ['Set up:', [certs, hold, completion, version]],
 ];
 
 export const COMMANDS: readonly Definition[] = GROUPS.flatMap(([, commands]) => commands);
@@ -56,12 +59,17 @@ export function interpret(terminal: Terminal): Interpreted | ExitStatus {
     chosen = { definition, args, options: options as Interpreted['options'] };
   }, terminal);
   try {
-    root.parse([...terminal.args], { from: 'user' });
+    root.parse(withoutGet(terminal.args), { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     return error.exitCode === 0 ? EXIT.good : EXIT.usage;
   }
   return chosen ?? EXIT.usage;
+}
+
+/** `isthmus get agents` is `isthmus agents`: hands that know kubectl write it so. */
+function withoutGet([first, ...rest]: readonly string[]): string[] {
+  return first === undefined || first === 'get' ? rest : [first, ...rest];
 }
 
 type Choose = (definition: Definition, args: readonly (string | undefined)[], options: object) => void;

@@ -139,6 +139,15 @@ describe('isthmus', { skip: redisMissing() }, () => {
     assert.equal((await own.ended()).code, 0);
     assert.match(own.lines.join('\n'), /^Plane test: 4 members\n\nMEMBER .*\ngateway-1 +gateway +yes/);
 
+    const versions = await isthmus(program, 'version');
+    assert.match(versions.out, /^isthmus \S+, node \S+\n\nMEMBER .*\ngateway-1 +gateway +\d+\.\d+\.\d+ +\w+ \d/);
+    const came = await isthmus(program, 'events', '--for', 'node-a', '--no-headers');
+    assert.equal(came.out.match(/ came +agent\/node-a +default +session with hub-[12]/g)?.length, 2, came.out);
+    const described = await isthmus(program, 'describe', 'agent/node-a');
+    assert.match(described.out, /^Agent: +node-a\n[\s\S]*\nSessions:\n[\s\S]*\nTunnels:\n[\s\S]*\nEvents:\n/);
+    assert.equal((await isthmus(program, 'agents', 'node-b')).status, 1);
+    assert.equal((await isthmus(program, 'get', 'hubs', 'hub-1', '-o', 'jsonpath={.id}')).out, 'hub-1\n');
+
     const plan = await asked<{ stranded: number; moves: unknown[]; gracefulMs: number }>(
       program,
       'drain',

@@ -23,7 +23,7 @@ interface AgentView {
   readonly sessions: readonly SessionView[];
 }
 
-const AGENTS: Kind<AgentView> = {
+export const AGENTS: Kind<AgentView> = {
   name: 'agents',
   one: 'agent',
   names: ({ agent }) => [agent],
@@ -36,7 +36,7 @@ const AGENTS: Kind<AgentView> = {
   },
 };
 
-const SESSIONS: Kind<SessionView> = {
+export const SESSIONS: Kind<SessionView> = {
   name: 'sessions',
   one: 'session',
   names: ({ session, agent }) => [session, agent],

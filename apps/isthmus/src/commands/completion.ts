@@ -49,6 +49,7 @@ const BY_OPTION: Readonly<Record<string, NameKind>> = {
   '--hub <id>': 'hubs',
   '--agent <id>': 'agents',
   '--tenant <name>': 'tenants',
+  '--for <name>': 'agents',
 };
 
 const BY_ARGUMENT: Readonly<Record<string, NameKind>> = {
@@ -59,6 +60,7 @@ const BY_ARGUMENT: Readonly<Record<string, NameKind>> = {
   'drain hub': 'hubs',
   'quarantine agent': 'agents',
   'kick id': 'agents',
+  'describe name': 'agents',
 };
 
 function namesOfOption({ flags }: Option): NameKind | undefined {

@@ -29,7 +29,7 @@ interface HubView {
   readonly links: readonly LinkView[];
 }
 
-const HUBS: Kind<HubView> = {
+export const HUBS: Kind<HubView> = {
   name: 'hubs',
   one: 'hub',
   names: ({ hub }) => [hub],

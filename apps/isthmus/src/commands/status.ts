@@ -65,7 +65,7 @@ interface StatusView {
   readonly unanswered: readonly Unanswered[];
 }
 
-const MEMBERS: Kind<MemberView> = {
+export const MEMBERS: Kind<MemberView> = {
   name: 'members',
   one: 'member',
   names: ({ member, address }) => [member, address],

@@ -15,7 +15,7 @@ export interface TenantsView {
   readonly unanswered: readonly Unanswered[];
 }
 
-const TENANTS: Kind<TenantView> = {
+export const TENANTS: Kind<TenantView> = {
   name: 'tenants',
   one: 'tenant',
   names: ({ tenant }) => [tenant],

@@ -6,7 +6,7 @@ import { type Kind, type ListColumn, type ListOptions, list, listOptions, namesA
 import { age, bytes, isoTime, plural, type Style } from '../output.ts';
 import { type Answer, roleNames } from '../plane/member.ts';
 
-interface TunnelView {
+export interface TunnelView {
   readonly dial: string;
   readonly tenant: string;
   readonly destination: string;

@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { styleOf } from '../output.ts';
+import { fieldsText } from './describe.ts';
+import { eventsOf, eventsText } from './events.ts';
+
+const NOW = Date.parse('2026-05-01T12:00:00Z');
+type Seen = Parameters<typeof eventsOf>[0][number];
+
+function seen(type: Seen['type'], agoMs: number, more: Partial<Seen> = {}): Seen {
+  return {
+    type,
+    atMs: NOW - agoMs,
+    kind: 'agent',
+    name: 'a',
+    tenant: 't',
+    detail: 'session with hub-1',
+    seenBy: 'hub-1',
+    ...more,
+  };
+}
+
+describe('events', () => {
+  it('are those of the last hour, each once, the newest last', () => {
+    const events = eventsOf(
+      [
+        seen('went', 10_000, { detail: 'session with hub-1: reset' }),
+        // The gateway's loss of the same agent.
+        seen('went', 9_500, { detail: 'reset, last at hub-1', seenBy: 'gw-1' }),
+        seen('came', 60_000),
+        // The session is listed, and its opening is in the log.
+        seen('came', 59_900, { detail: 'session with hub-1 from 10.0.0.7:1' }),
+        seen('came', 59_900, { detail: 'session with hub-2' }),
+        seen('came', 3_700_000),
+        seen('went', 8_000, { name: 'b', tenant: 'u' }),
+        seen('went', Number.NaN),
+      ],
+      NOW,
+    );
+    assert.deepEqual(
+      events.map(({ type, name, detail, agoMs }) => `${agoMs} ${type} ${name} ${detail}`),
+      [
+        '60000 came a session with hub-1',
+        '59900 came a session with hub-2',
+        '10000 went a session with hub-1: reset',
+        '8000 went b session with hub-1',
+      ],
+    );
+    assert.equal(new Set(events.map(({ event }) => event)).size, events.length);
+    assert.match(
+      eventsText(events, styleOf(false)),
+      /^LAST SEEN {3}TYPE {3}OBJECT {4}TENANT .*\n1m +came +agent\/a +t +session with hub-1/,
+    );
+    assert.match(eventsText([], styleOf(false)), /^Nothing came/);
+  });
+});
+
+describe('what describe prints', () => {
+  it('is each field by its name, and lists of objects as tables', () => {
+    const view = {
+      agent: 'a',
+      reaches: ['10.0.0.0/8', 'db'],
+      drainingMs: 65_000,
+      zone: '',
+      sessions: [
+        { session: 's1', bytesUp: 1500, links: ['x', 'y'] },
+        { session: 's2', ageMs: 1000 },
+      ],
+    };
+    assert.equal(
+      fieldsText(view, styleOf(false)),
+      [
+        'Agent:     a',
+        'Reaches:   10.0.0.0/8',
+        '           db',
+        'Draining:  1m5s',
+        'Zone:      -',
+        '',
+        'Sessions:',
+        'SESSION   BYTES UP   LINKS   AGE',
+        's1        1.5 kB     x,y     -',
+        's2        -          -       1s',
+        '',
+      ].join('\n'),
+    );
+  });
+});

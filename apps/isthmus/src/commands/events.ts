@@ -1,0 +1,183 @@
+import type { adminApi } from '@isthmus/proto/admin';
+import { Option } from 'commander';
+import { type Call, command } from '../command.ts';
+import { ISTHMUS } from '../defaults.ts';
+import { type Kind, type ListColumn, type ListOptions, list, listOptions, rowsTable } from '../lists.ts';
+import { age, isoTime, plural, type Style } from '../output.ts';
+import { sessionsOf } from '../plane/evidence.ts';
+import { type Answer, roleNames } from '../plane/member.ts';
+
+export interface EventView {
+  /** Its name and its time. */
+  readonly event: string;
+  readonly at: string;
+  readonly agoMs: number;
+  readonly type: 'came' | 'drains' | 'went' | 'refused' | 'registry';
+  /** agent, hub, gateway, peer (somebody who was refused) or registry. */
+  readonly kind: string;
+  readonly name: string;
+  readonly tenant: string;
+  readonly detail: string;
+  /** Who saw it first. */
+  readonly seenBy: string;
+}
+
+/** An event before it is one among others. */
+type Seen = Omit<EventView, 'event' | 'at' | 'agoMs'> & { readonly atMs: number };
+
+interface Told {
+  readonly status: adminApi.GetStatusResponse;
+  readonly list: adminApi.ListMembersResponse;
+  readonly refusals: readonly adminApi.Refusal[];
+  readonly lines: readonly string[];
+}
+
+interface Options {
+  readonly for?: string;
+}
+
+export const EVENTS: Kind<EventView> = {
+  name: 'events',
+  one: 'event',
+  names: ({ event }) => [event],
+  columns: () => COLUMNS,
+  async ask(call: Call<Options>) {
+    const { tenant, for: wanted } = call.options;
+    const met = await call.plane();
+    // An operator of one tenant may not read logs and refusals.
+    const unlessDenied = <T>(answer: Promise<T>) => answer.catch((error) => denied(error));
+    const [asked, { sessions, unanswered }] = await Promise.all([
+      met.ask(async (admin, signal): Promise<Told> => {
+        const [status, members, history, logs] = await Promise.all([
+          admin.getStatus({}, { signal }),
+          admin.listMembers({}, { signal }),
+          unlessDenied(admin.getHistory({ tenant }, { signal })),
+          unlessDenied(admin.recentLogs({ level: 'info' }, { signal })),
+        ]);
+        return { status, list: members, refusals: history?.refusals ?? [], lines: logs?.lines ?? [] };
+      }),
+      sessionsOf(met, tenant),
+    ]);
+    const came = sessions.map(({ agent: name, tenant: of, hub, remote, since }): Seen => {
+      const detail = `session with ${hub}${remote === '' ? '' : ` from ${remote}`}`;
+      return { atMs: Date.parse(since), type: 'came', kind: 'agent', name, tenant: of, detail, seenBy: hub };
+    });
+    const all = eventsOf([...asked.answers.flatMap(seenBy), ...came], Date.now());
+    const items = all
+      .filter((event) => wanted === undefined || event.name === wanted)
+      .filter((event) => tenant === '' || event.tenant === tenant);
+    return { items, unanswered: asked.unanswered.length > 0 ? asked.unanswered : unanswered, text: eventsText };
+  },
+};
+
+export const events = command({
+  name: 'events',
+  lists: true,
+  summary: 'List what came, went, drained and was refused in the last hour',
+  details:
+    "From what members keep: their sessions, losses, refusals and the last lines of their logs, so a busy member's older events may be missing.",
+  options: [new Option('--for <name>', 'only events of this agent, hub or gateway'), ...listOptions(EVENTS)],
+  examples: [
+    { line: 'events', does: 'the newest last' },
+    { line: 'events --for agent-3', does: 'does it come and go?' },
+    { line: 'events --field-selector type=went -w', does: 'who is lost from now on' },
+  ],
+  run: (call: Call<Options & ListOptions>) => list(EVENTS, call, []),
+});
+
+function denied(error: unknown): undefined {
+  if (/PERMISSION_DENIED|UNIMPLEMENTED/.test(String(error))) return undefined;
+  throw error;
+}
+
+/** What one member saw. */
+function seenBy({ member: { id: seenBy }, value }: Answer<Told>): Seen[] {
+  const { status, list: members, refusals, lines } = value;
+  const joined = members.members.map(({ memberId: name, roles, adminAddress, sinceMs }): Seen => {
+    const kind = roleNames(roles)[0] ?? '';
+    return {
+      atMs: Number(sinceMs),
+      type: 'came',
+      kind,
+      name,
+      tenant: '',
+      detail: `started, admin port at ${adminAddress}`,
+      seenBy,
+    };
+  });
+  const lost = status.losses.map(({ role, tenant, id: name, hubId, remote, reason, left, atMs }): Seen => {
+    const from = [hubId && `last at ${hubId}`, remote && `from ${remote}`].filter(Boolean).join(' ');
+    const why = reason || (left ? 'it was stopped' : 'without a word');
+    const kind = roleNames([role])[0] ?? '';
+    const detail = from === '' ? why : `${why}, ${from}`;
+    return { atMs: Number(atMs), type: 'went', kind, name, tenant, detail, seenBy };
+  });
+  const refused = refusals.map(({ where, remote: name, reason, count, lastMs }): Seen => {
+    const detail = `at the port for ${where}: ${reason}${count > 1n ? ` (${plural(Number(count), 'time')})` : ''}`;
+    return { atMs: Number(lastMs), type: 'refused', kind: 'peer', name, tenant: '', detail, seenBy };
+  });
+  return [...joined, ...lost, ...refused, ...lines.flatMap((line) => fromLog(line, seenBy))];
+}
+
+/** Log lines that are events, by their message. */
+const LINES: Readonly<Record<string, Pick<Seen, 'type' | 'kind'>>> = {
+  'session opened': { type: 'came', kind: 'agent' },
+  'session drains': { type: 'drains', kind: 'agent' },
+  'session closed': { type: 'went', kind: 'agent' },
+  'hub connected': { type: 'came', kind: 'hub' },
+  'hub connection closed': { type: 'went', kind: 'hub' },
+};
+
+function fromLog(line: string, seenBy: string): Seen[] {
+  const fields = JSON.parse(line) as Record<string, unknown>;
+  const { msg, tenant = '', reason, detail: said } = fields;
+  const atMs = new Date(fields.time as number | string).getTime();
+  const text = (value: unknown) => (typeof value === 'string' ? value : '');
+  if (/^registry is /.test(text(msg))) {
+    const detail = `${text(msg).slice('registry is '.length)}: ${text(said)}`;
+    return [{ atMs, type: 'registry', kind: 'registry', name: 'registry', tenant: '', detail, seenBy }];
+  }
+  const known = LINES[text(msg)];
+  if (!known) return [];
+  const { agent, hub, remote, address } = fields;
+  const place = known.kind === 'hub' ? `link from ${seenBy} to ${text(address)}` : `session with ${text(hub)}`;
+  const from = text(remote) === '' ? '' : ` from ${text(remote)}`;
+  const detail = `${place}${from}${text(reason) === '' ? '' : `: ${text(reason)}`}`;
+  const name = text(known.kind === 'hub' ? hub : agent);
+  return [{ ...known, atMs, name, tenant: known.kind === 'hub' ? '' : text(tenant), detail, seenBy }];
+}
+
+/** Returns those of the last hour, the newest last, each once: several members, and a member's log, tell of the same. */
+export function eventsOf(seen: readonly Seen[], now: number): EventView[] {
+  const last = new Map<string, number>();
+  const views: EventView[] = [];
+  for (const { atMs, ...event } of [...seen].sort((a, b) => a.atMs - b.atMs)) {
+    if (!(atMs >= now - ISTHMUS.eventsMs)) continue;
+    // One event of an agent is told with its session's hub; a loss, which follows it, with none.
+    const place = /^session with (\S+)/.exec(event.detail)?.[1] ?? '';
+    const same = [event.type, event.kind, event.tenant, event.name];
+    const keys = [...same, place].join(' ');
+    const told = Math.max(last.get(keys) ?? 0, place === '' ? (last.get(same.join(' ')) ?? 0) : 0);
+    last.set(keys, atMs);
+    last.set(same.join(' '), atMs);
+    if (atMs - told < ISTHMUS.sameEventMs) continue;
+    const name = `${event.name}.${atMs.toString(16)}`;
+    views.push({ event: name, at: isoTime(atMs), agoMs: Math.max(0, now - atMs), ...event });
+  }
+  return views;
+}
+
+const PAINT = { came: 'good', drains: 'warning', went: 'bad', refused: 'warning', registry: 'warning' } as const;
+
+const COLUMNS: readonly ListColumn<EventView>[] = [
+  { name: 'last seen', of: ({ agoMs }) => age(agoMs), moves: true },
+  { name: 'type', of: ({ type }, style) => style[PAINT[type]](type) },
+  { name: 'object', least: 12, of: ({ kind, name }) => (kind === name ? name : `${kind}/${name}`) },
+  { name: 'tenant', least: 8, drop: 2, of: ({ tenant }) => tenant },
+  { name: 'detail', least: 20, of: ({ detail }) => detail },
+  { name: 'seen by', drop: 1, of: ({ seenBy }) => seenBy },
+];
+
+export function eventsText(events: readonly EventView[], style: Style): string {
+  return events.length > 0 ? rowsTable(COLUMNS, events, style) : 'Nothing came, went or was refused in the last hour\n';
+}
