@@ -16,6 +16,8 @@ export const ADMIN = {
   idleMs: 65_000,
   /** Longest path of a request that is written to the audit record, in characters. */
   path: 200,
+  /** Targets in an answer for Prometheus' discovery, of 200 bytes each. */
+  targets: 100_000,
   /** Longest part of a certificate's id that a refusal shows, in characters. */
   shownId: 200,
   /**

@@ -4,6 +4,7 @@ import { createServer, get, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
+import { ADMIN } from './defaults.ts';
 import { adminHandler } from './handler.ts';
 
 const metrics = async () => ({ contentType: 'text/plain; version=0.0.4', body: 'up 1\n' });
@@ -63,4 +64,20 @@ test('profiles and snapshots are taken one at a time, and one whose client left 
   }
   request.destroy();
   await until(async () => (await ask(server.port, '/debug/pprof/profile?seconds=0.01')).status === 200);
+});
+
+test('more targets than an answer may have are refused, with what to ask instead', async () => {
+  const labels = { job: 'x' };
+  const scraped = async (tenant?: string) => [
+    { targets: ['h:1'], labels },
+    ...(tenant === undefined ? [{ targets: new Array<string>(ADMIN.targets).fill('h:1'), labels }] : []),
+  ];
+  await using server = await admin(adminHandler({ metrics, profiling: false, tenants: { has: () => true, scraped } }));
+  const all = await ask(server.port, '/sd');
+  assert.equal(all.status, 400);
+  assert.match(all.body, /there are 100001 targets, more than 100000: ask for \/sd\?tenant=NAME/);
+  assert.deepEqual(JSON.parse((await ask(server.port, '/sd?tenant=acme')).body), [{ targets: ['h:1'], labels }]);
+
+  await using plain = await admin(adminHandler({ metrics, profiling: false }));
+  assert.equal((await ask(plain.port, '/sd')).status, 404);
 });

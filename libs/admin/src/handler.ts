@@ -1,5 +1,7 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
-import { BAD_TARGET, type Metrics, metricsPage, NOT_FOUND, send, urlOf } from '@isthmus/service';
+import { TLSSocket } from 'node:tls';
+import { isLoopback } from '@isthmus/runtime';
+import { BAD_TARGET, type Metrics, metricsPage, NOT_FOUND, type Page, send, urlOf } from '@isthmus/service';
 import type { Operation } from '@isthmus/tunnel';
 import { faultOfVisitor, type Visitor, visitorOf } from './access/visitor.ts';
 import type { TenantsPart } from './calls/tenants.ts';
@@ -14,15 +16,15 @@ export interface AdminHandlerOptions {
   /** `--enable-profiling` */
   readonly profiling: boolean;
   /** As in AdminBackend. */
-  readonly tenants?: Pick<TenantsPart, 'has'> | undefined;
+  readonly tenants?: Pick<TenantsPart, 'has' | 'scraped'> | undefined;
   readonly operated?: ((operation: Operation) => void) | undefined;
 }
 
 const TO_INDEX = { status: 301, body: '', headers: { location: '/debug/pprof/' } };
 
-/** Returns the handler of the admin port's HTTP pages: /metrics and, with profiling, /debug/pprof/, as upstream. */
+/** Returns the handler of the admin port's HTTP pages: /metrics and, with profiling, /debug/pprof/, as upstream; /sd with tenants. */
 export function adminHandler(options: AdminHandlerOptions): RequestListener {
-  const { metrics, profiling, operated = () => {} } = options;
+  const { metrics, profiling, tenants, operated = () => {} } = options;
   const profiler = profiling ? new Profiler() : undefined;
   const serve = (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const url = urlOf(request);
@@ -41,6 +43,7 @@ export function adminHandler(options: AdminHandlerOptions): RequestListener {
         metricsPage((accept) => metrics(accept, operator.tenant), request),
       );
     }
+    if (call === '/sd' && tenants) return send(response, targetsPage(request, url.searchParams.get('tenant'), tenants));
     if (profiler && /^\/debug\/pprof\/./.test(call)) operated({ operator, call, outcome: 'done' });
     if (profiler && url.pathname === '/debug/pprof') return send(response, TO_INDEX);
     if (profiler && url.pathname.startsWith('/debug/pprof/')) return profiler.serve(response, url);
@@ -53,6 +56,27 @@ export function adminHandler(options: AdminHandlerOptions): RequestListener {
 function denial(visitor: Visitor, path: string, { tenants }: AdminHandlerOptions): string | undefined {
   const fault = faultOfVisitor(visitor, tenants);
   if (fault) return fault.message;
-  if (!visitor.principal || path === '/metrics') return undefined;
+  if (!visitor.principal || path === '/metrics' || path === '/sd') return undefined;
   return `${path} is for operators of the plane: this certificate is of an operator of tenant ${visitor.principal.tenant}`;
+}
+
+/** What a Prometheus should scrape, of one tenant or of all: its HTTP service discovery. At any other answer than 200 it keeps what it had. */
+async function targetsPage(
+  { socket }: IncomingMessage,
+  asked: string | null,
+  tenants: Pick<TenantsPart, 'has' | 'scraped'>,
+): Promise<Page> {
+  // Without a certificate, only on this machine: as the RPC.
+  const trusted = socket instanceof TLSSocket || isLoopback(socket.localAddress ?? '127.0.0.1');
+  if (!trusted) return { status: 403, body: 'targets are listed over mutual TLS, or on a loopback address\n' };
+  const own = visitorOf(socket).principal?.tenant;
+  const wanted = asked ?? own;
+  if (own !== undefined && wanted !== own) return { status: 403, body: `your certificate is of tenant ${own}\n` };
+  if (wanted !== undefined && !tenants.has(wanted)) return { status: 404, body: 'there is no such tenant\n' };
+  const groups = await tenants.scraped(wanted);
+  const count = groups.reduce((sum, { targets }) => sum + targets.length, 0);
+  if (count > ADMIN.targets) {
+    return { status: 400, body: `there are ${count} targets, more than ${ADMIN.targets}: ask for /sd?tenant=NAME\n` };
+  }
+  return { status: 200, body: JSON.stringify(groups), headers: { 'content-type': 'application/json' } };
 }

@@ -158,7 +158,12 @@ describe('server tls', () => {
       const id = 'spiffe://plane.example/tenant/acme/operator/alice';
       const short = await authority.client('short', { validMs: 3_600_000 });
       const alice = await authority.client('alice', { uses: ['client'], hosts: [{ type: 'url', value: id }] });
-      const tenants = { list: () => [], problems: () => [], has: (tenant: string) => !gone.has(tenant) };
+      const tenants = {
+        list: () => [],
+        problems: () => [],
+        scraped: async () => [],
+        has: (tenant: string) => !gone.has(tenant),
+      };
       const watching = idleBackend({ tenants });
       await using server = await serve({
         tls: files(),

@@ -14,6 +14,7 @@ import { ProgramBundles } from './credential-files.ts';
 import { type Grant, Grants } from './grants.ts';
 import { type Identify, identifyBy } from './identify.ts';
 import { DEFAULT_LIMITS, type TenantLimits } from './limits.ts';
+import { ScrapeTargets } from './scrape-targets.ts';
 import { problemText } from './tenant-file.ts';
 import type { FileProblems, Tenant, Tenants } from './tenants.ts';
 import { followTenants } from './tenants-dir.ts';
@@ -34,6 +35,8 @@ export interface Admission {
   readonly tenants: Pick<Tenants, 'all' | 'get' | 'size' | 'byServerName'>;
   /** Files that cannot be used. The last good text of such a file may still be in force. */
   readonly problems: readonly FileProblems[];
+  /** What the files have Prometheus scrape. */
+  readonly scraped: Pick<ScrapeTargets, 'of' | 'failures'>;
 }
 
 /** Names of tenants. */
@@ -70,6 +73,7 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
     const names = [...change.changed, ...change.gone];
     tokens?.update(names);
     grants.review(names);
+    scraped.forget(names);
     for (const listener of listeners) guarded(listener)(change);
   };
   const early: TenantsChange[] = [];
@@ -85,6 +89,8 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
   });
   closing.defer(() => directory.close());
   const { tenants } = directory;
+  const scraped = new ScrapeTargets({ tenants, path: (named) => resolve(dir, named) });
+  closing.defer(() => scraped.close());
   const grants = new Grants({ tenant: (name) => tenants.get(name) });
   closing.defer(() => grants.close());
   const problems = () => [...directory.problems, ...alsoFailing()];
@@ -133,6 +139,7 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
       return () => void listeners.delete(listener);
     },
     tenants,
+    scraped,
     get problems() {
       return problems();
     },

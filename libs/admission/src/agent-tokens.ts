@@ -11,7 +11,7 @@ import { TenantReviews } from './token-reviews.ts';
 import { readToken, readTokenKeys, type SaidByToken, type TokenKeys, TokenRejected, UnknownKey } from './tokens.ts';
 
 /** Lets a few pieces of work run at once. The others wait in order. */
-class Semaphore {
+export class Semaphore {
   #free: number;
   readonly #waiting: (() => void)[] = [];
 

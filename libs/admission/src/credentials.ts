@@ -34,7 +34,7 @@ export interface Credential {
 export type ReadCredentials = ReadonlyMap<string, Credential | Error>;
 
 /** The files that a tenant's file names, in its order. */
-export function credentialFiles({ server, agents = [], callers = [] }: TenantFile): CredentialFile[] {
+export function credentialFiles({ server, agents = [], callers = [], scrape = [] }: TenantFile): CredentialFile[] {
   const found: CredentialFile[] = [];
   const add = (kind: CredentialFile['kind'], at: string, path: string | undefined) => {
     const most = kind === 'revoked' ? ADMISSION.revocationsFileBytes : ADMISSION.credentialFileBytes;
@@ -53,6 +53,8 @@ export function credentialFiles({ server, agents = [], callers = [] }: TenantFil
     add('trust', `callers[${index}].certificates.ca`, certificates?.ca);
     add('revoked', `callers[${index}].certificates.crl`, certificates?.crl);
   }
+  for (const [index, { nodes }] of scrape.entries())
+    add('kubeconfig', `scrape[${index}].nodes.kubeconfig`, nodes?.kubeconfig);
   return found;
 }
 

@@ -101,4 +101,19 @@ export const ADMISSION = {
   tokenReviewers: 500,
   /** How many API servers are asked about one token. */
   tokenReviewServers: 2,
+
+  /** How often a tenant's API server is asked for its nodes at most, if somebody asks for what to scrape. Prometheus asks every minute. */
+  nodesMs: 30_000,
+  /** How long an answer waits for API servers that were never asked before. */
+  nodesFirstMs: 3000,
+  /** API servers that are asked for their nodes at once. */
+  nodeLooks: 16,
+  /** How long one call for a page of nodes may take. */
+  nodesCallMs: 5000,
+  /** How long all pages of one API server may take. */
+  nodesLookMs: 30_000,
+  /** Nodes in a page, of 10 to 40 KB each. */
+  nodesAPage: 100,
+  /** The most nodes of one API server: twice as many as Kubernetes supports. */
+  nodes: 10_000,
 };

@@ -1,5 +1,5 @@
 import { isLoopback } from '@isthmus/runtime';
-import { isName } from '@isthmus/tunnel';
+import { isName, parseDestination } from '@isthmus/tunnel';
 import * as v from 'valibot';
 import { ADMISSION } from './defaults.ts';
 import { HostPattern, Prefix } from './patterns.ts';
@@ -277,6 +277,27 @@ const rule = v.pipe(
   v.check(({ cidr: prefix, host }) => prefix === undefined || host === undefined, 'expected cidr or host, not both'),
 );
 
+const SCRAPED = ['targets', 'nodes'] as const;
+
+const scrape = v.pipe(
+  v.strictObject({
+    job: described(name, 'What the targets are: __meta_isthmus_job.'),
+    targets: v.exactOptional(list(readable('HOST:PORT, as the agents reach it.', parseDestination))),
+    nodes: v.exactOptional(
+      described(
+        v.strictObject({
+          kubeconfig: described(path, "A kubeconfig of the tenant's own API server, of a user that may list nodes."),
+        }),
+        'The kubelets of the nodes that the API server lists.',
+      ),
+    ),
+    path: v.exactOptional(
+      described(v.pipe(text, v.startsWith('/', 'expected a path such as /metrics')), 'Default: /metrics.'),
+    ),
+  }),
+  v.check((value) => hasOne(value, SCRAPED), `expected exactly one of ${SCRAPED.join(', ')}`),
+);
+
 const limits = v.strictObject({
   agents: v.exactOptional(count),
   sessionsPerAgent: v.exactOptional(count),
@@ -338,6 +359,7 @@ export const tenantFile = v.strictObject({
       'What callers may dial. deny wins. With allow, only what it lists.',
     ),
   ),
+  scrape: v.exactOptional(described(list(scrape), 'What Prometheus finds at /sd of the admin port, all by https.')),
   limits: v.exactOptional(limits),
   deny: v.exactOptional(deny),
   expiryGraceSeconds: v.exactOptional(expiryGraceSeconds),

@@ -55,6 +55,10 @@ describe('access', () => {
       ['acme'],
     );
     assert.equal(await port.page('/metrics', OPERATOR), '200 of acme');
+    for (const own of ['/sd', '/sd?tenant=acme']) {
+      assert.equal(await port.page(own, OPERATOR), '200 [{"targets":["10.0.0.1:10250"],"labels":{"of":"acme"}}]');
+    }
+    assert.match(await port.page('/sd?tenant=beta', OPERATOR), /^403 your certificate is of tenant acme/);
     assert.equal((await admin.listMembers({})).members.length, 0);
     assert.deepEqual(port.operations, []);
   });
@@ -68,6 +72,9 @@ describe('access', () => {
     await admin.kick({ target: { $case: 'agent', value: { tenant: 'beta', agentId: 'edge' } }, reason: 'test' });
     await admin.drain({});
     assert.equal(await port.page('/metrics'), '200 of all');
+    assert.match(await port.page('/sd'), /^200 .*"of":"all"/);
+    assert.match(await port.page('/sd?tenant=beta'), /^200 .*"of":"beta"/);
+    assert.match(await port.page('/sd?tenant=none'), /^404 there is no such tenant/);
     const who = port.operations.map(({ operator, call, tenant, target, outcome, text }) => {
       assert.match(operator.remote, /^127\.0\.0\.1:\d+$/);
       return [operator.identity, call, tenant, target, outcome, text];
@@ -139,10 +146,11 @@ describe('access', () => {
         await assert.rejects(asked, /PERMISSION_DENIED/, `${rpc} ${ids}`);
       }
       assert.match(await port.page('/metrics', ...ids), /^403 /);
+      assert.match(await port.page('/sd', ...ids), /^403 /);
       assert.match(await port.page('/debug/pprof/', ...ids), /^403 /);
     }
     assert.deepEqual(port.done, []);
-    assert.equal(port.operations.length, identities.length * (RPCS.length + 2));
+    assert.equal(port.operations.length, identities.length * (RPCS.length + 3));
     assert.ok(port.operations.every(({ outcome, text }) => outcome === 'refused' && text !== undefined));
   });
 

@@ -54,6 +54,7 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
         list: () => [...tenants.list()].filter(({ name }) => name === tenant),
         // Texts of files may name other tenants.
         problems: () => [],
+        scraped: () => tenants.scraped(tenant),
       },
     }),
   };

@@ -190,7 +190,10 @@ function lossOf(id: string, identifiers: Partial<AgentIdentifiers>): Loss {
 test('an explanation says that a limit of the tenant refuses every dial, although a session would take it', async () => {
   const use = { tunnels: { used: 20, most: 20 }, pendingDials: { used: 0, most: Number.POSITIVE_INFINITY } };
   const list = () => [{ name: 'default', file: 'default.yaml', use, certificates: [] }];
-  await using plane = await gateway({ dial: reached, tenants: { list, has: () => true, problems: () => [] } });
+  await using plane = await gateway({
+    dial: reached,
+    tenants: { list, has: () => true, problems: () => [], scraped: async () => [] },
+  });
   const { verdict, advice } = await plane.admin.explain({ destination: '10.1.2.3:443', tenant: 'default' });
   assert.equal(verdict, 'a dial is refused at once: tenant default uses 20 of 20 tunnels at this gateway');
   assert.match(

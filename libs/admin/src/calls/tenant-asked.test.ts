@@ -12,6 +12,7 @@ function tenantsOf(...names: string[]): NonNullable<AdminBackend['tenants']> {
     list: () => names.map((name) => ({ name, ...rest })),
     has: (name) => names.includes(name),
     problems: () => [],
+    scraped: async () => [],
   };
 }
 

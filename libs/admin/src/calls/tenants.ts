@@ -38,11 +38,20 @@ export interface FileProblem {
   readonly kept?: string | undefined;
 }
 
+/** Targets with the same labels, as Prometheus' HTTP service discovery has them. */
+export interface TargetGroup {
+  /** `host:port` each. */
+  readonly targets: readonly string[];
+  readonly labels: Readonly<Record<string, string>>;
+}
+
 /** The tenants of a process with `--tenants-dir`. */
 export interface TenantsPart {
   list(): Iterable<KnownTenant>;
   has(name: string): boolean;
   problems(): readonly FileProblem[];
+  /** What the files have Prometheus scrape, of one tenant or of all. */
+  scraped(tenant?: string): Promise<readonly TargetGroup[]>;
 }
 
 type TenantsRpc = Pick<adminApi.AdminServiceImplementation, 'listTenants'>;

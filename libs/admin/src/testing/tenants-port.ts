@@ -57,6 +57,7 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
       list: () => [known('acme'), known('beta')],
       has: (name) => ['acme', 'beta'].includes(name),
       problems: () => [{ file: 'beta.yaml', line: 1, column: 1, message: 'no' }],
+      scraped: async (tenant = 'all') => [{ targets: ['10.0.0.1:10250'], labels: { of: tenant } }],
     },
     operated: (operation) => operations.push(operation),
     ...given,

@@ -132,11 +132,12 @@ function tenantsPart(admission: Admission, roles: UseOptions): TenantsPart {
     },
     has: (name) => admission.tenants.get(name) !== undefined,
     problems: () => problemsOf(admission),
+    scraped: (name) => admission.scraped.of(name),
   };
 }
 
 /** What an operator should fix in the files, although the server is ready. */
-function fileWarnings({ problems, tenants }: Admission): string[] {
+function fileWarnings({ problems, tenants, scraped }: Admission): string[] {
   const bad = problems.flatMap(({ path, problems: found }) =>
     found.map((problem) => `tenant's file ${problemText(path, problem)}`),
   );
@@ -145,7 +146,8 @@ function fileWarnings({ problems, tenants }: Admission): string[] {
       (trust?.skipped ?? []).map((each) => `tenant's file ${rule}.ca: ${each}: the others are used, this one is not`),
     ),
   );
-  return [...bad, ...skipped].slice(0, PLANE.warnings);
+  const unlisted = scraped.failures.map((failure) => `no new list of nodes: tenant's file ${failure}`);
+  return [...bad, ...skipped, ...unlisted].slice(0, PLANE.warnings);
 }
 
 /** The tenants as metrics see them. */

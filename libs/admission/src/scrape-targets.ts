@@ -1,0 +1,213 @@
+import { kubeClient, kubeconfigFile } from '@isthmus/kube';
+import { within } from '@isthmus/runtime';
+import { formatDestination, inWords, parseDestination, printable } from '@isthmus/tunnel';
+import { Semaphore } from './agent-tokens.ts';
+import { ADMISSION } from './defaults.ts';
+import type { Tenant, Tenants } from './tenants.ts';
+
+/** Targets with the same labels, as Prometheus' HTTP service discovery has them. */
+export interface TargetGroup {
+  /** `host:port` each. */
+  readonly targets: readonly string[];
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+interface ScrapeTargetsOptions {
+  readonly tenants: Pick<Tenants, 'all' | 'get'>;
+  /** A path in a tenant's file as an absolute one. */
+  readonly path: (named: string) => string;
+  /** How long an answer waits for API servers that have not answered yet, in milliseconds. Default 3 s. */
+  readonly firstMs?: number;
+  readonly now?: () => number;
+}
+
+/**
+ * What tenants' files have Prometheus scrape. Nodes are listed when somebody asks, at most once a minute for each API server, and an answer has
+ * the last list: an API server that fails or hangs delays no other tenant's targets, and takes away none of its own.
+ */
+export class ScrapeTargets {
+  readonly #options: ScrapeTargetsOptions;
+  readonly #now: () => number;
+  readonly #lists = new Map<string, NodeList>();
+  readonly #looks = new Semaphore(ADMISSION.nodeLooks);
+  readonly #closing = new AbortController();
+
+  constructor(options: ScrapeTargetsOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => performance.now());
+  }
+
+  /** The targets of one tenant, or of all. */
+  async of(name?: string): Promise<TargetGroup[]> {
+    const { tenants, firstMs = ADMISSION.nodesFirstMs } = this.#options;
+    const asked = name === undefined ? [...tenants.all] : [tenants.get(name)].filter((found) => found !== undefined);
+    const first = this.#look(asked.flatMap((tenant) => this.#listsOf(tenant)));
+    if (first.length > 0) await within(Promise.all(first), firstMs);
+    return asked.flatMap((tenant) => this.#groups(tenant));
+  }
+
+  /** Why nodes could not be listed the last time, by the place in a tenant's file. */
+  get failures(): string[] {
+    return [...this.#lists.values()].flatMap(({ rule, failure }) =>
+      failure === undefined ? [] : `${rule}: ${failure}`,
+    );
+  }
+
+  /** Forgets the lists of tenants that have changed or are gone, but what a file still names. */
+  forget(names: readonly string[]): void {
+    const changed = new Set(names);
+    const kept = new Set(names.flatMap((name) => this.#options.tenants.get(name) ?? []).flatMap(keysOf));
+    for (const [key, { tenant }] of this.#lists) if (changed.has(tenant) && !kept.has(key)) this.#lists.delete(key);
+  }
+
+  close(): void {
+    this.#closing.abort();
+  }
+
+  #listsOf(tenant: Tenant): NodeList[] {
+    return (tenant.file.scrape ?? []).flatMap(({ nodes }, index) => {
+      if (!nodes) return [];
+      const key = keyOf(tenant, nodes.kubeconfig);
+      const rule = `${tenant.path}: scrape[${index}].nodes.kubeconfig`;
+      const kubeconfig = this.#options.path(nodes.kubeconfig);
+      const list = this.#lists.get(key) ?? new NodeList({ tenant: tenant.name, rule, kubeconfig });
+      this.#lists.set(key, list);
+      return list;
+    });
+  }
+
+  /** Starts to list what is due. Those that failed the last time come last. @returns what ends with lists that there are none of yet */
+  #look(lists: readonly NodeList[]): Promise<void>[] {
+    const due = [...new Set(lists)].filter(({ looking, lookedAt }) => {
+      return !looking && this.#now() - lookedAt >= ADMISSION.nodesMs;
+    });
+    for (const list of due.sort((a, b) => Number(a.failure !== undefined) - Number(b.failure !== undefined))) {
+      list.looking = this.#looks
+        .take(() => list.look(this.#closing.signal))
+        .finally(() => {
+          list.lookedAt = this.#now();
+          list.looking = undefined;
+        });
+    }
+    return lists.flatMap(({ looking, lookedAt }) => (looking && lookedAt === Number.NEGATIVE_INFINITY ? looking : []));
+  }
+
+  #groups(tenant: Tenant): TargetGroup[] {
+    return (tenant.file.scrape ?? []).flatMap(({ job, targets, nodes, path }) => {
+      const labels = {
+        // Through an HTTP proxy, Prometheus asks for a tunnel only with https.
+        __scheme__: 'https',
+        ...(path !== undefined && { __metrics_path__: path }),
+        __meta_isthmus_tenant: tenant.name,
+        __meta_isthmus_job: job,
+      };
+      if (targets) return [{ targets, labels }];
+      const list = nodes && this.#lists.get(keyOf(tenant, nodes.kubeconfig));
+      return (list?.nodes ?? []).map(({ name, kubelet }) => {
+        return { targets: [kubelet], labels: { ...labels, __meta_isthmus_node: name } };
+      });
+    });
+  }
+}
+
+function keyOf({ name }: Tenant, kubeconfig: string): string {
+  return JSON.stringify([name, kubeconfig]);
+}
+
+function keysOf(tenant: Tenant): string[] {
+  return (tenant.file.scrape ?? []).flatMap(({ nodes }) => (nodes ? keyOf(tenant, nodes.kubeconfig) : []));
+}
+
+interface KnownNode {
+  readonly name: string;
+  /** `host:port` */
+  readonly kubelet: string;
+}
+
+interface NodeListOptions {
+  readonly tenant: string;
+  /** `acme.yaml: scrape[0].nodes.kubeconfig` */
+  readonly rule: string;
+  readonly kubeconfig: string;
+}
+
+/** The nodes that one API server lists. */
+class NodeList {
+  readonly tenant: string;
+  readonly rule: string;
+  readonly #kubeconfig: string;
+  nodes: readonly KnownNode[] = [];
+  /** Why the last look failed. */
+  failure: string | undefined;
+  /** When the last look ended. */
+  lookedAt = Number.NEGATIVE_INFINITY;
+  looking: Promise<void> | undefined;
+
+  constructor({ tenant, rule, kubeconfig }: NodeListOptions) {
+    this.tenant = tenant;
+    this.rule = rule;
+    this.#kubeconfig = kubeconfig;
+  }
+
+  /** Lists the nodes. Never rejects: without an answer, the last list stays. */
+  async look(closing: AbortSignal): Promise<void> {
+    try {
+      this.nodes = await listed(
+        this.#kubeconfig,
+        AbortSignal.any([closing, AbortSignal.timeout(ADMISSION.nodesLookMs)]),
+      );
+      this.failure = undefined;
+    } catch (error) {
+      this.failure = inWords(error).slice(0, ADMISSION.quoteCharacters);
+    }
+  }
+}
+
+interface NodesPage {
+  readonly items?: readonly unknown[];
+  readonly metadata?: { readonly continue?: string };
+}
+
+/** Asks an API server for its nodes, page by page. The connection ends with it: the next look is a minute later. */
+async function listed(kubeconfig: string, signal: AbortSignal): Promise<KnownNode[]> {
+  const options = { qps: -1, timeoutMs: ADMISSION.nodesCallMs };
+  using client = await kubeClient({ source: kubeconfigFile(kubeconfig), ...options });
+  const found: KnownNode[] = [];
+  let next = '';
+  do {
+    const query = { limit: String(ADMISSION.nodesAPage), ...(next !== '' && { continue: next }) };
+    const page = await client.request<NodesPage>({ method: 'GET', path: '/api/v1/nodes', query, signal });
+    for (const item of page.items ?? []) found.push(...knownNode(item as NodeObject));
+    if (found.length > ADMISSION.nodes) throw new Error(`it lists more than ${ADMISSION.nodes} nodes`);
+    next = page.metadata?.continue ?? '';
+  } while (next !== '');
+  return found;
+}
+
+/** A node, of which an API server may leave out anything. */
+interface NodeObject {
+  readonly metadata?: { readonly name?: string };
+  readonly status?: {
+    readonly addresses?: readonly { readonly type?: string; readonly address?: string }[];
+    readonly daemonEndpoints?: { readonly kubeletEndpoint?: { readonly Port?: number } };
+  };
+}
+
+/** In the order of Prometheus' own discovery of nodes. */
+const ADDRESS_TYPES = ['InternalIP', 'InternalDNS', 'ExternalIP', 'ExternalDNS', 'Hostname'];
+
+/** Where a node's kubelet listens; nothing for a node without an address, or with one that cannot be dialled. */
+function knownNode({ metadata, status }: NodeObject): KnownNode[] {
+  const { addresses = [], daemonEndpoints } = status ?? {};
+  const host = ADDRESS_TYPES.map((wanted) => addresses.find(({ type }) => type === wanted)?.address).find(Boolean);
+  if (host === undefined) return [];
+  const kubelet = formatDestination({ host, port: daemonEndpoints?.kubeletEndpoint?.Port ?? KUBELET_PORT });
+  try {
+    parseDestination(kubelet);
+    return [{ name: printable(metadata?.name ?? '').slice(0, ADMISSION.quoteCharacters), kubelet }];
+  } catch {
+    return [];
+  }
+}
+
+const KUBELET_PORT = 10_250;
