@@ -10,8 +10,8 @@ import { DEADLINE_MS, onDeno, ROOT } from './harness/index.ts';
 const skip = onDeno && 'examples run on Node';
 const PAGE_LINES = 90;
 
-/** test/src/release/wire.test.ts runs its example, from the package as it is installed. */
-const TESTED_ELSEWHERE = 'wire';
+/** test/src/release runs their examples, from the packages as they are installed. */
+const TESTED_ELSEWHERE = ['client', 'wire'];
 
 describe('the README of each package of libs/', () => {
   // The imports of an example resolve as those of a program in this repository do.
@@ -28,7 +28,7 @@ describe('the README of each package of libs/', () => {
       assert.ok(readme().split('\n').length <= PAGE_LINES);
     });
 
-    if (name === TESTED_ELSEWHERE) continue;
+    if (TESTED_ELSEWHERE.includes(name)) continue;
     test(`${name}: its example prints what the page says`, { skip, timeout: DEADLINE_MS }, async (context) => {
       const [, example, output] = /```js\n([\s\S]*?)```\n\n```text\n([\s\S]*?)```/.exec(readme()) ?? [];
       assert.ok(example, 'an example, and what it prints');

@@ -291,5 +291,6 @@ function answerError(socket: Socket, error: DialError): void {
   ];
   if (status === 405) head.push('allow: CONNECT');
   if (status === 503 || status === 429) head.push(`retry-after: ${error.retryAfter}`);
+  if (error.retryable) head.push('isthmus-retryable: ?1');
   answerLast(socket, `${head.join('\r\n')}\r\n\r\n${error.message}\n`);
 }
