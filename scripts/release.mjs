@@ -8,6 +8,7 @@ import { archive, unpack } from './lib/archive.mjs';
 import { changesOf } from './lib/changelog.mjs';
 import { installed, seconds } from './lib/command.mjs';
 import * as images from './lib/image.mjs';
+import { krewManifest } from './lib/krew.mjs';
 import { packAll } from './lib/npm-packages.mjs';
 import { ensureInstalled } from './lib/ready.mjs';
 import { originAddress, unlike } from './lib/repository.mjs';
@@ -61,8 +62,15 @@ async function packages(repository) {
   await inScratch(async (scratch) => {
     const [programs, ...libraries] = await packAll({ to: directory('npm'), scratch, repository });
     add(programs, 'npm package: all programs');
+    krew(programs, repository ?? 'https://REPOSITORY');
     for (const file of libraries) add(file, 'npm package: library');
   });
+}
+
+function krew(tarball, repository) {
+  const file = join(directory('krew'), 'isthmus.yaml');
+  writeFileSync(file, krewManifest({ tarball, version, repository: repository.replace(/^git\+|\.git$/g, '') }));
+  add(file, "krew's manifest of kubectl isthmus");
 }
 
 /** Helm writes the time of day into its archives, so it is packed again. */

@@ -67,6 +67,8 @@ async function putPrograms(directory, common, root) {
   await bundlePrograms(bundles, root);
   const names = copyPrograms(bundles, directory, '/usr/bin/env node');
   const bin = Object.fromEntries(names.map((name) => [name, `bin/${name}.js`]));
+  // kubectl runs what it finds under this name as `kubectl isthmus`.
+  bin['kubectl-isthmus'] = bin.isthmus;
   const parts = bill(root);
   write(join(directory, 'sbom.cdx.json'), `${JSON.stringify(parts, undefined, 1)}\n`);
   write(join(directory, 'licences.txt'), licences(parts, root));

@@ -137,7 +137,10 @@ export function commonOptions(): Option[] {
       'admin port of any gateway or hub, or unix:/path for its unix socket; the others are found through it. Repeat it to name spares',
       { initial: ['127.0.0.1:8095'], read: adminPlace },
     ).env('ISTHMUS_ADDRESS'),
-    new Option('--ca <file>', 'CA certificates of the admin ports (PEM); turns on TLS').env('ISTHMUS_CA'),
+    new Option(
+      '--ca <file>',
+      'CA certificates of the admin ports (PEM), which turns on TLS; for login, of the gateway',
+    ).env('ISTHMUS_CA'),
     new Option('--cert <file>', 'client certificate for them (PEM)').env('ISTHMUS_CERT'),
     new Option('--key <file>', 'private key of --cert (PEM)').env('ISTHMUS_KEY'),
     new Option('--tenant <name>', "only this tenant; a dial uses it instead of the gateway's own").default('', 'all'),

@@ -52,6 +52,16 @@ export const ISTHMUS = {
   holdWaitMs: 30_000,
   /** How often `isthmus hold` looks for a server that is away: so much later than possible a dial may reach it. */
   holdLookMs: 50,
+  /** How long to wait for a kubeconfig that another program changes. */
+  kubeconfigLockMs: 5000,
+  /** How often to look whether its lock is gone. */
+  kubeconfigLockAskMs: 50,
+  /** How long a command of `isthmus login` may take to print a token. People may have to type something. */
+  tokenCommandMs: 120_000,
+  /** The longest token: with the rest of a head, gateways read 32 KiB. */
+  tokenBytes: 16_384,
+  /** The longest head of a proxy's answer, or of an API server's. */
+  headBytes: 32_768,
   /** How often the screen of `isthmus watch` is drawn again. */
   watchDrawMs: 1000,
   /** How often `isthmus watch` asks members for their load. */

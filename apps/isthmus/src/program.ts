@@ -14,11 +14,13 @@ import { events } from './commands/events.ts';
 import { explain } from './commands/explain.ts';
 import { hold } from './commands/hold.ts';
 import { drain, hubs } from './commands/hubs.ts';
+import { credential, login } from './commands/login.ts';
 import { status } from './commands/status.ts';
 import { tenants } from './commands/tenants.ts';
 import { tunnels } from './commands/tunnels.ts';
 import { version } from './commands/version.ts';
 import { watch } from './commands/watch.ts';
+import { why } from './commands/why.ts';
 import { EXIT, type ExitStatus, Failure, formatOf, Output, usage, type Write } from './output.ts';
 import { template } from './paths.ts';
 import { Plane, readTls } from './plane/plane.ts';
@@ -29,6 +31,7 @@ const GROUPS: readonly (readonly [heading: string, commands: readonly Definition
   ['See what is there:', [status, tenants, agents, hubs, tunnels, events, describe, watch]],
   ['Find out why:', [check, explain, dial, diag]],
   ['Change a running plane:', [drain, kick, quarantine, config, logLevel]],
+  ['Reach a cluster as a caller:', [login, why, credential]],
   ['Set up:', [certs, hold, completion, version]],
 ];
 

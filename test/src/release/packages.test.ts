@@ -107,7 +107,8 @@ test('the programs run from an empty folder, with nothing from a registry', { sk
     ['isthmus'],
   );
   const bin = join(folder, 'node_modules/.bin');
-  assert.deepEqual(readdirSync(bin).sort(), ['backend-hub', 'frontend-gw', 'isthmus', 'proxy-agent', 'proxy-server']);
+  const programs = ['backend-hub', 'frontend-gw', 'isthmus', 'kubectl-isthmus', 'proxy-agent', 'proxy-server'];
+  assert.deepEqual(readdirSync(bin).sort(), programs);
   for (const program of readdirSync(bin)) {
     assert.equal((await run(join(bin, program), ['--version'], folder)).trim().split(' ').at(-1), VERSION, program);
   }

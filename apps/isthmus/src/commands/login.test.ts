@@ -1,0 +1,230 @@
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:https';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { CertificateAuthority, LOOPBACK } from '@isthmus/certificates';
+import { parse } from 'yaml';
+import { EXIT } from '../output.ts';
+import { run } from '../program.ts';
+import { TestTerminal } from '../testing/test-terminal.ts';
+
+const HOUR = 3_600_000;
+const OLD = `# mine
+apiVersion: v1
+kind: Config
+preferences: {colors: true}
+clusters:
+  - name: home # stays
+    cluster: {server: https://10.0.0.1:6443, certificate-authority: cluster-ca.pem, disable-compression: true}
+users:
+  - name: me
+    user: {token: own}
+contexts:
+  - name: home
+    context: {cluster: home, user: me, namespace: web}
+current-context: home
+`;
+
+/** A gateway as callers see it, with the API server behind it, each with a CA of its own. */
+async function startPair(dir: string) {
+  const [front, behind] = await Promise.all(
+    ['gateway CA', 'cluster CA'].map((name) => CertificateAuthority.create(name, HOUR)),
+  );
+  assert.ok(front && behind);
+  const issue = (authority: CertificateAuthority, commonName: string) =>
+    authority.issue({ commonName, validMs: HOUR, hosts: LOOPBACK });
+  writeFileSync(join(dir, 'gateway-ca.pem'), front.cert);
+  writeFileSync(join(dir, 'cluster-ca.pem'), behind.cert);
+  const version = { major: '1', minor: '36', gitVersion: 'v1.36.0' };
+  const api = createServer(await issue(behind, 'kube-apiserver'), (_, response) => {
+    response.setHeader('content-type', 'application/json').end(JSON.stringify(version));
+  });
+  const gateway = createServer(await issue(front, 'gw-1'));
+  const open = new Set<Socket>();
+  const seen: string[] = [];
+  const answers = { token: 'secret-1', refusal: '' };
+  gateway.on('connect', (request, socket: Socket) => {
+    const basic = Buffer.from(`acme:${answers.token}`).toString('base64');
+    seen.push(`${request.url}`);
+    socket.on('error', () => {});
+    if (request.headers['proxy-authorization'] !== `Basic ${basic}`)
+      return socket.end(
+        'HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="x"\r\nContent-Length: 0\r\n\r\n',
+      );
+    if (answers.refusal !== '')
+      return socket.end(`HTTP/1.1 502 Bad Gateway\r\nProxy-Status: ${answers.refusal}\r\n\r\n`);
+    const onward = connect((api.address() as AddressInfo).port, '127.0.0.1', () => {
+      socket.write('HTTP/1.1 200 Connection Established\r\n\r\n');
+      socket.pipe(onward).pipe(socket);
+    });
+    onward.on('error', () => socket.destroy());
+  });
+  for (const server of [api, gateway]) {
+    server.on('connection', (socket: Socket) => open.add(socket));
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+  }
+  const portOf = (server: Server) => (server.address() as AddressInfo).port;
+  const close = () => {
+    for (const socket of open) socket.destroy();
+    api.close();
+    gateway.close();
+  };
+  return { answers, seen, close, url: `https://127.0.0.1:${portOf(gateway)}`, api: `https://127.0.0.1:${portOf(api)}` };
+}
+
+describe('login and why', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'isthmus-login-'));
+  const path = join(dir, 'config');
+  let pair: Awaited<ReturnType<typeof startPair>>;
+  before(async () => {
+    pair = await startPair(dir);
+    writeFileSync(join(dir, 'token'), 'secret-1\n');
+  });
+  after(() => {
+    pair.close();
+    rmSync(dir, { recursive: true });
+  });
+
+  async function isthmus(...args: string[]) {
+    const terminal = new TestTerminal(args, { env: { KUBECONFIG: `${join(dir, 'none')}:${path}` } });
+    return { status: await run(terminal), out: terminal.stdout, err: terminal.stderr };
+  }
+  const written = () => parse(readFileSync(path, 'utf8'));
+  const login = (...args: string[]) =>
+    isthmus('login', 'acme', '--gateway', pair.url, '--ca', join(dir, 'gateway-ca.pem'), ...args);
+  const toApi = () => ['--server', pair.api, '--cluster-ca', join(dir, 'cluster-ca.pem')];
+  const token = ['--token-file', join(dir, 'token')];
+
+  it('writes a context beside the others, which stay as they are, for the owner alone', async () => {
+    writeFileSync(join(dir, 'real'), OLD, { mode: 0o644 });
+    symlinkSync('real', path);
+    const { status, out } = await login(...token);
+    assert.equal(status, EXIT.good);
+    assert.match(out, /^Wrote context isthmus-acme to .*config, and made it current/);
+    assert.equal(statSync(join(dir, 'real')).mode & 0o777, 0o600, 'the link leads to the file that was changed');
+    const text = readFileSync(path, 'utf8');
+    assert.match(text, /^# mine\n/);
+    assert.match(text, /name: home # stays/);
+    const { clusters, users, contexts, preferences, 'current-context': current } = written();
+    assert.deepEqual([current, preferences], ['isthmus-acme', { colors: true }]);
+    assert.deepEqual(clusters[0], parse(OLD).clusters[0]);
+    assert.deepEqual(users, parse(OLD).users, 'the cluster takes the same user as before');
+    assert.deepEqual(contexts, [
+      parse(OLD).contexts[0],
+      { name: 'isthmus-acme', context: { cluster: 'isthmus-acme', user: 'me' } },
+    ]);
+    const { server, 'proxy-url': proxy, 'certificate-authority-data': data } = clusters[1].cluster;
+    assert.equal(server, 'https://10.0.0.1:6443');
+    assert.equal(proxy, pair.url.replace('://', '://acme:secret-1@'));
+    const pems = ['cluster-ca.pem', 'gateway-ca.pem'].map((file) => readFileSync(join(dir, file), 'utf8').trim());
+    assert.equal(Buffer.from(data, 'base64').toString().trim(), pems.join('\n'));
+    await login(...token, '--from', 'home');
+    assert.equal(written().clusters.length, 2, 'a second login changes its own entries');
+  });
+
+  it('says how far a call gets, and kubectl gets as far', async () => {
+    writeFileSync(path, '');
+    assert.equal((await login(...token, ...toApi())).status, EXIT.good);
+    const { status, out } = await isthmus('why');
+    assert.equal(status, EXIT.good, out);
+    assert.match(
+      out,
+      /ok {4}gateway +gw-1 by gateway CA, .*\nok {4}tunnel +open to 127.* as tenant acme\nok {4}server +kube-apiserver by cluster CA, .*\nok {4}answer +the API server answers 200\n$/,
+    );
+    if (spawnSync('kubectl', ['version', '--client']).status !== 0) return;
+    const before = pair.seen.length;
+    const kubectl = spawn('kubectl', ['--kubeconfig', path, 'get', '--raw', '/version', '--request-timeout', '30s']);
+    let said = '';
+    for (const stream of [kubectl.stdout, kubectl.stderr]) stream.on('data', (chunk) => (said += chunk));
+    await once(kubectl, 'close');
+    assert.match(said, /v1\.36\.0/);
+    assert.ok(pair.seen.length > before, 'through the gateway');
+  });
+
+  it('names the step that fails, and what to do, and never the token', async () => {
+    const failing = async (says: RegExp, ...args: string[]) => {
+      const { status, out, err } = await isthmus('why', ...args);
+      assert.equal(status, EXIT.wrong, out);
+      assert.match(out, says);
+      assert.doesNotMatch(out + err, /secret/);
+    };
+    const changed = (from: string | RegExp, to: string) =>
+      writeFileSync(path, readFileSync(path, 'utf8').replace(from, to));
+    pair.answers.token = 'other';
+    await failing(
+      /FAIL {2}tunnel {3}407: the gateway does not take the token for tenant acme\n +-> is the tenant's name right/,
+    );
+    pair.answers.token = 'secret-1';
+    pair.answers.refusal = 'gw-1; error=connection_refused; details="dial tcp: \\"refused\\""';
+    await failing(
+      /FAIL {2}tunnel {3}the gateway answers 502: connection_refused: dial tcp: "refused"\n +-> the agent reached/,
+    );
+    pair.answers.refusal = '';
+    changed('proxy-url: https', 'proxy-url: http');
+    await failing(/FAIL {2}tunnel .*\n +-> (a gateway speaks TLS there|it closed the connection)/);
+    changed('proxy-url: http:', 'proxy-url: https:');
+    const jwt = `e30.${Buffer.from(JSON.stringify({ exp: 1_700_000_000 })).toString('base64url')}.x`;
+    changed('acme:secret-1@', `acme:${jwt}@`);
+    await failing(/407: the token of acme expired at 2023-11-14T22:13:20.000Z\n +-> log in again/);
+    const only = readFileSync(join(dir, 'cluster-ca.pem')).toString('base64');
+    changed(/certificate-authority-data: \S*(\n +\S+$)*/m, `certificate-authority-data: ${only}`);
+    await failing(/FAIL {2}gateway {2}.*\n +-> its CA is not in the cluster's certificate-authority-data/);
+    writeFileSync(join(dir, 'real'), OLD);
+    await failing(
+      /FAIL {2}context {2}home goes to .* without a proxy\n +-> isthmus login/,
+      '--kubeconfig',
+      join(dir, 'real'),
+    );
+  });
+
+  it('renews a token by a command, for the next call and for the API server', async () => {
+    writeFileSync(path, '');
+    const command = join(dir, 'print-token');
+    const prints = (text: string) => {
+      writeFileSync(command, `#!/bin/sh\necho '${text}'\n`);
+      chmodSync(command, 0o755);
+    };
+    prints('secret-1');
+    assert.equal((await login(...toApi(), '--', command)).status, EXIT.good);
+    const { exec } = written().users[0].user;
+    assert.equal(exec.apiVersion, 'client.authentication.k8s.io/v1');
+    prints(JSON.stringify({ status: { token: 'secret-2', expirationTimestamp: '2030-01-01T00:00:00Z' } }));
+    const { status, out } = await isthmus(...exec.args);
+    assert.equal(status, EXIT.good);
+    assert.deepEqual(JSON.parse(out), {
+      apiVersion: 'client.authentication.k8s.io/v1',
+      kind: 'ExecCredential',
+      status: { token: 'secret-2', expirationTimestamp: '2030-01-01T00:00:00Z' },
+    });
+    assert.match(written().clusters[0].cluster['proxy-url'], /:\/\/acme:secret-2@/);
+    prints('');
+    const failed = await isthmus(...exec.args);
+    assert.deepEqual([failed.status, failed.out], [EXIT.wrong, '']);
+  });
+
+  it('refuses what cannot work, and loses nothing of a file that it cannot read', async () => {
+    const cases: readonly [readonly string[], RegExp][] = [
+      [['login', 'acme', '--gateway', 'http://gw:1', ...token], /gateways take tokens over TLS only/],
+      [['login', 'acme', '--gateway', pair.url], /give --token-file FILE, or -- COMMAND/],
+      [['login', 'acme', '--gateway', pair.url, ...token, '--from', 'nowhere'], /has no context "nowhere"/],
+      [
+        ['login', 'acme', '--gateway', pair.url, '--ca', join(dir, 'gateway-ca.pem'), ...token, '--server', pair.api],
+        /--ca alone would replace the system's CAs/,
+      ],
+    ];
+    for (const [args, says] of cases) {
+      const { status, err } = await isthmus(...args);
+      assert.equal(status, EXIT.usage, args.join(' '));
+      assert.match(err, says);
+    }
+    writeFileSync(path, 'clusters: [\n');
+    assert.match((await login(...token, ...toApi())).err, /is no kubeconfig: line \d+ is no YAML/);
+    assert.equal(readFileSync(path, 'utf8'), 'clusters: [\n');
+  });
+});

@@ -1,0 +1,221 @@
+import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { promisify } from 'node:util';
+import { inWords } from '@isthmus/tunnel';
+import { Argument, Option } from 'commander';
+import { type Call, command } from '../command.ts';
+import { ISTHMUS } from '../defaults.ts';
+import { type KubeContext, Kubeconfig, kubeContext, readNamed, urlOf } from '../kubeconfig.ts';
+import { EXIT, Failure, usage } from '../output.ts';
+
+interface Options {
+  readonly gateway?: string;
+  readonly tokenFile?: string;
+  readonly from?: string;
+  readonly server?: string;
+  readonly clusterCa?: string;
+  readonly as?: string;
+  readonly kubeconfig?: string;
+}
+
+export const kubeconfigOption = new Option('--kubeconfig <file>', "instead of KUBECONFIG's or ~/.kube/config");
+
+export const login = command({
+  name: 'login',
+  summary: 'Write a kubeconfig context that reaches a cluster through a gateway, with a token',
+  details: `The context's proxy-url is https://TENANT:TOKEN@GATEWAY, which kubectl, Helm and all of client-go send as Proxy-Authorization. client-go checks the gateway's certificate against the cluster's CA data, and with its tls-server-name, so the written CA data holds --ca too. The API server and its CA come from the context of --from, the current one, or from --server and --cluster-ca.
+
+Short-lived tokens: name a command behind -- that prints one. kubectl then asks isthmus for a credential (an exec plugin), which runs the command, writes the new token into proxy-url, and gives it to the API server as well. kubectl has read proxy-url by then, so the new token serves its next call: after a pause longer than a token lives, the first call is answered with 407, and the second works.`,
+  args: [
+    new Argument('<tenant>', 'the tenant of the cluster'),
+    new Argument('[command...]', 'behind --: what prints a token, or an ExecCredential, to run whenever one is needed'),
+  ],
+  options: [
+    new Option('--gateway <url>', "the gateway's port for callers: https://gateway.example:8090"),
+    new Option('--token-file <file>', 'the token; - reads it from standard input. A command line is no place for it'),
+    new Option('--from <context>', 'take cluster and user of this context').conflicts(['server', 'clusterCa']),
+    new Option('--server <url>', 'the API server as agents reach it: https://kubernetes.default.svc'),
+    new Option('--cluster-ca <file>', "the API server's CA certificates (PEM)"),
+    new Option('--as <context>', "the context's name").default(undefined, 'isthmus-TENANT'),
+    kubeconfigOption,
+  ],
+  examples: [
+    {
+      line: 'login acme --gateway https://gw.example:8090 --ca gateway-ca.pem --token-file acme.token',
+      does: 'to the cluster of the current context',
+    },
+    {
+      line: 'login acme --gateway https://gw.example:8090 --server https://kubernetes.default.svc --cluster-ca ca.pem -- gcloud auth print-identity-token',
+      does: 'with tokens that a command prints',
+    },
+  ],
+  async run({ args, options, output, terminal }: Call<Options>) {
+    const [tenant, run = []] = args as unknown as [string, (readonly string[])?];
+    const gateway = urlOf('--gateway', options.gateway ?? '');
+    if (gateway.protocol !== 'https:')
+      throw usage('--gateway: want https://, since gateways take tokens over TLS only');
+    if ((options.tokenFile === undefined) === (run.length === 0)) throw usage('give --token-file FILE, or -- COMMAND');
+    const path = await Kubeconfig.locate(terminal, options.kubeconfig);
+    const base =
+      options.server === undefined ? await kubeContext(await Kubeconfig.read(path), options.from) : undefined;
+    const name = options.as ?? `isthmus-${tenant}`;
+    const { token } = run.length > 0 ? await tokenFrom(run) : { token: tokenIn(options.tokenFile ?? '') };
+    const cluster = await clusterOf(options, base, proxyUrl(gateway, tenant, token));
+    const own = run.length > 0 ? { exec: plugin(name, path, run) } : base ? undefined : { token };
+    await Kubeconfig.change(path, (config) => {
+      config.put('clusters', name, cluster);
+      if (own) config.put('users', name, { token: undefined, exec: undefined, ...own });
+      config.put('contexts', name, { cluster: name, user: own ? name : base?.user });
+      config.currentContext = name;
+    });
+    if (base?.insecure)
+      output.remark(
+        'the cluster has insecure-skip-tls-verify: nobody checks the gateway either, to which the token goes',
+      );
+    if (base?.serverName)
+      output.remark(
+        `the cluster has tls-server-name: client-go wants ${base.serverName} in the gateway's certificate too`,
+      );
+    const view = { context: name, kubeconfig: path, server: cluster.server, gateway: gateway.origin };
+    output.show(
+      view,
+      () => `Wrote context ${name} to ${path}, and made it current. Try: kubectl version; isthmus why\n`,
+    );
+    return EXIT.good;
+  },
+});
+
+/** @returns the fields of the cluster's entry */
+async function clusterOf(options: Options & { readonly ca?: string }, base: KubeContext | undefined, proxy: string) {
+  const server = base?.server ?? options.server ?? '';
+  urlOf(base ? "the cluster's server" : '--server', server);
+  const ca = base
+    ? base.ca
+    : options.clusterCa === undefined
+      ? undefined
+      : await readNamed('--cluster-ca', options.clusterCa);
+  const gatewayCa = options.ca === undefined ? undefined : await readNamed('--ca', options.ca);
+  // Certificates in a kubeconfig take the place of the system's.
+  if (gatewayCa !== undefined && ca === undefined && !base?.insecure)
+    throw usage(
+      "--ca alone would replace the system's CAs for the API server too: give --cluster-ca with --server, or leave out --ca",
+    );
+  const both = [ca, gatewayCa].filter((pem) => pem !== undefined).map((pem) => pem.trim());
+  const data = base?.insecure
+    ? undefined
+    : both.length > 0
+      ? Buffer.from(`${both.join('\n')}\n`).toString('base64')
+      : undefined;
+  return {
+    server,
+    'proxy-url': proxy,
+    'certificate-authority-data': data,
+    'certificate-authority': undefined,
+    'tls-server-name': base?.serverName,
+    'insecure-skip-tls-verify': base?.insecure || undefined,
+  };
+}
+
+function proxyUrl(gateway: URL, tenant: string, token: string): string {
+  return `https://${encodeURIComponent(tenant)}:${encodeURIComponent(token)}@${gateway.host}`;
+}
+
+/** The exec plugin of the written user. */
+function plugin(context: string, path: string, run: readonly string[]) {
+  return {
+    apiVersion: 'client.authentication.k8s.io/v1',
+    command: 'isthmus',
+    args: ['credential', '--kubeconfig', path, context, '--', ...run],
+    interactiveMode: 'IfAvailable',
+    installHint: 'isthmus is the command line of the plane that leads to this cluster: npm install -g isthmus',
+  };
+}
+
+export const credential = command({
+  name: 'credential',
+  summary: "Renew a context's token: kubectl runs this, as login has set it up",
+  details:
+    'Runs the command, writes its token into proxy-url of the context for the next call, and prints an ExecCredential.',
+  args: [
+    new Argument('<context>', 'the context that login wrote'),
+    new Argument('<command...>', 'behind --: what prints a token or an ExecCredential'),
+  ],
+  options: [kubeconfigOption],
+  examples: [{ line: 'credential isthmus-acme -- gcloud auth print-identity-token', does: 'what kubectl runs' }],
+  async run({ args, options, terminal }: Call<Pick<Options, 'kubeconfig'>>) {
+    const [context, run] = args as unknown as [string, readonly string[]];
+    const path = await Kubeconfig.locate(terminal, options.kubeconfig);
+    const [{ token, expires }, { cluster, proxy }] = await Promise.all([
+      tokenFrom(run),
+      kubeContext(await Kubeconfig.read(path), context),
+    ]);
+    if (!proxy) throw usage(`context ${context} has no proxy-url: isthmus login writes it`);
+    if (decodeURIComponent(proxy.password) !== token) {
+      const renewed = proxyUrl(proxy, decodeURIComponent(proxy.username), token);
+      await Kubeconfig.change(path, (config) => config.put('clusters', cluster, { 'proxy-url': renewed }));
+    }
+    const status = { token, ...(expires !== undefined && { expirationTimestamp: expires }) };
+    terminal.out(
+      `${JSON.stringify({ apiVersion: 'client.authentication.k8s.io/v1', kind: 'ExecCredential', status })}\n`,
+    );
+    return EXIT.good;
+  },
+});
+
+interface Token {
+  readonly token: string;
+  /** RFC 3339. */
+  readonly expires?: string;
+}
+
+/** Runs a command that prints a token, or an ExecCredential as kubectl's plugins do. */
+async function tokenFrom([program = '', ...args]: readonly string[]): Promise<Token> {
+  const options = { timeout: ISTHMUS.tokenCommandMs, maxBuffer: ISTHMUS.tokenBytes, encoding: 'utf8' } as const;
+  const { stdout } = await promisify(execFile)(program, args, options).catch(
+    (error: NodeJS.ErrnoException & { stderr?: string }) => {
+      const why =
+        error.code === 'ENOENT'
+          ? 'there is no such program'
+          : error.stderr?.trim().split('\n').at(-1) || 'it failed, or took too long';
+      throw new Failure(EXIT.wrong, `${program} printed no token: ${why}`);
+    },
+  );
+  const text = stdout.trim();
+  if (!text.startsWith('{')) return expiring(checked(text, program));
+  const { status } = JSON.parse(text) as { status?: { token?: string; expirationTimestamp?: string } };
+  const token = checked(status?.token ?? '', program);
+  return status?.expirationTimestamp === undefined ? expiring(token) : { token, expires: status.expirationTimestamp };
+}
+
+function tokenIn(file: string): string {
+  try {
+    return checked(readFileSync(file === '-' ? 0 : file, 'utf8').trim(), '--token-file');
+  } catch (error) {
+    if (error instanceof Failure) throw error;
+    throw usage(`--token-file: cannot read ${file}: ${inWords(error)}`);
+  }
+}
+
+function checked(token: string, from: string): string {
+  if (/^[\x21-\x7e]+$/.test(token) && token.length <= ISTHMUS.tokenBytes) return token;
+  throw new Failure(
+    EXIT.wrong,
+    `${from} has no token: want one line without spaces, of ${ISTHMUS.tokenBytes} bytes at most`,
+  );
+}
+
+/** A JWT says when it expires. */
+function expiring(token: string): Token {
+  const at = expiryOf(token);
+  return at === undefined ? { token } : { token, expires: new Date(at).toISOString() };
+}
+
+/** Returns when a JWT expires, in milliseconds since the epoch; undefined for other tokens. */
+export function expiryOf(token: string): number | undefined {
+  try {
+    const { exp } = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as { exp?: unknown };
+    return typeof exp === 'number' && exp > 0 && exp < 1e11 ? exp * 1000 : undefined;
+  } catch {
+    return undefined;
+  }
+}
