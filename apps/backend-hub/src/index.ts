@@ -94,8 +94,7 @@ async function kubernetes(flags: HubValues, closing: Closing, warn: (message: st
 function authenticator(flags: HubValues, client: KubeClient): Authenticate {
   const review = tokenAuthenticator({
     client,
-    namespace: flags['agent-namespace'],
-    serviceAccount: flags['agent-service-account'],
+    users: { namespace: flags['agent-namespace'], serviceAccount: flags['agent-service-account'] },
     audience: flags['authentication-audience'],
   });
   const reviews = new TokenReviews({ review, rememberMs: flags['token-review-cache-ttl'] });

@@ -6,7 +6,8 @@ import type { Tenancy } from '@isthmus/plane';
 import { deferred } from '@isthmus/runtime';
 import type { CallerPeer } from '@isthmus/transport';
 import { NotAuthorised, planeEvents } from '@isthmus/tunnel';
-import { Identities, type TenantCallersOptions, tenantCallers } from './callers.ts';
+import { type TenantCallersOptions, tenantCallers } from './callers.ts';
+import { Identities } from './identities.ts';
 
 type Identify = Tenancy['identify'];
 type Evidence = Parameters<Identify['caller']>[0];

@@ -15,6 +15,12 @@ export const GATEWAY = {
    * TLS connection was reset while it wrote to it, and the caller's tunnel would stay open for the flag's hour.
    */
   longestKeepaliveMs: 60_000,
+  /** How long the answer to a caller's wrong token waits. */
+  wrongTokenMs: 1000,
+  /** Such answers that wait for one source address. Beyond them, further wrong tokens are refused at once, and those of issuers unread. */
+  wrongTokensOfSource: 16,
+  /** The same for the tenant that the tokens are said to be of. */
+  wrongTokensOfTenant: 256,
   /** How long the last accepted callers may take in a drain for their handshake, dial and answer. */
   answerGraceMs: 1000,
   /** How long callers may take to close when the gateway ends: upstream drops them within 0.4 s. */

@@ -14,8 +14,9 @@ import {
   type ResumeOptions,
   TunnelTable,
 } from '@isthmus/tunnel';
-import { type CallerPort, Callers, type CallersOptions, Identities, type OwnPorts, tenantCallers } from './callers.ts';
+import { type CallerPort, Callers, type CallersOptions, type OwnPorts, tenantCallers } from './callers.ts';
 import { GATEWAY } from './defaults.ts';
+import { Identities } from './identities.ts';
 import { gatewayStages } from './pipeline.ts';
 
 export interface GatewayOptions
@@ -60,7 +61,8 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const identities = tenancy && new Identities(tenancy, events);
   const identify = identities?.identify ?? anyoneOf(tenant);
   const awaitDial = (of: string) => limiter.awaitDial(of);
-  const callers = new Callers({ ...options, dial, awaitDial, events, timeout, identities, identify });
+  const { identifyByToken } = identities ?? {};
+  const callers = new Callers({ ...options, dial, awaitDial, events, timeout, identities, identify, identifyByToken });
   const tunnels = new TunnelTable(events);
   let own: Awaited<ReturnType<typeof tenantCallers>> | undefined;
   let state: AdmissionState = 'open';

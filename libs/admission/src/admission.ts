@@ -7,8 +7,8 @@ import {
   formatDestination,
   NotAuthorised,
   type PlaneEvents,
+  type Principal,
 } from '@isthmus/tunnel';
-import { AgentTokens } from './agent-tokens.ts';
 import { type Claim, claimFault } from './claims.ts';
 import { ProgramBundles } from './credential-files.ts';
 import { type Grant, Grants } from './grants.ts';
@@ -16,6 +16,7 @@ import { type Identify, identifyBy } from './identify.ts';
 import { DEFAULT_LIMITS, type TenantLimits } from './limits.ts';
 import { ScrapeTargets } from './scrape-targets.ts';
 import { problemText } from './tenant-file.ts';
+import { TenantTokens } from './tenant-tokens.ts';
 import type { FileProblems, Tenant, Tenants } from './tenants.ts';
 import { followTenants } from './tenants-dir.ts';
 
@@ -50,8 +51,10 @@ export interface AdmissionOptions {
   readonly dir: string;
   /** Paths of the program's own CA bundles; empty: there is none. */
   readonly bundles: { readonly agent: string; readonly caller: string };
-  /** How long an API server's answer about a token is valid, in milliseconds. Unset: nobody comes in by a token. */
-  readonly rememberMs: number | undefined;
+  /** How long an API server's answer about a token is valid, in milliseconds. */
+  readonly rememberMs: number;
+  /** Whose tokens are verified here: agents' at hubs, callers' at gateways. */
+  readonly tokensOf: readonly Principal['role'][];
   readonly events: PlaneEvents;
   /** Ends what was started here. */
   readonly closing: { defer(close: () => void): void };
@@ -64,14 +67,14 @@ export interface AdmissionOptions {
  * @throws Error if the directory or one of the program's CA bundles cannot be read
  */
 export async function startAdmission(options: AdmissionOptions): Promise<Admission> {
-  const { closing, events, pollMs, rememberMs } = options;
+  const { closing, events, pollMs, rememberMs, tokensOf } = options;
   const dir = resolve(options.dir);
   const listeners = new Set<(change: TenantsChange) => void>();
   const report = problemReporter(events);
   const guarded = guarding((error) => void events.emit('fault', 'tenants', '', error));
   const changed = (change: TenantsChange) => {
     const names = [...change.changed, ...change.gone];
-    tokens?.update(names);
+    for (const each of tokens) each.update(names);
     grants.review(names);
     scraped.forget(names);
     for (const listener of listeners) guarded(listener)(change);
@@ -94,20 +97,26 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
   const grants = new Grants({ tenant: (name) => tenants.get(name) });
   closing.defer(() => grants.close());
   const problems = () => [...directory.problems, ...alsoFailing()];
-  const tokens =
-    rememberMs === undefined
-      ? undefined
-      : new AgentTokens({
-          tenant: (name) => tenants.get(name),
-          path: (named) => resolve(dir, named),
-          rememberMs,
-          changed(names) {
-            grants.review(names);
-            report(problems());
-          },
-        });
-  closing.defer(() => tokens?.close());
-  alsoFailing = () => tokens?.problems ?? [];
+  const judges = Object.fromEntries(
+    tokensOf.map((role) => [
+      role,
+      new TenantTokens({
+        role,
+        tenant: (name) => tenants.get(name),
+        path: (named) => resolve(dir, named),
+        rememberMs,
+        changed(names) {
+          grants.review(names);
+          report(problems());
+        },
+      }),
+    ]),
+  ) as { readonly [Role in Principal['role']]?: TenantTokens };
+  const tokens = Object.values(judges);
+  closing.defer(() => {
+    for (const each of tokens) each.close();
+  });
+  alsoFailing = () => tokens.flatMap(({ problems }) => problems);
   const bundles = new ProgramBundles({
     paths: options.bundles,
     changed: () => changed({ changed: [...tenants.all].map(({ name }) => name), gone: [] }),
@@ -121,7 +130,7 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
   };
   for (const change of early) started(change);
   return {
-    identify: identifyBy({ tenants, grants, ...(tokens && { tokens }), bundles: (role) => bundles.of(role) }),
+    identify: identifyBy({ tenants, grants, tokens: judges, bundles: (role) => bundles.of(role) }),
     admit({ tenant, principal }, claim) {
       const fault = claimFault(tenant, principal, claim);
       if (fault) throw new NotAuthorised(`${tenant.path}: ${fault.why}`, { rule: fault.rule, principal });

@@ -1,5 +1,7 @@
 import { getOrPut } from '@isthmus/runtime';
-import { type CertificateWay, type Credentials, REVIEW_DEFAULTS } from './credentials.ts';
+import type { Principal } from '@isthmus/tunnel';
+import { type CertificateWay, type Credentials, reviewRules } from './credentials.ts';
+import type { Passwords } from './passwords.ts';
 import { comparableHost } from './patterns.ts';
 import type { Problem } from './tenant-file.ts';
 import type { TenantFile } from './tenant-schema.ts';
@@ -153,6 +155,7 @@ interface Claimant {
   readonly path: string;
   readonly file: TenantFile;
   readonly credentials: Credentials;
+  readonly passwords: Passwords;
   readonly certificates: Readonly<Record<'agent' | 'caller', readonly CertificateWay[]>>;
 }
 
@@ -178,18 +181,26 @@ export function exclusivesOf(tenant: Claimant): Exclusive[] {
         at: `${rule.slice(`${path}: `.length)}.ca`,
         shared,
       });
-  return [...claimed, ...tokensOf(tenant), ...reviewsOf(tenant)];
+  for (const [id, { at }] of tenant.passwords)
+    claimed.push({ what: `the token ${id}`, at, fix: 'make another with isthmus tenants token' });
+  return [...claimed, ...tokenClaims(tenant, 'agent'), ...tokenClaims(tenant, 'caller')];
+}
+
+/** Lists the tokens with which agents, or callers, prove that they are of a tenant. */
+export function tokenClaims(tenant: Pick<Claimant, 'file' | 'credentials'>, role: Principal['role']): Exclusive[] {
+  return [...tokensOf(tenant, role), ...reviewsOf(tenant, role)];
 }
 
 /**
  * Tokens that verify for two tenants would let an agent choose between them, by server name or port. Keys tell tenants apart, whatever
  * issuers are called; and so does the subject, which is the part of a key's tokens that a tenant takes.
  */
-function tokensOf({ file, credentials }: Claimant): Exclusive[] {
-  return (file.agents ?? []).flatMap(({ tokens }, index) => {
+function tokensOf({ file, credentials }: Pick<Claimant, 'file' | 'credentials'>, role: Principal['role']): Exclusive[] {
+  const list = `${role}s` as const;
+  return (file[list] ?? []).flatMap(({ tokens }, index) => {
     if (!tokens) return [];
     const { issuer, audience, subject: part, jwksUrl, shared = false } = tokens;
-    const at = `agents[${index}].tokens`;
+    const at = `${list}[${index}].tokens`;
     const fix = 'let subject or audience differ, or say shared: true in both';
     const claim = (from: string, what: string, field: string): Exclusive => ({
       what: `${what} of issuer ${quoted(issuer)} for audience ${quoted(audience)}`,
@@ -203,18 +214,23 @@ function tokensOf({ file, credentials }: Claimant): Exclusive[] {
   });
 }
 
-function reviewsOf({ file, credentials }: Claimant): Exclusive[] {
-  return (file.agents ?? []).flatMap(({ tokenReview }, index) => {
-    const at = `agents[${index}].tokenReview`;
+function reviewsOf(
+  { file, credentials }: Pick<Claimant, 'file' | 'credentials'>,
+  role: Principal['role'],
+): Exclusive[] {
+  return reviewRules(file, role).flatMap(({ audience, users, shared, at }) => {
     const server = credentials.apiServer(`${at}.kubeconfig`);
-    if (!tokenReview || server === undefined) return [];
-    const { audience, namespace, serviceAccount, shared = false } = { ...REVIEW_DEFAULTS, ...tokenReview };
-    return {
-      what: `tokenReview of ${namespace}/${serviceAccount} at ${server} for audience ${quoted(audience)}`,
-      key: JSON.stringify(['tokenReview', server, audience, namespace, serviceAccount]),
+    if (server === undefined) return [];
+    const claim = (user: string, who: string, field: string) => ({
+      what: `tokenReview of ${who} at ${server} for audience ${quoted(audience)}`,
+      key: JSON.stringify(['tokenReview', server, audience, user]),
       at: `${at}.kubeconfig`,
       shared,
-      fix: 'let audience, namespace or serviceAccount differ, or say shared: true in both',
-    };
+      fix: `let audience${field} differ, or say shared: true in both`,
+    });
+    if (!('namespace' in users)) return users.map((user) => claim(user, user, ' or names'));
+    const { namespace, serviceAccount } = users;
+    const user = `system:serviceaccount:${namespace}:${serviceAccount}`;
+    return [claim(user, `${namespace}/${serviceAccount}`, ', namespace or serviceAccount')];
   });
 }

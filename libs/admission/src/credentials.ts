@@ -42,16 +42,15 @@ export function credentialFiles({ server, agents = [], callers = [], scrape = []
   };
   add('text', 'server.certificate', server?.certificate);
   add('text', 'server.key', server?.key);
-  for (const [index, { certificates, tokens, tokenReview }] of agents.entries()) {
-    add('trust', `agents[${index}].certificates.ca`, certificates?.ca);
-    add('revoked', `agents[${index}].certificates.crl`, certificates?.crl);
-    add('keys', `agents[${index}].tokens.keys`, tokens?.keys);
-    add('text', `agents[${index}].tokens.ca`, tokens?.ca);
-    add('kubeconfig', `agents[${index}].tokenReview.kubeconfig`, tokenReview?.kubeconfig);
-  }
-  for (const [index, { certificates }] of callers.entries()) {
-    add('trust', `callers[${index}].certificates.ca`, certificates?.ca);
-    add('revoked', `callers[${index}].certificates.crl`, certificates?.crl);
+  for (const [list, ways] of Object.entries({ agents, callers })) {
+    for (const [index, { certificates, tokens, tokenReview }] of ways.entries()) {
+      const at = `${list}[${index}]`;
+      add('trust', `${at}.certificates.ca`, certificates?.ca);
+      add('revoked', `${at}.certificates.crl`, certificates?.crl);
+      add('keys', `${at}.tokens.keys`, tokens?.keys);
+      add('text', `${at}.tokens.ca`, tokens?.ca);
+      add('kubeconfig', `${at}.tokenReview.kubeconfig`, tokenReview?.kubeconfig);
+    }
   }
   for (const [index, { nodes }] of scrape.entries())
     add('kubeconfig', `scrape[${index}].nodes.kubeconfig`, nodes?.kubeconfig);
@@ -197,12 +196,40 @@ export function certificateWays(
   });
 }
 
-/** What reviewed tokens must be for, and whose, unless a tenant's file says something else: what ANP's manifests have. */
-export const REVIEW_DEFAULTS = {
+/** Where a tenant's tokens are reviewed, and whose they must be. */
+export interface ReviewRules {
+  /** Path. */
+  readonly kubeconfig: string;
+  readonly audience: string;
+  /** Agents are of one service account. */
+  readonly users: { readonly namespace: string; readonly serviceAccount: string } | readonly string[];
+  readonly shared: boolean;
+}
+
+/** What reviewed tokens of agents must be for, and whose, unless a tenant's file says something else: what ANP's manifests have. */
+const AGENT_REVIEW = {
   audience: 'system:konnectivity-server',
   namespace: 'kube-system',
   serviceAccount: 'konnectivity-agent',
 } as const;
+
+/** The audience of callers' reviewed tokens. Any workload of a cluster can get a token for it, so the names decide. */
+const CALLER_AUDIENCE = 'isthmus';
+
+/** The entries `tokenReview` for agents or for callers, and where each stands: `agents[0].tokenReview`. */
+export function reviewRules(file: TenantFile, role: Principal['role']): (ReviewRules & { readonly at: string })[] {
+  if (role === 'agent')
+    return (file.agents ?? []).flatMap(({ tokenReview }, index) => {
+      if (!tokenReview) return [];
+      const { kubeconfig, audience, shared = false, ...users } = { ...AGENT_REVIEW, ...tokenReview };
+      return { kubeconfig, audience, users, shared, at: `agents[${index}].tokenReview` };
+    });
+  return (file.callers ?? []).flatMap(({ tokenReview }, index) => {
+    if (!tokenReview) return [];
+    const { kubeconfig, audience = CALLER_AUDIENCE, names: users, shared = false } = tokenReview;
+    return { kubeconfig, audience, users, shared, at: `callers[${index}].tokenReview` };
+  });
+}
 
 interface Kubeconfig {
   readonly 'current-context'?: unknown;

@@ -99,6 +99,8 @@ export const ADMISSION = {
    * strangers' tokens cannot push out a tenant's answers. One more replaces the one of its kind that was used longest ago.
    */
   tokenReviewers: 500,
+  /** How long an API server's answer about a caller's token is valid at a gateway, which has no flag for it. A rejection: 10 s at most. */
+  reviewsRememberedMs: 30_000,
   /** How many API servers are asked about one token. */
   tokenReviewServers: 2,
 

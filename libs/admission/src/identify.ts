@@ -2,6 +2,7 @@ import type { Certificate, Presented } from '@isthmus/runtime';
 import { NotAuthorised, type Principal } from '@isthmus/tunnel';
 import { type CertificateBundles, CertificateJudge, gatewayTenants } from './certificate-judge.ts';
 import type { Grant, Grants, Proven } from './grants.ts';
+import { type Password, passwordId, passwordOf } from './passwords.ts';
 import type { Tenant, Tenants } from './tenants.ts';
 
 /** What a connection shows of who its peer is. */
@@ -14,15 +15,21 @@ export interface Evidence {
   readonly certificate?: Presented;
 }
 
-export interface AgentEvidence extends Evidence {
+/** A token, and who shows it. */
+export interface ShownToken {
+  /** Without `Bearer`. */
+  readonly token: string;
+  /** Where its bearer comes from, as limits count it. */
+  readonly source: string;
+  /** Aborts when its bearer has gone. */
+  readonly signal: AbortSignal;
+}
+
+export interface AgentEvidence extends Evidence, Omit<ShownToken, 'token'> {
   /** Without `Bearer`. */
   readonly token?: string;
   /** The tenant that the agent says it is of. It narrows the search, and must be the principal's. */
   readonly claimedTenant?: string;
-  /** Where the agent comes from, as limits count it. */
-  readonly source: string;
-  /** Aborts when the peer has gone. */
-  readonly signal: AbortSignal;
 }
 
 export interface CallerEvidence extends Evidence {
@@ -32,13 +39,20 @@ export interface CallerEvidence extends Evidence {
   readonly port?: number;
 }
 
-/** Verifies agents' tokens. */
+export interface CallerTokenEvidence extends CallerEvidence, ShownToken {
+  /** The tenant that the caller says it is of: the user of Basic. It narrows the search, and must be the principal's. */
+  readonly claimedTenant?: string;
+  /** Why only what costs next to nothing is verified: its source has shown too many wrong tokens. It is thrown instead of asking further. */
+  readonly refusal?: Error | undefined;
+}
+
+/** Verifies tokens of agents, or of callers. */
 export interface TokenJudge {
   /**
    * @param among the only tenant that it may be of. Unset: its issuer and its key's id find the tenant
    * Rejects with NotAuthorised, `undecided` if the API server that decides did not answer.
    */
-  judge(evidence: AgentEvidence & { readonly token: string }, among: Tenant | undefined): Promise<Proven>;
+  judge(evidence: ShownToken, among: Tenant | undefined): Promise<Proven>;
 }
 
 /** Says who peers are, by the tenants' files and credentials. */
@@ -47,6 +61,8 @@ export interface Identify {
   agent(evidence: AgentEvidence): Promise<Grant>;
   /** @throws NotAuthorised if the caller has proven no tenant */
   caller(evidence: CallerEvidence): Grant;
+  /** Who a caller is by its token, whatever else it shows. Rejects with NotAuthorised, or with `refusal` */
+  callerToken(evidence: CallerTokenEvidence): Promise<Grant>;
   /** The tenants for which a gateway with this certificate may dial. Undefined: for all. */
   gateway(certificate: Certificate): ReadonlySet<string> | undefined;
 }
@@ -54,8 +70,8 @@ export interface Identify {
 export interface IdentifyOptions {
   readonly tenants: Tenants;
   readonly grants: Grants;
-  /** Unset: nobody comes in by a token. */
-  readonly tokens?: TokenJudge;
+  /** Of agents, and of callers. Unset: none comes in by an issuer's token. */
+  readonly tokens?: { readonly [Role in Principal['role']]?: TokenJudge | undefined };
   /** The program's own CA bundles, which verify SPIFFE IDs. */
   readonly bundles: CertificateBundles;
   /** Milliseconds since the epoch. Default: the system's clock. */
@@ -77,17 +93,34 @@ export function identifyBy({ tenants, grants, tokens, bundles, now = Date.now }:
       const claimedTenant = claimOf(evidence, tenants);
       if (certificate)
         return claimed(granted('agent', certificates.judge('agent', certificate, hinted)), claimedTenant);
-      if (token === undefined || !tokens) throw nothingShown(evidence, hinted, 'agent');
+      if (token === undefined || !tokens?.agent) throw nothingShown(evidence, hinted, 'agent');
       const among = hinted ?? (claimedTenant === undefined ? undefined : knownTenant(tenants, claimedTenant));
-      return claimed(granted('agent', await tokens.judge({ ...evidence, token }, among)), claimedTenant);
+      return claimed(granted('agent', await tokens.agent.judge({ ...evidence, token }, among)), claimedTenant);
     },
     caller(evidence) {
       const hinted = hintedTenant(tenants, evidence);
       const { certificate } = evidence;
       if (certificate) return granted('caller', certificates.judge('caller', certificate, hinted));
       const way = hinted && ownWay(hinted, evidence);
-      if (!way) throw nothingShown(evidence, hinted, 'caller');
+      if (!way) throw nothingShown(evidence, hinted, 'caller', hinted?.takesTokens ?? tenants.takeTokens);
       return granted('caller', way);
+    },
+    async callerToken(evidence) {
+      const hinted = hintedTenant(tenants, evidence);
+      const { claimedTenant, token, refusal } = evidence;
+      const among = claimedTenant === undefined ? hinted : knownTenant(tenants, claimedTenant);
+      if (hinted && among !== hinted) throw otherTenant(among as Tenant, hinted);
+      const known = passwordProof(tenants, token);
+      if (known) {
+        if (!among || known.tenant === among) return granted('caller', known);
+        throw new NotAuthorised(`the token is not one of tenant ${among.name}`, { rule: `${among.path}: callers` });
+      }
+      if (refusal) throw refusal;
+      if (passwordId(token) === undefined && tokens?.caller && (among?.takesTokens ?? true))
+        return granted('caller', { ...(await tokens.caller.judge(evidence, among)), shared: false });
+      const why =
+        among && !among.takesTokens ? `tenant ${among.name} takes no tokens of callers` : 'no file has this token';
+      throw new NotAuthorised(`the token was not accepted: ${why}`, among && { rule: `${among.path}: callers` });
     },
     gateway: gatewayTenants,
   };
@@ -125,24 +158,64 @@ function claimed(grant: Grant, tenant: string | undefined): Grant {
   );
 }
 
-function nothingShown({ serverName }: Evidence, hinted: Tenant | undefined, role: Principal['role']): NotAuthorised {
-  const wanted = role === 'agent' ? 'client certificate and no token' : 'client certificate';
+/** @param challenge whether a caller's token would do */
+function nothingShown(
+  { serverName }: Evidence,
+  hinted: Tenant | undefined,
+  role: Principal['role'],
+  challenge = false,
+): NotAuthorised {
+  const wanted = role === 'agent' || challenge ? 'client certificate and no token' : 'client certificate';
   const of = serverName === undefined || hinted ? '' : `, and its server name ${serverName} is of no tenant`;
   const fix = `see ${role}s in the tenant's file`;
+  return new NotAuthorised(`the ${role} has not proven its tenant: it showed no ${wanted}${of}: ${fix}`, {
+    challenge,
+    ...(hinted && { rule: `${hinted.path}: ${role}s` }),
+  });
+}
+
+function otherTenant(claimed: Tenant, { name, path }: Tenant): NotAuthorised {
   return new NotAuthorised(
-    `the ${role} has not proven its tenant: it showed no ${wanted}${of}: ${fix}`,
-    hinted && { rule: `${hinted.path}: ${role}s` },
+    `this way in is of tenant ${name}, but the caller says that it is of tenant ${claimed.name}: connect to that tenant's address`,
+    { rule: `${path}: callers` },
   );
 }
 
-/** A unix socket or port of the tenant's own proves a caller, unless callers on that port need certificates. */
+/** Who shows a token that a tenant's file has the hash of. */
+function passwordProof(tenants: Tenants, token: string): Proven | undefined {
+  const id = passwordId(token) ?? '';
+  const tenant = tenants.byPassword(id);
+  const entry = tenant && passwordOf(tenant.passwords, token);
+  if (!entry) return undefined;
+  return proofOf(tenant, id, entry);
+}
+
+/** Keeps nothing of the token itself. */
+function proofOf(tenant: Tenant, id: string, { name, sha256, at }: Password): Proven {
+  const fell = (current: Tenant) => ({ why: 'its token was removed', rule: `${current.path}: callers` });
+  return {
+    tenant,
+    name,
+    rule: `${tenant.path}: ${at}`,
+    validity: {
+      expires: Number.POSITIVE_INFINITY,
+      fault(current) {
+        const now = current.passwords.get(id);
+        return now?.sha256 === sha256 && now.name === name ? undefined : fell(current);
+      },
+    },
+  };
+}
+
+/** A unix socket or port of the tenant's own proves a caller, unless callers on that port need certificates or tokens. */
 function ownWay(tenant: Tenant, { tenant: own, unixSocket, port }: CallerEvidence): Proven | undefined {
   if (own === undefined) return undefined;
   const indexOf = ({ file }: Tenant) =>
     (file.callers ?? []).findIndex((way) =>
       unixSocket === undefined ? way.port !== undefined && way.port === port : way.unixSocket === unixSocket,
     );
-  const open = (each: Tenant) => unixSocket !== undefined || each.certificates.caller.length === 0;
+  const open = (each: Tenant) =>
+    unixSocket !== undefined || (each.certificates.caller.length === 0 && !each.takesTokens);
   const index = indexOf(tenant);
   const way = tenant.file.callers?.[index];
   if (!way || !open(tenant)) return undefined;

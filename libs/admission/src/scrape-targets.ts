@@ -1,7 +1,7 @@
 import { kubeClient, kubeconfigFile } from '@isthmus/kube';
 import { within } from '@isthmus/runtime';
 import { formatDestination, inWords, parseDestination, printable } from '@isthmus/tunnel';
-import { Semaphore } from './agent-tokens.ts';
+import { Semaphore } from './tenant-tokens.ts';
 import { ADMISSION } from './defaults.ts';
 import type { Tenant, Tenants } from './tenants.ts';
 

@@ -170,7 +170,7 @@ const agentCertificates = v.pipe(v.strictObject(certificates), someAuthority, ow
 
 const sharedTokens = described(
   v.boolean('expected true or false'),
-  'true: other tenants may accept the same tokens, if theirs say so as well. Anyone with such a token may be an agent of each of them; SNI or the port chooses.',
+  'true: other tenants may accept the same tokens, if theirs say so as well. Anyone with such a token may then act in each of them; SNI or the port chooses.',
 );
 
 const tokens = v.pipe(
@@ -237,7 +237,30 @@ const callerCertificates = v.pipe(
   ownAuthority,
 );
 
-const CALLER_WAYS = ['unixSocket', 'port', 'certificates'] as const;
+const callerReview = v.strictObject({
+  kubeconfig: described(path, "A kubeconfig of the tenant's own API server. Read again when it changes."),
+  audience: v.exactOptional(
+    described(text, "Default: isthmus. Not the agents' audience: their tokens would be callers' tokens."),
+  ),
+  names: described(
+    list(text),
+    'The only user names allowed, such as system:serviceaccount:ci:deployer. They are the names of the callers.',
+  ),
+  shared: v.exactOptional(sharedTokens),
+});
+
+const password = v.strictObject({
+  name: described(
+    name,
+    "The caller's name in rules and records. Two entries may have the same, so that tokens can overlap.",
+  ),
+  sha256: described(
+    v.pipe(text, v.regex(/^[0-9a-f]{16}:[A-Za-z0-9_-]{43}$/, 'expected what isthmus tenants token prints')),
+    'The salt and the hash of a token that isthmus tenants token made. The token cannot be found from it.',
+  ),
+});
+
+const CALLER_WAYS = ['unixSocket', 'port', 'certificates', 'tokens', 'tokenReview', 'passwords'] as const;
 
 const caller = v.pipe(
   v.strictObject({
@@ -245,17 +268,25 @@ const caller = v.pipe(
     port: v.exactOptional(
       described(
         port,
-        "A port that the gateway listens on for this tenant. Callers there need a certificate if the tenant lists callers' certificates; otherwise, who can reach the port may dial.",
+        "A port that the gateway listens on for this tenant. Callers there need a certificate or a token if the tenant lists callers' certificates or tokens; otherwise, who can reach the port may dial.",
       ),
     ),
     certificates: v.exactOptional(callerCertificates),
+    tokens: v.exactOptional(
+      described(
+        tokens,
+        "Tokens of an issuer, in the Proxy-Authorization of a CONNECT over TLS. Their subject is the caller's name.",
+      ),
+    ),
+    tokenReview: v.exactOptional(described(callerReview, "The same, verified by the tenant's own API server.")),
+    passwords: v.exactOptional(described(list(password), 'The same, made by isthmus tenants token.')),
     name: v.exactOptional(
       described(text, "The caller's name in rules and records. Default: unix-socket, or port- and its number."),
     ),
   }),
   v.check(
-    ({ name, certificates: shown }) => name === undefined || shown === undefined,
-    'name goes with unixSocket or port: a certificate has its own name',
+    ({ name, unixSocket, port: number }) => name === undefined || unixSocket !== undefined || number !== undefined,
+    'name goes with unixSocket or port: a certificate or a token has its own name',
   ),
   v.check((value) => hasOne(value, CALLER_WAYS), `expected exactly one of ${CALLER_WAYS.join(', ')}`),
 );

@@ -1,6 +1,6 @@
 import { AuthorityIndex } from './certificate-trust.ts';
 import { type Claims, claimsOf, type Denials, denialsOf } from './claims.ts';
-import { type Clash, Clashes, type Exclusive, exclusivesOf } from './clashes.ts';
+import { type Clash, Clashes, type Exclusive, exclusivesOf, tokenClaims } from './clashes.ts';
 import {
   type CertificateWay,
   Credentials,
@@ -10,6 +10,7 @@ import {
 } from './credentials.ts';
 import { ADMISSION } from './defaults.ts';
 import { limitsOf, type TenantLimits } from './limits.ts';
+import { type Passwords, passwordsOf } from './passwords.ts';
 import { comparableHost } from './patterns.ts';
 import { type Policy, policyOf } from './policy.ts';
 import type { Problem, ReadFile, UsableFile } from './tenant-file.ts';
@@ -64,6 +65,10 @@ export interface Tenant {
   readonly credentials: Credentials;
   /** Ways in by certificate. */
   readonly certificates: { readonly agent: readonly CertificateWay[]; readonly caller: readonly CertificateWay[] };
+  /** Callers' tokens that its file holds hashes of. */
+  readonly passwords: Passwords;
+  /** Whether callers may prove themselves by a token. */
+  readonly takesTokens: boolean;
 }
 
 /** A tenant's file as it was read, with the files that it names. The same object means that nothing has changed. */
@@ -96,6 +101,9 @@ export class Tenants {
   readonly #serverNames = new ServerNames();
   readonly #clashes = new Clashes();
   readonly #prepared = new Map<string, Candidate>();
+  /** Tenants by the ids of their callers' tokens. */
+  readonly #passwords = new Map<string, string>();
+  #takeTokens = 0;
   readonly #authorities = { agent: new AuthorityIndex(), caller: new AuthorityIndex() };
 
   get all(): Iterable<Tenant> {
@@ -114,6 +122,17 @@ export class Tenants {
   byServerName(serverName: string): Tenant | undefined {
     const name = this.#serverNames.find(serverName);
     return name === undefined ? undefined : this.get(name);
+  }
+
+  /** The tenant whose file has the token of this id. */
+  byPassword(id: string): Tenant | undefined {
+    const name = this.#passwords.get(id);
+    return name === undefined ? undefined : this.get(name);
+  }
+
+  /** Whether callers of some tenant may prove themselves by a token. */
+  get takeTokens(): boolean {
+    return this.#takeTokens > 0;
   }
 
   /** The authorities of all tenants that issue certificates to agents, or to callers. */
@@ -226,7 +245,12 @@ export class Tenants {
     return { changed, gone };
   }
 
-  #index({ name, file, certificates }: Tenant, act: 'add' | 'remove'): void {
+  #index({ name, file, certificates, passwords, takesTokens }: Tenant, act: 'add' | 'remove'): void {
+    if (takesTokens) this.#takeTokens += act === 'add' ? 1 : -1;
+    for (const id of passwords.keys()) {
+      if (act === 'add') this.#passwords.set(id, name);
+      else this.#passwords.delete(id);
+    }
     for (const pattern of file.server?.serverNames ?? []) this.#serverNames[act](pattern, name);
     for (const role of ['agent', 'caller'] as const)
       this.#authorities[role][act](
@@ -299,6 +323,8 @@ function tenantOf(path: string, { file }: UsableFile, read: ReadCredentials, bef
       agent: certificateWays(path, file, 'agent', credentials),
       caller: certificateWays(path, file, 'caller', credentials),
     },
+    passwords: passwordsOf(file),
+    takesTokens: (file.callers ?? []).some((way) => way.passwords || way.tokens || way.tokenReview),
   };
 }
 
@@ -306,8 +332,22 @@ function sameClaims({ claims: a }: TenantFile, { claims: b }: TenantFile): boole
   return JSON.stringify(a) === JSON.stringify(b);
 }
 
-/** Checks that no agent's certificate makes it a caller. */
-function ownProblems({ certificates, path }: Tenant): Pick<Problem, 'at' | 'message'>[] {
+/** Checks that no agent's certificate or token makes it a caller. */
+function ownProblems(tenant: Tenant): Pick<Problem, 'at' | 'message'>[] {
+  return [...certificateProblems(tenant), ...tokenProblems(tenant)];
+}
+
+function tokenProblems(tenant: Tenant): Pick<Problem, 'at' | 'message'>[] {
+  const ofAgents = tokenClaims(tenant, 'agent');
+  const isAgents = ({ key, part }: Exclusive) =>
+    ofAgents.some((each) => each.key === key && (part === undefined || part === each.part));
+  const message = "the agents' tokens are of this kind, and could dial: let the audience differ, or the users";
+  return tokenClaims(tenant, 'caller')
+    .filter(isAgents)
+    .map(({ at }) => ({ at, message }));
+}
+
+function certificateProblems({ certificates, path }: Tenant): Pick<Problem, 'at' | 'message'>[] {
   const ofAgents = new Set(
     certificates.agent.flatMap(({ trust }) => trust?.all.map(({ authorityId }) => authorityId) ?? []),
   );

@@ -8,10 +8,10 @@ import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { NotAuthorised } from '@isthmus/tunnel';
 import { UnsecuredJWT } from 'jose';
-import { AgentTokens } from './agent-tokens.ts';
 import { Grants } from './grants.ts';
 import { identifyBy } from './identify.ts';
 import { readTenantFile } from './tenant-file.ts';
+import { TenantTokens } from './tenant-tokens.ts';
 import { type TenantSource, Tenants } from './tenants.ts';
 import { Breaker } from './token-reviews.ts';
 
@@ -51,7 +51,8 @@ async function hosted(context: TestContext, reviewTimeoutMs = 60_000) {
   await writeFile(join(dir, 'b.conf'), kubeconfig(b));
   const tenants = new Tenants();
   const grants = new Grants({ tenant: (name) => tenants.get(name) });
-  const tokens = new AgentTokens({
+  const tokens = new TenantTokens({
+    role: 'agent',
     tenant: (name) => tenants.get(name),
     path: (named) => join(dir, named),
     rememberMs: 30_000,
@@ -74,7 +75,7 @@ async function hosted(context: TestContext, reviewTimeoutMs = 60_000) {
     grants.review([...changed, ...gone]);
   };
   put('a', 'b');
-  const authority = identifyBy({ tenants, grants, tokens, bundles: () => undefined });
+  const authority = identifyBy({ tenants, grants, tokens: { agent: tokens }, bundles: () => undefined });
   const prove = (token: string, tenant?: string) => {
     const { signal } = new AbortController();
     return authority.agent({ token, source: '10.0.0.1', signal, ...(tenant !== undefined && { tenant }) });

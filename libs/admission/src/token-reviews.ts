@@ -1,5 +1,6 @@
 import { type KubeClient, kubeClient, kubeconfigFile, TokenReviews, tokenAuthenticator } from '@isthmus/kube';
-import { REVIEW_DEFAULTS } from './credentials.ts';
+import type { Principal } from '@isthmus/tunnel';
+import { type ReviewRules, reviewRules } from './credentials.ts';
 import { ADMISSION } from './defaults.ts';
 import type { Tenant } from './tenants.ts';
 
@@ -40,17 +41,8 @@ export class Breaker {
   }
 }
 
-/** Where a tenant's tokens are reviewed, and whose they must be. */
-interface ReviewRules {
-  /** Path. */
-  readonly kubeconfig: string;
-  readonly audience: string;
-  readonly namespace: string;
-  readonly serviceAccount: string;
-}
-
 type Reviewed =
-  | { readonly ok: true }
+  | { readonly ok: true; readonly user: string }
   /** `decided`: the API server or this process refused the token. Otherwise nobody could verify it. */
   | { readonly ok: false; readonly decided: boolean; readonly message: string };
 
@@ -66,7 +58,7 @@ interface TenantReviewerOptions {
   readonly reviewTimeoutMs?: number;
 }
 
-/** Reviews the tokens of one tenant's agents at its own API server. Only that tenant notices when the server fails. */
+/** Reviews the tokens of one tenant's agents, or callers, at its own API server. Only that tenant notices when the server fails. */
 class TenantReviewer {
   readonly #rules: ReviewRules;
   readonly #reviews: TokenReviews;
@@ -108,7 +100,8 @@ class TenantReviewer {
   async #ask(token: string) {
     try {
       const client = await this.#connected();
-      return await tokenAuthenticator({ client, ...this.#rules })(token);
+      const { audience, users } = this.#rules;
+      return await tokenAuthenticator({ client, audience, users })(token);
     } catch (error) {
       return { ok: false, reviewed: false, message: (error as Error).message } as const;
     }
@@ -159,11 +152,11 @@ interface ReviewAnswer {
   /** `acme.yaml: agents[0].tokenReview` */
   readonly rule: string;
   readonly rules: ReviewRules;
-  /** The user name that a good token has. */
-  readonly subject: string;
 }
 
 interface TenantReviewsOptions {
+  /** Whose tokens they are. */
+  readonly role: Principal['role'];
   /** A path in a tenant's file as an absolute one. */
   readonly path: (named: string) => string;
   readonly rememberMs: number;
@@ -186,8 +179,7 @@ export class TenantReviews {
     let answer: ReviewAnswer | undefined;
     for (const { rule, rules, key } of this.#entriesOf(tenant).slice(0, ADMISSION.tokenReviewServers)) {
       const verdict = await this.#check(token, tenant.name, rules, key, asker);
-      const subject = `system:serviceaccount:${rules.namespace}:${rules.serviceAccount}`;
-      answer = { verdict, rule, rules, subject };
+      answer = { verdict, rule, rules };
       if (verdict.ok) break;
     }
     return answer;
@@ -229,12 +221,9 @@ export class TenantReviews {
   }
 
   #entriesOf({ name, path, file, credentials }: Tenant): Rule[] {
-    return (file.agents ?? []).flatMap(({ tokenReview }, index) => {
-      if (!tokenReview) return [];
-      const kubeconfig = this.#options.path(tokenReview.kubeconfig);
-      const { audience, namespace, serviceAccount } = { ...REVIEW_DEFAULTS, ...tokenReview };
-      const at = `agents[${index}].tokenReview`;
-      const rules = { kubeconfig, audience, namespace, serviceAccount };
+    const { role } = this.#options;
+    return reviewRules(file, role).map(({ at, ...each }) => {
+      const rules = { ...each, kubeconfig: this.#options.path(each.kubeconfig) };
       return { rule: `${path}: ${at}`, rules, key: keyOf(name, rules, credentials.digest(`${at}.kubeconfig`)) };
     });
   }
@@ -256,7 +245,7 @@ function drop(kept: Reviewers, key: string): void {
 }
 
 function keyOf(tenant: string, rules: ReviewRules, digest = ''): string {
-  return JSON.stringify([tenant, rules.kubeconfig, rules.audience, rules.namespace, rules.serviceAccount, digest]);
+  return JSON.stringify([tenant, rules.kubeconfig, rules.audience, rules.users, digest]);
 }
 
 function same(a: ReviewRules, b: ReviewRules): boolean {

@@ -13,7 +13,9 @@ describe('reviews', () => {
     const asked: { token: string; answer: () => void }[] = [];
     const clock = { now: 0 };
     const verdict = (token: string): TokenVerdict =>
-      token.startsWith('good') ? { ok: true } : { ok: false, reviewed: !token.startsWith('away'), message: 'no' };
+      token.startsWith('good')
+        ? { ok: true, user: token }
+        : { ok: false, reviewed: !token.startsWith('away'), message: 'no' };
     const reviews = new TokenReviews({
       rememberMs,
       random,
@@ -87,7 +89,7 @@ describe('reviews', () => {
     const place = asked.findIndex(({ token }) => token === 'good-elsewhere');
     assert.ok(place <= 11, `reviewed as number ${place + 1}`);
     asked[place]?.answer();
-    assert.deepEqual(await honest, { ok: true });
+    assert.equal((await honest).ok, true);
     for (let at = 2; !asked.some(({ token }) => token === 'good-beside'); at++) {
       assert.ok(at < 2_001, 'its turn never came');
       asked[at]?.answer();
@@ -135,13 +137,24 @@ describe('token review', () => {
   });
   after(() => api[Symbol.asyncDispose]());
 
-  async function verdict(token: string, status: unknown, { apiToken = 'secret', timeoutMs = 60_000 } = {}) {
+  const AGENTS = { namespace: 'kube-system', serviceAccount: 'agent' };
+
+  interface Asking {
+    readonly apiToken?: string;
+    readonly timeoutMs?: number;
+    readonly users?: Parameters<typeof tokenAuthenticator>[0]['users'];
+  }
+
+  async function verdict(
+    token: string,
+    status: unknown,
+    { apiToken = 'secret', timeoutMs = 60_000, users = AGENTS }: Asking = {},
+  ) {
     api.reviews.set(token, status);
     using client = await kubeClient({ source: async () => ({ ...api.connection, token: apiToken }), timeoutMs });
     const authenticate = tokenAuthenticator({
       client,
-      namespace: 'kube-system',
-      serviceAccount: 'agent',
+      users,
       audience: 'isthmus',
     });
     return authenticate(token);
@@ -155,7 +168,7 @@ describe('token review', () => {
 
   describe('an agent token', () => {
     it('is accepted if it belongs to the expected service account', async () => {
-      assert.deepEqual(await verdict('good', user(AGENT, ['isthmus'])), { ok: true });
+      assert.deepEqual(await verdict('good', user(AGENT, ['isthmus'])), { ok: true, user: AGENT });
       assert.deepEqual(api.seen.at(-1), {
         call: 'POST /apis/authentication.k8s.io/v1/tokenreviews',
         body: {
@@ -205,6 +218,17 @@ describe('token review', () => {
         });
       });
     }
+
+    it('is accepted by the name of its user, where names are listed', async () => {
+      const users = ['jane', AGENT];
+      assert.deepEqual(await verdict('jane', user('jane', ['isthmus']), { users }), { ok: true, user: 'jane' });
+      const message = 'lookup failed: user "bob" is not one of those allowed';
+      assert.deepEqual(await verdict('bob', user('bob', ['isthmus']), { users }), {
+        ok: false,
+        reviewed: true,
+        message,
+      });
+    });
 
     it('is rejected if the server itself may not log in', async () => {
       const refusal = await verdict('good', user(AGENT), { apiToken: 'wrong' });

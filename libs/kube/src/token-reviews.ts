@@ -4,7 +4,7 @@ import type { KubeClient } from './client.ts';
 import { KUBE } from './defaults.ts';
 
 export type TokenVerdict =
-  | { readonly ok: true }
+  | { readonly ok: true; readonly user: string }
   /** `reviewed` unless the API server did not answer. The token may then be valid the next time. */
   | { readonly ok: false; readonly reviewed: boolean; readonly message: string };
 
@@ -131,12 +131,16 @@ export class TokenReviews {
 
 interface TokenAuthenticatorOptions {
   readonly client: KubeClient;
-  /** Namespace of the agents' service account (`--agent-namespace`). */
-  readonly namespace: string;
-  /** `--agent-service-account` */
-  readonly serviceAccount: string;
-  /** Audience that the agents' tokens must have (`--authentication-audience`). */
+  /** Audience that the tokens must have (`--authentication-audience`). */
   readonly audience: string;
+  /** Whose they must be. */
+  readonly users: ServiceAccount | readonly string[];
+}
+
+/** The agents' service account: `--agent-namespace`, `--agent-service-account`. */
+interface ServiceAccount {
+  readonly namespace: string;
+  readonly serviceAccount: string;
 }
 
 interface TokenReview {
@@ -149,7 +153,7 @@ interface TokenReview {
 }
 
 /**
- * Asks the API server in one TokenReview whether a token belongs to the agents' service account, as upstream does. Never rejects: if
+ * Asks the API server in one TokenReview whether a token belongs to one of the users, as upstream does for the agents' service account. Never rejects: if
  * the API server does not answer, the token is refused with that as the message.
  */
 export function tokenAuthenticator(options: TokenAuthenticatorOptions): (token: string) => Promise<TokenVerdict> {
@@ -162,8 +166,10 @@ export function tokenAuthenticator(options: TokenAuthenticatorOptions): (token: 
     };
     try {
       const path = '/apis/authentication.k8s.io/v1/tokenreviews';
-      const message = refusal(await client.request<TokenReview>({ method: 'POST', path, body: review }), options);
-      return message === undefined ? { ok: true } : { ok: false, reviewed: true, message: `lookup failed: ${message}` };
+      const { status } = await client.request<TokenReview>({ method: 'POST', path, body: review });
+      const message = refusal(status, options);
+      if (message !== undefined) return { ok: false, reviewed: true, message: `lookup failed: ${message}` };
+      return { ok: true, user: status?.user?.username ?? '' };
     } catch (error) {
       return { ok: false, reviewed: false, message: `the token could not be reviewed: ${inWords(error)}` };
     }
@@ -171,16 +177,25 @@ export function tokenAuthenticator(options: TokenAuthenticatorOptions): (token: 
 }
 
 /** Returns why a reviewed token is refused, in upstream's words if it has any, or undefined if it is valid. */
-function refusal({ status }: TokenReview, options: TokenAuthenticatorOptions): string | undefined {
-  const { namespace, serviceAccount, audience } = options;
+function refusal(
+  status: TokenReview['status'],
+  { users, audience }: Pick<TokenAuthenticatorOptions, 'users' | 'audience'>,
+): string | undefined {
   if (status?.error) return status.error;
   if (status?.authenticated !== true) return 'service account jwt not valid';
   // An API server that names no audiences has checked none: the token may be meant for the API server itself.
   const { audiences = [], user } = status;
   if (audiences.length === 0) return `the API server did not check that the token is for audience ${quote(audience)}`;
   if (!audiences.includes(audience)) return `token is not for audience ${quote(audience)}`;
+  return userFault(user?.username ?? '', users);
+}
+
+function userFault(user: string, users: TokenAuthenticatorOptions['users']): string | undefined {
+  if (!('namespace' in users))
+    return users.includes(user) ? undefined : `user ${quote(user)} is not one of those allowed`;
+  const { namespace, serviceAccount } = users;
   // system:serviceaccount:NAMESPACE:NAME
-  const [system, kind, tokenNamespace, name, ...rest] = (user?.username ?? '').split(':');
+  const [system, kind, tokenNamespace, name, ...rest] = user.split(':');
   if (name === undefined || rest.length > 0) return 'unexpected username format';
   if (system !== 'system' || kind !== 'serviceaccount') return 'username returned is not a service account';
   if (tokenNamespace !== namespace) return mismatch(tokenNamespace ?? '', 'namespace', namespace);

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
-import { deferred } from '@isthmus/runtime';
+import { deferred, randomHex } from '@isthmus/runtime';
 import {
   type Dial,
   DialError,
@@ -12,14 +14,19 @@ import {
   planeEvents,
   type TunnelOutcome,
 } from '@isthmus/tunnel';
-import { type CallerEdgeOptions, ConnectReader, connectEdge, RequestRefused } from './connect.ts';
+import { type CallerEdgeOptions, ConnectReader, connectEdge } from './connect.ts';
+import { TRANSPORT } from './defaults.ts';
 import { destination, established } from './packets/testing.ts';
+import { type ProxyCredential, RequestRefused } from './proxy-authorization.ts';
 import { anyoneOf, type CallerPeer } from './tls/certificate.ts';
 
 const REQUEST = 'CONNECT 127.0.0.1:1 HTTP/1.1\r\nhost: x\r\n\r\n';
 
 /** A caller at an edge. A dial waits until it is aborted, unless the options say otherwise. */
-async function connectTo(context: TestContext, options: Partial<CallerEdgeOptions>) {
+async function connectTo(
+  context: TestContext,
+  { unixSocket = false, ...options }: Partial<CallerEdgeOptions> & { readonly unixSocket?: boolean },
+) {
   const events = planeEvents();
   const first = deferred<DialRequest>();
   const dial: Dial = (request) => {
@@ -32,11 +39,12 @@ async function connectTo(context: TestContext, options: Partial<CallerEdgeOption
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
     socket.on('error', () => {}).once('data', (chunk) => edge.accept(socket, chunk));
   });
-  server.listen(0, '127.0.0.1');
+  const path = join(tmpdir(), `connect-${randomHex(8)}.sock`);
+  server.listen(unixSocket ? { path } : { port: 0, host: '127.0.0.1' });
   await once(server, 'listening');
   context.after(() => server.close());
-  const { port } = server.address() as AddressInfo;
-  const caller = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true }).on('error', () => {});
+  const address = unixSocket ? { path } : { port: (server.address() as AddressInfo).port, host: '127.0.0.1' };
+  const caller = net.connect({ ...address, allowHalfOpen: true }).on('error', () => {});
   return { caller, events, dialled: first.promise };
 }
 
@@ -152,9 +160,11 @@ function read(text: string, step = text.length) {
   return undefined;
 }
 
+const NO_MORE = { credentials: [], keepsAlive: true };
+
 test('a request is the same wherever it is split', () => {
   const text = `CONNECT [::1]:443 HTTP/1.1\r\nHost: elsewhere:1\r\nTraceParent: \t${TRACE} \r\nContent-Length: 0\r\n\r\n`;
-  const wanted = { target: '[::1]:443', traceparent: TRACE, rest: '' };
+  const wanted = { target: '[::1]:443', traceparent: TRACE, rest: '', ...NO_MORE };
   for (let step = 1; step <= text.length; step++) assert.deepEqual(read(text, step), wanted, `${step} bytes at a time`);
 });
 
@@ -162,6 +172,7 @@ test('what stands behind the head is the tunnel’s', () => {
   assert.deepEqual(read('CONNECT a:1 HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n'), {
     target: 'a:1',
     rest: 'GET / HTTP/1.1\r\n\r\n',
+    ...NO_MORE,
   });
 });
 
@@ -169,14 +180,28 @@ test('a head without its end is no request yet', () => {
   assert.equal(read('CONNECT a:1 HTTP/1.1\r\nHost: a\r\n'), undefined);
 });
 
+test('a request of HTTP/1.0, or one that says so, is the last of its connection', () => {
+  const keepsAlive = (text: string) => read(`CONNECT a:1 ${text}\r\n\r\n`)?.keepsAlive;
+  assert.equal(keepsAlive('HTTP/1.0\r\nProxy-Connection: keep-alive'), false);
+  assert.equal(keepsAlive('HTTP/1.1\r\nProxy-Connection: Close'), false);
+  assert.equal(keepsAlive('HTTP/1.1\r\nProxy-Connection: Keep-Alive'), true);
+});
+
 const refusals: [name: string, text: string, status: number, message: RegExp][] = [
   ['another method', 'DELETE / HTTP/1.1\r\n\r\n', 405, /CONNECT, not "DELETE"/],
   ['a method of 16 KB', `${'x'.repeat(16_000)} / HTTP/1.1\r\n\r\n`, 405, /not "x{60}"$/],
-  ['an older version', 'CONNECT a:1 HTTP/1.0\r\n\r\n', 400, /HTTP\/1\.0 is not served/],
+  ['an older version', 'CONNECT a:1 HTTP/0.9\r\n\r\n', 400, /HTTP\/0\.9 is not served/],
+  ['a target with a password', 'CONNECT acme:secret@a:1 HTTP/1.1\r\n\r\n', 400, /^(?!.*secret).*names a user/],
+  ['a password without a version', 'CONNECT acme:secret@a:1\r\n\r\n', 400, /^(?!.*secret).*not an HTTP request/],
   ['no version', 'CONNECT a:1\r\n\r\n', 400, /not an HTTP request: "CONNECT a:1"/],
   ['two spaces', 'CONNECT  a:1 HTTP/1.1\r\n\r\n', 400, /not an HTTP request/],
   ['a line that ends with a line feed alone', 'CONNECT a:1 HTTP/1.1\nHost: a\r\n\r\n', 400, /not an HTTP request/],
-  ['a line feed within a value', 'CONNECT a:1 HTTP/1.1\r\nX: a\nY: b\r\n\r\n', 400, /not a header field/],
+  [
+    'a line feed within a value',
+    'CONNECT a:1 HTTP/1.1\r\nX: a\nY: b\r\n\r\n',
+    400,
+    /line 2 of the head is not a header field/,
+  ],
   ['a space before the colon', 'CONNECT a:1 HTTP/1.1\r\nContent-Length : 0\r\n\r\n', 400, /not a header field/],
   ['a length in two numbers', 'CONNECT a:1 HTTP/1.1\r\nContent-Length: 0, 5\r\n\r\n', 400, /no body/],
   [
@@ -187,8 +212,8 @@ const refusals: [name: string, text: string, status: number, message: RegExp][] 
   ],
   ['a first byte of TLS', '\x16', 400, /not an HTTP request/],
   ['an empty line ahead', '\r\nCONNECT a:1 HTTP/1.1\r\n\r\n', 400, /not an HTTP request/],
-  ['a head without an end', `CONNECT a:1 HTTP/1.1\r\nX: ${'x'.repeat(16_384)}`, 431, /longer than 16384 bytes/],
-  ['a head that is too long', `CONNECT a:1 HTTP/1.1\r\nX: ${'x'.repeat(16_384)}\r\n\r\n`, 431, /longer than 16384/],
+  ['a head without an end', `CONNECT a:1 HTTP/1.1\r\nX: ${'x'.repeat(32_768)}`, 431, /longer than 32768 bytes/],
+  ['a head that is too long', `CONNECT a:1 HTTP/1.1\r\nX: ${'x'.repeat(32_768)}\r\n\r\n`, 431, /longer than 32768/],
 ];
 for (const [name, text, status, message] of refusals) {
   test(`${name} is refused with ${status}`, () => {
@@ -198,3 +223,115 @@ for (const [name, text, status, message] of refusals) {
     );
   });
 }
+
+const BASIC = `Proxy-Authorization: Basic ${Buffer.from('acme:good').toString('base64')}`;
+const by = (token: string) => `Proxy-Authorization: bearer ${token}`;
+const asking = (...lines: string[]) => ['CONNECT 127.0.0.1:1 HTTP/1.1', ...lines, '', ''].join('\r\n');
+
+/** A caller on a unix socket, where tokens may be shown without TLS, at an edge that knows the token `good`. */
+async function tokenCaller(context: TestContext, options: Parameters<typeof connectTo>[1] = {}) {
+  const shown: ProxyCredential[] = [];
+  const at = await connectTo(context, {
+    identify: () => new NotAuthorised('show a token', { challenge: true }),
+    async identifyByToken(peer, credential) {
+      shown.push(credential);
+      if (credential.token !== 'good') throw new NotAuthorised('the token is wrong');
+      return { tenant: 'acme', caller: { identity: peer.remote, remote: peer.remote } };
+    },
+    unixSocket: true,
+    ...options,
+  });
+  at.caller.setEncoding('latin1');
+  const refused: string[] = [];
+  at.events.on('refused', (where, _remote, { message }) => refused.push(`${where}: ${message}`));
+  const ask = async (...lines: string[]) => {
+    at.caller.write(asking(...lines));
+    const [answer] = (await once(at.caller, 'data')) as [string];
+    return answer;
+  };
+  return { ...at, shown, refused, ask };
+}
+
+test('a caller without a token is asked for one, and tries again on the same connection', async (context) => {
+  const { caller, shown, refused, ask, dialled } = await tokenCaller(context);
+  const challenge = await ask('Proxy-Connection: Keep-Alive');
+  assert.match(challenge, /^HTTP\/1\.1 407 Proxy Authentication Required: show a token\r\n/);
+  assert.match(
+    challenge,
+    /\r\nproxy-authenticate: Basic realm="isthmus", charset="UTF-8"\r\nproxy-authenticate: Bearer /,
+  );
+  assert.match(challenge, /\r\nconnection: keep-alive\r\ncontent-length: 13\r\n.*\r\n\r\nshow a token\n$/s);
+  assert.match(await ask(by('bad')), /^HTTP\/1\.1 407 Proxy Authentication Required: the token is wrong\r\n/);
+  caller.write(asking(BASIC));
+  assert.equal((await dialled).tenant, 'acme');
+  assert.deepEqual(shown, [{ token: 'bad' }, { tenant: 'acme', token: 'good' }]);
+  assert.deepEqual(refused, ['http-connect: show a token', 'http-connect: the token is wrong']);
+  caller.destroy();
+});
+
+test('who goes on asking without a good token is let go', async (context) => {
+  const { caller, ask } = await tokenCaller(context);
+  for (let time = 0; time < 2; time++) assert.match(await ask(by('bad')), /\r\nconnection: keep-alive\r\n/);
+  const ended = once(caller, 'end');
+  assert.match(await ask(), /^HTTP\/1\.1 407 .*\r\nconnection: close\r\n/s);
+  await ended;
+  caller.end();
+});
+
+test('a token that nobody can judge now is no wrong one', async (context) => {
+  const { caller, ask } = await tokenCaller(context, {
+    identifyByToken: () => Promise.reject(new NotAuthorised('the API server is away', { undecided: true })),
+  });
+  assert.match(await ask(by('good')), /^HTTP\/1\.1 503 .*: the API server is away\r\n.*\r\nretry-after: 1\r\n/s);
+  caller.end();
+});
+
+const malformed: [name: string, lines: string[], answer: RegExp][] = [
+  ['two of them', [BASIC, BASIC], /^HTTP\/1\.1 400 .*several/],
+  ['both schemes in two', [BASIC, by('good')], /^HTTP\/1\.1 400 .*several/],
+  ['both schemes in one', [`${BASIC}, Bearer good`], /^HTTP\/1\.1 400 .*one scheme/],
+  ['Basic that is no base64', ['Proxy-Authorization: Basic acme:secret'], /^HTTP\/1\.1 400 .*not the base64/],
+  ['Basic without a colon', ['Proxy-Authorization: Basic c2VjcmV0'], /^HTTP\/1\.1 400 .*not the base64/],
+  ['Basic that is no UTF-8', ['Proxy-Authorization: Basic /zphCg=='], /^HTTP\/1\.1 400 .*UTF-8/],
+  ['a token that is none', [by('secret"')], /^HTTP\/1\.1 400 .*characters/],
+  ['a folded line', [`Proxy-Authorization: Basic`, ' YWNtZTpzZWNyZXQ='], /^HTTP\/1\.1 400 .*line 3 of the head/],
+  ['another scheme', ['Proxy-Authorization: Negotiate secret'], /^HTTP\/1\.1 407 .*scheme/],
+];
+for (const [name, lines, wanted] of malformed) {
+  test(`Proxy-Authorization: ${name}: a clear answer, and nothing of it in any text`, async (context) => {
+    const { caller, ask, refused } = await tokenCaller(context);
+    const answer = await ask(...lines);
+    assert.match(answer, wanted);
+    assert.equal(refused.length, 1);
+    assert.doesNotMatch(answer + refused.join(), /secret|c2Vjc|YWNtZ|good/);
+    caller.destroy();
+  });
+}
+
+test('a token in a name of UTF-8 is read as what it is', async (context) => {
+  const { caller, shown, ask } = await tokenCaller(context);
+  await ask(`Proxy-Authorization: Basic ${Buffer.from('bücher:a:b').toString('base64')}`);
+  assert.deepEqual(shown, [{ tenant: 'bücher', token: 'a:b' }]);
+  caller.destroy();
+});
+
+test('a token over plain text is refused, and not even looked at', async (context) => {
+  const { caller, shown, ask } = await tokenCaller(context, { unixSocket: false });
+  assert.match(await ask(BASIC), /^HTTP\/1\.1 403 .*plain text.*make a new token\r\n/);
+  assert.deepEqual(shown, []);
+  caller.end();
+});
+
+test('a head of 32 KiB that arrives slowly has a place of its own, of which there are few', async (context) => {
+  const places = TRANSPORT.longHeads;
+  TRANSPORT.longHeads = 0;
+  context.after(() => {
+    TRANSPORT.longHeads = places;
+  });
+  const { caller, events } = await connectTo(context, {});
+  const refused = once(events, 'refused');
+  caller.write(`CONNECT 127.0.0.1:1 HTTP/1.1\r\nX: ${'x'.repeat(20_000)}`);
+  assert.match(await text(caller), /^HTTP\/1\.1 503 .*too many such heads/);
+  await refused;
+  caller.end();
+});

@@ -1,12 +1,26 @@
-import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
-import { asDialError, DialError, NotAuthorised, PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
+import { asDialError, type DialError, NotAuthorised, PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
 import { answerLast, Pieces } from './http1.ts';
 import { proxyStatus } from './link/head.ts';
+import {
+  CHALLENGES,
+  challenged,
+  credentialIn,
+  type ProxyCredential,
+  RequestRefused,
+  reasonPhrase,
+} from './proxy-authorization.ts';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, socketEnd, type Waiter } from './serve-dial.ts';
-import { type CallerPeer, denied, type Identify, peerOf } from './tls/certificate.ts';
+import {
+  type CallerIdentity,
+  type CallerPeer,
+  denied,
+  type Identify,
+  type IdentifyByToken,
+  peerOf,
+} from './tls/certificate.ts';
 
 const HEAD_END = '\r\n\r\n';
 
@@ -22,22 +36,12 @@ interface ConnectRequest {
   /** The request-target. Host cannot override it. */
   readonly target: string;
   readonly traceparent?: string;
+  /** The values of Proxy-Authorization. */
+  readonly credentials: readonly string[];
+  /** Whether the caller may ask again on this connection after a refusal. */
+  readonly keepsAlive: boolean;
   /** The bytes that arrived behind the head: the tunnel's first bytes. */
   readonly rest: Buffer;
-}
-
-/** A request that is not served, and the status to answer. */
-export class RequestRefused extends DialError {
-  readonly #status: number;
-
-  constructor(status: number, message: string) {
-    super('http_request_error', message);
-    this.#status = status;
-  }
-
-  override get status(): number {
-    return this.#status;
-  }
 }
 
 /**
@@ -47,6 +51,11 @@ export class RequestRefused extends DialError {
 export class ConnectReader {
   readonly #seen = new Pieces();
 
+  /** Whether it holds more of a head than what anyone may have on the way. */
+  get isLong(): boolean {
+    return this.#seen.length > TRANSPORT.headBytes;
+  }
+
   /** Returns the request when its head is complete. Throws RequestRefused. */
   push(chunk: Buffer): ConnectRequest | undefined {
     const searched = Math.max(0, this.#seen.length - HEAD_END.length + 1);
@@ -54,9 +63,9 @@ export class ConnectReader {
     // TLS and noise never contain the end of a head.
     if (!isLetter(bytes[0])) throw new RequestRefused(400, 'not an HTTP request');
     const end = bytes.indexOf(HEAD_END, searched);
-    if (end > TRANSPORT.headBytes || (end < 0 && bytes.length > TRANSPORT.headBytes)) {
-      throw new RequestRefused(431, `the request's head is longer than ${TRANSPORT.headBytes} bytes`);
-    }
+    const most = TRANSPORT.connectHeadBytes;
+    if (end > most || (end < 0 && bytes.length > most))
+      throw new RequestRefused(431, `the request's head is longer than ${most} bytes`);
     return end < 0 ? undefined : parse(bytes.toString('latin1', 0, end), bytes.subarray(end + HEAD_END.length));
   }
 }
@@ -66,11 +75,20 @@ function parse(head: string, rest: Buffer): ConnectRequest {
   const [, method, target, version] = REQUEST_LINE.exec(requestLine) ?? [];
   if (target === undefined) throw new RequestRefused(400, `not an HTTP request: ${shown(requestLine)}`);
   if (method !== 'CONNECT') throw new RequestRefused(405, `this port serves CONNECT, not ${shown(method)}`);
-  if (version !== '1.1') throw new RequestRefused(400, `HTTP/${version} is not served: use HTTP/1.1`);
+  if (version !== '1.1' && version !== '1.0')
+    throw new RequestRefused(400, `HTTP/${version} is not served: use HTTP/1.1`);
+  // It would be in the error that says so, and in logs.
+  if (target.includes('@')) throw new RequestRefused(400, 'the target names a user: only HOST:PORT is served');
   const fields = lines.map(readField);
   if (fields.some(promisesBody)) throw new RequestRefused(400, 'a CONNECT request has no body');
   const traceparent = fields.find(([name]) => name === 'traceparent')?.[1];
-  return { target: copied(target), rest, ...(traceparent !== undefined && { traceparent: copied(traceparent) }) };
+  return {
+    target: copied(target),
+    rest,
+    credentials: fields.flatMap(([name, value]) => (name === 'proxy-authorization' ? [value] : [])),
+    keepsAlive: version === '1.1' && !fields.some(closes),
+    ...(traceparent !== undefined && { traceparent: copied(traceparent) }),
+  };
 }
 
 type Field = readonly [name: string, value: string];
@@ -79,9 +97,15 @@ function promisesBody([name, value]: Field): boolean {
   return name === 'transfer-encoding' || (name === 'content-length' && !NO_LENGTH.test(value));
 }
 
-function readField(line: string): Field {
+/** `Proxy-Connection` is what curl and others call the field towards a proxy. */
+function closes([name, value]: Field): boolean {
+  return (name === 'connection' || name === 'proxy-connection') && /\bclose\b/i.test(value);
+}
+
+function readField(line: string, index: number): Field {
   const [, name, value = ''] = FIELD.exec(line) ?? [];
-  if (name === undefined) throw new RequestRefused(400, `not a header field: ${shown(line)}`);
+  // A folded line, or one with a space before its colon, may hold a token.
+  if (name === undefined) throw new RequestRefused(400, `line ${index + 2} of the head is not a header field`);
   return [name.toLowerCase(), value.trim()];
 }
 
@@ -94,13 +118,17 @@ function isLetter(byte = 0): boolean {
   return (byte >= 0x41 && byte <= 0x5a) || (byte >= 0x61 && byte <= 0x7a);
 }
 
+/** Without what may be a password: what stands before an @, or behind a line's end. */
 function shown(line = ''): string {
-  return JSON.stringify(line.slice(0, 60));
+  const [first = ''] = line.replace(/\S*@/g, '...@').split(/[\r\n]/);
+  return JSON.stringify(first.slice(0, 60));
 }
 
 interface PendingCaller {
   /** Stops reading. */
   stop(): void;
+  /** Stops reading and returns what arrived. Read on at once. */
+  take(): Buffer;
   /** Stops reading and puts back what arrived. The socket is then paused until it is resumed. */
   putBack(): void;
 }
@@ -123,6 +151,11 @@ function watchCaller(socket: Socket, first: Buffer, gone: () => void): PendingCa
   socket.on('data', read).on('end', gone).on('close', gone);
   return {
     stop,
+    take() {
+      stop();
+      if (socket.isPaused()) socket.resume();
+      return Buffer.concat(early);
+    },
     putBack() {
       stop();
       if (length === 0 || socket.destroyed) return;
@@ -136,12 +169,14 @@ const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
 
 export interface CallerEdgeOptions extends Omit<ServeDialOptions, 'role'> {
   readonly identify: Identify;
+  /** Unset: nobody comes in by a token, and `Proxy-Authorization` says nothing. */
+  readonly identifyByToken?: IdentifyByToken | undefined;
   /** How long a dial may take, in milliseconds. */
   readonly timeout: number;
 }
 
 /**
- * The callers' HTTP CONNECT edge, as API servers use it: HTTP/1.1 only. The request-target is the destination, and Host is not. Only
+ * The callers' HTTP CONNECT edge, as API servers and other tools use it: HTTP/1.1, or 1.0. The request-target is the destination, and Host is not. Only
  * the destination's bytes follow the blank line of the 200.
  */
 export function connectEdge(options: CallerEdgeOptions): { accept(socket: Socket, first: Buffer): void } {
@@ -159,8 +194,11 @@ function tellOf(socket: Socket, events: PlaneEvents): void {
   socket.on('close', () => events.emit('caller:close', 'http-connect'));
 }
 
-/** Nearly every request arrives in one piece. Only for others does a listener wait for the rest, with a timer. */
-function readRequest(socket: Socket, first: Buffer, options: CallerEdgeOptions): void {
+/**
+ * Nearly every request arrives in one piece. Only for others does a listener wait for the rest, with a timer.
+ * @param refusals how often the caller was asked for a token
+ */
+function readRequest(socket: Socket, first: Buffer, options: CallerEdgeOptions, refusals = 0): void {
   const reader = new ConnectReader();
   const fault = (error: Error) => {
     socket.destroy();
@@ -168,47 +206,88 @@ function readRequest(socket: Socket, first: Buffer, options: CallerEdgeOptions):
   };
   /** Returns whether there is nothing more to read. */
   const read = (chunk: Buffer): boolean => {
+    let request: ConnectRequest | undefined;
     try {
-      const request = reader.push(chunk);
+      request = reader.push(chunk);
       if (!request) return false;
-      const connection = new CallerConnection(socket);
-      const dialled = dialOf(request, connection, options);
-      serve(dialled, request.rest, connection, options).catch(fault);
+      begin(request, new CallerConnection(socket), options, refusals).catch(fault);
     } catch (error) {
-      refuse(socket, asDialError(error), options);
+      refuse(socket, asDialError(error), options, request && { ...request, refusals });
     }
     return true;
   };
-  if (!read(first)) readRest(socket, read, options, guarding(fault));
+  if (first.length > 0 && read(first)) return;
+  readRest(socket, { read, isLong: () => reader.isLong, again: refusals > 0 }, options, guarding(fault));
 }
+
+interface Reading {
+  readonly read: (chunk: Buffer) => boolean;
+  readonly isLong: () => boolean;
+  /** Whether it is not the connection's first request: then there need not be one. */
+  readonly again: boolean;
+}
+
+/** Heads longer than `headBytes` that are on their way. */
+let longHeads = 0;
 
 function readRest(
   socket: Socket,
-  read: (chunk: Buffer) => boolean,
+  { read, isLong, again }: Reading,
   options: CallerEdgeOptions,
   guarded: Guarded,
 ): void {
+  let begun = !again;
+  let long = false;
   const settle = () => {
     clearTimeout(timer);
+    if (long) longHeads--;
+    long = false;
     socket.off('data', more).off('end', cut).off('close', settle);
   };
+  const look = () => {
+    if (long || !isLong()) return;
+    if (longHeads >= TRANSPORT.longHeads) {
+      const why = `the request's head is longer than ${TRANSPORT.headBytes} bytes, and too many such heads are on their way: try again`;
+      end(new RequestRefused(503, why));
+      return;
+    }
+    long = true;
+    longHeads++;
+  };
   const more = guarded((chunk: Buffer) => {
+    begun = true;
     if (read(chunk)) settle();
+    else look();
   });
   const end = (error: DialError) => {
     settle();
-    refuse(socket, error, options);
+    if (begun) refuse(socket, error, options);
+    else socket.destroy();
   };
   const late = guarded(() => end(new RequestRefused(408, 'no request in time')));
   const cut = guarded(() => end(new RequestRefused(400, 'the connection ended in the middle of its request')));
   const timer = setTimeout(late, TRANSPORT.connectHeadMs);
   socket.on('data', more).on('end', cut).on('close', settle);
+  look();
 }
 
-function refuse(socket: Socket, error: DialError, { events }: CallerEdgeOptions): void {
+/** A refused request after which the caller may ask again, and how often it was asked for a token before. */
+interface Asked extends Pick<ConnectRequest, 'keepsAlive' | 'rest'> {
+  readonly refusals: number;
+}
+
+function refuse(socket: Socket, error: DialError, options: CallerEdgeOptions, asked?: Asked): void {
   const why = error.cause instanceof NotAuthorised ? error.cause : error;
-  events.emit('refused', 'http-connect', remoteOf(socket), why);
-  answerError(socket, error);
+  options.events.emit('refused', 'http-connect', remoteOf(socket), why);
+  const refusals = (asked?.refusals ?? 0) + 1;
+  if (error.status !== 407 || !asked?.keepsAlive || refusals >= TRANSPORT.challenges) {
+    answerError(socket, error);
+    return;
+  }
+  if (socket.destroyed || !socket.writable) return;
+  // Go, curl and others ask again on the same connection.
+  socket.write(answerOf(error, 'keep-alive'));
+  readRequest(socket, asked.rest, options, refusals);
 }
 
 /** A caller's connection. */
@@ -227,15 +306,68 @@ class CallerConnection {
   }
 }
 
+/** Rejects only with what nothing else would catch. @throws DialError */
+function begin(
+  request: ConnectRequest,
+  connection: CallerConnection,
+  options: CallerEdgeOptions,
+  refusals: number,
+): Promise<void> {
+  const { identifyByToken } = options;
+  const shown = identifyByToken && credentialIn(request.credentials, connection.socket);
+  if (shown) return beginByToken(request, connection, options, { shown, identifyByToken, refusals });
+  const who = options.identify(peerOfConnection(connection));
+  return serve(dialOf(request, who, connection, options), request.rest, connection, options);
+}
+
+interface ByToken {
+  readonly shown: ProxyCredential;
+  readonly identifyByToken: IdentifyByToken;
+  readonly refusals: number;
+}
+
+async function beginByToken(
+  request: ConnectRequest,
+  connection: CallerConnection,
+  options: CallerEdgeOptions,
+  { shown, identifyByToken, refusals }: ByToken,
+): Promise<void> {
+  const { socket } = connection;
+  const gone = new AbortController();
+  const watch = watchCaller(socket, request.rest, () => gone.abort());
+  try {
+    const who = await identifyByToken(peerOfConnection(connection), shown, gone.signal);
+    if (gone.signal.aborted) {
+      watch.stop();
+      socket.destroy();
+      return;
+    }
+    const dialled = dialOf(request, who, connection, options);
+    return await serve(dialled, watch.take(), connection, options);
+  } catch (error) {
+    const rest = watch.take();
+    const { target } = request;
+    const keepsAlive = request.keepsAlive && !gone.signal.aborted;
+    const why = error instanceof NotAuthorised ? challenged(error.dialling(target)) : asDialError(error);
+    refuse(socket, why, options, { keepsAlive, rest, refusals });
+  }
+}
+
+function peerOfConnection(connection: CallerConnection): CallerPeer {
+  return peerOf(connection.socket, (reason) => connection.end(reason));
+}
+
 /** @throws DialError */
 function dialOf(
   { target, traceparent }: ConnectRequest,
+  who: CallerIdentity | NotAuthorised,
   connection: CallerConnection,
   options: CallerEdgeOptions,
 ): ServedDial {
-  const peer: CallerPeer = peerOf(connection.socket, (reason) => connection.end(reason));
-  const who = options.identify(peer);
-  if (who instanceof NotAuthorised) throw denied(who.dialling(target));
+  if (who instanceof NotAuthorised) {
+    const why = who.dialling(target);
+    throw who.challenge ? challenged(why) : denied(why);
+  }
   const { tenant, caller } = who;
   const dialled = newDial(target, { ...options, tenant }, { via: 'http-connect', ...caller }, traceparent);
   connection.carries = dialled.signal;
@@ -281,16 +413,22 @@ function closeIfClosed(socket: Socket): void {
  */
 function answerError(socket: Socket, error: DialError): void {
   if (socket.destroyed || !socket.writable) return;
+  answerLast(socket, answerOf(error, 'close'));
+}
+
+function answerOf(error: DialError, connection: 'close' | 'keep-alive'): string {
   const { status } = error;
-  const reason = error.message.replace(/[^\x20-\x7e]/g, '?').slice(0, 300);
+  const body = `${error.message}\n`;
   const head = [
-    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'Error'}: ${reason}`,
+    `HTTP/1.1 ${status} ${reasonPhrase(error)}`,
     `proxy-status: ${proxyStatus(error)}`,
     'content-type: text/plain; charset=utf-8',
-    'connection: close',
+    `connection: ${connection}`,
   ];
+  if (connection === 'keep-alive') head.push(`content-length: ${Buffer.byteLength(body)}`);
+  if (status === 407) for (const challenge of CHALLENGES) head.push(`proxy-authenticate: ${challenge}`);
   if (status === 405) head.push('allow: CONNECT');
   if (status === 503 || status === 429) head.push(`retry-after: ${error.retryAfter}`);
   if (error.retryable) head.push('isthmus-retryable: ?1');
-  answerLast(socket, `${head.join('\r\n')}\r\n\r\n${error.message}\n`);
+  return `${head.join('\r\n')}\r\n\r\n${body}`;
 }

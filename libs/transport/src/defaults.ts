@@ -26,6 +26,12 @@ export const TRANSPORT = {
   shownAnswerCharacters: 100,
   /** The longest head of an HTTP/1.1 request or answer that is read. */
   headBytes: 16 * 1024,
+  /** The longest head of a caller's CONNECT: tokens of issuers, and what tools add. */
+  connectHeadBytes: 32 * 1024,
+  /** Callers whose head is longer than `headBytes` and has not arrived whole, at once: 16 MiB. Further ones are refused. */
+  longHeads: 256,
+  /** How often a connection may ask with no token, or with a wrong one. The last refusal ends it. */
+  challenges: 3,
   /** How long a caller may take to send the head of its CONNECT. */
   connectHeadMs: 10_000,
   /** How much a caller may send before the answer to its CONNECT is there. The rest waits in the kernel. */

@@ -43,11 +43,13 @@ export {
 export { packetDialer } from './packets/dial.ts';
 export { connectPackets, servePackets } from './packets/serve.ts';
 export { PeerLinks, type PeerLinksOptions, type PeerServer, type PeerServerOptions, servePeers } from './peers.ts';
+export { RequestRefused } from './proxy-authorization.ts';
 export {
   anyoneOf,
   type CallerIdentity,
   type CallerPeer,
   type Identify,
+  type IdentifyByToken,
   serverNameOf,
   shownCertificate,
 } from './tls/certificate.ts';

@@ -140,7 +140,7 @@ function reset(socket: Socket): void {
 }
 
 /** Returns the TCP connection; undefined for a unix socket, or after the end. */
-function below(socket: Socket): Socket | undefined {
+export function below(socket: Socket): Socket | undefined {
   const connection = socket instanceof TLSSocket ? belowOf(socket) : socket;
   return connection?.remotePort === undefined ? undefined : connection;
 }

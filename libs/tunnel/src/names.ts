@@ -68,6 +68,7 @@ interface RefusedWhat {
   readonly destination?: string | undefined;
   readonly tenant?: string | undefined;
   readonly undecided?: boolean;
+  readonly challenge?: boolean;
   readonly cause?: Error;
 }
 
@@ -84,10 +85,20 @@ export class NotAuthorised extends Error {
   readonly tenant: string | undefined;
   /** Whether nobody could decide now, because what decides did not answer. The same credential may be good the next time. */
   readonly undecided: boolean;
+  /** Whether another token would prove it: HTTP asks for one (407). */
+  readonly challenge: boolean;
 
   constructor(
     message: string,
-    { rule, principal, destination, tenant = principal?.tenant, undecided = false, cause }: RefusedWhat = {},
+    {
+      rule,
+      principal,
+      destination,
+      tenant = principal?.tenant,
+      undecided = false,
+      challenge = false,
+      cause,
+    }: RefusedWhat = {},
   ) {
     super(message, cause && { cause });
     this.rule = rule;
@@ -95,12 +106,13 @@ export class NotAuthorised extends Error {
     this.destination = destination;
     this.tenant = tenant;
     this.undecided = undecided;
+    this.challenge = challenge;
   }
 
   /** The same refusal, of a dial. */
   dialling(destination: string): NotAuthorised {
-    const { rule, principal } = this;
-    return new NotAuthorised(this.message, { rule, principal, destination });
+    const { rule, principal, undecided, challenge } = this;
+    return new NotAuthorised(this.message, { rule, principal, destination, undecided, challenge });
   }
 }
 

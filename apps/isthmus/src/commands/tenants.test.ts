@@ -3,8 +3,11 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { readTenantFile } from '@isthmus/admission';
 import { styleOf } from '../output.ts';
-import { checkedText, type TenantsView, type TenantView, tenantsText } from './tenants.ts';
+import { run } from '../program.ts';
+import { TestTerminal } from '../testing/test-terminal.ts';
+import { checkedText, type NewToken, type TenantsView, type TenantView, tenantsText, tokenText } from './tenants.ts';
 import { checkTenantFiles } from './tenants-check.ts';
 
 const acme: TenantView = {
@@ -59,6 +62,21 @@ describe('what tenants prints', () => {
       told({ configured: false }),
       'No tenant has a session, tunnel or dial\n\nNo member has --tenants-dir: agents name their tenants themselves\n',
     );
+  });
+});
+
+describe('what tenants token prints', () => {
+  it('is a token, and a line that a tenant of it has in its file', async () => {
+    const terminal = new TestTerminal(['tenants', 'token', 'acme', '--name', 'ci: 1', '-o', 'json']);
+    assert.equal(await run(terminal), 0);
+    const { token, line, ...of } = JSON.parse(terminal.stdout) as NewToken;
+    assert.match(token, /^isthmus_[0-9a-f]{16}_[A-Za-z0-9_-]{43}$/);
+    assert.deepEqual(of, { tenant: 'acme', name: 'ci: 1' });
+    const read = readTenantFile(`tenant: acme\ncallers:\n  ${line}\n`);
+    assert.ok('file' in read);
+    assert.equal(read.file.callers?.[0]?.passwords?.[0]?.name, 'ci: 1');
+    assert.ok(!line.includes(token.slice(-43)));
+    assert.equal(tokenText({ ...of, token, line }).split('\n')[0], token);
   });
 });
 

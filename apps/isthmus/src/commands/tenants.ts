@@ -1,6 +1,7 @@
 import { FINDINGS } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
-import { Argument } from 'commander';
+import { isName } from '@isthmus/tunnel';
+import { Argument, InvalidArgumentError, Option } from 'commander';
 import { type Call, command } from '../command.ts';
 import { type Kind, type ListColumn, type ListOptions, list, listOptions, rowsTable } from '../lists.ts';
 import { EXIT, isoTime, plural, type Style, statusOf, usage } from '../output.ts';
@@ -42,24 +43,38 @@ export const TENANTS: Kind<TenantView> = {
 export const tenants = command({
   name: 'tenants',
   lists: true,
-  summary: 'List tenants with what they use, or check their files before servers read them',
+  summary: 'List tenants with what they use, check their files, or make a token for callers',
   details:
-    'A list has the tenants in force, the agents and callers of each, its fullest limit, and the files that cannot be used. Limits hold in each process by itself; -o json has them all. With check, it asks no server: it reads files, or all files of a directory, with the certificates and keys that they name, and prints FILE:LINE:COLUMN: what is wrong. Exits with 1 if a file cannot be used.',
+    "A list has the tenants in force, the agents and callers of each, its fullest limit, and the files that cannot be used. Limits hold in each process by itself; -o json has them all. With check, it asks no server: it reads files, or all files of a directory, with the certificates and keys that they name, and prints FILE:LINE:COLUMN: what is wrong. Exits with 1 if a file cannot be used. With token, it makes a token with which a tool dials as a caller of the tenant, and the line of the tenant's file that accepts it. It asks no server, and stores nothing: the file holds a hash, and the token is shown this once.",
   args: [
-    new Argument('[what]', 'tenants to list; or check, which reads files, and asks no server')
-      .choices(['check'])
+    new Argument(
+      '[what]',
+      'tenants to list; or check, which reads files, or token, which makes one: both ask no server',
+    )
+      .choices(['check', 'token'])
       .argParser((text: string) => text),
-    new Argument('[more...]', 'further tenants; or files to check, or directories of them'),
+    new Argument('[more...]', 'further tenants; files to check, or directories of them; the tenant of a token'),
   ],
-  options: listOptions(TENANTS),
+  options: [
+    ...listOptions(TENANTS),
+    new Option('--name <name>', "the caller's name of a token, in rules and records. Default: token").argParser(
+      callerName,
+    ),
+  ],
   examples: [
     { line: 'tenants', does: 'the tenants of a running plane' },
     { line: 'tenants acme -o json', does: 'all that is known of one' },
     { line: 'tenants check tenants/', does: 'before it becomes a ConfigMap' },
+    { line: 'tenants token acme --name ci', does: 'a token for tools that dial as ci' },
   ],
-  async run(call: Call<ListOptions>) {
-    const { output } = call;
+  async run(call: Call<ListOptions & { readonly name?: string }>) {
+    const { output, options } = call;
     const [what, more = []] = call.args as readonly [string | undefined, (readonly string[])?];
+    if (what === 'token') {
+      output.show(await newToken(more, options.name), tokenText);
+      return EXIT.good;
+    }
+    if (options.name !== undefined) throw usage('--name goes with tenants token');
     if (what !== 'check') return await list(TENANTS, call, what === undefined ? [] : [what, ...more]);
     if (more.length === 0) throw usage('name files, or a directory of them: isthmus tenants check FILE...');
     // It needs all that a server knows of tenants' files, which other commands do not load.
@@ -69,6 +84,31 @@ export const tenants = command({
     return checked.problems.length > 0 ? EXIT.wrong : EXIT.good;
   },
 });
+
+function callerName(text: string): string {
+  if (text !== '' && isName(text)) return text;
+  throw new InvalidArgumentError('want at most 264 characters, and only what can be printed');
+}
+
+export interface NewToken {
+  readonly tenant: string;
+  readonly name: string;
+  /** What the tool shows. */
+  readonly token: string;
+  /** What the tenant's file says of it, below `callers`. */
+  readonly line: string;
+}
+
+async function newToken([tenant, ...more]: readonly string[], name = 'token'): Promise<NewToken> {
+  if (tenant === undefined || more.length > 0) throw usage('name one tenant: isthmus tenants token TENANT');
+  const { newPassword } = await import('@isthmus/admission');
+  const { token, sha256 } = newPassword();
+  return { tenant, name, token, line: `- passwords: [{name: ${JSON.stringify(name)}, sha256: "${sha256}"}]` };
+}
+
+export function tokenText({ tenant, token, line }: NewToken): string {
+  return `${token}\n\nIt is not shown again. Add this below callers in the file of tenant ${tenant}:\n  ${line}\n`;
+}
 
 const COLUMNS: readonly ListColumn<TenantView>[] = [
   { name: 'tenant', least: 10, of: ({ tenant }) => tenant },

@@ -57,7 +57,8 @@ limits: {agents: 500, dialsPerSecond: 200, tunnels: 5000}`,
     const { tenants, problems } = await startAdmission({
       dir,
       bundles,
-      rememberMs: undefined,
+      rememberMs: 0,
+      tokensOf: [],
       events: planeEvents(),
       closing,
     });

@@ -1,4 +1,4 @@
-import { type Admission, startAdmission, type Tenant } from '@isthmus/admission';
+import { ADMISSION, type Admission, startAdmission, type Tenant } from '@isthmus/admission';
 import { type ServerValues, tlsPolicy } from '@isthmus/flags';
 import { LruMap, type ReadTls, secureContextOptions, TlsRenewal, type TlsSettings } from '@isthmus/runtime';
 import type { Closing } from '@isthmus/service';
@@ -28,7 +28,11 @@ export async function startTenancy(flags: TenancyFlags, parts: TenancyParts): Pr
     ...parts,
     dir: flags['tenants-dir'],
     bundles: { agent: flags['cluster-ca-cert'] ?? '', caller: flags['server-ca-cert'] ?? '' },
-    rememberMs: flags['token-review-cache-ttl'],
+    rememberMs: flags['token-review-cache-ttl'] ?? ADMISSION.reviewsRememberedMs,
+    tokensOf: [
+      ...(flags['token-review-cache-ttl'] === undefined ? [] : (['agent'] as const)),
+      ...(flags['server-ca-cert'] === undefined ? [] : (['caller'] as const)),
+    ],
   });
   const { tenants } = admission;
   const choices = new TlsChoices(tlsPolicy(flags));

@@ -9,6 +9,7 @@ import {
   verify,
 } from '@isthmus/runtime';
 import { type Caller, DialError, type NotAuthorised, printable } from '@isthmus/tunnel';
+import type { ProxyCredential } from '../proxy-authorization.ts';
 
 /**
  * Returns why what a client showed is not accepted, or undefined if it is: a certificate for clients that a trusted authority issued.
@@ -86,6 +87,17 @@ export interface CallerIdentity {
  * many, and gives the same peer. Throws DialError if its tenant has too many connections.
  */
 export type Identify = (peer: CallerPeer) => CallerIdentity | NotAuthorised;
+
+/**
+ * Says who a caller is by what it shows in `Proxy-Authorization`. Its connection ends with the credential. Rejects with NotAuthorised, after a
+ * delay if the token was wrong, and with DialError for a limit.
+ * @param signal aborts when the caller has gone
+ */
+export type IdentifyByToken = (
+  peer: CallerPeer,
+  shown: ProxyCredential,
+  signal: AbortSignal,
+) => Promise<CallerIdentity>;
 
 /** Every peer that reaches the port may dial, for this tenant. Its name is the subject of its certificate, or its address. */
 export function anyoneOf(tenant: string): Identify {

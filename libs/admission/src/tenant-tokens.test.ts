@@ -11,9 +11,9 @@ import { deferred } from '@isthmus/runtime';
 import { keyPair as pair, until } from '@isthmus/runtime/testing';
 import { NotAuthorised } from '@isthmus/tunnel';
 import { exportJWK, SignJWT } from 'jose';
-import { AgentTokens } from './agent-tokens.ts';
 import { Grants } from './grants.ts';
 import { identifyBy } from './identify.ts';
+import { TenantTokens } from './tenant-tokens.ts';
 import { followTenants } from './tenants-dir.ts';
 
 const TIMEOUT = { timeout: 60_000 };
@@ -44,7 +44,7 @@ function token(key: KeyObject, { issuer = 'https://issuer.example', kid, expires
 /** Who agents with tokens are, by tenants' files in a directory. */
 async function plane(context: TestContext) {
   const dir = await mkdtemp(join(tmpdir(), 'tokens-'));
-  const started: { tokens?: AgentTokens; grants?: Grants } = {};
+  const started: { tokens?: TenantTokens; grants?: Grants } = {};
   const directory = await followTenants({
     dir,
     failing: (problems) => assert.deepEqual(problems, []),
@@ -55,7 +55,8 @@ async function plane(context: TestContext) {
   });
   const { tenants } = directory;
   const grants = new Grants({ tenant: (name) => tenants.get(name) });
-  const tokens = new AgentTokens({
+  const tokens = new TenantTokens({
+    role: 'agent',
     tenant: (name) => tenants.get(name),
     path: (named) => join(dir, named),
     rememberMs: 30_000,
@@ -79,7 +80,7 @@ async function plane(context: TestContext) {
     await rm(join(dir, `${name}.yaml`));
     await directory.look();
   };
-  const authority = identifyBy({ tenants, grants, tokens, bundles: () => undefined });
+  const authority = identifyBy({ tenants, grants, tokens: { agent: tokens }, bundles: () => undefined });
   const { signal } = new AbortController();
   const prove = (token: string, tenant?: string) =>
     authority.agent({ token, source: '10.0.0.1', signal, ...(tenant !== undefined && { tenant }) });

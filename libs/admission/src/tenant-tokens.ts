@@ -1,10 +1,10 @@
 import { type ClientRequest, get as httpGet, type IncomingMessage } from 'node:http';
 import { get as httpsGet } from 'node:https';
 import { Backoff, getOrPut, httpsAgent, within } from '@isthmus/runtime';
-import { NotAuthorised } from '@isthmus/tunnel';
+import { NotAuthorised, type Principal } from '@isthmus/tunnel';
 import { ADMISSION } from './defaults.ts';
 import type { Proven, Validity } from './grants.ts';
-import type { AgentEvidence, TokenJudge } from './identify.ts';
+import type { ShownToken, TokenJudge } from './identify.ts';
 import type { FileProblems, Tenant } from './tenants.ts';
 import { TokenIssuers, type TokenWay } from './token-issuers.ts';
 import { TenantReviews } from './token-reviews.ts';
@@ -143,7 +143,9 @@ class UrlKeys {
   }
 }
 
-interface AgentTokensOptions {
+interface TenantTokensOptions {
+  /** Whose tokens they are. */
+  readonly role: Principal['role'];
   readonly tenant: (name: string) => Tenant | undefined;
   /** A path in a tenant's file as an absolute one. */
   readonly path: (named: string) => string;
@@ -161,9 +163,9 @@ interface Entry {
   readonly url: UrlKeys | undefined;
 }
 
-/** Verifies agents' tokens by the keys of the tenants' issuers, or by their own API servers. */
-export class AgentTokens implements TokenJudge {
-  readonly #options: AgentTokensOptions;
+/** Verifies agents' tokens, or callers', by the keys of the tenants' issuers, or by their own API servers. */
+export class TenantTokens implements TokenJudge {
+  readonly #options: TenantTokensOptions;
   readonly #issuers = new TokenIssuers();
   /** By tenant. */
   readonly #entries = new Map<string, readonly Entry[]>();
@@ -172,7 +174,7 @@ export class AgentTokens implements TokenJudge {
   readonly #reviews: TenantReviews;
   readonly #timer: NodeJS.Timeout;
 
-  constructor(options: AgentTokensOptions) {
+  constructor(options: TenantTokensOptions) {
     this.#options = options;
     this.#reviews = new TenantReviews(options);
     this.#timer = setInterval(() => this.#look(), ADMISSION.keysLookMs).unref();
@@ -201,7 +203,7 @@ export class AgentTokens implements TokenJudge {
     this.#look();
   }
 
-  async judge(evidence: AgentEvidence & { readonly token: string }, among: Tenant | undefined): Promise<Proven> {
+  async judge(evidence: ShownToken, among: Tenant | undefined): Promise<Proven> {
     const { token } = evidence;
     try {
       return await this.#verified(token, among?.name);
@@ -209,7 +211,7 @@ export class AgentTokens implements TokenJudge {
       if (!(error instanceof TokenRejected)) throw error;
       const reviewed = among && (await this.#reviewed(token, among, evidence));
       if (reviewed) return reviewed;
-      throw new NotAuthorised(refused(error.message), among && { rule: `${among.path}: agents` });
+      throw new NotAuthorised(refused(error.message), among && { rule: `${among.path}: ${this.#options.role}s` });
     }
   }
 
@@ -231,13 +233,13 @@ export class AgentTokens implements TokenJudge {
   }
 
   /** @returns undefined if no API server reviews this tenant's tokens */
-  async #reviewed(token: string, tenant: Tenant, evidence: AgentEvidence): Promise<Proven | undefined> {
+  async #reviewed(token: string, tenant: Tenant, evidence: ShownToken): Promise<Proven | undefined> {
     const answer = await this.#reviews.check(token, tenant, evidence);
     if (!answer) return undefined;
-    const { rule, rules, subject, verdict } = answer;
+    const { rule, rules, verdict } = answer;
     if (!verdict.ok) throw new NotAuthorised(refused(verdict.message), { rule, undecided: !verdict.decided });
     const fell = { why: 'the entry that accepted its token was removed', rule };
-    return this.#proven(tenant.name, subject, rule, endOf(token), (current) =>
+    return this.#proven(tenant.name, verdict.user, rule, endOf(token), (current) =>
       this.#reviews.has(current, rules) ? undefined : fell,
     );
   }
@@ -261,10 +263,11 @@ export class AgentTokens implements TokenJudge {
   }
 
   #entriesOf({ name: tenant, path, file, credentials }: Tenant): Entry[] {
-    return (file.agents ?? []).flatMap(({ tokens }, index) => {
+    const list = `${this.#options.role}s` as const;
+    return (file[list] ?? []).flatMap(({ tokens }, index) => {
       if (!tokens) return [];
       const { issuer, audience, subject, jwksUrl, shared = false } = tokens;
-      const at = `agents[${index}].tokens`;
+      const at = `${list}[${index}].tokens`;
       const rules = { issuer, audience, ...(subject !== undefined && { subject }) };
       const url = jwksUrl === undefined ? undefined : this.#urlOf(jwksUrl, credentials.text(`${at}.ca`));
       const keys = credentials.keys(`${at}.keys`) ?? [];

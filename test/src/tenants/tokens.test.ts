@@ -1,0 +1,160 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { test } from 'node:test';
+import { promisify } from 'node:util';
+import type { TenantFile } from '@isthmus/admission';
+import { parse } from 'yaml';
+import {
+  connectThrough,
+  newTrust,
+  type Scope,
+  scoped,
+  startAgent,
+  startServer,
+  type TlsVia,
+  tempDir,
+  until,
+} from '../harness/index.ts';
+import { asked, isthmus } from '../plane/operator.ts';
+import { TenantsDirectory } from './tenants-directory.ts';
+import { TokenIssuer } from './token-issuer.ts';
+
+interface Made {
+  readonly token: string;
+  readonly line: string;
+}
+
+const AUDIENCE = 'isthmus';
+
+const basic = (user: string, token: string) =>
+  `Proxy-Authorization: Basic ${Buffer.from(`${user}:${token}`).toString('base64')}`;
+const bearer = (token: string) => `Proxy-Authorization: Bearer ${token}`;
+
+/** A server whose tenant acme takes tokens of callers, and an HTTP server as a destination. */
+async function startPlane(scope: Scope) {
+  const [trust, directory, dir] = [await newTrust(scope), await TenantsDirectory.create(scope), await tempDir(scope)];
+  const [audit, keys] = [`${dir}/audit.jsonl`, `${dir}/keys.json`];
+  const own = { 'uds-name': '', 'cluster-ca-cert': '', 'tenants-dir': directory.path, 'audit-log': audit, v: 4 };
+  const server = await startServer(scope, trust, own);
+  const issuer = new TokenIssuer();
+  writeFileSync(keys, issuer.jwks);
+  const made = (tenant: string, name: string) =>
+    asked<Made>(server.program, 'tenants', 'token', tenant, '--name', name);
+  const [ci, old, beta] = [await made('acme', 'ci'), await made('acme', 'old'), await made('beta', 'ci')];
+  const [acme, other] = [await directory.trust('acme'), await directory.trust('beta')];
+  const write = (lines: readonly Made[]) => {
+    const tokens = { issuer: issuer.issuer, audience: AUDIENCE, keys };
+    const callers: NonNullable<TenantFile['callers']> = [...(acme.file.callers ?? []), { tokens }];
+    for (const { line } of lines) callers.push(...(parse(line) as typeof callers));
+    return directory.write({ ...acme.file, callers, dial: { deny: [{ ports: [22], callers: ['ci'] }] } });
+  };
+  await write([ci, old]);
+  await directory.write({ ...other.file, callers: parse(beta.line) as NonNullable<TenantFile['callers']> });
+  const { cert, key } = await acme.agent('edge-1');
+  await startAgent(scope, trust, server.agentPort, { 'agent-id': 'edge-1', 'agent-cert': cert, 'agent-key': key });
+  const destination = createServer((_request, response) => void response.end('here\n')).listen(0, '127.0.0.1');
+  scope.defer(() => void destination.close());
+  const { port } = destination.address() as AddressInfo;
+  const via: TlsVia = { port: server.mtls.port, serverName: acme.serverName, ca: acme.cluster.cert };
+  const dial = async (...headers: string[]) => {
+    const {
+      status,
+      body,
+      socket,
+      headers: fields,
+    } = await connectThrough(scope, {
+      via,
+      destination: `127.0.0.1:${port}`,
+      headers,
+    });
+    return { status, body: `${body}`, socket, fields };
+  };
+  await until(async () => {
+    const { status, socket } = await dial(basic('acme', ci.token));
+    socket.destroy();
+    return status === 200;
+  }, 'a dial by token');
+  return { server, audit, issuer, acme, ci, old, beta, write, dial, via, port };
+}
+
+test(
+  'tools dial by token: Basic, Bearer, an issuer; what is wrong is answered clearly, and no token is in any output',
+  { timeout: 240_000 },
+  scoped(async (scope) => {
+    const { server, audit, issuer, acme, ci, old, beta, write, dial, via, port } = await startPlane(scope);
+    const url = `http://127.0.0.1:${port}/`;
+    const curl = async (proxy: string, ...more: string[]) => {
+      const host = `${acme.serverName}:${via.port}`;
+      const args = ['-sS', '-m', '60', '--noproxy', '', '--proxytunnel', '--resolve', `${host}:127.0.0.1`];
+      args.push('--proxy-cacert', via.ca, '--proxy', proxy.replace('HOST', host), ...more, url);
+      const { stdout, stderr } = await promisify(execFile)('curl', args).catch((error) => error);
+      return `${stdout}${stderr}`;
+    };
+    // curl asks without its credential first where it may choose the scheme, and again on the same connection.
+    assert.equal(await curl(`https://acme:${ci.token}@HOST`), 'here\n');
+    assert.equal(await curl(`https://acme:${ci.token}@HOST`, '--proxy-anyauth'), 'here\n');
+    assert.equal(await curl('https://HOST', '--proxy-header', bearer(ci.token)), 'here\n');
+    assert.match(await curl('https://HOST'), /response 407/);
+    assert.match(await curl(`http://acme:${ci.token}@HOST`, '-v'), /400 Bad Request.*https:\/\//);
+
+    const subject = 'system:serviceaccount:ci:deployer';
+    const by = (claims: object = {}) => issuer.token(subject, { aud: [AUDIENCE], ...claims });
+    const answers: [headers: string[], status: number, body: RegExp][] = [
+      [[bearer(by())], 200, /^$/],
+      [[basic('', ci.token)], 200, /^$/],
+      [[], 407, /no client certificate and no token/],
+      [[basic('beta', beta.token)], 407, /is of tenant acme, but the caller says that it is of tenant beta/],
+      [[bearer(beta.token)], 407, /not one of tenant acme/],
+      [[bearer(`${ci.token.slice(0, -1)}${ci.token.endsWith('A') ? 'B' : 'A'}`)], 407, /no file has this token/],
+      [[bearer(issuer.token(subject))], 407, /its aud is "system:konnectivity-server", expected "isthmus"/],
+      [[bearer(by({ exp: 1 }))], 407, /it expired at/],
+      [[basic('ac:me', ci.token)], 407, /there is no tenant ac/],
+      [[basic('b\u00fccher', ci.token)], 407, /there is no tenant/],
+      [[bearer('x'.repeat(20_000))], 407, /characters: at most/],
+      [[bearer('x'.repeat(1_000_000))], 431, /longer than 32768/],
+    ];
+    const ask = async ([headers, status, body]: (typeof answers)[number]) => {
+      const answer = await dial(...headers);
+      assert.equal(answer.status, status, answer.body);
+      assert.match(answer.body, body);
+      answer.socket.destroy();
+    };
+    await Promise.all(answers.map(ask));
+
+    // Each ends within 10 s; the other goes on.
+    const stands = await dial(bearer(ci.token));
+    const [removed, expiring] = [await dial(bearer(old.token)), await dial(bearer(by({ exp: Date.now() / 1000 + 2 })))];
+    assert.deepEqual([stands.status, removed.status, expiring.status], [200, 200, 200]);
+    const ended = [removed, expiring].map(
+      ({ socket }) => new Promise((resolve) => socket.on('error', () => {}).once('close', resolve)),
+    );
+    await write([ci]);
+    await Promise.all(ended);
+    assert.equal(stands.socket.destroyed, false);
+
+    const records = readFileSync(audit, 'utf8');
+    assert.match(records, /"name":"ci"|acme\/caller\/ci/);
+    assert.match(records, /acme\/caller\/system:serviceaccount:ci:deployer|"system:serviceaccount:ci:deployer"/);
+    assert.match(records, /its token was removed/);
+    const { status, out } = await said(server.program);
+    assert.equal(status, 0);
+    const metrics = await (await fetch(`http://127.0.0.1:${server.program.adminPort}/metrics`)).text();
+    const outputs = [records, server.program.lines.join('\n'), out, metrics];
+    for (const output of outputs) {
+      for (const { token } of [ci, old, beta]) {
+        assert.ok(!output.includes(token.slice(-20)), 'a token is in an output');
+        assert.ok(!output.includes(Buffer.from(`acme:${token}`).toString('base64').slice(0, 40)));
+      }
+      assert.ok(!output.includes(by().split('.')[0] as string), 'a JWT is in an output');
+    }
+  }),
+);
+
+async function said(program: Parameters<typeof isthmus>[0]) {
+  const diag = await isthmus(program, 'tunnels', '-o', 'json');
+  const callers = await isthmus(program, 'tenants', '-o', 'json');
+  return { status: callers.status, out: diag.out + callers.out };
+}
