@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -56,6 +57,7 @@ async function startPlane(scope: Scope) {
   const { cert, key } = await acme.agent('edge-1');
   await startAgent(scope, trust, server.agentPort, { 'agent-id': 'edge-1', 'agent-cert': cert, 'agent-key': key });
   const destination = createServer((_request, response) => void response.end('here\n')).listen(0, '127.0.0.1');
+  await once(destination, 'listening');
   scope.defer(() => void destination.close());
   const { port } = destination.address() as AddressInfo;
   const via: TlsVia = { port: server.mtls.port, serverName: acme.serverName, ca: acme.cluster.cert };

@@ -151,6 +151,21 @@ function answerFirstStream(socket: TLSSocket, why: string, late: () => void): vo
   });
 }
 
+/** What OpenSSL says of a plain-text request, such as the CONNECT of a tool whose proxy's address begins with http://. */
+const PLAIN_HTTP = /:(http request|https proxy request)/;
+
+const PLAIN_ANSWER = (() => {
+  const why = 'this port speaks TLS: use https:// in the proxy address, and make a new token if one was sent';
+  return [`HTTP/1.1 400 Bad Request: ${why}`, 'connection: close', 'content-type: text/plain', '', `${why}\n`].join(
+    '\r\n',
+  );
+})();
+
+/** Answers below TLS, whose socket is about to be destroyed with this one. One small write goes out at once. */
+function answerPlain(below: Socket): void {
+  below.write(PLAIN_ANSWER);
+}
+
 /** Gets the connections of a TLS server. */
 export interface Doors {
   /** Called with a connection after its handshake, if its certificate is valid where one is required. */
@@ -204,6 +219,7 @@ export function admit(
     const below = belowOf(socket);
     const reason = handshakeError(error, !below || bytesFrom(below) > 0);
     if (reason) refused(cameFrom(socket, below), reason);
+    if (below && PLAIN_HTTP.test(error.message)) answerPlain(below);
     // Node leaves a handshake that took too long open.
     socket.destroy();
   };
