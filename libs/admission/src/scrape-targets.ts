@@ -1,8 +1,8 @@
 import { kubeClient, kubeconfigFile } from '@isthmus/kube';
 import { within } from '@isthmus/runtime';
 import { formatDestination, inWords, parseDestination, printable } from '@isthmus/tunnel';
-import { Semaphore } from './tenant-tokens.ts';
 import { ADMISSION } from './defaults.ts';
+import { Semaphore } from './tenant-tokens.ts';
 import type { Tenant, Tenants } from './tenants.ts';
 
 /** Targets with the same labels, as Prometheus' HTTP service discovery has them. */
