@@ -35,3 +35,37 @@ test(
     assert.deepEqual([refused.stdout, /^HTTP\/1\.1 502 /.test(refused.stderr)], ['', true]);
   }),
 );
+
+test("README.md's figures beside ANP are those of the pages that it names", () => {
+  const page = (name: string) => readFileSync(`${ROOT}${name}`, 'utf8');
+  const found = (name: string, pattern: RegExp) => {
+    const match = pattern.exec(page(name));
+    assert.ok(match, `${name}: ${pattern}`);
+    return match.slice(1);
+  };
+  const reliability = 'docs/RELIABILITY.md';
+  const performance = 'docs/PERFORMANCE.md';
+  const [cut, allCut] = found(
+    reliability,
+    /^\| a hub dies \| (\d+ tunnels cut) \| .*(all of the server's tunnels are cut) \|$/m,
+  );
+  const [others, stop] = found(reliability, /^\| one reader stalls \| (.+) \| (.+) \|$/m);
+  const [uds, mtls] = found(performance, /^\| one download; 32: GB\/s \| ([\d.]+); \S+ \| .* \| ([\d.]+); /m);
+  const [memory, sidecars] = found(
+    'docs/KUBERNETES.md',
+    /^\| 1,000 \| 2,000, (\d+ GiB) \| 43 \(.*\), ([\d.]+ GiB),/m,
+  ).reverse();
+  const [cost] = found(performance, /^\| processor time a dial, server and agent \| ([\d.]+) \|/m);
+  const [idle] = found(performance, /^\| one dial each half second: .* \| ([\d.]+) \|/m);
+  const [started] = found(performance, /^\| memory after start \| ([\d.]+) \|/m);
+  const readme = page('README.md');
+  for (const sentence of [
+    `A hub dies: ${cut}, no byte lost. With ANP, ${allCut} `,
+    `A reader stalls: ${others}. With ANP, ${stop}.`,
+    `A download has ${uds} times ANP's bytes a second on a unix socket, ${mtls} times over mutual TLS `,
+    `One plane serves 1,000 clusters in ${memory}, where a server beside each API server takes ${sidecars} `,
+    `a dial takes ${cost} times ANP's processor time, one on an idle plane ${idle} times as long, and a process after its start ${started} times the memory.`,
+  ]) {
+    assert.ok(readme.includes(sentence), sentence);
+  }
+});

@@ -11,7 +11,7 @@ import { prometheus } from './promtool.ts';
 import { startPrometheus } from './scraper.ts';
 
 /** Tenants with an agent each. One more has none. */
-const ALIVE = Number(process.env['ISTHMUS_SCRAPED_TENANTS'] ?? 2);
+const ALIVE = Number(process.env.ISTHMUS_SCRAPED_TENANTS ?? 2);
 
 /** A kubelet of a tenant's cluster: serves metrics by TLS with a certificate of its CA. @returns its port */
 async function kubelet(scope: Scope, { cluster }: TenantTrust): Promise<number> {
@@ -74,9 +74,7 @@ test(
       const { data } = (await answer.json()) as {
         data: { result: { metric: Record<string, string>; value: [number, string] }[] };
       };
-      const up = data.result.map(
-        ({ metric, value: [, value] }) => `${metric['tenant']} ${metric['__name__']} ${value}`,
-      );
+      const up = data.result.map(({ metric, value: [, value] }) => `${metric.tenant} ${metric.__name__} ${value}`);
       const wanted = names.map((name) => `${name} up ${name === 'dead' ? 0 : 1}`);
       assert.deepEqual(up.sort(), wanted.sort());
     });
