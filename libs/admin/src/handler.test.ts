@@ -78,6 +78,9 @@ test('more targets than an answer may have are refused, with what to ask instead
   assert.match(all.body, /there are 100001 targets, more than 100000: ask for \/sd\?tenant=NAME/);
   assert.deepEqual(JSON.parse((await ask(server.port, '/sd?tenant=acme')).body), [{ targets: ['h:1'], labels }]);
 
+  const { headers } = await fetch(`http://127.0.0.1:${server.port}/sd?tenant=acme`);
+  assert.equal(headers.get('connection'), 'close', 'many that ask hold no connections');
+
   await using plain = await admin(adminHandler({ metrics, profiling: false }));
   assert.equal((await ask(plain.port, '/sd')).status, 404);
 });

@@ -78,5 +78,7 @@ async function targetsPage(
   if (count > ADMIN.targets) {
     return { status: 400, body: `there are ${count} targets, more than ${ADMIN.targets}: ask for /sd?tenant=NAME\n` };
   }
-  return { status: 200, body: JSON.stringify(groups), headers: { 'content-type': 'application/json' } };
+  // A Prometheus with a scrape configuration for each tenant would otherwise hold as many connections, of the few that the port admits.
+  const headers = { 'content-type': 'application/json', connection: 'close' };
+  return { status: 200, body: JSON.stringify(groups), headers };
 }

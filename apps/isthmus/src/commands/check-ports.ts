@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { lstatSync, readFileSync } from 'node:fs';
 import { connect, connect as connectTcp, isIP, type Socket } from 'node:net';
 import { dirname } from 'node:path';
-import { connect as connectTls } from 'node:tls';
+import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { RedisProbe } from '@isthmus/directory/redis';
 import { type Result, reportOf } from '@isthmus/findings';
 import { faultOfSocketPath, hiddenSocket } from '@isthmus/flags';
@@ -78,9 +78,8 @@ async function checkPort(
 ): Promise<Result[]> {
   try {
     const { host, port } = parseDestination(address);
-    const certificate = await certificateAt({ host, port }, timeoutMs, (remote) => announce(hubId, remote));
-    const open = portReport.pass(about, 'it listens');
-    if (certificate === undefined)
+    const shown = await shownAt({ host, port }, timeoutMs, (remote) => announce(hubId, remote));
+    if (shown === undefined)
       return [
         portReport.warn(
           about,
@@ -88,6 +87,8 @@ async function checkPort(
           'give it a certificate, unless only this machine can reach it',
         ),
       ];
+    const { certificate, agreed } = shown;
+    const open = portReport.pass(about, `it listens, and agrees with this program on ${agreed}`);
     const authorities = trust.path === undefined ? undefined : CertificatePool.of(readFileSync(trust.path));
     const demands = { use: 'server', authorities, authoritiesFrom: trust.flag, hosts: [name ?? host] } as const;
     return [open, judged(certificateReport, `presented by ${about}`, [certificate.leaf, ...certificate.sent], demands)];
@@ -97,12 +98,18 @@ async function checkPort(
   }
 }
 
+interface Shown {
+  readonly certificate: Presented;
+  /** Protocol, cipher and key exchange. */
+  readonly agreed: string;
+}
+
 /** What a port shows in a TLS handshake, trusted or not; undefined where it answers and speaks no TLS. Rejects where nobody listens. */
-async function certificateAt(
+async function shownAt(
   { host, port }: Destination,
   timeoutMs: number,
   announce: (remote: string) => Promise<void>,
-): Promise<Presented | undefined> {
+): Promise<Shown | undefined> {
   const socket = connectTcp({ host, port });
   try {
     await settled(socket, 'connect', timeoutMs);
@@ -114,14 +121,21 @@ async function certificateAt(
     } catch {
       return undefined;
     }
-    const presented = presentedBy(tls);
+    const certificate = presentedBy(tls);
+    const agreed = agreedOn(tls);
     // It says where it is until the hub has made up its mind: one that is gone by then could be anybody.
     tls.resume().end();
     await settled(tls, 'end', ISTHMUS.probeEndMs).catch(() => undefined);
-    return presented;
+    return certificate && { certificate, agreed };
   } finally {
     socket.destroy();
   }
+}
+
+/** `TLSv1.3, TLS_AES_256_GCM_SHA384, X25519MLKEM768`. Deno does not know the key exchange, nor does an old Node one of two parts. */
+function agreedOn(tls: TLSSocket): string {
+  const exchange = tls.getEphemeralKeyInfo?.() as { readonly name?: string } | null | undefined;
+  return [tls.getProtocol(), tls.getCipher().standardName, exchange?.name].filter(Boolean).join(', ');
 }
 
 function settled(socket: Socket, event: 'connect' | 'secureConnect' | 'end', timeoutMs: number): Promise<void> {
