@@ -256,7 +256,11 @@ describe('isthmus', { skip: redisMissing() }, () => {
         ...['check', '--timeout', '60s'],
       );
     const { results } = await check();
-    assert.equal(results.filter((each) => each.check === 'ports' && each.outcome === 'pass').length, 4);
+    const open = results.filter((each) => each.check === 'ports' && each.outcome === 'pass');
+    assert.equal(open.length, 4);
+    for (const { detail } of open) {
+      assert.match(detail, /^it listens, and agrees with this program on TLSv1\.3, TLS_\w+(, X25519\w*)?$/);
+    }
     // Another client's handshake, after those of the check.
     const stranger = tls.connect({
       port: hub.agentPort,
