@@ -64,7 +64,7 @@ test('the record of a tunnel matches the schema, however it ended', () => {
   const tunnel = { role: 'gateway', dial, ...ROUTE, since: Date.now(), up: 1, down: 2, resumable } as const;
   const endings: ((events: PlaneEvents) => void)[] = [
     (events) => events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'caller' }),
-    (events) => events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'plane', error: new Error('lost') }),
+    (events) => events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'agent', error: new Error('lost') }),
     () => {
       Object.assign(resumable, { moves: 3, hubId: 'h2' });
     },

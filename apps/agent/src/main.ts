@@ -124,7 +124,7 @@ function startAgent(
           drain().catch((error) => events.emit('fault', 'drain', '', error));
           return { sessions: running.uplinks.length, tunnels: tunnels.size };
         },
-        plan: () => ({ sessions: running.uplinks.length, moves: [] }),
+        plan: () => ({ sessions: running.uplinks.length, moves: [], idleMs: flags['drain-idle-timeout'] }),
       },
       log,
       refused: (...refusal) => events.emit('refused', ...refusal),

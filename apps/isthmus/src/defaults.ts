@@ -40,6 +40,8 @@ export const ISTHMUS = {
   sameEventMs: 5000,
   /** How many tunnels `isthmus tunnels` lists. `--limit` sets it. */
   tunnelsListed: 1000,
+  /** How far `isthmus cuts` looks back: as far as gateways remember. `--since` sets it. */
+  cutsMs: 3_600_000,
   /** How many warnings of a member that is not ready are read to find different ones. */
   warningsRead: 50,
   /** How many different warnings of a member that is not ready are shown. */

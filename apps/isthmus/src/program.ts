@@ -7,6 +7,7 @@ import { certs } from './commands/certs.ts';
 import { check } from './commands/check.ts';
 import { completion } from './commands/completion.ts';
 import { config, logLevel } from './commands/config.ts';
+import { cuts } from './commands/cuts.ts';
 import { describe } from './commands/describe.ts';
 import { diag } from './commands/diag.ts';
 import { dial } from './commands/dial.ts';
@@ -28,7 +29,7 @@ import type { Terminal } from './terminal.ts';
 
 /** By the headings of --help. */
 const GROUPS: readonly (readonly [heading: string, commands: readonly Definition[]])[] = [
-  ['See what is there:', [status, tenants, agents, hubs, tunnels, events, describe, watch]],
+  ['See what is there:', [status, tenants, agents, hubs, tunnels, cuts, events, describe, watch]],
   ['Find out why:', [check, explain, dial, diag]],
   ['Change a running plane:', [drain, kick, quarantine, config, logLevel]],
   ['Reach a cluster as a caller:', [login, why, credential]],

@@ -6,6 +6,7 @@ import type { RoutingPart } from './calls/explain.ts';
 import type { KickPart } from './calls/lists.ts';
 import type { LogPart } from './calls/logs.ts';
 import type { PlanePart, ServersPart } from './calls/members.ts';
+import type { SeenCuts } from './calls/recent-cuts.ts';
 import type { SeenDials } from './calls/recent-dials.ts';
 import type { SeenHistory } from './calls/recent-history.ts';
 import type { SeenLosses } from './calls/recent-losses.ts';
@@ -62,6 +63,8 @@ interface DrainPlan {
   readonly moves: Iterable<SessionMove>;
   /** How long running tunnels may take to finish, in milliseconds; unset without a limit. */
   readonly gracefulMs?: number;
+  /** How long a tunnel of a gateway or agent has been idle that the drain ends in order, in milliseconds. Unset or 0: it ends none. */
+  readonly idleMs?: number;
 }
 
 /** A session as a hub holds it, or as a gateway knows it from the registry: then without its connection. */
@@ -87,6 +90,8 @@ export interface AdminBackend {
   readonly dials: SeenDials;
   /** Set for a gateway or hub. */
   readonly history?: SeenHistory;
+  /** Set for a gateway or hub. */
+  readonly cuts?: SeenCuts;
   readonly refusals: Pick<RecentRefusals, 'list' | 'expect'>;
   /** Set for a gateway or hub. */
   readonly losses?: SeenLosses;
@@ -120,10 +125,17 @@ interface Drainable {
   readonly tunnels: { readonly size: number };
   readonly drain: () => Promise<void>;
   readonly gracefulMs: number;
+  readonly idleMs: number;
 }
 
 /** Returns how a server-side program drains on request of its admin port. */
-export function drainBackend({ hub, tunnels, drain, gracefulMs }: Drainable): Pick<AdminBackend, 'drain' | 'plan'> {
+export function drainBackend({
+  hub,
+  tunnels,
+  drain,
+  gracefulMs,
+  idleMs,
+}: Drainable): Pick<AdminBackend, 'drain' | 'plan'> {
   const sessions = () => hub?.sessionCount ?? 0;
   return {
     async drain() {
@@ -131,6 +143,6 @@ export function drainBackend({ hub, tunnels, drain, gracefulMs }: Drainable): Pi
       void drain();
       return summary;
     },
-    plan: () => ({ sessions: sessions(), moves: hub?.moves() ?? [], gracefulMs }),
+    plan: () => ({ sessions: sessions(), moves: hub?.moves() ?? [], gracefulMs, idleMs }),
   };
 }

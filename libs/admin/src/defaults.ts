@@ -92,6 +92,12 @@ export const ADMIN = {
   lossMs: 3_600_000,
   /** Longest reason of a loss that is kept, in characters. */
   lossReason: 300,
+  /** Tunnels that were cut, which a process remembers: some 500 bytes each. */
+  cuts: 1_000,
+  /** How long they are shown. */
+  cutMs: 3_600_000,
+  /** Longest reason of a cut that is kept, in characters. */
+  cutReason: 300,
   /** Refusals that a process remembers. */
   refusals: 100,
   /** How long a refusal is shown as recent. */

@@ -2,6 +2,7 @@ export { drainBackend, type KnownSession, quarantineIn, type SessionMove } from 
 export { CertificateEnds } from './calls/certificate-ends.ts';
 export type { RoutingPart } from './calls/explain.ts';
 export type { ConnectedServer, HubLink, PlanePart } from './calls/members.ts';
+export { RecentCuts } from './calls/recent-cuts.ts';
 export { RecentDials } from './calls/recent-dials.ts';
 export { RecentHistory } from './calls/recent-history.ts';
 export { RecentLosses } from './calls/recent-losses.ts';

@@ -122,6 +122,7 @@ describe('the admin port', () => {
       bytesDown: 7n,
       resume: undefined,
       halfClosed: '',
+      idleMs: 0n,
     });
   });
 
@@ -159,6 +160,39 @@ describe('the admin port', () => {
       'those with nowhere to go come first',
     );
     assert.deepEqual([plan?.running.length, plan?.running[0]?.sinceMs], [1000, 1n]);
+  });
+
+  it('says of each tunnel whether a drain would end it in order, move it, or cut it', async () => {
+    const given = tunnel('stays', 1);
+    const halves = { ...given.dial, resume: { direct: true, gateway: '0123456789abcdef' } };
+    const fates = async (...running: TunnelInfo[]) => {
+      const planned: AdminBackend = {
+        ...backend,
+        tunnels: () => new Set(running),
+        plan: () => ({
+          sessions: 2,
+          moves: ['stays', 'moves'].map((sessionId, elsewhere) => {
+            return { sessionId, tenant: 'default', agentId: 'a', elsewhere };
+          }),
+          idleMs: 45_000,
+        }),
+      };
+      await using server = await serve({ backend: planned });
+      using client = adminClient(at(server));
+      return (await client.admin.drain({ dryRun: true })).plan?.fates;
+    };
+    const hub = { ...given, role: 'hub' } as const;
+    assert.deepEqual(
+      await fates(
+        { ...hub, dial: halves },
+        { ...hub, sessionId: 'moves', dial: halves },
+        { ...hub, sessionId: 'moves' },
+      ),
+      ['cut', 'moves', 'cut'],
+    );
+    const gateway = { ...given, role: 'gateway' } as const;
+    const [idle, young] = [45_000, 44_000].map((idleMs) => ({ ...gateway, idleMs }));
+    assert.deepEqual(await fates(gateway, idle as TunnelInfo, young as TunnelInfo), ['cut', 'ends', 'cut']);
   });
 
   it('answers with the reason when the program cannot do something', async () => {

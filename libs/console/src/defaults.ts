@@ -24,6 +24,8 @@ export const CONSOLE = {
   recentDials: 300,
   /** Dials that the page keeps: more than anyone scrolls through, and about 2 MB. The oldest are dropped. */
   keptDials: 1000,
+  /** Cut tunnels that are shown one by one, the last of the hour; all are counted by cause. */
+  cutsShown: 100,
   /** Characters of a line of a stream, which is a dial with the longest names and a dozen attempts. A longer one ends the stream. */
   lineCharacters: 4 * 1024 * 1024,
   /** How long a button says that it has copied its line. */

@@ -50,6 +50,7 @@ export function aTunnel(dialId: string, given: Partial<Tunnel> = {}): Tunnel {
     bytesDown: 0,
     resume: undefined,
     halfClosed: '',
+    idleMs: 0,
     ...given,
   };
 }

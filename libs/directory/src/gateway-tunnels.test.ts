@@ -12,6 +12,7 @@ import {
   GatewayTunnels,
   HungUp,
   type Link,
+  PlaneEnded,
   SessionLost,
 } from '@isthmus/tunnel';
 import { established, RecordingCarrier, request, unobserved } from '@isthmus/tunnel/testing';
@@ -95,10 +96,16 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
   events.on('tunnel:attach', ({ hubId, moves }, paused) => {
     told.push(`${paused > 0 ? 'resumed' : 'moved'} to ${hubId}, move ${moves}`);
   });
-  events.on('tunnel:give-up', (_tunnel, why, { message }) => told.push(`given up: ${why}: ${message}`));
+  events.on('tunnel:give-up', () => void told.push('given up'));
   // As a span of the gateway, which its attempts replace by their own.
   const traceparent = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`;
-  const open = () => tunnels.resume(routing(known, dials))({ ...request, traceparent, log: dialLog() });
+  const open = async () => {
+    const established = await tunnels.resume(routing(known, dials))({ ...request, traceparent, log: dialLog() });
+    established.end.stream.on('error', (error) => {
+      if (error instanceof PlaneEnded) told.push(`cut by ${error.by}: ${error.message}`);
+    });
+    return established;
+  };
   const { end } = await open();
   assert.ok(end.resumable);
   const loseThrough = (carrier: RecordingCarrier | undefined, reason: Error = LOST) =>
@@ -138,8 +145,8 @@ test('a tunnel that its agent does not know any more is given up at once', async
   const cause = new AttachRefused('this agent has no such tunnel', { final: true });
   const { tunnels, told, lose, end } = await gateway(new DialError('connection_terminated', cause.message, { cause }));
   lose();
-  await until(() => told.length === 2, 'an end');
-  assert.equal(told[1], `given up: agent: ${cause.message}`);
+  await until(() => told.length === 3, 'an end');
+  assert.deepEqual(told.slice(1), ['given up', `cut by agent: ${cause.message}`]);
   assert.deepEqual([end.stream.destroyed, [...tunnels]], [true, []]);
 });
 
@@ -151,9 +158,9 @@ test('tunnels of an agent that has hung up everywhere are given up at once', asy
   await until(() => [...tunnels].length === 0, 'the end of all tunnels');
   assert.ok(attaches.length <= 1, 'only the first tunnel cannot know that the other session is gone too');
   assert.equal(known.size, 0);
-  const ends = told.filter((what) => what.startsWith('given up'));
+  const ends = told.filter((what) => what.startsWith('cut by'));
   assert.ok(ends.length > 1);
-  for (const end of ends) assert.equal(end, 'given up: agent: agent a has closed all its connections');
+  for (const end of ends) assert.equal(end, 'cut by agent: agent a has closed all its connections');
   assert.equal(tunnel.attached, false);
 });
 
@@ -176,12 +183,12 @@ test('a tunnel goes on through another session than the one that has failed it, 
   assert.notEqual(tunnel.sessionId, first);
 });
 
-test('a caller that goes away while its tunnel is detached is told to the agent, and counts as an end', async () => {
+test('a caller that goes away while its tunnel is detached is told to the agent, and is cut by nobody', async () => {
   const { told, lose, end, tunnels } = await gateway();
   lose();
   end.abort(new Error('the caller went away'));
   await until(() => [...tunnels].length === 0, 'an end');
-  assert.equal(told[1], `given up: end: ${LOST.message}`);
+  assert.equal(told[1], 'given up');
 });
 
 test('when many tunnels lose their hub at once, they attach a few in each turn, and dials start meanwhile', async () => {

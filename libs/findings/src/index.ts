@@ -1,3 +1,4 @@
+export { type CutGroup, groupsOfCuts } from './cuts.ts';
 export { FINDINGS } from './defaults.ts';
 export { adviceFor, OWN_HEALTH_PORT, ofDial } from './dials.ts';
 export {

@@ -1,4 +1,4 @@
-import { CertificateEnds, RecentCallers, RecentDials, RecentHistory, RecentRefusals } from '@isthmus/admin';
+import { CertificateEnds, RecentCallers, RecentCuts, RecentDials, RecentHistory, RecentRefusals } from '@isthmus/admin';
 import type { ServerValues } from '@isthmus/flags';
 import type { Closing, Context } from '@isthmus/service';
 import { audited, type Instruments, instrument, type ProgramLogger } from '@isthmus/telemetry';
@@ -8,10 +8,9 @@ export interface ServerInstruments extends Omit<Instruments, 'shutdown'> {
   readonly dials: RecentDials;
   readonly callers: RecentCallers;
   readonly history: RecentHistory;
+  readonly cuts: RecentCuts;
   readonly refusals: RecentRefusals;
   readonly certificates: CertificateEnds;
-  /** Call when the server begins to stop. Audit records of tunnels that end after that say so. */
-  stopping(): void;
 }
 
 /** Makes the instruments that a server's flags ask for. They stop after the roles, so that tunnels cut at the end still get their records. */
@@ -35,6 +34,7 @@ export async function serverInstruments(
     dials: new RecentDials(events),
     callers: new RecentCallers(events),
     history: new RecentHistory(events, hasCallers ? 'gateway' : 'hub'),
+    cuts: new RecentCuts(events),
     refusals: new RecentRefusals(events),
     certificates: new CertificateEnds(events),
   };
@@ -49,5 +49,6 @@ export async function serverInstruments(
     log: flags['audit-log'],
     otlp: flags['audit-otlp'],
   };
-  return { ...instruments, ...recent, stopping: await audited(events, settings, { closing, onHangup }) };
+  await audited(events, settings, { closing, onHangup });
+  return { ...instruments, ...recent };
 }

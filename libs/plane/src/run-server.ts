@@ -136,7 +136,6 @@ async function startRoles(
   closing.defer(() => plane.close());
   const { instance } = plane;
   const gateway = await roles.gateway?.(flags, { ...parts, instance, link: (hubId) => plane.link(hubId) });
-  closing.defer(instruments.stopping);
   const using = tenancy && gateway && { using: () => tenancy.views.using(gateway) };
   const kept = gateway && { kept: () => gateway.kept };
   metrics.see({ ...plane.sight(gateway?.routing.tenant), ...using, ...kept });
@@ -172,7 +171,7 @@ async function startOperations(
   closing: Closing,
 ): Promise<void> {
   const { flags, instruments, registry, directory, plane, gateway, hub } = server;
-  const { events, tunnels, dials, callers, history, refusals, certificates } = instruments;
+  const { events, tunnels, dials, callers, history, cuts, refusals, certificates } = instruments;
   const roles = ROLES[server.role];
   const own = memberOf(flags, roles, version);
   const losses = new RecentLosses(events, directory, gateway !== undefined);
@@ -195,6 +194,7 @@ async function startOperations(
       checks: readiness,
       dials,
       history,
+      cuts,
       refusals,
       losses,
       warnings: () => [...warnings(), ...certificates.warnings(), ...(server.tenancy?.views.warnings() ?? [])],
@@ -220,7 +220,13 @@ async function startOperations(
       plane: plane.part(roster),
       quarantine: quarantineIn(registry, directory),
       ...(server.tenancy && { tenants: server.tenancy.views.part(server) }),
-      ...drainBackend({ ...(hub && { hub }), tunnels, drain, gracefulMs: flags['graceful-shutdown-timeout'] }),
+      ...drainBackend({
+        ...(hub && { hub }),
+        tunnels,
+        drain,
+        gracefulMs: flags['graceful-shutdown-timeout'],
+        idleMs: (gateway && flags['drain-idle-timeout']) ?? 0,
+      }),
     },
     log,
     refused: (...refusal) => events.emit('refused', ...refusal),

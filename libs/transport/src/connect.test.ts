@@ -144,7 +144,7 @@ test('the tunnel of a caller that may dial no more is closed by the plane', asyn
   await opened;
   peer?.end(new Error('its certificate was revoked'));
   const [, { closedBy, error }] = (await closed) as [unknown, TunnelOutcome];
-  assert.deepEqual([closedBy, error?.message], ['plane', 'its certificate was revoked']);
+  assert.deepEqual([closedBy, error?.message], ['credential', 'its certificate was revoked']);
   caller.destroy();
 });
 

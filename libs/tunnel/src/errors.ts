@@ -133,11 +133,11 @@ export function asDialError(error: unknown): DialError {
 
 /**
  * What cut a tunnel: a part of the plane that ended or failed (`path`: something between agent and gateway, or what they cannot tell from
- * it), a rule that no longer allows it, or an operator.
+ * it), a rule that no longer allows it, or an operator. Links carry the places in this list, so new ones come last.
  */
-export const CUT_BY = ['path', 'agent', 'gateway', 'limit', 'policy', 'credential', 'operator'] as const;
+export const CUT_BY = ['path', 'agent', 'gateway', 'limit', 'policy', 'credential', 'operator', 'hold'] as const;
 
-type CutBy = (typeof CUT_BY)[number];
+export type CutBy = (typeof CUT_BY)[number];
 
 interface PlaneEndedOptions extends ErrorOptions {
   /** Default `path`. */

@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events';
 import type { PacketType } from '@isthmus/proto';
 import { TUNNEL } from './defaults.ts';
 import type { CallerProtocol, DialRequest, ResumableTunnel } from './dial.ts';
-import type { DialError, DialTiming } from './errors.ts';
+import type { CutBy, DialError, DialTiming } from './errors.ts';
 import type { Principal } from './names.ts';
 import type { AgentIdentifiers } from './sessions.ts';
 
@@ -65,21 +65,22 @@ export interface TunnelInfo {
   readonly halfClosed?: 'caller' | 'destination' | undefined;
   /** Bytes read from one side and not yet accepted by the other; live. */
   readonly queued?: number;
+  /** See `Splice.idleMs`; live. */
+  readonly idleMs?: number;
 }
 
-/** Who ended a tunnel. `plane` is a failure or shutdown of something between the two. */
-export type ClosedBy = 'caller' | 'destination' | 'plane';
+/** The cause of a tunnel's end: the side that wanted it, or what cut it. */
+export type ClosedBy = 'caller' | 'destination' | CutBy;
 
-/**
- * Why a detached tunnel ended. `timeout`: no way to the agent was found in time. `agent`: the agent's process has gone, or the tunnel has
- * ended there. `end`: it had ended here: its caller went away, it was complete, or an operator ended it.
- */
-export type GiveUpReason = 'timeout' | 'agent' | 'end';
+/** Whether the tunnel was cut: neither of its sides ended it. */
+export function isCut(closedBy: ClosedBy): closedBy is CutBy {
+  return closedBy !== 'caller' && closedBy !== 'destination';
+}
 
-/** How a tunnel ended. */
+/** How a tunnel ended. `Splice` alone decides it. */
 export interface TunnelEnding {
   readonly closedBy: ClosedBy;
-  /** Set if the tunnel did not end cleanly; always a PlaneEnded, which says what cut it, if `closedBy` is `plane`. */
+  /** Set if the tunnel did not end cleanly; always a PlaneEnded if it was cut. */
   readonly error?: Error;
 }
 
@@ -150,7 +151,7 @@ export interface PlaneEventMap {
   /** At the gateway: it goes on through another stream. `paused`: for so many milliseconds, or 0 if the old stream carried until then. */
   'tunnel:attach': [tunnel: ResumableTunnel, paused: number];
   /** At the gateway: a tunnel that was detached ended without another way to its agent. */
-  'tunnel:give-up': [tunnel: ResumableTunnel, why: GiveUpReason, error: Error];
+  'tunnel:give-up': [tunnel: ResumableTunnel];
   /** A tunnel or dial was ended because only one side of the link knew about it. */
   'tunnel:orphaned': [role: Role];
   /** A tunnel was ended because its reader read nothing and held up others: those of its packet stream, or of its tenant. */

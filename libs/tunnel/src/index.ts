@@ -37,6 +37,7 @@ export {
 export {
   asDialError,
   CUT_BY,
+  type CutBy,
   DIAL_ERRORS,
   DialError,
   type DialErrorCode,
@@ -57,7 +58,7 @@ export {
   type ClosedBy,
   type DialFailure,
   type DialOutcome,
-  type GiveUpReason,
+  isCut,
   type Operation,
   type Operator,
   type PacketWay,

@@ -173,7 +173,7 @@ test('a cut by the plane waits for nothing', async () => {
   await once(destination, 'data');
   const lost = new SessionLost('agent a1: connection closed');
   destination.destroy(lost);
-  assert.deepEqual(await splice.done, { closedBy: 'plane', error: lost });
+  assert.deepEqual(await splice.done, { closedBy: 'path', error: lost });
   assert.equal(caller.aborted, lost);
 });
 
@@ -191,7 +191,7 @@ test('a side that goes away after its end has lost nothing, so the other is not 
 
 test('a cut counts before the end of a caller that waits for its answer, and not before the end of a destination', async () => {
   for (const [first, closedBy] of [
-    ['caller', 'plane'],
+    ['caller', 'agent'],
     ['destination', 'destination'],
   ] as const) {
     const { splice, ...ends } = pair();
@@ -216,7 +216,7 @@ test('a lost session is blamed on neither side', async () => {
   const { destination, splice } = pair();
   const lost = new SessionLost('agent a1: connection closed');
   destination.destroy(lost);
-  assert.deepEqual(await splice.done, { closedBy: 'plane', error: lost });
+  assert.deepEqual(await splice.done, { closedBy: 'path', error: lost });
 });
 
 test('a side that ended before the splice began ends the tunnel', async () => {
@@ -253,7 +253,7 @@ test('a half-closed tunnel that stays silent ends', async (t) => {
   t.mock.timers.tick(299_999);
   assert.equal(destination.aborted, undefined);
   t.mock.timers.tick(1);
-  assert.equal((await splice.done).closedBy, 'plane');
+  assert.equal((await splice.done).closedBy, 'limit');
   assert.match(String(destination.aborted), /half-closed and silent/);
   t.mock.timers.reset();
 });
@@ -269,7 +269,7 @@ test('a half-closed tunnel whose bytes still arrive at a slow reader lives on', 
   assert.equal(destination.aborted, undefined);
   t.mock.timers.tick(300_000);
   t.mock.timers.tick(300_000);
-  assert.equal((await splice.done).closedBy, 'plane');
+  assert.equal((await splice.done).closedBy, 'limit');
   assert.match(String(destination.aborted), /half-closed and silent/);
   t.mock.timers.reset();
 });
@@ -280,7 +280,7 @@ test("an end's explanation of its stream's failure decides who closed the tunnel
   destination.explain = explain;
   destination.destroy(new Error('stream was reset'));
   const { closedBy, error } = await splice.done;
-  assert.deepEqual([closedBy, error?.message], ['plane', 'the hub ended it']);
+  assert.deepEqual([closedBy, error?.message], ['path', 'the hub ended it']);
 });
 
 test('an abort from outside ends both, once', async () => {
@@ -288,7 +288,7 @@ test('an abort from outside ends both, once', async () => {
   const reason = new PlaneEnded('the gateway stops', { by: 'gateway' });
   splice.abort(reason);
   splice.abort(new Error('again'));
-  assert.deepEqual(await splice.done, { closedBy: 'plane', error: reason });
+  assert.deepEqual(await splice.done, { closedBy: 'gateway', error: reason });
   assert.equal(caller.aborted, reason);
   assert.equal(destination.aborted, reason);
 });
@@ -391,7 +391,7 @@ describe('an idle tunnel', () => {
 
   it('ends in order: the destination first, and what it still says reaches the caller', async () => {
     const { caller, destination, splice } = pair();
-    splice.endIdle();
+    splice.endIdle('gateway');
     await once(destination, 'finish');
     assert.equal(caller.writableEnded, false);
     destination.say('goodbye');
@@ -405,7 +405,7 @@ describe('an idle tunnel', () => {
   it('ends in order for the caller, too, if its destination does not end', async (t) => {
     t.mock.timers.enable({ apis: ['setTimeout'] });
     const { caller, splice } = pair();
-    splice.endIdle();
+    splice.endIdle('gateway');
     t.mock.timers.tick(5000);
     await once(caller, 'finish');
     caller.push(null);
@@ -415,10 +415,10 @@ describe('an idle tunnel', () => {
 
   it('is cut if a request comes as it ends, which nobody answers', async () => {
     const { caller, destination, splice } = pair();
-    splice.endIdle();
+    splice.endIdle('gateway');
     caller.say('request');
     const { closedBy, error } = await splice.done;
-    assert.deepEqual([closedBy, error instanceof PlaneEnded], ['plane', true]);
+    assert.deepEqual([closedBy, error instanceof PlaneEnded], ['gateway', true]);
     assert.deepEqual(destination.received, []);
   });
 });

@@ -2,8 +2,8 @@ import type { Duplex } from 'node:stream';
 import { deferred, endAfterPeer, type Guarded, guarding, writerOf } from '@isthmus/runtime';
 import { TUNNEL } from './defaults.ts';
 import type { MarkStream, TunnelEnd } from './dial.ts';
-import { PlaneEnded, planeEnded } from './errors.ts';
-import type { TunnelEnding } from './events.ts';
+import { type CutBy, PlaneEnded, planeEnded } from './errors.ts';
+import { type ClosedBy, isCut, type TunnelEnding } from './events.ts';
 import type { ByteMeter, Gate } from './limits/byte-meter.ts';
 
 const NOTHING = new Uint8Array(0);
@@ -45,8 +45,8 @@ export class Splice {
   readonly #destination: WatchedEnd;
   #ending: TunnelEnding | undefined;
   #cut = false;
-  /** Whether it ends because it was idle. */
-  #endsIdle = false;
+  /** What ends it because it was idle. */
+  #endsIdle: CutBy | undefined;
   #timer: NodeJS.Timeout | undefined;
   /** Whether the timer restarts with each chunk. */
   #restarts = false;
@@ -132,10 +132,11 @@ export class Splice {
   /**
    * Ends an idle tunnel in order: the destination hears that nothing more comes, and once it has ended too, the caller. A request that comes
    * meanwhile cannot reach the destination any more, so it cuts the tunnel.
+   * @param by what ends it, and then cuts it
    */
-  endIdle(): void {
+  endIdle(by: CutBy): void {
     const destination = this.#destination;
-    this.#endsIdle = true;
+    this.#endsIdle = by;
     destination.end.stream.end();
     const late = () => {
       if (destination.ended || !destination.open) return;
@@ -154,17 +155,17 @@ export class Splice {
   abort(reason: Error): void {
     const cut = planeEnded(reason);
     this.#cut = true;
-    this.#settle('plane', cut);
+    this.#settle(cut.by, cut);
     for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(cut);
   }
 
   /**
-   * The only place that says how the tunnel ended. The first cause counts, except that a cut counts before the end of a caller that still
+   * The only place that says how a tunnel ended. The first cause counts, except that a cut counts before the end of a caller that still
    * waits for the destination's.
    */
-  #settle(closedBy: Side | 'plane', error?: Error): void {
+  #settle(closedBy: ClosedBy, error?: Error): void {
     const before = this.#ending;
-    const cutShort = before?.closedBy === 'caller' && !this.#destination.ended && error instanceof PlaneEnded;
+    const cutShort = before?.closedBy === 'caller' && !this.#destination.ended && isCut(closedBy);
     if (before === undefined || (cutShort && before.error === undefined))
       this.#ending = { closedBy, ...(error && { error }) };
     else if (before.error === undefined && error) this.#ending = { closedBy: before.closedBy, error };
@@ -184,7 +185,7 @@ export class Splice {
     const copy = (chunk: Uint8Array) => {
       count(chunk.length);
       if (this.#endsIdle && from === this.#caller.end)
-        return this.abort(new PlaneEnded('a request came as the idle tunnel ended'));
+        return this.abort(new PlaneEnded('a request came as the idle tunnel ended', { by: this.#endsIdle }));
       if (this.#restarts) this.#timer?.refresh();
       const room = write(chunk);
       gate?.afterRead(chunk.length, room);

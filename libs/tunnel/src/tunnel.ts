@@ -97,7 +97,7 @@ export class Tunnel implements TunnelInfo {
 
   /** See `Splice.endIdle`. */
   endIdle(): void {
-    this.#splice.endIdle();
+    this.#splice.endIdle(this.role === 'hub' ? 'path' : this.role);
   }
 
   /** See `Splice.abort`. */

@@ -22,7 +22,10 @@ test(
     for (const { agent } of all.relays) agent.strand();
     await carries(tunnel, 'after');
     assert.equal(destination.open, 1);
-    assert.deepEqual(said('tunnel given up'), []);
+    assert.deepEqual(
+      said('tunnel closed').filter(({ cut }) => cut),
+      [],
+    );
     assert.ok(said('tunnel resumed').length > 0);
     tunnel.destroy();
   }),
@@ -46,7 +49,10 @@ test(
     assert.equal(destination.open, 1);
     for (const { peer } of all.relays) peer.accept();
     await carries(tunnel, 'after');
-    assert.deepEqual(said('tunnel given up'), []);
+    assert.deepEqual(
+      said('tunnel closed').filter(({ cut }) => cut),
+      [],
+    );
     tunnel.destroy();
   }),
 );
@@ -66,7 +72,7 @@ test(
     }
     await closed(tunnel);
     await until(() => destination.open === 0, { what: 'the end at the destination' });
-    const isEnd = ({ msg, text }: LogLine) => msg === 'tunnel given up' && /^hub hub-[12]: /.test(String(text));
-    await all.gateway.program.waitForLog(isEnd, { what: 'a tunnel that was given up for the loss of its hub' });
+    const isEnd = ({ cut, text }: LogLine) => cut === 'path' && /^hub hub-[12]: /.test(String(text));
+    await all.gateway.program.waitForLog(isEnd, { what: 'a tunnel that was cut for the loss of its hub' });
   }),
 );

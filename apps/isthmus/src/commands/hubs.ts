@@ -163,8 +163,14 @@ interface DrainView {
     readonly dial: string;
     readonly destination: string;
     readonly agent: string;
+    /** Empty if no gateway that answers has it. */
+    readonly caller: string;
     readonly ageMs: number;
     readonly bytes: number;
+    /** 0 for a tunnel in use. */
+    readonly idleMs: number;
+    /** `ends` in order, `moves` to another hub, or is `cut` if it still runs when the graceful time is over. */
+    readonly fate: string;
   }[];
 }
 
@@ -186,7 +192,8 @@ export const drain = command({
     const met = await plane();
     const member = memberOf(met, id);
     if (options.dryRun) {
-      const view = dryRunView(id, await askToDrain(met, member, { dryRun: true }));
+      const plan = await askToDrain(met, member, { dryRun: true });
+      const view = dryRunView(id, plan, await callersOf(met, plan.plan?.running ?? []));
       output.show(view, dryRunText);
       return view.stranded === 0 ? EXIT.good : EXIT.wrong;
     }
@@ -220,7 +227,21 @@ async function drained(plane: Plane, member: Member, waitMs: number, signal: Abo
   }
 }
 
-function dryRunView(hub: string, { sessions, tunnels, plan }: adminApi.DrainResponse): DrainView {
+/** Returns the callers of tunnels by their dials. A hub does not know them, and gateways do. */
+async function callersOf(plane: Plane, tunnels: readonly adminApi.Tunnel[]): Promise<ReadonlyMap<string, string>> {
+  if (tunnels.every(({ caller }) => caller !== '')) return new Map();
+  const { answers } = await plane.ask(
+    async (admin, signal) => (await admin.listTunnels({}, { signal })).tunnels,
+    'gateway',
+  );
+  return new Map(answers.flatMap(({ value }) => value.map(({ dialId, caller }) => [dialId, caller] as const)));
+}
+
+function dryRunView(
+  hub: string,
+  { sessions, tunnels, plan }: adminApi.DrainResponse,
+  callers: ReadonlyMap<string, string>,
+): DrainView {
   return {
     hub,
     dryRun: true,
@@ -231,10 +252,16 @@ function dryRunView(hub: string, { sessions, tunnels, plan }: adminApi.DrainResp
     moves: (plan?.moves ?? []).map(({ sessionId: session, agentId: agent, tenant, elsewhere, tunnels: through }) => {
       return { session, tenant, agent, elsewhere, tunnels: through };
     }),
-    running: (plan?.running ?? []).map(({ dialId, destination, agentId, ageMs, bytesUp, bytesDown }) => {
-      const moved = Number(bytesUp + bytesDown);
-      return { dial: dialId, destination, agent: agentId, ageMs: Number(ageMs), bytes: moved };
-    }),
+    running: (plan?.running ?? []).map((tunnel, at) => ({
+      dial: tunnel.dialId,
+      destination: tunnel.destination,
+      agent: tunnel.agentId,
+      caller: tunnel.caller || (callers.get(tunnel.dialId) ?? ''),
+      ageMs: Number(tunnel.ageMs),
+      bytes: Number(tunnel.bytesUp + tunnel.bytesDown),
+      idleMs: Number(tunnel.idleMs),
+      fate: plan?.fates[at] ?? 'cut',
+    })),
   };
 }
 
@@ -252,7 +279,16 @@ export function dryRunText(view: DrainView, style: Style): string {
     ]);
   const cut = running
     .slice(0, ISTHMUS.drainShown)
-    .map((tunnel) => [tunnel.destination, tunnel.agent, age(tunnel.ageMs), bytes(tunnel.bytes), tunnel.dial]);
+    .map(({ destination, agent, caller, ageMs, bytes: carried, idleMs, fate, dial }) => [
+      destination,
+      agent,
+      caller,
+      age(ageMs),
+      bytes(carried),
+      idleMs > 0 ? `idle for ${age(idleMs)}` : 'in use',
+      fate === 'cut' ? style.bad(fate) : fate,
+      dial,
+    ]);
   const lost = stranded > 0 ? `, ${stranded} of them with nowhere else to go` : '';
   return [
     `Draining ${hub} would send away ${plural(sessions, 'session')}${lost}; ${plural(tunnels, 'tunnel')} would run on until it ends. Nothing was changed.\n`,
@@ -261,7 +297,7 @@ export function dryRunText(view: DrainView, style: Style): string {
       : '',
     more(moves.length),
     cut.length > 0
-      ? `\n${fateOf(hub, gracefulMs)}:\n${table(['destination', 'agent', 'age', right('bytes'), 'dial'], cut)}`
+      ? `\n${fateOf(hub, gracefulMs)}:\n${table(['destination', 'agent', 'caller', 'age', right('bytes'), 'use', 'then', 'dial'], cut)}`
       : '',
     more(running.length),
     stranded > 0

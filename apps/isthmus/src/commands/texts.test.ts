@@ -185,7 +185,18 @@ describe('what a dry run of a drain prints', () => {
       { session: 's1', tenant: 'default', agent: 'node-a', elsewhere: 0, tunnels: 1 },
       { session: 's2', tenant: 'default', agent: 'node-b', elsewhere: 1, tunnels: 0 },
     ];
-    const running = [{ dial: 'd1', destination: '10.0.0.5:10250', agent: 'node-a', ageMs: 65_000, bytes: 1500 }];
+    const running = [
+      {
+        dial: 'd1',
+        destination: '10.0.0.5:10250',
+        agent: 'node-a',
+        caller: 'uds',
+        ageMs: 65_000,
+        bytes: 1500,
+        idleMs: 0,
+        fate: 'cut',
+      },
+    ];
     assert.equal(
       dryRunText(
         { hub: 'hub-1', dryRun: true, sessions: 2, tunnels: 1, stranded: 1, gracefulMs: 25_000, moves, running },
@@ -199,8 +210,8 @@ describe('what a dry run of a drain prints', () => {
         'node-b   default                    1         0   s2',
         '',
         'Running now. Draining cuts none; stopping hub-1 cuts those that still run after 25 s:',
-        'DESTINATION      AGENT    AGE     BYTES   DIAL',
-        '10.0.0.5:10250   node-a   1m5s   1.5 kB   d1',
+        'DESTINATION      AGENT    CALLER   AGE     BYTES   USE      THEN   DIAL',
+        '10.0.0.5:10250   node-a   uds      1m5s   1.5 kB   in use   cut    d1',
         '',
         '1 session has nowhere else to go: until its agent has another hub, dials to that agent wait or fail.',
         'Give such agents --session-count=2 or more, or wait until they have connected to another hub.',
@@ -211,7 +222,18 @@ describe('what a dry run of a drain prints', () => {
 
   it('does not speak of seconds where there are none', () => {
     const view = { hub: 'hub-1', dryRun: true, sessions: 0, tunnels: 1, stranded: 0, moves: [] };
-    const running = [{ dial: 'd1', destination: '10.0.0.5:10250', agent: 'node-a', ageMs: 65_000, bytes: 1500 }];
+    const running = [
+      {
+        dial: 'd1',
+        destination: '10.0.0.5:10250',
+        agent: 'node-a',
+        caller: 'uds',
+        ageMs: 65_000,
+        bytes: 1500,
+        idleMs: 0,
+        fate: 'cut',
+      },
+    ];
     const shown = (gracefulMs?: number) =>
       dryRunText({ ...view, running, ...(gracefulMs !== undefined && { gracefulMs }) }, plain);
     assert.match(shown(0), /^Running now. Draining cuts none; stopping hub-1 cuts those that still run:$/m);

@@ -1,10 +1,11 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import { PlaneEnded, type SessionInfo } from '@isthmus/tunnel';
+import { PlaneEnded, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend, KnownSession } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import {
   absent,
   byAge,
+  cutMessage,
   invalid,
   notFound,
   refusalMessage,
@@ -58,18 +59,27 @@ export function drainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImple
 }
 
 function dryRunOf(backend: AdminBackend): adminApi.DeepPartial<adminApi.DrainResponse> {
-  const { sessions, moves, gracefulMs } = backend.plan();
+  const { sessions, moves, gracefulMs, idleMs = 0 } = backend.plan();
   const now = Date.now();
   const tunnels = [...backend.tunnels()].sort(byAge);
   const through = tunnelsBySession(tunnels);
   const all = [...moves].sort((a, b) => a.elsewhere - b.elsewhere);
+  const leaving = new Set(all.filter(({ elsewhere }) => elsewhere > 0).map(({ sessionId }) => sessionId));
+  const running = tunnels.slice(0, ADMIN.drainListed);
+  const fateOf = (tunnel: TunnelInfo) => {
+    const { role, dial, sessionId, idleMs: idle = 0 } = tunnel;
+    // A hub passes on what the two halves at its sides resume elsewhere.
+    if (role === 'hub') return dial.resume && leaving.has(sessionId) ? 'moves' : 'cut';
+    return idleMs > 0 && idle >= idleMs ? 'ends' : 'cut';
+  };
   return {
     sessions,
     tunnels: tunnels.length,
     plan: {
       moves: all.slice(0, ADMIN.drainListed).map((move) => ({ ...move, tunnels: through.get(move.sessionId) ?? 0 })),
       stranded: all.filter(({ elsewhere }) => elsewhere === 0).length,
-      running: tunnels.slice(0, ADMIN.drainListed).map((tunnel) => tunnelMessage(tunnel, now)),
+      running: running.map((tunnel) => tunnelMessage(tunnel, now)),
+      fates: running.map(fateOf),
       ...(gracefulMs !== undefined && { gracefulMs: BigInt(gracefulMs) }),
     },
   };
@@ -162,12 +172,20 @@ const HOUR_MS = 3_600_000;
 
 type HistoryRpc = Pick<adminApi.AdminServiceImplementation, 'getHistory'>;
 
-export function historyRpc({ history, refusals }: AdminBackend): HistoryRpc {
+export function historyRpc({ history, cuts, refusals }: AdminBackend): HistoryRpc {
   return {
     async getHistory({ tenant }) {
       if (!history) throw absent('this program keeps no history: ask a gateway or hub');
-      const { slotMs, slots } = history.of(tenant === '' ? undefined : tenant);
-      return { slotMs, slots: slots.map(slotMessage), refusals: refusals.list(HOUR_MS).map(refusalMessage) };
+      const of = tenant === '' ? undefined : tenant;
+      const { slotMs, slots } = history.of(of);
+      const cut = cuts?.of(of);
+      return {
+        slotMs,
+        slots: slots.map(slotMessage),
+        refusals: refusals.list(HOUR_MS).map(refusalMessage),
+        cuts: cut?.cuts.map(cutMessage) ?? [],
+        cutsForgotten: BigInt(cut?.forgotten ?? 0),
+      };
     },
   };
 }

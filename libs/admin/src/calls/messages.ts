@@ -16,7 +16,7 @@ import {
 import { ServerError, Status } from 'nice-grpc';
 import type { AdminBackend, KnownSession } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
-
+import type { SeenCut } from './recent-cuts.ts';
 import type { SeenDial } from './recent-dials.ts';
 import type { Loss } from './recent-losses.ts';
 import type { Refusal } from './recent-refusals.ts';
@@ -110,6 +110,7 @@ export function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel 
     bytesDown: BigInt(tunnel.down),
     resume: tunnel.resumable && resumeMessage(tunnel.resumable),
     halfClosed: tunnel.halfClosed ?? '',
+    idleMs: BigInt(Math.floor(tunnel.idleMs ?? 0)),
   };
 }
 
@@ -119,6 +120,25 @@ function resumeMessage({ attached, moves, kept }: ResumableTunnel): adminApi.Tun
 
 export function refusalMessage({ count, first, last, ...refusal }: Refusal): adminApi.Refusal {
   return { ...refusal, count: BigInt(count), firstMs: BigInt(first), lastMs: BigInt(last) };
+}
+
+export function cutMessage({ tunnel, by, reason, ms, at }: SeenCut): adminApi.Cut {
+  const { dial, agentId, hubId, up, down } = tunnel;
+  return {
+    atMs: BigInt(at),
+    by,
+    reason,
+    dialId: dial.id,
+    tenant: dial.tenant,
+    destination: formatDestination(dial.destination),
+    caller: dial.caller?.identity ?? '',
+    agentId,
+    hubId,
+    ageMs: BigInt(Math.round(ms)),
+    bytesUp: BigInt(up),
+    bytesDown: BigInt(down),
+    traceId: dial.traceparent?.split('-')[1] ?? '',
+  };
 }
 
 export function lossMessage({ role, at, identifiers, ...loss }: Loss): adminApi.Loss {

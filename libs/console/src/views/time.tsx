@@ -1,5 +1,7 @@
+import { age, groupsOfCuts } from '@isthmus/findings';
 import { useMemo, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
+import { traceLink } from '../model/dials.ts';
 import { clock, millis, shown } from '../model/text.ts';
 import { Chart, type Line } from '../parts/chart.tsx';
 import { useAsked } from '../parts/follow.ts';
@@ -46,6 +48,7 @@ export function TimeView({ plane, settings }: ViewProps) {
         ) : (
           <Charts history={answer} />
         ))}
+      {answer && source && <Cuts cuts={answer.cuts ?? []} member={source.id} traceUrl={settings.traceUrl} />}
     </section>
   );
 }
@@ -106,6 +109,68 @@ function Charts({ history: { slots, slotMs } }: { readonly history: History }) {
         <summary>The same as a table, by the minute</summary>
         <Table title="The last hour by the minute" columns={COLUMNS} rows={minutesOf(slots)} none="Nothing yet." />
       </details>
+    </>
+  );
+}
+
+const GROUP_COLUMNS = [
+  { name: 'Last' },
+  { name: 'Cut by' },
+  { name: 'What' },
+  { name: 'Tunnels', right: true },
+  { name: 'Reason' },
+];
+
+const CUT_COLUMNS = [
+  { name: 'Time' },
+  { name: 'Cut by' },
+  { name: 'Tenant' },
+  { name: 'Caller' },
+  { name: 'Destination' },
+  { name: 'Agent' },
+  { name: 'Age', right: true },
+  { name: 'Dial' },
+];
+
+interface CutsProps {
+  readonly cuts: History['cuts'];
+  readonly member: string;
+  readonly traceUrl: string;
+}
+
+function DialName({ dial, trace }: { readonly dial: string; readonly trace: string | undefined }) {
+  return trace === undefined ? <span>{shown(dial)}</span> : <a href={trace}>{shown(dial)}</a>;
+}
+
+/** A gateway's tunnels that neither side ended: by cause, and one by one. */
+function Cuts({ cuts, member, traceUrl }: CutsProps) {
+  const groups = groupsOfCuts(cuts.map(({ agentId: agent, ...cut }) => ({ ...cut, agent, member })));
+  const rows = cuts.slice(0, CONSOLE.cutsShown).map((cut) => ({
+    key: cut.dialId,
+    cells: [
+      clock(cut.atMs),
+      cut.by,
+      shown(cut.tenant),
+      shown(cut.caller),
+      shown(cut.destination),
+      shown(cut.agentId),
+      age(cut.ageMs),
+      <DialName key="dial" dial={cut.dialId} trace={traceLink(traceUrl, cut.traceId)} />,
+    ],
+  }));
+  return (
+    <>
+      <h3>Cut tunnels</h3>
+      <Table
+        title="What cut tunnels"
+        columns={GROUP_COLUMNS}
+        rows={groups.map(({ by, what, reason, tunnels, lastMs }) => ({
+          key: `${by} ${what} ${reason}`,
+          cells: [clock(lastMs), by, shown(what), tunnels, shown(reason, 300)],
+        }))}
+        none="None in the last hour."
+      />
+      {rows.length > 0 && <Table title="Tunnels that were cut" columns={CUT_COLUMNS} rows={rows} none="" />}
     </>
   );
 }

@@ -3,11 +3,13 @@ import {
   type AttemptRecord,
   type Caller,
   type ClosedBy,
+  type CutBy,
   type DialErrorCode,
   type DialLog,
   type DialOutcome,
   type DialRequest,
   formatDestination,
+  isCut,
   notAuthorisedIn,
   type Operation,
   type Operator,
@@ -46,7 +48,9 @@ export interface AuditRecord {
   readonly moved?: AuditMoves;
   /** Bytes of the tunnel; absent if there was none. */
   readonly bytes?: { readonly up: number; readonly down: number };
-  readonly closed?: { readonly by: ClosedBy; readonly text?: string };
+  readonly closed?: { readonly by: 'caller' | 'destination' | 'plane'; readonly text?: string };
+  /** What cut the tunnel; absent if its caller or its destination ended it. */
+  readonly cut?: CutBy;
   /** The trace id of the W3C trace context. */
   readonly trace?: string;
 }
@@ -130,10 +134,15 @@ export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, 
     ...movedOf(tunnel?.resumable),
     ...(tunnel && {
       bytes: { up: tunnel.up, down: tunnel.down },
-      closed: { by: tunnel.by, ...textOf(tunnel.error) },
+      ...closedOf(tunnel.by, tunnel.error),
     }),
     ...(trace !== undefined && { trace }),
   };
+}
+
+function closedOf(by: ClosedBy, error: Error | undefined): Pick<AuditRecord, 'closed' | 'cut'> {
+  const text = textOf(error);
+  return isCut(by) ? { closed: { by: 'plane', ...text }, cut: by } : { closed: { by, ...text } };
 }
 
 function resultOf(error: DialOutcome['error']): Pick<AuditRecord, 'outcome' | 'text' | 'rule'> {

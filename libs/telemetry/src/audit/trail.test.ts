@@ -109,7 +109,7 @@ test('an established dial gets its record when its tunnel ends', () => {
     events.emit('dial:end', 'gateway', dial, { ms: 5.12345, ...ROUTE, timing: { dnsMs: 1, connectMs: 0.25 } });
     const tunnel = tunnelOf(dial);
     events.emit('tunnel:open', tunnel);
-    events.emit('tunnel:close', { ...tunnel, dial }, { ms: 7, closedBy: 'plane' });
+    events.emit('tunnel:close', { ...tunnel, dial }, { ms: 7, closedBy: 'operator' });
     tunnel.up = 10;
     tunnel.down = 20;
     events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'caller' });
@@ -191,15 +191,13 @@ test('each tunnel that is open when the gateway ends gets a record with its byte
       events.emit('tunnel:open', tunnel);
       tunnel.down = 7;
     }
-    audit.stopping();
-    events.emit('tunnel:close', tunnels[0] as TunnelInfo, { ms: 1, closedBy: 'caller' });
     audit.end();
-    for (const tunnel of tunnels) events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'plane' });
+    for (const tunnel of tunnels) events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'agent' });
   });
   assert.equal(records.length, 2);
-  for (const { bytes, closed } of records) {
+  for (const { bytes, closed, cut } of records) {
     assert.deepEqual(bytes, { up: 0, down: 7 });
-    assert.deepEqual(closed, { by: 'plane', text: 'the gateway ended' });
+    assert.deepEqual([closed, cut], [{ by: 'plane', text: 'the gateway ended' }, 'gateway']);
   }
 });
 

@@ -2,7 +2,6 @@ import process from 'node:process';
 import { RandomSet } from '@isthmus/runtime';
 import {
   type AuditSink,
-  type ClosedBy,
   type DialRequest,
   inWords,
   isRefusedDial,
@@ -46,8 +45,6 @@ interface AuditOptions extends Source {
 interface AuditTrail {
   /** Reopens the file. Call after it was renamed. */
   reopen(): void;
-  /** Call when the gateway begins to stop. From then on, tunnels count as closed by the plane. */
-  stopping(): void;
   /** Writes the records of open tunnels, and waits until all records are written. Bounded in time, never rejects. */
   close(): Promise<void>;
 }
@@ -64,13 +61,12 @@ interface Means {
   readonly bursts: Bursts;
 }
 
-/** Audits a program until it closes, see `auditTrail`. @returns what to call when it begins to stop */
-export async function audited(events: PlaneEvents, options: AuditOptions, owner: AuditOwner): Promise<() => void> {
+/** Audits a program until it closes, see `auditTrail`. */
+export async function audited(events: PlaneEvents, options: AuditOptions, owner: AuditOwner): Promise<void> {
   const trail = await auditTrail(events, options);
-  if (!trail) return () => {};
+  if (!trail) return;
   owner.closing.defer(trail.close);
   owner.onHangup(trail.reopen);
-  return trail.stopping;
 }
 
 /** Audits a process as its flags and the OTEL_* variables say. Returns undefined if none of them enables the audit. */
@@ -84,7 +80,7 @@ export async function auditTrail(events: PlaneEvents, options: AuditOptions): Pr
     (sink) => sink !== undefined,
   );
   if (sinks.length === 0) return undefined;
-  const { stopping, end } = auditOf(events, options, (record, dial) => {
+  const end = auditOf(events, options, (record, dial) => {
     for (const sink of sinks) sink.write(record, dial);
   });
   // After a crash or a second signal, nothing is closed before the process exits.
@@ -97,7 +93,6 @@ export async function auditTrail(events: PlaneEvents, options: AuditOptions): Pr
     reopen() {
       for (const sink of sinks) sink.reopen();
     },
-    stopping,
     async close() {
       end();
       await Promise.all(sinks.map((sink) => sink.end()));
@@ -108,15 +103,12 @@ export async function auditTrail(events: PlaneEvents, options: AuditOptions): Pr
   };
 }
 
-function auditOf(events: PlaneEvents, { process, of }: AuditOptions, write: RecordSink['write']): DialAudit {
+function auditOf(events: PlaneEvents, { process, of }: AuditOptions, write: RecordSink['write']): () => void {
   const others = of.others ? auditOthers(events, process, (record) => write(record)) : undefined;
   const dials = of.dials ? auditDials(events, process, write, others?.admits) : undefined;
-  return {
-    stopping: () => dials?.stopping(),
-    end() {
-      dials?.end();
-      others?.end();
-    },
+  return () => {
+    dials?.end();
+    others?.end();
   };
 }
 
@@ -196,8 +188,6 @@ class SinkReport {
 }
 
 export interface DialAudit {
-  /** Call when the gateway stops. From then on, tunnels count as closed by the plane, whichever side closes first. */
-  stopping(): void;
   /** Writes the records of open tunnels, with their bytes so far. Later dials get no record. */
   end(): void;
 }
@@ -213,16 +203,12 @@ export function auditDials(
   write: (record: AuditRecord, dial: DialRequest) => void,
   admits: (kind: string) => boolean = () => true,
 ): DialAudit {
-  let stopping = false;
   /** Dials that were answered with a tunnel, until that tunnel ends. */
   const answers = new WeakMap<DialRequest, Answer>();
   const tunnels = new RandomSet<TunnelInfo>();
   const end = (dial: DialRequest, ending: TunnelEnding) => {
     const answer = answers.get(dial);
     if (answer && answers.delete(dial)) write(auditRecord(gateway, dial, answer, ending), dial);
-  };
-  const ending = (by: ClosedBy, error?: Error) => {
-    return stopping ? ({ by: 'plane', error: new Error('the gateway ended') } as const) : { by, error };
   };
   const unsubscribe = subscribe(events, {
     'dial:end'(role, dial, outcome) {
@@ -242,18 +228,16 @@ export function auditDials(
     },
     'tunnel:close'(tunnel, { ms, closedBy, error }) {
       const { dial, up, down, resumable } = tunnel;
-      if (tunnels.delete(tunnel)) end(dial, { ms, up, down, resumable, ...ending(closedBy, error) });
+      if (tunnels.delete(tunnel)) end(dial, { ms, up, down, resumable, by: closedBy, error });
     },
   });
   return {
-    stopping() {
-      stopping = true;
-    },
     end() {
       unsubscribe();
-      stopping = true;
+      // A gateway that stops in order has cut them before.
+      const error = new Error('the gateway ended');
       for (const { dial, up, down, since, resumable } of tunnels)
-        end(dial, { ms: Date.now() - since, up, down, resumable, ...ending('plane') });
+        end(dial, { ms: Date.now() - since, up, down, resumable, by: 'gateway', error });
       tunnels.clear();
     },
   };

@@ -58,11 +58,12 @@ test('changes of tunnels, sessions, servers, hubs and the registry are logged', 
   const session: SessionInfo = { ...where, tenant: 't', identifiers, protocol: 'link', remote: 'r:1', since: 0 };
   const tunnel = { ...where, role: 'gateway', dial, since: 0, up: 5, down: 7 } as const;
   const lines = logged((events) => {
-    events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'plane', error: new Error('lost') });
-    events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { ms: 10, closedBy: 'plane', error: new Error('lost') });
+    events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'agent', error: new Error('lost') });
+    events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { ms: 10, closedBy: 'agent', error: new Error('lost') });
+    events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'destination', error: new Error('reset') });
     events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'caller' });
     const stalled = new ReaderStalled('the destination read nothing');
-    events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { ms: 10, closedBy: 'plane', error: stalled });
+    events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { ms: 10, closedBy: 'limit', error: stalled });
     events.emit('session:open', session);
     events.emit('session:drain', session);
     events.emit('session:close', session, 'rolled');
@@ -80,6 +81,7 @@ test('changes of tunnels, sessions, servers, hubs and the registry are logged', 
   assert.deepEqual(
     lines.map(({ level, msg }) => `${level} ${msg}`),
     [
+      'warn tunnel closed',
       'info tunnel closed',
       'warn tunnel closed',
       'info session opened',
@@ -97,8 +99,9 @@ test('changes of tunnels, sessions, servers, hubs and the registry are logged', 
       'info registry is up',
     ],
   );
-  const { up, down, closedBy, text: reason } = lines[0];
-  assert.deepEqual([up, down, closedBy, reason], [5, 7, 'plane', 'lost']);
+  const [cut, ended] = lines.map(({ up, down, closedBy, cut, text }) => [up, down, closedBy, cut, text]);
+  assert.deepEqual(cut, [5, 7, 'plane', 'agent', 'lost']);
+  assert.deepEqual(ended, [5, 7, 'destination', undefined, 'reset']);
 });
 
 test('a process logs a warning if peers reject its own certificate, now or soon', () => {
@@ -125,13 +128,11 @@ function tunnel(change: Partial<ResumableTunnel> = {}): ResumableTunnel {
   return { dial, agentId: 'a1', sessionId: 's1', hubId: 'h1', attached: false, moves: 0, kept: 0, ...change };
 }
 
-test('a tunnel that is detached, then resumed, moved or given up, has a line for each, with its dial', () => {
+test('a tunnel that is detached, then resumed or moved, has a line for each, with its dial', () => {
   const records = logged((events) => {
     events.emit('tunnel:detach', tunnel(), LOST);
     events.emit('tunnel:attach', tunnel({ hubId: 'h2', sessionId: 's2', moves: 1 }), 40.4);
     events.emit('tunnel:attach', tunnel({ hubId: 'h3', sessionId: 's3', moves: 2 }), 0);
-    events.emit('tunnel:give-up', tunnel(), 'timeout', LOST);
-    events.emit('tunnel:give-up', tunnel(), 'end', LOST);
   }, 5);
   const who = { destination: '[fd00::1]:443', agent: 'a1', dial: dial.id, tenant: 'default' };
   const [first, second, third] = [1, 2, 3].map((at) => ({ ...who, session: `s${at}`, hub: `h${at}` }));
@@ -141,8 +142,6 @@ test('a tunnel that is detached, then resumed, moved or given up, has a line for
       { level: 'info', ...first, text: LOST.message, msg: 'tunnel detached' },
       { level: 'info', ...second, moves: 1, pausedMs: 40, msg: 'tunnel resumed' },
       { level: 'info', ...third, moves: 2, msg: 'tunnel moved' },
-      { level: 'warn', ...first, reason: 'timeout', text: LOST.message, msg: 'tunnel given up' },
-      { level: 'debug', ...first, reason: 'end', text: LOST.message, msg: 'tunnel given up' },
     ],
   );
 });
@@ -151,12 +150,11 @@ test('2,000 tunnels that lose one hub write a few lines and a count, also as the
   const lines = logged((events) => {
     for (let i = 0; i < 2000; i++) events.emit('tunnel:detach', tunnel(), LOST);
     for (let i = 0; i < 1500; i++) events.emit('tunnel:attach', tunnel({ hubId: 'h2' }), 30);
-    for (let i = 0; i < 500; i++) events.emit('tunnel:give-up', tunnel({ agentId: `a${i}` }), 'timeout', LOST);
   });
-  const counts = Object.fromEntries(lines.map(({ of, count }) => [of, count]).slice(-3));
+  const counts = Object.fromEntries(lines.map(({ of, count }) => [of, count]).slice(-2));
   assert.deepEqual(
     [lines.length, counts],
-    [33, { 'tunnels detached from hub h1': 1990, 'tunnels resumed to hub h2': 1490, 'tunnels given up: timeout': 490 }],
+    [22, { 'tunnels detached from hub h1': 1990, 'tunnels resumed to hub h2': 1490 }],
   );
 });
 

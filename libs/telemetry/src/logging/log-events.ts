@@ -4,6 +4,7 @@ import {
   type DialRequest,
   formatDestination,
   inWords,
+  isCut,
   isRefusedDial,
   type PlaneEvents,
   ReaderStalled,
@@ -21,8 +22,8 @@ import { SERVER_DIRECTIONS, type Subscriptions, subscribe } from '../events.ts';
 import { type BurstLimit, Bursts } from './bursts.ts';
 
 /**
- * Logs tunnels that lose what carries them, and what becomes of them. All tunnels of a hub lose it at once, so the limit is by hub, and
- * by reason for those that are given up: a few lines show what happens to each, and a count the rest.
+ * Logs tunnels that lose what carries them, and go on. All tunnels of a hub lose it at once, so the limit is by hub: a few lines show what
+ * happens to each, and a count the rest.
  */
 function resumeLines(logger: Logger, bursts: Bursts): Subscriptions {
   return {
@@ -35,12 +36,6 @@ function resumeLines(logger: Logger, bursts: Bursts): Subscriptions {
       if (!logger.isLevelEnabled('info') || !bursts.admit(`tunnels ${how} to hub ${tunnel.hubId}`)) return;
       const pausedMs = paused === 0 ? undefined : Math.round(paused);
       logger.info({ ...fieldsOf(tunnel), moves: tunnel.moves, pausedMs }, `tunnel ${how}`);
-    },
-    'tunnel:give-up'(tunnel, reason, error) {
-      // Nobody waited for it any more.
-      const level = reason === 'end' ? 'debug' : 'warn';
-      if (!logger.isLevelEnabled(level) || !bursts.admit(`tunnels given up: ${reason}`)) return;
-      logger[level]({ ...fieldsOf(tunnel), reason, text: inWords(error) }, 'tunnel given up');
     },
   };
 }
@@ -111,12 +106,6 @@ function dialLines(logger: Logger, bursts: Bursts, slowMs: number): Subscription
   };
 }
 
-/** A gateway logs the end of each tunnel that failed; the others are for debugging. */
-function tunnelLevel({ role }: TunnelInfo, { error }: TunnelOutcome): 'debug' | 'info' | 'warn' {
-  if (error instanceof ReaderStalled) return 'warn';
-  return error && role === 'gateway' ? 'info' : 'debug';
-}
-
 /** A limit may also be reached elsewhere, after attempts. */
 function isFlood(dial: DialRequest, error: DialError): boolean {
   return error.code === 'connection_limit_reached' || isRefusedDial(dial, error);
@@ -128,6 +117,16 @@ function dialLevel(role: Role, { error, failure, ms }: DialOutcome, slowMs: numb
   // A caller that gave up is not a failure of the plane.
   if (error) return failure === 'abandoned' ? 'info' : 'warn';
   return ms > slowMs ? 'info' : 'debug';
+}
+
+/**
+ * A cut is a warning once: at the gateway, which knows the caller. Only the process whose reader stalled knows which it was. A gateway also
+ * logs the end of each tunnel that failed; the others are for debugging.
+ */
+function tunnelLevel({ role }: TunnelInfo, { closedBy, error }: TunnelOutcome): 'debug' | 'info' | 'warn' {
+  if (error instanceof ReaderStalled) return 'warn';
+  if (role !== 'gateway') return 'debug';
+  return isCut(closedBy) ? 'warn' : error ? 'info' : 'debug';
 }
 
 /*
@@ -168,7 +167,8 @@ function tunnelFields(tunnel: TunnelInfo, { ms, closedBy, error }: TunnelOutcome
     ms: rounded(ms),
     up,
     down,
-    closedBy,
+    closedBy: isCut(closedBy) ? 'plane' : closedBy,
+    cut: isCut(closedBy) ? closedBy : undefined,
     moves: resumable?.moves || undefined,
     text: error?.message,
     role,

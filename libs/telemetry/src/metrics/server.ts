@@ -9,7 +9,7 @@ import { hubLinkMetrics, packetMetrics, sessionMetrics } from './links.ts';
 import { type PlaneSight, planeMetrics } from './plane.ts';
 import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
 import { type TenantsSight, tenantMetrics } from './tenants.ts';
-import { resumeMetrics, tunnelMetrics } from './tunnels.ts';
+import { cutMetrics, resumeMetrics, tunnelMetrics } from './tunnels.ts';
 
 /** In seconds. */
 const LATENCY_BUCKETS = [0.000001, 0.00001, 0.0001, 0.005, 0.025, 0.1, 0.5, 2.5, 12.5];
@@ -57,7 +57,7 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
     certificateMetrics(own),
     auditMetrics(own),
   );
-  if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own), resumeMetrics(own));
+  if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own), cutMetrics(own), resumeMetrics(own));
   if (options.role !== 'gateway') all.push(sessionMetrics(own));
   if (options.tenants) {
     const { subscriptions, sessions } = tenantMetrics(own, role, options.tenants);

@@ -1,28 +1,43 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { GiveUpReason, TunnelInfo } from '@isthmus/tunnel';
+import { CUT_BY, type TunnelInfo } from '@isthmus/tunnel';
 import { agent, beginning, resumable, samples, server, tunnel } from './testing.ts';
 
 const LOST = new Error('the link was lost');
 
-test('tunnels that are resumed, moved and given up are counted, each starting at 0', async () => {
+test('tunnels that are resumed and moved are counted, each starting at 0', async () => {
   const { events, metrics } = server({ role: 'gateway' });
   const how = () => beginning(metrics, 'isthmus_resumed_tunnels_total');
-  const reasons = () => beginning(metrics, 'isthmus_resume_given_up_total');
   assert.deepEqual(await how(), { '{how="resumed"}': 0, '{how="moved"}': 0 });
-  assert.deepEqual(await reasons(), { '{reason="timeout"}': 0, '{reason="agent"}': 0, '{reason="end"}': 0 });
   events.emit('tunnel:attach', resumable(), 0);
   for (const paused of [40, 800]) {
     events.emit('tunnel:detach', resumable(), LOST);
     events.emit('tunnel:attach', resumable(), paused);
   }
-  const given: GiveUpReason[] = ['timeout', 'agent', 'agent', 'end'];
-  for (const reason of given) {
-    events.emit('tunnel:detach', resumable(), LOST);
-    events.emit('tunnel:give-up', resumable(), reason, LOST);
-  }
   assert.deepEqual(await how(), { '{how="resumed"}': 2, '{how="moved"}': 1 });
-  assert.deepEqual(await reasons(), { '{reason="timeout"}': 1, '{reason="agent"}': 2, '{reason="end"}': 1 });
+});
+
+test('a gateway counts the tunnels that were cut, by tenant and cause, from 0 on, and forgets a tenant that is gone', async () => {
+  const { events, metrics } = server({ role: 'server' });
+  const cuts = async () => {
+    const all = await beginning(metrics, 'isthmus_tunnels_cut_total');
+    return Object.fromEntries(Object.entries(all).filter(([, count]) => count > 0));
+  };
+  const open = tunnel('gateway');
+  events.emit('tunnel:open', open);
+  const all = await beginning(metrics, 'isthmus_tunnels_cut_total');
+  assert.equal(Object.keys(all).length, CUT_BY.length);
+  assert.deepEqual(await cuts(), {});
+  for (const closedBy of ['caller', 'destination', 'agent', 'agent', 'limit'] as const)
+    events.emit('tunnel:close', open, { ms: 1, closedBy });
+  events.emit('tunnel:close', { ...open, role: 'hub' }, { ms: 1, closedBy: 'agent' });
+  const { tenant } = open.dial;
+  assert.deepEqual(await cuts(), {
+    [`{tenant="${tenant}",by="agent"}`]: 2,
+    [`{tenant="${tenant}",by="limit"}`]: 1,
+  });
+  events.emit('tenants', { changed: [], gone: [tenant], inForce: 0 });
+  assert.deepEqual(await cuts(), {});
 });
 
 test('a pause is measured from the loss until the tunnel goes on; a tunnel that moved had none', async () => {
@@ -41,7 +56,7 @@ test('detached tunnels are counted until they go on or are given up', async () =
   for (let i = 0; i < 3; i++) events.emit('tunnel:detach', resumable(), LOST);
   assert.equal(await detached(), 3);
   events.emit('tunnel:attach', resumable(), 12);
-  events.emit('tunnel:give-up', resumable(), 'timeout', LOST);
+  events.emit('tunnel:give-up', resumable());
   events.emit('tunnel:attach', resumable(), 0);
   assert.equal(await detached(), 1);
 });

@@ -1,5 +1,13 @@
-import { RandomSet } from '@isthmus/runtime';
-import { type GiveUpReason, type ResumableTunnel, type Role, type TunnelInfo, unlessProbed } from '@isthmus/tunnel';
+import { getOrPut, RandomSet } from '@isthmus/runtime';
+import {
+  CUT_BY,
+  type CutBy,
+  isCut,
+  type ResumableTunnel,
+  type Role,
+  type TunnelInfo,
+  unlessProbed,
+} from '@isthmus/tunnel';
 import type { Subscriptions } from '../events.ts';
 import { Census } from './census.ts';
 import type { Families } from './families.ts';
@@ -126,8 +134,6 @@ const PAUSE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3.5, 5, 1
 /** `resumed`: after it had lost what carried it. `moved`: while the old stream still carried. */
 const WAYS = ['resumed', 'moved'] as const;
 
-const REASONS: readonly GiveUpReason[] = ['timeout', 'agent', 'end'];
-
 /** What becomes of a gateway's tunnels whose hub, session or link is lost or about to go. */
 export function resumeMetrics(families: Families): Subscriptions {
   const resumed = families.counters(
@@ -136,12 +142,6 @@ export function resumeMetrics(families: Families): Subscriptions {
     ['how'],
   );
   for (const how of WAYS) resumed.of({ how });
-  const givenUp = families.counters(
-    'resume_given_up_total',
-    'Tunnels that lost what carried them and did not go on, by reason: timeout (no way to the agent in --resume-timeout), agent (it has gone, or does not know the tunnel) or end (their caller or an operator ended them meanwhile).',
-    ['reason'],
-  );
-  for (const reason of REASONS) givenUp.of({ reason });
   const detached = families.gauge(
     'detached_tunnels',
     'Current number of tunnels that nothing carries: they wait for another way to their agent.',
@@ -162,9 +162,34 @@ export function resumeMetrics(families: Families): Subscriptions {
       detached.dec();
       pauses.observe(paused / 1000);
     },
-    'tunnel:give-up'(_tunnel, reason) {
-      givenUp.of({ reason }).inc();
-      detached.dec();
+    'tunnel:give-up': () => detached.dec(),
+  };
+}
+
+/**
+ * Counts the tunnels of a gateway's callers that were cut. A tenant's lines begin at 0 with its first tunnel, since a line that begins at 1
+ * is no increase, and go with the tenant.
+ */
+export function cutMetrics(families: Families): Subscriptions {
+  const tenants = new Map<string, Map<CutBy, number>>();
+  families.tallied(
+    'counter',
+    'tunnels_cut_total',
+    'Tunnels that neither their caller nor their destination ended, by tenant and by what cut them: agent, gateway, hold, path (something between agent and gateway, or what they cannot tell from it), limit, policy, credential or operator.',
+    ['tenant', 'by'],
+    () => [...tenants].flatMap(([tenant, cuts]) => [...cuts].map(([by, count]) => [{ tenant, by }, count] as const)),
+  );
+  return {
+    'tunnel:open'({ role, dial }) {
+      if (role === 'gateway') getOrPut(tenants, dial.tenant, () => new Map(CUT_BY.map((by) => [by, 0])));
+    },
+    'tunnel:close'({ role, dial }, { closedBy }) {
+      if (role !== 'gateway' || !isCut(closedBy)) return;
+      const cuts = tenants.get(dial.tenant);
+      cuts?.set(closedBy, (cuts.get(closedBy) ?? 0) + 1);
+    },
+    tenants({ gone }) {
+      for (const tenant of gone) tenants.delete(tenant);
     },
   };
 }

@@ -204,7 +204,7 @@ function tellAll(tracer: Tracer): void {
   spans.step('agent.connect', dial, { start: 1, end: 2, error, peer: { address: '::1', port: 443 } });
   const resumable = { dial, ...session, attached: true, moves: 1, kept: 0 };
   const tunnel = { role: 'gateway', dial, ...session, since: 0, up: 1, down: 2, resumable } as const;
-  spans.tunnel(tunnel, { ms: 1, closedBy: 'plane', error });
+  spans.tunnel(tunnel, { ms: 1, closedBy: 'operator', error });
   const keep = keepDials((_ids, name, options, parent) => tracer.startSpan(name, options, parent), 1);
   keep({ span: { traceId: '', spanId: '', traceFlags: 0 }, parent: ROOT_CONTEXT, start: 0, dial, outcome });
 }

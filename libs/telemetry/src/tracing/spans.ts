@@ -8,6 +8,7 @@ import {
   type DialSpanName,
   type DialStep,
   type DialTracer,
+  isCut,
   type StepSpanName,
   type TunnelInfo,
   type TunnelOutcome,
@@ -74,6 +75,7 @@ export const ATTRIBUTES = [
   'isthmus.session.id',
   'isthmus.tenant',
   'isthmus.tunnel.closed_by',
+  'isthmus.tunnel.cut',
   'isthmus.tunnel.down_bytes',
   'isthmus.tunnel.moves',
   'isthmus.tunnel.up_bytes',
@@ -176,7 +178,8 @@ function describeTunnel(span: Span, tunnel: TunnelInfo, { closedBy, error }: Tun
   put(span, 'isthmus.tunnel.up_bytes', up);
   put(span, 'isthmus.tunnel.down_bytes', down);
   put(span, 'isthmus.tunnel.moves', resumable?.moves || undefined);
-  put(span, 'isthmus.tunnel.closed_by', closedBy);
+  put(span, 'isthmus.tunnel.closed_by', isCut(closedBy) ? 'plane' : closedBy);
+  put(span, 'isthmus.tunnel.cut', isCut(closedBy) ? closedBy : undefined);
   if (!error) return;
   put(span, 'error.type', (error as NodeJS.ErrnoException).code ?? error.name);
   span.setStatus({ code: SpanStatusCode.ERROR, message: error.message });

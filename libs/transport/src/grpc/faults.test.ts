@@ -57,7 +57,7 @@ test('a defect of ours that ends a connection is not blamed on the callers of it
   const fault = once(events, 'fault');
   open(session, { ':path': PROXY_METHOD });
   const { closedBy, error } = await closed;
-  assert.equal(closedBy, 'plane');
+  assert.equal(closedBy, 'path');
   assert.match(error?.message ?? '', /a defect/);
   assert.match(((await fault)[2] as Error).message, /a defect/);
 });
@@ -68,7 +68,7 @@ test('a server that ends its connections says that it did', async () => {
   const closed = outcomeOf(events);
   await server.close(0);
   const { closedBy, error } = await closed;
-  assert.equal(closedBy, 'plane');
+  assert.equal(closedBy, 'path');
   assert.match(error?.message ?? '', /the server is stopping/);
 });
 
@@ -97,7 +97,7 @@ for (const event of ['tunnel:open', 'caller:write', 'tunnel:close'] as const) {
       return end.stream.destroyed;
     }, 'it is over');
     await fault;
-    if (closed) assert.equal((await closed).closedBy, 'plane');
+    if (closed) assert.equal((await closed).closedBy, 'path');
   });
 }
 

@@ -426,5 +426,5 @@ test('a connection whose caller may dial no more ends with its tunnels, and tell
   await left;
   await until(() => outcomes.length === 2 && server.connections === 0, 'everything is closed');
   for (const { closedBy, error } of outcomes)
-    assert.deepEqual([closedBy, error?.message], ['plane', 'its certificate was revoked']);
+    assert.deepEqual([closedBy, error?.message], ['credential', 'its certificate was revoked']);
 });

@@ -92,7 +92,7 @@ export class LinkClient implements Dialer {
 
   constructor(options: LinkClientOptions) {
     const { socket, peer, receive = () => {}, refused = () => {}, reconcileEvery = WIRE.reconcileEveryMs } = options;
-    const session = linkSession('client', socket, peer, () => mayHaveDied());
+    const session = linkSession('client', socket, peer, () => mayHaveDied(), options.toAgent ? 'agent' : undefined);
     this.#session = session;
     this.#peer = peer;
     this.#direct = options.toAgent ?? false;

@@ -34,7 +34,11 @@ test('what one half of a link ends for the plane, the other counts as ended by t
     return [closedBy, error?.message];
   };
   assert.deepEqual(await ended(new Error('enough')), ['caller', 'caller went away']);
-  assert.deepEqual(await ended(new PlaneEnded('kicked')), ['plane', 'hub h1 ended the tunnel: its log says why']);
+  assert.deepEqual(await ended(new PlaneEnded('kicked', { by: 'operator' })), [
+    'operator',
+    'hub h1 ended the tunnel: its log says why',
+  ]);
+  assert.deepEqual(await ended(new PlaneEnded('kicked')), ['path', 'hub h1 ended the tunnel: its log says why']);
 
   for (const by of CUT_BY) {
     const { end } = await client.dial(request(port));

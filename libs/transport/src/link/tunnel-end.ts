@@ -3,6 +3,7 @@ import {
   type Carrier,
   type CarrierUser,
   CUT_BY,
+  type CutBy,
   HungUp,
   LinkReset,
   type Mark,
@@ -264,8 +265,10 @@ export class StreamCarrier implements Carrier, StreamFace {
     if (this.#ended || !user) return;
     if (reason) user.lost(this, this.#isOfHub(reason) ? new SessionLost(reason.message, { cause: reason }) : reason);
     else if (code === LOST) user.lost(this, new SessionLost(`${peer} has lost the other end of the tunnel`));
-    else if (code === HUNG_UP) user.lost(this, new HungUp(`${peer} has lost the other end of the tunnel: it hung up`));
-    else if (code === RESET)
+    else if (code === HUNG_UP) {
+      const by = far === 'destination' ? 'agent' : 'gateway';
+      user.lost(this, new HungUp(`${peer} has lost the other end of the tunnel: it hung up`, { by }));
+    } else if (code === RESET)
       user.lost(this, new LinkReset(`${peer} has lost the other end of the tunnel: it was reset`));
     else if (code === ErrorCode.CANCEL || code === ErrorCode.NO_ERROR)
       user.aborted(this, new Error(`${far} went away`));
@@ -293,16 +296,21 @@ export class StreamCarrier implements Carrier, StreamFace {
  * The session of one half of a link. The dialling half is the HTTP/2 client, whichever side made the connection.
  * @param peer what is at the other side, for error texts
  * @param mayHaveDied see `watchLiveness`
+ * @param hangsUp what has cut the tunnels if the other side's process closes the connection. Default `path`
  */
 export function linkSession(
   role: 'client' | 'server',
   socket: Socket,
   peer: string,
   mayHaveDied: () => boolean = () => true,
+  hangsUp?: CutBy,
 ): Http2Session {
   const lost = (reason: NodeJS.ErrnoException) => {
     const Lost = lossOf(reason.code, mayHaveDied);
-    return new Lost(`${peer}: ${reason.message}`, { cause: reason });
+    return new Lost(`${peer}: ${reason.message}`, {
+      cause: reason,
+      ...(Lost === HungUp && hangsUp && { by: hangsUp }),
+    });
   };
   return new Http2Session({ role, socket, lost, groupField: TENANT_FIELD });
 }

@@ -188,7 +188,8 @@ class PacketClient implements PacketDialer {
   #end(streams: Iterable<PacketStream>, error?: ChannelError): void {
     const { agentId } = this.#options;
     const cause = error ?? this.#ending.reason ?? new Error('agent closed its stream');
-    const lost = new SessionLost(`agent ${agentId}: ${cause.message}`, { cause });
+    // An agent that closes its stream in order leaves. Whatever else ends it may be on the way.
+    const lost = new SessionLost(`agent ${agentId}: ${cause.message}`, { cause, ...(!error && { by: 'agent' }) });
     this.#ending.refuseDials(lost);
     for (const stream of streams) stream.lost(lost);
     for (const pending of [...this.#pending.values()]) pending.fail(this.#ending.lost(cause));

@@ -29,7 +29,9 @@ export class Outbox {
     if (this.#ending) return;
     this.#posted.push(packet);
     if (this.#posted.length > TRANSPORT.packetsPosted)
-      this.#channel.destroy(new PlaneEnded(`the peer reads nothing: ${TRANSPORT.packetsPosted} packets wait for it`));
+      this.#channel.destroy(
+        new PlaneEnded(`the peer reads nothing: ${TRANSPORT.packetsPosted} packets wait for it`, { by: 'limit' }),
+      );
     this.#flush();
   }
 

@@ -128,7 +128,7 @@ describe('byte meter', () => {
     await pass(10_000);
     const ends = await Promise.all(stalled.map(({ splice }) => splice.done));
     for (const { closedBy, error } of ends) {
-      assert.equal(closedBy, 'plane');
+      assert.equal(closedBy, 'limit');
       assert.match(
         String(error),
         /took nothing for 10 s while tenant acme had its limit bytesQueued of 1048576 waiting/,

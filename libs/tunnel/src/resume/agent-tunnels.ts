@@ -172,8 +172,6 @@ export class AgentHalf extends Half {
     this.#reason = reason;
   }
 
-  protected override onComplete(): void {}
-
   #check(request: AttachPosition): void {
     const reason = this.#reason;
     if (reason)

@@ -1,7 +1,6 @@
 import { Backoff } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import { PlaneEnded } from '../errors.ts';
-import type { GiveUpReason } from '../events.ts';
 import type { AttachAnswer, AttachPosition, Carrier, HalfUser } from './carrier.ts';
 import { Half } from './half.ts';
 
@@ -30,12 +29,6 @@ export class GatewayHalf extends Half<GatewayHalfUser> {
   #attachedAt = Number.NEGATIVE_INFINITY;
   /** Why the tunnel ends, while the other half does not know it. */
   #untoldEnd: Error | undefined;
-  #givenUp: GiveUpReason = 'timeout';
-
-  /** Why the half gave up, if the tunnel ended while it was detached. */
-  get givenUp(): GiveUpReason {
-    return this.#givenUp;
-  }
 
   /** Attaches another carrier while the present one still carries. */
   move(): void {
@@ -66,7 +59,6 @@ export class GatewayHalf extends Half<GatewayHalfUser> {
     this.#cancelRetry?.();
     const reason = this.#untoldEnd ?? this.#disorderOf(answer);
     if (reason) {
-      this.#blameAgent();
       carrier.abort(reason);
       this.giveUp(reason);
       return false;
@@ -84,11 +76,8 @@ export class GatewayHalf extends Half<GatewayHalfUser> {
     this.#pendingAttach = undefined;
     // The present carrier still carries, which proves more than a failed attach.
     if (this.attached) return;
-    if (!final) this.#attachLater();
-    else {
-      this.#blameAgent();
-      this.giveUp(error);
-    }
+    if (final) this.giveUp(error);
+    else this.#attachLater();
   }
 
   /**
@@ -110,21 +99,11 @@ export class GatewayHalf extends Half<GatewayHalfUser> {
   /** The next attach tells the agent. */
   protected override onAborted(reason: Error): void {
     this.#untoldEnd = reason;
-    this.#givenUp = 'end';
-  }
-
-  /** Our end has left with the last mark. The agent answers it with its own end, and then knows that the tunnel is complete. */
-  protected override onComplete(): void {
-    this.#givenUp = 'end';
   }
 
   protected override disappear(): void {
     this.#cancelRetry?.();
     super.disappear();
-  }
-
-  #blameAgent(): void {
-    if (this.state === 'running') this.#givenUp = 'agent';
   }
 
   #attachLater(): void {
@@ -147,6 +126,8 @@ export class GatewayHalf extends Half<GatewayHalfUser> {
       this.faultOf(answer) ??
       (received < sent ? `it asks for byte ${received}, and has taken those before ${sent}` : undefined) ??
       (from > position ? `it goes on with byte ${from}, and byte ${position} is next` : undefined);
-    return fault === undefined ? undefined : new PlaneEnded(`the agent's end of the tunnel is in disorder: ${fault}`);
+    return fault === undefined
+      ? undefined
+      : new PlaneEnded(`the agent's end of the tunnel is in disorder: ${fault}`, { by: 'agent' });
   }
 }

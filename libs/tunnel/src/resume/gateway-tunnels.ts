@@ -367,17 +367,16 @@ class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunn
     this.#over = true;
     this.#cancelCheck?.();
     this.#leaveSession?.();
-    if (this.#lost) {
-      const { events } = this.#shared.observation;
-      events.emit('tunnel:give-up', this, this.half.givenUp, this.#finalReason ?? this.#lost.reason);
-    }
+    if (this.#lost) this.#shared.observation.events.emit('tunnel:give-up', this);
     this.#shared.gone(this, this.#process);
   }
 }
 
-/** An agent that knows the tunnel says why it has ended. If it does not know the tunnel, the plane has lost it. */
+/** An agent that knows the tunnel says why it has ended. If it does not know the tunnel, it has lost it. */
 function finalOf({ message, cause }: DialError): Error {
-  return message.startsWith(ENDED_TEXT) ? new Error(message, { cause }) : new SessionLost(message, { cause });
+  return message.startsWith(ENDED_TEXT)
+    ? new Error(message, { cause })
+    : new SessionLost(message, { by: 'agent', cause });
 }
 
 /** How an attach names its tunnel: as the dial that began it. */

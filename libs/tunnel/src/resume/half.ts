@@ -205,8 +205,6 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
   protected abstract onDetached(reason: Error): void;
   /** The user has ended the tunnel, and there is no carrier to tell the other half. */
   protected abstract onAborted(reason: Error): void;
-  /** Both sides have ended. */
-  protected abstract onComplete(): void;
 
   protected get state(): State {
     return this.#state;
@@ -338,7 +336,6 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     incoming.told = incoming.takenWithEnd;
     carrier.end(last);
     this.#tellOver(undefined);
-    this.onComplete();
     return true;
   }
 

@@ -275,6 +275,8 @@ export interface Tunnel {
     | undefined;
   /** The side that has ended its direction while the other goes on: caller or destination. Empty while none has. */
   halfClosed: string;
+  /** How long it has been idle: open in both directions, with nothing under way. 0 for a tunnel in use. */
+  idleMs: bigint;
 }
 
 export interface Tunnel_Resume {
@@ -614,6 +616,35 @@ export interface GetHistoryResponse {
   slots: HistorySlot[];
   /** Connections and requests refused at ports of this process in the last hour, newest first; at most 100. */
   refusals: Refusal[];
+  /** At a gateway: its callers' tunnels that were cut in the last hour, newest first; at most 1,000. */
+  cuts: Cut[];
+  /** Older ones of that hour that are not kept. */
+  cutsForgotten: bigint;
+}
+
+/** A tunnel that neither its caller nor its destination ended. */
+export interface Cut {
+  atMs: bigint;
+  /**
+   * agent, gateway, hold, path (something between agent and gateway, or what they cannot tell from it), limit, policy, credential
+   * or operator.
+   */
+  by: string;
+  reason: string;
+  dialId: string;
+  tenant: string;
+  /** host:port, IPv6 in brackets. */
+  destination: string;
+  caller: string;
+  /** The agent and the hub that carried it last. */
+  agentId: string;
+  hubId: string;
+  /** How long it had been open. */
+  ageMs: bigint;
+  bytesUp: bigint;
+  bytesDown: bigint;
+  /** 32 hexadecimal digits; empty without a trace. */
+  traceId: string;
 }
 
 /** What happened in a span of time, as the process's first role saw it. */
@@ -952,7 +983,14 @@ export interface DrainPlan {
   /** The running tunnels, oldest first, at most 1,000: those that still run when the graceful time is over are cut. */
   running: Tunnel[];
   /** --graceful-shutdown-timeout, in milliseconds. Unset if the program waits for its tunnels without a limit. */
-  gracefulMs?: bigint | undefined;
+  gracefulMs?:
+    | bigint
+    | undefined;
+  /**
+   * What becomes of each of `running`, in the same order: `ends` (in order, because it is idle), `moves` (to another hub), or `cut` if it
+   * still runs when the graceful time is over.
+   */
+  fates: string[];
 }
 
 /** A session that a drain would move. */
@@ -2594,6 +2632,7 @@ function createBaseTunnel(): Tunnel {
     bytesDown: 0n,
     resume: undefined,
     halfClosed: "",
+    idleMs: 0n,
   };
 }
 
@@ -2652,6 +2691,12 @@ export const Tunnel: MessageFns<Tunnel> = {
     }
     if (message.halfClosed !== "") {
       writer.uint32(114).string(message.halfClosed);
+    }
+    if (message.idleMs !== 0n) {
+      if (BigInt.asIntN(64, message.idleMs) !== message.idleMs) {
+        throw new globalThis.Error("value provided for field message.idleMs of type int64 too large");
+      }
+      writer.uint32(120).int64(message.idleMs);
     }
     return writer;
   },
@@ -2781,6 +2826,14 @@ export const Tunnel: MessageFns<Tunnel> = {
             message.halfClosed = reader.string();
             continue;
           }
+          case 15: {
+            if (tag !== 120) {
+              break;
+            }
+
+            message.idleMs = reader.int64() as bigint;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2814,6 +2867,7 @@ export const Tunnel: MessageFns<Tunnel> = {
       ? Tunnel_Resume.fromPartial(object.resume)
       : undefined;
     message.halfClosed = object.halfClosed ?? "";
+    message.idleMs = (object.idleMs !== undefined && object.idleMs !== null) ? BigInt(object.idleMs) : 0n;
     return message;
   },
 };
@@ -5080,7 +5134,7 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
 };
 
 function createBaseGetHistoryResponse(): GetHistoryResponse {
-  return { slotMs: 0, slots: [], refusals: [] };
+  return { slotMs: 0, slots: [], refusals: [], cuts: [], cutsForgotten: 0n };
 }
 
 export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
@@ -5093,6 +5147,15 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
     }
     for (const v of message.refusals) {
       Refusal.encode(v!, writer.uint32(26).fork()).join();
+    }
+    for (const v of message.cuts) {
+      Cut.encode(v!, writer.uint32(34).fork()).join();
+    }
+    if (message.cutsForgotten !== 0n) {
+      if (BigInt.asUintN(64, message.cutsForgotten) !== message.cutsForgotten) {
+        throw new globalThis.Error("value provided for field message.cutsForgotten of type uint64 too large");
+      }
+      writer.uint32(40).uint64(message.cutsForgotten);
     }
     return writer;
   },
@@ -5134,6 +5197,22 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
             message.refusals.push(Refusal.decode(reader, reader.uint32()));
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.cuts.push(Cut.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.cutsForgotten = reader.uint64() as bigint;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5154,6 +5233,235 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
     message.slotMs = object.slotMs ?? 0;
     message.slots = object.slots?.map((e) => HistorySlot.fromPartial(e)) || [];
     message.refusals = object.refusals?.map((e) => Refusal.fromPartial(e)) || [];
+    message.cuts = object.cuts?.map((e) => Cut.fromPartial(e)) || [];
+    message.cutsForgotten = (object.cutsForgotten !== undefined && object.cutsForgotten !== null)
+      ? BigInt(object.cutsForgotten)
+      : 0n;
+    return message;
+  },
+};
+
+function createBaseCut(): Cut {
+  return {
+    atMs: 0n,
+    by: "",
+    reason: "",
+    dialId: "",
+    tenant: "",
+    destination: "",
+    caller: "",
+    agentId: "",
+    hubId: "",
+    ageMs: 0n,
+    bytesUp: 0n,
+    bytesDown: 0n,
+    traceId: "",
+  };
+}
+
+export const Cut: MessageFns<Cut> = {
+  encode(message: Cut, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.atMs !== 0n) {
+      if (BigInt.asIntN(64, message.atMs) !== message.atMs) {
+        throw new globalThis.Error("value provided for field message.atMs of type int64 too large");
+      }
+      writer.uint32(8).int64(message.atMs);
+    }
+    if (message.by !== "") {
+      writer.uint32(18).string(message.by);
+    }
+    if (message.reason !== "") {
+      writer.uint32(26).string(message.reason);
+    }
+    if (message.dialId !== "") {
+      writer.uint32(34).string(message.dialId);
+    }
+    if (message.tenant !== "") {
+      writer.uint32(42).string(message.tenant);
+    }
+    if (message.destination !== "") {
+      writer.uint32(50).string(message.destination);
+    }
+    if (message.caller !== "") {
+      writer.uint32(58).string(message.caller);
+    }
+    if (message.agentId !== "") {
+      writer.uint32(66).string(message.agentId);
+    }
+    if (message.hubId !== "") {
+      writer.uint32(74).string(message.hubId);
+    }
+    if (message.ageMs !== 0n) {
+      if (BigInt.asIntN(64, message.ageMs) !== message.ageMs) {
+        throw new globalThis.Error("value provided for field message.ageMs of type int64 too large");
+      }
+      writer.uint32(80).int64(message.ageMs);
+    }
+    if (message.bytesUp !== 0n) {
+      if (BigInt.asUintN(64, message.bytesUp) !== message.bytesUp) {
+        throw new globalThis.Error("value provided for field message.bytesUp of type uint64 too large");
+      }
+      writer.uint32(88).uint64(message.bytesUp);
+    }
+    if (message.bytesDown !== 0n) {
+      if (BigInt.asUintN(64, message.bytesDown) !== message.bytesDown) {
+        throw new globalThis.Error("value provided for field message.bytesDown of type uint64 too large");
+      }
+      writer.uint32(96).uint64(message.bytesDown);
+    }
+    if (message.traceId !== "") {
+      writer.uint32(106).string(message.traceId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Cut {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCut();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.atMs = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.by = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.dialId = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.destination = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.caller = reader.string();
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.agentId = reader.string();
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.hubId = reader.string();
+            continue;
+          }
+          case 10: {
+            if (tag !== 80) {
+              break;
+            }
+
+            message.ageMs = reader.int64() as bigint;
+            continue;
+          }
+          case 11: {
+            if (tag !== 88) {
+              break;
+            }
+
+            message.bytesUp = reader.uint64() as bigint;
+            continue;
+          }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.bytesDown = reader.uint64() as bigint;
+            continue;
+          }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.traceId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Cut>): Cut {
+    return Cut.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Cut>): Cut {
+    const message = createBaseCut();
+    message.atMs = (object.atMs !== undefined && object.atMs !== null) ? BigInt(object.atMs) : 0n;
+    message.by = object.by ?? "";
+    message.reason = object.reason ?? "";
+    message.dialId = object.dialId ?? "";
+    message.tenant = object.tenant ?? "";
+    message.destination = object.destination ?? "";
+    message.caller = object.caller ?? "";
+    message.agentId = object.agentId ?? "";
+    message.hubId = object.hubId ?? "";
+    message.ageMs = (object.ageMs !== undefined && object.ageMs !== null) ? BigInt(object.ageMs) : 0n;
+    message.bytesUp = (object.bytesUp !== undefined && object.bytesUp !== null) ? BigInt(object.bytesUp) : 0n;
+    message.bytesDown = (object.bytesDown !== undefined && object.bytesDown !== null) ? BigInt(object.bytesDown) : 0n;
+    message.traceId = object.traceId ?? "";
     return message;
   },
 };
@@ -7666,7 +7974,7 @@ export const DrainResponse: MessageFns<DrainResponse> = {
 };
 
 function createBaseDrainPlan(): DrainPlan {
-  return { moves: [], stranded: 0, running: [], gracefulMs: undefined };
+  return { moves: [], stranded: 0, running: [], gracefulMs: undefined, fates: [] };
 }
 
 export const DrainPlan: MessageFns<DrainPlan> = {
@@ -7685,6 +7993,9 @@ export const DrainPlan: MessageFns<DrainPlan> = {
         throw new globalThis.Error("value provided for field message.gracefulMs of type int64 too large");
       }
       writer.uint32(32).int64(message.gracefulMs);
+    }
+    for (const v of message.fates) {
+      writer.uint32(42).string(v!);
     }
     return writer;
   },
@@ -7734,6 +8045,14 @@ export const DrainPlan: MessageFns<DrainPlan> = {
             message.gracefulMs = reader.int64() as bigint;
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.fates.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -7757,6 +8076,7 @@ export const DrainPlan: MessageFns<DrainPlan> = {
     message.gracefulMs = (object.gracefulMs !== undefined && object.gracefulMs !== null)
       ? BigInt(object.gracefulMs)
       : undefined;
+    message.fates = object.fates?.map((e) => e) || [];
     return message;
   },
 };

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type ClosedBy, planeEvents, SessionLost } from '@isthmus/tunnel';
+import { ADMIN } from '../defaults.ts';
+import { asking, aTunnel } from '../testing/backend.ts';
+import { RecentCuts } from './recent-cuts.ts';
+import { RecentHistory } from './recent-history.ts';
+import { RecentRefusals } from './recent-refusals.ts';
+
+function recent() {
+  const events = planeEvents();
+  const cuts = new RecentCuts(events);
+  const end = (tenant: string, closedBy: ClosedBy, id = 'd1', role: 'gateway' | 'hub' = 'gateway') => {
+    const { dial } = aTunnel();
+    const caller = { via: 'http-connect', identity: 'CN=kube-apiserver' } as const;
+    const traceparent = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`;
+    const tunnel = aTunnel({ role, up: 3, down: 5, dial: { ...dial, id, tenant, caller, traceparent } });
+    const error = new SessionLost('agent a has closed all its connections', { by: 'agent' });
+    events.emit('tunnel:close', tunnel, { ms: 65_000, closedBy, error });
+  };
+  const ids = (tenant?: string) => cuts.of(tenant).cuts.map(({ tunnel }) => tunnel.dial.id);
+  return { events, cuts, end, ids };
+}
+
+test("the cuts of the last hour are a gateway's tunnels that neither side ended, each with its names", async () => {
+  const { events, cuts, end } = recent();
+  for (const wanted of ['caller', 'destination'] as const) end('acme', wanted);
+  end('acme', 'agent', 'at a hub', 'hub');
+  end('acme', 'agent');
+  await using client = await asking({
+    cuts,
+    history: new RecentHistory(events, 'gateway'),
+    refusals: new RecentRefusals(events),
+  });
+  const { cuts: told, cutsForgotten } = await client.admin.getHistory({});
+  const [cut] = told.map(({ atMs: _at, ...rest }) => rest);
+  assert.deepEqual([told.length, cutsForgotten], [1, 0n]);
+  assert.deepEqual(cut, {
+    by: 'agent',
+    reason: 'agent a has closed all its connections',
+    dialId: 'd1',
+    tenant: 'acme',
+    destination: 'h:1',
+    caller: 'CN=kube-apiserver',
+    agentId: 'a',
+    hubId: 'h',
+    ageMs: 65_000n,
+    bytesUp: 3n,
+    bytesDown: 5n,
+    traceId: 'a'.repeat(32),
+  });
+  assert.deepEqual((await client.admin.getHistory({ tenant: 'beta' })).cuts, []);
+});
+
+test('cuts are kept for an hour', () => {
+  const { cuts, end } = recent();
+  end('acme', 'path');
+  const now = Date.now();
+  assert.equal(cuts.of('acme', now + ADMIN.cutMs - 1000).cuts.length, 1);
+  assert.deepEqual(cuts.of('acme', now + ADMIN.cutMs + 1000), { cuts: [], forgotten: 0 });
+});
+
+test('a tenant with more cuts than are kept loses its own oldest, and hides those of no other', () => {
+  const { cuts, end, ids } = recent();
+  end('quiet', 'limit', 'first');
+  for (let n = 0; n < ADMIN.cuts + 20; n++) end('loud', 'agent', `${n}`);
+  assert.deepEqual([ids('quiet'), cuts.of('quiet').forgotten], [['first'], 0]);
+  assert.deepEqual([cuts.of().cuts.length, cuts.of().forgotten, cuts.of('loud').forgotten], [ADMIN.cuts, 21, 21]);
+  assert.ok(ids('loud').includes(`${ADMIN.cuts + 19}`) && !ids('loud').includes('20'));
+});

@@ -1,0 +1,96 @@
+import { getOrPut } from '@isthmus/runtime';
+import { type CutBy, isCut, type PlaneEvents, type TunnelInfo, type TunnelOutcome } from '@isthmus/tunnel';
+import { ADMIN } from '../defaults.ts';
+
+/** A tunnel that neither its caller nor its destination ended. */
+export interface SeenCut {
+  readonly tunnel: TunnelInfo;
+  readonly by: CutBy;
+  readonly reason: string;
+  /** How long it had been open, in milliseconds. */
+  readonly ms: number;
+  /** In milliseconds since the epoch. */
+  readonly at: number;
+}
+
+/** The cuts of the last hour: the last first. */
+interface CutsOfHour {
+  readonly cuts: readonly SeenCut[];
+  /** How many of the hour are not kept. */
+  readonly forgotten: number;
+}
+
+/** What the admin RPC reads of cuts, or of one tenant's. */
+export interface SeenCuts {
+  /** @param tenant unset: all */
+  of(tenant?: string): CutsOfHour;
+}
+
+/** Those of one tenant, the last one last. */
+interface Kept {
+  readonly cuts: SeenCut[];
+  /** When those were cut that are not kept, in milliseconds since the epoch, the last one last. */
+  forgotten: { count: number; at: number };
+}
+
+/**
+ * The tunnels of a gateway's callers that were cut in the last hour. Where there are too many, the tenant with the most loses its oldest, so
+ * that no tenant hides the cuts of another.
+ */
+export class RecentCuts implements SeenCuts {
+  readonly #tenants = new Map<string, Kept>();
+  #size = 0;
+
+  constructor(events: PlaneEvents) {
+    events.on('tunnel:close', (tunnel, outcome) => this.#closed(tunnel, outcome));
+  }
+
+  of(tenant?: string, now = Date.now()): CutsOfHour {
+    this.#forgetBefore(now - ADMIN.cutMs);
+    const kept = [...this.#tenants].filter(([name]) => tenant === undefined || name === tenant).map(([, one]) => one);
+    return {
+      cuts: kept.flatMap(({ cuts }) => cuts).sort((a, b) => b.at - a.at),
+      forgotten: kept.reduce((sum, { forgotten }) => sum + forgotten.count, 0),
+    };
+  }
+
+  #closed(tunnel: TunnelInfo, { closedBy, error, ms }: TunnelOutcome, now = Date.now()): void {
+    if (tunnel.role !== 'gateway' || !isCut(closedBy)) return;
+    const reason = (error?.message ?? '').slice(0, ADMIN.cutReason);
+    const { tenant } = tunnel.dial;
+    const { cuts } = getOrPut(this.#tenants, tenant, () => ({ cuts: [], forgotten: { count: 0, at: 0 } }));
+    cuts.push({ tunnel: named(tunnel), by: closedBy, reason, ms, at: now });
+    if (++this.#size > ADMIN.cuts) this.#forgetOne(now);
+  }
+
+  #forgetOne(now: number): void {
+    this.#forgetBefore(now - ADMIN.cutMs);
+    if (this.#size <= ADMIN.cuts) return;
+    let most: Kept | undefined;
+    for (const kept of this.#tenants.values()) if (kept.cuts.length > (most?.cuts.length ?? 0)) most = kept;
+    const oldest = most?.cuts.shift();
+    if (!most || !oldest) return;
+    this.#size--;
+    most.forgotten = { count: most.forgotten.count + 1, at: oldest.at };
+  }
+
+  #forgetBefore(since: number): void {
+    for (const [tenant, kept] of this.#tenants) {
+      const { cuts } = kept;
+      const old = cuts.findIndex(({ at }) => at >= since);
+      this.#size -= cuts.splice(0, old < 0 ? cuts.length : old).length;
+      if (kept.forgotten.at < since) kept.forgotten = { count: 0, at: 0 };
+      if (cuts.length === 0 && kept.forgotten.count === 0) this.#tenants.delete(tenant);
+    }
+  }
+}
+
+/** A tunnel's names and counts as they are now, without its buffers. */
+function named({ role, dial, agentId, sessionId, hubId, since, up, down }: TunnelInfo): TunnelInfo {
+  const { id, tenant, destination, caller, traceparent, deadline, signal } = dial;
+  const kept = { id, tenant, destination, deadline, signal, ...(caller && { caller }) };
+  return {
+    ...{ role, agentId, sessionId, hubId, since, up, down },
+    dial: { ...kept, ...(traceparent !== undefined && { traceparent }) },
+  };
+}
