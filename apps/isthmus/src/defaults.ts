@@ -18,6 +18,8 @@ export const ISTHMUS = {
   seriesDials: 10_000,
   /** How long each dial of `isthmus check` may take. `--within` sets it. */
   checkDialMs: 10_000,
+  /** The pause before `isthmus check --wait` checks again. */
+  checkAgainMs: 2000,
   /** Dials of `isthmus check` at once: a thousand agents take a minute or two, without noticeable load. */
   checkDialsAtOnce: 10,
   /** With fewer days left, `isthmus check` warns of a certificate: automatic renewal happens with a third of the lifetime left. */

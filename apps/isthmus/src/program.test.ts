@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import { EXIT } from './output.ts';
 import { COMMANDS, commandTree, interpret, run } from './program.ts';
@@ -137,6 +139,28 @@ test('without any answer the exit status is 3, with the reason and what to do', 
   const terminal = new TestTerminal(['status', '--address', '127.0.0.1:1']);
   assert.equal(await run(terminal), EXIT.unasked);
   assert.match(terminal.stderr, /^isthmus: no member answers: 127\.0\.0\.1:1: .*ECONNREFUSED.*--address\n$/);
+});
+
+test('check --wait asks again until its time is over', async () => {
+  const terminal = new TestTerminal(['check', '--wait', '1ms', '--address', '127.0.0.1:1']);
+  assert.equal(await run(terminal), EXIT.unasked);
+  assert.match(terminal.stderr, /ECONNREFUSED/);
+  let asked = 0;
+  const server = createServer((socket) => {
+    asked++;
+    socket.destroy();
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const interrupt = new AbortController();
+  const { port } = server.address() as AddressInfo;
+  const waiting = run(
+    new TestTerminal(['check', '--wait', '10m', '--address', `127.0.0.1:${port}`], { interrupted: interrupt.signal }),
+  );
+  const first = asked;
+  while (asked < first + 2) await once(server, 'connection');
+  interrupt.abort();
+  assert.equal(await waiting, EXIT.unasked);
+  server.close();
 });
 
 test('each shell completes every command and option', async () => {

@@ -16,6 +16,7 @@ import { explain } from './commands/explain.ts';
 import { hold } from './commands/hold.ts';
 import { drain, hubs } from './commands/hubs.ts';
 import { credential, login } from './commands/login.ts';
+import { nc } from './commands/nc.ts';
 import { status } from './commands/status.ts';
 import { tenants } from './commands/tenants.ts';
 import { tunnels } from './commands/tunnels.ts';
@@ -32,7 +33,7 @@ const GROUPS: readonly (readonly [heading: string, commands: readonly Definition
   ['See what is there:', [status, tenants, agents, hubs, tunnels, cuts, events, describe, watch]],
   ['Find out why:', [check, explain, dial, diag]],
   ['Change a running plane:', [drain, kick, quarantine, config, logLevel]],
-  ['Reach a cluster as a caller:', [login, why, credential]],
+  ['Reach a cluster as a caller:', [login, why, nc, credential]],
   ['Set up:', [certs, hold, completion, version]],
 ];
 

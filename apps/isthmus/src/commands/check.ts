@@ -1,3 +1,4 @@
+import timers from 'node:timers/promises';
 import { socketPathOf } from '@isthmus/admin/place';
 import { asJson, CHECKS, judge, OWN_HEALTH_PORT, ofDial, type Result, reportOf } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
@@ -19,6 +20,7 @@ interface Options extends FileOptions, RedisOptions {
   readonly destination?: string;
   readonly within: number;
   readonly dials: boolean;
+  readonly wait?: number;
 }
 
 const WIDTH = Math.max(...Object.keys(CHECKS).map((name) => name.length));
@@ -46,9 +48,11 @@ export const check = command({
     ).argParser(hostPort),
     durationOption('--within <duration>', 'how long each dial may take', ISTHMUS.checkDialMs),
     new Option('--no-dials', 'dial nothing'),
+    durationOption('--wait <duration>', 'check again for up to this long, until no check fails'),
   ],
   examples: [
     { line: 'check', does: 'a running plane' },
+    { line: 'check --wait 5m', does: 'after an installation: until it is well' },
     {
       line: 'check --redis-url redis://10.0.0.9 --peer-cert peer.pem --peer-key peer-key.pem --peer-ca-cert ca.pem',
       does: 'before the first start',
@@ -59,15 +63,31 @@ export const check = command({
     },
     { line: 'check --destination 10.20.3.4:10250', does: 'does every agent reach this kubelet?' },
   ],
-  async run({ options, output, plane }: Call<Options>) {
-    const files = checkFiles(options, options.host);
-    const { results: redis, aheadMs } = await checkRedis(options);
-    const named = [...files, ...(await checkSocket(options.udsName)), ...redis];
-    const view = checkView([...named, ...(await checkPlane(plane, options, aheadMs, named.length > 0))]);
-    output.show(view, checkText);
-    return view.failed > 0 ? EXIT.wrong : EXIT.good;
+  async run(call: Call<Options>) {
+    const { options, output, terminal } = call;
+    const end = performance.now() + (options.wait ?? 0);
+    for (;;) {
+      const left = () => performance.now() < end && !terminal.interrupted.aborted;
+      const view = await checked(call).catch((error: unknown) => {
+        if (left() && error instanceof Failure && error.status === EXIT.unasked) return undefined;
+        throw error;
+      });
+      if (view && (view.failed === 0 || !left())) {
+        output.show(view, checkText);
+        return view.failed > 0 ? EXIT.wrong : EXIT.good;
+      }
+      await timers.setTimeout(ISTHMUS.checkAgainMs, undefined, { signal: terminal.interrupted }).catch(() => {});
+      if (view) await (await call.plane()).meet().catch(() => {});
+    }
   },
 });
+
+async function checked({ options, plane }: Call<Options>): Promise<CheckView> {
+  const files = checkFiles(options, options.host);
+  const { results: redis, aheadMs } = await checkRedis(options);
+  const named = [...files, ...(await checkSocket(options.udsName)), ...redis];
+  return checkView([...named, ...(await checkPlane(plane, options, aheadMs, named.length > 0))]);
+}
 
 /** @param otherwise whether there were other checks; a plane that is not running yet is then one result among others */
 async function checkPlane(

@@ -3,10 +3,11 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:https';
-import { type AddressInfo, connect, type Socket } from 'node:net';
+import { type AddressInfo, connect, createServer as createTcp, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { CertificateAuthority, LOOPBACK } from '@isthmus/certificates';
 import { parse } from 'yaml';
 import { EXIT } from '../output.ts';
@@ -44,10 +45,10 @@ async function startPair(dir: string) {
   const api = createServer(await issue(behind, 'kube-apiserver'), (_, response) => {
     response.setHeader('content-type', 'application/json').end(JSON.stringify(version));
   });
-  const gateway = createServer(await issue(front, 'gw-1'));
+  const gateway = createServer({ ...(await issue(front, 'gw-1')), allowHalfOpen: true });
   const open = new Set<Socket>();
   const seen: string[] = [];
-  const answers = { token: 'secret-1', refusal: '' };
+  const answers = { token: 'secret-1', refusal: '', onward: 0 };
   gateway.on('connect', (request, socket: Socket) => {
     const basic = Buffer.from(`acme:${answers.token}`).toString('base64');
     seen.push(`${request.url}`);
@@ -58,7 +59,8 @@ async function startPair(dir: string) {
       );
     if (answers.refusal !== '')
       return socket.end(`HTTP/1.1 502 Bad Gateway\r\nProxy-Status: ${answers.refusal}\r\n\r\n`);
-    const onward = connect((api.address() as AddressInfo).port, '127.0.0.1', () => {
+    const port = answers.onward || (api.address() as AddressInfo).port;
+    const onward = connect({ port, host: '127.0.0.1', allowHalfOpen: true }, () => {
       socket.write('HTTP/1.1 200 Connection Established\r\n\r\n');
       socket.pipe(onward).pipe(socket);
     });
@@ -145,6 +147,46 @@ describe('login and why', () => {
     await once(kubectl, 'close');
     assert.match(said, /v1\.36\.0/);
     assert.ok(pair.seen.length > before, 'through the gateway');
+  });
+
+  it('pipes through a tunnel, and each direction ends by itself', async () => {
+    // It answers only once its input has ended.
+    const destination = createTcp({ allowHalfOpen: true }, (socket) => {
+      let said = '';
+      socket.on('data', (chunk) => {
+        said += chunk;
+      });
+      socket.on('end', () => socket.end(`got ${said}`));
+    }).listen(0, '127.0.0.1');
+    await once(destination, 'listening');
+    pair.answers.onward = (destination.address() as AddressInfo).port;
+    const { port } = destination.address() as AddressInfo;
+    const main = fileURLToPath(new URL('../main.ts', import.meta.url));
+    const spoken = async (...more: string[]) => {
+      const child = spawn(process.execPath, [main, 'nc', `127.0.0.1:${port}`, '--timeout', '30s', ...more], {
+        env: { KUBECONFIG: path },
+      });
+      let out = '';
+      for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (out += chunk));
+      child.stdin.end('hello');
+      const [code] = await once(child, 'close');
+      return { code, out };
+    };
+    try {
+      const flags = ['--gateway', pair.url, '--ca', join(dir, 'gateway-ca.pem'), '--tenant', 'acme', ...token];
+      assert.deepEqual(await Promise.all([spoken(), spoken(...flags)]), [
+        { code: 0, out: 'got hello' },
+        { code: 0, out: 'got hello' },
+      ]);
+      pair.answers.token = 'other';
+      const { code, out } = await spoken();
+      assert.equal(code, EXIT.wrong);
+      assert.match(out, /^isthmus: 407: the gateway does not take the token for tenant acme: is /);
+    } finally {
+      pair.answers.token = 'secret-1';
+      pair.answers.onward = 0;
+      destination.close();
+    }
   });
 
   it('names the step that fails, and what to do, and never the token', async () => {

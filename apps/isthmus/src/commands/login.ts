@@ -7,6 +7,7 @@ import { type Call, command } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type KubeContext, Kubeconfig, kubeContext, readNamed, urlOf } from '../kubeconfig.ts';
 import { EXIT, Failure, usage } from '../output.ts';
+import { expiryOf } from '../through-gateway.ts';
 
 interface Options {
   readonly gateway?: string;
@@ -187,7 +188,7 @@ async function tokenFrom([program = '', ...args]: readonly string[]): Promise<To
   return status?.expirationTimestamp === undefined ? expiring(token) : { token, expires: status.expirationTimestamp };
 }
 
-function tokenIn(file: string): string {
+export function tokenIn(file: string): string {
   try {
     return checked(readFileSync(file === '-' ? 0 : file, 'utf8').trim(), '--token-file');
   } catch (error) {
@@ -208,14 +209,4 @@ function checked(token: string, from: string): string {
 function expiring(token: string): Token {
   const at = expiryOf(token);
   return at === undefined ? { token } : { token, expires: new Date(at).toISOString() };
-}
-
-/** Returns when a JWT expires, in milliseconds since the epoch; undefined for other tokens. */
-export function expiryOf(token: string): number | undefined {
-  try {
-    const { exp } = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as { exp?: unknown };
-    return typeof exp === 'number' && exp > 0 && exp < 1e11 ? exp * 1000 : undefined;
-  } catch {
-    return undefined;
-  }
 }

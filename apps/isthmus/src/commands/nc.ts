@@ -1,0 +1,102 @@
+import type { Socket } from 'node:net';
+import process from 'node:process';
+import { finished } from 'node:stream/promises';
+import { inWords } from '@isthmus/tunnel';
+import { Option } from 'commander';
+import { type Call, command, destinationArgument } from '../command.ts';
+import { Kubeconfig, kubeContext, readNamed, urlOf } from '../kubeconfig.ts';
+import { EXIT, Failure, usage } from '../output.ts';
+import { bare, opened, secured, tunnelled } from '../through-gateway.ts';
+import { kubeconfigOption, tokenIn } from './login.ts';
+
+interface Options {
+  readonly gateway?: string;
+  readonly tokenFile?: string;
+  readonly context?: string;
+  readonly kubeconfig?: string;
+}
+
+export const nc = command({
+  name: 'nc',
+  summary: 'Connect standard input and output to a destination, through a tunnel of a gateway',
+  details:
+    "A caller's tunnel: with the proxy-url and CA data of a kubeconfig context, or with --gateway, --ca, and a token of --tenant, or a caller's --cert and --key. The end of the input ends one direction; the tunnel ends when the destination ends the other. Exits with 1 if it is cut.",
+  args: [destinationArgument()],
+  options: [
+    new Option('--gateway <url>', "the gateway's port for callers, instead of a context's proxy-url"),
+    new Option('--token-file <file>', 'with --gateway: the token of --tenant'),
+    new Option('--context <name>', 'instead of the current context').conflicts('gateway'),
+    kubeconfigOption,
+  ],
+  examples: [
+    { line: 'nc db.internal:3306', does: 'through the gateway of the current context' },
+    {
+      line: 'nc 10.20.3.4:22 --gateway https://gw.example:8090 --ca ca.pem --cert caller.pem --key caller-key.pem',
+      does: "as ssh's ProxyCommand, with %h:%p",
+    },
+  ],
+  async run(call: Call<Options>) {
+    const sockets: Socket[] = [];
+    try {
+      const tunnel = await tunnelOf(call, sockets).catch((error) => {
+        if (error instanceof Failure) throw error;
+        const todo = (error as { todo?: string }).todo;
+        throw new Failure(EXIT.wrong, todo === undefined ? inWords(error) : `${inWords(error)}: ${todo}`);
+      });
+      await carried(tunnel, call.terminal.interrupted);
+      return EXIT.good;
+    } finally {
+      for (const socket of sockets) socket.destroy();
+      process.stdin.destroy();
+    }
+  },
+});
+
+async function tunnelOf(call: Call<Options>, sockets: Socket[]): Promise<Socket> {
+  const { args, options, terminal } = call;
+  const { proxy, ...trusted } = await gatewayOf(call);
+  const signal = AbortSignal.any([terminal.interrupted, AbortSignal.timeout(options.timeout)]);
+  const host = bare(proxy.hostname);
+  const secure = proxy.protocol === 'https:';
+  const { socket } = await opened(host, Number(proxy.port || (secure ? 443 : 80)), sockets, signal);
+  const gateway = secure ? (await secured(socket, host, trusted, sockets, signal)).socket : socket;
+  await tunnelled(gateway, proxy, args[0] ?? '', signal);
+  return gateway;
+}
+
+/** Whom to ask, and what its TLS stands on. */
+async function gatewayOf({ options, terminal }: Call<Options>) {
+  const { gateway, tokenFile, tenant, ca, cert, key } = options;
+  if (gateway === undefined) {
+    if (tokenFile !== undefined) throw usage('--token-file goes with --gateway: a context has its own token');
+    const config = await Kubeconfig.read(await Kubeconfig.locate(terminal, options.kubeconfig));
+    const context = await kubeContext(config, options.context);
+    if (!context.proxy) throw usage(`context ${context.context} has no proxy-url: isthmus login, or --gateway URL`);
+    return { ...context, proxy: context.proxy };
+  }
+  const proxy = urlOf('--gateway', gateway);
+  if (tokenFile !== undefined) {
+    if (tenant === '') throw usage('--token-file needs --tenant, whose token it is');
+    if (proxy.protocol !== 'https:')
+      throw usage('--token-file: want https:// in --gateway, since tokens go over TLS only');
+    proxy.username = encodeURIComponent(tenant);
+    proxy.password = encodeURIComponent(tokenIn(tokenFile));
+  }
+  const pair = cert !== undefined && key !== undefined;
+  return {
+    proxy,
+    insecure: false,
+    ...(ca !== undefined && { ca: await readNamed('--ca', ca) }),
+    ...(pair && { cert: await readNamed('--cert', cert), key: await readNamed('--key', key) }),
+  };
+}
+
+/** Pipes until the destination has ended, each direction by itself. */
+async function carried(tunnel: Socket, interrupted: AbortSignal): Promise<void> {
+  process.stdin.pipe(tunnel);
+  tunnel.pipe(process.stdout, { end: false });
+  await finished(tunnel, { writable: false, signal: interrupted }).catch((error) => {
+    if (interrupted.aborted) return;
+    throw new Failure(EXIT.wrong, `the tunnel was cut: ${inWords(error)}`);
+  });
+}
