@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
+import { createServer as createHttps } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
@@ -126,6 +127,8 @@ test(
     };
     await Promise.all(answers.map(ask));
 
+    await dialsWithTools(scope, { server, acme, ci });
+
     // Each ends within 10 s; the other goes on.
     const stands = await dial(bearer(ci.token));
     const [removed, expiring] = [await dial(bearer(old.token)), await dial(bearer(by({ exp: Date.now() / 1000 + 2 })))];
@@ -154,6 +157,53 @@ test(
     }
   }),
 );
+
+/** Tools that reach an API server of acme's through the plane. Each trusts one bundle for the proxy and for what is behind it. */
+async function dialsWithTools(
+  scope: Scope,
+  { server, acme, ci }: Pick<Awaited<ReturnType<typeof startPlane>>, 'server' | 'acme' | 'ci'>,
+): Promise<void> {
+  const dir = await tempDir(scope);
+  const { cert, key } = await acme.cluster.server();
+  const api = createHttps({ cert: readFileSync(cert), key: readFileSync(key) }, (_request, response) => {
+    response.setHeader('content-type', 'application/json');
+    response.end('{"major":"1","minor":"99","gitVersion":"v1.99.0"}');
+  }).listen(0, '127.0.0.1');
+  await once(api, 'listening');
+  scope.defer(() => void api.close());
+  const url = `https://127.0.0.1:${(api.address() as AddressInfo).port}/version`;
+  const proxy = `https://acme:${ci.token}@localhost:${server.mtls.port}`;
+  const [own, both] = [`${dir}/own.pem`, `${dir}/both.pem`];
+  writeFileSync(own, readFileSync(acme.cluster.cert));
+  writeFileSync(both, `${readFileSync(acme.cluster.cert)}\n${readFileSync(server.mtls.ca)}`);
+  // client-go shows the user's certificate to the proxy, too: the token counts.
+  const user = await acme.agent('admin');
+  const kubeconfig = (ca: string) => {
+    const path = `${ca}.conf`;
+    const cluster = { server: new URL(url).origin, 'certificate-authority': ca, 'proxy-url': proxy };
+    const contexts = [{ name: 'acme', context: { cluster: 'acme', user: 'admin' } }];
+    const users = [{ name: 'admin', user: { 'client-certificate': user.cert, 'client-key': user.key } }];
+    const all = { clusters: [{ name: 'acme', cluster }], contexts, users, 'current-context': 'acme' };
+    writeFileSync(path, JSON.stringify({ apiVersion: 'v1', kind: 'Config', ...all }));
+    return path;
+  };
+  const fetched = 'fetch(URL_).then((r) => r.text()).then((t) => console.log(t))'.replace('URL_', JSON.stringify(url));
+  const python = `import requests; print(requests.get("${url}", verify="${both}").text)`;
+  const env = { HTTPS_PROXY: proxy, NO_PROXY: '', no_proxy: '', https_proxy: proxy };
+  const tools: [name: string, args: string[], env: Record<string, string>, says: RegExp][] = [
+    ['kubectl', ['--kubeconfig', kubeconfig(both), 'get', '--raw', '/version'], {}, /v1\.99\.0/],
+    ['kubectl', ['--kubeconfig', kubeconfig(own), 'get', '--raw', '/version'], {}, /signed by unknown authority/],
+    ['python3', ['-c', python], env, /v1\.99\.0|No module named/],
+  ];
+  if (Number(process.versions.node.split('.')[0]) >= 24)
+    tools.push(['node', ['-e', fetched], { ...env, NODE_USE_ENV_PROXY: '1', NODE_EXTRA_CA_CERTS: both }, /v1\.99\.0/]);
+  for (const [name, args, more, says] of tools) {
+    if (spawnSync(name, ['--help'], { stdio: 'ignore' }).error) continue;
+    const options = { env: { ...process.env, ...more }, timeout: 60_000 };
+    const { stdout, stderr } = await promisify(execFile)(name, args, options).catch((error) => error);
+    assert.match(`${stdout}${stderr}`, says, `${name} ${args.join(' ')}`.replaceAll(ci.token, 'TOKEN'));
+  }
+}
 
 async function said(program: Parameters<typeof isthmus>[0]) {
   const diag = await isthmus(program, 'tunnels', '-o', 'json');

@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { NotAuthorised, principalText } from '@isthmus/tunnel';
+import { Grants } from './grants.ts';
+import { identifyBy } from './identify.ts';
+import { newPassword, passwordId } from './passwords.ts';
+import { readTenantFile } from './tenant-file.ts';
+import { Tenants } from './tenants.ts';
+
+const { signal } = new AbortController();
+
+/** Tenants by the text of `callers` in their files. */
+function tenantsWith(callers: Readonly<Record<string, string>>) {
+  const tenants = new Tenants();
+  const write = (files: Readonly<Record<string, string>>) => {
+    const sources = Object.entries(files).map(
+      ([name, text]) =>
+        [
+          `${name}.yaml`,
+          { read: readTenantFile(`tenant: ${name}\ncallers: ${text}`), credentials: new Map() },
+        ] as const,
+    );
+    return tenants.update(new Map(sources));
+  };
+  write(callers);
+  const grants = new Grants({ tenant: (name) => tenants.get(name) });
+  const identify = identifyBy({ tenants, grants, bundles: () => undefined });
+  const who = async (token: string, claimedTenant?: string) => {
+    const shown = { token, source: '10.0.0.1', signal, ...(claimedTenant !== undefined && { claimedTenant }) };
+    return identify.callerToken(shown).then(
+      ({ principal }) => `${principalText(principal)} by ${principal.rule}`,
+      (error: NotAuthorised) => error.message,
+    );
+  };
+  return { tenants, grants, identify, write, who };
+}
+
+const [ci, other, stranger] = [newPassword(), newPassword(), newPassword()];
+const entry = (name: string, { sha256 }: { readonly sha256: string }) =>
+  `[{passwords: [{name: ${name}, sha256: "${sha256}"}]}]`;
+
+test('a token finds its tenant by itself, or is checked against the one that is claimed', async () => {
+  const { who } = tenantsWith({
+    acme: entry('ci', ci),
+    beta: entry('ci', other),
+    none: '[{unixSocket: /run/none.sock}]',
+  });
+  assert.equal(await who(ci.token), 'acme/caller/ci by acme.yaml: callers[0].passwords[0]');
+  assert.equal(await who(other.token, 'beta'), 'beta/caller/ci by beta.yaml: callers[0].passwords[0]');
+  assert.match(await who(other.token, 'acme'), /not one of tenant acme/);
+  assert.match(await who(stranger.token), /no file has this token/);
+  assert.match(await who(`${ci.token.slice(0, -8)}AAAAAAAA`), /no file has this token/);
+  assert.match(await who(ci.sha256, 'acme'), /no file has this token/);
+  assert.match(await who(ci.token, 'nobody'), /there is no tenant nobody/);
+  assert.match(await who(stranger.token, 'none'), /takes no tokens of callers/);
+});
+
+test('a token that its file no longer has does not stand, nor does one of another hash', async () => {
+  const { grants, tenants, identify, write } = tenantsWith({ acme: entry('ci', ci) });
+  const grant = await identify.callerToken({ token: ci.token, source: '', signal });
+  const ended = new Promise<NotAuthorised>((resolve) => grant.watch(resolve));
+  const { changed } = write({ acme: entry('ci', { sha256: `${passwordId(ci.token)}:${stranger.sha256.slice(17)}` }) });
+  grants.review(changed);
+  assert.match((await ended).message, /its token was removed/);
+  await assert.rejects(identify.callerToken({ token: ci.token, source: '', signal }), NotAuthorised);
+  assert.ok(tenants.get('acme'));
+  grants.close();
+});
+
+test('no two files have the same token', () => {
+  const { tenants } = tenantsWith({ acme: entry('ci', ci), beta: entry('ci', ci) });
+  assert.match(
+    tenants.problems[0]?.problems[0]?.message ?? '',
+    /the token [0-9a-f]{16} is in acme\.yaml too: make another/,
+  );
+});
+
+test('who shows nothing is asked for a token where one would do', () => {
+  const { identify } = tenantsWith({ acme: entry('ci', ci) });
+  assert.throws(
+    () => identify.caller({}),
+    (error) => error instanceof NotAuthorised && error.challenge,
+  );
+  const without = tenantsWith({ none: '[{unixSocket: /run/none.sock}]' });
+  assert.throws(
+    () => without.identify.caller({}),
+    (error) => error instanceof NotAuthorised && !error.challenge,
+  );
+});
