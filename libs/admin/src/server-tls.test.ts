@@ -162,6 +162,7 @@ describe('server tls', () => {
         list: () => [],
         problems: () => [],
         scraped: async () => [],
+        unopened: () => [],
         has: (tenant: string) => !gone.has(tenant),
       };
       const watching = idleBackend({ tenants });

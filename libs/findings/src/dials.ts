@@ -50,7 +50,7 @@ function named(agents: readonly string[], count: number): string {
   return agents.length < count ? `${count} agents, among them ${names}` : names;
 }
 
-/** Judges a dial through one agent. */
+/** Judges a dial through one agent. @param agent by `agentName` */
 export function ofDial(gateway: string, agent: string, destination: string, { state, error, ms }: Dial): Result {
   const report = reportOf('dials');
   const about = `${gateway} through ${agent} to ${destination}`;

@@ -20,6 +20,7 @@ export { type Difference, differencesOf } from './members.ts';
 export { cutOff, lost } from './reach.ts';
 export {
   age,
+  agentName,
   CHECKS,
   type CheckName,
   type Finding,

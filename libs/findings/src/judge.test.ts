@@ -54,9 +54,16 @@ const certificate = { where: 'server', name: 'CN=x', expiresMs: NOW + 3 * DAY_MS
 function withTenants(
   given: Partial<Tenants['tenants'][number]>,
   problems: Tenants['problems'] = [],
+  unopened: Tenants['unopened'] = [],
 ): Partial<Evidence> {
   const tenants = [{ ...tenant, use: [], certificates: [], ...given }];
-  return { members: [aWitness('g1', { tenants: { configured: true, problems, tenants }, list: aList({ hubs }) })] };
+  return {
+    members: [aWitness('g1', { tenants: { configured: true, problems, tenants, unopened }, list: aList({ hubs }) })],
+  };
+}
+
+function serving(cidr: string[]) {
+  return { ipv4: [], ipv6: [], host: [], cidr, defaultRoute: false };
 }
 
 const failing = {
@@ -184,6 +191,40 @@ const ROWS: readonly [what: string, given: Partial<Evidence>, wanted: RegExp, to
     /isthmus tenants check/,
   ],
   [
+    "a tenant's port that is not open",
+    withTenants(
+      {},
+      [],
+      ['acme.yaml: agents[0].port: agents of tenant acme cannot connect to its port 9132: EADDRINUSE'],
+    ),
+    /^fail tenants a port at g1: acme.yaml: agents\[0\].port: agents of tenant acme cannot connect to its port 9132/,
+    /free the port or path/,
+  ],
+  [
+    'a tenant without agents whose dials fail',
+    saying({ failing: [{ ...failing, tenant: 'acme', code: 'destination_unavailable', agents: [], agentCount: 0 }] }),
+    /^fail agents tenant acme: no agent has a session: 9 dials of its callers failed in the last minutes$/,
+    /isthmus tenants acme/,
+  ],
+  [
+    'the only agent of a tenant, gone after SIGTERM',
+    saying({ losses: [aLoss('a6', { tenant: 'acme', left: true, atMs: NOW - 60_000, remote: '10.0.0.6:1' })] }),
+    /^warn missing a6 of acme: agent without a session: left h1 from 10.0.0.6:1 1 min 0 s ago, and no other agent serves tenant acme$/,
+    /isthmus status --address/,
+  ],
+  [
+    'the only agent that served an address, gone after SIGTERM',
+    saying({ losses: [aLoss('a6', { left: true, atMs: NOW - 60_000, identifiers: serving(['10.1.0.0/16']) })] }),
+    /^warn missing a6: .* no other agent serves 10.1.0.0\/16$/,
+    /isthmus status --address/,
+  ],
+  [
+    'a hub that answers the gateways, and not here',
+    { members: [aWitness('g1', { list: aList({ hubs }) }), { ...aWitness('h1'), status: undefined, silent: 'late' }] },
+    /^warn members h1: does not answer here at h1:8095: late; g1 reach it$/,
+    /its machine is busy/,
+  ],
+  [
     "tenants' certificates",
     withTenants({ certificates: [certificate] }),
     /^warn tenants acme: server: CN=x expires on .*, in 3 days$/,
@@ -221,9 +262,15 @@ test('an agent in quarantine is named with the reason, and one of another tenant
   assert.deepEqual(told, ['b warn: is in quarantine: a test', 'a of acme pass: has sessions with 2 of 2 hubs']);
 });
 
-test('an agent with a session is not lost, nor one that said that it was leaving', () => {
-  const losses = [aLoss('a', { atMs: NOW }), aLoss('b', { atMs: NOW, left: true })];
+test('an agent with a session is not lost, nor one that left while others serve what it did', () => {
+  const losses = [aLoss('a', { atMs: NOW }), aLoss('b', { atMs: NOW, left: true, identifiers: serving([]) })];
   assert.deepEqual(findingsIn(judge(plane(saying({ losses })))), []);
+});
+
+test('a hub that answers is not missing, although a gateway has lost it', () => {
+  const losses = [aLoss('h9', { role: 2, tenant: '', remote: 'h9:8097', reason: 'silent for 2 s', atMs: NOW })];
+  const members = [...(saying({ losses }).members ?? []), aWitness('h9', { roles: ['hub'] })];
+  assert.deepEqual(judge(plane({ members }), ['missing']), []);
 });
 
 test('what a check itself dials is no failure of callers', () => {

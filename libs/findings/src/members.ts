@@ -1,3 +1,4 @@
+import { Hub_Link } from '@isthmus/proto/admin-enums';
 import { FINDINGS } from './defaults.ts';
 import type { Evidence, Tenants } from './evidence.ts';
 import { endsSoon, type Finding, millis, type Report, type Result, reportOf } from './result.ts';
@@ -17,6 +18,15 @@ export function ofMembers(evidence: Evidence): Result[] {
         return [report.warn(id, `is not asked from here: ${silent}`, todo)];
       }
       const at = address === '' ? '' : ` at ${address}`;
+      const linked = evidence.members.filter(({ list }) =>
+        list?.hubs.some(({ hubId, link }) => hubId === id && link === Hub_Link.LINK_UP),
+      );
+      if (linked.length > 0) {
+        const detail = `does not answer here${at}: ${silent}; ${linked.map((member) => member.id).join(', ')} reach it`;
+        const todo =
+          'it serves: its machine is busy (--timeout waits longer), or its admin port is not reached from here';
+        return [report.warn(id, detail, todo)];
+      }
       const todo = 'check that it runs, and read its log. One that runs and does not answer hangs: restart it';
       return [report.fail(id, `does not answer${at}: ${silent}`, todo)];
     }
@@ -160,6 +170,12 @@ export function ofTenants(evidence: Evidence): Result[] {
       files.set(key, { ...found, ids: [...(files.get(key)?.ids ?? []), id] });
     }
   }
+  const closed = configured.flatMap(({ id, tenants }) =>
+    tenants.unopened.map((why) => {
+      const todo = 'free the port or path, or name another in the file: it is tried again every few seconds';
+      return report.fail(`a port at ${id}`, why, todo);
+    }),
+  );
   const certificates = new Map<string, Finding>();
   for (const { name: tenant, certificates: own } of configured.flatMap(({ tenants }) => tenants.tenants)) {
     for (const { where, name, expiresMs } of own) {
@@ -173,6 +189,7 @@ export function ofTenants(evidence: Evidence): Result[] {
   const names = new Set(configured.flatMap(({ tenants }) => tenants.tenants.map(({ name }) => name)));
   return [
     ...[...files.values()].map(({ ids, ...found }) => ({ ...found, detail: `${found.detail}${ids.join(', ')}` })),
+    ...closed,
     ...certificates.values(),
     report.pass('the plane', `${names.size} in force`),
   ];

@@ -1,7 +1,7 @@
 import { Hub_Link, Role } from '@isthmus/proto/admin-enums';
 import { FINDINGS } from './defaults.ts';
 import { type Evidence, type Loss, type Refusal, registryFaults, type Session } from './evidence.ts';
-import { age, type Finding, type Result, reportOf } from './result.ts';
+import { age, agentName, type Finding, plural, type Result, reportOf } from './result.ts';
 
 /** Whether gateways reach hubs, and all the registry. */
 export function ofLinks(evidence: Evidence): Result[] {
@@ -60,10 +60,11 @@ export function ofAgents(evidence: Evidence): Result[] {
   }
   // What hubs a gateway knows an agent at may be old then.
   const old = registryFaults(evidence).length > 0;
-  return [...byAgent(sessions)].map(([name, own]) => {
+  const judged = [...byAgent(sessions)].map(([name, own]) => {
     const [first] = own as [Session];
     if (first.quarantined) {
-      const todo = 'when the reason is gone: isthmus quarantine AGENT --lift, or lift it in the console';
+      const of = first.tenant === 'default' ? '' : ` --tenant ${first.tenant}`;
+      const todo = `when the reason is gone: isthmus quarantine ${first.agentId}${of} --lift, or lift it in the console`;
       return report.warn(name, `is in quarantine: ${first.quarantineReason}`, todo);
     }
     const held = new Set(own.map(({ hubId }) => hubId)).size;
@@ -73,6 +74,20 @@ export function ofAgents(evidence: Evidence): Result[] {
       return report.warn(name, `has a session with only ${first.hubId}, of ${hubs} hubs`, todo);
     }
     return report.pass(name, `has ${held === 1 ? 'a session with one hub' : `sessions with ${held} of ${hubs} hubs`}`);
+  });
+  return [...withoutAgents(evidence), ...judged];
+}
+
+/** Tenants whose dials fail because they have no agent. One that nobody dials waits for its first agent. */
+function withoutAgents({ members, sessions }: Evidence): Finding[] {
+  const served = new Set(sessions.map(({ tenant }) => tenant));
+  const failed = new Map<string, number>();
+  for (const { tenant, count } of members.flatMap(({ status }) => status?.failing ?? []))
+    if (!served.has(tenant)) failed.set(tenant, (failed.get(tenant) ?? 0) + count);
+  return [...failed].map(([tenant, count]) => {
+    const todo = `start one, or see who is refused (refusals) and who went away (missing); isthmus tenants ${tenant} shows the tenant`;
+    const detail = `no agent has a session: ${plural(count, 'dial')} of its callers failed in the last minutes`;
+    return reportOf('agents').fail(`tenant ${tenant}`, detail, todo);
   });
 }
 
@@ -85,10 +100,6 @@ function byAgent(sessions: readonly Session[]): Map<string, Session[]> {
     else agents.set(name, [session]);
   }
   return agents;
-}
-
-function agentName(tenant: string, id: string): string {
-  return tenant === 'default' ? id : `${id} of ${tenant}`;
 }
 
 /**
@@ -112,15 +123,36 @@ export function ofMissing(evidence: Evidence): Finding[] {
       'unless you removed it: its process hangs, has ended, or is cut off. Look at its machine and its log, and restart it. Meanwhile agents and dials use the other hubs';
     return report.warn(id, detail, todo);
   });
-  const agents = lost(evidence, Role.ROLE_AGENT).map((loss) => {
-    const { tenant, id, hubId, remote, reason } = loss;
+  const agents = missing(evidence, Role.ROLE_AGENT).flatMap((loss) => {
+    const { tenant, id, hubId, remote, reason, left } = loss;
+    const alone = left ? onlyServedBy(loss, evidence.sessions) : '';
+    // Another does its work: a rollout, or fewer replicas.
+    if (alone === undefined) return [];
     const from = remote === '' ? '' : ` from ${remote}`;
-    const detail = `agent without a session: ${hubId} lost the last one${from} ${ago(loss)}${reason === '' ? '' : `: ${reason}`}`;
+    const how = left
+      ? `left ${hubId}${from} ${ago(loss)}, and no other agent serves ${alone}`
+      : `${hubId} lost the last one${from} ${ago(loss)}${reason === '' ? '' : `: ${reason}`}`;
+    const detail = `agent without a session: ${how}`;
     const todo =
       'unless you removed it: look at its machine and its log; isthmus status --address with its admin port shows its side';
     return report.warn(agentName(tenant, id), detail, todo);
   });
   return [...gateways, ...hubs, ...agents];
+}
+
+/** What no agent of the tenant names any more since one left; undefined if there is nothing. */
+function onlyServedBy({ tenant, identifiers }: Loss, sessions: readonly Session[]): string | undefined {
+  const others = sessions.filter((session) => session.tenant === tenant);
+  if (others.length === 0) return `tenant ${tenant}`;
+  const here = new Set(others.flatMap((session) => servedBy(session.identifiers)));
+  const gone = servedBy(identifiers).filter((name) => !here.has(name));
+  return gone.length === 0 ? undefined : gone.slice(0, FINDINGS.suspects).join(', ');
+}
+
+function servedBy(identifiers: Session['identifiers']): string[] {
+  if (!identifiers) return [];
+  const { ipv4, ipv6, host, cidr, defaultRoute } = identifiers;
+  return [...host, ...cidr, ...ipv4, ...ipv6, ...(defaultRoute ? ['the default route'] : [])];
 }
 
 /** A loss, and the members that saw it. */
@@ -157,7 +189,11 @@ export function lost(evidence: Evidence, role: number): Missing[] {
 
 /** The names of those of a role that the plane has. */
 function present({ members, hubs, sessions }: Evidence, role: number): string[] {
-  if (role === Role.ROLE_HUB) return hubs.map(({ hubId }) => nameOf('', hubId));
+  if (role === Role.ROLE_HUB) {
+    // Gateways on a busy machine may have lost one that answers.
+    const answering = members.filter(({ roles, status }) => roles.includes('hub') && status).map(({ id }) => id);
+    return [...hubs.map(({ hubId }) => hubId), ...answering].map((id) => nameOf('', id));
+  }
   if (role === Role.ROLE_AGENT) return sessions.map(({ tenant, agentId }) => nameOf(tenant, agentId));
   return members.filter(({ roles }) => roles.includes('gateway')).map(({ id }) => nameOf('', id));
 }
@@ -179,7 +215,7 @@ export function ofRefusals(evidence: Evidence): Result[] {
       const suspects = agents ? suspectsOf(gone, refusal) : [];
       const names = suspects
         .slice(0, FINDINGS.suspects)
-        .map(({ id: agent, atMs }) => `${agent} (for ${age(evidence.now - atMs)})`);
+        .map(({ tenant, id: agent, atMs }) => `${agentName(tenant, agent)} (for ${age(evidence.now - atMs)})`);
       const more = suspects.length > FINDINGS.suspects ? ` and ${suspects.length - FINDINGS.suspects} more` : '';
       const who = names.length > 0 ? `; agents that have no session any more: ${names.join(', ')}${more}` : '';
       const trust = agents && DISTRUSTS.test(refusal.reason);

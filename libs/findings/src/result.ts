@@ -67,6 +67,11 @@ export function findingsIn(results: readonly Result[]): Finding[] {
   return [...found('fail'), ...found('warn')];
 }
 
+/** Names an agent, with its tenant where there are others. */
+export function agentName(tenant: string, id: string): string {
+  return tenant === 'default' ? id : `${id} of ${tenant}`;
+}
+
 export function plural(count: number, noun: string): string {
   return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`;
 }

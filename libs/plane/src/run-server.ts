@@ -248,7 +248,7 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
   else if (hub) found.push(admissionCheck(hub.admission));
   found.push(registryCheck(plane.following));
   if (hub) found.push(hub.registration);
-  if (tenancy) found.push(tenancy.views.check([...(gateway?.unopened ?? []), ...(hub?.unopened ?? [])]));
+  if (tenancy) found.push(tenancy.views.check({ gateway, hub }));
   if (gateway) {
     // Upstream's server is ready once it has an agent (docs/adr/0015). A gateway lets dials wait for one, and with many tenants
     // one without agents is no reason to send the callers of the others elsewhere.

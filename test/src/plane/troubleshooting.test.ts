@@ -131,7 +131,11 @@ describe('README.md leads to the cause of a failed dial', { concurrency: true },
       const { cert, key } = await trust.agents.expired('agent');
       const agent = await startAgent(scope, trust, agentPort, { 'agent-cert': cert, 'agent-key': key });
       await agent.waitForLog(({ msg }) => msg === 'server connection failed', { what: 'a refusal' });
-      await follow("the hub rejects the agent's certificate", { program, agent, values: {} });
+      await follow("the hub rejects the agent's certificate", {
+        program,
+        agent,
+        values: { 'HOST:PORT': '127.0.0.1:1' },
+      });
     }),
   );
 

@@ -59,7 +59,7 @@ const PLANE: Recipe = {
 };
 
 const SERVER: Recipe = {
-  hosts: ['server.isthmus-server.svc'],
+  hosts: ['server.isthmus-server.svc', 'server-agents.isthmus-server.svc'],
   about: ['For the chart as server.', 'API servers show kube-apiserver-tls. Not here: hub-kubeconfig (k8s/README.md).'],
   objects(texts, { caller }) {
     const ofServer = (name: string, file: string, party: string) =>
@@ -77,7 +77,7 @@ const TENANT: Recipe = {
   hosts: [],
   about: [
     "One tenant of k8s/recipes/shared-plane. With `kubectl apply --server-side --field-manager=TENANT`, other tenants' keys in the secret stay.",
-    "Not here: TENANT-sa.pub, the cluster's own public key. Agents that trust only their cluster's CA need TENANT.crt and TENANT.key of that CA.",
+    "Before it: kubectl create namespace tenants, where TENANT's API server runs. Not here: TENANT-sa.pub, the cluster's own public key. Agents that trust only their cluster's CA need TENANT.crt and TENANT.key of that CA.",
   ],
   objects(texts, { caller, tenant }) {
     const own = {
@@ -99,7 +99,7 @@ const TENANT: Recipe = {
         data: own,
       },
       tls(where, texts, `callers-${caller}`, 'agents'),
-      authorityOfHubs(texts, `${tenant}'s own cluster, of its agents`),
+      authorityOfHubs(texts, `${tenant}'s own cluster, of its agents`, 'kube-system'),
     ];
   },
 };
@@ -151,9 +151,9 @@ function tls(place: Place, texts: Texts, file: string, party: string): Kubernete
 }
 
 /** What k8s/base/agent mounts as the CA of the hubs' certificate. */
-function authorityOfHubs(texts: Texts, cluster: string): KubernetesObject {
+function authorityOfHubs(texts: Texts, cluster: string, namespace = 'isthmus-agent'): KubernetesObject {
   const data = { 'ca.crt': text(texts, 'agents-ca.pem') };
-  return { kind: 'ConfigMap', cluster, namespace: 'isthmus-agent', name: 'hub-ca', data };
+  return { kind: 'ConfigMap', cluster, namespace, name: 'hub-ca', data };
 }
 
 function text(texts: Texts, file: string): string {

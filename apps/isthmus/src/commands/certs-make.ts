@@ -169,19 +169,25 @@ function flagsFor(dir: string, { agents, caller, operator }: Parties): Made['fla
   const cluster = { ...identity('cluster-', 'agents-server'), 'cluster-ca-cert': 'agents-ca.pem' };
   const peers = (role: string) => ({ ...identity('peer-', `peers-${role}`), 'peer-ca-cert': 'peers-ca.pem' });
   const admin = { ...identity('admin-server-', 'admin-server'), 'admin-ca-cert': 'admin-ca.pem' };
+  const named = (program: string, id: string, files: Readonly<Record<string, string>>) => {
+    return { program, flags: [`--server-id=${id}`, ...given(files)] };
+  };
   return [
-    { program: 'proxy-server', flags: given({ ...callers, ...cluster, ...peers('server'), ...admin }) },
-    { program: 'frontend-gw', flags: given({ ...callers, ...peers('gateway'), ...admin }) },
-    { program: 'backend-hub', flags: given({ ...cluster, ...peers('hub'), ...admin }) },
+    named('proxy-server', 'server-1', { ...callers, ...cluster, ...peers('server'), ...admin }),
+    named('frontend-gw', 'gateway-1', { ...callers, ...peers('gateway'), ...admin }),
+    named('backend-hub', 'hub-1', { ...cluster, ...peers('hub'), ...admin }),
     ...agents.map((agent) => ({
       program: `proxy-agent (${agent})`,
-      flags: given({ 'ca-cert': 'agents-ca.pem', ...identity('agent-', `agents-${agent}`) }),
+      flags: [
+        `--agent-id=${agent}`,
+        ...given({ 'ca-cert': 'agents-ca.pem', ...identity('agent-', `agents-${agent}`) }),
+      ],
     })),
+    { program: `isthmus (${operator})`, flags: given({ ca: 'admin-ca.pem', ...identity('', `admin-${operator}`) }) },
     {
       program: `curl (${caller})`,
       // curl does not support `--flag=value`.
       flags: apart({ ...identity('proxy-', `callers-${caller}`), 'proxy-cacert': 'callers-ca.pem' }),
     },
-    { program: `isthmus (${operator})`, flags: given({ ca: 'admin-ca.pem', ...identity('', `admin-${operator}`) }) },
   ];
 }

@@ -133,12 +133,15 @@ describe('make', () => {
         const words = started.map((each) => (each[0] === 'npx' ? each.slice(1) : each));
         assert.deepEqual(
           words.map(([program]) => program),
-          ['proxy-server', 'frontend-gw', 'backend-hub', 'proxy-agent', 'proxy-agent', 'curl', 'isthmus'],
+          ['proxy-server', 'frontend-gw', 'backend-hub', 'proxy-agent', 'proxy-agent', 'isthmus', 'curl'],
         );
         for (const program of [proxyServer, frontendGateway, backendHub, proxyAgent]) {
           const [, ...given] = words.find(([name]) => name === program.name) ?? assert.fail(program.name);
           parseFlags(program.flags, given, {});
         }
+        const ids = words.map((each) => each.find((word) => /^--(agent|server)-id=/.test(word))?.replace(/.*=/, ''));
+        assert.deepEqual(ids.slice(0, 5), ['server-1', 'gateway-1', 'hub-1', 'a', 'b']);
+        assert.equal(words.at(-1)?.at(-1), 'http://hub.example.com:8092/readyz');
         for (const word of words.flat()) {
           const [, path] = /^(?:--[\w-]+=)?(.*\.pem)$/.exec(word) ?? [];
           if (path !== undefined) assert.ok(existsSync(path), word);
@@ -236,7 +239,7 @@ describe('make', () => {
       assert.deepEqual(names(terminal.stdout), [
         'Secret tenants-credentials isthmus-plane',
         'Secret acme-callers tenants',
-        'ConfigMap hub-ca isthmus-agent',
+        'ConfigMap hub-ca kube-system',
       ]);
     });
 

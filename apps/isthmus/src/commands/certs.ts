@@ -141,9 +141,9 @@ const COMMANDS: Readonly<Record<string, (host: string) => Command>> = {
   }),
   // `-p` makes curl use CONNECT for a plain URL, and `--noproxy ''` matters where NO_PROXY lists the gateway.
   curl: (host) => ({
-    about: "dials the agent's own health port, which agents refuse (403), as",
+    about: "once they run: asks the server's health port, through the agent, as",
     before: ['-sSp', '--noproxy', "''"],
-    after: [`--proxy ${quoted(`https://${host}:8090`)}`, 'http://127.0.0.1:8093/readyz'],
+    after: [`--proxy ${quoted(`https://${host}:8090`)}`, quoted(`http://${host}:8092/readyz`)],
   }),
   isthmus: (host) => ({
     about: 'the plane, seen by',

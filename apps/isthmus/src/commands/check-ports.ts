@@ -5,9 +5,9 @@ import { dirname } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { RedisProbe } from '@isthmus/directory/redis';
 import { type Result, reportOf } from '@isthmus/findings';
-import { faultOfSocketPath, hiddenSocket } from '@isthmus/flags';
+import { faultOfSocketPath, hiddenSocket, redisOptions } from '@isthmus/flags';
 import type { adminApi } from '@isthmus/proto/admin';
-import { CertificatePool, type Presented, presentedBy, secureContextOptions } from '@isthmus/runtime';
+import { CertificatePool, type Presented, presentedBy } from '@isthmus/runtime';
 import { type Destination, HUB_SERVER_NAME, inWords, parseDestination } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 import { millis } from '../output.ts';
@@ -196,6 +196,10 @@ export interface RedisOptions {
   readonly redisCaCert?: string;
   readonly redisCert?: string;
   readonly redisKey?: string;
+  readonly redisUsernameFile?: string;
+  readonly redisPasswordFile?: string;
+  readonly redisSentinelUsernameFile?: string;
+  readonly redisSentinelPasswordFile?: string;
 }
 
 /** The oldest version in the plane's tests. */
@@ -211,19 +215,26 @@ interface RedisResults {
 
 export async function checkRedis(options: RedisOptions): Promise<RedisResults> {
   if (options.redisUrl === undefined) return { results: [] };
-  const files = { ca: options.redisCaCert, cert: options.redisCert, key: options.redisKey };
   try {
     const { probeRedis } = await import('@isthmus/directory/redis');
-    const probe = await probeRedis({
-      url: options.redisUrl,
-      plane: options.plane,
-      tls: () => secureContextOptions(files),
-    });
+    const probe = await probeRedis(
+      redisOptions({
+        'redis-url': options.redisUrl,
+        plane: options.plane,
+        'redis-ca-cert': options.redisCaCert ?? '',
+        'redis-cert': options.redisCert ?? '',
+        'redis-key': options.redisKey ?? '',
+        'redis-username-file': options.redisUsernameFile ?? '',
+        'redis-password-file': options.redisPasswordFile ?? '',
+        'redis-sentinel-username-file': options.redisSentinelUsernameFile ?? '',
+        'redis-sentinel-password-file': options.redisSentinelPasswordFile ?? '',
+      }),
+    );
     const { aheadMs } = probe;
     return { results: judgedRedis(probe, options.plane), ...(aheadMs !== undefined && { aheadMs }) };
   } catch (error) {
     const todo =
-      'check that it runs, its address, user name and password, and whether it needs TLS (rediss). Gateways and hubs that run keep working without it';
+      'check that it runs, its address, user name and password (--redis-password-file), and whether it needs TLS (rediss). Gateways and hubs that run keep working without it';
     return { results: [redisReport.fail('--redis-url', inWords(error), todo)] };
   }
 }

@@ -1,6 +1,6 @@
 import timers from 'node:timers/promises';
 import { socketPathOf } from '@isthmus/admin/place';
-import { asJson, CHECKS, judge, OWN_HEALTH_PORT, ofDial, type Result, reportOf } from '@isthmus/findings';
+import { agentName, asJson, CHECKS, judge, OWN_HEALTH_PORT, ofDial, type Result, reportOf } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Option } from 'commander';
@@ -41,6 +41,10 @@ export const check = command({
     }),
     new Option('--uds-name <path>', 'as for the programs: does a server listen there, where an API server finds it?'),
     new Option('--redis-url <url>', 'as for the programs: reachable, version, permissions?'),
+    new Option('--redis-username-file <file>', 'as for the programs: the user name for Redis'),
+    new Option('--redis-password-file <file>', 'as for the programs: the password for Redis'),
+    new Option('--redis-sentinel-username-file <file>', 'as for the programs: the user name for Sentinels'),
+    new Option('--redis-sentinel-password-file <file>', 'as for the programs: the password for Sentinels'),
     new Option('--plane <name>', 'as for the programs: the plane whose keys to use in Redis').default('isthmus'),
     new Option(
       '--destination <host:port>',
@@ -174,7 +178,8 @@ async function dialThrough(
   { agent, tenant }: SessionView,
   { destination = OWN_HEALTH_PORT, withinMs }: DialsOptions,
 ): Promise<Result> {
-  const about = `${gateway.id} through ${agent} to ${destination}`;
+  const name = agentName(tenant, agent);
+  const about = `${gateway.id} through ${name} to ${destination}`;
   const { answers, unanswered } = await plane.askThese([gateway], (admin) =>
     admin.dial(
       { destination, tenant, agentId: agent, timeoutMs: withinMs },
@@ -188,7 +193,7 @@ async function dialThrough(
       `could not be tried: ${unanswered.at(-1)?.reason}`,
       `isthmus dial ${destination} --agent ${agent} --tenant ${tenant}`,
     );
-  return ofDial(gateway.id, agent, destination, asJson(record));
+  return ofDial(gateway.id, name, destination, asJson(record));
 }
 
 interface CheckView {

@@ -9,6 +9,7 @@ import { InvalidArgumentError, Option } from 'commander';
 import { type Call, command, count, destinationArgument, durationOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { EXIT, type ExitStatus, Failure, millis, plural, quantile, type Style, usage } from '../output.ts';
+import { agentsAway } from '../plane/evidence.ts';
 import type { Member } from '../plane/member.ts';
 import { isInvalid, membersWith, type Plane } from '../plane/plane.ts';
 import { type DialView, dialText, lineText, type PhaseView } from './dial-text.ts';
@@ -236,7 +237,8 @@ class PlaneDial {
       admin.explain({ destination, tenant }, { signal }),
     );
     const advice = answers[0]?.value.advice ?? [];
-    return advice.length > 0 ? advice : general;
+    const away = error.code === 'destination_unavailable' ? await agentsAway(this.#plane, tenant) : [];
+    return [...(advice.length > 0 ? advice : general), ...away];
   }
 }
 

@@ -2,6 +2,7 @@ import { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { type Call, command, destinationArgument } from '../command.ts';
 import { EXIT, statusOf } from '../output.ts';
+import { agentsAway } from '../plane/evidence.ts';
 import type { Answer } from '../plane/member.ts';
 import { membersWith } from '../plane/plane.ts';
 import { type CandidateView, type ExplainView, explainText, type GatewayView, type StepView } from './explain-text.ts';
@@ -34,7 +35,12 @@ export const explain = command({
     const { answers, unanswered } = await met.askThese(membersWith(met, 'gateway', gateway), (admin, signal) =>
       admin.explain({ destination, tenant, caller }, { signal }),
     );
-    const view: ExplainView = { destination, gateways: answers.map(gatewayView), unanswered };
+    const unserved = answers.some(({ value }) => value.sessionId === '' && value.policy?.allowed !== false);
+    const away = unserved ? await agentsAway(met, tenant) : [];
+    const gateways = answers.map(gatewayView).map((view) => {
+      return view.session === '' ? { ...view, advice: [...view.advice, ...away] } : view;
+    });
+    const view: ExplainView = { destination, gateways, unanswered };
     output.show(view, () => explainText(view, output.style));
     if (answers.length === 0) return EXIT.unasked;
     return statusOf(

@@ -1,4 +1,4 @@
-import { asJson, type Evidence, type Witness } from '@isthmus/findings';
+import { asJson, type Evidence, findingsIn, judge, type Witness } from '@isthmus/findings';
 import { adminApi } from '@isthmus/proto/admin';
 import { ISTHMUS } from '../defaults.ts';
 import { age, isoTime } from '../output.ts';
@@ -155,6 +155,15 @@ export async function askPlane(plane: Plane, tenant: string, configs: boolean): 
     now: Date.now(),
   };
   return { statuses, lists, configs: flags, sessions, evidence };
+}
+
+/** Returns why agents may be away, as the plane's members tell it: whom hubs refused, and which agents went. */
+export async function agentsAway(plane: Plane, tenant: string): Promise<string[]> {
+  const { evidence } = await askPlane(plane, tenant, false);
+  return findingsIn(judge(evidence, ['refusals', 'missing']))
+    .filter(({ check, about }) => check === 'missing' || about.endsWith('port for agents'))
+    .slice(0, ISTHMUS.warningsShown)
+    .map(({ about, detail }) => `${about}: ${detail}`);
 }
 
 async function see(admin: adminApi.AdminClient, signal: AbortSignal): Promise<Seen> {

@@ -298,7 +298,7 @@ function linkAdvice(found: readonly adminApi.Candidate[]): string[] {
   const hubs = names(found.filter(({ reachable }) => !reachable).map(({ hubId }) => hubId));
   if (hubs === '') return [];
   return [
-    `this gateway has no link to hub ${hubs}: its log says why ("hub cannot be reached"). Check that the hub runs, ` +
+    `this gateway has no link to hub ${hubs}: isthmus hubs says why. Check that the hub runs, ` +
       'that its --advertise-address leads from here to its --peer-port, and that both sides trust --peer-ca-cert',
   ];
 }
@@ -327,7 +327,7 @@ function agentAdvice(tenant: string, { sessions, plane }: AdminBackend): string 
     return 'the registry lists no hub: start one with the same --redis-url and --plane as this gateway';
   }
   return (
-    `no agent of tenant ${tenant} has a session${elsewhere}: start one, or read in its log why it does not connect. ` +
+    `no agent of tenant ${tenant} has a session${elsewhere}: start one; isthmus check says whom hubs refuse, and why. ` +
     "Its --proxy-server-host and --proxy-server-port must lead to a hub, and its --ca-cert must hold the CA of the hub's --cluster-cert"
   );
 }

@@ -4,6 +4,7 @@ import { DialError, type DialErrorCode, type PlaneEvents, planeEvents } from '@i
 import { failingDials, RecentDials } from './recent-dials.ts';
 
 const { signal } = new AbortController();
+const OPERATOR = { via: 'admin', identity: 'admin' } as const;
 
 function dialled(events: PlaneEvents, host: string, code?: DialErrorCode, agentId = 'a', tenant = 'default'): void {
   const request = { id: 'd', tenant, destination: { host, port: 443 }, deadline: 0, signal };
@@ -33,6 +34,20 @@ test('what fails three times and never succeeds since is reported, the most freq
   const [, last] = failingDials(dials, 'gateway');
   assert.equal(last?.text, 'no x');
   assert.ok(Math.abs(Number(last?.lastMs) - Date.now()) < 60_000);
+});
+
+test('what an operator tries and does not reach, no caller missed', () => {
+  const { events, dials, failing } = seen();
+  const destination = { host: 'x', port: 443 };
+  for (let n = 0; n < 3; n++) {
+    const request = { id: 'd', tenant: 'default', destination, deadline: 0, signal, caller: OPERATOR };
+    events.emit('dial:start', 'gateway', request);
+    const error = new DialError('connection_refused', 'no x');
+    events.emit('dial:end', 'gateway', request, { ms: 1, error, failure: 'error' });
+  }
+  assert.deepEqual(failing(), []);
+  const { dials: count, failures } = dials.rates('gateway').over(60, performance.now());
+  assert.deepEqual([count, failures], [3, 0]);
 });
 
 test('five of the agents that tried are named, and all are counted', () => {

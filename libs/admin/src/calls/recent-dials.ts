@@ -192,7 +192,7 @@ export class RecentDials implements SeenDials {
   #ended(role: Role, dial: DialRequest, outcome: DialOutcome): void {
     const now = performance.now();
     this.#count(role, dial.tenant, -1);
-    this.#rates[role].count(now, outcome.error !== undefined);
+    this.#rates[role].count(now, outcome.error !== undefined && dial.caller?.via !== 'admin');
     const seen = seenDial(role, dial, now - outcome.ms, outcome);
     this.#ring.push(seen);
     if (outcome.error || outcome.ms >= ADMIN.slowDialMs) this.#remarkable.push(seen);
@@ -235,7 +235,9 @@ interface Failing {
 export function failingDials(dials: SeenDials, role: Role, now = performance.now()): adminApi.FailingDials[] {
   const found = new Map<string, Map<string, Failing>>();
   for (const dial of dials) {
-    const { outcome, tenant, destination } = dial;
+    const { outcome, tenant, destination, caller } = dial;
+    // What an operator tried and did not reach, no caller missed.
+    if (outcome?.error && caller?.via === 'admin') continue;
     if (dial.role !== role || !outcome || dial.start + outcome.ms < now - ADMIN.failingWithinMs) continue;
     const key = JSON.stringify([tenant, formatDestination(destination)]);
     if (!outcome.error) found.delete(key);

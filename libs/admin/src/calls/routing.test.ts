@@ -192,7 +192,7 @@ test('an explanation says that a limit of the tenant refuses every dial, althoug
   const list = () => [{ name: 'default', file: 'default.yaml', use, certificates: [] }];
   await using plane = await gateway({
     dial: reached,
-    tenants: { list, has: () => true, problems: () => [], scraped: async () => [] },
+    tenants: { list, has: () => true, problems: () => [], scraped: async () => [], unopened: () => [] },
   });
   const { verdict, advice } = await plane.admin.explain({ destination: '10.1.2.3:443', tenant: 'default' });
   assert.equal(verdict, 'a dial is refused at once: tenant default uses 20 of 20 tunnels at this gateway');

@@ -13,6 +13,7 @@ function tenantsOf(...names: string[]): NonNullable<AdminBackend['tenants']> {
     has: (name) => names.includes(name),
     problems: () => [],
     scraped: async () => [],
+    unopened: () => [],
   };
 }
 

@@ -52,6 +52,8 @@ export interface TenantsPart {
   problems(): readonly FileProblem[];
   /** What the files have Prometheus scrape, of one tenant or of all. */
   scraped(tenant?: string): Promise<readonly TargetGroup[]>;
+  /** Why ports and unix sockets that the files name are not open. */
+  unopened(): readonly string[];
 }
 
 type TenantsRpc = Pick<adminApi.AdminServiceImplementation, 'listTenants'>;
@@ -74,7 +76,7 @@ export function tenantsRpc(backend: AdminBackend): TenantsRpc {
         .sort((a, b) => (a.name < b.name ? -1 : 1))
         .map((each) => tenantMessage(each, counts.get(each.name), backend));
       const problems = (part?.problems() ?? []).map(({ kept = '', ...problem }) => ({ ...problem, kept }));
-      return { tenants, problems, configured: part !== undefined };
+      return { tenants, problems, configured: part !== undefined, unopened: [...(part?.unopened() ?? [])] };
     },
   };
 }

@@ -56,6 +56,7 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
     tenants: {
       list: () => [known('acme'), known('beta')],
       has: (name) => ['acme', 'beta'].includes(name),
+      unopened: () => ['acme.yaml: agents[0].port: port 9132: EADDRINUSE'],
       problems: () => [{ file: 'beta.yaml', line: 1, column: 1, message: 'no' }],
       scraped: async (tenant = 'all') => [{ targets: ['10.0.0.1:10250'], labels: { of: tenant } }],
     },

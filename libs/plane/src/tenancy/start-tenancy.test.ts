@@ -84,7 +84,7 @@ test('a tenant is served with the files that its file names', async (context) =>
   assert.ok(tenancy.chooseTls('acme.example')?.context);
   assert.equal(tenancy.chooseTls('acme.example'), tenancy.chooseTls('ACME.example'));
   assert.equal(tenancy.chooseTls('beta.example'), undefined);
-  assert.equal(tenancy.views.check([]).detail, '1 in force');
+  assert.equal(tenancy.views.check({}).detail, '1 in force');
   assert.deepEqual(said, ['acme - 1']);
 });
 
@@ -156,7 +156,7 @@ test('a file that is missing or broken keeps its tenant as it was, and is named'
   ]);
   assert.equal(principalText((await agent(acme, 'e1')).principal), 'acme/agent/e1');
   assert.equal(
-    tenancy.views.check([]).detail,
+    tenancy.views.check({}).detail,
     '1 in force, 1 file with problems: acme.yaml:5:25: agents[0].certificates.ca: acme-ca.crt: there is no such file (tenant acme stays as it was)',
   );
   assert.equal(tenancy.views.sight.badFiles, 1);

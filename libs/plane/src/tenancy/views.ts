@@ -14,7 +14,7 @@ export function tenantViews(admission: Admission) {
     /** The tenants that have dialled through a gateway. */
     using: (gateway: DialsHeld) => tenantsUsing(admission, gateway),
     /** Which tenants are in force, and which files are not. */
-    check: (unopened: readonly string[]) => tenantsCheck(admission, unopened),
+    check: (roles: UseOptions) => tenantsCheck(admission, unopenedAt(roles)),
     /** What an operator should fix in the files, although the server is ready. */
     warnings: () => fileWarnings(admission),
   };
@@ -24,11 +24,13 @@ type Use = KnownTenant['use'];
 
 /** A gateway: what a tenant uses of it; undefined before it has dialled. */
 interface DialsHeld {
+  readonly unopened: readonly string[];
   use(tenant: string): DialUse | undefined;
 }
 
 /** A hub: its sessions, and how many of a tenant's were renewed in the last full second. */
 interface SessionsHeld {
+  readonly unopened: readonly string[];
   sessions(): Iterable<SessionInfo>;
   renewals(tenant: string): number;
 }
@@ -36,6 +38,11 @@ interface SessionsHeld {
 interface UseOptions {
   readonly gateway?: DialsHeld | undefined;
   readonly hub?: SessionsHeld | undefined;
+}
+
+/** Why tenants' own ports and unix sockets are not open. */
+function unopenedAt({ gateway, hub }: UseOptions): readonly string[] {
+  return [...(gateway?.unopened ?? []), ...(hub?.unopened ?? [])];
 }
 
 /** Returns what a tenant uses of the limits of this process: dials and tunnels at a gateway, agents at a hub. */
@@ -99,7 +106,6 @@ function heldBy(sessions: Iterable<SessionInfo>): Map<string, Held> {
 
 /**
  * Passes with problems too: one tenant's bad file must not make a server unready for the other tenants.
- * @param unopened why tenants' own ports and unix sockets are not open
  */
 function tenantsCheck({ tenants, problems }: Admission, unopened: readonly string[]): Check {
   const text = ({ path, problems: [first], kept }: (typeof problems)[number]) => {
@@ -133,6 +139,7 @@ function tenantsPart(admission: Admission, roles: UseOptions): TenantsPart {
     has: (name) => admission.tenants.get(name) !== undefined,
     problems: () => problemsOf(admission),
     scraped: (name) => admission.scraped.of(name),
+    unopened: () => unopenedAt(roles).slice(0, PLANE.warnings),
   };
 }
 

@@ -560,6 +560,8 @@ export interface ListTenantsResponse {
   problems: TenantFileProblem[];
   /** The process has --tenants-dir. Without it, `tenants` has those that have sessions, tunnels or dials here, and no limits. */
   configured: boolean;
+  /** Why ports and unix sockets that the files name are not open here. */
+  unopened: string[];
 }
 
 export interface Tenant {
@@ -4575,7 +4577,7 @@ export const ListTenantsRequest: MessageFns<ListTenantsRequest> = {
 };
 
 function createBaseListTenantsResponse(): ListTenantsResponse {
-  return { tenants: [], problems: [], configured: false };
+  return { tenants: [], problems: [], configured: false, unopened: [] };
 }
 
 export const ListTenantsResponse: MessageFns<ListTenantsResponse> = {
@@ -4588,6 +4590,9 @@ export const ListTenantsResponse: MessageFns<ListTenantsResponse> = {
     }
     if (message.configured !== false) {
       writer.uint32(24).bool(message.configured);
+    }
+    for (const v of message.unopened) {
+      writer.uint32(34).string(v!);
     }
     return writer;
   },
@@ -4629,6 +4634,14 @@ export const ListTenantsResponse: MessageFns<ListTenantsResponse> = {
             message.configured = reader.bool();
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.unopened.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4649,6 +4662,7 @@ export const ListTenantsResponse: MessageFns<ListTenantsResponse> = {
     message.tenants = object.tenants?.map((e) => Tenant.fromPartial(e)) || [];
     message.problems = object.problems?.map((e) => TenantFileProblem.fromPartial(e)) || [];
     message.configured = object.configured ?? false;
+    message.unopened = object.unopened?.map((e) => e) || [];
     return message;
   },
 };
