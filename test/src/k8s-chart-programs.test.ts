@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -19,7 +19,7 @@ import {
   noHelm as skip,
   type Values,
 } from './k8s/chart.ts';
-import { type Manifest, type Workload, workloads } from './k8s/manifests.ts';
+import { type Manifest, root, type Workload, workloads } from './k8s/manifests.ts';
 
 function find(programs: readonly Workload[], name: string): Workload {
   const found = programs.find((program) => program.name === name);
@@ -131,6 +131,17 @@ test('replicas and memory follow from clusters, agents and tunnels', { skip }, a
   assert.deepEqual(await sizes('agent', { sizing: { tunnels: 1200 } }), {
     agent: { replicas: 4, memory: ['128Mi', '506Mi'] },
   });
+});
+
+test('agents by the nodes of a cluster are as many as the page says', { skip }, async () => {
+  const page = readFileSync(`${root}docs/KUBERNETES.md`, 'utf8');
+  const [, table = ''] = page.split(/^\| nodes \|.*\n\| --- .*\n/m);
+  const rows = [...table.matchAll(/^\| ([\d,]+) \| [\d,]+ \| ([\d,]+) \|$/gm)].map((row) =>
+    row.slice(1).map((cell) => Number(cell.replaceAll(',', ''))),
+  );
+  assert.equal(rows.length, 8);
+  for (const [nodes, agents] of rows)
+    assert.equal((await sizes('agent', { sizing: { nodes } })).agent?.replicas, agents, `${nodes} nodes`);
 });
 
 /** What Kubernetes refuses to change in an object that exists, and what others find an object by. */

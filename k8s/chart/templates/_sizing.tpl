@@ -9,7 +9,7 @@ Each program has one process more than it needs, so that the others can carry ev
 */}}
 {{- define "isthmus.sizing" -}}
 {{- $sizing := .root.Values.sizing }}
-{{- $tunnels := int $sizing.tunnels }}
+{{- $tunnels := max (int $sizing.tunnels) (mul 3 (int $sizing.nodes)) }}
 {{- $clusters := int $sizing.clusters }}
 {{- $sessions := mul 2 (max (int $sizing.agents) (mul 2 $clusters)) }}
 {{- $byTunnels := div (add $tunnels 999) 1000 }}

@@ -66,7 +66,7 @@ export function ofDial(gateway: string, agent: string, destination: string, { st
 const ADVICE: Readonly<Record<DialErrorCode, string>> = {
   connection_refused: 'the agent reached the machine, but nothing listens on that port: check the destination itself',
   connection_timeout:
-    'the destination did not answer the agent: a firewall or network policy between them drops packets, or the machine is down',
+    "the destination did not answer the agent: a firewall or network policy between them drops packets (in Kubernetes, the destination's own NetworkPolicy must let agents' pods in), or the machine is down",
   destination_ip_unroutable: "the agent's network has no route there: another agent must serve it, see isthmus explain",
   dns_error: "the agent's resolver does not know the name: resolve it in the agent's pod",
   dns_timeout: "the agent's resolver does not answer: check DNS in the agent's network",
