@@ -54,6 +54,7 @@ const AGENT = [
   /^Deployment isthmus-agent agent .*\/env\/PROXY_SERVER_(HOST|PORT)\/.*: ".*" \| undefined$/,
 ];
 const ONE_CLUSTER = [
+  /^NetworkPolicy isthmus-plane operators(-out)? metadata\/labels\/app.kubernetes.io\/part-of: undefined \| "isthmus"$/,
   /^ClusterRoleBinding isthmus:hub-token-review: only in kustomize$/,
   /^ConfigMap isthmus-plane hub-kubeconfig metadata\/labels\/app.kubernetes.io\/part-of: undefined \| "isthmus"$/,
   /^ClusterRoleBinding isthmus-plane:plane-token-review: only in the chart$/,
@@ -73,7 +74,7 @@ test('the chart installs what kustomize does, but for listed differences', { ski
   const [plane, agent] = [await renderFor('plane', alone), await renderFor('agent', alone)];
   assertDifferences(differences(kustomize('k8s/base/plane'), plane), PLANE);
   assertDifferences(differences(kustomize('k8s/base/agent'), agent), AGENT);
-  const inOne = [...(await renderFor('plane', { ...alone, oneCluster: true })), ...agent];
+  const inOne = [...(await renderFor('plane', { ...alone, oneCluster: true, operators: true })), ...agent];
   assertDifferences(differences(kustomize('k8s/base'), inOne), [...PLANE, ...AGENT, ...ONE_CLUSTER]);
 });
 

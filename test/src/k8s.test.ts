@@ -22,7 +22,7 @@ import { deployed, deployment, ofKind, selected, server, socket } from './k8s/re
 
 const NAMES = PROGRAMS.map(({ name }) => name);
 /** Flags that say where a program listens. */
-const LISTENS = ['server-port', 'agent-port', 'peer-port', 'health-port', 'health-server-port'];
+const LISTENS = ['server-port', 'agent-port', 'peer-port', 'health-port', 'health-server-port', 'admin-port'];
 
 const overlay = skip ? [] : kustomize('k8s/overlays/control-plane-node');
 const all = [...deployed, ...workloads(overlay), server, socket];

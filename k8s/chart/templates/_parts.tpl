@@ -25,6 +25,53 @@
 {{- with .Values.tenants.configMap }}
 - --tenants-dir=/etc/isthmus/tenants
 {{- end }}
+{{- if .Values.operators }}
+- --admin-port=8095
+- --admin-bind-address=
+- --advertise-admin-address={{ include "isthmus.podAddress" . }}:8095
+- --admin-server-cert=/etc/isthmus/admin/tls.crt
+- --admin-server-key=/etc/isthmus/admin/tls.key
+- --admin-ca-cert=/etc/isthmus/admin/ca.crt
+{{- end }}
+{{- end }}
+
+{{- define "isthmus.podAddress" -}}
+{{ ternary "[$(POD_IP)]" "$(POD_IP)" .Values.ipv6 }}
+{{- end }}
+
+{{/* Of pods in which operators run isthmus: what it shows. */}}
+{{- define "isthmus.env.operator" }}
+{{- if .Values.operators }}
+- name: POD_IP
+  valueFrom:
+    fieldRef:
+      fieldPath: status.podIP
+- name: ISTHMUS_CA
+  value: /etc/isthmus/operator/ca.crt
+- name: ISTHMUS_CERT
+  value: /etc/isthmus/operator/tls.crt
+- name: ISTHMUS_KEY
+  value: /etc/isthmus/operator/tls.key
+{{- end }}
+{{- end }}
+
+{{- define "isthmus.ports.admin" }}
+{{- if .Values.operators }}
+- name: admin
+  containerPort: 8095
+{{- end }}
+{{- end }}
+
+{{- define "isthmus.volumes.admin" }}
+{{- if .Values.operators }}
+{{- include "isthmus.volume" (dict "name" "admin" "secret" .Values.secrets.admin) }}
+{{- end }}
+{{- end }}
+
+{{- define "isthmus.volumes.operator" }}
+{{- if .Values.operators }}
+{{- include "isthmus.volume" (dict "name" "operator" "secret" .Values.secrets.operator) }}
+{{- end }}
 {{- end }}
 
 {{- define "isthmus.args.peers" }}

@@ -7,6 +7,7 @@ import { startRedis } from '@isthmus/directory/testing/servers';
 import { run as isthmus, type Terminal } from '@isthmus/isthmus';
 import {
   echo,
+  eventually,
   freePort,
   goMissing,
   newTrust,
@@ -19,15 +20,21 @@ import {
   within,
 } from '../harness/index.ts';
 import { objects, readAsApiServer } from '../k8s/chart.ts';
-import { kustomize, type Manifest, noKubectl, type Workload, workloads } from '../k8s/manifests.ts';
+import { composed, kustomize, type Manifest, noKubectl, type Workload, workloads } from '../k8s/manifests.ts';
 import { kubeApi } from '../plane/kube-api.ts';
 import { argsOf } from './objects.ts';
 import { flagValue, move } from './run.ts';
 
 async function printed(...args: string[]): Promise<string> {
+  const { status, text } = await ran(['certs', '-o', 'kubernetes', ...args]);
+  assert.equal(status, 0);
+  return text;
+}
+
+async function ran(args: string[]): Promise<{ status: number; text: string }> {
   let text = '';
   const terminal: Terminal = {
-    args: ['certs', '-o', 'kubernetes', ...args],
+    args,
     env: {},
     interactive: false,
     colours: false,
@@ -40,8 +47,7 @@ async function printed(...args: string[]): Promise<string> {
     resized: () => () => {},
     size: () => ({ columns: 120, rows: 40 }),
   };
-  assert.equal(await isthmus(terminal), 0);
-  return text;
+  return { status: await isthmus(terminal), text };
 }
 
 test('an API server reads the secrets of each recipe as they are meant', { skip: goMissing() }, async () => {
@@ -73,7 +79,7 @@ async function mount(root: string, { pod, container }: Workload, stored: readonl
 }
 
 test(
-  'a plane and its agents start from the printed secrets alone, and carry a dial',
+  'a plane and its agents start from the printed secrets alone, carry a dial, and an operator in a gateway sees all',
   { skip: noKubectl },
   scoped(async (scope: Scope) => {
     const trust = await newTrust(scope);
@@ -82,7 +88,7 @@ test(
     const redis = await startRedis();
     scope.defer(() => redis.stop());
     const stored = objects(await printed('--host', '127.0.0.1,localhost')) as Stored[];
-    const plane = workloads([...kustomize('k8s/base/plane'), ...kustomize('k8s/base/agent')]);
+    const plane = workloads([...composed('base/plane', 'components/operators'), ...kustomize('k8s/base/agent')]);
     const agentPort = await freePort();
     const start = async (name: string, added: Readonly<Record<string, string | number>>): Promise<Program> => {
       const workload = plane.find((each) => each.name === name);
@@ -106,9 +112,11 @@ test(
       const port = await freePort();
       const admin = name === 'agent' ? 'admin-server-port' : 'admin-port';
       const program = workload.container.command[0] as ProgramName;
+      const adminPort = await freePort();
+      const pod = name === 'agent' ? {} : { 'server-id': name, 'advertise-admin-address': `127.0.0.1:${adminPort}` };
       return startProgram(scope, program, {
         args,
-        flags: { ...flags, [health]: port, [admin]: await freePort() },
+        flags: { ...flags, ...pod, [health]: port, [admin]: adminPort },
         healthPort: port,
       });
     };
@@ -132,6 +140,21 @@ test(
     tunnel.resume().write('there and back\n');
     const [answer] = await within(first, { what: 'an echo' });
     assert.equal(String(answer), 'there and back\n');
+    const env = plane.find(({ name }) => name === 'gateway')?.container.env as readonly {
+      name: string;
+      value?: string;
+    }[];
+    const shown = ['ca', 'cert', 'key'].flatMap((name) => {
+      const path = env.find((each) => each.name === `ISTHMUS_${name.toUpperCase()}`)?.value ?? '';
+      return [`--${name}`, join(trust.dir, 'gateway', path)];
+    });
+    await eventually(async () => {
+      const address = `127.0.0.1:${programs[1]?.adminPort}`;
+      const { status, text } = await ran(['status', '--address', address, ...shown, '-o', 'json']);
+      const { members } = JSON.parse(text) as { members: { member: string; ready?: boolean }[] };
+      const ready = members.map(({ member, ready: is }) => `${member} ${is}`).sort();
+      assert.deepEqual([status, ready], [0, ['gateway true', 'hub true']]);
+    });
   }),
 );
 

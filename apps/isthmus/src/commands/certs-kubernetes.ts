@@ -14,6 +14,7 @@ interface Recipe {
 interface Names {
   /** The caller's common name. */
   readonly caller: string;
+  readonly operator: string;
   /** Empty unless the operator named one. */
   readonly tenant: string;
 }
@@ -37,7 +38,7 @@ const PLANE: Recipe = {
     'For k8s/base/plane, k8s/base, k8s/recipes/shared-plane, and the chart as plane.',
     'API servers show kube-apiserver-tls. Not here: hub-kubeconfig (k8s/README.md), which neither k8s/base nor a plane with tenants needs.',
   ],
-  objects(texts, { caller }) {
+  objects(texts, { caller, operator }) {
     const inPlane = (name: string, file: string, party: string) =>
       tls({ cluster: OF_THE_PLANE, namespace: 'isthmus-plane', name }, texts, file, party);
     return [
@@ -46,6 +47,8 @@ const PLANE: Recipe = {
       inPlane('hub-peers-tls', 'peers-hub', 'peers'),
       inPlane('hub-agents-tls', 'agents-server', 'agents'),
       inPlane('kube-apiserver-tls', `callers-${caller}`, 'callers'),
+      inPlane('admin-tls', 'admin-server', 'admin'),
+      inPlane('operator-tls', `admin-${operator}`, 'admin'),
       {
         kind: 'Secret',
         cluster: OF_THE_PLANE,
@@ -61,13 +64,15 @@ const PLANE: Recipe = {
 const SERVER: Recipe = {
   hosts: ['server.isthmus-server.svc', 'server-agents.isthmus-server.svc'],
   about: ['For the chart as server.', 'API servers show kube-apiserver-tls. Not here: hub-kubeconfig (k8s/README.md).'],
-  objects(texts, { caller }) {
+  objects(texts, { caller, operator }) {
     const ofServer = (name: string, file: string, party: string) =>
       tls({ cluster: OF_THE_PLANE, namespace: 'isthmus-server', name }, texts, file, party);
     return [
       ofServer('server-callers-tls', 'callers-server', 'callers'),
       ofServer('server-agents-tls', 'agents-server', 'agents'),
       ofServer('kube-apiserver-tls', `callers-${caller}`, 'callers'),
+      ofServer('admin-tls', 'admin-server', 'admin'),
+      ofServer('operator-tls', `admin-${operator}`, 'admin'),
       authorityOfHubs(texts, OF_THE_AGENTS),
     ];
   },

@@ -195,6 +195,8 @@ describe('make', () => {
         'Secret hub-peers-tls isthmus-plane',
         'Secret hub-agents-tls isthmus-plane',
         'Secret kube-apiserver-tls isthmus-plane',
+        'Secret admin-tls isthmus-plane',
+        'Secret operator-tls isthmus-plane',
         'Secret redis-auth isthmus-plane',
         'ConfigMap hub-ca isthmus-agent',
       ]);

@@ -83,7 +83,7 @@ export const certs = command({
 
 /** Prints a recipe's secrets. Writes the files too, if a directory is named: a holder of the CAs' keys can issue more. */
 async function printObjects({ args: [dir], options, output, terminal }: Call<Options>): Promise<ExitStatus> {
-  const { caller, tenant, host: given, recipe: name = 'plane' } = options;
+  const { caller, operator, tenant, host: given, recipe: name = 'plane' } = options;
   const recipe = recipeOf(name);
   const hosts = [...recipe.hosts, ...(given === HOSTS ? [] : given)];
   if (hosts.length === 0)
@@ -92,7 +92,7 @@ async function printObjects({ args: [dir], options, output, terminal }: Call<Opt
   const parties = { ...options, agents: options.agent, hosts };
   const texts =
     dir === undefined ? await issueCertificates(parties) : (await makeCertificates({ dir, ...parties })).texts;
-  terminal.out(kubernetesText(recipe, texts, { caller, tenant }));
+  terminal.out(kubernetesText(recipe, texts, { caller, operator, tenant }));
   if (dir === undefined) output.remark("the CAs' keys were not kept: name a directory to keep them");
   return EXIT.good;
 }
