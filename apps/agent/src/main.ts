@@ -173,7 +173,7 @@ function agentOptions(flags: AgentValues, version: string, observation: Observat
     prohibited: prohibitedBy({
       ownPorts: [flags['health-server-port'], flags['admin-server-port']],
       ownAddresses: () => Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address) ?? []),
-      lifted,
+      lifted: ['loopback', ...lifted],
     }),
     ...(rules && { policy: policyOf(rules) }),
     observation,

@@ -1,6 +1,6 @@
 import type { Tenant } from '@isthmus/admission';
 import { getOrPut } from '@isthmus/runtime';
-import { encodeControl, type HubMember, type LinkClient, TRANSPORT } from '@isthmus/transport';
+import { encodeControl, type HubMember, type LinkClient, type PolicyRules, TRANSPORT } from '@isthmus/transport';
 import type { GatewayLoss } from '@isthmus/tunnel';
 import { HUB } from './defaults.ts';
 
@@ -162,7 +162,7 @@ export class Policies {
     const links = getOrPut(this.#links, tenant.name, () => new Set());
     links.add(link);
     this.#told.set(tenant.name, textOf(tenant));
-    link.sendPolicy(tenant.file.dial ?? {});
+    link.sendPolicy(agentRules(tenant.file));
     void link.closed.then(() => {
       links.delete(link);
       if (links.size > 0 || this.#links.get(tenant.name) !== links) return;
@@ -176,10 +176,15 @@ export class Policies {
     const links = tenant && this.#links.get(tenant.name);
     if (!links || this.#told.get(tenant.name) === textOf(tenant)) return;
     this.#told.set(tenant.name, textOf(tenant));
-    for (const link of links) link.sendPolicy(tenant.file.dial ?? {});
+    for (const link of links) link.sendPolicy(agentRules(tenant.file));
   }
 }
 
 function textOf({ file }: Tenant): string {
-  return JSON.stringify(file.dial ?? {});
+  return JSON.stringify(agentRules(file));
+}
+
+/** What is not of gateways alone. */
+function agentRules({ dial: { deny, allow } = {} }: Tenant['file']): PolicyRules {
+  return { ...(deny && { deny }), ...(allow && { allow }) };
 }

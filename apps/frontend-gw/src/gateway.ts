@@ -16,6 +16,7 @@ import {
 } from '@isthmus/tunnel';
 import { type CallerPort, Callers, type CallersOptions, type OwnPorts, tenantCallers } from './callers.ts';
 import { GATEWAY } from './defaults.ts';
+import { DirectDials, type DirectOptions } from './direct.ts';
 import { Identities } from './identities.ts';
 import { gatewayStages } from './pipeline.ts';
 
@@ -35,6 +36,8 @@ export interface GatewayOptions
   readonly parkTimeout: number;
   /** How long a tunnel may be idle during a drain, in milliseconds. 0: for any time. */
   readonly drainIdleMs: number;
+  /** What it may dial itself. */
+  readonly direct: DirectOptions;
   /** Unset: tunnels end with what carries them. */
   readonly resume?: ResumeOptions;
   /** What each tenant may use of this process, as it is now. Unset: there is one tenant. */
@@ -57,7 +60,10 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const routes = (to: RouteTo) => route(routing, to);
   const resumable = options.resume && new GatewayTunnels({ ...routing, ...options.resume, route: routes });
   const limiter = new DialLimiter(limits && { limits });
-  const dial = pipeline(gatewayStages({ ...routing, limiter, resumable }));
+  const { direct } = options;
+  const mayBeDirect = direct.rules.length > 0 || tenancy !== undefined;
+  const directly = mayBeDirect ? new DirectDials({ ...direct, tenancy, observation }) : undefined;
+  const dial = pipeline(gatewayStages({ ...routing, limiter, directly, resumable }));
   const identities = tenancy && new Identities(tenancy, events);
   const identify = identities?.identify ?? anyoneOf(tenant);
   const awaitDial = (of: string) => limiter.awaitDial(of);
@@ -110,6 +116,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
       strategies: options.strategies,
       lookups: (of, host) => lookups(options, { tenant: of, host }),
       route: (of, host) => routes({ tenant: of, host }),
+      direct: (of, destination, caller) => directly?.rule(of, destination, caller),
       policy: (of, destination, caller) => tenancy?.tenants.get(of)?.policy.verdict(destination, caller),
     },
     get admission() {

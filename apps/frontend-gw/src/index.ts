@@ -1,4 +1,11 @@
-import { type GatewayValues, parseStrategies, proxyNetworks, resumeOptions, tlsPolicy } from '@isthmus/flags';
+import {
+  type GatewayValues,
+  parseDirect,
+  parseStrategies,
+  proxyNetworks,
+  resumeOptions,
+  tlsPolicy,
+} from '@isthmus/flags';
 import type { Gateway, GatewayParts } from '@isthmus/plane';
 import type { TlsSettings } from '@isthmus/runtime';
 import type { CallerPort } from './callers.ts';
@@ -20,6 +27,13 @@ function callerTls(flags: GatewayValues): TlsSettings {
   return { cert: flags['server-cert'], key: flags['server-key'], ca: flags['server-ca-cert'], ...tlsPolicy(flags) };
 }
 
+/** Also the ports of a hub in this process. */
+function ownPorts(flags: GatewayValues): number[] {
+  return Object.entries(flags).flatMap(([name, value]) =>
+    name.endsWith('port') && typeof value === 'number' && value > 0 ? [value] : [],
+  );
+}
+
 function gatewayOptions(flags: GatewayValues): Omit<GatewayOptions, 'directory' | 'link' | 'observation' | 'instance'> {
   const resume = resumeOptions(flags);
   return {
@@ -38,6 +52,7 @@ function gatewayOptions(flags: GatewayValues): Omit<GatewayOptions, 'directory' 
     parkTimeout: flags['dial-park-timeout'],
     halfClosedMs: flags['half-closed-timeout'],
     drainIdleMs: flags['drain-idle-timeout'],
+    direct: { ...parseDirect(flags), ports: ownPorts(flags) },
     ...(resume && { resume }),
     keepaliveTime: flags['frontend-keepalive-time'],
   };

@@ -4,7 +4,7 @@ import { Directory, Suspects } from '@isthmus/directory';
 import { type Dial, DialLimiter, noTracer, planeEvents } from '@isthmus/tunnel';
 import { gatewayStages } from './pipeline.ts';
 
-function stages({ tenants = false, resume = false } = {}): string[] {
+function stages({ tenants = false, direct = false, resume = false } = {}): string[] {
   const all = gatewayStages({
     directory: new Directory(),
     strategies: ['default'],
@@ -15,6 +15,7 @@ function stages({ tenants = false, resume = false } = {}): string[] {
     suspects: new Suspects(),
     limiter: new DialLimiter(),
     ...(tenants && { limits: () => assert.fail(), tenancy: { permits: () => undefined } }),
+    ...(direct && { directly: { direct: (next: Dial) => next } }),
     ...(resume && { resumable: { resume: (next: Dial) => next } }),
   });
   return all.map(({ name }) => name);
@@ -27,13 +28,14 @@ const ORDER = [
   ['takeTurns', 'a dial over its limit takes no turn of what tenants share'],
   ['permit', 'a file may change while a dial waits, and the rules of the moment when it starts apply'],
   ['refuseWhenScarce', 'a forbidden dial is forbidden, also while descriptors are scarce: that error is final'],
+  ['direct', 'a direct dial needs a descriptor too, and has no agent with which its tunnel could go on'],
   ['resume', 'only a dial that goes out needs the means to go on'],
   ['route', 'last: each of its attempts takes along what the stages before wrote into the dial'],
 ] as const;
 
 test('a gateway of tenants passes a dial through all stages, in this order', () => {
   assert.deepEqual(
-    stages({ tenants: true, resume: true }),
+    stages({ tenants: true, direct: true, resume: true }),
     ORDER.map(([name]) => name),
   );
 });

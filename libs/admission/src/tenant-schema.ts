@@ -381,7 +381,16 @@ export const tenantFile = v.strictObject({
   dial: v.exactOptional(
     described(
       v.pipe(
-        v.strictObject({ deny: v.exactOptional(list(rule)), allow: v.exactOptional(list(rule)) }),
+        v.strictObject({
+          deny: v.exactOptional(list(rule)),
+          allow: v.exactOptional(list(rule)),
+          direct: v.exactOptional(
+            described(
+              list(rule),
+              'What gateways dial themselves, without an agent, as --direct-destinations does for all tenants. deny and allow apply to it too.',
+            ),
+          ),
+        }),
         v.check(
           (rules) => Buffer.byteLength(JSON.stringify(rules)) <= ADMISSION.dialRulesBytes,
           `the rules have more than ${ADMISSION.dialRulesBytes} bytes as JSON: write wider prefixes, or shorter lists of ports and callers`,

@@ -12,9 +12,9 @@ import { ADMISSION } from './defaults.ts';
 import { limitsOf, type TenantLimits } from './limits.ts';
 import { type Passwords, passwordsOf } from './passwords.ts';
 import { comparableHost } from './patterns.ts';
-import { type Policy, policyOf } from './policy.ts';
+import { type Policy, type PolicyRule, policyOf } from './policy.ts';
 import type { Problem, ReadFile, UsableFile } from './tenant-file.ts';
-import type { TenantFile } from './tenant-schema.ts';
+import type { DialRule, TenantFile } from './tenant-schema.ts';
 
 /** Server names (SNI) and the tenants that they select. The longest pattern wins. */
 class ServerNames {
@@ -59,6 +59,8 @@ export interface Tenant {
   /** The same object for as long as the file says the same of claims. */
   readonly claims: Claims;
   readonly policy: Policy;
+  /** What gateways dial for it themselves. Allows only what its rules match. */
+  readonly direct: Policy;
   readonly limits: TenantLimits;
   readonly denials: Denials;
   /** What the files hold that its file names. */
@@ -307,6 +309,12 @@ function overdue({ certificates, path }: Tenant, { read }: TenantSource, now: nu
 
 /** Many files say nothing of what may be dialled. */
 const EVERYTHING = policyOf();
+const NOTHING = policyOf({ allow: [] });
+
+/** Rules without a name of their own are named by their place. */
+function directRules(rules: readonly DialRule[]): PolicyRule[] {
+  return rules.map((rule, place) => ({ name: `direct[${place}]`, ...rule }));
+}
 
 function tenantOf(path: string, { file }: UsableFile, read: ReadCredentials, before: Tenant | undefined): Tenant {
   const credentials = new Credentials(read);
@@ -316,6 +324,7 @@ function tenantOf(path: string, { file }: UsableFile, read: ReadCredentials, bef
     file,
     claims: before && sameClaims(before.file, file) ? before.claims : claimsOf(file.claims),
     policy: file.dial ? policyOf(file.dial) : EVERYTHING,
+    direct: file.dial?.direct ? policyOf({ allow: directRules(file.dial.direct) }) : NOTHING,
     limits: limitsOf(file.limits),
     denials: denialsOf(file.deny),
     credentials,

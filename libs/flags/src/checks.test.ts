@@ -20,6 +20,15 @@ test('command lines in use today are accepted without a warning', () => {
   assert.deepEqual(server('--logtostderr=true', '--mode=grpc', '--proxy-strategies=destHost,default'), []);
 });
 
+test('what a gateway dials itself is a list of destinations, and of the names that lift an exception', () => {
+  assert.deepEqual(gateway('--direct-destinations=10.0.0.0/8:443,*.svc,[fd00::/8]:1-2,loopback,metadata'), []);
+  refuses(gateway, [
+    ['--direct-destinations=lopback', /^--direct-destinations: unknown name "lopback": want loopback, own-ports, /],
+    ['--direct-destinations=10.0.0.1/8', /^--direct-destinations: bad entry "10\.0\.0\.1\/8": /],
+    ['--direct-destinations=a.example:0', /^--direct-destinations: bad entry .* no port/],
+  ]);
+});
+
 test('callers need a unix socket or mutual TLS, and may have both', () => {
   refuses(
     (...args) => check(proxyServer, ...cluster(), ...args),

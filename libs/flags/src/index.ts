@@ -18,8 +18,8 @@ export {
   serverFlags,
 } from './programs.ts';
 export { readDuration } from './syntax.ts';
-export { parseDestinations } from './topics/agent.ts';
 export { proxyNetworks } from './topics/callers.ts';
 export { resumeOptions } from './topics/common.ts';
+export { parseDestinations, parseDirect } from './topics/destinations.ts';
 export { hubSocket } from './topics/plane.ts';
 export { parseConsole, parseLabels, parseStrategies } from './topics/server.ts';

@@ -11,8 +11,6 @@ import {
   checkLeaseSelector,
   checkServerConnection,
   checkSynchronisation,
-  destinations,
-  parseDestinations,
   serverConnection,
   synchronisation,
 } from './topics/agent.ts';
@@ -40,6 +38,7 @@ import {
   resume,
   tracing,
 } from './topics/common.ts';
+import { destinations, directDials, parseDestinations, parseDirect } from './topics/destinations.ts';
 import {
   adminAdvertising,
   advertising,
@@ -92,7 +91,7 @@ export interface ProgramFlags<T extends FlagTable> {
 }
 
 /** What serves callers. */
-const callerSide = { ...callerListening, ...callerTls };
+const callerSide = { ...callerListening, ...callerTls, ...directDials };
 
 /** How dials find their way, and how their tunnels go on. */
 const dials = { ...routing, ...resume, ...drainIdle, ...tracing };
@@ -180,6 +179,7 @@ export const proxyServer: ProgramFlags<typeof serverFlags> = {
     checkPorts(serverFlags, values, [...closedAdmin(values), ...(joins ? [] : ['peer-port'])]);
     checkDurations(serverFlags, values);
     checkCallers(values, warn);
+    parseDirect(values);
     checkServerSide(values, warn);
     checkAudit(values);
     parseStrategies(values['proxy-strategies']);
@@ -199,6 +199,7 @@ export const frontendGateway: ProgramFlags<typeof gatewayFlags> = {
     checkPorts(gatewayFlags, values, closedAdmin(values));
     checkDurations(gatewayFlags, values);
     checkCallers(values, warn);
+    parseDirect(values);
     checkServerSide(values, warn);
     checkAudit(values);
     parseStrategies(values['proxy-strategies']);

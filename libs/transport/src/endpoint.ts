@@ -102,10 +102,12 @@ function peerOf(cause: unknown): Destination | undefined {
   return typeof address === 'string' && typeof port === 'number' ? { host: address, port } : undefined;
 }
 
-/** What an agent does not dial, whatever a plane asks of it. */
+/** What an agent does not dial, whatever a plane asks of it, or a gateway that dials itself. */
 export interface OwnRules {
   /** Decides which addresses are not dialled. Default: none. */
   readonly prohibited?: Prohibited;
+  /** The flag that lifts a prohibition. Default: the agents'. */
+  readonly liftedBy?: '--allow-destinations' | '--direct-destinations';
   /** The agent's own lists of what it dials. Its rules have the names of their entries. Default: everything. */
   readonly policy?: DialPolicy;
 }
@@ -118,7 +120,11 @@ type Refusal = (address?: string) => DialError | undefined;
  * to, so no spelling and no resolver's answer can bypass a rule. Each refusal is final: other agents have the same rules, and
  * strategies decide which agent may dial what, not retries.
  */
-export function refusalOf(request: DialRequest, { prohibited = () => undefined, policy }: OwnRules): Refusal {
+export function refusalOf(
+  request: DialRequest,
+  { prohibited = () => undefined, liftedBy = '--allow-destinations', policy }: OwnRules,
+): Refusal {
+  const who = liftedBy === '--allow-destinations' ? 'agents do' : 'a gateway does';
   const { destination, tenant } = request;
   const refused = (why: string, rule: string) => {
     const target = formatDestination(destination);
@@ -128,7 +134,7 @@ export function refusalOf(request: DialRequest, { prohibited = () => undefined, 
   };
   return (address) => {
     const rule = address === undefined ? undefined : prohibited(address, destination.port);
-    if (rule) return refused(`agents do not dial ${address} (${rule}); --allow-destinations=${rule} lifts this`, rule);
+    if (rule) return refused(`${who} not dial ${address} (${rule}); ${liftedBy}=${rule} lifts this`, rule);
     const host = address ?? destination.host;
     const own = policy && refusingRule(request, policy, address);
     if (own === '')

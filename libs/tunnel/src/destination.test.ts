@@ -37,7 +37,12 @@ for (const text of bad) {
   });
 }
 
-const options = { ownPorts: [8093, 8094], ownAddresses: () => ['10.0.0.7', 'fd00::7'], lifted: [] };
+/** As agents have it, which dial their loopback. */
+const options = {
+  ownPorts: [8093, 8094],
+  ownAddresses: () => ['10.0.0.7', 'fd00::7'],
+  lifted: ['loopback'] as Prohibition[],
+};
 
 const CASES: readonly [address: string, port: number, by: Prohibition | undefined][] = [
   ['127.0.0.1', 8094, 'own-ports'],
@@ -85,9 +90,25 @@ test('an address is judged by the host it reaches, however it is written', () =>
 
 test('lifting a prohibition by its name lifts no other', () => {
   for (const lifted of ['own-ports', 'link-local', 'metadata'] as const) {
-    const prohibited = prohibitedBy({ ...options, lifted: [lifted] });
+    const prohibited = prohibitedBy({ ...options, lifted: ['loopback', lifted] });
     for (const [address, port, by] of CASES) {
       assert.equal(prohibited(address, port), by === lifted ? undefined : by, `${address} ${port} without ${lifted}`);
     }
   }
+});
+
+test('all of loopback is prohibited where its name does not lift that', () => {
+  const prohibited = prohibitedBy({ ...options, lifted: [] });
+  const loopbacks = [
+    '127.0.0.1',
+    '127.255.0.1',
+    '0.0.0.0',
+    '::',
+    '::1',
+    '::ffff:127.0.0.1',
+    '64:ff9b::127.0.0.1',
+    '::7f00:1',
+  ];
+  for (const address of loopbacks) assert.equal(prohibited(address, 1), 'loopback', address);
+  for (const address of ['10.0.0.1', '128.0.0.1', 'fd00::1']) assert.equal(prohibited(address, 1), undefined, address);
 });

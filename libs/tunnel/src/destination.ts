@@ -51,10 +51,13 @@ export interface DialPolicy {
 /** The groups of addresses that no agent dials. A flag lifts a prohibition by its name. */
 export const PROHIBITIONS = ['own-ports', 'link-local', 'metadata'] as const;
 
-export type Prohibition = (typeof PROHIBITIONS)[number];
+/** The same for gateways, which share their machine with the plane. */
+export const DIRECT_PROHIBITIONS = ['loopback', ...PROHIBITIONS] as const;
+
+export type Prohibition = (typeof DIRECT_PROHIBITIONS)[number];
 
 interface ProhibitedOptions {
-  /** Ports on which the agent itself listens, for operators and probes. */
+  /** Ports on which the program itself listens. */
   readonly ownPorts: readonly number[];
   /** Returns this machine's current addresses, except loopback. */
   readonly ownAddresses: () => readonly string[];
@@ -97,6 +100,7 @@ export function prohibitedBy({ ownPorts, ownAddresses, lifted }: ProhibitedOptio
     if (holds('metadata') && isIn(address, metadata)) return 'metadata';
     // Some metadata addresses are link-local too. Only `metadata` decides about them.
     if (holds('link-local') && isIn(address, linkLocal) && !isIn(address, metadata)) return 'link-local';
+    if (holds('loopback') && isIn(address, loopback)) return 'loopback';
     if (!holds('own-ports') || !ownPorts.includes(port)) return undefined;
     const own = isIn(address, loopback) || ownAddresses().some((each) => plain(each).toString() === address.toString());
     return own ? 'own-ports' : undefined;

@@ -1,5 +1,6 @@
 export {
   type Destination,
+  DIRECT_PROHIBITIONS,
   type DialPolicy,
   formatDestination,
   type PolicyVerdict,

@@ -64,6 +64,7 @@ function asked({ hubs = [hub('h1')], sessions, quarantines = [], host = '10.1.2.
     lookups: (tenant: string, to: string) => lookups(options, { tenant, host: to }),
     route: (tenant: string, to: string) => route(options, { tenant, host: to }),
     policy: () => undefined,
+    direct: () => undefined,
   };
   return explained({ tenant: 'default', destination: { host, port: 443 }, routing });
 }

@@ -40,6 +40,8 @@ export interface RoutingPart {
   lookups(tenant: string, host: string): Iterable<Lookup>;
   /** The sessions that a dial would try now, in order, then those that it would not. */
   route(tenant: string, host: string): Iterable<Routed>;
+  /** The rule by which the gateway dials a destination itself, without an agent; undefined if it routes it. */
+  direct(tenant: string, destination: Destination, caller: string): string | undefined;
   /** What a tenant's policy says about a dial of a caller, by the caller's name; undefined for a tenant without one. */
   policy(tenant: string, destination: Destination, caller: string): PolicyVerdict | undefined;
 }
@@ -71,6 +73,8 @@ interface Asked {
 interface Explanation {
   /** Unset if there is none. A dial that it refuses is not routed. */
   readonly policy: PolicyVerdict | undefined;
+  /** The rule by which the gateway dials itself. Such a dial is not routed either. */
+  readonly direct: string | undefined;
   readonly steps: readonly adminApi.RoutingStep[];
   /** The tenant's sessions that no strategy finds. */
   readonly others: readonly adminApi.Candidate[];
@@ -88,7 +92,10 @@ export function explainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImp
       const tenant = tenantAsked(backend, named);
       const asked = { tenant, destination, routing, backend };
       const policy = routing.policy(tenant, destination, caller);
-      const explanation = { policy, ...(policy?.allowed === false ? NOT_ROUTED : explained(asked)) };
+      const refused = policy?.allowed === false;
+      const direct = refused ? undefined : routing.direct(tenant, destination, caller);
+      const routed = refused || direct !== undefined ? NOT_ROUTED : explained(asked);
+      const explanation = { policy, direct, ...routed };
       const { steps, others, taken } = explanation;
       return {
         destination: formatDestination(destination),
@@ -107,14 +114,19 @@ export function explainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImp
   };
 }
 
-const NOT_ROUTED: Omit<Explanation, 'policy'> = { steps: [], others: [], found: new Map(), taken: undefined };
+const NOT_ROUTED: Omit<Explanation, 'policy' | 'direct'> = {
+  steps: [],
+  others: [],
+  found: new Map(),
+  taken: undefined,
+};
 
 /** Returns the sessions of a dial's route, by strategy, each with the reason for its place. */
 export function explained({
   tenant,
   destination: { host },
   routing,
-}: Omit<Asked, 'backend'>): Omit<Explanation, 'policy'> {
+}: Omit<Asked, 'backend'>): Omit<Explanation, 'policy' | 'direct'> {
   const others: adminApi.Candidate[] = [];
   const found = new Map<string, adminApi.Candidate>();
   const steps = routing.strategies.map((strategy) => ({
@@ -219,7 +231,7 @@ class Words {
 }
 
 /** Returns in one sentence what would happen to a dial now. */
-function verdictOf({ policy, steps, others, found, taken }: Explanation, asked: Asked): string {
+function verdictOf({ policy, direct, steps, others, found, taken }: Explanation, asked: Asked): string {
   const { tenant, routing, backend } = asked;
   if (policy?.allowed === false) {
     const why = policy.rule === '' ? 'no rule allows it' : `rule ${policy.rule}`;
@@ -227,6 +239,7 @@ function verdictOf({ policy, steps, others, found, taken }: Explanation, asked: 
   }
   const full = fullLimit(tenant, backend);
   if (full) return `a dial is refused at once: ${full.says}`;
+  if (direct !== undefined) return `the gateway dials it itself, without an agent (rule ${direct})`;
   if (taken) {
     const { agentId, hubId, sessionId } = taken;
     const step = steps.find((each) => each.taken);
@@ -242,12 +255,12 @@ function verdictOf({ policy, steps, others, found, taken }: Explanation, asked: 
 }
 
 /** Returns what to do if no session can be chosen, in the order to try. */
-function adviceOf({ policy, steps, others, found, taken }: Explanation, asked: Asked): string[] {
+function adviceOf({ policy, direct, steps, others, found, taken }: Explanation, asked: Asked): string[] {
   const { tenant, destination, backend } = asked;
   if (policy?.allowed === false) return [policyAdvice(tenant, policy.rule)];
   const full = fullLimit(tenant, backend);
   if (full) return [full.advice];
-  if (taken) return [];
+  if (taken || direct !== undefined) return [];
   if (found.size > 0) return [...quarantineAdvice([...found.values()]), ...linkAdvice([...found.values()])];
   const lost = [...registryAdvice(backend), ...lossAdvice(tenant, destination.host, backend)];
   if (others.length > 0) return [...lost, identifierAdvice(steps, others)];

@@ -95,6 +95,7 @@ async function gateway(given: Given = {}) {
     lookups: (tenant: string, host: string) => lookups(options, { tenant, host }),
     route: (tenant: string, host: string) => route({ ...options, suspects: new Set() }, { tenant, host }),
     policy: policy ?? (() => undefined),
+    direct: (_tenant: string, { host }: { host: string }) => (host === 'webhook.svc' ? 'dial.hooks' : undefined),
   };
   const plane = {
     registry: { synced: true, up: registry === undefined, detail: registry ?? 'answers' },
@@ -116,6 +117,13 @@ async function gateway(given: Given = {}) {
 }
 
 const reached: Dial = async () => destination();
+
+test('an explanation says that the gateway dials a destination itself, and by which rule', async () => {
+  await using plane = await gateway({ dial: reached });
+  const { verdict, steps, agentId, advice } = await plane.admin.explain({ destination: 'webhook.svc:443' });
+  assert.equal(verdict, 'the gateway dials it itself, without an agent (rule dial.hooks)');
+  assert.deepEqual([steps, agentId, advice], [[], '', []]);
+});
 
 test('an explanation names the chosen session, its strategy, and the keys that were looked up', async () => {
   await using plane = await gateway({ dial: reached, strategies: ['destHost', 'destCIDR'] });

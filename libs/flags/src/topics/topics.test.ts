@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import { createSecureContext } from 'node:tls';
-import { parseDestinations } from './agent.ts';
 import { resumeBudget } from './common.ts';
+import { parseDestinations } from './destinations.ts';
 import { parseLabels } from './server.ts';
 import { cipherSuiteNames, isCipherSuite, opensslCiphers, tlsVersion } from './tls.ts';
 

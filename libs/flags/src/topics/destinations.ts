@@ -1,0 +1,115 @@
+import { type PolicyRule, type PolicyRules, type PortRange, policyOf } from '@isthmus/admission/policy';
+import { DIRECT_PROHIBITIONS, PROHIBITIONS, type Prohibition } from '@isthmus/tunnel';
+import { FlagError, strings, topic, type Values } from '../flag.ts';
+
+const ENTRY =
+  'An entry is an address, a prefix or a host pattern, and may end in a port or a range of ports: ' +
+  '10.0.0.0/8, *.svc.cluster.local:443, [fd00::/8]:30000-32767; * is every destination, as in *:22.';
+
+export const destinations = topic('Behaviour', {
+  'allow-destinations': strings(
+    [],
+    `The only destinations that this agent dials, whatever the plane asks: a comma list. ${ENTRY} Without entries it dials all but its own health and admin ports, link-local addresses and the metadata services of clouds; the names ${PROHIBITIONS.join(', ')} in this list lift these exceptions, and nothing else does.`,
+    { own: true },
+  ),
+  'deny-destinations': strings(
+    [],
+    `Destinations that this agent does not dial, whatever the plane asks, and though --allow-destinations lists them: a comma list. ${ENTRY} Addresses are checked after the name was resolved.`,
+    { own: true },
+  ),
+});
+
+/** What an agent dials. */
+interface AgentDestinations {
+  readonly lifted: readonly Prohibition[];
+  /** Undefined: everything but what is prohibited. Rules have the names of their entries. */
+  readonly rules: PolicyRules | undefined;
+}
+
+/** @throws FlagError */
+export function parseDestinations(flags: Values<typeof destinations>): AgentDestinations {
+  const { 'allow-destinations': allowed, 'deny-destinations': denied } = flags;
+  const lifted = PROHIBITIONS.filter((name) => allowed.includes(name));
+  const entries = allowed.filter((entry) => !isProhibition(entry));
+  const allow = entries.map((entry) => {
+    if (/^[\w-]+$/.test(entry)) throw new FlagError('allow-destinations', unknownName(entry));
+    return ruleOf('allow-destinations', entry);
+  });
+  const deny = denied.map((entry) => {
+    if (!isProhibition(entry)) return ruleOf('deny-destinations', entry);
+    throw new FlagError('deny-destinations', `${entry} are denied already, unless --allow-destinations names them`);
+  });
+  const rules = { ...(allow.length > 0 && { allow }), ...(deny.length > 0 && { deny }) };
+  return { lifted, rules: allow.length + deny.length > 0 ? rules : undefined };
+}
+
+export const directDials = topic('Behaviour', {
+  'direct-destinations': strings(
+    [],
+    `Destinations that the gateway dials itself, without an agent, under the same rules, limits and records: a comma list. ${ENTRY} A name is compared as the caller wrote it. Never addresses of this machine's loopback, its own ports, link-local addresses and the metadata services of clouds; the names ${DIRECT_PROHIBITIONS.join(', ')} in this list lift these exceptions, for tenants' files (dial.direct) too.`,
+    { own: true },
+  ),
+});
+
+/** What a gateway dials itself. */
+interface DirectDestinations {
+  readonly lifted: readonly Prohibition[];
+  readonly rules: readonly PolicyRule[];
+}
+
+/** @throws FlagError */
+export function parseDirect({ 'direct-destinations': entries }: Values<typeof directDials>): DirectDestinations {
+  const isName = (entry: string) => DIRECT_PROHIBITIONS.some((name) => name === entry);
+  const rules = entries.filter((entry) => !isName(entry));
+  const misspelt = rules.find((entry) => /^[\w-]+$/.test(entry));
+  if (misspelt !== undefined) throw new FlagError('direct-destinations', unknownName(misspelt, DIRECT_PROHIBITIONS));
+  return {
+    lifted: DIRECT_PROHIBITIONS.filter((name) => entries.includes(name)),
+    rules: rules.map((entry) => ruleOf('direct-destinations', entry)),
+  };
+}
+
+function isProhibition(entry: string): boolean {
+  return PROHIBITIONS.some((name) => name === entry);
+}
+
+/** A name that is misspelt must not become a host that alone is allowed. */
+function unknownName(entry: string, names: readonly string[] = PROHIBITIONS): string {
+  const known = names.join(', ');
+  return `unknown name ${JSON.stringify(entry)}: want ${known}, or write a host without dots with a port or a dot behind it`;
+}
+
+function ruleOf(flag: string, entry: string): PolicyRule {
+  const bad = (problem: string) => new FlagError(flag, `bad entry ${JSON.stringify(entry)}: ${problem}`);
+  const [target, ports] = split(entry);
+  const rule = {
+    name: entry,
+    ...(ports !== undefined && { ports: [rangeOf(ports, bad)] }),
+    ...(target !== '*' && { [isNetwork(target) ? 'cidr' : 'host']: target }),
+  };
+  try {
+    policyOf({ deny: [rule] });
+  } catch (error) {
+    throw bad((error as Error).message);
+  }
+  return rule;
+}
+
+/** IPv6 needs brackets only before ports. */
+function split(entry: string): [target: string, ports: string | undefined] {
+  const [, bracketed, behind] = /^\[([^\]]*)\](?::(.*))?$/.exec(entry) ?? [];
+  if (bracketed !== undefined) return [bracketed, behind];
+  const [target = '', ports, ...rest] = entry.split(':');
+  return rest.length > 0 ? [entry, undefined] : [target, ports];
+}
+
+function isNetwork(target: string): boolean {
+  return /[:/]|^[\d.]+$/.test(target);
+}
+
+function rangeOf(text: string, bad: (problem: string) => FlagError): PortRange {
+  const [, from, to = from] = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(text) ?? [];
+  const [first, last] = [Number(from), Number(to)];
+  if (first >= 1 && first <= last && last <= 65_535) return [first, last];
+  throw bad(`${JSON.stringify(text)} is no port from 1 to 65535, and no range such as 30000-32767`);
+}
