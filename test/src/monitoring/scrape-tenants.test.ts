@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import test from 'node:test';
+import { newPassword } from '@isthmus/admission';
 import { eventually, freePort, newTrust, type Scope, scoped, startAgent, startServer } from '../harness/index.ts';
 import type { TenantTrust } from '../tenants/tenant-trust.ts';
 import { TenantsDirectory } from '../tenants/tenants-directory.ts';
@@ -37,13 +38,14 @@ test(
     const tenants = await Promise.all(
       names.map(async (name) => {
         const [tenant, port] = [await directory.trust(name), await freePort()];
-        const callers = [...(tenant.file.callers ?? []), { port }];
+        const { token, sha256 } = newPassword();
+        const callers = [...(tenant.file.callers ?? []), { port }, { passwords: [{ name: 'prometheus', sha256 }] }];
         const targets = [`127.0.0.1:${await kubelet(scope, tenant)}`];
         // What the tenant's own port shows.
         const { cert: certificate, key } = await tenant.cluster.server();
         const shown = { serverNames: [tenant.serverName], certificate, key };
         await directory.write({ ...tenant.file, server: shown, callers, scrape: [{ job: 'kubelet', targets }] });
-        return { name, tenant, port };
+        return { name, tenant, port, token };
       }),
     );
     const own = { 'uds-name': '', 'cluster-ca-cert': '', 'tenants-dir': directory.path };
@@ -54,14 +56,15 @@ test(
       await startAgent(scope, trust, server.agentPort, identity);
     }
     const scrapes = await Promise.all(
-      tenants.map(async ({ name, tenant, port }) => {
+      tenants.map(async ({ name, tenant, port, token }) => {
         const { cert, key } = await tenant.caller();
+        const byToken = name === 't0';
         return {
           job_name: name,
           http_sd_configs: [{ url: `http://127.0.0.1:${server.program.adminPort}/sd?tenant=${name}` }],
-          proxy_url: `https://127.0.0.1:${port}`,
+          proxy_url: `https://${byToken ? `${name}:${token}@` : ''}127.0.0.1:${port}`,
           // Of the gateway and of the kubelet: Prometheus has one for both.
-          tls_config: { ca_file: tenant.cluster.cert, cert_file: cert, key_file: key },
+          tls_config: { ca_file: tenant.cluster.cert, ...(!byToken && { cert_file: cert, key_file: key }) },
           relabel_configs: [{ source_labels: ['__meta_isthmus_tenant'], target_label: 'tenant' }],
         };
       }),
