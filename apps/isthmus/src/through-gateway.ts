@@ -81,7 +81,7 @@ export async function tunnelled(socket: Socket, proxy: URL, authority: string, s
   socket.write(`CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${authorization}\r\n`);
   const { status, fields } = await headOf(socket, signal);
   if (status >= 200 && status < 300) return { detail: `open to ${authority}, as tenant ${user || '(none)'}` };
-  if (status === 407) throw refused(user, token);
+  if (status === 407) throw refused(user, token, await reasonIn(socket, fields, signal));
   const { code, details } = proxyStatusOf(fields.get('proxy-status') ?? '');
   if (status === 0)
     throw new Stop(
@@ -94,7 +94,7 @@ export async function tunnelled(socket: Socket, proxy: URL, authority: string, s
   throw new Stop(text, code === '' ? "read the gateway's log" : adviceFor(code));
 }
 
-function refused(user: string, token: string): Stop {
+function refused(user: string, token: string, reason: string): Stop {
   if (user === '') return new Stop('407: no token was sent', 'isthmus login TENANT writes one into proxy-url');
   const expiry = expiryOf(token);
   if (expiry !== undefined && expiry < Date.now())
@@ -102,10 +102,23 @@ function refused(user: string, token: string): Stop {
       `407: the token of ${user} expired at ${isoTime(expiry)}`,
       'log in again; with a command behind -- the next kubectl call renews it, and the one after uses it',
     );
+  const why = reason === '' ? '' : `: ${reason}`;
   return new Stop(
-    `407: the gateway does not take the token for tenant ${user}`,
-    "is the tenant's name right, and is the token's issuer, audience or hash in the tenant's file? The gateway's log and isthmus status say why",
+    `407: the gateway does not take the token for tenant ${user}${why}`,
+    "is the tenant's name right, and is the token's issuer, audience or hash in the tenant's file?",
   );
+}
+
+/** Returns the first line of a refusal's body, in which gateways say why. */
+async function reasonIn(socket: Socket, fields: Head['fields'], signal: AbortSignal): Promise<string> {
+  const wanted = Math.min(Number(fields.get('content-length')) || 0, ISTHMUS.reasonBytes);
+  let text = '';
+  while (text.length < wanted && !socket.readableEnded && !socket.destroyed) {
+    const chunk = socket.read() as Buffer | null;
+    if (chunk === null) await Promise.race([once(socket, 'readable', { signal }), once(socket, 'end', { signal })]);
+    else text += chunk.toString('latin1');
+  }
+  return /^[ -~]*/.exec(text.slice(0, wanted).trim())?.[0] ?? '';
 }
 
 /** Reads the first member of Proxy-Status (RFC 9209). */

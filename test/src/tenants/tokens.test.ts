@@ -5,6 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createServer as createHttps } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import type { TenantFile } from '@isthmus/admission';
@@ -128,6 +129,41 @@ test(
     await Promise.all(answers.map(ask));
 
     await dialsWithTools(scope, { server, acme, ci });
+
+    // A kubeconfig by login leads as far, and why says how far; the destination is no TLS server.
+    const dir = await tempDir(scope);
+    const kubeconfig = join(dir, 'config');
+    const cluster = {
+      server: `https://127.0.0.1:${port}`,
+      'certificate-authority': via.ca,
+      'tls-server-name': via.serverName,
+    };
+    const context = { cluster: 'home', user: 'me' };
+    const base = {
+      clusters: [{ name: 'home', cluster }],
+      contexts: [{ name: 'home', context }],
+      'current-context': 'home',
+    };
+    writeFileSync(kubeconfig, JSON.stringify(base));
+    const loggedIn = async (token: string) => {
+      writeFileSync(join(dir, 'token'), token);
+      const gateway = [
+        '--gateway',
+        `https://127.0.0.1:${via.port}`,
+        '--from',
+        'home',
+        '--token-file',
+        join(dir, 'token'),
+      ];
+      const login = await isthmus(server.program, 'login', 'acme', ...gateway, '--kubeconfig', kubeconfig);
+      assert.equal(login.status, 0, login.err);
+      return (await isthmus(server.program, 'why', '--kubeconfig', kubeconfig)).out;
+    };
+    assert.match(
+      await loggedIn(ci.token),
+      /ok {4}gateway .*\nok {4}tunnel +open to .* as tenant acme\nFAIL {2}server /,
+    );
+    assert.match(await loggedIn(beta.token), /FAIL {2}tunnel +407: .* tenant acme: .*not one of tenant acme/);
 
     // Each ends within 10 s; the other goes on.
     const stands = await dial(bearer(ci.token));

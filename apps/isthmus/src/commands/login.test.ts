@@ -55,7 +55,7 @@ async function startPair(dir: string) {
     socket.on('error', () => {});
     if (request.headers['proxy-authorization'] !== `Basic ${basic}`)
       return socket.end(
-        'HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="x"\r\nContent-Length: 0\r\n\r\n',
+        'HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="x"\r\nContent-Length: 14\r\n\r\nno such token\n',
       );
     if (answers.refusal !== '')
       return socket.end(`HTTP/1.1 502 Bad Gateway\r\nProxy-Status: ${answers.refusal}\r\n\r\n`);
@@ -181,7 +181,7 @@ describe('login and why', () => {
       pair.answers.token = 'other';
       const { code, out } = await spoken();
       assert.equal(code, EXIT.wrong);
-      assert.match(out, /^isthmus: 407: the gateway does not take the token for tenant acme: is /);
+      assert.match(out, /^isthmus: 407: the gateway does not take the token for tenant acme: no such token: is /);
     } finally {
       pair.answers.token = 'secret-1';
       pair.answers.onward = 0;
@@ -200,7 +200,7 @@ describe('login and why', () => {
       writeFileSync(path, readFileSync(path, 'utf8').replace(from, to));
     pair.answers.token = 'other';
     await failing(
-      /FAIL {2}tunnel {3}407: the gateway does not take the token for tenant acme\n +-> is the tenant's name right/,
+      /FAIL {2}tunnel {3}407: the gateway does not take the token for tenant acme: no such token\n +-> is the tenant's name right/,
     );
     pair.answers.token = 'secret-1';
     pair.answers.refusal = 'gw-1; error=connection_refused; details="dial tcp: \\"refused\\""';
