@@ -5,7 +5,6 @@ import { type AdmissionState, socketsCheck } from '@isthmus/service';
 import { anyoneOf } from '@isthmus/transport';
 import {
   DialLimiter,
-  type DialLimits,
   GatewayTunnels,
   type Link,
   type Observation,
@@ -14,6 +13,7 @@ import {
   type ResumeOptions,
   TunnelTable,
 } from '@isthmus/tunnel';
+import type { DialLimits } from '@isthmus/tunnel/limits';
 import { type CallerPort, Callers, type CallersOptions, type OwnPorts, tenantCallers } from './callers.ts';
 import { GATEWAY } from './defaults.ts';
 import { DirectDials, type DirectOptions } from './direct.ts';

@@ -9,11 +9,11 @@ import {
   type PlaneEvents,
   type Principal,
 } from '@isthmus/tunnel';
+import { DEFAULT_LIMITS, type TenantLimits } from '@isthmus/tunnel/limits';
 import { type Claim, claimFault } from './claims.ts';
 import { ProgramBundles } from './credential-files.ts';
 import { type Grant, Grants } from './grants.ts';
 import { type Identify, identifyBy } from './identify.ts';
-import { DEFAULT_LIMITS, type TenantLimits } from './limits.ts';
 import { ScrapeTargets } from './scrape-targets.ts';
 import { problemText } from './tenant-file.ts';
 import { TenantTokens } from './tenant-tokens.ts';

@@ -1,5 +1,6 @@
 import { isLoopback } from '@isthmus/runtime';
 import { isName, parseDestination } from '@isthmus/tunnel';
+import { DEFAULT_LIMITS, LIMIT_ENTRIES, type TenantLimit, type TenantLimits } from '@isthmus/tunnel/limits';
 import * as v from 'valibot';
 import { ADMISSION } from './defaults.ts';
 import { HostPattern, Prefix } from './patterns.ts';
@@ -58,7 +59,7 @@ const FACTORS: Readonly<Record<string, number>> = {
 };
 
 /** @returns the number of bytes that a text such as `200MB` means; NaN if it means none */
-export function bytesOf(value: string | number): number {
+function bytesOf(value: string | number): number {
   const [, digits, unit = ''] = SIZE.exec(String(value)) ?? [];
   return Math.round(Number(digits ?? Number.NaN) * (FACTORS[unit] ?? 1));
 }
@@ -329,21 +330,23 @@ const scrape = v.pipe(
   v.check((value) => hasOne(value, SCRAPED), `expected exactly one of ${SCRAPED.join(', ')}`),
 );
 
-const limits = v.strictObject({
-  agents: v.exactOptional(count),
-  sessionsPerAgent: v.exactOptional(count),
-  sessions: v.exactOptional(count),
-  identifiers: v.exactOptional(described(count, 'Identifiers of one session.')),
-  renewalsPerSecond: v.exactOptional(
-    described(count, 'Fresh tokens that are verified for open sessions, and as many at once.'),
-  ),
-  dialsPerSecond: v.exactOptional(count),
-  burst: v.exactOptional(described(count, 'Dials at once after a quiet time. Then dialsPerSecond of them a second.')),
-  pendingDials: v.exactOptional(count),
-  tunnels: v.exactOptional(count),
-  bytesPerSecond: v.exactOptional(bytes),
-  bytesQueued: v.exactOptional(bytes),
-});
+/** A field of each limit. */
+const limits = v.strictObject(
+  Object.fromEntries(
+    LIMIT_ENTRIES.map(([name, { bytes: inBytes, help }]) => {
+      const size = inBytes ? bytes : count;
+      return [name, v.exactOptional(help === undefined ? size : described(size, help))];
+    }),
+  ) as Record<TenantLimit, v.ExactOptionalSchema<typeof count | typeof bytes, undefined>>,
+);
+
+/** @returns a tenant's limits: those of its file, and defaults. Without any in the file, the one object that all such tenants share */
+export function limitsOf(file: TenantFile['limits']): TenantLimits {
+  if (!file) return DEFAULT_LIMITS;
+  const given = Object.entries(file).map(([name, value]) => [name, bytesOf(value)]);
+  const burst = file.dialsPerSecond !== undefined && { burst: 2 * bytesOf(file.dialsPerSecond) };
+  return { ...DEFAULT_LIMITS, ...burst, ...Object.fromEntries(given) };
+}
 
 const deny = described(
   v.strictObject({

@@ -1,3 +1,4 @@
+import type { TenantLimits } from '@isthmus/tunnel/limits';
 import { AuthorityIndex } from './certificate-trust.ts';
 import { type Claims, claimsOf, type Denials, denialsOf } from './claims.ts';
 import { type Clash, Clashes, type Exclusive, exclusivesOf, tokenClaims } from './clashes.ts';
@@ -9,12 +10,11 @@ import {
   type ReadCredentials,
 } from './credentials.ts';
 import { ADMISSION } from './defaults.ts';
-import { limitsOf, type TenantLimits } from './limits.ts';
 import { type Passwords, passwordsOf } from './passwords.ts';
 import { comparableHost } from './patterns.ts';
 import { type Policy, type PolicyRule, policyOf } from './policy.ts';
 import type { Problem, ReadFile, UsableFile } from './tenant-file.ts';
-import type { DialRule, TenantFile } from './tenant-schema.ts';
+import { type DialRule, limitsOf, type TenantFile } from './tenant-schema.ts';
 
 /** Server names (SNI) and the tenants that they select. The longest pattern wins. */
 class ServerNames {

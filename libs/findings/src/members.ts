@@ -1,7 +1,13 @@
 import { Hub_Link } from '@isthmus/proto/admin-enums';
+import { LIMIT_ENTRIES } from '@isthmus/tunnel/limits';
 import { FINDINGS } from './defaults.ts';
 import type { Evidence, Tenants } from './evidence.ts';
 import { endsSoon, type Finding, millis, type Report, type Result, reportOf } from './result.ts';
+
+/** By the names that a member tells, which may be of another version. */
+const HOLDERS = new Map<string, readonly [command: string, shows: string] | undefined>(
+  LIMIT_ENTRIES.map(([name, { holders }]) => [name, holders]),
+);
 
 /** How warnings about tenants' files begin (libs/plane). */
 const TENANT_FILE = "tenant's file ";
@@ -140,18 +146,6 @@ export function ofConfig({ members }: Evidence): Result[] {
   });
 }
 
-/** The limits on what dials hold, and where to see who holds it: a command without its tenant, and what it shows. */
-const HOLDERS: Readonly<Record<string, readonly [command: string, shows: string]>> = {
-  tunnels: [
-    'isthmus tunnels --sort age',
-    'and the console list who holds them: end those that leak (isthmus kick tunnel)',
-  ],
-  pendingDials: ['isthmus watch', 'shows the slowest dials: they say what stalls'],
-  dialsPerSecond: ['isthmus watch', 'shows who dials in a loop'],
-  bytesQueued: ['isthmus tunnels', 'shows whose reader stalls'],
-  bytesPerSecond: ['isthmus tunnels', 'shows who transfers most'],
-};
-
 /** The files of tenants, and the certificates that they name. Says nothing of a plane without tenants. */
 export function ofTenants(evidence: Evidence): Result[] {
   const report = reportOf('tenants');
@@ -204,7 +198,7 @@ export function ofLimits(evidence: Evidence): Result[] {
         if (most === undefined || used < FINDINGS.nearlyUsedUp * most) return [];
         const full = used >= most;
         const refused = full ? ': what exceeds it is refused' : '';
-        const [command, shows] = HOLDERS[limit] ?? [];
+        const [command, shows] = HOLDERS.get(limit) ?? [];
         const holders = command ? `${command} --tenant ${name} ${shows}` : 'find out what uses them';
         const todo = `${holders}; or raise limits.${limit} in the tenant's file`;
         const detail = `uses ${Math.round(used)} of ${most} ${limit} at ${id}${refused}`;

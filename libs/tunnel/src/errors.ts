@@ -1,3 +1,5 @@
+import { type RefusingLimit, TENANT_LIMITS } from './limits/table.ts';
+
 /**
  * Why a dial failed: the error names of RFC 9209 section 2.3, as used in `Proxy-Status`, spans, audit and logs.
  * Each has the HTTP status that RFC 9209 recommends, or ANP's status where API servers rely on it.
@@ -38,19 +40,6 @@ export const DIAL_ERRORS = {
 } as const satisfies Record<string, { status: number }>;
 
 export type DialErrorCode = keyof typeof DIAL_ERRORS;
-
-/**
- * The limits of a tenant that refuse dials, with the HTTP status of the refusal: 429 (RFC 6585 section 4) for a rate, because the same
- * dial succeeds a little later, at this gateway too.
- */
-export const REFUSING_LIMITS = {
-  dialsPerSecond: { status: 429 },
-  pendingDials: { status: 503 },
-  tunnels: { status: 503 },
-  bytesQueued: { status: 503 },
-} as const satisfies Record<string, { status: number }>;
-
-export type RefusingLimit = keyof typeof REFUSING_LIMITS;
 
 /** Where a dial's time went, in milliseconds, as each part reported on the way back; absent if a part does not report (ANP's agents). */
 export interface DialTiming {
@@ -116,7 +105,7 @@ export class DialError extends Error {
 
   /** HTTP status for CONNECT callers and inner links. */
   get status(): number {
-    return (this.limit ? REFUSING_LIMITS[this.limit] : DIAL_ERRORS[this.code]).status;
+    return this.limit ? TENANT_LIMITS[this.limit].refuses : DIAL_ERRORS[this.code].status;
   }
 }
 

@@ -48,9 +48,7 @@ export {
   LinkReset,
   PlaneEnded,
   planeEnded,
-  REFUSING_LIMITS,
   ReaderStalled,
-  type RefusingLimit,
   SessionLost,
 } from './errors.ts';
 export {
@@ -75,7 +73,7 @@ export {
 } from './events.ts';
 export { DialLimiter, refuseWhenScarce } from './limits/dial-limiter.ts';
 export { attachesInTurns, inTurns } from './limits/in-turns.ts';
-export { type DialLimits, type DialUse, PerSecond, TokenBucket } from './limits/limits.ts';
+export { type DialUse, PerSecond, TokenBucket } from './limits/limits.ts';
 export {
   type AnyPrincipal,
   checkName,

@@ -18,6 +18,7 @@ import {
   type PolicyVerdict,
   parseDestination,
 } from '@isthmus/tunnel';
+import { HELD_LIMITS } from '@isthmus/tunnel/limits';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import { absent, invalid, tenantAsked } from './messages.ts';
@@ -267,14 +268,11 @@ function adviceOf({ policy, direct, steps, others, found, taken }: Explanation, 
   return [...lost, agentAdvice(tenant, backend)];
 }
 
-/** The limits of a tenant that refuse dials while as much is held as they allow. */
-const HOLDING = ['tunnels', 'pendingDials', 'bytesQueued'];
-
 /** Returns what refuses every dial of a tenant here. */
 function fullLimit(tenant: string, { tenants }: AdminBackend): { says: string; advice: string } | undefined {
   const use = [...(tenants?.list() ?? [])].find(({ name }) => name === tenant)?.use ?? {};
-  const [limit, held] =
-    Object.entries(use).find(([name, { used, most }]) => HOLDING.includes(name) && used >= most) ?? [];
+  const limit = HELD_LIMITS.find((name) => (use[name]?.used ?? 0) >= (use[name]?.most ?? Number.POSITIVE_INFINITY));
+  const held = limit && use[limit];
   if (!held) return undefined;
   return {
     says: `tenant ${tenant} uses ${Math.round(held.used)} of ${held.most} ${limit} at this gateway`,

@@ -3,7 +3,8 @@ import { type Admission, problemMessage, problemText, type Tenant } from '@isthm
 import { CertificatePool, getOrPut } from '@isthmus/runtime';
 import type { Check } from '@isthmus/service';
 import type { LimitedTenant, TenantsSight } from '@isthmus/telemetry';
-import { type DialLimits, type DialUse, identifierCount, type SessionInfo } from '@isthmus/tunnel';
+import { type DialUse, identifierCount, type SessionInfo } from '@isthmus/tunnel';
+import { type TenantLimit, type TenantLimits, USED_LIMITS } from '@isthmus/tunnel/limits';
 import { PLANE } from '../defaults.ts';
 
 /** What operators, metrics and health checks see of the tenants. */
@@ -54,20 +55,16 @@ function useIn({ gateway, hub }: UseOptions): (tenant: Tenant) => Use {
   });
 }
 
+function ofMost(limits: TenantLimits, used: Partial<Record<TenantLimit, number>>): Use {
+  const names = Object.keys(used) as TenantLimit[];
+  return Object.fromEntries(names.map((name) => [name, { used: used[name] ?? 0, most: limits[name] }]));
+}
+
 function dialUse({ name, limits }: Tenant, gateway: DialsHeld): Use {
   const use = gateway.use(name);
-  const of = (limit: keyof DialLimits & keyof DialUse) => {
-    return { [limit]: { used: use?.[limit] ?? 0, most: limits[limit] } };
-  };
   // Without a limit, bytes per second are not counted.
-  const paced = limits.bytesPerSecond < Number.POSITIVE_INFINITY;
-  return {
-    ...of('pendingDials'),
-    ...of('tunnels'),
-    ...of('dialsPerSecond'),
-    ...(paced && of('bytesPerSecond')),
-    ...of('bytesQueued'),
-  };
+  const counted = USED_LIMITS.filter((limit) => limits[limit] < Number.POSITIVE_INFINITY);
+  return ofMost(limits, Object.fromEntries(counted.map((limit) => [limit, use?.[limit] ?? 0])));
 }
 
 /** What a tenant's agents hold at a hub. */
@@ -82,13 +79,13 @@ class Held {
 }
 
 function heldUse({ limits }: Tenant, held: Held | undefined, renewals: number): Use {
-  return {
-    agents: { used: held?.sessionsOf.size ?? 0, most: limits.agents },
-    sessions: { used: held?.sessions ?? 0, most: limits.sessions },
-    sessionsPerAgent: { used: held?.sessionsPerAgent ?? 0, most: limits.sessionsPerAgent },
-    identifiers: { used: held?.identifiers ?? 0, most: limits.identifiers },
-    renewalsPerSecond: { used: renewals, most: limits.renewalsPerSecond },
-  };
+  return ofMost(limits, {
+    agents: held?.sessionsOf.size ?? 0,
+    sessions: held?.sessions ?? 0,
+    sessionsPerAgent: held?.sessionsPerAgent ?? 0,
+    identifiers: held?.identifiers ?? 0,
+    renewalsPerSecond: renewals,
+  });
 }
 
 function heldBy(sessions: Iterable<SessionInfo>): Map<string, Held> {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DialError, type DialLimits, NotAuthorised, type RefusingLimit } from '@isthmus/tunnel';
+import { DialError, NotAuthorised } from '@isthmus/tunnel';
+import type { DialLimits, RefusingLimit } from '@isthmus/tunnel/limits';
 import type { LimitedTenant } from './tenants.ts';
 import { beginning, dial, samples, server, session, tunnel } from './testing.ts';
 

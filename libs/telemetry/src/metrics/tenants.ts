@@ -1,15 +1,13 @@
 import { RandomSet } from '@isthmus/runtime';
 import {
-  type DialLimits,
   type DialUse,
   isRefusedDial,
   notAuthorisedIn,
-  REFUSING_LIMITS,
-  type RefusingLimit,
   type Role,
   type TunnelInfo,
   unlessProbed,
 } from '@isthmus/tunnel';
+import { type DialLimits, HELD_LIMITS, REFUSING_LIMITS, USED_LIMITS } from '@isthmus/tunnel/limits';
 import { TELEMETRY } from '../defaults.ts';
 import type { Subscriptions } from '../events.ts';
 import { type CountedSessions, DistinctNames } from './census.ts';
@@ -165,14 +163,6 @@ export interface LimitedTenant {
   readonly use: DialUse;
 }
 
-/** Limits of what a tenant holds at one moment. */
-const HELD_LIMITS = ['pendingDials', 'tunnels', 'bytesQueued'] as const;
-
-/** Limits of rates. How they are used follows from `tenant_dials_total` and `tenant_tunnel_bytes_total`. */
-const RATE_LIMITS = ['dialsPerSecond', 'bytesPerSecond'] as const;
-
-const REFUSING = Object.keys(REFUSING_LIMITS) as RefusingLimit[];
-
 const WHOSE = `Of tenants with a file that have dialled here, ${TELEMETRY.metricNames} at most.`;
 
 /** What tenants use of a gateway, against their limits. */
@@ -180,11 +170,12 @@ export function tenantLimitMetrics(families: Families, using: () => Iterable<Lim
   const seen = () => [...using()].slice(0, TELEMETRY.metricNames);
   families.tallied('gauge', 'tenant_limit', `Limit of a tenant in this process. ${WHOSE}`, ['tenant', 'limit'], () =>
     seen().flatMap(({ name: tenant, limits }) =>
-      [...HELD_LIMITS, ...RATE_LIMITS]
-        .filter((limit) => limits[limit] < Number.POSITIVE_INFINITY)
-        .map((limit) => [{ tenant, limit }, limits[limit]] as const),
+      USED_LIMITS.filter((limit) => limits[limit] < Number.POSITIVE_INFINITY).map(
+        (limit) => [{ tenant, limit }, limits[limit]] as const,
+      ),
     ),
   );
+  // How rates are used follows from `tenant_dials_total` and `tenant_tunnel_bytes_total`.
   families.tallied('gauge', 'tenant_use', `What a tenant uses of a limit now. ${WHOSE}`, ['tenant', 'limit'], () =>
     seen().flatMap(({ name: tenant, use }) => HELD_LIMITS.map((limit) => [{ tenant, limit }, use[limit]] as const)),
   );
@@ -195,7 +186,7 @@ export function tenantLimitMetrics(families: Families, using: () => Iterable<Lim
     ['tenant', 'limit'],
     () =>
       seen().flatMap(({ name: tenant, use }) =>
-        REFUSING.map((limit) => [{ tenant, limit }, use.refused.get(limit) ?? 0] as const),
+        REFUSING_LIMITS.map((limit) => [{ tenant, limit }, use.refused.get(limit) ?? 0] as const),
       ),
   );
 }

@@ -5,7 +5,8 @@ import { setImmediate as turn } from 'node:timers/promises';
 import type { ResumableTunnel } from '../dial.ts';
 import { Splice } from '../splice.ts';
 import { ByteMeter } from './byte-meter.ts';
-import { type DialLimits, UNLIMITED } from './limits.ts';
+import { UNLIMITED } from './limits.ts';
+import type { DialLimits } from './table.ts';
 
 describe('byte meter', () => {
   const KIB = 1024;

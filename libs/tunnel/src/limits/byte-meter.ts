@@ -2,7 +2,8 @@ import type { Duplex } from 'node:stream';
 import type { Guarded } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import { ReaderStalled } from '../errors.ts';
-import { type DialLimits, PerSecond, TokenBucket, type TokenRate } from './limits.ts';
+import { PerSecond, TokenBucket, type TokenRate } from './limits.ts';
+import type { DialLimits } from './table.ts';
 
 /** One direction of a tunnel. */
 export interface MeteredFlow {

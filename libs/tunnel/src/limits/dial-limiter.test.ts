@@ -4,7 +4,8 @@ import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import type { Dial, DialRequest, Established } from '../dial.ts';
 import { DialLimiter, type DialLimiterOptions, refuseWhenScarce } from './dial-limiter.ts';
-import { type DialLimits, UNLIMITED } from './limits.ts';
+import { UNLIMITED } from './limits.ts';
+import type { DialLimits } from './table.ts';
 
 function request(tenant = 'default'): DialRequest {
   const destination = { host: 'x', port: 1 };

@@ -1,9 +1,10 @@
 import { descriptors, extended, getOrPut } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import type { Dial, DialRequest, Established, Stage } from '../dial.ts';
-import { DialError, type RefusingLimit } from '../errors.ts';
+import { DialError } from '../errors.ts';
 import { ByteMeter } from './byte-meter.ts';
-import { type DialLimits, type DialUse, PerSecond, TokenBucket, UNLIMITED } from './limits.ts';
+import { type DialUse, PerSecond, TokenBucket, UNLIMITED } from './limits.ts';
+import type { DialLimits, RefusingLimit } from './table.ts';
 
 export interface DialLimiterOptions {
   /** A tenant's limits, as they are now. Default: `TUNNEL.pendingDials`, and nothing else is counted. */

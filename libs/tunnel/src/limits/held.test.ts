@@ -9,7 +9,8 @@ import { Splice } from '../splice.ts';
 import { request } from '../testing/index.ts';
 import { DialLimiter } from './dial-limiter.ts';
 import { inTurns } from './in-turns.ts';
-import { type DialLimits, UNLIMITED } from './limits.ts';
+import { UNLIMITED } from './limits.ts';
+import type { DialLimits } from './table.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;

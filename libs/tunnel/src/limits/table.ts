@@ -1,0 +1,93 @@
+interface TenantLimitEntry {
+  /** How many, where a tenant's file says nothing. A healthy cluster of 5,000 nodes stays below all of them. */
+  readonly default: number;
+  /** In bytes: a file may say `64MiB`. Unset: a count. */
+  readonly bytes?: true;
+  /** In a tenant's file, where the name does not say it. */
+  readonly help?: string;
+  /** Of a gateway's dials and bytes: what is held at one moment, or a rate. Unset: of agents, at hubs, or not shown by itself. */
+  readonly of?: 'held' | 'rate';
+  /**
+   * The HTTP status of a dial that it refuses: 429 (RFC 6585 section 4) for a rate, because the same dial succeeds a little later, at this
+   * gateway too.
+   */
+  readonly refuses?: 429 | 503;
+  /** Where to see who uses it: a command without its tenant, and what it shows. */
+  readonly holders?: readonly [command: string, shows: string];
+}
+
+/**
+ * What one tenant may use of one process. The fields of a tenant's file, their defaults, metrics and what operators read follow from this
+ * table. `DialLimiter` and `ByteMeter` enforce those of dials and bytes, hubs those of agents.
+ */
+export const TENANT_LIMITS = {
+  agents: { default: 10_000 },
+  sessionsPerAgent: { default: 50 },
+  sessions: { default: 100_000 },
+  identifiers: { default: 1000, help: 'Identifiers of one session.' },
+  renewalsPerSecond: { default: 200, help: 'Fresh tokens that are verified for open sessions, and as many at once.' },
+  dialsPerSecond: { default: 2000, of: 'rate', refuses: 429, holders: ['isthmus watch', 'shows who dials in a loop'] },
+  /** The size of the bucket. A file that sets only `dialsPerSecond` has twice as many. */
+  burst: { default: 4000, help: 'Dials at once after a quiet time. Then dialsPerSecond of them a second.' },
+  /** Dials without an answer, and callers' streams that have yet to dial. */
+  pendingDials: {
+    default: 2000,
+    of: 'held',
+    refuses: 503,
+    holders: ['isthmus watch', 'shows the slowest dials: they say what stalls'],
+  },
+  /** Tunnels and dials without an answer. */
+  tunnels: {
+    default: 50_000,
+    of: 'held',
+    refuses: 503,
+    holders: [
+      'isthmus tunnels --sort age',
+      'and the console list who holds them: end those that leak (isthmus kick tunnel)',
+    ],
+  },
+  /** Bytes that the tenant's tunnels read a second, both directions together. Fairness between tenants does without. */
+  bytesPerSecond: {
+    default: Number.POSITIVE_INFINITY,
+    bytes: true,
+    of: 'rate',
+    holders: ['isthmus tunnels', 'shows who transfers most'],
+  },
+  /** Bytes that wait for readers that are slower than their senders. */
+  bytesQueued: {
+    default: 256 * 1024 * 1024,
+    bytes: true,
+    of: 'held',
+    refuses: 503,
+    holders: ['isthmus tunnels', 'shows whose reader stalls'],
+  },
+} as const satisfies Record<string, TenantLimitEntry>;
+
+type Table = typeof TENANT_LIMITS;
+export type TenantLimit = keyof Table;
+
+/** The names of the limits that have a field, or a field with that value. */
+type Having<Field> = { [Name in TenantLimit]: Table[Name] extends Field ? Name : never }[TenantLimit];
+
+/** Those of a gateway's dials and bytes that have a use to show. */
+export type UsedLimit = Having<{ readonly of: string }>;
+export type RefusingLimit = Having<{ readonly refuses: number }>;
+
+/** One tenant's limits. Read at each use, so that a change takes effect at once. */
+export type TenantLimits = Readonly<Record<TenantLimit, number>>;
+/** Those that a gateway enforces. */
+export type DialLimits = Pick<TenantLimits, UsedLimit | 'burst'>;
+
+export const LIMIT_ENTRIES = Object.entries(TENANT_LIMITS) as [TenantLimit, TenantLimitEntry][];
+
+export const DEFAULT_LIMITS = Object.fromEntries(
+  LIMIT_ENTRIES.map(([name, entry]) => [name, entry.default]),
+) as TenantLimits;
+
+function namesOf<Name extends TenantLimit>(wanted: (entry: TenantLimitEntry) => unknown): readonly Name[] {
+  return LIMIT_ENTRIES.filter(([, entry]) => wanted(entry)).map(([name]) => name as Name);
+}
+
+export const HELD_LIMITS = namesOf<UsedLimit>(({ of }) => of === 'held');
+export const USED_LIMITS = namesOf<UsedLimit>(({ of }) => of);
+export const REFUSING_LIMITS = namesOf<RefusingLimit>(({ refuses }) => refuses);
