@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import type { TenantFile } from '@isthmus/admission';
+import { createDialer } from '@isthmus/client';
 import { parse } from 'yaml';
 import {
   connectThrough,
@@ -89,6 +90,14 @@ test(
   { timeout: 240_000 },
   scoped(async (scope) => {
     const { server, audit, issuer, acme, ci, old, beta, write, dial, via, port } = await startPlane(scope);
+    const dialer = (token: string) =>
+      createDialer({
+        gateway: `https://127.0.0.1:${via.port}`,
+        ca: readFileSync(server.mtls.ca),
+        credentials: { tenant: 'acme', token },
+      });
+    (await dialer(ci.token).dial('127.0.0.1', port)).destroy();
+    await assert.rejects(dialer('wrong').dial('127.0.0.1', port), { code: 'http_request_denied', status: 407 });
     const url = `http://127.0.0.1:${port}/`;
     const curl = async (proxy: string, ...more: string[]) => {
       const host = `${acme.serverName}:${via.port}`;
