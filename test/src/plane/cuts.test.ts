@@ -36,7 +36,7 @@ test(
         'server-id': 'server-0',
         'audit-log': audit,
         'half-closed-timeout': '1s',
-        'resume-timeout': '1s',
+        'resume-timeout': '10s',
         'graceful-shutdown-timeout': '200ms',
       },
     });
