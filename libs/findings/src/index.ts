@@ -17,7 +17,7 @@ export {
 } from './evidence.ts';
 export { judge } from './judge.ts';
 export { type Difference, differencesOf } from './members.ts';
-export { cutOff, lost } from './reach.ts';
+export { cutOff, lost, reachedBy } from './reach.ts';
 export {
   age,
   agentName,

@@ -1,7 +1,7 @@
-import { Hub_Link } from '@isthmus/proto/admin-enums';
 import { LIMIT_ENTRIES } from '@isthmus/tunnel/limits';
 import { FINDINGS } from './defaults.ts';
 import type { Evidence, Tenants } from './evidence.ts';
+import { reachedBy } from './reach.ts';
 import { endsSoon, type Finding, millis, type Report, type Result, reportOf } from './result.ts';
 
 /** By the names that a member tells, which may be of another version. */
@@ -24,11 +24,9 @@ export function ofMembers(evidence: Evidence): Result[] {
         return [report.warn(id, `is not asked from here: ${silent}`, todo)];
       }
       const at = address === '' ? '' : ` at ${address}`;
-      const linked = evidence.members.filter(({ list }) =>
-        list?.hubs.some(({ hubId, link }) => hubId === id && link === Hub_Link.LINK_UP),
-      );
+      const linked = reachedBy(id, evidence.members);
       if (linked.length > 0) {
-        const detail = `does not answer here${at}: ${silent}; ${linked.map((member) => member.id).join(', ')} reach it`;
+        const detail = `does not answer here${at}: ${silent}; ${linked.join(', ')} reach it`;
         const todo =
           'it serves: its machine is busy (--timeout waits longer), or its admin port is not reached from here';
         return [report.warn(id, detail, todo)];

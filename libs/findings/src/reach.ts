@@ -38,6 +38,13 @@ export function cutOff(hubId: string, members: Evidence['members']): string[] {
   return members.filter(lost).map(({ id }) => id);
 }
 
+/** Returns the members that have a link to a hub. */
+export function reachedBy(hubId: string, members: Evidence['members']): string[] {
+  const reaches = ({ list }: Evidence['members'][number]) =>
+    list?.hubs.some((hub) => hub.hubId === hubId && hub.link === Hub_Link.LINK_UP);
+  return members.filter(reaches).map(({ id }) => id);
+}
+
 const MEANWHILE =
   'Until then, gateways dial by their copy of the registry: agents that connect now are not found, and lists of members are not complete';
 

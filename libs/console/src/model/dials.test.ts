@@ -20,6 +20,17 @@ test('the end of a dial replaces its start', () => {
   );
 });
 
+test('the newest is first, whichever member told it last', () => {
+  const feed = new DialFeed();
+  feed.take('g1', aDial('d1', { startedMs: 1000 }));
+  feed.take('g1', aDial('d3', { startedMs: 3000 }));
+  feed.take('g2', aDial('d2', { startedMs: 2000 }));
+  assert.deepEqual(
+    feed.list().map(({ dial }) => dial.dialId),
+    ['d3', 'd2', 'd1'],
+  );
+});
+
 test('an hour of a busy plane leaves the newest thousand', () => {
   const feed = new DialFeed();
   for (let n = 0; n < 200_000; n++) feed.take('g1', aDial(`d${n}`));

@@ -51,9 +51,9 @@ export class DialFeed {
     this.version++;
   }
 
-  /** The newest first. */
+  /** The newest first, by their start: each member tells its earlier dials at once. */
   list(): SeenDial[] {
-    return [...this.#dials.values()].reverse();
+    return [...this.#dials.values()].reverse().sort((a, b) => b.dial.startedMs - a.dial.startedMs);
   }
 }
 

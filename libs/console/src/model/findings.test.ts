@@ -23,11 +23,11 @@ test('of a plane that is well there is nothing to say, and nothing before it was
 
 test('failures come first', () => {
   const members = [
-    aMember('g1', { list: aList({ hubs }) }),
+    aMember('g1', { list: aList({ hubs: [aHub('h1', { link: 3 }), aHub('h2')] }) }),
     { ...aMember('h1'), status: undefined, silent: 'no answer' },
   ];
   const outcomes = found({ members, sessions: [aSession()] }).map((line) => line.split(' ')[0]);
-  assert.deepEqual(outcomes, ['fail', 'warn']);
+  assert.deepEqual(outcomes, ['fail', 'fail', 'warn']);
 });
 
 test('a thousand agents with one hub are twenty lines and a sum', () => {

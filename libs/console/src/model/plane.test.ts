@@ -14,18 +14,20 @@ function silent(id: string, why: string) {
   return { ...rest, silent: why };
 }
 
-test('a member is as well as it says, unless gateways lost it', () => {
+test('a member is as well as it says, unless gateways have lost it, and hangs if neither they nor the page reach it', () => {
   const g1 = aMember('g1', { list: aList({ hubs: down }) });
   const seen = aPlane({ members: [g1], hubs: [...down, aHub('h3', { draining: true })] });
   const of = (member: ReturnType<typeof aMember>) => healthOf(member, seen);
-  assert.equal(of(aMember('h1')), 'hung');
+  assert.equal(of(aMember('h1')), 'unlinked');
+  assert.equal(of(silent('h1', 'no answer')), 'hung');
   assert.equal(of(aMember('h3')), 'draining');
   assert.equal(of(aMember('h2')), 'well');
   assert.equal(of(aMember('h2', { status: aStatus({ ready: false }) })), 'unready');
   for (const admission of [Admission.ADMISSION_LEAVING, Admission.ADMISSION_DRAINING]) {
     assert.equal(of(aMember('h2', { status: aStatus({ ready: false, admission }) })), 'draining');
   }
-  assert.equal(of(silent('h2', 'no answer')), 'hung');
+  assert.equal(of(silent('h2', 'no answer')), 'silent');
+  assert.equal(of(silent('g2', 'no answer')), 'hung');
   assert.equal(of({ ...silent('h2', 'elsewhere'), origin: undefined, unseen: true }), 'unseen');
 });
 

@@ -1,4 +1,4 @@
-import { cutOff, type Witness } from '@isthmus/findings';
+import { cutOff, reachedBy, type Witness } from '@isthmus/findings';
 import { Admission, Role } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
 import {
@@ -43,8 +43,11 @@ export const NOTHING: Plane = {
   at: 0,
 };
 
-/** `hung`: gateways have no link to the hub, or the member does not answer. `lost`: the plane has forgotten it. */
-export type Health = 'well' | 'unready' | 'draining' | 'hung' | 'unseen' | 'lost';
+/**
+ * `silent`: the hub does not answer this page, and gateways have links to it. `unlinked`: it answers, and gateways have lost it. Both happen on
+ * busy machines and behind firewalls. `hung`: neither this page nor gateways reach the member. `lost`: the plane has forgotten it.
+ */
+export type Health = 'well' | 'unready' | 'draining' | 'silent' | 'unlinked' | 'hung' | 'unseen' | 'lost';
 
 const ROLE_NAMES: Readonly<Record<number, string>> = {
   [Role.ROLE_GATEWAY]: 'gateway',
@@ -109,8 +112,9 @@ export function healthOfHub({ hubId: id, zone }: Hub, plane: Plane): Health {
 export function healthOf(member: Seen, plane: Plane): Health {
   const hub = plane.hubs.find(({ hubId }) => hubId === member.id);
   if (hub?.draining || drains(member)) return 'draining';
-  if (cutOff(member.id, plane.members).length > 0) return 'hung';
-  if (!member.status) return member.unseen ? 'unseen' : 'hung';
+  if (cutOff(member.id, plane.members).length > 0) return member.status ? 'unlinked' : 'hung';
+  if (!member.status && member.unseen) return 'unseen';
+  if (!member.status) return reachedBy(member.id, plane.members).length > 0 ? 'silent' : 'hung';
   return member.status.ready ? 'well' : 'unready';
 }
 

@@ -37,6 +37,8 @@ const TONES: Readonly<Record<Health, Tone>> = {
   well: 'good',
   unready: 'bad',
   draining: 'warn',
+  silent: 'warn',
+  unlinked: 'bad',
   hung: 'bad',
   unseen: 'calm',
   lost: 'bad',
@@ -65,7 +67,7 @@ function MemberTable({ plane }: { readonly plane: Plane }) {
     const health = healthOf(member, plane);
     return {
       key: id,
-      bad: health === 'hung' || health === 'unready',
+      bad: TONES[health] === 'bad',
       cells: [
         <Name key="name" text={id} />,
         <State key="state" tone={TONES[health]} word={wordFor(health, member)} />,
@@ -104,6 +106,8 @@ function perSecond(rate: number | undefined): string {
 
 function wordFor(health: Health, { silent }: Seen): string {
   if (health === 'hung' && silent !== undefined) return `hung: ${shown(silent, 60)}`;
+  if (health === 'silent') return 'serves, no answer';
+  if (health === 'unlinked') return 'answers, no link';
   return health === 'unseen' ? 'not asked from here' : health;
 }
 

@@ -75,24 +75,26 @@ const REFUSAL_COLUMNS = [
   { name: 'Last' },
 ];
 
-/** Connections of agents and callers that were turned away, with the reasons. */
+/** Connections of agents and callers that were turned away, with the reasons: the newest first. */
 export function Refusals({ refusals, now }: { readonly refusals: readonly RefusedAt[]; readonly now: number }) {
-  const rows = refusals.map(({ member, refusal }) => {
-    const { where, remote, reason, count, firstMs, lastMs } = refusal;
-    return {
-      key: `${member} ${where} ${remote} ${reason}`,
-      bad: true,
-      cells: [
-        <Name key="remote" text={remote} />,
-        <Name key="member" text={member} />,
-        <Name key="where" text={where} />,
-        <Name key="reason" text={reason} most={300} />,
-        count.toLocaleString('en'),
-        clock(firstMs),
-        `${age(now - lastMs)} ago`,
-      ],
-    };
-  });
+  const rows = refusals
+    .toSorted((a, b) => b.refusal.lastMs - a.refusal.lastMs)
+    .map(({ member, refusal }) => {
+      const { where, remote, reason, count, firstMs, lastMs } = refusal;
+      return {
+        key: `${member} ${where} ${remote} ${reason}`,
+        bad: true,
+        cells: [
+          <Name key="remote" text={remote} />,
+          <Name key="member" text={member} />,
+          <Name key="where" text={where} />,
+          <Name key="reason" text={reason} most={300} />,
+          count.toLocaleString('en'),
+          clock(firstMs),
+          `${age(now - lastMs)} ago`,
+        ],
+      };
+    });
   return <Table title="Refused connections" columns={REFUSAL_COLUMNS} rows={rows} none="None." />;
 }
 
