@@ -1,5 +1,6 @@
+import { Role } from '@isthmus/proto/admin-enums';
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import { findingsOf, sumOf, toneOf } from './model/findings.ts';
+import { findingsOf, lostOf, sumOf, toneOf } from './model/findings.ts';
 import { agentsOf, selfOf } from './model/plane.ts';
 import { clock, shown } from './model/text.ts';
 import { type Action, Confirm } from './parts/confirm.tsx';
@@ -29,7 +30,7 @@ export function App({ settings }: { readonly settings: Settings }) {
   const [plane, lookNow] = usePlane(settings.members);
   const [action, ask] = useState<Action>();
   const [said, say] = useState('');
-  const agents = useMemo(() => agentsOf(plane.sessions, plane.hubs), [plane.sessions, plane.hubs]);
+  const agents = useMemo(() => agentsOf(plane.sessions, plane.hubs, lostOf(plane, Role.ROLE_AGENT)), [plane]);
   const findings = useMemo(() => findingsOf(plane), [plane]);
   const view = isView(name) ? name : 'plane';
   const wrong = findings.length > 0 ? sumOf(findings) : '';
@@ -66,9 +67,9 @@ export function App({ settings }: { readonly settings: Settings }) {
         {said}
       </p>
       <main id="view">
-        {view === 'plane' && <PlaneView {...props} />}
-        {view === 'dials' && <DialsView {...props} />}
-        {view === 'tunnels' && <TunnelsView {...props} />}
+        {view === 'plane' && <PlaneView {...props} path={path} />}
+        {view === 'dials' && <DialsView {...props} path={path} />}
+        {view === 'tunnels' && <TunnelsView {...props} path={path} />}
         {view === 'why' && <WhyView {...props} path={path} />}
         {view === 'time' && <TimeView {...props} />}
         {view === 'actions' && <ActionsView {...props} />}

@@ -8,6 +8,7 @@ export {
   type Evidence,
   type Hub,
   type Json,
+  type Loss,
   type Members,
   type Refusal,
   type Session,

@@ -83,6 +83,7 @@ test(
       (await rowsOf(page, 'Members')).map(({ Member }) => Member).sort(),
       members.map(({ memberId }) => memberId).sort(),
     );
+    await page.getByText('The same as a table').click();
     const links = await rowsOf(page, 'Links from gateways to hubs');
     assert.equal(links.length, 2);
     const [{ Gateway = '' } = {}] = links;
@@ -115,6 +116,13 @@ test(
       await detail.locator('code').innerText(),
       new RegExp(`^isthmus dial --agent=agent-\\d .* ${authority}$`),
     );
+    await detail.getByText('open').waitFor();
+    // Its address shows it to whoever gets it.
+    await page.reload();
+    await detail.getByRole('link', { name: 'Its tunnel' }).click();
+    await page.getByRole('heading', { name: '1 tunnel' }).waitFor();
+    await page.goBack();
+    await detail.waitFor();
     await page.getByLabel('failed only').check();
     await page.getByRole('button', { name: authority }).waitFor({ state: 'detached' });
 
@@ -318,6 +326,7 @@ test(
     hub.program.signal('SIGSTOP');
     await says(page, 'Members', { Member: hungId }, 'State', /hung/);
     const gatewayId = (await admin.getStatus({})).memberId;
+    await page.getByText('The same as a table').click();
     await says(page, 'Links from gateways to hubs', { Gateway: gatewayId }, hungId, /down/);
     await page
       .getByText(new RegExp(`links ${hungId}: .*cannot reach it`))

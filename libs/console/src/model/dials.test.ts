@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CONSOLE } from '../defaults.ts';
+import type { History } from '../rpc.ts';
 import { aDial, aTunnel } from '../testing.ts';
-import { DialFeed, dialLine, isParked, ordered, TunnelRates, traceLink } from './dials.ts';
+import { DialFeed, dialLine, fatesOf, isParked, ordered, TunnelRates, traceLink } from './dials.ts';
 
 const RUNNING = { state: 1, ms: undefined } as const;
 
@@ -65,6 +66,27 @@ test('dials are found by agent, and as slowest, failing and parked', () => {
   assert.deepEqual(ids('failing'), ['failed']);
   assert.deepEqual(ids('parked'), ['waits', 'waited']);
   assert.equal(isParked({ member: 'g1', dial: aDial('d') }), false);
+});
+
+test('a dial that became a tunnel is open, ended or cut, and nothing is said where that is not known', () => {
+  const dials = ['open', 'ended', 'cut'].map((id) => ({ member: 'g1', dial: aDial(id) }));
+  const far = [
+    { member: 'g2', dial: aDial('many') },
+    { member: 'g3', dial: aDial('silent') },
+  ];
+  const cut = { dialId: 'cut', by: 'agent', reason: 'the agent ended' } as History['cuts'][number];
+  const said = new Map([
+    ['g1', { tunnels: [aTunnel('open')], cuts: [cut] }],
+    ['g2', { tunnels: undefined, cuts: [] }],
+  ]);
+  assert.deepEqual(
+    [...fatesOf([...dials, ...far], said)].map(([id, { word, reason }]) => [id, word, reason]),
+    [
+      ['open', 'open', ''],
+      ['ended', 'ended', ''],
+      ['cut', 'cut by agent', 'the agent ended'],
+    ],
+  );
 });
 
 const PLACE = { address: '127.0.0.1:8095', gateway: 'gateway-1' };

@@ -1,6 +1,6 @@
 import { DialState } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
-import type { Dial, Tunnel } from '../rpc.ts';
+import type { Dial, History, Tunnel } from '../rpc.ts';
 import { shellWord } from './text.ts';
 
 /** A dial, and the member that reported it. */
@@ -59,6 +59,42 @@ export class DialFeed {
 
 export function isRunning({ dial }: SeenDial): boolean {
   return dial.state === DialState.DIAL_STATE_RUNNING;
+}
+
+export function isEstablished({ dial }: SeenDial): boolean {
+  return dial.state === DialState.DIAL_STATE_ESTABLISHED;
+}
+
+/** What a gateway says of its tunnels. */
+interface Said {
+  /** Undefined if there are too many to ask for. */
+  readonly tunnels: readonly Tunnel[] | undefined;
+  readonly cuts: History['cuts'];
+}
+
+/** What became of a dial's tunnel: open, ended by one of its sides, or cut. */
+export interface Fate {
+  readonly word: string;
+  /** Why it was cut; empty if it was not. */
+  readonly reason: string;
+}
+
+/**
+ * Says what became of dials' tunnels, by dial.
+ * @param established dials that had become tunnels before gateways were asked
+ * @param said by gateway; a dial of one that is not here gets no fate
+ */
+export function fatesOf(established: readonly SeenDial[], said: ReadonlyMap<string, Said>): ReadonlyMap<string, Fate> {
+  const cuts = new Map([...said.values()].flatMap((each) => each.cuts.map((cut) => [cut.dialId, cut] as const)));
+  const open = new Set([...said.values()].flatMap(({ tunnels }) => tunnels?.map(({ dialId }) => dialId) ?? []));
+  return new Map(
+    established.flatMap(({ member, dial: { dialId } }): [string, Fate][] => {
+      const cut = cuts.get(dialId);
+      if (cut) return [[dialId, { word: `cut by ${cut.by}`, reason: cut.reason }]];
+      if (open.has(dialId)) return [[dialId, { word: 'open', reason: '' }]];
+      return said.get(member)?.tunnels ? [[dialId, { word: 'ended', reason: '' }]] : [];
+    }),
+  );
 }
 
 /** What the operator looks for among the dials. */

@@ -3,6 +3,7 @@ import {
   type Finding,
   findingsIn,
   judge,
+  type Loss,
   lost,
   OWN_HEALTH_PORT,
   ofDial,
@@ -19,9 +20,9 @@ export function findingsOf(plane: Plane): Finding[] {
   return plane.at === 0 ? [] : briefly(findingsIn(judge(evidenceOf(plane))));
 }
 
-/** The ids of gateways or hubs that went away without a word and have not come back. */
-export function lostOf(plane: Plane, role: Role): string[] {
-  return lost(evidenceOf(plane), role).map(({ id }) => id);
+/** The gateways, hubs or agents that went away without a word and have not come back. */
+export function lostOf(plane: Plane, role: Role): Loss[] {
+  return lost(evidenceOf(plane), role);
 }
 
 /** `1 failed, 2 warned` */
@@ -78,7 +79,7 @@ export async function check(plane: Plane, { agents, gateway, progress }: CheckOp
 }
 
 export function usableOf(agents: readonly Agent[]): Agent[] {
-  return agents.filter(({ state }) => state !== 'quarantined');
+  return agents.filter(({ state }) => state !== 'quarantined' && state !== 'lost');
 }
 
 /** An operator of one tenant may not read flags: the rules then say nothing of them. */

@@ -5,7 +5,7 @@ import { Admission, Role } from '@isthmus/proto/admin-enums';
 import type { Hub } from '../rpc.ts';
 import { aMember, aPlane } from '../testing.ts';
 import { lostOf } from './findings.ts';
-import { agentsOf, groupsOf, healthOf, healthOfHub, originOf } from './plane.ts';
+import { addressOf, agentsOf, groupsOf, healthOf, healthOfHub, originOf } from './plane.ts';
 
 const down = [aHub('h1', { link: 3 }), aHub('h2')];
 
@@ -44,7 +44,7 @@ test('a hub that went away without a word is lost, until it is back', () => {
   const hub = { role: Role.ROLE_HUB, tenant: '' };
   const losses = [aLoss('h1', hub), aLoss('h2', { ...hub, left: true })];
   const members = [aMember('g1', { status: aStatus({ losses }) })];
-  const lost = (hubs: readonly Hub[]) => lostOf(aPlane({ members, hubs }), Role.ROLE_HUB);
+  const lost = (hubs: readonly Hub[]) => lostOf(aPlane({ members, hubs }), Role.ROLE_HUB).map(({ id }) => id);
   assert.deepEqual([lost([]), lost([aHub('h1')])], [['h1'], []]);
 });
 
@@ -85,6 +85,26 @@ test('an agent is as well as its sessions', () => {
     agentsOf([aSession()], [aHub('h1'), aHub('h2', { draining: true })]).map(({ state }) => state),
     ['well'],
   );
+});
+
+test('a lost agent stays among those of its zone, worst of all, and without sessions', () => {
+  const sessions = [aSession({ quarantined: true, hubId: 'h2' })];
+  const [group, ...more] = groupsOf(agentsOf(sessions, HUBS, [aLoss('b', { hubId: 'h2' })]));
+  assert.deepEqual(
+    group?.agents.map(({ id, state, sessions: held }) => [id, state, held.length]),
+    [
+      ['b', 'lost', 0],
+      ['a', 'quarantined', 1],
+    ],
+  );
+  assert.deepEqual(more, []);
+});
+
+test('what is chosen in a view has an address, whatever its name', () => {
+  assert.equal(addressOf('plane', 'a/b c'), '#/plane/a%2Fb%20c');
+  assert.equal(addressOf('tunnels', '', 'g1'), '#/tunnels//g1');
+  assert.equal(addressOf('dials', ''), '#/dials');
+  assert.equal(addressOf('plane', 'x\ud800'), '#/plane/x');
 });
 
 test('agents of two tenants with one id are two, and tunnels are added', () => {

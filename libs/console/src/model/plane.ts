@@ -1,4 +1,4 @@
-import { cutOff, reachedBy, type Witness } from '@isthmus/findings';
+import { cutOff, type Loss, reachedBy, type Witness } from '@isthmus/findings';
 import { Admission, Role } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
 import {
@@ -86,6 +86,12 @@ export function selfOf({ members }: Plane): Seen | undefined {
 /** Where another member's console is, at the same view. */
 export function consoleOf({ origin, self }: Seen, view: string): string | undefined {
   return self || origin === undefined ? undefined : `${origin}/console/#/${view}`;
+}
+
+/** Returns the address of a view on this page, and of what is chosen in it. */
+export function addressOf(view: string, ...chosen: readonly string[]): string {
+  const path = [view, ...chosen].map((part) => encodeURIComponent(part.replaceAll(/\p{Cs}/gu, '')));
+  return `#/${path.join('/').replace(/\/+$/, '')}`;
 }
 
 /** The address for `isthmus --address`, from the place of this page. */
@@ -220,16 +226,21 @@ async function sessionsOf({ members }: Pick<Plane, 'members'>): Promise<Session[
   return [...new Map(sessions.map((session) => [session.sessionId, session])).values()];
 }
 
-/** `thin`: it has sessions with one hub only, though there are more. Its tunnels end with that hub. */
-type AgentState = 'well' | 'thin' | 'draining' | 'quarantined';
+/**
+ * `thin`: it has sessions with one hub only, though there are more. Its tunnels end with that hub. `lost`: it went away without a word in the
+ * last hour.
+ */
+type AgentState = 'well' | 'thin' | 'draining' | 'quarantined' | 'lost';
 
 /** Worst last. */
-export const STATES: readonly AgentState[] = ['well', 'thin', 'draining', 'quarantined'];
+export const STATES: readonly AgentState[] = ['well', 'thin', 'draining', 'quarantined', 'lost'];
 
 export interface Agent {
   readonly tenant: string;
   readonly id: string;
+  /** None if it is lost. */
   readonly sessions: readonly Session[];
+  readonly loss?: Loss;
   /** Of its hubs, in order: `a`, or `a + b`. A hub without a zone gives none. */
   readonly zones: string;
   readonly state: AgentState;
@@ -243,15 +254,21 @@ export interface Group {
   readonly counts: Readonly<Record<AgentState, number>>;
 }
 
-export function agentsOf(sessions: readonly Session[], hubs: readonly Hub[]): Agent[] {
+/** @param lost agents that went away without a word */
+export function agentsOf(sessions: readonly Session[], hubs: readonly Hub[], lost: readonly Loss[] = []): Agent[] {
   const zoneOf = new Map(hubs.map(({ hubId, zone }) => [hubId, zone]));
   const taking = hubs.filter(({ draining }) => !draining).length;
-  return grouped(sessions, ({ tenant, agentId }) => `${tenant}\0${agentId}`).map((own) => {
+  const here = grouped(sessions, ({ tenant, agentId }) => `${tenant}\0${agentId}`).map((own) => {
     const [{ tenant, agentId: id }] = own as [Session];
     const zones = [...new Set(own.map(({ hubId }) => zoneOf.get(hubId) ?? '').filter((zone) => zone !== ''))].sort();
     const tunnels = own.reduce((sum, session) => sum + session.tunnels, 0);
     return { tenant, id, sessions: own, zones: zones.join(' + '), state: stateOf(own, taking), tunnels };
   });
+  const gone = lost.map((loss): Agent => {
+    const { tenant, id, hubId } = loss;
+    return { tenant, id, sessions: [], loss, zones: zoneOf.get(hubId) ?? '', state: 'lost', tunnels: 0 };
+  });
+  return [...here, ...gone];
 }
 
 function stateOf(sessions: readonly Session[], hubs: number): AgentState {
@@ -264,7 +281,7 @@ function stateOf(sessions: readonly Session[], hubs: number): AgentState {
 export function groupsOf(agents: readonly Agent[]): Group[] {
   const groups = grouped(agents, ({ tenant, zones }) => `${tenant}\0${zones}`).map((own) => {
     const [{ tenant, zones }] = own as [Agent];
-    const counts = { well: 0, thin: 0, draining: 0, quarantined: 0 };
+    const counts = { well: 0, thin: 0, draining: 0, quarantined: 0, lost: 0 };
     for (const { state } of own) counts[state]++;
     return { tenant, zones, agents: own.sort(worstFirst), counts };
   });

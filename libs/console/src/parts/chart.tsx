@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import UPlot from 'uplot';
+import { lonePoints } from '../model/history.ts';
 import { clock, millis, shown } from '../model/text.ts';
 import type { Phase } from '../rpc.ts';
 
@@ -20,6 +21,9 @@ interface ChartProps {
 
 /** Of a chart, in characters of the page, which are larger on a wall. */
 const HEIGHT = 16;
+
+/** Of a value without neighbours, across, in pixels. */
+const POINT = 5;
 
 function characterPx(): number {
   return Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
@@ -88,7 +92,18 @@ function optionsOf(place: HTMLElement, lines: readonly Line[], unit: string): UP
     padding: [px, 2.5 * px, 0, 0],
     series: [
       { label: 'Time', value: (_plot: UPlot, at: number | null) => (at === null ? '–' : clock(at * 1000)) },
-      ...lines.map((line) => ({ label: line.label, stroke: colour(line.colour), width: 2, spanGaps: false })),
+      ...lines.map((line) => ({
+        label: line.label,
+        stroke: colour(line.colour),
+        width: 2,
+        spanGaps: false,
+        points: {
+          show: false,
+          size: POINT,
+          fill: colour(line.colour),
+          filter: (plot: UPlot, at: number) => lonePoints([...(plot.data[at] ?? [])]),
+        },
+      })),
     ],
     axes: [
       {

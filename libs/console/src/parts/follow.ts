@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { DialFeed } from '../model/dials.ts';
-import { lookAt, NOTHING, type Plane } from '../model/plane.ts';
+import { addressOf, lookAt, NOTHING, type Plane } from '../model/plane.ts';
 import { reasonOf, type Watched, watchDials } from '../rpc.ts';
 
 /**
@@ -38,6 +38,22 @@ export function usePlane(allowed: readonly string[]): [Plane, () => void] {
     };
   }, [allowed]);
   return [plane, () => looking.current()];
+}
+
+/**
+ * A text of a view that is in the page's address, so that whoever gets the address sees the same.
+ * @param text as the address has it now
+ * @param rest of the address
+ * @returns the text, and a function that changes it and the address
+ */
+export function useAddressed(view: string, text: string, ...rest: readonly string[]): [string, (text: string) => void] {
+  const [now, setNow] = useState(text);
+  useEffect(() => setNow(text), [text]);
+  const change = (next: string) => {
+    setNow(next);
+    location.replace(addressOf(view, next, ...rest));
+  };
+  return [now, change];
 }
 
 /** Asks every so often while the page is seen. @param key changes when the question does */

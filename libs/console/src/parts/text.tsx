@@ -20,9 +20,9 @@ export function Name({ text, most }: { readonly text: string; readonly most?: nu
 }
 
 /** How good a state is, for its colour. */
-export type Tone = 'good' | 'warn' | 'bad' | 'calm';
+export type Tone = 'good' | 'warn' | 'bad' | 'draining' | 'calm';
 
-const MARKS: Readonly<Record<Tone, string>> = { good: '●', warn: '▲', bad: '■', calm: '○' };
+const MARKS: Readonly<Record<Tone, string>> = { good: '●', warn: '▲', bad: '■', draining: '◆', calm: '○' };
 
 /** Characters of a state that stays beside its mark. */
 const BRIEF_STATE = 20;

@@ -1,7 +1,8 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
-import { type Agent, type Group, groupsOf, STATES } from '../model/plane.ts';
-import { plural, shown } from '../model/text.ts';
+import { type Agent, addressOf, type Group, groupsOf, STATES } from '../model/plane.ts';
+import { clock, plural, shown } from '../model/text.ts';
+import { useAddressed } from '../parts/follow.ts';
 import { Table } from '../parts/table.tsx';
 import { Name, State, type Tone } from '../parts/text.tsx';
 
@@ -9,19 +10,24 @@ import { Name, State, type Tone } from '../parts/text.tsx';
 export function AgentMap({
   agents,
   known,
+  path,
 }: {
   readonly agents: readonly Agent[];
   /** Whether the plane has answered yet. */
   readonly known: boolean;
+  /** The name that is looked for. */
+  readonly path: readonly string[];
 }) {
-  const [wanted, want] = useState('');
+  const [wanted, want] = useAddressed('plane', path[0] ?? '');
+  const lost = agents.filter(({ state }) => state === 'lost').length;
   const groups = useMemo(() => groupsOf(agents), [agents]);
   const found = useMemo(() => search(agents, wanted), [agents, wanted]);
   const rest = groups.slice(CONSOLE.agentGroups);
   return (
     <section aria-labelledby="agents">
       <h2 id="agents">
-        {plural(agents.length, 'agent')} in {plural(groups.length, 'group')}, by tenant and zone
+        {plural(agents.length - lost, 'agent')} in {plural(groups.length, 'group')}, by tenant and zone
+        {lost > 0 && `; ${lost} lost in the last hour`}
       </h2>
       <p class="legend">
         {STATES.map((state) => (
@@ -37,7 +43,7 @@ export function AgentMap({
       <AgentTable
         agents={found.slice(0, CONSOLE.agentsListed)}
         all={found.length}
-        none={wanted !== '' ? 'No agent has that name.' : known ? 'Every agent that is here is well.' : ''}
+        none={noneFor(agents, wanted, known)}
         title={wanted !== '' ? 'Agents found' : 'Agents that are not well'}
       />
       <div class="groups">
@@ -60,11 +66,21 @@ export function AgentMap({
   );
 }
 
+function noneFor(agents: readonly Agent[], wanted: string, known: boolean): string {
+  if (!known) return '';
+  if (agents.length === 0)
+    return 'No agent is connected. Start one with --proxy-server-host of a hub; if one runs, its log and the refusals under Why say what is wrong.';
+  return wanted === ''
+    ? 'Every agent that is here is well.'
+    : 'No agent or tenant has that in its name: clear the search to see all.';
+}
+
 const TONES: Readonly<Record<Agent['state'], Tone>> = {
   well: 'good',
   thin: 'warn',
-  draining: 'warn',
+  draining: 'draining',
   quarantined: 'bad',
+  lost: 'bad',
 };
 
 const COLUMNS = [
@@ -92,17 +108,26 @@ function AgentTable({
   readonly none: string;
   readonly title: string;
 }) {
-  const rows = agents.map(({ tenant, id, sessions, zones, state, tunnels }) => ({
+  const rows = agents.map(({ tenant, id, sessions, loss, zones, state, tunnels }) => ({
     key: `${tenant}\0${id}`,
-    bad: state === 'quarantined',
+    bad: TONES[state] === 'bad',
     cells: [
-      <Name key="id" text={id} />,
+      <a key="id" href={addressOf('plane', id)}>
+        <Name text={id} />
+      </a>,
       <Name key="tenant" text={tenant} />,
-      <State key="state" tone={TONES[state]} word={wordFor(state, sessions[0]?.quarantineReason ?? '')} />,
-      <Name key="hubs" text={[...new Set(sessions.map(({ hubId }) => hubId))].join(', ')} />,
+      <State
+        key="state"
+        tone={TONES[state]}
+        word={wordFor(state, sessions[0]?.quarantineReason ?? '', loss?.atMs ?? 0)}
+      />,
+      <Name
+        key="hubs"
+        text={[...new Set([...sessions, ...(loss ? [loss] : [])].map(({ hubId }) => hubId))].join(', ')}
+      />,
       zones === '' ? '–' : <Name key="zones" text={zones} />,
       tunnels.toLocaleString('en'),
-      <Name key="claims" text={claims(sessions[0])} most={80} />,
+      <Name key="claims" text={claims((sessions[0] ?? loss)?.identifiers)} most={80} />,
     ],
   }));
   return (
@@ -113,13 +138,14 @@ function AgentTable({
   );
 }
 
-function wordFor(state: Agent['state'], reason: string): string {
+function wordFor(state: Agent['state'], reason: string, lostMs: number): string {
+  if (state === 'lost') return `lost at ${clock(lostMs)}`;
   if (state === 'thin') return 'one hub only';
   return state === 'quarantined' ? `in quarantine: ${shown(reason, 80)}` : state;
 }
 
-function claims(session: Agent['sessions'][number] | undefined): string {
-  const { ipv4 = [], ipv6 = [], host = [], cidr = [], defaultRoute = false } = session?.identifiers ?? {};
+function claims(identifiers: Agent['sessions'][number]['identifiers']): string {
+  const { ipv4 = [], ipv6 = [], host = [], cidr = [], defaultRoute = false } = identifiers ?? {};
   return [...ipv4, ...ipv6, ...host, ...cidr, ...(defaultRoute ? ['default route'] : [])].join(', ') || '–';
 }
 
@@ -193,13 +219,16 @@ function draw(canvas: HTMLCanvasElement, agents: readonly Agent[], { width, heig
   if (!context) return;
   context.scale(ratio, ratio);
   const style = getComputedStyle(canvas);
-  const colours = Object.fromEntries(STATES.map((state) => [state, style.getPropertyValue(`--${state}`).trim()]));
+  const colours = Object.fromEntries(
+    STATES.map((state) => [state, style.getPropertyValue(`--${TONES[state]}`).trim()]),
+  );
   for (const [index, { state }] of agents.entries()) {
     context.fillStyle = colours[state] ?? '';
     const [x, y] = [(index % columns) * side, Math.floor(index / columns) * side];
     context.fillRect(x, y, side - 1, side - 1);
-    // A notch tells states apart without colour.
-    if (state !== 'well') context.clearRect(x + side / 3, y + side / 3, side / 3, side / 3);
+    // What is left tells states apart without colour: a notch, and of a lost agent the edge.
+    if (state === 'lost') context.clearRect(x + 1.5, y + 1.5, side - 4, side - 4);
+    else if (state !== 'well') context.clearRect(x + side / 3, y + side / 3, side / 3, side / 3);
   }
 }
 
@@ -208,6 +237,7 @@ const LEGEND = {
   thin: 'one hub only',
   draining: 'draining',
   quarantined: 'in quarantine',
+  lost: 'lost in the last hour',
 } as const;
 
 /** Agents whose name or tenant has a text in it; without one, those that are not well. */

@@ -3,8 +3,12 @@ import { Role } from '@isthmus/proto/admin-enums';
 import { useMemo, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import {
+  type DialFeed,
   dialLine,
+  type Fate,
+  fatesOf,
   hasFailed,
+  isEstablished,
   isRunning,
   ORDERS,
   type Order,
@@ -13,27 +17,29 @@ import {
   tookMs,
   traceLink,
 } from '../model/dials.ts';
-import { gatewaysOf, ownAddress } from '../model/plane.ts';
+import { addressOf, gatewaysOf, ownAddress } from '../model/plane.ts';
 import { clock, millis, plural, shown } from '../model/text.ts';
 import { Waterfall } from '../parts/chart.tsx';
-import { useDials } from '../parts/follow.ts';
+import { useAsked, useDials } from '../parts/follow.ts';
 import { Table } from '../parts/table.tsx';
-import { CopyLine, Name, State } from '../parts/text.tsx';
-import type { Settings, Watched } from '../rpc.ts';
+import { CopyLine, Name, State, type Tone } from '../parts/text.tsx';
+import { read, type Settings, type Watched } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
 
 /** Dials as they happen, at all gateways that this page can ask. */
-export function DialsView({ plane, settings }: ViewProps) {
+export function DialsView({ plane, settings, path }: ViewProps & { readonly path: readonly string[] }) {
   const [filter, setFilter] = useState<Filter>(NO_FILTER);
   const [order, setOrder] = useState<Order>('newest');
   const [paused, pause] = useState(false);
-  const [chosen, choose] = useState('');
+  const [chosen = ''] = path;
   const gateways = gatewaysOf(plane).map(({ id, origin = '' }) => ({ id, origin }));
+  const crowded = gatewaysOf(plane).filter(({ status }) => (status?.tunnels ?? 0) > CONSOLE.manySessions);
   const sources = gateways.filter(({ id }) => filter.gateway === '' || id === filter.gateway);
   const { feed, faults } = useDials(sources, watchedOf(filter), paused);
+  const fates = useFates(sources, new Set(crowded.map(({ id }) => id)), feed);
   const now = Date.now();
   const dials = ordered(feed.list(), order, filter.agent, now);
-  const detail = useMemo(() => dials.find((seen) => keyOf(seen) === chosen), [dials, chosen]);
+  const detail = useMemo(() => dials.find((seen) => seen.dial.dialId === chosen), [dials, chosen]);
   const parked = plane.members.reduce((sum, { status }) => sum + (status?.parkedDials ?? 0), 0);
   if (plane.at > 0 && gateways.length === 0) {
     return <p class="none">No gateway can be asked from here: open the console of one, or run isthmus watch.</p>;
@@ -62,12 +68,22 @@ export function DialsView({ plane, settings }: ViewProps) {
           {id}: {fault}
         </p>
       ))}
-      {detail && <DialDetail seen={detail} settings={settings} close={() => choose('')} />}
+      {detail && <DialDetail seen={detail} fate={fates.get(chosen)} settings={settings} />}
+      {chosen !== '' && !detail && (
+        <p class="none">
+          Dial {shown(chosen)} is not among those that this page has: gateways tell their last{' '}
+          {plural(CONSOLE.recentDials, 'dial')}, and the filter may hide it.
+        </p>
+      )}
       <Table
         title="Dials"
         columns={COLUMNS}
-        rows={dials.slice(0, CONSOLE.dialRows).map((seen) => rowOf(seen, now, chosen, choose))}
-        none="No dial yet."
+        rows={dials.slice(0, CONSOLE.dialRows).map((seen) => rowOf(seen, fates.get(seen.dial.dialId), now, chosen))}
+        none={
+          feed.size > 0 || filter !== NO_FILTER
+            ? 'No dial is like that: widen the filter, or show the newest.'
+            : 'No dial yet. They appear here when callers make them; Why can make one.'
+        }
       />
       {dials.length > CONSOLE.dialRows && (
         <p>And {plural(dials.length - CONSOLE.dialRows, 'dial')} more that this page keeps.</p>
@@ -76,16 +92,44 @@ export function DialsView({ plane, settings }: ViewProps) {
   );
 }
 
+/** Asks gateways every so often what became of the tunnels of dials. @param crowded gateways with too many tunnels to ask for them */
+function useFates(
+  sources: readonly { readonly id: string; readonly origin: string }[],
+  crowded: ReadonlySet<string>,
+  feed: DialFeed,
+): ReadonlyMap<string, Fate> {
+  const ask = async () => {
+    const established = feed.list().filter(isEstablished);
+    const answers = await Promise.allSettled(
+      sources.map(async ({ id, origin }) => {
+        const list = crowded.has(id) ? undefined : read(origin, 'ListTunnels', {});
+        const [tunnels, { cuts }] = await Promise.all([list, read(origin, 'GetHistory', {})]);
+        return [id, { tunnels: tunnels?.tunnels, cuts: cuts ?? [] }] as const;
+      }),
+    );
+    return fatesOf(
+      established,
+      new Map(answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))),
+    );
+  };
+  // The first dials are not left without for long.
+  const key = `${sources.map(({ id }) => id).join()} ${feed.size > 0}`;
+  return useAsked(ask, CONSOLE.slowLookMs, key).answer ?? NO_FATES;
+}
+
+const NO_FATES: ReadonlyMap<string, Fate> = new Map();
+
 /** One dial: where its time went, the line that repeats it, its trace. */
 function DialDetail({
-  seen: { member, dial },
+  seen,
+  fate,
   settings,
-  close,
 }: {
   readonly seen: SeenDial;
+  readonly fate: Fate | undefined;
   readonly settings: Settings;
-  readonly close: () => void;
 }) {
+  const { member, dial } = seen;
   const trace = traceLink(settings.traceUrl, dial.traceId);
   return (
     <aside class="detail" aria-label={`Dial to ${shown(dial.destination)}`}>
@@ -106,6 +150,11 @@ function DialDetail({
         )}
         {trace === undefined && dial.traceId !== '' && ` Trace ${dial.traceId}.`}
       </p>
+      {isEstablished(seen) && (
+        <p>
+          <State {...resultOf(seen, fate)} /> {fate?.reason !== undefined && shown(fate.reason, 300)}
+        </p>
+      )}
       {dial.error && (
         <p class="fault">
           {shown(dial.error.code)}: {shown(dial.error.text, 500)}
@@ -115,8 +164,9 @@ function DialDetail({
       <Waterfall phases={dial.phases} failed={dial.error !== undefined} />
       <CopyLine line={dialLine(dial, { address: ownAddress(), gateway: member })} />
       <p class="buttons">
-        <a href={`#/why/${encodeURIComponent(dial.destination)}/${encodeURIComponent(dial.tenant)}`}>Why this way?</a>
-        <button type="button" onClick={close}>
+        <a href={addressOf('why', dial.destination, dial.tenant)}>Why this way?</a>
+        {fate?.word === 'open' && <a href={addressOf('tunnels', dial.dialId, member)}>Its tunnel</a>}
+        <button type="button" onClick={() => choose('')}>
           Close
         </button>
       </p>
@@ -221,29 +271,39 @@ function keyOf({ member, dial }: SeenDial): string {
   return `${member} ${dial.role} ${dial.dialId}`;
 }
 
-function rowOf(seen: SeenDial, now: number, chosen: string, choose: (key: string) => void) {
+/** Opens a dial, which has an address of its own to share. */
+function choose(dialId: string): void {
+  location.hash = addressOf('dials', dialId);
+}
+
+function resultOf(seen: SeenDial, fate: Fate | undefined): { tone: Tone; word: string } {
+  if (isRunning(seen)) return { tone: 'calm', word: 'dialling' };
+  if (hasFailed(seen)) return { tone: 'bad', word: 'failed' };
+  if (fate?.word === 'ended') return { tone: 'calm', word: 'ended' };
+  // Until its gateway is asked, the tunnel has at least opened.
+  return { tone: fate?.reason ? 'bad' : 'good', word: fate?.word ?? 'opened' };
+}
+
+function rowOf(seen: SeenDial, fate: Fate | undefined, now: number, chosen: string) {
   const { member, dial } = seen;
   const key = keyOf(seen);
-  const failed = hasFailed(seen);
-  const state = isRunning(seen) ? (
-    <State tone="calm" word="dialling" />
-  ) : (
-    <State tone={failed ? 'bad' : 'good'} word={failed ? 'failed' : 'open'} />
-  );
+  const { dialId } = dial;
+  const result = resultOf(seen, fate);
+  const why = dial.error ? `${dial.error.code}: ${dial.error.text}` : (fate?.reason ?? '');
   return {
     key,
-    bad: failed,
-    selected: key === chosen,
+    bad: result.tone === 'bad',
+    selected: dialId === chosen,
     cells: [
       clock(dial.startedMs),
-      state,
+      <State key="result" {...result} />,
       millis(tookMs(seen, now)),
       <button
         key="destination"
         type="button"
         class="row"
-        aria-expanded={key === chosen}
-        onClick={() => choose(key === chosen ? '' : key)}
+        aria-expanded={dialId === chosen}
+        onClick={() => choose(dialId === chosen ? '' : dialId)}
       >
         <Name text={dial.destination} />
       </button>,
@@ -252,7 +312,7 @@ function rowOf(seen: SeenDial, now: number, chosen: string, choose: (key: string
       <Name key="hub" text={dial.hubId} />,
       <Name key="gateway" text={member} />,
       <Name key="caller" text={dial.caller} />,
-      dial.error ? <Name key="error" text={`${dial.error.code}: ${dial.error.text}`} most={300} /> : '',
+      why === '' ? '' : <Name key="why" text={why} most={300} />,
     ],
   };
 }

@@ -16,14 +16,18 @@ const BOTTOM = 150;
 /** Gateways above, hubs below, and a line for each link: red and broken if it is down, wider with its load. Lost ones stay, without links. */
 export function LinkMap({ plane }: { readonly plane: Plane }) {
   const gateways = plane.members.filter(({ roles, list }) => roles.includes('gateway') && list !== undefined);
-  const lost = { gateways: lostOf(plane, Role.ROLE_GATEWAY), hubs: lostOf(plane, Role.ROLE_HUB) };
+  const lostIds = (role: Role) => lostOf(plane, role).map(({ id }) => id);
+  const lost = { gateways: lostIds(Role.ROLE_GATEWAY), hubs: lostIds(Role.ROLE_HUB) };
   const none = gateways.length === 0 || plane.hubs.length === 0;
   if (none && lost.gateways.length + lost.hubs.length === 0) return null;
   const few = gateways.length <= CONSOLE.membersDrawn && plane.hubs.length <= CONSOLE.membersDrawn;
   return (
     <>
       {few && <Picture plane={plane} gateways={gateways} lost={lost} />}
-      <Matrix plane={plane} gateways={gateways} />
+      <details open={!few}>
+        <summary>{few ? 'The same as a table' : 'Links, as a table'}</summary>
+        <Matrix plane={plane} gateways={gateways} />
+      </details>
     </>
   );
 }

@@ -10,7 +10,7 @@ import type { ViewProps } from './view.ts';
 import { Refusals } from './why.tsx';
 
 /** Everything at once, what is wrong first: for a wall. */
-export function PlaneView({ plane, agents, findings }: ViewProps) {
+export function PlaneView({ plane, agents, findings, path }: ViewProps & { readonly path: readonly string[] }) {
   const refusals = plane.members.flatMap(({ id, status }) =>
     (status?.refusals ?? []).map((refusal) => ({ member: id, refusal })),
   );
@@ -20,6 +20,10 @@ export function PlaneView({ plane, agents, findings }: ViewProps) {
       <section aria-labelledby="members">
         <h2 id="members">Gateways and hubs</h2>
         <LinkMap plane={plane} />
+      </section>
+      <AgentMap agents={agents} known={plane.at > 0} path={path} />
+      <section aria-labelledby="each">
+        <h2 id="each">Each gateway and hub</h2>
         <MemberTable plane={plane} />
       </section>
       {refusals.length > 0 && (
@@ -28,7 +32,6 @@ export function PlaneView({ plane, agents, findings }: ViewProps) {
           <Refusals refusals={refusals} now={plane.at} />
         </section>
       )}
-      <AgentMap agents={agents} known={plane.at > 0} />
     </>
   );
 }
@@ -36,7 +39,7 @@ export function PlaneView({ plane, agents, findings }: ViewProps) {
 const TONES: Readonly<Record<Health, Tone>> = {
   well: 'good',
   unready: 'bad',
-  draining: 'warn',
+  draining: 'draining',
   silent: 'warn',
   unlinked: 'bad',
   hung: 'bad',

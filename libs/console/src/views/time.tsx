@@ -2,7 +2,8 @@ import { age, groupsOfCuts } from '@isthmus/findings';
 import { useMemo, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { traceLink } from '../model/dials.ts';
-import { clock, millis, shown } from '../model/text.ts';
+import { finished, minutesOf } from '../model/history.ts';
+import { clock, shown } from '../model/text.ts';
 import { Chart, type Line } from '../parts/chart.tsx';
 import { useAsked } from '../parts/follow.ts';
 import { MemberChoice, Table } from '../parts/table.tsx';
@@ -44,7 +45,9 @@ export function TimeView({ plane, settings }: ViewProps) {
       {fault !== undefined && <p class="fault">{shown(reasonOf(fault), 300)}</p>}
       {answer &&
         (answer.slots.length === 0 ? (
-          <p class="none">No dial of this tenant in the last hour.</p>
+          <p class="none">
+            No dial of this tenant in the last hour at this member: choose another one, or clear the tenant.
+          </p>
         ) : (
           <Charts history={answer} />
         ))}
@@ -53,11 +56,13 @@ export function TimeView({ plane, settings }: ViewProps) {
   );
 }
 
-function Charts({ history: { slots, slotMs } }: { readonly history: History }) {
-  const { seconds, rates, latencies, counts } = useMemo(() => {
+function Charts({ history: { slots: all, slotMs } }: { readonly history: History }) {
+  const { slots, seconds, rates, latencies, counts } = useMemo(() => {
     const perSecond = 1000 / slotMs;
+    const slots = finished(all);
     const line = (label: string, colour: string, values: Line['values']): Line => ({ label, colour, values });
     return {
+      slots,
       seconds: slots.map(({ startMs }) => startMs / 1000),
       rates: [
         line(
@@ -79,7 +84,7 @@ function Charts({ history: { slots, slotMs } }: { readonly history: History }) {
         ),
         line(
           'p99',
-          '--warn',
+          '--second',
           slots.map(({ p99Ms }) => round(p99Ms)),
         ),
       ],
@@ -91,15 +96,24 @@ function Charts({ history: { slots, slotMs } }: { readonly history: History }) {
         ),
         line(
           'tunnels',
-          '--good',
+          '--second',
           slots.map(({ tunnels }) => tunnels ?? null),
         ),
       ],
     };
-  }, [slots, slotMs]);
+  }, [all, slotMs]);
+  const [first] = slots;
+  const last = slots.at(-1);
   const sampled = slots.some(({ sessions }) => sessions !== undefined);
   return (
     <>
+      {first && last ? (
+        <p>
+          From {clock(first.startMs)} to {clock(last.startMs + slotMs)}, by {age(slotMs)}.
+        </p>
+      ) : (
+        <p class="none">Charts begin when the first {age(slotMs)} are over.</p>
+      )}
       <div class="charts">
         <Chart title="Dials and failures a second" seconds={seconds} lines={rates} unit="/s" />
         <Chart title="Time to the answer" seconds={seconds} lines={latencies} unit="ms" />
@@ -107,7 +121,7 @@ function Charts({ history: { slots, slotMs } }: { readonly history: History }) {
       </div>
       <details>
         <summary>The same as a table, by the minute</summary>
-        <Table title="The last hour by the minute" columns={COLUMNS} rows={minutesOf(slots)} none="Nothing yet." />
+        <Table title="The last hour by the minute" columns={COLUMNS} rows={minutesOf(all)} none="Nothing yet." />
       </details>
     </>
   );
@@ -177,33 +191,4 @@ function Cuts({ cuts, member, traceUrl }: CutsProps) {
 
 function round(value: number | undefined): number | null {
   return value === undefined ? null : Math.round(value * 100) / 100;
-}
-
-/** The newest first. */
-function minutesOf(slots: History['slots']) {
-  const minutes = new Map<number, History['slots'][number][]>();
-  for (const slot of slots) {
-    const minute = Math.floor(slot.startMs / 60_000) * 60_000;
-    minutes.set(minute, [...(minutes.get(minute) ?? []), slot]);
-  }
-  return [...minutes].reverse().map(([minute, own]) => {
-    const sum = (of: 'dials' | 'failures') => own.reduce((total, slot) => total + slot[of], 0).toLocaleString('en');
-    const most = (of: 'p50Ms' | 'p99Ms') => {
-      const known = own.map((slot) => slot[of]).filter((value) => value !== undefined);
-      return millis(known.length === 0 ? undefined : Math.max(...known));
-    };
-    const { sessions, tunnels } = own.findLast((slot) => slot.sessions !== undefined) ?? {};
-    return {
-      key: `${minute}`,
-      cells: [
-        clock(minute),
-        sum('dials'),
-        sum('failures'),
-        most('p50Ms'),
-        most('p99Ms'),
-        sessions ?? '–',
-        tunnels ?? '–',
-      ],
-    };
-  });
 }

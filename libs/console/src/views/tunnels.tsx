@@ -2,9 +2,9 @@ import { Role } from '@isthmus/proto/admin-enums';
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { type Rate, TunnelRates } from '../model/dials.ts';
-import { consoleOf, gatewaysOf, type Plane, type Seen, selfOf } from '../model/plane.ts';
+import { addressOf, consoleOf, gatewaysOf, type Plane, type Seen, selfOf } from '../model/plane.ts';
 import { age, bytes, plural, shown } from '../model/text.ts';
-import { useAsked } from '../parts/follow.ts';
+import { useAddressed, useAsked } from '../parts/follow.ts';
 import { MemberChoice, Table } from '../parts/table.tsx';
 import { Name } from '../parts/text.tsx';
 import { act, read, reasonOf, type Tunnel } from '../rpc.ts';
@@ -31,10 +31,11 @@ const COLUMNS = [
 ];
 
 /** The tunnels of one member: who, where to, through what, how much. */
-export function TunnelsView({ plane, ask }: ViewProps) {
+export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: readonly string[] }) {
+  const [wanted = '', asked = ''] = path;
   const sources = sourcesOf(plane);
-  const [asked, choose] = useState('');
-  const [text, find] = useState('');
+  const [text, find] = useAddressed('tunnels', wanted, asked);
+  const choose = (id: string) => location.replace(addressOf('tunnels', text, id));
   const [sort, setSort] = useState<Sort>('oldest');
   const source = sources.find(({ id }) => id === asked) ?? sources[0];
   const rates = useRef(new TunnelRates());
@@ -60,7 +61,7 @@ export function TunnelsView({ plane, ask }: ViewProps) {
           <input
             type="search"
             value={text}
-            placeholder="destination, caller, agent"
+            placeholder="destination, caller, agent, dial"
             onInput={({ currentTarget }) => find(currentTarget.value)}
           />
         </label>
@@ -79,7 +80,11 @@ export function TunnelsView({ plane, ask }: ViewProps) {
         title="Tunnels"
         columns={COLUMNS}
         rows={found.slice(0, CONSOLE.tunnelRows).map((tunnel) => rowOf(tunnel, rates.current.of(tunnel), source, kick))}
-        none="No tunnel."
+        none={
+          text === ''
+            ? 'No tunnel is open here: choose another member, or make a dial under Why.'
+            : 'No tunnel here has that in its names. It may have ended, or be of another member: Time has those that were cut.'
+        }
       />
       {found.length > CONSOLE.tunnelRows && (
         <p>And {plural(found.length - CONSOLE.tunnelRows, 'tunnel')} more: narrow the search.</p>
@@ -158,7 +163,9 @@ function rowOf(tunnel: Tunnel, rate: Rate | undefined, source: Seen | undefined,
       bytes(bytesDown),
       rate ? `${bytes(rate.up)}/s` : '–',
       rate ? `${bytes(rate.down)}/s` : '–',
-      <Name key="dial" text={dialId} most={20} />,
+      <a key="dial" href={addressOf('tunnels', dialId, source?.id ?? '')}>
+        <Name text={dialId} most={20} />
+      </a>,
       elsewhere === undefined ? (
         <button
           key="kick"
