@@ -232,7 +232,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
       [
         operator[0] ?? '',
         ...given('proxy-agent')
-          .slice(1)
+          .filter((flag) => /^--agent-(cert|key)=/.test(flag))
           .map((flag) => flag.replace('--agent-', '--')),
       ],
     ];
