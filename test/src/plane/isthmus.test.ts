@@ -93,7 +93,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
 
     // Once as the program itself; all others run in this process.
     const own = startIsthmus(scope, program, 'status');
-    const [status, agents, hubs, tunnels, explained, dialled, silent, failed, check, config] = await Promise.all([
+    const [status, agents, hubs, tunnels, explained, dialled, silent, failed, config] = await Promise.all([
       asked<{ members: { member: string; ready: boolean }[] }>(program, 'status'),
       asked<{ agents: { agent: string; hubs: string[]; state: string }[] }>(program, 'agents'),
       asked<{ hubs: { hub: string; links: { link: string }[] }[] }>(program, 'hubs'),
@@ -102,7 +102,6 @@ describe('isthmus', { skip: redisMissing() }, () => {
       isthmus(program, 'dial', destination.authority, '--agent', 'node-a', '--first-byte', '1m'),
       asked<{ ok: boolean; silentMs: number }>(program, 'dial', (await echo(scope)).authority, '--first-byte', '50ms'),
       isthmus(program, 'dial', await refused()),
-      asked<{ failed: number; results: { check: string; outcome: string }[] }>(program, 'check'),
       asked<{ differences: unknown[] }>(program, 'config'),
     ]);
     const ids = ['gateway-1', 'gateway-2', 'hub-1', 'hub-2'];
@@ -133,8 +132,12 @@ describe('isthmus', { skip: redisMissing() }, () => {
       failed.out,
       /connection_refused: dial tcp .*\n[\s\S]*What to do:\n {2}- the agent reached the machine/,
     );
-    assert.deepEqual([check.status, check.failed], [0, 0], JSON.stringify(check.results));
-    assert.equal(check.results.filter((each) => each.check === 'dials').length, 1);
+    // On a slow machine, the registry may be late for a moment, which is a failure while it lasts.
+    await eventually(async () => {
+      const check = await asked<{ failed: number; results: { check: string }[] }>(program, 'check');
+      assert.deepEqual([check.status, check.failed], [0, 0], JSON.stringify(check.results));
+      assert.equal(check.results.filter((each) => each.check === 'dials').length, 1);
+    });
     assert.deepEqual([config.status, config.differences], [0, []]);
     assert.equal((await own.ended()).code, 0);
     assert.match(own.lines.join('\n'), /^Plane test: 4 members\n\nMEMBER .*\ngateway-1 +gateway +yes/);
