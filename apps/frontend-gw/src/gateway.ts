@@ -17,7 +17,7 @@ import type { DialLimits } from '@isthmus/tunnel/limits';
 import { type CallerPort, Callers, type CallersOptions, type OwnPorts, tenantCallers } from './callers.ts';
 import { GATEWAY } from './defaults.ts';
 import { DirectDials, type DirectOptions } from './direct.ts';
-import { Identities } from './identities.ts';
+import { Identities, type PortOwner } from './identities.ts';
 import { gatewayStages } from './pipeline.ts';
 
 export interface GatewayOptions
@@ -26,6 +26,8 @@ export interface GatewayOptions
   /** The tenant of every caller, unless `tenancy` says who is of which. */
   readonly tenant: string;
   readonly tenancy?: Tenancy;
+  /** Who callers are of `tenant`, where some show tokens. Unset: none does. */
+  readonly callerTokens?: Pick<Tenancy, 'identify' | 'changed' | 'limits'>;
   /** For tenants' own ports and unix sockets. */
   readonly ownPorts: OwnPorts;
   readonly strategies: readonly Strategy[];
@@ -52,7 +54,7 @@ export interface GatewayOptions
 
 /** Runs a gateway: accepts callers, chooses a session for each dial, splices bytes. */
 export async function gateway(options: GatewayOptions): Promise<Gateway> {
-  const { observation, tenant, tenancy, dialTimeout: timeout, zone, parkTimeout } = options;
+  const { observation, tenant, tenancy, callerTokens, dialTimeout: timeout, zone, parkTimeout } = options;
   const { events } = observation;
   const suspects = new Suspects();
   const { limits } = options;
@@ -64,7 +66,8 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const mayBeDirect = direct.rules.length > 0 || tenancy !== undefined;
   const directly = mayBeDirect ? new DirectDials({ ...direct, tenancy, observation }) : undefined;
   const dial = pipeline(gatewayStages({ ...routing, limiter, directly, resumable }));
-  const identities = tenancy && new Identities(tenancy, events);
+  const judges = tenancy ?? callerTokens;
+  const identities = judges && new Identities(judges, events);
   const identify = identities?.identify ?? anyoneOf(tenant);
   const awaitDial = (of: string) => limiter.awaitDial(of);
   const { identifyByToken } = identities ?? {};
@@ -92,7 +95,8 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     await callers.close();
   };
   try {
-    for (const port of options.callers) await callers.open(shared(port, tenancy));
+    for (const port of options.callers)
+      await callers.open(shared(port, options), callerTokens && ownerOf(port, tenant));
     if (tenancy && identities)
       own = await tenantCallers({ ...options, tenancy, ports: options.ownPorts, callers, identities, events });
   } catch (error) {
@@ -145,8 +149,13 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   };
 }
 
-/** A port of all tenants shows each its certificate. Who issued a caller's is the tenant's to judge. */
-function shared(port: CallerPort, tenancy: Tenancy | undefined): CallerPort {
-  if (!tenancy || !port.tls) return port;
-  return { ...port, asksOnly: true, chooseTls: tenancy.chooseTls };
+/** A port of all tenants shows each its certificate. Who issued a caller's is the tenant's to judge, and callers with tokens need none. */
+function shared(port: CallerPort, { tenancy, callerTokens }: GatewayOptions): CallerPort {
+  if (!port.tls || !(tenancy ?? callerTokens)) return port;
+  return { ...port, asksOnly: true, ...(tenancy && { chooseTls: tenancy.chooseTls }) };
+}
+
+/** Without tenants, every port is of the one that there is. */
+function ownerOf({ address }: CallerPort, tenant: string): PortOwner {
+  return 'path' in address ? { tenant, unixSocket: address.path } : { tenant };
 }

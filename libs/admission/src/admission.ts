@@ -18,7 +18,7 @@ import { ScrapeTargets } from './scrape-targets.ts';
 import { problemText } from './tenant-file.ts';
 import { TenantTokens } from './tenant-tokens.ts';
 import type { FileProblems, Tenant, Tenants } from './tenants.ts';
-import { followTenants } from './tenants-dir.ts';
+import { followTenants, type OnlyFile } from './tenants-dir.ts';
 
 /** Who the peers of a server with tenants are, and what they may claim, dial and use. A server without tenants has none: its flags decide. */
 export interface Admission {
@@ -49,6 +49,8 @@ export interface TenantsChange {
 export interface AdmissionOptions {
   /** The directory of the tenants' files: --tenants-dir. */
   readonly dir: string;
+  /** The only file there, and how it is read: --caller-token-file. */
+  readonly only?: OnlyFile | undefined;
   /** Paths of the program's own CA bundles; empty: there is none. */
   readonly bundles: { readonly agent: string; readonly caller: string };
   /** How long an API server's answer about a token is valid, in milliseconds. */
@@ -84,6 +86,7 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
   let alsoFailing = (): readonly FileProblems[] => [];
   const directory = await followTenants({
     dir,
+    only: options.only,
     pollMs,
     changed: (change) => started(change),
     failing: (found) => report([...found, ...alsoFailing()]),

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { NotAuthorised, principalText } from '@isthmus/tunnel';
 import { Grants } from './grants.ts';
 import { identifyBy } from './identify.ts';
-import { newPassword, passwordId } from './passwords.ts';
+import { newPassword, passwordId, readCallerTokens } from './passwords.ts';
 import { readTenantFile } from './tenant-file.ts';
 import { Tenants } from './tenants.ts';
 
@@ -86,4 +86,34 @@ test('who shows nothing is asked for a token where one would do', () => {
     () => without.identify.caller({}),
     (error) => error instanceof NotAuthorised && !error.challenge,
   );
+});
+
+test('a file of tokens alone is one of tenant default, whose callers come in by other ways too', () => {
+  const line = (name: string) => `- passwords: [{name: ${name}, sha256: "${newPassword().sha256}"}]`;
+  const others = [{ certificates: {} }, { unixSocket: '/run/callers.sock' }];
+  const read = (source: string) => readCallerTokens(source, others);
+  const named = (source: string) => {
+    const found = read(source);
+    assert.ok('file' in found, JSON.stringify(found));
+    assert.equal(found.file.tenant, 'default');
+    assert.deepEqual(found.file.callers?.slice(-2), others);
+    return found.file.callers?.flatMap(({ passwords = [] }) => passwords.map(({ name }) => name));
+  };
+  assert.deepEqual(named(`# for jobs\n${line('ci')}\n\n${line('ops')}\n`), ['ci', 'ops']);
+  for (const none of ['', '\n# none\n']) assert.deepEqual(named(none), [], 'a file without tokens removes all');
+
+  const problems: [source: string, line: number, message: RegExp][] = [
+    [`${line('ci')}\n- port: 9000`, 2, /expected only lines that isthmus tenants token prints/],
+    [`${line('ci')}\n- certificates: {ca: ca.pem}`, 2, /expected only lines/],
+    [`${line('ci')}\nlimits: {tunnels: 1}`, 2, /expected only lines/],
+    [`${line('ci')}\ntenant: acme`, 3, /unique/],
+    ['- passwords: [{name: ci, sha256: secret}]', 1, /expected what isthmus tenants token prints/],
+    ['isthmus_0123', 1, /keys/],
+  ];
+  for (const [source, at, message] of problems) {
+    const found = read(source);
+    assert.ok('problems' in found, source);
+    assert.equal(found.problems[0]?.line, at, JSON.stringify(found));
+    assert.match(found.problems[0]?.message ?? '', message);
+  }
 });

@@ -1,4 +1,5 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { type ReadFile, readTenantFile } from './tenant-file.ts';
 import type { TenantFile } from './tenant-schema.ts';
 
 /**
@@ -53,4 +54,32 @@ export function passwordOf(passwords: Passwords, token: string): Password | unde
 
 function digestOf(token: string): string {
   return createHash('sha256').update(token).digest('base64url');
+}
+
+/** Where a tenant's file begins that a list of callers is made into. */
+const HEAD = 'callers:\n';
+
+/** Without bounds: what the flags of a server without tenants say. */
+const UNLIMITED = { tunnels: Number.POSITIVE_INFINITY };
+
+/**
+ * Reads --caller-token-file, the lines that `isthmus tenants token` prints, as what a file of tenant `default` would list. A file without
+ * any is a file of no tokens: then all are removed.
+ * @param others the other ways in of that tenant's callers
+ */
+export function readCallerTokens(source: string, others: NonNullable<TenantFile['callers']>): ReadFile {
+  const listed = /^[ \t]*[^#\s]/m.test(source);
+  const read = readTenantFile(listed ? `${HEAD}${source}\ntenant: default` : 'tenant: default');
+  const below = <T extends { readonly line: number }>(problem: T) => ({
+    ...problem,
+    line: Math.max(1, problem.line - 1),
+  });
+  if ('problems' in read) return { problems: read.problems.map(below) };
+  const { tenant, callers = [], ...more } = read.file;
+  const problem = (at: string, message: string) => below(read.problem(at, message));
+  const strange = callers.findIndex(({ passwords }) => !passwords);
+  const at = strange < 0 ? Object.keys(more)[0] : `callers[${strange}]`;
+  if (at !== undefined) return { problems: [problem(at, 'expected only lines that isthmus tenants token prints')] };
+  const ways = [...callers, { passwords: [] }, ...others];
+  return { file: { tenant, callers: ways, limits: UNLIMITED }, problem };
 }

@@ -10,12 +10,19 @@ const FILE_ENDINGS = new Set(['.yaml', '.yml']);
 
 export interface TenantsDirOptions {
   readonly dir: string;
+  /** The only file there that is read, and how. Default: all tenants' files. */
+  readonly only?: OnlyFile | undefined;
   /** Called after each change of the tenants in force. */
   readonly changed: (change: { readonly changed: readonly string[]; readonly gone: readonly string[] }) => void;
   /** Called when the files that cannot be used change, and when the directory cannot be read. */
   readonly failing: (problems: readonly FileProblems[]) => void;
   /** How often the files are checked for changes, in milliseconds; default 2000. */
   readonly pollMs?: number | undefined;
+}
+
+export interface OnlyFile {
+  readonly name: string;
+  readonly read: (source: string) => ReadFile;
 }
 
 /** The tenants of a directory of YAML files, followed until `close`. */
@@ -92,10 +99,7 @@ class Follower implements TenantsDir {
   async read(): Promise<void> {
     clearTimeout(this.#timer);
     try {
-      const names = (await readdir(this.#options.dir))
-        .filter((name) => !name.startsWith('.') && FILE_ENDINGS.has(extname(name)))
-        .sort();
-      const same = await this.#readFiles(names);
+      const same = await this.#readFiles(await this.#names());
       if (this.#closed) return;
       if (same) return this.#report();
       const change = this.tenants.update(new Map([...this.#files].map(([name, { source }]) => [name, source])));
@@ -108,6 +112,12 @@ class Follower implements TenantsDir {
           this.#options.pollMs ?? ADMISSION.tenantsPollMs,
         ).unref();
     }
+  }
+
+  async #names(): Promise<readonly string[]> {
+    const { dir, only } = this.#options;
+    if (only) return [only.name];
+    return (await readdir(dir)).filter((name) => !name.startsWith('.') && FILE_ENDINGS.has(extname(name))).sort();
   }
 
   /** @returns whether all is as it was */
@@ -138,8 +148,9 @@ class Follower implements TenantsDir {
   }
 
   async #readFile(path: string, before: Known | undefined): Promise<Known> {
-    const absolute = (socket: string) => resolve(this.#options.dir, socket);
-    const read = (text: Buffer) => readTenantFile(text.toString(), absolute);
+    const { dir, only } = this.#options;
+    const absolute = (socket: string) => resolve(dir, socket);
+    const read = (text: Buffer) => only?.read(text.toString()) ?? readTenantFile(text.toString(), absolute);
     const content = readIfChanged(path, ADMISSION.tenantFileBytes, before?.content, read);
     if (content === before?.content && !this.#stale) return before;
     const { value } = content;

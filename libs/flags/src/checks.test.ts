@@ -48,6 +48,13 @@ test('callers need a unix socket or mutual TLS, and may have both', () => {
     ],
   );
   assert.deepEqual(check(proxyServer, ...cluster(), ...callers(), `--uds-name=${dir}/s`), []);
+  // The file's content is read later: here it need only be readable.
+  const byToken = (...args: string[]) => check(proxyServer, ...cluster(), `--caller-token-file=${ca}`, ...args);
+  assert.deepEqual(byToken(`--server-cert=${one.cert}`, `--server-key=${one.key}`), [], 'callers need no certificate');
+  refuses(byToken, [
+    [`--uds-name=${dir}/s --server-port=0`, '--caller-token-file: has no effect while --server-port is 0'],
+    [`--caller-token-file=${dir}/none`, `--caller-token-file: cannot read ${dir}/none: there is no such file`],
+  ]);
 });
 
 test('with a directory of tenants, callers and agents come in by what their files name', () => {
@@ -62,6 +69,7 @@ test('with a directory of tenants, callers and agents come in by what their file
       "--agent-namespace: cannot be combined with --tenants-dir: a tenant's file says who reviews its agents' tokens (agents[].tokenReview)",
     ],
     ['', /^--server-cert: must be set: .* --server-port=0 to serve only the tenants' own ports and sockets$/],
+    [`--caller-token-file=${ca}`, /^--caller-token-file: cannot be combined with --tenants-dir/],
   ]);
   assert.deepEqual(tenants('--server-port=0'), []);
   assert.deepEqual(

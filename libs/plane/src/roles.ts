@@ -27,6 +27,8 @@ interface RoleParts {
 export interface GatewayParts extends RoleParts {
   /** Returns the link to a hub, or undefined while there is none. */
   readonly link: (hubId: string) => Link | undefined;
+  /** Who callers are without tenants, where some show tokens. Unset: none does. */
+  readonly callerTokens?: Admission;
   /** Names this process to hubs and agents. */
   readonly instance: string;
 }

@@ -135,7 +135,10 @@ async function startRoles(
   });
   closing.defer(() => plane.close());
   const { instance } = plane;
-  const gateway = await roles.gateway?.(flags, { ...parts, instance, link: (hubId) => plane.link(hubId) });
+  const tokens = roles.gateway && flags['caller-token-file'] !== '';
+  const callerTokens = tokens && { callerTokens: await followedTokens(flags, closing, events) };
+  const link = (hubId: string) => plane.link(hubId);
+  const gateway = await roles.gateway?.(flags, { ...parts, ...callerTokens, instance, link });
   const using = tenancy && gateway && { using: () => tenancy.views.using(gateway) };
   const kept = gateway && { kept: () => gateway.kept };
   metrics.see({ ...plane.sight(gateway?.routing.tenant), ...using, ...kept });
@@ -146,6 +149,12 @@ async function startRoles(
 async function followedTenants(flags: ServerValues, closing: Closing, events: PlaneEvents): Promise<Tenancy> {
   const { startTenancy } = await import('./tenancy/start-tenancy.ts');
   return startTenancy(flags, { closing, events });
+}
+
+/** Loads the same code. */
+async function followedTokens(flags: ServerValues, closing: Closing, events: PlaneEvents) {
+  const { startCallerTokens } = await import('./tenancy/start-tenancy.ts');
+  return startCallerTokens(flags, { closing, events });
 }
 
 /** Loads Redis' client only now: it takes 8 MB, which a server without Redis saves. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createServer as createHttps } from 'node:https';
 import type { AddressInfo } from 'node:net';
@@ -13,6 +13,8 @@ import { createDialer } from '@isthmus/client';
 import { parse } from 'yaml';
 import {
   connectThrough,
+  echo,
+  freePort,
   newTrust,
   type Scope,
   scoped,
@@ -21,6 +23,7 @@ import {
   type TlsVia,
   tempDir,
   until,
+  type Via,
 } from '../harness/index.ts';
 import { asked, isthmus } from '../plane/operator.ts';
 import { TenantsDirectory } from './tenants-directory.ts';
@@ -200,6 +203,75 @@ test(
       }
       assert.ok(!output.includes(by().split('.')[0] as string), 'a JWT is in an output');
     }
+  }),
+);
+
+test(
+  'without tenants, callers show the tokens of --caller-token-file, certificates or a unix socket, and what leaves the file ends',
+  { timeout: 240_000 },
+  scoped(async (scope) => {
+    const [trust, dir, target] = [await newTrust(scope), await tempDir(scope), await echo(scope)];
+    const [file, audit] = [`${dir}/callers.yaml`, `${dir}/audit.jsonl`];
+    const none = await freePort();
+    const make = async (name: string) =>
+      asked<Made>({ adminPort: none }, 'tenants', 'token', 'default', '--name', name);
+    const [ci, old, stranger] = [await make('ci'), await make('old'), await make('ci')];
+    const write = (...lines: readonly Made[]) => {
+      writeFileSync(`${file}.new`, lines.map(({ line }) => `${line}\n`).join(''));
+      renameSync(`${file}.new`, file);
+    };
+    write(ci, old);
+    const flags = {
+      'direct-destinations': `loopback,127.0.0.1:${target.port}`,
+      'audit-log': audit,
+      'caller-token-file': file,
+      v: 4,
+    };
+    const { program, connect, mtls } = await startServer(scope, trust, flags);
+    const bare = { port: mtls.port, ca: mtls.ca };
+    const dial = (via: Via, ...headers: string[]) =>
+      connectThrough(scope, { via, destination: `127.0.0.1:${target.port}`, headers });
+
+    const good = [
+      await dial(bare, bearer(ci.token)),
+      await dial(bare, basic('default', old.token)),
+      await dial(mtls),
+      await dial(connect),
+      await dial(mtls, bearer(ci.token)),
+    ];
+    assert.deepEqual(
+      good.map(({ status, body }) => `${status}${body}`),
+      good.map(() => '200'),
+    );
+    const answers: [via: Via, headers: string[], status: number, body: RegExp][] = [
+      [bare, [], 407, /no client certificate and no token/],
+      [bare, [bearer(stranger.token)], 407, /no file has this token/],
+      [mtls, [bearer(stranger.token)], 407, /no file has this token/],
+      [connect, [bearer(stranger.token)], 407, /no file has this token/],
+      [bare, [basic('acme', ci.token)], 407, /there is no tenant acme/],
+    ];
+    const ask = async ([via, headers, status, body]: (typeof answers)[number]) => {
+      const answer = await dial(via, ...headers);
+      assert.equal(answer.status, status, answer.body);
+      assert.match(answer.body, body);
+    };
+    await Promise.all(answers.map(ask));
+
+    // A file that cannot be used changes nothing. One without a token ends what stood on it.
+    writeFileSync(file, '- port: 9000\n');
+    await until(() => program.lines.join('\n').includes('callers.yaml:1:'), 'the log says what is wrong');
+    assert.equal((await dial(bare, bearer(ci.token))).status, 200);
+    const [stands, removed] = good.map(({ socket }) => socket);
+    const ended = new Promise((resolve) => removed?.on('error', () => {}).once('close', resolve));
+    removed?.resume();
+    write(ci);
+    await ended;
+    assert.equal(stands?.destroyed, false);
+    await until(() => readFileSync(audit, 'utf8').includes('its token was removed'), 'the record of the end');
+    const records = readFileSync(audit, 'utf8');
+    for (const output of [records, program.lines.join('\n')])
+      for (const { token } of [ci, old, stranger])
+        assert.ok(!output.includes(token.slice(-20)), 'a token is in an output');
   }),
 );
 

@@ -1,5 +1,5 @@
 import { BlockList } from 'node:net';
-import { checkAuthorities, checkKeyPair, faultOfSocketPath, hiddenSocket } from '../files.ts';
+import { checkAuthorities, checkKeyPair, faultOfSocketPath, hiddenSocket, readNamedFile } from '../files.ts';
 import { bool, duration, FlagError, int, oneOf, string, strings, topic, type Values } from '../flag.ts';
 import { readCidr } from '../syntax.ts';
 
@@ -36,6 +36,12 @@ export const callerTls = topic('TLS: callers', {
     '',
     "CA certificates that callers' certificates must chain to (PEM). Required with --server-port.",
   ),
+  'caller-token-file': string(
+    '',
+    'Tokens that callers may show in Proxy-Authorization at --server-port instead of a client certificate: a file of the lines that isthmus tenants token prints, read again when it changes. ' +
+      "Then --server-port asks for a certificate without demanding one, --server-ca-cert is optional, and the common name in a caller's certificate is its name. Unset: Proxy-Authorization says nothing.",
+    { own: true },
+  ),
 });
 
 type Flags = Values<typeof callerListening & typeof callerTls>;
@@ -46,6 +52,12 @@ function checkTenantCallers(flags: Flags): void {
     throw new FlagError(
       'uds-name',
       "cannot be combined with --tenants-dir, because it would be of no tenant: name the socket in a tenant's file (callers[].unixSocket)",
+    );
+  }
+  if (flags['caller-token-file'] !== '') {
+    throw new FlagError(
+      'caller-token-file',
+      "cannot be combined with --tenants-dir, because it would be of no tenant: put its lines into a tenant's file (callers[].passwords)",
     );
   }
   for (const name of ['server-cert', 'server-key'] as const) {
@@ -69,10 +81,13 @@ function checkOwnCallers(flags: Flags, warn: (message: string) => void): void {
     throw new FlagError('uds-name', 'must be set when --server-port is 0: otherwise callers cannot connect');
   }
   if (flags['uds-name'] !== '') checkSocketPath(flags['uds-name'], warn);
-  for (const name of ['server-cert', 'server-key', 'server-ca-cert'] as const) {
+  const byToken = flags['caller-token-file'] !== '';
+  if (byToken) readNamedFile('caller-token-file', flags['caller-token-file']);
+  for (const name of ['server-cert', 'server-key', 'server-ca-cert', 'caller-token-file'] as const) {
     const isSet = flags[name] !== '';
     if (isSet && flags['server-port'] === 0) throw new FlagError(name, 'has no effect while --server-port is 0');
-    if (!isSet && flags['server-port'] !== 0) {
+    const optional = name === 'caller-token-file' || (name === 'server-ca-cert' && byToken);
+    if (!isSet && !optional && flags['server-port'] !== 0) {
       const advice = flags['uds-name'] === '' ? '' : '; set --server-port=0 to serve only the unix socket';
       throw new FlagError(
         name,

@@ -1,4 +1,12 @@
-import { ADMISSION, type Admission, startAdmission, type Tenant } from '@isthmus/admission';
+import { basename, dirname, resolve } from 'node:path';
+import {
+  ADMISSION,
+  type Admission,
+  problemText,
+  readCallerTokens,
+  startAdmission,
+  type Tenant,
+} from '@isthmus/admission';
 import { type ServerValues, tlsPolicy } from '@isthmus/flags';
 import { LruMap, type ReadTls, secureContextOptions, TlsRenewal, type TlsSettings } from '@isthmus/runtime';
 import type { Closing } from '@isthmus/service';
@@ -55,6 +63,33 @@ export async function startTenancy(flags: TenancyFlags, parts: TenancyParts): Pr
       return portTls({ current, changed: admission.changed, own });
     },
   };
+}
+
+type CallerTokenFlags = Pick<ServerValues, 'caller-token-file' | 'server-ca-cert' | 'uds-name'>;
+
+/**
+ * Follows --caller-token-file: says who the callers of a server without tenants are, all of tenant `default`.
+ * @throws Error if it cannot be used
+ */
+export async function startCallerTokens(flags: CallerTokenFlags, parts: TenancyParts): Promise<Admission> {
+  const { 'server-ca-cert': authorities, 'uds-name': unixSocket } = flags;
+  const file = resolve(flags['caller-token-file']);
+  const others = [
+    // --server-ca-cert verifies, because no CA is named here.
+    ...(authorities === '' ? [] : [{ certificates: {} }]),
+    ...(unixSocket === '' ? [] : [{ unixSocket }]),
+  ];
+  const admission = await startAdmission({
+    ...parts,
+    dir: dirname(file),
+    only: { name: basename(file), read: (source) => readCallerTokens(source, others) },
+    bundles: { agent: '', caller: authorities },
+    rememberMs: ADMISSION.reviewsRememberedMs,
+    tokensOf: [],
+  });
+  for (const { problems } of admission.problems)
+    for (const problem of problems) throw new Error(`--caller-token-file: ${problemText(file, problem)}`);
+  return admission;
 }
 
 /** A certificate with its chain, and its key. PEM. */
