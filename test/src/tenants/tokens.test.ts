@@ -8,6 +8,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
+import { gunzipSync } from 'node:zlib';
 import type { TenantFile } from '@isthmus/admission';
 import { createDialer } from '@isthmus/client';
 import { parse } from 'yaml';
@@ -56,12 +57,15 @@ async function startPlane(scope: Scope) {
     const tokens = { issuer: issuer.issuer, audience: AUDIENCE, keys };
     const callers: NonNullable<TenantFile['callers']> = [...(acme.file.callers ?? []), { tokens }];
     for (const { line } of lines) callers.push(...(parse(line) as typeof callers));
-    return directory.write({ ...acme.file, callers, dial: { deny: [{ ports: [22], callers: ['ci'] }] } });
+    const agents = [...(acme.file.agents ?? []), { tokens: { ...tokens, audience: issuer.audience } }];
+    return directory.write({ ...acme.file, agents, callers, dial: { deny: [{ ports: [22], callers: ['ci'] }] } });
   };
   await write([ci, old]);
   await directory.write({ ...other.file, callers: parse(beta.line) as NonNullable<TenantFile['callers']> });
-  const { cert, key } = await acme.agent('edge-1');
-  await startAgent(scope, trust, server.agentPort, { 'agent-id': 'edge-1', 'agent-cert': cert, 'agent-key': key });
+  const agentToken = issuer.token('system:serviceaccount:kube-system:konnectivity-agent');
+  writeFileSync(`${dir}/agent.token`, agentToken);
+  const ofAgent = { 'agent-cert': '', 'agent-key': '', 'service-account-token-path': `${dir}/agent.token` };
+  await startAgent(scope, trust, server.agentPort, { 'agent-id': 'edge-1', ...ofAgent });
   const destination = createServer((_request, response) => void response.end('here\n')).listen(0, '127.0.0.1');
   await once(destination, 'listening');
   scope.defer(() => void destination.close());
@@ -85,14 +89,14 @@ async function startPlane(scope: Scope) {
     socket.destroy();
     return status === 200;
   }, 'a dial by token');
-  return { server, audit, issuer, acme, ci, old, beta, write, dial, via, port };
+  return { server, audit, issuer, agentToken, acme, ci, old, beta, write, dial, via, port };
 }
 
 test(
   'tools dial by token: Basic, Bearer, an issuer; what is wrong is answered clearly, and no token is in any output',
   { timeout: 240_000 },
   scoped(async (scope) => {
-    const { server, audit, issuer, acme, ci, old, beta, write, dial, via, port } = await startPlane(scope);
+    const { server, audit, issuer, agentToken, acme, ci, old, beta, write, dial, via, port } = await startPlane(scope);
     const dialer = (token: string) =>
       createDialer({
         gateway: `https://127.0.0.1:${via.port}`,
@@ -126,6 +130,7 @@ test(
       [[bearer(beta.token)], 407, /not one of tenant acme/],
       [[bearer(`${ci.token.slice(0, -1)}${ci.token.endsWith('A') ? 'B' : 'A'}`)], 407, /no file has this token/],
       [[bearer(issuer.token(subject))], 407, /its aud is "system:konnectivity-server", expected "isthmus"/],
+      [[bearer(agentToken)], 407, /its aud is "system:konnectivity-server", expected "isthmus"/],
       [[bearer(by({ exp: 1 }))], 407, /it expired at/],
       [[basic('ac:me', ci.token)], 407, /there is no tenant ac/],
       [[basic('b\u00fccher', ci.token)], 407, /there is no tenant/],
@@ -139,6 +144,16 @@ test(
       answer.socket.destroy();
     };
     await Promise.all(answers.map(ask));
+
+    // A token's name is its caller's in rules.
+    const [named, other] = await Promise.all(
+      [ci, old].map(({ token }) =>
+        connectThrough(scope, { via, destination: '127.0.0.1:22', headers: [bearer(token)] }),
+      ),
+    );
+    assert.equal(named?.status, 403);
+    assert.match(named.body, /dial\.deny\[0\] forbids 127\.0\.0\.1:22/);
+    assert.notEqual(other?.status, 403, other?.body);
 
     await dialsWithTools(scope, { server, acme, ci });
 
@@ -195,7 +210,11 @@ test(
     const { status, out } = await said(server.program);
     assert.equal(status, 0);
     const metrics = await (await fetch(`http://127.0.0.1:${server.program.adminPort}/metrics`)).text();
-    const outputs = [records, server.program.lines.join('\n'), out, metrics];
+    const bundle = join(dir, 'diag.tar.gz');
+    assert.equal((await asked(server.program, 'diag', bundle)).status, 0);
+    const diag = gunzipSync(readFileSync(bundle)).toString('latin1');
+    assert.ok(diag.includes('tenants-dir'), 'the bundle has the flags');
+    const outputs = [records, server.program.lines.join('\n'), out, metrics, diag];
     for (const output of outputs) {
       for (const { token } of [ci, old, beta]) {
         assert.ok(!output.includes(token.slice(-20)), 'a token is in an output');
