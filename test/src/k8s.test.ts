@@ -153,7 +153,8 @@ test('a static pod mounts directories, because a file that is mounted stays the 
 });
 
 test('the static pod that holds the socket passes it on to where the server listens once its path is changed', () => {
-  const [program, command, path, to] = socket.container.command;
+  const [program, command] = socket.container.command;
+  const [path, to] = [socket.flags.get('uds-name'), socket.flags.get('gateways')];
   assert.deepEqual([program, command], ['isthmus', 'hold']);
   const own = server.flags.get('uds-name') ?? '';
   const [, pattern = '', name = ''] =

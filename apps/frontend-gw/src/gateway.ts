@@ -2,7 +2,7 @@ import { type Directory, lookups, type RouteTo, route, type Strategy, Suspects }
 import type { Gateway, Tenancy } from '@isthmus/plane';
 import { within } from '@isthmus/runtime';
 import { type AdmissionState, socketsCheck } from '@isthmus/service';
-import { anyoneOf } from '@isthmus/transport';
+import { anyoneOf, type CallerPort, Callers, type CallersOptions, type PortOwner } from '@isthmus/transport';
 import {
   DialLimiter,
   GatewayTunnels,
@@ -14,10 +14,11 @@ import {
   TunnelTable,
 } from '@isthmus/tunnel';
 import type { DialLimits } from '@isthmus/tunnel/limits';
-import { type CallerPort, Callers, type CallersOptions, type OwnPorts, tenantCallers } from './callers.ts';
+import { passedAttach } from './attach.ts';
+import { type OwnPorts, tenantCallers } from './callers.ts';
 import { GATEWAY } from './defaults.ts';
 import { DirectDials, type DirectOptions } from './direct.ts';
-import { Identities, type PortOwner } from './identities.ts';
+import { Identities } from './identities.ts';
 import { gatewayStages } from './pipeline.ts';
 
 export interface GatewayOptions
@@ -70,8 +71,10 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const identities = judges && new Identities(judges, events);
   const identify = identities?.identify ?? anyoneOf(tenant);
   const awaitDial = (of: string) => limiter.awaitDial(of);
+  const attach = limiter.carryAttached(passedAttach({ ...routing, route: routes }));
   const { identifyByToken } = identities ?? {};
-  const callers = new Callers({ ...options, dial, awaitDial, events, timeout, identities, identify, identifyByToken });
+  const who = { identities, identify, identifyByToken };
+  const callers = new Callers({ ...options, ...who, dial, attach, awaitDial, events, timeout });
   const tunnels = new TunnelTable(events);
   let own: Awaited<ReturnType<typeof tenantCallers>> | undefined;
   let state: AdmissionState = 'open';

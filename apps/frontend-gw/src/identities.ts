@@ -8,21 +8,13 @@ import {
   type CallerPeer,
   type Identify,
   type IdentifyByToken,
+  type PortOwner,
   RequestRefused,
   serverNameOf,
   shownCertificate,
 } from '@isthmus/transport';
 import { DialError, NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
 import { GATEWAY } from './defaults.ts';
-
-/** What a port or unix socket says about its callers. Empty for one that tenants share. */
-export interface PortOwner {
-  /** The tenant whose own it is. */
-  readonly tenant?: string;
-  readonly port?: number;
-  /** An absolute path. */
-  readonly unixSocket?: string;
-}
 
 type Grant = ReturnType<Tenancy['identify']['caller']>;
 

@@ -8,7 +8,7 @@ import {
 } from '@isthmus/flags';
 import type { Gateway, GatewayParts } from '@isthmus/plane';
 import type { TlsSettings } from '@isthmus/runtime';
-import type { CallerPort } from './callers.ts';
+import type { CallerPort } from '@isthmus/transport';
 import { GATEWAY } from './defaults.ts';
 import { type GatewayOptions, gateway } from './gateway.ts';
 

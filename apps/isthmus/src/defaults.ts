@@ -52,10 +52,16 @@ export const ISTHMUS = {
   pageBytes: 32 * 1024 * 1024,
   /** How long certificates of `isthmus certs` are valid, in days; CAs ten times as long. `--days` sets it. */
   certsDays: 365,
-  /** How long a connection to `isthmus hold` waits for the server. Then it is closed. `--wait` sets it. */
-  holdWaitMs: 30_000,
-  /** How often `isthmus hold` looks for a server that is away: so much later than possible a dial may reach it. */
-  holdLookMs: 50,
+  /** What a dial through `isthmus hold` may take where `--backend-dial-timeout` sets no limit. It waits so long for a gateway. */
+  holdDialMs: 30_000,
+  /** How long `isthmus hold` waits for a gateway's connection, and for each of its answers, before it tries again. */
+  holdConnectMs: 5000,
+  /** How soon `isthmus hold` tries a gateway again, at first. */
+  holdConnectAgainMs: 50,
+  /** How soon at most: tunnels and dials go on so much later than a gateway is back. */
+  holdConnectAgainMostMs: 500,
+  /** How long gRPC callers may take to close when `isthmus hold` ends. */
+  holdEndMs: 300,
   /** How long to wait for a kubeconfig that another program changes. */
   kubeconfigLockMs: 5000,
   /** How often to look whether its lock is gone. */

@@ -5,6 +5,8 @@ export const FLAGS = {
    * shorter than the 30 s after which Kubernetes kills a pod. `--graceful-shutdown-timeout` sets it.
    */
   drainMs: 25_000,
+  /** The same for `isthmus hold`: it leaves when its last tunnel ends, or its pod's grace is over. */
+  holdDrainMs: 24 * 3_600_000,
   /** What a program needs of its memory limit before tunnels may keep any of it for `--resume-memory`. */
   resumeReserveBytes: 32 * 1024 * 1024,
   /** The part of the rest of its memory limit that tunnels may keep. */

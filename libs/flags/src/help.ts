@@ -1,5 +1,5 @@
 import type { Flag, FlagTable } from './flag.ts';
-import { PROGRAMS } from './programs.ts';
+import { isthmusHold, PROGRAMS } from './programs.ts';
 
 /** Returns the text of --help: flags by topic, with types and defaults. */
 export function helpText(program: {
@@ -16,9 +16,10 @@ export function helpText(program: {
 
 /** Returns the text of docs/FLAGS.md: each flag once, with the programs that have it. */
 export function flagsMarkdown(): string {
-  const programs = PROGRAMS.map(({ name, summary }) => `- **${letterOf(name)}**: \`${name}\`. ${summary}`);
+  const all = [...PROGRAMS, isthmusHold];
+  const programs = all.map(({ name, summary }) => `- **${letterOf(name)}**: \`${name}\`. ${summary}`);
   const topics = new Map<string, Map<string, string[]>>();
-  for (const { name, flags } of PROGRAMS) {
+  for (const { name, flags } of all) {
     for (const [topic, rows] of byTopic(flags)) {
       const lines = topics.get(topic) ?? new Map<string, string[]>();
       topics.set(topic, lines);

@@ -8,7 +8,9 @@ export {
   backendHub,
   frontendGateway,
   type GatewayValues,
+  type HoldValues,
   type HubValues,
+  isthmusHold,
   listenersOf,
   PROGRAMS,
   type ProgramFlags,
@@ -18,7 +20,7 @@ export {
   serverFlags,
 } from './programs.ts';
 export { readDuration } from './syntax.ts';
-export { proxyNetworks } from './topics/callers.ts';
+export { type GatewayPlace, parseGateways, proxyNetworks } from './topics/callers.ts';
 export { resumeOptions } from './topics/common.ts';
 export { parseDestinations, parseDirect } from './topics/destinations.ts';
 export { hubSocket } from './topics/plane.ts';

@@ -22,7 +22,15 @@ import {
   clusterTls,
   kubernetesRate,
 } from './topics/agents.ts';
-import { callerListening, callerTls, checkCallers, proxyNetworks, proxyProtocol } from './topics/callers.ts';
+import {
+  callerListening,
+  callerTls,
+  checkCallers,
+  checkHold,
+  gateways,
+  proxyNetworks,
+  proxyProtocol,
+} from './topics/callers.ts';
 import {
   about,
   audit,
@@ -160,6 +168,26 @@ export const agentFlags = {
   ...about,
 };
 
+const { 'backend-dial-timeout': dialTimeout, 'half-closed-timeout': halfClosed } = routing;
+
+/** Those of a gateway where they mean the same. No port is open unless it is named. */
+const holdFlags = {
+  ...callerSide,
+  'server-port': { ...callerSide['server-port'], initial: 0 },
+  ...gateways,
+  'health-port': { ...serverHealth['health-port'], initial: 8096 },
+  'health-bind-address': serverHealth['health-bind-address'],
+  'backend-dial-timeout': dialTimeout,
+  'half-closed-timeout': halfClosed,
+  ...resume,
+  ...shutdown(FLAGS.holdDrainMs),
+  ...tlsPolicy,
+  ...logging,
+  ...about,
+};
+
+export type HoldValues = Values<typeof holdFlags>;
+
 export type ServerValues = Values<typeof serverFlags>;
 
 export type GatewayValues = Values<typeof gatewayFlags>;
@@ -245,6 +273,21 @@ export const proxyAgent: ProgramFlags<typeof agentFlags> = {
     checkDebug(values);
     checkLogging(values, warn);
     checkAudit(values);
+  },
+};
+
+export const isthmusHold: ProgramFlags<typeof holdFlags> = {
+  name: 'isthmus hold',
+  summary:
+    "The callers' end of a plane: keeps API servers' connections and their ends of tunnels while gateways are changed, die or hang.",
+  flags: holdFlags,
+  check(values, warn) {
+    checkPorts(holdFlags, values);
+    checkDurations(holdFlags, values);
+    checkHold(values, warn);
+    checkResume(values);
+    checkTlsPolicy(values, warn);
+    checkLogging(values, warn);
   },
 };
 

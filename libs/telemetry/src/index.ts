@@ -5,5 +5,5 @@ export { createLogger, type ProgramLogger } from './logging/logger.ts';
 export { agentMetrics } from './metrics/agent.ts';
 export type { Metrics } from './metrics/families.ts';
 export type { PlaneSight } from './metrics/plane.ts';
-export { type ServerMetrics, serverMetrics } from './metrics/server.ts';
+export { holdMetrics, type ServerMetrics, serverMetrics } from './metrics/server.ts';
 export type { LimitedTenant, TenantsSight } from './metrics/tenants.ts';

@@ -34,6 +34,23 @@ export const TRANSPORT = {
   challenges: 3,
   /** How long a caller may take to send the head of its CONNECT. */
   connectHeadMs: 10_000,
+  /** Initial window of a gRPC caller's tunnel: what it holds if its destination does not read. It grows if the destination reads. */
+  callerWindowBytes: 64 * 1024,
+  /** How long the header fields of a caller's gRPC request may be: as long as the head of a CONNECT. */
+  callerFieldsBytes: 16 * 1024,
+  /** Window of a gRPC stream until its caller has proven a tenant, where tenants are configured. It has room for a dial. */
+  unprovenWindowBytes: 4 * 1024,
+  /** Streams of a gRPC connection until its caller has proven a tenant, where tenants are configured. */
+  unprovenStreams: 1,
+  /**
+   * Silent gRPC callers are pinged after at most this time, even if `--frontend-keepalive-time` allows longer. Node does not always notice that a
+   * TLS connection was reset while it wrote to it, and the caller's tunnel would stay open for the flag's hour.
+   */
+  callerKeepaliveMs: 60_000,
+  /** How long the last accepted callers may take in a drain for their handshake, dial and answer. */
+  callerAnswerMs: 1000,
+  /** How long a gateway that drains keeps the links of `isthmus hold`, which goes on through another gateway meanwhile if there is one. */
+  holdMovesMs: 2000,
   /** How much a caller may send before the answer to its CONNECT is there. The rest waits in the kernel. */
   earlyBytes: 64 * 1024,
   /**

@@ -1,4 +1,5 @@
-export { type CallerEdgeOptions, connectEdge } from './connect.ts';
+export { type CallerPort, Callers, type CallersOptions, type PortOwner } from './callers.ts';
+export { connectEdge } from './connect.ts';
 export { TRANSPORT } from './defaults.ts';
 export type { Dialer } from './dialer.ts';
 export { endpointDial } from './endpoint.ts';
@@ -7,8 +8,6 @@ export {
   type Authenticate,
   agentService,
   type PacketAgent,
-  type ProxyServiceOptions,
-  proxyService,
 } from './grpc/services.ts';
 export { type ProxyFor, proxyFromEnvironment, throughProxy } from './http-proxy.ts';
 export { AgentLimitError, type IdentifierLimits, ignoredError, parseIdentifiers, refusedWhere } from './identifiers.ts';
@@ -21,6 +20,7 @@ export {
   type MembershipMessage,
   type PolicyRules,
 } from './link/control.ts';
+export { requestHoldLink } from './link/hold.ts';
 export { LinkServer } from './link/server.ts';
 export {
   type AgentHello,
@@ -32,12 +32,9 @@ export {
   upgradeServer,
 } from './link/upgrade.ts';
 export {
-  type Accept,
   fromTheStart,
-  HANDSHAKES,
   type ListenAddress,
   type Listener,
-  type ListenOptions,
   listen,
 } from './listen.ts';
 export { packetDialer } from './packets/dial.ts';

@@ -10,9 +10,9 @@ import type { AttachAnswer, AttachClaim, Carrier, Resumable, ResumeOffer } from 
 /** What callers speak at a gateway's edge. */
 export type CallerProtocol = 'grpc' | 'http-connect';
 
-/** Who dials: a peer on a unix socket, the subject of a client certificate, or an operator on the admin port. */
+/** Who dials: a peer on a unix socket, the subject of a client certificate, `isthmus hold` for its callers, or an operator on the admin port. */
 export interface Caller {
-  readonly via: CallerProtocol | 'admin';
+  readonly via: CallerProtocol | 'hold' | 'admin';
   /** `uds`, or the certificate's subject (`CN=...`), or `host:port` of a plain TCP peer; `admin` for an operator. */
   readonly identity: string;
   /** Where it comes from: `uds`, or `host:port`. */
@@ -145,8 +145,10 @@ export interface AttachRequest
     DialRequest,
     'id' | 'tenant' | 'destination' | 'caller' | 'callerName' | 'deadline' | 'signal' | 'underWay'
   > {
-  /** The session to attach through. */
+  /** The session to attach through. From `isthmus hold`, the gateway: this one chooses the session. */
   readonly session: string;
+  /** The agent's process at the tunnel's other end. `isthmus hold` sets it. */
+  readonly process?: { readonly agentId: string; readonly instance: string };
   /** Whether it comes from the gateway itself, and not from a hub that passes it on. */
   direct: boolean;
   readonly claim: AttachClaim;

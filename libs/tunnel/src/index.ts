@@ -114,6 +114,14 @@ export {
 } from './resume/carrier.ts';
 export { GatewayTunnels } from './resume/gateway-tunnels.ts';
 export type { ResumeOptions } from './resume/halves.ts';
-export { type AgentIdentifiers, type AgentName, agentKey, identifierCount, isNetwork } from './sessions.ts';
+export {
+  type AgentIdentifiers,
+  type AgentName,
+  type AgentRoutes,
+  agentKey,
+  identifierCount,
+  isNetwork,
+  type ProcessName,
+} from './sessions.ts';
 export { Splice } from './splice.ts';
 export { type Carried, Tunnel, TunnelTable } from './tunnel.ts';

@@ -53,7 +53,8 @@ interface AgentSessions {
   readonly ownHub: string | undefined;
   /** Reports the existing sessions, then every change. */
   watch(watcher: Record<'came' | 'went' | 'changed', (session: RecordedSession) => void>): void;
-  ofAgent(agent: AgentName): Iterable<AgentSession>;
+  /** Yields the agent's sessions: those of this process, and perhaps of others. */
+  ofAgent(agent: ProcessName): Iterable<AgentSession>;
   /** Removes a session that has ended, until its hub announces it again. */
   forget(sessionId: string): void;
   /** Counts a tunnel through a session. @returns undoes that */

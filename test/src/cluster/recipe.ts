@@ -10,8 +10,8 @@ export const K8S = join(ROOT, 'k8s');
 const OVERLAY = join(K8S, 'overlays/control-plane-node');
 const NODE = join(OVERLAY, 'node');
 export const SECTION = 'One control-plane node';
-const HTTP_CONNECT = 'HTTP CONNECT over the socket';
-/** The static pod that holds the socket for HTTP CONNECT. */
+const CALLERS_END = "Callers' ends outlive servers";
+/** The static pod that holds the API server's socket. */
 export const HOLDER = 'proxy-socket';
 const ONE_CLUSTER = 'One cluster';
 const ITS_API_SERVER = 'Its API server';
@@ -62,7 +62,10 @@ export async function rolledOut(namespace: string, deployment: string): Promise<
 export async function speakHttpConnect(): Promise<void> {
   const before = await containerOf('proxy-server');
   cpSync(join(NODE, `${HOLDER}.yaml`), manifestOf(HOLDER));
-  await paste(commandsOf('README.md', HTTP_CONNECT));
+  await paste(
+    "sed -i 's/proxyProtocol: GRPC/proxyProtocol: HTTPConnect/' /etc/kubernetes/egress-selector-configuration.yaml",
+  );
+  await paste(commandsOf('README.md', CALLERS_END));
   await nextStatic('proxy-server', before);
   await nextStatic(HOLDER, '');
 }

@@ -6,7 +6,7 @@ import { agentPortFlags, healthFlags, hubFlags, peerFlags, uplinkFlags } from '.
 import { Member, type Place } from './member.ts';
 import { freePort } from './places.ts';
 import { type Env, type Program, READY_EVERY_MS } from './program.ts';
-import type { Flags, ProgramName } from './runtime.ts';
+import { type Flags, HOLD, type ProgramName } from './runtime.ts';
 import type { Scope } from './scope.ts';
 import { newTrust, type Trust } from './trust.ts';
 
@@ -92,6 +92,30 @@ export async function agentMember(scope: Scope, trust: Trust, id: string, port: 
   const { healthPort, ...own } = await uplinkFlags(trust, port);
   const all = { ...own, 'admin-server-port': await freePort(), ...flags };
   return new Member(scope, { id, runs: 'proxy-agent', flags: all, healthPort, ...where });
+}
+
+/** The callers' end of a plane, `isthmus hold`. @param gateways where callers connect to its gateways, the one to prefer first */
+export async function holdMember(scope: Scope, trust: Trust, gateways: readonly (Via | Ways)[], flags: Flags = {}) {
+  const health = { 'health-port': await freePort(), 'health-bind-address': '127.0.0.1' };
+  const uds = `${trust.dir}/hold-${health['health-port']}.sock`;
+  const { cert, key } = await trust.callers.client('hold');
+  const all = {
+    ...health,
+    'log-format': 'json',
+    'uds-name': uds,
+    gateways: gateways.map(placeOf).join(','),
+    'gateway-cert': cert,
+    'gateway-key': key,
+    'gateway-ca-cert': trust.callers.cert,
+    ...flags,
+  };
+  const member = new Member(scope, { id: 'hold', runs: HOLD, flags: all, healthPort: health['health-port'] });
+  return { member, ways: { grpc: { uds }, connect: { uds } } };
+}
+
+function placeOf(gateway: Via | Ways): string {
+  if ('grpc' in gateway) return gateway.grpc.uds;
+  return 'uds' in gateway ? gateway.uds : `127.0.0.1:${gateway.port}`;
 }
 
 /**

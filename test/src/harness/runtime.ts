@@ -36,3 +36,8 @@ export function commandOf(name: ProgramName): readonly [string, ...string[]] {
     BUNDLES ? `${BUNDLES}/${name}/main.js` : `${app}/bin/${name}.js`,
   ];
 }
+
+/** The command that starts `isthmus hold`. */
+export const HOLD: readonly [string, ...string[]] = onDeno
+  ? [process.execPath, 'run', '-A', `${ROOT}apps/isthmus/src/main.ts`, 'hold']
+  : [process.env.ISTHMUS_NODE ?? process.execPath, `${ROOT}apps/isthmus/bin/isthmus.js`, 'hold'];

@@ -130,3 +130,53 @@ export function proxyNetworks(flags: Values<typeof proxyProtocol>): BlockList | 
   }
   return networks;
 }
+
+export const gateways = topic('Gateways', {
+  gateways: strings(
+    [],
+    "Where callers connect to the plane's gateways: a comma list, the one to prefer first. /path or unix:/path is a unix socket, host:port is mutual TLS.",
+    { own: true },
+  ),
+  'gateway-ca-cert': string('', "CA certificates that gateways' certificates must chain to (PEM).", { own: true }),
+  'gateway-cert': string('', 'Certificate to show to gateways, as a caller does (PEM, with its chain).', { own: true }),
+  'gateway-key': string('', 'Private key of --gateway-cert (PEM).', { own: true }),
+});
+
+/** Where a gateway listens for callers. */
+export type GatewayPlace = { readonly path: string } | { readonly host: string; readonly port: number };
+
+/** @throws FlagError */
+export function parseGateways(flags: Pick<Values<typeof gateways>, 'gateways'>): ReadonlyMap<string, GatewayPlace> {
+  const places = new Map<string, GatewayPlace>();
+  for (const text of flags.gateways) {
+    const [, path] = /^(?:unix:(?:\/\/)?)?(\/.*)$/.exec(text) ?? [];
+    places.set(text, path === undefined ? hostAndPort(text) : { path });
+  }
+  if (places.size === 0) throw new FlagError('gateways', 'must be set: name at least one gateway, /path or host:port');
+  return places;
+}
+
+function hostAndPort(text: string): GatewayPlace {
+  const [, v6, name, digits] = /^(?:\[([\da-fA-F:.]+)\]|([\w.-]+)):(\d{1,5})$/.exec(text) ?? [];
+  const port = Number(digits);
+  const host = v6 ?? name;
+  if (host !== undefined && port > 0 && port < 65_536) return { host, port };
+  throw new FlagError('gateways', `${JSON.stringify(text)} is no gateway: want /path, unix:/path or host:port`);
+}
+
+/** Of `isthmus hold`: where it listens, and where its gateways are. */
+export function checkHold(flags: Flags & Values<typeof gateways>, warn: (message: string) => void): void {
+  checkOwnCallers(flags, warn);
+  checkKeyPair('server-cert', flags['server-cert'], 'server-key', flags['server-key']);
+  checkAuthorities('server-ca-cert', flags['server-ca-cert']);
+  for (const [text, place] of parseGateways(flags)) {
+    if ('path' in place) {
+      if (place.path !== flags['uds-name']) continue;
+      throw new FlagError('gateways', `${text} is this program's own --uds-name: name the socket of the gateway`);
+    }
+    for (const name of ['gateway-cert', 'gateway-key', 'gateway-ca-cert'] as const)
+      if (flags[name] === '') throw new FlagError(name, `must be set: --gateways names ${text}, which is mutual TLS`);
+  }
+  checkKeyPair('gateway-cert', flags['gateway-cert'], 'gateway-key', flags['gateway-key']);
+  checkAuthorities('gateway-ca-cert', flags['gateway-ca-cert']);
+}

@@ -70,6 +70,13 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
   return { leases, see: plane.see, ...families.page(ends) };
 }
 
+/** The metrics page of `isthmus hold`: its dials and tunnels, and how these went on. */
+export function holdMetrics(events: PlaneEvents): Metrics {
+  const own = new Families('isthmus_');
+  const all = [tunnelMetrics(own, 'gateway'), resumeMetrics(own), dialLatency(own, 'gateway'), certificateMetrics(own)];
+  return own.page([...all.map((subscriptions) => subscribe(events, subscriptions)), processMetrics(own)]);
+}
+
 function dialMetrics(families: Families, role: Role): Subscriptions {
   // Upstream observes this when it sends the answer to the caller, and only for dials that became tunnels.
   const duration = families.histogram(

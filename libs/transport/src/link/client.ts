@@ -226,16 +226,16 @@ export class LinkClient implements Dialer {
 
   #established({ grant, ...answer }: Answer, asked: PendingStream): Established {
     if (!grant) return extended(answer, { end: endOfStream(this.#duplex(asked), this.#peer) });
-    const end = new ResumableEnd(asked, this.#carriers);
-    return extended(answer, { end, resume: { grant, carrier: () => end.carrier(this.#direct) } });
+    const end = new ResumableEnd(asked, this.#carriers, this.#direct);
+    return extended(answer, { end, resume: { grant, carrier: () => end.carrier() } });
   }
 
   #attach(request: AttachRequest): Promise<Attached> {
     return this.#ask(request, attachHead(request), {
       read: (head, asked) => {
         const answer = readAttachedAnswer(head);
-        const end = new ResumableEnd(asked, this.#carriers);
-        return { ...answer, end, carrier: () => end.carrier(this.#direct) };
+        const end = new ResumableEnd(asked, this.#carriers, this.#direct);
+        return { ...answer, end, carrier: () => end.carrier() };
       },
       acknowledged: undefined,
       // If nobody waits for it any more, its tunnel must not end with it.

@@ -26,6 +26,11 @@ import type { ServedDial } from '../serve-dial.ts';
 const RESUME_FIELD = 'isthmus-resume';
 const ATTACH_FIELD = 'isthmus-attach';
 
+/** In an attach of `isthmus hold`: the agent's process, to which its gateway chooses a session. In an answer, the first names the agent. */
+const AGENT_FIELD = 'isthmus-agent';
+const INSTANCE_FIELD = 'isthmus-instance';
+const INSTANCE = /^[0-9a-f]{16}$/;
+
 /** Positions are counts of bytes. They fit into a mark: see tunnel-end.ts. */
 const POSITION = /^\d{1,15}$/;
 const SECRET = /^[0-9a-f]{32}$/;
@@ -145,6 +150,11 @@ export function attachHead(request: AttachRequest): OutgoingHead {
   const authority = formatDestination(request.destination);
   const head: Fields = { ':method': 'POST', ':scheme': 'http', ':authority': authority, ':path': ATTACH_PATH };
   addCommon(head, request);
+  const { process } = request;
+  if (process) {
+    head[AGENT_FIELD] = percentEncoded(process.agentId);
+    head[INSTANCE_FIELD] = process.instance;
+  }
   addClaim(head, request.claim, request.direct);
   return head;
 }
@@ -179,7 +189,23 @@ export function readRequest(head: Head, progress: Pick<DialRequest, 'acknowledge
  */
 export function readAttach(head: Head, { underWay }: Pick<AttachRequest, 'underWay'> = {}): ServedAttach {
   const session = head['isthmus-session'] ?? '';
-  return { ...readCommon(head), ...readClaim(head), session, ...(underWay && { underWay }) };
+  const process = readProcess(head);
+  return {
+    ...readCommon(head),
+    ...readClaim(head),
+    session,
+    ...(process && { process }),
+    ...(underWay && { underWay }),
+  };
+}
+
+function readProcess(head: Head): AttachRequest['process'] {
+  const instance = head[INSTANCE_FIELD];
+  const agentId = percentDecoded(head[AGENT_FIELD] ?? '');
+  if (instance === undefined || !agentId) return undefined;
+  if (!INSTANCE.test(instance))
+    throw new DialError('http_request_error', "not an attach: the agent's process has no such name");
+  return { agentId: checkName(AGENT_FIELD, agentId), instance };
 }
 
 function readCommon(head: Head) {
@@ -267,7 +293,7 @@ export function attachedHead({ answer, ...names }: AttachedAnswer): OutgoingHead
 function namesHead({ agentId, sessionId, hubId }: Names): Fields {
   return {
     ':status': 200,
-    'isthmus-agent': encodeURIComponent(agentId),
+    [AGENT_FIELD]: encodeURIComponent(agentId),
     'isthmus-session': sessionId,
     'isthmus-hub': encodeURIComponent(hubId),
   };
@@ -312,7 +338,7 @@ export function readAttachedAnswer(head: Head): AttachedAnswer {
 function readNames(head: Head): Names {
   const status = Number(head[':status']);
   if (status !== 200) throw readRefusal(head, status);
-  const [agentId, hubId] = [decoded(head, 'isthmus-agent'), decoded(head, 'isthmus-hub')];
+  const [agentId, hubId] = [decoded(head, AGENT_FIELD), decoded(head, 'isthmus-hub')];
   return { agentId, sessionId: head['isthmus-session'] ?? '', hubId };
 }
 

@@ -5,10 +5,12 @@ import {
   type Attach,
   type Attached,
   AttachRefused,
+  type AttachRequest,
   asDialError,
   type DialAbort,
   DialError,
   type DialRequest,
+  dialLog,
   type Established,
   type GatewayLoss,
   HungUp,
@@ -68,6 +70,10 @@ interface ServedDialsOptions extends ServeDialOptions {
   readonly attach?: Attach;
   /** The only tenant whose dials are served. Unset: every tenant's. */
   readonly tenant?: string;
+  /** Who dials, whatever the requests say, at a gateway: there the dials enter the plane. */
+  readonly dialler?: Pick<DialRequest, 'tenant' | 'caller'>;
+  /** How long a dial may take at most, in milliseconds. Unset: as its request says. */
+  readonly timeout?: number;
 }
 
 /** The link whose dials are served. */
@@ -102,25 +108,28 @@ class ServedDials {
     const request = this.#read(asked, () => readRequest(head, progressOn(stream)));
     if (!request) return;
     const { tunnels } = this.#options;
-    // What a hub passes on does not come from the gateway itself.
+    const { direct = false } = request.resume ?? {};
+    // What is passed on does not come from the tunnel's own end.
     if (request.resume && !tunnels) request.resume = { ...request.resume, direct: false };
     const waiter: Waiter = {
-      accept: (established) => (stream.closed ? undefined : this.#accepted(asked, established, request)),
+      accept: (established) => (stream.closed ? undefined : this.#accepted(asked, established, request, direct)),
       refuse: (error) => this.#refuse(asked, error),
     };
     await serveDial(request, waiter, this.#options);
   }
 
   /** Answers a dial that succeeded. */
-  #accepted({ pending }: Asked, established: Established, { tenant, resume }: DialRequest): TunnelEnd {
+  #accepted({ pending }: Asked, established: Established, { tenant, resume }: DialRequest, direct: boolean): TunnelEnd {
     const { peer, tunnels } = this.#options;
     const { carriers } = this.#link;
     if (!resume || !tunnels) {
       const grant = established.resume?.grant;
       pending.stream.answer(encodeHead(answerHead(extended(established, { grant }))));
-      return grant ? new ResumableEnd(pending, carriers) : endOfStream(asDuplex(pending, carriers.closed), peer);
+      return grant
+        ? new ResumableEnd(pending, carriers, direct)
+        : endOfStream(asDuplex(pending, carriers.closed), peer);
     }
-    const { direct, gateway } = resume;
+    const { gateway } = resume;
     if (direct) this.#link.direct(gateway);
     return tunnels.begin({ tenant, gateway }, (grant) => {
       pending.stream.answer(encodeHead(answerHead(extended(established, { grant }))));
@@ -144,11 +153,12 @@ class ServedDials {
       accept: (attached) => {
         if (stream.closed) return undefined;
         stream.answer(encodeHead(attachedHead(attached)));
-        return new ResumableEnd(asked.pending, this.#link.carriers);
+        return new ResumableEnd(asked.pending, this.#link.carriers, direct);
       },
       refuse: (error) => this.#refuse(asked, error),
     };
-    // What a hub passes on does not come from the gateway itself.
+    const { direct } = request;
+    // What is passed on does not come from the tunnel's own end.
     request.direct = false;
     await serve(request, attach, waiter, this.#options);
   }
@@ -186,9 +196,10 @@ class ServedDials {
 
   /** Reads the request, or refuses it. */
   #read<Request extends ServedDial | ServedAttach>(asked: Asked, read: () => Request): Request | undefined {
-    const { role, events, peer } = this.#options;
+    const { role, events, peer, dialler, timeout } = this.#options;
     try {
-      const request = read();
+      const said = read();
+      const request = dialler ? extended(said, { ...dialler, ...entering(said, timeout) }) : said;
       asked.signal = request.signal;
       this.#checkTenant(request);
       this.#link.streams.add(asked.pending.stream);
@@ -213,6 +224,11 @@ class ServedDials {
     const text = `${peer} dials for tenant ${printable(tenant)}, and this link is of tenant ${own}`;
     throw new DialError('http_request_denied', text);
   }
+}
+
+/** What a dial or an attach gets where it enters the plane. */
+function entering({ deadline }: DialRequest | AttachRequest, timeout = TRANSPORT.longestDialMs) {
+  return { log: dialLog(), deadline: Math.min(deadline, performance.now() + timeout) };
 }
 
 /** Tells the dialling side that the dial is on its way. */

@@ -82,12 +82,15 @@ export class ResumableEnd implements TunnelEnd {
   readonly halfOpen = true;
   readonly #pending: PendingStream;
   readonly #link: CarrierLink;
+  readonly #direct: boolean;
   #duplex: DuplexStream | undefined;
   #left: (() => void) | undefined;
 
-  constructor(pending: PendingStream, link: CarrierLink) {
+  /** @param direct see `StreamCarrier` */
+  constructor(pending: PendingStream, link: CarrierLink, direct: boolean) {
     this.#pending = pending;
     this.#link = link;
+    this.#direct = direct;
   }
 
   get stream(): DuplexStream {
@@ -113,14 +116,23 @@ export class ResumableEnd implements TunnelEnd {
   }
 
   explain(failure: Error): Error {
-    return meaningOf(failure, this.#link.peer);
+    return ownLoss(failure, this.#direct) ?? meaningOf(failure, this.#link.peer);
   }
 
-  /** Takes the stream over as a carrier. @param direct see `StreamCarrier` */
-  carrier(direct: boolean): StreamCarrier {
+  /** Takes the stream over as a carrier. */
+  carrier(): StreamCarrier {
     this.#left?.();
-    return new StreamCarrier(this.#pending, this.#link, direct);
+    return new StreamCarrier(this.#pending, this.#link, this.#direct);
   }
+}
+
+/**
+ * Returns what the loss of a link means for the tunnel if its other end is not at the other side: how a process between the two was lost says
+ * nothing about it. Undefined for all other failures.
+ */
+function ownLoss(failure: Error, direct: boolean): SessionLost | undefined {
+  const lost = failure instanceof HungUp || failure instanceof LinkReset;
+  return lost && !direct ? new SessionLost(failure.message, { cause: failure }) : undefined;
 }
 
 /** What the failure of a stream means for its tunnel. */
@@ -186,7 +198,7 @@ export class StreamCarrier implements Carrier, StreamFace {
   /** Whether the half has ended the stream. It then hears nothing more. */
   #ended = false;
 
-  /** @param direct whether the tunnel's other end is at the other side of the link, and not behind a hub */
+  /** @param direct whether the tunnel's other end is at the other side of the link, and not behind a hub or gateway */
   constructor(pending: PendingStream, link: CarrierLink, direct: boolean) {
     this.#stream = pending.stream;
     this.#pending = pending;
@@ -263,7 +275,7 @@ export class StreamCarrier implements Carrier, StreamFace {
     this.#stream.release();
     closed(this.#stream);
     if (this.#ended || !user) return;
-    if (reason) user.lost(this, this.#isOfHub(reason) ? new SessionLost(reason.message, { cause: reason }) : reason);
+    if (reason) user.lost(this, ownLoss(reason, this.#direct) ?? reason);
     else if (code === LOST) user.lost(this, new SessionLost(`${peer} has lost the other end of the tunnel`));
     else if (code === HUNG_UP) {
       const by = far === 'destination' ? 'agent' : 'gateway';
@@ -274,11 +286,6 @@ export class StreamCarrier implements Carrier, StreamFace {
       user.aborted(this, new Error(`${far} went away`));
     else if (code !== undefined)
       user.aborted(this, cutOf(code, peer) ?? new PlaneEnded(`stream was reset with ${codeName(code)}`));
-  }
-
-  /** Whether the reason tells how a hub was lost. That says nothing about the tunnel's other end. */
-  #isOfHub(reason: Error): boolean {
-    return !this.#direct && (reason instanceof HungUp || reason instanceof LinkReset);
   }
 
   #rejectMark(): void {

@@ -1,6 +1,6 @@
 import { descriptors, extended, getOrPut } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
-import type { Dial, DialRequest, Established, Stage } from '../dial.ts';
+import type { Attach, Dial, DialRequest, Established, Stage } from '../dial.ts';
 import { DialError } from '../errors.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { type DialUse, PerSecond, TokenBucket, UNLIMITED } from './limits.ts';
@@ -52,6 +52,14 @@ export class DialLimiter {
     if (refused) throw refused;
     limiter.pendingDials++;
     return () => limiter.pendingDials--;
+  }
+
+  /** Counts and meters the tunnels of attaches that come from elsewhere. None is refused: it was a dial's tunnel before. */
+  carryAttached(attach: Attach): Attach {
+    return async (request) => {
+      const attached = await attach(request);
+      return this.#limits ? this.#limiterOf(request.tenant).carry(attached) : attached;
+    };
   }
 
   /** Refuses new dials. Resolves once every pending dial has its answer. */
@@ -197,7 +205,7 @@ class TenantLimiter implements DialUse {
   }
 
   /** A dial has become a tunnel, which counts until its destination's stream has closed. */
-  carry(established: Established): Established {
+  carry<T extends Pick<Established, 'end'>>(established: T): T & Pick<Established, 'meter'> {
     const { stream } = established.end;
     if (!stream.closed) {
       this.tunnels++;

@@ -62,14 +62,15 @@ export class GatewayTunnels {
     options.directory.watch({ came, went: changed, changed });
   }
 
-  /** Lets the tunnels of dials be resumed if their agents can. */
+  /** Lets the tunnels of dials be resumed if their agents can. `isthmus hold` has its own end of those that it offers to resume. */
   readonly resume: Stage = (next) => (dial) => {
+    if (dial.resume) return next(dial);
     dial.resume = { direct: true, gateway: this.#instance };
     return next(dial).then((established) => {
       const { resume } = established;
       if (!resume) return established;
       try {
-        return extended(established, { end: this.#begin(dial, established, resume) });
+        return extended(established, { end: this.#begin(dial, established, resume), resume: undefined });
       } catch (error) {
         established.end.abort(error as Error);
         throw error;
@@ -86,6 +87,11 @@ export class GatewayTunnels {
     let bytes = 0;
     for (const tunnel of this) bytes += tunnel.kept;
     return bytes;
+  }
+
+  /** Call when the ways to all agents have changed. */
+  checkAll(): void {
+    for (const processes of [...this.#processes.values()]) for (const process of processes) process.checkTunnels();
   }
 
   #begin(dial: DialRequest, session: Established, { grant, carrier }: Resumable): TunnelEnd {
@@ -285,6 +291,7 @@ class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunn
     const asked: AttachRequest = {
       ...namedBy(this.dial),
       session: sessionId,
+      process: this.#process.name,
       direct: true,
       claim: { ...position, secret: this.#secret },
       deadline: performance.now() + TUNNEL.attachLongestMs,

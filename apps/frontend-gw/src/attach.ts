@@ -1,0 +1,107 @@
+import { type Clock, systemClock } from '@isthmus/runtime';
+import {
+  type AgentRoutes,
+  type Attach,
+  type Attached,
+  AttachRefused,
+  type AttachRequest,
+  asDialError,
+  DialAbort,
+  DialError,
+  enterSpan,
+  type Observation,
+  SessionLost,
+  SilenceTimer,
+} from '@isthmus/tunnel';
+import { GATEWAY } from './defaults.ts';
+
+interface PassedAttachOptions extends AgentRoutes {
+  readonly observation: Observation;
+  readonly clock?: Pick<Clock, 'after'>;
+}
+
+/**
+ * Passes on an attach of `isthmus hold`, which names the agent's process and leaves the session to this gateway. Tries one session after the
+ * other until the agent answers, as each says nothing about the tunnel.
+ */
+export function passedAttach(options: PassedAttachOptions): Attach {
+  return async (request) => {
+    const { tenant, destination, process } = request;
+    if (!process)
+      throw new DialError('http_request_error', "not an attach of isthmus hold: it names no agent's process");
+    const to = { tenant, host: destination.host, agent: process.agentId, instance: process.instance };
+    const tried = new Set<string>();
+    for (let last: DialError | undefined; ; ) {
+      const [best] = options.route({ ...to, tried });
+      const record = best?.rank === undefined ? undefined : best.session.record;
+      const link = record && options.link(record.hubId);
+      if (!record || !link) throw last ?? noWay(options, request);
+      tried.add(record.sessionId);
+      try {
+        return await through(options, link, { ...request, session: record.sessionId }, record.hubId);
+      } catch (thrown) {
+        last = asDialError(thrown);
+        if (last.cause instanceof AttachRefused || request.signal.aborted) throw last;
+        if (last.code === 'destination_unavailable' && last.retryable) options.directory.forget(record.sessionId);
+      }
+    }
+  };
+}
+
+/** Attaches through one session. One that is silent is given up sooner than hold gives up this gateway. */
+async function through(
+  { observation, suspects, directory, clock = systemClock }: PassedAttachOptions,
+  { attach }: { readonly attach: Attach },
+  request: AttachRequest,
+  hubId: string,
+): Promise<Attached> {
+  const signal = new DialAbort();
+  let silent = false;
+  const abandon = () => signal.abort(request.signal.reason);
+  const silence = new SilenceTimer(
+    GATEWAY.passedAttachMs,
+    () => {
+      silent = true;
+      signal.abort();
+    },
+    clock.after,
+  );
+  request.signal.addEventListener('abort', abandon, { once: true });
+  const asked: AttachRequest = {
+    ...request,
+    signal,
+    underWay(roundTripMs) {
+      silence.underWay(roundTripMs);
+      request.underWay?.(roundTripMs);
+    },
+  };
+  const span = observation.tracer.start('gateway.attach', asked);
+  enterSpan(asked, span);
+  const start = performance.now();
+  try {
+    const attached = await attach(asked);
+    const { agentId, sessionId } = attached;
+    span.end({ ms: performance.now() - start, agentId, sessionId, hubId });
+    return attached;
+  } catch (thrown) {
+    const error = asDialError(thrown);
+    if (silent || error.expired)
+      suspects.accuse(request.tenant, request.session, ...(hubId === directory.ownHub ? [] : [hubId]));
+    span.end({ ms: performance.now() - start, error, sessionId: request.session, hubId });
+    throw error;
+  } finally {
+    silence.stop();
+    request.signal.removeEventListener('abort', abandon);
+  }
+}
+
+/** Whether the agent may come back: it has gone for good if another process of it is there, and this one is not. */
+function noWay({ directory }: PassedAttachOptions, { tenant, process }: AttachRequest): DialError {
+  const { agentId = '', instance = '' } = process ?? {};
+  const instances = new Set<string>();
+  for (const { record } of directory.ofAgent({ tenant, agentId, instance })) instances.add(record.instance ?? '');
+  const restarted = instances.size > 0 && !instances.has(instance);
+  const text = restarted ? `agent ${agentId} has restarted` : `there is no way to agent ${agentId}`;
+  const cause = restarted ? new AttachRefused(text, { final: true, ordinary: true }) : new SessionLost(text);
+  return new DialError('connection_terminated', text, { retryable: !restarted, cause });
+}

@@ -1,0 +1,283 @@
+import { once } from 'node:events';
+import net, { isIP, type Socket } from 'node:net';
+import type { GatewayPlace } from '@isthmus/flags';
+import { Backoff, clientTlsOf, connectTo, extended, type TlsSettings } from '@isthmus/runtime';
+import { LinkClient, requestHoldLink, secureConnect } from '@isthmus/transport';
+import {
+  type AgentRoutes,
+  asDialError,
+  type Dial,
+  DialError,
+  type DialRequest,
+  type Link,
+  type PlaneEvents,
+  type ProcessName,
+} from '@isthmus/tunnel';
+import { ISTHMUS } from '../defaults.ts';
+
+/** What an operator reads of the gateways. */
+export interface GatewayLog {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+}
+
+export interface GatewaysOptions {
+  /** By their names, the one to prefer first. */
+  readonly places: ReadonlyMap<string, GatewayPlace>;
+  readonly tls: TlsSettings;
+  /** Names this process to gateways and agents. */
+  readonly instance: string;
+  readonly events: PlaneEvents;
+  readonly log: GatewayLog;
+}
+
+/**
+ * The gateways of a plane as the callers' end sees them: each is a way to every agent's process. Dials and attaches take the first that has a
+ * link and does not leave; while there is none, they wait.
+ */
+export class Gateways {
+  readonly #gateways: readonly Gateway[];
+  readonly #waiting = new Set<() => void>();
+  /** Called when a gateway has come, gone, or begun to leave. */
+  #changed = () => {};
+  /** Since when no gateway can be reached. Unset while one can. */
+  #noneSince: number | undefined;
+  readonly #log: GatewayLog;
+
+  constructor(options: GatewaysOptions) {
+    this.#log = options.log;
+    const changed = () => this.#check();
+    this.#gateways = [...options.places].map(([name, place]) => new Gateway(name, place, { ...options, changed }));
+  }
+
+  /** Those with a link. */
+  get up(): number {
+    return this.#gateways.filter(({ link }) => link).length;
+  }
+
+  /** Why each of the others cannot be reached. */
+  get failures(): string {
+    return this.#gateways.flatMap(({ link, failure }) => (link || !failure ? [] : failure)).join('; ');
+  }
+
+  /** Connects, and calls `changed` whenever the ways to agents have changed. */
+  open(changed: () => void): void {
+    this.#changed = changed;
+    for (const gateway of this.#gateways) gateway.open();
+  }
+
+  close(): void {
+    for (const gateway of this.#gateways) gateway.close();
+  }
+
+  /** Dials through one gateway after the other until one answers for the plane. While there is none, the dial waits until its deadline. */
+  readonly dial: Dial = async (request) => {
+    const tried = new Set<Gateway>();
+    let refusal: DialError | undefined;
+    for (;;) {
+      const [gateway] = this.#best(tried);
+      const link = gateway?.link;
+      if (!gateway || !link) {
+        if (refusal) throw refusal;
+        await this.#arrival(request);
+        tried.clear();
+        continue;
+      }
+      tried.add(gateway);
+      try {
+        // The session that it chose may change at any time. To this process, the gateway is the session.
+        return extended(await link.dial(request), { sessionId: gateway.name, hubId: gateway.name });
+      } catch (thrown) {
+        const error = asDialError(thrown);
+        if (!error.retryable || request.signal.aborted || error.expired) throw error;
+        // A gateway that is gone has not refused anything.
+        if (gateway.link === link && link.usable) refusal = error;
+      }
+    }
+  };
+
+  /** What tunnels need in order to go on: as a gateway has sessions of hubs, this process has gateways. */
+  get routes(): AgentRoutes {
+    return {
+      directory: {
+        ownHub: undefined,
+        // `open` tells of changes, for all agents at once.
+        watch() {},
+        ofAgent: (agent) => this.#best().map((gateway) => sessionOf(gateway, agent)),
+        forget() {},
+        enter: () => () => {},
+      },
+      link: (name) => this.#gateways.find((gateway) => gateway.name === name)?.link,
+      suspects: { accuse() {} },
+      route: ({ agent: agentId, tenant, instance, tried }) =>
+        this.#best()
+          .filter(({ name }) => !tried.has(name))
+          .map((gateway) => ({ session: sessionOf(gateway, { agentId, tenant, instance }), rank: gateway })),
+    };
+  }
+
+  /** Gateways with a link, best first: those that stay before those that leave. */
+  #best(tried: ReadonlySet<Gateway> = new Set()): readonly Gateway[] {
+    const usable = this.#gateways.filter((gateway) => gateway.link?.usable && !tried.has(gateway));
+    return usable.sort((a, b) => Number(a.draining) - Number(b.draining));
+  }
+
+  /** Resolves when there is a gateway again. Rejects at the dial's deadline, or when its caller has gone. */
+  #arrival({ deadline, signal }: DialRequest): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const leave = () => {
+        clearTimeout(timer);
+        this.#waiting.delete(came);
+        signal.removeEventListener('abort', gone);
+      };
+      const came = () => {
+        leave();
+        resolve();
+      };
+      const gone = () => {
+        leave();
+        reject(signal.reason);
+      };
+      const late = () => {
+        leave();
+        const text = `no gateway can be reached: ${this.failures || 'none has answered yet'}`;
+        reject(new DialError('destination_unavailable', text, { retryable: true }));
+      };
+      const timer = setTimeout(late, Math.max(0, deadline - performance.now()));
+      this.#waiting.add(came);
+      signal.addEventListener('abort', gone, { once: true });
+      if (signal.aborted) gone();
+    });
+  }
+
+  #check(): void {
+    const reachable = this.#best().length > 0;
+    if (reachable && this.#noneSince !== undefined) {
+      const seconds = ((performance.now() - this.#noneSince) / 1000).toFixed(1);
+      this.#log.info({ seconds }, 'a gateway can be reached again');
+      this.#noneSince = undefined;
+    } else if (!reachable && this.#noneSince === undefined) {
+      this.#noneSince = performance.now();
+      this.#log.warn({ text: this.failures }, 'no gateway can be reached: dials and tunnels wait');
+    }
+    if (reachable) for (const came of [...this.#waiting]) came();
+    this.#changed();
+  }
+}
+
+function sessionOf({ name, draining }: Gateway, { tenant, agentId, instance }: ProcessName) {
+  return { record: { tenant, agentId, instance, sessionId: name, hubId: name }, state: { draining } };
+}
+
+interface GatewayOptions extends GatewaysOptions {
+  readonly changed: () => void;
+}
+
+/** One gateway, and the link to it, which is opened again for as long as this process runs. */
+class Gateway {
+  readonly name: string;
+  link: (Link & Pick<LinkClient, 'usable' | 'close' | 'destroy'>) | undefined;
+  /** Whether it has said that it leaves. */
+  draining = false;
+  /** Why it was not reached, or how it was lost. */
+  failure: string | undefined;
+  readonly #place: GatewayPlace;
+  readonly #options: GatewayOptions;
+  readonly #backoff = new Backoff(ISTHMUS.holdConnectAgainMs, ISTHMUS.holdConnectAgainMostMs);
+  #timer: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  constructor(name: string, place: GatewayPlace, options: GatewayOptions) {
+    this.name = name;
+    this.#place = place;
+    this.#options = options;
+  }
+
+  open(): void {
+    void this.#connect();
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    this.link?.destroy(new Error('isthmus hold stops'));
+  }
+
+  async #connect(): Promise<void> {
+    const { log, changed } = this.#options;
+    const gateway = this.name;
+    try {
+      const link = await this.#linked();
+      if (this.#closed) return link.destroy(new Error('isthmus hold stops'));
+      this.link = link;
+      this.failure = undefined;
+      this.#backoff.reset();
+      log.info({ gateway }, 'gateway connected');
+      changed();
+      const { message } = await link.closed;
+      this.failure = `${gateway}: ${message}`;
+      if (!this.#closed) log.warn({ gateway, reason: message }, 'gateway lost');
+    } catch (error) {
+      const failure = `${gateway}: ${(error as Error).message}`;
+      // Once for each reason: it is tried several times a second.
+      if (failure !== this.failure) log.warn({ gateway, text: (error as Error).message }, 'gateway cannot be reached');
+      this.failure = failure;
+    }
+    this.link = undefined;
+    this.draining = false;
+    if (this.#closed) return;
+    this.#timer = setTimeout(() => void this.#connect(), this.#backoff.next());
+    changed();
+  }
+
+  async #linked(): Promise<LinkClient> {
+    const { events, instance, changed } = this.#options;
+    const socket = await this.#reach();
+    const peer = `gateway ${this.name}`;
+    try {
+      await requestHoldLink(socket, ISTHMUS.holdConnectMs);
+    } catch (error) {
+      socket.destroy();
+      throw error;
+    }
+    const link = new LinkClient({
+      ...{ socket, peer, gateway: instance },
+      receive: ({ type }) => {
+        if (type !== 'drain') return;
+        this.draining = true;
+        changed();
+      },
+      orphaned: () => events.emit('tunnel:orphaned', 'gateway'),
+      fault: (error) => events.emit('fault', 'gateways', peer, error),
+      refused: (error) => events.emit('refused', 'gateways', peer, error),
+    });
+    const timer = setTimeout(() => link.destroy(new Error('it does not answer')), ISTHMUS.holdConnectMs);
+    const refused = await Promise.race([link.answered, link.closed]);
+    clearTimeout(timer);
+    if (refused) throw refused;
+    return link;
+  }
+
+  async #reach(): Promise<Socket> {
+    if ('path' in this.#place) {
+      const { path } = this.#place;
+      const socket = net.connect({ path, allowHalfOpen: true });
+      await once(socket, 'connect');
+      return socket.on('error', () => {});
+    }
+    const { host } = this.#place;
+    const timeout = ISTHMUS.holdConnectMs;
+    const tls = clientTlsOf(this.#options.tls);
+    const below = await connectTo(this.#place, { timeout });
+    const options = { socket: below, ...(isIP(host) === 0 && { servername: host }), ALPNProtocols: ['http/1.1'] };
+    const { socket, done } = secureConnect(options, tls, [host]);
+    const late = () => socket.destroy(new Error(`no TLS handshake within ${timeout / 1000} s`));
+    const timer = setTimeout(late, timeout);
+    try {
+      await done;
+    } finally {
+      clearTimeout(timer);
+    }
+    return socket;
+  }
+}

@@ -1,0 +1,110 @@
+import { type HoldValues, isthmusHold, parseGateways, resumeOptions, tlsPolicy } from '@isthmus/flags';
+import { boundVerification, randomHex } from '@isthmus/runtime';
+import {
+  admissionCheck,
+  type Check,
+  Closing,
+  type Context,
+  type Running,
+  runProgram,
+  SERVER_UNREADY,
+  serveHealth,
+  socketsCheck,
+} from '@isthmus/service';
+import { createLogger, holdMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
+import { anyoneOf, type CallerPort, Callers, DEFAULT_TENANT, watchCertificate } from '@isthmus/transport';
+import {
+  DialLimiter,
+  GatewayTunnels,
+  observed,
+  PlaneEnded,
+  pipeline,
+  refuseWhenScarce,
+  type Stage,
+} from '@isthmus/tunnel';
+import { ISTHMUS } from '../defaults.ts';
+import { Gateways } from './gateways.ts';
+
+/** Runs the callers' end of a plane: what a gateway is for its callers, and the last stage dials a gateway. */
+function startHold(flags: HoldValues, { log, version }: Context<ProgramLogger>): Promise<Running> {
+  boundVerification((message) => log.warn({}, message));
+  return Closing.guard(async (closing) => {
+    const own = { program: isthmusHold.name, role: 'gateway' as const, version, log };
+    const { events, observation, tunnels, shutdown } = await instrument(own);
+    closing.defer(shutdown);
+    const metrics = holdMetrics(events);
+    closing.defer(metrics.close);
+    const tls = { cert: flags['gateway-cert'], key: flags['gateway-key'], ca: flags['gateway-ca-cert'] };
+    const instance = randomHex(8);
+    const gateways = new Gateways({ places: parseGateways(flags), tls, instance, events, log });
+    closing.defer(() => gateways.close());
+    if (tls.cert !== '') closing.defer(watchCertificate({ where: 'peers', files: tls, events }));
+    const resume = resumeOptions(flags);
+    const resumable = resume && new GatewayTunnels({ ...gateways.routes, ...resume, instance, observation });
+    const limiter = new DialLimiter();
+    const observe: Stage = (next) => observed('gateway', next, observation);
+    const toGateway: Stage = () => gateways.dial;
+    const callers = new Callers({
+      // In this order: what is refused here reaches no gateway.
+      dial: pipeline([observe, limiter.limit, refuseWhenScarce, ...(resumable ? [resumable.resume] : []), toGateway]),
+      awaitDial: (of) => limiter.awaitDial(of),
+      identify: anyoneOf(DEFAULT_TENANT),
+      timeout: flags['backend-dial-timeout'] || ISTHMUS.holdDialMs,
+      halfClosedMs: flags['half-closed-timeout'],
+      keepaliveTime: flags['frontend-keepalive-time'],
+      ...(flags.mode !== '' && { mode: flags.mode }),
+      events,
+    });
+    const cut = () => tunnels.abortAll('gateway', new PlaneEnded('isthmus hold stops', { by: 'gateway' }));
+    closing.defer(async () => {
+      await callers.stop(limiter.closed);
+      cut();
+      await callers.endCalls(ISTHMUS.holdEndMs);
+      await callers.close();
+    });
+    gateways.open(() => resumable?.checkAll());
+    for (const port of callerPorts(flags)) await callers.open(port);
+    let draining = false;
+    const checks = (): readonly Check[] => [
+      admissionCheck(draining ? 'draining' : 'open'),
+      socketsCheck(callers.listeners),
+      { name: 'gateways', ok: gateways.up > 0, detail: `${gateways.up} can be reached; ${gateways.failures}` },
+    ];
+    const health = await serveHealth({
+      ...{ host: flags['health-bind-address'], port: flags['health-port'], unready: SERVER_UNREADY, checks },
+      metrics: metrics.render,
+      refused: (remote, error) => events.emit('refused', 'health', remote, error),
+    });
+    closing.defer(health.close);
+    log.info({ version, gateways: flags.gateways }, 'callers may connect');
+    return {
+      async drain() {
+        draining = true;
+        await callers.drain();
+        await limiter.close();
+        await tunnels.idle();
+      },
+      close: () => closing.close(),
+      cut,
+    };
+  });
+}
+
+function callerPorts(flags: HoldValues): CallerPort[] {
+  const ports: CallerPort[] = [];
+  const { 'uds-name': path, 'server-port': port } = flags;
+  if (path !== '') ports.push({ address: { path, deleteExisting: flags['delete-existing-uds-file'] } });
+  if (port !== 0) {
+    const tls = { cert: flags['server-cert'], key: flags['server-key'], ca: flags['server-ca-cert'] };
+    ports.push({ address: { host: flags['server-bind-address'], port }, tls: { ...tls, ...tlsPolicy(flags) } });
+  }
+  return ports;
+}
+
+export function runHold(): Promise<void> {
+  return runProgram({
+    ...isthmusHold,
+    log: ({ v, 'log-format': format }) => createLogger({ name: 'isthmus-hold', format, verbosity: v }),
+    start: startHold,
+  });
+}

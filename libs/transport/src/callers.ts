@@ -1,0 +1,168 @@
+import type { BlockList, Socket } from 'node:net';
+import { type TlsSettings, WaitingPool, within } from '@isthmus/runtime';
+import type { Attach, CallerProtocol, PlaneEvents } from '@isthmus/tunnel';
+import { type CallerEdgeOptions, connectEdge } from './connect.ts';
+import { TRANSPORT } from './defaults.ts';
+import { grpcServer } from './grpc/server.ts';
+import { type ProxyServiceOptions, proxyService } from './grpc/services.ts';
+import { HoldLinks } from './link/hold.ts';
+import { type Accept, HANDSHAKES, type ListenAddress, type Listener, type ListenOptions, listen } from './listen.ts';
+
+/** What a port or unix socket says about its callers. Empty for one that tenants share. */
+export interface PortOwner {
+  /** The tenant whose own it is. */
+  readonly tenant?: string;
+  readonly port?: number;
+  /** An absolute path. */
+  readonly unixSocket?: string;
+}
+
+/** One address where callers connect. */
+export interface CallerPort extends Pick<ListenOptions, 'followTls' | 'chooseTls' | 'asksOnly'> {
+  readonly address: ListenAddress;
+  /** Default: those of all callers. */
+  readonly events?: PlaneEvents;
+  /** Unset on a unix socket, whose permissions decide. */
+  readonly tls?: TlsSettings;
+}
+
+export interface CallersOptions extends CallerEdgeOptions, Pick<ProxyServiceOptions, 'awaitDial'> {
+  /** Passes on the attaches of `isthmus hold`, which may then connect where callers do. Unset: it may not. */
+  readonly attach?: Attach;
+  /** Unset: both, told apart by the first bytes. */
+  readonly mode?: CallerProtocol;
+  /** Keepalive of callers' gRPC connections, in milliseconds. */
+  readonly keepaliveTime: number;
+  /** Load balancers in front of the ports, which use the PROXY protocol. */
+  readonly proxyNetworks?: BlockList | undefined;
+  /** Unset: nobody asks which port accepted a caller. */
+  readonly identities?: { enter(socket: Socket, owner: PortOwner, admitted: () => void): void } | undefined;
+}
+
+/** Where callers connect, and what serves them there. */
+export class Callers {
+  readonly #options: CallersOptions;
+  readonly #connect: ReturnType<typeof connectEdge>;
+  /** Local callers notice that it leaves when their unix socket disappears, remote ones by a GOAWAY. */
+  readonly #beside: ReturnType<typeof grpcServer>;
+  readonly #afar: ReturnType<typeof grpcServer>;
+  readonly #holds: HoldLinks | undefined;
+  readonly #listeners = new Set<Listener>();
+  /**
+   * Connections at all ports whose callers have not proven their tenant, where tenants are configured: anyone may finish a handshake there. A
+   * caller proves it with its first dial.
+   */
+  readonly #strangersPool = new WaitingPool(HANDSHAKES.most);
+  #hidden: Promise<void> | undefined;
+  #stopped = false;
+
+  constructor(options: CallersOptions) {
+    this.#options = options;
+    this.#connect = connectEdge(options);
+    [this.#beside, this.#afar] = [grpcOf(options), grpcOf(options)];
+    const { attach } = options;
+    this.#holds = attach && new HoldLinks({ ...options, attach });
+  }
+
+  get listeners(): readonly Listener[] {
+    return [...this.#listeners];
+  }
+
+  /** @param owner what it says about its callers */
+  async open(port: CallerPort, owner: PortOwner = {}): Promise<Listener> {
+    const { proxyNetworks, events, identities } = this.#options;
+    const local = 'path' in port.address;
+    const admitted = (socket: Socket) => listener.strangers.leave(socket);
+    const listener: Listener = await listen({
+      events,
+      ...port,
+      ...this.#edges(local, owner, admitted),
+      ...(identities && { strangers: HANDSHAKES }),
+      strangersPool: this.#strangersPool,
+      proxyNetworks,
+      name: 'callers',
+    });
+    this.#listeners.add(listener);
+    // The gateway stopped while it opened.
+    if (this.#stopped || (this.#hidden && local)) await this.close(listener);
+    return listener;
+  }
+
+  #edges(
+    local: boolean,
+    owner: PortOwner,
+    admitted: (socket: Socket) => void,
+  ): { readonly others?: Accept; readonly http2?: Accept } {
+    const { mode, identities } = this.#options;
+    const grpc = local ? this.#beside : this.#afar;
+    const entering = (accept: Accept): Accept =>
+      identities
+        ? (socket, first) => {
+            identities.enter(socket, owner, () => admitted(socket));
+            accept(socket, first);
+          }
+        : accept;
+    const serves = (protocol: CallerProtocol) => mode === undefined || mode === protocol;
+    const connect = serves('http-connect') ? this.#connect.accept : undefined;
+    const others = this.#holds?.before(connect) ?? connect;
+    return {
+      ...(others && { others: entering(others) }),
+      ...(serves('grpc') && { http2: entering((socket, first) => grpc.accept(socket, first)) }),
+    };
+  }
+
+  /** Removes the unix sockets. Resolves when callers that connected before have dialled, or after a second. */
+  hide(): Promise<void> {
+    this.#hidden ??= stopped(this.listeners.filter(({ local }) => local));
+    return this.#hidden;
+  }
+
+  /** Hides, and sends callers to other gateways. */
+  async drain(): Promise<void> {
+    this.#afar.drain();
+    const left = this.#holds?.leave();
+    await this.hide();
+    this.#beside.drain();
+    await left;
+  }
+
+  /** Rejects new callers. @param patient whether earlier ones get their answer before it resolves, within a second */
+  async stop(patient: boolean): Promise<void> {
+    this.#stopped = true;
+    if (patient) return stopped(this.listeners);
+    await Promise.all(this.listeners.map((listener) => listener.stop()));
+  }
+
+  /** Ends the gRPC connections, and the links of `isthmus hold`. @param graceMs how long gRPC callers may take, in milliseconds */
+  async endCalls(graceMs: number): Promise<void> {
+    this.#holds?.close();
+    await Promise.all([this.#beside.close(graceMs), this.#afar.close(graceMs)]);
+  }
+
+  /** Closes some of them, by default all, with their connections. */
+  async close(...listeners: readonly Listener[]): Promise<void> {
+    const closing = listeners.length > 0 ? listeners : this.listeners;
+    for (const listener of closing) this.#listeners.delete(listener);
+    await Promise.all(closing.map((listener) => listener.close()));
+  }
+}
+
+function grpcOf({ keepaliveTime, ...edge }: CallersOptions) {
+  return grpcServer({
+    services: [proxyService(edge)],
+    name: 'callers',
+    events: edge.events,
+    keepaliveMs: Math.min(keepaliveTime, TRANSPORT.callerKeepaliveMs),
+    streamWindow: TRANSPORT.callerWindowBytes,
+    maxFields: TRANSPORT.callerFieldsBytes,
+    ...(edge.identities && {
+      strangers: { streamWindow: TRANSPORT.unprovenWindowBytes, maxStreams: TRANSPORT.unprovenStreams },
+    }),
+  });
+}
+
+/** Stops listeners. Resolves when those who connected before have their answer. */
+async function stopped(listeners: readonly Listener[]): Promise<void> {
+  await Promise.all(listeners.map((listener) => listener.stop()));
+  await within(Promise.all(listeners.map(({ idle }) => idle)), TRANSPORT.callerAnswerMs);
+}

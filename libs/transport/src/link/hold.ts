@@ -1,0 +1,114 @@
+import type { Socket } from 'node:net';
+import { guarding, RandomSet } from '@isthmus/runtime';
+import { type Attach, NotAuthorised } from '@isthmus/tunnel';
+import type { CallerEdgeOptions } from '../connect.ts';
+import { TRANSPORT } from '../defaults.ts';
+import { answerLast, percentEncoded, readHead, reasonOf, write } from '../http1.ts';
+import { type Accept, fromTheStart } from '../listen.ts';
+import { peerOf } from '../tls/certificate.ts';
+import { LinkServer } from './server.ts';
+
+/** How `isthmus hold` asks for a link, where callers connect. A gateway without such links answers as to any GET. */
+const REQUEST = Buffer.from(
+  'GET /hold HTTP/1.1\r\nhost: gateway\r\nconnection: upgrade\r\nupgrade: isthmus-hold\r\n\r\n',
+);
+
+const ACCEPTED = 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: isthmus-hold\r\n\r\n';
+
+/**
+ * Asks a gateway for a link that carries dials and attaches of held tunnels. Resolves when a `LinkClient` may begin on the socket.
+ * @param timeout how long the answer may take, in milliseconds
+ * @throws what the gateway says against it, or that something else answered
+ */
+export async function requestHoldLink(socket: Socket, timeout: number): Promise<void> {
+  // A broken connection fails both, and neither failure may go unhandled.
+  const [{ status, reason, fields }] = await Promise.all([readHead(socket, timeout), write(socket, `${REQUEST}`)]);
+  if (status === 101 && fields.get('upgrade') === 'isthmus-hold') return;
+  const why = reasonOf(fields.get('isthmus-error') ?? reason);
+  throw new Error(`it answered ${status} ${why}${status === 405 ? ': it serves no links of isthmus hold' : ''}`);
+}
+
+interface HoldLinksOptions extends CallerEdgeOptions {
+  /** Passes an attach on, to the agent's process that it names. */
+  readonly attach: Attach;
+}
+
+/** A gateway's links to processes of `isthmus hold`, which keep the callers' halves of tunnels. */
+export class HoldLinks {
+  readonly #options: HoldLinksOptions;
+  readonly #links = new RandomSet<LinkServer>();
+  #leaving = false;
+
+  constructor(options: HoldLinksOptions) {
+    this.#options = options;
+  }
+
+  /** Takes connections that ask for such a link. @param others takes all other ones; unset: they are refused */
+  before(others: Accept | undefined): Accept {
+    const { events } = this.#options;
+    return (socket, first) => {
+      if (first.subarray(0, REQUEST.length).equals(REQUEST)) {
+        const failed = (error: Error) => {
+          socket.destroy();
+          events.emit('fault', 'hold links', '', error);
+        };
+        guarding(failed)(() => this.#open(socket, first.subarray(REQUEST.length)))();
+      } else if (others) others(socket, first);
+      else throw new Error('HTTP/1.1 is not served here');
+    };
+  }
+
+  /** Asks them to use other gateways, then closes the links. What has no other gateway waits for the next one. */
+  async leave(): Promise<void> {
+    this.#leaving = true;
+    if (this.#links.size === 0) return;
+    for (const link of this.#links) link.drain();
+    await Promise.race([
+      Promise.all([...this.#links].map(({ closed }) => closed)),
+      new Promise((resolve) => setTimeout(resolve, TRANSPORT.holdMovesMs)),
+    ]);
+    this.close();
+  }
+
+  /** Closes the links. Their tunnels go on through other gateways. */
+  close(): void {
+    this.#leaving = true;
+    for (const link of this.#links) link.destroy(new Error('the gateway leaves'));
+  }
+
+  async #open(socket: Socket, rest: Buffer): Promise<void> {
+    const { identify, events, dial, attach, halfClosedMs, timeout } = this.#options;
+    let link: LinkServer | undefined;
+    const peer = peerOf(socket, (reason) => {
+      link?.destroy(reason);
+      socket.destroy();
+    });
+    const refuse = (status: string, error: Error) => {
+      events.emit('refused', 'hold links', peer.remote, error);
+      const why = `isthmus-error: ${percentEncoded(error.message)}`;
+      answerLast(socket, `HTTP/1.1 ${status}\r\nconnection: close\r\n${why}\r\ncontent-length: 0\r\n\r\n`);
+    };
+    if (this.#leaving) return refuse('503 Service Unavailable', new Error('this gateway is leaving'));
+    const who = identify(peer);
+    if (who instanceof NotAuthorised) return refuse('403 Forbidden', who);
+    socket.pause();
+    await write(socket, ACCEPTED);
+    if (socket.destroyed) return;
+    const { tenant, caller } = who;
+    // What the other side says of its callers is a claim: its own credential decides.
+    const dialler = { tenant, caller: { via: 'hold' as const, ...caller }, callerName: undefined };
+    const serve = (from: Socket) => {
+      const opened = new LinkServer({
+        ...{ socket: from, peer: `hold ${caller.identity}`, role: 'gateway', dial, attach, events, halfClosedMs },
+        dialler,
+        timeout,
+      });
+      link = opened;
+      this.#links.add(opened);
+      void opened.closed.then(() => this.#links.delete(opened));
+      // It came while the gateway began to leave.
+      if (this.#leaving) opened.destroy(new Error('the gateway leaves'));
+    };
+    fromTheStart(serve)(socket, rest);
+  }
+}

@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict';
+import type { Duplex } from 'node:stream';
+import test from 'node:test';
+import {
+  agentMember,
+  Digest,
+  echo,
+  freePort,
+  HUB_NAMED,
+  holdMember,
+  type Member,
+  newTrust,
+  type Scope,
+  scoped,
+  serverMember,
+  source,
+  until,
+  type Ways,
+  within,
+} from '../harness/index.ts';
+import { carries, dial } from './dials.ts';
+
+const MIB = 1 << 20;
+
+/** Bytes of a download that are sent between two faults: more than the way holds. */
+const PORTION = 8 * MIB;
+
+/** Two servers that know nothing of each other, an agent of both, and the callers' end before them. */
+async function heldPlane(scope: Scope) {
+  const trust = await newTrust(scope);
+  const { cert, key } = await trust.agents.server(HUB_NAMED);
+  const port = await freePort();
+  const hosts = ['127.0.0.2', '127.0.0.3'];
+  const servers = await Promise.all(
+    hosts.map((host, index) =>
+      serverMember(scope, trust, `server-${index}`, {
+        flags: {
+          'agent-bind-address': host,
+          'agent-port': port,
+          'cluster-cert': cert,
+          'cluster-key': key,
+          'graceful-shutdown-timeout': '1h',
+        },
+      }),
+    ),
+  );
+  const agent = await agentMember(scope, trust, 'agent', port, {
+    flags: { 'proxy-server-host': hosts.join(','), 'agent-id': 'agent' },
+  });
+  const [near, far] = servers.map(({ ways }) => ways) as [Ways, Ways];
+  const hold = await holdMember(scope, trust, [near, far.mtls]);
+  const whole = async () => {
+    await Promise.all([hold.member, ...servers.map(({ member }) => member)].map(({ program }) => program.waitReady()));
+    const linked = async () => (await hold.member.program.get('/readyz?verbose')).body.includes('2 can be reached');
+    await until(linked, { what: 'links to both gateways' });
+  };
+  await whole();
+  return { hold, agent, servers: servers.map(({ member }) => member) as [Member, Member], whole };
+}
+
+/** A download by HTTP CONNECT that goes on in portions, and a tunnel by gRPC that echoes. */
+async function longTunnels(scope: Scope, ways: Pick<Ways, 'grpc' | 'connect'>, portions: number) {
+  const destination = await source(scope, portions * PORTION, { portion: PORTION });
+  const download = await dial(scope, ways as Ways, 'connect', destination.authority);
+  const digest = new Digest();
+  const done = new Promise<void>((resolve, reject) => download.once('end', resolve).once('error', reject));
+  download.on('data', (chunk: Buffer) => digest.update(chunk)).resume();
+  const quiet = (await echo(scope)).authority;
+  const typed = await dial(scope, ways as Ways, 'grpc', quiet);
+  await carries(typed, 'before');
+  return {
+    typed,
+    quiet,
+    /** Waits for the bytes before the next fault. */
+    flows: (fault: number) => until(() => digest.bytes > fault * PORTION, { what: `bytes after fault ${fault}` }),
+    release: () => destination.release(),
+    end() {
+      download.destroy();
+      typed.destroy();
+    },
+    async complete() {
+      await within(done, { deadline: 120_000, what: 'the end of the download' });
+      assert.equal(`${digest}`, `${portions * PORTION} ${destination.sha256}`);
+    },
+  };
+}
+
+async function dials(scope: Scope, ways: Pick<Ways, 'grpc' | 'connect'>, destination: string): Promise<void> {
+  for (const protocol of ['grpc', 'connect'] as const) {
+    const tunnel: Duplex = await dial(scope, ways as Ways, protocol, destination);
+    await carries(tunnel, protocol);
+    tunnel.destroy();
+  }
+}
+
+test(
+  'tunnels of callers outlive their gateways: killed, rolled, hanging, and all away for a while',
+  { timeout: 300_000 },
+  scoped(async (scope) => {
+    const { hold, servers, whole } = await heldPlane(scope);
+    const [near, far] = servers;
+    const faults: Readonly<Record<string, () => Promise<void>>> = {
+      'the neighbour is killed': async () => {
+        await near.kill();
+        await dials(scope, hold.ways, tunnels.quiet);
+        await near.restart();
+      },
+      'the other one is killed': async () => {
+        await whole();
+        await far.kill();
+        await dials(scope, hold.ways, tunnels.quiet);
+        await far.restart();
+      },
+      'the neighbour hangs': async () => {
+        await whole();
+        near.program.signal('SIGSTOP');
+        await dials(scope, hold.ways, tunnels.quiet);
+        near.program.signal('SIGCONT');
+      },
+      'both are rolled': async () => {
+        await whole();
+        await near.roll();
+        await dials(scope, hold.ways, tunnels.quiet);
+        await far.roll();
+      },
+      'both are away': async () => {
+        await whole();
+        await Promise.all([near.kill(), far.kill()]);
+        await hold.member.program.waitForLog(({ msg }) => `${msg}`.startsWith('no gateway can be reached'), {
+          what: 'no gateway',
+        });
+        assert.equal((await hold.member.program.get('/readyz')).status, 500);
+        const waits = dials(scope, hold.ways, tunnels.quiet);
+        await near.restart();
+        await waits;
+        await far.restart();
+      },
+    };
+    const tunnels = await longTunnels(scope, hold.ways, Object.keys(faults).length + 1);
+    let fault = 0;
+    for (const [name, strike] of Object.entries(faults)) {
+      await tunnels.flows(fault++);
+      await strike();
+      tunnels.release();
+      await carries(tunnels.typed, name);
+    }
+    await tunnels.complete();
+    tunnels.end();
+    hold.member.program.signal('SIGTERM');
+    assert.equal((await hold.member.program.ended()).code, 0);
+  }),
+);
