@@ -55,7 +55,7 @@ function startHold(flags: HoldValues, { log, version }: Context<ProgramLogger>):
       ...(flags.mode !== '' && { mode: flags.mode }),
       events,
     });
-    const cut = () => tunnels.abortAll('gateway', new PlaneEnded('isthmus hold stops', { by: 'gateway' }));
+    const cut = () => tunnels.abortAll('gateway', new PlaneEnded('isthmus hold stops', { by: 'hold' }));
     closing.defer(async () => {
       await callers.stop(limiter.closed);
       cut();
