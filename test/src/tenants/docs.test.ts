@@ -43,11 +43,19 @@ test("the documented tenant's file can be used, and has every field that there i
   );
 });
 
-test('docs/TENANTS.md explains every field, and no other', () => {
-  const text = readFileSync(`${ROOT}docs/TENANTS.md`, 'utf8');
-  const explained = [...text.matchAll(/^\| `([\w.[\]]+)`(?:, `[\w.[\]]+`)* \|/gm)].flatMap(([line]) =>
+/** The names in the first column of a page's tables. */
+function rowsOf(text: string): string[] {
+  return [...text.matchAll(/^\| `([\w.[\]]+)`(?:, `[\w.[\]]+`)* \|/gm)].flatMap(([line]) =>
     [...line.matchAll(/`([\w.[\]]+)`/g)].map(([, field = '']) => field),
   );
+}
+
+test('docs/TENANTS.md explains every field, and no other, with the limits in docs/LIMITS.md', () => {
+  const [, limits = ''] = readFileSync(`${ROOT}docs/LIMITS.md`, 'utf8').split('\n## Tenants\n');
+  const explained = [
+    ...rowsOf(readFileSync(`${ROOT}docs/TENANTS.md`, 'utf8')),
+    ...rowsOf(limits.split('\n## ')[0] ?? '').map((field) => `limits.${field}`),
+  ];
   assert.deepEqual(
     [...fields].filter((field) => !explained.includes(field)),
     [],
