@@ -79,7 +79,8 @@ export class Gateways {
       const link = gateway?.link;
       if (!gateway || !link) {
         if (refusal) throw refusal;
-        await this.#arrival(request);
+        // All that were tried are lost, but one may have come back meanwhile.
+        if (this.#best().length === 0) await this.#arrival(request);
         tried.clear();
         continue;
       }
