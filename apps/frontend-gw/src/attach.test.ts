@@ -1,0 +1,183 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  type AgentRoutes,
+  type Attach,
+  type Attached,
+  AttachRefused,
+  type AttachRequest,
+  DialAbort,
+  DialError,
+  noTracer,
+  planeEvents,
+  SessionLost,
+} from '@isthmus/tunnel';
+import { passedAttach } from './attach.ts';
+import { GATEWAY } from './defaults.ts';
+
+type AgentSession = ReturnType<AgentRoutes['directory']['ofAgent']> extends Iterable<infer Session> ? Session : never;
+
+const INSTANCE = '0123456789abcdef';
+
+function session(sessionId: string, hubId: string, instance = INSTANCE): AgentSession {
+  return { record: { tenant: 'default', agentId: 'agent', instance, sessionId, hubId }, state: { draining: false } };
+}
+
+const [FIRST, SECOND] = [session('s1', 'h1'), session('s2', 'h2')];
+
+/** @param hubs how each hub answers an attach; there is no link to others */
+function gateway(sessions: readonly AgentSession[], hubs: Readonly<Record<string, Attach>>, ownHub?: string) {
+  const seen = { forgotten: [] as string[], accused: [] as (readonly string[])[] };
+  const timers = new Set<() => void>();
+  const routes: AgentRoutes = {
+    directory: {
+      ownHub,
+      watch() {},
+      ofAgent: () => sessions,
+      forget: (id) => void seen.forgotten.push(id),
+      enter: () => () => {},
+    },
+    link(hubId) {
+      const attach = hubs[hubId];
+      return attach && { attach };
+    },
+    suspects: { accuse: (tenant, ...ids) => void seen.accused.push([tenant, ...ids]) },
+    route: ({ instance, tried }) =>
+      sessions
+        .filter(({ record }) => record.instance === instance && !tried.has(record.sessionId))
+        .map((each) => ({ session: each, rank: 1 })),
+  };
+  const attach = passedAttach({
+    ...routes,
+    observation: { events: planeEvents(), tracer: noTracer },
+    clock: {
+      after(ms, run) {
+        assert.ok(ms >= GATEWAY.passedAttachMs);
+        timers.add(run);
+        return () => timers.delete(run);
+      },
+    },
+  });
+  return {
+    attach,
+    seen,
+    timers,
+    /** The time of the attach that waits is over. */
+    silence() {
+      for (const run of [...timers]) {
+        timers.delete(run);
+        run();
+      }
+    },
+  };
+}
+
+function request(more: Partial<AttachRequest> = {}): AttachRequest {
+  return {
+    id: '0000000000000001',
+    tenant: 'default',
+    destination: { host: 'node', port: 1 },
+    deadline: performance.now() + 60_000,
+    session: 'this gateway',
+    process: { agentId: 'agent', instance: INSTANCE },
+    direct: false,
+    claim: { secret: '0'.repeat(32), number: 1, received: 0, taken: 0, final: 0 },
+    signal: new DialAbort(),
+    ...more,
+  };
+}
+
+/** Answers with the session's name. */
+const answers: Attach = async ({ session: sessionId }) =>
+  ({ agentId: 'agent', sessionId, hubId: 'h', answer: {}, carrier: assert.fail }) as unknown as Attached;
+
+function fails(code: ConstructorParameters<typeof DialError>[0], retryable: boolean, cause?: Error): Attach {
+  return async () => {
+    throw new DialError(code, `${code} of the test`, { retryable, ...(cause && { cause }) });
+  };
+}
+
+/** Never answers. Ends as a link does when nobody waits any more. */
+const silent: Attach = ({ signal }) =>
+  new Promise((_, reject) =>
+    signal.addEventListener('abort', () => reject(new DialError('connection_timeout', 'given up')), { once: true }),
+  );
+
+test("an attach takes the first session of the agent's process that has a link", async () => {
+  const { attach, timers } = gateway([FIRST, SECOND], { h1: answers, h2: answers });
+  assert.equal((await attach(request())).sessionId, 's1');
+  assert.equal(timers.size, 0);
+});
+
+test('an attach that names no process is refused: it is not of isthmus hold', async () => {
+  const { process: _, ...nameless } = request();
+  await assert.rejects(gateway([FIRST], { h1: answers }).attach(nameless), {
+    code: 'http_request_error',
+    message: /names no agent's process/,
+  });
+});
+
+test('a lost session is forgotten, and the next one is tried', async () => {
+  const { attach, seen } = gateway([FIRST, SECOND], { h1: fails('destination_unavailable', true), h2: answers });
+  assert.equal((await attach(request())).sessionId, 's2');
+  assert.deepEqual(seen.forgotten, ['s1']);
+  assert.deepEqual(seen.accused, []);
+});
+
+test('what the agent itself refuses is final: no other session is tried', async () => {
+  const refused = new AttachRefused('the tunnel has ended: reset', { final: true });
+  const { attach, seen } = gateway([FIRST, SECOND], {
+    h1: fails('connection_terminated', false, refused),
+    h2: async () => assert.fail('asked twice'),
+  });
+  await assert.rejects(attach(request()), (error: DialError) => error.cause === refused);
+  assert.deepEqual(seen.forgotten, []);
+});
+
+test('a silent session and its hub are accused, and the next one is tried', async () => {
+  const { attach, seen, silence } = gateway([FIRST, SECOND], { h1: silent, h2: answers });
+  const attached = attach(request());
+  silence();
+  assert.equal((await attached).sessionId, 's2');
+  assert.deepEqual(seen.accused, [['default', 's1', 'h1']]);
+});
+
+test('a gateway does not accuse the hub in its own process', async () => {
+  const { attach, seen, silence } = gateway([FIRST, SECOND], { h1: silent, h2: answers }, 'h1');
+  const attached = attach(request());
+  silence();
+  await attached;
+  assert.deepEqual(seen.accused, [['default', 's1']]);
+});
+
+test('nobody is accused, and no other session asked, when nobody waits any more', async () => {
+  const { attach, seen, timers } = gateway([FIRST, SECOND], { h1: silent, h2: async () => assert.fail('asked') });
+  const signal = new DialAbort();
+  const attached = attach(request({ signal }));
+  signal.abort(new Error('the caller has gone'));
+  await assert.rejects(attached, /given up/);
+  assert.deepEqual([seen.accused, seen.forgotten, timers.size], [[], [], 0]);
+});
+
+test('an attach ends with the last failure when every session has failed', async () => {
+  const { attach } = gateway([FIRST, SECOND], {
+    h1: fails('destination_unavailable', true),
+    h2: fails('proxy_internal_error', true),
+  });
+  await assert.rejects(attach(request()), { code: 'proxy_internal_error' });
+});
+
+test('an agent without a session, or without a link to its hub, may come back; one that has restarted may not', async () => {
+  for (const sessions of [[], [FIRST]])
+    await assert.rejects(gateway(sessions, {}).attach(request()), (error: DialError) => {
+      assert.deepEqual([error.message, error.retryable], ['there is no way to agent agent', true]);
+      assert.ok(error.cause instanceof SessionLost);
+      return true;
+    });
+  const restarted = gateway([session('s9', 'h1', 'fedcba9876543210')], { h1: answers });
+  await assert.rejects(restarted.attach(request()), (error: DialError) => {
+    assert.deepEqual([error.message, error.retryable], ['agent agent has restarted', false]);
+    assert.deepEqual((error.cause as AttachRefused).final, true);
+    return true;
+  });
+});
