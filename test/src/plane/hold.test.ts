@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import type { Duplex } from 'node:stream';
 import test from 'node:test';
 import {
@@ -148,5 +150,29 @@ test(
     tunnels.end();
     hold.member.program.signal('SIGTERM');
     assert.equal((await hold.member.program.ended()).code, 0);
+  }),
+);
+
+test(
+  'isthmus hold that cannot have its socket ends with a reason, and leaves the socket of another one alone',
+  { timeout: 120_000 },
+  scoped(async (scope) => {
+    const trust = await newTrust(scope);
+    const nowhere = [{ uds: `${trust.dir}/no-gateway.sock` }];
+    const first = await holdMember(scope, trust, nowhere);
+    await first.member.program.waitForLog(({ msg }) => msg === 'callers may connect', { what: 'the first one' });
+    const { uds } = first.ways.grpc;
+    const { ino } = await stat(uds);
+    for (const [path, reason] of [
+      [`${trust.dir}/no-directory/hold.sock`, /there is no directory/],
+      [uds, /another process listens there/],
+    ] as const) {
+      const { member } = await holdMember(scope, trust, nowhere, { 'uds-name': path });
+      assert.equal((await member.program.ended()).code, 1);
+      const said = member.program.lines.find((line) => reason.test(line)) ?? assert.fail(member.program.tail);
+      assert.ok(said.includes(dirname(path)), said);
+    }
+    assert.equal((await stat(uds)).ino, ino);
+    assert.ok(first.member.running);
   }),
 );
