@@ -212,10 +212,12 @@ class Gateway {
       if (this.#closed) return link.destroy(new Error('isthmus hold stops'));
       this.link = link;
       this.failure = undefined;
-      this.#backoff.reset();
       log.info({ gateway }, 'gateway connected');
       changed();
+      const since = performance.now();
       const { message } = await link.closed;
+      // A peer that closes each link at once is no reason to hurry.
+      if (performance.now() - since > ISTHMUS.holdConnectAgainMostMs) this.#backoff.reset();
       this.failure = `${gateway}: ${message}`;
       if (!this.#closed) log.warn({ gateway, reason: message }, 'gateway lost');
     } catch (error) {
