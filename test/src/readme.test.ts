@@ -55,14 +55,16 @@ test("README.md's figures beside ANP are those of the pages that it names", () =
     'docs/KUBERNETES.md',
     /^\| 1,000 \| 2,000, (\d+ GiB) \| 43 \(.*\), ([\d.]+ GiB),/m,
   ).reverse();
-  const [cost] = found(performance, /^\| processor time a dial, server and agent \| ([\d.]+) \|/m);
+  const [cost, most] = found(performance, /^\| processor time a dial, server and agent \| ([\d.]+) \| ([\d.]+) \|/m);
   const [idle] = found(performance, /^\| one dial each half second: .* \| ([\d.]+) \|/m);
   const [started] = found(performance, /^\| memory after start \| ([\d.]+) \|/m);
+  const opening = `A dial costs ${cost} to ${most} times ANP's processor time, a single one on an idle plane takes ${idle} times as long, a process has ${started} times the memory`;
+  assert.ok(page(performance).replaceAll('\n', ' ').includes(opening), opening);
   const readme = page('README.md');
   for (const sentence of [
     `A hub dies: ${cut}, no byte lost. With ANP, ${allCut} `,
     `A reader stalls: ${others}. With ANP, ${stop}.`,
-    `A download has ${uds} times ANP's bytes a second on a unix socket, ${mtls} times over mutual TLS `,
+    `A download by HTTP CONNECT has ${uds} times ANP's bytes a second on a unix socket, ${mtls} times over mutual TLS `,
     `One plane serves 1,000 clusters in ${memory}, where a server beside each API server takes ${sidecars} `,
     `a dial takes ${cost} times ANP's processor time, one on an idle plane ${idle} times as long, and a process after its start ${started} times the memory.`,
   ]) {
