@@ -343,7 +343,7 @@ const limits = v.strictObject(
 /** @returns a tenant's limits: those of its file, and defaults. Without any in the file, the one object that all such tenants share */
 export function limitsOf(file: TenantFile['limits']): TenantLimits {
   if (!file) return DEFAULT_LIMITS;
-  const given = Object.entries(file).map(([name, value]) => [name, bytesOf(value)]);
+  const given = Object.entries(file).map(([name, value]) => [name, typeof value === 'number' ? value : bytesOf(value)]);
   const burst = file.dialsPerSecond !== undefined && { burst: 2 * bytesOf(file.dialsPerSecond) };
   return { ...DEFAULT_LIMITS, ...burst, ...Object.fromEntries(given) };
 }
