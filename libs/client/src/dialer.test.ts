@@ -184,6 +184,28 @@ test('a dial ends at its time-out, and when nobody waits for it', async (context
   assert.ok(heads.length <= 3);
 });
 
+test('a dial ends at its time-out, and when nobody waits for it, while credentials are awaited', async (context) => {
+  const { url, heads } = await local(context, echoes);
+  const forever = createDialer({ gateway: url, credentials: () => new Promise<never>(() => {}) });
+  assert.equal((await failure(forever.dial('a', 1, { timeoutMs: 20 }))).code, 'connection_timeout');
+  const reason = new Error('enough');
+  const waits = new AbortController();
+  const given = failure(forever.dial('a', 1, { signal: waits.signal }));
+  waits.abort(reason);
+  assert.equal(await given, reason);
+  // Its credentials come, and nobody waits any more.
+  const left = new AbortController();
+  const credentials = async () => {
+    left.abort(reason);
+    return { token: 's3cret' };
+  };
+  assert.equal(
+    await failure(createDialer({ gateway: url, credentials }).dial('a', 1, { signal: left.signal })),
+    reason,
+  );
+  assert.deepEqual(heads, []);
+});
+
 test('a token is sent over TLS as Basic with its tenant, else as Bearer, is renewed, and never to a unix socket', async (context) => {
   const { url, ca, heads } = await remote(context, echoes);
   let asked = 0;

@@ -53,13 +53,14 @@ export function createDialer(options: DialerOptions): Dialer {
   const dial: Dialer['dial'] = async (host, port, { signal, timeoutMs = CLIENT.dialMs, traceparent } = {}) => {
     const to = authorityOf(host, port);
     signal?.throwIfAborted();
-    const given = typeof options.credentials === 'function' ? await options.credentials() : options.credentials;
-    const proof = given && 'token' in given ? authorization(given) : undefined;
-    const lines = [`CONNECT ${to} HTTP/1.1`, `host: ${to}`, ...traceOf(traceparent ?? options.traceparent?.())];
     const late = new DialError('connection_timeout', `dial ${to}: no answer in ${timeoutMs} ms`);
     const ending = endingOf(signal, timeoutMs, late);
     const failures: Error[] = [];
     try {
+      const given = await credentialsOf(options, ending.signal);
+      ending.signal.throwIfAborted();
+      const proof = given && 'token' in given ? authorization(given) : undefined;
+      const lines = [`CONNECT ${to} HTTP/1.1`, `host: ${to}`, ...traceOf(traceparent ?? options.traceparent?.())];
       const start = first;
       for (let turn = 0; turn < gateways.length; turn++) {
         const index = (start + turn) % gateways.length;
@@ -92,6 +93,18 @@ export function createDialer(options: DialerOptions): Dialer {
     connector: (tls) => connectorOf(dial, tls),
     dispatcher: (tls) => dispatcherOf(dial, tls),
   };
+}
+
+/** Returns nothing once the signal aborts: what is asked may never answer. */
+async function credentialsOf(
+  { credentials }: Pick<DialerOptions, 'credentials'>,
+  signal: AbortSignal,
+): Promise<Credentials | undefined> {
+  if (typeof credentials !== 'function') return credentials;
+  const ended = new Promise<undefined>((resolve) => {
+    signal.addEventListener('abort', () => resolve(undefined), { once: true });
+  });
+  return Promise.race([credentials(), ended]);
 }
 
 interface Through extends Pick<DialerOptions, 'ca'> {

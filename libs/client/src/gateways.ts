@@ -80,6 +80,7 @@ export function asked(socket: Socket, head: string, signal: AbortSignal): Promis
     };
     signal.addEventListener('abort', abort, { once: true });
     socket.on('readable', read).on('error', settle).on('end', closed).on('close', closed);
+    if (signal.aborted) return abort();
     socket.write(head);
   });
 }
