@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, test } from 'node:test';
-import { backendHub, frontendGateway, proxyAgent, proxyServer } from './programs.ts';
+import { backendHub, frontendGateway, isthmusHold, proxyAgent, proxyServer } from './programs.ts';
 import { check, commandLines, refuses } from './testing/command-lines.ts';
 import { hubSocket } from './topics/plane.ts';
 
@@ -54,6 +54,18 @@ test('callers need a unix socket or mutual TLS, and may have both', () => {
   refuses(byToken, [
     [`--uds-name=${dir}/s --server-port=0`, '--caller-token-file: has no effect while --server-port is 0'],
     [`--caller-token-file=${dir}/none`, `--caller-token-file: cannot read ${dir}/none: there is no such file`],
+  ]);
+});
+
+test('isthmus hold takes callers at a port by their certificates alone', () => {
+  const hold = (...args: string[]) =>
+    check(isthmusHold, '--gateways=/run/k/server.sock', '--server-port=8090', ...args);
+  const keyPair = `--server-cert=${one.cert} --server-key=${one.key}`;
+  assert.deepEqual(hold(...callers()), []);
+  refuses(hold, [
+    [keyPair, '--server-ca-cert: must be set: callers connect to --server-port 8090 with mutual TLS'],
+    [`${keyPair} --caller-token-file=${ca}`, /^--caller-token-file: unknown flag/],
+    [`${keyPair} --server-ca-cert=${callersCa} --direct-destinations=*`, /^--direct-destinations: unknown flag/],
   ]);
 });
 

@@ -25,6 +25,7 @@ import {
 import {
   callerListening,
   callerTls,
+  callerTokens,
   checkCallers,
   checkHold,
   gateways,
@@ -99,7 +100,7 @@ export interface ProgramFlags<T extends FlagTable> {
 }
 
 /** What serves callers. */
-const callerSide = { ...callerListening, ...callerTls, ...directDials };
+const callerSide = { ...callerListening, ...callerTls, ...callerTokens, ...directDials };
 
 /** How dials find their way, and how their tunnels go on. */
 const dials = { ...routing, ...resume, ...drainIdle, ...tracing };
@@ -172,8 +173,9 @@ const { 'backend-dial-timeout': dialTimeout, 'half-closed-timeout': halfClosed }
 
 /** Those of a gateway where they mean the same. No port is open unless it is named. */
 const holdFlags = {
-  ...callerSide,
-  'server-port': { ...callerSide['server-port'], initial: 0 },
+  ...callerListening,
+  'server-port': { ...callerListening['server-port'], initial: 0 },
+  ...callerTls,
   ...gateways,
   'health-port': { ...serverHealth['health-port'], initial: 8096 },
   'health-bind-address': serverHealth['health-bind-address'],

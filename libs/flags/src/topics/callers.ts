@@ -36,6 +36,9 @@ export const callerTls = topic('TLS: callers', {
     '',
     "CA certificates that callers' certificates must chain to (PEM). Required with --server-port.",
   ),
+});
+
+export const callerTokens = topic('TLS: callers', {
   'caller-token-file': string(
     '',
     'Tokens that callers may show in Proxy-Authorization at --server-port instead of a client certificate: a file of the lines that isthmus tenants token prints, read again when it changes. ' +
@@ -44,7 +47,9 @@ export const callerTls = topic('TLS: callers', {
   ),
 });
 
-type Flags = Values<typeof callerListening & typeof callerTls>;
+type HoldFlags = Values<typeof callerListening & typeof callerTls & typeof gateways>;
+
+type Flags = Values<typeof callerListening & typeof callerTls & typeof callerTokens>;
 
 /** With --tenants-dir, callers come in by doors of their tenants' own, or prove their tenant at --server-port. */
 function checkTenantCallers(flags: Flags): void {
@@ -165,8 +170,9 @@ function hostAndPort(text: string): GatewayPlace {
 }
 
 /** Of `isthmus hold`: where it listens, and where its gateways are. */
-export function checkHold(flags: Flags & Values<typeof gateways>, warn: (message: string) => void): void {
-  checkOwnCallers(flags, warn);
+export function checkHold(flags: HoldFlags, warn: (message: string) => void): void {
+  // It verifies no tokens.
+  checkOwnCallers({ ...flags, 'caller-token-file': '' }, warn);
   checkKeyPair('server-cert', flags['server-cert'], 'server-key', flags['server-key']);
   checkAuthorities('server-ca-cert', flags['server-ca-cert']);
   for (const [text, place] of parseGateways(flags)) {
