@@ -5,6 +5,7 @@ import { endpointDial } from '@isthmus/transport';
 import {
   callerName,
   type Destination,
+  DIRECT,
   type Observation,
   type Prohibited,
   type Prohibition,
@@ -27,9 +28,6 @@ interface DirectParts extends DirectOptions {
   readonly tenancy?: Pick<Tenancy, 'tenants'> | undefined;
   readonly observation: Observation;
 }
-
-/** The agent's name in records of a tunnel that a gateway opened itself. Its session and hub are empty, as no agent's are. */
-export const DIRECT = 'direct';
 
 /** Destinations that a gateway dials itself, by its flag and by tenants' files. */
 export class DirectDials {

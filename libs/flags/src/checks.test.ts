@@ -261,6 +261,7 @@ test('invalid values are rejected', () => {
     ['--agent-identifiers=host=a;b', '--agent-identifiers: "a;b" is not valid in a URL query'],
     ['--agent-identifiers=constructor=1', /^--agent-identifiers: unknown identifier/],
     ['--agent-id=', /^--agent-id: bad id ""/],
+    ['--agent-id=direct', '--agent-id: bad id "direct": it stands for what gateways dial themselves; choose another'],
     ['--agent-id=a\tb', /^--agent-id: bad id/],
     ['--tenant=a/b', /^--tenant: bad name "a\/b"/],
     ['--lease-label=a=!', /^--lease-label-selector: bad selector "a=!"/],

@@ -76,7 +76,9 @@ export { attachesInTurns, inTurns } from './limits/in-turns.ts';
 export { type DialUse, PerSecond, TokenBucket } from './limits/limits.ts';
 export {
   type AnyPrincipal,
+  checkAgentId,
   checkName,
+  DIRECT,
   GATEWAY_NAME,
   HTTP_CREDENTIAL,
   HUB_SERVER_NAME,

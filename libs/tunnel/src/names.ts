@@ -31,6 +31,22 @@ export function checkName(what: string, name: string): string {
   throw new Error(`${what} with control characters: only what can be printed is taken`);
 }
 
+/**
+ * The agent's name in records of a tunnel that a gateway opened itself. Its session and hub are empty, as no agent's are. No agent has
+ * this name.
+ */
+export const DIRECT = 'direct';
+
+/**
+ * Returns the id if an agent may have it.
+ * @param what as for checkName, which it does too
+ * @throws Error
+ */
+export function checkAgentId(what: string, id: string): string {
+  if (id !== DIRECT) return checkName(what, id);
+  throw new Error(`${what} "${DIRECT}" is taken: it stands for what gateways dial themselves; set another --agent-id`);
+}
+
 /*
  * The DNS names (subjectAltName) by which a certificate proves a role between the processes of a plane. Addresses prove nothing: a
  * pod's address is not known in advance, and anyone who can write to the registry can put any address there.

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { isIP } from 'node:net';
 import { isLoopback } from '@isthmus/runtime';
+import { DIRECT } from '@isthmus/tunnel';
 import { checkAuthorities, checkKeyPair, readNamedFile } from '../files.ts';
 import {
   bool,
@@ -174,6 +175,8 @@ function isSame(one: string, other: string): boolean {
 
 export function checkAgentIdentity(flags: Values<typeof agentIdentity>, warn: Warn): void {
   checkId('agent-id', flags['agent-id']);
+  if (flags['agent-id'] === DIRECT)
+    throw new FlagError('agent-id', `bad id "${DIRECT}": it stands for what gateways dial themselves; choose another`);
   if (flags.tenant !== '' && !/^[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?$/.test(flags.tenant)) {
     throw new FlagError(
       'tenant',

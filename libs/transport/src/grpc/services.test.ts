@@ -56,6 +56,12 @@ const BAD_AGENTS: [what: string, metadata: Record<string, string | string[]>, co
   ['no id', {}, status.INVALID_ARGUMENT, /expected one agent ID in the context, got \[\]/],
   ['two ids', { agentid: ['a', 'b'] }, status.INVALID_ARGUMENT, /expected one agent ID in the context, got \[a b\]/],
   [
+    'the id of none',
+    { agentid: 'direct' },
+    status.INVALID_ARGUMENT,
+    /agent ID "direct" is taken: .* another --agent-id/,
+  ],
+  [
     'two sets of identifiers',
     { agentid: 'a', agentidentifiers: ['host=a', 'host=b'] },
     status.INVALID_ARGUMENT,

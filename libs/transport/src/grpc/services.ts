@@ -1,7 +1,7 @@
 import { addressOf, sourceOf } from '@isthmus/runtime';
 import {
   type AgentIdentifiers,
-  checkName,
+  checkAgentId,
   type Dial,
   DialError,
   formatDestination,
@@ -217,7 +217,7 @@ function readAgentId(metadata: Metadata): string {
   if (ids.length !== 1) {
     throw new StatusError('InvalidArgument', `expected one agent ID in the context, got [${ids.join(' ')}]`);
   }
-  return valid(() => checkName('agent ID', ids[0] as string));
+  return valid(() => checkAgentId('agent ID', ids[0] as string));
 }
 
 function readIdentifiers(

@@ -82,6 +82,17 @@ test('a hub hears the tenant that the agent names, and the agent the one that th
   assert.deepEqual(heard, [undefined, 'acme']);
 });
 
+test('a hub takes no agent by the name of what gateways dial themselves', async () => {
+  const upgrades = upgradeServer({
+    admit: () => assert.fail('it was admitted'),
+    open() {},
+    refused() {},
+    fault: (_socket, error) => assert.fail(error),
+  });
+  const port = await listen(net.createServer((socket) => upgrades.accept(socket)));
+  await assert.rejects(ask(port, { agentId: 'direct' }), /isthmus-agent "direct" is taken: .* set another --agent-id/);
+});
+
 /** A refusal shows that the other side knows the protocol, whatever else it says, so that an agent does not try gRPC there. */
 for (const [what, head, status, message] of [
   ['a hub', ACCEPTED.replace('hub: h1', 'hub: %zz'), 101, 'the answer\'s isthmus-hub is not percent-encoded: "%zz"'],

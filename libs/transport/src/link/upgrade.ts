@@ -2,7 +2,7 @@ import http, { type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { guarding } from '@isthmus/runtime';
-import { checkName, NotAuthorised } from '@isthmus/tunnel';
+import { checkAgentId, checkName, NotAuthorised } from '@isthmus/tunnel';
 import type { PingInterval } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { answerLast, type HttpHead, percentDecoded, percentEncoded, readHead, reasonOf, write } from '../http1.ts';
@@ -260,12 +260,12 @@ function readHello(request: IncomingMessage): AgentHello {
   const agents = request.headersDistinct['isthmus-agent'] ?? [];
   if (agents.length !== 1 || agents[0] === '') throw new LinkRefused(400, 'want exactly one agent id');
   const field = (name: string) => request.headersDistinct[name]?.[0] ?? '';
-  const named = (name: string) => readName(field(name), name, 400);
+  const named = (name: string, check?: typeof checkName) => readName(field(name), name, 400, check);
   const tenant = named('isthmus-tenant');
   const pingSeconds = wantedPing(field('isthmus-ping'), 400);
   const token = /^Bearer (.+)$/.exec(request.headers.authorization ?? '')?.[1];
   return {
-    agentId: named('isthmus-agent'),
+    agentId: named('isthmus-agent', checkAgentId),
     identifiers: decode(field('isthmus-identifiers'), 'isthmus-identifiers', 400),
     version: named('isthmus-version'),
     ...(pingSeconds !== undefined && { pingSeconds }),
@@ -283,9 +283,9 @@ function instanceOf(text: string): { readonly instance?: string } {
 }
 
 /** Throws LinkRefused with this status. */
-function readName(value: string, name: string, status: number): string {
+function readName(value: string, name: string, status: number, check = checkName): string {
   try {
-    return checkName(name, decode(value, name, status));
+    return check(name, decode(value, name, status));
   } catch (error) {
     throw error instanceof LinkRefused ? error : new LinkRefused(status, (error as Error).message);
   }
