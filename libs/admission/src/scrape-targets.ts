@@ -22,7 +22,7 @@ interface ScrapeTargetsOptions {
 }
 
 /**
- * What tenants' files have Prometheus scrape. Nodes are listed when somebody asks, at most once a minute for each API server, and an answer has
+ * What tenants' files have Prometheus scrape. Nodes are listed when somebody asks, at most every `nodesMs` for each API server, and an answer has
  * the last list: an API server that fails or hangs delays no other tenant's targets, and takes away none of its own.
  */
 export class ScrapeTargets {
@@ -168,7 +168,7 @@ interface NodesPage {
   readonly metadata?: { readonly continue?: string };
 }
 
-/** Asks an API server for its nodes, page by page. The connection ends with it: the next look is a minute later. */
+/** Asks an API server for its nodes, page by page. The connection ends with it: the next look is `nodesMs` later at the earliest. */
 async function listed(kubeconfig: string, signal: AbortSignal): Promise<KnownNode[]> {
   const options = { qps: -1, timeoutMs: ADMISSION.nodesCallMs };
   using client = await kubeClient({ source: kubeconfigFile(kubeconfig), ...options });

@@ -9,7 +9,7 @@ import { type Column, table } from '../table.ts';
 
 interface CutView {
   readonly at: string;
-  /** agent, gateway, hold, path, limit, policy, credential or operator. */
+  /** agent, gateway, hold, path, limit, credential or operator. */
   readonly by: string;
   readonly reason: string;
   readonly tenant: string;
