@@ -118,12 +118,17 @@ describe('a list', () => {
 });
 
 describe('a watched list', () => {
-  async function seen(output: string, rounds: readonly (readonly Pet[])[], unanswered: readonly Unanswered[] = []) {
+  async function seen(
+    output: string,
+    rounds: readonly (readonly Pet[])[],
+    unanswered: readonly Unanswered[] = [],
+    { past, limit }: Pick<Kind<Pet>, 'past'> & ListOptions = {},
+  ) {
     const interrupt = new AbortController();
     const terminal = new TestTerminal([], { interrupted: interrupt.signal });
-    const kind = kindOf(rounds, unanswered, () => interrupt.abort());
+    const kind = { ...kindOf(rounds, unanswered, () => interrupt.abort()), ...(past && { past }) };
     const plane = async () => ({ meet: async () => {} });
-    const call = { args: [[]], options: { watch: true }, terminal, plane, output: new Output(terminal, output) };
+    const call = { args: [[]], options: { watch: true, limit }, terminal, plane, output: new Output(terminal, output) };
     assert.equal(await list(kind, call as unknown as Call<ListOptions>), EXIT.good);
     return terminal.stdout;
   }
@@ -158,6 +163,20 @@ describe('a watched list', () => {
       ]);
       assert.equal(await seen('name', [[rex], [rex, tom]]), 'pet/rex\npet/tom\n');
       assert.doesNotMatch(await seen('table', [[rex], []], [silent]), /gone/, 'its member only did not answer');
+      assert.equal(await seen('name', [[rex], []], [], { past: true }), 'pet/rex\n', 'forgotten, and not gone');
+      const spot = { ...rex, pet: 'spot' };
+      assert.equal(
+        await seen(
+          'name',
+          [
+            [rex, tom],
+            [rex, tom, spot],
+          ],
+          [],
+          { limit: 1 },
+        ),
+        'pet/rex\npet/spot\n',
+      );
     } finally {
       clearInterval(tick);
       t.mock.timers.reset();

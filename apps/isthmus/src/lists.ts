@@ -23,6 +23,8 @@ export interface Kind<V extends object> {
   /** The words by which one is asked for. The first is its name. */
   names(view: V): readonly string[];
   columns(items: readonly V[]): readonly ListColumn<V>[];
+  /** Its objects are past: what is no longer listed is forgotten, not gone. */
+  readonly past?: true;
   /** What `--selector` looks at. */
   labels?(view: V): Readonly<Record<string, readonly string[]>>;
   ask(call: Call): Promise<Listed<V>>;
@@ -34,8 +36,8 @@ export interface Listed<V> {
   readonly unanswered: readonly Unanswered[];
   /** Further fields of the document for programs. */
   readonly more?: object;
-  /** The whole list for people. */
-  text(items: readonly V[], style: Style): string;
+  /** The list for people. @param total how many there are if `--limit` cut the list */
+  text(items: readonly V[], style: Style, total?: number): string;
   /** What the list says of the plane. Unset: all is well. */
   status?(items: readonly V[]): ExitStatus;
 }
@@ -46,6 +48,8 @@ export interface ListOptions {
   readonly headers?: boolean;
   readonly fieldSelector?: string;
   readonly selector?: string;
+  /** Of the lists that have it: how many of the chosen objects to print. With `--watch`, of those that were there before. */
+  readonly limit?: number;
 }
 
 export function namesArgument(what: string): Argument {
@@ -79,13 +83,18 @@ export async function list<V extends object>(
   const chosen = chooser(kind, names, call.options);
   if (call.options.watch) return await watched(kind, call, chosen);
   const listed = await kind.ask(call);
-  const items = listed.items.filter(chosen);
+  const all = listed.items.filter(chosen);
+  const { limit } = call.options;
+  const items = all.slice(0, limit);
   const [first] = items;
   const single = names.length === 1 && items.length === 1 && first !== undefined && kind.names(first)[0] === names[0];
-  print(kind, call, { ...listed, items }, single);
-  const missing = names.filter((name) => !items.some((item) => kind.names(item).includes(name)));
+  const total = all.length;
+  const more = { ...listed.more, ...(limit !== undefined && { total }) };
+  const text = (cut: readonly V[], style: Style) => listed.text(cut, style, total);
+  print(kind, call, { ...listed, items, more, text }, single);
+  const missing = names.filter((name) => !all.some((item) => kind.names(item).includes(name)));
   if (missing.length > 0) throw new Failure(missingStatus(listed), `there is no ${kind.one} ${missing.join(', ')}`);
-  return listed.status?.(items) ?? statusOf(false, listed.unanswered);
+  return listed.status?.(all) ?? statusOf(false, listed.unanswered);
 }
 
 /** One that a silent member may know is not known to be missing. */
@@ -163,10 +172,10 @@ async function watched<V extends object>(
   const known: Known<V> = new Map();
   const { interrupted } = call.terminal;
   const tell = call.output.forPeople ? rowTeller(kind, call) : documentTeller(kind, call);
-  while (!interrupted.aborted) {
+  for (let { limit } = call.options; !interrupted.aborted; limit = undefined) {
     const { items, unanswered } = await kind.ask(call);
     const changes = changesIn(kind, known, items.filter(chosen), unanswered.length === 0);
-    if (changes.length > 0) tell(changes);
+    if (changes.length > 0) tell(changes.slice(0, limit));
     await timers.setTimeout(ISTHMUS.listAgainMs, undefined, { signal: interrupted }).catch(() => {});
     if (!interrupted.aborted) await (await call.plane()).meet();
   }
@@ -190,7 +199,7 @@ function changesIn<V extends object>(kind: Kind<V>, known: Known<V>, items: read
   for (const [key, { item }] of all ? known : []) {
     if (there.has(key)) continue;
     known.delete(key);
-    changes.push({ event: 'gone', item });
+    if (!kind.past) changes.push({ event: 'gone', item });
   }
   return changes;
 }

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
+import { describe, it, test } from 'node:test';
+import { adminApi } from '@isthmus/proto/admin';
 import { styleOf } from '../output.ts';
+import type { Member } from '../plane/member.ts';
 import { fieldsText } from './describe.ts';
-import { eventsOf, eventsText } from './events.ts';
+import { EVENTS, eventsOf, eventsText, seenBy } from './events.ts';
 
 const NOW = Date.parse('2026-05-01T12:00:00Z');
 type Seen = Parameters<typeof eventsOf>[0][number];
@@ -53,6 +55,27 @@ describe('events', () => {
     );
     assert.match(eventsText([], styleOf(false)), /^Nothing came/);
   });
+});
+
+test('a refusal that is told of again is the same event, and no event is ever gone', () => {
+  const refusal = (count: bigint, remote: string, agoMs: number) =>
+    adminApi.Refusal.fromPartial({
+      where: 'agents',
+      count,
+      remote,
+      firstMs: BigInt(NOW - 90_000),
+      lastMs: BigInt(NOW - agoMs),
+    });
+  const told = (refused: adminApi.Refusal) => {
+    const status = adminApi.GetStatusResponse.fromPartial({});
+    const list = adminApi.ListMembersResponse.fromPartial({});
+    const value = { status, list, refusals: [refused], lines: [] };
+    return eventsOf(seenBy({ member: { id: 'hub-1' } as Member, value }), NOW);
+  };
+  const [before, after] = [told(refusal(1n, '10.0.0.7:1', 90_000)), told(refusal(2n, '10.0.0.7:2', 30_000))];
+  assert.deepEqual([before[0]?.name, after[0]?.name, after[0]?.agoMs], ['10.0.0.7:1', '10.0.0.7:2', 30_000]);
+  assert.equal(after[0]?.event, before[0]?.event);
+  assert.equal(EVENTS.past, true);
 });
 
 describe('what describe prints', () => {

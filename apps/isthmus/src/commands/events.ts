@@ -8,7 +8,7 @@ import { sessionsOf } from '../plane/evidence.ts';
 import { type Answer, roleNames } from '../plane/member.ts';
 
 export interface EventView {
-  /** Its name and its time. */
+  /** What it happened to, and when it was first seen. */
   readonly event: string;
   readonly at: string;
   readonly agoMs: number;
@@ -23,7 +23,11 @@ export interface EventView {
 }
 
 /** An event before it is one among others. */
-type Seen = Omit<EventView, 'event' | 'at' | 'agoMs'> & { readonly atMs: number };
+type Seen = Omit<EventView, 'event' | 'at' | 'agoMs'> & {
+  readonly atMs: number;
+  /** The event's own name, if it is told of again with other times and names. */
+  readonly event?: string;
+};
 
 interface Told {
   readonly status: adminApi.GetStatusResponse;
@@ -39,6 +43,7 @@ interface Options {
 export const EVENTS: Kind<EventView> = {
   name: 'events',
   one: 'event',
+  past: true,
   names: ({ event }) => [event],
   columns: () => COLUMNS,
   async ask(call: Call<Options>) {
@@ -91,7 +96,7 @@ function denied(error: unknown): undefined {
 }
 
 /** What one member saw. */
-function seenBy({ member: { id: seenBy }, value }: Answer<Told>): Seen[] {
+export function seenBy({ member: { id: seenBy }, value }: Answer<Told>): Seen[] {
   const { status, list: members, refusals, lines } = value;
   const joined = members.members.map(({ memberId: name, roles, adminAddress, sinceMs }): Seen => {
     const kind = roleNames(roles)[0] ?? '';
@@ -112,9 +117,11 @@ function seenBy({ member: { id: seenBy }, value }: Answer<Told>): Seen[] {
     const detail = from === '' ? why : `${why}, ${from}`;
     return { atMs: Number(atMs), type: 'went', kind, name, tenant, detail, seenBy };
   });
-  const refused = refusals.map(({ where, remote: name, reason, count, lastMs }): Seen => {
+  const refused = refusals.map(({ where, remote: name, reason, count, firstMs, lastMs }): Seen => {
     const detail = `at the port for ${where}: ${reason}${count > 1n ? ` (${plural(Number(count), 'time')})` : ''}`;
-    return { atMs: Number(lastMs), type: 'refused', kind: 'peer', name, tenant: '', detail, seenBy };
+    // The remote and the time are those of the last one.
+    const event = `${seenBy}.${where}.${firstMs.toString(16)}`;
+    return { event, atMs: Number(lastMs), type: 'refused', kind: 'peer', name, tenant: '', detail, seenBy };
   });
   return [...joined, ...lost, ...refused, ...lines.flatMap((line) => fromLog(line, seenBy))];
 }
@@ -151,7 +158,7 @@ function fromLog(line: string, seenBy: string): Seen[] {
 export function eventsOf(seen: readonly Seen[], now: number): EventView[] {
   const last = new Map<string, number>();
   const views: EventView[] = [];
-  for (const { atMs, ...event } of [...seen].sort((a, b) => a.atMs - b.atMs)) {
+  for (const { atMs, event: own, ...event } of [...seen].sort((a, b) => a.atMs - b.atMs)) {
     if (!(atMs >= now - ISTHMUS.eventsMs)) continue;
     // One event of an agent is told with its session's hub; a loss, which follows it, with none.
     const place = /^session with (\S+)/.exec(event.detail)?.[1] ?? '';
@@ -161,7 +168,7 @@ export function eventsOf(seen: readonly Seen[], now: number): EventView[] {
     last.set(keys, atMs);
     last.set(same.join(' '), atMs);
     if (atMs - told < ISTHMUS.sameEventMs) continue;
-    const name = `${event.name}.${atMs.toString(16)}`;
+    const name = own ?? `${event.name}.${atMs.toString(16)}`;
     views.push({ event: name, at: isoTime(atMs), agoMs: Math.max(0, now - atMs), ...event });
   }
   return views;
