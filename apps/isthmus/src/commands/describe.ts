@@ -83,10 +83,7 @@ interface Described {
 
 function described(kind: Kind<object>, view: Described & Readonly<Record<string, unknown>>, style: Style): string {
   const fields = fieldsText(view[kind.one] as object, style);
-  const listed =
-    view.tunnels.length > 0
-      ? `\nTunnels:\n${tunnelsText({ tunnels: view.tunnels, total: view.tunnels.length }, style)}`
-      : '';
+  const listed = view.tunnels.length > 0 ? `\nTunnels:\n${tunnelsText(view.tunnels, style)}` : '';
   return `${fields}${listed}\nEvents:\n${eventsText(view.events, style)}`;
 }
 

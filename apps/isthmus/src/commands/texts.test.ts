@@ -385,7 +385,7 @@ const DETACHED = { ...TUNNEL, resume: { attached: false, moves: 1, keptBytes: 0 
 /** Returns the headings and cells that follow the bytes, a line each. */
 function shown(tunnels: readonly (typeof TUNNEL)[], wide: boolean): string[] {
   const style = styleOf(false, { columns: Number.POSITIVE_INFINITY, wide });
-  const text = tunnelsText({ tunnels, total: tunnels.length }, style);
+  const text = tunnelsText(tunnels, style);
   const lines = text.split('\n').slice(0, tunnels.length + 1);
   return lines.map((line) => line.split(/ {2,}/).slice(9).join(' | '));
 }

@@ -19,18 +19,12 @@ export interface TunnelView {
   readonly ageMs: number;
   readonly bytesUp: number;
   readonly bytesDown: number;
-  /** Set for a tunnel that outlives its hub: whether a session carries it now, and how often it went on through another one. */
   /** The side that has ended its direction while the other goes on. */
   readonly halfClosed?: string;
+  /** Set for a tunnel that outlives its hub: whether a session carries it now, and how often it went on through another one. */
   readonly resume?: { readonly attached: boolean; readonly moves: number; readonly keptBytes: number };
   /** The members it runs through, with the role of each. */
   readonly through: readonly { readonly member: string; readonly role: string }[];
-}
-
-interface TunnelsView {
-  readonly tunnels: readonly TunnelView[];
-  /** Total number of tunnels. More than listed if --limit cut the list. */
-  readonly total: number;
 }
 
 interface Options {
@@ -38,7 +32,6 @@ interface Options {
   readonly hub?: string;
   readonly destination?: string;
   readonly sort: 'age' | 'bytes';
-  readonly limit: number;
 }
 
 export const TUNNELS: Kind<TunnelView> = {
@@ -51,13 +44,7 @@ export const TUNNELS: Kind<TunnelView> = {
     const { answers, unanswered } = await (await call.plane()).ask(
       async (admin, signal) => (await admin.listTunnels({ tenant: options.tenant }, { signal })).tunnels,
     );
-    const found = selected(tunnelsOf(answers), options);
-    const items = found.slice(0, options.limit ?? ISTHMUS.tunnelsListed);
-    // Filters of all lists choose among those that --limit leaves.
-    const total = found.length;
-    const text = (tunnels: readonly TunnelView[], style: Style) =>
-      tunnelsText({ tunnels, total: tunnels.length < items.length ? tunnels.length : total }, style);
-    return { items, unanswered, more: { total }, text };
+    return { items: selected(tunnelsOf(answers), options), unanswered, text: tunnelsText };
   },
 };
 
@@ -156,7 +143,7 @@ function stateText({ resume, halfClosed }: TunnelView, style: Style): string {
   return halfClosed ? `ended by ${halfClosed}` : resume ? 'attached' : '';
 }
 
-export function tunnelsText({ tunnels, total }: TunnelsView, style: Style): string {
+export function tunnelsText(tunnels: readonly TunnelView[], style: Style, total = tunnels.length): string {
   const rest = total > tunnels.length ? ` of ${total} (--limit shows more)` : '';
   const body = tunnels.length > 0 ? `${rowsTable(columnsFor(tunnels), tunnels, style)}\n` : '';
   return `${body}${plural(tunnels.length, 'tunnel')}${rest}\n`;
