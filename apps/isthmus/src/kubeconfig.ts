@@ -153,6 +153,9 @@ export interface KubeContext {
   readonly serverName?: string;
   readonly insecure: boolean;
   readonly proxy?: URL;
+  /** The user's client certificate and its key as PEM: both or none. */
+  readonly cert?: string;
+  readonly key?: string;
 }
 
 /** Reads a context, the current one if none is named. */
@@ -163,7 +166,14 @@ export async function kubeContext(config: Kubeconfig, name = config.currentConte
   const cluster = config.entry('clusters', String(context.cluster))?.cluster;
   if (!cluster)
     throw usage(`${config.path} has no cluster ${JSON.stringify(context.cluster)}, which context ${name} names`);
-  const ca = await caOf(config.path, cluster);
+  const user = config.entry('users', String(context.user))?.user ?? {};
+  const [ca, cert, key] = await Promise.all([
+    pemOf(config.path, cluster, 'certificate-authority'),
+    pemOf(config.path, user, 'client-certificate'),
+    pemOf(config.path, user, 'client-key'),
+  ]);
+  if ((cert === undefined) !== (key === undefined))
+    throw usage(`user ${context.user} of ${config.path} has only one of client-certificate and client-key`);
   const { server, 'tls-server-name': serverName, 'proxy-url': proxy } = cluster;
   return {
     context: name,
@@ -172,16 +182,18 @@ export async function kubeContext(config: Kubeconfig, name = config.currentConte
     server: String(server ?? ''),
     insecure: cluster['insecure-skip-tls-verify'] === true,
     ...(ca !== undefined && { ca }),
+    ...(cert !== undefined && key !== undefined && { cert, key }),
     ...(typeof serverName === 'string' && { serverName }),
     ...(typeof proxy === 'string' && proxy !== '' && { proxy: urlOf('proxy-url', proxy) }),
   };
 }
 
-async function caOf(path: string, cluster: Readonly<Record<string, unknown>>): Promise<string | undefined> {
-  const { 'certificate-authority-data': data, 'certificate-authority': file } = cluster;
+/** Reads a field that names a file, or has its text in `-data` beside it. */
+async function pemOf(path: string, entry: Readonly<Record<string, unknown>>, field: string) {
+  const { [`${field}-data`]: data, [field]: file } = entry;
   if (typeof data === 'string' && data !== '') return Buffer.from(data, 'base64').toString();
   if (typeof file !== 'string' || file === '') return undefined;
-  return await readNamed('certificate-authority', resolve(dirname(path), file));
+  return await readNamed(field, resolve(dirname(path), file));
 }
 
 export async function readNamed(what: string, path: string): Promise<string> {

@@ -47,9 +47,9 @@ export async function opened(host: string, port: number, sockets: Socket[], sign
 }
 
 /** What TLS stands on; a certificate of one's own is shown if the gateway asks. */
-type Trusted = Pick<KubeContext, 'ca' | 'insecure' | 'serverName'> & { readonly cert?: string; readonly key?: string };
+type Trusted = Pick<KubeContext, 'ca' | 'insecure' | 'serverName' | 'cert' | 'key'>;
 
-/** TLS as client-go makes it: the cluster's CA data and tls-server-name, for gateway and API server alike. */
+/** TLS as client-go makes it: the cluster's CA data and tls-server-name and the user's certificate, for gateway and API server alike. */
 export async function secured(below: Socket, host: string, context: Trusted, sockets: Socket[], signal: AbortSignal) {
   const { ca, insecure, serverName = host, cert, key } = context;
   const servername = isIP(serverName) === 0 ? serverName : '';

@@ -7,6 +7,7 @@ import { type AddressInfo, connect, createServer as createTcp, type Socket } fro
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import type { TLSSocket } from 'node:tls';
 import { fileURLToPath } from 'node:url';
 import { CertificateAuthority, LOOPBACK } from '@isthmus/certificates';
 import { parse } from 'yaml';
@@ -15,6 +16,7 @@ import { run } from '../program.ts';
 import { TestTerminal } from '../testing/test-terminal.ts';
 
 const HOUR = 3_600_000;
+const main = fileURLToPath(new URL('../main.ts', import.meta.url));
 const OLD = `# mine
 apiVersion: v1
 kind: Config
@@ -45,13 +47,17 @@ async function startPair(dir: string) {
   const api = createServer(await issue(behind, 'kube-apiserver'), (_, response) => {
     response.setHeader('content-type', 'application/json').end(JSON.stringify(version));
   });
-  const gateway = createServer({ ...(await issue(front, 'gw-1')), allowHalfOpen: true });
+  const asking = { requestCert: true, rejectUnauthorized: false };
+  const gateway = createServer({ ...(await issue(front, 'gw-1')), ...asking, allowHalfOpen: true });
   const open = new Set<Socket>();
   const seen: string[] = [];
+  /** The names of the callers' certificates. */
+  const shown: (string | undefined)[] = [];
   const answers = { token: 'secret-1', refusal: '', onward: 0 };
   gateway.on('connect', (request, socket: Socket) => {
     const basic = Buffer.from(`acme:${answers.token}`).toString('base64');
     seen.push(`${request.url}`);
+    shown.push(`${(socket as TLSSocket).getPeerCertificate().subject?.CN}`);
     socket.on('error', () => {});
     if (request.headers['proxy-authorization'] !== `Basic ${basic}`)
       return socket.end(
@@ -77,7 +83,8 @@ async function startPair(dir: string) {
     api.close();
     gateway.close();
   };
-  return { answers, seen, close, url: `https://127.0.0.1:${portOf(gateway)}`, api: `https://127.0.0.1:${portOf(api)}` };
+  const urls = { url: `https://127.0.0.1:${portOf(gateway)}`, api: `https://127.0.0.1:${portOf(api)}` };
+  return { answers, seen, shown, close, ...urls, alice: await issue(behind, 'alice') };
 }
 
 describe('login and why', () => {
@@ -161,7 +168,6 @@ describe('login and why', () => {
     await once(destination, 'listening');
     pair.answers.onward = (destination.address() as AddressInfo).port;
     const { port } = destination.address() as AddressInfo;
-    const main = fileURLToPath(new URL('../main.ts', import.meta.url));
     const spoken = async (...more: string[]) => {
       const child = spawn(process.execPath, [main, 'nc', `127.0.0.1:${port}`, '--timeout', '30s', ...more], {
         env: { KUBECONFIG: path },
@@ -245,9 +251,32 @@ describe('login and why', () => {
       status: { token: 'secret-2', expirationTimestamp: '2030-01-01T00:00:00Z' },
     });
     assert.match(written().clusters[0].cluster['proxy-url'], /:\/\/acme:secret-2@/);
+    const asks = ['-c', 'echo "your code?" >&2; read code; echo "secret-$code"'];
+    const child = spawn(process.execPath, [main, ...exec.args.slice(0, -1), 'sh', ...asks]);
+    let said = '';
+    child.stderr.on('data', (chunk) => (said += chunk));
+    child.stdin.end('3\n');
+    const [code] = await once(child, 'close');
+    assert.deepEqual([code, said], [EXIT.good, 'your code?\n'], 'its user sees what it asks, and answers');
+    assert.match(written().clusters[0].cluster['proxy-url'], /:\/\/acme:secret-3@/);
     prints('');
     const failed = await isthmus(...exec.args);
     assert.deepEqual([failed.status, failed.out], [EXIT.wrong, '']);
+  });
+
+  it("shows the user's client certificate to the gateway, as client-go does", async () => {
+    writeFileSync(path, '');
+    assert.equal((await login(...token, ...toApi())).status, EXIT.good);
+    const { cert, key } = pair.alice;
+    writeFileSync(join(dir, 'alice.pem'), cert);
+    const user = { 'client-certificate': 'alice.pem', 'client-key-data': Buffer.from(key).toString('base64') };
+    const config = written();
+    writeFileSync(path, JSON.stringify({ ...config, users: [{ name: 'isthmus-acme', user }] }));
+    assert.equal((await isthmus('why')).status, EXIT.good);
+    assert.equal(pair.shown.at(-1), 'alice');
+    const { 'client-key-data': _gone, ...half } = user;
+    writeFileSync(path, JSON.stringify({ ...config, users: [{ name: 'isthmus-acme', user: half }] }));
+    assert.match((await isthmus('why')).err, /has only one of client-certificate and client-key/);
   });
 
   it('refuses what cannot work, and loses nothing of a file that it cannot read', async () => {
@@ -259,6 +288,11 @@ describe('login and why', () => {
         ['login', 'acme', '--gateway', pair.url, '--ca', join(dir, 'gateway-ca.pem'), ...token, '--server', pair.api],
         /--ca alone would replace the system's CAs/,
       ],
+      [['nc', 'db:1', '--gateway', pair.url, '--cert', 'c.pem'], /--cert and --key go together/],
+      [['nc', 'db:1', ...token], /--token-file goes with --gateway/],
+      [['nc', 'db:1', '--ca', 'ca.pem'], /--ca goes with --gateway/],
+      [['nc', 'db:1', '--cert', 'c.pem', '--key', 'k.pem'], /--cert goes with --gateway/],
+      [['nc', 'db:1', '--tenant', 'acme'], /--tenant goes with --gateway/],
     ];
     for (const [args, says] of cases) {
       const { status, err } = await isthmus(...args);

@@ -1,12 +1,12 @@
-import { execFile } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { promisify } from 'node:util';
 import { inWords } from '@isthmus/tunnel';
 import { Argument, Option } from 'commander';
 import { type Call, command } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type KubeContext, Kubeconfig, kubeContext, readNamed, urlOf } from '../kubeconfig.ts';
-import { EXIT, Failure, usage } from '../output.ts';
+import { age, EXIT, Failure, usage } from '../output.ts';
 import { expiryOf } from '../through-gateway.ts';
 
 interface Options {
@@ -170,22 +170,41 @@ interface Token {
 }
 
 /** Runs a command that prints a token, or an ExecCredential as kubectl's plugins do. */
-async function tokenFrom([program = '', ...args]: readonly string[]): Promise<Token> {
-  const options = { timeout: ISTHMUS.tokenCommandMs, maxBuffer: ISTHMUS.tokenBytes, encoding: 'utf8' } as const;
-  const { stdout } = await promisify(execFile)(program, args, options).catch(
-    (error: NodeJS.ErrnoException & { stderr?: string }) => {
-      const why =
-        error.code === 'ENOENT'
-          ? 'there is no such program'
-          : error.stderr?.trim().split('\n').at(-1) || 'it failed, or took too long';
-      throw new Failure(EXIT.wrong, `${program} printed no token: ${why}`);
-    },
-  );
-  const text = stdout.trim();
+async function tokenFrom(run: readonly string[]): Promise<Token> {
+  const [program = ''] = run;
+  const text = await printedBy(run).catch((error: NodeJS.ErrnoException) => {
+    const why =
+      error.code === 'ENOENT'
+        ? 'there is no such program'
+        : error.name === 'AbortError'
+          ? `it took longer than ${age(ISTHMUS.tokenCommandMs)}`
+          : inWords(error);
+    throw new Failure(EXIT.wrong, `${program} printed no token: ${why}`);
+  });
   if (!text.startsWith('{')) return expiring(checked(text, program));
   const { status } = JSON.parse(text) as { status?: { token?: string; expirationTimestamp?: string } };
   const token = checked(status?.token ?? '', program);
   return status?.expirationTimestamp === undefined ? expiring(token) : { token, expires: status.expirationTimestamp };
+}
+
+/** Runs a command that may ask its user: its standard input and error are this program's. Returns what it printed. */
+async function printedBy([program = '', ...args]: readonly string[]): Promise<string> {
+  const child = spawn(program, args, { stdio: ['inherit', 'pipe', 'inherit'] });
+  let text = '';
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+    text += chunk;
+    if (text.length > ISTHMUS.tokenBytes) child.stdout.destroy();
+  });
+  try {
+    const [code, signal] = await once(child, 'close', { signal: AbortSignal.timeout(ISTHMUS.tokenCommandMs) });
+    if (text.length > ISTHMUS.tokenBytes) throw new Error(`it printed more than ${ISTHMUS.tokenBytes} bytes`);
+    if (code === 0) return text.trim();
+    throw new Error(code === null ? `it was ended by ${signal}` : `it exited with ${code}`);
+  } finally {
+    child.stdout.destroy();
+    child.kill();
+    child.unref();
+  }
 }
 
 export function tokenIn(file: string): string {

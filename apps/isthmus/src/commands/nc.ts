@@ -20,7 +20,7 @@ export const nc = command({
   name: 'nc',
   summary: 'Connect standard input and output to a destination, through a tunnel of a gateway',
   details:
-    "A caller's tunnel: with the proxy-url and CA data of a kubeconfig context, or with --gateway, --ca, and a token of --tenant, or a caller's --cert and --key. The end of the input ends one direction; the tunnel ends when the destination ends the other. Exits with 1 if it is cut.",
+    "A caller's tunnel: with the proxy-url and CA data of a kubeconfig context, or with --gateway, --ca, and a token of --tenant, or a caller's --cert and --key. The end of the input ends one direction; the tunnel ends when the destination ends the other. Exits with 1 if it learns that the tunnel was cut; the death of a gateway may look like an orderly end.",
   args: [destinationArgument()],
   options: [
     new Option('--gateway <url>', "the gateway's port for callers, instead of a context's proxy-url"),
@@ -65,10 +65,12 @@ async function tunnelOf(call: Call<Options>, sockets: Socket[]): Promise<Socket>
 }
 
 /** Whom to ask, and what its TLS stands on. */
-async function gatewayOf({ options, terminal }: Call<Options>) {
+async function gatewayOf(call: Call<Options>) {
+  const { options, terminal } = call;
   const { gateway, tokenFile, tenant, ca, cert, key } = options;
   if (gateway === undefined) {
-    if (tokenFile !== undefined) throw usage('--token-file goes with --gateway: a context has its own token');
+    for (const option of ofGateway(call))
+      throw usage(`--${option} goes with --gateway: a context has its own token, CA, certificate and tenant`);
     const config = await Kubeconfig.read(await Kubeconfig.locate(terminal, options.kubeconfig));
     const context = await kubeContext(config, options.context);
     if (!context.proxy) throw usage(`context ${context.context} has no proxy-url: isthmus login, or --gateway URL`);
@@ -82,13 +84,26 @@ async function gatewayOf({ options, terminal }: Call<Options>) {
     proxy.username = encodeURIComponent(tenant);
     proxy.password = encodeURIComponent(tokenIn(tokenFile));
   }
-  const pair = cert !== undefined && key !== undefined;
+  if ((cert === undefined) !== (key === undefined)) throw usage('--cert and --key go together: give both, or none');
   return {
     proxy,
     insecure: false,
     ...(ca !== undefined && { ca: await readNamed('--ca', ca) }),
-    ...(pair && { cert: await readNamed('--cert', cert), key: await readNamed('--key', key) }),
+    ...(cert !== undefined &&
+      key !== undefined && { cert: await readNamed('--cert', cert), key: await readNamed('--key', key) }),
   };
+}
+
+/** Names the given options that a context has no use for. What the environment says is for admin ports. */
+function ofGateway({ options: { tokenFile, ca, cert, key, tenant }, terminal: { env } }: Call<Options>): string[] {
+  const unused = {
+    'token-file': tokenFile !== undefined,
+    ca: ca !== env.ISTHMUS_CA,
+    cert: cert !== env.ISTHMUS_CERT,
+    key: key !== env.ISTHMUS_KEY,
+    tenant: tenant !== '',
+  };
+  return Object.entries(unused).flatMap(([option, given]) => (given ? [option] : []));
 }
 
 /** Pipes until the destination has ended, each direction by itself. */
