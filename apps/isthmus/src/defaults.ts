@@ -42,6 +42,8 @@ export const ISTHMUS = {
   sameEventMs: 5000,
   /** How many tunnels `isthmus tunnels` lists. `--limit` sets it. */
   tunnelsListed: 1000,
+  /** How many cuts `isthmus cuts` lists. `--limit` sets it. */
+  cutsListed: 1000,
   /** How far `isthmus cuts` looks back: as far as gateways remember. `--since` sets it. */
   cutsMs: 3_600_000,
   /** How many warnings of a member that is not ready are read to find different ones. */

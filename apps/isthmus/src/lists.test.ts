@@ -43,7 +43,7 @@ function kindOf(
       return {
         items,
         unanswered,
-        more: { shop: 'main' },
+        more: () => ({ shop: 'main' }),
         text: (all, style) => `Pets:\n${rowsTable(COLUMNS, all, style)}`,
       };
     },

@@ -34,10 +34,10 @@ export interface Kind<V extends object> {
 export interface Listed<V> {
   readonly items: readonly V[];
   readonly unanswered: readonly Unanswered[];
-  /** Further fields of the document for programs. */
-  readonly more?: object;
-  /** The list for people. @param total how many there are if `--limit` cut the list */
-  text(items: readonly V[], style: Style, total?: number): string;
+  /** Further fields of the document for programs. @param all the chosen ones, before `--limit` cuts the list */
+  more?(all: readonly V[]): object;
+  /** The list for people. @param all as above */
+  text(items: readonly V[], style: Style, all: readonly V[]): string;
   /** What the list says of the plane. Unset: all is well. */
   status?(items: readonly V[]): ExitStatus;
 }
@@ -87,11 +87,8 @@ export async function list<V extends object>(
   const { limit } = call.options;
   const items = all.slice(0, limit);
   const [first] = items;
-  const single = names.length === 1 && items.length === 1 && first !== undefined && kind.names(first)[0] === names[0];
-  const total = all.length;
-  const more = { ...listed.more, ...(limit !== undefined && { total }) };
-  const text = (cut: readonly V[], style: Style) => listed.text(cut, style, total);
-  print(kind, call, { ...listed, items, more, text }, single);
+  const single = names.length === 1 && all.length === 1 && first !== undefined && kind.names(first)[0] === names[0];
+  print(kind, call, { ...listed, items }, all, single);
   const missing = names.filter((name) => !all.some((item) => kind.names(item).includes(name)));
   if (missing.length > 0) throw new Failure(missingStatus(listed), `there is no ${kind.one} ${missing.join(', ')}`);
   return listed.status?.(all) ?? statusOf(false, listed.unanswered);
@@ -117,9 +114,10 @@ function print<V extends object>(
   kind: Kind<V>,
   { output, options, terminal }: Call<ListOptions>,
   listed: Listed<V>,
+  all: readonly V[],
   single: boolean,
 ) {
-  const { items, unanswered, more = {} } = listed;
+  const { items, unanswered } = listed;
   const { style, format } = output;
   const silent = folded(unansweredText(unanswered), style);
   const bare = options.headers === false;
@@ -131,11 +129,12 @@ function print<V extends object>(
     terminal.out(table(columns, rows, { ...style, headers: !bare }));
   } else if (output.forPeople) {
     const columns = kind.columns(items);
-    const text = bare ? rowsTable(columns, items, { ...style, headers: false }) : listed.text(items, style);
+    const text = bare ? rowsTable(columns, items, { ...style, headers: false }) : listed.text(items, style, all);
     terminal.out(text + (bare ? '' : silent));
   } else {
     const [first] = items;
-    const whole = { [kind.name]: items, ...more, unanswered };
+    const total = options.limit === undefined ? {} : { total: all.length };
+    const whole = { [kind.name]: items, ...total, ...listed.more?.(all), unanswered };
     const path = (item: V) => named(kind, item);
     const root = format === 'jsonpath' ? { ...whole, items: items.map(path) } : whole;
     output.show(single && first ? (format === 'jsonpath' ? path(first) : first) : root, () => '');

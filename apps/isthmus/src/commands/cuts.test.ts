@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { styleOf } from '../output.ts';
+import type { CutGroup } from '@isthmus/findings';
+import type { Call } from '../command.ts';
+import { list } from '../lists.ts';
+import { Output, styleOf } from '../output.ts';
 import type { Member } from '../plane/member.ts';
-import { cutsOf, cutsText } from './cuts.ts';
+import { TestTerminal } from '../testing/test-terminal.ts';
+import { CUTS, cutsOf } from './cuts.ts';
 
 const NOW = Date.UTC(2026, 10, 26, 12);
 
@@ -27,21 +31,42 @@ const value = {
 };
 
 test('cuts of one cause are one group, and older ones than --since are left out', () => {
-  const view = cutsOf([{ member, value }], { since: 600_000, limit: 1 }, NOW);
+  const { items, more, text: textOf } = cutsOf([{ member, value }], 600_000, NOW);
+  const groups = [
+    ['agent', 'agent agent-7', 2],
+    ['operator', 'gw-1', 1],
+  ];
+  const further = more?.(items) as { groups: CutGroup[]; forgotten: number } | undefined;
   assert.deepEqual(
-    view.groups.map(({ by, what, tunnels }) => [by, what, tunnels]),
-    [
-      ['agent', 'agent agent-7', 2],
-      ['operator', 'gw-1', 1],
-    ],
+    further?.groups.map(({ by, what, tunnels }) => [by, what, tunnels]),
+    groups,
   );
-  assert.deepEqual([view.cuts.map(({ dial }) => dial), view.total], [['d1'], 3]);
-  const text = cutsText(view, styleOf(false));
+  assert.equal(further?.forgotten, 2);
+  assert.deepEqual(
+    items.map(({ dial }) => dial),
+    ['d1', 'd2', 'd3'],
+  );
+  const text = textOf(items.slice(0, 1), styleOf(false), items);
   assert.match(text, /agent agent-7 +2 +agent agent-7 has closed all its connections/);
   assert.match(text, /1 cut tunnel of 3 \(--limit shows more\)\n2 more tunnels of the last hour are not kept/);
 });
 
+test('cuts are a list, whose groups are those of the chosen ones', async () => {
+  const listed = async (output: string, fieldSelector: string, names: readonly string[] = []) => {
+    const terminal = new TestTerminal([]);
+    const plane = async () => ({ ask: async () => ({ answers: [{ member, value }], unanswered: [] }) });
+    const options = { since: Number.POSITIVE_INFINITY, limit: 1, fieldSelector };
+    const call = { args: [names], options, terminal, plane, output: new Output(terminal, output) };
+    await list(CUTS, call as unknown as Call);
+    return terminal.stdout;
+  };
+  const { cuts, groups, ...rest } = JSON.parse(await listed('json', 'agent=agent-1'));
+  assert.deepEqual([cuts.length, cuts[0].dial, groups.length], [1, 'd3', 2]);
+  assert.deepEqual(rest, { total: 2, forgotten: 2, unanswered: [] });
+  assert.equal(await listed('name', 'by!=agent', ['d50']), 'cut/d50\n');
+});
+
 test('a plane that cut nothing says so', () => {
-  const view = cutsOf([{ member, value: { cuts: [], cutsForgotten: 0n } }], { since: 600_000, limit: 1 }, NOW);
-  assert.equal(cutsText(view, styleOf(false)), 'No tunnel was cut.\n');
+  const { items, text } = cutsOf([{ member, value: { cuts: [], cutsForgotten: 0n } }], 600_000, NOW);
+  assert.equal(text(items, styleOf(false), items), 'No tunnel was cut.\n');
 });

@@ -1,8 +1,18 @@
-import { type CutGroup, groupsOfCuts } from '@isthmus/findings';
+import { groupsOfCuts } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { type Call, command, count, durationOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
+import {
+  type Kind,
+  type ListColumn,
+  type Listed,
+  type ListOptions,
+  list,
+  listOptions,
+  namesArgument,
+  rowsTable,
+} from '../lists.ts';
 import { age, bytes, isoTime, plural, type Style } from '../output.ts';
 import type { Answer } from '../plane/member.ts';
 import { type Column, table } from '../table.ts';
@@ -27,61 +37,71 @@ interface CutView {
   readonly bytesDown: number;
 }
 
-interface CutsView {
-  /** Cuts of one cause together. The last first, as `cuts`. */
-  readonly groups: readonly (Omit<CutGroup, 'firstMs' | 'lastMs'> & {
-    readonly first: string;
-    readonly last: string;
-  })[];
-  readonly cuts: readonly CutView[];
-  /** More than listed if --limit cut the list. */
-  readonly total: number;
-  /** How many more there were in the last hour that gateways do not keep. */
-  readonly forgotten: number;
-}
-
 interface Options {
   readonly since: number;
-  readonly limit: number;
 }
 
-export const cuts = command({
+export const CUTS: Kind<CutView> = {
   name: 'cuts',
-  summary: 'List the tunnels that the plane cut, with who dialled, where to, and what cut them',
-  details:
-    'A cut is an end that neither the caller nor the destination wanted; kubectl may have reported a cut exec as success. Gateways remember the last hour, and forget it when they restart: audit records (`cut`) and logs keep it.',
-  options: [
-    durationOption('--since <duration>', 'how far to look back, at most an hour', ISTHMUS.cutsMs),
-    new Option('--limit <count>', 'most tunnels to list').argParser(count).default(ISTHMUS.tunnelsListed),
-  ],
-  examples: [
-    { line: 'cuts', does: 'what was cut in the last hour, by cause and one by one' },
-    { line: 'cuts --since 10m -o wide', does: 'with traces, dials and bytes' },
-  ],
-  async run({ options, output, plane }: Call<Options>) {
+  one: 'cut',
+  past: true,
+  names: ({ dial }) => [dial],
+  columns: () => COLUMNS,
+  async ask({ options, plane }: Call<Partial<Options>>) {
     const { answers, unanswered } = await (await plane()).ask(
       (admin, signal) => admin.getHistory({ tenant: options.tenant }, { signal }),
       'gateway',
     );
-    return output.answers({ ...cutsOf(answers, options, Date.now()), unanswered }, cutsText);
+    return { ...cutsOf(answers, options.since ?? ISTHMUS.cutsMs, Date.now()), unanswered };
   },
+};
+
+export const cuts = command({
+  name: 'cuts',
+  lists: true,
+  summary: 'List the tunnels that the plane cut, with who dialled, where to, and what cut them',
+  details:
+    'A cut is an end that neither the caller nor the destination wanted; kubectl may have reported a cut exec as success. Gateways remember the last hour, and forget it when they restart: audit records (`cut`) and logs keep it.',
+  args: [namesArgument('cuts')],
+  options: [
+    durationOption('--since <duration>', 'how far to look back, at most an hour', ISTHMUS.cutsMs),
+    new Option('--limit <count>', 'most cuts to list').argParser(count).default(ISTHMUS.cutsListed),
+    ...listOptions(CUTS),
+  ],
+  examples: [
+    { line: 'cuts', does: 'what was cut in the last hour, by cause and one by one' },
+    { line: 'cuts --since 10m -o wide', does: 'with traces, dials and bytes' },
+    { line: 'cuts --field-selector by=agent -w', does: "those by agents' ends, live" },
+  ],
+  run: (call: Call<Options & ListOptions>) => list(CUTS, call),
 });
 
+/** Returns the cuts of the last `since` milliseconds, the last first. */
 export function cutsOf(
   answers: readonly Answer<Pick<adminApi.GetHistoryResponse, 'cuts' | 'cutsForgotten'>>[],
-  { since, limit }: Options,
+  since: number,
   now: number,
-): CutsView {
-  const all = answers
-    .flatMap(({ member, value }) => value.cuts.map((cut) => ({ ...cutView(cut, member.id), atMs: Number(cut.atMs) })))
-    .filter(({ atMs }) => now - atMs <= since)
-    .sort((a, b) => b.atMs - a.atMs);
-  const groups = groupsOfCuts(all).map(({ firstMs, lastMs, ...group }) => {
-    return { ...group, first: isoTime(firstMs), last: isoTime(lastMs) };
-  });
-  const cuts = all.slice(0, limit).map(({ atMs: _sortedBy, ...cut }) => cut);
+): Omit<Listed<CutView>, 'unanswered'> {
+  const items = answers
+    .flatMap(({ member, value }) => value.cuts.map((cut) => cutView(cut, member.id)))
+    .filter(({ at }) => now - Date.parse(at) <= since)
+    .sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
+  /** How many more there were in the last hour that gateways do not keep. */
   const forgotten = answers.reduce((sum, { value }) => sum + Number(value.cutsForgotten), 0);
-  return { groups, cuts, total: all.length, forgotten };
+  return {
+    items,
+    more: (all) => ({ groups: groupsIn(all), forgotten }),
+    text: (listed, style, all) => cutsText(listed, style, all, forgotten),
+  };
+}
+
+/** Cuts of one cause together. The last first. */
+function groupsIn(cuts: readonly CutView[]) {
+  return groupsOfCuts(cuts.map((cut) => ({ ...cut, atMs: Date.parse(cut.at) }))).map(
+    ({ firstMs, lastMs, ...group }) => {
+      return { ...group, first: isoTime(firstMs), last: isoTime(lastMs) };
+    },
+  );
 }
 
 function cutView({ atMs, ageMs, bytesUp, bytesDown, ...cut }: adminApi.Cut, member: string): CutView {
@@ -111,48 +131,30 @@ const GROUP_COLUMNS: readonly Column[] = [
   { name: 'reason', least: 16 },
 ];
 
-const COLUMNS: readonly Column[] = [
-  { name: 'cut' },
-  { name: 'by' },
-  { name: 'tenant', least: 8, drop: 1 },
-  { name: 'caller', least: 10, drop: 3 },
-  { name: 'destination', least: 16 },
-  { name: 'agent', least: 10 },
-  { name: 'age' },
-  { name: 'up', right: true, wide: true },
-  { name: 'down', right: true, wide: true },
-  { name: 'gateway', wide: true },
-  { name: 'dial', drop: 2 },
-  { name: 'trace', wide: true },
+const COLUMNS: readonly ListColumn<CutView>[] = [
+  { name: 'cut', of: ({ at }) => at },
+  { name: 'by', of: ({ by }) => by },
+  { name: 'tenant', least: 8, drop: 1, of: ({ tenant }) => tenant },
+  { name: 'caller', least: 10, drop: 3, of: ({ caller }) => caller },
+  { name: 'destination', least: 16, of: ({ destination }) => destination },
+  { name: 'agent', least: 10, of: ({ agent }) => agent },
+  { name: 'age', of: ({ ageMs }) => age(ageMs) },
+  { name: 'up', right: true, wide: true, of: ({ bytesUp }) => bytes(bytesUp) },
+  { name: 'down', right: true, wide: true, of: ({ bytesDown }) => bytes(bytesDown) },
+  { name: 'gateway', wide: true, of: ({ member }) => member },
+  { name: 'dial', drop: 2, of: ({ dial }) => dial },
+  { name: 'trace', wide: true, of: ({ trace }) => trace },
 ];
 
-export function cutsText({ groups, cuts, total, forgotten }: CutsView, style: Style): string {
+function cutsText(cuts: readonly CutView[], style: Style, all: readonly CutView[], forgotten: number): string {
   const more =
     forgotten > 0
       ? `${plural(forgotten, 'more tunnel')} of the last hour ${forgotten === 1 ? 'is' : 'are'} not kept: see the audit records.\n`
       : '';
-  if (total === 0) return `No tunnel was cut.\n${more}`;
-  const causes = groups.map(({ last, by, what, tunnels, reason }) => [
-    last,
-    style.bad(by),
-    what,
-    String(tunnels),
-    reason,
-  ]);
-  const rows = cuts.map((cut) => [
-    cut.at,
-    cut.by,
-    cut.tenant,
-    cut.caller,
-    cut.destination,
-    cut.agent,
-    age(cut.ageMs),
-    bytes(cut.bytesUp),
-    bytes(cut.bytesDown),
-    cut.member,
-    cut.dial,
-    cut.trace,
-  ]);
-  const rest = total > cuts.length ? ` of ${total} (--limit shows more)` : '';
-  return `${table(GROUP_COLUMNS, causes, style)}\n${table(COLUMNS, rows, style)}\n${plural(cuts.length, 'cut tunnel')}${rest}\n${more}`;
+  if (all.length === 0) return `No tunnel was cut.\n${more}`;
+  const causes = groupsIn(all).map(({ last, by, what, tunnels, reason }) => {
+    return [last, style.bad(by), what, String(tunnels), reason];
+  });
+  const rest = all.length > cuts.length ? ` of ${all.length} (--limit shows more)` : '';
+  return `${table(GROUP_COLUMNS, causes, style)}\n${rowsTable(COLUMNS, cuts, style)}\n${plural(cuts.length, 'cut tunnel')}${rest}\n${more}`;
 }

@@ -80,7 +80,7 @@ export const MEMBERS: Kind<MemberView> = {
     return {
       items,
       unanswered,
-      more,
+      more: () => more,
       text: (members, style) => statusText(view(members), style),
       status: (members) => exitOf(view(members)),
     };

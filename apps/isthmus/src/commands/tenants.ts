@@ -33,7 +33,7 @@ export const TENANTS: Kind<TenantView> = {
     return {
       items: tenantViews(answers),
       unanswered,
-      more: { configured, problems },
+      more: () => ({ configured, problems }),
       text: (tenants, style) => tenantsText({ configured, tenants, problems }, style),
       status: () => statusOf(problems.length > 0, unanswered),
     };
