@@ -159,6 +159,17 @@ test('nobody is accused, and no other session asked, when nobody waits any more'
   assert.deepEqual([seen.accused, seen.forgotten, timers.size], [[], [], 0]);
 });
 
+test('nobody is accused, and no other session asked, when the deadline that the caller chose has passed', async () => {
+  const expires: Attach = ({ deadline }) =>
+    new Promise((_, reject) => {
+      const expired = new DialError('connection_timeout', 'no answer within the deadline', { expired: true });
+      setTimeout(() => reject(expired), Math.ceil(deadline - performance.now()) + 1);
+    });
+  const { attach, seen } = gateway([FIRST, SECOND], { h1: expires, h2: async () => assert.fail('asked') });
+  await assert.rejects(attach(request({ deadline: performance.now() + 1 })), { expired: true });
+  assert.deepEqual(seen.accused, []);
+});
+
 test('an attach ends with the last failure when every session has failed', async () => {
   const { attach } = gateway([FIRST, SECOND], {
     h1: fails('destination_unavailable', true),

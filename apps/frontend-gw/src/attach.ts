@@ -41,11 +41,15 @@ export function passedAttach(options: PassedAttachOptions): Attach {
         return await through(options, link, { ...request, session: record.sessionId }, record.hubId);
       } catch (thrown) {
         last = asDialError(thrown);
-        if (last.cause instanceof AttachRefused || request.signal.aborted) throw last;
+        if (last.cause instanceof AttachRefused || request.signal.aborted || hasPassed(request.deadline)) throw last;
         if (last.code === 'destination_unavailable' && last.retryable) options.directory.forget(record.sessionId);
       }
     }
   };
+}
+
+function hasPassed(deadline: number): boolean {
+  return performance.now() >= deadline;
 }
 
 /** Attaches through one session. One that is silent is given up sooner than hold gives up this gateway. */
@@ -85,8 +89,8 @@ async function through(
     return attached;
   } catch (thrown) {
     const error = asDialError(thrown);
-    if (silent || error.expired)
-      suspects.accuse(request.tenant, request.session, ...(hubId === directory.ownHub ? [] : [hubId]));
+    // A deadline is the caller's, and says nothing about who did not answer by then.
+    if (silent) suspects.accuse(request.tenant, request.session, ...(hubId === directory.ownHub ? [] : [hubId]));
     span.end({ ms: performance.now() - start, error, sessionId: request.session, hubId });
     throw error;
   } finally {
