@@ -19,7 +19,7 @@ import { type OwnPorts, tenantCallers } from './callers.ts';
 import { GATEWAY } from './defaults.ts';
 import { DirectDials, type DirectOptions } from './direct.ts';
 import { Identities } from './identities.ts';
-import { gatewayStages } from './pipeline.ts';
+import { gatewayAttach, gatewayStages } from './pipeline.ts';
 
 export interface GatewayOptions
   extends Pick<CallersOptions, 'mode' | 'keepaliveTime' | 'proxyNetworks' | 'halfClosedMs'> {
@@ -71,7 +71,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const identities = judges && new Identities(judges, events);
   const identify = identities?.identify ?? anyoneOf(tenant);
   const awaitDial = (of: string) => limiter.awaitDial(of);
-  const attach = limiter.carryAttached(passedAttach({ ...routing, route: routes }));
+  const attach = gatewayAttach({ ...routing, limiter, attach: passedAttach({ ...routing, route: routes }) });
   const { identifyByToken } = identities ?? {};
   const who = { identities, identify, identifyByToken };
   const callers = new Callers({ ...options, ...who, dial, attach, awaitDial, events, timeout });

@@ -1,8 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Directory, Suspects } from '@isthmus/directory';
-import { type Dial, DialLimiter, noTracer, planeEvents } from '@isthmus/tunnel';
-import { gatewayStages } from './pipeline.ts';
+import {
+  type Attach,
+  type Attached,
+  AttachRefused,
+  type AttachRequest,
+  type Dial,
+  DialError,
+  DialLimiter,
+  noTracer,
+  planeEvents,
+} from '@isthmus/tunnel';
+import { DEFAULT_LIMITS } from '@isthmus/tunnel/limits';
+import { gatewayAttach, gatewayStages } from './pipeline.ts';
 
 function stages({ tenants = false, direct = false, resume = false } = {}): string[] {
   const all = gatewayStages({
@@ -43,4 +54,34 @@ test('a gateway of tenants passes a dial through all stages, in this order', () 
 test('a stage that does not apply is not there', () => {
   assert.deepEqual(stages(), ['observe', 'limit', 'refuseWhenScarce', 'route']);
   assert.deepEqual(stages({ resume: true }), ['observe', 'limit', 'refuseWhenScarce', 'resume', 'route']);
+});
+
+test('an attach of a caller takes turns, is counted, and is judged as a dial', async () => {
+  const passed: string[] = [];
+  const waits: (() => void)[] = [];
+  const limiter = new DialLimiter({ limits: () => ({ ...DEFAULT_LIMITS, pendingDials: 40 }) });
+  const attach: Attach = ({ destination: { host } }) => {
+    passed.push(host);
+    return new Promise((_, reject) => waits.push(() => reject(new Error('over'))));
+  };
+  const forbidden = new DialError('destination_ip_prohibited', 'acme.yaml: dial.deny[0] forbids secret:1');
+  const asked = gatewayAttach({
+    limiter,
+    limits: () => assert.fail(),
+    tenancy: { permits: ({ destination: { host } }) => (host === 'secret' ? forbidden : undefined) },
+    attach,
+  });
+  const to = (host: string): Promise<Attached> =>
+    asked({ tenant: 'acme', destination: { host, port: 1 } } as AttachRequest);
+  await assert.rejects(to('secret'), (error: DialError) => {
+    assert.deepEqual([error.code, error.message], [forbidden.code, forbidden.message]);
+    return error.cause instanceof AttachRefused && error.cause.final;
+  });
+  const attaches = Array.from({ length: 40 }, () => assert.rejects(to('node'), /over/));
+  await assert.rejects(to('node'), { code: 'connection_limit_reached', limit: 'pendingDials' });
+  assert.ok(passed.length < 40, 'the rest waits for its turn');
+  while (passed.length < 40) await new Promise(setImmediate);
+  for (const end of waits) end();
+  await Promise.all(attaches);
+  assert.equal(limiter.use('acme')?.pendingDials, 0);
 });

@@ -1,6 +1,10 @@
 import { type RoutingOptions, routed, type Suspects } from '@isthmus/directory';
 import type { Tenancy } from '@isthmus/plane';
 import {
+  type Attach,
+  AttachRefused,
+  attachesInTurns,
+  DialError,
   type DialLimiter,
   type GatewayTunnels,
   inTurns,
@@ -46,4 +50,22 @@ export function gatewayStages(options: GatewayStagesOptions): readonly Stage[] {
     ...(resume ? [resume] : []),
     route,
   ];
+}
+
+interface GatewayAttachOptions extends Pick<GatewayStagesOptions, 'limits' | 'tenancy'> {
+  readonly limiter: Pick<DialLimiter, 'limitAttaches'>;
+  /** Passes an attach on to the agent. */
+  readonly attach: Attach;
+}
+
+/** The way of an attach of `isthmus hold` through a gateway: as a dial's, because hold is a caller. */
+export function gatewayAttach({ limiter, limits, tenancy, attach }: GatewayAttachOptions): Attach {
+  const permitted: Attach = async (request) => {
+    const refusal = tenancy?.permits(request);
+    if (!refusal) return attach(request);
+    // Final: hold would ask again until it gives the tunnel up.
+    const { code, message } = refusal;
+    throw new DialError(code, message, { cause: new AttachRefused(message, { final: true, cause: refusal.cause }) });
+  };
+  return limiter.limitAttaches(limits ? attachesInTurns(permitted) : permitted);
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
-import type { Dial, DialRequest, Established } from '../dial.ts';
+import type { Attached, AttachRequest, Dial, DialRequest, Established } from '../dial.ts';
 import { DialLimiter, type DialLimiterOptions, refuseWhenScarce } from './dial-limiter.ts';
 import { UNLIMITED } from './limits.ts';
 import type { DialLimits } from './table.ts';
@@ -15,7 +15,7 @@ function request(tenant = 'default'): DialRequest {
 /** A limiter, and a Dial behind it that answers when the test says so. */
 function held(options: DialLimiterOptions = {}) {
   const answers: (() => void)[] = [];
-  const stream = new PassThrough();
+  const stream = new PassThrough().setMaxListeners(0);
   const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
   const established: Established = { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
   const limiter = new DialLimiter(options);
@@ -106,6 +106,27 @@ test('pending dials and tunnels are limited, and a limit that is raised counts a
   answers[0]?.();
   await third;
   assert.equal(limiter.use('acme')?.tunnels, 0, 'a stream that has closed already is no tunnel');
+});
+
+test('attaches count as pending dials, and those of a tenant with all its tunnels are not refused', async () => {
+  for (const options of [undefined, { limits: () => ({ ...UNLIMITED, pendingDials: 2000, tunnels: 1 }) }]) {
+    const { limiter, dial, answers, stream } = held(options);
+    const answer = { end: { stream } } as unknown as Attached;
+    const attach = limiter.limitAttaches(() => new Promise((resolve) => answers.push(() => resolve(answer))));
+    const asked = request() as DialRequest & AttachRequest;
+    const first = dial(asked);
+    answers.pop()?.();
+    await first;
+    const attaches = Array.from({ length: 2000 }, () => attach(asked));
+    for (const more of [attach, dial]) await assert.rejects(more(asked), { code: 'connection_limit_reached' });
+    for (const each of answers.splice(0)) each();
+    await Promise.all(attaches);
+    assert.equal(limiter.use('default')?.pendingDials, 0);
+    assert.equal(limiter.use('default')?.tunnels, options ? 2001 : 0);
+    stream.destroy();
+    await once(stream, 'close');
+    assert.equal(limiter.use('default')?.tunnels, 0);
+  }
 });
 
 test('tenants that use nothing are forgotten, those that do are not', async () => {

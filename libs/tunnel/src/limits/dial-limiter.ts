@@ -54,11 +54,23 @@ export class DialLimiter {
     return () => limiter.pendingDials--;
   }
 
-  /** Counts and meters the tunnels of attaches that come from elsewhere. None is refused: it was a dial's tunnel before. */
-  carryAttached(attach: Attach): Attach {
+  /**
+   * Counts attaches that come from elsewhere among their tenants' pending dials, and counts and meters their tunnels. Only `pendingDials`
+   * refuses one, and the limit of tunnels does not: a dial has counted its tunnel before, and the half that was lost may still count here.
+   */
+  limitAttaches(attach: Attach): Attach {
     return async (request) => {
-      const attached = await attach(request);
-      return this.#limits ? this.#limiterOf(request.tenant).carry(attached) : attached;
+      const { tenant } = request;
+      const limiter = this.#limiterOf(tenant);
+      const refused = this.#limits ? limiter.manyPending() : tooManyPending(limiter, tenant);
+      if (refused) throw refused;
+      limiter.pendingDials++;
+      try {
+        const attached = await attach(request);
+        return this.#limits ? limiter.carry(attached) : attached;
+      } finally {
+        limiter.pendingDials--;
+      }
     };
   }
 
@@ -120,7 +132,7 @@ function shuttingDown(): DialError {
 
 /** Counts what one tenant uses of this process, and refuses its dials when a limit is reached. */
 class TenantLimiter implements DialUse {
-  /** Dials without an answer, and callers that have yet to dial. */
+  /** Dials and attaches without an answer, and callers that have yet to dial. */
   pendingDials = 0;
   /** Those whose destination's stream is open. */
   tunnels = 0;
@@ -165,7 +177,15 @@ class TenantLimiter implements DialUse {
 
   /** Returns why not even a caller that has yet to dial is admitted. */
   noRoom(): DialError | undefined {
-    const refusal = this.#full();
+    return this.#counted(this.#full());
+  }
+
+  /** Returns why not even a tunnel that was counted before is admitted. */
+  manyPending(): DialError | undefined {
+    return this.#counted(this.#tooMany());
+  }
+
+  #counted(refusal: DialError | undefined): DialError | undefined {
     if (refusal?.limit) this.#countRefused(refusal.limit);
     return refusal;
   }
@@ -199,9 +219,15 @@ class TenantLimiter implements DialUse {
 
   #full(): DialError | undefined {
     const limits = this.#limits();
-    if (this.pendingDials >= limits.pendingDials) return overLimit(this.#tenant, 'pendingDials', limits);
+    const pending = this.#tooMany();
+    if (pending) return pending;
     if (this.pendingDials + this.tunnels >= limits.tunnels) return overLimit(this.#tenant, 'tunnels', limits);
     return undefined;
+  }
+
+  #tooMany(): DialError | undefined {
+    const limits = this.#limits();
+    return this.pendingDials >= limits.pendingDials ? overLimit(this.#tenant, 'pendingDials', limits) : undefined;
   }
 
   /** A dial has become a tunnel, which counts until its destination's stream has closed. */

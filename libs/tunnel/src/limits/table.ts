@@ -29,7 +29,7 @@ export const TENANT_LIMITS = {
   dialsPerSecond: { default: 2000, of: 'rate', refuses: 429, holders: ['isthmus watch', 'shows who dials in a loop'] },
   /** The size of the bucket. A file that sets only `dialsPerSecond` has twice as many. */
   burst: { default: 4000, help: 'Dials at once after a quiet time. Then dialsPerSecond of them a second.' },
-  /** Dials without an answer, and callers' streams that have yet to dial. */
+  /** Dials and callers' attaches without an answer, and callers' streams that have yet to dial. */
   pendingDials: {
     default: 2000,
     of: 'held',
