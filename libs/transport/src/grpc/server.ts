@@ -21,18 +21,18 @@ import { TRANSPORT } from '../defaults.ts';
 import { type ConnectionPeer, peerOf } from '../tls/certificate.ts';
 import type { GrpcService } from './services.ts';
 
-/** How much the windows of all callers together may grow. */
-const GROWTH = new SharedBudget(TRANSPORT.grpcGrowthBytes);
+/** How much the windows of all callers together may grow: a budget of their own, so that callers cannot shrink the links' windows. */
+export const CALLERS_GROWTH = new SharedBudget(TRANSPORT.grpcGrowthBytes);
 
 /**
- * Peers here are not trusted. Windows grow to 1 MiB only: callers are near, and longer queues survive a minor garbage collection. They
- * have a budget of their own, so that callers cannot shrink the links' windows. After an answer the rest of a request is dropped, as in Go.
+ * Peers here are not trusted. Windows grow to 1 MiB only: callers are near, and longer queues survive a minor garbage collection. After an
+ * answer the rest of a request is dropped, as in Go.
  */
 const RULES: StreamRules = {
   maxResets: TRANSPORT.grpcResets,
   countsAnswered: true,
   abandonsRequests: true,
-  growth: { largest: TRANSPORT.grpcWindowBytes, budget: GROWTH, local: GROWTH },
+  growth: { largest: TRANSPORT.grpcWindowBytes, budget: CALLERS_GROWTH, local: CALLERS_GROWTH },
 };
 
 export interface GrpcServerOptions {

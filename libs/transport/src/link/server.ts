@@ -26,12 +26,15 @@ import {
   type Head,
   type Http2Session,
   type Http2Stream,
+  type OutgoingHead,
   PendingStream,
   type PingInterval,
   ServingReconciler,
+  WIRE,
   watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
+import { CALLERS_GROWTH } from '../grpc/server.ts';
 import { type ServeDialOptions, type ServedDial, serve, serveDial, type Waiter } from '../serve-dial.ts';
 import {
   Control,
@@ -49,6 +52,7 @@ import {
   readRequest,
   refusalHead,
   type ServedAttach,
+  TENANT_FIELD,
   underWayHead,
 } from './head.ts';
 import { asDuplex, type CarrierLink, endOfStream, linkSession, ResumableEnd, StreamCarrier } from './tunnel-end.ts';
@@ -58,6 +62,16 @@ const UNDER_WAY = encodeHead({ ':status': 102 });
 
 /** An agent does not name itself in its answer, because its hub knows the names. */
 const NO_NAMES = { agentId: '', sessionId: '', hubId: '' };
+
+/** What a caller may do with a link. It is not trusted, and has as many streams as by gRPC. */
+const CALLER_LIMITS = {
+  config: { streams: TRANSPORT.grpcStreams },
+  rules: {
+    groupField: TENANT_FIELD,
+    countsAnswered: true,
+    growth: { largest: WIRE.largestWindowBytes, budget: CALLERS_GROWTH, local: CALLERS_GROWTH },
+  },
+};
 
 const GONE = 'the dialling side went away';
 
@@ -213,9 +227,7 @@ class ServedDials {
 
   #refuse({ pending }: Asked, error: DialError): void {
     if (pending.stream.closed) return;
-    const stream = asDuplex(pending, this.#link.carriers.closed);
-    stream.respond(refusalHead(error), { endStream: true });
-    stream.resume();
+    answerFinally(asDuplex(pending, this.#link.carriers.closed), refusalHead(error), this.#options);
   }
 
   #checkTenant({ tenant }: Pick<ServedDial, 'tenant'>): void {
@@ -224,6 +236,17 @@ class ServedDials {
     const text = `${peer} dials for tenant ${printable(tenant)}, and this link is of tenant ${own}`;
     throw new DialError('http_request_denied', text);
   }
+}
+
+/** Answers with a head alone. A caller's request is over then: it might never end it (RFC 9113 section 8.1). */
+function answerFinally(
+  stream: DuplexStream,
+  head: OutgoingHead,
+  { dialler }: Pick<ServedDialsOptions, 'dialler'>,
+): void {
+  stream.respond(head, { endStream: true });
+  if (dialler) stream.close(ErrorCode.NO_ERROR);
+  else stream.resume();
 }
 
 /** What a dial or an attach gets where it enters the plane. */
@@ -289,7 +312,8 @@ export class LinkServer {
 
   constructor(options: LinkServerOptions) {
     this.#options = options;
-    const session = linkSession('server', options.socket, options.peer, () => mayHaveDied());
+    const limits = options.dialler && CALLER_LIMITS;
+    const session = linkSession('server', options.socket, options.peer, () => mayHaveDied(), undefined, limits);
     this.#session = session;
     this.#dials = new ServedDials(options, {
       streams: this.#streams,
@@ -379,7 +403,7 @@ export class LinkServer {
   #acceptOther(stream: DuplexStream, head: Head): void {
     const { ':method': method, ':path': path } = head;
     if (method === 'POST' && path === '/control' && !this.#control) this.#openControl(stream, head);
-    else stream.resume().respond({ ':status': method === 'POST' ? 404 : 405 }, { endStream: true });
+    else answerFinally(stream, { ':status': method === 'POST' ? 404 : 405 }, this.#options);
   }
 
   #openControl(stream: DuplexStream, head: Head): void {

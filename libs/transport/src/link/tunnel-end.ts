@@ -18,6 +18,7 @@ import {
   Http2Session,
   type Http2Stream,
   type PendingStream,
+  type SessionOptions,
   StreamError,
   type StreamFace,
 } from '@isthmus/wire';
@@ -304,6 +305,7 @@ export class StreamCarrier implements Carrier, StreamFace {
  * @param peer what is at the other side, for error texts
  * @param mayHaveDied see `watchLiveness`
  * @param hangsUp what has cut the tunnels if the other side's process closes the connection. Default `path`
+ * @param limits of what the other side may do. Default: it is trusted
  */
 export function linkSession(
   role: 'client' | 'server',
@@ -311,6 +313,7 @@ export function linkSession(
   peer: string,
   mayHaveDied: () => boolean = () => true,
   hangsUp?: CutBy,
+  limits: Pick<SessionOptions, 'config' | 'rules'> = { rules: { groupField: TENANT_FIELD } },
 ): Http2Session {
   const lost = (reason: NodeJS.ErrnoException) => {
     const Lost = lossOf(reason.code, mayHaveDied);
@@ -319,7 +322,7 @@ export function linkSession(
       ...(Lost === HungUp && hangsUp && { by: hangsUp }),
     });
   };
-  return new Http2Session({ role, socket, lost, groupField: TENANT_FIELD });
+  return new Http2Session({ role, socket, lost, ...limits });
 }
 
 /**

@@ -5,6 +5,7 @@ import { Connection, greeting, type PeerSettings } from './connection.ts';
 import { DuplexStream } from './duplex.ts';
 import { encodeHead, type Head, headOf, type OutgoingHead } from './heads.ts';
 import type { Http2Stream } from './stream.ts';
+import type { StreamRules } from './streams.ts';
 
 export interface SessionOptions {
   readonly role: 'client' | 'server';
@@ -12,8 +13,8 @@ export interface SessionOptions {
   readonly socket: Socket;
   /** Times, sizes and counts. Default: `WIRE`. */
   readonly config?: Partial<Config>;
-  /** See `StreamRules`. */
-  readonly groupField?: string;
+  /** Default: both sides are trusted, and may cancel many requests at once. */
+  readonly rules?: Partial<StreamRules>;
   /** Makes the error that open streams get when the session ends. Default: the reason itself. */
   readonly lost?: (reason: Error) => Error;
 }
@@ -38,25 +39,23 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   readonly #groupField: string | undefined;
   #over: Error | undefined;
 
-  constructor({ role, socket, config: given, groupField, lost = (reason) => reason }: SessionOptions) {
+  constructor({ role, socket, config: given, rules, lost = (reason) => reason }: SessionOptions) {
     super();
     const config = { ...WIRE, ...given };
     this.socket = socket;
-    this.#groupField = groupField;
+    this.#groupField = rules?.groupField;
     const settings: PeerSettings = {
       initialWindowSize: config.windowBytes,
       maxConcurrentStreams: config.streams,
       maxFrameSize: config.frameBytes,
       maxHeaderListSize: config.headBytes,
     };
-    // Both sides are trusted, and may cancel many requests at once.
-    const rules = { maxResets: config.resets, countsAnswered: false, abandonsRequests: false };
     this.#connection = new Connection(socket, {
       role,
       config,
       settings,
       greeting: greeting(role, settings),
-      rules: groupField === undefined ? rules : { ...rules, groupField },
+      rules: { maxResets: config.resets, countsAnswered: false, abandonsRequests: false, ...rules },
       maxBacklog: config.backlogBytes,
       defer: setImmediate,
       latePongs: false,
