@@ -3,11 +3,12 @@ import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import { test } from 'node:test';
 import { deferred } from '@isthmus/runtime';
-import { planeEvents } from '@isthmus/tunnel';
+import { type PlaneEnded, planeEvents } from '@isthmus/tunnel';
 import { Http2Session } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient } from './client.ts';
+import { HoldLinks, requestHoldLink } from './hold.ts';
 import { LinkServer } from './server.ts';
 import { dialTcp, listen, readAll, request } from './testing.ts';
 
@@ -57,6 +58,40 @@ test('a caller has as many streams on a link as by gRPC', async () => {
   });
   assert.equal(session.open, TRANSPORT.grpcStreams);
   session.destroy();
+});
+
+test('a credential that is revoked cuts the tunnels of its link, also for the agents, and closes the link', async () => {
+  const events = planeEvents();
+  const revoke = deferred<(reason: Error) => void>();
+  const links = new HoldLinks({
+    identify(peer) {
+      revoke.resolve((reason) => peer.end(reason));
+      return { tenant: 'default', caller: { identity: 'certificate' } };
+    },
+    events,
+    dial: dialTcp,
+    attach: () => assert.fail('nothing attaches'),
+    timeout: 60_000,
+  });
+  const accept = links.before(undefined);
+  const gateway = net.createServer({ allowHalfOpen: true }, (accepted) =>
+    accepted.once('data', (first: Buffer) => accept(accepted, first)),
+  );
+  const socket = net.connect({ port: await listen(gateway), host: '127.0.0.1', allowHalfOpen: true });
+  await once(socket, 'connect');
+  await requestHoldLink(socket, 60_000);
+  const client = new LinkClient({ socket, peer: 'gateway' });
+  cleanups.push(() => client.destroy(new Error('test over')));
+  const destination = net.createServer((accepted) => accepted.on('error', () => {}).resume());
+  const { end } = await client.dial(request(await listen(destination)));
+  const failed = once(end.stream, 'error');
+  const closed = once(events, 'tunnel:close');
+  (await revoke.promise)(new Error('the certificate was revoked'));
+  const cut = end.explain?.((await failed)[0]) as PlaneEnded | undefined;
+  assert.equal(cut?.by, 'credential');
+  const [, { closedBy }] = await closed;
+  assert.equal(closedBy, 'credential');
+  assert.match((await client.closed).message, /the certificate was revoked/);
 });
 
 test("a caller's tunnel goes on after its destination has ended", async () => {

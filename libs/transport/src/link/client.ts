@@ -32,7 +32,7 @@ import { reasonOf } from '../http1.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
 import { Control, type ControlMessage, GATEWAY_FIELD, type PolicyRules } from './control.ts';
 import { type Answer, attachHead, readAnswer, readAttachedAnswer, readUnderWay, requestHead } from './head.ts';
-import { asDuplex, type CarrierLink, endingCode, endOfStream, LOST, linkSession, ResumableEnd } from './tunnel-end.ts';
+import { asDuplex, type CarrierLink, cutStreams, endOfStream, LOST, linkSession, ResumableEnd } from './tunnel-end.ts';
 
 const CONTROL_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' };
 
@@ -207,8 +207,7 @@ export class LinkClient implements Dialer {
 
   /** Ends the link and every tunnel on it, also those that could be resumed elsewhere, and tells the other side why. */
   expel(reason: Error): void {
-    const cut = planeEnded(reason, 'credential');
-    for (const stream of [...this.#streams]) stream.reset(endingCode(cut), cut);
+    cutStreams(this.#streams, planeEnded(reason, 'credential'));
     this.#session.destroy(reason, true);
   }
 

@@ -80,8 +80,8 @@ export class HoldLinks {
     const { identify, events, dial, attach, halfClosedMs, timeout } = this.#options;
     let link: LinkServer | undefined;
     const peer = peerOf(socket, (reason) => {
-      link?.destroy(reason);
-      socket.destroy();
+      if (link) link.expel(reason);
+      else socket.destroy();
     });
     const refuse = (status: string, error: Error) => {
       events.emit('refused', 'hold links', peer.remote, error);

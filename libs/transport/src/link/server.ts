@@ -15,6 +15,7 @@ import {
   type GatewayLoss,
   HungUp,
   LinkReset,
+  planeEnded,
   printable,
   SessionLost,
   type TunnelEnd,
@@ -55,7 +56,15 @@ import {
   TENANT_FIELD,
   underWayHead,
 } from './head.ts';
-import { asDuplex, type CarrierLink, endOfStream, linkSession, ResumableEnd, StreamCarrier } from './tunnel-end.ts';
+import {
+  asDuplex,
+  type CarrierLink,
+  cutStreams,
+  endOfStream,
+  linkSession,
+  ResumableEnd,
+  StreamCarrier,
+} from './tunnel-end.ts';
 
 /** 102 (RFC 2518 section 10.1): the dial is under way, and its answer will take a while. */
 const UNDER_WAY = encodeHead({ ':status': 102 });
@@ -381,6 +390,12 @@ export class LinkServer {
   /** Ends the link and every tunnel on it. Data of tunnels that ended before can still be read. */
   destroy(reason: Error): void {
     this.#session.destroy(reason);
+  }
+
+  /** As `destroy`, also tunnels that could be resumed elsewhere, and tells the other side why: it may not stay. */
+  expel(reason: Error): void {
+    cutStreams(this.#streams, planeEnded(reason, 'credential'));
+    this.#session.destroy(reason, true);
   }
 
   /** The control stream alone does not keep a link open. */

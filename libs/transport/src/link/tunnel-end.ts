@@ -41,9 +41,14 @@ const HUNG_UP = 0x49_53_00_02;
 const RESET = 0x49_53_00_03;
 
 /** The code of a reset that ends a tunnel for both its ends. */
-export function endingCode(reason: Error): number {
+function endingCode(reason: Error): number {
   if (!(reason instanceof PlaneEnded)) return ErrorCode.CANCEL;
   return reason.by === 'path' ? BY_PLANE : CUT + CUT_BY.indexOf(reason.by);
+}
+
+/** Ends the tunnels of a link, also those that could be resumed elsewhere. */
+export function cutStreams(streams: Iterable<Http2Stream>, cut: PlaneEnded): void {
+  for (const stream of [...streams]) stream.reset(endingCode(cut), cut);
 }
 
 /** Returns the plane's cut that a reset tells of; undefined if its code says something else. @param peer who sent it, for the error's text */
