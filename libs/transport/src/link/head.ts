@@ -70,12 +70,12 @@ export function addClaim(head: Fields, { secret, number, received, taken, final 
 
 /** @throws DialError http_request_error for an attach that cannot be read */
 export function readClaim(head: Head): { readonly claim: AttachClaim; readonly direct: boolean } {
-  const value = head[ATTACH_FIELD] ?? '';
-  const values = decode(value);
+  const values = decode(head[ATTACH_FIELD] ?? '');
   const secret = values.get('secret') ?? '';
   const [number, received, taken] = positions(values, ['number', 'received', 'taken']);
   if (!SECRET.test(secret) || number === undefined || received === undefined || taken === undefined)
-    throw new DialError('http_request_error', `not an attach: ${JSON.stringify(value.slice(0, 100))}`);
+    // It is not quoted, for it may hold the secret.
+    throw new DialError('http_request_error', `not an attach: ${ATTACH_FIELD} cannot be read`);
   return { claim: { secret, number, received, taken, ...finalOf(values) }, direct: values.get('direct') === '1' };
 }
 
