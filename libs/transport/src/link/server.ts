@@ -142,7 +142,8 @@ class ServedDials {
   }
 
   /** Answers a dial that succeeded. */
-  #accepted({ pending }: Asked, established: Established, { tenant, resume }: DialRequest, direct: boolean): TunnelEnd {
+  #accepted({ pending }: Asked, established: Established, request: DialRequest, direct: boolean): TunnelEnd {
+    const { resume } = request;
     const { peer, tunnels } = this.#options;
     const { carriers } = this.#link;
     if (!resume || !tunnels) {
@@ -152,9 +153,8 @@ class ServedDials {
         ? new ResumableEnd(pending, carriers, direct)
         : endOfStream(asDuplex(pending, carriers.closed), peer);
     }
-    const { gateway } = resume;
-    if (direct) this.#link.direct(gateway);
-    return tunnels.begin({ tenant, gateway }, (grant) => {
+    if (direct) this.#link.direct(resume.gateway);
+    return tunnels.begin(request, (grant) => {
       pending.stream.answer(encodeHead(answerHead(extended(established, { grant }))));
       return new StreamCarrier(pending, carriers, direct);
     });

@@ -6,6 +6,8 @@ import { RecordingCarrier } from '../testing/index.ts';
 import { AgentTunnels, HungUpGateways } from './agent-tunnels.ts';
 import { type AttachAnswer, AttachRefused, type ResumeGrant } from './carrier.ts';
 
+const DIALLED = { tenant: 'acme', destination: { host: 'db.svc', port: 5432 }, callerName: 'ci' };
+
 /** An agent with a tunnel of tenant acme. */
 function agent() {
   const time = { ms: 0 };
@@ -13,20 +15,22 @@ function agent() {
   const tunnels = new AgentTunnels({ timeoutMs: 15_000, budget: new SharedBudget(0) }, clock);
   const first = new RecordingCarrier();
   let grant: ResumeGrant | undefined;
-  const end = tunnels.begin({ tenant: 'acme', gateway: 'g1' }, (given) => {
+  const end = tunnels.begin({ ...DIALLED, resume: { direct: false, gateway: 'g1' } }, (given) => {
     grant = given;
     return first;
   });
   const { secret } = grant as unknown as ResumeGrant;
   let number = 0;
-  const attach = (over: { tenant?: string; secret?: string; received?: number; taken?: number } = {}) => {
+  const attach = (over: { secret?: string; received?: number; taken?: number } = {}, named: object = {}) => {
     const next = new RecordingCarrier();
-    const { tenant = 'acme', ...claim } = over;
     let answer: AttachAnswer | undefined;
-    tunnels.attach({ tenant, claim: { number: ++number, received: 0, taken: 0, secret, ...claim } }, (sent) => {
-      answer = sent;
-      return next;
-    });
+    tunnels.attach(
+      { ...DIALLED, ...named, claim: { number: ++number, received: 0, taken: 0, secret, ...over } },
+      (sent) => {
+        answer = sent;
+        return next;
+      },
+    );
     return { told: next.told, answer };
   };
   return { time, tunnels, end, first, secret, attach };
@@ -35,12 +39,23 @@ function agent() {
 const refused = (final: boolean, message: RegExp) => (error: unknown) =>
   error instanceof AttachRefused && error.final === final && message.test(error.message);
 
-test('an attach needs the secret and the tenant of its tunnel, and learns nothing without them', () => {
+test('an attach needs the secret of its tunnel, and the tenant, caller and destination of its dial, and learns nothing without them', () => {
   const { attach, secret, first, end } = agent();
   end.stream.write('hello');
   const flipped = secret.slice(0, -1) + (secret.endsWith('0') ? '1' : '0');
-  for (const over of [{ secret: flipped }, { secret: 'f'.repeat(32) }, { tenant: 'other' }])
-    assert.throws(() => attach(over), refused(true, /^this agent has no such tunnel$/));
+  const others = [
+    { tenant: 'other' },
+    { callerName: 'other' },
+    { callerName: undefined },
+    { destination: { host: 'db.svc', port: 5433 } },
+    { destination: { host: 'other.svc', port: 5432 } },
+  ];
+  for (const [over, named] of [
+    [{ secret: flipped }, {}],
+    [{ secret: 'f'.repeat(32) }, {}],
+    ...others.map((named) => [{}, named] as const),
+  ] as const)
+    assert.throws(() => attach(over, named), refused(true, /^this agent has no such tunnel$/));
   assert.deepEqual(first.told, ['data hello']);
   // The true tunnel goes on.
   first.user?.data(first, Buffer.from('back'));

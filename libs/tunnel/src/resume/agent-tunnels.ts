@@ -1,7 +1,7 @@
 import { timingSafeEqual } from 'node:crypto';
 import { type Clock, getOrPut, OpenTable, randomHex, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
-import type { TunnelEnd } from '../dial.ts';
+import { callerName, type DialRequest, type TunnelEnd } from '../dial.ts';
 import { SessionLost } from '../errors.ts';
 import { TokenBucket } from '../limits/limits.ts';
 import {
@@ -17,11 +17,10 @@ import { Half } from './half.ts';
 import { HalfStream } from './half-stream.ts';
 import { type Halves, halvesOf, type ResumeOptions } from './halves.ts';
 
-/** Who dialled a tunnel. */
-interface Begun {
-  readonly tenant: string;
-  readonly gateway?: string | undefined;
-}
+/** The dial of a tunnel, as far as an attach has to name it again. */
+type Dialled = Pick<DialRequest, 'tenant' | 'destination' | 'caller' | 'callerName'>;
+
+type Begun = Dialled & Pick<DialRequest, 'resume'>;
 
 /** An agent's end of a tunnel that may be resumed. */
 class AgentTunnel extends HalfStream {
@@ -30,17 +29,33 @@ class AgentTunnel extends HalfStream {
   readonly secret: string;
   /** The gateway's process. */
   readonly gateway: string | undefined;
+  readonly #destination: DialRequest['destination'];
+  readonly #caller: string;
   readonly #gone: (tunnel: AgentTunnel) => void;
   /** Created by the first attach, because most tunnels see none. */
   #attaches: TokenBucket | undefined;
 
-  constructor({ tenant, gateway }: Begun, secret: string, halves: Halves, gone: (tunnel: AgentTunnel) => void) {
+  constructor(begun: Begun, secret: string, halves: Halves, gone: (tunnel: AgentTunnel) => void) {
     super();
-    this.tenant = tenant;
-    this.gateway = gateway;
+    this.tenant = begun.tenant;
+    this.gateway = begun.resume?.gateway;
+    this.#destination = begun.destination;
+    this.#caller = callerName(begun);
     this.secret = secret;
     this.#gone = gone;
     this.half = new AgentHalf(this, halves);
+  }
+
+  /** Whether an attach names the tunnel as its dial did. Another caller that has learnt the secret does not. */
+  isNamedBy(dial: Dialled): boolean {
+    const { host, port } = this.#destination;
+    const { tenant, destination } = dial;
+    return (
+      tenant === this.tenant &&
+      destination.host === host &&
+      destination.port === port &&
+      callerName(dial) === this.#caller
+    );
   }
 
   /** Counts an attach. @returns whether it is allowed */
@@ -97,7 +112,7 @@ export class AgentTunnels {
     this.#gateways.report(loss, link);
   }
 
-  /** Begins a tunnel. @param answer answers the dial with the grant, and makes the answer's stream a carrier */
+  /** Begins a tunnel of a dial. @param answer answers the dial with the grant, and makes the answer's stream a carrier */
   begin(begun: Begun, answer: (grant: ResumeGrant) => Carrier): TunnelEnd {
     const secret = randomHex(16);
     const tunnel = new AgentTunnel(begun, secret, this.#halves, this.#gone);
@@ -116,13 +131,11 @@ export class AgentTunnels {
    * @param answer answers the attach, and makes the answer's stream a carrier
    * @throws AttachRefused. The tunnel then stays as it was
    */
-  attach(
-    { tenant, claim }: { readonly tenant: string; readonly claim: AttachClaim },
-    answer: (attached: AttachAnswer) => Carrier,
-  ): void {
+  attach(asked: Dialled & { readonly claim: AttachClaim }, answer: (attached: AttachAnswer) => Carrier): void {
+    const { claim } = asked;
     const tunnel = this.#tunnels.get(nameOf(claim.secret));
     // A peer without the secret must not learn that there is such a tunnel.
-    if (tunnel?.tenant !== tenant || !isSame(tunnel.secret, claim.secret))
+    if (!tunnel?.isNamedBy(asked) || !isSame(tunnel.secret, claim.secret))
       throw new AttachRefused('this agent has no such tunnel', { final: true });
     if (!tunnel.mayAttach(this.#halves.clock))
       throw new AttachRefused(`more than ${TUNNEL.attachesPerSecond} attaches a second of one tunnel`, {
