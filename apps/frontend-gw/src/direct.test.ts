@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import { type PolicyRules, policyOf } from '@isthmus/admission/policy';
+import type { Tenancy } from '@isthmus/plane';
 import {
   type Dial,
   DialAbort,
@@ -19,14 +20,20 @@ interface Given {
   readonly rules?: PolicyRules['allow'];
   readonly lifted?: readonly Prohibition[];
   readonly file?: PolicyRules & { readonly direct?: PolicyRules['allow'] };
+  /** Called when a tenant's file is read. */
+  readonly read?: () => void;
+  readonly changed?: Tenancy['changed'];
 }
 
-function directly({ rules = [], lifted = [], file }: Given): DirectDials {
-  const { direct = [], ...dial } = file ?? {};
+function directly({ rules = [], lifted = [], file, read = () => {}, changed = () => () => {} }: Given): DirectDials {
+  const { direct, ...dial } = file ?? {};
   const tenant = {
     policy: policyOf(dial),
-    direct: policyOf({ allow: direct }),
-    file: { tenant: 'acme', agents: [{ port: 9001 }], callers: [{ port: 9002 }] },
+    direct: direct && policyOf({ allow: direct }),
+    get file() {
+      read();
+      return { tenant: 'acme', agents: [{ port: 9001 }], callers: [{ port: 9002 }] };
+    },
   };
   const tenants = { get: (name: string) => (name === 'acme' ? tenant : undefined), all: [tenant], size: 1 };
   return new DirectDials({
@@ -34,7 +41,7 @@ function directly({ rules = [], lifted = [], file }: Given): DirectDials {
     lifted,
     ports: [8090],
     ownAddresses: () => ['192.0.2.7'],
-    ...(file && { tenancy: { tenants: tenants as never } }),
+    ...(file && { tenancy: { tenants: tenants as never, changed } }),
     observation: { events: planeEvents(), tracer: noTracer },
   });
 }
@@ -42,7 +49,7 @@ function directly({ rules = [], lifted = [], file }: Given): DirectDials {
 const TO_AGENT: Dial = () => Promise.reject(new DialError('destination_unavailable', 'to an agent'));
 
 /** How a dial ends: the text of its error, or the agent's name. */
-async function ends(given: Given, destination: string): Promise<string> {
+async function ends(given: Given, destination: string, by = directly(given)): Promise<string> {
   const deadline = performance.now() + 5000;
   const request = {
     id: '0',
@@ -52,7 +59,7 @@ async function ends(given: Given, destination: string): Promise<string> {
     signal: new DialAbort(),
   };
   try {
-    const { end, agentId, sessionId, hubId } = await directly(given).direct(TO_AGENT)(request);
+    const { end, agentId, sessionId, hubId } = await by.direct(TO_AGENT)(request);
     end.abort(new Error('over'));
     return [agentId, sessionId, hubId].join();
   } catch (error) {
@@ -60,14 +67,14 @@ async function ends(given: Given, destination: string): Promise<string> {
   }
 }
 
-test('rules choose by the name or address that a caller wrote, and by port; by the flag for all, by a file for its tenant', () => {
+test('rules choose by the name or address that a caller wrote, and by port; by the flag for all, by a file among these for its tenant', () => {
   const rules = [
     { name: '10.0.0.0/8:443', cidr: '10.0.0.0/8', ports: [443] },
     { name: '*.svc', host: '*.svc' },
   ];
-  const both = directly({ rules, file: { direct: [{ name: 'hooks', host: 'hooks.acme.example', callers: ['api'] }] } });
-  const of = (host: string, port: number, { tenant = 'acme', caller = 'api' } = {}) =>
-    both.rule(tenant, { host, port }, caller);
+  const plain = directly({ rules, file: {} });
+  const of = (host: string, port: number, { tenant = 'acme', caller = 'api', by = plain } = {}) =>
+    by.rule(tenant, { host, port }, caller);
   assert.equal(of('10.1.2.3', 443), '--direct-destinations=10.0.0.0/8:443');
   assert.equal(of('::ffff:10.1.2.3', 443), '--direct-destinations=10.0.0.0/8:443');
   assert.equal(of('Webhook.SVC.', 8443, { tenant: 'other' }), '--direct-destinations=*.svc');
@@ -78,9 +85,17 @@ test('rules choose by the name or address that a caller wrote, and by port; by t
     ['x.svc.evil', 443],
   ] as const)
     assert.equal(of(host, port), undefined, host);
-  assert.equal(of('hooks.acme.example', 1), 'dial.hooks');
-  assert.equal(of('hooks.acme.example', 1, { caller: 'other' }), undefined);
-  assert.equal(of('hooks.acme.example', 1, { tenant: 'other' }), undefined);
+  const direct = [
+    { name: 'hooks', host: 'hooks.svc', callers: ['api'] },
+    { name: 'own', host: 'hooks.acme.example' },
+  ];
+  const by = directly({ rules, file: { direct } });
+  assert.equal(of('hooks.svc', 1, { by }), 'dial.hooks');
+  assert.equal(of('hooks.svc', 1, { by, caller: 'other' }), undefined);
+  assert.equal(of('hooks.svc', 1, { by, tenant: 'other' }), '--direct-destinations=*.svc');
+  assert.equal(of('other.svc', 1, { by }), undefined);
+  assert.equal(of('hooks.acme.example', 1, { by }), undefined, 'the flag does not list it');
+  assert.equal(of('hooks.acme.example', 1, { by: directly({ file: { direct } }) }), undefined);
 });
 
 test('loopback, own ports, link-local and metadata addresses are not dialled, however they are written, unless they are named', async () => {
@@ -119,14 +134,36 @@ test("a socket is opened here by a rule, if the tenant's rules allow each addres
   const lifted = ['loopback'] as const;
   const direct = [{ name: 'here', host: 'localhost', ports: [port] }];
   const here = formatDestination({ host: 'localhost', port });
-  assert.equal(await ends({ lifted, file: { direct } }, here), 'direct,,');
-  assert.equal(await ends({ lifted, file: { direct } }, `127.0.0.1:${port}`), 'to an agent');
+  assert.equal(await ends({ lifted, rules: direct, file: { direct } }, here), 'direct,,');
+  assert.equal(await ends({ lifted, rules: direct, file: { direct } }, `127.0.0.1:${port}`), 'to an agent');
   const deny = [
     { name: 'inside', cidr: '127.0.0.0/8' },
     { name: 'inside', cidr: '::1/128' },
   ];
   assert.match(
-    await ends({ lifted, file: { direct, deny } }, here),
+    await ends({ lifted, rules: direct, file: { direct, deny } }, here),
     /policy of tenant acme refuses .* \(rule inside\)/,
   );
+});
+
+test("tenants' files are read for own ports once, and again after a change", async () => {
+  let reads = 0;
+  let change: Parameters<Tenancy['changed']>[0] = () => {};
+  const given: Given = {
+    rules: [{ name: '*' }],
+    file: {},
+    read: () => void reads++,
+    changed(listener) {
+      change = listener;
+      return () => {};
+    },
+  };
+  const by = directly(given);
+  const dial = async () => assert.match(await ends(given, '192.0.2.7:9002', by), /\(own-ports\)/);
+  await dial();
+  await dial();
+  assert.equal(reads, 1);
+  change({ changed: ['acme'], gone: [] });
+  await dial();
+  assert.equal(reads, 2);
 });

@@ -14,7 +14,7 @@ import {
 } from '@isthmus/tunnel';
 
 export interface DirectOptions {
-  /** Of `--direct-destinations`, for all tenants. */
+  /** Of `--direct-destinations`. A tenant's file chooses among what they list. */
   readonly rules: readonly PolicyRule[];
   /** What the flag names among the addresses that no gateway dials. */
   readonly lifted: readonly Prohibition[];
@@ -25,11 +25,11 @@ export interface DirectOptions {
 }
 
 interface DirectParts extends DirectOptions {
-  readonly tenancy?: Pick<Tenancy, 'tenants'> | undefined;
+  readonly tenancy?: Pick<Tenancy, 'tenants' | 'changed'> | undefined;
   readonly observation: Observation;
 }
 
-/** Destinations that a gateway dials itself, by its flag and by tenants' files. */
+/** Destinations that a gateway dials itself: what its flag lists, of a tenant with `dial.direct` only what that lists too. */
 export class DirectDials {
   /** Opens the socket here if a rule says so. After DNS, each address must be one that the tenant's rules allow, and gateways may dial. */
   readonly direct: Stage = (next) => {
@@ -47,18 +47,25 @@ export class DirectDials {
   };
   readonly #parts: DirectParts;
   readonly #flag: ReturnType<typeof policyOf>;
+  /** The ports of `ports` and of tenants' files. Unset after a change of these. */
+  #ownPorts: readonly number[] | undefined;
 
   constructor(parts: DirectParts) {
     this.#parts = parts;
     this.#flag = policyOf({ allow: parts.rules });
+    parts.tenancy?.changed(() => {
+      this.#ownPorts = undefined;
+    });
   }
 
   /** Returns the rule by which a dial is direct; undefined if it goes to an agent. A name is compared as it is, and not resolved. */
   rule(tenant: string, destination: Destination, caller: string): string | undefined {
     const byFlag = this.#flag.verdict(destination, caller, []);
-    if (byFlag.allowed) return `--direct-destinations=${byFlag.rule}`;
-    const byFile = this.#tenant(tenant)?.direct.verdict(destination, caller, []);
-    return byFile?.allowed ? `dial.${byFile.rule}` : undefined;
+    if (!byFlag.allowed) return undefined;
+    const direct = this.#tenant(tenant)?.direct;
+    if (!direct) return `--direct-destinations=${byFlag.rule}`;
+    const byFile = direct.verdict(destination, caller, []);
+    return byFile.allowed ? `dial.${byFile.rule}` : undefined;
   }
 
   #tenant(name: string) {
@@ -66,11 +73,17 @@ export class DirectDials {
   }
 
   #prohibited(address: string, port: number): Prohibition | undefined {
-    const { ports, lifted, tenancy, ownAddresses = addressesHere } = this.#parts;
+    const { lifted, ownAddresses = addressesHere } = this.#parts;
+    this.#ownPorts ??= this.#portsNow();
+    const ownPorts = this.#ownPorts;
+    return prohibitedBy({ ownPorts, ownAddresses, lifted })(address, port);
+  }
+
+  #portsNow(): number[] {
+    const { ports, tenancy } = this.#parts;
     const files = [...(tenancy?.tenants.all ?? [])].map(({ file }) => file);
     const doors = files.flatMap(({ agents = [], callers = [] }) => [...agents, ...callers]);
-    const ownPorts = [...ports, ...doors.flatMap((door) => door.port ?? [])];
-    return prohibitedBy({ ownPorts, ownAddresses, lifted })(address, port);
+    return [...ports, ...doors.flatMap((door) => door.port ?? [])];
   }
 }
 

@@ -64,8 +64,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const resumable = options.resume && new GatewayTunnels({ ...routing, ...options.resume, route: routes });
   const limiter = new DialLimiter(limits && { limits });
   const { direct } = options;
-  const mayBeDirect = direct.rules.length > 0 || tenancy !== undefined;
-  const directly = mayBeDirect ? new DirectDials({ ...direct, tenancy, observation }) : undefined;
+  const directly = direct.rules.length > 0 ? new DirectDials({ ...direct, tenancy, observation }) : undefined;
   const dial = pipeline(gatewayStages({ ...routing, limiter, directly, resumable }));
   const judges = tenancy ?? callerTokens;
   const identities = judges && new Identities(judges, events);

@@ -390,7 +390,7 @@ export const tenantFile = v.strictObject({
           direct: v.exactOptional(
             described(
               list(rule),
-              'What gateways dial themselves, without an agent, as --direct-destinations does for all tenants. deny and allow apply to it too.',
+              'Of what the gateways list in --direct-destinations, what they dial themselves for this tenant, without an agent. Default: all of it. deny and allow apply too.',
             ),
           ),
         }),

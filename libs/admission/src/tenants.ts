@@ -59,8 +59,8 @@ export interface Tenant {
   /** The same object for as long as the file says the same of claims. */
   readonly claims: Claims;
   readonly policy: Policy;
-  /** What gateways dial for it themselves. Allows only what its rules match. */
-  readonly direct: Policy;
+  /** What gateways dial for it themselves, of what their flag lists. Unset: all of that. */
+  readonly direct: Policy | undefined;
   readonly limits: TenantLimits;
   readonly denials: Denials;
   /** What the files hold that its file names. */
@@ -309,7 +309,6 @@ function overdue({ certificates, path }: Tenant, { read }: TenantSource, now: nu
 
 /** Many files say nothing of what may be dialled. */
 const EVERYTHING = policyOf();
-const NOTHING = policyOf({ allow: [] });
 
 /** Rules without a name of their own are named by their place. */
 function directRules(rules: readonly DialRule[]): PolicyRule[] {
@@ -324,7 +323,7 @@ function tenantOf(path: string, { file }: UsableFile, read: ReadCredentials, bef
     file,
     claims: before && sameClaims(before.file, file) ? before.claims : claimsOf(file.claims),
     policy: file.dial ? policyOf(file.dial) : EVERYTHING,
-    direct: file.dial?.direct ? policyOf({ allow: directRules(file.dial.direct) }) : NOTHING,
+    direct: file.dial?.direct && policyOf({ allow: directRules(file.dial.direct) }),
     limits: limitsOf(file.limits),
     denials: denialsOf(file.deny),
     credentials,

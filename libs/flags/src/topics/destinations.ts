@@ -46,7 +46,7 @@ export function parseDestinations(flags: Values<typeof destinations>): AgentDest
 export const directDials = topic('Behaviour', {
   'direct-destinations': strings(
     [],
-    `Destinations that the gateway dials itself, without an agent, under the same rules, limits and records: a comma list. ${ENTRY} A name is compared as the caller wrote it. Never addresses of this machine's loopback, its own ports, link-local addresses and the metadata services of clouds; the names ${DIRECT_PROHIBITIONS.join(', ')} in this list lift these exceptions, for tenants' files (dial.direct) too.`,
+    `Destinations that the gateway dials itself, without an agent, under the same rules, limits and records: a comma list. ${ENTRY} A name is compared as the caller wrote it. Never addresses of this machine's loopback, its own ports, link-local addresses and the metadata services of clouds; the names ${DIRECT_PROHIBITIONS.join(', ')} in this list lift these exceptions. Of the list, a tenant's file (dial.direct) may choose a part.`,
     { own: true },
   ),
 });
