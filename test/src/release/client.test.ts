@@ -66,7 +66,7 @@ test(
     const examples = [...readme.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code);
     assert.equal(examples.length, 3);
     const run = async (program: string, ...args: readonly string[]) => {
-      const to = { HOST: '127.0.0.1', PORT: `${plain.port}`, FORCE_COLOR: '0', NO_COLOR: '1' };
+      const to = { HOST: '127.0.0.1', PORT: `${plain.port}`, FORCE_COLOR: undefined, NO_COLOR: '1' };
       const options = { cwd: folder, env: { ...process.env, ...env, ...to }, timeout: RUN_MS };
       return (await promisify(execFile)(program, args, options)).stdout.trim().split('\n').sort();
     };
