@@ -146,11 +146,9 @@ export const credential = command({
   async run({ args, options, terminal }: Call<Pick<Options, 'kubeconfig'>>) {
     const [context, run] = args as unknown as [string, readonly string[]];
     const path = await Kubeconfig.locate(terminal, options.kubeconfig);
-    const [{ token, expires }, { cluster, proxy }] = await Promise.all([
-      tokenFrom(run),
-      kubeContext(await Kubeconfig.read(path), context),
-    ]);
+    const { cluster, proxy } = await kubeContext(await Kubeconfig.read(path), context);
     if (!proxy) throw usage(`context ${context} has no proxy-url: isthmus login writes it`);
+    const { token, expires } = await tokenFrom(run);
     if (decodeURIComponent(proxy.password) !== token) {
       const renewed = proxyUrl(proxy, decodeURIComponent(proxy.username), token);
       await Kubeconfig.change(path, (config) => config.put('clusters', cluster, { 'proxy-url': renewed }));
