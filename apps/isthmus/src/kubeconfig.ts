@@ -1,4 +1,5 @@
-import { chmod, mkdir, open, readFile, realpath, rename, rm } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { mkdir, open, readFile, realpath, rename, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import timers from 'node:timers/promises';
 import { inWords } from '@isthmus/tunnel';
@@ -66,16 +67,21 @@ export class Kubeconfig {
     try {
       const config = await Kubeconfig.read(real);
       change(config);
-      const temporary = `${real}.${process.pid}.tmp`;
-      const file = await open(temporary, 'w', 0o600);
+      // Nobody else can have created it, to read it or to lead it elsewhere.
+      const temporary = `${real}.${randomBytes(8).toString('hex')}.tmp`;
+      const file = await open(temporary, 'wx', 0o600);
       try {
-        await file.writeFile(String(config.#document));
-        await file.sync();
-      } finally {
-        await file.close();
+        try {
+          await file.writeFile(String(config.#document));
+          await file.sync();
+        } finally {
+          await file.close();
+        }
+        await rename(temporary, real);
+      } catch (error) {
+        await rm(temporary, { force: true });
+        throw error;
       }
-      await chmod(temporary, 0o600);
-      await rename(temporary, real);
     } finally {
       await unlock();
     }

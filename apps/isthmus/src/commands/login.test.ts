@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer, type Server } from 'node:https';
 import { type AddressInfo, connect, createServer as createTcp, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -135,6 +144,29 @@ describe('login and why', () => {
     assert.equal(Buffer.from(data, 'base64').toString().trim(), pems.join('\n'));
     await login(...token, '--from', 'home');
     assert.equal(written().clusters.length, 2, 'a second login changes its own entries');
+  });
+
+  it('keeps a token of the plane from the API server, and leaves no other file behind', async () => {
+    writeFileSync(path, '');
+    const made = `isthmus_0123456789abcdef_${'A'.repeat(43)}`;
+    writeFileSync(join(dir, 'made'), made);
+    assert.equal((await login('--token-file', join(dir, 'made'), ...toApi())).status, EXIT.good);
+    const { clusters, users } = written();
+    assert.deepEqual(users, [{ name: 'isthmus-acme', user: {} }]);
+    assert.ok(clusters[0].cluster['proxy-url'].includes(made));
+    assert.deepEqual(
+      readdirSync(dir).filter((name) => /\.(tmp|lock)$/.test(name)),
+      [],
+    );
+  });
+
+  it('does not write through a file that another one has put beside it', async () => {
+    const [aside, victim] = [join(dir, 'aside'), join(dir, 'victim')];
+    writeFileSync(victim, 'mine');
+    symlinkSync('victim', `${aside}.${process.pid}.tmp`);
+    assert.equal((await login(...token, ...toApi(), '--kubeconfig', aside)).status, EXIT.good);
+    assert.equal(readFileSync(victim, 'utf8'), 'mine');
+    rmSync(`${aside}.${process.pid}.tmp`);
   });
 
   it('says how far a call gets, and kubectl gets as far', async () => {
@@ -299,6 +331,12 @@ describe('login and why', () => {
       assert.equal(status, EXIT.usage, args.join(' '));
       assert.match(err, says);
     }
+    const insecure = OLD.replace('certificate-authority: cluster-ca.pem', 'insecure-skip-tls-verify: true');
+    writeFileSync(path, insecure);
+    const { status, err } = await login(...token);
+    assert.equal(status, EXIT.usage);
+    assert.match(err, /context home has insecure-skip-tls-verify: nobody would check the gateway/);
+    assert.equal(readFileSync(path, 'utf8'), insecure);
     writeFileSync(path, 'clusters: [\n');
     assert.match((await login(...token, ...toApi())).err, /is no kubeconfig: line \d+ is no YAML/);
     assert.equal(readFileSync(path, 'utf8'), 'clusters: [\n');

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { passwordId } from '@isthmus/admission';
 import { inWords } from '@isthmus/tunnel';
 import { Argument, Option } from 'commander';
 import { type Call, command } from '../command.ts';
@@ -59,20 +60,22 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
     const path = await Kubeconfig.locate(terminal, options.kubeconfig);
     const base =
       options.server === undefined ? await kubeContext(await Kubeconfig.read(path), options.from) : undefined;
+    if (base?.insecure)
+      throw usage(
+        `context ${base.context} has insecure-skip-tls-verify: nobody would check the gateway, to which the token goes. Give --server and --cluster-ca, or --from a context with a CA`,
+      );
     const name = options.as ?? `isthmus-${tenant}`;
     const { token } = run.length > 0 ? await tokenFrom(run) : { token: tokenIn(options.tokenFile ?? '') };
     const cluster = await clusterOf(options, base, proxyUrl(gateway, tenant, token));
-    const own = run.length > 0 ? { exec: plugin(name, path, run) } : base ? undefined : { token };
+    // A token of the plane's own means nothing to an API server, which must not learn it.
+    const forServer = passwordId(token) === undefined ? { token } : {};
+    const own = run.length > 0 ? { exec: plugin(name, path, run) } : base ? undefined : forServer;
     await Kubeconfig.change(path, (config) => {
       config.put('clusters', name, cluster);
       if (own) config.put('users', name, { token: undefined, exec: undefined, ...own });
       config.put('contexts', name, { cluster: name, user: own ? name : base?.user });
       config.currentContext = name;
     });
-    if (base?.insecure)
-      output.remark(
-        'the cluster has insecure-skip-tls-verify: nobody checks the gateway either, to which the token goes',
-      );
     if (base?.serverName)
       output.remark(
         `the cluster has tls-server-name: client-go wants ${base.serverName} in the gateway's certificate too`,
@@ -97,23 +100,19 @@ async function clusterOf(options: Options & { readonly ca?: string }, base: Kube
       : await readNamed('--cluster-ca', options.clusterCa);
   const gatewayCa = options.ca === undefined ? undefined : await readNamed('--ca', options.ca);
   // Certificates in a kubeconfig take the place of the system's.
-  if (gatewayCa !== undefined && ca === undefined && !base?.insecure)
+  if (gatewayCa !== undefined && ca === undefined)
     throw usage(
       "--ca alone would replace the system's CAs for the API server too: give --cluster-ca with --server, or leave out --ca",
     );
   const both = [ca, gatewayCa].filter((pem) => pem !== undefined).map((pem) => pem.trim());
-  const data = base?.insecure
-    ? undefined
-    : both.length > 0
-      ? Buffer.from(`${both.join('\n')}\n`).toString('base64')
-      : undefined;
+  const data = both.length > 0 ? Buffer.from(`${both.join('\n')}\n`).toString('base64') : undefined;
   return {
     server,
     'proxy-url': proxy,
     'certificate-authority-data': data,
     'certificate-authority': undefined,
     'tls-server-name': base?.serverName,
-    'insecure-skip-tls-verify': base?.insecure || undefined,
+    'insecure-skip-tls-verify': undefined,
   };
 }
 
