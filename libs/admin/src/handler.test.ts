@@ -66,6 +66,13 @@ test('profiles and snapshots are taken one at a time, and one whose client left 
   await until(async () => (await ask(server.port, '/debug/pprof/profile?seconds=0.01')).status === 200);
 });
 
+test('targets that are not known yet are no empty list: Prometheus keeps what it had', async () => {
+  const scraped = async (tenant?: string) => (tenant === 'acme' ? [] : undefined);
+  await using server = await admin(adminHandler({ metrics, profiling: false, tenants: { has: () => true, scraped } }));
+  assert.equal((await ask(server.port, '/sd')).status, 503);
+  assert.equal((await ask(server.port, '/sd?tenant=acme')).status, 200);
+});
+
 test('more targets than an answer may have are refused, with what to ask instead', async () => {
   const labels = { job: 'x' };
   const scraped = async (tenant?: string) => [

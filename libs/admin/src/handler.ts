@@ -74,6 +74,7 @@ async function targetsPage(
   if (own !== undefined && wanted !== own) return { status: 403, body: `your certificate is of tenant ${own}\n` };
   if (wanted !== undefined && !tenants.has(wanted)) return { status: 404, body: 'there is no such tenant\n' };
   const groups = await tenants.scraped(wanted);
+  if (!groups) return { status: 503, body: 'not all API servers have listed their nodes yet: keep what you have\n' };
   const count = groups.reduce((sum, { targets }) => sum + targets.length, 0);
   if (count > ADMIN.targets) {
     return { status: 400, body: `there are ${count} targets, more than ${ADMIN.targets}: ask for /sd?tenant=NAME\n` };

@@ -90,7 +90,7 @@ async function scraped(context: TestContext, files: Readonly<Record<string, stri
     },
     async kubelets(tenant?: string) {
       const groups = await targets.of(tenant);
-      return groups.map(({ targets: [at], labels }) => `${labels.__meta_isthmus_node} ${at}`);
+      return groups?.map(({ targets: [at], labels }) => `${labels.__meta_isthmus_node} ${at}`);
     },
   };
 }
@@ -101,7 +101,7 @@ test('targets of a file have its labels, and https, because only then Prometheus
   const acme =
     '[{job: apiserver, targets: ["10.0.0.1:443", "[fd00::1]:443"]}, {job: dns, targets: ["a:443"], path: /dns}]';
   const { targets } = await scraped(context, { acme, beta: '[{job: x, targets: ["b:1"]}]' });
-  const [first, second, ...rest] = await targets.of('acme');
+  const [first, second, ...rest] = (await targets.of('acme')) ?? [];
   const labels = { __scheme__: 'https', __meta_isthmus_tenant: 'acme' };
   assert.deepEqual(first, {
     targets: ['10.0.0.1:443', '[fd00::1]:443'],
@@ -112,7 +112,7 @@ test('targets of a file have its labels, and https, because only then Prometheus
     labels: { ...labels, __meta_isthmus_job: 'dns', __metrics_path__: '/dns' },
   });
   assert.equal(rest.length, 0);
-  assert.equal((await targets.of()).length, 3);
+  assert.equal((await targets.of())?.length, 3);
 });
 
 test('a file that says what nobody can scrape is refused, with the place', () => {
@@ -147,11 +147,11 @@ test("kubelets are those of the API server's nodes, listed in pages, once for se
   assert.deepEqual(await kubelets(), [...found, ...found]);
   assert.equal(acme.asked, 3, 'pages');
   acme.all = [];
-  assert.equal((await kubelets()).length, 6);
+  assert.equal((await kubelets())?.length, 6);
   assert.equal(acme.asked, 3, 'not again so soon');
   pass(ADMISSION.nodesMs);
-  assert.equal((await kubelets()).length, 6, 'the last list, while the next one comes');
-  await until(async () => (await kubelets()).length === 0);
+  assert.equal((await kubelets())?.length, 6, 'the last list, while the next one comes');
+  await until(async () => (await kubelets())?.length === 0);
 
   write({ acme: NODES.replace('acme.conf', 'other.conf') });
   assert.deepEqual(targets.failures, [], 'the list that the file no longer names is forgotten');
@@ -166,7 +166,8 @@ test('an API server that hangs delays no other tenant, loses no nodes, and is na
   assert.deepEqual(await kubelets('acme'), ['a 10.0.0.1:10250']);
   // Waits for beta a little, the first time.
   options.firstMs = 50;
-  assert.deepEqual(await kubelets(), ['a 10.0.0.1:10250']);
+  assert.equal(await kubelets(), undefined, 'nobody knows yet what beta has');
+  assert.deepEqual(await kubelets('acme'), ['a 10.0.0.1:10250']);
   assert.deepEqual(targets.failures, []);
 
   acme.hangs = true;
@@ -176,6 +177,8 @@ test('an API server that hangs delays no other tenant, loses no nodes, and is na
   await until(() => targets.failures.length === 2);
   assert.match(targets.failures.join('\n'), /^acme\.yaml: scrape\[0\]\.nodes\.kubeconfig: /m);
   assert.deepEqual(await kubelets('acme'), ['a 10.0.0.1:10250'], 'its last list stays');
+  assert.equal(await kubelets('beta'), undefined, 'it never had a list');
+  assert.deepEqual(await kubelets(), ['a 10.0.0.1:10250'], 'its failure takes nothing from others');
 
   write({ acme: NODES });
   assert.deepEqual(await kubelets('beta'), []);

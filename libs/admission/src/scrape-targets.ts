@@ -37,12 +37,17 @@ export class ScrapeTargets {
     this.#now = options.now ?? (() => performance.now());
   }
 
-  /** The targets of one tenant, or of all. */
-  async of(name?: string): Promise<TargetGroup[]> {
+  /**
+   * The targets of one tenant, or of all. Undefined while nodes of the one have never been listed, or nodes of any have yet to be looked at:
+   * who has an older answer keeps it. One API server that fails takes nothing from the answer for all but its own nodes.
+   */
+  async of(name?: string): Promise<TargetGroup[] | undefined> {
     const { tenants, firstMs = ADMISSION.nodesFirstMs } = this.#options;
     const asked = name === undefined ? [...tenants.all] : [tenants.get(name)].filter((found) => found !== undefined);
-    const first = this.#look(asked.flatMap((tenant) => this.#listsOf(tenant)));
+    const lists = asked.flatMap((tenant) => this.#listsOf(tenant));
+    const first = this.#look(lists);
     if (first.length > 0) await within(Promise.all(first), firstMs);
+    if (lists.some(({ nodes, failure }) => !nodes && (name !== undefined || failure === undefined))) return undefined;
     return asked.flatMap((tenant) => this.#groups(tenant));
   }
 
@@ -136,7 +141,8 @@ class NodeList {
   readonly tenant: string;
   readonly rule: string;
   readonly #kubeconfig: string;
-  nodes: readonly KnownNode[] = [];
+  /** Unset until the first look that succeeds. */
+  nodes: readonly KnownNode[] | undefined;
   /** Why the last look failed. */
   failure: string | undefined;
   /** When the last look ended. */

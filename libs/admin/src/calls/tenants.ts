@@ -50,8 +50,8 @@ export interface TenantsPart {
   list(): Iterable<KnownTenant>;
   has(name: string): boolean;
   problems(): readonly FileProblem[];
-  /** What the files have Prometheus scrape, of one tenant or of all. */
-  scraped(tenant?: string): Promise<readonly TargetGroup[]>;
+  /** What the files have Prometheus scrape, of one tenant or of all. Undefined while that is not known yet. */
+  scraped(tenant?: string): Promise<readonly TargetGroup[] | undefined>;
   /** Why ports and unix sockets that the files name are not open. */
   unopened(): readonly string[];
 }
