@@ -65,7 +65,7 @@ async function plane(passOn?: Attach) {
   cleanups.push(() => gateway.destroy(new Error('test over')));
   /** Begins a tunnel that has echoed `hello`. */
   const begin = async () => {
-    const established = await gateway.dial({ ...request(port), resume: { direct: true } });
+    const established = await gateway.dial({ ...request(port), callerName: 'ci', resume: { direct: true } });
     assert.ok(established.resume);
     const first = ear(established.resume.carrier());
     first.carrier.data(Buffer.from('hello'));
@@ -74,6 +74,7 @@ async function plane(passOn?: Attach) {
   };
   const asked = (claim: Partial<AttachClaim>, more: Partial<AttachRequest> = {}): AttachRequest => ({
     ...request(port),
+    callerName: 'ci',
     session: 's1',
     direct: true,
     claim: { number: 1, received: 5, taken: 5, secret: 'f'.repeat(32), ...claim },
@@ -111,11 +112,12 @@ test('a refused attach says why, and the tunnel stays as it was', async () => {
   const refusals: readonly [Partial<AttachClaim>, Partial<AttachRequest>, RegExp][] = [
     [{}, {}, /^this agent has no such tunnel$/],
     [{ secret }, { tenant: 'other' }, /^this agent has no such tunnel$/],
+    [{ secret }, { callerName: 'other' }, /^this agent has no such tunnel$/],
     [{ secret, received: 6 }, {}, /in disorder/],
   ];
   for (const [claim, more, message] of refusals)
     await assert.rejects(gateway.attach(asked(claim, more)), { code: 'connection_terminated', message });
-  assert.deepEqual(atAgent, ['refused', 'refused', 'refused']);
+  assert.deepEqual(atAgent, ['refused', 'refused', 'refused', 'refused']);
   first.carrier.data(Buffer.from(' more'));
   await until(() => first.text === 'hello more', 'the echo on the old carrier');
 });
