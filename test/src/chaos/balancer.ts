@@ -15,7 +15,9 @@ export async function balancer(scope: Scope, ports: readonly number[]): Promise<
       far.once('error', next);
       far.once('connect', () => {
         far.off('error', next);
-        pipeline(near, far, near, () => {});
+        // A peer that was killed meanwhile has reset its side.
+        if (near.destroyed) far.destroy();
+        else pipeline(near, far, near, () => {});
       });
     };
     reach(0);
