@@ -180,22 +180,23 @@ describe('what explain prints of a policy', () => {
 });
 
 describe('what a dry run of a drain prints', () => {
+  const running = [
+    {
+      dial: 'd1',
+      destination: '10.0.0.5:10250',
+      agent: 'node-a',
+      caller: 'uds',
+      ageMs: 65_000,
+      bytes: 1500,
+      idleMs: 0,
+      fate: 'cut',
+    },
+  ];
+
   it('is who has nowhere to go, and what may be cut', () => {
     const moves = [
       { session: 's1', tenant: 'default', agent: 'node-a', elsewhere: 0, tunnels: 1 },
       { session: 's2', tenant: 'default', agent: 'node-b', elsewhere: 1, tunnels: 0 },
-    ];
-    const running = [
-      {
-        dial: 'd1',
-        destination: '10.0.0.5:10250',
-        agent: 'node-a',
-        caller: 'uds',
-        ageMs: 65_000,
-        bytes: 1500,
-        idleMs: 0,
-        fate: 'cut',
-      },
     ];
     assert.equal(
       dryRunText(
@@ -222,18 +223,6 @@ describe('what a dry run of a drain prints', () => {
 
   it('does not speak of seconds where there are none', () => {
     const view = { hub: 'hub-1', dryRun: true, sessions: 0, tunnels: 1, stranded: 0, moves: [] };
-    const running = [
-      {
-        dial: 'd1',
-        destination: '10.0.0.5:10250',
-        agent: 'node-a',
-        caller: 'uds',
-        ageMs: 65_000,
-        bytes: 1500,
-        idleMs: 0,
-        fate: 'cut',
-      },
-    ];
     const shown = (gracefulMs?: number) =>
       dryRunText({ ...view, running, ...(gracefulMs !== undefined && { gracefulMs }) }, plain);
     assert.match(shown(0), /^Running now. Draining cuts none; stopping hub-1 cuts those that still run:$/m);
