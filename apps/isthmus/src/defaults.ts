@@ -72,10 +72,6 @@ export const ISTHMUS = {
   tokenCommandMs: 120_000,
   /** The longest token: with the rest of a head, gateways read 32 KiB. */
   tokenBytes: 16_384,
-  /** The longest head of a proxy's answer, or of an API server's. */
-  headBytes: 32_768,
-  /** How much of a refusal's text is shown. */
-  reasonBytes: 500,
   /** How often the screen of `isthmus watch` is drawn again. */
   watchDrawMs: 1000,
   /** How often `isthmus watch` asks members for their load. */

@@ -2,8 +2,8 @@ import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
+import { asked, DialError, refusalOf } from '@isthmus/client/gateways';
 import { adviceFor } from '@isthmus/findings';
-import { ISTHMUS } from './defaults.ts';
 import type { KubeContext } from './kubeconfig.ts';
 import { isoTime } from './output.ts';
 
@@ -78,23 +78,33 @@ export async function tunnelled(socket: Socket, proxy: URL, authority: string, s
   const token = decodeURIComponent(proxy.password);
   const basic = Buffer.from(`${user}:${token}`).toString('base64');
   const authorization = user === '' ? '' : `Proxy-Authorization: Basic ${basic}\r\n`;
-  socket.write(`CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${authorization}\r\n`);
-  const { status, fields } = await headOf(socket, signal);
-  if (status >= 200 && status < 300) return { detail: `open to ${authority}, as tenant ${user || '(none)'}` };
-  if (status === 407) throw refused(user, token, await reasonIn(socket, fields, signal));
-  const { code, details } = proxyStatusOf(fields.get('proxy-status') ?? '');
-  if (status === 0)
+  const head = `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${authorization}\r\n`;
+  const answer = await asked(socket, head, signal).catch((error) => {
+    if (!(error instanceof DialError)) throw error;
     throw new Stop(
       'what answers is no HTTP proxy',
       proxy.protocol === 'http:'
         ? 'a gateway speaks TLS there: write https:// in proxy-url'
         : 'is this the port for callers?',
     );
-  const text = [`the gateway answers ${status}`, code, details].filter((each) => each !== '').join(': ');
-  throw new Stop(text, code === '' ? "read the gateway's log" : adviceFor(code));
+  });
+  const { status } = answer;
+  if (status >= 200 && status < 300) return { detail: `open to ${authority}, as tenant ${user || '(none)'}` };
+  const refusal = refusalOf(answer, 'the gateway');
+  if (status === 407) throw refused(user, token, refusal);
+  const said = isOfPlane(refusal);
+  throw new Stop(
+    said ? `the gateway answers ${status}: ${refusal.code}: ${refusal.message}` : refusal.message,
+    adviceFor(refusal.code),
+  );
 }
 
-function refused(user: string, token: string, reason: string): Stop {
+/** Whether a refusal says why, as gateways do. */
+function isOfPlane({ code }: DialError): boolean {
+  return code !== 'http_protocol_error';
+}
+
+function refused(user: string, token: string, refusal: DialError): Stop {
   if (user === '') return new Stop('407: no token was sent', 'isthmus login TENANT writes one into proxy-url');
   const expiry = expiryOf(token);
   if (expiry !== undefined && expiry < Date.now())
@@ -102,60 +112,10 @@ function refused(user: string, token: string, reason: string): Stop {
       `407: the token of ${user} expired at ${isoTime(expiry)}`,
       'log in again; with a command behind -- the next kubectl call renews it, and the one after uses it',
     );
-  const why = reason === '' ? '' : `: ${reason}`;
   return new Stop(
-    `407: the gateway does not take the token for tenant ${user}${why}`,
+    `407: the gateway does not take the token for tenant ${user}${isOfPlane(refusal) ? `: ${refusal.message}` : ''}`,
     "is the tenant's name right, and is the token's issuer, audience or hash in the tenant's file?",
   );
-}
-
-/** Returns the first line of a refusal's body, in which gateways say why. */
-async function reasonIn(socket: Socket, fields: Head['fields'], signal: AbortSignal): Promise<string> {
-  const wanted = Math.min(Number(fields.get('content-length')) || 0, ISTHMUS.reasonBytes);
-  let text = '';
-  while (text.length < wanted && !socket.readableEnded && !socket.destroyed) {
-    const chunk = socket.read() as Buffer | null;
-    if (chunk === null) await Promise.race([once(socket, 'readable', { signal }), once(socket, 'end', { signal })]);
-    else text += chunk.toString('latin1');
-  }
-  return /^[ -~]*/.exec(text.slice(0, wanted).trim())?.[0] ?? '';
-}
-
-/** Reads the first member of Proxy-Status (RFC 9209). */
-function proxyStatusOf(text: string): { readonly code: string; readonly details: string } {
-  const code = /;\s*error=([\w-]+)/.exec(text)?.[1] ?? '';
-  const details = /;\s*details="((?:[^"\\]|\\.)*)"/.exec(text)?.[1]?.replaceAll(/\\(.)/g, '$1') ?? '';
-  return { code, details };
-}
-
-interface Head {
-  /** 0 if it is no HTTP. */
-  readonly status: number;
-  readonly fields: ReadonlyMap<string, string>;
-}
-
-/** Reads the head of an answer and no byte behind it. */
-export async function headOf(socket: Socket, signal: AbortSignal): Promise<Head> {
-  let text = '';
-  while (!text.includes('\r\n\r\n')) {
-    const chunk = socket.read() as Buffer | null;
-    if (chunk === null) {
-      if (socket.readableEnded || socket.destroyed) break;
-      await Promise.race([once(socket, 'readable', { signal }), once(socket, 'end', { signal })]);
-      continue;
-    }
-    text += chunk.toString('latin1');
-    if (text.length > ISTHMUS.headBytes || !'HTTP/1.'.startsWith(text.slice(0, 7))) break;
-  }
-  const [head = '', ...behind] = text.split('\r\n\r\n');
-  const rest = behind.join('\r\n\r\n');
-  if (rest !== '') socket.unshift(Buffer.from(rest, 'latin1'));
-  const [first = '', ...lines] = head.split('\r\n');
-  if (text === '') throw new Error('it ended the connection');
-  const fields = lines.map(
-    (line) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 1).trim()] as const,
-  );
-  return { status: Number(/^HTTP\/1\.[01] (\d{3})/.exec(first)?.[1] ?? 0), fields: new Map(fields) };
 }
 
 /** Returns when a JWT expires, in milliseconds since the epoch; undefined for other tokens. */

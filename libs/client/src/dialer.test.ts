@@ -11,7 +11,7 @@ import { Authority } from '@isthmus/certificates/testing';
 import { within } from '@isthmus/runtime/testing';
 import { CLIENT } from './defaults.ts';
 import { createDialer } from './dialer.ts';
-import { DialError } from './errors.ts';
+import { DialError } from './gateways.ts';
 
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
 
@@ -164,7 +164,13 @@ test('what is no answer of a gateway is named', async (context) => {
   const [proxy, noise] = [await of(says('HTTP/1.1 502 Bad Gateway')), await of(says('SSH-2.0-x', ''))];
   assert.deepEqual([proxy.code, proxy.status], ['http_protocol_error', 502]);
   assert.match(proxy.message, /answered 502 Bad Gateway without Proxy-Status/);
+  assert.match(
+    (await of(says('HTTP/1.1 502 Bad \u001b[31mGateway'))).message,
+    /answered 502 Bad \?\[31mGateway without/,
+  );
   assert.match(noise.message, /its answer is not HTTP\/1\.1/);
+  const alert = await of((socket) => socket.write(Buffer.of(0x15, 3, 3, 0, 2, 2, 10)));
+  assert.match(alert.message, /its answer is not HTTP\/1\.1/, 'it waits for no end of what is no HTTP');
   const endless = await of((socket) => socket.write('HTTP/1.1 200 OK\r\nx: '.padEnd(CLIENT.headBytes + 100, 'x')));
   assert.match(endless.message, /head of over 16384 bytes/);
 });

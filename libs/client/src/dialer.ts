@@ -4,8 +4,7 @@ import { isIPv6, type Socket } from 'node:net';
 import type { ConnectionOptions } from 'node:tls';
 import { type Connector, connectorOf, type Dispatcher, dispatcherOf, httpAgentOf, httpsAgentOf } from './agents.ts';
 import { CLIENT } from './defaults.ts';
-import { DialError, refusalOf } from './errors.ts';
-import { asked, type Credentials, connected, type Gateway, gatewayOf } from './gateways.ts';
+import { asked, type Credentials, connected, DialError, type Gateway, gatewayOf, refusalOf } from './gateways.ts';
 
 export interface DialerOptions {
   /** `https://host:port` or `unix:/path`. Of several, the one that answered last is tried first, then the others in this order. */

@@ -70,7 +70,7 @@ async function startPair(dir: string) {
     socket.on('error', () => {});
     if (request.headers['proxy-authorization'] !== `Basic ${basic}`)
       return socket.end(
-        'HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="x"\r\nContent-Length: 14\r\n\r\nno such token\n',
+        'HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="x"\r\nProxy-Status: gw-1; error=http_request_denied; details="no such token"\r\n\r\n',
       );
     if (answers.refusal !== '')
       return socket.end(`HTTP/1.1 502 Bad Gateway\r\nProxy-Status: ${answers.refusal}\r\n\r\n`);

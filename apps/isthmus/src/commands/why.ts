@@ -1,11 +1,12 @@
 import type { Socket } from 'node:net';
+import { asked, DialError } from '@isthmus/client/gateways';
 import { inWords } from '@isthmus/tunnel';
 import { Option } from 'commander';
 import { type Call, command } from '../command.ts';
 import { type KubeContext, Kubeconfig, kubeContext } from '../kubeconfig.ts';
 import { EXIT, type Style } from '../output.ts';
 import { folded } from '../table.ts';
-import { bare, headOf, opened, resolved, Stop, secured, tunnelled } from '../through-gateway.ts';
+import { bare, opened, resolved, Stop, secured, tunnelled } from '../through-gateway.ts';
 import { kubeconfigOption } from './login.ts';
 
 interface StepView {
@@ -102,7 +103,7 @@ const FAULTS: readonly (readonly [RegExp, string])[] = [
   [/expired|not yet valid/, "have its certificate renewed, or look at this machine's clock"],
   [/wrong version number|packet length|EPROTO/, 'it does not speak TLS there: is this the right port?'],
   [
-    /ECONNRESET|socket hang up|ended the connection/,
+    /ECONNRESET|socket hang up|(closed|ended) the connection/,
     'it closed the connection: is this its port for callers, and does it demand a client certificate?',
   ],
 ];
@@ -123,10 +124,11 @@ function planOf({ context, server, proxy }: KubeContext) {
 }
 
 async function answered(socket: Socket, authority: string, signal: AbortSignal) {
-  socket.write(`GET /version HTTP/1.1\r\nHost: ${authority}\r\nUser-Agent: isthmus\r\nConnection: close\r\n\r\n`);
-  const { status } = await headOf(socket, signal);
-  if (status === 0)
+  const head = `GET /version HTTP/1.1\r\nHost: ${authority}\r\nUser-Agent: isthmus\r\nConnection: close\r\n\r\n`;
+  const { status } = await asked(socket, head, signal).catch((error) => {
+    if (!(error instanceof DialError)) throw error;
     throw new Stop('no HTTP server answers', "is the cluster's server in the kubeconfig its API server?");
+  });
   const who = status === 401 || status === 403 ? ': it wants to know who asks, which kubectl says' : '';
   return { detail: `the API server answers ${status}${who}` };
 }
