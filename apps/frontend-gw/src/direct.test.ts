@@ -8,6 +8,7 @@ import {
   type Dial,
   DialAbort,
   DialError,
+  dialLog,
   formatDestination,
   noTracer,
   type Prohibition,
@@ -57,11 +58,12 @@ async function ends(given: Given, destination: string, by = directly(given)): Pr
     destination: parseDestination(destination),
     deadline,
     signal: new DialAbort(),
+    log: dialLog(),
   };
   try {
     const { end, agentId, sessionId, hubId } = await by.direct(TO_AGENT)(request);
     end.abort(new Error('over'));
-    return [agentId, sessionId, hubId].join();
+    return [agentId, sessionId, hubId, ...request.log.attempts.map(({ kind, outcome }) => `${kind} ${outcome}`)].join();
   } catch (error) {
     return (error as DialError).message;
   }
@@ -134,7 +136,7 @@ test("a socket is opened here by a rule, if the tenant's rules allow each addres
   const lifted = ['loopback'] as const;
   const direct = [{ name: 'here', host: 'localhost', ports: [port] }];
   const here = formatDestination({ host: 'localhost', port });
-  assert.equal(await ends({ lifted, rules: direct, file: { direct } }, here), 'direct,,');
+  assert.equal(await ends({ lifted, rules: direct, file: { direct } }, here), 'direct,,,direct established');
   assert.equal(await ends({ lifted, rules: direct, file: { direct } }, `127.0.0.1:${port}`), 'to an agent');
   const deny = [
     { name: 'inside', cidr: '127.0.0.0/8' },

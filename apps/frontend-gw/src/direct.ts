@@ -1,11 +1,16 @@
 import { networkInterfaces } from 'node:os';
 import { type PolicyRule, policyOf } from '@isthmus/admission/policy';
 import type { Tenancy } from '@isthmus/plane';
+import { extended } from '@isthmus/runtime';
 import { endpointDial } from '@isthmus/transport';
 import {
+  type AttemptRecord,
+  asDialError,
   callerName,
   type Destination,
   DIRECT,
+  type DialRequest,
+  enterSpan,
   type Observation,
   type Prohibited,
   type Prohibition,
@@ -29,20 +34,42 @@ interface DirectParts extends DirectOptions {
   readonly observation: Observation;
 }
 
+/** What records say of an attempt without an agent. */
+const BY_THE_GATEWAY = { kind: 'direct', agentId: DIRECT, sessionId: '', hubId: '' } as const;
+
 /** Destinations that a gateway dials itself: what its flag lists, of a tenant with `dial.direct` only what that lists too. */
 export class DirectDials {
   /** Opens the socket here if a rule says so. After DNS, each address must be one that the tenant's rules allow, and gateways may dial. */
   readonly direct: Stage = (next) => {
     const { observation } = this.#parts;
+    const { tracer } = observation;
     const prohibited: Prohibited = (address, port) => this.#prohibited(address, port);
     const open = endpointDial({ agentId: DIRECT, prohibited, liftedBy: '--direct-destinations', ...observation });
+    const here = async (request: DialRequest) => {
+      const policy = this.#tenant(request.tenant)?.policy;
+      const start = performance.now();
+      const attempt: AttemptRecord = { ...BY_THE_GATEWAY, start, outcome: 'running' };
+      request.log?.attempts.push(attempt);
+      const span = tracer.attempt(request, attempt, 1);
+      const asked = extended(request, policy ? { policy } : {});
+      enterSpan(asked, span);
+      try {
+        const established = await open(asked);
+        attempt.outcome = 'established';
+        return established;
+      } catch (thrown) {
+        attempt.outcome = request.signal.aborted ? 'overtaken' : 'failed';
+        if (!request.signal.aborted) attempt.error = asDialError(thrown);
+        throw thrown;
+      } finally {
+        attempt.ms = performance.now() - start;
+        span.end(attempt);
+      }
+    };
     return (request) => {
       const { tenant, destination, agent } = request;
-      if (agent !== undefined || this.rule(tenant, destination, callerName(request)) === undefined)
-        return next(request);
-      const policy = this.#tenant(tenant)?.policy;
-      if (policy) request.policy = policy;
-      return open(request);
+      const toAgent = agent !== undefined || this.rule(tenant, destination, callerName(request)) === undefined;
+      return toAgent ? next(request) : here(request);
     };
   };
   readonly #parts: DirectParts;

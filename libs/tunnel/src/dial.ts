@@ -268,10 +268,13 @@ export class SilenceTimer {
   }
 }
 
-/** Why a gateway made an attempt: it was the first, an earlier one failed, or an earlier one was silent. */
-export type AttemptKind = 'first' | 'retry' | 'hedge';
+/**
+ * Why a gateway made an attempt: it was the first, an earlier one failed, or an earlier one was silent. `direct`: the gateway opened the socket
+ * itself, without a session.
+ */
+export type AttemptKind = 'first' | 'retry' | 'hedge' | 'direct';
 
-/** One try of a dial through one session. */
+/** One try of a dial: through one session, or without any. */
 export interface AttemptRecord {
   readonly kind: AttemptKind;
   readonly sessionId: string;
@@ -309,5 +312,5 @@ const REFUSALS: ReadonlySet<DialErrorCode> = new Set([
  * Whether a policy or a limit refused a dial before any agent had it. That costs its caller nothing, so it can come in floods.
  */
 export function isRefusedDial({ log }: DialRequest, { code }: DialError): boolean {
-  return REFUSALS.has(code) && (log === undefined || log.attempts.length === 0);
+  return REFUSALS.has(code) && (log === undefined || log.attempts.every(({ kind }) => kind === 'direct'));
 }

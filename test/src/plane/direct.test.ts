@@ -56,7 +56,19 @@ test(
     const records = readRecords(log);
     for (const record of records) assert.equal(invalid(record), undefined);
     const ended = records.find(({ outcome }) => outcome === 'established');
-    assert.deepEqual([ended?.agent, ended?.hub, ended?.session, ended?.attempts], ['direct', '', '', []]);
+    assert.deepEqual([ended?.agent, ended?.hub, ended?.session], ['direct', '', '']);
+    const tried = records.map(({ attempts: [each] }) => `${each?.kind} ${each?.outcome}`);
+    assert.deepEqual(tried.sort(), [
+      'direct destination_ip_prohibited',
+      'direct destination_ip_prohibited',
+      'direct established',
+      'undefined undefined',
+    ]);
+    const counted = [...(await program.metric('isthmus_dial_attempts_total'))].filter(([, count]) => count > 0);
+    assert.deepEqual(counted, [
+      ['{kind="direct",outcome="established"}', 1],
+      ['{kind="direct",outcome="failed"}', 2],
+    ]);
     assert.deepEqual(ended?.bytes, { up: 8, down: 8 });
     assert.deepEqual(records.map(({ outcome }) => outcome).sort(), [
       'destination_ip_prohibited',
@@ -65,5 +77,11 @@ test(
       'established',
     ]);
     assert.equal(target.accepted, 1);
+
+    const { out: dialled } = await isthmus(program, 'dial', destination);
+    assert.match(
+      dialled,
+      /answers from the gateway itself: .*\n.*\n\ngateway .*\n {2}attempt .* by the gateway itself, established/,
+    );
   }),
 );

@@ -100,7 +100,8 @@ export function dialText(view: DialView, columns: number, style: Style): string 
 
 function throughText({ gateway, agent, hub }: DialView): string {
   if (gateway === '') return ' from here';
-  return agent === '' ? '' : ` through ${agent} at ${hub}`;
+  if (agent === '') return '';
+  return hub === '' ? ' from the gateway itself' : ` through ${agent} at ${hub}`;
 }
 
 /** One line for a dial of a series. */

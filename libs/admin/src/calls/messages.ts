@@ -40,13 +40,14 @@ export const PROTOCOLS = {
   packets: adminApi.LinkProtocol.LINK_PROTOCOL_PACKETS,
 } as const satisfies Record<SessionInfo['protocol'], adminApi.LinkProtocol>;
 
-const { KIND_FIRST, KIND_RETRY, KIND_HEDGE } = adminApi.DialAttempt_Kind;
+const { KIND_FIRST, KIND_RETRY, KIND_HEDGE, KIND_DIRECT } = adminApi.DialAttempt_Kind;
 const { OUTCOME_RUNNING, OUTCOME_ESTABLISHED, OUTCOME_FAILED, OUTCOME_OVERTAKEN } = adminApi.DialAttempt_Outcome;
 
 const KINDS = {
   first: KIND_FIRST,
   retry: KIND_RETRY,
   hedge: KIND_HEDGE,
+  direct: KIND_DIRECT,
 } as const satisfies Record<AttemptRecord['kind'], adminApi.DialAttempt_Kind>;
 
 const OUTCOMES = {
@@ -293,6 +294,7 @@ function parked(ms: number, first: AttemptRecord | undefined, start: number): ad
 
 function described({ kind, agentId, hubId, sessionId, outcome, error }: AttemptRecord): string {
   const failed = error ? `: ${error.code}, ${error.message}` : '';
+  if (kind === 'direct') return `by the gateway itself, ${outcome}${failed}`;
   return `${kind}, agent ${agentId} on hub ${hubId}, session ${sessionId}, ${outcome}${failed}`;
 }
 

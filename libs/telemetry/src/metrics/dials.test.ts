@@ -69,7 +69,7 @@ test('a failed dial and an abandoned dial have different outcomes', async () => 
     '{phase="attempt",outcome="abandoned"}': 1,
   });
   const attempts = await beginning(metrics, 'isthmus_dial_attempts_total');
-  assert.equal(Object.keys(attempts).length, 12);
+  assert.equal(Object.keys(attempts).length, 16);
   assert.deepEqual(
     Object.entries(attempts).filter(([, count]) => count > 0),
     [

@@ -16,7 +16,7 @@ type Phase = (typeof PHASES)[number];
 const OUTCOMES = ['established', 'failed', 'abandoned', 'overtaken'] as const;
 type Outcome = (typeof OUTCOMES)[number];
 
-const KINDS: readonly AttemptKind[] = ['first', 'retry', 'hedge'];
+const KINDS: readonly AttemptKind[] = ['first', 'retry', 'hedge', 'direct'];
 
 /**
  * Measures how long dials take, by phase. Phases that only our own hubs and agents report are missing for others.
@@ -47,11 +47,11 @@ export function dialLatency(families: Families, role: Role, keptAfter = Number.P
 
 /** Counts the attempts of a gateway's dials, and its parked dials. */
 export function attemptMetrics(families: Families): Subscriptions {
-  const counts = { first: none(), retry: none(), hedge: none() };
+  const counts = { first: none(), retry: none(), hedge: none(), direct: none() };
   families.tallied(
     'counter',
     'dial_attempts_total',
-    'Attempts to dial through a session, by kind (first, retry after a failed one, hedge alongside a slow one) and outcome.',
+    'Attempts to dial, by kind (first through a session, retry after a failed one, hedge alongside a slow one, or direct by the gateway itself) and outcome.',
     ['kind', 'outcome'],
     () => KINDS.flatMap((kind) => OUTCOMES.map((outcome) => [{ kind, outcome }, counts[kind][outcome]] as const)),
   );

@@ -395,7 +395,7 @@ export interface DialTiming {
   agentMs?: number | undefined;
 }
 
-/** One try of a dial through one session. */
+/** One try of a dial: through one session, or by the gateway itself. */
 export interface DialAttempt {
   kind: DialAttempt_Kind;
   sessionId: string;
@@ -417,6 +417,8 @@ export const DialAttempt_Kind = {
   KIND_RETRY: 2,
   /** KIND_HEDGE - In parallel to an attempt that was silent. */
   KIND_HEDGE: 3,
+  /** KIND_DIRECT - The gateway opened the socket itself: session and hub are empty. */
+  KIND_DIRECT: 4,
 } as const;
 
 export type DialAttempt_Kind = typeof DialAttempt_Kind[keyof typeof DialAttempt_Kind];
@@ -426,6 +428,7 @@ export namespace DialAttempt_Kind {
   export type KIND_FIRST = typeof DialAttempt_Kind.KIND_FIRST;
   export type KIND_RETRY = typeof DialAttempt_Kind.KIND_RETRY;
   export type KIND_HEDGE = typeof DialAttempt_Kind.KIND_HEDGE;
+  export type KIND_DIRECT = typeof DialAttempt_Kind.KIND_DIRECT;
 }
 
 export const DialAttempt_Outcome = {
