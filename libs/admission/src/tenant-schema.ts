@@ -280,7 +280,12 @@ const caller = v.pipe(
       ),
     ),
     tokenReview: v.exactOptional(described(callerReview, "The same, verified by the tenant's own API server.")),
-    passwords: v.exactOptional(described(list(password), 'The same, made by isthmus tenants token.')),
+    passwords: v.exactOptional(
+      described(
+        list(password),
+        'Hashes of tokens that isthmus tenants token made, and that tools show as the password of Basic or as Bearer.',
+      ),
+    ),
     name: v.exactOptional(
       described(text, "The caller's name in rules and records. Default: unix-socket, or port- and its number."),
     ),

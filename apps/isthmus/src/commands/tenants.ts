@@ -45,7 +45,7 @@ export const tenants = command({
   lists: true,
   summary: 'List tenants with what they use, check their files, or make a token for callers',
   details:
-    "A list has the tenants in force, the agents and callers of each, its fullest limit, and the files that cannot be used. Limits hold in each process by itself; -o json has them all. With check, it asks no server: it reads files, or all files of a directory, with the certificates and keys that they name, and prints FILE:LINE:COLUMN: what is wrong. Exits with 1 if a file cannot be used. With token, it makes a token with which a tool dials as a caller of the tenant, and the line of the tenant's file that accepts it. It asks no server, and stores nothing: the file holds a hash, and the token is shown this once.",
+    "A list has the tenants in force, the agents and callers of each, its fullest limit, and the files that cannot be used. Limits hold in each process by itself; -o json has them all. With check, it asks no server: it reads files, or all files of a directory, with the certificates and keys that they name, and prints FILE:LINE:COLUMN: what is wrong. Exits with 1 if a file cannot be used. With token, it makes a token with which a tool dials as a caller of the tenant, and the line of the tenant's file that accepts it. It asks no server, and stores nothing: the file holds its hash, below passwords (its tokens are those of an issuer), and the token is shown this once.",
   args: [
     new Argument(
       '[what]',
@@ -107,7 +107,7 @@ async function newToken([tenant, ...more]: readonly string[], name = 'token'): P
 }
 
 export function tokenText({ tenant, token, line }: NewToken): string {
-  return `${token}\n\nIt is not shown again. Add this below callers in the file of tenant ${tenant}:\n  ${line}\n`;
+  return `${token}\n\nIt is not shown again. Add its hash below callers in the file of tenant ${tenant}:\n  ${line}\n`;
 }
 
 const COLUMNS: readonly ListColumn<TenantView>[] = [
