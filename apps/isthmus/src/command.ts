@@ -17,6 +17,8 @@ export interface CommonOptions {
   readonly tenant: string;
   /** In milliseconds. */
   readonly timeout: number;
+  /** Of `isthmus config`; for commands of callers, of a kubeconfig. */
+  readonly context?: string;
 }
 
 /** One run of a command. */
@@ -25,6 +27,8 @@ export interface Call<O = object> {
   readonly options: O & CommonOptions;
   readonly terminal: Terminal;
   readonly output: Output;
+  /** Whether the command line itself has an option (`--ca`), and not only the environment or a context. */
+  readonly given: (flag: string) => boolean;
   /** Connects to the members of the plane. The connections close when the command ends. */
   plane(): Promise<Plane>;
   /** All commands with their options, as commander knows them. */
@@ -50,6 +54,8 @@ export interface Definition<O = object> {
   readonly printsObjects?: true;
   /** Whether it prints a list, with `-o name` and `-o custom-columns`. */
   readonly lists?: true;
+  /** Whether it asks no member of a plane, so that the operator's context does not count. */
+  asksNobody?(args: Call['args']): boolean;
   run(call: Call<O>): Promise<ExitStatus>;
 }
 
@@ -87,7 +93,7 @@ export function hostPort(text: string): string {
 }
 
 /** Parses the place of an admin port: `host:port`, or `unix:/path`. */
-function adminPlace(text: string): string {
+export function adminPlace(text: string): string {
   const path = socketPathOf(text);
   return path === undefined ? hostPort(text) : `unix:${path}`;
 }
@@ -144,6 +150,10 @@ export function commonOptions(): Option[] {
     new Option('--cert <file>', 'client certificate for them (PEM)').env('ISTHMUS_CERT'),
     new Option('--key <file>', 'private key of --cert (PEM)').env('ISTHMUS_KEY'),
     new Option('--tenant <name>', "only this tenant; a dial uses it instead of the gateway's own").default('', 'all'),
+    new Option(
+      '--context <name>',
+      'context that gives the options above, instead of the current one of isthmus config; for why and nc, a context of the kubeconfig',
+    ),
     durationOption('--timeout <duration>', 'how long each member may take to answer', ISTHMUS.answerMs).argParser(
       deadline,
     ),

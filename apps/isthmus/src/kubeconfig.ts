@@ -20,7 +20,7 @@ type Section = 'clusters' | 'users' | 'contexts';
 
 const FIELDS = { clusters: 'cluster', users: 'user', contexts: 'context' } as const;
 
-/** One kubeconfig file, with its comments and all that others put into it. */
+/** One file of contexts, with its comments and all that others put into it: a kubeconfig, or the operator's own, which has its shape. */
 export class Kubeconfig {
   readonly path: string;
   readonly #document: Document;
@@ -51,7 +51,7 @@ export class Kubeconfig {
     const [error] = document.errors;
     if (error || (document.contents !== null && !isMap(document.contents)))
       throw usage(
-        `${path} is no kubeconfig: ${error ? `line ${error.linePos?.[0].line ?? '?'} is no YAML` : 'no mapping'}`,
+        `${path} has no contexts: ${error ? `line ${error.linePos?.[0].line ?? '?'} is no YAML` : 'no mapping'}`,
       );
     return new Kubeconfig(path, document);
   }
@@ -96,7 +96,11 @@ export class Kubeconfig {
   }
 
   entry(section: Section, name: string): Entry | undefined {
-    return this.#entries(section).find((each) => each.name === name);
+    return this.#entries(section).find((each) => each?.name === name);
+  }
+
+  names(section: Section): string[] {
+    return this.#entries(section).flatMap((each) => each?.name ?? []);
   }
 
   /** Sets fields of an entry. Others stay; undefined takes a field away. */

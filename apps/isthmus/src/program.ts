@@ -1,6 +1,6 @@
 import { VERSION } from '@isthmus/service';
 import { inWords } from '@isthmus/tunnel';
-import { Command, CommanderError } from 'commander';
+import { Command, CommanderError, Option } from 'commander';
 import { type Call, type CommonOptions, commonOptions, type Definition } from './command.ts';
 import { agents, kick, quarantine } from './commands/agents.ts';
 import { certs } from './commands/certs.ts';
@@ -23,6 +23,7 @@ import { tunnels } from './commands/tunnels.ts';
 import { version } from './commands/version.ts';
 import { watch } from './commands/watch.ts';
 import { why } from './commands/why.ts';
+import { type SourceOf, withContext } from './contexts.ts';
 import { EXIT, type ExitStatus, Failure, formatOf, Output, usage, type Write } from './output.ts';
 import { template } from './paths.ts';
 import { Plane, readTls } from './plane/plane.ts';
@@ -53,15 +54,17 @@ Exit status:
 /** A parsed command line. */
 export interface Interpreted {
   readonly definition: Definition;
-  readonly args: readonly (string | undefined)[];
+  readonly args: Call['args'];
   readonly options: CommonOptions & { readonly output: string };
+  readonly sourceOf: SourceOf;
 }
 
 /** Parses a command line. Returns only a status if everything has been printed already. */
 export function interpret(terminal: Terminal): Interpreted | ExitStatus {
   let chosen: Interpreted | undefined;
-  const root = commandTree((definition, args, options) => {
-    chosen = { definition, args, options: options as Interpreted['options'] };
+  const root = commandTree((definition, made) => {
+    const sourceOf: SourceOf = (option) => made.getOptionValueSourceWithGlobals(option);
+    chosen = { definition, args: made.processedArgs, options: made.optsWithGlobals(), sourceOf };
   }, terminal);
   try {
     root.parse(withoutGet(terminal.args), { from: 'user' });
@@ -77,7 +80,7 @@ function withoutGet([first, ...rest]: readonly string[]): string[] {
   return first === undefined || first === 'get' ? rest : [first, ...rest];
 }
 
-type Choose = (definition: Definition, args: readonly (string | undefined)[], options: object) => void;
+type Choose = (definition: Definition, made: Command) => void;
 
 /** Returns the commands as commander knows them. Completion is generated from them too. */
 export function commandTree(choose: Choose = () => {}, terminal?: Terminal): Command {
@@ -120,7 +123,7 @@ function commandOf(definition: Definition, root: Command, choose: Choose): Comma
     'after',
     `\nExamples:\n${lines.join('\n')}\n\nOptions of every command (--address, --output and others): isthmus --help\n`,
   );
-  made.action(() => choose(definition, made.processedArgs, made.optsWithGlobals()));
+  made.action(() => choose(definition, made));
   return made;
 }
 
@@ -128,16 +131,20 @@ function commandOf(definition: Definition, root: Command, choose: Choose): Comma
 export async function run(terminal: Terminal): Promise<ExitStatus> {
   const interpreted = interpret(terminal);
   if (typeof interpreted === 'number') return interpreted;
-  const { definition, args, options } = interpreted;
+  const { definition, args, sourceOf } = interpreted;
   let met: Plane | undefined;
-  const plane = async () => {
-    const { address: addresses, timeout: timeoutMs } = options;
-    met ??= await Plane.meet({ addresses, tls: readTls(options), timeoutMs, signal: terminal.interrupted });
-    return met;
-  };
   try {
+    const options = definition.asksNobody?.(args)
+      ? interpreted.options
+      : await withContext(interpreted.options, sourceOf, terminal);
+    const plane = async () => {
+      const { address: addresses, timeout: timeoutMs } = options;
+      met ??= await Plane.meet({ addresses, tls: readTls(options), timeoutMs, signal: terminal.interrupted });
+      return met;
+    };
+    const given = (flag: string) => sourceOf(new Option(flag).attributeName()) === 'cli';
     const output = new Output(terminal, options.output, await writerOf(options.output));
-    const call: Call = { args, options, terminal, output, plane, commands: commandTree };
+    const call: Call = { args, options, terminal, output, given, plane, commands: commandTree };
     if (output.format === 'kubernetes' && !definition.printsObjects)
       throw usage(`${definition.name} prints no Kubernetes objects: use -o json`);
     if (['name', 'custom-columns'].includes(output.format) && !definition.lists)

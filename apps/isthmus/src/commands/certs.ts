@@ -68,6 +68,7 @@ export const certs = command({
       does: 'the secrets of k8s/base/plane too',
     },
   ],
+  asksNobody: () => true,
   async run(call: Call<Options>) {
     const { args, options, output, terminal } = call;
     if (output.format === 'kubernetes') return await printObjects(call);

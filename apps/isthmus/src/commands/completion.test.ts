@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { chmodSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
@@ -23,14 +23,14 @@ describe('completion', () => {
   after(() => rm(dir, { recursive: true }));
 
   function missing(shell: string): string | false {
-    return spawnSync(shell, ['-c', 'true']).status === 0 ? false : `${shell} is not installed`;
+    return spawnSync(shell, ['--help']).error === undefined ? false : `${shell} is not installed`;
   }
 
   function output(command: string, ...args: string[]): string {
     const env = { ...process.env, PATH: `${dir}${delimiter}${process.env.PATH}`, HOME: dir, TERM: 'dumb' };
     const { stdout, stderr, error } = spawnSync(command, args, { env, encoding: 'utf8', timeout: 60_000 });
     assert.equal(error, undefined);
-    assert.equal(stderr, '');
+    assert.match(stderr, /^(\[Debug\] .*\n|Completion ended with directive: .*\n)*$/);
     return stdout;
   }
 
@@ -92,6 +92,20 @@ describe('completion', () => {
       assert.ok(offered('isthmus watch ').includes('--tenant'));
       assert.ok(offered('isthmus kick ').includes('tunnel'));
       assert.ok(!offered('isthmus kick agent ').includes('tunnel'));
+    });
+
+    it('of kubectl offers what bash does, to kubectl isthmus', { skip: missing('kubectl') || missing('bash') }, () => {
+      for (const [from, to] of [
+        ['kubectl', 'kubectl_complete-isthmus'],
+        ['isthmus', 'kubectl-isthmus'],
+      ] as const) {
+        copyFileSync(join(dir, from), join(dir, to));
+        chmodSync(join(dir, to), 0o755);
+      }
+      const offered = (...line: string[]) => words(output('kubectl', '__complete', 'isthmus', ...line));
+      assert.ok(offered('tun').includes('tunnels'));
+      assert.deepEqual(offered('-a', '10.0.0.5:8095', 'drain', '').slice(0, 2), ['hubs-1', 'hubs-2']);
+      assert.deepEqual(offered('nothing-of-the-kind'), [':4']);
     });
 
     it('of zsh offers names, of the plane that the line names', { skip: missing('zsh') }, () => {

@@ -1,23 +1,24 @@
 import { Argument, type Command, Option } from 'commander';
 import { type Call, command } from '../command.ts';
+import { contextNames } from '../contexts.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { age, EXIT, usage } from '../output.ts';
 import { sessionsOf } from '../plane/evidence.ts';
 import type { Plane } from '../plane/plane.ts';
 
-/** Names of a plane that completion asks for. */
-const NAME_KINDS = ['members', 'gateways', 'hubs', 'agents', 'tenants'] as const;
+/** Names that completion asks for: of a plane, or of the operator's contexts. */
+const NAME_KINDS = ['members', 'gateways', 'hubs', 'agents', 'tenants', 'contexts'] as const;
 
 type NameKind = (typeof NAME_KINDS)[number];
 
-type Shell = 'bash' | 'zsh' | 'fish';
+type Shell = 'bash' | 'zsh' | 'fish' | 'kubectl';
 
-/** The completion script of each shell, generated from the parsed commands. */
-export const SHELLS: Readonly<Record<Shell, (root: Command) => string>> = { bash, zsh, fish };
+/** The completion script of each shell, and of kubectl, generated from the parsed commands. */
+export const SHELLS: Readonly<Record<Shell, (root: Command) => string>> = { bash, zsh, fish, kubectl };
 
 export const completion = command({
   name: 'completion',
-  summary: 'Print the completion script for a shell',
+  summary: 'Print the completion script for a shell, or for kubectl isthmus',
   details:
     'The scripts complete commands, options and their values, and ask the plane for names of members, agents and tenants.',
   args: [new Argument('[shell]', 'which one').choices(Object.keys(SHELLS))],
@@ -28,12 +29,22 @@ export const completion = command({
     { line: 'completion bash > /etc/bash_completion.d/isthmus', does: 'bash' },
     { line: 'completion zsh > ~/.zfunc/_isthmus', does: 'zsh, with ~/.zfunc in $fpath' },
     { line: 'completion fish > ~/.config/fish/completions/isthmus.fish', does: 'fish' },
+    {
+      line: 'completion kubectl > /usr/local/bin/kubectl_complete-isthmus',
+      does: 'for kubectl isthmus: executable, on the PATH',
+    },
     { line: 'completion --names agents', does: 'what TAB offers behind --agent' },
   ],
+  asksNobody: ([shell]) => shell !== undefined,
   async run({ args: [shell], options, plane, terminal, commands }: Call<{ readonly names?: NameKind }>) {
     if (options.names !== undefined) {
-      const names = await namesIn(await plane(), options.names, options.tenant);
-      terminal.out(names.map((name) => `${name}\n`).join(''));
+      const { names: kind, tenant } = options;
+      const names = kind === 'contexts' ? await contextNames(terminal) : await allNames(await plane(), kind, tenant);
+      terminal.out(
+        offered(names)
+          .map((name) => `${name}\n`)
+          .join(''),
+      );
       return EXIT.good;
     }
     if (shell === undefined) throw usage(`name the shell: ${Object.keys(SHELLS).join(', ')}`);
@@ -50,6 +61,7 @@ const BY_OPTION: Readonly<Record<string, NameKind>> = {
   '--agent <id>': 'agents',
   '--tenant <name>': 'tenants',
   '--for <name>': 'agents',
+  '--context <name>': 'contexts',
 };
 
 const BY_ARGUMENT: Readonly<Record<string, NameKind>> = {
@@ -61,6 +73,7 @@ const BY_ARGUMENT: Readonly<Record<string, NameKind>> = {
   'quarantine agent': 'agents',
   'kick id': 'agents',
   'describe name': 'agents',
+  'config name': 'contexts',
 };
 
 function namesOfOption({ flags }: Option): NameKind | undefined {
@@ -72,7 +85,7 @@ function namesOfArgument(command: Command, argument: Argument): NameKind | undef
 }
 
 /** Options of every command that say which plane to ask. A script passes them on. */
-const ASKING = ['-a', '--address', '--ca', '--cert', '--key', '--tenant'] as const;
+const ASKING = ['-a', '--address', '--ca', '--cert', '--key', '--tenant', '--context'] as const;
 
 /** A TAB must not hang: for a plane that is away there are no names to offer. */
 const NAMES_TIMEOUT = `--timeout ${age(ISTHMUS.namesMs)}`;
@@ -109,14 +122,13 @@ function quoted(text: string): string {
   return text.replaceAll("'", "'\\''");
 }
 
-/** Returns the names of one kind that a plane has now. */
-async function namesIn(plane: Plane, kind: NameKind, tenant: string): Promise<string[]> {
-  const names = await allNames(plane, kind, tenant);
+function offered(names: readonly string[]): string[] {
   // A shell splits names at spaces, and would take other characters for its own.
   return [...new Set(names)].filter((name) => /^[\w.:@%+/-]+$/.test(name)).slice(0, ISTHMUS.namesOffered);
 }
 
-async function allNames(plane: Plane, kind: NameKind, tenant: string): Promise<string[]> {
+/** Returns the names of one kind that a plane has now. */
+async function allNames(plane: Plane, kind: Exclude<NameKind, 'contexts'>, tenant: string): Promise<string[]> {
   const { members } = plane;
   switch (kind) {
     case 'members':
@@ -193,6 +205,20 @@ ${values.join('\n')}
   fi
 }
 complete -o filenames -F _isthmus isthmus
+`;
+}
+
+/**
+ * kubectl completes a plugin by running `kubectl_complete-NAME` with the words behind the name. It takes a line for each word to offer, and at the end a
+ * number as of cobra: 4 is that files do not complete it.
+ */
+function kubectl(root: Command): string {
+  return `#!/usr/bin/env bash
+${bash(root)}# kubectl runs this file, as kubectl_complete-isthmus.
+COMP_LINE="isthmus $*" COMP_POINT=\${#COMP_LINE}
+_isthmus kubectl-isthmus
+((\${#COMPREPLY[@]})) && printf '%s\\n' "\${COMPREPLY[@]}"
+echo :4
 `;
 }
 

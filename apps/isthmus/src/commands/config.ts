@@ -2,6 +2,7 @@ import { type Difference, differencesOf } from '@isthmus/findings';
 import { adminApi } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
 import { type Call, command, durationOption } from '../command.ts';
+import { CONTEXT_ACTIONS, type ContextAction, contextAction } from '../contexts.ts';
 import { isoTime, type Style, usage } from '../output.ts';
 import type { Answer, Answers } from '../plane/member.ts';
 import { memberOf, type Plane } from '../plane/plane.ts';
@@ -33,15 +34,28 @@ interface Options {
 
 export const config = command({
   name: 'config',
-  summary: 'Show the flags of each member, and where replicas of one program differ',
+  summary: 'Show the flags of each member, and where replicas differ; or keep contexts: planes to ask, by name',
   details:
-    'Shows flags that differ from their defaults, without secrets. Names, addresses and certificates differ between replicas anyway and do not count. Exits with 1 if replicas differ.',
+    'Contexts are as in kubectl: set-context NAME keeps --address, --ca, --cert, --key and --tenant of its command line under a name, use-context NAME makes them the defaults of every command, and get-contexts lists them. They are in the file of ISTHMUSCONFIG, or ~/.isthmus/config, which names the files of certificates and keys. --address, and ISTHMUS_ADDRESS, count before the current context; --context NAME counts before the environment.\n\nWithout any of these words, it shows flags that differ from their defaults, without secrets. Names, addresses and certificates differ between replicas anyway and do not count. Exits with 1 if replicas differ.',
+  args: [
+    new Argument('[action]', 'for contexts').choices(CONTEXT_ACTIONS),
+    new Argument('[name]', "the context's name"),
+  ],
   options: [new Option('--member <id>', 'only this member'), new Option('--all', 'also flags that have their default')],
   examples: [
     { line: 'config', does: 'flags that were set, and differences' },
     { line: 'config --member gateway-1 --all', does: 'every flag of one member' },
+    {
+      line: 'config set-context prod --address gw-1.example:8095 --ca admin-ca.pem --cert me.pem --key me-key.pem',
+      does: 'so that nothing is typed twice',
+    },
+    { line: 'config use-context prod', does: 'from now on' },
   ],
-  async run({ options, output, plane }: Call<Options>) {
+  asksNobody: ([action]) => action !== undefined,
+  async run(call: Call<Options>) {
+    const { args, options, output, plane } = call;
+    const [action, name] = args as [ContextAction?, string?];
+    if (action !== undefined) return await contextAction(action, name, call);
     const { answers, unanswered } = await configsOf(await plane(), options.member);
     const members = answers.map(configView);
     const view = { members, differences: differencesOf(members), unanswered };

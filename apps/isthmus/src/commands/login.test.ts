@@ -338,7 +338,7 @@ describe('login and why', () => {
     assert.match(err, /context home has insecure-skip-tls-verify: nobody would check the gateway/);
     assert.equal(readFileSync(path, 'utf8'), insecure);
     writeFileSync(path, 'clusters: [\n');
-    assert.match((await login(...token, ...toApi())).err, /is no kubeconfig: line \d+ is no YAML/);
+    assert.match((await login(...token, ...toApi())).err, /has no contexts: line \d+ is no YAML/);
     assert.equal(readFileSync(path, 'utf8'), 'clusters: [\n');
   });
 });

@@ -51,6 +51,7 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
       does: 'with tokens that a command prints',
     },
   ],
+  asksNobody: () => true,
   async run({ args, options, output, terminal }: Call<Options>) {
     const [tenant, run = []] = args as unknown as [string, (readonly string[])?];
     const gateway = urlOf('--gateway', options.gateway ?? '');
@@ -142,6 +143,7 @@ export const credential = command({
   ],
   options: [kubeconfigOption],
   examples: [{ line: 'credential isthmus-acme -- gcloud auth print-identity-token', does: 'what kubectl runs' }],
+  asksNobody: () => true,
   async run({ args, options, terminal }: Call<Pick<Options, 'kubeconfig'>>) {
     const [context, run] = args as unknown as [string, readonly string[]];
     const path = await Kubeconfig.locate(terminal, options.kubeconfig);

@@ -12,7 +12,6 @@ import { kubeconfigOption, tokenIn } from './login.ts';
 interface Options {
   readonly gateway?: string;
   readonly tokenFile?: string;
-  readonly context?: string;
   readonly kubeconfig?: string;
 }
 
@@ -25,7 +24,6 @@ export const nc = command({
   options: [
     new Option('--gateway <url>', "the gateway's port for callers, instead of a context's proxy-url"),
     new Option('--token-file <file>', 'with --gateway: the token of --tenant'),
-    new Option('--context <name>', 'instead of the current context').conflicts('gateway'),
     kubeconfigOption,
   ],
   examples: [
@@ -35,6 +33,7 @@ export const nc = command({
       does: "as ssh's ProxyCommand, with %h:%p",
     },
   ],
+  asksNobody: () => true,
   async run(call: Call<Options>) {
     const sockets: Socket[] = [];
     try {
@@ -69,13 +68,15 @@ async function gatewayOf(call: Call<Options>) {
   const { options, terminal } = call;
   const { gateway, tokenFile, tenant, ca, cert, key } = options;
   if (gateway === undefined) {
-    for (const option of ofGateway(call))
-      throw usage(`--${option} goes with --gateway: a context has its own token, CA, certificate and tenant`);
+    const unused = ['--token-file', '--ca', '--cert', '--key', '--tenant'].find(call.given);
+    if (unused !== undefined)
+      throw usage(`${unused} goes with --gateway: a context has its own token, CA, certificate and tenant`);
     const config = await Kubeconfig.read(await Kubeconfig.locate(terminal, options.kubeconfig));
     const context = await kubeContext(config, options.context);
     if (!context.proxy) throw usage(`context ${context.context} has no proxy-url: isthmus login, or --gateway URL`);
     return { ...context, proxy: context.proxy };
   }
+  if (options.context !== undefined) throw usage('--context names a context, and --gateway replaces one: give one');
   const proxy = urlOf('--gateway', gateway);
   if (tokenFile !== undefined) {
     if (tenant === '') throw usage('--token-file needs --tenant, whose token it is');
@@ -92,18 +93,6 @@ async function gatewayOf(call: Call<Options>) {
     ...(cert !== undefined &&
       key !== undefined && { cert: await readNamed('--cert', cert), key: await readNamed('--key', key) }),
   };
-}
-
-/** Names the given options that a context has no use for. What the environment says is for admin ports. */
-function ofGateway({ options: { tokenFile, ca, cert, key, tenant }, terminal: { env } }: Call<Options>): string[] {
-  const unused = {
-    'token-file': tokenFile !== undefined,
-    ca: ca !== env.ISTHMUS_CA,
-    cert: cert !== env.ISTHMUS_CERT,
-    key: key !== env.ISTHMUS_KEY,
-    tenant: tenant !== '',
-  };
-  return Object.entries(unused).flatMap(([option, given]) => (given ? [option] : []));
 }
 
 /** Pipes until the destination has ended, each direction by itself. */

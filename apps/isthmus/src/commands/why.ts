@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net';
 import { asked, DialError } from '@isthmus/client/gateways';
 import { inWords } from '@isthmus/tunnel';
-import { Option } from 'commander';
 import { type Call, command } from '../command.ts';
 import { type KubeContext, Kubeconfig, kubeContext } from '../kubeconfig.ts';
 import { EXIT, type Style } from '../output.ts';
@@ -21,12 +20,13 @@ export const why = command({
   summary: 'Explain why a kubeconfig context does not get through its gateway, step by step',
   details:
     "Does what client-go does, and stops where it fails: the gateway's name, address and certificate, the tunnel to the API server (CONNECT), the API server's certificate and its answer. Each failed step says what to do. Exits with 1 if one fails.",
-  options: [new Option('--context <name>', 'instead of the current context'), kubeconfigOption],
+  options: [kubeconfigOption],
   examples: [
     { line: 'why', does: 'the current context' },
     { line: 'why --context isthmus-acme -o json', does: 'another one, for programs' },
   ],
-  async run({ options, output, terminal }: Call<{ readonly context?: string; readonly kubeconfig?: string }>) {
+  asksNobody: () => true,
+  async run({ options, output, terminal }: Call<{ readonly kubeconfig?: string }>) {
     const config = await Kubeconfig.read(await Kubeconfig.locate(terminal, options.kubeconfig));
     const context = await kubeContext(config, options.context);
     const signal = AbortSignal.any([terminal.interrupted, AbortSignal.timeout(options.timeout)]);
