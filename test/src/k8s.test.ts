@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { PROGRAMS, parseFlags } from '@isthmus/flags';
+import { isthmusHold, PROGRAMS, parseFlags } from '@isthmus/flags';
 import { parse } from 'yaml';
 import { objects } from './k8s/chart.ts';
 import {
@@ -18,7 +18,7 @@ import {
   type Workload,
   workloads,
 } from './k8s/manifests.ts';
-import { deployed, deployment, ofKind, selected, server, socket } from './k8s/rendered.ts';
+import { deployed, deployment, NODE, ofKind, selected, server, socket } from './k8s/rendered.ts';
 
 const NAMES = PROGRAMS.map(({ name }) => name);
 /** Flags that say where a program listens. */
@@ -27,6 +27,11 @@ const LISTENS = ['server-port', 'agent-port', 'peer-port', 'health-port', 'healt
 const overlay = skip ? [] : kustomize('k8s/overlays/control-plane-node');
 const all = [...deployed, ...workloads(overlay), server, socket];
 const ours = all.filter(({ container }) => NAMES.includes(container.command[0] ?? ''));
+
+/** The static pod of a recipe's server. */
+function recipe(path: string): Workload {
+  return staticPod(readManifest(`k8s/recipes/${path}/konnectivity-server.yaml`));
+}
 
 function listening({ flags }: Workload): number[] {
   const ports = LISTENS.flatMap((name) => (flags.has(name) ? [Number(flags.get(name))] : []));
@@ -139,8 +144,7 @@ test('every file that a flag names lies in a volume, and every volume is used', 
 });
 
 test('a static pod mounts directories, because a file that is mounted stays the old one when it is renewed by a rename', () => {
-  const kubeadm = staticPod(readManifest('k8s/recipes/kubeadm-ha/node/konnectivity-server.yaml'));
-  for (const { pod, name } of [server, kubeadm]) {
+  for (const { pod, name } of [server, recipe('kubeadm-ha/node')]) {
     const mounted = pod.volumes.flatMap(({ hostPath }) =>
       hostPath ? [`${name} ${hostPath.path} ${hostPath.type}`] : [],
     );
@@ -152,15 +156,16 @@ test('a static pod mounts directories, because a file that is mounted stays the 
   }
 });
 
-test('the static pod that holds the socket passes it on to where the server listens once its path is changed', () => {
-  const [program, command] = socket.container.command;
-  const [path, to] = [socket.flags.get('uds-name'), socket.flags.get('gateways')];
-  assert.deepEqual([program, command], ['isthmus', 'hold']);
-  const own = server.flags.get('uds-name') ?? '';
-  const [, pattern = '', name = ''] =
-    readFileSync(`${root}k8s/README.md`, 'utf8').match(/sed 's\|\\\((.*)\\\)\/.*\|\\1(\/.*)\|'/) ?? [];
-  assert.match(`--uds-name=${own}`, new RegExp(pattern));
-  assert.deepEqual([path, to], [own, own.replace(/\/[^/]*$/, name)]);
+test("what holds the API server's socket is what its egress configuration names, and passes on to where each server listens", () => {
+  assert.deepEqual(socket.container.command, isthmusHold.name.split(' '));
+  assert.deepEqual(parseFlags(isthmusHold.flags, [...socket.container.args], {}).warnings, []);
+  const { egressSelections } = readManifest(`${NODE}/egress-selector-configuration.yaml`);
+  assert.equal(socket.flags.get('uds-name'), egressSelections[0].connection.transport.uds.udsName);
+  for (const pod of [server, ...['node', 'plane'].map((path) => recipe(`kubeadm-ha/${path}`))]) {
+    assert.equal(pod.flags.get('uds-name'), socket.flags.get('gateways'), pod.name);
+    const directory = (each: Workload) => each.pod.volumes.find(({ name }) => name === 'socket');
+    assert.deepEqual(directory(pod), directory(socket));
+  }
 });
 
 test('every required secret and config map is in k8s/README.md', { skip }, () => {
@@ -306,9 +311,7 @@ test("an agent on each node says that it serves its node, and callers' servers a
   }
   const budgets = composed('base/agent', 'components/node-local').filter(({ kind }) => kind === 'PodDisruptionBudget');
   assert.deepEqual(budgets, []);
-  const pods = ['kubeadm-ha/node', 'kubeadm-ha/plane', 'kubernetes-io/node'].map((path) =>
-    staticPod(readManifest(`k8s/recipes/${path}/konnectivity-server.yaml`)),
-  );
+  const pods = ['kubeadm-ha/node', 'kubeadm-ha/plane', 'kubernetes-io/node'].map(recipe);
   for (const { name, flags } of [deployment('gateway'), server, ...pods])
     assert.equal(flags.get('proxy-strategies'), 'destHost,default', name);
 });

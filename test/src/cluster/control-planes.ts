@@ -58,6 +58,13 @@ export function server(recipes: StaticPod, at: ControlPlane): StaticPod {
   return pod;
 }
 
+/** Returns what holds the socket of a control plane's API server: the recipe's, with a health port of its own. */
+export function holder(recipes: StaticPod, at: ControlPlane): StaticPod {
+  const pod = placed(recipes, at);
+  pod.spec.containers[0].args?.push(`--health-bind-address=${at.address}`);
+  return pod;
+}
+
 function replace(variable: { value?: string; valueFrom?: unknown }, value: string): void {
   delete variable.valueFrom;
   variable.value = value;

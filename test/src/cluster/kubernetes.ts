@@ -4,6 +4,7 @@ import { until } from '../harness/index.ts';
 import { type CommandOptions, type Ended, must, run } from './command.ts';
 import { Daemon } from './daemon.ts';
 import { BIN, IMAGES, SOURCES, VERSION } from './settings.ts';
+import { removePod } from './static-pods.ts';
 
 const KUBELET_CONFIG = '/var/lib/kubelet/config.yaml';
 const KUBELET_FLAGS = '/var/lib/kubelet/kubeadm-flags.env';
@@ -113,6 +114,17 @@ export async function killStatic(name: string): Promise<string> {
   return id;
 }
 
+/** Ends a static pod at once, and waits until it is gone. By SIGTERM, one that holds a socket would wait for its tunnels, for a day. */
+export async function endStatic(name: string): Promise<void> {
+  removePod(name);
+  const gone = async () => {
+    const { status, stdout } = await tryKubectl([...ofPod(name), '--ignore-not-found', containerField('containerID')]);
+    if (stdout) await kill(stdout);
+    return status === 0 && (await tryKubectl([...ofPod(name), '--ignore-not-found', '-o=name'])).stdout === '';
+  };
+  await until(gone, { what: `the end of ${name}`, deadline: NEXT_MS });
+}
+
 /** Kills a container with SIGKILL, which may have ended already. */
 export async function kill(id: string): Promise<void> {
   const { stderr } = await run([
@@ -142,9 +154,11 @@ export function containerOf(name: string): Promise<string> {
 }
 
 function ofStatic(name: string, field: string): Promise<string> {
-  const output = `-o=jsonpath={.status.containerStatuses[0].${field}}`;
-  return kubectl(['-n', 'kube-system', 'get', 'pod', `${name}-node`, output]);
+  return kubectl([...ofPod(name), containerField(field)]);
 }
+
+const ofPod = (name: string) => ['-n', 'kube-system', 'get', 'pod', `${name}-node`];
+const containerField = (field: string) => `-o=jsonpath={.status.containerStatuses[0].${field}}`;
 
 /** A static pod is another one when its manifest changes. */
 export function restarted(manifest: string): string {

@@ -4,8 +4,8 @@ import { VERSION } from '@isthmus/service';
 import { until } from '../harness/index.ts';
 import { sample } from './checks/metrics.ts';
 import type { Load } from './faults/load.ts';
-import { containerOf, type Kubernetes, kill, kubectl, nextStatic } from './kubernetes.ts';
-import { allowPods, commandsOf, HOLDER, K8S, paste } from './recipe.ts';
+import { containerOf, endStatic, type Kubernetes, kill, kubectl, nextStatic } from './kubernetes.ts';
+import { allowPods, commandsOf, HOLDER, K8S, SERVER as PROXY_SERVER, paste } from './recipe.ts';
 import { ADDRESS } from './settings.ts';
 import { readPod, removePod, writePod } from './static-pods.ts';
 import { anpImage, ofAnp } from './upstream.ts';
@@ -23,7 +23,7 @@ export type Make = 'ANP' | 'Isthmus';
 /** recipes/kubernetes-io, with ANP's images as the page has them, in place of the other recipe's server and agents. */
 export async function kubernetesIosPage(kubernetes: Kubernetes): Promise<void> {
   await kubectl(['-n', 'isthmus-agent', 'scale', 'deployment/agent', '--replicas=0']);
-  for (const name of ['proxy-server', HOLDER]) removePod(name);
+  for (const name of [PROXY_SERVER, HOLDER]) await endStatic(name);
   await allowPods();
   // The page makes this file with openssl.
   await paste(

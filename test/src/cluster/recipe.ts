@@ -2,7 +2,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync } from 'node:f
 import { join } from 'node:path';
 import { ROOT } from '../harness/runtime.ts';
 import { type CommandOptions, must } from './command.ts';
-import { containerOf, kubectl, nextStatic, tryKubectl } from './kubernetes.ts';
+import { kubectl, nextStatic, tryKubectl } from './kubernetes.ts';
 import { ADDRESS } from './settings.ts';
 import { manifestOf } from './static-pods.ts';
 
@@ -10,9 +10,12 @@ export const K8S = join(ROOT, 'k8s');
 const OVERLAY = join(K8S, 'overlays/control-plane-node');
 const NODE = join(OVERLAY, 'node');
 export const SECTION = 'One control-plane node';
-const CALLERS_END = "Callers' ends outlive servers";
 /** The static pod that holds the API server's socket. */
 export const HOLDER = 'proxy-socket';
+/** The static pod of the server that it dials. */
+export const SERVER = 'proxy-server';
+/** What the API server reads. */
+export const EGRESS = '/etc/kubernetes/egress-selector-configuration.yaml';
 const ONE_CLUSTER = 'One cluster';
 const ITS_API_SERVER = 'Its API server';
 const ROLLOUT_MS = 180_000;
@@ -33,8 +36,8 @@ export async function prepareNode(): Promise<void> {
   const to = (path: string) => join('/etc/kubernetes', path);
   mkdirSync(to('manifests'), { recursive: true });
   mkdirSync(to('patches'), { recursive: true });
-  cpSync(join(NODE, 'egress-selector-configuration.yaml'), to('egress-selector-configuration.yaml'));
-  cpSync(join(NODE, 'proxy-server.yaml'), to('manifests/proxy-server.yaml'));
+  cpSync(join(NODE, 'egress-selector-configuration.yaml'), EGRESS);
+  for (const pod of [SERVER, HOLDER]) cpSync(join(NODE, `${pod}.yaml`), manifestOf(pod));
   cpSync(join(NODE, 'kube-apiserver0+json.yaml'), to('patches/kube-apiserver0+json.yaml'));
 }
 
@@ -48,7 +51,7 @@ export async function applyAgents(): Promise<void> {
   await kubectl(['apply', '-k', OVERLAY]);
   await rolledOut('isthmus-agent', 'agent');
   // The kubelet shows a static pod up to 10 s after the API server could take it.
-  await nextStatic('proxy-server', '');
+  for (const pod of [SERVER, HOLDER]) await nextStatic(pod, '');
 }
 
 export async function rolledOut(namespace: string, deployment: string): Promise<void> {
@@ -58,16 +61,9 @@ export async function rolledOut(namespace: string, deployment: string): Promise<
   });
 }
 
-/** The other protocol for the same socket, which a pod of its own then holds. */
+/** The other protocol for the same socket. */
 export async function speakHttpConnect(): Promise<void> {
-  const before = await containerOf('proxy-server');
-  cpSync(join(NODE, `${HOLDER}.yaml`), manifestOf(HOLDER));
-  await paste(
-    "sed -i 's/proxyProtocol: GRPC/proxyProtocol: HTTPConnect/' /etc/kubernetes/egress-selector-configuration.yaml",
-  );
-  await paste(commandsOf('README.md', CALLERS_END));
-  await nextStatic('proxy-server', before);
-  await nextStatic(HOLDER, '');
+  await paste(`sed -i 's/proxyProtocol: GRPC/proxyProtocol: HTTPConnect/' ${EGRESS}`);
 }
 
 /** "One cluster" of k8s/README.md: a whole plane in the cluster, instead of the static pod. */

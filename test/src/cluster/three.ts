@@ -5,11 +5,29 @@ import { type Scope, until } from '../harness/index.ts';
 import { ROOT } from '../harness/runtime.ts';
 import { apiServerReady, balance, serverAlive } from './balancer.ts';
 import { must } from './command.ts';
-import { apiServer, BALANCER, CONTROL_PLANES, IDENTITY, SOCKET, server, useBalancer } from './control-planes.ts';
-import { containerOf, type Kubernetes, kill, killStatic, kubectl, nextStatic, tryKubectl } from './kubernetes.ts';
-import { allowPods, commandsOf, HOLDER, isthmus, K8S, paste, rolledOut } from './recipe.ts';
+import {
+  apiServer,
+  BALANCER,
+  CONTROL_PLANES,
+  holder,
+  IDENTITY,
+  SOCKET,
+  server,
+  useBalancer,
+} from './control-planes.ts';
+import {
+  containerOf,
+  endStatic,
+  type Kubernetes,
+  kill,
+  killStatic,
+  kubectl,
+  nextStatic,
+  tryKubectl,
+} from './kubernetes.ts';
+import { allowPods, commandsOf, HOLDER, isthmus, K8S, SERVER as PROXY_SERVER, paste, rolledOut } from './recipe.ts';
 import { ADDRESS } from './settings.ts';
-import { manifestOf, readPod, removePod, type StaticPod, writePod } from './static-pods.ts';
+import { manifestOf, readPod, type StaticPod, writePod } from './static-pods.ts';
 
 const RECIPE = 'recipes/kubeadm-ha';
 const SECTIONS = ['What each API server needs', "Each node's files"];
@@ -22,7 +40,7 @@ export async function threeControlPlanes(scope: Scope, kubernetes: Kubernetes): 
   for (const address of [BALANCER, ...ADDRESSES.slice(1)])
     await must(['ip', 'address', 'add', `${address}/24`, 'dev', 'node0']);
   await nodeFiles();
-  for (const name of ['proxy-server', HOLDER]) removePod(name);
+  for (const name of [PROXY_SERVER, HOLDER]) await endStatic(name);
   await tryKubectl(['delete', 'namespace', 'isthmus-plane', '--ignore-not-found', '--wait=false']);
   await allowPods();
   await apiServers();
@@ -31,10 +49,11 @@ export async function threeControlPlanes(scope: Scope, kubernetes: Kubernetes): 
   useBalancer();
   await kubernetes.restartKubelet();
   for (const name of ['kube-controller-manager', 'kube-scheduler']) await nextStatic(name, await killStatic(name));
-  for (const pod of servers()) writePod(pod);
+  for (const pod of [...servers(), ...holders()]) writePod(pod);
   await kubectl(['apply', '-k', join(K8S, RECIPE)]);
   await rolledOut('isthmus-agent', 'agent');
-  for (const { suffix } of CONTROL_PLANES) await nextStatic(`${SERVER}${suffix}`, '');
+  for (const { suffix } of CONTROL_PLANES)
+    for (const name of [SERVER, HOLDER]) await nextStatic(`${name}${suffix}`, '');
 }
 
 /** The recipe's commands. A node's own files are then copied for the other two. */
@@ -69,6 +88,12 @@ async function apiServers(): Promise<void> {
 
 export function recipesServer(): StaticPod {
   return readPod(join(K8S, RECIPE, 'node/konnectivity-server.yaml'));
+}
+
+/** What holds the socket of each control plane's API server. */
+function holders(): StaticPod[] {
+  const pod = readPod(join(K8S, `overlays/control-plane-node/node/${HOLDER}.yaml`));
+  return CONTROL_PLANES.map((at) => holder(pod, at));
 }
 
 /**

@@ -3,10 +3,11 @@ import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { readTenantFile } from '@isthmus/admission';
-import { PROGRAMS, parseFlags } from '@isthmus/flags';
+import { isthmusHold, PROGRAMS, parseFlags } from '@isthmus/flags';
+import { parse } from 'yaml';
 import { goMissing } from '../harness/index.ts';
 import { objects, readAsApiServer } from '../k8s/chart.ts';
-import { composed, kustomize, noKubectl, readManifest, root, workloads } from '../k8s/manifests.ts';
+import { composed, kustomize, type Manifest, noKubectl, readManifest, root, workloads } from '../k8s/manifests.ts';
 import { COMMAND_LINES } from './command-lines.ts';
 import { argsOf, commandLinesOf, filesOf, podsOf, programOf, RECIPES, unitsOf } from './objects.ts';
 
@@ -90,6 +91,27 @@ test("shared-plane: a tenant's file can be used, its credentials are those that 
   assert.equal(opened.filter((each: { readonly port: number }) => each.port === port).length, 2, String(port));
   const hub = workloads(applied).find(({ name }) => name === 'hub');
   assert.equal(hub?.flags.get('tenants-dir'), '/etc/isthmus/tenants');
+});
+
+test("kamaji: on a shared plane, isthmus hold listens where the API server dials, and shows its certificate to the tenant's gateways", () => {
+  const file = 'k8s/recipes/kamaji/shared-plane.yaml';
+  const [config, plane] = objects(readFileSync(join(root, file), 'utf8')) as [Manifest, Manifest];
+  const { egressSelections } = parse(config.data?.['egress-selector-configuration.yaml'] ?? '') as Manifest;
+  const socket: string = egressSelections[0].connection.transport.uds.udsName;
+  const hold = podsOf('kamaji').flatMap(({ containers = [] }) => containers)[0];
+  const { values, warnings } = parseFlags(isthmusHold.flags, hold?.args ?? [], {});
+  assert.deepEqual(warnings, []);
+  assert.deepEqual([values['uds-name'], values.gateways], [socket, ['acme.plane.example:8090']]);
+  const { additionalVolumeMounts, additionalVolumes } = plane.spec.controlPlane.deployment;
+  const shared = additionalVolumeMounts.apiServer.find(
+    ({ mountPath }: { mountPath: string }) => dirname(socket) === mountPath,
+  );
+  assert.deepEqual(
+    hold?.volumeMounts?.find(({ name }) => name === shared.name),
+    shared,
+  );
+  const secret = additionalVolumes.find(({ name }: { name: string }) => name === 'isthmus').secret.secretName;
+  assert.equal(secret, 'acme-callers');
 });
 
 test('kubeadm-ha: with leases, the rights are where servers keep them, and agents get a token to list them', {

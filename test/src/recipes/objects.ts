@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { PROGRAMS } from '@isthmus/flags';
+import { isthmusHold, PROGRAMS } from '@isthmus/flags';
 import { objects } from '../k8s/chart.ts';
 import { type Manifest, root } from '../k8s/manifests.ts';
 import type { CommandLine } from './command-lines.ts';
@@ -52,11 +52,16 @@ export function podsOf(recipe: string): RecipePod[] {
 
 function podSpec({ kind, spec }: Manifest): Omit<RecipePod, 'file'> | undefined {
   if (kind === 'Pod') return spec;
+  if (kind === 'TenantControlPlane') {
+    const { additionalContainers: containers, additionalVolumes: volumes } = spec.controlPlane.deployment;
+    return { containers, volumes };
+  }
   return /^(Deployment|DaemonSet|StatefulSet)$/.test(kind) ? spec.template?.spec : undefined;
 }
 
 /** Returns the program that a container runs, or undefined if it is not one of ours. */
 export function programOf({ image, command }: RecipeContainer): (typeof PROGRAMS)[number] | undefined {
+  if (command?.join(' ') === isthmusHold.name) return isthmusHold;
   const name = command ? basename(command[0] ?? '') : basename(image).split(':')[0];
   return PROGRAMS.find((program) => program.name === name);
 }

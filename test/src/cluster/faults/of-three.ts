@@ -1,10 +1,11 @@
 import { until } from '../../harness/index.ts';
 import { apiServerReady } from '../balancer.ts';
-import { CONTROL_PLANES } from '../control-planes.ts';
-import { containerOf, killStatic, nextStatic } from '../kubernetes.ts';
-import { manifestOf, readPod, type StaticPod, writePod } from '../static-pods.ts';
-import { API_SERVER, SERVER, servers } from '../three.ts';
-import { ofAnp } from '../upstream.ts';
+import { CONTROL_PLANES, type ControlPlane } from '../control-planes.ts';
+import { killStatic, nextStatic } from '../kubernetes.ts';
+import { HOLDER } from '../recipe.ts';
+import { manifestOf, readPod } from '../static-pods.ts';
+import { API_SERVER, SERVER } from '../three.ts';
+import { change, putAnp } from '../upstream.ts';
 import type { Fault } from './fault.ts';
 import { agentDeleted, agentsRolled } from './faults.ts';
 
@@ -19,7 +20,7 @@ export const OF_THREE: readonly Fault[] = [
     async commit() {
       for (const { suffix } of CONTROL_PLANES) {
         const pod = readPod(manifestOf(`${SERVER}${suffix}`));
-        await changed({ ...pod, metadata: { ...pod.metadata, annotations: { changed: `${Date.now()}` } } });
+        await change({ ...pod, metadata: { ...pod.metadata, annotations: { changed: `${Date.now()}` } } });
       }
     },
   },
@@ -47,20 +48,16 @@ export const OF_THREE: readonly Fault[] = [
   },
 ];
 
+let putBack = async () => {};
+
 /** Back to ANP and to Isthmus again, on one of the three. There are agents of both kinds. */
 export const ONE_OF_THREE: readonly Fault[] = [
-  { name: 'one of three servers: Isthmus to ANP', commit: () => changed(ofAnp(oneServer())) },
-  { name: 'one of three servers: ANP to Isthmus', commit: () => changed(oneServer()) },
+  {
+    name: 'one of three servers: Isthmus to ANP',
+    async commit() {
+      const { suffix } = CONTROL_PLANES.at(-1) as ControlPlane;
+      putBack = await putAnp(`${SERVER}${suffix}`, `${HOLDER}${suffix}`);
+    },
+  },
+  { name: 'one of three servers: ANP to Isthmus', commit: () => putBack() },
 ];
-
-function oneServer(): StaticPod {
-  return servers({ leases: true, count: false }).at(-1) as StaticPod;
-}
-
-/** Has the kubelet run another form of a static pod, and waits until that is ready. */
-async function changed(pod: StaticPod): Promise<void> {
-  const { name } = pod.metadata;
-  const before = await containerOf(name);
-  writePod(pod);
-  await nextStatic(name, before);
-}
