@@ -6,10 +6,13 @@ export const GATEWAY = {
   passedAttachMs: 1000,
   /** How long the answer to a caller's wrong token waits. */
   wrongTokenMs: 1000,
-  /** Such answers that wait for one source address. Beyond them, further wrong tokens are refused at once, and those of issuers unread. */
+  /**
+   * Such answers that wait for one source address and one tenant, which the tokens are said to be of. Beyond them, further wrong tokens are refused
+   * at once, and those of issuers unread.
+   */
   wrongTokensOfSource: 16,
-  /** The same for the tenant that the tokens are said to be of. */
-  wrongTokensOfTenant: 256,
+  /** The same for one source address and all tenants, and for one tenant and all addresses. Only wrong tokens are refused for the latter. */
+  wrongTokens: 256,
   /** How long callers may take to close when the gateway ends: upstream drops them within 0.4 s. */
   callerGraceMs: 300,
 };

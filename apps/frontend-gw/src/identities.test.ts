@@ -41,10 +41,10 @@ function setup() {
   return { identities, asked, watching, connect };
 }
 
-/** Lets answers to wrong tokens wait for this long, in milliseconds, and so many of a source. */
-function waits(context: TestContext, wrongTokenMs: number, wrongTokensOfSource: number): void {
+/** Lets answers to wrong tokens wait for this long, in milliseconds, and so many of a source and tenant, and of a source. */
+function waits(context: TestContext, wrongTokenMs: number, wrongTokensOfSource: number, wrongTokens = 256): void {
   const before = { ...GATEWAY };
-  Object.assign(GATEWAY, { wrongTokenMs, wrongTokensOfSource });
+  Object.assign(GATEWAY, { wrongTokenMs, wrongTokensOfSource, wrongTokens });
   context.after(() => void Object.assign(GATEWAY, before));
 }
 
@@ -83,4 +83,20 @@ test('the answer to a wrong token waits, and a source has few such answers at a 
   context.after(() => clearInterval(running));
   await Promise.all(wrong);
   await assert.rejects(connect().show('wrong'), /the token is wrong/, 'it may try again');
+});
+
+test("one tenant's wrong tokens hold up no other tenant's good ones from the same address, up to a bound", async (context) => {
+  waits(context, 30, 2, 3);
+  const { asked, connect } = setup();
+  const running = setInterval(() => {}, 1000);
+  context.after(() => clearInterval(running));
+  const wrong = [connect(), connect()].map(({ show }) => assert.rejects(show('wrong'), /the token is wrong/));
+  await new Promise(setImmediate);
+  await connect().show('ci.1', 'beta');
+  assert.equal(asked.at(-1)?.refusal, undefined, 'the token of beta is verified');
+  wrong.push(assert.rejects(connect().show('wrong', 'beta'), /the token is wrong/));
+  await new Promise(setImmediate);
+  await assert.rejects(connect().show('ci.1', 'gamma'), /3 wrong tokens wait/);
+  assert.ok(asked.at(-1)?.refusal, 'names cost nothing, so they do not make room without end');
+  await Promise.all(wrong);
 });

@@ -92,7 +92,9 @@ export class Identities {
     if (before && 'who' in before && before.digest === digest) return before.who;
     const evidence = this.#evidence(socket);
     const source = sourceOf(addressOf(socket) ?? '');
-    const refusal = this.#guesses.refusalOf(source);
+    // Whose token it is said to be. It is a claim: the tenant's name, or the name that the connection was opened with.
+    const of = evidence.tenant ?? tenant ?? evidence.serverName ?? '';
+    const refusal = this.#guesses.refusalOf(source, of);
     const grant = await this.#tenancy.identify
       .callerToken({
         ...evidence,
@@ -103,8 +105,7 @@ export class Identities {
         ...(tenant !== undefined && { claimedTenant: tenant }),
       })
       .catch(async (error: unknown) => {
-        if (error instanceof NotAuthorised && !error.undecided)
-          await this.#guesses.wrong(source, evidence.tenant ?? tenant ?? '');
+        if (error instanceof NotAuthorised && !error.undecided) await this.#guesses.wrong(source, of);
         throw error;
       });
     signal.throwIfAborted();
@@ -196,23 +197,27 @@ function digestOf(tenant = '', token: string): string {
   return createHash('sha256').update(`${tenant}:${token}`).digest('base64');
 }
 
-/** Wrong tokens whose answers wait. Each costs its sender a while, and also one that does not wait for the answer. */
+/**
+ * Wrong tokens whose answers wait. Each costs its sender a while, and also one that does not wait for the answer. A source may be a balancer
+ * with many tenants behind it, so one tenant's wrong tokens hold up no other's good ones.
+ */
 class Guesses {
   readonly #waiting = new Map<string, number>();
 
-  /** Why nothing that costs may be verified for a source now; undefined if it may. */
-  refusalOf(source: string): RequestRefused | undefined {
-    return this.#fault(`source ${source}`, GATEWAY.wrongTokensOfSource);
+  /** Why nothing that costs may be verified now for a source and the tenant that it names; undefined if it may. */
+  refusalOf(source: string, tenant: string): RequestRefused | undefined {
+    const [both, from] = keysOf(source, tenant);
+    return this.#fault(both, GATEWAY.wrongTokensOfSource) ?? this.#fault(from, GATEWAY.wrongTokens);
   }
 
   /** Resolves when the answer may go. @throws RequestRefused to answer at once, because too many answers wait already */
   async wrong(source: string, tenant: string): Promise<void> {
-    const [from, to] = [`source ${source}`, `tenant ${tenant}`];
-    const fault = this.#fault(from, GATEWAY.wrongTokensOfSource) ?? this.#fault(to, GATEWAY.wrongTokensOfTenant);
+    const keys = keysOf(source, tenant);
+    const fault = this.refusalOf(source, tenant) ?? this.#fault(keys[2], GATEWAY.wrongTokens);
     if (fault) throw fault;
-    for (const key of [from, to]) this.#waiting.set(key, (this.#waiting.get(key) ?? 0) + 1);
+    for (const key of keys) this.#waiting.set(key, (this.#waiting.get(key) ?? 0) + 1);
     await setTimeout(GATEWAY.wrongTokenMs, undefined, { ref: false });
-    for (const key of [from, to]) {
+    for (const key of keys) {
       const left = (this.#waiting.get(key) ?? 0) - 1;
       if (left > 0) this.#waiting.set(key, left);
       else this.#waiting.delete(key);
@@ -224,4 +229,8 @@ class Guesses {
     const text = `${most} wrong tokens wait for their answer: try again later, with a good one`;
     return new RequestRefused(429, text, { code: 'connection_limit_reached' });
   }
+}
+
+function keysOf(source: string, tenant: string): readonly [both: string, source: string, tenant: string] {
+  return [`source ${source} tenant ${tenant}`, `source ${source}`, `tenant ${tenant}`];
 }
