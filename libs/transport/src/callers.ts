@@ -2,6 +2,7 @@ import type { BlockList, Socket } from 'node:net';
 import { type TlsSettings, WaitingPool, within } from '@isthmus/runtime';
 import type { Attach, CallerProtocol, PlaneEvents } from '@isthmus/tunnel';
 import { type CallerEdgeOptions, connectEdge } from './connect.ts';
+import { connectStreams } from './connect-streams.ts';
 import { TRANSPORT } from './defaults.ts';
 import { grpcServer } from './grpc/server.ts';
 import { type ProxyServiceOptions, proxyService } from './grpc/services.ts';
@@ -102,12 +103,11 @@ export class Callers {
             accept(socket, first);
           }
         : accept;
-    const serves = (protocol: CallerProtocol) => mode === undefined || mode === protocol;
-    const connect = serves('http-connect') ? this.#connect.accept : undefined;
+    const connect = serves(mode, 'http-connect') ? this.#connect.accept : undefined;
     const others = this.#holds?.before(connect) ?? connect;
     return {
       ...(others && { others: entering(others) }),
-      ...(serves('grpc') && { http2: entering((socket, first) => grpc.accept(socket, first)) }),
+      http2: entering((socket, first) => grpc.accept(socket, first)),
     };
   }
 
@@ -147,9 +147,15 @@ export class Callers {
   }
 }
 
-function grpcOf({ keepaliveTime, ...edge }: CallersOptions) {
+function serves(mode: CallersOptions['mode'], protocol: CallerProtocol): boolean {
+  return mode === undefined || mode === protocol;
+}
+
+/** Also for the CONNECT of HTTP/2, which comes on the same connections. */
+function grpcOf({ keepaliveTime, mode, ...edge }: CallersOptions) {
   return grpcServer({
-    services: [proxyService(edge)],
+    services: serves(mode, 'grpc') ? [proxyService(edge)] : [],
+    connect: serves(mode, 'http-connect') ? connectStreams(edge) : undefined,
     name: 'callers',
     events: edge.events,
     keepaliveMs: Math.min(keepaliveTime, TRANSPORT.callerKeepaliveMs),

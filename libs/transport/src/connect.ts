@@ -77,8 +77,7 @@ function parse(head: string, rest: Buffer): ConnectRequest {
   if (method !== 'CONNECT') throw new RequestRefused(405, `this port serves CONNECT, not ${shown(method)}`);
   if (version !== '1.1' && version !== '1.0')
     throw new RequestRefused(400, `HTTP/${version} is not served: use HTTP/1.1`);
-  // It would be in the error that says so, and in logs.
-  if (target.includes('@')) throw new RequestRefused(400, 'the target names a user: only HOST:PORT is served');
+  checkTarget(target);
   const fields = lines.map(readField);
   if (fields.some(promisesBody)) throw new RequestRefused(400, 'a CONNECT request has no body');
   const traceparent = fields.find(([name]) => name === 'traceparent')?.[1];
@@ -89,6 +88,12 @@ function parse(head: string, rest: Buffer): ConnectRequest {
     keepsAlive: version === '1.1' && !fields.some(closes),
     ...(traceparent !== undefined && { traceparent: copied(traceparent) }),
   };
+}
+
+/** @throws RequestRefused */
+export function checkTarget(target: string): void {
+  // It would be in the error that says so, and in logs.
+  if (target.includes('@')) throw new RequestRefused(400, 'the target names a user: only HOST:PORT is served');
 }
 
 type Field = readonly [name: string, value: string];
@@ -359,19 +364,28 @@ function peerOfConnection(connection: CallerConnection): CallerPeer {
 
 /** @throws DialError */
 function dialOf(
-  { target, traceparent }: ConnectRequest,
+  request: ConnectRequest,
   who: CallerIdentity | NotAuthorised,
   connection: CallerConnection,
   options: CallerEdgeOptions,
+): ServedDial {
+  const dialled = connectDial(request, who, options);
+  connection.carries = dialled.signal;
+  return dialled;
+}
+
+/** The dial of a CONNECT. @throws DialError */
+export function connectDial(
+  { target, traceparent }: Pick<ConnectRequest, 'target' | 'traceparent'>,
+  who: CallerIdentity | NotAuthorised,
+  options: Pick<CallerEdgeOptions, 'timeout'>,
 ): ServedDial {
   if (who instanceof NotAuthorised) {
     const why = who.dialling(target);
     throw who.challenge ? challenged(why) : denied(why);
   }
   const { tenant, caller } = who;
-  const dialled = newDial(target, { ...options, tenant }, { via: 'http-connect', ...caller }, traceparent);
-  connection.carries = dialled.signal;
-  return dialled;
+  return newDial(target, { ...options, tenant }, { via: 'http-connect', ...caller }, traceparent);
 }
 
 async function serve(request: ServedDial, first: Buffer, connection: CallerConnection, options: CallerEdgeOptions) {
@@ -417,18 +431,24 @@ function answerError(socket: Socket, error: DialError): void {
 }
 
 function answerOf(error: DialError, connection: 'close' | 'keep-alive'): string {
-  const { status } = error;
   const body = `${error.message}\n`;
   const head = [
-    `HTTP/1.1 ${status} ${reasonPhrase(error)}`,
-    `proxy-status: ${proxyStatus(error)}`,
+    `HTTP/1.1 ${error.status} ${reasonPhrase(error)}`,
     'content-type: text/plain; charset=utf-8',
     `connection: ${connection}`,
   ];
   if (connection === 'keep-alive') head.push(`content-length: ${Buffer.byteLength(body)}`);
-  if (status === 407) for (const challenge of CHALLENGES) head.push(`proxy-authenticate: ${challenge}`);
-  if (status === 405) head.push('allow: CONNECT');
-  if (status === 503 || status === 429) head.push(`retry-after: ${error.retryAfter}`);
-  if (error.retryable) head.push('isthmus-retryable: ?1');
+  for (const [name, value] of refusalFields(error)) head.push(`${name}: ${value}`);
   return `${head.join('\r\n')}\r\n\r\n${body}`;
+}
+
+/** What any version of HTTP says of a refusal beside its status. */
+export function refusalFields(error: DialError): Field[] {
+  const { status } = error;
+  const fields: Field[] = [['proxy-status', proxyStatus(error)]];
+  if (status === 407) for (const challenge of CHALLENGES) fields.push(['proxy-authenticate', challenge]);
+  if (status === 405) fields.push(['allow', 'CONNECT']);
+  if (status === 503 || status === 429) fields.push(['retry-after', String(error.retryAfter)]);
+  if (error.retryable) fields.push(['isthmus-retryable', '?1']);
+  return fields;
 }

@@ -186,7 +186,7 @@ function dispatch(socket: Socket, { others, http2, events, name }: ListenOptions
     settle();
     const accept = isHttp2 ? http2 : others;
     try {
-      if (!accept) throw new Error(isHttp2 ? 'gRPC is not served here' : 'HTTP/1.1 is not served here');
+      if (!accept) throw new Error(isHttp2 ? 'HTTP/2 is not served here' : 'HTTP/1.1 is not served here');
       accept(socket, first);
     } catch (error) {
       refuse(error as Error);

@@ -37,6 +37,10 @@ const RULES: StreamRules = {
 
 export interface GrpcServerOptions {
   readonly services: readonly GrpcService[];
+  /** Serves CONNECT beside gRPC. Unset: it is refused. @param admit see `GrpcService.serve` */
+  readonly connect?:
+    | ((stream: Http2Stream, request: Metadata, peer: ConnectionPeer, admit: () => void) => void)
+    | undefined;
   readonly events: PlaneEvents;
   /** Names the server in events: `grpc callers`, `grpc agents`. */
   readonly name: string;
@@ -192,11 +196,13 @@ class Endpoint implements GrpcServer {
 
   #serve(stream: Http2Stream, request: readonly Field[], peer: ConnectionPeer, admit: () => void): void {
     const metadata = new Metadata(request);
+    const connect = metadata.first(':method') === 'CONNECT' ? this.#options.connect : undefined;
     const timeout = readTimeout(metadata.first('grpc-timeout'));
     const path = metadata.first(':path') ?? '';
     const service = this.#methods.get(path);
     const refusal = refusalOf(metadata, timeout);
-    if (refusal) refuse(stream, ...refusal);
+    if (connect) connect(stream, metadata, peer, admit);
+    else if (refusal) refuse(stream, ...refusal);
     else if (!service) refuse(stream, 200, new StatusError('Unimplemented', `unknown method ${path}`));
     else service.serve(new ServerCall(stream, metadata, peer, timeout), admit);
   }

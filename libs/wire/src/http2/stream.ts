@@ -128,6 +128,8 @@ export class Http2Stream implements Sender {
   face: StreamFace = NOBODY;
   /** Whether a request was answered. */
   answered = false;
+  /** As its owner's, until its user says otherwise: what came after an answered CONNECT is no request. */
+  abandonsRequest: boolean;
   offered = false;
   readonly #owner: StreamOwner;
   readonly #output: Output;
@@ -141,6 +143,7 @@ export class Http2Stream implements Sender {
   constructor(id: number, owner: StreamOwner, { incoming, window, sendWindow, group }: StreamLimits) {
     this.id = id;
     this.#owner = owner;
+    this.abandonsRequest = owner.abandonsRequests;
     this.#output = owner.output;
     this.#incoming = incoming;
     this.#window = window;
@@ -294,7 +297,7 @@ export class Http2Stream implements Sender {
     this.#become(ENDED);
     this.face.onWritable();
     if (this.#incoming.ended) this.#become(BOTH_ENDED);
-    else if (this.#owner.abandonsRequests && !this.closed) {
+    else if (this.abandonsRequest && !this.closed) {
       this.#output.frame(rstStreamFrame(this.id, ErrorCode.NO_ERROR));
       this.#become(BOTH_ENDED);
     }

@@ -1,0 +1,288 @@
+import assert from 'node:assert/strict';
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders } from 'node:http2';
+import net, { type Socket } from 'node:net';
+import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
+import { DialError, NotAuthorised, PlaneEnded, planeEvents, type TunnelOutcome } from '@isthmus/tunnel';
+import { ErrorCode } from '@isthmus/wire';
+import type { CallerEdgeOptions } from './connect.ts';
+import { connectStreams } from './connect-streams.ts';
+import { TRANSPORT } from './defaults.ts';
+import { type GrpcServerOptions, grpcServer } from './grpc/server.ts';
+import { socketPath } from './grpc/testing/plane.ts';
+import { dialTcp, listen } from './link/testing.ts';
+import { destination, established } from './packets/testing.ts';
+import { cleanups } from './testing/cleanups.ts';
+import { anyoneOf, type CallerPeer } from './tls/certificate.ts';
+
+/** A caller's connection to an edge that dials as an agent does, unless the options say otherwise. */
+async function callerOf(options: Partial<CallerEdgeOptions> = {}, serving: Partial<GrpcServerOptions> = {}) {
+  const events = planeEvents();
+  const edge = { dial: dialTcp, identify: anyoneOf('default'), events, timeout: 60_000, ...options };
+  const server = grpcServer({
+    services: [],
+    connect: connectStreams(edge),
+    events,
+    name: 'callers',
+    keepaliveMs: 60_000,
+    streamWindow: TRANSPORT.callerWindowBytes,
+    ...serving,
+  });
+  // On a unix socket, where tokens may be shown without TLS.
+  const path = socketPath();
+  const listener = net.createServer({ allowHalfOpen: true }, (socket) => server.accept(socket)).listen(path);
+  await once(listener, 'listening');
+  const session = http2.connect('http://gateway', { createConnection: () => net.connect(path) });
+  session.on('error', () => {});
+  cleanups.push(() => {
+    session.destroy();
+    listener.close();
+    return server.close(0);
+  });
+  const refused: string[] = [];
+  events.on('refused', (where, _remote, { message }) => refused.push(`${where}: ${message}`));
+  const closed: TunnelOutcome[] = [];
+  events.on('tunnel:close', (_tunnel, outcome) => closed.push(outcome));
+  let open = 0;
+  events.on('caller:open', () => open++);
+  events.on('caller:close', () => open--);
+  return { server, session, events, refused, closed, open: () => open };
+}
+
+async function ask(session: ClientHttp2Session, port: number | string, fields: Record<string, string> = {}) {
+  const authority = typeof port === 'string' ? port : `127.0.0.1:${port}`;
+  const stream = session.request({ ':method': 'CONNECT', ':authority': authority, ...fields }, { endStream: false });
+  stream.on('error', () => {});
+  const [head] = (await once(stream, 'response')) as [IncomingHttpHeaders & { ':status': number }];
+  return { stream, head, status: head[':status'] };
+}
+
+/** Resolves with the code of its end, and whether its data ended in order. */
+async function endOf(stream: ClientHttp2Stream): Promise<readonly [code: number, ended: boolean]> {
+  let ended = false;
+  stream.once('end', () => {
+    ended = true;
+  });
+  stream.resume();
+  // Its error is its code.
+  if (!stream.destroyed) await new Promise((resolve) => stream.once('close', resolve));
+  return [stream.rstCode, ended];
+}
+
+const serve = (handle: (socket: Socket) => void) => listen(net.createServer({ allowHalfOpen: true }, handle));
+
+test('a stream carries bytes both ways and each half-close, and the destination may end first', async () => {
+  const { session, open } = await callerOf();
+  const hashes = await serve((socket) => {
+    const hash = createHash('sha256');
+    socket.on('data', (chunk) => hash.update(chunk));
+    socket.once('end', () => socket.end(hash.digest()));
+  });
+  const bytes = randomBytes(3_000_000);
+  const up = await ask(session, hashes);
+  assert.equal(up.status, 200);
+  up.stream.end(bytes);
+  const [digest] = (await once(up.stream, 'data')) as [Buffer];
+  assert.deepEqual(digest, createHash('sha256').update(bytes).digest());
+  await endOf(up.stream);
+
+  const said: Buffer[] = [];
+  const firstToEnd = await serve((socket) => socket.on('data', (chunk) => said.push(chunk)).end('that is all'));
+  const down = await ask(session, firstToEnd);
+  await once(down.stream.resume(), 'end');
+  assert.equal(down.stream.closed, false, 'the caller may still send');
+  down.stream.end('thanks');
+  assert.deepEqual(await endOf(down.stream), [ErrorCode.NO_ERROR, false]);
+  await until(() => `${Buffer.concat(said)}` === 'thanks', 'what the caller sent after the end');
+  await until(() => open() === 0, 'the end of both streams');
+});
+
+test('a cut resets its stream alone, and a reset by the caller cuts its tunnel alone', async () => {
+  const { session, closed } = await callerOf();
+  const sockets: Socket[] = [];
+  const port = await serve((socket) => sockets.push(socket.on('error', () => {}).resume()));
+  const streams = [];
+  for (let index = 0; index < 4; index++) {
+    streams.push((await ask(session, port)).stream);
+    await until(() => sockets.length > index, 'its connection');
+  }
+  const [byDestination, byCaller, , stays] = streams as [
+    ClientHttp2Stream,
+    ClientHttp2Stream,
+    unknown,
+    ClientHttp2Stream,
+  ];
+  const cut = endOf(byDestination);
+  sockets[0]?.resetAndDestroy();
+  assert.deepEqual(await cut, [ErrorCode.CONNECT_ERROR, false]);
+  byCaller.close(http2.constants.NGHTTP2_CANCEL);
+  await until(() => closed.length === 2, 'the end of two tunnels');
+  assert.deepEqual(
+    closed.map(({ closedBy }) => closedBy),
+    ['destination', 'caller'],
+  );
+  sockets[3]?.write('still here');
+  assert.equal(`${(await once(stays, 'data'))[0]}`, 'still here');
+  // The caller's connection ends all that are left.
+  session.destroy();
+  await until(() => closed.length === 4, 'the end of all tunnels');
+});
+
+test('a cut by the plane resets the stream, and a caller that may dial no more loses its connection', async () => {
+  const { near } = destination();
+  let peer: CallerPeer | undefined;
+  const caller = await callerOf({
+    dial: async () => established(near),
+    identify(of) {
+      peer = of;
+      return anyoneOf('acme')(of);
+    },
+  });
+  const { stream } = await ask(caller.session, 1);
+  const end = endOf(stream);
+  near.destroy(new PlaneEnded('an operator kicked its agent', { by: 'agent' }));
+  assert.deepEqual(await end, [ErrorCode.CONNECT_ERROR, false]);
+  assert.equal(caller.closed[0]?.closedBy, 'agent');
+  const over = new Promise((resolve) => caller.session.once('close', resolve));
+  peer?.end(new Error('its certificate was revoked'));
+  await over;
+});
+
+test('who does not read holds up its own stream only', async () => {
+  const { session } = await callerOf();
+  const floods = await serve((socket) => {
+    socket.on('error', () => {});
+    const more = () => {
+      while (socket.write(Buffer.alloc(65_536)));
+    };
+    socket.on('drain', more);
+    more();
+  });
+  const echoes = await serve((socket) => void socket.pipe(socket));
+  const slow = await ask(session, floods);
+  slow.stream.pause();
+  const { stream } = await ask(session, echoes);
+  for (let round = 0; round < 20; round++) {
+    stream.write('ping');
+    assert.equal(`${(await once(stream, 'data'))[0]}`, 'ping');
+  }
+});
+
+test('a dial that fails is answered with its status and why, and leaves nothing open', async () => {
+  const reason = new DialError('destination_unavailable', 'No agent "a" available', { retryable: true });
+  const { session, open, refused } = await callerOf({ dial: () => Promise.reject(reason) });
+  const { stream, head, status } = await ask(session, 1);
+  assert.equal(status, 503);
+  assert.equal(head['proxy-status'], 'isthmus; error=destination_unavailable; details="No agent \\"a\\" available"');
+  assert.deepEqual([head['retry-after'], head['isthmus-retryable']], ['1', '?1']);
+  assert.deepEqual(await endOf(stream), [ErrorCode.NO_ERROR, true]);
+  await until(() => open() === 0, 'the end of the stream');
+  assert.deepEqual(refused, []);
+});
+
+test('a dial whose caller goes away is aborted', async () => {
+  let aborted = '';
+  const { session, open } = await callerOf({
+    dial: ({ signal }) =>
+      new Promise((_resolve, reject) =>
+        signal.addEventListener('abort', () => {
+          aborted = signal.reason.message;
+          reject(signal.reason);
+        }),
+      ),
+  });
+  const stream = session.request({ ':method': 'CONNECT', ':authority': '127.0.0.1:1' }, { endStream: false });
+  stream.on('error', () => {});
+  await until(() => open() === 1, 'the dial');
+  stream.close(http2.constants.NGHTTP2_CANCEL);
+  await until(() => open() === 0, 'its end');
+  assert.equal(aborted, 'the caller went away');
+});
+
+const basic = (user: string, token: string) => ({
+  'proxy-authorization': `Basic ${Buffer.from(`${user}:${token}`).toString('base64')}`,
+});
+
+/** A caller at an edge that knows the token `good`, and takes no certificates. */
+function tokenCaller() {
+  return callerOf(
+    {
+      identify: () => new NotAuthorised('show a token', { challenge: true }),
+      async identifyByToken({ remote }, { token }) {
+        if (token !== 'good') throw new NotAuthorised('the token is wrong');
+        return { tenant: 'acme', caller: { identity: remote, remote } };
+      },
+    },
+    { strangers: { streamWindow: 4096, maxStreams: 1 } },
+  );
+}
+
+test('a caller without a token is asked for one, and the token makes it one with many streams', async () => {
+  const { session, refused } = await tokenCaller();
+  const port = await serve((socket) => void socket.pipe(socket));
+  const challenge = await ask(session, port);
+  assert.equal(challenge.status, 407);
+  assert.equal(challenge.head['proxy-authenticate'], 'Basic realm="isthmus", charset="UTF-8", Bearer realm="isthmus"');
+  assert.match(challenge.head['proxy-status'] as string, /details="show a token"$/);
+  assert.deepEqual(await endOf(challenge.stream), [ErrorCode.NO_ERROR, true]);
+  assert.equal(session.remoteSettings.maxConcurrentStreams, 1);
+  const wider = once(session, 'remoteSettings');
+  const first = await ask(session, port, basic('acme', 'good'));
+  assert.equal(first.status, 200);
+  await wider;
+  assert.equal(session.remoteSettings.maxConcurrentStreams, TRANSPORT.grpcStreams);
+  // A known caller's connection outlives its wrong tokens.
+  for (let time = 0; time < TRANSPORT.challenges; time++)
+    assert.equal((await ask(session, port, basic('acme', 'wrong'))).status, 407);
+  first.stream.write('still here');
+  assert.equal(`${(await once(first.stream, 'data'))[0]}`, 'still here');
+  assert.equal(refused[0], 'http-connect: show a token');
+  assert.equal(refused.length, 1 + TRANSPORT.challenges);
+});
+
+test('who goes on asking without a good token is let go', async () => {
+  const { session } = await tokenCaller();
+  const closed = once(session, 'close');
+  for (let time = 0; time < TRANSPORT.challenges; time++) {
+    const { stream, status } = await ask(session, 1, time === 0 ? {} : basic('acme', 'wrong'));
+    assert.equal(status, 407);
+    await endOf(stream);
+  }
+  await closed;
+});
+
+const malformed: [name: string, target: string, fields: Record<string, string>, status: number, why: RegExp][] = [
+  ['two credentials', 'a:1', { 'proxy-authorization': 'Basic c2VjcmV0, Bearer secret' }, 400, /one scheme/],
+  ['Basic that is no base64', 'a:1', { 'proxy-authorization': 'Basic acme:secret' }, 400, /not the base64/],
+  ['a target with a password', 'acme:secret@a:1', {}, 400, /names a user/],
+  ['a target with a space', 'a b:1', {}, 400, /not HOST:PORT/],
+  ['a target without a port', 'a', basic('acme', 'good'), 400, /want host:port/],
+];
+for (const [name, target, fields, wanted, why] of malformed) {
+  test(`${name}: a clear answer, and nothing of it in any text`, async () => {
+    const { session, refused } = await tokenCaller();
+    const { head, status } = await ask(session, target, fields);
+    assert.equal(status, wanted);
+    assert.match(head['proxy-status'] as string, why);
+    assert.equal(refused.length, 1);
+    assert.doesNotMatch(`${head['proxy-status']}${refused}`, /secret|c2Vjc|good/);
+  });
+}
+
+test('resets in quick succession end the connection', async () => {
+  const { session, open } = await callerOf({ dial: () => new Promise(() => {}) });
+  const closed = new Promise((resolve) => session.once('close', resolve));
+  const goaway = new Promise((resolve) => session.once('goaway', resolve));
+  while (!session.destroyed) {
+    for (let index = 0; index < 50 && !session.destroyed; index++) {
+      const stream = session.request({ ':method': 'CONNECT', ':authority': 'a:1' }, { endStream: false });
+      stream.on('error', () => {}).close(http2.constants.NGHTTP2_CANCEL);
+    }
+    await new Promise(setImmediate);
+  }
+  assert.equal(await goaway, ErrorCode.ENHANCE_YOUR_CALM);
+  await closed;
+  await until(() => open() === 0, 'the end of all streams');
+});
