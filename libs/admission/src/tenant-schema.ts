@@ -167,7 +167,10 @@ const ownAuthority = v.check<CertificatesFile, string>(
   'shared and crl go with ca',
 );
 
-const agentCertificates = v.pipe(v.strictObject(certificates), someAuthority, ownAuthority);
+const agentCertificates = described(
+  v.pipe(v.strictObject(certificates), someAuthority, ownAuthority),
+  'A client certificate.',
+);
 
 const sharedTokens = described(
   v.boolean('expected true or false'),
@@ -176,12 +179,18 @@ const sharedTokens = described(
 
 const tokens = v.pipe(
   v.strictObject({
-    issuer: text,
-    audience: text,
-    keys: v.exactOptional(described(path, 'Public keys: a JWKS file, or PEM. Read again when it changes.')),
-    jwksUrl: v.exactOptional(described(url, 'Where the issuer publishes its JWKS: https, or http on this machine.')),
+    issuer: described(text, 'What the token must say as its iss.'),
+    audience: described(text, "What the token must say as its aud. Let callers' differ from agents'."),
+    keys: v.exactOptional(
+      described(path, "The issuer's public keys: a JWKS file, or PEM such as kubeadm's sa.pub. Replace it to rotate."),
+    ),
+    jwksUrl: v.exactOptional(
+      described(url, 'Where to fetch the keys instead: https, or http on this machine. Fetched every 5 min.'),
+    ),
     ca: v.exactOptional(described(path, 'The CA bundle that verifies jwksUrl.')),
-    subject: v.exactOptional(described(text, 'The only subject allowed.')),
+    subject: v.exactOptional(
+      described(text, 'The only subject allowed, such as system:serviceaccount:NAMESPACE:NAME.'),
+    ),
     shared: v.exactOptional(sharedTokens),
   }),
   v.check(
@@ -191,7 +200,10 @@ const tokens = v.pipe(
 );
 
 const tokenReview = v.strictObject({
-  kubeconfig: described(path, "A kubeconfig of the tenant's own API server. Read again when it changes."),
+  kubeconfig: described(
+    path,
+    "A kubeconfig of a user of the tenant's own API server that may create TokenReviews. exec is refused in it, because it would run a program here.",
+  ),
   audience: v.exactOptional(described(text, 'Default: system:konnectivity-server.')),
   namespace: v.exactOptional(described(text, "The agents' namespace. Default: kube-system.")),
   serviceAccount: v.exactOptional(described(text, "The agents' service account. Default: konnectivity-agent.")),
@@ -203,8 +215,10 @@ const AGENT_WAYS = ['certificates', 'tokens', 'tokenReview'] as const;
 const agent = v.pipe(
   v.strictObject({
     certificates: v.exactOptional(agentCertificates),
-    tokens: v.exactOptional(tokens),
-    tokenReview: v.exactOptional(tokenReview),
+    tokens: v.exactOptional(described(tokens, 'A token that the hub verifies by itself, without asking anyone.')),
+    tokenReview: v.exactOptional(
+      described(tokenReview, "A token that the tenant's own API server verifies, when the hub asks."),
+    ),
     port: v.exactOptional(
       described(port, "A port of the tenant's own, for agents that dial an address and send no SNI."),
     ),
@@ -220,11 +234,15 @@ const claims = described(
         'own: the id that the credential names. prefixed: that id, or it with a hyphen and a suffix. any: any id. Default: own for certificates; any for tokens, because all agents of a service account show the same subject.',
       ),
     ),
-    defaultRoute: v.exactOptional(v.boolean('expected true or false')),
-    ipv4: v.exactOptional(list(cidr)),
-    ipv6: v.exactOptional(list(cidr)),
-    cidr: v.exactOptional(list(cidr)),
-    host: v.exactOptional(list(hostPattern)),
+    defaultRoute: v.exactOptional(
+      described(v.boolean('expected true or false'), 'Whether default-route=true is allowed. Default: true.'),
+    ),
+    ipv4: v.exactOptional(described(list(cidr), 'Addresses that agents may list as ipv4=, or prefixes of such.')),
+    ipv6: v.exactOptional(described(list(cidr), 'The same for ipv6=.')),
+    cidr: v.exactOptional(described(list(cidr), 'Prefixes: agents may list these, or parts of them, as cidr=.')),
+    host: v.exactOptional(
+      described(list(hostPattern), 'Names and patterns: agents may list these, or names below them, as host=.'),
+    ),
   }),
   "What an agent may claim to be and to reach. Default: the credential's own id, and default-route.",
 );
@@ -232,14 +250,22 @@ const claims = described(
 const callerCertificates = v.pipe(
   v.strictObject({
     ...certificates,
-    names: v.exactOptional(described(list(text), 'The only common names, or names of SPIFFE IDs, allowed.')),
+    names: v.exactOptional(
+      described(
+        list(text),
+        'The only common names, or names of SPIFFE IDs, allowed. Set it if the same CA signs agents, kubelets or users.',
+      ),
+    ),
   }),
   someAuthority,
   ownAuthority,
 );
 
 const callerReview = v.strictObject({
-  kubeconfig: described(path, "A kubeconfig of the tenant's own API server. Read again when it changes."),
+  kubeconfig: described(
+    path,
+    "A kubeconfig of a user of the tenant's own API server that may create TokenReviews. exec is refused in it, because it would run a program here.",
+  ),
   audience: v.exactOptional(
     described(text, "Default: isthmus. Not the agents' audience: their tokens would be callers' tokens."),
   ),
@@ -265,14 +291,19 @@ const CALLER_WAYS = ['unixSocket', 'port', 'certificates', 'tokens', 'tokenRevie
 
 const caller = v.pipe(
   v.strictObject({
-    unixSocket: v.exactOptional(described(path, 'A unix socket that the gateway listens on for this tenant.')),
+    unixSocket: v.exactOptional(
+      described(
+        path,
+        'A unix socket that the gateway makes for this tenant. Every process that can open it is a caller, so its permissions decide.',
+      ),
+    ),
     port: v.exactOptional(
       described(
         port,
         "A port that the gateway listens on for this tenant. Callers there need a certificate or a token if the tenant lists callers' certificates or tokens; otherwise, who can reach the port may dial.",
       ),
     ),
-    certificates: v.exactOptional(callerCertificates),
+    certificates: v.exactOptional(described(callerCertificates, 'A client certificate.')),
     tokens: v.exactOptional(
       described(
         tokens,
@@ -302,9 +333,14 @@ const rule = v.pipe(
     name: v.exactOptional(
       described(name, "The rule's name in refusals and audit records. Default: its place, such as deny[0]."),
     ),
-    cidr: v.exactOptional(cidr),
-    host: v.exactOptional(hostPattern),
-    ports: v.exactOptional(list(port)),
+    cidr: v.exactOptional(
+      described(
+        cidr,
+        'A prefix or an address. The gateway compares it with addresses; the agent also with what a name resolves to, and dials that address.',
+      ),
+    ),
+    host: v.exactOptional(described(hostPattern, 'A name, or a pattern such as *.acme.example.')),
+    ports: v.exactOptional(described(list(port), 'Default: all.')),
     callers: v.exactOptional(described(list(name), 'The callers it applies to, by name. Default: all.')),
   }),
   v.check(
@@ -319,7 +355,9 @@ const SCRAPED = ['targets', 'nodes'] as const;
 const scrape = v.pipe(
   v.strictObject({
     job: described(name, 'What the targets are: __meta_isthmus_job.'),
-    targets: v.exactOptional(list(readable('HOST:PORT, as the agents reach it.', parseDestination))),
+    targets: v.exactOptional(
+      described(list(readable('HOST:PORT.', parseDestination)), 'HOST:PORT, as the agents reach it.'),
+    ),
     nodes: v.exactOptional(
       described(
         v.strictObject({
@@ -335,14 +373,15 @@ const scrape = v.pipe(
   v.check((value) => hasOne(value, SCRAPED), `expected exactly one of ${SCRAPED.join(', ')}`),
 );
 
+function limit(amount: typeof count | typeof bytes, help: string) {
+  return v.exactOptional(described(amount, help));
+}
+
 /** A field of each limit. */
 const limits = v.strictObject(
   Object.fromEntries(
-    LIMIT_ENTRIES.map(([name, { bytes: inBytes, help }]) => {
-      const size = inBytes ? bytes : count;
-      return [name, v.exactOptional(help === undefined ? size : described(size, help))];
-    }),
-  ) as Record<TenantLimit, v.ExactOptionalSchema<typeof count | typeof bytes, undefined>>,
+    LIMIT_ENTRIES.map(([name, { bytes: inBytes, help }]) => [name, limit(inBytes ? bytes : count, help)]),
+  ) as Record<TenantLimit, ReturnType<typeof limit>>,
 );
 
 /** @returns a tenant's limits: those of its file, and defaults. Without any in the file, the one object that all such tenants share */
@@ -390,8 +429,8 @@ export const tenantFile = v.strictObject({
     described(
       v.pipe(
         v.strictObject({
-          deny: v.exactOptional(list(rule)),
-          allow: v.exactOptional(list(rule)),
+          deny: v.exactOptional(described(list(rule), 'What callers may not dial.')),
+          allow: v.exactOptional(described(list(rule), 'The only thing that callers may dial.')),
           direct: v.exactOptional(
             described(
               list(rule),
@@ -408,7 +447,9 @@ export const tenantFile = v.strictObject({
     ),
   ),
   scrape: v.exactOptional(described(list(scrape), 'What Prometheus finds at /sd of the admin port, all by https.')),
-  limits: v.exactOptional(limits),
+  limits: v.exactOptional(
+    described(limits, 'What the tenant may use of each gateway and each hub. Bytes may be 200MB or 64MiB.'),
+  ),
   deny: v.exactOptional(deny),
   expiryGraceSeconds: v.exactOptional(expiryGraceSeconds),
 });

@@ -3,8 +3,8 @@ interface TenantLimitEntry {
   readonly default: number;
   /** In bytes: a file may say `64MiB`. Unset: a count. */
   readonly bytes?: true;
-  /** In a tenant's file, where the name does not say it. */
-  readonly help?: string;
+  /** What a tenant's file says of it. */
+  readonly help: string;
   /** Of a gateway's dials and bytes: what is held at one moment, or a rate. Unset: of agents, at hubs, or not shown by itself. */
   readonly of?: 'held' | 'rate';
   /**
@@ -21,24 +21,30 @@ interface TenantLimitEntry {
  * table. `DialLimiter` and `ByteMeter` enforce those of dials and bytes, hubs those of agents.
  */
 export const TENANT_LIMITS = {
-  agents: { default: 10_000 },
-  sessionsPerAgent: { default: 50 },
-  sessions: { default: 100_000 },
+  agents: { default: 10_000, help: 'Agents with a session at one hub.' },
+  sessionsPerAgent: { default: 50, help: 'Sessions of one agent at one hub.' },
+  sessions: { default: 100_000, help: 'Sessions at one hub.' },
   identifiers: { default: 1000, help: 'Identifiers of one session.' },
   renewalsPerSecond: { default: 200, help: 'Fresh tokens that are verified for open sessions, and as many at once.' },
-  dialsPerSecond: { default: 2000, of: 'rate', refuses: 429, holders: ['isthmus watch', 'shows who dials in a loop'] },
+  dialsPerSecond: {
+    default: 2000,
+    help: 'Dials a second. Further ones get 429.',
+    of: 'rate',
+    refuses: 429,
+    holders: ['isthmus watch', 'shows who dials in a loop'],
+  },
   /** The size of the bucket. A file that sets only `dialsPerSecond` has twice as many. */
   burst: { default: 4000, help: 'Dials at once after a quiet time. Then dialsPerSecond of them a second.' },
-  /** Dials and callers' attaches without an answer, and callers' streams that have yet to dial. */
   pendingDials: {
     default: 2000,
+    help: "Dials and attaches without an answer, and callers' gRPC streams that have yet to dial. Further ones get 503.",
     of: 'held',
     refuses: 503,
     holders: ['isthmus watch', 'shows the slowest dials: they say what stalls'],
   },
-  /** Tunnels and dials without an answer. */
   tunnels: {
     default: 50_000,
+    help: 'Tunnels, and dials without an answer. Further ones get 503.',
     of: 'held',
     refuses: 503,
     holders: [
@@ -46,16 +52,16 @@ export const TENANT_LIMITS = {
       'and the console list who holds them: end those that leak (isthmus kick tunnel)',
     ],
   },
-  /** Bytes that the tenant's tunnels read a second, both directions together. Fairness between tenants does without. */
   bytesPerSecond: {
     default: Number.POSITIVE_INFINITY,
+    help: 'Bytes of all tunnels a second, both ways together: tunnels pause, nothing is dropped. Default: no limit.',
     bytes: true,
     of: 'rate',
     holders: ['isthmus tunnels', 'shows who transfers most'],
   },
-  /** Bytes that wait for readers that are slower than their senders. */
   bytesQueued: {
     default: 256 * 1024 * 1024,
+    help: 'Bytes that wait for readers slower than their senders. Until they take some, no tunnel is read, and dials get 503.',
     bytes: true,
     of: 'held',
     refuses: 503,
