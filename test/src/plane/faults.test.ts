@@ -96,13 +96,16 @@ test('a plane goes on while its parts leave and join', { skip }, async (t) => {
 
   await t.test('when a hub is killed its tunnels go on without waiting for a PING, and no dial fails', async () => {
     const tunnels = await tunnelThroughEach(scope, plane, destination);
+    let before: readonly number[] = [];
     await undisturbed(scope, gateways, destination, async () => {
+      // A link that a busy machine left silent for too long ended before, and is there again.
+      before = fronts.map(({ logs }) => logs.length);
       await first.program.kill();
       await carries(tunnels.get(hubIdOf(first)) as Duplex);
     });
-    for (const program of fronts) {
+    for (const [index, { logs }] of fronts.entries()) {
       const isEnd = (line: LogLine) => line.msg === 'hub connection closed' && line.hub === hubIdOf(first);
-      const { reason } = await program.waitForLog(isEnd, { what: 'the end of the link' });
+      const { reason } = await until(() => logs.slice(before[index]).find(isEnd), { what: 'the end of the link' });
       assert.match(String(reason), /^hub .*: ./);
       assert.doesNotMatch(String(reason), /PING/);
     }
