@@ -6,7 +6,7 @@ import { agentPortFlags, healthFlags, hubFlags, peerFlags, uplinkFlags } from '.
 import { Member, type Place } from './member.ts';
 import { freePort } from './places.ts';
 import { type Env, type Program, READY_EVERY_MS } from './program.ts';
-import { type Flags, HOLD, type ProgramName } from './runtime.ts';
+import { commandOf, type Flags, type ProgramName } from './runtime.ts';
 import type { Scope } from './scope.ts';
 import { newTrust, type Trust } from './trust.ts';
 
@@ -109,7 +109,8 @@ export async function holdMember(scope: Scope, trust: Trust, gateways: readonly 
     'gateway-ca-cert': trust.callers.cert,
     ...flags,
   };
-  const member = new Member(scope, { id: 'hold', runs: HOLD, flags: all, healthPort: health['health-port'] });
+  const runs = [...commandOf('isthmus'), 'hold'] as const;
+  const member = new Member(scope, { id: 'hold', runs, flags: all, healthPort: health['health-port'] });
   return { member, ways: { grpc: { uds }, connect: { uds } } };
 }
 

@@ -17,18 +17,19 @@ export type Flags = Readonly<Record<string, string | number | boolean | undefine
 
 export type ProgramName = 'proxy-server' | 'proxy-agent' | 'frontend-gw' | 'backend-hub';
 
-const APPS: Record<ProgramName, string> = {
+const APPS: Record<ProgramName | 'isthmus', string> = {
   'proxy-server': 'server',
   'proxy-agent': 'agent',
   'frontend-gw': 'frontend-gw',
   'backend-hub': 'backend-hub',
+  isthmus: 'isthmus',
 };
 
 /** Bundles of the programs, as they are shipped, where a run of many tests has made them; without them, programs start from sources. */
 const BUNDLES = process.env.ISTHMUS_PROGRAMS;
 
 /** Returns the command that starts a program on the runtime that runs the tests, or on the Node that a run of tests names. */
-export function commandOf(name: ProgramName): readonly [string, ...string[]] {
+export function commandOf(name: keyof typeof APPS): readonly [string, ...string[]] {
   const app = `${ROOT}apps/${APPS[name]}`;
   if (onDeno) return [process.execPath, 'run', '-A', `${app}/src/main.ts`];
   return [
@@ -36,8 +37,3 @@ export function commandOf(name: ProgramName): readonly [string, ...string[]] {
     BUNDLES ? `${BUNDLES}/${name}/main.js` : `${app}/bin/${name}.js`,
   ];
 }
-
-/** The command that starts `isthmus hold`. */
-export const HOLD: readonly [string, ...string[]] = onDeno
-  ? [process.execPath, 'run', '-A', `${ROOT}apps/isthmus/src/main.ts`, 'hold']
-  : [process.env.ISTHMUS_NODE ?? process.execPath, `${ROOT}apps/isthmus/bin/isthmus.js`, 'hold'];

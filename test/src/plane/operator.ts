@@ -1,9 +1,6 @@
 import { run, type Terminal } from '@isthmus/isthmus';
 import { type Program, type Scope, startCommand } from '../harness/index.ts';
-import { onDeno, ROOT } from '../harness/runtime.ts';
-
-const APP = `${ROOT}apps/isthmus`;
-const COMMAND = onDeno ? ['run', '-A', `${APP}/src/main.ts`] : [`${APP}/bin/isthmus.js`];
+import { commandOf } from '../harness/runtime.ts';
 
 /** Default time for each member's answer. */
 const PATIENT = ['--timeout', '30s'];
@@ -74,5 +71,5 @@ export class Session {
 
 /** Starts the program itself, as people run it. */
 export function startIsthmus(scope: Scope, program: Program, ...args: string[]): Program {
-  return startCommand(scope, [process.execPath, ...COMMAND, ...patient(args), '--address', placeOf(program)]);
+  return startCommand(scope, [...commandOf('isthmus'), ...patient(args), '--address', placeOf(program)]);
 }
