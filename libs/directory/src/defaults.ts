@@ -67,7 +67,7 @@ export const DIRECTORY = {
   lookMs: 1_000,
   /** How long the withdrawal of a session waits for the session to come back. */
   flapMs: 2_000,
-  /** How long the announcement of a session waits for others to share its write. */
+  /** How long the announcement of a session waits for others to share its write, and a watcher after a read for more to share the next. */
   coalesceMs: 20,
   /** How often a member writes to Redis that it is present. After a failure it waits as long. */
   memberBeatMs: 5_000,

@@ -3,6 +3,7 @@ import { afterEach, describe, mock, test } from 'node:test';
 import { deferred } from '@isthmus/runtime';
 import { DIRECTORY } from '../defaults.ts';
 import { RegistryUnavailable } from '../registry.ts';
+import { sessionRecord } from '../testing/observer.ts';
 import type { Client, RedisConnection } from './connection.ts';
 import { type HubWriter, RedisRegistration, type WriteOutcome } from './hub.ts';
 
@@ -46,6 +47,43 @@ describe('registration', () => {
     await registration.close();
     assert.deepEqual(calls, ['open', 'takeOver', 'open', 'takeOver', 'open']);
     assert.deepEqual(told, ['redis went away']);
+  });
+
+  test('announcements that come one after the other share a write', { timeout: 60_000 }, async () => {
+    let now = 0;
+    mock.method(performance, 'now', () => now);
+    const [opened, written] = [deferred<void>(), deferred<void>()];
+    const writes: number[] = [];
+    const writer: Pick<HubWriter, 'open' | 'write' | 'remove'> = {
+      async open(): Promise<WriteOutcome> {
+        opened.resolve();
+        return 'ok';
+      },
+      async write(_client, _hub, _changed, _held, sessions): Promise<WriteOutcome> {
+        writes.push(sessions.length);
+        written.resolve();
+        return 'ok';
+      },
+      async remove() {},
+    };
+    const connection: Pick<RedisConnection, 'run'> = { run: (task) => task({} as Client) };
+    const registration = new RedisRegistration(
+      HUB,
+      connection as RedisConnection,
+      writer as HubWriter,
+      DIRECTORY,
+      undefined,
+    );
+    await opened.promise;
+    for (let n = 0; n < 100; n++) {
+      registration.announce(sessionRecord(HUB, `s${n}`));
+      await new Promise(setImmediate);
+    }
+    assert.deepEqual(writes, []);
+    now = DIRECTORY.coalesceMs;
+    await written.promise;
+    assert.deepEqual(writes, [100]);
+    await registration.close();
   });
 
   test('a registration closes even if the store never answers', { timeout: 60_000 }, async () => {

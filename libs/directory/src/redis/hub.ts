@@ -205,15 +205,17 @@ export class RedisRegistration implements HubRegistration {
   async #run(): Promise<void> {
     while (this.#state === 'running') {
       const pause = await this.#round();
-      if (this.#state === 'running') await this.#alarm.wait(pause);
+      if (pause !== undefined) await this.#alarm.wait(pause);
+      // An announcement rings, and is due later, so that others share its write.
+      else while (this.#state === 'running' && this.#untilNext() > 0) await this.#alarm.wait(this.#untilNext());
     }
     if (this.#state === 'superseded') return;
     // If the store does not answer now, the record expires.
     await this.#connection.run((client) => this.#writer.remove(client)).catch(() => undefined);
   }
 
-  /** Does one write. Returns how long to wait for the next, in milliseconds. */
-  async #round(): Promise<number> {
+  /** Does one write. Returns how long to wait for the next, in milliseconds; undefined: until one is due. */
+  async #round(): Promise<number | undefined> {
     try {
       const outcome = await (this.#opened ? this.#write() : this.#open());
       if (outcome === 'superseded' && !this.#inCharge) return await this.#takeOver();
@@ -223,7 +225,7 @@ export class RedisRegistration implements HubRegistration {
       this.#inCharge = true;
       this.#writtenAt = performance.now();
       this.#health.up(`hub ${this.#hub.hubId} is registered`);
-      return this.#untilNext();
+      return undefined;
     } catch (error) {
       // After the time to live, the store has dropped this hub, so withdrawals need not be remembered.
       if (performance.now() - this.#writtenAt > this.#timings.ttlMs) {

@@ -28,6 +28,9 @@ export class Outbox {
   readonly #entries = new Map<string, Entry>();
   /** When each entry that needs a write is due. */
   readonly #due = new Map<string, number>();
+  /** No write is due before. */
+  #notBefore = Number.POSITIVE_INFINITY;
+  #confirmed = 0;
   readonly #timings: Pick<RedisTimings, 'flapMs' | 'coalesceMs'>;
 
   constructor(timings: Pick<RedisTimings, 'flapMs' | 'coalesceMs'>) {
@@ -43,7 +46,7 @@ export class Outbox {
     else this.#entries.set(sessionId, { wanted, written: undefined, sent: false });
     const unchanged = entry?.written !== undefined && sameButVersion(entry.written, session);
     if (unchanged) this.#due.delete(sessionId);
-    else this.#due.set(sessionId, Math.min(this.#due.get(sessionId) ?? Infinity, now + this.#timings.coalesceMs));
+    else this.#dueAt(sessionId, Math.min(this.#due.get(sessionId) ?? Infinity, now + this.#timings.coalesceMs));
   }
 
   withdraw(sessionId: string, version: number, now: number): void {
@@ -54,31 +57,26 @@ export class Outbox {
       return;
     }
     entry.wanted = { sessionId, version };
-    this.#due.set(sessionId, now + this.#timings.flapMs);
+    this.#dueAt(sessionId, now + this.#timings.flapMs);
   }
 
   /** How many sessions the store must hold by now. */
   get confirmed(): number {
-    let count = 0;
-    for (const { written } of this.#entries.values()) if (written) count++;
-    return count;
+    return this.#confirmed;
   }
 
-  /** Returns when the next write is due, or undefined if none is. */
+  /** Returns when to look for writes that are due, or undefined if none will be. It costs nothing, however many sessions wait. */
   nextDue(): number | undefined {
-    let next: number | undefined;
-    for (const due of this.#due.values()) {
-      if (next === undefined || due < next) next = due;
-    }
-    return next;
+    return this.#due.size > 0 ? this.#notBefore : undefined;
   }
 
   /** Hands out the writes that are due. The caller passes each back to `settle` or `retry`. */
   takeDue(now: number, limit: number): SessionWrite[] {
     const taken: SessionWrite[] = [];
+    this.#notBefore = Number.POSITIVE_INFINITY;
     for (const [sessionId, due] of this.#due) {
-      if (taken.length === limit) break;
-      if (due <= now) taken.push(this.#handOut(sessionId));
+      if (due <= now && taken.length < limit) taken.push(this.#handOut(sessionId));
+      else this.#notBefore = Math.min(this.#notBefore, due);
     }
     return taken;
   }
@@ -94,7 +92,7 @@ export class Outbox {
     for (const write of writes) {
       const entry = this.#entries.get(write.sessionId);
       if (!entry) continue;
-      if (write.session) entry.written = write.session;
+      if (write.session) this.#wrote(entry, write.session);
       else if (entry.wanted === write) this.#drop(write.sessionId);
     }
   }
@@ -103,14 +101,14 @@ export class Outbox {
   retry(writes: readonly SessionWrite[], now: number): void {
     for (const write of writes) {
       const entry = this.#entries.get(write.sessionId);
-      if (entry?.wanted === write && !this.#due.has(write.sessionId)) this.#due.set(write.sessionId, now);
+      if (entry?.wanted === write && !this.#due.has(write.sessionId)) this.#dueAt(write.sessionId, now);
     }
   }
 
   /** Call when the store holds nothing of this hub, or will get everything again. Withdrawn sessions then need no write. */
   forget(): void {
     for (const [sessionId, entry] of this.#entries) {
-      entry.written = undefined;
+      this.#wrote(entry, undefined);
       entry.sent = false;
       if (!entry.wanted.session) this.#drop(sessionId);
     }
@@ -119,13 +117,25 @@ export class Outbox {
   /** Until the write is settled, the store's state is unknown, so no announcement may count as unchanged. */
   #handOut(sessionId: string): SessionWrite {
     const entry = this.#entries.get(sessionId) as Entry;
-    entry.written = undefined;
+    this.#wrote(entry, undefined);
     entry.sent = true;
     this.#due.delete(sessionId);
     return entry.wanted;
   }
 
+  #dueAt(sessionId: string, at: number): void {
+    this.#due.set(sessionId, at);
+    this.#notBefore = Math.min(this.#notBefore, at);
+  }
+
+  #wrote(entry: Entry, session: SessionRecord | undefined): void {
+    this.#confirmed += Number(session !== undefined) - Number(entry.written !== undefined);
+    entry.written = session;
+  }
+
   #drop(sessionId: string): void {
+    const entry = this.#entries.get(sessionId);
+    if (entry) this.#wrote(entry, undefined);
     this.#entries.delete(sessionId);
     this.#due.delete(sessionId);
   }

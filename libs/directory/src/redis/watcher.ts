@@ -92,9 +92,10 @@ export class RedisWatcher {
       if (performance.now() >= this.#lookAt) await this.#look();
       // The next read waits for a change, for up to a second.
       this.#health.begun(FOLLOWING);
-      await this.#follow();
+      const changes = await this.#follow();
       this.#health.up(FOLLOWING);
-      return 0;
+      // More may come, as when a herd connects: each read costs as much as several changes.
+      return changes > 0 && changes < DIRECTORY.changesPerRead ? this.#timings.coalesceMs : 0;
     } catch (error) {
       if (error instanceof Gap) {
         this.#position = undefined;
@@ -118,19 +119,22 @@ export class RedisWatcher {
     this.#quarantines = false;
   }
 
-  async #follow(): Promise<void> {
+  /** @returns how many changes it read */
+  async #follow(): Promise<number> {
     const block = Math.max(1, Math.ceil(this.#lookAt - performance.now()));
     const from = formatPosition(this.#position as Position);
     const reply = await this.#connection.run((client) =>
       client.xread('COUNT', DIRECTORY.changesPerRead, 'BLOCK', block, 'STREAMS', this.#store.keys.changes, from),
     );
-    for (const [id, fields] of reply?.[0]?.[1] ?? []) {
+    const entries = reply?.[0]?.[1] ?? [];
+    for (const [id, fields] of entries) {
       const position = parsePosition(id);
       this.#expectNext(position);
       const entry = parseEntry(fields[1] ?? '', this.#skip);
       if (entry) this.#tell(entry.kind === 'opened' ? await this.#reopened(entry.hub) : entry);
       this.#position = position;
     }
+    return entries.length;
   }
 
   #expectNext({ epoch, seq }: Position): void {
