@@ -55,8 +55,9 @@ async function fault(each: Fault, way: Way, kubernetes: Kubernetes): Promise<voi
   try {
     const outcome = await runFault(each, { kubernetes, way, short: options.short });
     outcomes.push(outcome);
-    const { calls, failed, longest, cut, reason } = outcome.figures;
-    const figures = `${calls} calls, ${failed} failed, longest ${(longest / 1000).toFixed(1)} s, ${cut} of 3 sessions cut`;
+    const { calls, failed, longest, long, reason } = outcome.figures;
+    const cut = `${long.cut.length} of ${long.calls} long calls cut (${long.cut}), status 7 of ${long.codes} execs`;
+    const figures = `${calls} calls, ${failed} failed, longest ${(longest / 1000).toFixed(1)} s, ${cut}`;
     told(reason === undefined, what, start, reason ? `${figures}: ${reason}` : figures);
   } catch (error) {
     told(false, what, start, (error as Error).message);

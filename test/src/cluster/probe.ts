@@ -24,7 +24,7 @@ export async function deployProbe(directory: string): Promise<void> {
     readFileSync(join(SOURCES, 'probe.yaml'), 'utf8').replaceAll('caBundle: CA_BUNDLE', `caBundle: ${bundle}`),
   );
   await kubectl(['apply', '-f', manifest]);
-  await rolledOut(NAMESPACE, 'probe');
+  for (const name of ['probe', 'writer']) await rolledOut(NAMESPACE, name);
   await apiAvailable();
 }
 

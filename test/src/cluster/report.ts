@@ -9,7 +9,16 @@ export const PAGE = `${ROOT}docs/KUBERNETES.md`;
 const BEGIN = '<!-- npm run cluster writes from here -->';
 const END = '<!-- to here -->';
 
-const HEAD = ['how the API server dials', 'what is done', 'calls', 'failed', 'longest', 'sessions cut', 'on'];
+const HEAD = [
+  'how the API server dials',
+  'what is done',
+  'calls',
+  'failed',
+  'longest',
+  'long calls cut',
+  'execs with status 7',
+  'on',
+];
 
 const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
 
@@ -32,9 +41,11 @@ function today(): string {
 }
 
 function cells({ way, fault, figures }: Outcome): string[] {
-  const { calls, failed, underWay, longest, cut } = figures;
+  const { calls, failed, underWay, longest, long } = figures;
   const failures = underWay > 0 ? `${failed} (and ${underWay} under way)` : String(failed);
-  return [way.name, fault, String(calls), failures, `${(longest / 1000).toFixed(1)} s`, `${cut} of 3`];
+  const kinds = long.cut.length > 0 ? `: ${[...new Set(long.cut)].join(', ')}` : '';
+  const cut = `${long.cut.length} of ${long.calls}${kinds}`;
+  return [way.name, fault, String(calls), failures, `${(longest / 1000).toFixed(1)} s`, cut, long.codes];
 }
 
 /** Writes the outcomes of a run into the page for operators. */

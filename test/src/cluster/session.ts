@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline';
 import { type Scope, until } from '../harness/index.ts';
 import { kubectlArgs } from './kubernetes.ts';
 
-const KEPT_LINES = 20_000;
+const KEPT_LINES = 100_000;
 /** Longer than anything waits for a peer that has died. */
 const SILENT_MS = 90_000;
 
@@ -36,6 +36,12 @@ export class Session {
       deadline: SILENT_MS,
     });
     return !this.ended;
+  }
+
+  /** Resolves with its exit status, null if a signal ended it. */
+  async code(): Promise<number | null> {
+    await until(() => this.ended, { what: 'the end of a session', deadline: SILENT_MS });
+    return this.#child.exitCode;
   }
 
   write(text: string): void {

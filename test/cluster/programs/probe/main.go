@@ -102,14 +102,27 @@ func groups(w http.ResponseWriter, _ *http.Request) {
 }
 
 func resources(w http.ResponseWriter, _ *http.Request) {
-	visit := object{"name": "visits", "singularName": "visit", "namespaced": false, "kind": "Visit", "verbs": []string{"list"}}
+	visit := object{"name": "visits", "singularName": "visit", "namespaced": false, "kind": "Visit", "verbs": []string{"list", "watch"}}
 	answer(w, object{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": []object{visit}})
 }
 
 func visits(w http.ResponseWriter, r *http.Request) {
 	host, _ := os.Hostname()
 	visit := object{"kind": "Visit", "apiVersion": version, "metadata": object{"name": host}, "from": r.RemoteAddr}
+	if r.URL.Query().Has("watch") {
+		watch(w, r, visit)
+		return
+	}
 	answer(w, object{"kind": "VisitList", "apiVersion": version, "metadata": object{}, "items": []object{visit}})
+}
+
+// watch sends an event twice a second until the caller goes.
+func watch(w http.ResponseWriter, r *http.Request, visit object) {
+	for r.Context().Err() == nil {
+		answer(w, object{"type": "MODIFIED", "object": visit})
+		_ = http.NewResponseController(w).Flush()
+		time.Sleep(500 * time.Millisecond)
+	}
 }
 
 // validate refuses config maps with the key `refuse`.

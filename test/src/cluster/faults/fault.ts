@@ -7,7 +7,7 @@ export interface Scene {
   readonly kubernetes: Kubernetes;
   readonly way: Way;
   readonly load: Load;
-  /** Leaves out the wait for the end of what drains, which takes its sessions with it two minutes later. */
+  /** Leaves out the wait for the end of what drains, which takes long calls with it two minutes later. */
   readonly short: boolean;
 }
 

@@ -6,8 +6,10 @@ import { writeManifest } from '../static-pods.ts';
 import type { Fault, Scene } from './fault.ts';
 
 const SERVER = '/etc/kubernetes/manifests/proxy-server.yaml';
-/** The longest grace period of k8s/base, and some more. */
+/** The longest grace period of k8s/base but for agents, which wait for their tunnels for a day, and some more. */
 const DRAIN_MS = 180_000;
+
+const DRAIN_NODE_S = 20;
 
 const AGENTS = { namespace: 'isthmus-agent', name: 'agent', selector: 'app.kubernetes.io/name=proxy-agent' };
 const HUBS = { namespace: 'isthmus-plane', name: 'hub', selector: 'app.kubernetes.io/name=backend-hub' };
@@ -15,12 +17,50 @@ const GATEWAYS = { namespace: 'isthmus-plane', name: 'gateway', selector: 'app.k
 
 type Deployment = typeof AGENTS;
 
-export const agentsRolled: Fault = { name: 'agents rolled', commit: (scene) => roll(AGENTS, scene) };
+export const agentsRolled: Fault = { name: 'agents rolled', commit: () => restart(AGENTS) };
+
+const agentsScaled: Fault = {
+  name: 'agents scaled to 3, 1 and 3',
+  async commit() {
+    for (const replicas of [3, 1, 3]) await scale(replicas);
+  },
+};
+
+/** As a drain of its node asks for it. */
+const agentEvicted: Fault = {
+  name: 'an agent evicted',
+  async commit() {
+    const [name = ''] = await podsOf(AGENTS, false);
+    const { namespace } = AGENTS;
+    const eviction = { apiVersion: 'policy/v1', kind: 'Eviction', metadata: { name, namespace } };
+    const path = `/api/v1/namespaces/${namespace}/pods/${name}/eviction`;
+    await kubectl(['create', '--raw', path, '-f', '-'], { input: JSON.stringify(eviction) });
+    await rolledOut(namespace, AGENTS.name);
+  },
+};
+
+/** There is only one node, so the budget keeps the last agent, and the drain ends by its time-out. */
+const nodeDrained: Fault = {
+  name: 'the node drained of agents, as far as their budget lets it',
+  async commit() {
+    const only = `--pod-selector=${AGENTS.selector}`;
+    await tryKubectl([
+      'drain',
+      'node',
+      '--ignore-daemonsets',
+      '--delete-emptydir-data',
+      only,
+      `--timeout=${DRAIN_NODE_S}s`,
+    ]);
+    await kubectl(['uncordon', 'node']);
+    await rolledOut(AGENTS.namespace, AGENTS.name);
+  },
+};
 
 export const agentDeleted: Fault = {
   name: 'an agent force-deleted',
   async commit({ load }) {
-    const [pod = ''] = await podsOf(AGENTS);
+    const [pod = ''] = await podsOf(AGENTS, false);
     const force = ['--grace-period=0', '--force'];
     await load.strike(() => kubectl(['-n', AGENTS.namespace, 'delete', 'pod', pod, ...force]));
     await rolledOut(AGENTS.namespace, AGENTS.name);
@@ -57,12 +97,19 @@ export const serverKilled: Fault = {
   },
 };
 
-/** What is done to the static pod of one control-plane node. */
+/** What is done to the static pod of one control-plane node, and to agents. */
 export const OF_THE_SERVER: readonly Fault[] = [
-  agentsRolled,
-  agentDeleted,
   serverChanged,
   serverKilled,
+  agentsRolled,
+  agentsScaled,
+  agentEvicted,
+  nodeDrained,
+  {
+    name: 'server and agents changed at once',
+    commit: async (scene) => void (await Promise.all([serverChanged.commit(scene), restart(AGENTS)])),
+  },
+  agentDeleted,
   {
     name: 'the API server SIGKILLed',
     // It is the one that kubectl calls.
@@ -81,25 +128,35 @@ export const OF_THE_PLANE: readonly Fault[] = [
   kubeletRestarted,
 ];
 
-async function roll(deployment: Deployment, { short }: Scene): Promise<void> {
-  const { namespace, name } = deployment;
-  const before = await podsOf(deployment);
+async function restart({ namespace, name }: Deployment): Promise<void> {
   await kubectl(['-n', namespace, 'rollout', 'restart', `deployment/${name}`]);
   await rolledOut(namespace, name);
+}
+
+async function scale(replicas: number): Promise<void> {
+  const { namespace, name } = AGENTS;
+  await kubectl(['-n', namespace, 'scale', `deployment/${name}`, `--replicas=${replicas}`]);
+  await rolledOut(namespace, name);
+}
+
+/** Replaces all pods, and waits until the old ones are gone. */
+async function roll(deployment: Deployment, { short }: Scene): Promise<void> {
+  const { name } = deployment;
+  const before = await podsOf(deployment);
+  await restart(deployment);
   if (short) return;
   const gone = async () => (await podsOf(deployment)).every((pod) => !before.includes(pod));
   await until(gone, { what: `the end of the old pods of ${name}`, deadline: DRAIN_MS });
 }
 
-async function podsOf({ namespace, selector }: Deployment): Promise<string[]> {
-  const names = await kubectl([
-    '-n',
-    namespace,
-    'get',
-    'pods',
-    '-l',
-    selector,
-    '-o=jsonpath={.items[*].metadata.name}',
-  ]);
-  return names.split(' ').filter(Boolean);
+/** Returns the names of its pods. @param leaving whether with those that are about to end, as agents are for up to a day */
+async function podsOf({ namespace, selector }: Deployment, leaving = true): Promise<string[]> {
+  const { items } = JSON.parse(await kubectl(['-n', namespace, 'get', 'pods', '-l', selector, '-o=json']));
+  return (items as Pod[])
+    .filter(({ metadata }) => leaving || metadata.deletionTimestamp === undefined)
+    .map(({ metadata }) => metadata.name);
+}
+
+interface Pod {
+  readonly metadata: { readonly name: string; readonly deletionTimestamp?: string };
 }

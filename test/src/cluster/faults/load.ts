@@ -1,14 +1,9 @@
 import { Scope, until } from '../../harness/index.ts';
 import { tryKubectl } from '../kubernetes.ts';
 import { NAMESPACE } from '../probe.ts';
-import { Session } from '../session.ts';
+import { LongCalls, type LongFigures } from './long-calls.ts';
 
-const SESSIONS = 3;
 const CALL_MS = 60_000;
-/** How many more lines a session prints that is taken to stand: more than may be under way from a pod whose agent is gone. */
-const MORE_LINES = 10;
-/** Prints a line twice a second. */
-const COUNTING = 'i=0; while sleep 0.5; do echo $((i+=1)); done';
 
 interface Failure {
   /** Its number, from 0. */
@@ -26,7 +21,7 @@ interface LoadOptions {
   readonly mayFail?: RegExp | undefined;
   /** See `Fault`. */
   readonly oneSilent?: boolean | undefined;
-  /** Where the sessions that stay are, one after the other. Default: where kubectl finds an API server, as the calls do. */
+  /** Where the execs that stay are, one after the other. Default: where kubectl finds an API server, as the calls do. */
   readonly apiServers?: readonly string[] | undefined;
 }
 
@@ -38,19 +33,18 @@ export interface Figures {
   readonly underWay: number;
   /** The longest call, in milliseconds. */
   readonly longest: number;
-  /** How many of the sessions that stay ended before the load did. */
-  readonly cut: number;
+  readonly long: LongFigures;
   /** What kubectl said when the first call failed that should not, and when. */
   readonly reason: string | undefined;
 }
 
-/** `kubectl exec` again and again, and three that stay. */
+/** `kubectl exec` again and again, and long calls that stay. */
 export class Load implements AsyncDisposable {
   readonly #scope = new Scope();
   readonly #pod: string;
   readonly #mayFail: RegExp | undefined;
   readonly #oneSilent: boolean;
-  readonly #sessions: readonly Session[];
+  readonly #long: LongCalls;
   #calls = 0;
   readonly #failures: Failure[] = [];
   /** The calls that were under way when things were killed. */
@@ -63,18 +57,14 @@ export class Load implements AsyncDisposable {
     this.#pod = pod;
     this.#mayFail = mayFail;
     this.#oneSilent = oneSilent;
-    const args = ['-n', NAMESPACE, 'exec', pod, '--', 'sh', '-c', COUNTING];
-    this.#sessions = Array.from({ length: SESSIONS }, (_, index) => {
-      const address = apiServers?.[index % apiServers.length];
-      return new Session(this.#scope, address ? [`--server=https://${address}:6443`, ...args] : args);
-    });
+    this.#long = new LongCalls(this.#scope, pod, apiServers);
     this.#loop = this.#calling();
   }
 
-  /** Resolves once its sessions stand, and some calls have succeeded. */
+  /** Resolves once its long calls stand, and some calls have succeeded. */
   static async begin(pod: string, options: LoadOptions): Promise<Load> {
     const load = new Load(pod, options);
-    for (const session of load.#sessions) await session.line(/^1$/);
+    await load.#long.begun();
     await load.more(3);
     return load;
   }
@@ -96,15 +86,14 @@ export class Load implements AsyncDisposable {
   async end(): Promise<Figures> {
     this.#over = true;
     await this.#loop;
-    const stand = await Promise.all(this.#sessions.map((session) => session.goesOn(MORE_LINES)));
-    const cut = stand.filter((stands) => !stands).length;
+    const long = await this.#long.end();
     const underWayOf = ({ call }: Failure) => this.#struck.some(([first, last]) => call >= first && call <= last);
     const failed = this.#failures.filter((failure) => !underWayOf(failure));
     const silent = failed.find(({ reason }) => this.#oneSilent && reason === SILENT);
     const first = failed.find((each) => each !== silent && !this.#mayFail?.test(each.reason));
     const reason = first && `at ${first.at}, ${first.reason}`;
     const underWay = this.#failures.length - failed.length;
-    return { calls: this.#calls, failed: failed.length, underWay, longest: this.#longest, cut, reason };
+    return { calls: this.#calls, failed: failed.length, underWay, longest: this.#longest, long, reason };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
