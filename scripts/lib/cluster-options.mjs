@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 
 /** The ways of the API server to the plane, in the order in which a run takes them: the keys of WAYS in test/src/cluster/way.ts. */
-export const WAY_NAMES = ['grpc', 'connect', 'page', 'mtls', 'ha'];
+export const WAY_NAMES = ['grpc', 'connect', 'page', 'mtls', 'helm', 'ha'];
 
 export const USAGE = `npm run cluster [-- OPTIONS]
   --build         first build Kubernetes, its images and a base for ours, if they are not kept from before: 20 min of two processors

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { VERSION } from '@isthmus/service';
 import { ROOT } from '../harness/runtime.ts';
+import { helmProgram } from '../k8s/chart.ts';
 import { build, NODE_IMAGE, restoreNodeImage } from './build.ts';
 import { ended, must } from './command.ts';
 import { unfit } from './machine.ts';
@@ -43,6 +44,8 @@ async function cluster({ way: ways, only, short, stay }: Values): Promise<number
   const image = join(machine.directory, 'isthmus.tar');
   const outcomes = join(machine.directory, 'outcomes.json');
   await isthmusImage(image);
+  // There is no network in the cluster's machine.
+  if (ways.length === 0 || ways.includes('helm')) await helmProgram();
   const options: Options = { image, ways, only, short, stay, outcomes };
   const program = [process.execPath, fileURLToPath(new URL('./inside.ts', import.meta.url)), JSON.stringify(options)];
   const status = await machine.run([...program, machine.directory, machine.name], ended.signal);

@@ -8,7 +8,9 @@ import { BESIDE_ANP } from './faults/beside-anp.ts';
 import type { Fault } from './faults/fault.ts';
 import { OF_THE_PLANE, OF_THE_SERVER } from './faults/faults.ts';
 import { AGENTS_BACK_AND_FIRST, SERVER_BACK, SERVER_FIRST, THEN_AGENTS } from './faults/migration.ts';
+import { OF_HELM } from './faults/of-helm.ts';
 import { OF_THREE, ONE_OF_THREE } from './faults/of-three.ts';
+import { installByHelm } from './helm.ts';
 import type { Kubernetes } from './kubernetes.ts';
 import { kubernetesIosPage, leavePage } from './page.ts';
 import { applyPlane, speakHttpConnect, useGateways } from './recipe.ts';
@@ -64,6 +66,10 @@ export const PLANS: Readonly<Record<WayName, Plan>> = {
       await kubernetes.restartApiServer();
     },
     steps: [...OPERATIONS, ...METRICS, ...OF_THE_PLANE],
+  },
+  helm: {
+    prepare: ({ kubernetes }) => installByHelm(kubernetes),
+    steps: [...METRICS, ...OF_HELM],
   },
   ha: {
     async prepare({ scope, kubernetes }) {

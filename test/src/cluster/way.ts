@@ -37,6 +37,12 @@ export const WAYS = {
     transport: 'tcp',
     servers: { namespace: 'isthmus-plane', selector: 'app.kubernetes.io/name=frontend-gw', port: 8092 },
   },
+  helm: {
+    name: 'HTTP CONNECT, installed by Helm',
+    protocol: 'http_connect',
+    transport: 'tcp',
+    servers: { namespace: 'isthmus-plane', selector: 'app.kubernetes.io/name=frontend-gw', port: 8092 },
+  },
   ha: {
     name: 'gRPC, three API servers',
     protocol: 'grpc',

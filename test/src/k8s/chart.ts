@@ -32,8 +32,13 @@ export interface Answer {
   readonly stderr: string;
 }
 
+/** Returns the path of Helm. */
+export function helmProgram(): Promise<string> {
+  return goInstalled(HELM);
+}
+
 export async function helm(args: readonly string[], input = ''): Promise<Answer> {
-  return spawnSync(await goInstalled(HELM), args, { cwd: root, input, encoding: 'utf8', timeout: RUN_MS });
+  return spawnSync(await helmProgram(), args, { cwd: root, input, encoding: 'utf8', timeout: RUN_MS });
 }
 
 export type Values = Readonly<Record<string, unknown>>;
