@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import type { Duplex } from 'node:stream';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { startRedis } from '@isthmus/directory/testing/servers';
 import { echo, grpcThrough, type Scope, scoped, tunnelThrough, until, type Via, within } from '../harness/index.ts';
 import { kustomize, noKubectl } from '../k8s/manifests.ts';
+import { socket } from '../k8s/rendered.ts';
 import { COMMAND_LINES, type CommandLine } from './command-lines.ts';
 import { argsOf, commandLinesOf } from './objects.ts';
-import { run } from './run.ts';
+import { hold, run } from './run.ts';
 
 const REVIEW = 'POST /apis/authentication.k8s.io/v1/tokenreviews';
 
@@ -15,15 +18,24 @@ function linesOf(recipe: string): CommandLine[] {
   return others.length > 0 ? others : commandLinesOf(recipe);
 }
 
+/** Longer than an agent with one session waits for a server that hung up, and a caller's end for an agent that does not come back. */
+const AWAY_MS = 6000;
+
 /** Dials as the recipe's API server does, and sends a line there and back. */
 async function carries(scope: Scope, via: Via): Promise<void> {
-  const destination = (await echo(scope)).authority;
-  const tunnel =
-    'uds' in via ? await grpcThrough(scope, via, destination) : await tunnelThrough(scope, { via, destination });
+  await echoes(await through(scope, 'uds' in via ? 'grpc' : 'connect', via, (await echo(scope)).authority), 'there');
+}
+
+function through(scope: Scope, protocol: string, via: Via, destination: string): Promise<Duplex> {
+  if (protocol === 'grpc' && 'uds' in via) return grpcThrough(scope, via, destination);
+  return tunnelThrough(scope, { via, destination });
+}
+
+async function echoes(tunnel: Duplex, word: string): Promise<void> {
   const first = once(tunnel, 'data');
-  tunnel.resume().write('there and back\n');
+  tunnel.resume().write(`${word} and back\n`);
   const [answer] = await within(first, { what: 'an echo' });
-  assert.equal(String(answer), 'there and back\n');
+  assert.equal(String(answer), `${word} and back\n`);
 }
 
 for (const recipe of ['kubernetes-io', 'kamaji', 'k0s'] as const) {
@@ -65,6 +77,27 @@ test(
     const { vias } = await run(scope, threeNodes('node'));
     assert.equal(vias.length, 3);
     for (const via of vias) await carries(scope, via);
+  }),
+);
+
+test(
+  'kubeadm-ha: dials and tunnels wait in isthmus hold while the only server is away, as long as a kubelet takes to replace it',
+  { skip: noKubectl },
+  scoped(async (scope) => {
+    const [server, , , agent] = threeNodes('node') as [CommandLine, CommandLine, CommandLine, CommandLine];
+    const { vias, servers, restart } = await run(scope, [server, agent]);
+    const { program, via } = await hold(scope, socket.container.args, vias[0] as Via);
+    const destination = (await echo(scope)).authority;
+    const tunnels = await Promise.all(
+      ['grpc', 'connect'].map((protocol) => through(scope, protocol, via, destination)),
+    );
+    for (const tunnel of tunnels) await echoes(tunnel, 'before');
+    await servers[0]?.kill();
+    const late = through(scope, 'grpc', via, destination);
+    await program.waitForLog(({ msg }) => `${msg}`.startsWith('no gateway can be reached'), { what: 'the loss' });
+    await delay(AWAY_MS);
+    await restart(0);
+    for (const tunnel of [...tunnels, await late]) await echoes(tunnel, 'after');
   }),
 );
 

@@ -3,10 +3,12 @@ import { dirname, join } from 'node:path';
 import {
   type Flags,
   freePort,
+  HOLD,
   newTrust,
   type Program,
   relayTo,
   type Scope,
+  startCommand,
   startProgram,
   type Trust,
   type Via,
@@ -26,6 +28,8 @@ export interface Running {
   readonly vias: readonly Via[];
   /** `METHOD path` of every request to the API server. */
   readonly calls: readonly string[];
+  /** Starts a server that has ended again, as the same. */
+  restart(server: number): Promise<void>;
 }
 
 /** What every program of a recipe finds. */
@@ -39,6 +43,8 @@ interface Place {
 
 interface Started {
   readonly program: Program;
+  /** Starts it once more. */
+  again(): Program;
   /** As they were passed to it. */
   readonly args: readonly string[];
 }
@@ -67,7 +73,23 @@ export async function run(scope: Scope, lines: readonly CommandLine[], serverFla
     return uds ? { uds } : { port, ca: trust.callers.cert, identity: trust.caller };
   });
   const programs = ({ program }: Started) => program;
-  return { servers: servers.map(programs), agents: agents.map(programs), vias, calls: kube.api.calls };
+  const restart = async (server: number) => servers[server]?.again().waitReady();
+  return { servers: servers.map(programs), agents: agents.map(programs), vias, calls: kube.api.calls, restart };
+}
+
+/** Starts `isthmus hold` with a recipe's arguments beside a server. @returns how the API server dials it */
+export async function hold(
+  scope: Scope,
+  args: readonly string[],
+  server: Via,
+): Promise<{ program: Program; via: Via }> {
+  const [root = ''] = 'uds' in server ? server.uds.split('/etc/kubernetes/') : [];
+  const moved = move(args, { root, ports: new Map(), hosts: new Map() });
+  const healthPort = await freePort();
+  const flags = { 'health-port': healthPort, 'log-format': 'json' };
+  const program = startCommand(scope, HOLD, { args: moved, flags, healthPort });
+  await program.waitReady();
+  return { program, via: { uds: flagValue(moved, 'uds-name') ?? '' } };
 }
 
 /** Flags whose port has a default, which other tests may have taken. */
@@ -95,7 +117,8 @@ async function start(
   const flags: Record<string, Flags[string]> = program === 'proxy-server' ? { ...serverFlags } : {};
   for (const name of [health, admin]) if (flagValue(args, name) === undefined) flags[name] = await freePort();
   const healthPort = Number(flags[health] ?? flagValue(moved, health));
-  return { program: startProgram(scope, program, { args: moved, flags, healthPort }), args: moved };
+  const again = () => startProgram(scope, program, { args: moved, flags, healthPort });
+  return { program: again(), again, args: moved };
 }
 
 /** Returns a flag's value: behind an equals sign, or the next argument. */
