@@ -8,7 +8,7 @@ import { LazyRpc, type RpcServer, refuseRpc } from './lazy-rpc.ts';
 describe('lazy', () => {
   const listener = createServer();
   const sockets: Socket[] = [];
-  const deadline = { signal: AbortSignal.timeout(60_000) };
+  const deadline = () => ({ signal: AbortSignal.timeout(60_000) });
 
   before(() => once(listener.listen(0, '127.0.0.1'), 'listening'));
   after(() => {
@@ -19,7 +19,7 @@ describe('lazy', () => {
   /** Returns both ends of a connection that starts with the HTTP/2 preface. */
   async function connection(): Promise<{ client: Socket; server: Socket }> {
     const client = connect((listener.address() as AddressInfo).port, '127.0.0.1');
-    const [server] = await once(listener, 'connection', deadline);
+    const [server] = await once(listener, 'connection', deadline());
     sockets.push(client, server);
     client.on('error', () => {}).write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
     return { client, server };
@@ -28,12 +28,12 @@ describe('lazy', () => {
   test('a client that left before it could be served is forgotten', async () => {
     const [gone, here] = [await connection(), await connection()];
     gone.server.destroy();
-    await once(gone.server, 'close', deadline);
+    await once(gone.server, 'close', deadline());
     const rpc = new LazyRpc(refuseRpc, assert.fail);
     rpc.accept(gone.server);
     rpc.accept(here.server);
     // The server's SETTINGS frame.
-    await once(here.client, 'data', deadline);
+    await once(here.client, 'data', deadline());
     assert.equal(gone.server.listenerCount('close'), 0);
   });
 
@@ -47,7 +47,7 @@ describe('lazy', () => {
       const warnings: string[] = [];
       const { server } = await connection();
       const rpc = new LazyRpc(load, (message) => warnings.push(message));
-      const closed = once(server, 'close', deadline);
+      const closed = once(server, 'close', deadline());
       rpc.accept(server);
       await closed;
       assert.deepEqual(warnings, [`the admin RPC cannot serve a client: ${why}`]);
