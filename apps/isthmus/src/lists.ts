@@ -1,6 +1,6 @@
 import timers from 'node:timers/promises';
 import { Argument, Option } from 'commander';
-import type { Call } from './command.ts';
+import { type Call, command, type Definition } from './command.ts';
 import { ISTHMUS } from './defaults.ts';
 import { EXIT, type ExitStatus, Failure, type Style, statusOf, styleOf, unansweredText } from './output.ts';
 import { customColumns, pathOf, selector, textOf } from './paths.ts';
@@ -52,11 +52,22 @@ export interface ListOptions {
   readonly limit?: number;
 }
 
-export function namesArgument(what: string): Argument {
-  return new Argument('[name...]', `only ${what} with these names`);
+/** Makes the command of a list: by its kind it has a name, arguments, options behind its own, and what it runs. */
+export function listCommand<V extends object, O extends ListOptions = ListOptions>(
+  kind: Kind<V>,
+  own: Pick<Definition, 'summary' | 'examples'> & Partial<Definition<O>>,
+): Definition {
+  return command<O>({
+    name: kind.name,
+    lists: true,
+    args: [new Argument('[name...]', `only ${kind.name} with these names`)],
+    run: (call) => list(kind, call),
+    ...own,
+    options: [...(own.options ?? []), ...listOptions(kind)],
+  });
 }
 
-export function listOptions(kind: Pick<Kind<never>, 'labels'>): Option[] {
+function listOptions(kind: Pick<Kind<never>, 'labels'>): Option[] {
   const labels = '-l, --selector <labels>';
   return [
     new Option('-w, --watch', 'after the list, print what comes, changes and goes'),

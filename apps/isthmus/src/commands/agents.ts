@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import type { adminApi } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
 import { type Call, command } from '../command.ts';
-import { type Kind, type ListColumn, type ListOptions, list, listOptions, namesArgument, rowsTable } from '../lists.ts';
+import { type Kind, type ListColumn, type ListOptions, list, listCommand, rowsTable } from '../lists.ts';
 import { age, EXIT, Failure, plural, type Style, statusOf, usage } from '../output.ts';
 import { type SessionView, sessionsOf } from '../plane/evidence.ts';
 import type { Member } from '../plane/member.ts';
@@ -60,17 +60,11 @@ function identifiersOf(reaches: readonly string[]): Readonly<Record<string, read
   return found;
 }
 
-export const agents = command({
-  name: 'agents',
-  lists: true,
+export const agents = listCommand(AGENTS, {
   summary: 'List agents, the hubs that reach each, and the destinations each says it serves',
   details:
     'An agent that drains leaves when its last tunnel has ended: isthmus tunnels --agent shows what it waits for. Exits with 1 if there is none.',
-  args: [namesArgument('agents')],
-  options: [
-    new Option('--sessions', 'one line for each session, with its id, address and protocol'),
-    ...listOptions(AGENTS),
-  ],
+  options: [new Option('--sessions', 'one line for each session, with its id, address and protocol')],
   examples: [
     { line: 'agents', does: 'one line for each agent' },
     { line: 'agents agent-1 -o json', does: 'all that is known of one' },

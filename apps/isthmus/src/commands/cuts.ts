@@ -1,18 +1,9 @@
 import { groupsOfCuts } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
-import { type Call, command, count, durationOption } from '../command.ts';
+import { type Call, count, durationOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
-import {
-  type Kind,
-  type ListColumn,
-  type Listed,
-  type ListOptions,
-  list,
-  listOptions,
-  namesArgument,
-  rowsTable,
-} from '../lists.ts';
+import { type Kind, type ListColumn, type Listed, listCommand, rowsTable } from '../lists.ts';
 import { age, bytes, isoTime, plural, type Style } from '../output.ts';
 import type { Answer } from '../plane/member.ts';
 import { type Column, table } from '../table.ts';
@@ -56,24 +47,19 @@ export const CUTS: Kind<CutView> = {
   },
 };
 
-export const cuts = command({
-  name: 'cuts',
-  lists: true,
+export const cuts = listCommand(CUTS, {
   summary: 'List the tunnels that the plane cut, with who dialled, where to, and what cut them',
   details:
     'A cut is an end that neither the caller nor the destination wanted; kubectl may have reported a cut exec as success. Gateways remember the last hour, and forget it when they restart: audit records (`cut`) and logs keep it.',
-  args: [namesArgument('cuts')],
   options: [
     durationOption('--since <duration>', 'how far to look back, at most an hour', ISTHMUS.cutsMs),
     new Option('--limit <count>', 'most cuts to list').argParser(count).default(ISTHMUS.cutsListed),
-    ...listOptions(CUTS),
   ],
   examples: [
     { line: 'cuts', does: 'what was cut in the last hour, by cause and one by one' },
     { line: 'cuts --since 10m -o wide', does: 'with traces, dials and bytes' },
     { line: 'cuts --field-selector by=agent -w', does: "those by agents' ends, live" },
   ],
-  run: (call: Call<Options & ListOptions>) => list(CUTS, call),
 });
 
 /** Returns the cuts of the last `since` milliseconds, the last first. */

@@ -1,8 +1,8 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
-import { type Call, command } from '../command.ts';
+import type { Call } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
-import { type Kind, type ListColumn, type ListOptions, list, listOptions, rowsTable } from '../lists.ts';
+import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts';
 import { age, isoTime, plural, type Style } from '../output.ts';
 import { sessionsOf } from '../plane/evidence.ts';
 import { type Answer, roleNames } from '../plane/member.ts';
@@ -75,19 +75,17 @@ export const EVENTS: Kind<EventView> = {
   },
 };
 
-export const events = command({
-  name: 'events',
-  lists: true,
+export const events = listCommand(EVENTS, {
   summary: 'List what came, went, drained and was refused in the last hour',
   details:
     "From what members keep: their sessions, losses, refusals and the last lines of their logs, so a busy member's older events may be missing.",
-  options: [new Option('--for <name>', 'only events of this agent, hub or gateway'), ...listOptions(EVENTS)],
+  args: [],
+  options: [new Option('--for <name>', 'only events of this agent, hub or gateway')],
   examples: [
     { line: 'events', does: 'the newest last' },
     { line: 'events --for agent-3', does: 'does it come and go?' },
     { line: 'events --field-selector type=went -w', does: 'who is lost from now on' },
   ],
-  run: (call: Call<Options & ListOptions>) => list(EVENTS, call, []),
 });
 
 function denied(error: unknown): undefined {

@@ -2,7 +2,7 @@ import { adminApi } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
 import { type Call, command, durationOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
-import { type Kind, type ListColumn, type ListOptions, list, listOptions, namesArgument, rowsTable } from '../lists.ts';
+import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts';
 import { age, bytes, EXIT, Failure, isoTime, plural, type Style, statusOf } from '../output.ts';
 import { linkFailuresOf } from '../plane/evidence.ts';
 import type { Answer, Member } from '../plane/member.ts';
@@ -52,18 +52,13 @@ export const HUBS: Kind<HubView> = {
   },
 };
 
-export const hubs = command({
-  name: 'hubs',
-  lists: true,
+export const hubs = listCommand(HUBS, {
   summary: 'List hubs, the gateways that reach each, and the number of its sessions',
   details: 'Exits with 1 if a gateway cannot reach a hub.',
-  args: [namesArgument('hubs')],
-  options: listOptions(HUBS),
   examples: [
     { line: 'hubs', does: 'all hubs that any member knows' },
     { line: 'hubs hub-1 -w', does: 'while it is restarted' },
   ],
-  run: (call: Call<ListOptions>) => list(HUBS, call),
 });
 
 const LINKS: Readonly<Record<number, LinkView['link']>> = {

@@ -1,7 +1,6 @@
 import { type CheckName, type Finding, findingsIn, judge } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
-import { type Call, command } from '../command.ts';
-import { type Kind, type ListColumn, type ListOptions, list, listOptions, namesArgument } from '../lists.ts';
+import { type Kind, type ListColumn, listCommand } from '../lists.ts';
 import { age, EXIT, type ExitStatus, isoTime, plural, type Style, statusOf } from '../output.ts';
 import { type Asked, askPlane, warningsOf } from '../plane/evidence.ts';
 import { type AdmissionName, type Answer, admissionName, roleNames, type Unanswered } from '../plane/member.ts';
@@ -87,14 +86,11 @@ export const MEMBERS: Kind<MemberView> = {
   },
 };
 
-export const status = command({
+export const status = listCommand(MEMBERS, {
   name: 'status',
-  lists: true,
   summary: 'List the members of a plane, whether each is ready (or why not), what it carries, and what needs attention',
   details:
     'Exits with 1 if a member is not ready, and with 4 if all are and something needs attention: somebody was refused in the last five minutes, a gateway, hub or agent went away, callers fail to reach something again and again, dials wait for a session, a gateway lacks a hub or the registry, a certificate expires soon, a tenant is near a limit, or there is something to fix. Each line says what to do.',
-  args: [namesArgument('members')],
-  options: listOptions(MEMBERS),
   examples: [
     { line: 'status', does: 'the plane of the gateway or hub on this machine' },
     { line: 'status -a 10.0.0.5:8095,10.0.0.6:8095', does: 'ask the second one if the first is down' },
@@ -102,7 +98,6 @@ export const status = command({
     { line: 'status -w', does: 'and who comes, changes and goes, during a roll' },
     { line: 'status -o json', does: 'the same, for programs' },
   ],
-  run: (call: Call<ListOptions>) => list(MEMBERS, call),
 });
 
 /** What the rules find that members do not say of themselves. What `check` alone reports may stay as it is for long. */

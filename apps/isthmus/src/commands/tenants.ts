@@ -2,8 +2,8 @@ import { FINDINGS } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { isName } from '@isthmus/tunnel';
 import { Argument, InvalidArgumentError, Option } from 'commander';
-import { type Call, command } from '../command.ts';
-import { type Kind, type ListColumn, type ListOptions, list, listOptions, rowsTable } from '../lists.ts';
+import type { Call } from '../command.ts';
+import { type Kind, type ListColumn, type ListOptions, list, listCommand, rowsTable } from '../lists.ts';
 import { EXIT, isoTime, plural, type Style, statusOf, usage } from '../output.ts';
 import type { Answer, Unanswered } from '../plane/member.ts';
 import type { CheckedFiles, FileProblem } from './tenants-check.ts';
@@ -40,9 +40,7 @@ export const TENANTS: Kind<TenantView> = {
   },
 };
 
-export const tenants = command({
-  name: 'tenants',
-  lists: true,
+export const tenants = listCommand(TENANTS, {
   summary: 'List tenants with what they use, check their files, or make a token for callers',
   details:
     "A list has the tenants in force, the agents and callers of each, its fullest limit, and the files that cannot be used. Limits hold in each process by itself; -o json has them all. With check, it asks no server: it reads files, or all files of a directory, with the certificates and keys that they name, and prints FILE:LINE:COLUMN: what is wrong. Exits with 1 if a file cannot be used. With token, it makes a token with which a tool dials as a caller of the tenant, and the line of the tenant's file that accepts it. It asks no server, and stores nothing: the file holds its hash, below passwords (its tokens are those of an issuer), and the token is shown this once.",
@@ -56,7 +54,6 @@ export const tenants = command({
     new Argument('[more...]', 'further tenants; files to check, or directories of them; the tenant of a token'),
   ],
   options: [
-    ...listOptions(TENANTS),
     new Option('--name <name>', "the caller's name of a token, in rules and records. Default: token").argParser(
       callerName,
     ),

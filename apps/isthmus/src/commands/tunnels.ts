@@ -1,8 +1,8 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
-import { type Call, command, count } from '../command.ts';
+import { type Call, count } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
-import { type Kind, type ListColumn, type ListOptions, list, listOptions, namesArgument, rowsTable } from '../lists.ts';
+import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts';
 import { age, bytes, isoTime, plural, type Style } from '../output.ts';
 import { type Answer, roleNames } from '../plane/member.ts';
 
@@ -48,18 +48,14 @@ export const TUNNELS: Kind<TunnelView> = {
   },
 };
 
-export const tunnels = command({
-  name: 'tunnels',
-  lists: true,
+export const tunnels = listCommand(TUNNELS, {
   summary: 'List the open tunnels of the plane, with their bytes and age',
-  args: [namesArgument('tunnels')],
   options: [
     new Option('--agent <id>', 'only tunnels through this agent'),
     new Option('--hub <id>', 'only tunnels through this hub'),
     new Option('--destination <text>', 'only tunnels whose destination contains this text'),
     new Option('--sort <by>', 'order: oldest first, or most bytes first').choices(['age', 'bytes']).default('age'),
     new Option('--limit <count>', 'most tunnels to list').argParser(count).default(ISTHMUS.tunnelsListed),
-    ...listOptions(TUNNELS),
   ],
   examples: [
     { line: 'tunnels --agent agent-3', does: 'before agent-3 is taken out' },
@@ -67,7 +63,6 @@ export const tunnels = command({
     { line: 'tunnels -o wide', does: 'which of them have outlived a hub, and which wait for another' },
     { line: 'tunnels --destination :10250 -w', does: 'exec, logs and port-forward: what goes to kubelets, live' },
   ],
-  run: (call: Call<Options & ListOptions>) => list(TUNNELS, call),
 });
 
 /** Returns each tunnel once, preferably as its gateway reports it, because only the gateway knows the caller. */
