@@ -1,5 +1,5 @@
-import { socketPathOf } from '@isthmus/admin/place';
 import { FlagError, readDuration } from '@isthmus/flags';
+import { socketPathOf } from '@isthmus/runtime';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { ISTHMUS } from './defaults.ts';

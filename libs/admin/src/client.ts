@@ -1,10 +1,9 @@
 import { isIP } from 'node:net';
 import { adminApi } from '@isthmus/proto/admin';
-import { type ClientTls, clientTls, connectTls, secured } from '@isthmus/runtime';
-import { parseDestination } from '@isthmus/tunnel';
+import { type ClientTls, clientTls, connectTls, secured, socketPathOf } from '@isthmus/runtime';
+import { ADMIN_SERVER_NAME, parseDestination } from '@isthmus/tunnel';
 import { ChannelCredentials, createChannel, createClient } from 'nice-grpc';
 import { ADMIN } from './defaults.ts';
-import { ADMIN_SERVER_NAME, socketPathOf } from './place.ts';
 
 export interface AdminConnection extends Disposable {
   readonly admin: adminApi.AdminClient;

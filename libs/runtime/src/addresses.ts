@@ -227,3 +227,8 @@ function textOf(address: Buffer): string {
 function malformed(what: string): Error {
   return new Error(`its header of the PROXY protocol is malformed: ${what}`);
 }
+
+/** Returns the path in `unix:/path`, or undefined for any other address. */
+export function socketPathOf(address: string): string | undefined {
+  return /^unix:(?:\/\/(?=\/))?(\/.+)$/.exec(address)?.[1];
+}

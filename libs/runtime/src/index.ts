@@ -1,4 +1,14 @@
-export { addressOf, bytesFrom, isIP, isIPv6, isLoopback, passHeader, remoteOf, sourceOf } from './addresses.ts';
+export {
+  addressOf,
+  bytesFrom,
+  isIP,
+  isIPv6,
+  isLoopback,
+  passHeader,
+  remoteOf,
+  socketPathOf,
+  sourceOf,
+} from './addresses.ts';
 export {
   Backoff,
   type Clock,

@@ -75,6 +75,7 @@ export { DialLimiter, refuseWhenScarce } from './limits/dial-limiter.ts';
 export { attachesInTurns, inTurns } from './limits/in-turns.ts';
 export { type DialUse, PerSecond, TokenBucket } from './limits/limits.ts';
 export {
+  ADMIN_SERVER_NAME,
   type AnyPrincipal,
   checkAgentId,
   checkName,

@@ -58,6 +58,9 @@ export const HUB_SERVER_NAME = 'isthmus-hub';
 /** Proves a gateway to hubs. */
 export const GATEWAY_NAME = 'isthmus-gateway';
 
+/** What an admin port's certificate may have instead of its address, because pods' addresses change. */
+export const ADMIN_SERVER_NAME = 'isthmus-admin';
+
 /** Who a peer is, from its verified credential. What it says of itself is a claim, and is no part of this. */
 export interface Principal<Role extends string = 'agent' | 'caller'> {
   readonly tenant: string;

@@ -2,9 +2,8 @@ import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
-import { ADMIN_SERVER_NAME } from '@isthmus/admin/place';
 import type { CertificateAuthority, Hosts, Use } from '@isthmus/certificates';
-import { GATEWAY_NAME, HUB_SERVER_NAME, inWords } from '@isthmus/tunnel';
+import { ADMIN_SERVER_NAME, GATEWAY_NAME, HUB_SERVER_NAME, inWords } from '@isthmus/tunnel';
 import { usage } from '../output.ts';
 
 const DAY_MS = 86_400_000;

@@ -1,7 +1,7 @@
 import timers from 'node:timers/promises';
-import { socketPathOf } from '@isthmus/admin/place';
 import { agentName, asJson, CHECKS, judge, OWN_HEALTH_PORT, ofDial, type Result, reportOf } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
+import { socketPathOf } from '@isthmus/runtime';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Option } from 'commander';
 import { type Call, command, durationOption, hostPort, listOption } from '../command.ts';
