@@ -1,6 +1,5 @@
-export { type CutGroup, groupsOfCuts } from './cuts.ts';
 export { FINDINGS } from './defaults.ts';
-export { adviceFor, OWN_HEALTH_PORT, ofDial } from './dials.ts';
+export { adviceFor, type CutGroup, groupsOfCuts, OWN_HEALTH_PORT, ofDial } from './dials.ts';
 export {
   asJson,
   type Config,
