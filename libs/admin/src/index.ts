@@ -9,5 +9,4 @@ export { RecentLosses } from './calls/recent-losses.ts';
 export { RecentCallers, RecentRefusals } from './calls/recent-refusals.ts';
 export type { Identity } from './calls/status.ts';
 export type { FileProblem, KnownTenant, TenantsPart } from './calls/tenants.ts';
-export { operations } from './operations.ts';
-export { agentOperationsPorts, identityOf, operationsPorts } from './options.ts';
+export { agentOperationsPorts, identityOf, operations, operationsPorts } from './operations.ts';

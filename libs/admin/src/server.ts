@@ -6,7 +6,7 @@ import { type Refused, refuseBadRequests, send } from '@isthmus/service';
 import { Visits } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { Console, type ConsoleOptions } from './console/console.ts';
-import { askerOf, FOREIGN, faultOfHost } from './console/origins.ts';
+import { askerOf, FOREIGN, faultOfHost } from './console/page.ts';
 import { ADMIN } from './defaults.ts';
 import { LazyRpc, refuseRpc } from './lazy-rpc.ts';
 import { type AdminTls, adminListener } from './listener.ts';

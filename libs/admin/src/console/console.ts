@@ -7,8 +7,7 @@ import { faultOfVisitor, type Visitor, visitorOf } from '../access/visitor.ts';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import type { JsonRpc } from './api.ts';
-import { type Asker, askerOf, FOREIGN, memberOrigins, type Port } from './origins.ts';
-import { SAFE_HEADERS, sendFile } from './page.ts';
+import { type Asker, askerOf, FOREIGN, memberOrigins, type Port, SAFE_HEADERS, sendFile } from './page.ts';
 
 export interface ConsoleOptions {
   readonly when: 'auto' | 'on' | 'off';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Member } from '@isthmus/directory';
-import { askerOf, faultOfHost, memberOrigins, type Port } from './origins.ts';
+import { askerOf, faultOfHost, memberOrigins, type Port } from './page.ts';
 
 function member(adminAddress: string, host = 'node-1'): Member {
   return { memberId: adminAddress, roles: ['hub'], adminAddress, version: '1', zone: '', since: 1, host };
