@@ -1,6 +1,5 @@
-import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
-import { connect, isIP, type Socket } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { adviceFor } from '@isthmus/findings';
 import { adminApi } from '@isthmus/proto/admin';
@@ -12,6 +11,7 @@ import { EXIT, type ExitStatus, Failure, millis, plural, quantile, type Style, u
 import { agentsAway } from '../plane/evidence.ts';
 import type { Member } from '../plane/member.ts';
 import { isInvalid, membersWith, type Plane } from '../plane/plane.ts';
+import { opened, resolved } from '../through-gateway.ts';
 import { type DialView, dialText, lineText, type PhaseView } from './dial-text.ts';
 
 interface Options {
@@ -324,14 +324,12 @@ export async function dialFromHere({ destination, withinMs, firstByteMs }: HereO
     }
   };
   const deadline = AbortSignal.timeout(withinMs);
-  let socket: Socket | undefined;
+  const sockets: Socket[] = [];
   try {
-    const address = isIP(host) === 0 ? (await timed('dns', () => before(deadline, lookup(host)))).address : host;
-    const opened = connect({ host: address, port });
-    socket = opened;
-    await timed('connect', () => once(opened, 'connect', { signal: deadline }));
+    const address = isIP(host) === 0 ? (await timed('dns', () => resolved(host, deadline))).address : host;
+    const { socket } = await timed('connect', () => opened(address, port, sockets, deadline));
     const ms = performance.now() - start;
-    const first = firstByteMs > 0 ? await firstByte(opened, firstByteMs) : {};
+    const first = firstByteMs > 0 ? await firstByte(socket, firstByteMs) : {};
     const { firstByteMs: took } = first;
     const waited = { name: 'first_byte', depth: 0, startMs: ms, detail: '', failed: false };
     const view = viewOf(destination, ms, phases);
@@ -349,14 +347,8 @@ export async function dialFromHere({ destination, withinMs, firstByteMs }: HereO
     const text = deadline.aborted ? `no answer within ${withinMs / 1000} s` : inWords(error);
     return { ...viewOf(destination, ms, phases), ok: false, error: { code, text, advice: ADVICE } };
   } finally {
-    socket?.destroy();
+    for (const socket of sockets) socket.destroy();
   }
-}
-
-/** A lookup cannot be aborted, so nobody waits for it any more. */
-function before<T>(deadline: AbortSignal, wanted: Promise<T>): Promise<T> {
-  const late = once(deadline, 'abort').then(() => Promise.reject(deadline.reason));
-  return Promise.race([wanted, late]);
 }
 
 type FirstByte = Pick<DialView, 'firstByteMs' | 'silentMs' | 'ended'>;
