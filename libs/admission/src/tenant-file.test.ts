@@ -56,6 +56,16 @@ describe("a tenant's file", () => {
     ['has no name', 'limits: {agents: 1}', /tenant: tenant is missing/],
     ['has a name that no metric can have', 'tenant: "A B"', /^1:9 tenant: expected up to 63/],
     ['has an unknown field', 'tenant: a\nlimit: 1', /^2:1 limit: unknown field limit/],
+    [
+      'has a hash where an issuer belongs',
+      'tenant: a\ncallers: [{tokens: [{name: ci, sha256: x}]}]',
+      /callers\[0\]\.tokens\.0: expected the fields of an issuer: .* below passwords$/,
+    ],
+    [
+      'has a token where its hash belongs',
+      'tenant: a\ncallers: [{passwords: [isthmus_x]}]',
+      /callers\[0\]\.passwords\[0\]: expected what isthmus tenants token prints$/,
+    ],
     ['has an unknown field inside', 'tenant: a\nlimits:\n  tunnel: 1', /^3:3 limits\.tunnel: unknown field tunnel/],
     ['has a field twice', 'tenant: a\ntenant: b', /^2:1 : /],
     ['has two documents', 'tenant: a\n---\ntenant: b', /document/],

@@ -113,8 +113,13 @@ function messageOf(
   keys: readonly (string | number)[],
 ): string {
   if (type !== 'strict_object') return message;
-  if (expected === 'never') return `unknown field ${keys.at(-1)}`;
-  return received === 'undefined' ? `${keys.at(-1)} is missing` : 'expected fields';
+  const [of, last] = [keys.at(-2), keys.at(-1)];
+  // A list has its numbers for fields.
+  if (expected === 'never' && of === 'tokens' && last === '0')
+    return 'expected the fields of an issuer: what isthmus tenants token prints goes below passwords';
+  if (expected === 'never') return `unknown field ${last}`;
+  if (received === 'undefined') return `${last} is missing`;
+  return of === 'passwords' ? 'expected what isthmus tenants token prints' : 'expected fields';
 }
 
 /** What is wrong, after the place in the file's content: `limits.tunnels: expected a number`. */
