@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
@@ -13,11 +13,12 @@ describe('contexts', () => {
   after(() => rmSync(dir, { recursive: true }));
 
   async function isthmus(line: string, env: Record<string, string> = {}) {
-    const terminal = new TestTerminal(line.split(' '), { env: { ISTHMUSCONFIG: path } });
+    const { HOME, ...more } = env;
+    const terminal = new TestTerminal(line.split(' '), { env: HOME ? { HOME } : { ISTHMUSCONFIG: path } });
     // commander reads the environment of the process, before anything waits.
-    Object.assign(process.env, env);
+    Object.assign(process.env, more);
     const running = run(terminal);
-    for (const name of Object.keys(env)) delete process.env[name];
+    for (const name of Object.keys(more)) delete process.env[name];
     return { status: await running, out: terminal.stdout, err: terminal.stderr };
   }
   /** Nobody listens at port 1, so the error says who was asked. */
@@ -64,6 +65,11 @@ describe('contexts', () => {
     assert.equal(await asked('status --context one', env), '127.0.0.2:1');
     assert.equal(await asked('status --context two', env), ca);
     assert.equal(await asked('status --context one --address 127.0.0.9:1'), '127.0.0.9:1');
+    mkdirSync(join(dir, 'user', '.isthmus'), { recursive: true });
+    copyFileSync(path, join(dir, 'user', '.isthmus', 'config'));
+    assert.equal(await asked('status --ca /other', { HOME: join(dir, 'user') }), '--ca: cannot read /other');
+    const homeless = await isthmus('version --client', { HOME: '/dev/null' });
+    assert.equal(homeless.status, EXIT.good, homeless.err);
   });
 
   it('that cannot be used are named, and only where one is asked for', async () => {

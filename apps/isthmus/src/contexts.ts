@@ -1,3 +1,4 @@
+import { access, constants } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { inWords } from '@isthmus/tunnel';
 import { adminPlace, type Call, type CommonOptions } from './command.ts';
@@ -50,11 +51,20 @@ export async function withContext<O extends CommonOptions>(
   if (named === undefined && counts('address')) return options;
   const path = named === undefined ? contextsPath(terminal) : placeOfContexts(terminal);
   if (path === undefined) return options;
+  // A service may have a home that is another user's, or no directory.
+  if (named === undefined && !terminal.env.ISTHMUSCONFIG && !(await isReadable(path))) return options;
   const config = await Kubeconfig.read(path);
   const name = named ?? config.currentContext;
   if (name === '') return options;
   const others = Object.entries(options).filter(([option]) => !isField(option) || counts(option));
   return { ...contextOf(config, name), ...Object.fromEntries(others) } as O;
+}
+
+function isReadable(path: string): Promise<boolean> {
+  return access(path, constants.R_OK).then(
+    () => true,
+    () => false,
+  );
 }
 
 function isField(text: string): text is keyof ContextOptions {
