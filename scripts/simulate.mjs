@@ -15,15 +15,14 @@ const { schedules, seed } = read();
 await ensureInstalled();
 const { simulate } = await import('../libs/tunnel/src/testing/simulate.ts');
 let failed = 0;
-const total = { attaches: 0, cuts: 0 };
+const total = { attaches: 0, cuts: 0, gatewaysKilled: 0 };
 for (let done = 0; done < schedules; done++) {
-  const { faults, attaches, cuts } = simulate(seed + done);
-  total.attaches += attaches;
-  total.cuts += cuts;
+  const { faults, ...counts } = simulate(seed + done);
+  for (const what of Object.keys(total)) total[what] += counts[what];
   if (faults.length > 0 && ++failed <= MOST_SHOWN) console.log(`FAILED seed ${seed + done}: ${faults.join('; ')}`);
   if ((done + 1) % SAY_EVERY === 0) console.log(`${done + 1} of ${schedules} schedules, ${failed} failed`);
 }
-console.log(`${total.cuts} channels cut, ${total.attaches} attaches`);
+console.log(`${total.cuts} channels cut, ${total.gatewaysKilled} gateways killed, ${total.attaches} attaches`);
 console.log(closingLine({ passed: schedules - failed, failed, skipped: 0 }));
 process.exitCode = failed === 0 ? 0 : 1;
 

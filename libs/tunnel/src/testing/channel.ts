@@ -5,17 +5,24 @@ import type { Carrier, CarrierUser, Mark } from '../resume/carrier.ts';
 const LATENCY = 40;
 const NOTICED = 2000;
 
-/** A stream through a hub: two ends, between which frames travel in order until it is cut. */
+/**
+ * A stream through a hub: two ends, between which frames travel in order until it is cut. With the gateway's half at `isthmus hold`, it
+ * also runs through a gateway, which may die.
+ */
 export class Channel {
   readonly gateway: ChannelEnd;
   readonly agent: ChannelEnd;
   readonly time: SeededTime;
+  /** Whether it runs through a gateway. */
+  readonly held: boolean;
   cutOff = false;
+  gatewayDied = false;
   /** Nothing arrives before this time. */
   hangsUntil = 0;
 
-  constructor(time: SeededTime) {
+  constructor(time: SeededTime, held = false) {
     this.time = time;
+    this.held = held;
     this.gateway = new ChannelEnd(this);
     this.agent = new ChannelEnd(this);
     this.gateway.other = this.agent;
@@ -26,11 +33,26 @@ export class Channel {
   cut(): void {
     if (this.cutOff) return;
     this.cutOff = true;
+    this.#lose(this.gateway);
+    this.#lose(this.agent);
+  }
+
+  /** The gateway dies. What it had not passed on is lost; what it had goes on, also to an end whose other half has another channel by then. */
+  killGateway(): void {
+    if (this.cutOff || this.gatewayDied) return;
+    this.gatewayDied = true;
+    this.#lose(this.gateway);
+    this.#lose(this.agent);
+  }
+
+  #lose(end: ChannelEnd): void {
     const { time } = this;
-    for (const end of [this.gateway, this.agent])
-      time.after(time.chance(0.5) ? 0 : time.below(NOTICED), () => end.close('lost', new Error('the link was cut')));
+    time.after(time.chance(0.5) ? 0 : time.below(NOTICED), () => end.close('lost', new Error('the link was cut')));
   }
 }
+
+/** Called at the other end. */
+type Arrival = (other: ChannelEnd) => void;
 
 class ChannelEnd implements Carrier {
   other!: ChannelEnd;
@@ -41,7 +63,9 @@ class ChannelEnd implements Carrier {
   #closed = false;
   /** Bytes that have not left. */
   #waiting = 0;
-  readonly #underWay: ((other: ChannelEnd) => void)[] = [];
+  readonly #underWay: Arrival[] = [];
+  /** Those that the gateway has passed on. */
+  readonly #passedOn: Arrival[] = [];
 
   constructor(channel: Channel) {
     this.channel = channel;
@@ -109,22 +133,29 @@ class ChannelEnd implements Carrier {
     this.listener?.[how](this, reason);
   }
 
-  /** @param arrive called at the other end */
-  send(arrive: (other: ChannelEnd) => void): void {
+  send(arrive: Arrival): void {
     const { channel } = this;
-    const { time } = channel;
-    if (channel.cutOff) return;
+    const { time, held } = channel;
+    if (channel.cutOff || channel.gatewayDied) return;
     this.#underWay.push(arrive);
-    time.after(time.below(LATENCY), () => this.#deliver());
+    time.after(time.below(LATENCY), () => (held ? this.#passOn() : this.#deliver(this.#underWay)));
+  }
+
+  #passOn(): void {
+    const { time, gatewayDied } = this.channel;
+    const first = gatewayDied ? undefined : this.#underWay.shift();
+    if (!first) return;
+    this.#passedOn.push(first);
+    time.after(time.below(LATENCY), () => this.#deliver(this.#passedOn));
   }
 
   /** One that comes early brings the first of those under way: they keep their order. */
-  #deliver(): void {
+  #deliver(arrivals: Arrival[]): void {
     const { channel, other } = this;
     const { time } = channel;
     if (channel.cutOff || other.#closed) return;
-    if (channel.hangsUntil > time.now()) time.after(channel.hangsUntil - time.now(), () => this.#deliver());
-    else this.#underWay.shift()?.(other);
+    if (channel.hangsUntil > time.now()) time.after(channel.hangsUntil - time.now(), () => this.#deliver(arrivals));
+    else arrivals.shift()?.(other);
   }
 }
 

@@ -5,8 +5,11 @@ import { simulate } from './simulate.ts';
 const SCHEDULES = 10_000;
 
 test(`a tunnel outlives what carries it, in ${SCHEDULES} random schedules`, () => {
+  let killed = 0;
   for (let seed = 1; seed <= SCHEDULES; seed++) {
-    const { faults, outcomes } = simulate(seed);
+    const { faults, outcomes, gatewaysKilled } = simulate(seed);
     assert.deepEqual(faults, [], `seed ${seed} ended as ${outcomes.join(' and ')}`);
+    killed += gatewaysKilled;
   }
+  assert.ok(killed > SCHEDULES / 10, `only ${killed} gateways were killed under halves at isthmus hold`);
 });

@@ -24,13 +24,16 @@ export interface Simulated {
   readonly faults: readonly string[];
   readonly attaches: number;
   readonly cuts: number;
+  /** Gateways that died between a half at `isthmus hold` and the agent. */
+  readonly gatewaysKilled: number;
   /** How each party's tunnel ended: `clean`, or the error's text. */
   readonly outcomes: readonly [gateway: string, agent: string];
 }
 
 /**
  * Lets two halves carry a tunnel over channels that are cut between any two bytes, hang, and lose or double attaches, while their parties
- * write, read, half-close and sometimes fail. One seed is one schedule.
+ * write, read, half-close and sometimes fail. In half of the schedules the gateway's half is at `isthmus hold`: channels and attaches then
+ * run through a gateway, which may die and come back. One seed is one schedule.
  */
 export function simulate(seed: number): Simulated {
   return new Schedule(new SeededTime(seed)).run();
@@ -51,6 +54,12 @@ class Schedule {
   /** When each half last heard of the other, in milliseconds. */
   readonly #heard = { gateway: 0, agent: 0 };
   #channel: Channel;
+  /** Whether the gateway's half is at `isthmus hold`. */
+  readonly #held: boolean;
+  /** All that run through the gateway that lives now. Empty unless `#held`. */
+  readonly #throughGateway: Channel[] = [];
+  #gatewaysKilled = 0;
+  /** Until when no attach reaches the agent. */
   #hubsBackAt = 0;
   #attaches = 0;
   #cuts = 0;
@@ -63,6 +72,7 @@ class Schedule {
     this.#limit = [100, 4096, 65_536][time.below(3)] as number;
     this.#timeoutMs = 15_000;
     this.#trouble = time.chance(0.5) ? 0 : 0.6 * time.random();
+    this.#held = time.chance(0.5);
     const sends = () => (time.chance(0.2) ? 0 : time.below(8 * this.#limit));
     const party = (): PartyOptions => ({
       time,
@@ -113,7 +123,8 @@ class Schedule {
     const [gateway, agent] = this.#parties;
     const said = ({ outcome }: Party) => (outcome instanceof Error ? outcome.message : String(outcome));
     const faults = [...this.#faults, ...gateway.faults, ...agent.faults];
-    return { faults, attaches: this.#attaches, cuts: this.#cuts, outcomes: [said(gateway), said(agent)] };
+    const counts = { attaches: this.#attaches, cuts: this.#cuts, gatewaysKilled: this.#gatewaysKilled };
+    return { faults, ...counts, outcomes: [said(gateway), said(agent)] };
   }
 
   #disturb(): void {
@@ -121,7 +132,16 @@ class Schedule {
     const what = time.below(10);
     if (what < 3) this.#gateway.move();
     else if (what < 5) this.#channel.hangsUntil = time.now() + time.below(4000);
+    else if (what < 8 && this.#held) this.#killGateway();
     else this.#cut(this.#channel);
+  }
+
+  /** All channels through it are lost at once, those of attaches too. As often as not, there is no other one for a while. */
+  #killGateway(): void {
+    const time = this.#time;
+    this.#gatewaysKilled++;
+    for (const channel of this.#throughGateway.splice(0)) channel.killGateway();
+    if (time.chance(0.5)) this.#hubsBackAt = Math.max(this.#hubsBackAt, time.now() + time.below(4000));
   }
 
   /** For longer than a tunnel waits, there is no hub. */
@@ -168,7 +188,7 @@ class Schedule {
     request: AttachPosition,
     { once, fail, losesAnswer }: { once: (act: () => void) => boolean; fail: Fail; losesAnswer: boolean },
   ): void {
-    if (channel.cutOff) return;
+    if (channel.cutOff || channel.gatewayDied) return;
     const { gateway, agent } = channel;
     try {
       this.#agent.attach(request, (answer: AttachAnswer) => {
@@ -190,7 +210,8 @@ class Schedule {
   }
 
   #newChannel(): Channel {
-    const channel = new Channel(this.#time);
+    const channel = new Channel(this.#time, this.#held);
+    if (this.#held) this.#throughGateway.push(channel);
     channel.gateway.heard = (half) => this.#heardBy('gateway', half);
     channel.agent.heard = (half) => this.#heardBy('agent', half);
     return channel;
