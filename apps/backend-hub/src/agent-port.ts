@@ -326,7 +326,7 @@ export class AgentPort {
     const link = new LinkClient({
       socket,
       peer: `agent ${agentId}`,
-      toAgent: true,
+      to: 'agent',
       ping,
       orphaned: () => events.emit('tunnel:orphaned', 'hub'),
       fault,

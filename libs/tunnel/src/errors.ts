@@ -122,8 +122,8 @@ export function asDialError(error: unknown): DialError {
 
 /**
  * What cut a tunnel: a part of the plane that ended or failed (`path`: something between agent and gateway, or what they cannot tell from
- * it), a limit, a credential that no longer stands, or an operator. Nothing cuts by `policy`, which keeps its place: links carry the places
- * in this list, so new ones come last.
+ * it), a limit, a policy that changed (where `isthmus hold` has to attach), a credential that no longer stands, or an operator. Links carry
+ * the places in this list, so new ones come last.
  */
 export const CUT_BY = ['path', 'agent', 'gateway', 'limit', 'policy', 'credential', 'operator', 'hold'] as const;
 

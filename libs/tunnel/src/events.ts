@@ -69,7 +69,7 @@ export interface TunnelInfo {
   readonly idleMs?: number;
 }
 
-/** The cause of a tunnel's end: the side that wanted it, or what cut it. */
+/** The cause of a tunnel's end: the side that wanted it, or what cut it. A lost carrier that was only passed on is the caller's to replace. */
 export type ClosedBy = 'caller' | 'destination' | CutBy;
 
 /** Whether the tunnel was cut: neither of its sides ended it. */

@@ -177,6 +177,22 @@ test('a cut by the plane waits for nothing', async () => {
   assert.equal(caller.aborted, lost);
 });
 
+test('a carrier that is passed on and lost is no cut, since both halves are elsewhere; all other ends by the plane are', async () => {
+  const passing = () => Object.assign(new Peer(), { marks: { mark() {}, onMarks() {} } });
+  const lost = new SessionLost('the link ended');
+  const reader = new PlaneEnded('the reader stalled', { by: 'limit' });
+  for (const [caller, destination, error, closedBy] of [
+    [passing(), passing(), lost, 'caller'],
+    [passing(), passing(), reader, 'limit'],
+    [new Peer(), passing(), lost, 'path'],
+  ] as const) {
+    const splice = new Splice(caller, destination);
+    splice.abort(error);
+    assert.deepEqual(await splice.done, { closedBy, error });
+    assert.deepEqual([caller.aborted, destination.aborted], [error, error]);
+  }
+});
+
 test('a side that goes away after its end has lost nothing, so the other is not cut', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const { caller, destination, splice } = pair();

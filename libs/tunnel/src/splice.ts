@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import { deferred, endAfterPeer, type Guarded, guarding, writerOf } from '@isthmus/runtime';
 import { TUNNEL } from './defaults.ts';
 import type { MarkStream, TunnelEnd } from './dial.ts';
-import { type CutBy, PlaneEnded, planeEnded } from './errors.ts';
+import { type CutBy, PlaneEnded, planeEnded, SessionLost } from './errors.ts';
 import { type ClosedBy, isCut, type TunnelEnding } from './events.ts';
 import type { ByteMeter, Gate } from './limits/byte-meter.ts';
 
@@ -97,6 +97,11 @@ export class Splice {
     return gate;
   }
 
+  /** Whether both halves of the tunnel are elsewhere. They may go on without this carrier, and the caller's half says what becomes of it. */
+  get #passesOn(): boolean {
+    return this.#caller.end.marks !== undefined && this.#destination.end.marks !== undefined;
+  }
+
   #passMarks(caller: MarkStream | undefined, destination: MarkStream | undefined): void {
     if (!caller || !destination) return;
     caller.onMarks(this.guarded((payload: Uint8Array) => destination.mark(payload)));
@@ -155,7 +160,7 @@ export class Splice {
   abort(reason: Error): void {
     const cut = planeEnded(reason);
     this.#cut = true;
-    this.#settle(cut.by, cut);
+    this.#settle(this.#passesOn && cut instanceof SessionLost ? 'caller' : cut.by, cut);
     for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(cut);
   }
 

@@ -96,13 +96,14 @@ export async function agentMember(scope: Scope, trust: Trust, id: string, port: 
 
 /** The callers' end of a plane, `isthmus hold`. @param gateways where callers connect to its gateways, the one to prefer first */
 export async function holdMember(scope: Scope, trust: Trust, gateways: readonly (Via | Ways)[], flags: Flags = {}) {
-  const health = { 'health-port': await freePort(), 'health-bind-address': '127.0.0.1' };
-  const uds = `${trust.dir}/hold-${health['health-port']}.sock`;
+  const healthPort = await freePort();
+  const callers = await callersAt(trust, `${trust.dir}/hold-${healthPort}.sock`);
   const { cert, key } = await trust.callers.client('hold');
   const all = {
-    ...health,
+    'health-port': healthPort,
+    'health-bind-address': '127.0.0.1',
     'log-format': 'json',
-    'uds-name': uds,
+    ...callers.flags,
     gateways: gateways.map(placeOf).join(','),
     'gateway-cert': cert,
     'gateway-key': key,
@@ -110,8 +111,7 @@ export async function holdMember(scope: Scope, trust: Trust, gateways: readonly 
     ...flags,
   };
   const runs = [...commandOf('isthmus'), 'hold'] as const;
-  const member = new Member(scope, { id: 'hold', runs, flags: all, healthPort: health['health-port'] });
-  return { member, ways: { grpc: { uds }, connect: { uds } } };
+  return { member: new Member(scope, { id: 'hold', runs, flags: all, healthPort }), ways: callers.ways };
 }
 
 function placeOf(gateway: Via | Ways): string {
@@ -194,22 +194,28 @@ function startAgents(scope: Scope, trust: Trust, backs: readonly Back[], options
 
 async function frontMember(scope: Scope, trust: Trust, runs: ProgramName, id: string, settings: MemberSettings) {
   const { flags, ...where } = settings;
-  const { cert, key } = await trust.callers.server();
   const health = await healthFlags();
-  const port = await freePort();
   const uds = `${flags?.['uds-name'] ?? `${trust.dir}/${health['health-port']}.sock`}`;
-  const own = {
+  const callers = await callersAt(trust, uds);
+  const all = { ...health, ...callers.flags, ...flags };
+  const member = new Member(scope, { id, runs, flags: all, healthPort: health['health-port'], ...where });
+  return { member, ways: callers.ways };
+}
+
+/** A unix socket and a port with mutual TLS, where a program accepts callers. */
+async function callersAt(trust: Trust, uds: string): Promise<{ readonly flags: Flags; readonly ways: Ways }> {
+  const { cert, key } = await trust.callers.server();
+  const port = await freePort();
+  const { cert: ca } = trust.callers;
+  const flags = {
     'uds-name': uds,
     'server-port': port,
     'server-bind-address': '127.0.0.1',
     'server-cert': cert,
     'server-key': key,
-    'server-ca-cert': trust.callers.cert,
+    'server-ca-cert': ca,
   };
-  const all = { ...health, ...own, ...flags };
-  const member = new Member(scope, { id, runs, flags: all, healthPort: health['health-port'], ...where });
-  const mtls = { port, ca: trust.callers.cert, identity: trust.caller } satisfies Via;
-  return { member, ways: { grpc: { uds }, connect: { uds }, mtls } };
+  return { flags, ways: { grpc: { uds }, connect: { uds }, mtls: { port, ca, identity: trust.caller } } };
 }
 
 /** Waits until a program's listeners are up. It is ready only once it has an agent. */

@@ -61,14 +61,14 @@ async function heldPlane(scope: Scope) {
 }
 
 /** A download by HTTP CONNECT that goes on in portions, and a tunnel by gRPC that echoes. */
-async function longTunnels(scope: Scope, ways: Pick<Ways, 'grpc' | 'connect'>, portions: number) {
+async function longTunnels(scope: Scope, ways: Ways, portions: number) {
   const destination = await source(scope, portions * PORTION, { portion: PORTION });
-  const download = await dial(scope, ways as Ways, 'connect', destination.authority);
+  const download = await dial(scope, ways, 'connect', destination.authority);
   const digest = new Digest();
   const done = new Promise<void>((resolve, reject) => download.once('end', resolve).once('error', reject));
   download.on('data', (chunk: Buffer) => digest.update(chunk)).resume();
   const quiet = (await echo(scope)).authority;
-  const typed = await dial(scope, ways as Ways, 'grpc', quiet);
+  const typed = await dial(scope, ways, 'grpc', quiet);
   await carries(typed, 'before');
   return {
     typed,
@@ -87,9 +87,9 @@ async function longTunnels(scope: Scope, ways: Pick<Ways, 'grpc' | 'connect'>, p
   };
 }
 
-async function dials(scope: Scope, ways: Pick<Ways, 'grpc' | 'connect'>, destination: string): Promise<void> {
+async function dials(scope: Scope, ways: Ways, destination: string): Promise<void> {
   for (const protocol of ['grpc', 'connect'] as const) {
-    const tunnel: Duplex = await dial(scope, ways as Ways, protocol, destination);
+    const tunnel: Duplex = await dial(scope, ways, protocol, destination);
     await carries(tunnel, protocol);
     tunnel.destroy();
   }

@@ -244,7 +244,7 @@ class Gateway {
       throw error;
     }
     const link = new LinkClient({
-      ...{ socket, peer, gateway: instance },
+      ...{ socket, peer, to: 'gateway', gateway: instance },
       receive: ({ type }) => {
         if (type !== 'drain') return;
         this.draining = true;

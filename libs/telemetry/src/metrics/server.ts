@@ -73,7 +73,8 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
 /** The metrics page of `isthmus hold`: its dials and tunnels, and how these went on. */
 export function holdMetrics(events: PlaneEvents): Metrics {
   const own = new Families('isthmus_');
-  const all = [tunnelMetrics(own, 'gateway'), resumeMetrics(own), dialLatency(own, 'gateway'), certificateMetrics(own)];
+  const tunnels = [tunnelMetrics(own, 'gateway'), cutMetrics(own), resumeMetrics(own)];
+  const all = [...tunnels, dialLatency(own, 'gateway'), certificateMetrics(own)];
   return own.page([...all.map((subscriptions) => subscribe(events, subscriptions)), processMetrics(own)]);
 }
 

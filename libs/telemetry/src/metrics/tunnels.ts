@@ -166,9 +166,6 @@ export function resumeMetrics(families: Families): Subscriptions {
   };
 }
 
-/** Nothing cuts by policy. */
-const CUTTING = CUT_BY.filter((by) => by !== 'policy');
-
 /**
  * Counts the tunnels of a gateway's callers that were cut. A tenant's lines begin at 0 with its first tunnel, since a line that begins at 1
  * is no increase, and go with the tenant.
@@ -178,13 +175,13 @@ export function cutMetrics(families: Families): Subscriptions {
   families.tallied(
     'counter',
     'tunnels_cut_total',
-    'Tunnels that neither their caller nor their destination ended, by tenant and by what cut them: agent, gateway, hold, path (something between agent and gateway, or what they cannot tell from it), limit, credential or operator.',
+    'Tunnels that neither their caller nor their destination ended, by tenant and by what cut them: agent, gateway, hold, path (something between agent and gateway, or what they cannot tell from it), limit, policy, credential or operator. `isthmus hold` counts those of its callers.',
     ['tenant', 'by'],
     () => [...tenants].flatMap(([tenant, cuts]) => [...cuts].map(([by, count]) => [{ tenant, by }, count] as const)),
   );
   return {
     'tunnel:open'({ role, dial }) {
-      if (role === 'gateway') getOrPut(tenants, dial.tenant, () => new Map(CUTTING.map((by) => [by, 0])));
+      if (role === 'gateway') getOrPut(tenants, dial.tenant, () => new Map(CUT_BY.map((by) => [by, 0])));
     },
     'tunnel:close'({ role, dial }, { closedBy }) {
       if (role !== 'gateway' || !isCut(closedBy)) return;

@@ -52,7 +52,7 @@ async function plane(passOn?: Attach) {
     dials++;
     return dialTcp(asked);
   };
-  const { client: toAgent, events: ofAgent } = await link(dial, { toAgent: true }, { tunnels });
+  const { client: toAgent, events: ofAgent } = await link(dial, { to: 'agent' }, { tunnels });
   const ofHub = planeEvents();
   const attach: Attach = passOn ?? ((asked) => toAgent.attach(asked));
   const hub = net.createServer({ allowHalfOpen: true }, (socket) => {
@@ -152,7 +152,7 @@ test('an attach that nobody waits for any more does not end its tunnel', async (
 });
 
 test('an agent that resumes no tunnels grants nothing and refuses attaches for good', async () => {
-  const { client } = await link(dialTcp, { toAgent: true });
+  const { client } = await link(dialTcp, { to: 'agent' });
   const dialled: Promise<Established> = client.dial({ ...request(1), resume: { direct: true } });
   await assert.rejects(dialled, { code: 'connection_refused' });
   const claim = { number: 1, received: 0, taken: 0, secret: 'f'.repeat(32) };

@@ -40,8 +40,8 @@ export interface LinkClientOptions {
   readonly socket: Socket;
   /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
   readonly peer: string;
-  /** Whether the other side is an agent, where the tunnels end, and not a hub, which passes them on. */
-  readonly toAgent?: boolean;
+  /** What the other side is: an agent, where the tunnels end, or a gateway, which passes them on. Default: a hub, as a gateway. */
+  readonly to?: 'agent' | 'gateway';
   /** Names this process, if it is a gateway. */
   readonly gateway?: string;
   readonly receive?: (message: ControlMessage) => void;
@@ -92,10 +92,10 @@ export class LinkClient implements Dialer {
 
   constructor(options: LinkClientOptions) {
     const { socket, peer, receive = () => {}, refused = () => {}, reconcileEvery = WIRE.reconcileEveryMs } = options;
-    const session = linkSession('client', socket, peer, () => mayHaveDied(), options.toAgent ? 'agent' : undefined);
+    const session = linkSession('client', socket, peer, () => mayHaveDied(), options.to);
     this.#session = session;
     this.#peer = peer;
-    this.#direct = options.toAgent ?? false;
+    this.#direct = options.to === 'agent';
     // The control stream alone does not keep a link open.
     const ending = new Ending({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
     this.#ending = ending;

@@ -379,11 +379,14 @@ class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunn
   }
 }
 
-/** An agent that knows the tunnel says why it has ended. If it does not know the tunnel, it has lost it. */
-function finalOf({ message, cause }: DialError): Error {
-  return message.startsWith(ENDED_TEXT)
-    ? new Error(message, { cause })
-    : new SessionLost(message, { by: 'agent', cause });
+/**
+ * An agent that knows the tunnel says why it has ended. If it does not know the tunnel, it has lost it. A gateway judges what `isthmus hold`
+ * attaches as it judges dials.
+ */
+function finalOf({ code, message, cause }: DialError): Error {
+  if (message.startsWith(ENDED_TEXT)) return new Error(message, { cause });
+  const by = code === 'destination_ip_prohibited' ? 'policy' : code === 'http_request_denied' ? 'credential' : 'agent';
+  return new SessionLost(message, { by, cause });
 }
 
 /** How an attach names its tunnel: as the dial that began it. */

@@ -1,0 +1,137 @@
+import assert from 'node:assert/strict';
+import type { Duplex } from 'node:stream';
+import test from 'node:test';
+import type { TenantFile } from '@isthmus/admission';
+import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
+import {
+  echo,
+  gatewayMember,
+  holdMember,
+  type Member,
+  newTrust,
+  peerFlags,
+  type Scope,
+  scoped,
+  startAgent,
+  startHub,
+  until,
+} from '../harness/index.ts';
+import { carries, closed, dial } from '../plane/dials.ts';
+import { linesFromNow } from '../plane/hub-plane.ts';
+import { TenantsDirectory } from './tenants-directory.ts';
+
+const CALLER = 'apiserver-1';
+
+/** Two gateways, a hub and Redis; the tenant acme with an agent; and `isthmus hold`, whose certificate makes it a caller of acme. */
+async function heldTenant(scope: Scope) {
+  const [trust, directory, redis] = [await newTrust(scope), await TenantsDirectory.create(scope), await startRedis()];
+  scope.defer(() => redis.stop());
+  const acme = await directory.trust('acme');
+  const { cert: certificate, key } = await acme.cluster.server({ hosts: [{ type: 'dns', value: 'localhost' }] });
+  const callers = (name: string) => [{ certificates: { ca: acme.callers.cert, names: [name] } }];
+  const file: TenantFile = {
+    ...acme.file,
+    server: { serverNames: ['localhost'], certificate, key },
+    callers: callers(CALLER),
+  };
+  await directory.write(file);
+  const plane = { 'redis-url': redis.url, plane: 'test', 'tenants-dir': directory.path };
+  const hub = await startHub(scope, trust, plane);
+  const peer = await peerFlags(trust, ['gateway']);
+  const fronts = await Promise.all(
+    ['gateway-0', 'gateway-1'].map((id) =>
+      gatewayMember(scope, trust, id, {
+        flags: { ...plane, ...peer, 'uds-name': undefined, 'graceful-shutdown-timeout': '1h' },
+      }),
+    ),
+  );
+  const edge = await acme.agent('edge');
+  const agent = await startAgent(scope, trust, hub.agentPort, {
+    ...{ 'agent-id': 'edge', 'agent-cert': edge.cert, 'agent-key': edge.key },
+  });
+  await Promise.all([agent, ...fronts.map(({ member }) => member.program)].map((program) => program.waitReady()));
+  const own = await acme.caller(CALLER);
+  const hold = await holdMember(scope, trust, [], {
+    gateways: fronts.map(({ ways }) => `localhost:${ways.mtls.port}`).join(','),
+    'gateway-cert': own.cert,
+    'gateway-key': own.key,
+    'gateway-ca-cert': acme.cluster.cert,
+  });
+  const linked = (count: number) =>
+    until(async () => (await hold.member.program.get('/readyz?verbose')).body.includes(`${count} can be reached`), {
+      what: `links to ${count} gateways`,
+    });
+  await linked(2);
+  const gateways = fronts.map(({ member }) => member) as [Member, Member];
+  return { directory, acme, callers, file, gateways, hold, linked };
+}
+
+/** What has cut a tunnel to a destination, as `isthmus hold` logs it. */
+async function cutAt({ program }: Member, destination: string): Promise<unknown> {
+  const ended = (line: { readonly msg?: unknown; readonly destination?: unknown }) =>
+    line.msg === 'tunnel closed' && line.destination === destination;
+  return (await program.waitForLog(ended, { what: `the end of the tunnel to ${destination}` })).cut;
+}
+
+test(
+  "under isthmus hold, a tenant's tunnels outlive its gateways in split tiers, until a rule or its credential ends them",
+  { skip: redisMissing(), timeout: 180_000 },
+  scoped(async (scope) => {
+    const { directory, acme, callers, file, gateways, hold, linked } = await heldTenant(scope);
+    const [first, second] = gateways;
+    const [kept, forbidden] = [(await echo(scope)).authority, (await echo(scope)).authority];
+    const open = async (authority: string): Promise<Duplex> => {
+      const tunnel = await dial(scope, hold.ways, 'connect', authority);
+      await carries(tunnel);
+      return tunnel;
+    };
+    const [stays, ends] = [await open(kept), await open(forbidden)];
+    const seen = async (gateway: Member) => (await gateway.tunnels()).map(({ tenant, caller }) => [tenant, caller]);
+    const mine = [acme.name, `CN=${CALLER}`];
+    assert.deepEqual(await seen(first), [mine, mine]);
+
+    await first.kill();
+    for (const tunnel of [stays, ends]) await carries(tunnel, 'through the second gateway');
+    assert.deepEqual(await seen(second), [mine, mine]);
+    await first.restart();
+    await linked(2);
+
+    const rolled = second.program;
+    await second.roll();
+    for (const tunnel of [stays, ends]) await carries(tunnel, 'through the first gateway');
+    const told = rolled.logs.filter(({ msg }) => msg === 'tunnel closed').map(({ closedBy, cut }) => [closedBy, cut]);
+    assert.deepEqual(told, Array(2).fill(['caller', undefined]), 'a tunnel that goes on elsewhere is not cut');
+    await linked(2);
+    await first.kill();
+    for (const tunnel of [stays, ends]) await carries(tunnel, 'through the second gateway again');
+    await first.restart();
+    await linked(2);
+
+    const [, port] = forbidden.split(':');
+    const rules = { deny: [{ name: 'closed', cidr: '127.0.0.1/32', ports: [Number(port)] }] };
+    const changes = gateways.map(linesFromNow);
+    await directory.write({ ...file, dial: rules });
+    for (const lines of changes)
+      await until(() => lines('tenants in force').length > 0, { what: 'the rule at both gateways' });
+    await assert.rejects(open(forbidden), /closed/);
+    await carries(ends, 'a changed rule ends no tunnel');
+    await second.kill();
+    await closed(ends);
+    assert.equal(await cutAt(hold.member, forbidden), 'policy');
+    await carries(stays, 'through the first gateway again');
+    await second.restart();
+    await linked(2);
+
+    await directory.write({ ...file, callers: callers('another') });
+    await closed(stays);
+    assert.equal(await cutAt(hold.member, kept), 'credential');
+    const { body } = await until(
+      async () => {
+        const answer = await hold.member.program.get('/readyz?verbose');
+        return answer.status === 500 && answer;
+      },
+      { what: 'no gateway that takes the caller' },
+    );
+    assert.match(body, /0 can be reached; .*another|0 can be reached; .*apiserver-1/);
+  }),
+);
