@@ -34,31 +34,22 @@ export const AGENT = {
   freeFailures: 8,
   /** How long the next address has to wait after more failures in a row than `freeFailures`. */
   failureGapMs: 250,
-  /** The longest pause of an address after the first failure of an agent without a session: a load balancer may lead elsewhere. */
-  firstPauseMs: 100,
   /**
-   * The same if nobody listened; it doubles each of the `refusedTries` times, 1.5 s in all. Trying again costs nothing, and finds a server that
-   * starts together with its agent at once.
+   * The longest pause of an address after a failure of an agent without a session; with one, that is `--sync-interval`. It doubles with each.
+   * A load balancer may lead elsewhere, and a server that starts together with its agent is found at once.
    */
-  refusedPauseMs: 50,
-  /** How often in a row nobody may listen at an address until its pauses grow from `--sync-interval`. */
-  refusedTries: 5,
-  /** The longest pause after that while nobody listens: a static pod of one server is away for 10 s, and callers wait for its agents. */
+  firstPauseMs: 50,
+  /** The longest pause of an agent without a session while nobody listens: a static pod of one server is away for 10 s, and callers wait for its agents. */
   refusedCapMs: 2000,
   /** A session that lasted this long shows that its server is well. */
   stableMs: 10_000,
   /** The agent waits before it reconnects to a server that ends sessions sooner than this. */
   briefMs: 1000,
-  /** So often in a row an address may lead to another server than the one that is sought before there is a longer pause. */
-  maxTries: 16,
-  /** That pause where any further server is sought. */
-  missedPauseMs: 60_000,
-  /** That pause where a better hub is sought, in times of `--rebalance-time`, which counts as `lookEveryMs` at least. */
-  movePauses: 10,
-  /** The first pause between attempts to reach a better hub. It doubles with each. */
-  moveFirstMs: 250,
-  /** The longest pause between attempts to reach a better hub. */
-  moveCapMs: 2000,
+  /**
+   * The longest pause after an address led to another server than the one that is sought. A balancer may lead anywhere, so a few tries find each
+   * of its hubs; what is never found costs no more than this.
+   */
+  missedCapMs: 60_000,
   /** How much longer a session with tunnels stays than an idle one when better hubs are there, as a part of `--rebalance-time`. */
   busyPart: 2 / 3,
   /** How many hubs of one link and how many addresses are remembered. The oldest address is forgotten first; further hubs are ignored. */

@@ -32,11 +32,10 @@ export class ConfiguredServer {
     this.#resolve = resolve;
   }
 
-  /** Milliseconds until it, or the first of its addresses, may be tried. For an agent without a session, whatever it leads to is new. */
-  wait({ addresses, misses }: Reconnect, connected: boolean): number {
+  /** Milliseconds until it, or the first of its addresses, may be tried. */
+  wait({ addresses, misses }: Reconnect): number {
     const first = Math.min(...this.#places.map((place) => addresses.wait(place)));
-    const failed = Math.max(addresses.wait(this.place), Number.isFinite(first) ? first : 0);
-    return connected ? Math.max(failed, misses.wait(this.place)) : failed;
+    return Math.max(addresses.wait(this.place), misses.wait(this.place), Number.isFinite(first) ? first : 0);
   }
 
   /** When it did not resolve, or when the first of its addresses failed, if all have. NEVER otherwise. */
@@ -45,13 +44,12 @@ export class ConfiguredServer {
     return Math.max(addresses.failedAt(this.place), Number.isFinite(first) ? first : NEVER);
   }
 
-  /** Its addresses take turns. Those that have to wait come last; for an agent without a session, those that failed last do. */
-  async next({ addresses }: Reconnect, connected: boolean): Promise<ServerAddress> {
+  /** Its addresses take turns. Those that failed last come last. */
+  async next({ addresses }: Reconnect): Promise<ServerAddress> {
     this.#places = await this.#lookup();
-    const rank = (place: string) => (connected ? Number(addresses.wait(place) > 0) : addresses.failedAt(place));
     const turn = this.#turn++ % this.#places.length;
     const inTurn = [...this.#places.slice(turn), ...this.#places.slice(0, turn)];
-    const [place] = inTurn.sort((a, b) => rank(a) - rank(b)) as [string];
+    const [place] = inTurn.sort((a, b) => addresses.failedAt(a) - addresses.failedAt(b)) as [string];
     return { ...addressOf(place), name: this.#host };
   }
 
@@ -72,43 +70,6 @@ export class ConfiguredServer {
       giveUp.abort();
     }
   }
-}
-
-interface RankOptions {
-  /** Whether the agent has any session that stays. */
-  readonly connected: boolean;
-  /** Whether the configured servers come before all hubs, even if they failed, because what is known of the hubs may be outdated. */
-  readonly configuredFirst: boolean;
-}
-
-/**
- * Returns targets, best first, each with the milliseconds until it may be tried: hubs in the order that they are given, then the
- * configured servers, but none that is engaged. Where a session was just lost comes last. An agent without a session first tries those
- * that never failed, then those that failed longest ago: none is left out, however many there are.
- */
-export function rank(
-  hubs: readonly HubMember[],
-  servers: readonly ConfiguredServer[],
-  reconnect: Reconnect,
-  { connected, configuredFirst }: RankOptions,
-): (Target & { readonly wait: number })[] {
-  const { addresses, lostAt } = reconnect;
-  const engaged = new Set(reconnect.engaged(connected).map(({ place, configured }) => configured ?? place));
-  const known = hubs
-    .flatMap((hub) => placeOf(hub) ?? [])
-    .filter((place) => !engaged.has(place))
-    .sort((a, b) => Number(a === lostAt) - Number(b === lostAt))
-    .map((place) => ({ place, wait: addresses.wait(place), failedAt: addresses.failedAt(place) }));
-  const configured = servers
-    .filter((server) => !engaged.has(server))
-    .map((server) => ({
-      place: server.place,
-      configured: server,
-      wait: server.wait(reconnect, connected),
-      failedAt: configuredFirst ? NEVER : server.failedAt(reconnect),
-    }));
-  const ranked = configuredFirst ? [...configured, ...known] : [...known, ...configured];
-  return connected ? ranked : ranked.sort((a, b) => a.failedAt - b.failedAt);
 }
 
 /** Undefined for a hub that agents reach only through a configured server. */
@@ -132,15 +93,9 @@ const NEVER = -1;
 interface Pause {
   /** Each makes the next pause longer. */
   readonly failures: number;
-  /** When it last failed. NEVER once that has lost its meaning. */
+  /** When it last failed, or was lost. */
   readonly at: number;
   readonly until: number;
-}
-
-interface PauseOptions {
-  readonly failures?: number;
-  /** When the pause begins. */
-  readonly from?: number;
 }
 
 /** When each of several things may be tried again. What is not in here may be tried now. */
@@ -157,31 +112,22 @@ class Pauses extends Map<string, Pause> {
     return (this.get(key)?.until ?? 0) - this.#clock.now();
   }
 
-  failures(key: string): number {
-    return this.get(key)?.failures ?? 0;
-  }
-
-  /** In the clock's time. NEVER if it has not failed since all were last worth a try. */
+  /** In the clock's time. */
   failedAt(key: string): number {
     return this.get(key)?.at ?? NEVER;
   }
 
-  /** @param ms how long, half of it at random */
-  pause(key: string, ms: number, options?: PauseOptions): void {
-    this.put(key, ms * (0.5 + this.#clock.random() / 2), options);
-  }
-
-  /** Counts a failure: the pause doubles with each, from `first` to `cap`. */
-  longer(key: string, first: number, cap: number, from?: number): void {
-    const failures = this.failures(key);
+  /** Counts a failure: the pause doubles with each, from `first` milliseconds to `cap`. Half of it is random. */
+  failed(key: string, first: number, cap: number, from = this.#clock.now()): void {
+    const failures = this.get(key)?.failures ?? 0;
     const ms = Math.min(Math.max(first, cap), first * 2 ** failures);
-    this.pause(key, ms, { failures: failures + 1, ...(from !== undefined && { from }) });
+    this.put(key, failures + 1, from + ms * (0.5 + this.#clock.random() / 2));
   }
 
-  put(key: string, ms: number, { failures = this.failures(key), from = this.#clock.now() }: PauseOptions = {}): void {
+  put(key: string, failures: number, until: number): void {
     // The oldest comes first, and is forgotten first: a name may keep resolving to new addresses.
     this.delete(key);
-    this.set(key, { failures, at: this.#clock.now(), until: from + ms });
+    this.set(key, { failures, at: this.#clock.now(), until });
     if (this.size > AGENT.maxKnown) this.delete(this.keys().next().value as string);
   }
 }
@@ -204,7 +150,7 @@ export interface ReconnectOptions {
 
 /**
  * The one policy of connecting again. Without any session, an agent tries one address after another at once. Otherwise it waits a random
- * time, because a whole herd of agents has seen the same event. Only addresses that failed have to wait.
+ * time, because a whole herd of agents has seen the same event. Only what failed has to wait, ever longer.
  */
 export class Reconnect {
   /** By address, or by the name of a configured server that does not resolve. */
@@ -220,7 +166,6 @@ export class Reconnect {
   /** Failed attempts since a session began, or the last one was lost, and how many of them took too long. */
   #failures = 0;
   #late = 0;
-  #lostAt = '';
 
   constructor(options: ReconnectOptions) {
     this.#options = options;
@@ -233,29 +178,48 @@ export class Reconnect {
     return [...this.#pending];
   }
 
-  /** Where the last session was lost, or is about to be: the least likely to work. */
-  get lostAt(): string {
-    return this.#lostAt;
-  }
-
   /**
    * Returns the milliseconds until one more attempt may begin.
    * @param connected whether there is any session
-   * @param alone whether no other agent has seen the reason to connect
+   * @param herd whether other agents have seen the reason to connect too
    */
-  wait(missing: number, connected: boolean, alone = !connected): number {
-    const { random } = this.#options.clock;
-    this.#from ??= this.#now + (alone ? 0 : random() * AGENT.herdSpreadMs);
+  wait(missing: number, connected: boolean, herd = connected): number {
+    this.#from ??= this.#now + (herd ? this.#options.clock.random() * AGENT.herdSpreadMs : 0);
     const full = this.#young(connected).length >= Math.max(1, missing);
     if (full || this.#counted(connected).length >= AGENT.maxAttempts) return AGENT.youngAttemptMs;
-    const mayWait = connected || this.#failures > AGENT.freeFailures;
-    return mayWait ? Math.max(0, this.#from - this.#now) : 0;
+    return Math.max(0, this.#from - this.#now);
   }
 
-  /** What not to try now: a hub that hangs gets no second attempt. A load balancer that led to it may lead to another next time. */
-  engaged(connected: boolean): readonly Attempt[] {
+  /**
+   * Returns where to connect, best first, each with the milliseconds until it may be tried: hubs in the order that they are given, then the
+   * configured servers. What failed or was lost comes after what never was, and the longest ago first: nothing is left out, however many
+   * there are. A hub that hangs gets no second attempt; a load balancer that led to it may lead to another next time.
+   * @param connected whether there is any session
+   * @param configuredFirst whether what is known of the hubs may be outdated
+   */
+  targets(
+    hubs: readonly HubMember[],
+    servers: readonly ConfiguredServer[],
+    connected: boolean,
+    configuredFirst = false,
+  ): (Target & { readonly wait: number })[] {
+    const { addresses } = this;
     const young = this.#young(connected);
-    return this.pending.filter((attempt) => !attempt.configured || young.includes(attempt));
+    const engaged = this.pending.filter((attempt) => !attempt.configured || young.includes(attempt));
+    const known = hubs
+      .flatMap((hub) => placeOf(hub) ?? [])
+      .filter((place) => !engaged.some((attempt) => attempt.place === place && !attempt.configured))
+      .map((place) => ({ place, wait: addresses.wait(place), failedAt: addresses.failedAt(place) }));
+    const configured = servers
+      .filter((server) => !engaged.some((attempt) => attempt.configured === server))
+      .map((server) => ({
+        place: server.place,
+        configured: server,
+        wait: server.wait(this),
+        failedAt: configuredFirst ? NEVER : server.failedAt(this),
+      }));
+    const all = configuredFirst ? [...configured, ...known] : [...known, ...configured];
+    return all.sort((a, b) => a.failedAt - b.failedAt);
   }
 
   begin(target: Target, calm: boolean): Attempt {
@@ -270,50 +234,33 @@ export class Reconnect {
   }
 
   /**
-   * Call when an attempt failed. Without a session, the first failure does not change later pauses, nor do the first few refusals.
+   * Call when an attempt failed.
+   * @param place the address that it led to, if that is known
    * @param refused whether nobody listened there
    */
   failed(attempt: Attempt, place: string, connected: boolean, refused = false): void {
-    const { refusedTries, refusedPauseMs, refusedCapMs, firstPauseMs, timerEarlyMs, freeFailures, failureGapMs } =
-      AGENT;
-    const { syncInterval, syncIntervalCap: cap } = this.#options;
-    const before = this.#failures;
-    const early = !connected && before < (refused ? refusedTries : 1);
-    const short = refused ? refusedPauseMs * 2 ** before : firstPauseMs;
-    if (early) this.addresses.pause(place, Math.min(syncInterval, short));
-    else this.addresses.longer(place, syncInterval, refused && !connected ? Math.min(cap, refusedCapMs) : cap);
+    this.#pause(place, connected, refused && !connected ? AGENT.refusedCapMs : Number.POSITIVE_INFINITY);
     if (attempt.better) {
-      this.missed(attempt, false);
+      this.missed(attempt);
       return;
     }
-    if (this.#now - attempt.since >= attempt.timeout - timerEarlyMs) this.#late++;
-    if (++this.#failures > freeFailures) this.#from = this.#now + failureGapMs;
+    if (this.#now - attempt.since >= attempt.timeout - AGENT.timerEarlyMs) this.#late++;
+    if (++this.#failures > AGENT.freeFailures) this.#from = this.#now + AGENT.failureGapMs;
   }
 
-  /**
-   * Call when an attempt led to a server that is connected already, or not to the better hub that was wanted.
-   * @param mayBeSlow whether the agent would also hear of a new server
-   */
-  missed({ place, better }: Target, mayBeSlow: boolean): void {
-    const { maxTries, missedPauseMs, movePauses, moveFirstMs, moveCapMs, lookEveryMs } = AGENT;
-    const { syncInterval, syncIntervalCap, rebalanceTime, clock } = this.#options;
+  /** Call when an attempt led to a server that is connected already, or not to the better hub that was wanted. */
+  missed({ place, better }: Target): void {
     const pauses = better ? this.#moves : this.misses;
-    const key = better ? moveTo(better) : place;
-    const failures = pauses.failures(key) + 1;
-    const rests = better ? failures % maxTries === 0 : failures > maxTries && mayBeSlow;
-    const rest = better ? Math.max(rebalanceTime, lookEveryMs) * movePauses : missedPauseMs;
-    if (better && !pauses.has(key)) return;
-    if (rests) pauses.put(key, rest * (0.5 + clock.random()), { failures });
-    else if (better) pauses.longer(key, moveFirstMs, moveCapMs);
-    else pauses.longer(key, syncInterval, syncIntervalCap);
+    pauses.failed(better ? moveTo(better) : place, this.#options.syncInterval, AGENT.missedCapMs);
   }
 
   /** Draws a time for each hub to move to, unless it has one: a constant part of all agents moves each second. Drops those of others. */
   plan(better: readonly HubMember[]): void {
+    const { clock, rebalanceTime } = this.#options;
     const keys = better.map(moveTo);
     for (const key of this.#moves.keys()) if (!keys.includes(key)) this.#moves.delete(key);
-    const { random } = this.#options.clock;
-    for (const key of keys) if (!this.#moves.has(key)) this.#moves.put(key, random() * this.#options.rebalanceTime);
+    for (const key of keys)
+      if (!this.#moves.has(key)) this.#moves.put(key, 0, this.#now + clock.random() * rebalanceTime);
   }
 
   /**
@@ -321,8 +268,8 @@ export class Reconnect {
    * @param busy whether the session to displace carries tunnels
    */
   moveWait(hub: HubMember, busy: boolean): number {
-    const longer = busy && this.#moves.failures(moveTo(hub)) === 0;
-    return this.#moves.wait(moveTo(hub)) + (longer ? this.#options.rebalanceTime * AGENT.busyPart : 0);
+    const first = this.#moves.get(moveTo(hub))?.failures === 0;
+    return this.#moves.wait(moveTo(hub)) + (busy && first ? this.#options.rebalanceTime * AGENT.busyPart : 0);
   }
 
   /** Call when nothing is missing, or something else than before: the next need draws a time of its own. */
@@ -338,34 +285,24 @@ export class Reconnect {
     this.anew();
   }
 
-  /** Call when a session was lost that lasted `lived` milliseconds. One that was unstable counts as a failure at its start. */
-  lost(place: string, lived: number, connected: boolean): void {
-    this.#lostAt = place;
-    this.#unstable(place, lived);
-    if (connected || lived < AGENT.briefMs) return;
-    // Everything else is worth a try now. What fails again waits as long as it would have.
-    for (const [key, pause] of this.addresses)
-      this.addresses.set(key, { ...pause, at: NEVER, until: key === place ? pause.until : 0 });
-    this.reached();
-  }
-
   /**
-   * Call when the server of a session that is `lived` milliseconds old is leaving. One that accepts agents only to say that counts as
-   * failed, but for the first time. Between `briefMs` and `stableMs`, hubs behind one address are replaced quickly: no failure of the address.
+   * Call when a session that lasted `lived` milliseconds was lost, or its server says that it leaves. One that was unstable counts as a
+   * failure at its start. For servers that leave, `briefMs` is enough: hubs behind one address may be replaced quickly.
    */
-  warned(place: string, lived: number): void {
-    this.#lostAt = place;
-    const first = lived < AGENT.briefMs && !this.addresses.has(place);
-    const short = Math.min(this.#options.syncInterval, AGENT.firstPauseMs);
-    if (first) this.addresses.pause(place, short, { from: this.#now - lived });
-    else if (lived < AGENT.briefMs || lived >= AGENT.stableMs) this.#unstable(place, lived);
+  lost(place: string, lived: number, connected: boolean, leaves = false): void {
+    if (!connected) {
+      this.reached();
+      // Everything else is worth a try now.
+      if (lived >= AGENT.briefMs)
+        for (const key of this.addresses.keys()) if (key !== place) this.addresses.delete(key);
+    }
+    if (lived >= (leaves ? AGENT.briefMs : AGENT.stableMs)) this.addresses.put(place, 0, this.#now);
+    else this.#pause(place, connected, Number.POSITIVE_INFINITY, this.#now - lived);
   }
 
   /** Call when hubs started at these addresses: what is known of them is outdated. */
   started(places: readonly string[]): void {
     for (const place of places) this.addresses.delete(place);
-    // Otherwise, a herd would return by way of the other hubs, and connect twice.
-    if (places.includes(this.#lostAt)) this.#lostAt = '';
     this.misses.clear();
     this.anew();
   }
@@ -374,10 +311,11 @@ export class Reconnect {
     return this.#options.clock.now();
   }
 
-  #unstable(place: string, lived: number): void {
+  /** An agent without a session begins with a short pause: a load balancer may lead elsewhere, or the server start together with it. */
+  #pause(place: string, connected: boolean, cap: number, from = this.#now): void {
     const { syncInterval, syncIntervalCap } = this.#options;
-    if (lived >= AGENT.stableMs) this.addresses.delete(place);
-    else this.addresses.longer(place, syncInterval, syncIntervalCap, this.#now - lived);
+    const first = connected ? syncInterval : Math.min(syncInterval, AGENT.firstPauseMs);
+    this.addresses.failed(place, first, Math.min(cap, syncIntervalCap), from);
   }
 
   /** The attempts that an agent waits for before it tries another. One that lost its last session meanwhile waits for no calm attempt. */

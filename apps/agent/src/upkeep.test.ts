@@ -142,7 +142,6 @@ test('an agent that starts is connected to each of its servers at once, and come
   const agent = new FakePlane(clock).agent('agent-1', 'balancer', { connect, serverCount });
   await clock.run(0);
   assert.deepEqual(hubsOf(agent), ['a', 'b', 'c']);
-  // All agents have lost it at the same moment.
   uplinkTo(agent, 'a').destroy(new Error('connection closed'));
   await clock.run(0);
   assert.deepEqual(hubsOf(agent), ['b', 'c']);
@@ -436,10 +435,10 @@ test('what is not renewed in time is not believed any more', () => {
   links.now = TRANSPORT.membershipTtlMs - 1;
   links.hear('link', change([]));
   links.now = 2 * TRANSPORT.membershipTtlMs - 2;
-  assert.deepEqual([links.membership.hubs, links.membership.current], [[hub('a')], true]);
+  assert.deepEqual([links.membership.hubs, links.membership.registry], [[hub('a')], 'answers']);
   links.now++;
-  assert.deepEqual([links.membership.hubs, links.membership.current, links.membership.away], [[], false, true]);
-  assert.deepEqual(links.membership.candidates, [hub('a')], 'an address may still be right');
+  const { hubs, stale, registry } = links.membership;
+  assert.deepEqual([hubs, stale, registry], [[hub('a')], true, 'away'], 'an address may still be right');
   links.hear('link', change([hub('b')]));
   assert.deepEqual(links.membership.hubs, [hub('a'), hub('b')]);
 });
@@ -449,42 +448,43 @@ test('where to connect without a link is what the last one said, and after its t
   links.hear('left', told(hub('a'), hub('b')));
   links.hear('right', told(hub('b'), hub('c', { draining: true })));
   links.end('left');
-  assert.deepEqual(links.membership.candidates, [hub('b'), hub('c', { draining: true })]);
+  const known = [hub('b'), hub('c', { draining: true })];
+  assert.deepEqual(links.membership.hubs, known);
   links.end('right');
-  assert.deepEqual([links.membership.hubs, links.membership.current, links.membership.stale], [[], false, false]);
+  assert.deepEqual(links.membership, { hubs: known, stale: false });
   links.begin('silent');
   links.end('silent');
-  assert.deepEqual(links.membership.candidates, [hub('b'), hub('c', { draining: true })]);
+  assert.deepEqual(links.membership.hubs, known);
   links.now = TRANSPORT.membershipTtlMs;
-  assert.deepEqual([links.membership.candidates, links.membership.stale], [[hub('b'), hub('c')], true]);
+  assert.deepEqual(links.membership, { hubs: [hub('b'), hub('c')], stale: true });
 });
 
-test('a link that is there and has not told yet counts as one whose registry does not answer', () => {
+test('a link that is there and has not told yet says neither that its registry answers nor that it is away', () => {
   const links = new Links();
   links.hear('old', told(hub('a')));
   links.begin('fresh');
-  assert.deepEqual([links.membership.current, links.membership.away], [false, false]);
+  assert.equal(links.membership.registry, undefined);
   links.hear('fresh', told(hub('a')));
-  assert.deepEqual([links.membership.current, links.membership.away], [true, false]);
+  assert.equal(links.membership.registry, 'answers');
   links.hear('fresh', change([], [], false));
-  assert.deepEqual([links.membership.current, links.membership.away], [false, true]);
+  assert.equal(links.membership.registry, 'away');
   links.end('fresh');
   links.begin('third');
   links.now = TRANSPORT.membershipTtlMs - 1;
   links.hear('old', change([]));
   links.now = TRANSPORT.membershipTtlMs;
-  assert.deepEqual([links.membership.current, links.membership.away], [false, true], 'it never told');
+  assert.equal(links.membership.registry, 'away', 'it never told');
 });
 
-test('it is current when the registry answers every hub that is connected', () => {
+test('the registry answers when it answers every hub that is connected', () => {
   const links = new Links();
-  assert.equal(links.membership.current, false);
+  assert.equal(links.membership.registry, undefined);
   links.hear('left', told(hub('a')));
-  assert.equal(links.membership.current, true);
+  assert.equal(links.membership.registry, 'answers');
   links.hear('right', change([], [], false));
-  assert.equal(links.membership.current, false);
+  assert.equal(links.membership.registry, 'away');
   links.end('right');
-  assert.equal(links.membership.current, true);
+  assert.equal(links.membership.registry, 'answers');
 });
 
 test('a hub that tells of ever more hubs is not remembered without bound', () => {

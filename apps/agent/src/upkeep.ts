@@ -11,7 +11,6 @@ import {
   placeOf,
   Reconnect,
   type Resolve,
-  rank,
   type Target,
 } from './reconnect.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
@@ -27,19 +26,15 @@ export interface Report {
 
 /** What the reports of all links together say. */
 export interface Membership {
-  /** All hubs whose reports have not expired. */
+  /** Of the links, or else of the last one that ended. If all reports have expired, they count: a wrong address costs no more than an attempt. */
   readonly hubs: readonly HubMember[];
-  /**
-   * Hubs that are worth an attempt: `hubs`, or else those of the last report, however old. A wrong address costs an attempt, and the
-   * configured server alone may be the one that died.
-   */
-  readonly candidates: readonly HubMember[];
-  /** Whether `candidates` are an expired report. */
+  /** Whether `hubs` are expired reports. */
   readonly stale: boolean;
-  /** Whether the registry answers every hub that this agent is connected to. Gateways then learn of new sessions. */
-  readonly current: boolean;
-  /** Whether a hub reported that the registry does not answer it, or reports nothing any longer. */
-  readonly away: boolean;
+  /**
+   * Whether the registry answers every hub that this agent is connected to, so that gateways learn of new sessions; or is away for one of them,
+   * which says so, or reports nothing any longer. Unset before all have reported.
+   */
+  readonly registry?: 'answers' | 'away';
 }
 
 /** The report of a hub that has not reported yet. */
@@ -60,18 +55,18 @@ export function updated(report: Report | undefined, message: MembershipMessage, 
 /** @param last the report of the link that ended last, for when no link has reported any hub */
 export function membershipOf(reports: readonly Report[], last: Report | undefined, now: number): Membership {
   const holds = ({ until }: Report) => now < until;
-  const hubs = merged(reports.filter(holds));
-  const reported = reports.filter((report) => report.hubs.size > 0);
+  const reported = reports.filter(({ hubs }) => hubs.size > 0);
   const latest = reported.length === 0 && last ? [last] : reported;
-  const stale = hubs.length === 0 && !latest.some(holds);
-  // That a hub drained expires like everything else: it may have restarted.
-  const known = () => merged(latest).map((hub) => (stale ? { ...hub, draining: false } : hub));
+  const stale = !latest.some(holds);
+  const away = reports.some((report) => report.current === false || !holds(report));
+  const answers = reports.length > 0 && reports.every(({ current }) => current);
   return {
-    hubs,
-    candidates: hubs.length > 0 ? hubs : known(),
+    // That a hub drained expires like everything else: it may have restarted.
+    hubs: stale
+      ? merged(latest).map((hub) => (hub.draining ? { ...hub, draining: false } : hub))
+      : merged(latest.filter(holds)),
     stale,
-    current: reports.length > 0 && reports.every((report) => report.current === true && holds(report)),
-    away: reports.some((report) => report.current === false || !holds(report)),
+    ...(away ? { registry: 'away' } : answers && { registry: 'answers' }),
   };
 }
 
@@ -101,32 +96,20 @@ export function ranking(
     .map(({ hub }) => hub);
 }
 
-/** Agents need the order of their hubs at every event, and a hub's report stays the same object until the next one. */
-const weights = new WeakMap<HubMember, { readonly agentId: string; readonly weight: number }>();
-
-function weight(agentId: string, hub: HubMember): number {
-  const known = weights.get(hub);
-  if (known?.agentId === agentId) return known.weight;
-  const digest = createHash('sha256').update(agentId).update('\0').update(hub.hubId).digest();
-  const weight = digest.readUIntBE(0, 6);
-  weights.set(hub, { agentId, weight });
-  return weight;
+function weight(agentId: string, { hubId }: HubMember): number {
+  return createHash('sha256').update(agentId).update('\0').update(hubId).digest().readUIntBE(0, 6);
 }
 
 /** The part of a session that matters here. */
 export type Held = Pick<Uplink, 'serverId' | 'plane' | 'open'>;
 
 /** What an agent knows when it decides whether, and where, to connect next. */
-interface Known<U extends Held = Held> extends Pick<AgentOptions, 'agentId' | 'zone' | 'sessionCount' | 'syncForever'> {
+interface Known<U extends Held = Held> extends Pick<AgentOptions, 'agentId' | 'zone' | 'sessionCount'> {
   /** Sessions that are up and stay. */
   readonly sessions: readonly U[];
   /** How many servers without a plane there are, by the last one's count or by leases. */
   readonly serverCount: number;
   readonly membership: Membership;
-  /** Those whose turn is next first. */
-  readonly servers: readonly ConfiguredServer[];
-  /** Whether it once had as many sessions as it wanted. */
-  readonly complete: boolean;
 }
 
 interface Assessment<U extends Held = Held> {
@@ -140,89 +123,16 @@ interface Assessment<U extends Held = Held> {
   readonly displaced: readonly U[];
 }
 
-/** What to do now. */
-interface Decision<U extends Held = Held> {
-  readonly wanted: number;
-  readonly complete: boolean;
-  /** Leave these: better hubs have replaced them, and gateways can know of those. */
-  readonly retire: readonly U[];
-  /** Start connecting there. */
-  readonly connect?: Target;
-  /** When to decide again unless something happens, in milliseconds. */
-  readonly again: number;
-}
-
-/** Decides what is missing or misplaced now, and when the next look is worthwhile. Random times are drawn by `reconnect`. */
-function decide<U extends Held>(known: Known<U>, reconnect: Reconnect): Decision<U> {
-  const { wanted, candidates, better, displaced } = assess(known);
-  const { sessions, membership, syncForever } = known;
-  const surplus = membership.current ? Math.max(0, sessions.length - wanted) : 0;
-  const retire = displaced.slice(0, surplus);
-  const staying = sessions.length - retire.length;
-  const missing = wanted - staying;
-  const complete = known.complete || (staying > 0 && missing <= 0);
-  const decided = { wanted, complete, retire };
-  // Within a plane, an agent hears of every hub.
-  const seeks = missing <= 0 && syncForever && !isInPlane(sessions);
-  if (missing > 0 || seeks) {
-    reconnect.plan([]);
-    return { ...decided, ...fill({ ...known, complete }, reconnect, missing, seeks ? [] : candidates) };
-  }
-  reconnect.anew();
-  return { ...decided, ...move(known, reconnect, better, displaced.slice(surplus), -missing) };
-}
-
-type Step = Pick<Decision, 'connect' | 'again'>;
-
-/** Connects to one more server. */
-function fill(known: Known, reconnect: Reconnect, missing: number, hubs: readonly HubMember[]): Step {
-  const { sessions, servers, membership, complete } = known;
-  const connected = sessions.length > 0;
-  // Each server without a plane serves its own callers, who wait for an agent that starts.
-  const alone = !connected || (!complete && !isInPlane(sessions));
-  const again = reconnect.wait(missing, connected, alone);
-  if (again > 0) return { again };
-  // Hubs of an old report may be many and all gone.
-  const configuredFirst = membership.stale && reconnect.pending.every(({ configured }) => !configured);
-  const targets = rank(hubs, servers, reconnect, { connected, configuredFirst });
-  const connect = targets.find(({ wait }) => wait <= 0);
-  return connect ? { connect, again: AGENT.youngAttemptMs } : { again: Math.min(...targets.map(({ wait }) => wait)) };
-}
-
-/** Connects to a better hub whose time has come. */
-function move(
-  { membership: { away, current }, servers }: Known,
-  reconnect: Reconnect,
-  better: readonly HubMember[],
-  displaced: readonly Held[],
-  surplus: number,
-): Step {
-  // Times that were drawn while nothing may move would all have passed when something may.
-  reconnect.plan(displaced.length > 0 && !away ? better : []);
-  if (displaced.length === 0 || !current) return { again: Number.POSITIVE_INFINITY };
-  const busy = displaced.every(({ open }) => open > 0);
-  const hub = better.find((hub) => reconnect.moveWait(hub, busy) <= 0);
-  if (!hub)
-    return { again: busy ? AGENT.lookEveryMs : Math.min(...better.map((hub) => reconnect.moveWait(hub, busy))) };
-  // One after the other: the last one is done when what it displaced is leaving.
-  if (reconnect.pending.length > 0 || surplus > 0) return { again: AGENT.lookEveryMs };
-  const place = placeOf(hub);
-  const [configured] = servers as [ConfiguredServer];
-  const connect = { ...(place === undefined ? { place: configured.place, configured } : { place }), better: hub };
-  const again = place === undefined ? configured.wait(reconnect, false) : reconnect.addresses.wait(place);
-  return again > 0 ? { again } : { connect, again: AGENT.youngAttemptMs };
-}
-
 /**
  * Compares an agent's sessions with what they should be. Within a plane, any hub reaches all gateways, so a few hubs are enough: the
  * first by `ranking`. Servers without a plane must all be connected.
  */
-export function assess<U extends Held>(known: Omit<Known<U>, 'servers' | 'complete' | 'syncForever'>): Assessment<U> {
+export function assess<U extends Held>(known: Known<U>): Assessment<U> {
   const { sessionCount, serverCount, sessions, membership } = known;
   const ranked = ranking(known, membership.hubs);
   const connected = new Set(sessions.map(({ serverId }) => serverId));
-  const all = membership.candidates === membership.hubs ? ranked : ranking(known, membership.candidates);
-  const candidates = all.filter(({ hubId }) => !connected.has(hubId));
+  const isNew = ({ hubId }: HubMember) => !connected.has(hubId);
+  const candidates = ranked.filter(isNew);
   if (!isInPlane(sessions)) return { wanted: Math.max(1, serverCount), candidates, better: [], displaced: [] };
   const live = Math.max(1, ranked.length);
   const wanted = sessionCount === 'all' ? live : Math.min(sessionCount, live);
@@ -232,7 +142,7 @@ export function assess<U extends Held>(known: Omit<Known<U>, 'servers' | 'comple
   return {
     wanted,
     candidates,
-    better: ranked.slice(0, wanted).filter(({ hubId }) => !connected.has(hubId)),
+    better: ranked.slice(0, wanted).filter(isNew),
     displaced: sessions
       .filter((session) => session.plane !== '' && rankOf(session) >= wanted)
       .sort((a, b) => Number(a.open > 0) - Number(b.open > 0) || rankOf(b) - rankOf(a)),
@@ -268,32 +178,35 @@ export interface UpkeepOptions
   readonly clock: Clock;
 }
 
-/** A connection that an attempt made. */
+/** A connection, from the attempt to its end. */
 interface Link {
   /** Its address, once that is known. */
   place: string;
-  /** When it was up. */
-  since?: number;
+  /** When the attempt began, then when the session did. */
+  since: number;
   report?: Report;
-  ended: boolean;
-  warned: boolean;
+  /** Unset while it is an attempt. */
+  uplink?: Uplink;
 }
 
-/** Keeps an agent connected to the right number of servers, and to the right ones: decides again whenever something happened. */
+/** What to do next. */
+interface Step {
+  /** Start connecting there. */
+  readonly connect?: Target;
+  /** When to look again unless something happens, in milliseconds. */
+  readonly again: number;
+}
+
+/** Keeps an agent connected to the right number of servers, and to the right ones: looks again whenever something happened. */
 export class Upkeep {
   readonly #options: UpkeepOptions;
   readonly #reconnect: Reconnect;
-  readonly #uplinks = new Set<Uplink>();
-  /** Those that are up, or have reported. */
   readonly #links = new Set<Link>();
   /** The report of the link that ended last. */
   #lastReport: Report | undefined;
-  /** The latest report of each hub. */
-  #generations = new Map<string, number>();
   /** Those whose turn is next first. */
   #servers: readonly ConfiguredServer[];
   readonly #stopping = new AbortController();
-  #complete = false;
   #cancel = () => {};
   /** After a defect, check again, because nothing else may trigger it. */
   readonly #guarded = guarding((error) => {
@@ -315,7 +228,7 @@ export class Upkeep {
 
   /** Includes those that are leaving. */
   get uplinks(): readonly Uplink[] {
-    return [...this.#uplinks];
+    return [...this.#links].flatMap(({ uplink }) => uplink ?? []);
   }
 
   /** How many servers it wants to be connected to. */
@@ -329,20 +242,62 @@ export class Upkeep {
     this.#cancel();
   }
 
-  get #stopped(): boolean {
-    return this.#stopping.signal.aborted;
-  }
-
   /** Does what is to do now. Call when something happened. */
   look(): void {
     if (this.#stopped) return;
-    const { syncIntervalCap, events } = this.#options;
-    const { wanted, complete, retire, connect, again } = decide(this.#known, this.#reconnect);
-    this.#complete = complete;
-    events.emit('server:known', wanted);
-    for (const uplink of retire) uplink.retire();
+    const known = this.#known;
+    const { sessions, membership } = known;
+    const { wanted, candidates, better, displaced } = assess(known);
+    this.#options.events.emit('server:known', wanted);
+    // Better hubs have replaced these, and gateways can know of those.
+    const surplus = membership.registry === 'answers' ? Math.max(0, sessions.length - wanted) : 0;
+    const retired = displaced.slice(0, surplus);
+    for (const uplink of retired) uplink.retire();
+    const missing = wanted - (sessions.length - retired.length);
+    // Within a plane, an agent hears of every hub.
+    const seeks = missing <= 0 && this.#options.syncForever && !isInPlane(sessions);
+    const { connect, again } =
+      missing > 0 || seeks
+        ? this.#fill(known, missing, seeks ? [] : candidates)
+        : this.#move(membership, better, displaced.slice(surplus), -missing);
     if (connect) this.#guarded(() => this.#attempt(connect))();
-    this.#lookIn(Math.min(syncIntervalCap, again));
+    this.#lookIn(Math.min(this.#options.syncIntervalCap, again));
+  }
+
+  /** Connects to one more server. */
+  #fill({ sessions, membership }: Known, missing: number, hubs: readonly HubMember[]): Step {
+    const reconnect = this.#reconnect;
+    reconnect.plan([]);
+    const connected = sessions.length > 0;
+    // Each server without a plane serves its own callers, who wait for their agents.
+    const again = reconnect.wait(missing, connected, isInPlane(sessions));
+    if (again > 0) return { again };
+    // Hubs of an old report may be many and all gone.
+    const configuredFirst = membership.stale && reconnect.pending.every(({ configured }) => !configured);
+    const targets = reconnect.targets(hubs, this.#servers, connected, configuredFirst);
+    const connect = targets.find(({ wait }) => wait <= 0);
+    return connect ? { connect, again: AGENT.youngAttemptMs } : { again: Math.min(...targets.map(({ wait }) => wait)) };
+  }
+
+  /** Connects to a better hub whose time has come. */
+  #move({ registry }: Membership, better: readonly HubMember[], displaced: readonly Uplink[], surplus: number): Step {
+    const reconnect = this.#reconnect;
+    reconnect.anew();
+    // Times that were drawn while nothing may move would all have passed when something may.
+    reconnect.plan(displaced.length > 0 && registry !== 'away' ? better : []);
+    if (displaced.length === 0 || registry !== 'answers') return { again: Number.POSITIVE_INFINITY };
+    const busy = displaced.every(({ open }) => open > 0);
+    const hub = better.find((hub) => reconnect.moveWait(hub, busy) <= 0);
+    if (!hub)
+      return { again: busy ? AGENT.lookEveryMs : Math.min(...better.map((hub) => reconnect.moveWait(hub, busy))) };
+    // One after the other: the last one is done when what it displaced is leaving.
+    if (reconnect.pending.length > 0 || surplus > 0) return { again: AGENT.lookEveryMs };
+    const place = placeOf(hub);
+    const [configured] = this.#servers as [ConfiguredServer];
+    const again = place === undefined ? configured.wait(reconnect) : reconnect.addresses.wait(place);
+    if (again > 0) return { again };
+    const target = place === undefined ? { place: configured.place, configured } : { place };
+    return { connect: { ...target, better: hub }, again: AGENT.youngAttemptMs };
   }
 
   /** @param wait in milliseconds */
@@ -353,15 +308,26 @@ export class Upkeep {
     this.#cancel = this.#options.clock.after(Math.max(1, wait), look);
   }
 
+  get #stopped(): boolean {
+    return this.#stopping.signal.aborted;
+  }
+
   get #staying(): Uplink[] {
     return this.uplinks.filter(({ leaving }) => !leaving);
   }
 
+  get #connected(): boolean {
+    return this.#staying.length > 0;
+  }
+
   get #known(): Known<Uplink> {
     const sessions = this.#staying;
-    const serverCount = this.#options.serverCount(sessions);
-    const [membership, servers, complete] = [this.#membership, this.#servers, this.#complete];
-    return { ...this.#options, sessions, membership, serverCount, servers, complete };
+    return {
+      ...this.#options,
+      sessions,
+      membership: this.#membership,
+      serverCount: this.#options.serverCount(sessions),
+    };
   }
 
   get #membership(): Membership {
@@ -374,26 +340,29 @@ export class Upkeep {
   }
 
   async #attempt(target: Target): Promise<void> {
-    const attempt = this.#reconnect.begin(target, this.#staying.length > 0);
-    const link: Link = { place: target.place, ended: false, warned: false };
+    const attempt = this.#reconnect.begin(target, this.#connected);
+    const link: Link = { place: target.place, since: attempt.since };
+    this.#links.add(link);
     try {
       const server = await this.#serverOf(attempt);
       link.place = formatDestination({ host: server.address, port: server.port });
       const uplink = await this.#options.connect(server, {
         membership: (message) => this.#hear(link, message),
-        leave: () => this.#warned(link),
+        leave: () => this.#lost(link, true),
         timeout: attempt.timeout,
         signal: this.#stopping.signal,
       });
-      link.since = this.#now;
       const refusal = this.#refusal(uplink, attempt);
       if (refusal === undefined) this.#adopt(uplink, link);
       else {
         this.#end(link);
         uplink.destroy(new Error(refusal));
-        this.#missed(attempt);
+        // That may have been by way of any configured server.
+        for (const missed of attempt.better || attempt.configured ? [attempt] : this.#servers)
+          this.#reconnect.missed(missed);
       }
     } catch (error) {
+      this.#end(link);
       if (!this.#stopped) this.#failed(attempt, link.place, error as NodeJS.ErrnoException);
     } finally {
       this.#reconnect.end(attempt);
@@ -401,10 +370,10 @@ export class Upkeep {
     this.look();
   }
 
-  async #serverOf({ place, configured, calm }: Attempt): Promise<ServerAddress> {
+  async #serverOf({ place, configured }: Attempt): Promise<ServerAddress> {
     if (!configured) return addressOf(place);
     this.#servers = [...this.#servers.filter((other) => other !== configured), configured];
-    return configured.next(this.#reconnect, calm);
+    return configured.next(this.#reconnect);
   }
 
   /** Of two connections to a server the older one stays, as servers expect it. */
@@ -419,17 +388,15 @@ export class Upkeep {
   #adopt(uplink: Uplink, link: Link): void {
     const { serverId, protocol, plane, server } = uplink;
     const { events } = this.#options;
-    const since = this.#now;
     const address = link.place;
-    this.#uplinks.add(uplink);
-    this.#links.add(link);
-    if (plane !== '') link.report ??= silent(since);
+    link.since = this.#now;
+    link.uplink = uplink;
+    if (plane !== '') link.report ??= silent(link.since);
     this.#reconnect.reached();
     events.emit('server:open', { address, serverId, protocol });
     const closed = (reason: Error | undefined) => {
       this.#end(link);
-      this.#uplinks.delete(uplink);
-      if (!uplink.leaving) this.#reconnect.lost(address, this.#now - since, this.#staying.length > 0);
+      if (!uplink.leaving) this.#lost(link);
       if (reason && !uplink.leaving && !this.#stopped) events.emit('server:failure', address, 'connected', reason);
       events.emit('server:close', { address, serverId }, reason?.message ?? 'closed');
       this.#options.closed(server);
@@ -439,40 +406,27 @@ export class Upkeep {
   }
 
   #end(link: Link): void {
-    link.ended = true;
     this.#links.delete(link);
     if (link.report && link.report.hubs.size > 0) this.#lastReport = link.report;
   }
 
-  #missed(attempt: Attempt): void {
-    // Within a plane, an agent hears of every new hub.
-    const mayBeSlow = isInPlane(this.#staying);
-    const missed = attempt.better || attempt.configured ? [attempt] : this.#servers;
-    for (const target of missed) this.#reconnect.missed(target, mayBeSlow);
-  }
-
   #failed(attempt: Attempt, place: string, error: NodeJS.ErrnoException): void {
-    this.#reconnect.failed(attempt, place, this.#staying.length > 0, error.code === 'ECONNREFUSED');
+    this.#reconnect.failed(attempt, place, this.#connected, error.code === 'ECONNREFUSED');
     this.#options.events.emit('server:failure', place, 'connecting', error);
   }
 
-  /** Call when a server says that it is leaving. */
-  #warned(link: Link): void {
-    if (link.warned) return;
-    link.warned = true;
-    this.#reconnect.warned(link.place, this.#now - (link.since ?? this.#now));
-    this.look();
+  /** @param leaves whether its server says that it is leaving */
+  #lost({ place, since }: Link, leaves = false): void {
+    this.#reconnect.lost(place, this.#now - since, this.#connected, leaves);
+    if (leaves) this.look();
   }
 
   /** Takes a hub's report. A hub that started is worth an attempt at once, but not by all agents at the same moment. */
   #hear(link: Link, message: MembershipMessage): void {
-    if (!link.ended) {
+    if (this.#links.has(link)) {
+      const known = new Map(this.#membership.hubs.map(({ hubId, generation }) => [hubId, generation]));
       link.report = updated(link.report, message, this.#now);
-      this.#links.add(link);
-      const { hubs } = this.#membership;
-      const started = hubs.filter(({ hubId, generation }) => generation > (this.#generations.get(hubId) ?? -1));
-      // Only for hubs that are listed: others are forgotten.
-      this.#generations = new Map(hubs.map(({ hubId, generation }) => [hubId, generation]));
+      const started = this.#membership.hubs.filter(({ hubId, generation }) => generation > (known.get(hubId) ?? -1));
       if (started.length > 0) this.#reconnect.started(started.flatMap((hub) => placeOf(hub) ?? []));
     }
     this.look();

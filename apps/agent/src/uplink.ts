@@ -123,7 +123,7 @@ export interface UplinkOptions {
   readonly events: PlaneEvents;
   /** Called with what the hub reports about its plane. */
   readonly membership: (message: MembershipMessage) => void;
-  /** Called when the server is leaving: the agent needs another in its place. */
+  /** Called once when the server is leaving: the agent needs another in its place. */
   readonly leave: () => void;
 }
 
@@ -259,6 +259,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     events,
     membership: (message) => membership(mayRoam ? message : within(names, message)),
     goaway: () => {
+      if (leaving) return;
       leaving = true;
       options.leave();
     },
