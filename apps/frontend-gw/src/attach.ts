@@ -2,16 +2,13 @@ import { type Clock, systemClock } from '@isthmus/runtime';
 import {
   type AgentRoutes,
   type Attach,
-  type Attached,
   AttachRefused,
   type AttachRequest,
   asDialError,
-  DialAbort,
+  attachThrough,
   DialError,
-  enterSpan,
   type Observation,
   SessionLost,
-  SilenceTimer,
 } from '@isthmus/tunnel';
 import { GATEWAY } from './defaults.ts';
 
@@ -25,6 +22,9 @@ interface PassedAttachOptions extends AgentRoutes {
  * other until the agent answers, as each says nothing about the tunnel.
  */
 export function passedAttach(options: PassedAttachOptions): Attach {
+  const { observation, clock = systemClock } = options;
+  // A session that is silent is given up sooner than hold gives up this gateway.
+  const through = { ...options, ...observation, clock, silentMs: GATEWAY.passedAttachMs };
   return async (request) => {
     const { tenant, destination, process } = request;
     if (!process)
@@ -38,11 +38,10 @@ export function passedAttach(options: PassedAttachOptions): Attach {
       if (!record || !link) throw last ?? noWay(options, request);
       tried.add(record.sessionId);
       try {
-        return await through(options, link, { ...request, session: record.sessionId }, record.hubId);
+        return await attachThrough(link, record, { ...request, session: record.sessionId }, through);
       } catch (thrown) {
         last = asDialError(thrown);
         if (last.cause instanceof AttachRefused || request.signal.aborted || hasPassed(request.deadline)) throw last;
-        if (last.code === 'destination_unavailable' && last.retryable) options.directory.forget(record.sessionId);
       }
     }
   };
@@ -50,53 +49,6 @@ export function passedAttach(options: PassedAttachOptions): Attach {
 
 function hasPassed(deadline: number): boolean {
   return performance.now() >= deadline;
-}
-
-/** Attaches through one session. One that is silent is given up sooner than hold gives up this gateway. */
-async function through(
-  { observation, suspects, directory, clock = systemClock }: PassedAttachOptions,
-  { attach }: { readonly attach: Attach },
-  request: AttachRequest,
-  hubId: string,
-): Promise<Attached> {
-  const signal = new DialAbort();
-  let silent = false;
-  const abandon = () => signal.abort(request.signal.reason);
-  const silence = new SilenceTimer(
-    GATEWAY.passedAttachMs,
-    () => {
-      silent = true;
-      signal.abort();
-    },
-    clock.after,
-  );
-  request.signal.addEventListener('abort', abandon, { once: true });
-  const asked: AttachRequest = {
-    ...request,
-    signal,
-    underWay(roundTripMs) {
-      silence.underWay(roundTripMs);
-      request.underWay?.(roundTripMs);
-    },
-  };
-  const span = observation.tracer.start('gateway.attach', asked);
-  enterSpan(asked, span);
-  const start = performance.now();
-  try {
-    const attached = await attach(asked);
-    const { agentId, sessionId } = attached;
-    span.end({ ms: performance.now() - start, agentId, sessionId, hubId });
-    return attached;
-  } catch (thrown) {
-    const error = asDialError(thrown);
-    // A deadline is the caller's, and says nothing about who did not answer by then.
-    if (silent) suspects.accuse(request.tenant, request.session, ...(hubId === directory.ownHub ? [] : [hubId]));
-    span.end({ ms: performance.now() - start, error, sessionId: request.session, hubId });
-    throw error;
-  } finally {
-    silence.stop();
-    request.signal.removeEventListener('abort', abandon);
-  }
 }
 
 /** Whether the agent may come back: it has gone for good if another process of it is there, and this one is not. */

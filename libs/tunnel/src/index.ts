@@ -105,6 +105,7 @@ export {
   type StepSpanName,
 } from './observe.ts';
 export { AgentTunnels, type GatewayLoss } from './resume/agent-tunnels.ts';
+export { type AgentRoutes, attachThrough } from './resume/attach.ts';
 export {
   type AttachAnswer,
   type AttachClaim,
@@ -120,7 +121,6 @@ export type { ResumeOptions } from './resume/halves.ts';
 export {
   type AgentIdentifiers,
   type AgentName,
-  type AgentRoutes,
   agentKey,
   identifierCount,
   isNetwork,

@@ -1,6 +1,5 @@
 import { type Clock, isIP, RandomSet } from '@isthmus/runtime';
 import { TUNNEL } from './defaults.ts';
-import type { Link } from './dial.ts';
 import { SessionLost } from './errors.ts';
 
 /** What an agent says it can reach (upstream's agent identifiers). */
@@ -48,7 +47,7 @@ export interface AgentSession {
 }
 
 /** What the tunnels of a gateway need to know of sessions. `Directory` of libs/directory is one. */
-interface AgentSessions {
+export interface AgentSessions {
   /** The hub in this process, if there is one. */
   readonly ownHub: string | undefined;
   /** Reports the existing sessions, then every change. */
@@ -59,23 +58,6 @@ interface AgentSessions {
   forget(sessionId: string): void;
   /** Counts a tunnel through a session. @returns undoes that */
   enter(sessionId: string): () => void;
-}
-
-/** How the tunnels of a gateway find another session. */
-export interface AgentRoutes {
-  readonly directory: AgentSessions;
-  /** Returns the link to a hub. Undefined if there is none at the moment. */
-  readonly link: (hubId: string) => Pick<Link, 'attach'> | undefined;
-  /** Hubs and sessions that did not answer in time. */
-  readonly suspects: { accuse(tenant: string, ...ids: string[]): void };
-  /** Yields the sessions to one process of an agent, best first, then those that no tunnel can use, without a rank. */
-  route(to: {
-    readonly tenant: string;
-    readonly host: string;
-    readonly agent: string;
-    readonly instance: string;
-    readonly tried: ReadonlySet<string>;
-  }): Iterable<{ readonly session: AgentSession; readonly rank?: unknown }>;
 }
 
 const NEVER = Number.NEGATIVE_INFINITY;

@@ -1,27 +1,20 @@
 import { type Clock, extended, guarding, OpenTable, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import {
-  type Attach,
   type AttachRequest,
   DialAbort,
   type DialRequest,
   type Established,
+  type Link,
   type ResumableTunnel,
-  SilenceTimer,
   type Stage,
   type TunnelEnd,
 } from '../dial.ts';
 import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../errors.ts';
 import { attachesInTurns } from '../limits/in-turns.ts';
-import { enterSpan, type Observation } from '../observe.ts';
-import {
-  type AgentName,
-  AgentProcess,
-  type AgentRoutes,
-  type AgentSession,
-  agentKey,
-  type ProcessName,
-} from '../sessions.ts';
+import type { Observation } from '../observe.ts';
+import { type AgentName, AgentProcess, type AgentSession, agentKey, type ProcessName } from '../sessions.ts';
+import { type AgentRoutes, attachThrough } from './attach.ts';
 import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT, type Resumable } from './carrier.ts';
 import { GatewayHalf, type GatewayHalfUser } from './gateway-half.ts';
 import { HalfStream } from './half-stream.ts';
@@ -267,7 +260,7 @@ class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunn
     const session = this.#chooseSession();
     const link = session && this.#shared.link(session.hubId);
     if (session && link) {
-      await this.#attachThrough(position, session, link.attach);
+      await this.#attachThrough(position, session, link);
       return;
     }
     this.#tried = undefined;
@@ -277,50 +270,34 @@ class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunn
 
   async #attachThrough(
     position: AttachPosition,
-    { sessionId, hubId }: AgentSession['record'],
-    attach: Attach,
+    session: AgentSession['record'],
+    link: Pick<Link, 'attach'>,
   ): Promise<void> {
-    const { observation, suspects } = this.#shared;
-    const clock = this.#clock;
+    const { observation, directory, suspects } = this.#shared;
     const signal = new DialAbort();
-    let silent = false;
-    const giveUp = () => {
-      silent = true;
-      signal.abort();
-    };
-    const asked: AttachRequest = {
+    const request: AttachRequest = {
       ...namedBy(this.dial),
-      session: sessionId,
+      session: session.sessionId,
       process: this.#process.name,
       direct: true,
       claim: { ...position, secret: this.#secret },
       deadline: performance.now() + TUNNEL.attachLongestMs,
       signal,
-      underWay: (roundTripMs) => silence.underWay(roundTripMs),
     };
-    const span = observation.tracer.start('gateway.attach', asked);
-    enterSpan(asked, span);
-    const start = clock.now();
-    this.#tryLast(sessionId);
+    const options = { directory, suspects, ...observation, clock: this.#clock, silentMs: TUNNEL.attachMs };
+    this.#tryLast(session.sessionId);
     this.#pendingAttach = signal;
-    const silence = new SilenceTimer(TUNNEL.attachMs, giveUp, clock.after);
     try {
-      const { answer, carrier } = await attach(asked);
-      const through = () => this.#attachedThrough(sessionId, hubId);
+      const { answer, carrier } = await attachThrough(link, session, request, options);
+      const through = () => this.#attachedThrough(session.sessionId, session.hubId);
       // The new session may be draining already.
       if (this.half.attachedTo(position.number, carrier(), answer, through)) this.checkSession();
-      span.end({ ms: clock.now() - start, agentId: this.agentId, sessionId, hubId });
     } catch (thrown) {
       const error = asDialError(thrown);
-      span.end({ ms: clock.now() - start, error, agentId: this.agentId, sessionId, hubId });
-      if (silent || error.expired)
-        suspects.accuse(this.tenant, sessionId, ...(hubId === this.#shared.directory.ownHub ? [] : [hubId]));
-      if (error.code === 'destination_unavailable' && error.retryable) this.#shared.directory.forget(sessionId);
       if (error.cause instanceof AttachRefused) this.#finalReason = finalOf(error);
       this.#finalReason ??= this.#agentGone();
       this.#attachFailed(position, this.#finalReason ?? error);
     } finally {
-      silence.stop();
       if (this.#pendingAttach === signal) this.#pendingAttach = undefined;
     }
   }

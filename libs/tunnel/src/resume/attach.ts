@@ -1,0 +1,77 @@
+import type { Clock } from '@isthmus/runtime';
+import { type Attached, type AttachRequest, DialAbort, type Link, SilenceTimer } from '../dial.ts';
+import { asDialError } from '../errors.ts';
+import { enterSpan, type Observation } from '../observe.ts';
+import type { AgentSession, AgentSessions } from '../sessions.ts';
+
+/** How the tunnels of a gateway find another session. */
+export interface AgentRoutes {
+  readonly directory: AgentSessions;
+  /** Returns the link to a hub. Undefined if there is none at the moment. */
+  readonly link: (hubId: string) => Pick<Link, 'attach'> | undefined;
+  /** Hubs and sessions that did not answer in time. */
+  readonly suspects: { accuse(tenant: string, ...ids: string[]): void };
+  /** Yields the sessions to one process of an agent, best first, then those that no tunnel can use, without a rank. */
+  route(to: {
+    readonly tenant: string;
+    readonly host: string;
+    readonly agent: string;
+    readonly instance: string;
+    readonly tried: ReadonlySet<string>;
+  }): Iterable<{ readonly session: AgentSession; readonly rank?: unknown }>;
+}
+
+interface AttachThroughOptions extends Pick<AgentRoutes, 'directory' | 'suspects'>, Pick<Observation, 'tracer'> {
+  readonly clock: Pick<Clock, 'after'>;
+  /** How long the session may be silent, and the round trips of its path, in milliseconds. */
+  readonly silentMs: number;
+}
+
+/**
+ * Attaches through one session. One that is silent is given up and accused, and its hub; one that has ended is forgotten.
+ * @param request names the session
+ * @throws DialError; the tunnel then stays as it was
+ */
+export async function attachThrough(
+  { attach }: Pick<Link, 'attach'>,
+  { hubId }: Pick<AgentSession['record'], 'hubId'>,
+  request: AttachRequest,
+  { directory, suspects, tracer, clock, silentMs }: AttachThroughOptions,
+): Promise<Attached> {
+  const signal = new DialAbort();
+  const abandon = () => signal.abort(request.signal.reason);
+  request.signal.addEventListener('abort', abandon, { once: true });
+  let silent = false;
+  const giveUp = () => {
+    silent = true;
+    signal.abort();
+  };
+  const silence = new SilenceTimer(silentMs, giveUp, clock.after);
+  const asked: AttachRequest = {
+    ...request,
+    signal,
+    underWay(roundTripMs) {
+      silence.underWay(roundTripMs);
+      request.underWay?.(roundTripMs);
+    },
+  };
+  const span = tracer.start('gateway.attach', asked);
+  enterSpan(asked, span);
+  const start = performance.now();
+  try {
+    const attached = await attach(asked);
+    const { agentId, sessionId } = attached;
+    span.end({ ms: performance.now() - start, agentId, sessionId, hubId });
+    return attached;
+  } catch (thrown) {
+    const error = asDialError(thrown);
+    const { tenant, session: sessionId } = request;
+    span.end({ ms: performance.now() - start, error, sessionId, hubId });
+    if (silent) suspects.accuse(tenant, sessionId, ...(hubId === directory.ownHub ? [] : [hubId]));
+    if (error.code === 'destination_unavailable' && error.retryable) directory.forget(sessionId);
+    throw error;
+  } finally {
+    silence.stop();
+    request.signal.removeEventListener('abort', abandon);
+  }
+}
