@@ -9,27 +9,31 @@ import { TRANSPORT } from '../defaults.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient } from './client.ts';
 import { HoldLinks, requestHoldLink } from './hold.ts';
-import { LinkServer } from './server.ts';
 import { dialTcp, listen, readAll, request } from './testing.ts';
 
-/** A caller's connection to a gateway, and the gateway's link on it. */
-async function callersLink(): Promise<{ server: LinkServer; socket: Socket }> {
-  const opened = deferred<LinkServer>();
-  const dialler = { tenant: 'default', caller: { via: 'hold', identity: 'certificate' } } as const;
-  const open = (socket: Socket) =>
-    opened.resolve(
-      new LinkServer({ socket, peer: 'hold', role: 'gateway', dial: dialTcp, events: planeEvents(), dialler }),
-    );
-  const port = await listen(net.createServer({ allowHalfOpen: true }, open));
-  const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+/** A caller's connection to a gateway, on which it may begin a link. */
+async function callersSocket(more: Partial<ConstructorParameters<typeof HoldLinks>[0]> = {}): Promise<Socket> {
+  const links = new HoldLinks({
+    identify: () => ({ tenant: 'default', caller: { identity: 'certificate' } }),
+    events: planeEvents(),
+    dial: dialTcp,
+    attach: () => assert.fail('nothing attaches'),
+    timeout: 60_000,
+    ...more,
+  });
+  cleanups.push(() => links.close());
+  const accept = links.before(undefined);
+  const gateway = net.createServer({ allowHalfOpen: true }, (accepted) =>
+    accepted.once('data', (first: Buffer) => accept(accepted, first)),
+  );
+  const socket = net.connect({ port: await listen(gateway), host: '127.0.0.1', allowHalfOpen: true });
   await once(socket, 'connect');
-  const server = await opened.promise;
-  cleanups.push(() => server.destroy(new Error('test over')));
-  return { server, socket };
+  await requestHoldLink(socket, 60_000);
+  return socket;
 }
 
 test('a request of a caller that is refused is over, even if the caller never ends it', async () => {
-  const { socket } = await callersLink();
+  const socket = await callersSocket();
   const session = new Http2Session({ role: 'client', socket });
   for (const head of [
     { ':method': 'CONNECT', ':authority': '127.0.0.1:1' },
@@ -48,7 +52,7 @@ test('a request of a caller that is refused is over, even if the caller never en
 });
 
 test('a caller has as many streams on a link as by gRPC', async () => {
-  const { socket } = await callersLink();
+  const socket = await callersSocket();
   const session = new Http2Session({ role: 'client', socket });
   await new Promise<void>((resolve) => session.ping(resolve));
   const head = { ':method': 'CONNECT', ':authority': '127.0.0.1:1' };
@@ -63,23 +67,13 @@ test('a caller has as many streams on a link as by gRPC', async () => {
 test('a credential that is revoked cuts the tunnels of its link, also for the agents, and closes the link', async () => {
   const events = planeEvents();
   const revoke = deferred<(reason: Error) => void>();
-  const links = new HoldLinks({
+  const socket = await callersSocket({
+    events,
     identify(peer) {
       revoke.resolve((reason) => peer.end(reason));
       return { tenant: 'default', caller: { identity: 'certificate' } };
     },
-    events,
-    dial: dialTcp,
-    attach: () => assert.fail('nothing attaches'),
-    timeout: 60_000,
   });
-  const accept = links.before(undefined);
-  const gateway = net.createServer({ allowHalfOpen: true }, (accepted) =>
-    accepted.once('data', (first: Buffer) => accept(accepted, first)),
-  );
-  const socket = net.connect({ port: await listen(gateway), host: '127.0.0.1', allowHalfOpen: true });
-  await once(socket, 'connect');
-  await requestHoldLink(socket, 60_000);
   const client = new LinkClient({ socket, peer: 'gateway' });
   cleanups.push(() => client.destroy(new Error('test over')));
   const destination = net.createServer((accepted) => accepted.on('error', () => {}).resume());
@@ -95,7 +89,7 @@ test('a credential that is revoked cuts the tunnels of its link, also for the ag
 });
 
 test("a caller's tunnel goes on after its destination has ended", async () => {
-  const { socket } = await callersLink();
+  const socket = await callersSocket();
   const client = new LinkClient({ socket, peer: 'gateway' });
   cleanups.push(() => client.destroy(new Error('test over')));
   const got = deferred<string>();

@@ -1,11 +1,14 @@
 import type { Socket } from 'node:net';
-import { guarding, RandomSet } from '@isthmus/runtime';
-import { type Attach, NotAuthorised } from '@isthmus/tunnel';
+import { extended, guarding, RandomSet } from '@isthmus/runtime';
+import { type Attach, dialLog, NotAuthorised } from '@isthmus/tunnel';
+import { WIRE } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
+import { CALLERS_GROWTH } from '../grpc/server.ts';
 import { answerLast, percentEncoded, readHead, reasonOf, write } from '../http1.ts';
 import { type Accept, fromTheStart } from '../listen.ts';
 import { peerOf } from '../tls/certificate.ts';
+import { TENANT_FIELD } from './head.ts';
 import { LinkServer } from './server.ts';
 
 /** How `isthmus hold` asks for a link, where callers connect. A gateway without such links answers as to any GET. */
@@ -14,6 +17,16 @@ const REQUEST = Buffer.from(
 );
 
 const ACCEPTED = 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: isthmus-hold\r\n\r\n';
+
+/** Hold is a caller: it is not trusted, and has as many streams on a link as by gRPC. */
+const LIMITS = {
+  config: { streams: TRANSPORT.grpcStreams },
+  rules: {
+    groupField: TENANT_FIELD,
+    countsAnswered: true,
+    growth: { largest: WIRE.largestWindowBytes, budget: CALLERS_GROWTH, local: CALLERS_GROWTH },
+  },
+};
 
 /**
  * Asks a gateway for a link that carries dials and attaches of held tunnels. Resolves when a `LinkClient` may begin on the socket.
@@ -100,8 +113,13 @@ export class HoldLinks {
     const serve = (from: Socket) => {
       const opened = new LinkServer({
         ...{ socket: from, peer: `hold ${caller.identity}`, role: 'gateway', dial, attach, events, halfClosedMs },
-        dialler,
-        timeout,
+        enter: (request) =>
+          extended(request, {
+            ...dialler,
+            log: dialLog(),
+            deadline: Math.min(request.deadline, performance.now() + timeout),
+          }),
+        limits: LIMITS,
       });
       link = opened;
       this.#links.add(opened);

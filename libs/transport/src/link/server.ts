@@ -5,12 +5,10 @@ import {
   type Attach,
   type Attached,
   AttachRefused,
-  type AttachRequest,
   asDialError,
   type DialAbort,
   DialError,
   type DialRequest,
-  dialLog,
   type Established,
   type GatewayLoss,
   HungUp,
@@ -31,11 +29,9 @@ import {
   PendingStream,
   type PingInterval,
   ServingReconciler,
-  WIRE,
   watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { CALLERS_GROWTH } from '../grpc/server.ts';
 import { type ServeDialOptions, type ServedDial, serve, serveDial, type Waiter } from '../serve-dial.ts';
 import {
   Control,
@@ -53,7 +49,6 @@ import {
   readRequest,
   refusalHead,
   type ServedAttach,
-  TENANT_FIELD,
   underWayHead,
 } from './head.ts';
 import {
@@ -61,6 +56,7 @@ import {
   type CarrierLink,
   cutStreams,
   endOfStream,
+  type LinkLimits,
   linkSession,
   ResumableEnd,
   StreamCarrier,
@@ -71,16 +67,6 @@ const UNDER_WAY = encodeHead({ ':status': 102 });
 
 /** An agent does not name itself in its answer, because its hub knows the names. */
 const NO_NAMES = { agentId: '', sessionId: '', hubId: '' };
-
-/** What a caller may do with a link. It is not trusted, and has as many streams as by gRPC. */
-const CALLER_LIMITS = {
-  config: { streams: TRANSPORT.grpcStreams },
-  rules: {
-    groupField: TENANT_FIELD,
-    countsAnswered: true,
-    growth: { largest: WIRE.largestWindowBytes, budget: CALLERS_GROWTH, local: CALLERS_GROWTH },
-  },
-};
 
 const GONE = 'the dialling side went away';
 
@@ -93,10 +79,8 @@ interface ServedDialsOptions extends ServeDialOptions {
   readonly attach?: Attach;
   /** The only tenant whose dials are served. Unset: every tenant's. */
   readonly tenant?: string;
-  /** Who dials, whatever the requests say, at a gateway: there the dials enter the plane. */
-  readonly dialler?: Pick<DialRequest, 'tenant' | 'caller'>;
-  /** How long a dial may take at most, in milliseconds. Unset: as its request says. */
-  readonly timeout?: number;
+  /** What becomes of a caller's request where it enters the plane. Unset: the other side is of the plane. */
+  readonly enter?: <Request extends ServedDial | ServedAttach>(request: Request) => Request;
 }
 
 /** The link whose dials are served. */
@@ -219,10 +203,10 @@ class ServedDials {
 
   /** Reads the request, or refuses it. */
   #read<Request extends ServedDial | ServedAttach>(asked: Asked, read: () => Request): Request | undefined {
-    const { role, events, peer, dialler, timeout } = this.#options;
+    const { role, events, peer, enter } = this.#options;
     try {
       const said = read();
-      const request = dialler ? extended(said, { ...dialler, ...entering(said, timeout) }) : said;
+      const request = enter ? enter(said) : said;
       asked.signal = request.signal;
       this.#checkTenant(request);
       this.#link.streams.add(asked.pending.stream);
@@ -236,7 +220,7 @@ class ServedDials {
 
   #refuse({ pending }: Asked, error: DialError): void {
     if (pending.stream.closed) return;
-    answerFinally(asDuplex(pending, this.#link.carriers.closed), refusalHead(error), this.#options);
+    answerFinally(asDuplex(pending, this.#link.carriers.closed), refusalHead(error));
   }
 
   #checkTenant({ tenant }: Pick<ServedDial, 'tenant'>): void {
@@ -247,20 +231,10 @@ class ServedDials {
   }
 }
 
-/** Answers with a head alone. A caller's request is over then: it might never end it (RFC 9113 section 8.1). */
-function answerFinally(
-  stream: DuplexStream,
-  head: OutgoingHead,
-  { dialler }: Pick<ServedDialsOptions, 'dialler'>,
-): void {
+/** Answers with a head alone. The request is over then: a caller might never end it (RFC 9113 section 8.1). */
+function answerFinally(stream: DuplexStream, head: OutgoingHead): void {
   stream.respond(head, { endStream: true });
-  if (dialler) stream.close(ErrorCode.NO_ERROR);
-  else stream.resume();
-}
-
-/** What a dial or an attach gets where it enters the plane. */
-function entering({ deadline }: DialRequest | AttachRequest, timeout = TRANSPORT.longestDialMs) {
-  return { log: dialLog(), deadline: Math.min(deadline, performance.now() + timeout) };
+  stream.close(ErrorCode.NO_ERROR);
 }
 
 /** Tells the dialling side that the dial is on its way. */
@@ -286,6 +260,8 @@ export interface LinkServerOptions extends ServedDialsOptions {
   readonly policy?: (rules: PolicyRules) => void;
   /** See `watchLiveness`. */
   readonly ping?: PingInterval | undefined;
+  /** Of what the dialling side may do. Unset: it is trusted. */
+  readonly limits?: LinkLimits;
   /** Called when the hub has taken the credential that was sent last. */
   readonly renewed?: () => void;
 }
@@ -321,8 +297,7 @@ export class LinkServer {
 
   constructor(options: LinkServerOptions) {
     this.#options = options;
-    const limits = options.dialler && CALLER_LIMITS;
-    const session = linkSession('server', options.socket, options.peer, () => mayHaveDied(), undefined, limits);
+    const session = linkSession('server', options.socket, options.peer, () => mayHaveDied(), undefined, options.limits);
     this.#session = session;
     this.#dials = new ServedDials(options, {
       streams: this.#streams,
@@ -418,7 +393,7 @@ export class LinkServer {
   #acceptOther(stream: DuplexStream, head: Head): void {
     const { ':method': method, ':path': path } = head;
     if (method === 'POST' && path === '/control' && !this.#control) this.#openControl(stream, head);
-    else answerFinally(stream, { ':status': method === 'POST' ? 404 : 405 }, this.#options);
+    else answerFinally(stream, { ':status': method === 'POST' ? 404 : 405 });
   }
 
   #openControl(stream: DuplexStream, head: Head): void {

@@ -305,12 +305,15 @@ export class StreamCarrier implements Carrier, StreamFace {
   }
 }
 
+/** Of what the other side of a link may do. */
+export type LinkLimits = Pick<SessionOptions, 'config' | 'rules'>;
+
 /**
  * The session of one half of a link. The dialling half is the HTTP/2 client, whichever side made the connection.
  * @param peer what is at the other side, for error texts
  * @param mayHaveDied see `watchLiveness`
  * @param hangsUp what has cut the tunnels if the other side's process closes the connection. Default `path`
- * @param limits of what the other side may do. Default: it is trusted
+ * @param limits default: the other side is trusted
  */
 export function linkSession(
   role: 'client' | 'server',
@@ -318,7 +321,7 @@ export function linkSession(
   peer: string,
   mayHaveDied: () => boolean = () => true,
   hangsUp?: CutBy,
-  limits: Pick<SessionOptions, 'config' | 'rules'> = { rules: { groupField: TENANT_FIELD } },
+  limits: LinkLimits = { rules: { groupField: TENANT_FIELD } },
 ): Http2Session {
   const lost = (reason: NodeJS.ErrnoException) => {
     const Lost = lossOf(reason.code, mayHaveDied);
