@@ -153,35 +153,31 @@ type Link = Pick<LinkClient, 'sendPolicy' | 'closed'>;
 
 /** Tells agents the dial rules of their tenants: when their links open, and when the rules change. */
 export class Policies {
-  readonly #links = new Map<string, Set<Link>>();
-  /** The rules that a tenant's agents were told last, as text. */
-  readonly #told = new Map<string, string>();
+  /** By tenant: its links, and the rules that they were told last, as text. */
+  readonly #tenants = new Map<string, { readonly links: Set<Link>; told: string }>();
 
   add(tenant: Tenant, link: Link): void {
     this.renew(tenant);
-    const links = getOrPut(this.#links, tenant.name, () => new Set());
-    links.add(link);
-    this.#told.set(tenant.name, textOf(tenant));
-    link.sendPolicy(agentRules(tenant.file));
+    const rules = agentRules(tenant.file);
+    const of = getOrPut(this.#tenants, tenant.name, () => ({ links: new Set<Link>(), told: JSON.stringify(rules) }));
+    of.links.add(link);
+    link.sendPolicy(rules);
     void link.closed.then(() => {
-      links.delete(link);
-      if (links.size > 0 || this.#links.get(tenant.name) !== links) return;
-      this.#links.delete(tenant.name);
-      this.#told.delete(tenant.name);
+      of.links.delete(link);
+      if (of.links.size === 0 && this.#tenants.get(tenant.name) === of) this.#tenants.delete(tenant.name);
     });
   }
 
   /** Call when a tenant's file has changed. */
   renew(tenant: Tenant | undefined): void {
-    const links = tenant && this.#links.get(tenant.name);
-    if (!links || this.#told.get(tenant.name) === textOf(tenant)) return;
-    this.#told.set(tenant.name, textOf(tenant));
-    for (const link of links) link.sendPolicy(agentRules(tenant.file));
+    const of = tenant && this.#tenants.get(tenant.name);
+    if (!of) return;
+    const rules = agentRules(tenant.file);
+    const text = JSON.stringify(rules);
+    if (of.told === text) return;
+    of.told = text;
+    for (const link of of.links) link.sendPolicy(rules);
   }
-}
-
-function textOf({ file }: Tenant): string {
-  return JSON.stringify(agentRules(file));
 }
 
 /** What is not of gateways alone. */
