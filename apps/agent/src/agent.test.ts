@@ -10,7 +10,7 @@ import { Authority } from '@isthmus/certificates/testing';
 import { deferred } from '@isthmus/runtime';
 import { LinkClient, upgradeServer } from '@isthmus/transport';
 import { type DialRequest, noTracer, planeEvents } from '@isthmus/tunnel';
-import { type Agent, type AgentOptions, agent } from './agent.ts';
+import { Agent, type AgentOptions } from './agent.ts';
 
 const BASIC = {
   agentId: 'a1',
@@ -41,7 +41,7 @@ async function agentOf(
   const server = net.createServer((socket) => upgrades.accept(socket)).listen(0, '127.0.0.1');
   await once(server, 'listening');
   context.after(() => server.close());
-  const running = agent({
+  const running = new Agent({
     ...BASIC,
     server: { hosts, port: (server.address() as AddressInfo).port },
     ...options,
@@ -181,7 +181,7 @@ test('a TLS server whose certificate is refused costs ever fewer handshakes', { 
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   context.after(() => server.close());
-  const running = agent({
+  const running = new Agent({
     ...BASIC,
     syncIntervalCap: 10_000,
     server: { hosts: ['127.0.0.1'], port: (server.address() as AddressInfo).port },

@@ -60,30 +60,8 @@ export interface AgentOptions {
   readonly observation: Observation;
 }
 
-export interface Agent {
-  readonly agentId: string;
-  /** Includes those that are leaving. */
-  readonly uplinks: readonly Uplink[];
-  /** Connections to servers, without those that are leaving. */
-  readonly connected: number;
-  /** How many servers it wants to be connected to. */
-  readonly wanted: number;
-  /** Dials and tunnels. */
-  readonly open: number;
-  /** Bytes that tunnels keep until their gateways have them; undefined if tunnels are not resumed. */
-  readonly kept: number | undefined;
-  /** Asks every server to dial elsewhere while it can. Resolves when no dial or tunnel is left. */
-  drain(): Promise<void>;
-  /** Ends everything at once. */
-  close(): Promise<void>;
-}
-
-/** Runs an agent: keeps sessions with servers and opens the destinations that they dial. */
-export function agent(options: AgentOptions): Agent {
-  return new RunningAgent(options);
-}
-
-class RunningAgent implements Agent {
+/** A running agent: keeps sessions with servers and opens the destinations that they dial. */
+export class Agent {
   readonly agentId: string;
   readonly #options: AgentOptions;
   readonly #limiter = new DialLimiter();
@@ -109,26 +87,32 @@ class RunningAgent implements Agent {
     });
   }
 
+  /** Includes those that are leaving. */
   get uplinks(): readonly Uplink[] {
     return this.#upkeep.uplinks;
   }
 
+  /** Connections to servers, without those that are leaving. */
   get connected(): number {
     return this.uplinks.filter(({ leaving }) => !leaving).length;
   }
 
+  /** How many servers it wants to be connected to. */
   get wanted(): number {
     return this.#upkeep.wanted;
   }
 
+  /** Dials and tunnels. */
   get open(): number {
     return this.uplinks.reduce((sum, { open }) => sum + open, 0);
   }
 
+  /** Bytes that tunnels keep until their gateways have them; undefined if tunnels are not resumed. */
   get kept(): number | undefined {
     return this.#tunnels?.kept;
   }
 
+  /** Asks every server to dial elsewhere while it can. Resolves when no dial or tunnel is left. */
   async drain(): Promise<void> {
     this.#upkeep.stop();
     for (const uplink of this.uplinks) uplink.drain();
@@ -138,6 +122,7 @@ class RunningAgent implements Agent {
       await new Promise((resolve) => setTimeout(resolve, AGENT.drainLookMs));
   }
 
+  /** Ends everything at once. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#upkeep.stop();

@@ -1,2 +1,2 @@
-export { type Agent, agent } from './agent.ts';
+export { Agent } from './agent.ts';
 export { ranking } from './upkeep.ts';

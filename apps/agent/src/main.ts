@@ -35,7 +35,7 @@ import {
 import { agentMetrics, audited, createLogger, exportMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
 import { proxyFromEnvironment, tlsServer, watchCertificate } from '@isthmus/transport';
 import { formatDestination, type Observation, PlaneEnded, prohibitedBy } from '@isthmus/tunnel';
-import { type Agent, type AgentOptions, agent } from './agent.ts';
+import { Agent, type AgentOptions } from './agent.ts';
 import type { Uplink } from './uplink.ts';
 
 /** Runs proxy-agent from its flags. */
@@ -77,7 +77,7 @@ function startAgent(
     events.on('server:failure', (address, _at, error) => {
       failure = { text: `${address}: ${error.message}`, at: performance.now() };
     });
-    const running = agent({
+    const running = new Agent({
       ...options,
       ...(leases && { leases: () => leases.count() }),
     });

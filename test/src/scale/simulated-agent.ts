@@ -1,4 +1,4 @@
-import { type Agent, agent } from '@isthmus/agent';
+import { Agent } from '@isthmus/agent';
 import { noTracer, type PlaneEvents } from '@isthmus/tunnel';
 import type { FleetSettings } from './messages.ts';
 
@@ -14,7 +14,7 @@ export function simulatedAgent(
 ): Agent {
   const member = members?.[number];
   const { destination } = member ?? {};
-  return agent({
+  return new Agent({
     agentId: member?.agentId ?? `agent-${number}`,
     identifiers: '',
     tenant: member ? '' : 'default',
