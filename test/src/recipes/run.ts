@@ -1,9 +1,9 @@
 import { copyFile, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import {
+  commandOf,
   type Flags,
   freePort,
-  HOLD,
   newTrust,
   type Program,
   relayTo,
@@ -87,7 +87,7 @@ export async function hold(
   const moved = move(args, { root, ports: new Map(), hosts: new Map() });
   const healthPort = await freePort();
   const flags = { 'health-port': healthPort, 'log-format': 'json' };
-  const program = startCommand(scope, HOLD, { args: moved, flags, healthPort });
+  const program = startCommand(scope, [...commandOf('isthmus'), 'hold'], { args: moved, flags, healthPort });
   await program.waitReady();
   return { program, via: { uds: flagValue(moved, 'uds-name') ?? '' } };
 }
