@@ -28,7 +28,7 @@ export type PeerSettings = StreamSettings & Pick<Settings, 'maxFrameSize' | 'max
 interface ConnectionOptions {
   readonly role: 'client' | 'server';
   /** Times, sizes and counts. Default: `WIRE`. */
-  readonly config?: Partial<Config> | undefined;
+  readonly config?: Config;
   readonly settings: PeerSettings;
   /** From `greeting`. Leaves with our first frame. At a server, that is the answer to the peer's SETTINGS, so the peer wakes up once. */
   readonly greeting: Buffer;
@@ -101,10 +101,9 @@ export class Connection implements ReadingSink {
   #restedAt = 0;
 
   constructor(socket: Socket, options: ConnectionOptions) {
-    const { role, settings, greeting, rules, maxBacklog, defer, opened, keepaliveMs } = options;
+    const { role, config = WIRE, settings, greeting, rules, maxBacklog, defer, opened, keepaliveMs } = options;
     this.#socket = socket;
     this.#options = options;
-    const config = { ...WIRE, ...options.config };
     this.#config = config;
     const failed = (error: Error) => this.#fail(error);
     const unread = (): number => inFlight?.unread ?? Number.POSITIVE_INFINITY;

@@ -56,16 +56,20 @@ export class Allowance {
   }
 }
 
-/** Cost by frame type; all others cost 1. Heads, marks and resets are bounded elsewhere, per stream. */
-function costsOf({ floodPass }: Config): Readonly<Record<number, number>> {
-  return {
-    [FrameType.HEADERS]: 0,
-    [FrameType.CONTINUATION]: 0,
-    [FrameType.RST_STREAM]: 0,
-    [FrameType.MARK]: 0,
-    [FrameType.SETTINGS]: floodPass,
-    [FrameType.GOAWAY]: floodPass,
-  };
+/** Heads, marks and resets are bounded elsewhere, per stream. */
+function costOf(type: number, { floodPass }: Config): number {
+  switch (type) {
+    case FrameType.HEADERS:
+    case FrameType.CONTINUATION:
+    case FrameType.RST_STREAM:
+    case FrameType.MARK:
+      return 0;
+    case FrameType.SETTINGS:
+    case FrameType.GOAWAY:
+      return floodPass;
+    default:
+      return 1;
+  }
 }
 
 /**
@@ -75,12 +79,10 @@ function costsOf({ floodPass }: Config): Readonly<Record<number, number>> {
 export class FloodGuard {
   readonly #allowance: Allowance;
   readonly #config: Config;
-  readonly #costs: Readonly<Record<number, number>>;
 
   /** @param now milliseconds */
   constructor(now?: () => number, config: Config = WIRE) {
     this.#config = config;
-    this.#costs = costsOf(config);
     this.#allowance = new Allowance({
       atOnce: this.#config.floodBurst,
       perSecond: this.#config.floodPerSecond,
@@ -93,7 +95,7 @@ export class FloodGuard {
    * @throws ConnectionError when there were too many
    */
   came(type: number): void {
-    this.#spend(this.#costs[type] ?? 1);
+    this.#spend(costOf(type, this.#config));
   }
 
   /**

@@ -32,6 +32,19 @@ interface SessionEvents {
   close: [reason: Error];
 }
 
+function opening(role: SessionOptions['role'], config: Config) {
+  const settings: PeerSettings = {
+    initialWindowSize: config.windowBytes,
+    maxConcurrentStreams: config.streams,
+    maxFrameSize: config.frameBytes,
+    maxHeaderListSize: config.headBytes,
+  };
+  return { settings, greeting: greeting(role, settings) };
+}
+
+/** Shared by all sessions: a small buffer that lives as long as a session keeps the whole 64 KiB that it was cut from. */
+const USUAL = { client: opening('client', WIRE), server: opening('server', WIRE) };
+
 /** One side of a connection whose streams are Duplexes, as links use it. */
 export class Http2Session extends EventEmitter<SessionEvents> {
   readonly socket: Socket;
@@ -41,20 +54,13 @@ export class Http2Session extends EventEmitter<SessionEvents> {
 
   constructor({ role, socket, config: given, rules, lost = (reason) => reason }: SessionOptions) {
     super();
-    const config = { ...WIRE, ...given };
+    const config = given ? { ...WIRE, ...given } : WIRE;
     this.socket = socket;
     this.#groupField = rules?.groupField;
-    const settings: PeerSettings = {
-      initialWindowSize: config.windowBytes,
-      maxConcurrentStreams: config.streams,
-      maxFrameSize: config.frameBytes,
-      maxHeaderListSize: config.headBytes,
-    };
     this.#connection = new Connection(socket, {
       role,
       config,
-      settings,
-      greeting: greeting(role, settings),
+      ...(config === WIRE ? USUAL[role] : opening(role, config)),
       rules: { maxResets: config.resets, countsAnswered: false, abandonsRequests: false, ...rules },
       maxBacklog: config.backlogBytes,
       defer: setImmediate,
