@@ -5,7 +5,7 @@ import { request, unobserved } from '@isthmus/tunnel/testing';
 import { routed } from './attempts.ts';
 import { Directory } from './directory.ts';
 import { STRATEGIES } from './placement.ts';
-import { type Routed, route, Suspects } from './route.ts';
+import { type Routed, ranked, route, Suspects } from './route.ts';
 import { hub, nothing, session } from './testing/routing.ts';
 
 /** Returns a seeded generator of numbers from 0 to 1 (mulberry32). */
@@ -114,6 +114,34 @@ for (const [name, error] of [
     assert.ok(dialled > 1000, `${dialled} attempts`);
   });
 }
+
+test('a dial looks at as many sessions among 10,000 agents as among 10', () => {
+  const looked = (agents: number, ownHub?: string): number => {
+    const hubIds = ['h0', 'h1', 'h2'];
+    const random = seeded(agents);
+    const directory = new Directory({ random, ...(ownHub !== undefined && { ownHub }) });
+    directory.reset({
+      hubs: hubIds.map((hubId) => hub(hubId)),
+      sessions: Array.from({ length: agents }, (_, n) => session(`s${n}`, { hubId: `h${n % 3}` })),
+      quarantines: [],
+    });
+    let looks = 0;
+    const reached = (): Dial => {
+      looks++;
+      return () => Promise.reject(refused);
+    };
+    const options = { directory, strategies: STRATEGIES, zone: '', hub: reached, suspects: new Suspects() };
+    for (let dial = 0; dial < 100; dial++) {
+      const { value: first } = ranked(options, { tenant: 'default', host: '10.1.2.3' }).next();
+      assert.ok(first?.session);
+    }
+    return looks / 100;
+  };
+  for (const ownHub of [undefined, 'h0']) {
+    const [few, many] = [looked(10, ownHub), looked(10_000, ownHub)];
+    assert.ok(many <= few && few < 5, `${few} looks among 10 agents, ${many} among 10,000`);
+  }
+});
 
 test('a suspect is avoided for a second, unless it answers', () => {
   let now = 0;
