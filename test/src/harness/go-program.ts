@@ -43,7 +43,7 @@ export async function goProgram(name: string, patch?: Patch): Promise<string> {
 /** Builds before the tests what one of them would wait for: Kubernetes' types alone take ten minutes on a busy machine. */
 export async function buildGoPrograms(): Promise<void> {
   if (goMissing()) return;
-  for (const name of ['peer', 'manifests', 'certificates']) await goProgram(name);
+  for (const name of ['peer', 'manifests', 'certificates', 'proxied']) await goProgram(name);
 }
 
 /** Returns the path of a program of a published Go module, such as example.com/module/cmd/name@v1.2.3, which is built once for each version. */

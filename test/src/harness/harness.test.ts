@@ -39,14 +39,14 @@ async function tickUntil(isSo: () => boolean): Promise<number> {
   }
 }
 
-test('a scope ends everything it holds in reverse order, even if one fails', async () => {
+test('a scope ends everything it holds in reverse order, even if one fails', async (t) => {
   const ended: string[] = [];
   const body = scoped(async (scope) => {
     scope.defer(() => ended.push('first'));
     scope.defer(() => Promise.reject(new Error('no')));
     scope.defer(() => ended.push('last'));
   });
-  await assert.rejects(body(), AggregateError);
+  await assert.rejects(body(t), AggregateError);
   assert.deepEqual(ended, ['last', 'first']);
 });
 

@@ -1,4 +1,4 @@
-import { after } from 'node:test';
+import { after, type TestContext } from 'node:test';
 
 /** What a test started. It ends in reverse order when the test ends, whether the test passed or not. */
 export class Scope implements AsyncDisposable {
@@ -34,10 +34,10 @@ export class Scope implements AsyncDisposable {
 }
 
 /** The body of a test that gets its own scope: `test('...', scoped(async (scope) => { ... }))`. */
-export function scoped(body: (scope: Scope) => Promise<void>): () => Promise<void> {
-  return async () => {
+export function scoped(body: (scope: Scope, context: TestContext) => Promise<void>) {
+  return async (context: TestContext): Promise<void> => {
     await using scope = new Scope();
-    await body(scope);
+    await body(scope, context);
   };
 }
 

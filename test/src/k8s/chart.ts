@@ -5,7 +5,8 @@ import { goInstalled, goMissing, goProgram } from '../harness/go-program.ts';
 import { unlessSlow } from '../harness/runtime.ts';
 import { type Manifest, root } from './manifests.ts';
 
-const HELM = 'helm.sh/helm/v3/cmd/helm@v3.22.0';
+/** Renders the chart. */
+export const HELM = 'helm.sh/helm/v3/cmd/helm@v3.22.0';
 /** The Kubernetes for which the chart is rendered. */
 export const KUBERNETES = ['--kube-version', '1.34.0'];
 /** Ends what hangs, and judges no speed. */

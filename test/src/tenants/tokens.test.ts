@@ -1,18 +1,19 @@
 import assert from 'node:assert/strict';
-import { execFile, spawnSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { createServer as createHttps } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { connect as connectTls } from 'node:tls';
 import { promisify } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import type { TenantFile } from '@isthmus/admission';
 import { createDialer } from '@isthmus/client';
 import { parse } from 'yaml';
 import {
+  ConnectProxy,
   connectThrough,
   echo,
   freePort,
@@ -23,12 +24,14 @@ import {
   startServer,
   type TlsVia,
   tempDir,
+  tunnelThrough,
   until,
   type Via,
 } from '../harness/index.ts';
 import { asked, isthmus } from '../plane/operator.ts';
 import { TenantsDirectory } from './tenants-directory.ts';
 import { TokenIssuer } from './token-issuer.ts';
+import { dialsWithTools } from './token-tools.ts';
 
 interface Made {
   readonly token: string;
@@ -95,7 +98,7 @@ async function startPlane(scope: Scope) {
 test(
   'tools dial by token: Basic, Bearer, an issuer; what is wrong is answered clearly, and no token is in any output',
   { timeout: 240_000 },
-  scoped(async (scope) => {
+  scoped(async (scope, t) => {
     const { server, audit, issuer, agentToken, acme, ci, old, beta, write, dial, via, port } = await startPlane(scope);
     const dialer = (token: string) =>
       createDialer({
@@ -155,7 +158,30 @@ test(
     assert.match(named.body, /dial\.deny\[0\] forbids 127\.0\.0\.1:22/);
     assert.notEqual(other?.status, 403, other?.body);
 
-    await dialsWithTools(scope, { server, acme, ci });
+    // A proxy before the proxy: one that tunnels is passed through, and one that forwards requests is told what to do.
+    const before = scope.use(await new ConnectProxy().listen());
+    const throughBoth = async (request: string) => {
+      const near = await tunnelThrough(scope, { via: { port: before.port }, destination: `localhost:${via.port}` });
+      const socket = connectTls({ socket: near, servername: acme.serverName, ca: readFileSync(via.ca) });
+      scope.defer(() => void socket.destroy());
+      socket.on('error', () => {}).write(`${request}\r\n${basic('acme', ci.token)}\r\n\r\n`);
+      return await new Promise<string>((resolve) => {
+        socket.once('data', (answer) => resolve(`${answer}`)).once('close', () => resolve('closed without an answer'));
+      });
+    };
+    assert.match(await throughBoth(`CONNECT 127.0.0.1:${port} HTTP/1.1`), /^HTTP\/1\.1 200 /);
+    assert.match(
+      await throughBoth(`GET ${url} HTTP/1.1`),
+      /^HTTP\/1\.1 405 .*: this port serves CONNECT, not "GET"\r\n/,
+    );
+
+    await dialsWithTools(scope, {
+      via: { port: via.port, ca: server.mtls.ca },
+      acme,
+      token: ci.token,
+      port,
+      skipped: (tool) => t.diagnostic(`this machine has no ${tool}`),
+    });
 
     // A kubeconfig by login leads as far, and why says how far; the destination is no TLS server.
     const dir = await tempDir(scope);
@@ -293,53 +319,6 @@ test(
         assert.ok(!output.includes(token.slice(-20)), 'a token is in an output');
   }),
 );
-
-/** Tools that reach an API server of acme's through the plane. Each trusts one bundle for the proxy and for what is behind it. */
-async function dialsWithTools(
-  scope: Scope,
-  { server, acme, ci }: Pick<Awaited<ReturnType<typeof startPlane>>, 'server' | 'acme' | 'ci'>,
-): Promise<void> {
-  const dir = await tempDir(scope);
-  const { cert, key } = await acme.cluster.server();
-  const api = createHttps({ cert: readFileSync(cert), key: readFileSync(key) }, (_request, response) => {
-    response.setHeader('content-type', 'application/json');
-    response.end('{"major":"1","minor":"99","gitVersion":"v1.99.0"}');
-  }).listen(0, '127.0.0.1');
-  await once(api, 'listening');
-  scope.defer(() => void api.close());
-  const url = `https://127.0.0.1:${(api.address() as AddressInfo).port}/version`;
-  const proxy = `https://acme:${ci.token}@localhost:${server.mtls.port}`;
-  const [own, both] = [`${dir}/own.pem`, `${dir}/both.pem`];
-  writeFileSync(own, readFileSync(acme.cluster.cert));
-  writeFileSync(both, `${readFileSync(acme.cluster.cert)}\n${readFileSync(server.mtls.ca)}`);
-  // client-go shows the user's certificate to the proxy, too: the token counts.
-  const user = await acme.agent('admin');
-  const kubeconfig = (ca: string) => {
-    const path = `${ca}.conf`;
-    const cluster = { server: new URL(url).origin, 'certificate-authority': ca, 'proxy-url': proxy };
-    const contexts = [{ name: 'acme', context: { cluster: 'acme', user: 'admin' } }];
-    const users = [{ name: 'admin', user: { 'client-certificate': user.cert, 'client-key': user.key } }];
-    const all = { clusters: [{ name: 'acme', cluster }], contexts, users, 'current-context': 'acme' };
-    writeFileSync(path, JSON.stringify({ apiVersion: 'v1', kind: 'Config', ...all }));
-    return path;
-  };
-  const fetched = 'fetch(URL_).then((r) => r.text()).then((t) => console.log(t))'.replace('URL_', JSON.stringify(url));
-  const python = `import requests; print(requests.get("${url}", verify="${both}").text)`;
-  const env = { HTTPS_PROXY: proxy, NO_PROXY: '', no_proxy: '', https_proxy: proxy };
-  const tools: [name: string, args: string[], env: Record<string, string>, says: RegExp][] = [
-    ['kubectl', ['--kubeconfig', kubeconfig(both), 'get', '--raw', '/version'], {}, /v1\.99\.0/],
-    ['kubectl', ['--kubeconfig', kubeconfig(own), 'get', '--raw', '/version'], {}, /signed by unknown authority/],
-    ['python3', ['-c', python], env, /v1\.99\.0|No module named/],
-  ];
-  if (Number(process.versions.node.split('.')[0]) >= 24)
-    tools.push(['node', ['-e', fetched], { ...env, NODE_USE_ENV_PROXY: '1', NODE_EXTRA_CA_CERTS: both }, /v1\.99\.0/]);
-  for (const [name, args, more, says] of tools) {
-    if (spawnSync(name, ['--help'], { stdio: 'ignore' }).error) continue;
-    const options = { env: { ...process.env, ...more }, timeout: 60_000 };
-    const { stdout, stderr } = await promisify(execFile)(name, args, options).catch((error) => error);
-    assert.match(`${stdout}${stderr}`, says, `${name} ${args.join(' ')}`.replaceAll(ci.token, 'TOKEN'));
-  }
-}
 
 async function said(program: Parameters<typeof isthmus>[0]) {
   const diag = await isthmus(program, 'tunnels', '-o', 'json');
