@@ -409,6 +409,42 @@ test('a caller that may not dial reads why, on a connection that goes on', async
   assert.equal(dialled[0]?.tenant, 'acme');
 });
 
+test('a caller shows its token in authorization, and reads what is wrong with it', async () => {
+  const { target, events, dialled } = await gateway(
+    {
+      identify: () => new NotAuthorised('show a token', { challenge: true }),
+      async identifyByToken({ remote }, { tenant, token }) {
+        if (token !== 'good') throw new NotAuthorised('the token is wrong');
+        return { tenant: tenant ?? 'acme', caller: { identity: remote, remote } };
+      },
+    },
+    socketPath(),
+  );
+  const refused: string[] = [];
+  events.on('refused', (_where, _remote, { message }) => refused.push(message));
+  const { host, port } = await destination(echo);
+  const dial = (authorization?: string) => {
+    const metadata = new Metadata();
+    if (authorization !== undefined) metadata.set('authorization', authorization);
+    return caller(target, metadata).dial(request({ host, port }));
+  };
+  const { end } = await dial('Bearer good');
+  await pings(end.stream, 2);
+  const basic = (text: string) => `Basic ${Buffer.from(text).toString('base64')}`;
+  (await dial(basic('beta:good'))).end.stream.destroy();
+  assert.deepEqual(
+    dialled.map(({ tenant }) => tenant),
+    ['acme', 'beta'],
+  );
+  await assert.rejects(dial(), /show a token/);
+  await assert.rejects(dial(basic('acme:wrong')), /the token is wrong/);
+  await assert.rejects(dial('Basic acme:secret'), /not the base64/);
+  await assert.rejects(dial('Negotiate secret'), /scheme that is not served/);
+  assert.equal(refused.length, 4);
+  assert.doesNotMatch(refused.join(), /secret|good/);
+  end.stream.destroy();
+});
+
 test('a connection whose caller may dial no more ends with its tunnels, and tells why', async () => {
   const peers = new Set<CallerPeer>();
   const { target, events, server } = await gateway({

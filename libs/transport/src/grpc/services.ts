@@ -1,9 +1,11 @@
 import { addressOf, sourceOf } from '@isthmus/runtime';
 import {
   type AgentIdentifiers,
+  asDialError,
   checkAgentId,
   type Dial,
   DialError,
+  type DialErrorCode,
   formatDestination,
   NotAuthorised,
   type PlaneEvents,
@@ -19,7 +21,8 @@ import {
 } from '../identifiers.ts';
 import { CONNECT_METHOD, PROXY_METHOD } from '../packets/channel.ts';
 import { servePackets } from '../packets/serve.ts';
-import { type ConnectionPeer, denied, type Identify } from '../tls/certificate.ts';
+import { credentialIn, type ProxyCredential } from '../proxy-authorization.ts';
+import { type ConnectionPeer, denied, type Identify, type IdentifyByToken } from '../tls/certificate.ts';
 
 /** A method of a service that streams packets both ways. */
 export interface GrpcService {
@@ -32,6 +35,8 @@ export interface GrpcService {
 export interface ProxyServiceOptions {
   readonly dial: Dial;
   readonly identify: Identify;
+  /** Judges the `authorization` of a call, as `Proxy-Authorization` of a CONNECT. Unset: it says nothing. */
+  readonly identifyByToken?: IdentifyByToken | undefined;
   /**
    * Counts a stream that has not dialled yet among its tenant's pending dials. Returns what to call when it dials or ends.
    * @throws DialError if the tenant has no room for it
@@ -46,23 +51,58 @@ export interface ProxyServiceOptions {
 
 /** The callers' gRPC edge, as API servers use it: one stream a dial. */
 export function proxyService(options: ProxyServiceOptions): GrpcService {
-  return { path: PROXY_METHOD, serve: (call, admitted) => serve(call, admitted, options) };
+  const { identify, identifyByToken } = options;
+  return {
+    path: PROXY_METHOD,
+    serve(call, admitted) {
+      const shown = identifyByToken ? call.metadata.get('authorization') : [];
+      if (!identifyByToken || shown.length === 0) serve(call, admitted, options, () => identify(call.peer));
+      else
+        call.guarded(async () => {
+          const judged = await judgedBy(identifyByToken, call, shown);
+          if (!call.over) serve(call, admitted, options, judged);
+        })();
+    },
+  };
 }
 
-function serve(call: ServerCall<ConnectionPeer>, admitted: () => void, options: ProxyServiceOptions): void {
-  const { events, timeout, firstDialMs = TRANSPORT.firstDialMs, identify, awaitDial = () => () => {} } = options;
+/** Returns what says who the caller is by its token, or throws why nobody may know. */
+async function judgedBy(
+  identifyByToken: IdentifyByToken,
+  { peer, signal }: ServerCall<ConnectionPeer>,
+  shown: readonly string[],
+): Promise<() => ReturnType<Identify>> {
+  try {
+    const who = await identifyByToken(peer, credentialIn(shown, peer.socket) as ProxyCredential, signal);
+    return () => who;
+  } catch (error) {
+    return () => {
+      if (error instanceof NotAuthorised) return error;
+      throw asDialError(error);
+    };
+  }
+}
+
+/** @param identify says who calls. Throws DialError */
+function serve(
+  call: ServerCall<ConnectionPeer>,
+  admitted: () => void,
+  options: ProxyServiceOptions,
+  identify: () => ReturnType<Identify>,
+): void {
+  const { events, timeout, firstDialMs = TRANSPORT.firstDialMs, awaitDial = () => () => {} } = options;
   const { remote } = call.peer;
   let who: ReturnType<Identify>;
   let dialled = () => {};
   try {
-    who = identify(call.peer);
+    who = identify();
     if (!(who instanceof NotAuthorised)) {
       admitted();
       dialled = awaitDial(who.tenant);
     }
   } catch (error) {
     if (!(error instanceof DialError)) throw error;
-    call.fail(new StatusError('ResourceExhausted', error.message));
+    call.fail(new StatusError(STATUS_OF_REFUSAL[error.code] ?? 'ResourceExhausted', error.message));
     events.emit('refused', 'callers', remote, error);
     return;
   }
@@ -101,6 +141,12 @@ function serve(call: ServerCall<ConnectionPeer>, admitted: () => void, options: 
   };
   void served.closed.then(call.guarded(gone));
 }
+
+/** Of a call whose caller cannot be known. */
+const STATUS_OF_REFUSAL: { readonly [Code in DialErrorCode]?: StatusName } = {
+  http_request_error: 'InvalidArgument',
+  http_request_denied: 'Unauthenticated',
+};
 
 /** The caller reads why, and its other streams go on. */
 function refusing(why: NotAuthorised, remote: string, events: PlaneEvents): Dial {

@@ -173,7 +173,7 @@ export function ended(call: EventEmitter): Promise<StatusObject> {
 }
 
 /** A caller of ProxyService is the dialling half too. */
-export function caller(target: string): PacketDialer {
-  const channel = clientChannel(callMethod(target, PROXY_METHOD), target);
+export function caller(target: string, metadata?: Metadata): PacketDialer {
+  const channel = clientChannel(callMethod(target, PROXY_METHOD, metadata), target);
   return packetDialer(channel, { agentId: 'gateway', sessionId: '', hubId: '', events: planeEvents() });
 }
