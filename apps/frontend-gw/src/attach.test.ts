@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
 import {
   type AgentRoutes,
@@ -11,8 +12,9 @@ import {
   noTracer,
   planeEvents,
   SessionLost,
+  Tunnel,
 } from '@isthmus/tunnel';
-import { passedAttach } from './attach.ts';
+import { leaveDraining, passedAttach } from './attach.ts';
 import { GATEWAY } from './defaults.ts';
 
 type AgentSession = ReturnType<AgentRoutes['directory']['ofAgent']> extends Iterable<infer Session> ? Session : never;
@@ -191,4 +193,40 @@ test('an agent without a session, or without a link to its hub, may come back; o
     assert.deepEqual((error.cause as AttachRefused).final, true);
     return true;
   });
+});
+
+test("a tunnel of hold leaves a session that drains once the agent's process has another one that stays", () => {
+  const events = planeEvents();
+  let changed = (_: AgentSession['record']) => {};
+  const draining: AgentSession = { ...FIRST, state: { draining: true } };
+  let sessions = [draining];
+  const directory = {
+    ...{ ownHub: undefined, forget() {}, enter: () => () => {}, ofAgent: () => sessions },
+    watch(watcher: { readonly changed: typeof changed }) {
+      changed = watcher.changed;
+    },
+  };
+  leaveDraining({ directory }, events);
+  const open = (passes: boolean, sessionId: string) => {
+    const seen: Error[] = [];
+    const end = () => {
+      const stream = new PassThrough();
+      const abort = (reason: Error) => {
+        seen.push(reason);
+        stream.destroy();
+      };
+      return { stream, halfOpen: true, abort, ...(passes && { marks: { mark() {}, onMarks() {} } }) };
+    };
+    const names = { agentId: 'agent', sessionId, hubId: 'h' };
+    const dial = { ...request(), deadline: 0 };
+    new Tunnel('gateway', dial, end(), { end: end(), ...names }, events);
+    return seen;
+  };
+  const [held, own, elsewhere] = [open(true, 's1'), open(false, 's1'), open(true, 's2')];
+  changed(FIRST.record);
+  assert.deepEqual([held, own, elsewhere], [[], [], []], 'there is no other session');
+  sessions = [draining, SECOND];
+  changed(SECOND.record);
+  assert.deepEqual([held.length, own, elsewhere], [2, [], []]);
+  assert.ok(held[0] instanceof SessionLost);
 });

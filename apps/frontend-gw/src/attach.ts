@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from '@isthmus/runtime';
+import { type Clock, getOrPut, systemClock } from '@isthmus/runtime';
 import {
   type AgentRoutes,
   type Attach,
@@ -8,7 +8,10 @@ import {
   attachThrough,
   DialError,
   type Observation,
+  type PlaneEvents,
+  type ProcessName,
   SessionLost,
+  Tunnel,
 } from '@isthmus/tunnel';
 import { GATEWAY } from './defaults.ts';
 
@@ -49,6 +52,33 @@ export function passedAttach(options: PassedAttachOptions): Attach {
 
 function hasPassed(deadline: number): boolean {
   return performance.now() >= deadline;
+}
+
+/**
+ * Moves tunnels of `isthmus hold` away from sessions that drain, once another session of the agent's process stays: a draining hub waits for
+ * them, and hold knows only gateways. It attaches again at once, and this gateway takes the other session.
+ */
+export function leaveDraining({ directory }: Pick<AgentRoutes, 'directory'>, events: PlaneEvents): void {
+  const carried = new Map<string, Set<Tunnel>>();
+  events.on('tunnel:open', (tunnel) => {
+    if (tunnel instanceof Tunnel && tunnel.role === 'gateway' && tunnel.passesOn)
+      getOrPut(carried, tunnel.sessionId, () => new Set<Tunnel>()).add(tunnel);
+  });
+  events.on('tunnel:close', (tunnel) => {
+    const tunnels = carried.get(tunnel.sessionId);
+    if (tunnel instanceof Tunnel && tunnels?.delete(tunnel) && tunnels.size === 0) carried.delete(tunnel.sessionId);
+  });
+  const check = ({ tenant, agentId, instance }: Omit<ProcessName, 'instance'> & Partial<ProcessName>) => {
+    if (instance === undefined || carried.size === 0) return;
+    const sessions = [...directory.ofAgent({ tenant, agentId, instance })];
+    const ofProcess = sessions.filter(({ record }) => record.instance === instance);
+    if (ofProcess.every(({ state }) => state.draining)) return;
+    for (const { record, state } of ofProcess)
+      if (state.draining)
+        for (const tunnel of [...(carried.get(record.sessionId) ?? [])])
+          tunnel.abort(new SessionLost(`hub ${record.hubId} drains`));
+  };
+  directory.watch({ came: check, went() {}, changed: check });
 }
 
 /** Whether the agent may come back: it has gone for good if another process of it is there, and this one is not. */

@@ -14,7 +14,7 @@ import {
   TunnelTable,
 } from '@isthmus/tunnel';
 import type { DialLimits } from '@isthmus/tunnel/limits';
-import { passedAttach } from './attach.ts';
+import { leaveDraining, passedAttach } from './attach.ts';
 import { type OwnPorts, tenantCallers } from './callers.ts';
 import { GATEWAY } from './defaults.ts';
 import { DirectDials, type DirectOptions } from './direct.ts';
@@ -71,6 +71,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const identify = identities?.identify ?? anyoneOf(tenant);
   const awaitDial = (of: string) => limiter.awaitDial(of);
   const attach = gatewayAttach({ ...routing, limiter, attach: passedAttach({ ...routing, route: routes }) });
+  leaveDraining(options, events);
   const { identifyByToken } = identities ?? {};
   const who = { identities, identify, identifyByToken };
   const callers = new Callers({ ...options, ...who, dial, attach, awaitDial, events, timeout });

@@ -98,7 +98,7 @@ export class Splice {
   }
 
   /** Whether both halves of the tunnel are elsewhere. They may go on without this carrier, and the caller's half says what becomes of it. */
-  get #passesOn(): boolean {
+  get passesOn(): boolean {
     return this.#caller.end.marks !== undefined && this.#destination.end.marks !== undefined;
   }
 
@@ -160,7 +160,7 @@ export class Splice {
   abort(reason: Error): void {
     const cut = planeEnded(reason);
     this.#cut = true;
-    this.#settle(this.#passesOn && cut instanceof SessionLost ? 'caller' : cut.by, cut);
+    this.#settle(this.passesOn && cut instanceof SessionLost ? 'caller' : cut.by, cut);
     for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(cut);
   }
 

@@ -86,6 +86,11 @@ export class Tunnel implements TunnelInfo {
     return this.#splice.halfClosed;
   }
 
+  /** See `Splice.passesOn`. */
+  get passesOn(): boolean {
+    return this.#splice.passesOn;
+  }
+
   get queued(): number {
     return this.#splice.queued;
   }
