@@ -94,7 +94,7 @@ export interface Row<T extends Topology = Topology> {
   /** Dials a second of its load at most: for faults that need much of the machine themselves. */
   readonly dialsPerSecond?: number;
   /** Long tunnels finish cleanly after a time between these milliseconds; if unset, they stay for the whole row. */
-  readonly tunnelLife?: readonly [least: number, most: number];
+  readonly tunnelLife?: (short: boolean) => readonly [least: number, most: number];
   /** Returns why the row cannot run here. */
   readonly skip?: () => string | undefined;
   topology(scope: Scope): Promise<T>;

@@ -68,7 +68,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
     framesPort: targets.framesPort,
     dialsPerSecond: Math.min(rate, row.dialsPerSecond ?? rate),
     tunnels: LONG_TUNNELS,
-    ...(row.tunnelLife && { tunnelLife: row.tunnelLife }),
+    ...(row.tunnelLife && { tunnelLife: row.tunnelLife(short) }),
   });
   const before = await baseline(load, short ? 2000 : 5000);
 

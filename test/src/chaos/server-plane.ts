@@ -1,6 +1,7 @@
 import { startRedis } from '@isthmus/directory/testing/servers';
 import {
   type Flags,
+  holdMember,
   Member,
   newTrust,
   type Place,
@@ -28,9 +29,11 @@ export interface ServerPlaneOptions {
   readonly flags?: Flags | ((id: string) => Flags);
   /** Where servers and our agents run, by id. */
   readonly place?: (id: string) => Place;
+  /** Whether callers dial one `isthmus hold`, which prefers the first server. */
+  readonly held?: boolean;
 }
 
-/** All-in-one servers. Each is the door of an API server beside it. */
+/** All-in-one servers. Each is the door of an API server beside it, or `isthmus hold` is the door of all. */
 export interface ServerPlane extends Topology {
   readonly servers: readonly Member[];
   /** Our agents, followed by the Go ones. */
@@ -56,12 +59,15 @@ export async function serverPlane(scope: Scope, options: ServerPlaneOptions): Pr
   const agents = [...own, ...go];
   await Promise.all([...servers, ...agents].map(({ program }) => program.waitReady()));
   const wanted = own.length * Math.min(2, count) + goAgents * count;
+  const ways = built.map((each) => each.ways);
+  const hold = options.held ? await holdMember(scope, trust, ways, QUIET) : undefined;
   return {
     servers,
     agents,
-    doors: built.map(({ door }) => door),
+    doors: (hold ? [hold.ways] : ways).map(doorOf),
     carried: () => carriedBy(servers),
-    missing: () => missingIn(servers, agents, wanted),
+    missing: async () =>
+      (await missingIn(servers, agents, wanted)) ?? (hold && (await linksMissing(hold.member, servers.length))),
   };
 }
 
@@ -79,7 +85,7 @@ async function serverOf(scope: Scope, trust: Trust, index: number, flags: Flags,
   const id = `server-${index}`;
   const settings = { flags: { 'server-id': id, ...flags }, place };
   const { member: server, ways, agentPort } = await serverMember(scope, trust, id, settings);
-  return { server, door: doorOf(ways), agentPort };
+  return { server, ways, agentPort };
 }
 
 async function goAgentOf(scope: Scope, trust: Trust, index: number, port: number): Promise<Member> {
@@ -103,4 +109,10 @@ async function missingIn(
     if (reachable !== wanted) return `${server.id} can reach ${reachable} of ${wanted} sessions`;
   }
   return undefined;
+}
+
+async function linksMissing(hold: Member, wanted: number): Promise<string | undefined> {
+  if (!hold.running) return await hold.epitaph();
+  const { body } = await hold.program.get('/readyz?verbose');
+  return body.includes(`${wanted} can be reached`) ? undefined : `${hold.id} has not all links: ${body}`;
 }

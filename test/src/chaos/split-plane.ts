@@ -60,7 +60,8 @@ export interface SplitPlane extends Topology {
   readonly trust: Trust;
   readonly gateways: readonly Member[];
   readonly hubs: readonly Member[];
-  readonly agents: readonly Member[];
+  /** Those that shall be there: a row takes out what leaves for good. */
+  readonly agents: Member[];
   /** Relays of each hub, by its index. */
   readonly relays: readonly HubRelays[];
 }

@@ -86,7 +86,7 @@ const rolled: Row<ServerPlane> = {
   fault: `${FAULT}: SIGTERM of each in turn`,
   holds: `${HOLDS}; 0 cut tunnels that could have finished`,
   bounds: {},
-  tunnelLife: [1000, 6000],
+  tunnelLife: () => [1000, 6000],
   skip,
   topology: (scope) => serverPlane(scope, { ...SHAPE, flags: { 'graceful-shutdown-timeout': `${EACH_MS}ms` } }),
   async inject(context) {

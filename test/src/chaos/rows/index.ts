@@ -5,6 +5,7 @@ import { callerRows } from './callers.ts';
 import { fairnessRows } from './fairness.ts';
 import { gatewayRows } from './gateways.ts';
 import { halfOpenRows } from './half-open.ts';
+import { holdRows } from './hold.ts';
 import { hubRows } from './hubs.ts';
 import { linkRows } from './links.ts';
 import { machineRows } from './machine.ts';
@@ -18,6 +19,7 @@ export const ROWS: readonly Row[] = [
   ...halfOpenRows,
   ...linkRows,
   ...gatewayRows,
+  ...holdRows,
   ...rollRows,
   ...agentRows,
   ...registryRows,

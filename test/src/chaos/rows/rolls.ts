@@ -1,6 +1,7 @@
 import type { Member, Scope } from '../../harness/index.ts';
 import { clock } from '../clock.ts';
 import type { Context, Row } from '../row.ts';
+import { LONG_TUNNELS } from '../run-row.ts';
 import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
 /** How long each process may let its tunnels finish, and how far apart the restarts of a tier are. */
@@ -15,6 +16,11 @@ const ALL_WITHIN = 30_000;
 
 /** Every tunnel can finish in the time that each process has. */
 const TUNNEL_LIFE = [1000, 6000] as const;
+
+/** Of tunnels that hold agents up. */
+const minutes = (short: boolean) => (short ? ([4000, 12_000] as const) : ([60_000, 120_000] as const));
+/** How long an agent may take to drain under them. */
+const DRAINED_WITHIN = 150_000;
 
 function topology(scope: Scope): Promise<SplitPlane> {
   const flags = { 'graceful-shutdown-timeout': `${EACH_MS}ms` };
@@ -35,7 +41,7 @@ function rolling(name: string, tier: 'hubs' | 'gateways' | 'agents'): Row<SplitP
     fault: `rolling restart of all ${tier} (SIGTERM, ${EACH_MS / 1000} s each)`,
     holds: '0 failed dials; 0 cut tunnels that could have finished',
     bounds: {},
-    tunnelLife: TUNNEL_LIFE,
+    tunnelLife: () => TUNNEL_LIFE,
     topology,
     inject: (context) => roll(context, context.plane[tier]),
   };
@@ -58,9 +64,78 @@ const live: Row<SplitPlane> = {
   },
 };
 
+/** As a Deployment that may lack half of its agents. */
+const patient: Row<SplitPlane> = {
+  name: 'roll-agents-live',
+  fault:
+    'rolling restart of all agents (SIGTERM, until their last tunnel has ended), half of them at a time, under tunnels that live for minutes',
+  holds: '0 failed dials; 0 cut tunnels',
+  bounds: {},
+  tunnelLife: minutes,
+  topology: splitPlane,
+  async inject({ plane, hold, measure }) {
+    const { agents } = plane;
+    const half = agents.length / 2;
+    let slowest = 0;
+    let carried = 0;
+    for (const rolled of [agents.slice(0, half), agents.slice(half)]) {
+      carried += await tunnelsOn(plane, rolled);
+      const begin = clock();
+      await Promise.all(rolled.map((agent) => agent.roll(DRAINED_WITHIN)));
+      slowest = Math.max(slowest, clock() - begin);
+      await hold(READY_FOR_MS, READY_FOR_MS);
+    }
+    measure({ name: 'long tunnels on agents as they began to drain', value: carried, unit: '' });
+    measure({ name: 'agents were replaced after at most', value: slowest, unit: 'ms' });
+  },
+};
+
+async function tunnelsOn(plane: SplitPlane, agents: readonly Member[]): Promise<number> {
+  const carried = (await plane.carried()).filter(({ agentId }) => agents.some(({ id }) => id === agentId)).length;
+  if (carried === 0) throw new Error('no long tunnel runs through the agents that leave: nothing would be shown');
+  return carried;
+}
+
+/** What a deletion cost brings about: the empty agents go. */
+const scaled: Row<SplitPlane> = {
+  name: 'scale-agents',
+  fault: 'scale-down from 6 agents to 2 under long tunnels, all on 2 of them: the empty ones leave',
+  holds: '0 failed dials; 0 cut tunnels; the empty agents leave within 10 s',
+  bounds: {},
+  topology: (scope) =>
+    splitPlane(scope, {
+      ...{ hubs: 2, gateways: 1, agents: 6 },
+      gatewayFlags: { 'proxy-strategies': 'destHost,default' },
+      agentFlags: (index) => (index < 2 ? { 'agent-identifiers': halfOfTunnels(index) } : {}),
+    }),
+  async inject({ plane, hold, measure }) {
+    const empty = plane.agents.slice(2);
+    const begin = clock();
+    await Promise.all(
+      empty.map(async (agent) => {
+        plane.agents.splice(plane.agents.indexOf(agent), 1);
+        agent.program.signal('SIGTERM');
+        const { code } = await agent.program.ended(DRAINED_WITHIN);
+        if (code !== 0) throw new Error(await agent.epitaph());
+      }),
+    );
+    measure({ name: 'they left after at most', value: clock() - begin, unit: 'ms', most: EACH_MS });
+    measure({ name: 'long tunnels on the others', value: await tunnelsOn(plane, plane.agents), unit: '' });
+    await hold(5000, 1000);
+  },
+};
+
+/** Long tunnels are told apart by their destinations' addresses. */
+function halfOfTunnels(index: number): string {
+  const tunnels = Array.from({ length: LONG_TUNNELS }, (_, tunnel) => tunnel).filter((tunnel) => tunnel % 2 === index);
+  return tunnels.map((tunnel) => `ipv4=127.0.1.${tunnel + 1}`).join('&');
+}
+
 export const rollRows: readonly Row<SplitPlane>[] = [
   rolling('roll-hubs', 'hubs'),
   live,
   rolling('roll-gateways', 'gateways'),
   rolling('roll-agents', 'agents'),
+  patient,
+  scaled,
 ];

@@ -1,0 +1,89 @@
+import { type Member, until } from '../../harness/index.ts';
+import { clock } from '../clock.ts';
+import type { Context, Row } from '../row.ts';
+import { type ServerPlane, serverPlane } from '../server-plane.ts';
+
+/** How long a supervisor takes to restart a process, in milliseconds. */
+const RESTART_AFTER = 2000;
+/** From one strike to the next, in milliseconds, for a minute. */
+const EVERY = 5000;
+const STRIKES = 12;
+/** A gateway that hangs is left after 2.5 s. */
+const DETECTED_WITHIN = 3000;
+/** How long dials and tunnels may wait for the other server, in milliseconds. */
+const WITHIN = 1000;
+const ENDS_WITHIN = 30_000;
+
+interface HoldRow {
+  readonly name: string;
+  readonly fault: string;
+  /** How long dials and tunnels may wait, in milliseconds. */
+  readonly within: number;
+  readonly strikes: number;
+  /** Strikes a server. Resolves when it is there again, or is about to be. */
+  strike(context: Context<ServerPlane>, server: Member): Promise<void>;
+}
+
+function rowOf({ name, fault, within, strikes, strike }: HoldRow): Row<ServerPlane> {
+  return {
+    name,
+    fault: `2 all-in-one servers under isthmus hold, 2 agents: ${fault}`,
+    holds: `0 failed dials; 0 cut tunnels, long or short; dials and pauses of at most ${within / 1000} s`,
+    bounds: { dialMs: within, pauseMs: within },
+    topology: (scope) =>
+      serverPlane(scope, { servers: 2, agents: 2, held: true, flags: { 'graceful-shutdown-timeout': '1h' } }),
+    async inject(context) {
+      const { plane, short, hold } = context;
+      const { servers } = plane;
+      for (let turn = 0; turn < (short ? Math.min(3, strikes) : strikes); turn++) {
+        const begin = clock();
+        // In turn: the first strike brings all tunnels to the other server, and each later one hits them all.
+        await strike(context, servers[turn % servers.length] as Member);
+        const left = Math.max(0, EVERY - (clock() - begin));
+        await hold(left, left);
+      }
+    },
+  };
+}
+
+function through({ plane }: Context<ServerPlane>, server: Member) {
+  const index = plane.servers.indexOf(server);
+  return { touches: ({ gateway }: { readonly gateway: number }) => gateway === index };
+}
+
+const killed = rowOf({
+  name: 'hold-kill',
+  fault: 'SIGKILL every 5 s for a minute, in turn',
+  within: WITHIN,
+  strikes: STRIKES,
+  async strike(context, server) {
+    await context.strike(through(context, server), () => server.kill());
+    await context.hold(RESTART_AFTER, RESTART_AFTER);
+    await server.restart();
+  },
+});
+
+const stopped = rowOf({
+  name: 'hold-stop',
+  fault: 'SIGSTOP for 30 s, then SIGCONT, in turn',
+  within: DETECTED_WITHIN + WITHIN,
+  strikes: 2,
+  async strike(context, server) {
+    await context.strike(through(context, server), () => server.program.signal('SIGSTOP'));
+    await context.hold(30_000, 5000);
+    server.program.signal('SIGCONT');
+    await until(async () => (await context.plane.missing()) === undefined, { what: 'a whole plane' });
+  },
+});
+
+const rolled = rowOf({
+  name: 'hold-roll',
+  fault: 'SIGTERM and replaced every 5 s for a minute, in turn',
+  within: WITHIN,
+  strikes: STRIKES,
+  async strike(context, server) {
+    await context.strike(through(context, server), () => server.roll(ENDS_WITHIN));
+  },
+});
+
+export const holdRows: readonly Row<ServerPlane>[] = [killed, stopped, rolled];
