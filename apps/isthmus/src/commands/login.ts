@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { passwordId } from '@isthmus/admission';
 import { inWords } from '@isthmus/tunnel';
 import { Argument, Option } from 'commander';
 import { type Call, command } from '../command.ts';
@@ -68,6 +67,8 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
     const name = options.as ?? `isthmus-${tenant}`;
     const { token } = run.length > 0 ? await tokenFrom(run) : { token: tokenIn(options.tokenFile ?? '') };
     const cluster = await clusterOf(options, base, proxyUrl(gateway, tenant, token));
+    // Only here: with it comes all that reads tenants' files, a third of the modules of a command.
+    const { passwordId } = await import('@isthmus/admission');
     // A token of the plane's own means nothing to an API server, which must not learn it.
     const forServer = passwordId(token) === undefined ? { token } : {};
     const own = run.length > 0 ? { exec: plugin(name, path, run) } : base ? undefined : forServer;
