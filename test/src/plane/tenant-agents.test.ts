@@ -97,9 +97,9 @@ for (const make of ['our', 'Go'] as const) {
       const isEnd = (line: LogLine, name: string) => line.msg === 'session closed' && line.agent === name;
       const removed = (line: LogLine) => isEnd(line, 'of-acme') && /its tenant was removed/.test(String(line.reason));
       await server.program.waitForLog(removed, { what: 'the end of the session of a tenant that was removed' });
-      // On a busy machine a link may be silent for so long that its session ends.
+      // On a busy machine a link may be silent for so long that one of its sides ends the session.
       const ends = server.program.logs.filter(
-        (line) => isEnd(line, 'of-beta') && !/silent for/.test(String(line.reason)),
+        (line) => isEnd(line, 'of-beta') && !/silent for|: session closed$/.test(String(line.reason)),
       );
       assert.deepEqual(ends, []);
     }),
