@@ -175,9 +175,11 @@ test(
     // On a slow machine a dial through the other hub may be hedged too, and established by its first attempt.
     const hedge = receiver.spans.find((span) => attempted(span) === 'hedge established');
     assert.ok(hedge, 'a dial tried the hub that hangs');
-    assert.deepEqual(spanTree(await spansOf(hedge.traceId, ALL + 1), attempted), {
-      'gateway.dial': { 'first overtaken': {}, 'hedge established': AT_HUB, 'gateway.tunnel': {} },
-    });
+    const { 'gateway.dial': dialled, ...others } = spanTree(await spansOf(hedge.traceId, ALL + 1), attempted);
+    // And one through the hub that hangs may be hedged once more.
+    const { 'hedge overtaken': _more, ...rest } = dialled as SpanTree;
+    assert.deepEqual(others, {});
+    assert.deepEqual(rest, { 'first overtaken': {}, 'hedge established': AT_HUB, 'gateway.tunnel': {} });
   }),
 );
 
