@@ -110,6 +110,13 @@ function line(work: Line['work'], conns: number, shows: readonly Shown[], option
 /** For lines that may break a plane and that take long. */
 const ALONE: Options = { on: PLANES, fresh: true, once: true };
 
+/** Dials of an idle plane, as a webhook or an exec makes them: one each half second, beginning with the first. */
+const SPARSE = [
+  less('dial_p50_us', 'p50 µs to the answer', '≤ 1.3'),
+  less('dial_p90_us', 'p90 µs to the answer', '≤ 1.3'),
+  less('first_ten_p50_us', 'p50 µs of the first ten', '≤ 3'),
+];
+
 /** All lines for a plane, in order: first those that need a fresh plane, last those that may break one. */
 export const STANDARD: readonly Line[] = [
   line('start', 1, [less('first_dial_ms', 'ms')], { on: [...PLANES, 'node'], fresh: true }),
@@ -118,6 +125,12 @@ export const STANDARD: readonly Line[] = [
     name: 'dials-first',
     title: 'the first 2,000 dials, ×8',
     first: 2000,
+  },
+  {
+    ...line('dials', 1, SPARSE, { on: ['server', 'anp', 'floor', 'node'], fresh: true, rate: 2 }),
+    name: 'dials-sparse',
+    title: 'one dial each half second',
+    first: 40,
   },
   line('idle', 500, [PER_TUNNEL, less('plane_rss_before_mb', 'RSS after start, MB', '≤ 1.35')], {
     on: ['relays', 'server', 'split', 'anp'],

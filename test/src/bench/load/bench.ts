@@ -131,6 +131,7 @@ export function dialFigures({ samples, seconds, failures, stuck }: Phase, prefix
   ) as [number[], number[], number[]];
   const some = dial.length > 0 && {
     [`${prefix}dial_p50_us`]: quantile(dial, 0.5),
+    [`${prefix}dial_p90_us`]: quantile(dial, 0.9),
     [`${prefix}dial_p99_us`]: quantile(dial, 0.99),
     [`${prefix}dial_max_us`]: dial.at(-1) ?? 0,
     [`${prefix}first_byte_p50_us`]: quantile(first, 0.5),

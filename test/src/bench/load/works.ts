@@ -1,3 +1,4 @@
+import { median } from '../figures.ts';
 import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
 import { fairness } from './fairness.ts';
 import { pause } from './flow.ts';
@@ -13,6 +14,9 @@ const HOLD_IDLE = 1500;
 
 /** How long the first dials of a plane may take altogether, in milliseconds. */
 const FIRST_WITHIN = 60_000;
+
+/** How many dials of a fresh plane count as its first. */
+const FIRST_DIALS = 10;
 
 /** Dials at a time after a cut. */
 const DIALS_AFTER_CUT = 8;
@@ -81,10 +85,13 @@ async function dials(bench: Bench, length: number): Promise<Figures> {
   phase.end(workers);
   const after = usage(bench.settings.groups);
   const done = phase.samples.cycle.length;
+  // Before they are sorted.
+  const firstTen = median(phase.samples.dial.slice(0, FIRST_DIALS));
   const instructions = await counted();
   await stopDialling(workers);
   return {
     ...dialFigures(phase),
+    ...(first !== undefined && firstTen !== undefined && { first_ten_p50_us: firstTen }),
     ...cpuPer(before, after, '_cpu_ms_per_dial', done / 1e3),
     ...Object.fromEntries(Object.entries(instructions).map(([name, n]) => [`${name}_minstr_per_dial`, n / 1e6 / done])),
   };
