@@ -142,6 +142,8 @@ export function connectFirst(addresses: readonly string[], { open, connected, fa
     };
     socket.once('error', refused).once('connect', () => {
       socket.off('error', refused);
+      // Not before: libuv would set times of its own first, which are four system calls more.
+      keptAlive(socket);
       trying.delete(socket);
       giveUp();
       trying.add(socket);
@@ -184,7 +186,7 @@ export function connectTo(
     const abandon = () => failed(new Error('connection attempt abandoned'));
     const late = () => failed(new Error(`no connection to ${host}:${port} within ${timeout / 1000} s`));
     const timer = setTimeout(late, Math.max(1, timeout));
-    const open = (address: string) => keptAlive(net.connect({ host: address, port, noDelay: true }));
+    const open = (address: string) => net.connect({ host: address, port, noDelay: true });
     if (signal?.aborted) return abandon();
     signal?.addEventListener('abort', abandon, { once: true });
     if (isIP(host) !== 0) giveUp = connectFirst([host], { open, connected, failed });

@@ -1,6 +1,6 @@
 import { getServers } from 'node:dns';
 import net, { isIP, type Socket } from 'node:net';
-import { connectFirst, descriptors, type Guarded, guarding, keptAlive, names } from '@isthmus/runtime';
+import { connectFirst, descriptors, type Guarded, guarding, names } from '@isthmus/runtime';
 import {
   asDialError,
   callerName,
@@ -191,8 +191,8 @@ interface EndpointOptions extends OwnRules {
 /** The agent's Dial: opens the destination's socket. Errors have Go's words (`dial tcp h:p: connect: connection refused`). */
 export function endpointDial(options: EndpointOptions): Dial {
   const { agentId, events, tracer = noTracer, connectTimeout = TRANSPORT.destinationConnectMs } = options;
-  return async (request) => {
-    if (request.signal.aborted) throw abandoned();
+  return (request) => {
+    if (request.signal.aborted) return Promise.reject(abandoned());
     const ownDeadline = performance.now() + connectTimeout;
     const steps = new EndpointSteps(request, tracer, refusalOf(request, options));
     let giveUp = () => {};
@@ -281,7 +281,7 @@ function reach(
 
 function open(host: string, port: number): Socket {
   descriptors.opened();
-  return keptAlive(net.connect({ host, port, noDelay: true, allowHalfOpen: true, ...UNREAD, ...SET_BY_NODE }));
+  return net.connect({ host, port, noDelay: true, allowHalfOpen: true, ...UNREAD, ...SET_BY_NODE });
 }
 
 const LIMIT_REACHED = 'connection_limit_reached';
