@@ -162,25 +162,27 @@ const HAS_ASK = 2;
 const POSITION_BYTES = 6;
 
 export function encodeMark({ taken, final, ask }: Mark): Buffer {
-  const positions = [taken, ...(final === undefined ? [] : [final]), ...(ask === undefined ? [] : [ask])];
-  const bytes = Buffer.allocUnsafe(1 + POSITION_BYTES * positions.length);
-  bytes[0] = (final === undefined ? 0 : HAS_FINAL) | (ask === undefined ? 0 : HAS_ASK);
-  let at = 1;
-  for (const position of positions) at = bytes.writeUIntBE(position, at, POSITION_BYTES);
+  const has = (final === undefined ? 0 : HAS_FINAL) | (ask === undefined ? 0 : HAS_ASK);
+  const bytes = Buffer.allocUnsafe(lengthOf(has));
+  bytes[0] = has;
+  let at = bytes.writeUIntBE(taken, 1, POSITION_BYTES);
+  if (final !== undefined) at = bytes.writeUIntBE(final, at, POSITION_BYTES);
+  if (ask !== undefined) bytes.writeUIntBE(ask, at, POSITION_BYTES);
   return bytes;
 }
 
 /** @returns undefined for a malformed mark */
 export function readMark(bytes: Buffer): Mark | undefined {
   const has = bytes[0] ?? 0;
-  const count = 1 + (has & HAS_FINAL ? 1 : 0) + (has & HAS_ASK ? 1 : 0);
-  if (has > (HAS_FINAL | HAS_ASK) || bytes.length !== 1 + POSITION_BYTES * count) return undefined;
-  const at = (index: number) => bytes.readUIntBE(1 + POSITION_BYTES * index, POSITION_BYTES);
-  return {
-    taken: at(0),
-    ...(has & HAS_FINAL && { final: at(1) }),
-    ...(has & HAS_ASK && { ask: at(count - 1) }),
-  };
+  if (has > (HAS_FINAL | HAS_ASK) || bytes.length !== lengthOf(has)) return undefined;
+  const mark: { -readonly [Key in keyof Mark]: Mark[Key] } = { taken: bytes.readUIntBE(1, POSITION_BYTES) };
+  if (has & HAS_FINAL) mark.final = bytes.readUIntBE(1 + POSITION_BYTES, POSITION_BYTES);
+  if (has & HAS_ASK) mark.ask = bytes.readUIntBE(bytes.length - POSITION_BYTES, POSITION_BYTES);
+  return mark;
+}
+
+function lengthOf(has: number): number {
+  return 1 + POSITION_BYTES * (1 + (has & HAS_FINAL ? 1 : 0) + (has & HAS_ASK ? 1 : 0));
 }
 
 /** What the carriers on a link need of it. */

@@ -41,7 +41,10 @@ export abstract class Positions<O extends HalfUser> {
 
   protected get newestMark(): Mark {
     const { ended, to, asks, ask } = this.outgoing;
-    return { taken: this.incoming.takenWithEnd, ...(ended && { final: to }), ...(asks && { ask }) };
+    const mark: { -readonly [Key in keyof Mark]: Mark[Key] } = { taken: this.incoming.takenWithEnd };
+    if (ended) mark.final = to;
+    if (asks) mark.ask = ask;
+    return mark;
   }
 
   /** Whether the other half must acknowledge bytes before more may be written. */

@@ -95,7 +95,9 @@ const STATUS = /^[1-5]\d\d$/;
 function readPseudo(section: readonly Field[], kind: SectionKind): PseudoFields | undefined {
   const own: Record<string, string | undefined> = Object.create(null);
   let regular = false;
-  for (const [name, value] of section) {
+  for (const field of section) {
+    const name = field[0];
+    const value = field[1];
     if (BAD_VALUE.test(value)) return undefined;
     if (!name.startsWith(':')) {
       regular = true;
@@ -185,12 +187,17 @@ export class HeadReader {
   }
 }
 
+/** An object without a prototype's fields, as by Object.create(null), which V8 would make a hash table. */
+const Fields = function Fields() {} as unknown as new () => Record<string, string>;
+Fields.prototype = Object.create(null);
+
 /** Joins fields of the same name with `, ` (RFC 9110 section 5.3). */
 export function headOf(fields: readonly Field[]): Head {
-  const head: Record<string, string> = Object.create(null);
-  for (const [name, value] of fields) {
+  const head = new Fields();
+  for (const field of fields) {
+    const name = field[0];
     const before = head[name];
-    head[name] = before === undefined ? value : `${before}, ${value}`;
+    head[name] = before === undefined ? field[1] : `${before}, ${field[1]}`;
   }
   return head;
 }

@@ -177,6 +177,8 @@ export class HpackDecoder {
   #tableLimit: number;
   #block: Buffer = NO_BLOCK;
   #at = 0;
+  /** The block's octets as characters: to read all at once takes V8 as long as to read one string. */
+  #text: string | undefined;
 
   /**
    * @param maxTable what the settings allow the other side's table, in bytes
@@ -192,6 +194,7 @@ export class HpackDecoder {
   decode(block: Buffer): Field[] {
     this.#block = block;
     this.#at = 0;
+    this.#text = undefined;
     const fields: Field[] = [];
     let bytes = 0;
     while (this.#at < block.length) {
@@ -215,7 +218,7 @@ export class HpackDecoder {
     }
     const indexed = (first & 0xc0) === 0x40;
     const name = this.#integer(indexed ? 6 : 4);
-    const field: Field = [name > 0 ? this.#entry(name)[0] : this.#string(), this.#string()];
+    const field: Field = [name > 0 ? this.#entry(name)[0] : this.#string(indexed), this.#string(indexed)];
     if (indexed) this.#insert(field);
     return field;
   }
@@ -255,14 +258,18 @@ export class HpackDecoder {
     throw broken('a number of more than 28 bits');
   }
 
-  #string(): string {
+  /** @param kept whether it stays in the table, and so must not keep the whole block's text */
+  #string(kept: boolean): string {
     const coded = ((this.#block[this.#at] ?? 0) & 0x80) !== 0;
     const length = this.#integer(7);
     const end = this.#at + length;
     if (end > this.#block.length) throw broken('a string longer than its block');
     const start = this.#at;
     this.#at = end;
-    return coded ? huffmanDecode(this.#block.subarray(start, end)) : this.#block.toString('latin1', start, end);
+    if (coded) return huffmanDecode(this.#block.subarray(start, end));
+    if (kept) return this.#block.toString('latin1', start, end);
+    this.#text ??= this.#block.toString('latin1');
+    return this.#text.slice(start, end);
   }
 
   #byte(): number {
@@ -272,8 +279,8 @@ export class HpackDecoder {
   }
 }
 
-function size([name, value]: Field): number {
-  return name.length + value.length + ENTRY_OVERHEAD;
+function size(field: Field): number {
+  return field[0].length + field[1].length + ENTRY_OVERHEAD;
 }
 
 function broken(what: string): ConnectionError {
@@ -306,10 +313,12 @@ const SHORT_TEXT = 40;
  */
 export function hpackEncode(fields: readonly (readonly [name: string, value: string])[]): Buffer {
   let room = 0;
-  for (const [name, value] of fields) room += name.length + value.length + 3 * NUMBER_BYTES;
+  for (const field of fields) room += field[0].length + field[1].length + 3 * NUMBER_BYTES;
   const bytes = Buffer.allocUnsafe(room);
   let at = 0;
-  for (const [name, value] of fields) {
+  for (const field of fields) {
+    const name = field[0];
+    const value = field[1];
     const known = NAMES.get(name);
     const whole = known?.values.get(value);
     if (whole !== undefined) {
