@@ -287,7 +287,7 @@ export class Splice {
     }
   }
 
-  get #progress(): number {
+  #progress(): number {
     return (this.#caller.end.progress?.() ?? 0) + (this.#destination.end.progress?.() ?? 0);
   }
 
@@ -298,10 +298,10 @@ export class Splice {
 
   /** Cuts the tunnel if it is silent for so long. */
   #arm(ms: number): void {
-    const before = this.#progress;
+    const before = this.#progress();
     this.#restart(ms, () => {
       // What was copied long ago still arrives there.
-      if (this.#progress !== before) this.#arm(ms);
+      if (this.#progress() !== before) this.#arm(ms);
       else this.abort(new PlaneEnded(`half-closed and silent for ${ms / 1000} s`, { by: 'limit' }));
     });
     this.#restarts = true;

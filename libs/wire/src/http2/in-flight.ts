@@ -52,19 +52,19 @@ export class InFlight {
    * be exceeded, because it falls.
    */
   get room(): number {
-    const room = Math.max(0, Math.floor(Math.min(this.#limit, this.#most)) - this.unread);
+    const room = Math.max(0, Math.floor(Math.min(this.#limit, this.#most())) - this.unread);
     return this.#checkpointAt > this.#read ? room : Math.max(this.#config.inFlightLeastBytes, room);
   }
 
-  get #most(): number {
+  #most(): number {
     return (
       (this.#shared ? this.#config.inFlightSharedBytes : this.#config.inFlightAloneBytes) +
-      this.#usual * this.#config.pathBytesPerMs
+      this.#usual() * this.#config.pathBytesPerMs
     );
   }
 
   /** What an answer takes if nothing waits on the path, in milliseconds. */
-  get #usual(): number {
+  #usual(): number {
     return Math.max(this.#pings.rtt, this.#path);
   }
 
@@ -72,7 +72,7 @@ export class InFlight {
   send(bytes: number): boolean {
     this.#sent += bytes;
     if (this.unread >= this.#limit - this.#config.inFlightLeastBytes / this.#config.checkpoints) this.#wasFull = true;
-    return this.#sent - this.#checkpointAt >= Math.min(this.#limit, this.#most) / this.#config.checkpoints;
+    return this.#sent - this.#checkpointAt >= Math.min(this.#limit, this.#most()) / this.#config.checkpoints;
   }
 
   /** A checkpoint leaves now. @returns what to call when it is answered, with the time that this took in milliseconds */
@@ -87,10 +87,10 @@ export class InFlight {
   }
 
   #endRound(): void {
-    const late = this.#fastest - this.#usual;
+    const late = this.#fastest - this.#usual();
     this.#path = Math.min(this.#path, this.#fastest);
     if (this.#emptying) this.#goOn(this.#emptying);
-    else if (this.#wasFull && late < this.#config.queueMs / 2) this.#limit = Math.min(this.#most, 2 * this.#limit);
+    else if (this.#wasFull && late < this.#config.queueMs / 2) this.#limit = Math.min(this.#most(), 2 * this.#limit);
     else if (this.#wasFull && performance.now() >= this.#emptyAgainAt) {
       // Two rounds: what is under way now, and the first that begins with little.
       this.#emptying = { rounds: 2, limit: this.#limit, fastest: this.#fastest };

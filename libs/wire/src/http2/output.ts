@@ -225,7 +225,7 @@ export class Output {
 
   /** Whether DATA may leave. */
   get flowing(): boolean {
-    return this.#window > 0 && !this.#socket.writableNeedDrain && this.#room > this.config.shortestFrameBytes;
+    return this.#window > 0 && !this.#socket.writableNeedDrain && this.#room() > this.config.shortestFrameBytes;
   }
 
   /** Sends a frame that has no window. */
@@ -275,7 +275,7 @@ export class Output {
   }
 
   /** How many bytes a write may have now. */
-  get #room(): number {
+  #room(): number {
     return Math.min(this.config.writeBytes, this.#inFlight?.room ?? this.config.writeBytes);
   }
 
@@ -356,7 +356,7 @@ export class Output {
     if (this.#addingData || this.#readyStreams === 0 || !this.flowing) return;
     this.#addingData = true;
     try {
-      let [room, filled] = [this.#room, 0];
+      let [room, filled] = [this.#room(), 0];
       for (
         let line = this.#readyLines.current;
         line && this.#window > 0 && room > this.config.shortestFrameBytes;
