@@ -9,6 +9,7 @@ import {
   type Dial,
   DialError,
   type DialRequest,
+  type Established,
   type PlaneEvents,
   type Principal,
   principalText,
@@ -148,10 +149,12 @@ export class SessionTable {
     if (refusal) return Promise.reject(refusal);
     return entry.dialer.dial(request).then((established) => {
       const { agentId, sessionId, hubId, principal } = entry.info;
-      const who = principal && { agentPrincipal: principalText(principal) };
       // Whatever the agent's answer says of itself is left out.
       const { end, timing, resume } = established;
-      return { end, timing, agentId, sessionId, hubId, ...who, ...(resume && { resume }) };
+      const passed: Established = { end, agentId, sessionId, hubId, timing };
+      if (principal) passed.agentPrincipal = principalText(principal);
+      if (resume) passed.resume = resume;
+      return passed;
     });
   };
 

@@ -104,7 +104,7 @@ export function* ranked(options: RouteOptions, to: RouteTo, seen: Seen = {}): Ge
     const eligible = ({ record: { sessionId, hubId } }: Session) =>
       !tried.has(sessionId) && usable(hubId) && takes(sessionId);
     for (const found of findings(options, to)) {
-      for (const tier of tiersOf(found, { ...options, suspected, eligible })) {
+      for (const tier of tiersOf(found, options, suspected, eligible)) {
         const first = drawFrom(tier, directory.random);
         if (!first) continue;
         if (!seen.yielded?.get(idOf(found))?.has(first)) yield { session: first, rank: tier };
@@ -197,18 +197,17 @@ function* leftOut(
   }
 }
 
-interface TierOptions extends Pick<RouteOptions, 'directory' | 'zone'> {
-  readonly suspected: boolean;
-  readonly eligible: (session: Session) => boolean;
-}
-
 /**
  * Yields the tiers of a pool, best first: the hub in this process, the own zone, other zones, draining sessions. An agent at the own hub
  * that is far busier than one elsewhere loses its preference.
  */
-function* tiersOf({ step, key, pool }: Found, options: TierOptions): Generator<Tier> {
+function* tiersOf(
+  { step, key, pool }: Found,
+  { directory, zone }: RouteOptions,
+  suspected: boolean,
+  eligible: Tier['accepts'],
+): Generator<Tier> {
   if (!pool) return;
-  const { suspected, zone, eligible, directory } = options;
   const tier = (place: Rank['place'], skipsBusy: boolean, sets: Tier['sets'], accepts: Tier['accepts']): Tier => {
     return { suspected, step, key, place, skipsBusy, sets, accepts };
   };

@@ -185,13 +185,16 @@ export interface CallerEdgeOptions extends Omit<ServeDialOptions, 'role'> {
  * the destination's bytes follow the blank line of the 200.
  */
 export function connectEdge(options: CallerEdgeOptions): { accept(socket: Socket, first: Buffer): void } {
+  const edge: Edge = { ...options, role: 'gateway' };
   return {
     accept(socket, first) {
-      tellOf(socket, options.events);
-      readRequest(socket, first, options);
+      tellOf(socket, edge.events);
+      readRequest(socket, first, edge);
     },
   };
 }
+
+type Edge = CallerEdgeOptions & ServeDialOptions;
 
 /** Outside the code that reads the request: a listener made beside it would keep that code's variables as long as the tunnel. */
 function tellOf(socket: Socket, events: PlaneEvents): void {
@@ -203,7 +206,7 @@ function tellOf(socket: Socket, events: PlaneEvents): void {
  * Nearly every request arrives in one piece. Only for others does a listener wait for the rest, with a timer.
  * @param refusals how often the caller was asked for a token
  */
-function readRequest(socket: Socket, first: Buffer, options: CallerEdgeOptions, refusals = 0): void {
+function readRequest(socket: Socket, first: Buffer, options: Edge, refusals = 0): void {
   const reader = new ConnectReader();
   const fault = (error: Error) => {
     socket.destroy();
@@ -235,12 +238,7 @@ interface Reading {
 /** Heads longer than `headBytes` that are on their way. */
 let longHeads = 0;
 
-function readRest(
-  socket: Socket,
-  { read, isLong, again }: Reading,
-  options: CallerEdgeOptions,
-  guarded: Guarded,
-): void {
+function readRest(socket: Socket, { read, isLong, again }: Reading, options: Edge, guarded: Guarded): void {
   let begun = !again;
   let long = false;
   const settle = () => {
@@ -281,7 +279,7 @@ interface Asked extends Pick<ConnectRequest, 'keepsAlive' | 'rest'> {
   readonly refusals: number;
 }
 
-function refuse(socket: Socket, error: DialError, options: CallerEdgeOptions, asked?: Asked): void {
+function refuse(socket: Socket, error: DialError, options: Edge, asked?: Asked): void {
   const why = error.cause instanceof NotAuthorised ? error.cause : error;
   options.events.emit('refused', 'http-connect', remoteOf(socket), why);
   const refusals = (asked?.refusals ?? 0) + 1;
@@ -312,12 +310,7 @@ class CallerConnection {
 }
 
 /** Rejects only with what nothing else would catch. @throws DialError */
-function begin(
-  request: ConnectRequest,
-  connection: CallerConnection,
-  options: CallerEdgeOptions,
-  refusals: number,
-): Promise<void> {
+function begin(request: ConnectRequest, connection: CallerConnection, options: Edge, refusals: number): Promise<void> {
   const { identifyByToken } = options;
   const shown = identifyByToken && credentialIn(request.credentials, connection.socket);
   if (shown) return beginByToken(request, connection, options, { shown, identifyByToken, refusals });
@@ -334,7 +327,7 @@ interface ByToken {
 async function beginByToken(
   request: ConnectRequest,
   connection: CallerConnection,
-  options: CallerEdgeOptions,
+  options: Edge,
   { shown, identifyByToken, refusals }: ByToken,
 ): Promise<void> {
   const { socket } = connection;
@@ -367,7 +360,7 @@ function dialOf(
   request: ConnectRequest,
   who: CallerIdentity | NotAuthorised,
   connection: CallerConnection,
-  options: CallerEdgeOptions,
+  options: Edge,
 ): ServedDial {
   const dialled = connectDial(request, who, options);
   connection.carries = dialled.signal;
@@ -385,10 +378,10 @@ export function connectDial(
     throw who.challenge ? challenged(why) : denied(why);
   }
   const { tenant, caller } = who;
-  return newDial(target, { ...options, tenant }, { via: 'http-connect', ...caller }, traceparent);
+  return newDial(target, { tenant, timeout: options.timeout }, { via: 'http-connect', ...caller }, traceparent);
 }
 
-async function serve(request: ServedDial, first: Buffer, connection: CallerConnection, options: CallerEdgeOptions) {
+async function serve(request: ServedDial, first: Buffer, connection: CallerConnection, options: Edge) {
   const { events } = options;
   const { socket } = connection;
   const watch = watchCaller(socket, first, () => request.signal.abort(new Error('the caller went away')));
@@ -409,7 +402,7 @@ async function serve(request: ServedDial, first: Buffer, connection: CallerConne
       socket.destroy();
     },
   };
-  connection.carries = await serveDial(request, waiter, { ...options, role: 'gateway' });
+  connection.carries = await serveDial(request, waiter, options);
   if (socket.isPaused()) socket.resume();
 }
 

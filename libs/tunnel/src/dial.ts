@@ -37,20 +37,20 @@ export interface DialRequest {
    */
   readonly deadline: number;
   /** W3C trace context of the span this dial belongs to. A part that starts a span for the dial puts its own here. */
-  traceparent?: string;
+  traceparent?: string | undefined;
   /** The session to dial through; unset at the caller's edge, before the gateway has chosen one. */
   readonly session?: string;
   /** Dial only through this agent and ignore the strategies. For operators who test one agent. */
-  readonly agent?: string;
-  readonly caller?: Caller;
+  readonly agent?: string | undefined;
+  readonly caller?: Caller | undefined;
   /** The name of the caller's principal, as the other side of a link said. Unset at a gateway, which has `caller`. */
-  readonly callerName?: string;
+  readonly callerName?: string | undefined;
   /** What the callers of the tenant may dial. An agent whose hub has said it sets it. */
-  policy?: DialPolicy;
+  policy?: DialPolicy | undefined;
   /** Set if the tunnel may outlive the links that carry it. The gateway sets it, and hubs pass it on. */
-  resume?: ResumeOffer;
+  resume?: ResumeOffer | undefined;
   /** What the gateway has done for the dial so far. Made where a caller's dial enters the plane; no link carries it. */
-  readonly log?: DialLog;
+  readonly log?: DialLog | undefined;
   /** Called when the agent has received the dial, so it is alive. For ANP's agents, which do not say so: when the dial was sent. */
   readonly acknowledged?: () => void;
   /** Called by each link that passes the dial on, with its round-trip time in milliseconds: an acknowledgement takes that long from now. */
@@ -118,19 +118,19 @@ export interface TunnelEnd {
   abort(reason: Error): void;
 }
 
-/** A dial that succeeded. */
+/** A dial that succeeded. A link makes one; a stage that adds or replaces something writes it into a field that is not readonly. */
 export interface Established {
-  readonly end: TunnelEnd;
+  end: TunnelEnd;
   readonly agentId: string;
   readonly sessionId: string;
   readonly hubId: string;
   /** Who the agent is by its credential, as its hub says: `acme/agent/edge-1`. Unset where no tenants are configured. */
-  readonly agentPrincipal?: string;
-  readonly timing: DialTiming;
+  agentPrincipal?: string;
+  timing: DialTiming;
   /** Meters the tunnel's bytes; set where the tenant has limits (`DialLimiter`). */
-  readonly meter?: ByteMeter;
+  meter?: ByteMeter;
   /** Set if the tunnel may be resumed. The gateway takes its carrier; a hub passes on `end`, with its marks. */
-  readonly resume?: Resumable;
+  resume?: Resumable | undefined;
 }
 
 /** Opens a tunnel. Each part of the plane offers this function to the part before it. Rejects with a DialError. */
@@ -153,7 +153,7 @@ export interface AttachRequest
   direct: boolean;
   readonly claim: AttachClaim;
   /** W3C trace context of the span this attach belongs to. A part that starts a span for it puts its own here. */
-  traceparent?: string;
+  traceparent?: string | undefined;
 }
 
 /** An attach that succeeded. */

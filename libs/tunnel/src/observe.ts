@@ -77,6 +77,7 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
     const { agentId, sessionId, hubId, agentPrincipal } = established;
     const ms = performance.now() - start;
     const timing = timed(role, ms, established.timing);
+    established.timing = timing;
     try {
       report({ ms, agentId, sessionId, hubId, timing, ...(agentPrincipal !== undefined && { agentPrincipal }) });
     } catch (thrown) {
@@ -84,7 +85,7 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
       established.end.abort(thrown instanceof Error ? thrown : new Error(String(thrown)));
       throw thrown;
     }
-    return role === 'gateway' ? established : extended(established, { timing });
+    return established;
   };
 }
 

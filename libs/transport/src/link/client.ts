@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { deferred, extended, type Guarded, guarding, RandomSet } from '@isthmus/runtime';
+import { deferred, type Guarded, guarding, RandomSet } from '@isthmus/runtime';
 import {
   type Attach,
   type Attached,
@@ -100,8 +100,8 @@ export class LinkClient implements Dialer {
     const ending = new Ending({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
     this.#ending = ending;
     this.closed = ending.closed;
-    this.dial = async (request) => this.#dial(request);
-    this.attach = async (request) => this.#attach(request);
+    this.dial = (request) => this.#dial(request);
+    this.attach = (request) => this.#attach(request);
     const fault = (error: Error) => {
       this.destroy(error);
       options.fault?.(error);
@@ -216,17 +216,21 @@ export class LinkClient implements Dialer {
       read: (head, asked) => {
         const answer = readAnswer(head);
         // Who asked for a session has its name from the registry. An answer may name any.
-        return this.#established({ ...answer, sessionId: request.session ?? answer.sessionId }, asked);
+        return this.#established(answer, request.session ?? answer.sessionId, asked);
       },
       acknowledged: request.acknowledged,
       cancelled: ErrorCode.CANCEL,
     });
   }
 
-  #established({ grant, ...answer }: Answer, asked: PendingStream): Established {
-    if (!grant) return extended(answer, { end: endOfStream(this.#duplex(asked), this.#peer) });
-    const end = new ResumableEnd(asked, this.#carriers, this.#direct);
-    return extended(answer, { end, resume: { grant, carrier: () => end.carrier() } });
+  #established(answer: Answer, sessionId: string, asked: PendingStream): Established {
+    const { agentId, hubId, agentPrincipal, timing, grant } = answer;
+    const resumable = grant && new ResumableEnd(asked, this.#carriers, this.#direct);
+    const end = resumable ?? endOfStream(this.#duplex(asked), this.#peer);
+    const established: Established = { end, agentId, sessionId, hubId, timing };
+    if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
+    if (resumable) established.resume = { grant, carrier: () => resumable.carrier() };
+    return established;
   }
 
   #attach(request: AttachRequest): Promise<Attached> {
@@ -247,8 +251,9 @@ export class LinkClient implements Dialer {
     head: OutgoingHead,
     { read, acknowledged, cancelled }: Asking<Answer>,
   ): Promise<Answer> {
-    if (request.signal.aborted) throw abandoned();
+    if (request.signal.aborted) return Promise.reject(abandoned());
     const stream = this.#begin(head);
+    if (stream instanceof DialError) return Promise.reject(stream);
     const guarded = this.#guarded;
     const lost = (code: number | undefined) => {
       this.#closed(stream);
@@ -286,16 +291,18 @@ export class LinkClient implements Dialer {
     return asDuplex(asked, this.#closed);
   }
 
-  #begin(head: OutgoingHead): Http2Stream {
-    this.#ending.check();
+  /** @returns why it cannot open a stream, if it cannot */
+  #begin(head: OutgoingHead): Http2Stream | DialError {
+    const { reason } = this.#ending;
+    if (reason) return this.#ending.lost(reason);
     try {
       const stream = this.#session.begin(head);
       this.#streams.add(stream);
       this.#readBefore = this.#session.bytesRead;
       return stream;
     } catch (error) {
-      if (error instanceof TypeError) throw new DialError('http_request_error', error.message, { cause: error });
-      throw this.#ending.lost(error as Error);
+      if (error instanceof TypeError) return new DialError('http_request_error', error.message, { cause: error });
+      return this.#ending.lost(error as Error);
     }
   }
 

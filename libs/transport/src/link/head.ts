@@ -265,14 +265,16 @@ interface Names {
 }
 
 export interface Answer extends Names {
-  readonly agentPrincipal?: string;
+  agentPrincipal?: string;
   readonly timing: DialTiming;
   /** Set if the tunnel may be resumed. */
-  readonly grant?: ResumeGrant | undefined;
+  grant?: ResumeGrant;
 }
 
-export function answerHead({ agentPrincipal, timing, grant, ...names }: Answer): OutgoingHead {
-  const head = namesHead(names);
+/** @param grant set if the tunnel may be resumed */
+export function answerHead(answer: Omit<Answer, 'grant'>, grant: ResumeGrant | undefined): OutgoingHead {
+  const { agentPrincipal, timing } = answer;
+  const head = namesHead(answer);
   if (agentPrincipal !== undefined) head['isthmus-agent-principal'] = encodeURIComponent(agentPrincipal);
   const told = serverTiming(timing);
   if (told !== '') head['server-timing'] = told;
@@ -318,16 +320,12 @@ export function refusalHead(error: DialError): OutgoingHead {
  * tried, because the caller has received nothing from the destination.
  */
 export function readAnswer(head: Head): Answer {
-  const names = readNames(head);
+  const { agentId, sessionId, hubId } = readNames(head);
+  const answer: Answer = { agentId, sessionId, hubId, timing: readTiming(head['server-timing'] ?? '') };
+  if (head['isthmus-agent-principal'] !== undefined) answer.agentPrincipal = decoded(head, 'isthmus-agent-principal');
   const grant = readGrant(head);
-  return {
-    ...names,
-    ...(head['isthmus-agent-principal'] !== undefined && {
-      agentPrincipal: decoded(head, 'isthmus-agent-principal'),
-    }),
-    timing: readTiming(head['server-timing'] ?? ''),
-    ...(grant && { grant }),
-  };
+  if (grant) answer.grant = grant;
+  return answer;
 }
 
 /** Throws as `readAnswer`. */
@@ -384,6 +382,8 @@ const METRICS: ReadonlyMap<string, keyof DialTiming> = new Map([
   ['hub', 'hubMs'],
 ]);
 
+const METRIC = /^\s*([a-z]+);dur=(\d+(?:\.\d+)?)(?=$|[;\s])/;
+
 function serverTiming(timing: DialTiming): string {
   const parts = [];
   for (const [name, key] of METRICS) {
@@ -395,7 +395,8 @@ function serverTiming(timing: DialTiming): string {
 
 function readTiming(value: string): DialTiming {
   const timing: { -readonly [Key in keyof DialTiming]: DialTiming[Key] } = {};
-  for (const [, name = '', duration] of value.matchAll(/(?:^|,)\s*([a-z]+);dur=(\d+(?:\.\d+)?)(?=$|[,;\s])/g)) {
+  for (const metric of value.split(',')) {
+    const [, name = '', duration] = METRIC.exec(metric) ?? [];
     const key = METRICS.get(name);
     const ms = Number(duration);
     if (key && Number.isFinite(ms)) timing[key] = ms;

@@ -37,7 +37,7 @@ test('a dial through a link reaches the destination and carries bytes, half-clos
 
 test('an answer tells what hub and agent took, and so does a refusal', () => {
   const timing = { dnsMs: 0.25, connectMs: 1.5, agentMs: 2, hubMs: 3.125 };
-  const established = answerHead({ agentId: 'a', sessionId: 's', hubId: 'h', timing });
+  const established = answerHead({ agentId: 'a', sessionId: 's', hubId: 'h', timing }, undefined);
   assert.equal(established['server-timing'], 'dns;dur=0.250, connect;dur=1.500, agent;dur=2.000, hub;dur=3.125');
   assert.deepEqual(readAnswer(established as Head).timing, timing);
   const refused = refusalHead(new DialError('connection_timeout', 'dial tcp x:1: i/o timeout', { timing }));

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { deferred, extended, guarding, RandomSet } from '@isthmus/runtime';
+import { deferred, guarding, RandomSet } from '@isthmus/runtime';
 import {
   type AgentTunnels,
   type Attach,
@@ -132,14 +132,14 @@ class ServedDials {
     const { carriers } = this.#link;
     if (!resume || !tunnels) {
       const grant = established.resume?.grant;
-      pending.stream.answer(encodeHead(answerHead(extended(established, { grant }))));
+      pending.stream.answer(encodeHead(answerHead(established, grant)));
       return grant
         ? new ResumableEnd(pending, carriers, direct)
         : endOfStream(asDuplex(pending, carriers.closed), peer);
     }
     if (direct) this.#link.direct(resume.gateway);
     return tunnels.begin(request, (grant) => {
-      pending.stream.answer(encodeHead(answerHead(extended(established, { grant }))));
+      pending.stream.answer(encodeHead(answerHead(established, grant)));
       return new StreamCarrier(pending, carriers, direct);
     });
   }

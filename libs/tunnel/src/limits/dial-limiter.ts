@@ -1,4 +1,4 @@
-import { descriptors, extended, getOrPut } from '@isthmus/runtime';
+import { descriptors, extended } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import type { Attach, Dial, DialRequest, Established, Stage } from '../dial.ts';
 import { DialError } from '../errors.ts';
@@ -106,10 +106,13 @@ export class DialLimiter {
   }
 
   #limiterOf(tenant: string): TenantLimiter {
-    const { size } = this.#tenants;
-    if (size >= this.#pruneAt && !this.#tenants.has(tenant)) this.#prune();
+    const known = this.#tenants.get(tenant);
+    if (known) return known;
+    if (this.#tenants.size >= this.#pruneAt) this.#prune();
     const limits = this.#limits ?? (() => UNLIMITED);
-    return getOrPut(this.#tenants, tenant, () => new TenantLimiter(tenant, () => limits(tenant), this.#now));
+    const limiter = new TenantLimiter(tenant, () => limits(tenant), this.#now);
+    this.#tenants.set(tenant, limiter);
+    return limiter;
   }
 
   /** Forgets idle tenants. Otherwise, removed tenants would pile up here. */

@@ -1,4 +1,4 @@
-import { type Clock, extended, guarding, OpenTable, systemClock } from '@isthmus/runtime';
+import { type Clock, guarding, OpenTable, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import {
   type AttachRequest,
@@ -63,7 +63,9 @@ export class GatewayTunnels {
       const { resume } = established;
       if (!resume) return established;
       try {
-        return extended(established, { end: this.#begin(dial, established, resume), resume: undefined });
+        established.end = this.#begin(dial, established, resume);
+        established.resume = undefined;
+        return established;
       } catch (error) {
         established.end.abort(error as Error);
         throw error;
