@@ -20,6 +20,8 @@ export const TUNNEL = {
   pendingDials: 2000,
   /** Tenants whose use is remembered before those that use nothing are forgotten. */
   idleTenants: 1000,
+  /** Addresses of which an agent remembers whether it may dial them at all. */
+  judgedAddresses: 1000,
   /**
    * Dials that start in one turn of the event loop. Each takes some 0.1 ms of it, so a turn stays short, and those of other tenants that
    * came meanwhile start in the next one.

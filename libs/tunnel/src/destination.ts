@@ -1,5 +1,6 @@
-import { isIPv6 } from '@isthmus/runtime';
+import { getOrPut, isIPv6, LruMap } from '@isthmus/runtime';
 import ipaddr from 'ipaddr.js';
+import { TUNNEL } from './defaults.ts';
 import { DialError } from './errors.ts';
 
 /** What a dial connects to. `host` is a name, or an address without brackets. */
@@ -95,13 +96,18 @@ const [metadata, linkLocal, loopback] = [METADATA, LINK_LOCAL, LOOPBACK].map((li
 
 export function prohibitedBy({ ownPorts, ownAddresses, lifted }: ProhibitedOptions): Prohibited {
   const holds = (name: Prohibition) => !lifted.includes(name);
-  return (text, port) => {
-    const address = plain(text);
+  const ofRanges = (address: ipaddr.IPv4 | ipaddr.IPv6): Prohibition | undefined => {
     if (holds('metadata') && isIn(address, metadata)) return 'metadata';
     // Some metadata addresses are link-local too. Only `metadata` decides about them.
     if (holds('link-local') && isIn(address, linkLocal) && !isIn(address, metadata)) return 'link-local';
-    if (holds('loopback') && isIn(address, loopback)) return 'loopback';
-    if (!holds('own-ports') || !ownPorts.includes(port)) return undefined;
+    return holds('loopback') && isIn(address, loopback) ? 'loopback' : undefined;
+  };
+  // To parse an address and match it takes a twentieth of an agent's dial.
+  const judged = new LruMap<string, { readonly prohibition: Prohibition | undefined }>(TUNNEL.judgedAddresses);
+  return (text, port) => {
+    const { prohibition } = getOrPut(judged, text, () => ({ prohibition: ofRanges(plain(text)) }));
+    if (prohibition || !holds('own-ports') || !ownPorts.includes(port)) return prohibition;
+    const address = plain(text);
     const own = isIn(address, loopback) || ownAddresses().some((each) => plain(each).toString() === address.toString());
     return own ? 'own-ports' : undefined;
   };

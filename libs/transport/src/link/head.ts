@@ -375,29 +375,29 @@ export function proxyStatus(error: DialError): string {
 }
 
 /** Our timings by the names of Server-Timing's metrics. */
-const METRICS: ReadonlyMap<string, keyof DialTiming> = new Map([
+const METRICS: readonly (readonly [name: string, key: keyof DialTiming])[] = [
   ['dns', 'dnsMs'],
   ['connect', 'connectMs'],
   ['agent', 'agentMs'],
   ['hub', 'hubMs'],
-]);
+];
 
 const METRIC = /^\s*([a-z]+);dur=(\d+(?:\.\d+)?)(?=$|[;\s])/;
 
 function serverTiming(timing: DialTiming): string {
-  const parts = [];
-  for (const [name, key] of METRICS) {
-    const ms = timing[key];
-    if (ms !== undefined) parts.push(`${name};dur=${ms.toFixed(3)}`);
+  let told = '';
+  for (const metric of METRICS) {
+    const ms = timing[metric[1]];
+    if (ms !== undefined) told += `${told === '' ? '' : ', '}${metric[0]};dur=${ms.toFixed(3)}`;
   }
-  return parts.join(', ');
+  return told;
 }
 
 function readTiming(value: string): DialTiming {
   const timing: { -readonly [Key in keyof DialTiming]: DialTiming[Key] } = {};
   for (const metric of value.split(',')) {
     const [, name = '', duration] = METRIC.exec(metric) ?? [];
-    const key = METRICS.get(name);
+    const key = METRICS.find((metric) => metric[0] === name)?.[1];
     const ms = Number(duration);
     if (key && Number.isFinite(ms)) timing[key] = ms;
   }
