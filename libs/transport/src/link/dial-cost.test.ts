@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict';
+import { createHook } from 'node:async_hooks';
+import { once } from 'node:events';
+import net from 'node:net';
+import { test } from 'node:test';
+import { endpointDial } from '../endpoint.ts';
+import { link, listen, request } from './testing.ts';
+
+/** Node counts what it makes of each kind; Deno does not. */
+const skip = process.versions.deno !== undefined;
+
+/** Each has to be made, called and collected. The sum of ten dials leaves room for what the link makes meanwhile, such as PINGs. */
+test('a dial over a link makes few promises and timers at both of its ends', { skip }, async () => {
+  const port = await listen(net.createServer((socket) => socket.end()));
+  const { client } = await link(endpointDial({ agentId: 'a1' }));
+  const dial = async () => {
+    const { end } = await client.dial(request(port));
+    end.stream.resume().end();
+    await once(end.stream, 'close');
+  };
+  await dial();
+  const made: Record<string, number> = { PROMISE: 0, Timeout: 0 };
+  const hook = createHook({
+    init(_id, type) {
+      if (type in made) made[type] = (made[type] ?? 0) + 1;
+    },
+  });
+  hook.enable();
+  for (let count = 0; count < 10; count++) await dial();
+  hook.disable();
+  assert.ok((made.PROMISE ?? 0) <= 165, `${made.PROMISE} promises for ten dials`);
+  assert.ok((made.Timeout ?? 0) <= 65, `${made.Timeout} timers for ten dials`);
+});
