@@ -46,6 +46,8 @@ export const CONSOLE = {
   dialRows: 100,
   /** Rows of the other tables of sessions and tunnels. */
   rows: 50,
+  /** Names that a field offers. */
+  namesKnown: 500,
   /** Groups of agents that have a picture of their own. */
   agentGroups: 60,
   /** Agents that a search lists. */

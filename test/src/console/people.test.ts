@@ -107,6 +107,14 @@ test(
         await accessible(page, `${view}, ${width}`);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         assert.ok(wide <= 0, `${view} is ${wide} pixels wider than ${width}`);
+        const cut = await page
+          .locator('.scroll')
+          .evaluateAll((tables) =>
+            tables
+              .filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)
+              .map(({ ariaLabel }) => ariaLabel),
+          );
+        assert.deepEqual(cut, [], `tables of ${view} that do not fit into ${width}`);
       }
       faultless(watched);
       await page.context().close();

@@ -27,13 +27,13 @@ const plane = sharedByFile(async (scope) => {
   const dir = await tempDir(scope);
   const gatewayFlags = { 'audit-log': `${dir}/audit.log`, 'tenants-dir': undefined };
   const { gateways, hubs } = await split(scope, { agents: 2, gatewayFlags, agentFlags: { 'session-count': 2 } });
-  const [[gateway], [hub, drained]] = [gateways, hubs];
-  if (!gateway || !hub || !drained) throw new Error('no gateway, or no two hubs');
+  const [[gateway, other], [hub, drained]] = [gateways, hubs];
+  if (!gateway || !other || !hub || !drained) throw new Error('no two gateways, or no two hubs');
   const programs = [...gateways, ...hubs].map(({ program }) => program);
   const admin = adminOf(scope, gateway.program);
   await until(async () => (await admin.listSessions({})).sessions.length === 4, { what: 'two sessions of each agent' });
   await askFirst(scope, programs);
-  return { gateway, hub, drained, programs, admin, audit: `${dir}/audit.log` };
+  return { gateway, other, hub, drained, programs, admin, audit: `${dir}/audit.log` };
 });
 
 async function planeWithConsole(scope: Scope) {
@@ -57,7 +57,7 @@ test(
   'the page shows what the RPC says: members, links, agents, dials, tunnels, the last hour',
   { skip },
   scoped(async (scope) => {
-    const { gateway, programs, admin, watched, page } = await planeWithConsole(scope);
+    const { gateway, other, programs, admin, watched, page } = await planeWithConsole(scope);
     const { authority } = await echo(scope);
     const refused = `127.0.0.1:${await freePort()}`;
     const tunnel = await dial(scope, gateway, 'grpc', authority);
@@ -142,6 +142,12 @@ test(
       [known?.destination, known?.agentId, known?.hubId, '2.0 kB', '2.0 kB', known?.dialId],
     );
 
+    // The whole plane, until a member is chosen.
+    await carries(await dial(scope, other, 'connect', authority));
+    await page.getByRole('heading', { name: '2 tunnels' }).waitFor();
+    await page.getByLabel('Member').selectOption({ index: 2 });
+    await page.getByRole('heading', { name: '1 tunnel' }).waitFor();
+
     await goTo(page, 'Time');
     await page.getByText('The same as a table, by the minute').click();
     const total = async (column: string) => {
@@ -154,7 +160,7 @@ test(
       slots.reduce((sum, each) => sum + each.failures, 0n),
     ];
     assert.deepEqual(sums, [2n, 1n]);
-    await eventually(async () => assert.deepEqual([await total('Dials'), await total('Failures')], [2, 1]));
+    await eventually(async () => assert.deepEqual([await total('Dials'), await total('Failures')], [3, 1]));
     faultless(watched);
   }),
 );

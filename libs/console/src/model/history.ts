@@ -42,3 +42,30 @@ export function minutesOf(slots: Slots) {
     };
   });
 }
+
+/**
+ * The last hour of several gateways as one. A percentile is that of the slowest of them; each knows all sessions, so the most that one knows
+ * counts.
+ */
+export function together(all: readonly History[]): Pick<History, 'slotMs' | 'slots'> {
+  const slotMs = all[0]?.slotMs ?? 0;
+  const slots = new Map<number, Slots[number]>();
+  for (const slot of all.flatMap((history) => history.slots)) {
+    const startMs = Math.floor(slot.startMs / slotMs) * slotMs;
+    const before = slots.get(startMs) ?? { startMs, dials: 0, failures: 0 };
+    slots.set(startMs, {
+      startMs,
+      dials: before.dials + slot.dials,
+      failures: before.failures + slot.failures,
+      p50Ms: most(before.p50Ms, slot.p50Ms),
+      p99Ms: most(before.p99Ms, slot.p99Ms),
+      sessions: most(before.sessions, slot.sessions),
+      tunnels: slot.tunnels === undefined ? before.tunnels : (before.tunnels ?? 0) + slot.tunnels,
+    });
+  }
+  return { slotMs, slots: [...slots.values()].sort((a, b) => a.startMs - b.startMs) };
+}
+
+function most(a: number | undefined, b: number | undefined): number | undefined {
+  return a === undefined || b === undefined ? (a ?? b) : Math.max(a, b);
+}

@@ -78,6 +78,34 @@ export function gatewaysOf({ members }: Plane): Seen[] {
   return asked.sort((a, b) => Number(b.self) - Number(a.self));
 }
 
+/** The gateways that this page can ask; without any, its own member. A tunnel and a dial are of one gateway, which knows the caller. */
+export function frontsOf(plane: Plane): Seen[] {
+  const gateways = gatewaysOf(plane);
+  const self = selfOf(plane);
+  return gateways.length > 0 || self === undefined ? gateways : [self];
+}
+
+/** What one member answered, or why it did not. */
+export interface Told<T> {
+  readonly member: Seen;
+  readonly answer?: T;
+  readonly fault?: string;
+}
+
+/** Asks members at once. @throws what the only one threw */
+export async function askAll<T>(members: readonly Seen[], ask: (member: Seen) => Promise<T>): Promise<Told<T>[]> {
+  const [only] = members;
+  if (only && members.length === 1) return [{ member: only, answer: await ask(only) }];
+  return Promise.all(
+    members.map((member) =>
+      ask(member).then(
+        (answer) => ({ member, answer }),
+        (fault: unknown) => ({ member, fault: reasonOf(fault) }),
+      ),
+    ),
+  );
+}
+
 /** The member that serves this page. */
 export function selfOf({ members }: Plane): Seen | undefined {
   return members.find(({ self }) => self);

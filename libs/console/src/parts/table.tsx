@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import type { Seen } from '../model/plane.ts';
+import type { Seen, Told } from '../model/plane.ts';
 import { shown } from '../model/text.ts';
 
 interface Column {
@@ -24,7 +24,10 @@ interface TableProps {
   readonly none: string;
 }
 
-/** A table that scrolls sideways where the window is narrow, also by keyboard. */
+/**
+ * A table that scrolls sideways where the window is narrow, also by keyboard. On a phone each row is folded into lines, a cell each, with the
+ * column's name before it.
+ */
 export function Table({ title, columns, rows, none }: TableProps) {
   if (rows.length === 0) return <p class="none">{none}</p>;
   return (
@@ -45,7 +48,11 @@ export function Table({ title, columns, rows, none }: TableProps) {
           {rows.map(({ key, cells, bad, selected }) => (
             <tr key={key} class={`${bad ? 'bad' : ''} ${selected ? 'selected' : ''}`.trim() || undefined}>
               {cells.map((cell, index) => (
-                <td key={columns[index]?.name} class={columns[index]?.right ? 'right' : undefined}>
+                <td
+                  key={columns[index]?.name}
+                  class={columns[index]?.right ? 'right' : undefined}
+                  data-column={columns[index]?.name}
+                >
                   {cell}
                 </td>
               ))}
@@ -59,16 +66,19 @@ export function Table({ title, columns, rows, none }: TableProps) {
 
 interface MemberChoiceProps {
   readonly members: readonly Seen[];
+  /** What all of them together are called, where they can be chosen: an empty id. */
+  readonly all?: string | undefined;
   readonly chosen: string | undefined;
   readonly choose: (id: string) => void;
 }
 
-/** Chooses the member whose own view is shown. */
-export function MemberChoice({ members, chosen, choose }: MemberChoiceProps) {
+/** Chooses the member whose own view is shown, or all. */
+export function MemberChoice({ members, all, chosen, choose }: MemberChoiceProps) {
   return (
     <label>
       Member{' '}
       <select value={chosen} onChange={({ currentTarget }) => choose(currentTarget.value)}>
+        {all !== undefined && <option value="">{all}</option>}
         {members.map(({ id }) => (
           <option key={id} value={id}>
             {shown(id)}
@@ -76,5 +86,17 @@ export function MemberChoice({ members, chosen, choose }: MemberChoiceProps) {
         ))}
       </select>
     </label>
+  );
+}
+
+/** Says which of several members did not answer, and why. */
+export function Silent({ told = [] }: { readonly told?: readonly Told<unknown>[] | undefined }) {
+  return told.map(
+    ({ member, fault }) =>
+      fault !== undefined && (
+        <p key={member.id} class="fault">
+          Without {shown(member.id)}: {shown(fault, 300)}
+        </p>
+      ),
   );
 }

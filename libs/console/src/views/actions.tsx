@@ -226,7 +226,7 @@ interface AgentName {
 const QUARANTINE_COLUMNS = [{ name: 'Agent' }, { name: 'Tenant' }, { name: 'Reason' }, { name: 'Lift' }];
 
 /** `isthmus quarantine`. */
-function QuarantinePanel({ plane, settings, ask }: ViewProps) {
+function QuarantinePanel({ plane, agents, settings, ask }: ViewProps) {
   const [agentId, setAgent] = useState('');
   const [tenant, setTenant] = useState(settings.tenant);
   const submit = (event: Event) => {
@@ -255,20 +255,41 @@ function QuarantinePanel({ plane, settings, ask }: ViewProps) {
       <h2 id="quarantine">Quarantine: keep new dials away from an agent</h2>
       <form class="filter" onSubmit={submit}>
         <label>
-          Agent <input required value={agentId} onInput={({ currentTarget }) => setAgent(currentTarget.value)} />
+          Agent{' '}
+          <input
+            required
+            list="agents-known"
+            value={agentId}
+            onInput={({ currentTarget }) => setAgent(currentTarget.value)}
+          />
         </label>
+        <Known id="agents-known" names={agents.filter((agent) => tenant === '' || agent.tenant === tenant.trim())} />
         <label>
           Tenant{' '}
           <input
             value={tenant}
+            list="tenants-known"
             placeholder="the gateway's own"
             onInput={({ currentTarget }) => setTenant(currentTarget.value)}
           />
         </label>
+        <Known id="tenants-known" names={agents.map((agent) => ({ id: agent.tenant }))} />
         <button type="submit">Quarantine …</button>
       </form>
       <Table title="Agents in quarantine" columns={QUARANTINE_COLUMNS} rows={rows} none="No agent is in quarantine." />
     </section>
+  );
+}
+
+/** Names to choose from; another may be typed, as of an agent that is not there now. */
+function Known({ id, names }: { readonly id: string; readonly names: readonly { readonly id: string }[] }) {
+  const known = new Set(names.map((name) => name.id));
+  return (
+    <datalist id={id}>
+      {[...known].slice(0, CONSOLE.namesKnown).map((name) => (
+        <option key={name} value={name} />
+      ))}
+    </datalist>
   );
 }
 

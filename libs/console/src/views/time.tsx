@@ -2,11 +2,12 @@ import { age, groupsOfCuts } from '@isthmus/findings';
 import { useMemo, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { traceLink } from '../model/dials.ts';
-import { finished, minutesOf } from '../model/history.ts';
+import { finished, minutesOf, together } from '../model/history.ts';
+import { askAll, frontsOf, type Told } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { Chart, type Line } from '../parts/chart.tsx';
 import { useAsked } from '../parts/follow.ts';
-import { MemberChoice, Table } from '../parts/table.tsx';
+import { MemberChoice, Silent, Table } from '../parts/table.tsx';
 import { type History, read, reasonOf } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
 
@@ -20,19 +21,22 @@ const COLUMNS = [
   { name: 'Tunnels', right: true },
 ];
 
-/** The last hour of one member, from its own memory. */
+/** The last hour of all gateways together, or of one member, from their own memory. */
 export function TimeView({ plane, settings }: ViewProps) {
   const sources = plane.members.filter(({ status }) => status !== undefined);
   const [chosen, choose] = useState('');
   const [tenant, setTenant] = useState(settings.tenant);
-  const source = sources.find(({ id }) => id === chosen) ?? sources.find(({ self }) => self);
-  const ask = () => read(source?.origin ?? '', 'GetHistory', tenant === '' ? {} : { tenant });
-  const { answer, fault } = useAsked(ask, CONSOLE.slowLookMs, `${source?.id} ${tenant}`);
+  const one = sources.filter(({ id }) => id === chosen);
+  const asked = one.length > 0 ? one : frontsOf(plane);
+  const ask = () =>
+    askAll(asked, ({ origin = '' }) => read(origin, 'GetHistory', tenant === '' ? {} : { tenant }, CONSOLE.othersMs));
+  const { answer, fault } = useAsked(ask, CONSOLE.slowLookMs, `${asked.map(({ id }) => id)} ${tenant}`);
+  const known = useMemo(() => answer && together(answer.flatMap((told) => told.answer ?? [])), [answer]);
   return (
     <section aria-labelledby="time">
       <h2 id="time">The last hour</h2>
       <form class="filter" onSubmit={(event) => event.preventDefault()}>
-        <MemberChoice members={sources} chosen={source?.id} choose={choose} />
+        <MemberChoice members={sources} all="all gateways" chosen={one[0]?.id ?? ''} choose={choose} />
         <label>
           Tenant{' '}
           <input
@@ -43,20 +47,19 @@ export function TimeView({ plane, settings }: ViewProps) {
         </label>
       </form>
       {fault !== undefined && <p class="fault">{shown(reasonOf(fault), 300)}</p>}
-      {answer &&
-        (answer.slots.length === 0 ? (
-          <p class="none">
-            No dial of this tenant in the last hour at this member: choose another one, or clear the tenant.
-          </p>
+      <Silent told={answer} />
+      {known &&
+        (known.slots.length === 0 ? (
+          <p class="none">No dial of this tenant in the last hour here: choose another member, or clear the tenant.</p>
         ) : (
-          <Charts history={answer} />
+          <Charts history={known} />
         ))}
-      {answer && source && <Cuts cuts={answer.cuts ?? []} member={source.id} traceUrl={settings.traceUrl} />}
+      {answer && <Cuts told={answer} traceUrl={settings.traceUrl} />}
     </section>
   );
 }
 
-function Charts({ history: { slots: all, slotMs } }: { readonly history: History }) {
+function Charts({ history: { slots: all, slotMs } }: { readonly history: ReturnType<typeof together> }) {
   const { slots, seconds, rates, latencies, counts } = useMemo(() => {
     const perSecond = 1000 / slotMs;
     const slots = finished(all);
@@ -147,8 +150,7 @@ const CUT_COLUMNS = [
 ];
 
 interface CutsProps {
-  readonly cuts: History['cuts'];
-  readonly member: string;
+  readonly told: readonly Told<History>[];
   readonly traceUrl: string;
 }
 
@@ -156,9 +158,13 @@ function DialName({ dial, trace }: { readonly dial: string; readonly trace: stri
   return trace === undefined ? <span>{shown(dial)}</span> : <a href={trace}>{shown(dial)}</a>;
 }
 
-/** A gateway's tunnels that neither side ended: by cause, and one by one. */
-function Cuts({ cuts, member, traceUrl }: CutsProps) {
-  const groups = groupsOfCuts(cuts.map(({ agentId: agent, ...cut }) => ({ ...cut, agent, member })));
+/** Tunnels that neither side ended: by cause, and one by one. */
+function Cuts({ told, traceUrl }: CutsProps) {
+  const all = told.flatMap(({ member, answer }) =>
+    (answer?.cuts ?? []).map(({ agentId: agent, ...cut }) => ({ ...cut, agent, member: member.id })),
+  );
+  const cuts = all.sort((a, b) => b.atMs - a.atMs);
+  const groups = groupsOfCuts(cuts);
   const rows = cuts.slice(0, CONSOLE.cutsShown).map((cut) => ({
     key: cut.dialId,
     cells: [
@@ -167,7 +173,7 @@ function Cuts({ cuts, member, traceUrl }: CutsProps) {
       shown(cut.tenant),
       shown(cut.caller),
       shown(cut.destination),
-      shown(cut.agentId),
+      shown(cut.agent),
       age(cut.ageMs),
       <DialName key="dial" dial={cut.dialId} trace={traceLink(traceUrl, cut.traceId)} />,
     ],

@@ -2,10 +2,10 @@ import { Role } from '@isthmus/proto/admin-enums';
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { type Rate, TunnelRates } from '../model/dials.ts';
-import { addressOf, consoleOf, gatewaysOf, type Plane, type Seen, selfOf } from '../model/plane.ts';
+import { addressOf, askAll, consoleOf, frontsOf, type Seen, type Told } from '../model/plane.ts';
 import { age, bytes, plural, shown } from '../model/text.ts';
 import { useAddressed, useAsked } from '../parts/follow.ts';
-import { MemberChoice, Table } from '../parts/table.tsx';
+import { MemberChoice, Silent, Table } from '../parts/table.tsx';
 import { Name } from '../parts/text.tsx';
 import { act, read, reasonOf, type Tunnel } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
@@ -30,32 +30,37 @@ const COLUMNS = [
   { name: 'End it' },
 ];
 
-/** The tunnels of one member: who, where to, through what, how much. */
+/** The tunnels of all gateways, or of one: who, where to, through what, how much. */
 export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: readonly string[] }) {
   const [wanted = '', asked = ''] = path;
-  const sources = sourcesOf(plane);
+  const sources = frontsOf(plane);
   const [text, find] = useAddressed('tunnels', wanted, asked);
   const choose = (id: string) => location.replace(addressOf('tunnels', text, id));
   const [sort, setSort] = useState<Sort>('oldest');
-  const source = sources.find(({ id }) => id === asked) ?? sources[0];
+  const one = sources.filter(({ id }) => id === asked);
+  const members = one.length > 0 ? one : sources;
   const rates = useRef(new TunnelRates());
   const list = async () => {
-    const { tunnels } = await read(source?.origin ?? '', 'ListTunnels', {});
-    rates.current.take(tunnels, performance.now());
-    return { tunnels, rates: rates.current };
+    const told = await askAll(members, async ({ origin = '', status }) => {
+      const { tunnels } = await read(origin, 'ListTunnels', {});
+      // An all-in-one server lists a tunnel for each of its roles: the first one knows the caller.
+      const [first] = status?.roles ?? [Role.ROLE_GATEWAY];
+      return tunnels.filter(({ role }) => role === first);
+    });
+    rates.current.take(
+      told.flatMap(({ answer = [] }) => answer),
+      performance.now(),
+    );
+    return told;
   };
-  const { answer, fault } = useAsked(list, CONSOLE.tunnelsMs, source?.id ?? '');
-  const [first] = source?.status?.roles ?? [Role.ROLE_GATEWAY];
-  const found = useMemo(
-    () => select(answer?.tunnels ?? [], { role: first, text, sort, rates: rates.current }),
-    [answer, text, sort, first],
-  );
+  const { answer, fault } = useAsked(list, CONSOLE.tunnelsMs, `${members.map(({ id }) => id)}`);
+  const found = useMemo(() => select(answer ?? [], { text, sort, rates: rates.current }), [answer, text, sort]);
   const kick = (tunnel: Tunnel) => ask(kicking(tunnel));
   return (
     <section aria-labelledby="tunnels">
       <h2 id="tunnels">{plural(found.length, 'tunnel')}</h2>
       <form class="filter" onSubmit={(event) => event.preventDefault()}>
-        <MemberChoice members={sources} chosen={source?.id} choose={choose} />
+        <MemberChoice members={sources} all="all gateways" chosen={one[0]?.id ?? ''} choose={choose} />
         <label>
           Find{' '}
           <input
@@ -75,15 +80,16 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
         </label>
       </form>
       {fault !== undefined && <p class="fault">{reasonOf(fault)}</p>}
+      <Silent told={answer} />
       <p>{resumeText(found)}</p>
       <Table
         title="Tunnels"
         columns={COLUMNS}
-        rows={found.slice(0, CONSOLE.tunnelRows).map((tunnel) => rowOf(tunnel, rates.current.of(tunnel), source, kick))}
+        rows={found.slice(0, CONSOLE.tunnelRows).map((tunnel) => rowOf(tunnel, rates.current.of(tunnel), kick))}
         none={
           text === ''
-            ? 'No tunnel is open here: choose another member, or make a dial under Why.'
-            : 'No tunnel here has that in its names. It may have ended, or be of another member: Time has those that were cut.'
+            ? 'No tunnel is open here: make a dial under Why.'
+            : 'No tunnel here has that in its names. It may have ended: Time has those that were cut.'
         }
       />
       {found.length > CONSOLE.tunnelRows && (
@@ -93,26 +99,23 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
   );
 }
 
-function sourcesOf(plane: Plane): Seen[] {
-  const self = selfOf(plane);
-  const gateways = gatewaysOf(plane).filter((gateway) => gateway !== self);
-  return [...(self ? [self] : []), ...gateways];
+/** A tunnel, and the member that lists it. */
+interface Listed extends Tunnel {
+  readonly at: Seen;
 }
 
 interface Wanted {
-  readonly role: number | undefined;
   readonly text: string;
   readonly sort: Sort;
   readonly rates: TunnelRates;
 }
 
-/** An all-in-one server lists a tunnel for each of its roles: the first one knows the caller. */
-function select(tunnels: readonly Tunnel[], { role, text, sort, rates }: Wanted): Tunnel[] {
+function select(told: readonly Told<readonly Tunnel[]>[], { text, sort, rates }: Wanted): Listed[] {
   const wanted = text.trim().toLowerCase();
-  const found = tunnels.filter((tunnel) => {
-    const names = [tunnel.destination, tunnel.caller, tunnel.agentId, tunnel.tenant, tunnel.dialId];
-    return tunnel.role === role && names.some((name) => name.toLowerCase().includes(wanted));
-  });
+  const tunnels = told.flatMap(({ member: at, answer = [] }) => answer.map((tunnel) => ({ ...tunnel, at })));
+  const found = tunnels.filter(({ destination, caller, agentId, tenant, dialId }) =>
+    [destination, caller, agentId, tenant, dialId].some((name) => name.toLowerCase().includes(wanted)),
+  );
   const speed = (tunnel: Tunnel) => {
     const { up, down } = rates.of(tunnel) ?? { up: 0, down: 0 };
     return up + down;
@@ -144,9 +147,9 @@ function stateOf({ resume, halfClosed }: Tunnel): string {
   return resume ? 'attached' : '';
 }
 
-function rowOf(tunnel: Tunnel, rate: Rate | undefined, source: Seen | undefined, kick: (tunnel: Tunnel) => void) {
-  const { dialId, destination, caller, tenant, agentId, hubId, ageMs, bytesUp, bytesDown, resume } = tunnel;
-  const elsewhere = source && consoleOf(source, 'tunnels');
+function rowOf(tunnel: Listed, rate: Rate | undefined, kick: (tunnel: Tunnel) => void) {
+  const { at, dialId, destination, caller, tenant, agentId, hubId, ageMs, bytesUp, bytesDown, resume } = tunnel;
+  const elsewhere = consoleOf(at, 'tunnels');
   return {
     key: dialId,
     bad: resume?.attached === false,
@@ -163,7 +166,7 @@ function rowOf(tunnel: Tunnel, rate: Rate | undefined, source: Seen | undefined,
       bytes(bytesDown),
       rate ? `${bytes(rate.up)}/s` : '–',
       rate ? `${bytes(rate.down)}/s` : '–',
-      <a key="dial" href={addressOf('tunnels', dialId, source?.id ?? '')}>
+      <a key="dial" href={addressOf('tunnels', dialId)}>
         <Name text={dialId} most={20} />
       </a>,
       elsewhere === undefined ? (
