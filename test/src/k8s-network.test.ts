@@ -91,8 +91,11 @@ test('gateways and hubs may ask DNS on their own node, and hubs an API server be
   );
 });
 
-test('the API server dials the socket that proxy-server creates', () => {
-  const socket = server.flags.get('uds-name') as string;
+test('the API server dials the socket of isthmus hold, which passes on to the one that proxy-server creates', () => {
+  const hold = readManifest(`${NODE}/proxy-socket.yaml`).spec.containers[0] as { readonly args: readonly string[] };
+  const flag = (name: string) => hold.args.find((arg) => arg.startsWith(`--${name}=`))?.split('=')[1] ?? '';
+  const socket = flag('uds-name');
+  assert.equal(flag('gateways'), server.flags.get('uds-name'));
   const config = readManifest(`${NODE}/egress-selector-configuration.yaml`);
   assert.equal(config.apiVersion, 'apiserver.k8s.io/v1beta1');
   assert.equal(config.kind, 'EgressSelectorConfiguration');

@@ -27,7 +27,7 @@ interface PassedAttachOptions extends AgentRoutes {
 export function passedAttach(options: PassedAttachOptions): Attach {
   const { observation, clock = systemClock } = options;
   // A session that is silent is given up sooner than hold gives up this gateway.
-  const through = { ...options, ...observation, clock, silentMs: GATEWAY.passedAttachMs };
+  const through = { ...options, ...observation, clock, silentMs: GATEWAY.passedAttachMs, ownDeadline: false };
   return async (request) => {
     const { tenant, destination, process } = request;
     if (!process)

@@ -50,6 +50,9 @@ export function routed(options: RoutingOptions, suspects: Suspects = new Suspect
 }
 
 /** One try through one session. */
+/** With each field named, so that none is forgotten; unset where it may be. */
+type Whole<T> = { [Name in keyof Required<T>]: T[Name] };
+
 interface Attempt {
   readonly record: SessionRecord;
   readonly entry: AttemptRecord;
@@ -238,7 +241,7 @@ class Attempts {
       // As one literal: a copy that is extended takes V8 ten times as long.
       const { id, tenant, destination, deadline, traceparent, agent, caller, callerName, policy, resume, log } =
         this.#request;
-      const asked: DialRequest = {
+      const asked = {
         id,
         tenant,
         destination,
@@ -254,7 +257,7 @@ class Attempts {
         acknowledged: () => this.#awaitAnswer(attempt, running),
         underWay: (roundTripMs: number) => attempt.silence.underWay(roundTripMs),
         signal: attempt.abort,
-      };
+      } satisfies Whole<DialRequest>;
       enterSpan(asked, span);
       const established = await dial(asked);
       whenLeft(established, release);

@@ -114,7 +114,8 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
   const loseAll = (reason?: Error) => {
     for (const carrier of [...carriers]) loseThrough(carrier, reason);
   };
-  return { open, loseAll, tunnels, end, tunnel: end.resumable, told, dialled, attaches, lose, known, traceparent };
+  const tunnel = end.resumable;
+  return { open, loseAll, tunnels, end, tunnel, told, dialled, attaches, lose, known, suspects, traceparent };
 }
 
 test('a tunnel whose hub is lost goes on through another, in the trace of its dial', async () => {
@@ -172,6 +173,15 @@ test('a tunnel whose agent has hung up on one hub does not try it there again', 
   await until(() => tunnel.attached, 'an attach');
   assert.notEqual(tunnel.sessionId, first);
   assert.deepEqual([attaches.length, told.length], [1, 2]);
+});
+
+test('a session that lets an attach run into the deadline is avoided, as a silent one is', async () => {
+  const late = new DialError('connection_timeout', 'no answer', { expired: true });
+  const { tunnel, end, lose, suspects } = await gateway(late);
+  const other = `s of ${tunnel.hubId === 'h1' ? 'h2' : 'h1'}`;
+  lose();
+  await until(() => suspects.has(other, 'default'), 'a suspicion');
+  end.abort(new Error('the caller went away'));
 });
 
 test('a tunnel goes on through another session than the one that has failed it, if there is one', async () => {

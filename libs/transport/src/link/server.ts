@@ -220,7 +220,7 @@ class ServedDials {
 
   #refuse({ pending }: Asked, error: DialError): void {
     if (pending.stream.closed) return;
-    answerFinally(asDuplex(pending, this.#link.carriers.closed), refusalHead(error));
+    answerFinally(asDuplex(pending, this.#link.carriers.closed), refusalHead(error), this.#options);
   }
 
   #checkTenant({ tenant }: Pick<ServedDial, 'tenant'>): void {
@@ -231,10 +231,11 @@ class ServedDials {
   }
 }
 
-/** Answers with a head alone. The request is over then: a caller might never end it (RFC 9113 section 8.1). */
-function answerFinally(stream: DuplexStream, head: OutgoingHead): void {
+/** Answers with a head alone. A caller's request is over then: it might never end it (RFC 9113 section 8.1). */
+function answerFinally(stream: DuplexStream, head: OutgoingHead, { enter }: Pick<ServedDialsOptions, 'enter'>): void {
   stream.respond(head, { endStream: true });
-  stream.close(ErrorCode.NO_ERROR);
+  if (enter) stream.close(ErrorCode.NO_ERROR);
+  else stream.resume();
 }
 
 /** Tells the dialling side that the dial is on its way. */
@@ -393,7 +394,7 @@ export class LinkServer {
   #acceptOther(stream: DuplexStream, head: Head): void {
     const { ':method': method, ':path': path } = head;
     if (method === 'POST' && path === '/control' && !this.#control) this.#openControl(stream, head);
-    else answerFinally(stream, { ':status': method === 'POST' ? 404 : 405 });
+    else answerFinally(stream, { ':status': method === 'POST' ? 404 : 405 }, this.#options);
   }
 
   #openControl(stream: DuplexStream, head: Head): void {

@@ -25,6 +25,8 @@ interface AttachThroughOptions extends Pick<AgentRoutes, 'directory' | 'suspects
   readonly clock: Pick<Clock, 'after'>;
   /** How long the session may be silent, and the round trips of its path, in milliseconds. */
   readonly silentMs: number;
+  /** Whether the deadline is this gateway's own, so that a session which lets it pass is accused too. A caller may set its own as short as it likes. */
+  readonly ownDeadline: boolean;
 }
 
 /**
@@ -36,7 +38,7 @@ export async function attachThrough(
   { attach }: Pick<Link, 'attach'>,
   { hubId }: Pick<AgentSession['record'], 'hubId'>,
   request: AttachRequest,
-  { directory, suspects, tracer, clock, silentMs }: AttachThroughOptions,
+  { directory, suspects, tracer, clock, silentMs, ownDeadline }: AttachThroughOptions,
 ): Promise<Attached> {
   const signal = new DialAbort();
   const abandon = () => signal.abort(request.signal.reason);
@@ -67,7 +69,8 @@ export async function attachThrough(
     const error = asDialError(thrown);
     const { tenant, session: sessionId } = request;
     span.end({ ms: performance.now() - start, error, sessionId, hubId });
-    if (silent) suspects.accuse(tenant, sessionId, ...(hubId === directory.ownHub ? [] : [hubId]));
+    if (silent || (ownDeadline && error.expired))
+      suspects.accuse(tenant, sessionId, ...(hubId === directory.ownHub ? [] : [hubId]));
     if (error.code === 'destination_unavailable' && error.retryable) directory.forget(sessionId);
     throw error;
   } finally {

@@ -286,7 +286,8 @@ class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunn
       deadline: performance.now() + TUNNEL.attachLongestMs,
       signal,
     };
-    const options = { directory, suspects, ...observation, clock: this.#clock, silentMs: TUNNEL.attachMs };
+    const { attachMs: silentMs } = TUNNEL;
+    const options = { directory, suspects, ...observation, clock: this.#clock, silentMs, ownDeadline: true };
     this.#tryLast(session.sessionId);
     this.#pendingAttach = signal;
     try {

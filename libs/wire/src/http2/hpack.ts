@@ -162,6 +162,12 @@ const STATIC_TABLE: readonly (readonly [name: string, value: string])[] = [
   ['www-authenticate', ''],
 ];
 
+/**
+ * A block of no more bytes is read as one text, and its strings are parts of it, which V8 keeps as long as one of them: a tunnel keeps its
+ * destination, so a longer text would cost memory that no limit counts.
+ */
+const SHORT_BLOCK = 1024;
+
 /** What an entry costs beside its two strings, in bytes (RFC 7541 section 4.1). */
 const ENTRY_OVERHEAD = 32;
 
@@ -177,7 +183,7 @@ export class HpackDecoder {
   #tableLimit: number;
   #block: Buffer = NO_BLOCK;
   #at = 0;
-  /** The block's octets as characters: to read all at once takes V8 as long as to read one string. */
+  /** The octets of a short block as characters: to read all at once takes V8 as long as to read one string. */
   #text: string | undefined;
 
   /**
@@ -205,6 +211,7 @@ export class HpackDecoder {
         throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a head of more than ${this.#maxList} bytes`);
       fields.push(field);
     }
+    this.#text = undefined;
     return fields;
   }
 
@@ -267,7 +274,7 @@ export class HpackDecoder {
     const start = this.#at;
     this.#at = end;
     if (coded) return huffmanDecode(this.#block.subarray(start, end));
-    if (kept) return this.#block.toString('latin1', start, end);
+    if (kept || this.#block.length > SHORT_BLOCK) return this.#block.toString('latin1', start, end);
     this.#text ??= this.#block.toString('latin1');
     return this.#text.slice(start, end);
   }
