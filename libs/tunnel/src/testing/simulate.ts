@@ -241,7 +241,7 @@ class Schedule {
 
   #checkSilence(): void {
     const { gateway, agent } = this.#heard;
-    this.#mayFail ||= this.#time.now() - Math.min(gateway, agent) > this.#timeoutMs;
+    this.#mayFail ||= this.#time.now() - Math.min(gateway, agent) >= this.#timeoutMs;
   }
 
   #checkMemory(): void {
