@@ -286,3 +286,13 @@ test('resets in quick succession end the connection', async () => {
   await closed;
   await until(() => open() === 0, 'the end of all streams');
 });
+
+test('a caller may end all its tunnels at once, and others of its connection go on', async () => {
+  const { session, closed } = await callerOf({ dial: async () => established(destination().near) });
+  const stays = await ask(session, 1);
+  const tunnels = await Promise.all(Array.from({ length: TRANSPORT.grpcResets + 1 }, () => ask(session, 1)));
+  for (const { stream } of tunnels) stream.close(http2.constants.NGHTTP2_CANCEL);
+  await until(() => closed.length === tunnels.length, 'the end of their tunnels');
+  assert.equal((await ask(session, 1)).status, 200);
+  assert.equal(stays.stream.closed, false);
+});

@@ -59,7 +59,7 @@ export function connectStreams(options: CallerEdgeOptions): NonNullable<GrpcServ
     const waiter: Waiter = {
       accept() {
         if (stream.closed) return undefined;
-        stream.abandonsRequest = false;
+        stream.isTunnel = true;
         stream.answer(ESTABLISHED);
         return callerEnd(asDuplex(pending, () => events.emit('caller:close', 'http-connect')));
       },

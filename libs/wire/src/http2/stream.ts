@@ -128,8 +128,8 @@ export class Http2Stream implements Sender {
   face: StreamFace = NOBODY;
   /** Whether a request was answered. */
   answered = false;
-  /** As its owner's, until its user says otherwise: what came after an answered CONNECT is no request. */
-  abandonsRequest: boolean;
+  /** Whether it is an accepted CONNECT. What comes after its answer is no request: it is not abandoned, and a reset is its ordinary end. */
+  isTunnel = false;
   offered = false;
   readonly #owner: StreamOwner;
   readonly #output: Output;
@@ -143,7 +143,6 @@ export class Http2Stream implements Sender {
   constructor(id: number, owner: StreamOwner, { incoming, window, sendWindow, group }: StreamLimits) {
     this.id = id;
     this.#owner = owner;
-    this.abandonsRequest = owner.abandonsRequests;
     this.#output = owner.output;
     this.#incoming = incoming;
     this.#window = window;
@@ -297,7 +296,7 @@ export class Http2Stream implements Sender {
     this.#become(ENDED);
     this.face.onWritable();
     if (this.#incoming.ended) this.#become(BOTH_ENDED);
-    else if (this.abandonsRequest && !this.closed) {
+    else if (this.#owner.abandonsRequests && !this.isTunnel && !this.closed) {
       this.#output.frame(rstStreamFrame(this.id, ErrorCode.NO_ERROR));
       this.#become(BOTH_ENDED);
     }

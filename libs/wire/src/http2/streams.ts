@@ -70,7 +70,7 @@ export interface StreamRules {
    * because opening a stream costs an attacker almost nothing (CVE-2023-44487).
    */
   readonly maxResets: number;
-  /** Whether a request counts, too, that is cancelled after its answer. */
+  /** Whether a request counts, too, that is cancelled after its answer. A tunnel does not: opening it cost a dial. */
   readonly countsAnswered: boolean;
   /** See `StreamOwner`. */
   readonly abandonsRequests: boolean;
@@ -265,7 +265,8 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     const stream = this.known(id, 'RST_STREAM');
     if (!stream) return;
     const { role, rules } = this.#options;
-    if (role === 'server' && (rules.countsAnswered || !stream.answered)) this.resets.count();
+    const spared = stream.isTunnel || (stream.answered && !rules.countsAnswered);
+    if (role === 'server' && !spared) this.resets.count();
     stream.receiveReset(code);
   }
 
