@@ -14,6 +14,7 @@ import { type GrpcServerOptions, grpcServer } from './grpc/server.ts';
 import { socketPath } from './grpc/testing/plane.ts';
 import { dialTcp, listen } from './link/testing.ts';
 import { destination, established } from './packets/testing.ts';
+import { RequestRefused } from './proxy-authorization.ts';
 import { cleanups } from './testing/cleanups.ts';
 import { anyoneOf, type CallerPeer } from './tls/certificate.ts';
 
@@ -205,17 +206,22 @@ const basic = (user: string, token: string) => ({
   'proxy-authorization': `Basic ${Buffer.from(`${user}:${token}`).toString('base64')}`,
 });
 
-/** A caller at an edge that knows the token `good`, and takes no certificates. */
-function tokenCaller() {
+/** A caller at an edge that knows the token `good`, and takes no certificates. By gRPC it knows everyone. */
+function tokenCaller(options: Partial<CallerEdgeOptions> = {}) {
   return callerOf(
     {
       identify: () => new NotAuthorised('show a token', { challenge: true }),
       async identifyByToken({ remote }, { token }) {
+        if (token === 'busy') throw new RequestRefused(429, 'try again later');
         if (token !== 'good') throw new NotAuthorised('the token is wrong');
         return { tenant: 'acme', caller: { identity: remote, remote } };
       },
+      ...options,
     },
-    { strangers: { streamWindow: 4096, maxStreams: 1 } },
+    {
+      strangers: { streamWindow: 4096, maxStreams: 1 },
+      services: [{ path: '/grpc', serve: (_call, admit) => admit() }],
+    },
   );
 }
 
@@ -242,15 +248,38 @@ test('a caller without a token is asked for one, and the token makes it one with
   assert.equal(refused.length, 1 + TRANSPORT.challenges);
 });
 
-test('who goes on asking without a good token is let go', async () => {
+const refusals: [why: string, status: number, target: string, fields: object, options?: Partial<CallerEdgeOptions>][] =
+  [
+    ['without a token', 407, 'a:1', {}],
+    ['with a wrong token', 407, 'a:1', basic('acme', 'wrong')],
+    ['for no destination', 400, 'a b:1', {}],
+    ['without a certificate', 403, 'a:1', {}, { identify: () => new NotAuthorised('show a certificate') }],
+    ['while too many guess', 429, 'a:1', basic('acme', 'busy')],
+  ];
+for (const [why, wanted, target, fields, options] of refusals) {
+  test(`a stranger who goes on asking ${why} is let go`, async () => {
+    const { session } = await tokenCaller(options);
+    const closed = new Promise((resolve) => session.once('close', resolve));
+    for (let time = 0; time < TRANSPORT.challenges; time++) {
+      const { stream, status } = await ask(session, target, { ...fields });
+      assert.equal(status, wanted);
+      await endOf(stream);
+    }
+    await closed;
+  });
+}
+
+test('a caller that is known by gRPC keeps its connection whatever is refused on it', async () => {
   const { session } = await tokenCaller();
-  const closed = once(session, 'close');
-  for (let time = 0; time < TRANSPORT.challenges; time++) {
-    const { stream, status } = await ask(session, 1, time === 0 ? {} : basic('acme', 'wrong'));
+  const fields = { ':method': 'POST', ':path': '/grpc', 'content-type': 'application/grpc', te: 'trailers' };
+  const call = session.request(fields, { endStream: false }).on('error', () => {});
+  await until(() => session.remoteSettings.maxConcurrentStreams === TRANSPORT.grpcStreams, 'more room');
+  for (let time = 0; time <= TRANSPORT.challenges; time++) {
+    const { stream, status } = await ask(session, 1, basic('acme', 'wrong'));
     assert.equal(status, 407);
     await endOf(stream);
   }
-  await closed;
+  assert.deepEqual([session.closed, call.closed], [false, false]);
 });
 
 const malformed: [name: string, target: string, fields: Record<string, string>, status: number, why: RegExp][] = [

@@ -38,7 +38,8 @@ interface Call {
  */
 export function connectStreams(options: CallerEdgeOptions): NonNullable<GrpcServerOptions['connect']> {
   const { events } = options;
-  const refusals = new Refusals();
+  /** How often each connection was refused, while nobody knows whose it is. A known caller's refusals end no tunnel of it. */
+  const refusals = new WeakMap<ConnectionPeer, number>();
   const serve = async (call: Call, request: Metadata) => {
     const { pending } = call;
     const { stream } = pending;
@@ -74,7 +75,10 @@ export function connectStreams(options: CallerEdgeOptions): NonNullable<GrpcServ
     if (gone.signal.aborted && why === error) return;
     events.emit('refused', 'http-connect', peer.remote, why);
     answerError(pending.stream, error);
-    if (error.status === 407 && refusals.isLast(peer)) peer.end(why);
+    if (peer.admitted) return;
+    const count = (refusals.get(peer) ?? 0) + 1;
+    refusals.set(peer, count);
+    if (count >= TRANSPORT.challenges) peer.end(why);
   };
   return (stream, request, peer, admit) => {
     events.emit('caller:open', 'http-connect');
@@ -84,17 +88,7 @@ export function connectStreams(options: CallerEdgeOptions): NonNullable<GrpcServ
       gone.abort();
       call.signal?.abort(stream.reason ?? new Error('the caller went away'));
     };
-    const admitted = () => {
-      refusals.known(peer);
-      admit();
-    };
-    const call: Call = {
-      pending: new PendingStream(stream, { closed }),
-      peer,
-      admit: admitted,
-      gone,
-      signal: undefined,
-    };
+    const call: Call = { pending: new PendingStream(stream, { closed }), peer, admit, gone, signal: undefined };
     stream.guarded(() => serve(call, request))();
   };
 }
@@ -113,23 +107,6 @@ async function identified(
     return who;
   } catch (error) {
     throw error instanceof NotAuthorised ? challenged(error.dialling(target)) : error;
-  }
-}
-
-/** How often each connection was asked for a token, while nobody knows whose it is. */
-class Refusals {
-  readonly #counts = new WeakMap<ConnectionPeer, number>();
-
-  /** Its caller is known: another one's wrong token ends no tunnel of it. */
-  known(peer: ConnectionPeer): void {
-    this.#counts.set(peer, Number.NEGATIVE_INFINITY);
-  }
-
-  /** Counts one. Returns whether it ends the connection. */
-  isLast(peer: ConnectionPeer): boolean {
-    const count = (this.#counts.get(peer) ?? 0) + 1;
-    this.#counts.set(peer, count);
-    return count >= TRANSPORT.challenges;
   }
 }
 

@@ -166,6 +166,7 @@ class Endpoint implements GrpcServer {
     let peer: ConnectionPeer | undefined;
     let limits = this.#first;
     const admit = () => {
+      if (peer) peer.admitted = true;
       if (limits !== this.#admitted) connection.allow(this.#admitted, TRANSPORT.grpcBacklogBytes);
       limits = this.#admitted;
     };

@@ -64,6 +64,8 @@ export interface ConnectionPeer {
   readonly remote: string;
   /** The subject of its certificate, if it showed one. */
   readonly subject: string | undefined;
+  /** Whether it has proven who it is, by any protocol of its HTTP/2 connection. */
+  admitted?: boolean;
   /** Ends the connection with its dials and tunnels, as closed by the plane. Tells the other side why where the protocol can. */
   end(reason: Error): void;
 }
