@@ -8,7 +8,7 @@ export const GATEWAY = {
   wrongTokenMs: 1000,
   /**
    * Such answers that wait for one source address and one tenant, which the tokens are said to be of. Beyond them, further wrong tokens are refused
-   * at once, and those of issuers unread.
+   * at once, and those of issuers unread. Tokens of issuers that are verified take their places meanwhile.
    */
   wrongTokensOfSource: 16,
   /** The same for one source address and all tenants, and for one tenant and all addresses. Only wrong tokens are refused for the latter. */

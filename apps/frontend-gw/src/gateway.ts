@@ -28,7 +28,7 @@ export interface GatewayOptions
   readonly tenant: string;
   readonly tenancy?: Tenancy;
   /** Who callers are of `tenant`, where some show tokens. Unset: none does. */
-  readonly callerTokens?: Pick<Tenancy, 'identify' | 'changed' | 'limits'>;
+  readonly callerTokens?: Pick<Tenancy, 'identify' | 'changed' | 'limits' | 'tenants'>;
   /** For tenants' own ports and unix sockets. */
   readonly ownPorts: OwnPorts;
   readonly strategies: readonly Strategy[];

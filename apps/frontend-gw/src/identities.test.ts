@@ -10,14 +10,28 @@ import { Identities } from './identities.ts';
 
 type Evidence = Parameters<Tenancy['identify']['callerToken']>[0];
 
-/** Identities by an authority that takes a token's name for its caller's, and refuses `wrong`. */
+/**
+ * Identities by an authority that takes a token's name for its caller's, and refuses `wrong`. Verifying any but `password` costs a
+ * turn of the event loop, and `slow` until it is released.
+ */
 function setup() {
   const asked: Evidence[] = [];
+  const verified = { all: 0, now: 0, atOnce: 0, release() {} };
   const watching = new Map<string, (reason: NotAuthorised) => void>();
   const identify = {
     async callerToken(evidence: Evidence) {
       asked.push(evidence);
-      if (evidence.refusal) throw evidence.refusal;
+      if (evidence.token !== 'password') {
+        await evidence.turn?.();
+        verified.all++;
+        verified.atOnce = Math.max(verified.atOnce, ++verified.now);
+        await new Promise<void>((resolve) => {
+          if (evidence.token === 'slow') verified.release = resolve;
+          else setImmediate(resolve);
+        });
+        verified.now--;
+      }
+      if (evidence.token === 'undecided') throw new NotAuthorised('nobody can say', { undecided: true });
       if (evidence.token === 'wrong') throw new NotAuthorised('the token is wrong');
       const [name = '', serial] = evidence.token.split('.');
       const principal = { tenant: 'acme', role: 'caller', name, rule: 'acme.yaml: callers[0].tokens' };
@@ -28,17 +42,20 @@ function setup() {
       return { principal, tenant: {}, watch };
     },
   };
-  const tenancy = { identify, changed: () => () => {}, limits: () => ({ tunnels: 9, pendingDials: 9 }) };
+  const known = (name: string) => (['acme', 'beta', 'gamma'].includes(name) ? { name } : undefined);
+  const tenants = { get: known, byServerName: (name: string) => known(name.replace(/\.example$/, '')) };
+  const tenancy = { identify, tenants, changed: () => () => {}, limits: () => ({ tunnels: 99, pendingDials: 99 }) };
   const identities = new Identities(tenancy as unknown as Tenancy, planeEvents());
   const { signal } = new AbortController();
-  const connect = (address = '10.0.0.1') => {
-    const socket = Object.assign(new EventEmitter(), { remoteAddress: address }) as Socket;
+  const connect = (address = '10.0.0.1', servername = '') => {
+    const socket = Object.assign(new EventEmitter(), { remoteAddress: address, servername }) as unknown as Socket;
     const ended: string[] = [];
     const peer: CallerPeer = { socket, remote: address, subject: undefined, end: ({ message }) => ended.push(message) };
-    const show = (token: string, tenant = 'acme') => identities.identifyByToken(peer, { tenant, token }, signal);
+    const show = (token: string, tenant = 'acme') =>
+      identities.identifyByToken(peer, { ...(tenant !== '' && { tenant }), token }, signal);
     return { peer, ended, show };
   };
-  return { identities, asked, watching, connect };
+  return { identities, asked, verified, watching, connect };
 }
 
 /** Lets answers to wrong tokens wait for this long, in milliseconds, and so many of a source and tenant, and of a source. */
@@ -70,33 +87,90 @@ test('a connection stands on the newest token of its caller, and takes none of a
   assert.deepEqual(ended, ['its token was removed']);
 });
 
-test('the answer to a wrong token waits, and a source has few such answers at a time', async (context) => {
-  waits(context, 30, 2);
-  const { asked, connect } = setup();
-  const wrong = [connect(), connect()].map(({ show }) => assert.rejects(show('wrong'), /the token is wrong/));
-  await new Promise(setImmediate);
-  await assert.rejects(connect().show('wrong'), (error) => error instanceof RequestRefused && error.status === 429);
-  assert.ok(asked[2]?.refusal, 'nothing that costs is verified for it');
-  assert.equal((await connect('10.0.0.2').show('ci.1')).tenant, 'acme', 'another source goes on');
-  // Their timers keep no process running.
+/** Timers of answers that wait keep no process running. */
+function stays(context: TestContext): void {
   const running = setInterval(() => {}, 1000);
   context.after(() => clearInterval(running));
+}
+
+const tooMany = (error: unknown) => error instanceof RequestRefused && error.status === 429;
+
+test('the answer to a wrong token waits, and a source has few such answers at a time', async (context) => {
+  waits(context, 200, 2);
+  stays(context);
+  const { verified, connect } = setup();
+  const wrong = [connect(), connect()].map(({ show }) => assert.rejects(show('wrong'), /the token is wrong/));
+  await new Promise(setImmediate);
+  await assert.rejects(connect().show('wrong'), tooMany);
+  assert.equal(verified.all, 2, 'nothing that costs is verified for it');
+  assert.equal((await connect('10.0.0.2').show('ci.1')).tenant, 'acme', 'another source goes on');
   await Promise.all(wrong);
   await assert.rejects(connect().show('wrong'), /the token is wrong/, 'it may try again');
 });
 
-test("one tenant's wrong tokens hold up no other tenant's good ones from the same address, up to a bound", async (context) => {
+test('of wrong tokens that come at once, few are verified, also of one connection', async (context) => {
+  waits(context, 30, 2);
+  stays(context);
+  const { verified, connect } = setup();
+  const known = connect();
+  await known.show('ci.1');
+  verified.all = 0;
+  const shown = Array.from({ length: 100 }, () => known.show('wrong'));
+  assert.equal((await connect().show('password')).tenant, 'acme', 'what costs nothing need not wait');
+  assert.equal(await known.show('ci.1'), await known.show('ci.1'), 'nor what was verified');
+  const errors = (await Promise.allSettled(shown)).map((each) => each.status === 'rejected' && each.reason);
+  assert.deepEqual([verified.all, errors.filter(tooMany).length], [2, 98]);
+});
+
+test('of good tokens that come at once, all are accepted, a few at a time', async (context) => {
   waits(context, 30, 2, 3);
-  const { asked, connect } = setup();
-  const running = setInterval(() => {}, 1000);
-  context.after(() => clearInterval(running));
+  const { verified, connect } = setup();
+  const shown = ['acme', 'beta', 'gamma'].flatMap((tenant) =>
+    Array.from({ length: 20 }, (_, index) => connect().show(`ci.${index}`, tenant)),
+  );
+  const undecided = assert.rejects(connect().show('undecided'), /nobody can say/);
+  assert.equal((await Promise.all(shown)).length, 60);
+  await undecided;
+  assert.equal(verified.atOnce, 3);
+});
+
+test('a token does not wait for its turn without end', async (context) => {
+  waits(context, 30, 1);
+  Object.assign(GATEWAY, { dialMs: 20 });
+  stays(context);
+  const { connect, verified } = setup();
+  const slow = connect().show('slow');
+  await assert.rejects(connect().show('ci.1'), /1 tokens are being verified/);
+  verified.release();
+  await slow;
+  await connect().show('ci.1');
+});
+
+test("one tenant's wrong tokens hold up no other tenant's good ones from the same address, up to a bound", async (context) => {
+  waits(context, 200, 2, 3);
+  stays(context);
+  const { verified, connect } = setup();
   const wrong = [connect(), connect()].map(({ show }) => assert.rejects(show('wrong'), /the token is wrong/));
   await new Promise(setImmediate);
   await connect().show('ci.1', 'beta');
-  assert.equal(asked.at(-1)?.refusal, undefined, 'the token of beta is verified');
+  assert.equal(verified.all, 3, 'the token of beta is verified');
   wrong.push(assert.rejects(connect().show('wrong', 'beta'), /the token is wrong/));
   await new Promise(setImmediate);
   await assert.rejects(connect().show('ci.1', 'gamma'), /3 wrong tokens wait/);
-  assert.ok(asked.at(-1)?.refusal, 'names cost nothing, so they do not make room without end');
+  assert.equal(verified.all, 4, 'names cost nothing, so they do not make room without end');
+  await Promise.all(wrong);
+});
+
+test('names of no tenant are one name, in Basic and in the server name, and lock out no tenant', async (context) => {
+  waits(context, 200, 2, 3);
+  stays(context);
+  const { verified, connect } = setup();
+  const wrong = ['x1', 'x2'].map((name) => assert.rejects(connect().show('wrong', name), /the token is wrong/));
+  await new Promise(setImmediate);
+  await assert.rejects(connect().show('wrong', 'x3'), tooMany);
+  await assert.rejects(connect('10.0.0.1', 'x4.example').show('wrong', ''), tooMany);
+  assert.equal(verified.all, 2);
+  await connect('10.0.0.1', 'beta.example').show('ci.1', '');
+  await connect().show('ci.1', 'acme');
   await Promise.all(wrong);
 });

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import type { Tenancy } from '@isthmus/plane';
-import { addressOf, RandomSet, sourceOf } from '@isthmus/runtime';
+import { addressOf, deferred, getOrPut, RandomSet, sourceOf, within } from '@isthmus/runtime';
 import {
   type CallerIdentity,
   type CallerPeer,
@@ -17,6 +17,7 @@ import { DialError, NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
 import { GATEWAY } from './defaults.ts';
 
 type Grant = ReturnType<Tenancy['identify']['caller']>;
+type CallerEvidence = Parameters<Tenancy['identify']['caller']>[0];
 
 /** A connection whose caller is known. */
 interface Known {
@@ -43,7 +44,7 @@ interface Refused {
 export class Identities {
   readonly identify: Identify = (peer) => this.#identify(peer);
   readonly identifyByToken: IdentifyByToken = (...asked) => this.#identifyByToken(...asked);
-  readonly #tenancy: Pick<Tenancy, 'identify' | 'changed' | 'limits'>;
+  readonly #tenancy: Pick<Tenancy, 'identify' | 'changed' | 'limits' | 'tenants'>;
   readonly #events: PlaneEvents;
   readonly #owners = new WeakMap<Socket, { readonly owner: PortOwner; readonly admitted: () => void }>();
   readonly #judged = new WeakMap<Socket, Known | Refused>();
@@ -53,7 +54,7 @@ export class Identities {
   readonly #guesses = new Guesses();
   #changes = 0;
 
-  constructor(tenancy: Pick<Tenancy, 'identify' | 'changed' | 'limits'>, events: PlaneEvents) {
+  constructor(tenancy: Pick<Tenancy, 'identify' | 'changed' | 'limits' | 'tenants'>, events: PlaneEvents) {
     this.#tenancy = tenancy;
     this.#events = events;
     tenancy.changed(() => this.#changes++);
@@ -92,28 +93,30 @@ export class Identities {
     if (before && 'who' in before && before.digest === digest) return before.who;
     const evidence = this.#evidence(socket);
     const source = sourceOf(addressOf(socket) ?? '');
-    // Whose token it is said to be. It is a claim: the tenant's name, or the name that the connection was opened with.
-    const of = evidence.tenant ?? tenant ?? evidence.serverName ?? '';
-    const refusal = this.#guesses.refusalOf(source, of);
-    const grant = await this.#tenancy.identify
-      .callerToken({
+    const grant = await this.#guesses.judge(source, this.#saidTenant(evidence, tenant), (turn) =>
+      this.#tenancy.identify.callerToken({
         ...evidence,
         token,
         source,
         signal,
-        refusal,
+        turn,
         ...(tenant !== undefined && { claimedTenant: tenant }),
-      })
-      .catch(async (error: unknown) => {
-        if (error instanceof NotAuthorised && !error.undecided) await this.#guesses.wrong(source, of);
-        throw error;
-      });
+      }),
+    );
     signal.throwIfAborted();
     const now = this.#judged.get(socket);
     return now && 'who' in now ? this.#replace(now, grant, digest) : this.#admit(peer, grant, digest).who;
   }
 
-  #evidence(socket: Socket) {
+  /** Whose a token is said to be. It is a claim. Names of no tenant are one: nobody has more guesses by inventing them. */
+  #saidTenant({ tenant: own, serverName }: CallerEvidence, claimed: string | undefined): string {
+    const { tenants } = this.#tenancy;
+    if (own !== undefined) return own;
+    const said = claimed === undefined ? serverName && tenants.byServerName(serverName) : tenants.get(claimed);
+    return said ? said.name : '';
+  }
+
+  #evidence(socket: Socket): CallerEvidence {
     const [serverName, certificate] = [serverNameOf(socket), shownCertificate(socket)];
     return {
       ...this.#owners.get(socket)?.owner,
@@ -198,39 +201,102 @@ function digestOf(tenant = '', token: string): string {
 }
 
 /**
- * Wrong tokens whose answers wait. Each costs its sender a while, and also one that does not wait for the answer. A source may be a balancer
- * with many tenants behind it, so one tenant's wrong tokens hold up no other's good ones.
+ * Tokens that are verified now, and wrong ones whose answers wait. Each wrong one costs its sender a while, and also one that does not wait for
+ * the answer. A source may be a balancer with many tenants behind it, so one tenant's tokens hold up no other's.
  */
 class Guesses {
-  readonly #waiting = new Map<string, number>();
+  readonly #shares = new Map<string, Share>();
 
-  /** Why nothing that costs may be verified now for a source and the tenant that it names; undefined if it may. */
-  refusalOf(source: string, tenant: string): RequestRefused | undefined {
-    const [both, from] = keysOf(source, tenant);
-    return this.#fault(both, GATEWAY.wrongTokensOfSource) ?? this.#fault(from, GATEWAY.wrongTokens);
-  }
-
-  /** Resolves when the answer may go. @throws RequestRefused to answer at once, because too many answers wait already */
-  async wrong(source: string, tenant: string): Promise<void> {
-    const keys = keysOf(source, tenant);
-    const fault = this.refusalOf(source, tenant) ?? this.#fault(keys[2], GATEWAY.wrongTokens);
-    if (fault) throw fault;
-    for (const key of keys) this.#waiting.set(key, (this.#waiting.get(key) ?? 0) + 1);
-    await setTimeout(GATEWAY.wrongTokenMs, undefined, { ref: false });
-    for (const key of keys) {
-      const left = (this.#waiting.get(key) ?? 0) - 1;
-      if (left > 0) this.#waiting.set(key, left);
-      else this.#waiting.delete(key);
+  /**
+   * @param tenant whose the token is said to be
+   * @param judge calls `turn` before it verifies what costs. The answer to a wrong token waits, or is that too many wait already
+   */
+  async judge<T>(source: string, tenant: string, judge: (turn: () => Promise<void>) => Promise<T>): Promise<T> {
+    const both = this.#share(`source ${source} tenant ${tenant}`, GATEWAY.wrongTokensOfSource);
+    const from = this.#share(`source ${source}`, GATEWAY.wrongTokens);
+    const all = [both, from, this.#share(`tenant ${tenant}`, GATEWAY.wrongTokens)];
+    const taken: Share[] = [];
+    const leave = () => {
+      for (const share of taken.splice(0)) share.leave('judged');
+    };
+    const turn = async () => {
+      for (const share of [both, from]) {
+        await share.turn();
+        taken.push(share);
+      }
+    };
+    try {
+      return await judge(turn);
+    } catch (error) {
+      if (!(error instanceof NotAuthorised) || error.undecided) throw error;
+      for (const share of all) share.check();
+      for (const share of all) share.wrong++;
+      leave();
+      await setTimeout(GATEWAY.wrongTokenMs, undefined, { ref: false });
+      for (const share of all) share.leave('wrong');
+      throw error;
+    } finally {
+      leave();
+      for (const share of all) if (--share.users === 0) this.#shares.delete(share.key);
     }
   }
 
-  #fault(key: string, most: number): RequestRefused | undefined {
-    if ((this.#waiting.get(key) ?? 0) < most) return undefined;
-    const text = `${most} wrong tokens wait for their answer: try again later, with a good one`;
-    return new RequestRefused(429, text, { code: 'connection_limit_reached' });
+  #share(key: string, most: number): Share {
+    const share = getOrPut(this.#shares, key, () => new Share(key, most));
+    share.users++;
+    return share;
   }
 }
 
-function keysOf(source: string, tenant: string): readonly [both: string, source: string, tenant: string] {
-  return [`source ${source} tenant ${tenant}`, `source ${source}`, `tenant ${tenant}`];
+/** The guesses of a source and tenant, of a source, or of a tenant. */
+class Share {
+  readonly key: string;
+  users = 0;
+  /** Tokens that are verified now. */
+  judged = 0;
+  /** Wrong ones whose answers wait. */
+  wrong = 0;
+  readonly #most: number;
+  /** Wake those that wait for their turn. */
+  readonly #waiting = new Set<() => void>();
+
+  constructor(key: string, most: number) {
+    this.key = key;
+    this.#most = most;
+  }
+
+  /** @throws RequestRefused if as many wrong answers wait as may */
+  check(): void {
+    if (this.wrong >= this.#most) throw this.#refusal(`${this.#most} wrong tokens wait for their answer`);
+  }
+
+  /** Resolves when a token may be verified, which may turn out wrong. Good ones are soon through. @throws RequestRefused */
+  async turn(): Promise<void> {
+    const late = performance.now() + GATEWAY.dialMs;
+    while (this.judged + this.wrong >= this.#most) {
+      this.check();
+      const left = late - performance.now();
+      if (left <= 0) throw this.#refusal(`${this.#most} tokens are being verified`);
+      const { promise, resolve } = deferred<void>();
+      this.#waiting.add(resolve);
+      await within(promise, left);
+      this.#waiting.delete(resolve);
+    }
+    this.judged++;
+  }
+
+  leave(as: 'judged' | 'wrong'): void {
+    this[as]--;
+    // Those that wait behind wrong ones need not.
+    let awake = this.wrong >= this.#most ? this.#waiting.size : 1;
+    for (const wake of this.#waiting) {
+      if (awake-- <= 0) break;
+      this.#waiting.delete(wake);
+      wake();
+    }
+  }
+
+  #refusal(why: string): RequestRefused {
+    return new RequestRefused(429, `${why}: try again later, with a good one`, { code: 'connection_limit_reached' });
+  }
 }

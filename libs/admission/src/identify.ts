@@ -42,8 +42,8 @@ export interface CallerEvidence extends Evidence {
 export interface CallerTokenEvidence extends CallerEvidence, ShownToken {
   /** The tenant that the caller says it is of: the user of Basic. It narrows the search, and must be the principal's. */
   readonly claimedTenant?: string;
-  /** Why only what costs next to nothing is verified: its source has shown too many wrong tokens. It is thrown instead of asking further. */
-  readonly refusal?: Error | undefined;
+  /** Called before what costs more than nothing is verified. Resolves when it may be, and rejects if its source has shown too many wrong tokens. */
+  readonly turn?: () => Promise<void>;
 }
 
 /** Verifies tokens of agents, or of callers. */
@@ -61,7 +61,7 @@ export interface Identify {
   agent(evidence: AgentEvidence): Promise<Grant>;
   /** @throws NotAuthorised if the caller has proven no tenant */
   caller(evidence: CallerEvidence): Grant;
-  /** Who a caller is by its token, whatever else it shows. Rejects with NotAuthorised, or with `refusal` */
+  /** Who a caller is by its token, whatever else it shows. Rejects with NotAuthorised, or as `turn` */
   callerToken(evidence: CallerTokenEvidence): Promise<Grant>;
   /** The tenants for which a gateway with this certificate may dial. Undefined: for all. */
   gateway(certificate: Certificate): ReadonlySet<string> | undefined;
@@ -107,7 +107,7 @@ export function identifyBy({ tenants, grants, tokens, bundles, now = Date.now }:
     },
     async callerToken(evidence) {
       const hinted = hintedTenant(tenants, evidence);
-      const { claimedTenant, token, refusal } = evidence;
+      const { claimedTenant, token, turn } = evidence;
       const among = claimedTenant === undefined ? hinted : knownTenant(tenants, claimedTenant);
       if (hinted && among !== hinted) throw otherTenant(among as Tenant, hinted);
       const known = passwordProof(tenants, token);
@@ -115,9 +115,10 @@ export function identifyBy({ tenants, grants, tokens, bundles, now = Date.now }:
         if (!among || known.tenant === among) return granted('caller', known);
         throw new NotAuthorised(`the token is not one of tenant ${among.name}`, { rule: `${among.path}: callers` });
       }
-      if (refusal) throw refusal;
-      if (passwordId(token) === undefined && tokens?.caller && (among?.takesTokens ?? true))
+      if (passwordId(token) === undefined && tokens?.caller && (among?.takesTokens ?? true)) {
+        await turn?.();
         return granted('caller', { ...(await tokens.caller.judge(evidence, among)), shared: false });
+      }
       const why =
         among && !among.takesTokens ? `tenant ${among.name} takes no tokens of callers` : 'no file has this token';
       throw new NotAuthorised(`the token was not accepted: ${why}`, among && { rule: `${among.path}: callers` });

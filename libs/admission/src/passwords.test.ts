@@ -55,6 +55,17 @@ test('a token finds its tenant by itself, or is checked against the one that is 
   assert.match(await who(stranger.token, 'none'), /takes no tokens of callers/);
 });
 
+test('what costs nothing is verified at once, and the rest at its turn', async () => {
+  const { tenants, grants } = tenantsWith({ acme: entry('ci', ci) });
+  const judge = async () => assert.fail('it is not its turn');
+  const identify = identifyBy({ tenants, grants, tokens: { caller: { judge } }, bundles: () => undefined });
+  const turn = () => Promise.reject(new Error('later'));
+  const show = (token: string) => identify.callerToken({ token, source: '10.0.0.1', signal, turn });
+  assert.equal((await show(ci.token)).principal.name, 'ci');
+  await assert.rejects(show(stranger.token), /no file has this token/);
+  await assert.rejects(show('an.issuers.token'), /later/);
+});
+
 test('a token that its file no longer has does not stand, nor does one of another hash', async () => {
   const { grants, tenants, identify, write } = tenantsWith({ acme: entry('ci', ci) });
   const grant = await identify.callerToken({ token: ci.token, source: '', signal });
