@@ -195,18 +195,25 @@ test('an agent without a session, or without a link to its hub, may come back; o
   });
 });
 
-test("a tunnel of hold leaves a session that drains once the agent's process has another one that stays", () => {
+/** The tunnels of a gateway between hold and an agent whose session `s1` drains. `elsewhere` are its other ones. */
+function drainingGateway() {
   const events = planeEvents();
-  let changed = (_: AgentSession['record']) => {};
+  const plane = { elsewhere: [] as readonly { session: AgentSession; rank?: number }[] };
   const draining: AgentSession = { ...FIRST, state: { draining: true } };
-  let sessions = [draining];
+  let changed = (_: AgentSession['record']) => {};
   const directory = {
-    ...{ ownHub: undefined, forget() {}, enter: () => () => {}, ofAgent: () => sessions },
+    ...{ ownHub: undefined, forget() {}, enter: () => () => {} },
+    ofAgent: () => [draining, ...plane.elsewhere.map(({ session: each }) => each)],
     watch(watcher: { readonly changed: typeof changed }) {
       changed = watcher.changed;
     },
   };
-  leaveDraining({ directory }, events);
+  const route = () => {
+    const ranked = [...plane.elsewhere, { session: draining, rank: 2 }];
+    return ranked.sort((a, b) => (a.rank ?? 3) - (b.rank ?? 3));
+  };
+  leaveDraining({ directory, route }, events);
+  /** @returns why each end of it was aborted */
   const open = (passes: boolean, sessionId: string) => {
     const seen: Error[] = [];
     const end = () => {
@@ -222,11 +229,28 @@ test("a tunnel of hold leaves a session that drains once the agent's process has
     new Tunnel('gateway', dial, end(), { end: end(), ...names }, events);
     return seen;
   };
+  return { plane, open, changed: () => changed(FIRST.record) };
+}
+
+test("a tunnel of hold leaves a session that drains once the agent's process has another one that stays", () => {
+  const { plane, open, changed } = drainingGateway();
   const [held, own, elsewhere] = [open(true, 's1'), open(false, 's1'), open(true, 's2')];
-  changed(FIRST.record);
+  changed();
   assert.deepEqual([held, own, elsewhere], [[], [], []], 'there is no other session');
-  sessions = [draining, SECOND];
-  changed(SECOND.record);
+  plane.elsewhere = [{ session: SECOND }];
+  changed();
+  assert.deepEqual([held, own, elsewhere], [[], [], []], 'an attach would come back to the one that drains');
+  plane.elsewhere = [{ session: SECOND, rank: 1 }];
+  changed();
   assert.deepEqual([held.length, own, elsewhere], [2, [], []]);
   assert.ok(held[0] instanceof SessionLost);
+});
+
+test('a tunnel of hold leaves a session at once that began to drain before its dial or attach was answered', () => {
+  const { plane, open } = drainingGateway();
+  plane.elsewhere = [{ session: SECOND }];
+  assert.deepEqual(open(true, 's1'), [], 'an attach would come back to the one that drains');
+  plane.elsewhere = [{ session: SECOND, rank: 1 }];
+  const [held, own, elsewhere] = [open(true, 's1'), open(false, 's1'), open(true, 's2')];
+  assert.deepEqual([held.length, own, elsewhere], [2, [], []]);
 });

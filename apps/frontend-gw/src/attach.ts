@@ -1,5 +1,6 @@
 import { type Clock, getOrPut, systemClock } from '@isthmus/runtime';
 import {
+  type AgentName,
   type AgentRoutes,
   type Attach,
   AttachRefused,
@@ -9,7 +10,6 @@ import {
   DialError,
   type Observation,
   type PlaneEvents,
-  type ProcessName,
   SessionLost,
   Tunnel,
 } from '@isthmus/tunnel';
@@ -55,29 +55,36 @@ function hasPassed(deadline: number): boolean {
 }
 
 /**
- * Moves tunnels of `isthmus hold` away from sessions that drain, once another session of the agent's process stays: a draining hub waits for
- * them, and hold knows only gateways. It attaches again at once, and this gateway takes the other session.
+ * Moves tunnels of `isthmus hold` away from sessions that drain, once an attach would take another session of the agent's process, which stays:
+ * a draining hub waits for them, and hold knows only gateways. It attaches again at once.
  */
-export function leaveDraining({ directory }: Pick<AgentRoutes, 'directory'>, events: PlaneEvents): void {
+export function leaveDraining(
+  { directory, route }: Pick<AgentRoutes, 'directory' | 'route'>,
+  events: PlaneEvents,
+): void {
   const carried = new Map<string, Set<Tunnel>>();
+  const check = ({ tenant, agentId }: AgentName) => {
+    if (carried.size === 0) return;
+    for (const { record, state } of directory.ofAgent({ tenant, agentId, instance: '' })) {
+      const tunnels = state.draining && carried.get(record.sessionId);
+      const { instance, hubId } = record;
+      if (!tunnels || instance === undefined) continue;
+      const [best] = route({ tenant, host: '', agent: agentId, instance, tried: new Set() });
+      if (best?.rank === undefined || best.session.state.draining) continue;
+      carried.delete(record.sessionId);
+      for (const tunnel of tunnels) tunnel.abort(new SessionLost(`hub ${hubId} drains`));
+    }
+  };
   events.on('tunnel:open', (tunnel) => {
-    if (tunnel instanceof Tunnel && tunnel.role === 'gateway' && tunnel.passesOn)
-      getOrPut(carried, tunnel.sessionId, () => new Set<Tunnel>()).add(tunnel);
+    if (!(tunnel instanceof Tunnel) || tunnel.role !== 'gateway' || !tunnel.passesOn) return;
+    getOrPut(carried, tunnel.sessionId, () => new Set<Tunnel>()).add(tunnel);
+    // The session may have begun to drain while the dial or attach was under way.
+    check({ tenant: tunnel.dial.tenant, agentId: tunnel.agentId });
   });
   events.on('tunnel:close', (tunnel) => {
     const tunnels = carried.get(tunnel.sessionId);
     if (tunnel instanceof Tunnel && tunnels?.delete(tunnel) && tunnels.size === 0) carried.delete(tunnel.sessionId);
   });
-  const check = ({ tenant, agentId, instance }: Omit<ProcessName, 'instance'> & Partial<ProcessName>) => {
-    if (instance === undefined || carried.size === 0) return;
-    const sessions = [...directory.ofAgent({ tenant, agentId, instance })];
-    const ofProcess = sessions.filter(({ record }) => record.instance === instance);
-    if (ofProcess.every(({ state }) => state.draining)) return;
-    for (const { record, state } of ofProcess)
-      if (state.draining)
-        for (const tunnel of [...(carried.get(record.sessionId) ?? [])])
-          tunnel.abort(new SessionLost(`hub ${record.hubId} drains`));
-  };
   directory.watch({ came: check, went() {}, changed: check });
 }
 

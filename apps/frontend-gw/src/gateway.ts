@@ -71,7 +71,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const identify = identities?.identify ?? anyoneOf(tenant);
   const awaitDial = (of: string) => limiter.awaitDial(of);
   const attach = gatewayAttach({ ...routing, limiter, attach: passedAttach({ ...routing, route: routes }) });
-  leaveDraining(options, events);
+  leaveDraining({ ...routing, route: routes }, events);
   const { identifyByToken } = identities ?? {};
   const who = { identities, identify, identifyByToken };
   const callers = new Callers({ ...options, ...who, dial, attach, awaitDial, events, timeout });
