@@ -6,6 +6,7 @@ import type { Targets } from './load/targets.ts';
 /** A long tunnel of the load, as listed by a gateway. */
 export interface Carried {
   readonly tunnel: number;
+  /** The index of that gateway among the plane's. Its door has the same, unless the plane is held. */
   readonly gateway: number;
   readonly hubId: string;
   readonly agentId: string;
@@ -13,8 +14,10 @@ export interface Carried {
 
 /** What a row runs against. */
 export interface Topology {
-  /** Where callers dial. `Carried.gateway` and `DialRecord.first` are indexes into it. */
+  /** Where callers dial: `DialRecord.first` and `by` are indexes into it. There is one for each gateway. */
   readonly doors: readonly Door[];
+  /** Whether `isthmus hold` is the only door, whichever gateway is behind it. */
+  readonly held?: boolean;
   carried(): Promise<readonly Carried[]>;
   /** What the plane still lacks (a process, a session, a link); undefined if it is whole. */
   missing(): Promise<string | undefined>;
@@ -41,7 +44,7 @@ export interface Strike {
   readonly tunnels: ReadonlySet<number>;
   /** Long tunnels that it touches and must not cut. */
   readonly outlive: ReadonlySet<number>;
-  /** A gateway that dies: pending dials through it fail. */
+  /** The door of a gateway that dies: pending dials through it fail. */
   readonly gateway?: number;
   /** Whether its tunnels must end: true if a process is gone, false if it drains. */
   readonly fatal: boolean;
@@ -52,6 +55,7 @@ export interface StrikeOptions {
   readonly takes?: (carried: Carried) => boolean;
   /** The tunnels that go on another way. Default: none. */
   readonly touches?: (carried: Carried) => boolean;
+  /** See `Strike.gateway`. Refused if the plane is held: no dial fails there. */
   readonly gateway?: number;
   /** Default: whether it takes tunnels. */
   readonly fatal?: boolean;

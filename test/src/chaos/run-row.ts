@@ -130,13 +130,15 @@ interface Told {
   readonly notes: string[];
 }
 
-function doing(
+/** What a row does, as `told` keeps it. */
+export function doing(
   plane: Topology,
   short: boolean,
   { strikes, measures, notes }: Told,
 ): Pick<Context, 'strike' | 'hold' | 'measure' | 'note'> {
   return {
     async strike({ takes, touches, gateway, fatal = takes !== undefined }, commit) {
+      if (plane.held && gateway !== undefined) throw new Error('a gateway behind isthmus hold has no door of its own');
       const carried = await plane.carried();
       const tunnels = new Set(carried.filter((each) => takes?.(each)).map(({ tunnel }) => tunnel));
       const outlive = new Set(carried.filter((each) => touches?.(each)).map(({ tunnel }) => tunnel));

@@ -64,6 +64,7 @@ export async function serverPlane(scope: Scope, options: ServerPlaneOptions): Pr
   return {
     servers,
     agents,
+    held: hold !== undefined,
     doors: (hold ? [hold.ways] : ways).map(doorOf),
     carried: () => carriedBy(servers),
     missing: async () =>
