@@ -161,6 +161,8 @@ test("what holds the API server's socket is what its egress configuration names,
   assert.deepEqual(parseFlags(isthmusHold.flags, [...socket.container.args], {}).warnings, []);
   const { egressSelections } = readManifest(`${NODE}/egress-selector-configuration.yaml`);
   assert.equal(socket.flags.get('uds-name'), egressSelections[0].connection.transport.uds.udsName);
+  const { httpGet } = socket.container.livenessProbe;
+  assert.deepEqual(httpGet, { path: '/healthz', port: 'health' });
   for (const pod of [server, ...['node', 'plane'].map((path) => recipe(`kubeadm-ha/${path}`))]) {
     assert.equal(pod.flags.get('uds-name'), socket.flags.get('gateways'), pod.name);
     const directory = (each: Workload) => each.pod.volumes.find(({ name }) => name === 'socket');

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { getDotPath, safeParse } from 'valibot';
 import { stringify } from 'yaml';
 import { kustomize, noKubectl, portNumber, readManifest, root, staticPod } from '../k8s/manifests.ts';
-import { deployed, server } from '../k8s/rendered.ts';
+import { deployed, server, socket } from '../k8s/rendered.ts';
 import { alerts, dashboard, panels, questions, read, yamlFiles } from './files.ts';
 import { noPromtool, promtool } from './promtool.ts';
 import { dashboardSchema } from './schema.ts';
@@ -190,7 +190,7 @@ test('the scrape configuration finds the pods of k8s/base, and static pods, at a
 }, () => {
   const scrape = read('scrape.yaml');
   const nodes = ['node', 'plane'].map((folder) => `k8s/recipes/kubeadm-ha/${folder}/konnectivity-server.yaml`);
-  const statics = [server, ...nodes.map((path) => staticPod(readManifest(path)))];
+  const statics = [server, socket, ...nodes.map((path) => staticPod(readManifest(path)))];
   const pods = [...deployed, ...statics];
   for (const { name, labels, container, flags } of pods.filter((pod) => pod.name !== 'redis')) {
     assert.match(scrape, new RegExp(`regex: .*\\b${labels['app.kubernetes.io/name']}\\b`));

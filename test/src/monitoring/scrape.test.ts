@@ -17,6 +17,8 @@ const SCRAPED: Readonly<Record<string, readonly [job: string, port: number]>> = 
   'k8s/base/plane/hub.yaml': ['backend-hub', 8092],
   'k8s/base/agent/agent.yaml': ['proxy-agent', 8093],
   'k8s/overlays/control-plane-node/node/proxy-server.yaml': ['proxy-server', 8092],
+  'k8s/overlays/control-plane-node/node/proxy-socket.yaml': ['isthmus-hold', 8096],
+  'k8s/recipes/kamaji/shared-plane.yaml': ['isthmus-hold', 8096],
   'k8s/recipes/kubeadm-ha/node/konnectivity-server.yaml': ['proxy-server', 8134],
   'k8s/recipes/kubeadm-ha/plane/konnectivity-server.yaml': ['proxy-server', 8134],
   'k8s/recipes/kubernetes-io/node/konnectivity-server.yaml': ['proxy-server', 8134],
@@ -31,10 +33,12 @@ interface Target {
   readonly labels: Labels;
 }
 
-/** Returns the pod of a manifest. */
+/** Returns the pod of a manifest: for Kamaji's, what it adds to the API server's. */
 function podOf(path: string): DiscoveredPod {
   const objects = parseAllDocuments(readFileSync(join(root, path), 'utf8')).map((document) => document.toJS());
-  const object = objects.find(({ spec }) => spec?.containers ?? spec?.template);
+  const object = objects.find(({ spec }) => spec?.containers ?? spec?.template ?? spec?.controlPlane);
+  if (object.spec.controlPlane)
+    return { metadata: {}, spec: { containers: object.spec.controlPlane.deployment.additionalContainers } };
   return object.kind === 'Pod' ? object : object.spec.template;
 }
 

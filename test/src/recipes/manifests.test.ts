@@ -9,7 +9,16 @@ import { goMissing } from '../harness/index.ts';
 import { objects, readAsApiServer } from '../k8s/chart.ts';
 import { composed, kustomize, type Manifest, noKubectl, readManifest, root, workloads } from '../k8s/manifests.ts';
 import { COMMAND_LINES } from './command-lines.ts';
-import { argsOf, commandLinesOf, filesOf, podsOf, programOf, RECIPES, unitsOf } from './objects.ts';
+import {
+  argsOf,
+  commandLinesOf,
+  filesOf,
+  podsOf,
+  programOf,
+  RECIPES,
+  type RecipeContainer,
+  unitsOf,
+} from './objects.ts';
 
 /** What these files are for is not among the kinds that an API server has by itself. */
 const NOT_KUBERNETES =
@@ -102,6 +111,10 @@ test("kamaji: on a shared plane, isthmus hold listens where the API server dials
   const { values, warnings } = parseFlags(isthmusHold.flags, hold?.args ?? [], {});
   assert.deepEqual(warnings, []);
   assert.deepEqual([values['uds-name'], values.gateways], [socket, ['acme.plane.example:8090']]);
+  const { livenessProbe, ports } = hold as RecipeContainer;
+  assert.deepEqual(livenessProbe?.httpGet, { path: '/healthz', port: 'health' });
+  assert.deepEqual(ports, [{ name: 'health', containerPort: values['health-port'] }]);
+  assert.equal(values['health-bind-address'], '', 'the kubelet and Prometheus ask from elsewhere');
   const { additionalVolumeMounts, additionalVolumes } = plane.spec.controlPlane.deployment;
   const shared = additionalVolumeMounts.apiServer.find(
     ({ mountPath }: { mountPath: string }) => dirname(socket) === mountPath,

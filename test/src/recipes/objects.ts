@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { isthmusHold, PROGRAMS } from '@isthmus/flags';
 import { objects } from '../k8s/chart.ts';
-import { type Manifest, root } from '../k8s/manifests.ts';
+import { type Container, type Manifest, root } from '../k8s/manifests.ts';
 import type { CommandLine } from './command-lines.ts';
 
 const FOLDER = join(root, 'k8s/recipes');
@@ -31,7 +31,7 @@ export interface RecipePod {
   }[];
 }
 
-export interface RecipeContainer {
+export interface RecipeContainer extends Partial<Pick<Container, 'livenessProbe' | 'ports'>> {
   readonly name: string;
   readonly image: string;
   readonly command?: readonly string[];
