@@ -86,7 +86,7 @@ test(
   scoped(async (scope) => {
     const [server, , , agent] = threeNodes('node') as [CommandLine, CommandLine, CommandLine, CommandLine];
     const { vias, servers, restart } = await run(scope, [server, agent]);
-    const { program, via } = await hold(scope, socket.container.args, vias[0] as Via);
+    const { program, via } = await hold(scope, argsOf(socket.container), vias[0] as Via);
     const destination = (await echo(scope)).authority;
     const tunnels = await Promise.all(
       ['grpc', 'connect'].map((protocol) => through(scope, protocol, via, destination)),

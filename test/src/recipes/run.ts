@@ -84,9 +84,10 @@ export async function hold(
   server: Via,
 ): Promise<{ program: Program; via: Via }> {
   const [root = ''] = 'uds' in server ? server.uds.split('/etc/kubernetes/') : [];
-  const moved = move(args, { root, ports: new Map(), hosts: new Map() });
-  const healthPort = await freePort();
-  const flags = { 'health-port': healthPort, 'log-format': 'json' };
+  const hosts = new Map([['node-ip', '127.0.0.1']]);
+  const moved = move(args, { root, ports: await portsOf(args), hosts });
+  const healthPort = Number(flagValue(moved, 'health-port'));
+  const flags = { 'log-format': 'json' };
   const program = startCommand(scope, [...commandOf('isthmus'), 'hold'], { args: moved, flags, healthPort });
   await program.waitReady();
   return { program, via: { uds: flagValue(moved, 'uds-name') ?? '' } };
@@ -130,7 +131,7 @@ export function flagValue(args: readonly string[], flag: string): string | undef
 }
 
 /** Returns a free port for each port that the arguments name. */
-async function portsOf(args: readonly string[], serverPort: number | undefined): Promise<Map<string, number>> {
+async function portsOf(args: readonly string[], serverPort?: number): Promise<Map<string, number>> {
   const ports = new Map<string, number>();
   for (const arg of args) {
     const name = /^--([\w-]+-port)\b/.exec(arg)?.[1];
