@@ -33,6 +33,7 @@ export function placed(pod: StaticPod, { address, suffix }: ControlPlane): Stati
   for (const port of container.ports ?? []) port.hostIP = address;
   for (const probe of [container.startupProbe, container.livenessProbe, container.readinessProbe])
     if (probe?.httpGet) probe.httpGet.host = address;
+  for (const variable of container.env ?? []) if (variable.name === 'NODE_IP') replace(variable, address);
   for (const { hostPath } of copy.spec.volumes ?? [])
     if (hostPath && [SOCKET, IDENTITY].includes(hostPath.path)) hostPath.path += suffix;
   return copy;
@@ -51,17 +52,7 @@ export function server(recipes: StaticPod, at: ControlPlane): StaticPod {
   const pod = placed(recipes, at);
   const [container] = pod.spec.containers;
   for (const edge of ['agent', 'admin']) container.args?.push(`--${edge}-bind-address=${at.address}`);
-  for (const variable of container.env ?? []) {
-    if (variable.name === 'NODE_NAME') replace(variable, `node${at.suffix}`);
-    if (variable.name === 'NODE_IP') replace(variable, at.address);
-  }
-  return pod;
-}
-
-/** Returns what holds the socket of a control plane's API server: the recipe's, with a health port of its own. */
-export function holder(recipes: StaticPod, at: ControlPlane): StaticPod {
-  const pod = placed(recipes, at);
-  pod.spec.containers[0].args?.push(`--health-bind-address=${at.address}`);
+  for (const variable of container.env ?? []) if (variable.name === 'NODE_NAME') replace(variable, `node${at.suffix}`);
   return pod;
 }
 

@@ -9,8 +9,8 @@ import {
   apiServer,
   BALANCER,
   CONTROL_PLANES,
-  holder,
   IDENTITY,
+  placed,
   SOCKET,
   server,
   useBalancer,
@@ -93,7 +93,7 @@ export function recipesServer(): StaticPod {
 /** What holds the socket of each control plane's API server. */
 function holders(): StaticPod[] {
   const pod = readPod(join(K8S, `overlays/control-plane-node/node/${HOLDER}.yaml`));
-  return CONTROL_PLANES.map((at) => holder(pod, at));
+  return CONTROL_PLANES.map((at) => placed(pod, at));
 }
 
 /**
