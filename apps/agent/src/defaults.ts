@@ -35,8 +35,8 @@ export const AGENT = {
   /** How long the next address has to wait after more failures in a row than `freeFailures`. */
   failureGapMs: 250,
   /**
-   * The longest pause of an address after a failure of an agent without a session; with one, that is `--sync-interval`. It doubles with each.
-   * A load balancer may lead elsewhere, and a server that starts together with its agent is found at once.
+   * The longest pause of an address after a failure of an agent without a session; with one, or after a session that broke soon, that is
+   * `--sync-interval`. It doubles with each. A load balancer may lead elsewhere, and a server that starts together with its agent is found at once.
    */
   firstPauseMs: 50,
   /** The longest pause of an agent without a session while nobody listens: a static pod of one server is away for 10 s, and callers wait for its agents. */

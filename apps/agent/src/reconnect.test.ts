@@ -221,7 +221,7 @@ test('a server that ends each session soon is asked ever more slowly, also by an
     await clock.run(waits.at(-1) as number);
   }
   assert.equal(waits[0], 0, 'the first one is replaced at once');
-  assert.ok((waits.at(-1) as number) >= 1.7 * SECOND, `${waits}`);
+  for (const wait of waits.slice(3)) assert.ok(wait >= 2.5 * SECOND && wait <= 6.5 * SECOND, `${waits}`);
   reconnect.lost('a:1', 10 * SECOND, false);
   assert.ok(reconnect.addresses.wait('a:1') <= 0, 'one that lasted shows that it is well');
 });
@@ -315,7 +315,7 @@ test('with the last session gone no address waits, but for one that ended it at 
   const agent = known();
   const hubs = [hub('a'), hub('b')];
   fail(agent.reconnect, 'a:1');
-  for (let again = 0; again < 4; again++) agent.reconnect.lost('b:1', 100, false);
+  agent.reconnect.lost('b:1', 100, false);
   assert.equal(order(agent, hubs, false), 'server (a) (b)');
   agent.reconnect.lost('b:1', 5 * SECOND, false);
   assert.equal(order(agent, hubs, false), 'a server b');

@@ -239,7 +239,7 @@ export class Reconnect {
    * @param refused whether nobody listened there
    */
   failed(attempt: Attempt, place: string, connected: boolean, refused = false): void {
-    this.#pause(place, connected, refused && !connected ? AGENT.refusedCapMs : Number.POSITIVE_INFINITY);
+    this.#pause(place, !connected, refused && !connected ? AGENT.refusedCapMs : Number.POSITIVE_INFINITY);
     if (attempt.better) {
       this.missed(attempt);
       return;
@@ -297,7 +297,7 @@ export class Reconnect {
         for (const key of this.addresses.keys()) if (key !== place) this.addresses.delete(key);
     }
     if (lived >= (leaves ? AGENT.briefMs : AGENT.stableMs)) this.addresses.put(place, 0, this.#now);
-    else this.#pause(place, connected, Number.POSITIVE_INFINITY, this.#now - lived);
+    else this.#pause(place, !connected && leaves, Number.POSITIVE_INFINITY, this.#now - lived);
   }
 
   /** Call when hubs started at these addresses: what is known of them is outdated. */
@@ -311,10 +311,10 @@ export class Reconnect {
     return this.#options.clock.now();
   }
 
-  /** An agent without a session begins with a short pause: a load balancer may lead elsewhere, or the server start together with it. */
-  #pause(place: string, connected: boolean, cap: number, from = this.#now): void {
+  /** @param urgent whether to begin with a short pause: a load balancer may lead elsewhere, or the server start together with the agent */
+  #pause(place: string, urgent: boolean, cap: number, from = this.#now): void {
     const { syncInterval, syncIntervalCap } = this.#options;
-    const first = connected ? syncInterval : Math.min(syncInterval, AGENT.firstPauseMs);
+    const first = urgent ? Math.min(syncInterval, AGENT.firstPauseMs) : syncInterval;
     this.addresses.failed(place, first, Math.min(cap, syncIntervalCap), from);
   }
 
