@@ -88,7 +88,7 @@ test('a list of addresses that all fail is gone through fast, and then slowly', 
     return wait;
   });
   assert.deepEqual(waits, [...Array(9).fill(0), 250, 250, 250]);
-  reconnect.reached();
+  reconnect.reached('a:1');
   assert.equal(reconnect.wait(1, false), 0);
 });
 
@@ -136,7 +136,7 @@ test('each attempt that takes too long gives the next one twice the time, up to 
     reconnect.failed(attempt, 'server:1', false);
   }
   assert.deepEqual(timeouts, [10_000, 20_000, 40_000, 40_000]);
-  reconnect.reached();
+  reconnect.reached('a:1');
   assert.equal(reconnect.begin(CONFIGURED, false).timeout, 10_000);
 });
 
@@ -198,7 +198,7 @@ test('a configured server that leads to nothing new is asked ever more slowly', 
     reconnect.missed(CONFIGURED);
     assert.ok(wait() >= ceiling * 500 && wait() <= ceiling * SECOND, `${wait()} of ${ceiling} s`);
   }
-  reconnect.reached();
+  reconnect.reached('a:1');
   assert.ok(wait() <= 0);
 });
 
@@ -214,7 +214,7 @@ test('a server that ends each session soon is asked ever more slowly, also by an
   const reconnect = made(clock);
   const waits: number[] = [];
   for (let session = 0; session < 8; session++) {
-    reconnect.reached();
+    reconnect.reached('a:1');
     await clock.run(1.5 * SECOND);
     reconnect.lost('a:1', 1.5 * SECOND, false);
     waits.push(Math.max(0, reconnect.addresses.wait('a:1')));
@@ -262,24 +262,25 @@ test('where a session was lost is tried last, and waits when the session did not
   const agent = known();
   const hubs = [hub('a'), hub('b')];
   agent.reconnect.lost('a:1', 60 * SECOND, true);
-  assert.equal(order(agent, hubs), 'b server a');
+  assert.equal(order(agent, hubs), 'b a server');
   agent.reconnect.lost('b:1', 100, true);
-  assert.equal(order(agent, hubs), 'server a (b)');
+  assert.equal(order(agent, hubs), '(b) a server');
 });
 
-test('what failed is tried again after all else, also when it need not wait any more', async () => {
+test('an agent without a session tries again what failed after all else, also when it need not wait any more', async () => {
   const agent = known();
   const hubs = [hub('a'), hub('b'), hub('c')];
   agent.reconnect.lost('b:1', 60 * SECOND, false);
   await agent.clock.run(1);
   fail(agent.reconnect, 'a:1', false, true);
   await agent.clock.run(SECOND);
-  assert.equal(order(agent, hubs), 'c server b a');
+  assert.equal(order(agent, hubs, false), 'c server b a');
   fail(agent.reconnect, 'server:1', false, true);
   await agent.clock.run(SECOND);
-  assert.equal(order(agent, hubs), 'c b a server');
+  assert.equal(order(agent, hubs, false), 'c b a server');
+  assert.equal(order(agent, hubs, true), 'a c b server', 'one that has a session keeps to the order of hubs');
   agent.reconnect.lost('c:1', 60 * SECOND, false);
-  assert.equal(order(agent, hubs), 'a b server c', 'all is worth a try anew');
+  assert.equal(order(agent, hubs, false), 'a b server c', 'all is worth a try anew');
 });
 
 test('of many addresses that fail none is left out', async () => {
@@ -323,12 +324,15 @@ test('with the last session gone no address waits, but for one that ended it at 
 
 test('the addresses of a name take turns, and one that failed waits', async () => {
   const agent = known(async () => ['10.0.0.1', '10.0.0.2', '10.0.0.3']);
-  const next = async () => (await agent.server.next(agent.reconnect)).address;
-  const seen: string[] = [];
-  for (let turn = 0; turn < 3; turn++) seen.push(await next());
-  assert.deepEqual(seen.sort(), ['10.0.0.1', '10.0.0.2', '10.0.0.3']);
+  const next = async () => (await agent.server.next(agent.reconnect, true)).address;
+  const round = async () => new Set([await next(), await next(), await next()]);
+  assert.equal((await round()).size, 3);
   fail(agent.reconnect, '10.0.0.2:1');
   for (let turn = 0; turn < 6; turn++) assert.notEqual(await next(), '10.0.0.2');
+  await agent.clock.run(SECOND);
+  assert.equal((await round()).size, 3, 'but not for ever: others may lead to nothing new');
+  agent.reconnect.lost('10.0.0.2:1', 60 * SECOND, true);
+  assert.equal((await round()).size, 3, 'one that was lost');
 });
 
 test('a name that does not resolve in time fails, or leads where it did before', async (context) => {
@@ -336,7 +340,7 @@ test('a name that does not resolve in time fails, or leads where it did before',
   context.after(() => mock.timers.reset());
   let answers = false;
   const agent = known(() => (answers ? Promise.resolve(['10.0.0.1']) : new Promise(() => {})));
-  const next = async () => (await agent.server.next(agent.reconnect)).address;
+  const next = async () => (await agent.server.next(agent.reconnect, false)).address;
   const late = assert.rejects(next(), /server did not resolve within 5 s/);
   mock.timers.tick(5 * SECOND);
   await late;
@@ -348,13 +352,15 @@ test('a name that does not resolve in time fails, or leads where it did before',
   assert.equal(await again, '10.0.0.1');
 });
 
-test('a hub that was lost is as good as any when it has started anew', () => {
+test('a hub that was lost is as good as any when it has started anew, or took the agent again', () => {
   const agent = known();
   const hubs = [hub('a'), hub('b')];
-  agent.reconnect.lost('a:1', 60 * SECOND, true);
-  assert.equal(order(agent, hubs), 'b server a');
-  agent.reconnect.started(['a:1']);
-  assert.equal(order(agent, hubs), 'a b server');
+  for (const again of [() => agent.reconnect.started(['a:1']), () => agent.reconnect.reached('a:1')]) {
+    agent.reconnect.lost('a:1', 60 * SECOND, true);
+    assert.equal(order(agent, hubs), 'b a server');
+    again();
+    assert.equal(order(agent, hubs), 'a b server');
+  }
 });
 
 test('those addresses of a name come last that failed last', async () => {
@@ -363,7 +369,7 @@ test('those addresses of a name come last that failed last', async () => {
     fail(agent.reconnect, `${address}:1`, false);
     await agent.clock.run(SECOND);
   }
-  assert.equal((await agent.server.next(agent.reconnect)).address, '10.0.0.3');
+  assert.equal((await agent.server.next(agent.reconnect, false)).address, '10.0.0.3');
 });
 
 test('a configured server that leads to nothing new waits, but not once the last session is gone', () => {
@@ -378,7 +384,7 @@ test('each configured server fails and misses alone', async () => {
   const { reconnect } = known();
   const servers = ['a', 'b', 'c'].map((host) => new ConfiguredServer(host, 1, async () => [host]));
   const [first, second] = servers as [ConfiguredServer, ConfiguredServer];
-  for (const server of servers) await server.next(reconnect);
+  for (const server of servers) await server.next(reconnect, true);
   fail(reconnect, first.place);
   reconnect.missed({ place: second.place, configured: second });
   const free = reconnect.targets([], servers, true).filter(({ wait }) => wait <= 0);

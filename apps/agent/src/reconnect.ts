@@ -44,12 +44,13 @@ export class ConfiguredServer {
     return Math.max(addresses.failedAt(this.place), Number.isFinite(first) ? first : NEVER);
   }
 
-  /** Its addresses take turns. Those that failed last come last. */
-  async next({ addresses }: Reconnect): Promise<ServerAddress> {
+  /** Its addresses take turns. Those that have to wait come last; for an agent without a session, those that failed last do. */
+  async next({ addresses }: Reconnect, connected: boolean): Promise<ServerAddress> {
     this.#places = await this.#lookup();
+    const rank = (place: string) => (connected ? Number(addresses.wait(place) > 0) : addresses.failedAt(place));
     const turn = this.#turn++ % this.#places.length;
     const inTurn = [...this.#places.slice(turn), ...this.#places.slice(0, turn)];
-    const [place] = inTurn.sort((a, b) => addresses.failedAt(a) - addresses.failedAt(b)) as [string];
+    const [place] = inTurn.sort((a, b) => rank(a) - rank(b)) as [string];
     return { ...addressOf(place), name: this.#host };
   }
 
@@ -91,7 +92,7 @@ export async function resolved(host: string, signal: AbortSignal): Promise<reado
 const NEVER = -1;
 
 interface Pause {
-  /** Each makes the next pause longer. */
+  /** Each makes the next pause longer. 0 where a session was lost that was stable. */
   readonly failures: number;
   /** When it last failed, or was lost. */
   readonly at: number;
@@ -191,9 +192,10 @@ export class Reconnect {
   }
 
   /**
-   * Returns where to connect, best first, each with the milliseconds until it may be tried: hubs in the order that they are given, then the
-   * configured servers. What failed or was lost comes after what never was, and the longest ago first: nothing is left out, however many
-   * there are. A hub that hangs gets no second attempt; a load balancer that led to it may lead to another next time.
+   * Returns where to connect, best first, each with the milliseconds until it may be tried: hubs in the order that they are given, those where
+   * a session was lost after the others, then the configured servers. For an agent without a session, all that failed or was lost comes last,
+   * and the longest ago first: nothing is left out, however many there are. A hub that hangs gets no second attempt; a load balancer that led
+   * to it may lead to another next time.
    * @param connected whether there is any session
    * @param configuredFirst whether what is known of the hubs may be outdated
    */
@@ -206,9 +208,11 @@ export class Reconnect {
     const { addresses } = this;
     const young = this.#young(connected);
     const engaged = this.pending.filter((attempt) => !attempt.configured || young.includes(attempt));
+    const wasLost = (place: string) => Number(addresses.get(place)?.failures === 0);
     const known = hubs
       .flatMap((hub) => placeOf(hub) ?? [])
       .filter((place) => !engaged.some((attempt) => attempt.place === place && !attempt.configured))
+      .sort((a, b) => wasLost(a) - wasLost(b))
       .map((place) => ({ place, wait: addresses.wait(place), failedAt: addresses.failedAt(place) }));
     const configured = servers
       .filter((server) => !engaged.some((attempt) => attempt.configured === server))
@@ -219,7 +223,7 @@ export class Reconnect {
         failedAt: configuredFirst ? NEVER : server.failedAt(this),
       }));
     const all = configuredFirst ? [...configured, ...known] : [...known, ...configured];
-    return all.sort((a, b) => a.failedAt - b.failedAt);
+    return connected ? all : all.sort((a, b) => a.failedAt - b.failedAt);
   }
 
   begin(target: Target, calm: boolean): Attempt {
@@ -277,8 +281,9 @@ export class Reconnect {
     this.#from = undefined;
   }
 
-  /** Call when a session began. */
-  reached(): void {
+  /** Call when a session began. What failed there before counts until a session was stable. */
+  reached(place: string): void {
+    if (this.addresses.get(place)?.failures === 0) this.addresses.delete(place);
     this.#failures = 0;
     this.#late = 0;
     this.misses.clear();
@@ -291,7 +296,7 @@ export class Reconnect {
    */
   lost(place: string, lived: number, connected: boolean, leaves = false): void {
     if (!connected) {
-      this.reached();
+      this.reached(place);
       // Everything else is worth a try now.
       if (lived >= AGENT.briefMs)
         for (const key of this.addresses.keys()) if (key !== place) this.addresses.delete(key);

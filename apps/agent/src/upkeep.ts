@@ -370,10 +370,10 @@ export class Upkeep {
     this.look();
   }
 
-  async #serverOf({ place, configured }: Attempt): Promise<ServerAddress> {
+  async #serverOf({ place, configured, calm }: Attempt): Promise<ServerAddress> {
     if (!configured) return addressOf(place);
     this.#servers = [...this.#servers.filter((other) => other !== configured), configured];
-    return configured.next(this.#reconnect);
+    return configured.next(this.#reconnect, calm);
   }
 
   /** Of two connections to a server the older one stays, as servers expect it. */
@@ -392,7 +392,7 @@ export class Upkeep {
     link.since = this.#now;
     link.uplink = uplink;
     if (plane !== '') link.report ??= silent(link.since);
-    this.#reconnect.reached();
+    this.#reconnect.reached(address);
     events.emit('server:open', { address, serverId, protocol });
     const closed = (reason: Error | undefined) => {
       this.#end(link);
