@@ -46,8 +46,8 @@ export const AGENT = {
   /** The agent waits before it reconnects to a server that ends sessions sooner than this. */
   briefMs: 1000,
   /**
-   * The longest pause after an address led to another server than the one that is sought. A balancer may lead anywhere, so a few tries find each
-   * of its hubs; what is never found costs no more than this.
+   * The longest pause within a plane after an address led to another server than the one that is sought. A balancer may lead anywhere, so a few
+   * tries find each of its hubs; what is never found costs no more than this. Outside a plane, that is `--sync-interval-cap`: no hub tells of others.
    */
   missedCapMs: 60_000,
   /** How much longer a session with tunnels stays than an idle one when better hubs are there, as a part of `--rebalance-time`. */

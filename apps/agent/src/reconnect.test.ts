@@ -191,13 +191,15 @@ for (const { refused, syncInterval, ceilings } of [
   });
 }
 
-test('a configured server that leads to nothing new is asked ever more slowly', () => {
+test('a configured server that leads to nothing new is asked ever more slowly, and more slowly yet if the agent hears of new ones', () => {
   const reconnect = made();
   const wait = () => reconnect.misses.wait(CONFIGURED.place);
   for (const ceiling of [1, 2, 4, 8, 16, 32, 60, 60]) {
-    reconnect.missed(CONFIGURED);
+    reconnect.missed(CONFIGURED, true);
     assert.ok(wait() >= ceiling * 500 && wait() <= ceiling * SECOND, `${wait()} of ${ceiling} s`);
   }
+  reconnect.missed(CONFIGURED, false);
+  assert.ok(wait() > 0 && wait() <= 8 * SECOND, 'an agent that nobody tells of new servers goes on');
   reconnect.reached('a:1');
   assert.ok(wait() <= 0);
 });
@@ -374,7 +376,7 @@ test('those addresses of a name come last that failed last', async () => {
 
 test('a configured server that leads to nothing new waits, but not once the last session is gone', () => {
   const agent = known();
-  agent.reconnect.missed({ place: agent.server.place, configured: agent.server });
+  agent.reconnect.missed({ place: agent.server.place, configured: agent.server }, false);
   assert.equal(order(agent, []), '(server)');
   agent.reconnect.lost('a:1', 100, false);
   assert.equal(order(agent, []), 'server');
@@ -386,7 +388,7 @@ test('each configured server fails and misses alone', async () => {
   const [first, second] = servers as [ConfiguredServer, ConfiguredServer];
   for (const server of servers) await server.next(reconnect, true);
   fail(reconnect, first.place);
-  reconnect.missed({ place: second.place, configured: second });
+  reconnect.missed({ place: second.place, configured: second }, false);
   const free = reconnect.targets([], servers, true).filter(({ wait }) => wait <= 0);
   assert.deepEqual(
     free.map(({ place }) => place),

@@ -245,17 +245,21 @@ export class Reconnect {
   failed(attempt: Attempt, place: string, connected: boolean, refused = false): void {
     this.#pause(place, !connected, refused && !connected ? AGENT.refusedCapMs : Number.POSITIVE_INFINITY);
     if (attempt.better) {
-      this.missed(attempt);
+      this.missed(attempt, true);
       return;
     }
     if (this.#now - attempt.since >= attempt.timeout - AGENT.timerEarlyMs) this.#late++;
     if (++this.#failures > AGENT.freeFailures) this.#from = this.#now + AGENT.failureGapMs;
   }
 
-  /** Call when an attempt led to a server that is connected already, or not to the better hub that was wanted. */
-  missed({ place, better }: Target): void {
+  /**
+   * Call when an attempt led to a server that is connected already, or not to the better hub that was wanted.
+   * @param inPlane whether the agent would also hear of a new server
+   */
+  missed({ place, better }: Target, inPlane: boolean): void {
+    const { syncInterval, syncIntervalCap } = this.#options;
     const pauses = better ? this.#moves : this.misses;
-    pauses.failed(better ? moveTo(better) : place, this.#options.syncInterval, AGENT.missedCapMs);
+    pauses.failed(better ? moveTo(better) : place, syncInterval, inPlane ? AGENT.missedCapMs : syncIntervalCap);
   }
 
   /** Draws a time for each hub to move to, unless it has one: a constant part of all agents moves each second. Drops those of others. */

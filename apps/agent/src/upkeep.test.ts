@@ -149,6 +149,29 @@ test('an agent that starts is connected to each of its servers at once, and come
   assert.deepEqual(hubsOf(agent), ['a', 'b', 'c']);
 });
 
+test('a server that was away for long is found again, though its name leads to others that are connected', async () => {
+  const clock = new FakeClock();
+  const servers = new Map(['a', 'b', 'c'].map((id) => [id, new FakeHub(id)]));
+  const connect: FakePlane['connect'] = async (server, hear) => {
+    const hub = servers.get(server.address) as FakeHub;
+    if (!hub.up) throw new Error('connection refused');
+    return new FakeUplink(hub, server, hear, { plane: '', serverCount: servers.size });
+  };
+  const serverCount = () => servers.size;
+  const resolve = async () => [...servers.keys()];
+  const agent = new FakePlane(clock).agent('agent-1', 'name', { connect, serverCount, resolve });
+  await clock.run(MINUTE);
+  const back = servers.get('b') as FakeHub;
+  back.up = false;
+  uplinkTo(agent, 'b').destroy(new Error('connection closed'));
+  await clock.run(10 * MINUTE);
+  assert.deepEqual(hubsOf(agent), ['a', 'c']);
+  back.up = true;
+  // Each address has its turn, and no pause is longer than 10 s.
+  await clock.run(40_000);
+  assert.deepEqual(hubsOf(agent), ['a', 'b', 'c']);
+});
+
 test('an agent with several configured servers connects to each, and reports the one that does not resolve by its name', async () => {
   const clock = new FakeClock();
   const plane = new FakePlane(clock);

@@ -359,7 +359,7 @@ export class Upkeep {
         uplink.destroy(new Error(refusal));
         // That may have been by way of any configured server.
         for (const missed of attempt.better || attempt.configured ? [attempt] : this.#servers)
-          this.#reconnect.missed(missed);
+          this.#reconnect.missed(missed, isInPlane(this.#staying));
       }
     } catch (error) {
       this.#end(link);
