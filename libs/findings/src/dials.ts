@@ -85,7 +85,7 @@ export function adviceFor(code: string): string {
   return ADVICE[code as DialErrorCode] ?? "read the gateway's log";
 }
 
-/** A tunnel that was cut, as the gateway of its caller told of it. Times in milliseconds since the epoch. */
+/** A tunnel that was cut, as its caller's gateway reported it. Times in milliseconds since the epoch. */
 interface ToldCut {
   /** What cut it, as in `isthmus_tunnels_cut_total`. */
   readonly by: string;

@@ -57,7 +57,7 @@ describe('events', () => {
   });
 });
 
-test('a refusal that is told of again is the same event, and no event is ever gone', () => {
+test('a refusal that is reported again is the same event, and no event ever goes', () => {
   const refusal = (count: bigint, remote: string, agoMs: number) =>
     adminApi.Refusal.fromPartial({
       where: 'agents',

@@ -25,7 +25,7 @@ export interface EventView {
 /** An event before it is one among others. */
 type Seen = Omit<EventView, 'event' | 'at' | 'agoMs'> & {
   readonly atMs: number;
-  /** The event's own name, if it is told of again with other times and names. */
+  /** Names the event where a later report of it has other times and names. */
   readonly event?: string;
 };
 
