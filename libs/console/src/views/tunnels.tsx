@@ -2,7 +2,7 @@ import { Role } from '@isthmus/proto/admin-enums';
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { type Rate, TunnelRates } from '../model/dials.ts';
-import { addressOf, askAll, consoleOf, frontsOf, type Seen, type Told } from '../model/plane.ts';
+import { addressOf, askAll, consoleOf, frontsOf, type Seen, selfOf, type Told } from '../model/plane.ts';
 import { age, bytes, plural, shown } from '../model/text.ts';
 import { useAddressed, useAsked } from '../parts/follow.ts';
 import { MemberChoice, Silent, Table } from '../parts/table.tsx';
@@ -33,12 +33,15 @@ const COLUMNS = [
 /** The tunnels of all gateways, or of one: who, where to, through what, how much. */
 export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: readonly string[] }) {
   const [wanted = '', asked = ''] = path;
-  const sources = frontsOf(plane);
+  const fronts = frontsOf(plane);
+  const self = selfOf(plane);
+  // A hub lists what runs through it, and only its own page ends that there.
+  const sources = self && !fronts.includes(self) ? [self, ...fronts] : fronts;
   const [text, find] = useAddressed('tunnels', wanted, asked);
   const choose = (id: string) => location.replace(addressOf('tunnels', text, id));
   const [sort, setSort] = useState<Sort>('oldest');
   const one = sources.filter(({ id }) => id === asked);
-  const members = one.length > 0 ? one : sources;
+  const members = one.length > 0 ? one : fronts;
   const rates = useRef(new TunnelRates());
   const list = async () => {
     const told = await askAll(members, async ({ origin = '', status }) => {
