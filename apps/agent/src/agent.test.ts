@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import tls from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
-import { deferred } from '@isthmus/runtime';
+import { deferred, SharedBudget } from '@isthmus/runtime';
+import { until } from '@isthmus/runtime/testing';
 import { LinkClient, upgradeServer } from '@isthmus/transport';
 import { type DialRequest, noTracer, planeEvents } from '@isthmus/tunnel';
 import { Agent, type AgentOptions } from './agent.ts';
@@ -50,25 +51,64 @@ async function agentOf(
   return running;
 }
 
-test('a connection that comes up while the agent drains is let go', { timeout: 60_000 }, async (context) => {
+test('a connection that comes up while the agent drains says so', { timeout: 60_000 }, async (context) => {
   const asked = deferred<void>();
   const drained = deferred<void>();
-  const opened = deferred<LinkClient>();
+  const told = deferred<string>();
   const running = await agentOf(context, {
     async admit() {
       asked.resolve();
       await drained.promise;
       return { hubId: 'h1', sessionId: 's1', tenant: 'default', plane: '', serverCount: 1 };
     },
-    open: (socket) => opened.resolve(new LinkClient({ socket, peer: 'agent a1' })),
-    refused: (_socket, error) => opened.reject(error),
-    fault: (_socket, error) => opened.reject(error),
+    open: (socket) => void new LinkClient({ socket, peer: 'agent a1', receive: ({ type }) => told.resolve(type) }),
+    refused: (_socket, error) => told.reject(error),
+    fault: (_socket, error) => told.reject(error),
   });
   await asked.promise;
   const draining = running.drain();
   drained.resolve();
-  await (await opened.promise).closed;
-  assert.equal(running.uplinks.length, 0);
+  assert.equal(await told.promise, 'drain');
+  await draining;
+});
+
+test('a tunnel of an agent that drains goes on when its hub is there again', { timeout: 60_000 }, async (context) => {
+  const echo = net.createServer((socket) => void socket.on('error', () => {}).pipe(socket)).listen(0, '127.0.0.1');
+  await once(echo, 'listening');
+  context.after(() => echo.close());
+  const links: LinkClient[] = [];
+  const told: string[] = [];
+  const running = await agentOf(
+    context,
+    {
+      admit: async () => ({ hubId: 'h1', sessionId: 's1', tenant: 'default', plane: '', serverCount: 1 }),
+      open: (socket) =>
+        void links.push(
+          new LinkClient({ socket, peer: 'agent a1', to: 'agent', receive: ({ type }) => told.push(type) }),
+        ),
+      refused() {},
+      fault() {},
+    },
+    { resume: { timeoutMs: 30_000, budget: new SharedBudget(0) } },
+  );
+  await until(() => links.length === 1, 'a link');
+  const request = {
+    id: '00000000000000aa',
+    destination: { host: '127.0.0.1', port: (echo.address() as AddressInfo).port },
+    deadline: performance.now() + 60_000,
+    signal: new AbortController().signal,
+    tenant: 'default',
+  };
+  const { resume } = await (links[0] as LinkClient).dial({ ...request, resume: { direct: true } });
+  assert.ok(resume);
+  const draining = running.drain();
+  await until(() => told.length === 1, 'that it drains');
+  (links[0] as LinkClient).destroy(new Error('the hub is killed'));
+  await until(() => told.length === 2, 'that it drains, on another link');
+  assert.deepEqual(told, ['drain', 'drain']);
+  const claim = { number: 1, received: 0, taken: 0, secret: resume.grant.secret };
+  const { end } = await (links[1] as LinkClient).attach({ ...request, session: 's1', direct: true, claim });
+  end.abort(new Error('enough'));
   await draining;
 });
 

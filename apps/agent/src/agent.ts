@@ -68,6 +68,7 @@ export class Agent {
   readonly #upkeep: Upkeep;
   readonly #tunnels: AgentTunnels | undefined;
   readonly #packetServers = new Set<string>();
+  #draining = false;
   #closed = false;
 
   constructor(options: AgentOptions) {
@@ -83,7 +84,11 @@ export class Agent {
       serverCount: (uplinks) => this.#serverCount(uplinks),
       // What comes after it may speak another protocol.
       closed: ({ address, port }) => this.#packetServers.delete(formatDestination({ host: address, port })),
-      connect: (server, attempt) => connectUplink(server, { ...this.#uplinkOptions(), ...attempt }),
+      connect: async (server, attempt) => {
+        const uplink = await connectUplink(server, { ...this.#uplinkOptions(), ...attempt });
+        if (this.#draining) uplink.drain();
+        return uplink;
+      },
     });
   }
 
@@ -112,14 +117,18 @@ export class Agent {
     return this.#tunnels?.kept;
   }
 
-  /** Asks every server to dial elsewhere while it can. Resolves when no dial or tunnel is left. */
+  /**
+   * Asks every server to dial elsewhere while it can. Resolves when no dial or tunnel is left. Until then it connects again if a server goes, as
+   * that is how its tunnels go on.
+   */
   async drain(): Promise<void> {
-    this.#upkeep.stop();
+    this.#draining = true;
     for (const uplink of this.uplinks) uplink.drain();
     await new Promise((resolve) => setTimeout(resolve, AGENT.drainSettleMs));
     // A tunnel may wait for another way.
     while (this.open + (this.#tunnels?.size ?? 0) > 0 && !this.#closed)
       await new Promise((resolve) => setTimeout(resolve, AGENT.drainLookMs));
+    this.#upkeep.stop();
   }
 
   /** Ends everything at once. */
