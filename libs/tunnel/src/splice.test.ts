@@ -19,7 +19,7 @@ class Peer extends Duplex implements TunnelEnd {
 
   explain?: (failure: Error) => Error;
   progress?: () => number;
-  delivered?: (then: () => void) => void;
+  delivered?: (then: () => void, silentMs: number) => void;
 
   constructor({ halfOpen = true, highWaterMark = 16 } = {}) {
     super({ allowHalfOpen: true, highWaterMark });
@@ -138,6 +138,32 @@ test('what a side sent before it failed is written to the other before the other
   assert.equal((await splice.done).closedBy, 'destination');
   assert.equal(String(caller.aborted), 'Error: connection reset by peer');
 });
+
+for (const before of [true, false])
+  test(`what a slow reader takes ${before ? 'just before' : 'after'} the other side fails counts as written then, not as long ago as it was read`, async () => {
+    const { caller, destination, splice } = pair();
+    let silent: number | undefined;
+    caller.delivered = (then, silentMs) => {
+      silent = silentMs;
+      then();
+    };
+    caller.stall();
+    destination.say('longer than the sixteen bytes that its writer takes');
+    await once(destination, 'data');
+    const readAt = performance.now();
+    while (performance.now() < readAt + 20) await new Promise(setImmediate);
+    if (!before) await failed(destination);
+    const takenAt = performance.now();
+    const drained = once(caller, 'drain');
+    caller.resumeReading();
+    if (before) {
+      await drained;
+      await failed(destination);
+    }
+    assert.equal((await splice.done).closedBy, 'destination');
+    const most = performance.now() - takenAt;
+    assert.ok(silent !== undefined && silent <= most, `${silent} ms, and it was taken ${most} ms ago`);
+  });
 
 test('a side that takes nothing of what the failed one sent is cut after a while', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });

@@ -19,6 +19,8 @@ interface WatchedEnd {
   ended: boolean;
   /** When something was last read from it, in milliseconds of `performance.now()`. */
   readAt: number;
+  /** When it last took the rest of what had waited for it. */
+  tookAt: number;
 }
 
 /**
@@ -71,8 +73,8 @@ export class Splice {
       this.abort(error);
       fault(error);
     });
-    this.#caller = { side: 'caller', end: caller, open: true, ended: false, readAt: 0 };
-    this.#destination = { side: 'destination', end: destination, open: true, ended: false, readAt: 0 };
+    this.#caller = { side: 'caller', end: caller, open: true, ended: false, readAt: 0, tookAt: 0 };
+    this.#destination = { side: 'destination', end: destination, open: true, ended: false, readAt: 0, tookAt: 0 };
     this.#watch(this.#caller, this.#destination);
     this.#watch(this.#destination, this.#caller);
     const up = (bytes: number) => {
@@ -83,8 +85,8 @@ export class Splice {
       this.down += bytes;
       this.#destination.readAt = performance.now();
     };
-    this.#copy(caller, destination, up, () => {}, this.#gate(meter, caller, destination));
-    this.#copy(destination, caller, down, written, this.#gate(meter, destination, caller));
+    this.#copy(this.#caller, this.#destination, up, () => {}, this.#gate(meter, caller, destination));
+    this.#copy(this.#destination, this.#caller, down, written, this.#gate(meter, destination, caller));
     this.#passMarks(caller.marks, destination.marks);
   }
 
@@ -177,19 +179,19 @@ export class Splice {
   }
 
   #copy(
-    from: TunnelEnd,
-    to: TunnelEnd,
+    from: WatchedEnd,
+    to: WatchedEnd,
     count: (bytes: number) => void,
     written: (ms: number) => void,
     gate: Gate | undefined,
   ): void {
-    const source = from.stream;
-    const sink = to.stream;
+    const source = from.end.stream;
+    const sink = to.end.stream;
     const write = writerOf(sink);
     let waitingSince: number | undefined;
     const copy = (chunk: Uint8Array) => {
       count(chunk.length);
-      if (this.#endsIdle && from === this.#caller.end)
+      if (this.#endsIdle && from === this.#caller)
         return this.abort(new PlaneEnded('a request came as the idle tunnel ended', { by: this.#endsIdle }));
       if (this.#restarts) this.#timer?.refresh();
       const room = write(chunk);
@@ -199,7 +201,8 @@ export class Splice {
       source.pause();
     };
     const goOn = () => {
-      if (waitingSince !== undefined) written(performance.now() - waitingSince);
+      to.tookAt = performance.now();
+      if (waitingSince !== undefined) written(to.tookAt - waitingSince);
       waitingSince = undefined;
       if (gate?.drained() !== false) source.resume();
     };
@@ -261,13 +264,15 @@ export class Splice {
     // Nobody wants what the other side still sends. What was read before is delivered first.
     stream.pause();
     this.#arm(TUNNEL.halfClosedMs);
-    const written = () => {
-      if (end.delivered) end.delivered(cut, performance.now() - readAt);
+    const written = (silentMs: number) => {
+      if (end.delivered) end.delivered(cut, silentMs);
       else cut();
     };
     const cut = this.guarded(() => end.abort(error));
-    if (stream.writableLength > 0 && !stream.destroyed) stream.write(NOTHING, this.guarded(written));
-    else written();
+    // What a slow reader has only now made room for is still on its way, however long ago it was read.
+    const late = this.guarded(() => written(0));
+    if (stream.writableLength > 0 && !stream.destroyed) stream.write(NOTHING, late);
+    else written(performance.now() - Math.max(readAt, other.tookAt));
   }
 
   /** Closes what is left after a clean end. Everything was written to it, and nobody needs what it still sends. */
