@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { echo, goMissing, holdMember, newTrust, scoped, serverMember } from '../harness/index.ts';
+import { echo, eventually, goMissing, holdMember, newTrust, scoped, serverMember } from '../harness/index.ts';
 import { carries, closed, dial, PROTOCOLS } from '../plane/dials.ts';
 import { startAgentOf } from './rig.ts';
 
@@ -23,10 +23,12 @@ test(
     const next = dial(scope, held, 'connect', authority);
     await server.restart();
     await carries(await next);
-    const ends = hold.program.logs.filter(({ msg }) => msg === 'tunnel closed');
-    assert.deepEqual(
-      ends.map(({ cut }) => cut),
-      PROTOCOLS.map(() => 'gateway'),
-    );
+    await eventually(() => {
+      const ends = hold.program.logs.filter(({ msg }) => msg === 'tunnel closed');
+      assert.deepEqual(
+        ends.map(({ cut }) => cut),
+        PROTOCOLS.map(() => 'gateway'),
+      );
+    });
   }),
 );

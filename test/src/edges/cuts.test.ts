@@ -6,6 +6,7 @@ import {
   allInOne,
   type Destination,
   type Flags,
+  type LogLine,
   type Program,
   type Scope,
   scoped,
@@ -167,8 +168,9 @@ test(
     assert.match(out, /ended by caller/);
     assert.equal(await end, RESET);
     await tunnelsAre(plane.server.program, 0);
-    const closed = plane.server.program.logs.find(({ closedBy }) => closedBy !== undefined);
-    assert.deepEqual([closed?.closedBy, closed?.text], ['plane', 'half-closed and silent for 3 s']);
+    const ended = ({ closedBy }: LogLine) => closedBy !== undefined;
+    const closed = await plane.server.program.waitForLog(ended, { what: 'the end of the tunnel' });
+    assert.deepEqual([closed.closedBy, closed.text], ['plane', 'half-closed and silent for 3 s']);
   }),
 );
 

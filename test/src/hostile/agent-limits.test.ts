@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { agentPackets, allInOne, Scope, scoped } from '../harness/index.ts';
+import { agentPackets, allInOne, type LogLine, Scope, scoped } from '../harness/index.ts';
 import { FrameSocket, PREFACE, settings } from './frames.ts';
 import { head, upgrade } from './links.ts';
 import { raw, refusals, refused, saidUntilEnd } from './rig.ts';
@@ -113,9 +113,10 @@ test(
       await opened('packets');
     });
     for (const agent of ['linked', 'packets']) {
-      const told = program.logs.find(({ msg, remote }) => msg === 'refused' && remote === `agent ${agent}`);
+      const isOf = ({ msg, remote }: LogLine) => msg === 'refused' && remote === `agent ${agent}`;
+      const told = await program.waitForLog(isOf, { what: `what is refused of ${agent}` });
       assert.equal(
-        told?.text,
+        told.text,
         'the identifier cidr=10.0.0.0/8,192.168.0.0/16 is no network and is ignored: give each network a cidr= of its own',
       );
       assert.ok(!program.logs.some(({ msg, agent: id }) => msg === 'session closed' && id === agent), program.tail);

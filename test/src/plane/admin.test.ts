@@ -234,9 +234,11 @@ test(
     assert.deepEqual([kicked.sessionIds, kicked.tunnels], [[explained.sessionId], 1]);
     await closed(second);
     await eventually(async () => carries(await dial(scope, gateway, 'connect', authority), 'through a new session'));
-    const lines = (await atHub.recentLogs({})).lines.map((line) => JSON.parse(line));
-    assert.ok(lines.some(({ reason }) => String(reason).endsWith('ended by an operator: hangs')));
-    assert.ok(lines.some(({ level, msg }) => level === 'debug' && msg === 'dial established'));
+    await eventually(async () => {
+      const lines = (await atHub.recentLogs({})).lines.map((line) => JSON.parse(line));
+      assert.ok(lines.some(({ reason }) => String(reason).endsWith('ended by an operator: hangs')));
+      assert.ok(lines.some(({ level, msg }) => level === 'debug' && msg === 'dial established'));
+    });
   }),
 );
 

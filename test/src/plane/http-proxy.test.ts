@@ -126,9 +126,14 @@ test(
       const before = hub.streams.length;
       const agent = await agentBehind(scope, trust, hub.port, env);
       await agent.waitReady();
-      assert.equal(hub.streams.length, before + 1);
+      // One that takes too long on a busy machine fails, and is followed by another.
+      const failures = await agent.metric('konnectivity_network_proxy_agent_server_connection_failure_count');
+      const most = 1 + (failures.get('{direction="to_server"}') ?? 0);
+      const streams = hub.streams.length - before;
+      assert.ok(streams >= 1 && streams <= most, `${streams} streams in ${most} attempts`);
       // One connection to find out what it speaks, and one to speak it.
-      assert.deepEqual(proxy.asked, Array(2).fill(`${HUB}:${hub.port}`));
+      assert.deepEqual([...new Set(proxy.asked)], [`${HUB}:${hub.port}`]);
+      assert.ok(proxy.asked.length >= 2 && proxy.asked.length <= 2 * most, `${proxy.asked.length} in ${most} attempts`);
       await agent.kill();
     }
   }),
