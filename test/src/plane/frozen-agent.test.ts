@@ -11,7 +11,7 @@ const FREEZES = [25_000, 60_000];
 
 test(
   'an agent whose machine is frozen for a while keeps its tunnels',
-  { skip: redisMissing() ?? unlessSlow(), timeout: 300_000 },
+  { skip: redisMissing() || unlessSlow(), timeout: 300_000 },
   scoped(async (scope) => {
     const { agent, gateway, ways } = await hubPlane(scope, { hubs: 2 });
     const said = linesFromNow(gateway);
