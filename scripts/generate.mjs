@@ -33,6 +33,9 @@ const COPIES = [
   ]),
 ];
 
+/** What integers of 64 bits are: packets have random ids, and all that the admin API says are times and counts below 2^53. */
+const INTEGERS = { konnectivity: 'bigint', isthmus: 'number' };
+
 /** Returns the text of every file below a directory, by relative path. */
 function readTree(dir) {
   if (!existsSync(dir)) return new Map();
@@ -75,7 +78,16 @@ function descriptorModule(out) {
 function generate() {
   const out = mkdtempSync(join(tmpdir(), 'isthmus-generate-'));
   try {
-    runBuf(out, ['generate', '-o', out]);
+    const template = readFileSync(join(proto, 'buf.gen.yaml'), 'utf8');
+    for (const [path, long] of Object.entries(INTEGERS)) {
+      const made = [
+        '--template',
+        template.replace('forceLong=bigint', `forceLong=${long}`),
+        '--path',
+        join('proto', path),
+      ];
+      runBuf(out, ['generate', '-o', out, ...made]);
+    }
     const generated = readTree(join(out, 'src', 'gen'));
     return generated.set(join('isthmus', 'admin', 'v1', 'descriptors.ts'), descriptorModule(out));
   } finally {

@@ -101,8 +101,8 @@ export class Output {
 }
 
 /** Formats times as ISO 8601, for programs and people alike. Returns '' for 0. */
-export function isoTime(ms: bigint | number): string {
-  return ms === 0n || ms === 0 ? '' : new Date(Number(ms)).toISOString();
+export function isoTime(ms: number): string {
+  return ms === 0 ? '' : new Date(ms).toISOString();
 }
 
 /** Returns the smallest number that at least the part `of` of all does not exceed; 0 if there are none. @param sorted ascending */

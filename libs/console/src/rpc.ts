@@ -1,19 +1,19 @@
-import type { Config, Dial, Hub, Json, Members, Refusal, Session, Status, Tenants } from '@isthmus/findings';
+import type { Config, Dial, Hub, Members, Refusal, Session, Status, Tenants } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { CONSOLE } from './defaults.ts';
 
 export type { Dial, Hub, Members, Refusal, Session, Status, Tenants };
-export type Member = Json<adminApi.Member>;
-export type Tunnel = Json<adminApi.Tunnel>;
-type DialEvent = Json<adminApi.WatchDialsResponse>;
-export type Phase = Json<adminApi.Phase>;
-export type Explanation = Json<adminApi.ExplainResponse>;
-export type Candidate = Json<adminApi.Candidate>;
-export type History = Json<adminApi.GetHistoryResponse>;
-export type Quarantined = Json<adminApi.QuarantinedAgent>;
-export type TriedDial = Json<adminApi.DialResponse>;
-export type Drained = Json<adminApi.DrainResponse>;
-export type LogLevels = Json<adminApi.SetLogLevelResponse>;
+export type Member = adminApi.Member;
+export type Tunnel = adminApi.Tunnel;
+type DialEvent = adminApi.WatchDialsResponse;
+export type Phase = adminApi.Phase;
+export type Explanation = adminApi.ExplainResponse;
+export type Candidate = adminApi.Candidate;
+export type History = adminApi.GetHistoryResponse;
+export type Quarantined = adminApi.QuarantinedAgent;
+export type TriedDial = adminApi.DialResponse;
+export type Drained = adminApi.DrainResponse;
+export type LogLevels = adminApi.SetLogLevelResponse;
 
 /** What the page reads, also of other members. */
 interface Reads {
@@ -47,11 +47,11 @@ interface Actions {
   ];
   Kick: [
     request: { readonly reason: string } & ({ dialId: string } | { sessionId: string } | { agent: AgentName }),
-    answer: Json<adminApi.KickResponse>,
+    answer: adminApi.KickResponse,
   ];
   Quarantine: [
     request: { agent: AgentName; lift?: boolean; reason?: string },
-    answer: Json<adminApi.QuarantineResponse>,
+    answer: adminApi.QuarantineResponse,
   ];
   SetLogLevel: [request: { level: string; durationMs?: number }, answer: LogLevels];
   Drain: [request: { dryRun: boolean }, answer: Drained];

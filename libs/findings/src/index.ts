@@ -1,19 +1,17 @@
 export { FINDINGS } from './defaults.ts';
 export { adviceFor, type CutGroup, groupsOfCuts, OWN_HEALTH_PORT, ofDial } from './dials.ts';
-export {
-  asJson,
-  type Config,
-  type Dial,
-  type Evidence,
-  type Hub,
-  type Json,
-  type Loss,
-  type Members,
-  type Refusal,
-  type Session,
-  type Status,
-  type Tenants,
-  type Witness,
+export type {
+  Config,
+  Dial,
+  Evidence,
+  Hub,
+  Loss,
+  Members,
+  Refusal,
+  Session,
+  Status,
+  Tenants,
+  Witness,
 } from './evidence.ts';
 export { judge } from './judge.ts';
 export { type Difference, differencesOf } from './members.ts';

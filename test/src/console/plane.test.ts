@@ -156,10 +156,10 @@ test(
     };
     const { slots } = await admin.getHistory({});
     const sums = [
-      slots.reduce((sum, { dials: all }) => sum + all, 0n),
-      slots.reduce((sum, each) => sum + each.failures, 0n),
+      slots.reduce((sum, { dials: all }) => sum + all, 0),
+      slots.reduce((sum, each) => sum + each.failures, 0),
     ];
-    assert.deepEqual(sums, [2n, 1n]);
+    assert.deepEqual(sums, [2, 1]);
     await eventually(async () => assert.deepEqual([await total('Dials'), await total('Failures')], [3, 1]));
     faultless(watched);
   }),

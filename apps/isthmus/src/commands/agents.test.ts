@@ -9,7 +9,7 @@ const SECOND = 1000;
 
 /** A session whose agent has been draining for so long, in milliseconds. */
 function session(agentId: string, draining: boolean, forMs?: number): adminApi.Session {
-  const since = forMs === undefined ? 0n : BigInt(Date.now() - forMs);
+  const since = forMs === undefined ? 0 : Date.now() - forMs;
   return adminApi.Session.fromPartial({ agentId, tenant: 'default', hubId: 'h', draining, drainingSinceMs: since });
 }
 

@@ -1,5 +1,5 @@
 import timers from 'node:timers/promises';
-import { agentName, asJson, CHECKS, judge, OWN_HEALTH_PORT, ofDial, type Result, reportOf } from '@isthmus/findings';
+import { agentName, CHECKS, judge, OWN_HEALTH_PORT, ofDial, type Result, reportOf } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { socketPathOf } from '@isthmus/runtime';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
@@ -193,7 +193,7 @@ async function dialThrough(
       `could not be tried: ${unanswered.at(-1)?.reason}`,
       `isthmus dial ${destination} --agent ${agent} --tenant ${tenant}`,
     );
-  return ofDial(gateway.id, name, destination, asJson(record));
+  return ofDial(gateway.id, name, destination, record);
 }
 
 interface CheckView {

@@ -73,7 +73,7 @@ export function cutsOf(
     .filter(({ at }) => now - Date.parse(at) <= since)
     .sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
   /** How many more there were in the last hour that gateways do not keep. */
-  const forgotten = answers.reduce((sum, { value }) => sum + Number(value.cutsForgotten), 0);
+  const forgotten = answers.reduce((sum, { value }) => sum + value.cutsForgotten, 0);
   return {
     items,
     more: (all) => ({ groups: groupsIn(all), forgotten }),
@@ -103,9 +103,9 @@ function cutView({ atMs, ageMs, bytesUp, bytesDown, ...cut }: adminApi.Cut, memb
     member,
     dial: cut.dialId,
     trace: cut.traceId,
-    ageMs: Number(ageMs),
-    bytesUp: Number(bytesUp),
-    bytesDown: Number(bytesDown),
+    ageMs,
+    bytesUp,
+    bytesDown,
   };
 }
 

@@ -121,14 +121,14 @@ function partsOf(readPage: ReadPage): Part[] {
 async function dialsOf(admin: adminApi.AdminClient, signal: AbortSignal): Promise<string> {
   const lines: string[] = [];
   for await (const { dial } of admin.watchDials({ recentOnly: true }, { signal })) {
-    if (dial) lines.push(JSON.stringify(plain(dial)));
+    if (dial) lines.push(JSON.stringify(dial));
   }
   return ndjson(lines);
 }
 
 async function logOf(admin: adminApi.AdminClient, signal: AbortSignal): Promise<string> {
   const { lines, forgotten } = await admin.recentLogs({}, { signal });
-  return ndjson([JSON.stringify({ forgotten: Number(forgotten) }), ...lines]);
+  return ndjson([JSON.stringify({ forgotten }), ...lines]);
 }
 
 function ndjson(lines: readonly string[]): string {
@@ -145,12 +145,7 @@ function missed(file: string, { member, address, reason }: Unanswered): string {
 }
 
 function json(value: unknown): string {
-  return `${JSON.stringify(plain(value), null, 2)}\n`;
-}
-
-/** JSON has no bigint. Counts and times stay below 2^53. */
-function plain(value: unknown): unknown {
-  return JSON.parse(JSON.stringify(value, (_key, each) => (typeof each === 'bigint' ? Number(each) : each)) ?? 'null');
+  return `${JSON.stringify(value, null, 2)}\n`;
 }
 
 /** Sends a GET to an admin port, over HTTP or mutual TLS. */

@@ -99,7 +99,7 @@ export function seenBy({ member: { id: seenBy }, value }: Answer<Told>): Seen[] 
   const joined = members.members.map(({ memberId: name, roles, adminAddress, sinceMs }): Seen => {
     const kind = roleNames(roles)[0] ?? '';
     return {
-      atMs: Number(sinceMs),
+      atMs: sinceMs,
       type: 'came',
       kind,
       name,
@@ -113,13 +113,13 @@ export function seenBy({ member: { id: seenBy }, value }: Answer<Told>): Seen[] 
     const why = reason || (left ? 'it was stopped' : 'without a word');
     const kind = roleNames([role])[0] ?? '';
     const detail = from === '' ? why : `${why}, ${from}`;
-    return { atMs: Number(atMs), type: 'went', kind, name, tenant, detail, seenBy };
+    return { atMs, type: 'went', kind, name, tenant, detail, seenBy };
   });
   const refused = refusals.map(({ where, remote: name, reason, count, firstMs, lastMs }): Seen => {
-    const detail = `at the port for ${where}: ${reason}${count > 1n ? ` (${plural(Number(count), 'time')})` : ''}`;
+    const detail = `at the port for ${where}: ${reason}${count > 1 ? ` (${plural(count, 'time')})` : ''}`;
     // The remote and the time are those of the last one.
     const event = `${seenBy}.${where}.${firstMs.toString(16)}`;
-    return { event, atMs: Number(lastMs), type: 'refused', kind: 'peer', name, tenant: '', detail, seenBy };
+    return { event, atMs: lastMs, type: 'refused', kind: 'peer', name, tenant: '', detail, seenBy };
   });
   return [...joined, ...lost, ...refused, ...lines.flatMap((line) => fromLog(line, seenBy))];
 }

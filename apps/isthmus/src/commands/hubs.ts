@@ -79,7 +79,7 @@ export function hubsOf(
       if (member.hubId === hub.hubId) known.hub = hub;
       const link = LINKS[hub.link];
       const reason = link === 'down' ? failures.get(member.id)?.get(hub.hubId) : undefined;
-      if (link && member.roles.includes('gateway'))
+      if (link && link !== 'none' && member.roles.includes('gateway'))
         known.links.push({ member: member.id, link, ...(reason && { reason }) });
       found.set(hub.hubId, known);
     }
@@ -91,7 +91,7 @@ export function hubsOf(
       zone: hub.zone,
       draining: hub.draining,
       since: isoTime(hub.sinceMs),
-      ageMs: Math.max(0, now - Number(hub.sinceMs)),
+      ageMs: Math.max(0, now - hub.sinceMs),
       peerAddress: hub.peerAddress,
       agentAddress: hub.agentAddress,
       sessions: hub.sessions,
@@ -243,7 +243,7 @@ function dryRunView(
     sessions,
     tunnels,
     stranded: plan?.stranded ?? 0,
-    ...(plan?.gracefulMs !== undefined && { gracefulMs: Number(plan.gracefulMs) }),
+    ...(plan?.gracefulMs !== undefined && { gracefulMs: plan.gracefulMs }),
     moves: (plan?.moves ?? []).map(({ sessionId: session, agentId: agent, tenant, elsewhere, tunnels: through }) => {
       return { session, tenant, agent, elsewhere, tunnels: through };
     }),
@@ -252,9 +252,9 @@ function dryRunView(
       destination: tunnel.destination,
       agent: tunnel.agentId,
       caller: tunnel.caller || (callers.get(tunnel.dialId) ?? ''),
-      ageMs: Number(tunnel.ageMs),
-      bytes: Number(tunnel.bytesUp + tunnel.bytesDown),
-      idleMs: Number(tunnel.idleMs),
+      ageMs: tunnel.ageMs,
+      bytes: tunnel.bytesUp + tunnel.bytesDown,
+      idleMs: tunnel.idleMs,
       fate: plan?.fates[at] ?? 'cut',
     })),
   };

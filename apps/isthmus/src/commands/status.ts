@@ -19,8 +19,8 @@ interface RefusalView {
 
 function refusalViews({ refusals, nowMs }: adminApi.GetStatusResponse): RefusalView[] {
   return refusals.map(({ where, remote, reason, count, lastMs }) => {
-    const agoMs = Math.max(0, Number(nowMs - lastMs));
-    return { where, remote, reason, count: Number(count), last: isoTime(lastMs), agoMs };
+    const agoMs = Math.max(0, nowMs - lastMs);
+    return { where, remote, reason, count, last: isoTime(lastMs), agoMs };
   });
 }
 
@@ -139,7 +139,7 @@ export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>
     runtime: value.runtime,
     zone: value.zone,
     started: isoTime(startedMs),
-    uptimeMs: Math.max(0, Number(nowMs - startedMs)),
+    uptimeMs: Math.max(0, nowMs - startedMs),
     ready: value.ready,
     ...(admission && { admission }),
     checks: checks.map(({ name, ok, detail }) => ({ name, ok, detail })),

@@ -222,7 +222,7 @@ function useView(member: string, { limit, used, most }: adminApi.TenantUse): Use
 
 /** Each once, the one that ends first first. */
 function certificateViews(all: readonly adminApi.TenantCertificate[]): CertificateView[] {
-  const sorted = [...all].sort((a, b) => Number(a.expiresMs - b.expiresMs));
+  const sorted = [...all].sort((a, b) => a.expiresMs - b.expiresMs);
   const views = sorted.map(({ where, name, expiresMs }) => ({ where, name, expires: isoTime(expiresMs) }));
   return [...new Map(views.map((view) => [JSON.stringify(view), view])).values()];
 }

@@ -8,7 +8,7 @@ import { TestTerminal } from '../testing/test-terminal.ts';
 import { TUNNELS } from './tunnels.ts';
 
 const tunnels = ['old', 'middle', 'young'].map((dialId, nth) => {
-  return adminApi.Tunnel.fromPartial({ dialId, ageMs: BigInt(9 - nth), agentId: `agent-${nth}` });
+  return adminApi.Tunnel.fromPartial({ dialId, ageMs: 9 - nth, agentId: `agent-${nth}` });
 });
 
 /** Lists at most one tunnel. */

@@ -90,11 +90,11 @@ function tunnelView(tunnel: adminApi.Tunnel): Omit<TunnelView, 'through'> {
     session: tunnel.sessionId,
     caller: tunnel.caller,
     since: isoTime(tunnel.sinceMs),
-    ageMs: Number(tunnel.ageMs),
-    bytesUp: Number(tunnel.bytesUp),
-    bytesDown: Number(tunnel.bytesDown),
+    ageMs: tunnel.ageMs,
+    bytesUp: tunnel.bytesUp,
+    bytesDown: tunnel.bytesDown,
     ...(tunnel.halfClosed !== '' && { halfClosed: tunnel.halfClosed }),
-    ...(tunnel.resume && { resume: { ...tunnel.resume, keptBytes: Number(tunnel.resume.keptBytes) } }),
+    ...(tunnel.resume && { resume: tunnel.resume }),
   };
 }
 

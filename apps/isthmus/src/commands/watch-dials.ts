@@ -147,7 +147,7 @@ export class Following {
           recent: first ? recent : ISTHMUS.watchMissedDials,
         };
         for await (const { dial, lost } of this.#plane.client(member).watchDials(request, { signal: this.#signal })) {
-          this.#lost += Number(lost);
+          this.#lost += lost;
           const view = dial && dialViewOf(id, dial);
           if (view) this.#tell(view);
         }

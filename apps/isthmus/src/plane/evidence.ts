@@ -73,10 +73,10 @@ function sessionView(session: adminApi.Session, now: number): SessionView {
     protocol: PROTOCOLS[session.protocol] ?? '',
     remote: session.remote,
     since: isoTime(session.sinceMs),
-    ageMs: Math.max(0, now - Number(session.sinceMs)),
+    ageMs: Math.max(0, now - session.sinceMs),
     reaches: reach(session.identifiers),
     draining: session.draining,
-    ...(session.drainingSinceMs > 0n && { drainingMs: Math.max(0, now - Number(session.drainingSinceMs)) }),
+    ...(session.drainingSinceMs > 0 && { drainingMs: Math.max(0, now - session.drainingSinceMs) }),
     ...(session.quarantined && { quarantined: session.quarantineReason }),
     tunnels: session.tunnels,
   };
@@ -134,10 +134,10 @@ export async function askPlane(plane: Plane, tenant: string, configs: boolean): 
       aheadMs,
       silent,
       version: status?.version ?? '',
-      status: status && asJson(status),
-      list: list && asJson(list),
-      tenants: own && asJson(own),
-      config: config && asJson(config),
+      status,
+      list,
+      tenants: own,
+      config,
     };
   };
   const nobody = seen.unanswered.filter(({ member }) => !plane.members.some(({ id }) => id === member));
@@ -145,12 +145,12 @@ export async function askPlane(plane: Plane, tenant: string, configs: boolean): 
     ...plane.members.map(witness),
     ...nobody.map(({ member: id, address, reason: silent }) => ({ id, address, silent, roles: [], version: '' })),
   ];
-  const hubs = new Map(lists.answers.flatMap(({ value }) => value.hubs.map((hub) => [hub.hubId, asJson(hub)])));
+  const hubs = new Map(lists.answers.flatMap(({ value }) => value.hubs.map((hub) => [hub.hubId, hub])));
   const statuses = { ...seen, answers: seen.answers.map(({ member, value }) => ({ member, value: value.status })) };
   const evidence = {
     members,
     hubs: [...hubs.values()],
-    sessions: sessions.map(asJson),
+    sessions,
     clocks: [{ of: 'this machine', aheadMs: 0 }],
     now: Date.now(),
   };
@@ -169,7 +169,7 @@ export async function agentsAway(plane: Plane, tenant: string): Promise<string[]
 async function see(admin: adminApi.AdminClient, signal: AbortSignal): Promise<Seen> {
   const before = Date.now();
   const status = await admin.getStatus({}, { signal });
-  return { status, aheadMs: Number(status.nowMs) - (before + Date.now()) / 2 };
+  return { status, aheadMs: status.nowMs - (before + Date.now()) / 2 };
 }
 
 /** Returns the last different warnings by member id. The reason for a problem is often only there. */

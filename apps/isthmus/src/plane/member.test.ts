@@ -7,7 +7,7 @@ const { GetStatusResponse, ListMembersResponse } = adminApi;
 const { ROLE_GATEWAY, ROLE_HUB } = adminApi.Role;
 
 const named = (memberId: string, adminAddress: string, host: string, self = false, sinceMs = 0) => {
-  return { memberId, adminAddress, host, roles: [ROLE_GATEWAY, ROLE_HUB], self, sinceMs: BigInt(sinceMs) };
+  return { memberId, adminAddress, host, roles: [ROLE_GATEWAY, ROLE_HUB], self, sinceMs };
 };
 
 function greeting(address: string, memberId: string, members: ReturnType<typeof named>[], membersError = ''): Greeting {

@@ -97,7 +97,7 @@ export function membersOf(greetings: readonly Greeting[], machine = hostname()):
 
 /** Returns who joined last at each place. A dead member stays in the list for a while, though another may already listen in its place. */
 function lastAt(members: readonly adminApi.Member[], machine: string): Map<string, string> {
-  const inOrder = [...members].sort((a, b) => Number(a.sinceMs - b.sinceMs));
+  const inOrder = [...members].sort((a, b) => a.sinceMs - b.sinceMs);
   return new Map(inOrder.map((member) => [placeOf(member, machine), member.memberId]));
 }
 

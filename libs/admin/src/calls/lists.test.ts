@@ -34,9 +34,9 @@ test('a session is listed with its tunnels, and as draining if it or its hub dra
   assert.deepEqual(
     listed.map(({ sessionId, draining, drainingSinceMs, tunnels }) => [sessionId, draining, drainingSinceMs, tunnels]),
     [
-      ['still', false, 0n, 2],
-      ['itself', true, 7n, 1],
-      ['with its hub', true, 0n, 0],
+      ['still', false, 0, 2],
+      ['itself', true, 7, 1],
+      ['with its hub', true, 0, 0],
     ],
   );
 });
@@ -60,7 +60,7 @@ test('a tunnel that outlives its hub is listed at the session that carries it no
     tunnels.map(({ sessionId, hubId, resume }) => [sessionId, hubId, resume]),
     [
       ['began', 'h', undefined],
-      ['now', 'h2', { attached: false, moves: 2, keptBytes: 7n }],
+      ['now', 'h2', { attached: false, moves: 2, keptBytes: 7 }],
     ],
   );
   const through = await client.admin.listTunnels({ sessionId: 'now' });

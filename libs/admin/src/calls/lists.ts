@@ -80,7 +80,7 @@ function dryRunOf(backend: AdminBackend): adminApi.DeepPartial<adminApi.DrainRes
       stranded: all.filter(({ elsewhere }) => elsewhere === 0).length,
       running: running.map((tunnel) => tunnelMessage(tunnel, now)),
       fates: running.map(fateOf),
-      ...(gracefulMs !== undefined && { gracefulMs: BigInt(gracefulMs) }),
+      ...(gracefulMs !== undefined && { gracefulMs }),
     },
   };
 }
@@ -184,7 +184,7 @@ export function historyRpc({ history, cuts, refusals }: AdminBackend): HistoryRp
         slots: slots.map(slotMessage),
         refusals: refusals.list(HOUR_MS).map(refusalMessage),
         cuts: cut?.cuts.map(cutMessage) ?? [],
-        cutsForgotten: BigInt(cut?.forgotten ?? 0),
+        cutsForgotten: cut?.forgotten ?? 0,
       };
     },
   };
@@ -192,9 +192,9 @@ export function historyRpc({ history, cuts, refusals }: AdminBackend): HistoryRp
 
 function slotMessage({ start, dials, failures, p50, p99, sessions, tunnels }: Slot): adminApi.HistorySlot {
   return {
-    startMs: BigInt(start),
-    dials: BigInt(dials),
-    failures: BigInt(failures),
+    startMs: start,
+    dials,
+    failures,
     p50Ms: p50,
     p99Ms: p99,
     sessions,

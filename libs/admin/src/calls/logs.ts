@@ -61,13 +61,13 @@ export function logsRpc({ log }: AdminBackend): LogsRpc {
       if (level !== '') set(levelFrom(level, log), durationMs);
       else if (durationMs > 0) throw invalid('duration_ms is set without level: set the level for that time too');
       const reverting = temporary.get(log);
-      const untilMs = reverting && BigInt(Math.round(reverting.until));
+      const untilMs = reverting && Math.round(reverting.until);
       return { level: log.level, previous, untilMs, revertsTo: reverting?.level ?? '' };
     },
     async recentLogs({ limit, level }) {
       const least = level === '' ? 0 : rankOf(levelNamed(level));
       const lines = [...log.recent].filter((line) => least === 0 || levelOfLine(line) >= least);
-      return { lines: limit === 0 ? lines : lines.slice(-limit), forgotten: BigInt(log.recent.forgotten) };
+      return { lines: limit === 0 ? lines : lines.slice(-limit), forgotten: log.recent.forgotten };
     },
   };
 }

@@ -47,10 +47,7 @@ test('members are listed with their admin addresses, and hubs with the links to 
       ['m2', 'm2:8095', false],
     ],
   );
-  assert.deepEqual(
-    [members[0]?.roles, members[0]?.host, members[0]?.sinceMs],
-    [[ROLE_GATEWAY, ROLE_HUB], 'node-1', 5n],
-  );
+  assert.deepEqual([members[0]?.roles, members[0]?.host, members[0]?.sinceMs], [[ROLE_GATEWAY, ROLE_HUB], 'node-1', 5]);
   assert.deepEqual(
     hubs.map(({ hubId, link, sessions: held, tunnels, rttMs, draining }) => [
       hubId,

@@ -77,7 +77,7 @@ function asError(error: unknown): Error {
 
 function memberMessage({ roles, since, ...member }: Member, { memberId }: Identity): adminApi.Member {
   const self = member.memberId === memberId;
-  return { ...member, roles: roles.map((role) => ROLES[role]), sinceMs: BigInt(since), self };
+  return { ...member, roles: roles.map((role) => ROLES[role]), sinceMs: since, self };
 }
 
 function hubsOf(backend: AdminBackend, plane: PlanePart): adminApi.Hub[] {
@@ -91,7 +91,7 @@ function hubsOf(backend: AdminBackend, plane: PlanePart): adminApi.Hub[] {
       agentAddress: hub.agentAddress,
       zone: hub.zone,
       draining: hub.draining,
-      sinceMs: BigInt(hub.incarnation),
+      sinceMs: hub.incarnation,
       link: LINKS[plane.linkTo(hub)],
       sessions: sessions.get(hub.hubId) ?? 0,
       tunnels: tunnels.get(hub.hubId) ?? 0,

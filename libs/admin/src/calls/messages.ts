@@ -81,13 +81,13 @@ export function sessionMessage(
     hubId: session.hubId,
     protocol: session.protocol ? PROTOCOLS[session.protocol] : adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED,
     remote: session.remote ?? '',
-    sinceMs: BigInt(session.since),
+    sinceMs: session.since,
     identifiers: identifiersMessage(session.identifiers),
     draining: session.draining ?? false,
     quarantined: quarantined !== undefined,
     quarantineReason: quarantined ?? '',
     tunnels,
-    drainingSinceMs: BigInt(session.drainingSince ?? 0),
+    drainingSinceMs: session.drainingSince ?? 0,
   };
 }
 
@@ -105,28 +105,28 @@ export function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel 
     sessionId: tunnel.sessionId,
     hubId: tunnel.hubId,
     caller: tunnel.dial.caller?.identity ?? '',
-    sinceMs: BigInt(tunnel.since),
-    ageMs: BigInt(Math.max(0, now - tunnel.since)),
-    bytesUp: BigInt(tunnel.up),
-    bytesDown: BigInt(tunnel.down),
+    sinceMs: tunnel.since,
+    ageMs: Math.max(0, now - tunnel.since),
+    bytesUp: tunnel.up,
+    bytesDown: tunnel.down,
     resume: tunnel.resumable && resumeMessage(tunnel.resumable),
     halfClosed: tunnel.halfClosed ?? '',
-    idleMs: BigInt(Math.floor(tunnel.idleMs ?? 0)),
+    idleMs: Math.floor(tunnel.idleMs ?? 0),
   };
 }
 
 function resumeMessage({ attached, moves, kept }: ResumableTunnel): adminApi.Tunnel_Resume {
-  return { attached, moves, keptBytes: BigInt(kept) };
+  return { attached, moves, keptBytes: kept };
 }
 
 export function refusalMessage({ count, first, last, ...refusal }: Refusal): adminApi.Refusal {
-  return { ...refusal, count: BigInt(count), firstMs: BigInt(first), lastMs: BigInt(last) };
+  return { ...refusal, count, firstMs: first, lastMs: last };
 }
 
 export function cutMessage({ tunnel, by, reason, ms, at }: SeenCut): adminApi.Cut {
   const { dial, agentId, hubId, up, down } = tunnel;
   return {
-    atMs: BigInt(at),
+    atMs: at,
     by,
     reason,
     dialId: dial.id,
@@ -135,15 +135,15 @@ export function cutMessage({ tunnel, by, reason, ms, at }: SeenCut): adminApi.Cu
     caller: dial.caller?.identity ?? '',
     agentId,
     hubId,
-    ageMs: BigInt(Math.round(ms)),
-    bytesUp: BigInt(up),
-    bytesDown: BigInt(down),
+    ageMs: Math.round(ms),
+    bytesUp: up,
+    bytesDown: down,
     traceId: dial.traceparent?.split('-')[1] ?? '',
   };
 }
 
 export function lossMessage({ role, at, identifiers, ...loss }: Loss): adminApi.Loss {
-  return { ...loss, role: ROLES[role], atMs: BigInt(at), identifiers: identifiers && identifiersMessage(identifiers) };
+  return { ...loss, role: ROLES[role], atMs: at, identifiers: identifiers && identifiersMessage(identifiers) };
 }
 
 /** @param phases whether to say where its time went */
@@ -190,8 +190,8 @@ function stateOf({ outcome }: SeenDial): adminApi.DialState {
 }
 
 /** Converts to milliseconds since the epoch, by the current clock. @param moment of `performance.now()` */
-function epoch(moment: number): bigint {
-  return BigInt(Math.round(Date.now() - (performance.now() - moment)));
+function epoch(moment: number): number {
+  return Math.round(Date.now() - (performance.now() - moment));
 }
 
 function timingMessage({ dnsMs, connectMs, hubMs, agentMs }: DialTiming): adminApi.DialTiming {

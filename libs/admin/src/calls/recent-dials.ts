@@ -270,8 +270,8 @@ function message({ last, count, agents }: Failing, now: number): adminApi.Failin
     destination: formatDestination(destination),
     code: outcome?.error?.code ?? '',
     text: outcome?.error?.message ?? '',
-    count: BigInt(count),
-    lastMs: BigInt(Math.round(Date.now() - agoMs)),
+    count,
+    lastMs: Math.round(Date.now() - agoMs),
     agents: [...agents].slice(0, ADMIN.failingAgents),
     agentCount: agents.size,
   };

@@ -35,8 +35,8 @@ export function statusRpc(backend: AdminBackend): StatusRpc {
         roles: identity.roles.map((role) => ROLES[role]),
         version: VERSION,
         runtime: runtime(),
-        startedMs: BigInt(Math.round(performance.timeOrigin)),
-        nowMs: BigInt(Date.now()),
+        startedMs: Math.round(performance.timeOrigin),
+        nowMs: Date.now(),
         admission: ADMISSIONS[backend.admission()],
         ready: all.every(({ ok }) => ok),
         checks: all.map((check: Check) => ({ ...check })),
@@ -69,8 +69,8 @@ function ratesOf(dials: SeenDials, role: Role): adminApi.DialRate[] {
     return {
       role: ROLES[role],
       windowMs: rate.windowMs,
-      dials: BigInt(rate.dials),
-      failures: BigInt(rate.failures),
+      dials: rate.dials,
+      failures: rate.failures,
       dialsPerSecond: perSecond(rate.dials),
       failuresPerSecond: perSecond(rate.failures),
     };

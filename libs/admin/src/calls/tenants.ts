@@ -121,7 +121,7 @@ function tenantMessage(
     certificates: certificates.map((each) => ({
       where: each.where,
       name: each.name,
-      expiresMs: BigInt(Math.round(each.validUntil)),
+      expiresMs: Math.round(each.validUntil),
     })),
   };
 }

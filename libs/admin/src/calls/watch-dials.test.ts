@@ -105,7 +105,7 @@ test('a dial is reported with its log, its timing, its trace and its failure', a
   assert.deepEqual([record.agentId, record.sessionId, record.hubId, record.ms], ['a', 's', 'h', 100]);
   assert.deepEqual([record.traceId, record.parkedMs], ['ab'.repeat(16), 12]);
   assert.deepEqual(record.timing, { dnsMs: 1, connectMs: 2, hubMs: 4, agentMs: undefined });
-  const endedMs = Number(record.startedMs) + 100;
+  const endedMs = record.startedMs + 100;
   // Two clocks are compared, and one of them may be set meanwhile.
   assert.ok(since - 500 < endedMs && endedMs < Date.now() + 500, `${record.startedMs}`);
   const [first, second] = record.attempts as [adminApi.DialAttempt, adminApi.DialAttempt];
@@ -150,7 +150,7 @@ test('a watcher sees dials start and end live, after the recent ones', { timeout
   const seen: [string | undefined, number | undefined, boolean][] = [];
   const watching = async () => {
     for await (const { dial: record, recent, lost } of admin.watchDials({}, { signal: stop.signal })) {
-      assert.equal(lost, 0n);
+      assert.equal(lost, 0);
       seen.push([record?.dialId, record?.state, recent]);
       if (seen.length === 1) dialled(events, dial('during'), 5, true);
       if (seen.length === 3) stop.abort();
@@ -173,7 +173,7 @@ test('dials that a slow client misses are counted', { timeout: 60_000 }, async (
   let missed = 0;
   const watching = async () => {
     for await (const { dial: record, recent, lost } of admin.watchDials({}, { signal: stop.signal })) {
-      missed += Number(lost);
+      missed += lost;
       // Each dial is two events, and the client can receive none before all are emitted.
       if (recent) for (let index = 0; index < 2500; index++) dialled(events, dial(`d${index}`));
       else if (record) told++;

@@ -75,11 +75,11 @@ export function watchRpc({ dials }: AdminBackend): WatchRpc {
         const recent = [...dials].filter(matches);
         const most = Math.min(request.recent ?? recent.length, recent.length);
         for (const dial of recent.slice(recent.length - most)) {
-          yield { dial: dialMessage(dial, request.phases), lost: 0n, recent: true };
+          yield { dial: dialMessage(dial, request.phases), lost: 0, recent: true };
         }
         if (request.recentOnly) return;
         for await (const { event, lost } of watch.until(signal)) {
-          yield { dial: event && dialMessage(event, request.phases), lost: BigInt(lost), recent: false };
+          yield { dial: event && dialMessage(event, request.phases), lost, recent: false };
         }
       } finally {
         end();

@@ -147,11 +147,8 @@ async function stream(
   }
 }
 
-/** 64-bit integers are times and counts, all below 2^53. */
 function textOf(method: Method, answer: unknown): string {
-  const { responseType } = adminApi.AdminDefinition.methods[method];
-  const message = responseType.fromPartial(answer as object);
-  return JSON.stringify(message, (_key, value) => (typeof value === 'bigint' ? Number(value) : value));
+  return JSON.stringify(adminApi.AdminDefinition.methods[method].responseType.fromPartial(answer as object));
 }
 
 function json(body: string) {

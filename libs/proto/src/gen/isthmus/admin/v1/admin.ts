@@ -94,9 +94,9 @@ export interface GetStatusResponse {
   /** The JavaScript runtime and its version, such as node 24.1.0. */
   runtime: string;
   /** When the process started. */
-  startedMs: bigint;
+  startedMs: number;
   /** This process's clock, to see how far clocks differ. */
-  nowMs: bigint;
+  nowMs: number;
   zone: string;
   /** The plane's name; empty for an agent, and for a program without a plane. */
   plane: string;
@@ -142,7 +142,7 @@ export interface Loss {
   reason: string;
   /** It had said that it was leaving, as programs do that are stopped in an orderly way. */
   left: boolean;
-  atMs: bigint;
+  atMs: number;
   /** What an agent serves. */
   identifiers: Identifiers | undefined;
 }
@@ -154,8 +154,8 @@ export interface FailingDials {
   /** The name of RFC 9209 section 2.3, and the text of the last one. */
   code: string;
   text: string;
-  count: bigint;
-  lastMs: bigint;
+  count: number;
+  lastMs: number;
   /** Up to five of the agents that tried, and how many tried. */
   agents: string[];
   agentCount: number;
@@ -168,10 +168,10 @@ export interface Refusal {
   /** Where the last one came from: address and port, or the owner of the link. */
   remote: string;
   reason: string;
-  count: bigint;
+  count: number;
   /** When the first and the last one came. */
-  firstMs: bigint;
-  lastMs: bigint;
+  firstMs: number;
+  lastMs: number;
 }
 
 /** A condition that must hold for a program to work. */
@@ -188,8 +188,8 @@ export interface DialRate {
   /** 10,000 or 60,000, plus the part of the current second; less for a process that has not run for so long. */
   windowMs: number;
   /** Including the failed ones. */
-  dials: bigint;
-  failures: bigint;
+  dials: number;
+  failures: number;
   dialsPerSecond: number;
   failuresPerSecond: number;
 }
@@ -214,7 +214,7 @@ export interface Session {
   /** The agent's address as the hub sees it. */
   remote: string;
   /** When the session began, in milliseconds since the epoch. */
-  sinceMs: bigint;
+  sinceMs: number;
   identifiers:
     | Identifiers
     | undefined;
@@ -226,7 +226,7 @@ export interface Session {
   /** Tunnels of this process that run through it. */
   tunnels: number;
   /** Since when the agent has asked for dials to go elsewhere, in milliseconds since the epoch. 0 if it has not, or if this is not its hub. */
-  drainingSinceMs: bigint;
+  drainingSinceMs: number;
 }
 
 /** What an agent says that it can reach. */
@@ -263,12 +263,12 @@ export interface Tunnel {
   /** Who dialled; empty if this role does not know. */
   caller: string;
   /** When the tunnel opened, in milliseconds since the epoch. */
-  sinceMs: bigint;
-  ageMs: bigint;
+  sinceMs: number;
+  ageMs: number;
   /** Bytes so far, caller to destination. */
-  bytesUp: bigint;
+  bytesUp: number;
   /** Bytes so far, destination to caller. */
-  bytesDown: bigint;
+  bytesDown: number;
   /** Set by a gateway if the tunnel outlives what carries it. session_id and hub_id are then those that carry it now, or did so last. */
   resume:
     | Tunnel_Resume
@@ -276,7 +276,7 @@ export interface Tunnel {
   /** The side that has ended its direction while the other goes on: caller or destination. Empty while none has. */
   halfClosed: string;
   /** How long it has been idle: open in both directions, with nothing under way. 0 for a tunnel in use. */
-  idleMs: bigint;
+  idleMs: number;
 }
 
 export interface Tunnel_Resume {
@@ -285,7 +285,7 @@ export interface Tunnel_Resume {
   /** How often it went on through another session. */
   moves: number;
   /** Bytes that the gateway keeps until the agent has them. */
-  keptBytes: bigint;
+  keptBytes: number;
 }
 
 export interface WatchDialsRequest {
@@ -321,7 +321,7 @@ export interface WatchDialsResponse {
     | DialRecord
     | undefined;
   /** How many events before this one were left out because the client read too slowly. */
-  lost: bigint;
+  lost: number;
   /** The dial ended before the call. */
   recent: boolean;
 }
@@ -339,7 +339,7 @@ export interface DialRecord {
   /** grpc, http-connect or admin; empty if this role does not know. */
   via: string;
   /** When it began. */
-  startedMs: bigint;
+  startedMs: number;
   state: DialState;
   /** From its start to its answer; unset while it runs. */
   ms?:
@@ -478,7 +478,7 @@ export interface Member {
   version: string;
   zone: string;
   /** When it joined. */
-  sinceMs: bigint;
+  sinceMs: number;
   /** Whether this is the process that answers. */
   self: boolean;
   /** The name of its machine: a loopback admin address is one of that machine. */
@@ -494,7 +494,7 @@ export interface Hub {
   zone: string;
   draining: boolean;
   /** When it started, by its own clock. */
-  sinceMs: bigint;
+  sinceMs: number;
   link: Hub_Link;
   /** Its sessions, as this process knows them. */
   sessions: number;
@@ -597,7 +597,7 @@ export interface TenantCertificate {
   where: string;
   /** Its subject and serial number. */
   name: string;
-  expiresMs: bigint;
+  expiresMs: number;
 }
 
 export interface TenantFileProblem {
@@ -624,12 +624,12 @@ export interface GetHistoryResponse {
   /** At a gateway: its callers' tunnels that were cut in the last hour, newest first; at most 1,000. */
   cuts: Cut[];
   /** Older ones of that hour that are not kept. */
-  cutsForgotten: bigint;
+  cutsForgotten: number;
 }
 
 /** A tunnel that neither its caller nor its destination ended. */
 export interface Cut {
-  atMs: bigint;
+  atMs: number;
   /**
    * agent, gateway, hold, path (something between agent and gateway, or what they cannot tell from it), limit, policy, credential
    * or operator.
@@ -645,19 +645,19 @@ export interface Cut {
   agentId: string;
   hubId: string;
   /** How long it had been open. */
-  ageMs: bigint;
-  bytesUp: bigint;
-  bytesDown: bigint;
+  ageMs: number;
+  bytesUp: number;
+  bytesDown: number;
   /** 32 hexadecimal digits; empty without a trace. */
   traceId: string;
 }
 
 /** What happened in a span of time, as the process's first role saw it. */
 export interface HistorySlot {
-  startMs: bigint;
+  startMs: number;
   /** Dials that got their answers, including the failed ones. */
-  dials: bigint;
-  failures: bigint;
+  dials: number;
+  failures: number;
   /** How long dials took to their answers. Within a fifth; unset without dials. */
   p50Ms?: number | undefined;
   p99Ms?:
@@ -947,7 +947,7 @@ export interface SetLogLevelResponse {
   /** In force before this call. */
   previous: string;
   /** When the level `reverts_to` is restored; unset if it does not change by itself. */
-  untilMs?: bigint | undefined;
+  untilMs?: number | undefined;
   revertsTo: string;
 }
 
@@ -962,7 +962,7 @@ export interface RecentLogsResponse {
   /** Each a JSON object as in the log, without secrets: `time`, `level`, `msg`, and further fields. */
   lines: string[];
   /** How many older lines have been dropped since the program started. */
-  forgotten: bigint;
+  forgotten: number;
 }
 
 export interface DrainRequest {
@@ -989,7 +989,7 @@ export interface DrainPlan {
   running: Tunnel[];
   /** --graceful-shutdown-timeout, in milliseconds. Unset if the program waits for its tunnels without a limit. */
   gracefulMs?:
-    | bigint
+    | number
     | undefined;
   /**
    * What becomes of each of `running`, in the same order: `ends` (in order, because it is idle), `moves` (to another hub), or `cut` if it
@@ -1061,8 +1061,8 @@ function createBaseGetStatusResponse(): GetStatusResponse {
     agentId: "",
     version: "",
     runtime: "",
-    startedMs: 0n,
-    nowMs: 0n,
+    startedMs: 0,
+    nowMs: 0,
     zone: "",
     plane: "",
     ready: false,
@@ -1108,16 +1108,10 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
     if (message.runtime !== "") {
       writer.uint32(58).string(message.runtime);
     }
-    if (message.startedMs !== 0n) {
-      if (BigInt.asIntN(64, message.startedMs) !== message.startedMs) {
-        throw new globalThis.Error("value provided for field message.startedMs of type int64 too large");
-      }
+    if (message.startedMs !== 0) {
       writer.uint32(64).int64(message.startedMs);
     }
-    if (message.nowMs !== 0n) {
-      if (BigInt.asIntN(64, message.nowMs) !== message.nowMs) {
-        throw new globalThis.Error("value provided for field message.nowMs of type int64 too large");
-      }
+    if (message.nowMs !== 0) {
       writer.uint32(72).int64(message.nowMs);
     }
     if (message.zone !== "") {
@@ -1252,7 +1246,7 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
               break;
             }
 
-            message.startedMs = reader.int64() as bigint;
+            message.startedMs = longToNumber(reader.int64());
             continue;
           }
           case 9: {
@@ -1260,7 +1254,7 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
               break;
             }
 
-            message.nowMs = reader.int64() as bigint;
+            message.nowMs = longToNumber(reader.int64());
             continue;
           }
           case 10: {
@@ -1407,8 +1401,8 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
     message.agentId = object.agentId ?? "";
     message.version = object.version ?? "";
     message.runtime = object.runtime ?? "";
-    message.startedMs = (object.startedMs !== undefined && object.startedMs !== null) ? BigInt(object.startedMs) : 0n;
-    message.nowMs = (object.nowMs !== undefined && object.nowMs !== null) ? BigInt(object.nowMs) : 0n;
+    message.startedMs = object.startedMs ?? 0;
+    message.nowMs = object.nowMs ?? 0;
     message.zone = object.zone ?? "";
     message.plane = object.plane ?? "";
     message.ready = object.ready ?? false;
@@ -1437,7 +1431,7 @@ function createBaseLoss(): Loss {
     remote: "",
     reason: "",
     left: false,
-    atMs: 0n,
+    atMs: 0,
     identifiers: undefined,
   };
 }
@@ -1465,10 +1459,7 @@ export const Loss: MessageFns<Loss> = {
     if (message.left !== false) {
       writer.uint32(56).bool(message.left);
     }
-    if (message.atMs !== 0n) {
-      if (BigInt.asIntN(64, message.atMs) !== message.atMs) {
-        throw new globalThis.Error("value provided for field message.atMs of type int64 too large");
-      }
+    if (message.atMs !== 0) {
       writer.uint32(64).int64(message.atMs);
     }
     if (message.identifiers !== undefined) {
@@ -1551,7 +1542,7 @@ export const Loss: MessageFns<Loss> = {
               break;
             }
 
-            message.atMs = reader.int64() as bigint;
+            message.atMs = longToNumber(reader.int64());
             continue;
           }
           case 9: {
@@ -1586,7 +1577,7 @@ export const Loss: MessageFns<Loss> = {
     message.remote = object.remote ?? "";
     message.reason = object.reason ?? "";
     message.left = object.left ?? false;
-    message.atMs = (object.atMs !== undefined && object.atMs !== null) ? BigInt(object.atMs) : 0n;
+    message.atMs = object.atMs ?? 0;
     message.identifiers = (object.identifiers !== undefined && object.identifiers !== null)
       ? Identifiers.fromPartial(object.identifiers)
       : undefined;
@@ -1595,7 +1586,7 @@ export const Loss: MessageFns<Loss> = {
 };
 
 function createBaseFailingDials(): FailingDials {
-  return { tenant: "", destination: "", code: "", text: "", count: 0n, lastMs: 0n, agents: [], agentCount: 0 };
+  return { tenant: "", destination: "", code: "", text: "", count: 0, lastMs: 0, agents: [], agentCount: 0 };
 }
 
 export const FailingDials: MessageFns<FailingDials> = {
@@ -1612,16 +1603,10 @@ export const FailingDials: MessageFns<FailingDials> = {
     if (message.text !== "") {
       writer.uint32(34).string(message.text);
     }
-    if (message.count !== 0n) {
-      if (BigInt.asUintN(64, message.count) !== message.count) {
-        throw new globalThis.Error("value provided for field message.count of type uint64 too large");
-      }
+    if (message.count !== 0) {
       writer.uint32(40).uint64(message.count);
     }
-    if (message.lastMs !== 0n) {
-      if (BigInt.asIntN(64, message.lastMs) !== message.lastMs) {
-        throw new globalThis.Error("value provided for field message.lastMs of type int64 too large");
-      }
+    if (message.lastMs !== 0) {
       writer.uint32(48).int64(message.lastMs);
     }
     for (const v of message.agents) {
@@ -1683,7 +1668,7 @@ export const FailingDials: MessageFns<FailingDials> = {
               break;
             }
 
-            message.count = reader.uint64() as bigint;
+            message.count = longToNumber(reader.uint64());
             continue;
           }
           case 6: {
@@ -1691,7 +1676,7 @@ export const FailingDials: MessageFns<FailingDials> = {
               break;
             }
 
-            message.lastMs = reader.int64() as bigint;
+            message.lastMs = longToNumber(reader.int64());
             continue;
           }
           case 7: {
@@ -1731,8 +1716,8 @@ export const FailingDials: MessageFns<FailingDials> = {
     message.destination = object.destination ?? "";
     message.code = object.code ?? "";
     message.text = object.text ?? "";
-    message.count = (object.count !== undefined && object.count !== null) ? BigInt(object.count) : 0n;
-    message.lastMs = (object.lastMs !== undefined && object.lastMs !== null) ? BigInt(object.lastMs) : 0n;
+    message.count = object.count ?? 0;
+    message.lastMs = object.lastMs ?? 0;
     message.agents = object.agents?.map((e) => e) || [];
     message.agentCount = object.agentCount ?? 0;
     return message;
@@ -1740,7 +1725,7 @@ export const FailingDials: MessageFns<FailingDials> = {
 };
 
 function createBaseRefusal(): Refusal {
-  return { where: "", remote: "", reason: "", count: 0n, firstMs: 0n, lastMs: 0n };
+  return { where: "", remote: "", reason: "", count: 0, firstMs: 0, lastMs: 0 };
 }
 
 export const Refusal: MessageFns<Refusal> = {
@@ -1754,22 +1739,13 @@ export const Refusal: MessageFns<Refusal> = {
     if (message.reason !== "") {
       writer.uint32(26).string(message.reason);
     }
-    if (message.count !== 0n) {
-      if (BigInt.asUintN(64, message.count) !== message.count) {
-        throw new globalThis.Error("value provided for field message.count of type uint64 too large");
-      }
+    if (message.count !== 0) {
       writer.uint32(32).uint64(message.count);
     }
-    if (message.firstMs !== 0n) {
-      if (BigInt.asIntN(64, message.firstMs) !== message.firstMs) {
-        throw new globalThis.Error("value provided for field message.firstMs of type int64 too large");
-      }
+    if (message.firstMs !== 0) {
       writer.uint32(40).int64(message.firstMs);
     }
-    if (message.lastMs !== 0n) {
-      if (BigInt.asIntN(64, message.lastMs) !== message.lastMs) {
-        throw new globalThis.Error("value provided for field message.lastMs of type int64 too large");
-      }
+    if (message.lastMs !== 0) {
       writer.uint32(48).int64(message.lastMs);
     }
     return writer;
@@ -1817,7 +1793,7 @@ export const Refusal: MessageFns<Refusal> = {
               break;
             }
 
-            message.count = reader.uint64() as bigint;
+            message.count = longToNumber(reader.uint64());
             continue;
           }
           case 5: {
@@ -1825,7 +1801,7 @@ export const Refusal: MessageFns<Refusal> = {
               break;
             }
 
-            message.firstMs = reader.int64() as bigint;
+            message.firstMs = longToNumber(reader.int64());
             continue;
           }
           case 6: {
@@ -1833,7 +1809,7 @@ export const Refusal: MessageFns<Refusal> = {
               break;
             }
 
-            message.lastMs = reader.int64() as bigint;
+            message.lastMs = longToNumber(reader.int64());
             continue;
           }
         }
@@ -1856,9 +1832,9 @@ export const Refusal: MessageFns<Refusal> = {
     message.where = object.where ?? "";
     message.remote = object.remote ?? "";
     message.reason = object.reason ?? "";
-    message.count = (object.count !== undefined && object.count !== null) ? BigInt(object.count) : 0n;
-    message.firstMs = (object.firstMs !== undefined && object.firstMs !== null) ? BigInt(object.firstMs) : 0n;
-    message.lastMs = (object.lastMs !== undefined && object.lastMs !== null) ? BigInt(object.lastMs) : 0n;
+    message.count = object.count ?? 0;
+    message.firstMs = object.firstMs ?? 0;
+    message.lastMs = object.lastMs ?? 0;
     return message;
   },
 };
@@ -1943,7 +1919,7 @@ export const Check: MessageFns<Check> = {
 };
 
 function createBaseDialRate(): DialRate {
-  return { role: 0, windowMs: 0, dials: 0n, failures: 0n, dialsPerSecond: 0, failuresPerSecond: 0 };
+  return { role: 0, windowMs: 0, dials: 0, failures: 0, dialsPerSecond: 0, failuresPerSecond: 0 };
 }
 
 export const DialRate: MessageFns<DialRate> = {
@@ -1954,16 +1930,10 @@ export const DialRate: MessageFns<DialRate> = {
     if (message.windowMs !== 0) {
       writer.uint32(17).double(message.windowMs);
     }
-    if (message.dials !== 0n) {
-      if (BigInt.asUintN(64, message.dials) !== message.dials) {
-        throw new globalThis.Error("value provided for field message.dials of type uint64 too large");
-      }
+    if (message.dials !== 0) {
       writer.uint32(24).uint64(message.dials);
     }
-    if (message.failures !== 0n) {
-      if (BigInt.asUintN(64, message.failures) !== message.failures) {
-        throw new globalThis.Error("value provided for field message.failures of type uint64 too large");
-      }
+    if (message.failures !== 0) {
       writer.uint32(32).uint64(message.failures);
     }
     if (message.dialsPerSecond !== 0) {
@@ -2009,7 +1979,7 @@ export const DialRate: MessageFns<DialRate> = {
               break;
             }
 
-            message.dials = reader.uint64() as bigint;
+            message.dials = longToNumber(reader.uint64());
             continue;
           }
           case 4: {
@@ -2017,7 +1987,7 @@ export const DialRate: MessageFns<DialRate> = {
               break;
             }
 
-            message.failures = reader.uint64() as bigint;
+            message.failures = longToNumber(reader.uint64());
             continue;
           }
           case 5: {
@@ -2055,8 +2025,8 @@ export const DialRate: MessageFns<DialRate> = {
     const message = createBaseDialRate();
     message.role = object.role ?? 0;
     message.windowMs = object.windowMs ?? 0;
-    message.dials = (object.dials !== undefined && object.dials !== null) ? BigInt(object.dials) : 0n;
-    message.failures = (object.failures !== undefined && object.failures !== null) ? BigInt(object.failures) : 0n;
+    message.dials = object.dials ?? 0;
+    message.failures = object.failures ?? 0;
     message.dialsPerSecond = object.dialsPerSecond ?? 0;
     message.failuresPerSecond = object.failuresPerSecond ?? 0;
     return message;
@@ -2181,13 +2151,13 @@ function createBaseSession(): Session {
     hubId: "",
     protocol: 0,
     remote: "",
-    sinceMs: 0n,
+    sinceMs: 0,
     identifiers: undefined,
     draining: false,
     quarantined: false,
     quarantineReason: "",
     tunnels: 0,
-    drainingSinceMs: 0n,
+    drainingSinceMs: 0,
   };
 }
 
@@ -2211,10 +2181,7 @@ export const Session: MessageFns<Session> = {
     if (message.remote !== "") {
       writer.uint32(50).string(message.remote);
     }
-    if (message.sinceMs !== 0n) {
-      if (BigInt.asIntN(64, message.sinceMs) !== message.sinceMs) {
-        throw new globalThis.Error("value provided for field message.sinceMs of type int64 too large");
-      }
+    if (message.sinceMs !== 0) {
       writer.uint32(56).int64(message.sinceMs);
     }
     if (message.identifiers !== undefined) {
@@ -2232,10 +2199,7 @@ export const Session: MessageFns<Session> = {
     if (message.tunnels !== 0) {
       writer.uint32(96).uint32(message.tunnels);
     }
-    if (message.drainingSinceMs !== 0n) {
-      if (BigInt.asIntN(64, message.drainingSinceMs) !== message.drainingSinceMs) {
-        throw new globalThis.Error("value provided for field message.drainingSinceMs of type int64 too large");
-      }
+    if (message.drainingSinceMs !== 0) {
       writer.uint32(104).int64(message.drainingSinceMs);
     }
     return writer;
@@ -2307,7 +2271,7 @@ export const Session: MessageFns<Session> = {
               break;
             }
 
-            message.sinceMs = reader.int64() as bigint;
+            message.sinceMs = longToNumber(reader.int64());
             continue;
           }
           case 8: {
@@ -2355,7 +2319,7 @@ export const Session: MessageFns<Session> = {
               break;
             }
 
-            message.drainingSinceMs = reader.int64() as bigint;
+            message.drainingSinceMs = longToNumber(reader.int64());
             continue;
           }
         }
@@ -2381,7 +2345,7 @@ export const Session: MessageFns<Session> = {
     message.hubId = object.hubId ?? "";
     message.protocol = object.protocol ?? 0;
     message.remote = object.remote ?? "";
-    message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : 0n;
+    message.sinceMs = object.sinceMs ?? 0;
     message.identifiers = (object.identifiers !== undefined && object.identifiers !== null)
       ? Identifiers.fromPartial(object.identifiers)
       : undefined;
@@ -2389,9 +2353,7 @@ export const Session: MessageFns<Session> = {
     message.quarantined = object.quarantined ?? false;
     message.quarantineReason = object.quarantineReason ?? "";
     message.tunnels = object.tunnels ?? 0;
-    message.drainingSinceMs = (object.drainingSinceMs !== undefined && object.drainingSinceMs !== null)
-      ? BigInt(object.drainingSinceMs)
-      : 0n;
+    message.drainingSinceMs = object.drainingSinceMs ?? 0;
     return message;
   },
 };
@@ -2631,13 +2593,13 @@ function createBaseTunnel(): Tunnel {
     sessionId: "",
     hubId: "",
     caller: "",
-    sinceMs: 0n,
-    ageMs: 0n,
-    bytesUp: 0n,
-    bytesDown: 0n,
+    sinceMs: 0,
+    ageMs: 0,
+    bytesUp: 0,
+    bytesDown: 0,
     resume: undefined,
     halfClosed: "",
-    idleMs: 0n,
+    idleMs: 0,
   };
 }
 
@@ -2667,28 +2629,16 @@ export const Tunnel: MessageFns<Tunnel> = {
     if (message.caller !== "") {
       writer.uint32(66).string(message.caller);
     }
-    if (message.sinceMs !== 0n) {
-      if (BigInt.asIntN(64, message.sinceMs) !== message.sinceMs) {
-        throw new globalThis.Error("value provided for field message.sinceMs of type int64 too large");
-      }
+    if (message.sinceMs !== 0) {
       writer.uint32(72).int64(message.sinceMs);
     }
-    if (message.ageMs !== 0n) {
-      if (BigInt.asIntN(64, message.ageMs) !== message.ageMs) {
-        throw new globalThis.Error("value provided for field message.ageMs of type int64 too large");
-      }
+    if (message.ageMs !== 0) {
       writer.uint32(80).int64(message.ageMs);
     }
-    if (message.bytesUp !== 0n) {
-      if (BigInt.asUintN(64, message.bytesUp) !== message.bytesUp) {
-        throw new globalThis.Error("value provided for field message.bytesUp of type uint64 too large");
-      }
+    if (message.bytesUp !== 0) {
       writer.uint32(88).uint64(message.bytesUp);
     }
-    if (message.bytesDown !== 0n) {
-      if (BigInt.asUintN(64, message.bytesDown) !== message.bytesDown) {
-        throw new globalThis.Error("value provided for field message.bytesDown of type uint64 too large");
-      }
+    if (message.bytesDown !== 0) {
       writer.uint32(96).uint64(message.bytesDown);
     }
     if (message.resume !== undefined) {
@@ -2697,10 +2647,7 @@ export const Tunnel: MessageFns<Tunnel> = {
     if (message.halfClosed !== "") {
       writer.uint32(114).string(message.halfClosed);
     }
-    if (message.idleMs !== 0n) {
-      if (BigInt.asIntN(64, message.idleMs) !== message.idleMs) {
-        throw new globalThis.Error("value provided for field message.idleMs of type int64 too large");
-      }
+    if (message.idleMs !== 0) {
       writer.uint32(120).int64(message.idleMs);
     }
     return writer;
@@ -2788,7 +2735,7 @@ export const Tunnel: MessageFns<Tunnel> = {
               break;
             }
 
-            message.sinceMs = reader.int64() as bigint;
+            message.sinceMs = longToNumber(reader.int64());
             continue;
           }
           case 10: {
@@ -2796,7 +2743,7 @@ export const Tunnel: MessageFns<Tunnel> = {
               break;
             }
 
-            message.ageMs = reader.int64() as bigint;
+            message.ageMs = longToNumber(reader.int64());
             continue;
           }
           case 11: {
@@ -2804,7 +2751,7 @@ export const Tunnel: MessageFns<Tunnel> = {
               break;
             }
 
-            message.bytesUp = reader.uint64() as bigint;
+            message.bytesUp = longToNumber(reader.uint64());
             continue;
           }
           case 12: {
@@ -2812,7 +2759,7 @@ export const Tunnel: MessageFns<Tunnel> = {
               break;
             }
 
-            message.bytesDown = reader.uint64() as bigint;
+            message.bytesDown = longToNumber(reader.uint64());
             continue;
           }
           case 13: {
@@ -2836,7 +2783,7 @@ export const Tunnel: MessageFns<Tunnel> = {
               break;
             }
 
-            message.idleMs = reader.int64() as bigint;
+            message.idleMs = longToNumber(reader.int64());
             continue;
           }
         }
@@ -2864,21 +2811,21 @@ export const Tunnel: MessageFns<Tunnel> = {
     message.sessionId = object.sessionId ?? "";
     message.hubId = object.hubId ?? "";
     message.caller = object.caller ?? "";
-    message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : 0n;
-    message.ageMs = (object.ageMs !== undefined && object.ageMs !== null) ? BigInt(object.ageMs) : 0n;
-    message.bytesUp = (object.bytesUp !== undefined && object.bytesUp !== null) ? BigInt(object.bytesUp) : 0n;
-    message.bytesDown = (object.bytesDown !== undefined && object.bytesDown !== null) ? BigInt(object.bytesDown) : 0n;
+    message.sinceMs = object.sinceMs ?? 0;
+    message.ageMs = object.ageMs ?? 0;
+    message.bytesUp = object.bytesUp ?? 0;
+    message.bytesDown = object.bytesDown ?? 0;
     message.resume = (object.resume !== undefined && object.resume !== null)
       ? Tunnel_Resume.fromPartial(object.resume)
       : undefined;
     message.halfClosed = object.halfClosed ?? "";
-    message.idleMs = (object.idleMs !== undefined && object.idleMs !== null) ? BigInt(object.idleMs) : 0n;
+    message.idleMs = object.idleMs ?? 0;
     return message;
   },
 };
 
 function createBaseTunnel_Resume(): Tunnel_Resume {
-  return { attached: false, moves: 0, keptBytes: 0n };
+  return { attached: false, moves: 0, keptBytes: 0 };
 }
 
 export const Tunnel_Resume: MessageFns<Tunnel_Resume> = {
@@ -2889,10 +2836,7 @@ export const Tunnel_Resume: MessageFns<Tunnel_Resume> = {
     if (message.moves !== 0) {
       writer.uint32(16).uint32(message.moves);
     }
-    if (message.keptBytes !== 0n) {
-      if (BigInt.asUintN(64, message.keptBytes) !== message.keptBytes) {
-        throw new globalThis.Error("value provided for field message.keptBytes of type uint64 too large");
-      }
+    if (message.keptBytes !== 0) {
       writer.uint32(24).uint64(message.keptBytes);
     }
     return writer;
@@ -2932,7 +2876,7 @@ export const Tunnel_Resume: MessageFns<Tunnel_Resume> = {
               break;
             }
 
-            message.keptBytes = reader.uint64() as bigint;
+            message.keptBytes = longToNumber(reader.uint64());
             continue;
           }
         }
@@ -2954,7 +2898,7 @@ export const Tunnel_Resume: MessageFns<Tunnel_Resume> = {
     const message = createBaseTunnel_Resume();
     message.attached = object.attached ?? false;
     message.moves = object.moves ?? 0;
-    message.keptBytes = (object.keptBytes !== undefined && object.keptBytes !== null) ? BigInt(object.keptBytes) : 0n;
+    message.keptBytes = object.keptBytes ?? 0;
     return message;
   },
 };
@@ -3121,7 +3065,7 @@ export const WatchDialsRequest: MessageFns<WatchDialsRequest> = {
 };
 
 function createBaseWatchDialsResponse(): WatchDialsResponse {
-  return { dial: undefined, lost: 0n, recent: false };
+  return { dial: undefined, lost: 0, recent: false };
 }
 
 export const WatchDialsResponse: MessageFns<WatchDialsResponse> = {
@@ -3129,10 +3073,7 @@ export const WatchDialsResponse: MessageFns<WatchDialsResponse> = {
     if (message.dial !== undefined) {
       DialRecord.encode(message.dial, writer.uint32(10).fork()).join();
     }
-    if (message.lost !== 0n) {
-      if (BigInt.asUintN(64, message.lost) !== message.lost) {
-        throw new globalThis.Error("value provided for field message.lost of type uint64 too large");
-      }
+    if (message.lost !== 0) {
       writer.uint32(16).uint64(message.lost);
     }
     if (message.recent !== false) {
@@ -3167,7 +3108,7 @@ export const WatchDialsResponse: MessageFns<WatchDialsResponse> = {
               break;
             }
 
-            message.lost = reader.uint64() as bigint;
+            message.lost = longToNumber(reader.uint64());
             continue;
           }
           case 3: {
@@ -3198,7 +3139,7 @@ export const WatchDialsResponse: MessageFns<WatchDialsResponse> = {
     message.dial = (object.dial !== undefined && object.dial !== null)
       ? DialRecord.fromPartial(object.dial)
       : undefined;
-    message.lost = (object.lost !== undefined && object.lost !== null) ? BigInt(object.lost) : 0n;
+    message.lost = object.lost ?? 0;
     message.recent = object.recent ?? false;
     return message;
   },
@@ -3212,7 +3153,7 @@ function createBaseDialRecord(): DialRecord {
     destination: "",
     caller: "",
     via: "",
-    startedMs: 0n,
+    startedMs: 0,
     state: 0,
     ms: undefined,
     error: undefined,
@@ -3248,10 +3189,7 @@ export const DialRecord: MessageFns<DialRecord> = {
     if (message.via !== "") {
       writer.uint32(50).string(message.via);
     }
-    if (message.startedMs !== 0n) {
-      if (BigInt.asIntN(64, message.startedMs) !== message.startedMs) {
-        throw new globalThis.Error("value provided for field message.startedMs of type int64 too large");
-      }
+    if (message.startedMs !== 0) {
       writer.uint32(56).int64(message.startedMs);
     }
     if (message.state !== 0) {
@@ -3359,7 +3297,7 @@ export const DialRecord: MessageFns<DialRecord> = {
               break;
             }
 
-            message.startedMs = reader.int64() as bigint;
+            message.startedMs = longToNumber(reader.int64());
             continue;
           }
           case 8: {
@@ -3481,7 +3419,7 @@ export const DialRecord: MessageFns<DialRecord> = {
     message.destination = object.destination ?? "";
     message.caller = object.caller ?? "";
     message.via = object.via ?? "";
-    message.startedMs = (object.startedMs !== undefined && object.startedMs !== null) ? BigInt(object.startedMs) : 0n;
+    message.startedMs = object.startedMs ?? 0;
     message.state = object.state ?? 0;
     message.ms = object.ms ?? undefined;
     message.error = (object.error !== undefined && object.error !== null)
@@ -3986,7 +3924,7 @@ export const ListMembersResponse: MessageFns<ListMembersResponse> = {
 };
 
 function createBaseMember(): Member {
-  return { memberId: "", roles: [], adminAddress: "", version: "", zone: "", sinceMs: 0n, self: false, host: "" };
+  return { memberId: "", roles: [], adminAddress: "", version: "", zone: "", sinceMs: 0, self: false, host: "" };
 }
 
 export const Member: MessageFns<Member> = {
@@ -4010,10 +3948,7 @@ export const Member: MessageFns<Member> = {
     if (message.zone !== "") {
       writer.uint32(42).string(message.zone);
     }
-    if (message.sinceMs !== 0n) {
-      if (BigInt.asIntN(64, message.sinceMs) !== message.sinceMs) {
-        throw new globalThis.Error("value provided for field message.sinceMs of type int64 too large");
-      }
+    if (message.sinceMs !== 0) {
       writer.uint32(48).int64(message.sinceMs);
     }
     if (message.self !== false) {
@@ -4093,7 +4028,7 @@ export const Member: MessageFns<Member> = {
               break;
             }
 
-            message.sinceMs = reader.int64() as bigint;
+            message.sinceMs = longToNumber(reader.int64());
             continue;
           }
           case 7: {
@@ -4134,7 +4069,7 @@ export const Member: MessageFns<Member> = {
     message.adminAddress = object.adminAddress ?? "";
     message.version = object.version ?? "";
     message.zone = object.zone ?? "";
-    message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : 0n;
+    message.sinceMs = object.sinceMs ?? 0;
     message.self = object.self ?? false;
     message.host = object.host ?? "";
     return message;
@@ -4148,7 +4083,7 @@ function createBaseHub(): Hub {
     agentAddress: "",
     zone: "",
     draining: false,
-    sinceMs: 0n,
+    sinceMs: 0,
     link: 0,
     sessions: 0,
     tunnels: 0,
@@ -4173,10 +4108,7 @@ export const Hub: MessageFns<Hub> = {
     if (message.draining !== false) {
       writer.uint32(40).bool(message.draining);
     }
-    if (message.sinceMs !== 0n) {
-      if (BigInt.asIntN(64, message.sinceMs) !== message.sinceMs) {
-        throw new globalThis.Error("value provided for field message.sinceMs of type int64 too large");
-      }
+    if (message.sinceMs !== 0) {
       writer.uint32(48).int64(message.sinceMs);
     }
     if (message.link !== 0) {
@@ -4252,7 +4184,7 @@ export const Hub: MessageFns<Hub> = {
               break;
             }
 
-            message.sinceMs = reader.int64() as bigint;
+            message.sinceMs = longToNumber(reader.int64());
             continue;
           }
           case 7: {
@@ -4309,7 +4241,7 @@ export const Hub: MessageFns<Hub> = {
     message.agentAddress = object.agentAddress ?? "";
     message.zone = object.zone ?? "";
     message.draining = object.draining ?? false;
-    message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : 0n;
+    message.sinceMs = object.sinceMs ?? 0;
     message.link = object.link ?? 0;
     message.sessions = object.sessions ?? 0;
     message.tunnels = object.tunnels ?? 0;
@@ -4911,7 +4843,7 @@ export const TenantUse: MessageFns<TenantUse> = {
 };
 
 function createBaseTenantCertificate(): TenantCertificate {
-  return { where: "", name: "", expiresMs: 0n };
+  return { where: "", name: "", expiresMs: 0 };
 }
 
 export const TenantCertificate: MessageFns<TenantCertificate> = {
@@ -4922,10 +4854,7 @@ export const TenantCertificate: MessageFns<TenantCertificate> = {
     if (message.name !== "") {
       writer.uint32(18).string(message.name);
     }
-    if (message.expiresMs !== 0n) {
-      if (BigInt.asIntN(64, message.expiresMs) !== message.expiresMs) {
-        throw new globalThis.Error("value provided for field message.expiresMs of type int64 too large");
-      }
+    if (message.expiresMs !== 0) {
       writer.uint32(24).int64(message.expiresMs);
     }
     return writer;
@@ -4965,7 +4894,7 @@ export const TenantCertificate: MessageFns<TenantCertificate> = {
               break;
             }
 
-            message.expiresMs = reader.int64() as bigint;
+            message.expiresMs = longToNumber(reader.int64());
             continue;
           }
         }
@@ -4987,7 +4916,7 @@ export const TenantCertificate: MessageFns<TenantCertificate> = {
     const message = createBaseTenantCertificate();
     message.where = object.where ?? "";
     message.name = object.name ?? "";
-    message.expiresMs = (object.expiresMs !== undefined && object.expiresMs !== null) ? BigInt(object.expiresMs) : 0n;
+    message.expiresMs = object.expiresMs ?? 0;
     return message;
   },
 };
@@ -5151,7 +5080,7 @@ export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
 };
 
 function createBaseGetHistoryResponse(): GetHistoryResponse {
-  return { slotMs: 0, slots: [], refusals: [], cuts: [], cutsForgotten: 0n };
+  return { slotMs: 0, slots: [], refusals: [], cuts: [], cutsForgotten: 0 };
 }
 
 export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
@@ -5168,10 +5097,7 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
     for (const v of message.cuts) {
       Cut.encode(v!, writer.uint32(34).fork()).join();
     }
-    if (message.cutsForgotten !== 0n) {
-      if (BigInt.asUintN(64, message.cutsForgotten) !== message.cutsForgotten) {
-        throw new globalThis.Error("value provided for field message.cutsForgotten of type uint64 too large");
-      }
+    if (message.cutsForgotten !== 0) {
       writer.uint32(40).uint64(message.cutsForgotten);
     }
     return writer;
@@ -5227,7 +5153,7 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
               break;
             }
 
-            message.cutsForgotten = reader.uint64() as bigint;
+            message.cutsForgotten = longToNumber(reader.uint64());
             continue;
           }
         }
@@ -5251,16 +5177,14 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
     message.slots = object.slots?.map((e) => HistorySlot.fromPartial(e)) || [];
     message.refusals = object.refusals?.map((e) => Refusal.fromPartial(e)) || [];
     message.cuts = object.cuts?.map((e) => Cut.fromPartial(e)) || [];
-    message.cutsForgotten = (object.cutsForgotten !== undefined && object.cutsForgotten !== null)
-      ? BigInt(object.cutsForgotten)
-      : 0n;
+    message.cutsForgotten = object.cutsForgotten ?? 0;
     return message;
   },
 };
 
 function createBaseCut(): Cut {
   return {
-    atMs: 0n,
+    atMs: 0,
     by: "",
     reason: "",
     dialId: "",
@@ -5269,19 +5193,16 @@ function createBaseCut(): Cut {
     caller: "",
     agentId: "",
     hubId: "",
-    ageMs: 0n,
-    bytesUp: 0n,
-    bytesDown: 0n,
+    ageMs: 0,
+    bytesUp: 0,
+    bytesDown: 0,
     traceId: "",
   };
 }
 
 export const Cut: MessageFns<Cut> = {
   encode(message: Cut, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.atMs !== 0n) {
-      if (BigInt.asIntN(64, message.atMs) !== message.atMs) {
-        throw new globalThis.Error("value provided for field message.atMs of type int64 too large");
-      }
+    if (message.atMs !== 0) {
       writer.uint32(8).int64(message.atMs);
     }
     if (message.by !== "") {
@@ -5308,22 +5229,13 @@ export const Cut: MessageFns<Cut> = {
     if (message.hubId !== "") {
       writer.uint32(74).string(message.hubId);
     }
-    if (message.ageMs !== 0n) {
-      if (BigInt.asIntN(64, message.ageMs) !== message.ageMs) {
-        throw new globalThis.Error("value provided for field message.ageMs of type int64 too large");
-      }
+    if (message.ageMs !== 0) {
       writer.uint32(80).int64(message.ageMs);
     }
-    if (message.bytesUp !== 0n) {
-      if (BigInt.asUintN(64, message.bytesUp) !== message.bytesUp) {
-        throw new globalThis.Error("value provided for field message.bytesUp of type uint64 too large");
-      }
+    if (message.bytesUp !== 0) {
       writer.uint32(88).uint64(message.bytesUp);
     }
-    if (message.bytesDown !== 0n) {
-      if (BigInt.asUintN(64, message.bytesDown) !== message.bytesDown) {
-        throw new globalThis.Error("value provided for field message.bytesDown of type uint64 too large");
-      }
+    if (message.bytesDown !== 0) {
       writer.uint32(96).uint64(message.bytesDown);
     }
     if (message.traceId !== "") {
@@ -5350,7 +5262,7 @@ export const Cut: MessageFns<Cut> = {
               break;
             }
 
-            message.atMs = reader.int64() as bigint;
+            message.atMs = longToNumber(reader.int64());
             continue;
           }
           case 2: {
@@ -5422,7 +5334,7 @@ export const Cut: MessageFns<Cut> = {
               break;
             }
 
-            message.ageMs = reader.int64() as bigint;
+            message.ageMs = longToNumber(reader.int64());
             continue;
           }
           case 11: {
@@ -5430,7 +5342,7 @@ export const Cut: MessageFns<Cut> = {
               break;
             }
 
-            message.bytesUp = reader.uint64() as bigint;
+            message.bytesUp = longToNumber(reader.uint64());
             continue;
           }
           case 12: {
@@ -5438,7 +5350,7 @@ export const Cut: MessageFns<Cut> = {
               break;
             }
 
-            message.bytesDown = reader.uint64() as bigint;
+            message.bytesDown = longToNumber(reader.uint64());
             continue;
           }
           case 13: {
@@ -5466,7 +5378,7 @@ export const Cut: MessageFns<Cut> = {
   },
   fromPartial(object: DeepPartial<Cut>): Cut {
     const message = createBaseCut();
-    message.atMs = (object.atMs !== undefined && object.atMs !== null) ? BigInt(object.atMs) : 0n;
+    message.atMs = object.atMs ?? 0;
     message.by = object.by ?? "";
     message.reason = object.reason ?? "";
     message.dialId = object.dialId ?? "";
@@ -5475,9 +5387,9 @@ export const Cut: MessageFns<Cut> = {
     message.caller = object.caller ?? "";
     message.agentId = object.agentId ?? "";
     message.hubId = object.hubId ?? "";
-    message.ageMs = (object.ageMs !== undefined && object.ageMs !== null) ? BigInt(object.ageMs) : 0n;
-    message.bytesUp = (object.bytesUp !== undefined && object.bytesUp !== null) ? BigInt(object.bytesUp) : 0n;
-    message.bytesDown = (object.bytesDown !== undefined && object.bytesDown !== null) ? BigInt(object.bytesDown) : 0n;
+    message.ageMs = object.ageMs ?? 0;
+    message.bytesUp = object.bytesUp ?? 0;
+    message.bytesDown = object.bytesDown ?? 0;
     message.traceId = object.traceId ?? "";
     return message;
   },
@@ -5485,9 +5397,9 @@ export const Cut: MessageFns<Cut> = {
 
 function createBaseHistorySlot(): HistorySlot {
   return {
-    startMs: 0n,
-    dials: 0n,
-    failures: 0n,
+    startMs: 0,
+    dials: 0,
+    failures: 0,
     p50Ms: undefined,
     p99Ms: undefined,
     sessions: undefined,
@@ -5497,22 +5409,13 @@ function createBaseHistorySlot(): HistorySlot {
 
 export const HistorySlot: MessageFns<HistorySlot> = {
   encode(message: HistorySlot, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.startMs !== 0n) {
-      if (BigInt.asIntN(64, message.startMs) !== message.startMs) {
-        throw new globalThis.Error("value provided for field message.startMs of type int64 too large");
-      }
+    if (message.startMs !== 0) {
       writer.uint32(8).int64(message.startMs);
     }
-    if (message.dials !== 0n) {
-      if (BigInt.asUintN(64, message.dials) !== message.dials) {
-        throw new globalThis.Error("value provided for field message.dials of type uint64 too large");
-      }
+    if (message.dials !== 0) {
       writer.uint32(16).uint64(message.dials);
     }
-    if (message.failures !== 0n) {
-      if (BigInt.asUintN(64, message.failures) !== message.failures) {
-        throw new globalThis.Error("value provided for field message.failures of type uint64 too large");
-      }
+    if (message.failures !== 0) {
       writer.uint32(24).uint64(message.failures);
     }
     if (message.p50Ms !== undefined) {
@@ -5548,7 +5451,7 @@ export const HistorySlot: MessageFns<HistorySlot> = {
               break;
             }
 
-            message.startMs = reader.int64() as bigint;
+            message.startMs = longToNumber(reader.int64());
             continue;
           }
           case 2: {
@@ -5556,7 +5459,7 @@ export const HistorySlot: MessageFns<HistorySlot> = {
               break;
             }
 
-            message.dials = reader.uint64() as bigint;
+            message.dials = longToNumber(reader.uint64());
             continue;
           }
           case 3: {
@@ -5564,7 +5467,7 @@ export const HistorySlot: MessageFns<HistorySlot> = {
               break;
             }
 
-            message.failures = reader.uint64() as bigint;
+            message.failures = longToNumber(reader.uint64());
             continue;
           }
           case 4: {
@@ -5616,9 +5519,9 @@ export const HistorySlot: MessageFns<HistorySlot> = {
   },
   fromPartial(object: DeepPartial<HistorySlot>): HistorySlot {
     const message = createBaseHistorySlot();
-    message.startMs = (object.startMs !== undefined && object.startMs !== null) ? BigInt(object.startMs) : 0n;
-    message.dials = (object.dials !== undefined && object.dials !== null) ? BigInt(object.dials) : 0n;
-    message.failures = (object.failures !== undefined && object.failures !== null) ? BigInt(object.failures) : 0n;
+    message.startMs = object.startMs ?? 0;
+    message.dials = object.dials ?? 0;
+    message.failures = object.failures ?? 0;
     message.p50Ms = object.p50Ms ?? undefined;
     message.p99Ms = object.p99Ms ?? undefined;
     message.sessions = object.sessions ?? undefined;
@@ -7638,9 +7541,6 @@ export const SetLogLevelResponse: MessageFns<SetLogLevelResponse> = {
       writer.uint32(18).string(message.previous);
     }
     if (message.untilMs !== undefined) {
-      if (BigInt.asIntN(64, message.untilMs) !== message.untilMs) {
-        throw new globalThis.Error("value provided for field message.untilMs of type int64 too large");
-      }
       writer.uint32(24).int64(message.untilMs);
     }
     if (message.revertsTo !== "") {
@@ -7683,7 +7583,7 @@ export const SetLogLevelResponse: MessageFns<SetLogLevelResponse> = {
               break;
             }
 
-            message.untilMs = reader.int64() as bigint;
+            message.untilMs = longToNumber(reader.int64());
             continue;
           }
           case 4: {
@@ -7713,7 +7613,7 @@ export const SetLogLevelResponse: MessageFns<SetLogLevelResponse> = {
     const message = createBaseSetLogLevelResponse();
     message.level = object.level ?? "";
     message.previous = object.previous ?? "";
-    message.untilMs = (object.untilMs !== undefined && object.untilMs !== null) ? BigInt(object.untilMs) : undefined;
+    message.untilMs = object.untilMs ?? undefined;
     message.revertsTo = object.revertsTo ?? "";
     return message;
   },
@@ -7787,7 +7687,7 @@ export const RecentLogsRequest: MessageFns<RecentLogsRequest> = {
 };
 
 function createBaseRecentLogsResponse(): RecentLogsResponse {
-  return { lines: [], forgotten: 0n };
+  return { lines: [], forgotten: 0 };
 }
 
 export const RecentLogsResponse: MessageFns<RecentLogsResponse> = {
@@ -7795,10 +7695,7 @@ export const RecentLogsResponse: MessageFns<RecentLogsResponse> = {
     for (const v of message.lines) {
       writer.uint32(10).string(v!);
     }
-    if (message.forgotten !== 0n) {
-      if (BigInt.asUintN(64, message.forgotten) !== message.forgotten) {
-        throw new globalThis.Error("value provided for field message.forgotten of type uint64 too large");
-      }
+    if (message.forgotten !== 0) {
       writer.uint32(16).uint64(message.forgotten);
     }
     return writer;
@@ -7830,7 +7727,7 @@ export const RecentLogsResponse: MessageFns<RecentLogsResponse> = {
               break;
             }
 
-            message.forgotten = reader.uint64() as bigint;
+            message.forgotten = longToNumber(reader.uint64());
             continue;
           }
         }
@@ -7851,7 +7748,7 @@ export const RecentLogsResponse: MessageFns<RecentLogsResponse> = {
   fromPartial(object: DeepPartial<RecentLogsResponse>): RecentLogsResponse {
     const message = createBaseRecentLogsResponse();
     message.lines = object.lines?.map((e) => e) || [];
-    message.forgotten = (object.forgotten !== undefined && object.forgotten !== null) ? BigInt(object.forgotten) : 0n;
+    message.forgotten = object.forgotten ?? 0;
     return message;
   },
 };
@@ -8006,9 +7903,6 @@ export const DrainPlan: MessageFns<DrainPlan> = {
       Tunnel.encode(v!, writer.uint32(26).fork()).join();
     }
     if (message.gracefulMs !== undefined) {
-      if (BigInt.asIntN(64, message.gracefulMs) !== message.gracefulMs) {
-        throw new globalThis.Error("value provided for field message.gracefulMs of type int64 too large");
-      }
       writer.uint32(32).int64(message.gracefulMs);
     }
     for (const v of message.fates) {
@@ -8059,7 +7953,7 @@ export const DrainPlan: MessageFns<DrainPlan> = {
               break;
             }
 
-            message.gracefulMs = reader.int64() as bigint;
+            message.gracefulMs = longToNumber(reader.int64());
             continue;
           }
           case 5: {
@@ -8090,9 +7984,7 @@ export const DrainPlan: MessageFns<DrainPlan> = {
     message.moves = object.moves?.map((e) => SessionMove.fromPartial(e)) || [];
     message.stranded = object.stranded ?? 0;
     message.running = object.running?.map((e) => Tunnel.fromPartial(e)) || [];
-    message.gracefulMs = (object.gracefulMs !== undefined && object.gracefulMs !== null)
-      ? BigInt(object.gracefulMs)
-      : undefined;
+    message.gracefulMs = object.gracefulMs ?? undefined;
     message.fates = object.fates?.map((e) => e) || [];
     return message;
   },
@@ -8567,14 +8459,25 @@ export interface AdminClient<CallOptionsExt = {}> {
   drain(request: DeepPartial<DrainRequest>, options?: CallOptions & CallOptionsExt): Promise<DrainResponse>;
 }
 
-type Builtin = Date | Function | Uint8Array | string | number | boolean | bigint | undefined;
+type Builtin = Date | Function | Uint8Array | string | number | boolean | undefined;
 
-export type DeepPartial<T> = T extends bigint ? string | number | bigint
-  : T extends Builtin ? T : T extends globalThis.Array<infer U> ? globalThis.Array<DeepPartial<U>>
+export type DeepPartial<T> = T extends Builtin ? T
+  : T extends globalThis.Array<infer U> ? globalThis.Array<DeepPartial<U>>
   : T extends ReadonlyArray<infer U> ? ReadonlyArray<DeepPartial<U>>
   : T extends { $case: string; value: unknown } ? { $case: T["$case"]; value?: DeepPartial<T["value"]> }
   : T extends {} ? { [K in keyof T]?: DeepPartial<T[K]> }
   : Partial<T>;
+
+function longToNumber(int64: { toString(): string }): number {
+  const num = globalThis.Number(int64.toString());
+  if (num > globalThis.Number.MAX_SAFE_INTEGER) {
+    throw new globalThis.Error("Value is larger than Number.MAX_SAFE_INTEGER");
+  }
+  if (num < globalThis.Number.MIN_SAFE_INTEGER) {
+    throw new globalThis.Error("Value is smaller than Number.MIN_SAFE_INTEGER");
+  }
+  return num;
+}
 
 export type ServerStreamingMethodResult<Response> = { [Symbol.asyncIterator](): AsyncIterator<Response, void> };
 
