@@ -1,5 +1,5 @@
 import { type Difference, differencesOf } from '@isthmus/findings';
-import { adminApi } from '@isthmus/proto/admin';
+import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
 import { type Call, command, durationOption } from '../command.ts';
 import { CONTEXT_ACTIONS, type ContextAction, contextAction } from '../contexts.ts';
@@ -69,11 +69,7 @@ export function configsOf(plane: Plane, id?: string): Promise<Answers<adminApi.G
   return plane.askThese(members, (admin, signal) => admin.getConfig({}, { signal }));
 }
 
-const SOURCES: Readonly<Record<number, FlagView['source']>> = {
-  [adminApi.Flag_Source.SOURCE_DEFAULT]: 'default',
-  [adminApi.Flag_Source.SOURCE_GIVEN]: 'given',
-  [adminApi.Flag_Source.SOURCE_DERIVED]: 'derived',
-};
+const SOURCES = namesOf(adminApi.Flag_Source, 'SOURCE');
 
 export function configView({ member, value }: Answer<adminApi.GetConfigResponse>): MemberConfig {
   const flags = value.flags.map(({ name, value: text, source, initial }) => {

@@ -1,4 +1,4 @@
-import { adminApi } from '@isthmus/proto/admin';
+import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { type Call, command, destinationArgument } from '../command.ts';
 import { EXIT, statusOf } from '../output.ts';
@@ -75,12 +75,7 @@ function stepView({ strategy, keys, taken, candidates }: adminApi.RoutingStep): 
   };
 }
 
-const STANDINGS: Readonly<Record<number, CandidateView['standing']>> = {
-  [adminApi.Candidate_Standing.STANDING_TAKEN]: 'taken',
-  [adminApi.Candidate_Standing.STANDING_EQUAL]: 'equal',
-  [adminApi.Candidate_Standing.STANDING_LATER]: 'later',
-  [adminApi.Candidate_Standing.STANDING_NOT]: 'not',
-};
+const STANDINGS = namesOf(adminApi.Candidate_Standing, 'STANDING');
 
 function candidateView(candidate: adminApi.Candidate): CandidateView {
   return {

@@ -1,4 +1,4 @@
-import { adminApi } from '@isthmus/proto/admin';
+import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
 import { type Call, command, durationOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
@@ -61,11 +61,7 @@ export const hubs = listCommand(HUBS, {
   ],
 });
 
-const LINKS: Readonly<Record<number, LinkView['link']>> = {
-  [adminApi.Hub_Link.LINK_OWN]: 'own',
-  [adminApi.Hub_Link.LINK_UP]: 'up',
-  [adminApi.Hub_Link.LINK_DOWN]: 'down',
-};
+const LINKS = namesOf(adminApi.Hub_Link, 'LINK');
 
 /** Returns each hub once, with every gateway's link to it. The hub's own answer about itself takes precedence. */
 export function hubsOf(

@@ -1,5 +1,5 @@
-import { asJson, type Evidence, findingsIn, judge, type Witness } from '@isthmus/findings';
-import { adminApi } from '@isthmus/proto/admin';
+import { type Evidence, findingsIn, judge, type Witness } from '@isthmus/findings';
+import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { ISTHMUS } from '../defaults.ts';
 import { age, isoTime } from '../output.ts';
 import type { Answers, Member, Unanswered } from './member.ts';
@@ -59,10 +59,7 @@ async function allSessions(
 
 const UNKNOWN = adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED;
 
-const PROTOCOLS: Readonly<Record<number, string>> = {
-  [adminApi.LinkProtocol.LINK_PROTOCOL_LINK]: 'link',
-  [adminApi.LinkProtocol.LINK_PROTOCOL_PACKETS]: 'packets',
-};
+const PROTOCOLS = namesOf(adminApi.LinkProtocol, 'LINK_PROTOCOL');
 
 function sessionView(session: adminApi.Session, now: number): SessionView {
   return {

@@ -1,27 +1,19 @@
 import { hostname } from 'node:os';
-import { adminApi } from '@isthmus/proto/admin';
+import { adminApi, type EnumName, namesOf } from '@isthmus/proto/admin';
 import { isLoopback } from '@isthmus/runtime';
 
-export type RoleName = 'gateway' | 'hub' | 'agent';
+export type RoleName = EnumName<typeof adminApi.Role, 'ROLE'>;
 
-const ROLES: Readonly<Record<number, RoleName>> = {
-  [adminApi.Role.ROLE_GATEWAY]: 'gateway',
-  [adminApi.Role.ROLE_HUB]: 'hub',
-  [adminApi.Role.ROLE_AGENT]: 'agent',
-};
+const ROLES = namesOf(adminApi.Role, 'ROLE');
 
 export function roleNames(roles: readonly adminApi.Role[]): RoleName[] {
   return roles.flatMap((role) => ROLES[role] ?? []);
 }
 
 /** Whether a program takes new dials and sessions. */
-export type AdmissionName = 'open' | 'leaving' | 'draining';
+export type AdmissionName = EnumName<typeof adminApi.Admission, 'ADMISSION'>;
 
-const ADMISSIONS: Readonly<Record<number, AdmissionName>> = {
-  [adminApi.Admission.ADMISSION_OPEN]: 'open',
-  [adminApi.Admission.ADMISSION_LEAVING]: 'leaving',
-  [adminApi.Admission.ADMISSION_DRAINING]: 'draining',
-};
+const ADMISSIONS = namesOf(adminApi.Admission, 'ADMISSION');
 
 /** Returns undefined for a program of an earlier version, which does not say. */
 export function admissionName({ admission }: adminApi.GetStatusResponse): AdmissionName | undefined {

@@ -9,11 +9,9 @@ import {
   route,
   type SessionRecord,
 } from '@isthmus/directory';
-import { adminApi } from '@isthmus/proto/admin';
+import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { type AgentIdentifiers, planeEvents } from '@isthmus/tunnel';
 import { explained } from './explain.ts';
-
-const { STANDING_TAKEN, STANDING_EQUAL, STANDING_LATER, STANDING_NOT } = adminApi.Candidate_Standing;
 
 type Explanation = ReturnType<typeof explained>;
 
@@ -69,12 +67,7 @@ function asked({ hubs = [hub('h1')], sessions, quarantines = [], host = '10.1.2.
   return explained({ tenant: 'default', destination: { host, port: 443 }, routing });
 }
 
-const STANDINGS: Readonly<Record<number, string>> = {
-  [STANDING_TAKEN]: 'taken',
-  [STANDING_EQUAL]: 'equal',
-  [STANDING_LATER]: 'later',
-  [STANDING_NOT]: 'not',
-};
+const STANDINGS = namesOf(adminApi.Candidate_Standing, 'STANDING');
 
 /** Each candidate as `session: standing, why`. */
 function told({ steps }: Explanation): string[][] {

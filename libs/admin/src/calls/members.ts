@@ -1,22 +1,15 @@
 import type { HubRecord, Member } from '@isthmus/directory';
-import { adminApi } from '@isthmus/proto/admin';
+import { adminApi, valuesOf } from '@isthmus/proto/admin';
 import type { RegistryHealth } from '@isthmus/service';
 import type { SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { PROTOCOLS, ROLES } from './messages.ts';
 import type { Identity } from './status.ts';
 
-const { LINK_OWN, LINK_UP, LINK_DOWN, LINK_NONE } = adminApi.Hub_Link;
-
 /** How this process reaches a hub: it is the hub, a link is up or down, or it wants no link. */
 export type HubLink = 'own' | 'up' | 'down' | 'none';
 
-const LINKS = {
-  own: LINK_OWN,
-  up: LINK_UP,
-  down: LINK_DOWN,
-  none: LINK_NONE,
-} as const satisfies Record<HubLink, adminApi.Hub_Link>;
+const LINKS: Readonly<Record<HubLink, adminApi.Hub_Link>> = valuesOf(adminApi.Hub_Link, 'LINK');
 
 /** A gateway's or hub's view of its plane. */
 export interface PlanePart {

@@ -1,4 +1,4 @@
-import { adminApi } from '@isthmus/proto/admin';
+import { adminApi, valuesOf } from '@isthmus/proto/admin';
 import type { AdmissionState } from '@isthmus/service';
 import {
   type AgentIdentifiers,
@@ -23,39 +23,23 @@ import type { Refusal } from './recent-refusals.ts';
 
 /** Converts what the core knows into messages of the admin API. */
 
-export const ROLES = {
-  gateway: adminApi.Role.ROLE_GATEWAY,
-  hub: adminApi.Role.ROLE_HUB,
-  agent: adminApi.Role.ROLE_AGENT,
-} as const satisfies Record<Role, adminApi.Role>;
-
-export const ADMISSIONS = {
-  open: adminApi.Admission.ADMISSION_OPEN,
-  leaving: adminApi.Admission.ADMISSION_LEAVING,
-  draining: adminApi.Admission.ADMISSION_DRAINING,
-} as const satisfies Record<AdmissionState, adminApi.Admission>;
-
-export const PROTOCOLS = {
-  link: adminApi.LinkProtocol.LINK_PROTOCOL_LINK,
-  packets: adminApi.LinkProtocol.LINK_PROTOCOL_PACKETS,
-} as const satisfies Record<SessionInfo['protocol'], adminApi.LinkProtocol>;
-
-const { KIND_FIRST, KIND_RETRY, KIND_HEDGE, KIND_DIRECT } = adminApi.DialAttempt_Kind;
-const { OUTCOME_RUNNING, OUTCOME_ESTABLISHED, OUTCOME_FAILED, OUTCOME_OVERTAKEN } = adminApi.DialAttempt_Outcome;
-
-const KINDS = {
-  first: KIND_FIRST,
-  retry: KIND_RETRY,
-  hedge: KIND_HEDGE,
-  direct: KIND_DIRECT,
-} as const satisfies Record<AttemptRecord['kind'], adminApi.DialAttempt_Kind>;
-
-const OUTCOMES = {
-  running: OUTCOME_RUNNING,
-  established: OUTCOME_ESTABLISHED,
-  failed: OUTCOME_FAILED,
-  overtaken: OUTCOME_OVERTAKEN,
-} as const satisfies Record<AttemptRecord['outcome'], adminApi.DialAttempt_Outcome>;
+export const ROLES: Readonly<Record<Role, adminApi.Role>> = valuesOf(adminApi.Role, 'ROLE');
+export const ADMISSIONS: Readonly<Record<AdmissionState, adminApi.Admission>> = valuesOf(
+  adminApi.Admission,
+  'ADMISSION',
+);
+export const PROTOCOLS: Readonly<Record<SessionInfo['protocol'], adminApi.LinkProtocol>> = valuesOf(
+  adminApi.LinkProtocol,
+  'LINK_PROTOCOL',
+);
+const KINDS: Readonly<Record<AttemptRecord['kind'], adminApi.DialAttempt_Kind>> = valuesOf(
+  adminApi.DialAttempt_Kind,
+  'KIND',
+);
+const OUTCOMES: Readonly<Record<AttemptRecord['outcome'], adminApi.DialAttempt_Outcome>> = valuesOf(
+  adminApi.DialAttempt_Outcome,
+  'OUTCOME',
+);
 
 /** Sorts oldest first. */
 export function byAge(a: { readonly since: number }, b: { readonly since: number }): number {

@@ -1,6 +1,6 @@
 import process from 'node:process';
 import type { FlagInForce } from '@isthmus/flags';
-import { adminApi } from '@isthmus/proto/admin';
+import { adminApi, valuesOf } from '@isthmus/proto/admin';
 import { type Check, VERSION } from '@isthmus/service';
 import type { Role } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
@@ -86,13 +86,7 @@ function slowest(dials: SeenDials, role: Role): SeenDial[] {
     .slice(0, ADMIN.slowestDials);
 }
 
-const { SOURCE_DEFAULT, SOURCE_GIVEN, SOURCE_DERIVED } = adminApi.Flag_Source;
-
-const SOURCES = {
-  default: SOURCE_DEFAULT,
-  given: SOURCE_GIVEN,
-  derived: SOURCE_DERIVED,
-} as const satisfies Record<FlagInForce['source'], adminApi.Flag_Source>;
+const SOURCES: Readonly<Record<FlagInForce['source'], adminApi.Flag_Source>> = valuesOf(adminApi.Flag_Source, 'SOURCE');
 
 type ConfigRpc = Pick<adminApi.AdminServiceImplementation, 'getConfig'>;
 

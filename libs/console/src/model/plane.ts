@@ -1,5 +1,5 @@
 import { cutOff, type Loss, reachedBy, type Witness } from '@isthmus/findings';
-import { Admission, Role } from '@isthmus/proto/admin-enums';
+import { Admission, namesOf, Role } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
 import {
   type Hub,
@@ -49,11 +49,7 @@ export const NOTHING: Plane = {
  */
 export type Health = 'well' | 'unready' | 'draining' | 'silent' | 'unlinked' | 'hung' | 'unseen' | 'lost';
 
-const ROLE_NAMES: Readonly<Record<number, string>> = {
-  [Role.ROLE_GATEWAY]: 'gateway',
-  [Role.ROLE_HUB]: 'hub',
-  [Role.ROLE_AGENT]: 'agent',
-};
+const ROLE_NAMES = namesOf(Role, 'ROLE');
 
 function roleNames(roles: readonly number[]): string[] {
   return roles.map((role) => ROLE_NAMES[role] ?? '?');
