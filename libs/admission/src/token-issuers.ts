@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { getOrPut } from '@isthmus/runtime';
+import { getOrPut, LruMap } from '@isthmus/runtime';
 import { ADMISSION } from './defaults.ts';
 import {
   claimsFault,
@@ -60,7 +60,7 @@ export class TokenIssuers {
   readonly #byKey = new Map<string, Map<KeyId, Set<TokenWay>>>();
   readonly #ofIssuer = new Map<string, Set<TokenWay>>();
   /** Digests of tokens that no key had signed, as long as no keys change. */
-  readonly #failed = new Set<string>();
+  readonly #failed = new LruMap<string, true>(ADMISSION.failedTokens);
   #changes = 0;
 
   /** Replaces all ways of a tenant. */
@@ -98,7 +98,7 @@ export class TokenIssuers {
       const { verified, key } = signing.find(({ ways }) => ways.includes(way)) as Signer;
       return { ...verified, key, tenant: way.tenant, rule: way.rule, rules: way.rules };
     }
-    if (asOf === this.#changes) this.#fail(digest);
+    if (asOf === this.#changes) this.#failed.set(digest, true);
     throw new OtherKey(UNSIGNED);
   }
 
@@ -153,12 +153,6 @@ export class TokenIssuers {
     );
     if (owned) throw new TokenRejected("the key that signed it is in another tenant's file");
     return way;
-  }
-
-  #fail(digest: string): void {
-    this.#failed.add(digest);
-    const [oldest] = this.#failed;
-    if (this.#failed.size > ADMISSION.failedTokens && oldest !== undefined) this.#failed.delete(oldest);
   }
 
   #refusal(said: SaidByToken, tenant: string | undefined): TokenRejected {

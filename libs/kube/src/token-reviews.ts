@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { getOrPut, LruMap, RandomSet } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import type { KubeClient } from './client.ts';
 import { KUBE } from './defaults.ts';
@@ -25,6 +26,11 @@ interface TokenAsker {
   readonly signal: AbortSignal;
 }
 
+interface Answer {
+  readonly verdict: TokenVerdict;
+  readonly until: number;
+}
+
 /** A token under review, or waiting for it. */
 interface Review {
   readonly key: string;
@@ -41,25 +47,28 @@ interface Review {
  */
 export class TokenReviews {
   readonly #review: TokenReviewsOptions['review'];
-  readonly #good: Remembered<TokenVerdict>;
-  readonly #bad: Remembered<TokenVerdict>;
+  readonly #rememberMs: number;
+  readonly #good = new LruMap<string, Answer>(KUBE.answersRemembered);
+  readonly #bad = new LruMap<string, Answer>(KUBE.answersRemembered);
   readonly #open = new Map<string, Review>();
-  readonly #turns: Turns<Review>;
+  /** Those that wait for their review, by source, in order of turns. */
+  readonly #queues = new Map<string, RandomSet<Review>>();
   readonly #mostWaiting: number;
+  readonly #now: () => number;
+  readonly #random: () => number;
   #running = 0;
 
   constructor(options: TokenReviewsOptions) {
-    const { review, rememberMs, mostWaiting = KUBE.tokensWaiting, now = () => performance.now(), random } = options;
-    this.#review = review;
-    this.#mostWaiting = mostWaiting;
-    this.#good = new Remembered(rememberMs, KUBE.answersRemembered, now);
-    this.#bad = new Remembered(Math.min(rememberMs, KUBE.refusalMs), KUBE.answersRemembered, now);
-    this.#turns = new Turns(random);
+    this.#review = options.review;
+    this.#rememberMs = options.rememberMs;
+    this.#mostWaiting = options.mostWaiting ?? KUBE.tokensWaiting;
+    this.#now = options.now ?? (() => performance.now());
+    this.#random = options.random ?? Math.random;
   }
 
   /** Number of tokens that wait for their review. */
   get waiting(): number {
-    return this.#turns.size;
+    return this.#open.size - this.#running;
   }
 
   /** Number of answers that are remembered. */
@@ -72,7 +81,7 @@ export class TokenReviews {
     // Hashed, so that nobody can read tokens out of memory.
     const key = createHash('sha256').update(token).digest('base64');
     const known = this.#good.get(key) ?? this.#bad.get(key);
-    if (known) return Promise.resolve(known);
+    if (known && known.until > this.#now()) return Promise.resolve(known.verdict);
     const review = this.#open.get(key) ?? this.#begin(key, token, asker.source);
     if (!review)
       return Promise.resolve(notReviewed(`${this.#mostWaiting} tokens already wait for a review, try again`));
@@ -80,10 +89,10 @@ export class TokenReviews {
   }
 
   #begin(key: string, token: string, source: string): Review | undefined {
-    if (this.#turns.size >= this.#mostWaiting) return undefined;
+    if (this.waiting >= this.#mostWaiting) return undefined;
     const review: Review = { key, token, source, waiting: new Set() };
     this.#open.set(key, review);
-    this.#turns.add(source, review);
+    getOrPut(this.#queues, source, () => new RandomSet()).add(review);
     this.#next();
     return review;
   }
@@ -98,7 +107,7 @@ export class TokenReviews {
       };
       const abandon = () => {
         settle(notReviewed('the token was not reviewed in time: too many wait, or the API server is slow'));
-        if (review.waiting.size === 0 && this.#turns.delete(review.source, review)) this.#open.delete(review.key);
+        if (review.waiting.size === 0 && this.#unqueue(review)) this.#open.delete(review.key);
       };
       const late = setTimeout(abandon, KUBE.reviewMs);
       review.waiting.add(settle);
@@ -109,23 +118,44 @@ export class TokenReviews {
 
   #next(): void {
     while (this.#running < KUBE.reviewsAtOnce) {
-      const review = this.#turns.next();
-      if (!review) return;
+      const [turn] = this.#queues;
+      if (!turn) return;
+      const [source, queue] = turn;
+      // At random: if honest tokens and junk come from one address, neither order of arrival would ever reach the honest ones in a flood.
+      const review = queue.draw(this.#random, () => true) as Review;
+      this.#unqueue(review);
+      // Behind all others.
+      if (this.#queues.delete(source)) this.#queues.set(source, queue);
       this.#running++;
       void this.#run(review);
     }
+  }
+
+  #unqueue(review: Review): boolean {
+    const queue = this.#queues.get(review.source);
+    const waited = queue?.delete(review) ?? false;
+    if (queue?.size === 0) this.#queues.delete(review.source);
+    return waited;
   }
 
   async #run(review: Review): Promise<void> {
     const verdict = await this.#review(review.token);
     this.#running--;
     this.#open.delete(review.key);
-    if (verdict.ok) this.#good.put(review.key, verdict);
-    else if (verdict.reviewed) {
-      this.#bad.put(review.key, { ...verdict, message: verdict.message.slice(0, KUBE.refusalCharacters) });
-    }
+    if (this.#rememberMs > 0 && (verdict.ok || verdict.reviewed)) this.#remember(review.key, verdict);
     for (const settle of [...review.waiting]) settle(verdict);
     this.#next();
+  }
+
+  #remember(key: string, verdict: TokenVerdict): void {
+    const now = this.#now();
+    this.#good.delete(key);
+    this.#bad.delete(key);
+    if (verdict.ok) this.#good.set(key, { verdict, until: now + this.#rememberMs });
+    else {
+      const kept = { ...verdict, message: verdict.message.slice(0, KUBE.refusalCharacters) };
+      this.#bad.set(key, { verdict: kept, until: now + Math.min(this.#rememberMs, KUBE.refusalMs) });
+    }
   }
 }
 
@@ -209,98 +239,6 @@ function mismatch(actual: string, what: string, expected: string): string {
 
 function quote(text: string): string {
   return JSON.stringify(text);
-}
-
-/** Recent results by key. If there are too many, the oldest is dropped. */
-class Remembered<V> {
-  readonly #forMs: number;
-  readonly #most: number;
-  readonly #now: () => number;
-  /** In order of arrival, which is the order in which they expire. */
-  readonly #known = new Map<string, { readonly value: V; readonly until: number }>();
-
-  /** @param forMs how long a result is valid, in milliseconds. 0 remembers nothing */
-  constructor(forMs: number, most: number, now: () => number) {
-    this.#forMs = forMs;
-    this.#most = most;
-    this.#now = now;
-  }
-
-  get size(): number {
-    return this.#known.size;
-  }
-
-  get(key: string): V | undefined {
-    const known = this.#known.get(key);
-    if (!known) return undefined;
-    if (known.until > this.#now()) return known.value;
-    this.#known.delete(key);
-    return undefined;
-  }
-
-  put(key: string, value: V): void {
-    if (this.#forMs <= 0) return;
-    this.#known.delete(key);
-    this.#known.set(key, { value, until: this.#now() + this.#forMs });
-    for (const [oldest, { until }] of this.#known) {
-      if (until > this.#now() && this.#known.size <= this.#most) break;
-      this.#known.delete(oldest);
-    }
-  }
-}
-
-/**
- * Waiting items by source. Sources take turns, however many items each has. Within a source, a random item is next: if honest items and
- * junk come from one address, neither order of arrival would ever reach the honest ones during a flood.
- */
-class Turns<T extends object> {
-  readonly #random: () => number;
-  /** In order of turns. */
-  readonly #queues = new Map<string, T[]>();
-  #size = 0;
-
-  constructor(random: () => number = Math.random) {
-    this.#random = random;
-  }
-
-  get size(): number {
-    return this.#size;
-  }
-
-  add(asker: string, item: T): void {
-    const queue = this.#queues.get(asker);
-    if (queue) queue.push(item);
-    else this.#queues.set(asker, [item]);
-    this.#size++;
-  }
-
-  next(): T | undefined {
-    for (const [asker, queue] of this.#queues) {
-      const item = this.#taken(queue, Math.floor(this.#random() * queue.length));
-      this.#queues.delete(asker);
-      // Behind all others.
-      if (queue.length > 0) this.#queues.set(asker, queue);
-      return item;
-    }
-    return undefined;
-  }
-
-  delete(asker: string, item: T): boolean {
-    const queue = this.#queues.get(asker);
-    const place = queue?.indexOf(item) ?? -1;
-    if (!queue || place < 0) return false;
-    this.#taken(queue, place);
-    if (queue.length === 0) this.#queues.delete(asker);
-    return true;
-  }
-
-  #taken(queue: T[], place: number): T {
-    const item = queue[place] as T;
-    const last = queue.pop() as T;
-    if (last !== item) queue[place] = last;
-    this.#size--;
-    return item;
-  }
 }
 
 function notReviewed(message: string): TokenVerdict {
