@@ -10,65 +10,11 @@ import {
   type Role,
 } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
+import { DialHistory } from './recent-history.ts';
 
-/** Longest window, in seconds. One more slot is for the current second. */
-const LONGEST_WINDOW_S = 60;
-
-/** Number of dials that were answered in a window that ends now. */
-interface Rate {
-  /** Length of the window: the requested seconds, or the time since counting started if that is shorter. */
-  readonly windowMs: number;
-  readonly dials: number;
-  readonly failures: number;
-}
-
-/** Counts dials per second, for the longest window. A dial costs two additions. */
-export class DialRates {
-  readonly #dials = new Uint32Array(LONGEST_WINDOW_S + 1);
-  readonly #failures = new Uint32Array(LONGEST_WINDOW_S + 1);
-  readonly #start: number;
-  #second: number;
-
-  /** @param now milliseconds of `performance.now()`, here and below */
-  constructor(now: number) {
-    this.#start = now;
-    this.#second = Math.floor(now / 1000);
-  }
-
-  count(now: number, failed: boolean): void {
-    this.#advance(now);
-    const slot = this.#second % this.#dials.length;
-    this.#dials[slot] = (this.#dials[slot] as number) + 1;
-    if (failed) this.#failures[slot] = (this.#failures[slot] as number) + 1;
-  }
-
-  /** @param seconds of the window, at most 60 */
-  over(seconds: number, now: number): Rate {
-    this.#advance(now);
-    let dials = 0;
-    let failures = 0;
-    for (let back = 0; back <= Math.min(seconds, LONGEST_WINDOW_S); back++) {
-      const slot = (this.#second - back + this.#dials.length) % this.#dials.length;
-      dials += this.#dials[slot] as number;
-      failures += this.#failures[slot] as number;
-    }
-    // The full seconds, and the elapsed part of the current one.
-    const windowMs = Math.max(1, Math.min(now - this.#start, seconds * 1000 + (now % 1000)));
-    return { windowMs, dials, failures };
-  }
-
-  /** Clears the seconds in which nothing was counted. */
-  #advance(now: number): void {
-    const second = Math.floor(now / 1000);
-    const passed = Math.min(second - this.#second, this.#dials.length);
-    for (let step = 1; step <= passed; step++) {
-      const slot = (this.#second + step) % this.#dials.length;
-      this.#dials[slot] = 0;
-      this.#failures[slot] = 0;
-    }
-    if (passed > 0) this.#second = second;
-  }
-}
+/** Dials are counted by the second. One more slot is for the current second. */
+const SECOND_MS = 1000;
+const COUNTED_MS = 61 * SECOND_MS;
 
 /** A dial as one role saw it. It references no stream, signal or callback of the dial. */
 export interface SeenDial {
@@ -98,7 +44,7 @@ export interface SeenDials extends Iterable<SeenDial> {
   readonly parked: number;
   pending(role: Role, tenant?: string): number;
   /** Undefined where they are not counted. */
-  rates(role: Role): DialRates | undefined;
+  rates(role: Role): DialHistory | undefined;
   find(id: string, role: Role): SeenDial | undefined;
   /**
    * Calls `watcher` when a dial starts and when it ends. Returns what stops it; undefined if there are too many.
@@ -114,7 +60,7 @@ export interface SeenDials extends Iterable<SeenDial> {
 export class RecentDials implements SeenDials {
   readonly #ring = new Ring<SeenDial>(ADMIN.dials);
   readonly #remarkable = new Ring<SeenDial>(ADMIN.remarkableDials);
-  readonly #rates: Readonly<Record<Role, DialRates>>;
+  readonly #rates: Readonly<Record<Role, DialHistory>>;
   readonly #pending: Record<Role, number> = { gateway: 0, hub: 0, agent: 0 };
   /** The same, by tenant. */
   readonly #pendingOf: Readonly<Record<Role, Map<string, number>>> = {
@@ -130,8 +76,8 @@ export class RecentDials implements SeenDials {
   #parked = 0;
 
   constructor(events: PlaneEvents) {
-    const now = performance.now();
-    this.#rates = { gateway: new DialRates(now), hub: new DialRates(now), agent: new DialRates(now) };
+    const counted = () => new DialHistory(SECOND_MS, performance.now(), COUNTED_MS);
+    this.#rates = { gateway: counted(), hub: counted(), agent: counted() };
     events.on('dial:start', (role, dial) => this.#began(role, dial));
     events.on('dial:end', (role, dial, outcome) => this.#ended(role, dial, outcome));
     events.on('tunnel:first-byte', ({ dial }, ms) => this.#answered(dial, ms));
@@ -157,7 +103,8 @@ export class RecentDials implements SeenDials {
     return tenant === undefined ? this.#pending[role] : (this.#pendingOf[role].get(tenant) ?? 0);
   }
 
-  rates(role: Role): DialRates {
+  /** Of the last minute, by `performance.now()`. */
+  rates(role: Role): DialHistory {
     return this.#rates[role];
   }
 
@@ -192,7 +139,7 @@ export class RecentDials implements SeenDials {
   #ended(role: Role, dial: DialRequest, outcome: DialOutcome): void {
     const now = performance.now();
     this.#count(role, dial.tenant, -1);
-    this.#rates[role].count(now, outcome.error !== undefined && dial.caller?.via !== 'admin');
+    this.#rates[role].count(now, outcome.ms, outcome.error !== undefined && dial.caller?.via !== 'admin');
     const seen = seenDial(role, dial, now - outcome.ms, outcome);
     this.#ring.push(seen);
     if (outcome.error || outcome.ms >= ADMIN.slowDialMs) this.#remarkable.push(seen);

@@ -2,7 +2,7 @@ import { getOrPut, LruMap } from '@isthmus/runtime';
 import type { DialOutcome, DialRequest, PlaneEvents, Role } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
-/** What happened in one slot. Times are in milliseconds since the epoch. */
+/** What happened in one slot. Times are in milliseconds. */
 export interface Slot {
   readonly start: number;
   readonly dials: number;
@@ -21,24 +21,34 @@ const BOUNDS = Array.from({ length: 44 }, (_, index) => 0.1 * 2 ** (index / 2));
 /** In place of a sample that nobody took. */
 const NOT_SAMPLED = 0xffffffff;
 
-/** An hour of dials in slots of equal length. Its size is fixed: 220 bytes a slot. */
+/** Number of dials that were answered in a window that ends now. */
+interface Rate {
+  /** Length of the window: what was asked for, or the time since counting started if that is shorter. */
+  readonly windowMs: number;
+  readonly dials: number;
+  readonly failures: number;
+}
+
+/** The last dials in slots of equal length. Its size is fixed: 220 bytes a slot. */
 export class DialHistory {
   readonly slotMs: number;
   readonly #count: number;
+  readonly #startedAt: number;
   readonly #start: number;
   readonly #dials: Uint32Array;
   readonly #failures: Uint32Array;
   readonly #sessions: Uint32Array;
   readonly #tunnels: Uint32Array;
   readonly #latencies: Uint32Array;
-  /** The number of the current slot, counted from the epoch. */
+  /** The number of the current slot. */
   #now: number;
 
-  /** @param now milliseconds since the epoch, here and below */
-  constructor(slotMs: number, now: number, hourMs = 3_600_000) {
-    const count = Math.ceil(hourMs / slotMs);
+  /** @param now milliseconds of one clock, here and below */
+  constructor(slotMs: number, now: number, allMs = 3_600_000) {
+    const count = Math.ceil(allMs / slotMs);
     this.slotMs = slotMs;
     this.#count = count;
+    this.#startedAt = now;
     this.#now = Math.floor(now / slotMs);
     this.#start = this.#now;
     this.#dials = new Uint32Array(count);
@@ -67,6 +77,14 @@ export class DialHistory {
     this.#advance(now);
     const first = Math.max(this.#start, this.#now - this.#count + 1);
     return Array.from({ length: this.#now - first + 1 }, (_, index) => this.#slot(first + index));
+  }
+
+  /** Counts the last full slots, and the elapsed part of the current one. @param count fewer than all */
+  over(count: number, now: number): Rate {
+    const recent = this.slots(now).slice(-count - 1);
+    const sum = (of: 'dials' | 'failures') => recent.reduce((total, slot) => total + slot[of], 0);
+    const windowMs = Math.max(1, Math.min(now - this.#startedAt, count * this.slotMs + (now % this.slotMs)));
+    return { windowMs, dials: sum('dials'), failures: sum('failures') };
   }
 
   #slot(number: number): Slot {
