@@ -1,6 +1,6 @@
-import { type ClientRequest, get as httpGet, type IncomingMessage } from 'node:http';
+import { get as httpGet } from 'node:http';
 import { get as httpsGet } from 'node:https';
-import { Backoff, getOrPut, httpsAgent, within } from '@isthmus/runtime';
+import { answerTo, Backoff, getOrPut, httpsAgent, wholeOf, within } from '@isthmus/runtime';
 import { NotAuthorised, type Principal } from '@isthmus/tunnel';
 import { ADMISSION } from './defaults.ts';
 import type { Proven, Validity } from './grants.ts';
@@ -46,42 +46,19 @@ async function fetchKeys({ url, ca }: KeysUrl): Promise<string> {
   const request = url.startsWith('https:')
     ? httpsGet(url, { ...options, agent: httpsAgent({ ca }, [new URL(url).hostname]) })
     : httpGet(url, { ...options, agent: false });
-  const late = setTimeout(() => request.destroy(new Error(`no answer within ${timeout / 1000} s`)), timeout);
+  const end = new AbortController();
+  const late = setTimeout(() => end.abort(new Error(`no answer within ${timeout / 1000} s`)), timeout);
   try {
-    return await bodyOf(await headOf(request), request);
+    const response = await answerTo(request, end.signal);
+    const { statusCode, headers } = response;
+    if (headers.location !== undefined && statusCode !== 200)
+      throw new Error(`it redirects to ${headers.location}: put the URL into the file that answers itself`);
+    if (statusCode !== 200) throw new Error(`it answered with status ${statusCode}`);
+    return (await wholeOf(response, ADMISSION.keysAnswerBytes)).toString();
   } finally {
     clearTimeout(late);
     request.destroy();
   }
-}
-
-function headOf(request: ClientRequest): Promise<IncomingMessage> {
-  return new Promise((resolve, reject) => {
-    request.on('error', reject);
-    request.on('response', (response) => {
-      const { statusCode = 0, headers } = response;
-      if (statusCode === 200) resolve(response);
-      else if (headers.location === undefined) reject(new Error(`it answered with status ${statusCode}`));
-      else reject(new Error(`it redirects to ${headers.location}: put the URL into the file that answers itself`));
-    });
-  });
-}
-
-function bodyOf(response: IncomingMessage, request: ClientRequest): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let length = 0;
-    response.on('data', (chunk: Buffer) => {
-      chunks.push(chunk);
-      length += chunk.length;
-      if (length > ADMISSION.keysAnswerBytes)
-        request.destroy(new Error(`the answer is longer than ${ADMISSION.keysAnswerBytes} bytes`));
-    });
-    request.on('error', reject);
-    response.on('error', reject);
-    response.on('close', () => reject(new Error('the answer ended too early')));
-    response.on('end', () => resolve(Buffer.concat(chunks).toString('utf8')));
-  });
 }
 
 /** Of all tenants. */

@@ -1,7 +1,7 @@
-import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
+import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Backoff, httpsAgent, lookupName } from '@isthmus/runtime';
+import { answerTo, Backoff, httpsAgent, lookupName, wholeOf } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import type { KubeConnection, KubeConnectionSource } from './connection.ts';
 import { KUBE } from './defaults.ts';
@@ -88,7 +88,7 @@ class Client implements KubeClient {
       for (let retries = 0; ; retries++) {
         try {
           const response = await this.#send(call, deadline);
-          return parsed<T>(await readBody(response));
+          return parsed<T>(await textOf(response));
         } catch (error) {
           const delay = retryDelay(error, backoff);
           const useless = deadline.signal.aborted || delay === undefined || delay >= deadline.leftMs;
@@ -232,7 +232,7 @@ class Deadline {
   expired = false;
   readonly #controller = new AbortController();
   readonly #caller: AbortSignal | undefined;
-  readonly #abort = () => this.#controller.abort();
+  readonly #abort = () => this.#controller.abort(new Error('aborted'));
   #timer: NodeJS.Timeout | undefined;
   #ms = 0;
   #at = 0;
@@ -326,7 +326,7 @@ export class KubeStatusError extends Error {
 async function expectSuccess(response: IncomingMessage): Promise<void> {
   const status = response.statusCode ?? 0;
   if (status >= 200 && status < 300) return;
-  const { message, reason } = statusObject(await readBody(response));
+  const { message, reason } = statusObject(await textOf(response));
   const seconds = Number(response.headers['retry-after'] ?? Number.NaN);
   const words = [`status ${status}`, reason, message].filter((word) => word !== '').join(' ');
   throw new KubeStatusError(words, status, reason, Number.isFinite(seconds) ? seconds * 1000 : undefined);
@@ -380,41 +380,9 @@ async function exchange(pool: ConnectionPool, call: KubeCall, signal: AbortSigna
   const request = server.protocol === 'http:' ? httpRequest : httpsRequest;
   const sent = request(url, { method: call.method, headers, agent: pool.agent });
   sent.end(body);
-  return headOf(sent, signal);
+  return answerTo(sent, signal);
 }
 
-/**
- * Returns the head of the answer. The signal ends the request and the body. This is done by hand, because Deno 2.9 does not always obey
- * a request's signal, and never in the body.
- */
-function headOf(request: ClientRequest, signal: AbortSignal): Promise<IncomingMessage> {
-  return new Promise((resolve, reject) => {
-    let response: IncomingMessage | undefined;
-    const abort = () => {
-      const error = new Error('aborted');
-      request.destroy(error);
-      response?.destroy(error);
-      reject(error);
-    };
-    if (signal.aborted) abort();
-    signal.addEventListener('abort', abort, { once: true });
-    request.on('error', reject);
-    request.on('response', (answer) => {
-      response = answer;
-      if (signal.aborted) answer.destroy();
-      else resolve(answer);
-    });
-  });
-}
-
-/** Returns the whole body as text. Rejects if the connection ends early or the body is too long. */
-async function readBody(response: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  let length = 0;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    length += chunk.length;
-    if (length > KUBE.bodyBytes) throw new Error(`the answer is longer than ${KUBE.bodyBytes} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
+async function textOf(response: IncomingMessage): Promise<string> {
+  return (await wholeOf(response, KUBE.bodyBytes)).toString();
 }

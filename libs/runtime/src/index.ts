@@ -59,6 +59,7 @@ export {
 export { descriptors } from './descriptors.ts';
 export { lookupName, names, resolveName } from './resolve.ts';
 export {
+  answerTo,
   beginsWith,
   connectFirst,
   connectTo,
@@ -66,6 +67,7 @@ export {
   endAfterPeer,
   keptAlive,
   putBack,
+  wholeOf,
   writerOf,
 } from './sockets.ts';
 export {

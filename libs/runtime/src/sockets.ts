@@ -1,3 +1,4 @@
+import type { ClientRequest, IncomingMessage } from 'node:http';
 import net, { isIP, Socket } from 'node:net';
 import type { Duplex, Readable } from 'node:stream';
 import { TLSSocket } from 'node:tls';
@@ -101,6 +102,49 @@ export function destroyOnceRead(stream: Readable, error?: Error): void {
   // A listener for data would start a stream that nobody reads yet.
   else if (stream.readableFlowing === null) stream.once('resume', () => stream.on('data', look));
   else stream.on('data', look);
+}
+
+/**
+ * Returns the head of the answer to a request. The signal ends the request and the body, with its reason. This is done by hand, because
+ * Deno 2.9 does not always obey a request's signal, and never in the body.
+ */
+export function answerTo(request: ClientRequest, signal: AbortSignal): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    let response: IncomingMessage | undefined;
+    const abort = () => {
+      const error = signal.reason as Error;
+      request.destroy(error);
+      response?.destroy(error);
+      reject(error);
+    };
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    request.on('error', reject);
+    request.on('response', (answer) => {
+      response = answer;
+      if (signal.aborted) answer.destroy();
+      else resolve(answer);
+    });
+  });
+}
+
+/**
+ * Returns all that a stream has. Rejects if it ends early.
+ * @param most bytes that it may have. After more, it is destroyed
+ */
+export async function wholeOf(
+  stream: Readable,
+  most: number,
+  tooLong = () => new Error(`the answer is longer than ${most} bytes`),
+): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    length += chunk.length;
+    if (length > most) throw tooLong();
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
 }
 
 interface FirstOptions {

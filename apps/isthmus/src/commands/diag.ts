@@ -8,7 +8,7 @@ import { createGzip } from 'node:zlib';
 import type { AdminClientTls } from '@isthmus/admin/client';
 import { differencesOf } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
-import { httpsAgent, socketPathOf } from '@isthmus/runtime';
+import { httpsAgent, socketPathOf, wholeOf } from '@isthmus/runtime';
 import { VERSION } from '@isthmus/service';
 import { ADMIN_SERVER_NAME, HTTP_CREDENTIAL, inWords, parseDestination } from '@isthmus/tunnel';
 import { Argument } from 'commander';
@@ -172,14 +172,8 @@ function readPage(
 }
 
 async function textOf(response: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  let length = 0;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    length += chunk.length;
-    if (length > ISTHMUS.pageBytes) throw new Error(`more than ${ISTHMUS.pageBytes / 1024 / 1024} MiB`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString();
+  const tooLong = () => new Error(`more than ${ISTHMUS.pageBytes / 1024 / 1024} MiB`);
+  return (await wholeOf(response, ISTHMUS.pageBytes, tooLong)).toString();
 }
 
 /** Texts by their name in the archive. */

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { AdminJson, adminApi } from '@isthmus/proto/admin';
+import { wholeOf } from '@isthmus/runtime';
 import { send } from '@isthmus/service';
 import { type CallContext, ServerError, Status } from 'nice-grpc';
 import type { AnyMethod, Method } from '../access/guard.ts';
@@ -18,14 +19,8 @@ async function readBody(request: IncomingMessage): Promise<string> {
     ADMIN.bodyMs,
   );
   try {
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    for await (const chunk of request as AsyncIterable<Buffer>) {
-      bytes += chunk.length;
-      if (bytes > ADMIN.bodyBytes) throw exhausted(`the request is longer than ${ADMIN.bodyBytes} bytes`);
-      chunks.push(chunk);
-    }
-    return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
+    const tooLong = () => exhausted(`the request is longer than ${ADMIN.bodyBytes} bytes`);
+    return new TextDecoder('utf-8', { fatal: true }).decode(await wholeOf(request, ADMIN.bodyBytes, tooLong));
   } catch (error) {
     throw error instanceof TypeError ? invalid('the request is no UTF-8') : error;
   } finally {
