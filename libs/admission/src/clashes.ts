@@ -27,7 +27,7 @@ export type Clash = Pick<Problem, 'at' | 'message'>;
 
 /** If there are several, all share it. */
 interface Holders {
-  shared: boolean;
+  readonly shared: boolean;
   readonly paths: Set<string>;
 }
 
@@ -66,34 +66,10 @@ export class Clashes {
     return [];
   }
 
-  /** Others may have what a file claimed. @param but what it still claims. If it shares that now, others may share it */
-  release(path: string, but: readonly Exclusive[] = []): void {
-    const still = placesOf(but);
-    const left: Place[] = [];
-    for (const place of this.#held.get(path) ?? []) {
-      const now = still.get(textOf(place));
-      if (now) left.push(now);
-      else this.#remove(place, path);
-      if (now?.shared) this.#put(now, path);
-    }
-    if (left.length === 0) this.#held.delete(path);
-    else this.#held.set(path, left);
-  }
-
-  /**
-   * Gives a file back what it had. Files that have taken some of it since get back what they had, too.
-   * @param had no two files had the same
-   * @returns the paths of all that got back what they had
-   */
-  giveBack(path: string, had: (path: string) => readonly Exclusive[]): ReadonlySet<string> {
-    const paths = new Set([path]);
-    // The set grows meanwhile.
-    for (const each of paths) {
-      this.release(each);
-      for (const claimed of had(each)) for (const other of this.#others(each, claimed)) paths.add(other);
-    }
-    for (const each of paths) this.take(each, had(each));
-    return paths;
+  /** Others may have what a file claimed. */
+  release(path: string): void {
+    for (const place of this.#held.get(path) ?? []) this.#remove(place, path);
+    this.#held.delete(path);
   }
 
   /** Others that have it, or a part that overlaps, and do not share it with this one. */
@@ -109,7 +85,6 @@ export class Clashes {
   #put({ key, part, shared }: Place, path: string): void {
     const held = getOrPut(this.#byKey, key, () => ({ ...NOBODY }));
     const holders = holdersOf(held, part) ?? { shared, paths: new Set() };
-    holders.shared = shared;
     holders.paths.add(path);
     if (part === undefined) held.whole = holders;
     else {

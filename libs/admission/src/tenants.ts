@@ -193,15 +193,17 @@ export class Tenants {
   /** Takes what files claim, each only with all that it claims. @returns files that keep what they had, and why */
   #settle(due: readonly Candidate[]): ReadonlyMap<Candidate, readonly Clash[]> {
     const usable = due.filter(({ tenant }) => tenant);
-    // What files no longer claim becomes free before any of them takes it.
-    for (const { path, claimed } of usable) this.#clashes.release(path, claimed);
-    const kept = new Set<string>();
-    for (const { path, claimed } of usable) {
-      if (this.#clashes.take(path, claimed).length === 0) continue;
-      for (const each of this.#clashes.giveBack(path, this.#had)) kept.add(each);
+    const kept = new Set<Candidate>();
+    // Those that keep what they had come first, and may take it from others, which then keep what they had, too.
+    for (let known = -1; known < kept.size; ) {
+      known = kept.size;
+      for (const { path } of usable) this.#clashes.release(path);
+      for (const { path } of kept) this.#clashes.take(path, this.#had(path));
+      for (const each of usable)
+        if (!kept.has(each) && this.#clashes.take(each.path, each.claimed).length > 0) kept.add(each);
     }
     // What a file clashed with may be free again, because another one got back what it had.
-    let left = usable.filter(({ path }) => kept.has(path));
+    let left = [...kept];
     for (let tries = 1; ; tries++) {
       const refused = new Map<Candidate, readonly Clash[]>();
       for (const each of left) {
@@ -214,10 +216,10 @@ export class Tenants {
   }
 
   /** What a file claimed with the text that is in force until now. */
-  readonly #had = (path: string): readonly Exclusive[] => {
+  #had(path: string): readonly Exclusive[] {
     const tenant = this.#entries.get(path)?.tenant;
     return tenant ? exclusivesOf(tenant) : [];
-  };
+  }
 
   #entry({ path, source, tenant, problems, read }: Candidate, clashes: readonly Clash[]): Entry {
     if (tenant && clashes.length === 0) return { source, tenant, problems };
