@@ -22,8 +22,6 @@ export const ISTHMUS = {
   checkAgainMs: 2000,
   /** Dials of `isthmus check` at once: a thousand agents take a minute or two, without noticeable load. */
   checkDialsAtOnce: 10,
-  /** With fewer days left, `isthmus check` warns of a certificate: automatic renewal happens with a third of the lifetime left. */
-  certificateDays: 14,
   /** A Redis that answers more slowly gets a warning. It delays what gateways learn, but not dials. */
   redisSlowMs: 100,
   /** How long a server may take to accept a connection to its unix socket. */

@@ -116,8 +116,4 @@ export const ADMIN = {
   tenantSlotMs: 60_000,
   /** Tenants with an hour of their own, the last that dialled: 13 KB each. */
   historyTenants: 100,
-  /** Days before the end of a certificate from which on there is a warning: a renewal is overdue. */
-  certificateDays: 14,
-  /** Part of a certificate's lifetime before its end in which there is a warning, if that is less: renewal happens with a third left. */
-  certificatePart: 0.2,
 };

@@ -69,6 +69,10 @@ export const RUNTIME = {
   /** How often listeners are closed or opened again to match whether a file can be opened. */
   descriptorsLookMs: 250,
 
+  /** A certificate is overdue for its renewal at most this long before its end: ten weeks would be too early for one of a year. */
+  renewalMs: 14 * 86_400_000,
+  /** The part of its lifetime that is left when a certificate is overdue for its renewal, which automatically happens with a third left. */
+  renewalPart: 0.2,
   /** How often the files of a certificate are read, to take a renewed one. Three small reads cost 0.1 ms. */
   certificateLookMs: 2000,
   /** Certificates that stay parsed: agents, callers and hubs show the same ones again and again. */

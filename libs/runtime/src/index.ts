@@ -22,7 +22,7 @@ export {
 } from './async.ts';
 export { bind } from './bind.ts';
 export { bufferSizes, compact, memoryLimit, Packing, pins, pushCompact, TurnDuplex } from './buffers.ts';
-export { Certificate, certificateOf } from './certificates/certificate.ts';
+export { Certificate, certificateOf, renewalIsDue } from './certificates/certificate.ts';
 export { isKeyOf } from './certificates/keys.ts';
 export { addressText, isFor } from './certificates/names.ts';
 export { CertificatePool, type Trust, withIssuers } from './certificates/pool.ts';

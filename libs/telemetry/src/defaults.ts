@@ -78,10 +78,6 @@ export const TELEMETRY = {
   logFlapsMs: 60_000,
   /** Names of tenants in one log line. */
   logNames: 20,
-  /** The part of its lifetime that is left when a certificate gets a warning. Automatic renewal happens with a third left. */
-  certificateLastPart: 0.2,
-  /** A certificate gets a warning at most this long before its end: ten weeks would be too early for a certificate of a year. */
-  certificateSoonMs: 14 * 86_400_000,
 
   /** Tenants, and hubs, that have a line of their own in a family of metrics. The rest share one line, or have none. */
   metricNames: 1000,

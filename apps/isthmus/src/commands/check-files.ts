@@ -1,6 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { type Report, type Result, reportOf } from '@isthmus/findings';
+import { FINDINGS, type Report, type Result, reportOf } from '@isthmus/findings';
 import {
   addressText,
   type Certificate,
@@ -13,7 +13,6 @@ import {
   verify,
 } from '@isthmus/runtime';
 import { GATEWAY_NAME, HUB_SERVER_NAME, inWords, printable } from '@isthmus/tunnel';
-import { ISTHMUS } from '../defaults.ts';
 
 /** Files by the names of the programs' flags: `peerCert` is `--peer-cert`. */
 export type FileOptions = Readonly<Partial<Record<FileFlag, string>>>;
@@ -208,7 +207,7 @@ export function judged(
       'issue one with the names that others use to reach it (subjectAltName)',
     );
   }
-  if (days < ISTHMUS.certificateDays) return report.warn(about, `${name} expires on ${ends}, in ${days} days`, RENEW);
+  if (days < FINDINGS.certificateDays) return report.warn(about, `${name} expires on ${ends}, in ${days} days`, RENEW);
   return report.pass(about, `${name}, valid until ${ends} (${days} days)`);
 }
 

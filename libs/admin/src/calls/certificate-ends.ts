@@ -1,5 +1,5 @@
+import { renewalIsDue } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
-import { ADMIN } from '../defaults.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -35,7 +35,7 @@ export class CertificateEnds {
   /** Returns one warning for each certificate that has expired or will do so soon. */
   warnings(now = Date.now()): string[] {
     return [...this.#inUse]
-      .filter(([, inUse]) => inUse.validUntil - now < noticeOf(inUse))
+      .filter(([, { validUntil, validFrom }]) => renewalIsDue(validUntil, validFrom, now))
       .map(([where, { validUntil, name }]) => {
         const whose = `${CERTIFICATE_WARNING}${name === '' ? '' : `${name} `}${PLACES[where]}`;
         const day = new Date(validUntil).toISOString().slice(0, 10);
@@ -43,12 +43,6 @@ export class CertificateEnds {
         return `${whose} expires on ${day}, in ${left(validUntil - now)}: renew its files in place`;
       });
   }
-}
-
-/** How long before its end a certificate is worth a warning. Certificates of a few days are always near it. */
-function noticeOf({ validFrom, validUntil }: InUse): number {
-  const most = ADMIN.certificateDays * DAY_MS;
-  return validFrom === undefined ? most : Math.min(most, ADMIN.certificatePart * (validUntil - validFrom));
 }
 
 function left(ms: number): string {

@@ -341,3 +341,8 @@ function nameText(name: string): string {
   // What is not shown as it is could end a line of the log.
   return fields.join(',').replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, (found) => `\\u{${found.codePointAt(0)?.toString(16)}}`);
 }
+
+/** Whether a certificate should have been renewed. Those of a few days are always near their end. */
+export function renewalIsDue(validUntil: number, validFrom = Number.NEGATIVE_INFINITY, now = Date.now()): boolean {
+  return validUntil - now < Math.min(RUNTIME.renewalMs, RUNTIME.renewalPart * (validUntil - validFrom));
+}

@@ -1,3 +1,4 @@
+import { renewalIsDue } from '@isthmus/runtime';
 import {
   type DialError,
   type DialOutcome,
@@ -232,8 +233,7 @@ function faultOfOwn(validUntil: number, validFrom: number): string | undefined {
   const now = Date.now();
   if (validFrom > now) return "own certificate is not valid yet: check this machine's clock, because peers reject it";
   if (validUntil <= now) return 'own certificate has expired: renew it, because peers reject it';
-  const soon = Math.min(TELEMETRY.certificateSoonMs, TELEMETRY.certificateLastPart * (validUntil - validFrom));
-  return validUntil - now < soon ? 'own certificate expires soon: renew it' : undefined;
+  return renewalIsDue(validUntil, validFrom, now) ? 'own certificate expires soon: renew it' : undefined;
 }
 
 /** Certificate files are checked every few seconds, but each failure arrives here once, so these lines need no limit. */
