@@ -1,11 +1,10 @@
-import type { Config, Dial, Hub, Members, Refusal, Session, Status, Tenants } from '@isthmus/findings';
+import type { Dial, Hub, Members, Refusal, Session, Status, Tenants } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { CONSOLE } from './defaults.ts';
 
 export type { Dial, Hub, Members, Refusal, Session, Status, Tenants };
 export type Member = adminApi.Member;
 export type Tunnel = adminApi.Tunnel;
-type DialEvent = adminApi.WatchDialsResponse;
 export type Phase = adminApi.Phase;
 export type Explanation = adminApi.ExplainResponse;
 export type Candidate = adminApi.Candidate;
@@ -15,59 +14,24 @@ export type TriedDial = adminApi.DialResponse;
 export type Drained = adminApi.DrainResponse;
 export type LogLevels = adminApi.SetLogLevelResponse;
 
-/** What the page reads, also of other members. */
-interface Reads {
-  GetStatus: [request: object, answer: Status];
-  GetConfig: [request: object, answer: Config];
-  GetHistory: [request: { readonly tenant?: string }, answer: History];
-  ListMembers: [request: object, answer: Members];
-  ListSessions: [request: { readonly tenant?: string }, answer: { readonly sessions: Session[] }];
-  ListTunnels: [request: { readonly tenant?: string }, answer: { readonly tunnels: Tunnel[] }];
-  ListTenants: [request: object, answer: Tenants];
-  ListQuarantined: [request: object, answer: { readonly agents: Quarantined[] }];
-  Explain: [request: { destination: string; tenant: string; caller: string }, answer: Explanation];
-}
+type Api = adminApi.AdminClient;
 
-interface AgentName {
-  readonly tenant: string;
-  readonly agentId: string;
-}
+/** What the page reads, also of other members. */
+type Reading =
+  | ('GetStatus' | 'GetConfig' | 'GetHistory' | 'Explain')
+  | ('ListMembers' | 'ListSessions' | 'ListTunnels' | 'ListTenants' | 'ListQuarantined');
 
 /** What the page does, at its own member. */
-interface Actions {
-  Dial: [
-    request: {
-      destination: string;
-      tenant: string;
-      agentId?: string;
-      timeoutMs?: number;
-      firstByteTimeoutMs?: number;
-    },
-    answer: TriedDial,
-  ];
-  Kick: [
-    request: { readonly reason: string } & ({ dialId: string } | { sessionId: string } | { agent: AgentName }),
-    answer: adminApi.KickResponse,
-  ];
-  Quarantine: [
-    request: { agent: AgentName; lift?: boolean; reason?: string },
-    answer: adminApi.QuarantineResponse,
-  ];
-  SetLogLevel: [request: { level: string; durationMs?: number }, answer: LogLevels];
-  Drain: [request: { dryRun: boolean }, answer: Drained];
-}
+type Acting = 'Dial' | 'Kick' | 'Quarantine' | 'SetLogLevel' | 'Drain';
 
-/** As WatchDialsRequest in the API. */
-export interface Watched {
-  readonly tenant?: string;
-  readonly destination?: string;
-  readonly onlyFailed?: boolean;
-  readonly slowerThanMs?: number;
-  readonly role?: number;
-  readonly recent?: number;
-  readonly phases?: boolean;
-  readonly firstBytes?: boolean;
-}
+/** In JSON, a message says what it is about by the field alone. */
+type Request<M extends Reading | Acting> = M extends 'Kick'
+  ? { readonly reason: string; readonly dialId?: string; readonly agent?: adminApi.Agent }
+  : Parameters<Api[Uncapitalize<M>]>[0];
+
+type Answer<M extends Reading | Acting> = Awaited<ReturnType<Api[Uncapitalize<M>]>>;
+
+export type Watched = Parameters<Api['watchDials']>[0];
 
 const METHODS = '/console/isthmus.admin.v1.Admin/';
 
@@ -86,18 +50,18 @@ export class RpcError extends Error {
  * @param origin of the member; empty for the one that serves this page
  * @param ms how long its answer may take
  */
-export async function read<M extends keyof Reads>(
+export async function read<M extends Reading>(
   origin: string,
   method: M,
-  request: Reads[M][0],
+  request: Request<M>,
   ms: number = CONSOLE.readMs,
-): Promise<Reads[M][1]> {
+): Promise<Answer<M>> {
   const response = await get(origin, method, request, AbortSignal.timeout(ms));
-  return (await response.json()) as Reads[M][1];
+  return (await response.json()) as Answer<M>;
 }
 
 /** Lets the member that serves this page do something. */
-export async function act<M extends keyof Actions>(method: M, request: Actions[M][0]): Promise<Actions[M][1]> {
+export async function act<M extends Acting>(method: M, request: Request<M>): Promise<Answer<M>> {
   const response = await fetch(METHODS + method, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -105,15 +69,22 @@ export async function act<M extends keyof Actions>(method: M, request: Actions[M
     signal: AbortSignal.timeout(CONSOLE.actMs),
   });
   await refuse(response);
-  return (await response.json()) as Actions[M][1];
+  return (await response.json()) as Answer<M>;
 }
 
 /** Yields a member's dials until `signal` aborts, or the member ends the stream. */
-export async function* watchDials(origin: string, request: Watched, signal: AbortSignal): AsyncGenerator<DialEvent> {
+export async function* watchDials(
+  origin: string,
+  request: Watched,
+  signal: AbortSignal,
+): AsyncGenerator<adminApi.WatchDialsResponse> {
   const { body } = await get(origin, 'WatchDials', request, signal);
   if (!body) return;
   for await (const line of linesOf(body)) {
-    const event = JSON.parse(line) as DialEvent & { readonly code?: string; readonly message?: string };
+    const event = JSON.parse(line) as adminApi.WatchDialsResponse & {
+      readonly code?: string;
+      readonly message?: string;
+    };
     if (event.code !== undefined) throw new RpcError(event.code, event.message ?? '');
     yield event;
   }

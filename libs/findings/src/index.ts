@@ -1,7 +1,6 @@
 export { FINDINGS } from './defaults.ts';
 export { adviceFor, type CutGroup, groupsOfCuts, OWN_HEALTH_PORT, ofDial } from './dials.ts';
 export type {
-  Config,
   Dial,
   Evidence,
   Hub,
