@@ -2,7 +2,7 @@ import type { PlaneEvents } from '@isthmus/tunnel';
 import { SERVER_DIRECTIONS, type Subscriptions, subscribe } from '../events.ts';
 import { dialLatency } from './dials.ts';
 import { Families, type Metrics } from './families.ts';
-import { type LeaseCountObserver, leaseCount } from './leases.ts';
+import { leaseCount } from './leases.ts';
 import { packetMetrics } from './links.ts';
 import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
 import { keptMetrics, tunnelMetrics } from './tunnels.ts';
@@ -26,7 +26,7 @@ export interface AgentSight {
 }
 
 export interface AgentMetrics extends Metrics {
-  readonly leases: LeaseCountObserver;
+  readonly leases: ReturnType<typeof leaseCount>;
   /** Call once, as soon as the program has its agent. */
   see(sight: AgentSight): void;
 }

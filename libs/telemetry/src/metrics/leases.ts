@@ -9,23 +9,11 @@ interface LeaseCall {
   readonly ms: number;
 }
 
-/** Called by the server's garbage collection of leases. As in upstream, a call without an answer is not counted. */
-export interface LeaseCollectionObserver {
-  culled(): void;
-  deleted(call: LeaseCall): void;
-  listed(call: LeaseCall): void;
-}
-
-/** Called where the agent counts servers by their leases. */
-export interface LeaseCountObserver {
-  listed(call: LeaseCall): void;
-  watched(call: Omit<LeaseCall, 'ms'>): void;
-}
-
 /** Prometheus' default buckets, in seconds. */
 const DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
-export function leaseCollection(families: Families): LeaseCollectionObserver {
+/** Of the server's garbage collection of leases. As in upstream, a call without an answer is not counted. */
+export function leaseCollection(families: Families) {
   const culled = families.counter(
     'culled_leases_count',
     'Count of expired leases that the lease garbage collection controller has culled.',
@@ -56,18 +44,19 @@ export function leaseCollection(families: Families): LeaseCollectionObserver {
   );
   return {
     culled: () => culled.inc(),
-    deleted({ status, reason, ms }) {
+    deleted({ status, reason, ms }: LeaseCall) {
       deletes.of({ http_status_code: status, reason }).inc();
       deleteLatency.of({ http_status_code: status }).observe(ms / 1000);
     },
-    listed({ status, reason, ms }) {
+    listed({ status, reason, ms }: LeaseCall) {
       lists.of({ http_status_code: status, reason }).inc();
       listLatency.of({ http_status_code: status }).observe(ms / 1000);
     },
   };
 }
 
-export function leaseCount(families: Families, buckets: readonly number[]): LeaseCountObserver {
+/** Of an agent that counts servers by their leases. */
+export function leaseCount(families: Families, buckets: readonly number[]) {
   const outcome = ['http_response_code', 'reason'] as const;
   const lists = families.counters(
     'lease_lists_total',
@@ -87,11 +76,11 @@ export function leaseCount(families: Families, buckets: readonly number[]): Leas
     ['http_response_code'],
   );
   return {
-    listed({ status, reason, ms }) {
+    listed({ status, reason, ms }: LeaseCall) {
       lists.of({ http_response_code: status, reason }).inc();
       latency.of({ http_response_code: status }).observe(ms / 1000);
     },
-    watched({ status, reason }) {
+    watched({ status, reason }: Omit<LeaseCall, 'ms'>) {
       watches.of({ http_response_code: status, reason }).inc();
     },
   };

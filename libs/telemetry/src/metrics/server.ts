@@ -4,7 +4,7 @@ import { type Subscriptions, subscribe } from '../events.ts';
 import { Backends } from './census.ts';
 import { attemptMetrics, dialLatency } from './dials.ts';
 import { Families, type Metrics } from './families.ts';
-import { type LeaseCollectionObserver, leaseCollection } from './leases.ts';
+import { leaseCollection } from './leases.ts';
 import { hubLinkMetrics, packetMetrics, sessionMetrics } from './links.ts';
 import { type PlaneSight, planeMetrics } from './plane.ts';
 import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
@@ -35,7 +35,7 @@ export interface ServerMetricsOptions {
 }
 
 export interface ServerMetrics extends Metrics {
-  readonly leases: LeaseCollectionObserver;
+  readonly leases: ReturnType<typeof leaseCollection>;
   /** Call once, as soon as the program has its plane. */
   see(sight: PlaneSight): void;
 }
