@@ -98,9 +98,9 @@ function putLibrary(directory, { path, manifest: { name, exports, dependencies }
 
 /** A library that needs no other package, with what it uses of other packages of the workspace, and its README. */
 async function putAlone(directory, { dir, path, manifest: { name, description } }, common, compiled, root) {
-  const entry = await putStandAlone({ directory, path, scratch: `${compiled}-alone`, root });
+  const { module, types } = await putStandAlone({ directory, path, scratch: `${compiled}-alone`, root });
   cpSync(join(dir, 'README.md'), join(directory, 'README.md'));
-  const exports = { '.': { types: `./${entry}.d.ts`, default: `./${entry}.js` } };
+  const exports = { '.': { types: `./${types}`, default: `./${module}` } };
   write(join(directory, 'package.json'), JSON.stringify({ name, ...common, description, exports }, undefined, 2));
   return directory;
 }

@@ -1,105 +1,69 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { isBuiltin } from 'node:module';
 import { dirname, join, relative } from 'node:path';
+import { build } from 'esbuild';
 import { bin, command } from './command.mjs';
-import { workspacePackages } from './workspace.mjs';
+import { filesBelow, workspacePackages } from './workspace.mjs';
 
 const COMPILE_MS = 5 * 60_000;
 
-/** `import { a, type b } from 'x'`, and the same with `export`. */
-const NAMED = /\b(import|export)( type)? \{([^}]*)\} from '(@isthmus\/[^']+)';/g;
-
-/** `export { a, type b } from './x.ts'`. */
-const EXPORTED = /\bexport(?: type)? \{([^}]*)\} from '([^']+)';/g;
-
-/** The module of any other import or export. */
-const FROM = /(\bfrom |\bimport )'([^']+)'/g;
+const OPTIONS = {
+  bundle: true,
+  format: 'esm',
+  platform: 'node',
+  target: 'node22.18',
+  metafile: true,
+  logLevel: 'silent',
+};
 
 /**
- * Puts together a library that needs no other package: its modules as JavaScript with their types, and beside them those that it uses of other
- * packages of the workspace. A package `libs/x` becomes `dist/x`.
+ * Puts together a library that needs no other package: one module with what it uses of other packages of the workspace, and the types of all
+ * of them.
  * @param scratch an empty directory
+ * @returns where its module and its types are in `directory`
  */
 export async function putStandAlone({ directory, path, scratch, root }) {
-  const packages = new Map(workspacePackages(root).map((each) => [each.manifest.name, each]));
-  const used = Object.keys([...packages.values()].find((each) => each.path === path).manifest.dependencies ?? {});
-  await compile([path, ...used.map((name) => packages.get(name).path)], scratch, root);
-  const indexes = new Map();
-  /** Returns the module that exports a name of a package, without its extension. */
-  const moduleOf = (name, exported) => {
-    const index = join(packages.get(name).path, 'src', 'index');
-    if (!indexes.has(name)) indexes.set(name, exportersOf(join(root, `${index}.ts`), root));
-    const found = indexes.get(name).get(exported);
-    if (!found) throw new Error(`${name} does not export ${exported}`);
-    return found;
-  };
-  const entry = join(path, 'src', 'index');
-  const seen = new Set([entry]);
-  for (const module of seen) {
-    const put = (to) => join(directory, distOf(to));
-    const specifier = (to) => {
-      seen.add(to);
-      const found = relative(dirname(put(module)), put(to));
-      return `${found.startsWith('.') ? found : `./${found}`}.js`;
-    };
-    const rewrite = (text) =>
-      text
-        .replace(NAMED, (_all, what, type = '', names, name) => {
-          const each = names.split(',').map((one) => one.trim());
-          const lines = each.filter(Boolean).map((one) => {
-            const [exported] = one.replace(/^type /, '').split(' as ');
-            return `${what}${type} { ${one} } from '${specifier(moduleOf(name, exported))}';`;
-          });
-          return lines.join('\n');
-        })
-        .replace(FROM, (all, before, from) => {
-          if (isBuiltin(from)) return all;
-          if (!from.startsWith('.'))
-            throw new Error(`${module} imports ${from}: a library that stands alone has it not`);
-          if (from.endsWith('.js') && seen.has(sourceOf(join(dirname(put(module)), from), directory))) return all;
-          return `${before}'${specifier(join(dirname(module), from.replace(/\.[jt]s$/, '')))}'`;
-        });
-    for (const kind of ['.js', '.d.ts']) {
-      const text = rewrite(readFileSync(join(scratch, module + kind), 'utf8'));
-      if (/['"]@isthmus\//.test(text))
-        throw new Error(`${module}${kind} imports another package in a way that is not known here`);
-      mkdirSync(dirname(put(module)), { recursive: true });
-      writeFileSync(put(module) + kind, text);
-    }
+  const module = 'dist/index.js';
+  const entryPoints = [join(root, path, 'src/index.ts')];
+  const { metafile } = await build({ ...OPTIONS, entryPoints, outfile: join(directory, module), absWorkingDir: root });
+  const foreign = Object.keys(metafile.inputs).find((input) => input.startsWith('node_modules/'));
+  if (foreign) throw new Error(`${path} needs ${foreign}: a library that stands alone has it not`);
+  await declare(path, scratch, root);
+  for (const file of filesBelow(scratch).filter((each) => each.endsWith('.d.ts'))) {
+    const to = typesOf(relative(scratch, file));
+    const up = relative(dirname(to), 'dist');
+    const text = readFileSync(file, 'utf8')
+      .replace(/'@isthmus\/([^'/]+)'/g, `'${up}/$1/index.js'`)
+      .replace(/'(\.[^']*)\.ts'/g, "'$1.js'");
+    if (/['"]@isthmus\//.test(text)) throw new Error(`${to} imports another package in a way that is not known here`);
+    mkdirSync(dirname(join(directory, to)), { recursive: true });
+    writeFileSync(join(directory, to), text);
   }
-  return distOf(entry);
+  return { module, types: typesOf(join(path, 'src/index.d.ts')) };
 }
 
-/** `libs/wire/src/x` is at `dist/wire/x`. */
-function distOf(module) {
-  return module.replace(/^libs\/([^/]+)\/src\//, 'dist/$1/');
+/** `libs/wire/src/x.d.ts` is at `dist/wire/x.d.ts`. */
+function typesOf(file) {
+  return file.replace(/^libs\/([^/]+)\/src\//, 'dist/$1/');
 }
 
-function sourceOf(file, directory) {
-  return relative(directory, file)
-    .replace(/^dist\/([^/]+)\//, 'libs/$1/src/')
-    .replace(/\.js$/, '');
-}
-
-/** Returns the modules of a package by the names that they export through its index, which has nothing but `export { a, type b } from './x.ts'`. */
-function exportersOf(index, root) {
-  const found = new Map();
-  for (const [, names, from] of readFileSync(index, 'utf8').matchAll(EXPORTED)) {
-    const module = relative(root, join(dirname(index), from)).replace(/\.ts$/, '');
-    for (const name of names.split(',').map((one) => one.trim().replace(/^type /, ''))) found.set(name, module);
-  }
-  return found;
-}
-
-/** Compiles packages' indexes and what they import. */
-async function compile(paths, to, root) {
-  const config = join(to, 'tsconfig.json');
+/** Writes the types of a package, and of those that it uses. */
+async function declare(path, to, root) {
+  const packages = workspacePackages(root);
+  const used = Object.keys(packages.find((each) => each.path === path).manifest.dependencies ?? {});
+  const paths = [path, ...used.map((name) => packages.find(({ manifest }) => manifest.name === name).path)];
   const compilerOptions = {
-    ...{ noEmit: false, incremental: false, declaration: true, rootDir: root, outDir: to, stripInternal: true },
-    ...{ tsBuildInfoFile: null, types: ['node'], typeRoots: [join(root, 'node_modules/@types')] },
+    ...{ noEmit: false, incremental: false, declaration: true, emitDeclarationOnly: true, stripInternal: true },
+    ...{
+      rootDir: root,
+      outDir: to,
+      tsBuildInfoFile: null,
+      types: ['node'],
+      typeRoots: [join(root, 'node_modules/@types')],
+    },
   };
+  const config = join(to, 'tsconfig.json');
   mkdirSync(to, { recursive: true });
-  const files = paths.map((path) => join(root, path, 'src/index.ts'));
+  const files = paths.map((each) => join(root, each, 'src/index.ts'));
   writeFileSync(config, JSON.stringify({ extends: join(root, 'tsconfig.json'), compilerOptions, files, include: [] }));
   const { status, output } = await command([bin('tsc'), '--project', config], { timeout: COMPILE_MS });
   if (status !== 0) throw new Error(`tsc: ${output}`);
