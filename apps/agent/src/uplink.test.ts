@@ -154,9 +154,7 @@ for (const { server, hangsUp, settings } of silences) {
     const socket = await silent.promise;
     attempt.abort();
     await failure;
-    // grpc-js lets go of a connection that it begins only when the server says or ends something.
-    if (hangsUp > 0) socket.destroy();
-    else if (!socket.destroyed) await once(socket, 'close');
+    if (!socket.destroyed) await once(socket, 'close');
   });
 }
 

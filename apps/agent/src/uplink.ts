@@ -105,7 +105,7 @@ export interface UplinkOptions {
   readonly proxy?: ProxyFor;
   /** Further ALPN names to offer, for balancers that route by them. */
   readonly alpn: readonly string[];
-  /** Addresses whose last answer was gRPC. They are not asked for a link again, see `connectUplink`. */
+  /** Addresses without TLS whose last answer was gRPC. They are not asked for a link again, see `connectUplink`. */
   readonly packetServers: Set<string>;
   readonly hello: Omit<AgentHello, 'token'>;
   /** Read anew for each connection, because tokens are renewed in place. */
@@ -151,27 +151,43 @@ export interface Uplink {
  * Connects to a server and finds out which protocol it speaks: with TLS, by its choice of ALPN; otherwise, by whether it answers our
  * Upgrade request in HTTP/1.1.
  *
- * gRPC needs another connection after the one that asked. A load balancer that deals out connections in turn between two servers would
- * then always give the second one to the same server. So the agent remembers which protocol an address speaks until a connection to it
- * fails or is lost.
+ * Without TLS, gRPC needs another connection after the one that asked. A load balancer that deals out connections in turn between two
+ * servers would then always give the second one to the same server. So the agent remembers which protocol an address speaks until a
+ * connection to it fails or is lost.
  */
 export async function connectUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
   const at = formatDestination({ host: server.address, port: server.port });
-  if (options.packetServers.delete(at)) return packetUplink(server, options);
   const late = performance.now() + options.timeout;
-  const left = () => Math.ceil(Math.max(1, late - performance.now()));
+  const inTime = () => ({ ...options, timeout: Math.ceil(Math.max(1, late - performance.now())) });
+  const packets = async () => {
+    const uplink = await begin(server, await connect(server, inTime()), packetUplink, inTime());
+    options.packetServers.add(at);
+    return uplink;
+  };
+  if (options.packetServers.delete(at)) return packets();
   const socket = await connect(server, options);
-  if (socket instanceof tls.TLSSocket && socket.alpnProtocol === 'h2') {
-    socket.destroy();
-    return packetUplink(server, { ...options, timeout: left() });
-  }
+  if (socket instanceof tls.TLSSocket && socket.alpnProtocol === 'h2')
+    return begin(server, socket, packetUplink, inTime());
   try {
-    return await linkUplink(server, socket, { ...options, timeout: left() });
+    return await begin(server, socket, linkUplink, inTime());
   } catch (error) {
-    socket.destroy();
     // Over TLS, both sides agreed on HTTP/1.1. Without TLS, a gRPC server answers an Upgrade with frames of HTTP/2, or hangs up.
     if (options.signal.aborted || options.tls || error instanceof LinkRefused || performance.now() >= late) throw error;
-    return packetUplink(server, { ...options, timeout: left() });
+    return packets();
+  }
+}
+
+async function begin(
+  server: ServerAddress,
+  socket: Socket,
+  uplink: (server: ServerAddress, socket: Socket, options: UplinkOptions) => Promise<Uplink>,
+  options: UplinkOptions,
+): Promise<Uplink> {
+  try {
+    return await uplink(server, socket, options);
+  } catch (error) {
+    socket.destroy();
+    throw error;
   }
 }
 
@@ -183,7 +199,8 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
   const trust = settings && clientTlsOf(settings);
   const to = { host: address, port };
   const start = performance.now();
-  const proxy = proxyTo(server, options);
+  // By the configured name, if there is one: that is what NO_PROXY names, as with Go.
+  const proxy = options.proxy?.({ host: server.name ?? address, port });
   const below = await (proxy ? throughProxy(proxy, to, { timeout, signal }) : connectTo(to, { timeout, signal }));
   const { socket, done } = trust
     ? secureConnect(
@@ -213,11 +230,6 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
 function namesOf({ address, name }: ServerAddress, { serverNames }: UplinkOptions): readonly [string, ...string[]] {
   const [first = address, ...others] = name === undefined ? serverNames : [name];
   return [first, ...others];
-}
-
-/** By the configured name, if there is one: that is what NO_PROXY names, as with Go. */
-function proxyTo({ address, port, name = address }: ServerAddress, { proxy }: UplinkOptions) {
-  return proxy?.({ host: name, port });
 }
 
 /** Waits for a socket's event. The wait ends when the attempt is abandoned. */
@@ -301,17 +313,12 @@ function within(hosts: readonly string[], message: MembershipMessage): Membershi
     : { ...message, changed: message.changed.map(stripped) };
 }
 
-/** On a connection of its own, by the server's name: gRPC does its own handshake. */
-async function packetUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
+async function packetUplink(server: ServerAddress, socket: Socket, options: UplinkOptions): Promise<Uplink> {
   const { events, timeout, signal, keepaliveTime: keepaliveMs } = options;
   const { agentId, identifiers, tenant = DEFAULT_TENANT } = options.hello;
   const token = options.token();
-  const proxy = proxyTo(server, options);
-  const { serverId, serverCount, channel } = await connectPackets({
+  const { serverId, serverCount, channel } = await connectPackets(socket, {
     target: formatDestination({ host: namesOf(server, options)[0], port: server.port }),
-    address: formatDestination({ host: server.address, port: server.port }),
-    ...(options.tls && { tls: options.tls }),
-    ...(proxy && { proxy }),
     agentId,
     identifiers,
     keepaliveMs,
@@ -319,7 +326,6 @@ async function packetUplink(server: ServerAddress, options: UplinkOptions): Prom
     signal,
     ...(token !== undefined && { token }),
   });
-  options.packetServers.add(formatDestination({ host: server.address, port: server.port }));
   const served = servePackets(channel, { role: 'agent', dial: options.dial(), tenant, events });
   return {
     server,

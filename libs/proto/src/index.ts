@@ -1,3 +1,2 @@
 export { decodeDataHead, decodePacket, encodeDataHead, encodePacket } from './codec.ts';
 export type { Packet, PacketType } from './packet.ts';
-export { PacketError } from './wire.ts';

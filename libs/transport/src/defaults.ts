@@ -77,14 +77,8 @@ export const TRANSPORT = {
   grpcResets: 300,
   /** Streams of a gRPC connection. Callers use one per connection. This allows for peers that carry many tunnels on one connection. */
   grpcStreams: 10_000,
-  /** How much of an ANP server's stream an agent may hold before the stream is paused. The server can then send what its window allows, and waits. */
-  packetsHeldBytes: 16 * 1024 * 1024,
-  /** How much of an agent's packets may be on its way to the socket before senders must wait. It goes ahead of all later data. */
-  packetsSentAheadBytes: 128 * 1024,
-  /** A ping of an agent without an answer of an ANP server for this long ends the connection: Go's default. */
-  packetsPingTimeoutMs: 20_000,
   /**
-   * What an ANP server may send ahead on the stream that carries all tunnels. grpc-js has one fixed size. While a destination reads slowly, all of it
+   * What an ANP server may send ahead on the stream that carries all tunnels, for good. While a destination reads slowly, all of it
    * waits in front of the other tunnels' bytes: at 1 MiB/s, a ping beside it took 10.7 s with 16 MiB, and 1.5 s with upstream's agent.
    */
   packetsStreamWindowBytes: 1024 * 1024,

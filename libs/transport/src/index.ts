@@ -3,6 +3,7 @@ export { connectEdge } from './connect.ts';
 export { TRANSPORT } from './defaults.ts';
 export type { Dialer } from './dialer.ts';
 export { endpointDial } from './endpoint.ts';
+export { connectPackets } from './grpc/client.ts';
 export { type GrpcServer, grpcServer } from './grpc/server.ts';
 export {
   type Authenticate,
@@ -38,7 +39,7 @@ export {
   listen,
 } from './listen.ts';
 export { packetDialer } from './packets/dial.ts';
-export { connectPackets, servePackets } from './packets/serve.ts';
+export { servePackets } from './packets/serve.ts';
 export { PeerLinks, type PeerLinksOptions, type PeerServer, type PeerServerOptions, servePeers } from './peers.ts';
 export { RequestRefused } from './proxy-authorization.ts';
 export {

@@ -2,12 +2,13 @@ export { type Config, WIRE } from './defaults.ts';
 export {
   type CallPeer,
   ChannelError,
+  ClientCall,
   type PacketChannel,
   type PacketSink,
   ServerCall,
 } from './grpc/call.ts';
 export { MessageReader, PREFIX, writePrefix } from './grpc/messages.ts';
-export { Metadata, readTimeout, StatusError, type StatusName, statusFields, statusName } from './grpc/status.ts';
+export { Metadata, readTimeout, StatusError, type StatusName, statusFields } from './grpc/status.ts';
 export { Connection, greeting, type PeerSettings } from './http2/connection.ts';
 export { DuplexStream, PendingStream } from './http2/duplex.ts';
 export { Allowance, FloodGuard } from './http2/floods.ts';

@@ -126,14 +126,13 @@ test(
       const before = hub.streams.length;
       const agent = await agentBehind(scope, trust, hub.port, env);
       await agent.waitReady();
-      // One that takes too long on a busy machine fails, and is followed by another.
+      // One that takes too long on a busy machine is joined by another, or fails and is followed by one.
       const failures = await agent.metric('konnectivity_network_proxy_agent_server_connection_failure_count');
-      const most = 1 + (failures.get('{direction="to_server"}') ?? 0);
+      const most = 2 + (failures.get('{direction="to_server"}') ?? 0);
       const streams = hub.streams.length - before;
       assert.ok(streams >= 1 && streams <= most, `${streams} streams in ${most} attempts`);
-      // One connection to find out what it speaks, and one to speak it.
       assert.deepEqual([...new Set(proxy.asked)], [`${HUB}:${hub.port}`]);
-      assert.ok(proxy.asked.length >= 2 && proxy.asked.length <= 2 * most, `${proxy.asked.length} in ${most} attempts`);
+      assert.ok(proxy.asked.length >= 1 && proxy.asked.length <= most, `${proxy.asked.length} in ${most} attempts`);
       await agent.kill();
     }
   }),

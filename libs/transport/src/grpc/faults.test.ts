@@ -90,7 +90,7 @@ for (const event of ['tunnel:open', 'caller:write', 'tunnel:close'] as const) {
     const fault = failOnce(events, event);
     // Of a tunnel whose close cannot be emitted, no outcome comes.
     const closed = event !== 'tunnel:close' && outcomeOf(events);
-    const { end } = await caller(target).dial(request(await destination(echo)));
+    const { end } = await (await caller(target)).dial(request(await destination(echo)));
     end.stream.on('error', () => {}).write('ping');
     await until(() => {
       if (event === 'tunnel:close') end.stream.destroy();
@@ -101,7 +101,7 @@ for (const event of ['tunnel:open', 'caller:write', 'tunnel:close'] as const) {
   });
 }
 
-test('a defect where a packet is counted ends its stream, at a server and on grpc-js', async () => {
+test('a defect where a packet is counted ends its stream, at a server and at a client', async () => {
   const at = await hub();
   const { channel } = await connect(at.target);
   const events = planeEvents();

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import http2 from 'node:http2';
 import net, { type Socket } from 'node:net';
 import { test } from 'node:test';
 import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
@@ -18,6 +19,7 @@ import {
   caller,
   callMethod,
   connect,
+  connected,
   destination,
   echo,
   ended,
@@ -114,10 +116,15 @@ test('an agent says why a server did not let it in', async () => {
   const silent = await listen(() => {});
   const signal = new AbortController().signal;
   const options = { agentId: 'a', identifiers: '', keepaliveMs: 3_600_000, timeout: 50, signal };
-  await assert.rejects(connectPackets({ target: silent, ...options }), /no answer from .* within 50 ms/);
-  const nobody = await listen(() => {});
-  await (cleanups.pop() as () => Promise<void>)();
-  await assert.rejects(connectPackets({ target: nobody, ...options, timeout: DEADLINE_MS }), { code: 'Unavailable' });
+  const asks = async (target: string, timeout = DEADLINE_MS) =>
+    connectPackets(await connected(target), { ...options, target, timeout });
+  await assert.rejects(asks(silent, 50), /no answer from .* within 50 ms/);
+  await assert.rejects(asks(await listen((socket) => socket.destroy())), { code: 'Unavailable' });
+  const web = http2.createServer((_request, response) => response.writeHead(404).end('no'));
+  await assert.rejects(asks(await listen((socket) => web.emit('connection', socket))), {
+    code: 'Unimplemented',
+    message: 'answered with HTTP status 404',
+  });
 });
 
 test('a hub that shuts down ends what is left after its grace', async () => {
@@ -206,7 +213,7 @@ for (const [where, path] of [
 ] as const) {
   test(`a caller dials over ${where} and its stream ends with its tunnel`, async () => {
     const { target, dialled, server } = await gateway({}, path());
-    const dialer = caller(target);
+    const dialer = await caller(target);
     const { end } = await dialer.dial(request(await destination(echo)));
     assert.equal(dialled[0]?.caller?.via, 'grpc');
     const from = path() === undefined ? /^127\.0\.0\.1:/ : /^uds$/;
@@ -227,7 +234,7 @@ test('a gateway hands on the words of a failed dial and ends the stream', async 
       throw new DialError('destination_unavailable', 'No agent available');
     },
   });
-  const dialer = caller(target);
+  const dialer = await caller(target);
   await assert.rejects(dialer.dial(request({ host: 'h', port: 1 })), { message: 'No agent available' });
   await dialer.closed;
   await until(() => server.connections === 0, 'connection gone');
@@ -321,7 +328,7 @@ test('a caller that does not read stops its destination, and nothing is lost whe
   call.on('error', () => {});
   call.write({ type: 'DIAL_REQ', protocol: 'tcp', address: `${far.host}:${far.port}`, random: 1n });
   await once(call, 'readable');
-  const other = await caller(target).dial(request(await destination(echo)));
+  const other = await (await caller(target)).dial(request(await destination(echo)));
   await pings(other.end.stream, 200);
   assert.ok((await source.promise).writableLength > 0, 'the destination waits');
   other.end.abort(new Error('over'));
@@ -335,7 +342,7 @@ test('a caller that does not read stops its destination, and nothing is lost whe
 
 test('a caller that dials nothing is told so, and one that has dialled has all the time it wants', async () => {
   const { target, events } = await gateway({ firstDialMs: 500 });
-  const dialled = await caller(target).dial(request(await destination(echo)));
+  const dialled = await (await caller(target)).dial(request(await destination(echo)));
   const refused = once(events, 'refused');
   const idle = callMethod(target, PROXY_METHOD);
   idle.on('data', () => {});
@@ -423,11 +430,8 @@ test('a caller shows its token in authorization, and reads what is wrong with it
   const refused: string[] = [];
   events.on('refused', (_where, _remote, { message }) => refused.push(message));
   const { host, port } = await destination(echo);
-  const dial = (authorization?: string) => {
-    const metadata = new Metadata();
-    if (authorization !== undefined) metadata.set('authorization', authorization);
-    return caller(target, metadata).dial(request({ host, port }));
-  };
+  const dial = async (authorization?: string) =>
+    (await caller(target, authorization === undefined ? {} : { authorization })).dial(request({ host, port }));
   const { end } = await dial('Bearer good');
   await pings(end.stream, 2);
   const basic = (text: string) => `Basic ${Buffer.from(text).toString('base64')}`;

@@ -3,7 +3,6 @@ import { deferred } from '@isthmus/runtime';
 import { asDialError, type Caller, DialAbort, DialError, PlaneEnded, type Role, SessionLost } from '@isthmus/tunnel';
 import type { ChannelError, PacketChannel } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import type { ConnectPacketsOptions, PacketServerLink } from '../grpc/client.ts';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
 import { Backlog, type BacklogLimits, type ObservedChannel, observedChannel, pausing, type Queue } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
@@ -190,10 +189,4 @@ class PacketServer implements ServedPackets {
     const text = cause?.message ?? 'stream ended';
     return this.#options.role === 'gateway' ? new Error(`caller went away: ${text}`) : new SessionLost(text, { cause });
   }
-}
-
-/** `connectPackets` of grpc/client.ts. The first call loads grpc-js, which takes 6 MB: most agents never meet a Go server. */
-export async function connectPackets(options: ConnectPacketsOptions): Promise<PacketServerLink> {
-  const client = await import('../grpc/client.ts');
-  return client.connectPackets(options);
 }

@@ -1,11 +1,11 @@
 import { encodeDataHead, encodePacket, type Packet } from '@isthmus/proto';
-import type { Guarded } from '@isthmus/runtime';
-import { ErrorCode } from '../http2/frames.ts';
+import { deferred, type Guarded } from '@isthmus/runtime';
+import { codeName, ErrorCode } from '../http2/frames.ts';
 import type { Field } from '../http2/heads.ts';
 import { hpackEncode } from '../http2/hpack.ts';
-import type { Http2Stream, StreamFace } from '../http2/stream.ts';
+import type { HeadKind, Http2Stream, StreamFace } from '../http2/stream.ts';
 import { PacketReader, PREFIX, writePrefix } from './messages.ts';
-import { type Metadata, OK_TRAILERS, StatusError, statusFields } from './status.ts';
+import { Metadata, OK_TRAILERS, StatusError, type StatusName, statusFields, statusIn } from './status.ts';
 
 /** A stream of packets in both directions, whichever library carries it. */
 export interface PacketChannel {
@@ -63,11 +63,12 @@ export interface CallPeer {
   readonly remote: string;
 }
 
-/** A call at our server: ANP's packets both ways on one stream. Reads nothing until it is started. */
-export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChannel, StreamFace {
-  readonly metadata: Metadata;
-  readonly peer: Peer;
-  readonly #stream: Http2Stream;
+/** ANP's packets both ways on one stream, at either side of it. Reads nothing until it is started. */
+abstract class PacketCall implements PacketChannel, StreamFace {
+  abstract readonly remote: string;
+  protected readonly stream: Http2Stream;
+  /** Sends nothing more than what waits. */
+  protected ended = false;
   readonly #packets: PacketReader;
   #sink: PacketSink | undefined;
   #paused = true;
@@ -75,63 +76,21 @@ export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChann
   #owed = 0;
   /** Those of them that nobody has read yet. */
   #held = 0;
-  /** The caller has sent its last message. */
+  /** The other side has sent its last message. */
   #remoteEnded = false;
-  #responded = false;
   /** The sink waits for `drain`. */
   #isFull = false;
-  /** Sends nothing more than what waits. */
-  #ended = false;
-  /** Why it fails, before its sink hears of it. */
-  #failure: ChannelError | undefined;
   /** Set once it is over, with the error unless it ended in good order. */
   #closed: { readonly error: ChannelError | undefined } | undefined;
-  #abort: AbortController | undefined;
-  #reset: NodeJS.Timeout | undefined;
-  #deadline: NodeJS.Timeout | undefined;
 
-  /** @param timeout how long the caller allows it to take, in milliseconds */
-  constructor(stream: Http2Stream, metadata: Metadata, peer: Peer, timeout?: number) {
-    this.#stream = stream;
+  constructor(stream: Http2Stream) {
+    this.stream = stream;
     this.#packets = new PacketReader(stream.config);
-    this.metadata = metadata;
-    this.peer = peer;
     stream.face = this;
-    if (timeout === undefined) return;
-    const late = () => this.fail(new StatusError('DeadlineExceeded', 'deadline exceeded'));
-    this.#deadline = setTimeout(this.guarded(late), timeout).unref();
-  }
-
-  get remote(): string {
-    return this.peer.remote;
-  }
-
-  /** Whose it is: groups share the growth of windows. */
-  account(group: string): void {
-    this.#stream.account(group);
-  }
-
-  /** Guards calls from outside the connection's reading: a defect fails the connection. */
-  get guarded(): Guarded {
-    return this.#stream.guarded;
   }
 
   get over(): boolean {
     return this.#closed !== undefined;
-  }
-
-  /** Aborts when the call is over. Created on demand, because most calls need none. */
-  get signal(): AbortSignal {
-    this.#abort ??= new AbortController();
-    if (this.#closed) this.#abort.abort();
-    return this.#abort.signal;
-  }
-
-  /** Sends initial metadata ahead of the first packet. */
-  respond(metadata: readonly Field[]): void {
-    if (this.#responded || this.#closed) return;
-    this.#responded = true;
-    this.#stream.answer(metadata.length > 0 ? hpackEncode([...RESPONSE, ...metadata]) : RESPONSE_HEAD);
   }
 
   start(sink: PacketSink): void {
@@ -141,19 +100,18 @@ export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChann
   }
 
   send(packet: Packet): boolean {
-    if (this.#ended || this.#closed) return true;
-    this.respond([]);
-    if (packet.type === 'DATA' && packet.data.length > this.#stream.config.copiedBytes) {
+    if (this.ended || this.#closed) return true;
+    if (packet.type === 'DATA' && packet.data.length > this.stream.config.copiedBytes) {
       const head = encodeDataHead(packet, PREFIX);
       writePrefix(head, head.length - PREFIX + packet.data.length);
-      this.#stream.write(head);
-      this.#stream.write(packet.data as Buffer);
+      this.stream.write(head);
+      this.stream.write(packet.data as Buffer);
     } else {
       const message = encodePacket(packet, PREFIX);
       writePrefix(message, message.length - PREFIX);
-      this.#stream.write(message);
+      this.stream.write(message);
     }
-    this.#isFull = !this.#stream.flowing;
+    this.#isFull = !this.stream.flowing;
     return !this.#isFull;
   }
 
@@ -174,48 +132,29 @@ export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChann
 
   free(bytes: number): void {
     this.#held -= bytes;
-    if (!this.#closed) this.#give(this.#stream.config.heldBackBytes);
+    if (!this.#closed) this.#give(this.stream.config.heldBackBytes);
   }
 
   get heldUp(): boolean {
-    return !this.#closed && this.#held > 0 && this.#stream.short;
+    return !this.#closed && this.#held > 0 && this.stream.short;
   }
 
-  end(): void {
-    if (this.#ended || this.#closed) return;
-    this.#ended = true;
-    if (this.#responded) this.#stream.end(OK_TRAILERS);
-    else this.#stream.answer(hpackEncode([...RESPONSE, ...statusFields()]), true);
-  }
-
-  destroy(reason: Error): void {
-    this.fail(new StatusError('Aborted', reason.message, { cause: reason }));
-  }
-
-  /** Ends the call with an error. The caller gets it after what was sent, if it still reads. */
-  fail(error: StatusError): void {
-    if (this.#closed) return;
-    this.#ended = true;
-    // First, because the stream may close as soon as its end is sent.
-    this.#failure = new ChannelError(error.status, error.message, { cause: error.cause });
-    const fields = statusFields(error);
-    if (!this.#responded) this.#stream.answer(hpackEncode([...RESPONSE, ...fields]), true);
-    else {
-      this.#stream.end(hpackEncode(fields));
-      this.#resetAfter(this.#stream.config.callResetMs);
-    }
-    this.#close(this.#failure);
-  }
+  abstract end(): void;
+  abstract destroy(reason: Error): void;
+  /** What came breaks the rules. */
+  protected abstract fail(error: StatusError): void;
+  /** All that the other side had to send was delivered. @param whole whether its last message was complete */
+  protected abstract finish(whole: boolean): void;
 
   // Calls of the stream.
 
-  /** Callers have nothing to say in trailers. */
-  onHeaders(): void {}
+  abstract onHeaders(fields: readonly Field[], kind: HeadKind): void;
+  abstract onClose(code: number | undefined, reason: Error | undefined): void;
 
   onData(piece: Buffer): void {
     if (this.#closed) {
       // Read and drop, or its connection would wait for it.
-      this.#stream.consume(piece.length);
+      this.stream.consume(piece.length);
       return;
     }
     this.#packets.add(piece);
@@ -239,24 +178,15 @@ export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChann
     if (!this.#paused) this.#deliver();
   }
 
-  onClose(code: number | undefined, reason: Error | undefined): void {
-    this.#stream.release();
-    clearTimeout(this.#reset);
-    clearTimeout(this.#deadline);
-    const orderly = code === undefined || this.#ended;
-    const text = reason?.message ?? 'stream was cancelled';
-    this.#close(this.#failure ?? (orderly ? undefined : new ChannelError('Canceled', text, { cause: reason })));
-  }
-
   /**
    * Lets the peer send as many bytes as were taken. Bytes that are held count against its window: those of a paused reader, of an
    * unfinished message, or of a slow reader.
    */
-  #give(least = this.#held > 0 ? this.#stream.config.heldBackBytes : undefined): void {
+  #give(least = this.#held > 0 ? this.stream.config.heldBackBytes : undefined): void {
     const kept = Math.min(this.#held + this.#packets.held, this.#owed);
     const taken = this.#owed - kept;
     this.#owed = kept;
-    if (taken > 0) this.#stream.consume(taken, least);
+    if (taken > 0) this.stream.consume(taken, least);
   }
 
   #deliver(): void {
@@ -271,25 +201,204 @@ export class ServerCall<Peer extends CallPeer = CallPeer> implements PacketChann
       this.fail(error);
       return;
     }
-    if (!this.#remoteEnded || this.#paused || this.#closed) return;
-    if (!this.#packets.empty) this.fail(new StatusError('Internal', 'the stream ended in the middle of a message'));
+    if (this.#remoteEnded && !this.#paused && !this.#closed) this.finish(this.#packets.empty);
+  }
+
+  protected close(error?: ChannelError): void {
+    if (this.#closed) return;
+    this.#closed = { error };
+    this.#sink?.close(error);
+  }
+}
+
+const AMID_MESSAGE = 'the stream ended in the middle of a message';
+
+/** A call at our server. */
+export class ServerCall<Peer extends CallPeer = CallPeer> extends PacketCall {
+  readonly metadata: Metadata;
+  readonly peer: Peer;
+  #responded = false;
+  /** Why it fails, before its sink hears of it. */
+  #failure: ChannelError | undefined;
+  #abort: AbortController | undefined;
+  #reset: NodeJS.Timeout | undefined;
+  #deadline: NodeJS.Timeout | undefined;
+
+  /** @param timeout how long the caller allows it to take, in milliseconds */
+  constructor(stream: Http2Stream, metadata: Metadata, peer: Peer, timeout?: number) {
+    super(stream);
+    this.metadata = metadata;
+    this.peer = peer;
+    if (timeout === undefined) return;
+    const late = () => this.fail(new StatusError('DeadlineExceeded', 'deadline exceeded'));
+    this.#deadline = setTimeout(this.guarded(late), timeout).unref();
+  }
+
+  get remote(): string {
+    return this.peer.remote;
+  }
+
+  /** Whose it is: groups share the growth of windows. */
+  account(group: string): void {
+    this.stream.account(group);
+  }
+
+  /** Guards calls from outside the connection's reading: a defect fails the connection. */
+  get guarded(): Guarded {
+    return this.stream.guarded;
+  }
+
+  /** Aborts when the call is over. Created on demand, because most calls need none. */
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController();
+    if (this.over) this.#abort.abort();
+    return this.#abort.signal;
+  }
+
+  /** Sends initial metadata ahead of the first packet. */
+  respond(metadata: readonly Field[]): void {
+    if (this.#responded || this.over) return;
+    this.#responded = true;
+    this.stream.answer(metadata.length > 0 ? hpackEncode([...RESPONSE, ...metadata]) : RESPONSE_HEAD);
+  }
+
+  override send(packet: Packet): boolean {
+    if (!this.ended) this.respond([]);
+    return super.send(packet);
+  }
+
+  end(): void {
+    if (this.ended || this.over) return;
+    this.ended = true;
+    if (this.#responded) this.stream.end(OK_TRAILERS);
+    else this.stream.answer(hpackEncode([...RESPONSE, ...statusFields()]), true);
+  }
+
+  destroy(reason: Error): void {
+    this.fail(new StatusError('Aborted', reason.message, { cause: reason }));
+  }
+
+  /** Ends the call with an error. The caller gets it after what was sent, if it still reads. */
+  fail(error: StatusError): void {
+    if (this.over) return;
+    this.ended = true;
+    // First, because the stream may close as soon as its end is sent.
+    this.#failure = new ChannelError(error.status, error.message, { cause: error.cause });
+    const fields = statusFields(error);
+    if (!this.#responded) this.stream.answer(hpackEncode([...RESPONSE, ...fields]), true);
+    else {
+      this.stream.end(hpackEncode(fields));
+      this.#resetAfter(this.stream.config.callResetMs);
+    }
+    this.close(this.#failure);
+  }
+
+  /** Callers have nothing to say in trailers. */
+  onHeaders(): void {}
+
+  onClose(code: number | undefined, reason: Error | undefined): void {
+    this.stream.release();
+    clearTimeout(this.#reset);
+    const orderly = code === undefined || this.ended;
+    const text = reason?.message ?? 'stream was cancelled';
+    this.close(this.#failure ?? (orderly ? undefined : new ChannelError('Canceled', text, { cause: reason })));
+  }
+
+  protected finish(whole: boolean): void {
+    if (!whole) this.fail(new StatusError('Internal', AMID_MESSAGE));
     this.end();
-    this.#resetAfter(this.#stream.config.flushMs);
-    this.#close();
+    this.#resetAfter(this.stream.config.flushMs);
+    this.close();
   }
 
   /** Resets the stream if the caller has not read by then what waits to be sent. */
   #resetAfter(ms: number): void {
-    if (this.#stream.pending === 0) return;
-    const reset = this.guarded(() => this.#stream.reset(ErrorCode.CANCEL));
+    if (this.stream.pending === 0) return;
+    const reset = this.guarded(() => this.stream.reset(ErrorCode.CANCEL));
     this.#reset = setTimeout(reset, ms);
   }
 
-  #close(error?: ChannelError): void {
-    if (this.#closed) return;
-    this.#closed = { error };
+  protected override close(error?: ChannelError): void {
+    if (this.over) return;
     clearTimeout(this.#deadline);
+    super.close(error);
     this.#abort?.abort();
-    this.#sink?.close(error);
+  }
+}
+
+/** What the resets of a call mean (gRPC over HTTP/2, "Errors"). Others: Internal. */
+const RESETS: Readonly<Record<number, StatusName>> = {
+  [ErrorCode.REFUSED_STREAM]: 'Unavailable',
+  [ErrorCode.CANCEL]: 'Canceled',
+  [ErrorCode.ENHANCE_YOUR_CALM]: 'ResourceExhausted',
+  [ErrorCode.INADEQUATE_SECURITY]: 'PermissionDenied',
+};
+
+/** A call of ours at another server, whose request was sent. Without an answer in time, destroy it. */
+export class ClientCall extends PacketCall {
+  readonly remote: string;
+  readonly #answered = deferred<Metadata>();
+  /** Resolves with the server's metadata. Rejects with a ChannelError. */
+  readonly answered = this.#answered.promise;
+  readonly #left: () => void;
+  /** What the server says of the call's end, once it has said it. */
+  #status: ReturnType<typeof statusIn>;
+
+  /** @param left called once nothing more of the call comes or leaves */
+  constructor(stream: Http2Stream, remote: string, left: () => void) {
+    super(stream);
+    this.remote = remote;
+    this.#left = left;
+    this.answered.catch(() => {});
+  }
+
+  end(): void {
+    if (this.ended || this.over) return;
+    this.ended = true;
+    this.stream.end();
+  }
+
+  destroy(reason: Error): void {
+    this.ended = true;
+    this.close(
+      reason instanceof ChannelError ? reason : new ChannelError('Canceled', reason.message, { cause: reason }),
+    );
+    this.stream.reset(ErrorCode.CANCEL);
+  }
+
+  protected fail({ status, message }: StatusError): void {
+    this.destroy(new ChannelError(status, message));
+  }
+
+  onHeaders(fields: readonly Field[], kind: HeadKind): void {
+    if (kind === 'informational') return;
+    const metadata = new Metadata(fields);
+    this.#status = statusIn(metadata);
+    if (!this.#status) this.#answered.resolve(metadata);
+    // Nothing has come that must be read first.
+    else if (kind === 'response') this.finish(true);
+  }
+
+  onClose(code: number | undefined, reason: Error | undefined): void {
+    this.stream.release();
+    // A server that has said how the call ends may reset what is left of it.
+    if (this.#status) this.finish(true);
+    else if (reason) this.close(new ChannelError('Unavailable', reason.message, { cause: reason }));
+    else if (code !== undefined)
+      this.close(new ChannelError(RESETS[code] ?? 'Internal', `the server reset the call with ${codeName(code)}`));
+    this.#left();
+  }
+
+  protected finish(whole: boolean): void {
+    const unsaid = this.#status ? undefined : 'the call ended without a status';
+    const amid = unsaid ?? (whole ? undefined : AMID_MESSAGE);
+    const error = this.#status?.error ?? (amid === undefined ? undefined : new StatusError('Internal', amid));
+    this.end();
+    this.close(error && new ChannelError(error.status, error.message));
+  }
+
+  protected override close(error?: ChannelError): void {
+    super.close(error);
+    this.#answered.reject(error ?? new ChannelError('Unknown', 'the call ended without an answer'));
   }
 }

@@ -28,7 +28,7 @@ export type StatusName = keyof typeof STATUS;
 
 const NAMES = new Map(Object.entries(STATUS).map(([name, code]): [number, StatusName] => [code, name as StatusName]));
 
-export function statusName(code: number): StatusName {
+function statusName(code: number): StatusName {
   return NAMES.get(code) ?? 'Unknown';
 }
 
@@ -64,6 +64,31 @@ function percentEncode(text: string): string {
 }
 
 export const OK_TRAILERS = hpackEncode(OK_FIELDS);
+
+/** What an answer of another status than 200 means, which something else than a gRPC server gave (gRPC, "HTTP to gRPC Status Code Mapping"). */
+const OF_HTTP: Readonly<Record<string, StatusName>> = {
+  ...{ 400: 'Internal', 401: 'Unauthenticated', 403: 'PermissionDenied', 404: 'Unimplemented' },
+  ...{ 429: 'Unavailable', 502: 'Unavailable', 503: 'Unavailable', 504: 'Unavailable' },
+};
+
+/** Returns how a call ends, by the head or the trailers of its answer: well, or with an error. Undefined: they do not say yet. */
+export function statusIn(metadata: Metadata): { readonly error?: StatusError } | undefined {
+  const [http = '200', code, text = ''] = [':status', 'grpc-status', 'grpc-message'].map((name) =>
+    metadata.first(name),
+  );
+  if (code === '0') return {};
+  if (code !== undefined) return { error: new StatusError(statusName(Number(code)), percentDecode(text)) };
+  if (http === '200') return undefined;
+  return { error: new StatusError(OF_HTTP[http] ?? 'Unknown', `answered with HTTP status ${http}`) };
+}
+
+function percentDecode(text: string): string {
+  try {
+    return decodeURIComponent(text.slice(0, WIRE.statusChars));
+  } catch {
+    return text.slice(0, WIRE.statusChars);
+  }
+}
 
 /** Milliseconds in gRPC's units of time. */
 const UNITS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000, m: 1, u: 1e-3, n: 1e-6 };

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { Client, credentials, Metadata, type StatusObject } from '@grpc/grpc-js';
-import { encodePacket } from '@isthmus/proto';
+import { decodePacket, encodePacket } from '@isthmus/proto';
 import { DEADLINE_MS } from '@isthmus/runtime/testing';
 import { type Dial, type DialRequest, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { endpointDial } from '../../endpoint.ts';
@@ -16,7 +16,7 @@ import { type PacketDialer, packetDialer } from '../../packets/dial.ts';
 import { type ServedPackets, servePackets } from '../../packets/serve.ts';
 import { cleanups } from '../../testing/cleanups.ts';
 import { anyoneOf } from '../../tls/certificate.ts';
-import { clientChannel, connectPackets, receivePacket } from '../client.ts';
+import { clientCall, connectPackets } from '../client.ts';
 import { type GrpcServer, grpcServer } from '../server.ts';
 import {
   type AgentServiceOptions,
@@ -120,8 +120,16 @@ export async function hub(options: Partial<AgentServiceOptions> = {}, backlog: B
   return { ...(await serveGrpc(service, events)), agents, dialers, events };
 }
 
+/** Connects to what `listen` listens on. */
+export async function connected(target: string): Promise<Socket> {
+  const [host, port] = target.split(':') as [string, string];
+  const socket = net.connect(host === 'unix' ? { path: port.slice(2) } : { host, port: Number(port) });
+  await once(socket, 'connect');
+  return socket.on('error', () => {});
+}
+
 export async function connect(target: string, identifiers = '', token?: string) {
-  return connectPackets({
+  return connectPackets(await connected(target), {
     target,
     agentId: 'a1',
     identifiers,
@@ -160,7 +168,7 @@ export async function gateway(options: Partial<ProxyServiceOptions> = {}, path?:
 
 export function callMethod(target: string, method: string, metadata = new Metadata()) {
   const client = new Client(target, credentials.createInsecure(), { 'grpc.use_local_subchannel_pool': 1 });
-  const call = client.makeBidiStreamRequest(method, encodePacket, receivePacket, metadata);
+  const call = client.makeBidiStreamRequest(method, encodePacket, decodePacket, metadata);
   call.once('status', () => client.close());
   cleanups.push(() => call.cancel());
   return call;
@@ -173,7 +181,10 @@ export function ended(call: EventEmitter): Promise<StatusObject> {
 }
 
 /** A caller of ProxyService is the dialling half too. */
-export function caller(target: string, metadata?: Metadata): PacketDialer {
-  const channel = clientChannel(callMethod(target, PROXY_METHOD, metadata), target);
+export async function caller(target: string, metadata: Record<string, string> = {}): Promise<PacketDialer> {
+  const channel = clientCall(await connected(target), {
+    ...{ target, method: PROXY_METHOD, metadata, keepaliveMs: 3_600_000 },
+  });
+  cleanups.push(() => channel.destroy(new Error('test is over')));
   return packetDialer(channel, { agentId: 'gateway', sessionId: '', hubId: '', events: planeEvents() });
 }
