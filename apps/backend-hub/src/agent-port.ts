@@ -158,7 +158,7 @@ class AgentListeners {
       tenancy,
       of: 'agents',
       open: ({ port = 0, tenant }, portEvents) => {
-        const shown = tls && { tls, followTls: tenancy.portTls(tenant, tls) };
+        const shown = tls && { tls, instead: tenancy.certificateOf(tenant) };
         return open({ address: { host, port }, ...shown, proxyNetworks, events: portEvents }, tenant);
       },
       // Sessions go on: an agent's credential says whose it is, wherever it came in.
@@ -180,7 +180,7 @@ class AgentListeners {
 }
 
 type Open = (
-  port: Pick<Parameters<typeof listen>[0], 'address' | 'tls' | 'followTls' | 'chooseTls' | 'events' | 'proxyNetworks'>,
+  port: Pick<Parameters<typeof listen>[0], 'address' | 'tls' | 'instead' | 'chooseTls' | 'events' | 'proxyNetworks'>,
   tenant?: string,
 ) => Promise<Listener>;
 

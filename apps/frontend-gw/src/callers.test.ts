@@ -131,7 +131,7 @@ async function played() {
         },
       },
       changed: () => () => {},
-      portTls: () => undefined,
+      certificateOf: () => undefined,
     },
     ports: { host: '', tls: { cert: 'file' }, deleteExisting: false },
     callers: {

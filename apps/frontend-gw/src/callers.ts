@@ -53,6 +53,6 @@ function portOf({ tenant, unixSocket, port = 0 }: TenantPort, { tenancy, ports }
   const { tls } = ports;
   if (!tls.cert && !tenancy.tenants.get(tenant)?.file.server)
     throw new Error('there is no certificate to show: add server to the file, or set --server-cert');
-  const followTls = tenancy.portTls(tenant, tls);
-  return { address: { host, port }, tls, followTls, asksOnly: true, chooseTls: tenancy.chooseTls };
+  const instead = tenancy.certificateOf(tenant);
+  return { address: { host, port }, tls, instead, asksOnly: true, chooseTls: tenancy.chooseTls };
 }

@@ -1,10 +1,9 @@
 import type { RoutingPart, SessionMove } from '@isthmus/admin';
 import type { Admission } from '@isthmus/admission';
 import type { Directory, HubRecord, Registry } from '@isthmus/directory';
-import type { TlsSettings } from '@isthmus/runtime';
 import type { AdmissionState, Check, Closing } from '@isthmus/service';
 import type { ServerMetrics } from '@isthmus/telemetry';
-import type { FollowTls, TlsChoice } from '@isthmus/transport';
+import type { OtherCertificate, TlsChoice } from '@isthmus/transport';
 import type { DialUse, Link, Observation, SessionInfo } from '@isthmus/tunnel';
 import type { tenantViews } from './tenancy/views.ts';
 
@@ -112,6 +111,6 @@ export interface Tenancy extends Admission {
   readonly views: ReturnType<typeof tenantViews>;
   /** For `ListenOptions.chooseTls`: the certificate of the tenant that a server name (SNI) selects. Undefined: it selects none. */
   chooseTls(serverName: string): TlsChoice | undefined;
-  /** For `ListenOptions.followTls`, at a tenant's own port: the certificate of the tenant's file as it is in force, or else that of `own`. */
-  portTls(tenant: string, own: TlsSettings): FollowTls;
+  /** For `ListenOptions.instead`, at a tenant's own port: the certificate of the tenant's file as it is in force. */
+  certificateOf(tenant: string): OtherCertificate;
 }

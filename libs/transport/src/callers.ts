@@ -19,7 +19,7 @@ export interface PortOwner {
 }
 
 /** One address where callers connect. */
-export interface CallerPort extends Pick<ListenOptions, 'followTls' | 'chooseTls' | 'asksOnly'> {
+export interface CallerPort extends Pick<ListenOptions, 'instead' | 'chooseTls' | 'asksOnly'> {
   readonly address: ListenAddress;
   /** Default: those of all callers. */
   readonly events?: PlaneEvents;

@@ -52,8 +52,7 @@ export {
   shownCertificate,
 } from './tls/certificate.ts';
 export {
-  type FollowedTls,
-  type FollowTls,
+  type OtherCertificate,
   secureConnect,
   type TlsChoice,
   tlsChoice,

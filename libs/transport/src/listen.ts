@@ -13,7 +13,7 @@ import {
 } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
-import { type ChooseTls, type FollowTls, tlsServer } from './tls/renewal.ts';
+import { type ChooseTls, type OtherCertificate, tlsServer } from './tls/renewal.ts';
 
 /** Handshakes in progress at one port. */
 export const HANDSHAKES: WaitingLimits = {
@@ -40,8 +40,8 @@ export interface ListenOptions {
   readonly address: ListenAddress;
   /** Unset: no TLS. With `ca`, a valid client certificate is required, unless `asksOnly` is set. */
   readonly tls?: TlsSettings;
-  /** What is shown instead of the certificate of `tls`. */
-  readonly followTls?: FollowTls;
+  /** What is shown instead of the certificate of `tls`, while there is one. */
+  readonly instead?: OtherCertificate;
   /** Chooses the server's certificate by the server name that a peer sends (SNI). Undefined: that of `tls`. */
   readonly chooseTls?: ChooseTls;
   /** Peers may show a client certificate, which `others` and `http2` verify: see `shownCertificate`. */
@@ -143,14 +143,14 @@ function secured(
     role,
     handshakeTimeout = TRANSPORT.firstBytesMs,
     chooseTls,
-    followTls,
+    instead,
     asksOnly = false,
   }: ListenOptions,
   files: TlsSettings,
   accept: (socket: Socket) => void,
 ): Server {
   return tlsServer(
-    { where: name, files, follow: followTls, events },
+    { where: name, files, instead, events },
     // Ours first: our agents offer both, a Go agent only h2, an API server nothing.
     { handshakeTimeout, ALPNProtocols: ['http/1.1', 'h2'], chooseTls, asksOnly },
     {

@@ -57,21 +57,20 @@ export function tlsChoice(
   return { context: createSecureContext({ ...secureContextOptions(policy), cert, key, secureOptions: NO_TICKETS }) };
 }
 
-/** What a server shows, and how it follows that while it listens, as `TlsRenewal` follows files. */
-export type FollowedTls = Pick<TlsRenewal, 'begin' | 'watch' | 'stop'>;
-
-/**
- * @param use to be called with what is to be shown from now on
- * @param failed to be called when that cannot be used
- */
-export type FollowTls = (use: (read: ReadTls) => void, failed: (error: Error) => void) => FollowedTls;
+/** A certificate that comes and goes, which a server shows instead of its files'. */
+export interface OtherCertificate {
+  /** As it is in force, PEM. Undefined while there is none. */
+  readonly current: () => { readonly cert: string; readonly key: string } | undefined;
+  /** Calls the listener after each change. Returns a function that stops this. */
+  readonly changed: (listener: () => void) => () => void;
+}
 
 interface CertificateOptions {
   /** Where it is shown. */
   readonly where: CertificatePlace;
   readonly files: TlsSettings;
-  /** Unset: the files are followed. */
-  readonly follow?: FollowTls | undefined;
+  /** While there is one, the files are only the rules for its connections. Whose it is reports what becomes of it. */
+  readonly instead?: OtherCertificate | undefined;
   /** Gets `certificate` for each new certificate in force, and `certificate:failure` for files that cannot be used. */
   readonly events: PlaneEvents;
 }
@@ -86,24 +85,41 @@ export function tlsServer(
   { chooseTls, asksOnly = false, ...options }: TlsServerOptions,
   doors: Omit<Doors, 'fault'>,
 ): Server {
-  const { where, events, files } = certificate;
+  const { where, events, files, instead } = certificate;
   const verifies = !asksOnly && Boolean(files.ca);
   let roots = new CertificatePool([]);
+  let other = instead?.current();
+  let last: ReadTls = {};
   const shown = (read: ReadTls) => {
-    const { ca, ...own } = read;
+    const { ca, ...own } = { ...read, ...other };
     if (verifies && ca) roots = CertificatePool.of(ca);
+    last = read;
     // OpenSSL names them to peers.
     return {
       ...options,
       ...own,
       ...(verifies && { ca: roots.pem }),
-      cert: withIssuers(read),
+      cert: withIssuers({ cert: own.cert, ca }),
       secureOptions: NO_TICKETS,
     };
   };
   const use = (read: ReadTls) => server.setSecureContext(shown(read));
   const failed = (error: Error) => void events.emit('refused', where, '', error);
-  const renewal = certificate.follow ? certificate.follow(use, failed) : renewalOf(certificate, use);
+  const renewal = instead
+    ? new TlsRenewal({ files, use, inForce() {}, failed: (error) => other ?? failed(error) })
+    : renewalOf(certificate, use);
+  const look = () => {
+    const now = instead?.current();
+    if (now?.cert === other?.cert && now?.key === other?.key) return;
+    other = now;
+    try {
+      use(last);
+    } catch (error) {
+      // The last one stays in force.
+      failed(error as Error);
+    }
+  };
+  let unwatch: (() => void) | undefined;
   const server = createServer({
     ...shown(renewal.begin()),
     ...(chooseTls && { SNICallback: sniCallback(chooseTls) }),
@@ -115,8 +131,16 @@ export function tlsServer(
     fault: (remote, error) => events.emit('fault', where, remote, error),
   });
   // It may listen again after it was closed.
-  server.on('listening', () => renewal.watch());
-  server.on('close', () => renewal.stop());
+  server.on('listening', () => {
+    renewal.watch();
+    unwatch ??= instead?.changed(look);
+    look();
+  });
+  server.on('close', () => {
+    renewal.stop();
+    unwatch?.();
+    unwatch = undefined;
+  });
   return server;
 }
 

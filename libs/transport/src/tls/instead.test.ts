@@ -7,17 +7,19 @@ import { type TestContext, test } from 'node:test';
 import tls from 'node:tls';
 import { CertificateAuthority } from '@isthmus/certificates';
 import { until } from '@isthmus/runtime/testing';
-import { listen } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
-import { type CertificateTexts, portTls } from './start-tenancy.ts';
+import { listen } from '../listen.ts';
+import type { OtherCertificate } from './renewal.ts';
 
 const DAY = 86_400_000;
 
 const authority = await CertificateAuthority.create('servers', DAY);
 const issue = (commonName: string) => authority.issue({ commonName, validMs: DAY, uses: ['server'] });
 
-/** A port of a tenant whose file names `first`, at a program with a certificate of its own. */
-async function port(context: TestContext, first: CertificateTexts | undefined) {
+type Shown = ReturnType<OtherCertificate['current']>;
+
+/** A port that shows `first`, at a program with a certificate of its own. */
+async function port(context: TestContext, first: Shown) {
   const dir = await mkdtemp(join(tmpdir(), 'port-'));
   context.after(() => rm(dir, { recursive: true }));
   const [own, program] = [{ cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key') }, await issue('program')];
@@ -33,7 +35,7 @@ async function port(context: TestContext, first: CertificateTexts | undefined) {
   events.on('refused', (where, _remote, error) => void refused.push(`${where}: ${error.message}`));
   const listener = await listen({
     ...{ address: { host: '127.0.0.1', port: 0 }, name: 'agents', events, asksOnly: true, others() {} },
-    ...{ tls: own, followTls: portTls({ current: () => current, changed, own }) },
+    ...{ tls: own, instead: { current: () => current, changed } },
   });
   context.after(() => listener.close());
   const shown = async () => {
@@ -49,7 +51,7 @@ async function port(context: TestContext, first: CertificateTexts | undefined) {
     socket.destroy();
     return name;
   };
-  const become = (next: CertificateTexts | undefined) => {
+  const become = (next: Shown) => {
     current = next;
     for (const changed of listeners) changed();
   };
@@ -58,7 +60,7 @@ async function port(context: TestContext, first: CertificateTexts | undefined) {
 
 const TIMEOUT = { timeout: 60_000 };
 
-test("a tenant's own port shows the certificate of its file from the moment of a change", TIMEOUT, async (context) => {
+test("a port shows a tenant's certificate from the moment of a change", TIMEOUT, async (context) => {
   const { shown, become, listener, listeners } = await port(context, await issue('first'));
   assert.equal(await shown(), 'first');
   become(await issue('second'));
@@ -67,7 +69,7 @@ test("a tenant's own port shows the certificate of its file from the moment of a
   await until(() => listeners.size === 0, { what: 'a closed port to follow no more' });
 });
 
-test("while its file names none, the port shows the program's", TIMEOUT, async (context) => {
+test("while the tenant has none, the port shows the program's", TIMEOUT, async (context) => {
   const { shown, become } = await port(context, undefined);
   assert.equal(await shown(), 'program');
   become(await issue('first'));
