@@ -17,7 +17,7 @@ export function bufferSizesFor(limit: number) {
 export const bufferSizes = bufferSizesFor(memoryLimit());
 
 /** Whether a piece keeps much more memory than it needs: a socket's read has many frames in it, and each is a view of that. */
-export function pins(piece: Uint8Array): boolean {
+function pins(piece: Uint8Array): boolean {
   return piece.length * RUNTIME.pinnedParts < piece.buffer.byteLength;
 }
 

@@ -157,12 +157,6 @@ export const WIRE = {
   wholeMessageBytes: 16 * 1024,
   /** The length of each part of a longer message: a peer that sends single bytes must not make a packet of each. */
   messagePartBytes: 4 * 1024,
-  /** Pieces of a gRPC message that are shorter are put together while they wait. */
-  smallPieceBytes: 4 * 1024,
-  /** The block for short pieces has this size at first, and doubles. */
-  firstBlockBytes: 64,
-  /** The block for short pieces has this size at most. */
-  lastBlockBytes: 16 * 1024,
   /** Up to this length, the data of a packet is copied behind its head, which costs less than to send both. */
   copiedBytes: 1_024,
   /** While some of a call's window is held back, the peer gets this much at a time. With more, packets behind a slow reader wait longer. */

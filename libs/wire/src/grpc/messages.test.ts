@@ -54,8 +54,9 @@ test('pieces of all sizes, some put together and some not, read while others com
     reader.add(bytes.subarray(at, at + size));
     at += size;
     // A paused call takes nothing for a while.
-    if (upTo(4) !== 0) continue;
-    for (let next = reader.next(); next; next = reader.next()) got.push(String(next));
+    const paused = upTo(4) !== 0;
+    for (let next = paused ? undefined : reader.next(); next; next = reader.next()) got.push(String(next));
+    reader.hold();
   }
   for (let next = reader.next(); next; next = reader.next()) got.push(String(next));
   assert.deepEqual(got, messages);
@@ -98,8 +99,8 @@ for (const [what, bytes, status, text] of REFUSED) {
 
 test('a small piece that is kept does not keep the block that it came in', () => {
   const reader = new MessageReader({ ...WIRE, messageBytes: MOST });
-  for (let n = 0; n < 8; n++) {
-    const block = Buffer.alloc(64 * 1024);
+  const blocks = Array.from({ length: 8 }, () => Buffer.alloc(64 * 1024));
+  for (const block of blocks) {
     message('kept').copy(block, 100);
     reader.add(block.subarray(100, 100 + PREFIX + 4));
     reader.hold();
@@ -107,7 +108,7 @@ test('a small piece that is kept does not keep the block that it came in', () =>
   let messages = 0;
   for (let next = reader.next(); next; next = reader.next(), messages++) {
     assert.equal(String(next), 'kept');
-    assert.ok(next.buffer.byteLength <= 1024, `4 bytes keep ${next.buffer.byteLength}`);
+    assert.ok(!blocks.some(({ buffer }) => buffer === next?.buffer));
   }
   assert.equal(messages, 8);
 });

@@ -1,22 +1,20 @@
 import { decodeDataHead, decodePacket, type Packet } from '@isthmus/proto';
-import { pins } from '@isthmus/runtime';
+import { Packing } from '@isthmus/runtime';
 import { type Config, WIRE } from '../defaults.ts';
 import { StatusError } from './status.ts';
 
 /** Before each message: a flag that says whether it is compressed, and its length (gRPC over HTTP/2, "Length-Prefixed-Message"). */
 export const PREFIX = 5;
 
-const NO_BLOCK = Buffer.alloc(0);
+const NONE = Buffer.alloc(0);
 
 /** Cuts the bytes of a stream into messages. A message in one piece is a view of it; any other is copied once. */
 export class MessageReader {
   readonly #config: Config;
   /** Received pieces that were not taken, in order. */
   readonly #pieces: Buffer[] = [];
+  #packing = new Packing();
   #length = 0;
-  /** The block for small pieces, and how much of it is used. */
-  #block: Buffer = NO_BLOCK;
-  #used = 0;
   /** Length of the message whose prefix was taken. */
   #expected: number | undefined;
 
@@ -39,13 +37,16 @@ export class MessageReader {
     this.#pieces.push(piece);
   }
 
-  /** Call if the rest has to wait: it must not keep the block of memory that it arrived in, which may be thousands of times as long. */
+  /** Call after each piece, once nothing more of it is taken for now: the rest is kept at its own cost. */
   hold(): void {
-    const last = this.#pieces.at(-1);
-    if (!last || last.buffer === this.#block.buffer || !pins(last)) return;
-    this.#pieces.pop();
-    if (last.length < this.#config.smallPieceBytes) this.#append(last);
-    else this.#pieces.push(copyOf(last));
+    const piece = this.#pieces.pop();
+    if (!piece) return;
+    const at = this.#pieces.length - 1;
+    const last = this.#pieces[at];
+    if (!last) this.#packing = new Packing();
+    const more = last && this.#packing.extend(last, piece);
+    if (more) this.#pieces[at] = more as Buffer;
+    else this.#pieces.push(this.#packing.begin(piece) as Buffer);
   }
 
   /** Returns the length of the next message once its prefix has arrived. Throws StatusError if it is not accepted. */
@@ -71,12 +72,9 @@ export class MessageReader {
 
   /** Returns the first received bytes: as many as are in one piece, and at least this many if they have arrived. */
   peek(atLeast: number): Buffer {
-    const [first = NO_BLOCK] = this.#pieces;
-    if (first.length >= atLeast || first.length === this.#length) return first;
-    const joined = this.#take(Math.min(atLeast, this.#length));
-    this.#length += joined.length;
-    this.#pieces.unshift(joined);
-    return joined;
+    const [first = NONE] = this.#pieces;
+    const least = Math.min(atLeast, this.#length);
+    return first.length >= least ? first : Buffer.concat(this.#pieces, least);
   }
 
   /** Answers as Go's servers do. */
@@ -92,59 +90,17 @@ export class MessageReader {
     return length;
   }
 
-  /** Copies a small piece behind the last one, if that is in the block and there is room; otherwise copies both into a larger block. */
-  #append(piece: Buffer): void {
-    const last = this.#pieces.at(-1);
-    const needed = piece.length + (last?.length ?? 0);
-    const follows = last?.buffer === this.#block.buffer && last.byteOffset + last.length === this.#used;
-    if (last && follows && this.#used + piece.length <= this.#block.length) {
-      this.#used += piece.copy(this.#block, this.#used);
-      this.#pieces[this.#pieces.length - 1] = this.#block.subarray(last.byteOffset, this.#used);
-      return;
-    }
-    const joins = last !== undefined && needed <= this.#config.lastBlockBytes / 2;
-    const size = Math.min(
-      this.#config.lastBlockBytes,
-      Math.max(this.#config.firstBlockBytes, 2 * (joins ? needed : piece.length)),
-    );
-    this.#block = Buffer.allocUnsafeSlow(size);
-    this.#used = joins ? last.copy(this.#block) : 0;
-    this.#used += piece.copy(this.#block, this.#used);
-    if (joins) this.#pieces.pop();
-    this.#pieces.push(this.#block.subarray(0, this.#used));
-  }
-
   #take(length: number): Buffer {
+    const taken = this.peek(length).subarray(0, length);
     this.#length -= length;
-    const first = this.#pieces[0];
-    if (first && first.length > length) {
-      this.#pieces[0] = first.subarray(length);
-      return first.subarray(0, length);
-    }
-    if (first && first.length === length) {
+    let left = length;
+    for (let first = this.#pieces[0]; first && first.length <= left; [first] = this.#pieces) {
+      left -= first.length;
       this.#pieces.shift();
-      return first;
     }
-    return this.#join(length);
+    if (left > 0) this.#pieces[0] = (this.#pieces[0] as Buffer).subarray(left);
+    return taken;
   }
-
-  #join(length: number): Buffer {
-    const whole = Buffer.allocUnsafe(length);
-    for (let filled = 0; filled < length; ) {
-      const piece = this.#pieces[0] as Buffer;
-      const taken = piece.copy(whole, filled);
-      filled += taken;
-      if (taken === piece.length) this.#pieces.shift();
-      else this.#pieces[0] = piece.subarray(taken);
-    }
-    return whole;
-  }
-}
-
-function copyOf(piece: Buffer): Buffer {
-  const copy = Buffer.allocUnsafeSlow(piece.length);
-  piece.copy(copy);
-  return copy;
 }
 
 /** Fills in the prefix of a message, for which there is room at `offset`. */
