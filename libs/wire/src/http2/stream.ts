@@ -1,11 +1,19 @@
 import type { Guarded } from '@isthmus/runtime';
 import { type Config, WIRE } from '../defaults.ts';
 import { MarkAllowance } from './floods.ts';
-import { dataHead, ErrorCode, headersFrames, markFrame, rstStreamFrame, windowUpdateFrame } from './frames.ts';
+import {
+  dataHead,
+  ErrorCode,
+  headersFrames,
+  MAX_WINDOW,
+  markFrame,
+  rstStreamFrame,
+  windowUpdateFrame,
+} from './frames.ts';
 import type { Field, Incoming } from './heads.ts';
 import type { BulkWriter, Output, Sender, SendGroup } from './output.ts';
 import { closings } from './turns.ts';
-import type { ReceiveWindow, SendWindow } from './windows.ts';
+import type { ReceiveWindow } from './windows.ts';
 
 /** What a header section is that comes after the request's. */
 export type HeadKind = 'informational' | 'response' | 'trailers';
@@ -112,7 +120,8 @@ export interface StreamOwner {
 interface StreamLimits {
   readonly incoming: Incoming;
   readonly window: ReceiveWindow;
-  readonly sendWindow: SendWindow;
+  /** What it may send before the other side gives more, in bytes. */
+  readonly sendWindow: number;
   readonly group: SendGroup;
 }
 
@@ -122,7 +131,6 @@ const NOBODY: StreamFace = { onHeaders() {}, onData() {}, onEnd() {}, onWritable
 /** One stream of a connection, for links and for gRPC: its frames, its windows, and the bytes that wait to be sent. Its face uses the bytes. */
 export class Http2Stream implements Sender {
   readonly id: number;
-  readonly sendWindow: SendWindow;
   readonly group: SendGroup;
   /** Set when the stream is opened. */
   face: StreamFace = NOBODY;
@@ -135,6 +143,8 @@ export class Http2Stream implements Sender {
   readonly #output: Output;
   readonly #incoming: Incoming;
   readonly #window: ReceiveWindow;
+  /** Below 0 when the other side's initial window has shrunk since. */
+  #sendWindow: number;
   #state: StreamState = OPEN;
   readonly #queue = new SendQueue();
   /** Created for the first mark, because many streams see none. */
@@ -146,7 +156,7 @@ export class Http2Stream implements Sender {
     this.#output = owner.output;
     this.#incoming = incoming;
     this.#window = window;
-    this.sendWindow = sendWindow;
+    this.#sendWindow = sendWindow;
     this.group = group;
   }
 
@@ -227,7 +237,7 @@ export class Http2Stream implements Sender {
     const queued = this.#queue.length;
     return (
       queued === 0 ||
-      (queued <= this.#output.config.queueAheadBytes && queued <= this.sendWindow.size && this.#output.flowing)
+      (queued <= this.#output.config.queueAheadBytes && queued <= this.#sendWindow && this.#output.flowing)
     );
   }
 
@@ -264,12 +274,12 @@ export class Http2Stream implements Sender {
   }
 
   get sendable(): boolean {
-    return this.#queue.length > 0 && this.sendWindow.size > 0;
+    return this.#queue.length > 0 && this.#sendWindow > 0;
   }
 
   sendFrame(output: Output, limit: number): number {
-    const length = Math.min(limit, this.#queue.length, this.sendWindow.size);
-    this.sendWindow.sent(length);
+    const length = Math.min(limit, this.#queue.length, this.#sendWindow);
+    this.#sendWindow -= length;
     this.#marks?.earnForData();
     output.add(dataHead(this.id, length, false));
     this.#queue.send(output, length);
@@ -381,8 +391,14 @@ export class Http2Stream implements Sender {
   /** The other side enlarges the send window (section 6.9.1). */
   widen(bytes: number): void {
     if (bytes === 0) this.#failed(ErrorCode.PROTOCOL_ERROR);
-    else if (!this.sendWindow.widen(bytes)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
-    else if (this.sendable) this.#output.offer(this);
+    else if (!this.widenSending(bytes)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
+  }
+
+  /** Widens the send window, or narrows it. @returns false if it would exceed the largest one */
+  widenSending(bytes: number): boolean {
+    this.#sendWindow += bytes;
+    if (bytes > 0 && this.sendable) this.#output.offer(this);
+    return this.#sendWindow <= MAX_WINDOW;
   }
 
   /** The connection is over. */

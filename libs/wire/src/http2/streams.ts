@@ -5,7 +5,7 @@ import { ConnectionError, DEFAULT_SETTINGS, ErrorCode, MAX_WINDOW, rstStreamFram
 import { beginsMessage, type Field, Incoming, type ReceivedHead } from './heads.ts';
 import { type Output, SendGroup } from './output.ts';
 import { Http2Stream, type StreamOwner } from './stream.ts';
-import { InitialWindow, ReceiveWindow, SendWindow, type WindowGrowth } from './windows.ts';
+import { ReceiveWindow, type WindowGrowth } from './windows.ts';
 
 /** The ids of the streams that a client opened, as its server tracks them (RFC 9113 sections 5.1 and 5.1.1). */
 export class ClientIds {
@@ -105,7 +105,8 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   #settings: StreamSettings;
   /** What this side may do. */
   #maxOwn = DEFAULT_SETTINGS.maxConcurrentStreams;
-  readonly #initialWindow: InitialWindow;
+  /** What it may send on a new stream, in bytes. */
+  #sendWindow = DEFAULT_SETTINGS.initialWindowSize;
   /** The groups of open streams, by name. */
   readonly #groups = new Map<string | undefined, SendGroup>();
   #firstGroup: string | undefined;
@@ -126,10 +127,6 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     const { config } = this.output;
     this.#ids = new ClientIds(config);
     this.resets = new ResetCounter(options.rules.maxResets, undefined, config);
-    this.#initialWindow = new InitialWindow(
-      this.output.guarded(() => this.#wake()),
-      () => Array.from(this.values(), ({ sendWindow }) => sendWindow),
-    );
   }
 
   /** The last stream that is served, for GOAWAY: the other side may try later ones elsewhere. */
@@ -173,8 +170,8 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   #open(id: number, incoming: Incoming, name: string | undefined): Http2Stream {
     const { rules, rtt } = this.#options;
     const window = new ReceiveWindow(this.#settings.initialWindowSize, rtt, rules.growth, name, this.output.config);
-    const sendWindow = new SendWindow(this.#initialWindow);
-    const stream = new Http2Stream(id, this, { incoming, window, sendWindow, group: this.#join(name) });
+    const limits = { incoming, window, sendWindow: this.#sendWindow, group: this.#join(name) };
+    const stream = new Http2Stream(id, this, limits);
     this.set(id, stream);
     this.output.floods.opened();
     return stream;
@@ -196,15 +193,19 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     for (const stream of this.values()) stream.widenReceiving(more);
   }
 
-  /** Applies the other side's settings, also to the windows of open streams (section 6.9.2). */
+  /**
+   * Applies the other side's settings, also to the windows of open streams (section 6.9.2).
+   * @throws ConnectionError if one of these would exceed the largest window
+   */
   adopt({ maxConcurrentStreams, maxFrameSize, initialWindowSize }: Partial<Settings>): void {
     if (maxConcurrentStreams !== undefined) this.#maxOwn = maxConcurrentStreams;
     if (maxFrameSize !== undefined) this.output.maxFrame = maxFrameSize;
-    if (initialWindowSize !== undefined) this.#initialWindow.resize(initialWindowSize);
-  }
-
-  #wake(): void {
-    for (const stream of this.values()) if (stream.sendable) this.output.offer(stream);
+    if (initialWindowSize === undefined || initialWindowSize === this.#sendWindow) return;
+    const more = initialWindowSize - this.#sendWindow;
+    this.#sendWindow = initialWindowSize;
+    for (const stream of this.values())
+      if (!stream.widenSending(more))
+        throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `streams' windows beyond ${MAX_WINDOW}`);
   }
 
   // What the other side says.
