@@ -9,10 +9,10 @@ import {
   LinkRefused,
   LinkServer,
   type MembershipMessage,
+  PacketServer,
   type ProxyFor,
   requestLink,
   secureConnect,
-  servePackets,
   throughProxy,
 } from '@isthmus/transport';
 import {
@@ -326,7 +326,7 @@ async function packetUplink(server: ServerAddress, socket: Socket, options: Upli
     signal,
     ...(token !== undefined && { token }),
   });
-  const served = servePackets(channel, { role: 'agent', dial: options.dial(), tenant, events });
+  const served = new PacketServer(channel, { role: 'agent', dial: options.dial(), tenant, events });
   return {
     server,
     serverId,

@@ -14,8 +14,7 @@ import {
   DEFAULT_TENANT,
   type Dialer,
   fromTheStart,
-  type GrpcServer,
-  grpcServer,
+  GrpcServer,
   type HubHello,
   ignoredError,
   LinkClient,
@@ -23,7 +22,7 @@ import {
   type Listener,
   listen,
   type PacketAgent,
-  packetDialer,
+  PacketDialer,
   parseIdentifiers,
   pingAtRest,
   refusedWhere,
@@ -281,7 +280,7 @@ export class AgentPort {
       maxStreams: HUB.goAgentStreams,
       strangers: { streamWindow: HUB.waitingWindowBytes, maxStreams: HUB.waitingStreams },
     };
-    return grpcServer({ services: [service], events, name: 'agents', keepaliveMs, ...windows });
+    return new GrpcServer({ services: [service], events, name: 'agents', keepaliveMs, ...windows });
   }
 
   #openPackets({ agentId, identifiers, peer, channel }: PacketAgent, agent: AdmittedAgent): void {
@@ -290,7 +289,7 @@ export class AgentPort {
     const sessionId = newSessionId();
     const drain = () => this.#sessions.drain(sessionId);
     const { tenant } = agent;
-    const dialer = packetDialer(channel, { tenant, agentId, sessionId, hubId, drain, events: observation.events });
+    const dialer = new PacketDialer(channel, { tenant, agentId, sessionId, hubId, drain, events: observation.events });
     const protocol = 'packets' as const;
     this.#begin(sessionId, agent, { agentId, identifiers, protocol, remote: peer.remote }, dialer, peer.socket);
   }

@@ -4,7 +4,7 @@ import type { Attach, CallerProtocol, PlaneEvents } from '@isthmus/tunnel';
 import { type CallerEdgeOptions, connectEdge } from './connect.ts';
 import { connectStreams } from './connect-streams.ts';
 import { TRANSPORT } from './defaults.ts';
-import { grpcServer } from './grpc/server.ts';
+import { GrpcServer } from './grpc/server.ts';
 import { type ProxyServiceOptions, proxyService } from './grpc/services.ts';
 import { HoldLinks } from './link/hold.ts';
 import { type Accept, HANDSHAKES, type ListenAddress, type Listener, type ListenOptions, listen } from './listen.ts';
@@ -45,8 +45,8 @@ export class Callers {
   readonly #options: CallersOptions;
   readonly #connect: ReturnType<typeof connectEdge>;
   /** Local callers notice that it leaves when their unix socket disappears, remote ones by a GOAWAY. */
-  readonly #beside: ReturnType<typeof grpcServer>;
-  readonly #afar: ReturnType<typeof grpcServer>;
+  readonly #beside: GrpcServer;
+  readonly #afar: GrpcServer;
   readonly #holds: HoldLinks | undefined;
   readonly #listeners = new Set<Listener>();
   /**
@@ -153,7 +153,7 @@ function serves(mode: CallersOptions['mode'], protocol: CallerProtocol): boolean
 
 /** Also for the CONNECT of HTTP/2, which comes on the same connections. */
 function grpcOf({ keepaliveTime, mode, ...edge }: CallersOptions) {
-  return grpcServer({
+  return new GrpcServer({
     services: serves(mode, 'grpc') ? [proxyService(edge)] : [],
     connect: serves(mode, 'http-connect') ? connectStreams(edge) : undefined,
     name: 'callers',

@@ -10,7 +10,7 @@ import { ErrorCode } from '@isthmus/wire';
 import type { CallerEdgeOptions } from './connect.ts';
 import { connectStreams } from './connect-streams.ts';
 import { TRANSPORT } from './defaults.ts';
-import { type GrpcServerOptions, grpcServer } from './grpc/server.ts';
+import { GrpcServer, type GrpcServerOptions } from './grpc/server.ts';
 import { socketPath } from './grpc/testing/plane.ts';
 import { dialTcp, listen } from './link/testing.ts';
 import { destination, established } from './packets/testing.ts';
@@ -22,7 +22,7 @@ import { anyoneOf, type CallerPeer } from './tls/certificate.ts';
 async function callerOf(options: Partial<CallerEdgeOptions> = {}, serving: Partial<GrpcServerOptions> = {}) {
   const events = planeEvents();
   const edge = { dial: dialTcp, identify: anyoneOf('default'), events, timeout: 60_000, ...options };
-  const server = grpcServer({
+  const server = new GrpcServer({
     services: [],
     connect: connectStreams(edge),
     events,

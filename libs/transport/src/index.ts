@@ -4,7 +4,7 @@ export { TRANSPORT } from './defaults.ts';
 export type { Dialer } from './dialer.ts';
 export { endpointDial } from './endpoint.ts';
 export { connectPackets } from './grpc/client.ts';
-export { type GrpcServer, grpcServer } from './grpc/server.ts';
+export { GrpcServer } from './grpc/server.ts';
 export {
   type Authenticate,
   agentService,
@@ -38,8 +38,8 @@ export {
   type Listener,
   listen,
 } from './listen.ts';
-export { packetDialer } from './packets/dial.ts';
-export { servePackets } from './packets/serve.ts';
+export { PacketDialer } from './packets/dial.ts';
+export { PacketServer } from './packets/serve.ts';
 export { PeerLinks, type PeerLinksOptions, type PeerServer, type PeerServerOptions, servePeers } from './peers.ts';
 export { RequestRefused } from './proxy-authorization.ts';
 export {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import test from 'node:test';
-import { anyoneOf, connectEdge, grpcServer, LinkServer, upgradeServer } from '@isthmus/transport';
+import { anyoneOf, connectEdge, GrpcServer, LinkServer, upgradeServer } from '@isthmus/transport';
 import { type Dial, DialError, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { Scope, within } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE } from './frames.ts';
@@ -67,7 +67,7 @@ test('a gRPC service that throws ends its connection', async () => {
   const [peer, victim] = await pair(scope);
   const events = planeEvents();
   const services = [{ path: '/a.B/C', serve: defect }];
-  grpcServer({ services, events, name: 'grpc callers', keepaliveMs: 60_000, streamWindow: 1024 }).accept(victim);
+  new GrpcServer({ services, events, name: 'grpc callers', keepaliveMs: 60_000, streamWindow: 1024 }).accept(victim);
   const request = frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, GRPC);
   const socket = new FrameSocket(peer);
   assert.equal(await faulted(events, peer, () => socket.send(PREFACE, settings(), request)), 'grpc callers');

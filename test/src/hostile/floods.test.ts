@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import test from 'node:test';
-import { grpcServer, LinkClient, LinkServer } from '@isthmus/transport';
+import { GrpcServer, LinkClient, LinkServer } from '@isthmus/transport';
 import { DialError, planeEvents } from '@isthmus/tunnel';
 import { Scope } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE, uint32 } from './frames.ts';
@@ -45,7 +45,7 @@ const VICTIMS: Readonly<Record<string, Victim>> = {
       const events = planeEvents();
       // Streams that stay open and send nothing.
       const service = { path: '/a.B/C', serve() {} };
-      const server = grpcServer({
+      const server = new GrpcServer({
         services: [service],
         events,
         name: 'grpc',

@@ -6,7 +6,7 @@ import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
 import { type PlaneEventMap, type PlaneEvents, planeEvents, type TunnelOutcome } from '@isthmus/tunnel';
 import { endpointDial } from '../endpoint.ts';
 import { PROXY_METHOD } from '../packets/channel.ts';
-import { servePackets } from '../packets/serve.ts';
+import { PacketServer } from '../packets/serve.ts';
 import { anyoneOf } from '../tls/certificate.ts';
 import { connect as connectTo, message, open } from './testing/calls.ts';
 import { agentAtHub, caller, connect, destination, echo, gateway, hub, request } from './testing/plane.ts';
@@ -106,7 +106,7 @@ test('a defect where a packet is counted ends its stream, at a server and at a c
   const { channel } = await connect(at.target);
   const events = planeEvents();
   const dial = endpointDial({ agentId: 'a1' });
-  const served = servePackets(channel, { role: 'agent', dial, tenant: 'default', events });
+  const served = new PacketServer(channel, { role: 'agent', dial, tenant: 'default', events });
   const fault = failOnce(events, 'packet');
   await assert.rejects((at.dialers[0] as (typeof at.dialers)[0]).dial(request(await destination(echo))));
   assert.equal((await fault)[0], 'agent packets');

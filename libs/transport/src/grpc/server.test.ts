@@ -11,7 +11,7 @@ import { until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { hpackEncode, type ServerCall } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
-import { grpcServer } from './server.ts';
+import { GrpcServer } from './server.ts';
 import { connect, data, echo, message, open, type Reply, serve, WINDOW } from './testing/calls.ts';
 
 test('a peer is told how many streams its connection may have, and an ended one makes room', async () => {
@@ -116,7 +116,7 @@ test('a stranger that asks and reads no answers is left after a few of them, and
     const services = [
       { path: '/ProxyService/Proxy', serve: (_call: ServerCall, admit: () => void) => admits && admit() },
     ];
-    const server = grpcServer({
+    const server = new GrpcServer({
       services,
       events,
       name: 'callers',

@@ -64,31 +64,8 @@ export interface PeerLimits {
   readonly maxStreams: number;
 }
 
-export interface GrpcServer {
-  readonly connections: number;
-  /**
-   * Takes over an accepted connection whose first bytes are HTTP/2's.
-   * @param first the bytes that were read from it
-   */
-  accept(socket: Socket, first?: Buffer): void;
-  /**
-   * Asks every peer to connect elsewhere (GOAWAY), and lets its streams finish. A later peer gets a GOAWAY before it opens a stream, so
-   * that its own library tries again.
-   */
-  drain(): void;
-  /**
-   * Asks every peer to leave for good (GOAWAY), waits up to `graceMs` for their streams, then ends the rest, which have up to two more
-   * seconds to read why. A Go agent that gets a GOAWAY reconnects at once, so use this only when the process stops.
-   */
-  close(graceMs: number): Promise<void>;
-}
-
 /** Serves gRPC on connections that someone else accepts. */
-export function grpcServer(options: GrpcServerOptions): GrpcServer {
-  return new Endpoint(options);
-}
-
-class Endpoint implements GrpcServer {
+export class GrpcServer {
   readonly #options: GrpcServerOptions;
   readonly #methods: ReadonlyMap<string, GrpcService>;
   readonly #greeting: Buffer;
@@ -120,6 +97,10 @@ class Endpoint implements GrpcServer {
     return this.#connections.size;
   }
 
+  /**
+   * Takes over an accepted connection whose first bytes are HTTP/2's.
+   * @param first the bytes that were read from it
+   */
   accept(socket: Socket, first?: Buffer): void {
     if (!this.#draining) this.#open(socket).start(first);
     else this.#turnAway(socket);
@@ -142,11 +123,19 @@ class Endpoint implements GrpcServer {
     setTimeout(guarded(answer), TRANSPORT.turnedAwayAfterMs).unref();
   }
 
+  /**
+   * Asks every peer to connect elsewhere (GOAWAY), and lets its streams finish. A later peer gets a GOAWAY before it opens a stream, so
+   * that its own library tries again.
+   */
   drain(): void {
     this.#draining = true;
     for (const connection of this.#connections) connection.leave();
   }
 
+  /**
+   * Asks every peer to leave for good (GOAWAY), waits up to `graceMs` for their streams, then ends the rest, which have up to two more
+   * seconds to read why. A Go agent that gets a GOAWAY reconnects at once, so use this only when the process stops.
+   */
   async close(graceMs: number): Promise<void> {
     this.drain();
     if (this.#connections.size === 0) return;

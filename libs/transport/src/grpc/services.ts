@@ -20,7 +20,7 @@ import {
   refusedWhere,
 } from '../identifiers.ts';
 import { CONNECT_METHOD, PROXY_METHOD } from '../packets/channel.ts';
-import { servePackets } from '../packets/serve.ts';
+import { PacketServer } from '../packets/serve.ts';
 import { credentialIn, type ProxyCredential } from '../proxy-authorization.ts';
 import { type ConnectionPeer, denied, type Identify, type IdentifyByToken } from '../tls/certificate.ts';
 
@@ -123,7 +123,7 @@ function serve(
     dialled();
     dialled = () => {};
   };
-  const served = servePackets(call, {
+  const served = new PacketServer(call, {
     role: 'gateway',
     dial(request) {
       waitsNoMore();

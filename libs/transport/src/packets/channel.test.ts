@@ -6,7 +6,7 @@ import { mock, test } from 'node:test';
 import { SharedBudget } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { PlaneEnded, planeEvents } from '@isthmus/tunnel';
-import { Backlog, observedChannel } from './channel.ts';
+import { Backlog, ObservedChannel } from './channel.ts';
 import { Waiting } from './stream.ts';
 import { channelPair, plane, request, types } from './testing.ts';
 
@@ -94,7 +94,7 @@ test('a reader that moves between any two looks is never ended, and one that hel
   try {
     const [pair] = channelPair();
     pair.window = 1;
-    const channel = observedChannel(pair, planeEvents(), 'hub');
+    const channel = new ObservedChannel(pair, planeEvents(), 'hub');
     const ended: Error[] = [];
     const backlog = new Backlog(channel, { reader: 'caller', stalled() {}, limits: { shareBytes: 0 } });
     const queue = backlog.open((reason) => {

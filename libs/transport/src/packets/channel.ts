@@ -8,22 +8,13 @@ import { TRANSPORT } from '../defaults.ts';
 export const PROXY_METHOD = '/ProxyService/Proxy';
 export const CONNECT_METHOD = '/AgentService/Connect';
 
-export interface ObservedChannel extends PacketChannel {
-  /** Callbacks through this never throw: a defect ends the channel. */
-  readonly guarded: Guarded;
-}
-
 /**
  * The same channel, which also emits what passes, and when nobody reads it. Its sink may throw: whatever delivers the packets, such as a
  * library, could not handle that.
  */
-export function observedChannel(channel: PacketChannel, events: PlaneEvents, role: Role): ObservedChannel {
-  return new Observed(channel, events, role);
-}
-
-/** A class, because V8 makes an object literal with accessors a table: a microsecond for each, and a slow read of it for each packet. */
-class Observed implements ObservedChannel {
+export class ObservedChannel implements PacketChannel {
   readonly remote: string;
+  /** Callbacks through this never throw: a defect ends the channel. */
   readonly guarded: Guarded;
   readonly #channel: PacketChannel;
   readonly #events: PlaneEvents;

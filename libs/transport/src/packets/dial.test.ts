@@ -5,7 +5,7 @@ import type { Packet } from '@isthmus/proto';
 import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { type Established, planeEvents } from '@isthmus/tunnel';
-import { packetDialer } from './dial.ts';
+import { PacketDialer } from './dial.ts';
 import { channelPair, destination, established, plane, request, silent, types } from './testing.ts';
 
 const GO_TEXTS: [text: string, code: string][] = [
@@ -67,7 +67,7 @@ test('an answer to no dial at all is told as a failure; a late one is not, as it
     drain() {},
     close() {},
   });
-  const dialer = packetDialer(hub, { agentId: 'a1', sessionId: 's1', hubId: 'h1', events });
+  const dialer = new PacketDialer(hub, { agentId: 'a1', sessionId: 's1', hubId: 'h1', events });
   await assert.rejects(dialer.dial(request({ deadline: performance.now() + 20 })), { expired: true });
   agent.send({ type: 'DIAL_RSP', random: await dialled.promise, connectID: 1n, error: '' });
   agent.send({ type: 'DIAL_RSP', random: 7n, connectID: 2n, error: '' });
@@ -77,7 +77,7 @@ test('an answer to no dial at all is told as a failure; a late one is not, as it
 
 test('an answer that comes after its dial was given up is closed', async () => {
   const [hub, agent] = channelPair();
-  const dialer = packetDialer(hub, { agentId: 'a', sessionId: 's', hubId: 'h', events: planeEvents() });
+  const dialer = new PacketDialer(hub, { agentId: 'a', sessionId: 's', hubId: 'h', events: planeEvents() });
   const received: Packet[] = [];
   agent.start({ packet: (packet) => void received.push(packet), drain() {}, close() {} });
   const dial = dialer.dial(request({ deadline: performance.now() + 5 }));

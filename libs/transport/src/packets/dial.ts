@@ -15,7 +15,7 @@ import {
 import type { ChannelError, PacketChannel } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { abandoned, type Dialer, Ending, type PendingDial, pendingDial } from '../dialer.ts';
-import { Backlog, type BacklogLimits, type ObservedChannel, observedChannel } from './channel.ts';
+import { Backlog, type BacklogLimits, ObservedChannel } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
@@ -55,17 +55,8 @@ interface PacketDialerOptions {
   readonly backlog?: BacklogLimits;
 }
 
-export interface PacketDialer extends Dialer {
-  /** Does nothing: ANP's servers have no message for it, and their agents look for servers all the time. */
-  leave(): void;
-}
-
 /** Dials through a Go agent. */
-export function packetDialer(channel: PacketChannel, options: PacketDialerOptions): PacketDialer {
-  return new PacketClient(channel, options);
-}
-
-class PacketClient implements PacketDialer {
+export class PacketDialer implements Dialer {
   readonly dial: Dial = async (request) => this.#dial(request);
   readonly attach: Attach = () => Promise.reject(cannotResume());
   readonly closed: Promise<Error>;
@@ -83,7 +74,7 @@ class PacketClient implements PacketDialer {
     const peer = `agent ${options.agentId}`;
     this.#ending = new Ending({ peer, open: () => this.open, end: () => this.#mux.end() });
     this.closed = this.#ending.closed;
-    this.#channel = observedChannel(channel, options.events, 'hub');
+    this.#channel = new ObservedChannel(channel, options.events, 'hub');
     const stalled = () => void options.events.emit('tunnel:stalled', 'hub');
     const backlog = new Backlog(this.#channel, {
       reader: 'caller',
@@ -103,6 +94,7 @@ class PacketClient implements PacketDialer {
     return this.#pending.size + this.#mux.size;
   }
 
+  /** ANP's servers have no message for it, and their agents look for servers all the time. */
   leave(): void {}
 
   close(): void {

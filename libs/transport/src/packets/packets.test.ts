@@ -6,8 +6,8 @@ import type { Packet } from '@isthmus/proto';
 import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { type Dial, DialError, PlaneEnded, planeEvents, SessionLost } from '@isthmus/tunnel';
-import { packetDialer } from './dial.ts';
-import { servePackets } from './serve.ts';
+import { PacketDialer } from './dial.ts';
+import { PacketServer } from './serve.ts';
 import {
   channelPair,
   collect,
@@ -163,9 +163,9 @@ test('DRAIN reaches the hub, and a dialer that closes ends its channel behind th
   const drained = deferred<void>();
   const events = planeEvents();
   const { near, far } = destination();
-  const served = servePackets(agent, { role: 'agent', dial: async () => established(near), tenant: 't', events });
+  const served = new PacketServer(agent, { role: 'agent', dial: async () => established(near), tenant: 't', events });
   const options = { agentId: 'a', sessionId: 's', hubId: 'h', events, drain: () => drained.resolve() };
-  const dialer = packetDialer(hub, options);
+  const dialer = new PacketDialer(hub, options);
   const { end } = await dialer.dial(request());
   served.drain();
   await drained.promise;
@@ -186,7 +186,7 @@ test('events name every packet and the direction it went', async () => {
   const dial: Dial = async () => {
     throw new DialError('destination_unavailable', 'No agent available');
   };
-  servePackets(gateway, { role: 'gateway', dial, tenant: 't', events });
+  new PacketServer(gateway, { role: 'gateway', dial, tenant: 't', events });
   caller.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
   await until(() => seen.length === 2, 'answered');
   assert.deepEqual(seen, ['gateway received DIAL_REQ', 'gateway sent DIAL_RSP']);
@@ -200,7 +200,7 @@ test('a stream is no error that this side ends before a packet passed', async ()
     const [server, agent] = channelPair();
     const events = planeEvents();
     events.on('packet:error', (_role, code) => errors.push(`${code}, ${used ? 'used' : 'not used'}`));
-    const served = servePackets(agent, { role: 'agent', dial, tenant: 't', events });
+    const served = new PacketServer(agent, { role: 'agent', dial, tenant: 't', events });
     if (used) server.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
     if (used) await until(() => agent.sent.length === 1, 'answered');
     served.destroy(new Error('server is connected already'));

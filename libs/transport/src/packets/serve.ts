@@ -4,7 +4,7 @@ import { asDialError, type Caller, DialAbort, DialError, PlaneEnded, type Role, 
 import type { ChannelError, PacketChannel } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
-import { Backlog, type BacklogLimits, type ObservedChannel, observedChannel, pausing, type Queue } from './channel.ts';
+import { Backlog, type BacklogLimits, ObservedChannel, pausing, type Queue } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
@@ -31,24 +31,10 @@ export interface ServePacketsOptions extends ServeDialOptions {
   readonly limits?: Partial<ServeLimits>;
 }
 
-export interface ServedPackets {
-  /** Dials and tunnels. */
-  readonly open: number;
-  /** Resolves when the channel has ended, with the reason unless it ended in good order. */
-  readonly closed: Promise<Error | undefined>;
-  /** Asks the other side to send dials elsewhere while it can. Still takes them. */
-  drain(): void;
-  /** Ends the channel and every tunnel on it. */
-  destroy(reason: Error): void;
-}
-
 /** Serves the dials that arrive as packets. */
-export function servePackets(channel: PacketChannel, options: ServePacketsOptions): ServedPackets {
-  return new PacketServer(channel, options);
-}
-
-class PacketServer implements ServedPackets {
+export class PacketServer {
   readonly #closed = deferred<Error | undefined>();
+  /** Resolves when the channel has ended, with the reason unless it ended in good order. */
   readonly closed = this.#closed.promise;
   readonly #channel: ObservedChannel;
   readonly #options: ServePacketsOptions;
@@ -63,7 +49,7 @@ class PacketServer implements ServedPackets {
   constructor(channel: PacketChannel, options: ServePacketsOptions) {
     this.#options = options;
     this.#limits = { ...SERVE_LIMITS, ...options.limits };
-    this.#channel = observedChannel(channel, options.events, options.role);
+    this.#channel = new ObservedChannel(channel, options.events, options.role);
     this.#mux = new PacketMux(this.#channel, {
       side: 'serving',
       queue: this.#queues(),
@@ -81,14 +67,17 @@ class PacketServer implements ServedPackets {
     return (end) => backlog.open(end);
   }
 
+  /** Dials and tunnels. */
   get open(): number {
     return this.#served.size;
   }
 
+  /** Asks the other side to send dials elsewhere while it can. Still takes them. */
   drain(): void {
     this.#mux.post({ type: 'DRAIN' });
   }
 
+  /** Ends the channel and every tunnel on it. */
   destroy(reason: Error): void {
     this.#channel.destroy(reason);
   }

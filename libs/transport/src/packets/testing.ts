@@ -12,8 +12,8 @@ import {
 } from '@isthmus/tunnel';
 import { ChannelError, type PacketChannel, type PacketSink } from '@isthmus/wire';
 import type { BacklogLimits } from './channel.ts';
-import { type PacketDialer, packetDialer } from './dial.ts';
-import { type ServedPackets, type ServePacketsOptions, servePackets } from './serve.ts';
+import { PacketDialer } from './dial.ts';
+import { PacketServer, type ServePacketsOptions } from './serve.ts';
 
 /** One end of a channel within the process, for tests. Every packet passes through the codec. */
 class PairedChannel implements PacketChannel {
@@ -152,7 +152,7 @@ export function request(over: Partial<DialRequest> = {}): DialRequest {
 }
 
 interface Served {
-  served: ServedPackets;
+  served: PacketServer;
   /** The side that dials. */
   hub: PairedChannel;
   /** The side that serves. */
@@ -183,13 +183,13 @@ function half({ dial, role = 'agent', ...options }: Partial<ServePacketsOptions>
     fars.push(far);
     return established(near);
   };
-  const served = servePackets(agent, { role, dial: serveDial, tenant: 'default', events, ...options });
+  const served = new PacketServer(agent, { role, dial: serveDial, tenant: 'default', events, ...options });
   return { served, hub, agent, requests, fars, outcomes };
 }
 
 export function dialThrough(hub: PairedChannel, backlog?: BacklogLimits, events = planeEvents()): PacketDialer {
   const options = { agentId: 'a1', sessionId: 's1', hubId: 'h1', events };
-  return packetDialer(hub, backlog === undefined ? options : { ...options, backlog });
+  return new PacketDialer(hub, backlog === undefined ? options : { ...options, backlog });
 }
 
 /** Both halves of the protocol over one channel. */

@@ -11,7 +11,7 @@ import { deferred } from '@isthmus/runtime';
 import { planeEvents } from '@isthmus/tunnel';
 import type { PacketSink, ServerCall } from '@isthmus/wire';
 import { cleanups } from '../../testing/cleanups.ts';
-import { type GrpcServerOptions, grpcServer } from '../server.ts';
+import { GrpcServer, type GrpcServerOptions } from '../server.ts';
 import type { GrpcService } from '../services.ts';
 
 export const WINDOW = 64 * 1024;
@@ -27,7 +27,7 @@ export async function serve(
   more: Partial<GrpcServerOptions> = {},
 ) {
   const events = planeEvents();
-  const server = grpcServer({
+  const server = new GrpcServer({
     services: [{ path: PATH, serve: serveCall }],
     events,
     name: 'test',

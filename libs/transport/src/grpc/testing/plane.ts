@@ -12,12 +12,12 @@ import { type Dial, type DialRequest, type PlaneEvents, planeEvents } from '@ist
 import { endpointDial } from '../../endpoint.ts';
 import type { BacklogLimits } from '../../packets/channel.ts';
 import { PROXY_METHOD } from '../../packets/channel.ts';
-import { type PacketDialer, packetDialer } from '../../packets/dial.ts';
-import { type ServedPackets, servePackets } from '../../packets/serve.ts';
+import { PacketDialer } from '../../packets/dial.ts';
+import { PacketServer } from '../../packets/serve.ts';
 import { cleanups } from '../../testing/cleanups.ts';
 import { anyoneOf } from '../../tls/certificate.ts';
 import { clientCall, connectPackets } from '../client.ts';
-import { type GrpcServer, grpcServer } from '../server.ts';
+import { GrpcServer } from '../server.ts';
 import {
   type AgentServiceOptions,
   agentService,
@@ -56,7 +56,7 @@ export interface Served {
 }
 
 export async function serveGrpc(service: GrpcService, events: PlaneEvents, path?: string): Promise<Served> {
-  const server = grpcServer({
+  const server = new GrpcServer({
     services: [service],
     events,
     name: 'grpc',
@@ -112,7 +112,7 @@ export async function hub(options: Partial<AgentServiceOptions> = {}, backlog: B
     onAgent: (agent) => {
       agents.push(agent);
       dialers.push(
-        packetDialer(agent.channel, { agentId: agent.agentId, sessionId: 's1', hubId: 'h1', events, backlog }),
+        new PacketDialer(agent.channel, { agentId: agent.agentId, sessionId: 's1', hubId: 'h1', events, backlog }),
       );
     },
     ...options,
@@ -146,11 +146,11 @@ export async function connect(target: string, identifiers = '', token?: string) 
  */
 export async function agentAtHub(
   backlog?: BacklogLimits,
-): Promise<Hub & { dialer: PacketDialer; served: ServedPackets }> {
+): Promise<Hub & { dialer: PacketDialer; served: PacketServer }> {
   const at = await hub({}, backlog);
   const { channel } = await connect(at.target);
   const dial = endpointDial({ agentId: 'a1' });
-  const served = servePackets(channel, { role: 'agent', dial, tenant: 'default', events: planeEvents() });
+  const served = new PacketServer(channel, { role: 'agent', dial, tenant: 'default', events: planeEvents() });
   cleanups.push(() => served.destroy(new Error('test is over')));
   return { ...at, dialer: at.dialers[0] as PacketDialer, served };
 }
@@ -186,5 +186,5 @@ export async function caller(target: string, metadata: Record<string, string> = 
     ...{ target, method: PROXY_METHOD, metadata, keepaliveMs: 3_600_000 },
   });
   cleanups.push(() => channel.destroy(new Error('test is over')));
-  return packetDialer(channel, { agentId: 'gateway', sessionId: '', hubId: '', events: planeEvents() });
+  return new PacketDialer(channel, { agentId: 'gateway', sessionId: '', hubId: '', events: planeEvents() });
 }
