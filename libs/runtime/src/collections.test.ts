@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { LruMap, OpenTable, RandomSet, Ring, Rounds, type TakesTurns } from './collections.ts';
+import { LruMap, OpenTable, Queue, RandomSet, Ring, Rounds, type TakesTurns } from './collections.ts';
 
 test('the entry used longest ago makes room for another', () => {
   const removed: number[] = [];
@@ -29,6 +29,28 @@ test('an entry that is written again counts once, and one that is deleted makes 
   map.delete('b');
   map.set('c', 4);
   assert.deepEqual([[...map.values()], removed], [[3, 4], []]);
+});
+
+test('a queue gives its items in order, however many come and go', () => {
+  const queue = new Queue<number>();
+  const taken: (number | undefined)[] = [];
+  let next = 0;
+  for (let round = 0; round < 100; round++) {
+    for (let n = round % 7; n >= 0; n--) queue.push(next++);
+    for (let n = round % 5; n >= 0; n--) taken.push(queue.shift());
+  }
+  queue.filter((item) => item % 2 === 0);
+  const left = Array.from({ length: queue.size }, () => queue.shift());
+  const items = taken.filter((item) => item !== undefined);
+  assert.deepEqual(
+    items,
+    items.map((_, at) => at),
+  );
+  assert.deepEqual(
+    left,
+    Array.from({ length: next }, (_, at) => at).filter((at) => at >= items.length && at % 2 === 0),
+  );
+  assert.deepEqual([queue.size, queue.first, queue.shift()], [0, undefined, undefined]);
 });
 
 test('a ring returns its items, oldest first', () => {

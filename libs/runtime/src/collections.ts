@@ -83,6 +83,49 @@ export class Ring<T> {
   }
 }
 
+/** Items in the order in which they came, of which many may wait. */
+export class Queue<T> {
+  #items: (T | undefined)[] = [];
+  /** Items at the front that were taken. */
+  #taken = 0;
+
+  get size(): number {
+    return this.#items.length - this.#taken;
+  }
+
+  get first(): T | undefined {
+    return this.#items[this.#taken];
+  }
+
+  push(item: T): void {
+    this.#items.push(item);
+  }
+
+  shift(): T | undefined {
+    const item = this.first;
+    if (item === undefined) return undefined;
+    this.#items[this.#taken++] = undefined;
+    if (this.size === 0) this.clear();
+    else if (this.#taken >= RUNTIME.droppedAtOnce && this.#taken >= this.size)
+      this.#keep(this.#items.slice(this.#taken));
+    return item;
+  }
+
+  /** Forgets the others. */
+  filter(keep: (item: T) => boolean): void {
+    this.#keep(this.#items.filter((item) => item !== undefined && keep(item)));
+  }
+
+  clear(): void {
+    this.#keep([]);
+  }
+
+  #keep(items: (T | undefined)[]): void {
+    this.#items = items;
+    this.#taken = 0;
+  }
+}
+
 interface Slot<T> {
   open: T | undefined;
 }

@@ -135,6 +135,8 @@ export const RUNTIME = {
   /** The most bytes to gather in one write, or to leave in a socket before its writer pauses: the size of one socket read. */
   gatheredBytes: 64 * 1024,
 
+  /** Items of a queue that were taken are dropped together, at least so many: to shift out each costs a copy of the rest. */
+  droppedAtOnce: 64,
   /** Random bytes that are drawn at once: a few take as long. */
   randomBytes: 4096,
   /** Up to this size, a set of dials' objects is scanned for a member. A table would take most of a small set's memory. */

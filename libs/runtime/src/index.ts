@@ -42,6 +42,7 @@ export {
   getOrPut,
   LruMap,
   OpenTable,
+  Queue,
   RandomSet,
   Ring,
   Rounds,

@@ -102,8 +102,6 @@ export const WIRE = {
   smallBytes: 2048,
   /** Streams of a group that may wait for their turn before those that have closed meanwhile are searched for. */
   pruneAt: 1000,
-  /** Items of a queue that were taken are dropped together, at least so many: to shift out each costs a copy of the rest. */
-  droppedAtOnce: 64,
   /** What may wait in a stream before its writer is asked to pause. */
   queueAheadBytes: 64 * 1024,
   /** What a connection may have sent, and the other process not have read, at first. */

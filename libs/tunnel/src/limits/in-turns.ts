@@ -1,4 +1,4 @@
-import { getOrPut, Rounds, type TakesTurns } from '@isthmus/runtime';
+import { getOrPut, Queue, Rounds, type TakesTurns } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 
 interface TurnsOptions {
@@ -112,10 +112,10 @@ class DialTurns<Request extends OfTenant, Answer> {
       const line = this.#rounds.current;
       const start = line.shift();
       // Its place in the round is settled first: the dial may come to an end at once.
-      if (line.empty || line.young + 1 >= this.#young) this.#rounds.leave();
+      if (line.size === 0 || line.young + 1 >= this.#young) this.#rounds.leave();
       else this.#rounds.spend(1);
-      start();
-      if (!line.empty && line.next === undefined) this.#enter(line);
+      start?.();
+      if (line.size > 0 && line.next === undefined) this.#enter(line);
     }
     if (this.#left < this.#startsATurn) this.#schedule();
   }
@@ -133,12 +133,12 @@ class DialTurns<Request extends OfTenant, Answer> {
   }
 
   #forget(line: TenantLine): void {
-    if (line.empty && line.running === 0) this.#tenants.delete(line.tenant);
+    if (line.size === 0 && line.running === 0) this.#tenants.delete(line.tenant);
   }
 }
 
 /** A tenant's dials that wait, the first to come first. */
-class TenantLine implements TakesTurns {
+class TenantLine extends Queue<() => void> implements TakesTurns {
   next: this | undefined = undefined;
   credit = 0;
   readonly tenant: string;
@@ -147,29 +147,9 @@ class TenantLine implements TakesTurns {
   generation = 0;
   /** Dials under way. While there are any, the tenant has no other line. */
   running = 0;
-  readonly #starts: (() => void)[] = [];
-  /** How many of them have started. */
-  #started = 0;
 
   constructor(tenant: string) {
+    super();
     this.tenant = tenant;
-  }
-
-  get empty(): boolean {
-    return this.#started === this.#starts.length;
-  }
-
-  push(start: () => void): void {
-    this.#starts.push(start);
-  }
-
-  shift(): () => void {
-    const start = this.#starts[this.#started++] as () => void;
-    // To shift each would cost a copy of the rest.
-    if (this.#started >= TUNNEL.startsATurn && this.#started >= this.#starts.length / 2) {
-      this.#starts.splice(0, this.#started);
-      this.#started = 0;
-    }
-    return start;
   }
 }

@@ -1,61 +1,17 @@
 import type { Duplex } from 'node:stream';
-import { type Guarded, guarding, Rounds, type TakesTurns } from '@isthmus/runtime';
+import { type Guarded, guarding, Queue, Rounds, type TakesTurns } from '@isthmus/runtime';
 import { type Config, WIRE } from '../defaults.ts';
 import { FloodGuard } from './floods.ts';
 import { ConnectionError, DEFAULT_FRAME, DEFAULT_SETTINGS, ErrorCode, FRAME_HEAD, MAX_WINDOW } from './frames.ts';
 import type { InFlight } from './in-flight.ts';
 import { behindAny, LateFrames, type Patience } from './pings.ts';
 
-/** A queue of one group. */
-class Line<T> implements TakesTurns {
-  next: this | undefined = undefined;
-  credit = 0;
-  #items: (T | undefined)[] = [];
-  /** Items at the front that were taken. */
-  #taken = 0;
-
-  get length(): number {
-    return this.#items.length - this.#taken;
-  }
-
-  push(item: T): void {
-    this.#items.push(item);
-  }
-
-  shift(): T | undefined {
-    const item = this.#items[this.#taken];
-    if (item === undefined) return undefined;
-    this.#items[this.#taken++] = undefined;
-    if (this.length === 0) this.#keep([]);
-    else if (this.#taken >= WIRE.droppedAtOnce && this.#taken >= this.length)
-      this.#keep(this.#items.slice(this.#taken));
-    return item;
-  }
-
-  /** Takes the first of them. */
-  take(count: number): T[] {
-    const taken: T[] = [];
-    while (taken.length < count && this.length > 0) taken.push(this.shift() as T);
-    return taken;
-  }
-
-  /** Forgets the others. */
-  filter(keep: (item: T) => boolean): void {
-    this.#keep(this.#items.filter((item) => item !== undefined && keep(item)));
-  }
-
-  #keep(items: (T | undefined)[]): void {
-    this.#items = items;
-    this.#taken = 0;
-  }
-}
-
 /** Streams of a group that wait for their turn to send. Those with little to send take every other turn, so that they wait for few others. */
 class ReadyLine implements TakesTurns {
   next: this | undefined = undefined;
   credit = 0;
-  readonly #bulk = new Line<Sender>();
-  readonly #small = new Line<Sender>();
+  readonly #bulk = new Queue<Sender>();
+  readonly #small = new Queue<Sender>();
   #wasSmall = false;
   #pruneAt: number;
   readonly #config: Config;
@@ -65,20 +21,20 @@ class ReadyLine implements TakesTurns {
     this.#pruneAt = config.pruneAt;
   }
 
-  get length(): number {
-    return this.#bulk.length + this.#small.length;
+  get size(): number {
+    return this.#bulk.size + this.#small.size;
   }
 
   /** @returns how many more wait than before */
   offer(sender: Sender): number {
-    const before = this.length;
+    const before = this.size;
     if (before >= this.#pruneAt) this.#prune();
     (sender.pending <= this.#config.smallBytes ? this.#small : this.#bulk).push(sender);
-    return this.length - before;
+    return this.size - before;
   }
 
   shift(): Sender | undefined {
-    this.#wasSmall = this.#small.length > 0 && !(this.#wasSmall && this.#bulk.length > 0);
+    this.#wasSmall = this.#small.size > 0 && !(this.#wasSmall && this.#bulk.size > 0);
     return (this.#wasSmall ? this.#small : this.#bulk).shift();
   }
 
@@ -90,12 +46,14 @@ class ReadyLine implements TakesTurns {
     };
     this.#bulk.filter(waits);
     this.#small.filter(waits);
-    this.#pruneAt = Math.max(this.#config.pruneAt, 2 * this.length);
+    this.#pruneAt = Math.max(this.#config.pruneAt, 2 * this.size);
   }
 }
 
 /** Bulk writers of a group that wait to be asked for more. */
-class WriterLine extends Line<BulkWriter> {
+class WriterLine extends Queue<BulkWriter> implements TakesTurns {
+  next: this | undefined = undefined;
+  credit = 0;
   readonly ready: ReadyLine;
 
   constructor(ready: ReadyLine) {
@@ -398,8 +356,9 @@ export class Output {
   #askWriters(ready: number): void {
     for (let groups = this.#writerLines.size; groups > 0; groups--) {
       const line = this.#writerLines.current as SendGroup['writers'];
-      const some = line.take(ready - line.ready.length);
-      if (line.length === 0) this.#writerLines.leave();
+      const some: BulkWriter[] = [];
+      for (let room = ready - line.ready.size; room > 0 && line.size > 0; room--) some.push(line.shift() as BulkWriter);
+      if (line.size === 0) this.#writerLines.leave();
       else this.#writerLines.pass();
       for (const each of some) each.writeMore();
     }

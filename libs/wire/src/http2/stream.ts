@@ -1,5 +1,5 @@
-import type { Guarded } from '@isthmus/runtime';
-import { type Config, WIRE } from '../defaults.ts';
+import { type Guarded, Queue } from '@isthmus/runtime';
+import type { Config } from '../defaults.ts';
 import { MarkAllowance } from './floods.ts';
 import {
   dataHead,
@@ -39,11 +39,8 @@ export interface StreamFace {
 }
 
 /** What was written to a stream and waits to be sent. */
-export class SendQueue {
-  #pieces: Buffer[] = [];
-  /** Pieces at the front that have been sent. */
-  #sent = 0;
-  /** Bytes of the first piece in the queue that have been sent. */
+export class SendQueue extends Queue<Buffer> {
+  /** Bytes of the first piece that have been sent. */
   #offset = 0;
   #length = 0;
 
@@ -52,8 +49,8 @@ export class SendQueue {
     return this.#length;
   }
 
-  push(piece: Buffer): void {
-    this.#pieces.push(piece);
+  override push(piece: Buffer): void {
+    super.push(piece);
     this.#length += piece.length;
   }
 
@@ -61,27 +58,21 @@ export class SendQueue {
   send(output: Output, length: number): void {
     this.#length -= length;
     for (let left = length; left > 0; ) left -= this.#sendPart(output, left);
-    if (this.#length === 0) this.drop();
-    else if (this.#sent >= Math.max(WIRE.droppedAtOnce, this.#pieces.length / 2)) {
-      this.#pieces = this.#pieces.slice(this.#sent);
-      this.#sent = 0;
-    }
   }
 
-  drop(): void {
-    this.#pieces = [];
-    this.#sent = 0;
+  override clear(): void {
+    super.clear();
     this.#offset = 0;
     this.#length = 0;
   }
 
   #sendPart(output: Output, limit: number): number {
-    const piece = this.#pieces[this.#sent] as Buffer;
+    const piece = this.first as Buffer;
     const length = Math.min(limit, piece.length - this.#offset);
     output.add(length === piece.length ? piece : piece.subarray(this.#offset, this.#offset + length));
     this.#offset += length;
     if (this.#offset === piece.length) {
-      this.#sent++;
+      this.shift();
       this.#offset = 0;
     }
     return length;
@@ -421,7 +412,7 @@ export class Http2Stream implements Sender {
     if (this.closed) return;
     this.#state = state;
     if (state.is !== 'closed') return;
-    this.#queue.drop();
+    this.#queue.clear();
     this.#owner.streamClosed(this);
     const { face } = this;
     const close = () => face.onClose(state.code, state.reason);

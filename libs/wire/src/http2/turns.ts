@@ -1,10 +1,10 @@
+import { Queue } from '@isthmus/runtime';
 import { WIRE } from '../defaults.ts';
+
 /** Handles the ends of streams and connections in their order, spread over turns of the event loop. */
 export class Closings {
   readonly #later: (next: () => void) => void;
-  #waiting: (() => void)[] = [];
-  /** How many of `#waiting` were called. */
-  #called = 0;
+  readonly #waiting = new Queue<() => void>();
   /** How many may still be called in this turn. */
   #left = WIRE.closingsATurn;
   #scheduled = false;
@@ -16,7 +16,7 @@ export class Closings {
   /** Calls back at once, or in a later turn if many have ended in this one. @param closed must not throw */
   add(closed: () => void): void {
     this.#schedule();
-    if (this.#left > 0 && this.#waiting.length === 0) {
+    if (this.#left > 0 && this.#waiting.size === 0) {
       this.#left--;
       closed();
     } else this.#waiting.push(closed);
@@ -29,13 +29,9 @@ export class Closings {
 
   #turn(): void {
     this.#scheduled = false;
-    for (this.#left = WIRE.closingsATurn; this.#left > 0 && this.#called < this.#waiting.length; this.#left--)
-      this.#waiting[this.#called++]?.();
-    if (this.#called < this.#waiting.length) this.#schedule();
-    else {
-      this.#waiting = [];
-      this.#called = 0;
-    }
+    for (this.#left = WIRE.closingsATurn; this.#left > 0 && this.#waiting.size > 0; this.#left--)
+      this.#waiting.shift()?.();
+    if (this.#waiting.size > 0) this.#schedule();
   }
 }
 
