@@ -102,12 +102,13 @@ test('metrics are summed over the samples with the labels', () => {
 
 test('the table goes into the page for operators', () => {
   const long = { calls: 6, cut: ['exec'], codes: '2 of 3' };
-  const figures = { calls: 20, failed: 0, underWay: 1, longest: 1234, long, reason: undefined };
+  const admissions = { asked: 40, failed: ['a Secret: admitted without its webhook'] };
+  const figures = { calls: 20, failed: 0, underWay: 1, longest: 1234, long, admissions, reason: undefined };
   const outcomes = [{ way: WAYS.grpc, fault: 'agents rolled', figures }];
   const before = '| gRPC, unix socket | of before | 1 |\n| HTTP CONNECT, unix socket | kept | 1 |';
   assert.match(table(outcomes, before), /rolled.*\n.*kept[^\n]*$/);
   assert.match(
     pageWith(readFileSync(PAGE, 'utf8'), table(outcomes, '', '2026-01-02')),
-    /\| gRPC, unix socket \| agents rolled \| 20 \| 0 \(and 1 under way\) \| 1\.2 s \| 1 of 6: exec \| 2 of 3 \| 2026-01-02 \|/,
+    /\| gRPC, unix socket \| agents rolled \| 20 \| 0 \(and 1 under way\) \| 1\.2 s \| 1 of 6: exec \| 2 of 3 \| 1 of 40 \| 2026-01-02 \|/,
   );
 });

@@ -55,9 +55,10 @@ async function fault(each: Fault, way: Way, kubernetes: Kubernetes): Promise<voi
   try {
     const outcome = await runFault(each, { kubernetes, way, short: options.short });
     outcomes.push(outcome);
-    const { calls, failed, longest, long, reason } = outcome.figures;
+    const { calls, failed, longest, long, admissions, reason } = outcome.figures;
     const cut = `${long.cut.length} of ${long.calls} long calls cut (${long.cut}), status 7 of ${long.codes} execs`;
-    const figures = `${calls} calls, ${failed} failed, longest ${(longest / 1000).toFixed(1)} s, ${cut}`;
+    const admitted = `${admissions.failed.length} of ${admissions.asked} admissions failed`;
+    const figures = `${calls} calls, ${failed} failed, longest ${(longest / 1000).toFixed(1)} s, ${cut}, ${admitted}`;
     told(reason === undefined, what, start, reason ? `${figures}: ${reason}` : figures);
   } catch (error) {
     told(false, what, start, (error as Error).message);
@@ -99,13 +100,20 @@ async function main(): Promise<void> {
     await step(way.name, () => PLANS[name].prepare({ kubernetes, directory, scope }));
     await tryOut(way, PLANS[name], kubernetes);
   }
-  if (options.stay) await stay();
+  if (options.stay) {
+    printTable();
+    await stay();
+  }
+}
+
+function printTable(): void {
+  if (outcomes.length > 0) say(`\n${table(outcomes)}`);
 }
 
 async function stay(): Promise<never> {
   say('The cluster stays until Ctrl-C. kubectl, on another terminal:');
   say(
-    `  nsenter -a -t $(pgrep -f 'inside.js.*${group}$' | tail -1) kubectl --kubeconfig /etc/kubernetes/admin.conf get pods -A`,
+    `  nsenter -a -t $(pgrep -f 'inside.ts.*${group}$' | tail -1) kubectl --kubeconfig /etc/kubernetes/admin.conf get pods -A`,
   );
   return new Promise(() => setInterval(() => {}, 60_000));
 }
@@ -116,7 +124,7 @@ try {
   told(false, 'the cluster', 0, (error as Error).stack ?? '');
   say(await kubectl(['get', 'pods', '-A', '-o=wide']).catch((reason: Error) => reason.message));
 }
-if (outcomes.length > 0) say(`\n${table(outcomes)}`);
+printTable();
 writeFileSync(options.outcomes, JSON.stringify(outcomes));
 say(`\n${counts.passed} passed, ${counts.failed} failed`);
 process.exit(counts.failed > 0 || counts.passed === 0 ? 1 : 0);

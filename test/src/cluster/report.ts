@@ -17,6 +17,7 @@ const HEAD = [
   'longest',
   'long calls cut',
   'execs with status 7',
+  'admissions failed',
   'on',
 ];
 
@@ -41,11 +42,12 @@ function today(): string {
 }
 
 function cells({ way, fault, figures }: Outcome): string[] {
-  const { calls, failed, underWay, longest, long } = figures;
+  const { calls, failed, underWay, longest, long, admissions } = figures;
   const failures = underWay > 0 ? `${failed} (and ${underWay} under way)` : String(failed);
   const kinds = long.cut.length > 0 ? `: ${[...new Set(long.cut)].join(', ')}` : '';
   const cut = `${long.cut.length} of ${long.calls}${kinds}`;
-  return [way.name, fault, String(calls), failures, `${(longest / 1000).toFixed(1)} s`, cut, long.codes];
+  const admitted = `${admissions.failed.length} of ${admissions.asked}`;
+  return [way.name, fault, String(calls), failures, `${(longest / 1000).toFixed(1)} s`, cut, long.codes, admitted];
 }
 
 /** Writes the outcomes of a run into the page for operators. */

@@ -4,8 +4,9 @@ import { EGRESS } from './recipe.ts';
 import { ANP_VERSION } from './settings.ts';
 import { manifestOf, readPod, type StaticPod, writePod } from './static-pods.ts';
 
-/** Flags of the recipes that ANP's server does not have. */
+/** Flags of the recipes that ANP's server does not have; and one with which it is ready only once it has agents of the first of its strategies. */
 const OWN = [
+  'proxy-strategies',
   'admin-uds-name',
   'admin-server-cert',
   'admin-server-key',

@@ -9,6 +9,7 @@ let putBack = async () => {};
 export const BESIDE_ANP: readonly Fault[] = [serverChanged, serverKilled].map(({ name, commit }) => ({
   name: `${name}, of ANP`,
   mayFail: /./,
+  mayCut: true,
   commit,
   comparison: {
     begin: async () => {

@@ -10,6 +10,8 @@ const SERVER = '/etc/kubernetes/manifests/proxy-server.yaml';
 const DRAIN_MS = 180_000;
 
 const DRAIN_NODE_S = 20;
+/** Longer than what drains keeps idle connections (--drain-idle-timeout). */
+const AGAIN_MS = 180_000;
 
 const AGENTS = { namespace: 'isthmus-agent', name: 'agent', selector: 'app.kubernetes.io/name=proxy-agent' };
 const HUBS = { namespace: 'isthmus-plane', name: 'hub', selector: 'app.kubernetes.io/name=backend-hub' };
@@ -59,6 +61,7 @@ const nodeDrained: Fault = {
 
 export const agentDeleted: Fault = {
   name: 'an agent force-deleted',
+  mayCut: true,
   async commit({ load }) {
     const [pod = ''] = await podsOf(AGENTS, false);
     const force = ['--grace-period=0', '--force'];
@@ -72,6 +75,7 @@ const kubeletRestarted: Fault = {
   // It ends connections that it has accepted, for a moment nothing listens there, and then it does not know its pods yet.
   mayFail:
     /connection reset by peer|: EOF$|:10250: connect: connection refused|unable to upgrade connection: pod does not exist/,
+  mayCut: true,
   async commit({ kubernetes }) {
     await kubernetes.restartKubelet();
     await until(
@@ -97,14 +101,20 @@ export const serverKilled: Fault = {
   },
 };
 
+/** None of these ends a tunnel. */
+const HARMLESS = [serverChanged, serverKilled, agentsRolled, agentsScaled, agentEvicted, nodeDrained];
+
 /** What is done to the static pod of one control-plane node, and to agents. */
 export const OF_THE_SERVER: readonly Fault[] = [
-  serverChanged,
-  serverKilled,
-  agentsRolled,
-  agentsScaled,
-  agentEvicted,
-  nodeDrained,
+  ...HARMLESS,
+  {
+    name: 'all of these again and again, for three minutes',
+    async commit(scene) {
+      const over = performance.now() + (scene.short ? 0 : AGAIN_MS);
+      do for (const each of HARMLESS) await each.commit(scene);
+      while (performance.now() < over);
+    },
+  },
   {
     name: 'server and agents changed at once',
     commit: async (scene) => void (await Promise.all([serverChanged.commit(scene), restart(AGENTS)])),
@@ -114,6 +124,7 @@ export const OF_THE_SERVER: readonly Fault[] = [
     name: 'the API server SIGKILLed',
     // It is the one that kubectl calls.
     mayFail: /./,
+    mayCut: true,
     commit: ({ kubernetes }) => kubernetes.restartApiServer(),
   },
   kubeletRestarted,
@@ -123,7 +134,7 @@ export const OF_THE_SERVER: readonly Fault[] = [
 export const OF_THE_PLANE: readonly Fault[] = [
   agentsRolled,
   { name: 'hubs rolled', commit: (scene) => roll(HUBS, scene) },
-  { name: 'gateways rolled', commit: (scene) => roll(GATEWAYS, scene) },
+  { name: 'gateways rolled', mayCut: true, commit: (scene) => roll(GATEWAYS, scene) },
   agentDeleted,
   kubeletRestarted,
 ];

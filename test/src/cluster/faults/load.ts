@@ -1,6 +1,7 @@
 import { Scope, until } from '../../harness/index.ts';
 import { tryKubectl } from '../kubernetes.ts';
 import { NAMESPACE } from '../probe.ts';
+import { type AdmissionFigures, Admissions } from './admissions.ts';
 import { LongCalls, type LongFigures } from './long-calls.ts';
 
 const CALL_MS = 60_000;
@@ -16,11 +17,17 @@ interface Failure {
 /** Why a call failed that says nothing. */
 const SILENT = 'status 0, and no answer';
 
-interface LoadOptions {
-  /** How calls may fail. */
-  readonly mayFail?: RegExp | undefined;
-  /** See `Fault`. */
-  readonly oneSilent?: boolean | undefined;
+/** What a load may meet. */
+export interface Tolerance {
+  /** How calls may fail, because what they call is away. Admissions may then fail too. */
+  readonly mayFail?: RegExp;
+  /** Whether one call may end without an answer and without an error: the one that is under way when something is killed. */
+  readonly oneSilent?: boolean;
+  /** Whether long calls may be cut, because what carries them ends. */
+  readonly mayCut?: boolean;
+}
+
+interface LoadOptions extends Tolerance {
   /** Where the execs that stay are, one after the other. Default: where kubectl finds an API server, as the calls do. */
   readonly apiServers?: readonly string[] | undefined;
 }
@@ -34,17 +41,18 @@ export interface Figures {
   /** The longest call, in milliseconds. */
   readonly longest: number;
   readonly long: LongFigures;
-  /** What kubectl said when the first call failed that should not, and when. */
+  readonly admissions: AdmissionFigures;
+  /** The first of what should not have happened: what kubectl said when a call failed, and when; a cut; an admission that failed. */
   readonly reason: string | undefined;
 }
 
-/** `kubectl exec` again and again, and long calls that stay. */
+/** `kubectl exec` and admissions again and again, and long calls that stay. */
 export class Load implements AsyncDisposable {
   readonly #scope = new Scope();
   readonly #pod: string;
-  readonly #mayFail: RegExp | undefined;
-  readonly #oneSilent: boolean;
+  readonly #tolerance: Tolerance;
   readonly #long: LongCalls;
+  readonly #admissions = new Admissions();
   #calls = 0;
   readonly #failures: Failure[] = [];
   /** The calls that were under way when things were killed. */
@@ -53,10 +61,9 @@ export class Load implements AsyncDisposable {
   #over = false;
   readonly #loop: Promise<void>;
 
-  private constructor(pod: string, { mayFail, oneSilent = false, apiServers }: LoadOptions) {
+  private constructor(pod: string, { apiServers, ...tolerance }: LoadOptions) {
     this.#pod = pod;
-    this.#mayFail = mayFail;
-    this.#oneSilent = oneSilent;
+    this.#tolerance = tolerance;
     this.#long = new LongCalls(this.#scope, pod, apiServers);
     this.#loop = this.#calling();
   }
@@ -87,18 +94,23 @@ export class Load implements AsyncDisposable {
     this.#over = true;
     await this.#loop;
     const long = await this.#long.end();
+    const admissions = await this.#admissions.end();
+    const { mayFail, oneSilent, mayCut } = this.#tolerance;
     const underWayOf = ({ call }: Failure) => this.#struck.some(([first, last]) => call >= first && call <= last);
     const failed = this.#failures.filter((failure) => !underWayOf(failure));
-    const silent = failed.find(({ reason }) => this.#oneSilent && reason === SILENT);
-    const first = failed.find((each) => each !== silent && !this.#mayFail?.test(each.reason));
-    const reason = first && `at ${first.at}, ${first.reason}`;
+    const silent = failed.find(({ reason }) => oneSilent && reason === SILENT);
+    const first = failed.find((each) => each !== silent && !mayFail?.test(each.reason));
+    const cut = long.cut.length > 0 && !mayCut ? `cut: ${long.cut.join(', ')}` : undefined;
+    const refused = mayFail ? undefined : admissions.failed[0];
+    const reason = first ? `at ${first.at}, ${first.reason}` : (cut ?? refused);
     const underWay = this.#failures.length - failed.length;
-    return { calls: this.#calls, failed: failed.length, underWay, longest: this.#longest, long, reason };
+    return { calls: this.#calls, failed: failed.length, underWay, longest: this.#longest, long, admissions, reason };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#over = true;
     await this.#loop;
+    await this.#admissions.end();
     await this.#scope[Symbol.asyncDispose]();
   }
 

@@ -18,7 +18,7 @@ const WATCH = `/apis/${GROUP}/v1/visits?watch=1`;
 /** What became of the calls that were to last. */
 export interface LongFigures {
   readonly calls: number;
-  /** The kinds of those that ended early, or lost something. */
+  /** The kinds of those that ended early, lost something, or ended with another status than their command's. */
   readonly cut: readonly string[];
   /** Of the execs, how many ended with their command's status. */
   readonly codes: string;
@@ -66,9 +66,11 @@ export class LongCalls {
     const whole = await Promise.all(this.#calls.map((call) => call.whole()));
     await kubectl(['-n', NAMESPACE, 'exec', this.#pod, '--', 'touch', this.#over]);
     const codes = await Promise.all(this.#execs.map((session) => session.code()));
+    // The execs are the first of the calls.
+    const good = whole.map((each, index) => each && (index >= codes.length || codes[index] === CODE));
     return {
       calls: this.#calls.length,
-      cut: this.#calls.filter((_, index) => !whole[index]).map(({ kind }) => kind),
+      cut: this.#calls.filter((_, index) => !good[index]).map(({ kind }) => kind),
       codes: `${codes.filter((code) => code === CODE).length} of ${codes.length}`,
     };
   }

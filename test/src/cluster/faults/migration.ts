@@ -27,6 +27,7 @@ function server(from: Make, to: Make, agents: Make): Fault {
   return {
     name: `server: ${from} to ${to}, agents ${agents}`,
     ...mayFail,
+    mayCut: true,
     commit: ({ load }) => changeServer(from, to, load),
   };
 }
@@ -34,5 +35,11 @@ function server(from: Make, to: Make, agents: Make): Fault {
 /** @param server what the server is meanwhile */
 function agents(from: Make, to: Make, server: Make): Fault {
   const mayFail = server === 'ANP' ? NO_AGENT_OF_ANP : NO_AGENT;
-  return { name: `agents: ${from} to ${to}, server ${server}`, mayFail, oneSilent: true, commit: () => runAgents(to) };
+  return {
+    name: `agents: ${from} to ${to}, server ${server}`,
+    mayFail,
+    oneSilent: true,
+    mayCut: true,
+    commit: () => runAgents(to),
+  };
 }

@@ -26,6 +26,7 @@ export const OF_HELM: readonly Fault[] = [
   {
     name: 'helm uninstall, and install again',
     mayFail: /./,
+    mayCut: true,
     async commit({ kubernetes }) {
       for (const component of ['agent', 'plane'] as const) await uninstall(component);
       for (const component of ['plane', 'agent'] as const) await install(component);
@@ -35,6 +36,7 @@ export const OF_HELM: readonly Fault[] = [
   {
     name: 'servers in the place of the plane',
     mayFail: /./,
+    mayCut: true,
     commit: ({ kubernetes }) => serversByHelm(kubernetes),
   },
   { name: 'helm upgrade: other values for servers', commit: () => install('server', 'operators=true') },

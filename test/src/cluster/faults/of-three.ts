@@ -35,6 +35,7 @@ export const OF_THREE: readonly Fault[] = [
   },
   {
     name: 'each API server SIGKILLed, one after the other',
+    mayCut: true,
     async commit({ load }) {
       for (const { address, suffix } of CONTROL_PLANES) {
         const name = `${API_SERVER}${suffix}`;
@@ -54,10 +55,11 @@ let putBack = async () => {};
 export const ONE_OF_THREE: readonly Fault[] = [
   {
     name: 'one of three servers: Isthmus to ANP',
+    mayCut: true,
     async commit() {
       const { suffix } = CONTROL_PLANES.at(-1) as ControlPlane;
       putBack = await putAnp(`${SERVER}${suffix}`, `${HOLDER}${suffix}`);
     },
   },
-  { name: 'one of three servers: ANP to Isthmus', commit: () => putBack() },
+  { name: 'one of three servers: ANP to Isthmus', mayCut: true, commit: () => putBack() },
 ];

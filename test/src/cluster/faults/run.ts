@@ -30,11 +30,7 @@ async function underLoad(
   fault: Fault,
   options: { kubernetes: Kubernetes; way: Way; short: boolean },
 ): Promise<Outcome> {
-  await using load = await Load.begin(await probePod(), {
-    mayFail: fault.mayFail,
-    oneSilent: fault.oneSilent,
-    apiServers: options.way.apiServers,
-  });
+  await using load = await Load.begin(await probePod(), { ...fault, apiServers: options.way.apiServers });
   await fault.commit({ ...options, load });
   await load.more(CALLS_AFTER);
   return { way: options.way, fault: fault.name, figures: await load.end() };
