@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { redisMissing } from '@isthmus/directory/testing/servers';
-import { echo, scoped, sharedByFile, split, until } from '../harness/index.ts';
+import { echo, scoped, sharedByFile, split, unlessSlow, until } from '../harness/index.ts';
 import { rogueAgent } from '../hostile/links.ts';
 import { adminOf, dial } from '../plane/dials.ts';
 import { faultless, goTo, NO_BROWSER, openConsole, startBrowser } from './browser.ts';
@@ -45,7 +45,7 @@ interface Drawn {
 // The first test, because it counts the gateway's dials.
 test(
   'watching costs a bounded memory and a bounded number of draws, however many dials there are',
-  { skip },
+  { skip: skip || unlessSlow() },
   scoped(async (scope) => {
     const { gateway, programs } = await plane();
     const watched = await openConsole(scope, await browser(), gateway.program, programs);
