@@ -1,27 +1,34 @@
-// npm test: installs what is missing, then runs the gate; in CI also the programs on the oldest Node, and the unit tests on Deno.
+// npm test: installs what is missing, then runs the gate; in CI also the programs on the oldest Node, unit tests on Deno, and the simulation.
 // npm run ok, test:floor, test:deno and test:slow run one of these: `node scripts/test.mjs PART`.
 import { seconds } from './lib/command.mjs';
 import { closingLine, succeeded, sum } from './lib/counts.mjs';
 import { ensureInstalled } from './lib/ready.mjs';
-import { gate, testOnDeno, testOnFloor, testSlow, withBundles } from './lib/tests.mjs';
+import { gate, simulate, testAllOnDeno, testOnDeno, testOnFloor, testSlow, withBundles } from './lib/tests.mjs';
 import { ensureTools } from './lib/tools.mjs';
 
-const PARTS = { gate, floor: testOnFloor, deno: testOnDeno, slow: testSlow };
+const PARTS = {
+  ...{ gate, simulate, floor: testOnFloor, slow: testSlow },
+  ...{ deno: testAllOnDeno, 'tunnels on deno': testOnDeno },
+};
 
 const [part] = process.argv.slice(2);
 await ensureInstalled();
 const missing = part ? [] : await ensureTools('redis', 'chromium', 'prometheus');
-const parts = part ? [part] : process.env.CI ? ['gate', 'floor', 'deno'] : ['gate'];
-const all = await withBundles(async () => {
+const parts = part ? [part] : process.env.CI ? ['gate', 'floor', 'tunnels on deno'] : ['gate'];
+const beside = !part && process.env.CI ? ['simulate'] : [];
+
+async function inTurn(names) {
   const results = [];
-  for (const each of parts) {
+  for (const each of names) {
     const start = performance.now();
     const counts = await PARTS[each]();
     console.log(`${each}: ${closingLine(counts)} in ${seconds(performance.now() - start)}`);
     results.push(counts);
   }
-  return results;
-});
+  return sum(results);
+}
+
+const all = await withBundles(() => Promise.all([inTurn(parts), inTurn(beside)]));
 for (const line of missing) console.log(`\n${line}`);
 const counts = sum(all);
 console.log(`\n${closingLine(counts)}`);

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fetchNode } from '../node.mjs';
 import { bin, command } from './command.mjs';
-import { denoCounts, nodeCounts, ONE_FAILED, ONE_PASSED, sum } from './counts.mjs';
+import { denoCounts, nodeCounts, ONE_FAILED, ONE_PASSED, readClosingLine, sum } from './counts.mjs';
 import { ROOT, readJson } from './workspace.mjs';
 
 /** The targets, of nx.json and of the packages, that must pass before a change is merged. Those that take longest go first. */
@@ -13,10 +13,14 @@ const TARGETS = [
 ];
 const GATE_MS = 45 * 60_000;
 const RUNTIME_MS = 20 * 60_000;
+const SCHEDULES = '100000';
 /** What runs side by side: tests that wait leave the processors to others. */
 const PARALLEL = 3;
 /** Edges where runtimes have differed: what ends, resets, waits and moves much. */
 const ON_RUNTIMES = 'test/src/edges/{closing,cuts,destinations,failures,pressure,resets}.test.ts';
+/** What a tunnel's bytes pass through. Of the other packages, Deno runs the unit tests every night. */
+const ON_THE_WAY =
+  '{libs/{client,proto,runtime,transport,tunnel,wire},apps/{agent,backend-hub,frontend-gw}}/src/**/*.test.ts';
 /** What Deno 2.9 does otherwise: it resets no TLS connection and reads ahead (docs/RESUME.md, SECURITY.md). */
 const NOT_ON_DENO = /\/edges\/(cuts|resets)\./;
 /** What passed, and the headings and sums around it. */
@@ -67,12 +71,18 @@ export async function testOnFloor() {
   return counted(argv, nodeCounts, { timeout: RUNTIME_MS, env: { ISTHMUS_NODE: node } });
 }
 
-/** Runs the unit tests and some edges on Deno, a process for each package: Deno 2.9.5 was seen to crash after some hundred HTTP/2 sessions in one. */
-export async function testOnDeno() {
+/** Runs the unit tests of all packages and some edges on Deno. */
+export function testAllOnDeno() {
+  return testOnDeno('{libs,apps}/*/src/**/*.test.ts');
+}
+
+/** Runs unit tests and some edges on Deno, a process for each package: Deno 2.9.5 was seen to crash after some hundred HTTP/2 sessions in one. */
+export async function testOnDeno(files = ON_THE_WAY) {
   const edges = globSync(ON_RUNTIMES, { cwd: ROOT }).filter((file) => !NOT_ON_DENO.test(file));
-  const units = globSync('{libs,apps}/*/src/**/*.test.ts', { cwd: ROOT });
-  // Edges, which take longest, first.
-  const groups = Object.values(Object.groupBy([...edges, ...units], (file) => file.split('/').slice(0, 2).join('/')));
+  const units = globSync(files, { cwd: ROOT });
+  const packages = Object.values(Object.groupBy(units, (file) => file.split('/').slice(0, 2).join('/')));
+  // What takes longest first: the edges wait for programs, and of packages it is those with most tests.
+  const groups = [edges, ...packages.sort((a, b) => b.length - a.length)];
   const results = [];
   const worker = async () => {
     for (let files = groups.shift(); files; files = groups.shift())
@@ -84,6 +94,12 @@ export async function testOnDeno() {
   };
   await Promise.all(Array.from({ length: PARALLEL }, worker));
   return sum(results);
+}
+
+/** Cuts simulated tunnels, on one processor and with what the tests leave of it. */
+export function simulate() {
+  const argv = ['nice', '-n', '19', process.execPath, join(ROOT, 'scripts', 'simulate.mjs'), '--schedules', SCHEDULES];
+  return counted(argv, (output) => readClosingLine(output) ?? ONE_FAILED, { timeout: GATE_MS });
 }
 
 /** Runs tests, and returns their counts as `read` finds them in the output. A run that fails without a failed test is one. */

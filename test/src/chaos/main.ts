@@ -3,13 +3,15 @@ import { parseArgs } from 'node:util';
 import { runApart, writeOutcome } from './apart.ts';
 import { table, writePage } from './report.ts';
 import type { Row } from './row.ts';
-import { ROWS } from './rows/index.ts';
+import { EACH_KIND, ROWS } from './rows/index.ts';
 import { DIALS_PER_SECOND, type Outcome, runRow } from './run-row.ts';
 
 const { values } = parseArgs({
   options: {
     short: { type: 'boolean', default: false },
     row: { type: 'string', multiple: true, default: [] },
+    // One row of each kind of fault.
+    'each-kind': { type: 'boolean', default: false },
     list: { type: 'boolean', default: false },
     // Of two runs side by side, one takes 1/2 of the rows and the other 2/2.
     part: { type: 'string', default: '1/1' },
@@ -53,7 +55,7 @@ async function main(): Promise<void> {
   }
   const rate = Number(values.rate);
   const outcomes: Outcome[] = [];
-  for (const row of chosen(values.row)) {
+  for (const row of chosen(values['each-kind'] ? [...EACH_KIND, ...values.row] : values.row)) {
     const run = row.apart && values.outcome === undefined && !row.skip?.() ? runApart : runRow;
     const outcome = await run(row, { short: values.short, rate, signal: ended.signal });
     if (ended.signal.aborted) return;

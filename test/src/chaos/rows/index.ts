@@ -29,3 +29,10 @@ export const ROWS: readonly Row[] = [
   ...machineRows,
   ...allInOneRows,
 ];
+
+/** One of each kind of fault, which continuous integration runs for each change. It runs all of them every night. */
+export const EACH_KIND: readonly string[] = [
+  ...['hub-kill', 'hub-stop', 'peer-link-half-open', 'gateway-kill', 'hold-kill', 'servers-apart-2'],
+  ...['roll-hubs-live', 'roll-gateways', 'roll-agents-live', 'agent-kill', 'redis-kill'],
+  ...['caller-kill-connect', 'readers-stall', 'fairness'],
+];
