@@ -3,7 +3,7 @@ import { TLSSocket } from 'node:tls';
 import { clientTls, connectTls, connectTo, isLoopback, keptAlive, secured } from '@isthmus/runtime';
 import { type Destination, formatDestination, printable } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
-import { type HttpHead, readHead, write } from './http1.ts';
+import { type HttpAnswer, readAnswer, write } from './http1.ts';
 
 /** An HTTP proxy that opens connections to others by CONNECT. */
 export interface HttpProxy {
@@ -145,8 +145,8 @@ function failed({ name }: HttpProxy, error: Error): Error {
   return new Error(`through the proxy ${name}: ${error.message}`, { cause: error });
 }
 
-/** As `throughProxy`, on a socket that is connected to the proxy. Destroys it if the attempt fails. */
-export async function askProxy(
+/** On a socket that is connected to the proxy. Destroys it if the attempt fails. */
+async function askProxy(
   raw: Socket,
   proxy: HttpProxy,
   to: Destination,
@@ -173,7 +173,7 @@ export async function askProxy(
   try {
     if (socket instanceof TLSSocket) await secured(socket);
     // Both at once: a broken connection fails both, and neither failure may go unhandled.
-    const [head] = await Promise.all([readHead(socket, timeout), write(socket, request(proxy, destination))]);
+    const [head] = await Promise.all([readAnswer(socket, timeout), write(socket, request(proxy, destination))]);
     if (head.status < 200 || head.status > 299) throw new Error(refusal(head, proxy, destination));
     return socket;
   } catch (error) {
@@ -193,7 +193,7 @@ function request({ credentials }: HttpProxy, destination: string): string {
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
 
-function refusal({ status, reason, fields }: HttpHead, { credentials }: HttpProxy, destination: string): string {
+function refusal({ status, reason, fields }: HttpAnswer, { credentials }: HttpProxy, destination: string): string {
   const answered = `it answered ${printable(`${status} ${reason}`.trim().slice(0, TRANSPORT.shownAnswerCharacters))} to CONNECT ${destination}`;
   if (status === 407) {
     const scheme =

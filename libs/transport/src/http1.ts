@@ -46,32 +46,28 @@ export class Pieces {
 
 const HEAD_END = '\r\n\r\n';
 
-/** A status line and its fields. Names are in lower case; of a repeated field, the last counts. */
+/** The first line of a message, and its fields. Names are in lower case. The values of a repeated field are joined by a comma. */
 export interface HttpHead {
-  readonly status: number;
-  /** The text after the status: `Not Found`. May be empty. */
-  readonly reason: string;
+  readonly line: string;
   readonly fields: ReadonlyMap<string, string>;
 }
 
 /**
- * Reads the head of an HTTP/1.1 answer and leaves every byte behind it on the socket. What follows a 101 is not HTTP/1.1, and node:http
- * cannot hand a socket over on every runtime.
+ * Reads the head of an HTTP/1.1 message and leaves every byte behind it on the socket. What follows an upgrade is not HTTP/1.1, and
+ * node:http cannot hand a socket over on every runtime.
  * @param timeout milliseconds
+ * @param what the message is, for errors
  */
-export function readHead(socket: Socket, timeout: number): Promise<HttpHead> {
+export function readHead(socket: Socket, timeout: number, what: 'answer' | 'request'): Promise<HttpHead> {
   return new Promise((resolve, reject) => {
     const pieces = new Pieces();
-    const settle = (error: Error | undefined, head?: HttpHead) => {
+    const settle = (done: () => void) => {
       clearTimeout(timer);
-      socket.off('readable', read);
-      socket.off('error', fail);
-      socket.off('close', close);
-      if (head) resolve(head);
-      else reject(error);
+      socket.off('readable', read).off('error', fail).off('end', close).off('close', close);
+      done();
     };
-    const fail = (error: Error) => settle(error);
-    const close = () => settle(new Error('connection closed before an answer'));
+    const fail = (error: Error) => settle(() => reject(error));
+    const close = () => fail(new Error(`connection closed before an ${what}`));
     const read = () => {
       for (let chunk = socket.read() as Buffer | null; chunk !== null; chunk = socket.read() as Buffer | null) {
         const searched = Math.max(0, pieces.length - HEAD_END.length + 1);
@@ -80,36 +76,49 @@ export function readHead(socket: Socket, timeout: number): Promise<HttpHead> {
         if (end >= 0) {
           const rest = seen.subarray(end + HEAD_END.length);
           if (rest.length > 0) socket.unshift(rest);
-          const head = parseHead(seen.toString('latin1', 0, end));
-          settle(new Error(`not an HTTP/1.1 answer: ${JSON.stringify(seen.toString('latin1', 0, 60))}`), head);
+          settle(() => resolve(parseHead(seen.toString('latin1', 0, end))));
           return;
         }
         if (seen.length > TRANSPORT.headBytes) {
-          settle(new Error(`answer's head is longer than ${TRANSPORT.headBytes} bytes`));
+          fail(new Error(`${what}'s head is longer than ${TRANSPORT.headBytes} bytes`));
           return;
         }
       }
     };
-    const timer = setTimeout(() => settle(new Error(`no answer in ${timeout} ms`)), timeout);
-    socket.on('readable', read);
-    socket.once('error', fail);
-    socket.once('close', close);
+    const timer = setTimeout(() => fail(new Error(`no ${what} in ${timeout} ms`)), timeout);
+    socket.on('readable', read).once('error', fail).once('end', close).once('close', close);
     read();
   });
 }
 
-function parseHead(text: string): HttpHead | undefined {
-  const [statusLine = '', ...lines] = text.split('\r\n');
-  const [, status, reason = ''] = /^HTTP\/1\.[01] (\d{3})(?: (.*))?$/.exec(statusLine) ?? [];
-  if (status === undefined) return undefined;
+function parseHead(text: string): HttpHead {
+  const [line = '', ...lines] = text.split('\r\n');
   const fields = new Map<string, string>();
-  for (const line of lines) {
-    const colon = line.indexOf(':');
-    if (colon > 0) fields.set(line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim());
+  for (const each of lines) {
+    const colon = each.indexOf(':');
+    if (colon <= 0) continue;
+    const [name, value] = [each.slice(0, colon).toLowerCase(), each.slice(colon + 1).trim()];
+    const before = fields.get(name);
+    fields.set(name, before === undefined ? value : `${before}, ${value}`);
   }
-  return { status: Number(status), reason, fields };
+  return { line, fields };
 }
 
+/** The head of an answer. */
+export interface HttpAnswer {
+  readonly status: number;
+  /** The text after the status: `Not Found`. May be empty. */
+  readonly reason: string;
+  readonly fields: HttpHead['fields'];
+}
+
+/** Reads the head of an answer, see `readHead`. */
+export async function readAnswer(socket: Socket, timeout: number): Promise<HttpAnswer> {
+  const { line, fields } = await readHead(socket, timeout, 'answer');
+  const [, status, reason = ''] = /^HTTP\/1\.[01] (\d{3})(?: (.*))?$/.exec(line) ?? [];
+  if (status === undefined) throw new Error(`not an HTTP/1.1 answer: ${JSON.stringify(line.slice(0, 60))}`);
+  return { status: Number(status), reason, fields };
+}
 /** Returns undefined if it is not percent-encoded UTF-8. */
 export function percentDecoded(text: string): string | undefined {
   try {

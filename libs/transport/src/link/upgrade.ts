@@ -1,11 +1,20 @@
-import http, { type IncomingMessage } from 'node:http';
+import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Duplex } from 'node:stream';
 import { guarding } from '@isthmus/runtime';
 import { checkAgentId, checkName, NotAuthorised } from '@isthmus/tunnel';
 import type { PingInterval } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { answerLast, type HttpHead, percentDecoded, percentEncoded, readHead, reasonOf, write } from '../http1.ts';
+import {
+  answerLast,
+  type HttpAnswer,
+  type HttpHead,
+  percentDecoded,
+  percentEncoded,
+  readAnswer,
+  readHead,
+  reasonOf,
+  write,
+} from '../http1.ts';
 import { AgentLimitError } from '../identifiers.ts';
 import { isInstance } from './control.ts';
 
@@ -131,7 +140,7 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   if (hello.instance !== undefined) lines.push(`isthmus-instance: ${hello.instance}`);
   // Wait for both at once: a broken connection fails both, and neither failure may go unhandled.
   const request = write(socket, `${lines.join('\r\n')}\r\n\r\n`);
-  const [head] = await Promise.all([readHead(socket, timeout), request]);
+  const [head] = await Promise.all([readAnswer(socket, timeout), request]);
   if (head.status !== 101) throw await refusal(socket, head);
   const hubId = named(head, 'isthmus-hub');
   if (hubId === '')
@@ -150,7 +159,7 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
 }
 
 /** Hubs of earlier versions name no tenant, because they believe the agent. */
-function tenantOf(head: HttpHead, claimed: string | undefined): string {
+function tenantOf(head: HttpAnswer, claimed: string | undefined): string {
   const tenant = named(head, 'isthmus-tenant') || (claimed ?? DEFAULT_TENANT);
   if (claimed === undefined || claimed === tenant) return tenant;
   throw new LinkRefused(
@@ -160,12 +169,12 @@ function tenantOf(head: HttpHead, claimed: string | undefined): string {
 }
 
 /** Throws LinkRefused for a malformed name. A peer that answered 101 knows the protocol. */
-function named({ fields, status }: HttpHead, name: string): string {
+function named({ fields, status }: HttpAnswer, name: string): string {
   const value = fields.get(name) ?? '';
   return readName(value, `the answer's ${name}`, status);
 }
 
-async function refusal(socket: Socket, head: HttpHead): Promise<LinkRefused> {
+async function refusal(socket: Socket, head: HttpAnswer): Promise<LinkRefused> {
   const text = head.fields.get('isthmus-error');
   socket.destroy();
   return new LinkRefused(head.status, text ? reasonOf(text) : `answered with status ${head.status}`);
@@ -184,86 +193,55 @@ interface UpgradeServerOptions<A extends HubHello> {
 
 /** Hub's side: accepts sockets on which an agent asks for a link. */
 export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<A>): { accept(socket: Socket): void } {
-  const server = http.createServer({ keepAlive: false });
-  const waiting = new Map<Duplex, NodeJS.Timeout>();
-  const settle = (socket: Duplex) => {
-    clearTimeout(waiting.get(socket));
-    waiting.delete(socket);
-  };
-  /** A refused peer is read until it closes, so that its answer reaches it. Nothing that it sends then is another request. */
-  const refused = new WeakSet<Socket>();
-  const refuse = (socket: Socket, error: Error, answered = false) => {
-    settle(socket);
-    if (refused.has(socket)) return;
-    refused.add(socket);
-    options.refused(socket, error);
-    if (answered) {
-      socket.destroy();
-      return;
-    }
-    answerRefusal(socket, statusOf(error), error.message);
-  };
-  const guarded = (socket: Socket, act: () => unknown) => {
-    const failed = (error: Error) => {
-      settle(socket);
-      socket.destroy();
-      options.fault(socket, error);
-    };
-    guarding(failed)(act)();
-  };
-  const elsewhere = ({ method, socket }: IncomingMessage) => {
-    const error = new LinkRefused(404, `this port is for agents: ${LINK_PROTOCOL} or gRPC, not ${method}`);
-    guarded(socket, () => refuse(socket, error));
-  };
-  server.on('request', elsewhere);
-  // Without a listener of its own, node:http drops a CONNECT without an answer.
-  server.on('connect', elsewhere);
-  server.on('clientError', (error, stream) => {
-    const socket = stream as Socket;
-    guarded(socket, () => refuse(socket, new LinkRefused(400, error.message)));
-  });
-  const upgrade = async (request: IncomingMessage, socket: Socket, head: Buffer) => {
-    settle(socket);
-    socket.on('error', () => {});
+  const serve = async (socket: Socket) => {
     let answered = false;
     try {
-      const hello = readHello(request);
+      const hello = readHello(await readRequest(socket));
       const answer = await options.admit(hello, socket);
       answered = true;
       await write(socket, acceptance(answer));
-      if (head.length > 0) socket.unshift(head);
       options.open(socket, hello, answer);
     } catch (error) {
-      refuse(socket, error as Error, answered);
+      options.refused(socket, error as Error);
+      if (answered) socket.destroy();
+      else answerRefusal(socket, statusOf(error as Error), (error as Error).message);
     }
   };
-  server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
-    const socket = stream as Socket;
-    guarded(socket, () => upgrade(request, socket, head));
-  });
   return {
     accept(socket) {
-      const late = () => guarded(socket, () => refuse(socket, new LinkRefused(408, 'no request in time')));
-      const timer = setTimeout(late, TRANSPORT.upgradeMs);
-      waiting.set(socket, timer);
-      socket.once('close', () => settle(socket));
-      server.emit('connection', socket);
-      socket.resume();
+      socket.on('error', () => {});
+      const failed = (error: Error) => {
+        socket.destroy();
+        options.fault(socket, error);
+      };
+      guarding(failed)(() => serve(socket))();
     },
   };
 }
 
-function readHello(request: IncomingMessage): AgentHello {
-  if (request.headers.upgrade !== LINK_PROTOCOL || request.url !== LINK_PATH) {
-    throw new LinkRefused(404, `this port serves ${LINK_PROTOCOL} at ${LINK_PATH}, not ${request.headers.upgrade}`);
+async function readRequest(socket: Socket): Promise<HttpHead> {
+  try {
+    return await readHead(socket, TRANSPORT.upgradeMs, 'request');
+  } catch (error) {
+    throw new LinkRefused(400, (error as Error).message);
   }
-  const agents = request.headersDistinct['isthmus-agent'] ?? [];
-  if (agents.length !== 1 || agents[0] === '') throw new LinkRefused(400, 'want exactly one agent id');
-  const field = (name: string) => request.headersDistinct[name]?.[0] ?? '';
+}
+
+function readHello({ line, fields }: HttpHead): AgentHello {
+  const [, method, path] = /^([A-Z]+) (\S+) HTTP\/1\.1$/.exec(line) ?? [];
+  if (method === undefined) throw new LinkRefused(400, 'not an HTTP/1.1 request');
+  const protocol = method === 'GET' ? fields.get('upgrade') : undefined;
+  if (protocol === undefined)
+    throw new LinkRefused(404, `this port is for agents: ${LINK_PROTOCOL} or gRPC, not ${method}`);
+  if (protocol !== LINK_PROTOCOL || path !== LINK_PATH)
+    throw new LinkRefused(404, `this port serves ${LINK_PROTOCOL} at ${LINK_PATH}, not ${protocol}`);
+  const field = (name: string) => fields.get(name) ?? '';
+  const agent = field('isthmus-agent');
+  if (agent === '' || agent.includes(',')) throw new LinkRefused(400, 'want exactly one agent id');
   const named = (name: string, check?: typeof checkName) => readName(field(name), name, 400, check);
   const tenant = named('isthmus-tenant');
   const pingSeconds = wantedPing(field('isthmus-ping'), 400);
-  const token = /^Bearer (.+)$/.exec(request.headers.authorization ?? '')?.[1];
+  const token = /^Bearer (.+)$/.exec(field('authorization'))?.[1];
   return {
     agentId: named('isthmus-agent', checkAgentId),
     identifiers: decode(field('isthmus-identifiers'), 'isthmus-identifiers', 400),
@@ -324,7 +302,7 @@ function statusOf(error: Error): number {
 function answerRefusal(socket: Socket, status: number, text: string): void {
   if (socket.destroyed || !socket.writable) return;
   const head = [
-    `HTTP/1.1 ${status} ${http.STATUS_CODES[status] ?? 'Error'}`,
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'Error'}`,
     'connection: close',
     ...([429, 503].includes(status) ? [`retry-after: ${TRANSPORT.retryAfterSeconds}`] : []),
     `isthmus-error: ${percentEncoded(text)}`,
