@@ -102,7 +102,7 @@ export async function useService(component: Component, service: string, kubernet
   writeFileSync('/etc/hosts', `${[...hosts, `${address} ${name}`].join('\n')}\n`);
   const ours = readFileSync(EGRESS_OF_GATEWAYS, 'utf8');
   writeFileSync(EGRESS, ours.replace('gateway.isthmus-plane.svc', name));
-  await kubernetes.restartApiServer();
+  await kubernetes.replaceApiServer();
 }
 
 const EGRESS_OF_GATEWAYS = `${CHART}/../overlays/control-plane-node/node/egress-selector-configuration-http-connect.yaml`;
