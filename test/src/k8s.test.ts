@@ -318,13 +318,20 @@ test("an agent on each node says that it serves its node, and callers' servers a
     assert.equal(flags.get('proxy-strategies'), 'destHost,default', name);
 });
 
-test('with the component for it, agents may say what their end would cost, and nothing else', { skip }, () => {
+test('with the component for it, agents may say what their end would cost and what it cut, and nothing else', {
+  skip,
+}, () => {
   const applied = composed('base/agent', 'components/deletion-cost');
   assert.equal(workloads(applied)[0]?.pod.automountServiceAccountToken, true);
   const roles = applied.filter(({ kind }) => kind === 'Role') as unknown as readonly { readonly rules: unknown }[];
   assert.deepEqual(
     roles.map(({ rules }) => rules),
-    [[{ apiGroups: [''], resources: ['pods/status'], verbs: ['patch'] }]],
+    [
+      [
+        { apiGroups: [''], resources: ['pods/status'], verbs: ['patch'] },
+        { apiGroups: [''], resources: ['events'], verbs: ['create'] },
+      ],
+    ],
   );
   const binding = applied.find(({ kind }) => kind === 'RoleBinding') as unknown as { readonly subjects: unknown };
   assert.deepEqual(binding.subjects, [{ kind: 'ServiceAccount', name: 'agent', namespace: 'isthmus-agent' }]);

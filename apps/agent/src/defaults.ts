@@ -54,6 +54,8 @@ export const AGENT = {
   busyPart: 2 / 3,
   /** How many hubs of one link and how many addresses are remembered. The oldest address is forgotten first; further hubs are ignored. */
   maxKnown: 1024,
+  /** How long the last failed attempt is something to fix, while a server is missing. */
+  failureNoticeMs: 300_000,
   /** How long dials that were already on their way may still arrive after a drain. */
   drainSettleMs: 1000,
   /** How often a drain looks whether tunnels are left. */

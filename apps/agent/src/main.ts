@@ -12,6 +12,7 @@ import {
 import { policyOf } from '@isthmus/admission/policy';
 import { type AgentValues, parseDestinations, proxyAgent, resumeOptions } from '@isthmus/flags';
 import {
+  cutEvent,
   deletionCost,
   inClusterConnection,
   type KubeClient,
@@ -36,6 +37,7 @@ import { agentMetrics, audited, createLogger, exportMetrics, instrument, type Pr
 import { proxyFromEnvironment, tlsServer, watchCertificate } from '@isthmus/transport';
 import { formatDestination, type Observation, PlaneEnded, prohibitedBy } from '@isthmus/tunnel';
 import { Agent, type AgentOptions } from './agent.ts';
+import { AGENT } from './defaults.ts';
 import type { Uplink } from './uplink.ts';
 
 /** Runs proxy-agent from its flags. */
@@ -83,7 +85,7 @@ function startAgent(
     });
     closing.defer(() => running.close());
     metrics.see(running);
-    await keepDeletionCost(
+    const ends = await inPod(
       flags,
       closing,
       () => tunnels.size,
@@ -111,7 +113,7 @@ function startAgent(
         checks: check,
         dials,
         refusals,
-        warnings: () => certificates.warnings(),
+        warnings: () => [...certificates.warnings(), ...missing(running, failure)],
         flags: inForce,
         log,
         sessions: () => [],
@@ -131,8 +133,15 @@ function startAgent(
     });
     closing.defer(ops.close);
     log.info({ agent: running.agentId, version }, 'ready to connect');
-    const cut = () => tunnels.abortAll('agent', new PlaneEnded('the agent stops', { by: 'agent' }));
-    closing.defer(cut);
+    let told: Promise<void> | undefined;
+    const cut = () => {
+      if (tunnels.size > 0) told ??= ends?.(tunnels.size);
+      tunnels.abortAll('agent', new PlaneEnded('the agent stops', { by: 'agent' }));
+    };
+    closing.defer(async () => {
+      cut();
+      await told;
+    });
     return { drain, close: () => closing.close(), cut };
   });
 }
@@ -199,18 +208,23 @@ async function countLeases(
   return counter;
 }
 
-/** Does nothing unless this process is a pod with a token for its API server. What it may not do there it notes, once. */
-async function keepDeletionCost(
+/**
+ * Keeps the pod's deletion cost, unless this process is no pod with a token for its API server. What it may not do there it notes, once.
+ * @returns what tells that the agent ends with so many tunnels
+ */
+async function inPod(
   flags: AgentValues,
   closing: Closing,
   tunnels: () => number,
   note: (message: string) => void,
-): Promise<void> {
+): Promise<((tunnels: number) => Promise<void>) | undefined> {
   const connection = await kubeSource(flags)().catch(() => undefined);
   const pod = podOf(connection?.token ?? '');
-  if (!pod) return;
-  const cost = deletionCost({ client: await kubeApi(flags, closing), pod, tunnels, note });
+  if (!pod) return undefined;
+  const client = await kubeApi(flags, closing);
+  const cost = deletionCost({ client, pod, tunnels, note });
   closing.defer(() => cost[Symbol.asyncDispose]());
+  return (cut) => cutEvent(client, pod, flags['agent-id'], cut);
 }
 
 function kubeSource({ kubeconfig }: AgentValues) {
@@ -227,6 +241,12 @@ async function kubeApi(flags: AgentValues, closing: Closing): Promise<KubeClient
 interface Failure {
   readonly text: string;
   readonly at: number;
+}
+
+/** What keeps it from all the servers that it wants, for `isthmus status` of the agent. */
+function missing({ connected, wanted }: Agent, failure: Failure | undefined): string[] {
+  if (connected >= wanted || !failure || performance.now() - failure.at > AGENT.failureNoticeMs) return [];
+  return [`connected to ${connected} of ${wanted} servers: ${failure.text}`];
 }
 
 /** Ready as upstream's agent is: callers reach it through one server. The verbose page says how many are missing. */

@@ -48,6 +48,8 @@ export const KUBE = {
   watchRetryCapMs: 30_000,
   /** How often an agent writes the deletion cost of its pod at most. A change of its tunnels in between is written then. */
   deletionCostMs: 60_000,
+  /** How long an agent that ends may take to write an event about it: less than a program takes to close. */
+  eventMs: 2000,
   /** Reviews of agents' tokens in progress at once. No more use the client's rate, so at worst ten delay the renewal of a lease. */
   reviewsAtOnce: 10,
   /** How long an agent's token may wait for its review. Its agent waits no longer; the token is then refused. */

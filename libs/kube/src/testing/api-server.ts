@@ -112,6 +112,7 @@ export class FakeApiServer implements AsyncDisposable {
         failure(response, 401, 'Unauthorized');
       else if (request.method === 'PATCH') this.#apply(request, url, body, response);
       else if (url.pathname.endsWith('/tokenreviews')) this.#review(body, response);
+      else if (url.pathname.endsWith('/events')) answer(response, 201, body);
       else this.#lease(request.method ?? '', url, body, response);
     } catch {
       response.destroy();

@@ -1,3 +1,4 @@
+import { randomHex } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import { type KubeClient, KubeStatusError } from './client.ts';
 import { KUBE } from './defaults.ts';
@@ -5,12 +6,13 @@ import { periodic } from './lease.ts';
 
 const COST = 'controller.kubernetes.io/pod-deletion-cost';
 
-/** Whose value of the annotation it is, to the API server. */
+/** Whose value of the annotation it is, and whose event, to the API server. */
 const FIELD_MANAGER = 'isthmus-agent';
 
 export interface PodName {
   readonly namespace: string;
   readonly name: string;
+  readonly uid: string;
 }
 
 export interface DeletionCostOptions {
@@ -65,12 +67,38 @@ function reasonOf(error: KubeStatusError): string {
   return inWords(error);
 }
 
+/**
+ * Writes a Kubernetes Event about the pod: its agent ends, and tunnels with it. `kubectl describe pod` and `kubectl events` show it for an hour.
+ * Resolves within `KUBE.eventMs`, also if there is no Event: without the right to create events, nothing is said.
+ */
+export async function cutEvent(client: KubeClient, pod: PodName, agentId: string, tunnels: number): Promise<void> {
+  const { namespace, name, uid } = pod;
+  const now = new Date().toISOString();
+  const one = tunnels === 1;
+  const body = {
+    apiVersion: 'v1',
+    kind: 'Event',
+    metadata: { namespace, name: `${name.slice(0, 200)}.${randomHex(8)}` },
+    involvedObject: { apiVersion: 'v1', kind: 'Pod', namespace, name, uid },
+    type: 'Warning',
+    reason: 'TunnelsCut',
+    message: `${agentId} ended with ${tunnels} tunnel${one ? '' : 's'} open, which ${one ? 'was' : 'were'} cut: isthmus cuts says whose`,
+    source: { component: FIELD_MANAGER },
+    firstTimestamp: now,
+    lastTimestamp: now,
+    count: 1,
+  };
+  const path = `/api/v1/namespaces/${namespace}/events`;
+  await client.request({ method: 'POST', path, body, signal: AbortSignal.timeout(KUBE.eventMs) }).catch(() => {});
+}
+
 /** Returns the pod that a token of a service account is bound to; undefined for any other token. */
 export function podOf(token: string): PodName | undefined {
   try {
     const claims = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString());
     const { namespace, pod } = claims['kubernetes.io'];
-    return typeof namespace === 'string' && typeof pod.name === 'string' ? { namespace, name: pod.name } : undefined;
+    const { name, uid } = pod;
+    return [namespace, name, uid].every((text) => typeof text === 'string') ? { namespace, name, uid } : undefined;
   } catch {
     return undefined;
   }

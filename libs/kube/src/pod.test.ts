@@ -3,10 +3,12 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import { type KubeClient, kubeClient } from './client.ts';
-import { deletionCost, podOf } from './deletion-cost.ts';
+import { cutEvent, deletionCost, podOf } from './pod.ts';
 import { FakeApiServer, failure, PATCHED_POD } from './testing/api-server.ts';
 
-describe("a pod's deletion cost", () => {
+const POD = { namespace: 'isthmus-agent', name: 'agent-1', uid: 'u' };
+
+describe("a pod's deletion cost, and the event of its end", () => {
   let api: FakeApiServer;
   let client: KubeClient;
   let tunnels = 0;
@@ -24,8 +26,7 @@ describe("a pod's deletion cost", () => {
   });
 
   function keep(intervalMs = 5) {
-    const pod = { namespace: 'isthmus-agent', name: 'agent-1' };
-    return deletionCost({ client, pod, tunnels: () => tunnels, note: (text) => notes.push(text), intervalMs });
+    return deletionCost({ client, pod: POD, tunnels: () => tunnels, note: (text) => notes.push(text), intervalMs });
   }
 
   const rounds = () => new Promise((resolve) => setTimeout(resolve, 50));
@@ -118,10 +119,35 @@ describe("a pod's deletion cost", () => {
       assert.deepEqual(notes, []);
     });
 
+  it('is followed by an event on the pod when its agent ends with tunnels open', async () => {
+    await cutEvent(client, POD, 'edge-7', 12);
+    const [{ call, body } = assert.fail('no call')] = api.seen;
+    assert.equal(call, 'POST /api/v1/namespaces/isthmus-agent/events');
+    const { metadata, involvedObject, type, reason, message } = body as Record<string, Record<string, string> | string>;
+    const { name = '', namespace } = metadata as Record<string, string>;
+    assert.match(name, /^agent-1\.[0-9a-f]{16}$/);
+    assert.equal(namespace, 'isthmus-agent');
+    assert.deepEqual(involvedObject, { apiVersion: 'v1', kind: 'Pod', ...POD });
+    assert.deepEqual([type, reason], ['Warning', 'TunnelsCut']);
+    assert.equal(message, 'edge-7 ended with 12 tunnels open, which were cut: isthmus cuts says whose');
+  });
+
+  it('ends in good time where no event can be written, and quietly', async () => {
+    api.intercept = (_request, response) => {
+      failure(response, 403, 'Forbidden');
+      return true;
+    };
+    await cutEvent(client, POD, 'edge-7', 1);
+    api.intercept = () => true;
+    await cutEvent(client, POD, 'edge-7', 1);
+    assert.ok(api.calls.length >= 2);
+    assert.deepEqual(notes, []);
+  });
+
   it('belongs to the pod that the token names', () => {
     const token = (claims: unknown) => `h.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.s`;
     const bound = { 'kubernetes.io': { namespace: 'isthmus-agent', pod: { name: 'agent-1', uid: 'u' } } };
-    assert.deepEqual(podOf(token(bound)), { namespace: 'isthmus-agent', name: 'agent-1' });
+    assert.deepEqual(podOf(token(bound)), POD);
     for (const other of ['', 'secret', 'a.b.c', token({}), token(null), token({ 'kubernetes.io': { namespace: 'n' } })])
       assert.equal(podOf(other), undefined);
   });
