@@ -39,6 +39,45 @@ test('the only hub of an agent says that it goes: another is connected at once',
   assert.notEqual(hubsOf(agent)[0], only.serverId);
 });
 
+test('an address that a hub reports and that leads to another plane gives no session, and is said with its hub', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  const elsewhere = planeOf('theirs', 'theirs-too').plane;
+  const events = planeEvents();
+  const failures: string[] = [];
+  events.on('server:failure', (address, _at, { message }) => failures.push(`${address}: ${message}`));
+  const asked: string[] = [];
+  let wrong = true;
+  const agent = plane.agent('agent-1', 'hub-a', {
+    events,
+    async connect(to, hear) {
+      if (to.address !== 'hub-b' || !wrong) return plane.connect(to, hear);
+      asked.push(to.address);
+      const stranger = (await elsewhere.connect({ ...to, address: 'theirs' }, hear)) as FakeUplink;
+      // As on a link, whose first message may come with its answer.
+      const hubs = ['theirs', 'theirs-too'].map((hubId) => ({ hubId, address: `${hubId}:1`, zone: '' }));
+      const message = {
+        type: 'membership',
+        current: true,
+        hubs: hubs.map((hub) => ({ ...hub, draining: false, generation: 9 })),
+      };
+      hear.membership(message as Parameters<typeof hear.membership>[0]);
+      return Object.assign(stranger, { plane: 'q' });
+    },
+  });
+  await clock.run(MINUTE);
+  assert.deepEqual(hubsOf(agent), ['hub-a']);
+  assert.equal(
+    failures[0],
+    "hub-b:1: server theirs of plane q answers where hub hub-b of plane p should: correct that hub's --advertise-agent-address",
+  );
+  assert.ok(asked.length > 1 && asked.length < 20, `${asked.length} attempts in a minute`);
+  assert.deepEqual([...new Set(plane.asked)], ['hub-a'], 'what the stranger said of hubs was believed');
+  wrong = false;
+  await clock.run(MINUTE);
+  assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-b']);
+  agent.stop();
+});
+
 test('an agent that loses its last session tries another address first, at once', async () => {
   const { clock, plane } = planeOf('hub-a', 'hub-b');
   const agent = plane.agent('agent-1', 'hub-a', { sessionCount: 1 });

@@ -202,8 +202,9 @@ export class Upkeep {
   readonly #options: UpkeepOptions;
   readonly #reconnect: Reconnect;
   readonly #links = new Set<Link>();
-  /** The report of the link that ended last. */
+  /** The report of the link that ended last, and the plane of its hub. */
   #lastReport: Report | undefined;
+  #lastPlane = '';
   /** Those whose turn is next first. */
   #servers: readonly ConfiguredServer[];
   readonly #stopping = new AbortController();
@@ -331,7 +332,8 @@ export class Upkeep {
   }
 
   get #membership(): Membership {
-    const reports = [...this.#links].flatMap(({ report }) => report ?? []);
+    // What an attempt hears before it is adopted may come from a stranger.
+    const reports = [...this.#links].flatMap(({ report, uplink }) => (uplink && report) ?? []);
     return membershipOf(reports, this.#lastReport, this.#now);
   }
 
@@ -352,6 +354,11 @@ export class Upkeep {
         timeout: attempt.timeout,
         signal: this.#stopping.signal,
       });
+      const stranger = this.#stranger(uplink, attempt);
+      if (stranger !== undefined) {
+        uplink.destroy(new Error(stranger));
+        throw new Error(stranger);
+      }
       const refusal = this.#refusal(uplink, attempt);
       if (refusal === undefined) this.#adopt(uplink, link);
       else {
@@ -385,6 +392,15 @@ export class Upkeep {
     return undefined;
   }
 
+  /** Says who answers at the address that a hub reported, if it is no hub of that plane. Its callers are not those of this agent. */
+  #stranger({ serverId, plane }: Uplink, { configured, place }: Attempt): string | undefined {
+    const planes = [...this.uplinks.map((uplink) => uplink.plane), this.#lastPlane].filter((name) => name !== '');
+    if (configured || planes.length === 0 || planes.includes(plane)) return undefined;
+    const hubs = this.#membership.hubs.filter((hub) => placeOf(hub) === place).map(({ hubId }) => hubId);
+    const who = `server ${serverId} of ${plane === '' ? 'no plane' : `plane ${plane}`}`;
+    return `${who} answers where hub ${hubs.join(', ')} of plane ${planes[0]} should: correct that hub's --advertise-agent-address`;
+  }
+
   #adopt(uplink: Uplink, link: Link): void {
     const { serverId, protocol, plane, server } = uplink;
     const { events } = this.#options;
@@ -407,7 +423,10 @@ export class Upkeep {
 
   #end(link: Link): void {
     this.#links.delete(link);
-    if (link.report && link.report.hubs.size > 0) this.#lastReport = link.report;
+    const { report, uplink } = link;
+    if (!report || !uplink || report.hubs.size === 0) return;
+    this.#lastReport = report;
+    this.#lastPlane = uplink.plane;
   }
 
   #failed(attempt: Attempt, place: string, error: NodeJS.ErrnoException): void {

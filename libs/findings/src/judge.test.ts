@@ -32,6 +32,13 @@ test('of a plane that is well, every check passes', () => {
   );
 });
 
+test('an agent that does not reach a server says which address leads elsewhere', () => {
+  const text =
+    'connected to 1 of 2 servers: 10.0.0.5:8091: server x of no plane answers where hub h2 of plane p should';
+  const [found, ...others] = findingsIn(judge(plane(saying({ warnings: [text] })), ['members']));
+  assert.deepEqual([found?.outcome, found?.about, found?.detail, others.length], ['warn', 'g1', text, 0]);
+});
+
 test('some checks alone can be asked for', () => {
   assert.deepEqual(
     [...new Set(judge(plane(), ['agents', 'members']).map(({ check }) => check))],

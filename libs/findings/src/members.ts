@@ -15,6 +15,9 @@ const TENANT_FILE = "tenant's file ";
 /** How warnings about a member's own certificates begin (libs/admin). */
 const CERTIFICATE = 'certificate ';
 
+/** How an agent's warning about servers that it does not reach begins (apps/agent). */
+const SERVERS = 'connected to ';
+
 export function ofMembers(evidence: Evidence): Result[] {
   const report = reportOf('members');
   return evidence.members.flatMap(({ id, address, status, silent, unseen, list }): Result[] => {
@@ -38,15 +41,23 @@ export function ofMembers(evidence: Evidence): Result[] {
       list && list.membersError !== '' && list.registry?.up !== false
         ? [report.warn(id, `its list of members may be old: ${list.membersError}`, 'check Redis')]
         : [];
+    const servers = status.warnings
+      .filter((text) => text.startsWith(SERVERS))
+      .map((text) =>
+        report.warn(id, text, 'make that address lead to its server from here, or take it out of the plane'),
+      );
     // `ofTenants` reports tenants' files.
-    const warning = status.warnings.find((text) => !text.startsWith(TENANT_FILE) && !text.startsWith(CERTIFICATE));
+    const warning = status.warnings.find(
+      (text) => ![TENANT_FILE, CERTIFICATE, SERVERS].some((own) => text.startsWith(own)),
+    );
+    const more = [...servers, ...old];
     if (warning !== undefined)
-      return [report.fail(id, warning, 'change --server-id of one of them and restart it'), ...old];
-    if (status.ready) return [report.pass(id, `${status.program} ${status.version} is ready`), ...old];
+      return [report.fail(id, warning, 'change --server-id of one of them and restart it'), ...more];
+    if (status.ready) return [report.pass(id, `${status.program} ${status.version} is ready`), ...more];
     const failing = status.checks.filter(({ ok }) => !ok);
     const why = failing.map(({ name, detail }) => (detail === '' ? name : `${name}: ${detail}`)).join('; ');
     const todo = 'fix the cause named here; until then, load balancers skip this program';
-    return [report.fail(id, `is not ready: ${why}`, todo), ...old];
+    return [report.fail(id, `is not ready: ${why}`, todo), ...more];
   });
 }
 
