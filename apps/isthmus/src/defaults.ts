@@ -60,6 +60,12 @@ export const ISTHMUS = {
   holdConnectAgainMs: 50,
   /** How soon at most: tunnels and dials go on so much later than a gateway is back. */
   holdConnectAgainMostMs: 500,
+  /** Cuts that `isthmus hold` keeps for the next gateway. The oldest are left out first; its metric and log have all. */
+  holdCutsKept: 1000,
+  /** Cuts that it tells a gateway at once, and again each `holdCutsEveryMs`: fewer than the messages that a link takes. */
+  holdCutsAtOnce: 90,
+  /** How often it tells a gateway of more cuts. */
+  holdCutsEveryMs: 1000,
   /** How long gRPC callers may take to close when `isthmus hold` ends. */
   holdEndMs: 300,
   /** How long to wait for a kubeconfig that another program changes. */

@@ -16,6 +16,7 @@ export { LinkClient } from './link/client.ts';
 export {
   Control,
   type ControlMessage,
+  type CutMessage,
   encodeControl,
   type HubMember,
   type MembershipMessage,

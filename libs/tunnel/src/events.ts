@@ -88,6 +88,21 @@ export interface TunnelOutcome extends TunnelEnding {
   readonly ms: number;
 }
 
+/** A tunnel that was cut at `isthmus hold`, as it tells a gateway. */
+export interface HeldCut {
+  /** Its caller is hold. */
+  readonly dial: Pick<DialRequest, 'id' | 'tenant' | 'destination' | 'caller' | 'traceparent'>;
+  readonly agentId: string;
+  readonly by: CutBy;
+  readonly reason: string;
+  /** How long it had been open, in milliseconds. */
+  readonly ms: number;
+  /** How long ago it ended, in milliseconds. */
+  readonly agoMs: number;
+  readonly up: number;
+  readonly down: number;
+}
+
 /** Where a certificate is used: on a port, or to authenticate to servers (`uplink`: an agent's; `peers`: both). */
 export type CertificatePlace = 'callers' | 'agents' | 'peers' | 'admin' | 'uplink' | 'redis';
 
@@ -144,6 +159,8 @@ export interface PlaneEventMap {
   /** At the gateway: the destination's first byte has passed, so many milliseconds after the tunnel opened. */
   'tunnel:first-byte': [tunnel: TunnelInfo, ms: number];
   'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome];
+  /** At a gateway: `isthmus hold` says that a tunnel of its callers was cut, perhaps while no gateway was there to see it. */
+  'hold:cut': [cut: HeldCut];
   /** A process that drains ends an idle tunnel. Its `tunnel:close` follows. */
   'tunnel:idle': [tunnel: TunnelInfo];
   /** At the gateway: a tunnel has lost what carried it, and waits for another way to its agent. */

@@ -57,6 +57,7 @@ export {
   type ClosedBy,
   type DialFailure,
   type DialOutcome,
+  type HeldCut,
   isCut,
   type Operation,
   type Operator,

@@ -16,7 +16,7 @@ import {
   startHub,
   until,
 } from '../harness/index.ts';
-import { carries, closed, dial } from '../plane/dials.ts';
+import { adminOf, carries, closed, dial } from '../plane/dials.ts';
 import { linesFromNow } from '../plane/hub-plane.ts';
 import { TenantsDirectory } from './tenants-directory.ts';
 
@@ -118,6 +118,13 @@ test(
     await second.kill();
     await closed(ends);
     assert.equal(await cutAt(hold.member, forbidden), 'policy');
+    const listed = async () => {
+      const { cuts } = await adminOf(scope, first.program).getHistory({});
+      return cuts.map(({ by, tenant, caller, destination }) => [by, tenant, caller, destination]);
+    };
+    // Only hold knows it, and tells the gateway that is left.
+    await until(async () => (await listed()).length > 0, { what: 'the cut at the gateway' });
+    assert.deepEqual(await listed(), [['policy', ...mine, forbidden]]);
     await carries(stays, 'through the first gateway again');
     await second.restart();
     await linked(2);

@@ -8,8 +8,17 @@ import { PassThrough } from 'node:stream';
 import { afterEach, test } from 'node:test';
 import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
-import { anyoneOf, Callers, DEFAULT_TENANT, type LinkClient, LinkServer } from '@isthmus/transport';
-import { type Dial, DialAbort, DialError, DialLimiter, type DialRequest, planeEvents } from '@isthmus/tunnel';
+import { anyoneOf, Callers, type CutMessage, DEFAULT_TENANT, type LinkClient, LinkServer } from '@isthmus/transport';
+import {
+  type Dial,
+  DialAbort,
+  DialError,
+  DialLimiter,
+  type DialRequest,
+  planeEvents,
+  SessionLost,
+} from '@isthmus/tunnel';
+import { ISTHMUS } from '../defaults.ts';
 import { Gateways } from './gateways.ts';
 
 const NO_TLS = { cert: '', key: '', ca: '' };
@@ -25,12 +34,13 @@ async function held(...names: readonly string[]) {
   const dir = await mkdtemp(path.join(tmpdir(), 'hold-'));
   cleanups.push(() => rm(dir, { recursive: true }));
   const at = (name: string) => path.join(dir, name);
+  const events = planeEvents();
   const lines: { readonly level: 'info' | 'warn'; readonly text: string }[] = [];
   const gateways = new Gateways({
     places: new Map(names.map((name) => [name, { path: at(name) }])),
     tls: NO_TLS,
     instance: '0123456789abcdef',
-    events: planeEvents(),
+    events,
     log: {
       info: (fields, message) => void lines.push({ level: 'info', text: `${message} ${JSON.stringify(fields)}` }),
       warn: (fields, message) => void lines.push({ level: 'warn', text: `${message} ${JSON.stringify(fields)}` }),
@@ -40,6 +50,7 @@ async function held(...names: readonly string[]) {
   gateways.open(() => {});
   return {
     gateways,
+    events,
     at,
     lines,
     /** Waits until so many gateways have a link. */
@@ -248,6 +259,46 @@ test('more callers than a program may keep waiting get a reason, and the others 
     { served, refused: refused.length, left: limiter.pending },
     { served: pending, refused: 500, left: 0 },
   );
+});
+
+test('what was cut while no gateway was there is told to the next one, never more at once than its link takes', async () => {
+  const { events, at, linked } = await held('near');
+  const cut = (n: number) => {
+    const id = n.toString(16).padStart(16, '0');
+    const dial = { ...request(), id, tenant: 'default', destination: { host: '10.0.0.1', port: 10250 } };
+    const tunnel = {
+      role: 'gateway',
+      dial,
+      agentId: 'agent-7',
+      sessionId: 's',
+      hubId: 'h',
+      since: 1,
+      up: 3,
+      down: 5,
+    } as const;
+    const error = new SessionLost('no way to the agent\n', { by: 'path' });
+    events.emit('tunnel:close', tunnel, { ms: 61_000.4, closedBy: n === 0 ? 'caller' : 'path', error });
+  };
+  for (let n = 0; n <= ISTHMUS.holdCutsAtOnce + 1; n++) cut(n);
+  const told: CutMessage[] = [];
+  await peerAt(at('near'), (socket) => {
+    socket.once('data', () => {
+      socket.pause();
+      socket.write(UPGRADED);
+      const attach = async () => assert.fail('nothing is attached');
+      const served = { socket, peer: 'hold', role: 'gateway', dial: answering, attach } as const;
+      new LinkServer({ ...served, events: planeEvents(), cut: (message) => told.push(message) });
+    });
+  });
+  await linked(1);
+  await until(() => told.length === ISTHMUS.holdCutsAtOnce, { what: 'the first cuts' });
+  const [{ agoMs, ...first } = assert.fail('no cut')] = told;
+  assert.ok(agoMs >= 0);
+  assert.deepEqual(first, {
+    ...{ type: 'cut', dial: '0000000000000001', by: 'path', reason: 'no way to the agent\\u{a}' },
+    ...{ destination: '10.0.0.1:10250', agent: 'agent-7', trace: '', ms: 61_000, up: 3, down: 5 },
+  });
+  await until(() => told.length === ISTHMUS.holdCutsAtOnce + 1, { what: 'the last cut' });
 });
 
 test('dials prefer a gateway that stays to one that leaves', async () => {

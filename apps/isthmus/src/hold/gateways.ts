@@ -2,16 +2,19 @@ import { once } from 'node:events';
 import net, { isIP, type Socket } from 'node:net';
 import type { GatewayPlace } from '@isthmus/flags';
 import { Backoff, clientTlsOf, connectTo, extended, type TlsSettings } from '@isthmus/runtime';
-import { LinkClient, requestHoldLink, secureConnect } from '@isthmus/transport';
+import { type CutMessage, LinkClient, requestHoldLink, secureConnect, TRANSPORT } from '@isthmus/transport';
 import {
   type AgentRoutes,
   asDialError,
   type Dial,
   DialError,
   type DialRequest,
+  formatDestination,
+  isCut,
   type Link,
   type PlaneEvents,
   type ProcessName,
+  printable,
 } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 
@@ -38,6 +41,9 @@ export interface GatewaysOptions {
 export class Gateways {
   readonly #gateways: readonly Gateway[];
   readonly #waiting = new Set<() => void>();
+  /** Tunnels that were cut and that no gateway was told of, with the time of each. */
+  readonly #cuts: { readonly cut: Omit<CutMessage, 'agoMs'>; readonly at: number }[] = [];
+  #telling: NodeJS.Timeout | undefined;
   /** Called when a gateway has come, gone, or begun to leave. */
   #changed = () => {};
   /** Since when no gateway can be reached. Unset while one can. */
@@ -48,6 +54,15 @@ export class Gateways {
     this.#log = options.log;
     const changed = () => this.#check();
     this.#gateways = [...options.places].map(([name, place]) => new Gateway(name, place, { ...options, changed }));
+    options.events.on('tunnel:close', ({ dial, agentId, up, down }, { closedBy: by, error, ms }) => {
+      if (!isCut(by)) return;
+      const reason = printable(error?.message ?? '').slice(0, TRANSPORT.cutReasonCharacters);
+      const where = { destination: formatDestination(dial.destination), agent: agentId, trace: dial.traceparent ?? '' };
+      const cut = { type: 'cut', dial: dial.id, by, reason, ...where, ms: Math.round(ms), up, down } as const;
+      this.#cuts.push({ cut, at: performance.now() });
+      if (this.#cuts.length > ISTHMUS.holdCutsKept) this.#cuts.shift();
+      this.#tell();
+    });
   }
 
   /** Those with a link. */
@@ -67,7 +82,20 @@ export class Gateways {
   }
 
   close(): void {
+    clearTimeout(this.#telling);
     for (const gateway of this.#gateways) gateway.close();
+  }
+
+  /** Tells a gateway what was cut, so that `isthmus cuts` has it: some now, more in a while. */
+  #tell(): void {
+    const [gateway] = this.#best();
+    if (!gateway || this.#cuts.length === 0 || this.#telling) return;
+    for (const { cut, at } of this.#cuts.splice(0, ISTHMUS.holdCutsAtOnce))
+      gateway.link?.sendCut({ ...cut, agoMs: Math.round(performance.now() - at) });
+    this.#telling = setTimeout(() => {
+      this.#telling = undefined;
+      this.#tell();
+    }, ISTHMUS.holdCutsEveryMs).unref();
   }
 
   /** Dials through one gateway after the other until one answers for the plane. While there is none, the dial waits until its deadline. */
@@ -162,6 +190,7 @@ export class Gateways {
       this.#log.warn({ text: this.failures }, 'no gateway can be reached: dials and tunnels wait');
     }
     if (reachable) for (const came of [...this.#waiting]) came();
+    this.#tell();
     this.#changed();
   }
 }
@@ -177,7 +206,7 @@ interface GatewayOptions extends GatewaysOptions {
 /** One gateway, and the link to it, which is opened again for as long as this process runs. */
 class Gateway {
   readonly name: string;
-  link: (Link & Pick<LinkClient, 'usable' | 'close' | 'destroy'>) | undefined;
+  link: (Link & Pick<LinkClient, 'usable' | 'close' | 'destroy' | 'sendCut'>) | undefined;
   /** Whether it has said that it leaves. */
   draining = false;
   /** Why it was not reached, or how it was lost. */

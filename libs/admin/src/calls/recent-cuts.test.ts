@@ -52,6 +52,22 @@ test("the cuts of the last hour are a gateway's tunnels that neither side ended,
   assert.deepEqual((await client.admin.getHistory({ tenant: 'beta' })).cuts, []);
 });
 
+test('what isthmus hold says was cut is listed by its time, once, and within the hour', () => {
+  const { events, cuts, end, ids } = recent();
+  end('acme', 'agent', 'seen here');
+  const tell = (id: string, agoMs: number) => {
+    const dial = { id, tenant: 'acme', destination: { host: '10.0.0.1', port: 443 } };
+    events.emit('hold:cut', { dial, agentId: 'a', by: 'path', reason: 'no way', ms: 5, agoMs, up: 1, down: 2 });
+  };
+  tell('seen here', 0);
+  tell('early', 60_000);
+  tell('too old', ADMIN.cutMs);
+  assert.deepEqual(ids('acme'), ['seen here', 'early']);
+  const now = Date.now();
+  assert.equal(cuts.of('acme', now + ADMIN.cutMs - 30_000).cuts.length, 1);
+  assert.deepEqual(ids('beta'), []);
+});
+
 test('cuts are kept for an hour', () => {
   const { cuts, end } = recent();
   end('acme', 'path');

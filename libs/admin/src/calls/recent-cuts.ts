@@ -1,10 +1,10 @@
 import { getOrPut } from '@isthmus/runtime';
-import { type CutBy, isCut, type PlaneEvents, type TunnelInfo, type TunnelOutcome } from '@isthmus/tunnel';
+import { type CutBy, type HeldCut, isCut, type PlaneEvents, type TunnelInfo } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
 /** A tunnel that neither its caller nor its destination ended. */
 export interface SeenCut {
-  readonly tunnel: TunnelInfo;
+  readonly tunnel: Pick<TunnelInfo, 'agentId' | 'hubId' | 'up' | 'down'> & Pick<HeldCut, 'dial'>;
   readonly by: CutBy;
   readonly reason: string;
   /** How long it had been open, in milliseconds. */
@@ -34,7 +34,7 @@ interface Kept {
 }
 
 /**
- * The tunnels of a gateway's callers that were cut in the last hour. Where there are too many, the tenant with the most loses its oldest, so
+ * The tunnels of a gateway's callers that were cut in the last hour, those at `isthmus hold` among them. Where there are too many, the tenant with the most loses its oldest, so
  * that no tenant hides the cuts of another.
  */
 export class RecentCuts implements SeenCuts {
@@ -42,7 +42,12 @@ export class RecentCuts implements SeenCuts {
   #size = 0;
 
   constructor(events: PlaneEvents) {
-    events.on('tunnel:close', (tunnel, outcome) => this.#closed(tunnel, outcome));
+    events.on('tunnel:close', (tunnel, { closedBy: by, error, ms }) => {
+      if (tunnel.role !== 'gateway' || !isCut(by)) return;
+      const reason = (error?.message ?? '').slice(0, ADMIN.cutReason);
+      this.#keep({ tunnel: named(tunnel), by, reason, ms, at: Date.now() });
+    });
+    events.on('hold:cut', (cut) => this.#held(cut));
   }
 
   of(tenant?: string, now = Date.now()): CutsOfHour {
@@ -54,13 +59,23 @@ export class RecentCuts implements SeenCuts {
     };
   }
 
-  #closed(tunnel: TunnelInfo, { closedBy, error, ms }: TunnelOutcome, now = Date.now()): void {
-    if (tunnel.role !== 'gateway' || !isCut(closedBy)) return;
-    const reason = (error?.message ?? '').slice(0, ADMIN.cutReason);
-    const { tenant } = tunnel.dial;
-    const { cuts } = getOrPut(this.#tenants, tenant, () => ({ cuts: [], forgotten: { count: 0, at: 0 } }));
-    cuts.push({ tunnel: named(tunnel), by: closedBy, reason, ms, at: now });
-    if (++this.#size > ADMIN.cuts) this.#forgetOne(now);
+  /** The gateway that carried it may have seen the same cut. */
+  #held({ dial, agentId, by, reason, ms, agoMs, up, down }: HeldCut): void {
+    const known = this.#tenants.get(dial.tenant)?.cuts ?? [];
+    if (agoMs >= ADMIN.cutMs || known.some(({ tunnel }) => tunnel.dial.id === dial.id)) return;
+    const tunnel = { dial, agentId, hubId: '', up, down };
+    this.#keep({ tunnel, by, reason: reason.slice(0, ADMIN.cutReason), ms, at: Date.now() - agoMs });
+  }
+
+  #keep(cut: SeenCut): void {
+    const { cuts } = getOrPut(this.#tenants, cut.tunnel.dial.tenant, () => ({
+      cuts: [],
+      forgotten: { count: 0, at: 0 },
+    }));
+    // One that hold told late was cut before others.
+    const place = cuts.findLastIndex(({ at }) => at <= cut.at);
+    cuts.splice(place + 1, 0, cut);
+    if (++this.#size > ADMIN.cuts) this.#forgetOne(Date.now());
   }
 
   #forgetOne(now: number): void {
@@ -86,11 +101,7 @@ export class RecentCuts implements SeenCuts {
 }
 
 /** A tunnel's names and counts as they are now, without its buffers. */
-function named({ role, dial, agentId, sessionId, hubId, since, up, down }: TunnelInfo): TunnelInfo {
-  const { id, tenant, destination, caller, traceparent, deadline, signal } = dial;
-  const kept = { id, tenant, destination, deadline, signal, ...(caller && { caller }) };
-  return {
-    ...{ role, agentId, sessionId, hubId, since, up, down },
-    dial: { ...kept, ...(traceparent !== undefined && { traceparent }) },
-  };
+function named({ dial, agentId, hubId, up, down }: TunnelInfo): SeenCut['tunnel'] {
+  const { id, tenant, destination, caller, traceparent } = dial;
+  return { agentId, hubId, up, down, dial: { id, tenant, destination, caller, traceparent } };
 }

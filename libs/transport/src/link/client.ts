@@ -30,7 +30,7 @@ import { TRANSPORT } from '../defaults.ts';
 import { abandoned, type Dialer, Ending, pendingDial } from '../dialer.ts';
 import { reasonOf } from '../http1.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
-import { Control, type ControlMessage, GATEWAY_FIELD, type PolicyRules } from './control.ts';
+import { Control, type ControlMessage, type CutMessage, GATEWAY_FIELD, type PolicyRules } from './control.ts';
 import { type Answer, attachHead, readAnswer, readAttachedAnswer, readUnderWay, requestHead } from './head.ts';
 import { asDuplex, type CarrierLink, cutStreams, endOfStream, LOST, linkSession, ResumableEnd } from './tunnel-end.ts';
 
@@ -176,6 +176,11 @@ export class LinkClient implements Dialer {
    */
   sendPolicy({ deny, allow }: PolicyRules): void {
     this.#control.send({ type: 'policy', ...(deny && { deny }), ...(allow && { allow }) });
+  }
+
+  /** Tells a gateway that a tunnel of this process was cut. */
+  sendCut(cut: CutMessage): void {
+    this.#control.send(cut);
   }
 
   /** Tells an agent that its session now stands on the credential that it sent last. */

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { deferred } from '@isthmus/runtime';
 import { callerName, type Dial, DialError, type DialRequest, type Principal } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
-import { Control, type ControlMessage, type PolicyRules, readMembership, readPolicy } from './control.ts';
+import { Control, type ControlMessage, type PolicyRules, readCut, readMembership, readPolicy } from './control.ts';
 import type { LinkServerOptions } from './server.ts';
 import { link, request } from './testing.ts';
 
@@ -181,6 +181,34 @@ for (const [what, deny] of [
     assert.equal(readPolicy({ type: 'policy', allow: deny }), undefined);
   });
 }
+
+const CUT = {
+  ...{
+    type: 'cut',
+    dial: '00000000000000a1',
+    by: 'path',
+    reason: 'no way to the agent',
+    destination: '10.0.0.5:10250',
+  },
+  ...{ agent: 'agent-7', trace: '', ms: 61_000, agoMs: 3, up: 1, down: 2 },
+};
+
+test('a cut at isthmus hold is read, and what a later version adds is left out', () => {
+  assert.deepEqual(readCut({ ...CUT, tenant: 'another', caller: 'somebody' }), CUT);
+});
+
+for (const [what, wrong] of Object.entries({
+  'a dial that is no id': { dial: 'x' },
+  'a cause that nobody knows': { by: 'fate' },
+  'an endless reason': { reason: 'x'.repeat(301) },
+  'a reason that cannot be shown': { reason: 'a\nb' },
+  'a destination that is none': { destination: 'nowhere' },
+  'an agent with line ends': { agent: 'a\nb' },
+  'a negative age': { agoMs: -1 },
+  'bytes as text': { up: '1' },
+  'no trace at all': { trace: undefined },
+}))
+  test(`${what} is no cut`, () => assert.equal(readCut({ ...CUT, ...wrong }), undefined));
 
 const answers: Dial = async () => {
   throw new DialError('connection_refused', 'served');

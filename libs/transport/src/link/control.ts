@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { type GatewayLoss, isName, parseDestination } from '@isthmus/tunnel';
+import { CUT_BY, type CutBy, type GatewayLoss, isName, isPrintable, parseDestination } from '@isthmus/tunnel';
 import { Allowance, ConnectionError, ErrorCode, isRecord, type ReconcileMessage, readReconcile } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { Pieces } from '../http1.ts';
@@ -187,6 +187,49 @@ function isPort(value: unknown): boolean {
   return Number.isInteger(value) && (value as number) >= 1 && (value as number) <= 65_535;
 }
 
+/** From `isthmus hold` to a gateway: a tunnel of its callers was cut. Who its caller and tenant are follows from the link. */
+export interface CutMessage {
+  readonly type: 'cut';
+  readonly dial: string;
+  readonly by: CutBy;
+  readonly reason: string;
+  /** `host:port` */
+  readonly destination: string;
+  readonly agent: string;
+  /** W3C trace context; empty without a trace. */
+  readonly trace: string;
+  /** How long it had been open, and how long ago it ended, in milliseconds. */
+  readonly ms: number;
+  readonly agoMs: number;
+  readonly up: number;
+  readonly down: number;
+}
+
+/** Returns a cut with nothing but its own fields, or undefined if it is malformed. */
+export function readCut(value: Readonly<Record<string, unknown>>): CutMessage | undefined {
+  const { dial, by, reason, destination, agent, trace, ms, agoMs, up, down } = value;
+  const counts = [ms, agoMs, up, down];
+  if (!counts.every((count) => Number.isSafeInteger(count) && (count as number) >= 0)) return undefined;
+  if (typeof dial !== 'string' || !isInstance(dial) || !CUT_BY.includes(by as CutBy)) return undefined;
+  if (typeof reason !== 'string' || reason.length > TRANSPORT.cutReasonCharacters || !isPrintable(reason))
+    return undefined;
+  if (!isNameOf(destination) || !isPlace(destination) || !isNameOf(agent) || !isNameOf(trace)) return undefined;
+  const [age, ago, sent, got] = counts as [number, number, number, number];
+  return {
+    type: 'cut',
+    dial,
+    by: by as CutBy,
+    reason,
+    destination,
+    agent,
+    trace,
+    ms: age,
+    agoMs: ago,
+    up: sent,
+    down: got,
+  };
+}
+
 /** What the two ends of a link tell each other besides the tunnels. */
 export type ControlMessage =
   /**
@@ -201,7 +244,8 @@ export type ControlMessage =
   /** To an agent: the hub has lost its connection to a gateway's process, which did not say goodbye. */
   | ({ readonly type: 'hung-up' } & GatewayLoss)
   | CredentialMessage
-  | RenewedMessage;
+  | RenewedMessage
+  | CutMessage;
 
 const LINE_END = 0x0a;
 
@@ -320,6 +364,7 @@ function read(value: Head): ControlMessage | undefined {
   if (type === 'credential') return readCredential(value);
   if (type === 'held' || type === 'lacking') return readReconcile(value);
   if (type === 'hung-up') return readHungUp(value);
+  if (type === 'cut') return readCut(value);
   return value as ControlMessage;
 }
 

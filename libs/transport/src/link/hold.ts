@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { extended, guarding, RandomSet } from '@isthmus/runtime';
-import { type Attach, dialLog, NotAuthorised } from '@isthmus/tunnel';
+import { type Attach, dialLog, NotAuthorised, parseDestination } from '@isthmus/tunnel';
 import { WIRE } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
@@ -120,6 +120,11 @@ export class HoldLinks {
             deadline: Math.min(request.deadline, performance.now() + timeout),
           }),
         limits: LIMITS,
+        cut: ({ dial: id, destination, agent: agentId, trace, type: _type, ...cut }) => {
+          const traceparent = trace === '' ? undefined : trace;
+          const dial = { id, tenant, destination: parseDestination(destination), caller: dialler.caller, traceparent };
+          events.emit('hold:cut', { ...cut, dial, agentId });
+        },
       });
       link = opened;
       this.#links.add(opened);

@@ -36,6 +36,7 @@ import { type ServeDialOptions, type ServedDial, serve, serveDial, type Waiter }
 import {
   Control,
   type ControlMessage,
+  type CutMessage,
   GATEWAY_FIELD,
   isInstance,
   type MembershipMessage,
@@ -265,6 +266,8 @@ export interface LinkServerOptions extends ServedDialsOptions {
   readonly limits?: LinkLimits;
   /** Called when the hub has taken the credential that was sent last. */
   readonly renewed?: () => void;
+  /** Called with each tunnel that `isthmus hold`, at the other side, says was cut. */
+  readonly cut?: (cut: CutMessage) => void;
 }
 
 /**
@@ -424,6 +427,7 @@ export class LinkServer {
     else if (message.type === 'hung-up') this.#options.tunnels?.hungUp(message, this);
     else if (message.type === 'policy') this.#takePolicy(message);
     else if (message.type === 'renewed') this.#options.renewed?.();
+    else if (message.type === 'cut') this.#options.cut?.(message);
   }
 
   #takePolicy(rules: PolicyRules): void {
