@@ -132,3 +132,16 @@ test('biome refuses the core what is above it, sockets, and files of other packa
     [1, 2, 3, 4].map((line) => `libs/tunnel/src/x.ts:${line}`),
   );
 });
+
+test('the actions of workflows are pinned by commit, each with its version beside it', () => {
+  const directory = join(root, '.github/workflows');
+  const used = readdirSync(directory).flatMap((name) => {
+    const text = readFileSync(join(directory, name), 'utf8');
+    return [...text.matchAll(/uses: (.*)$/gm)].map(([, action = '']) => action);
+  });
+  assert.ok(used.length > 8);
+  for (const action of used) assert.match(action, /^[\w-]+\/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/);
+  // One version of an action everywhere.
+  const names = new Set(used.map((action) => action.split('@')[0]));
+  assert.equal(new Set(used).size, names.size, `${[...new Set(used)]}`);
+});
