@@ -181,6 +181,15 @@ test('the rules are the alerts of k8s/monitoring, and pods are found as its scra
     rules.flatMap((group) => group.rules),
     alerts,
   );
+  const runbookUrl = 'https://wiki.example/isthmus/';
+  const linked = await renderFor('plane', { monitoring: { rules: { enabled: true, runbookUrl } } });
+  const groups = linked.find(({ kind }) => kind === 'PrometheusRule')?.spec.groups as { rules: typeof alerts }[];
+  assert.deepEqual(
+    groups.flatMap((group) => group.rules),
+    alerts.map(({ annotations, ...alert }) => {
+      return { ...alert, annotations: { ...annotations, runbook_url: `${runbookUrl}${alert.alert}` } };
+    }),
+  );
   const monitor = objects.find(({ kind }) => kind === 'PodMonitor') as Manifest & { metadata: { labels: unknown } };
   assert.equal((monitor.metadata.labels as Record<string, string>).release, 'prometheus');
   const scrape = readManifest<{ scrape_configs: [{ relabel_configs: Record<string, unknown>[] }] }>(
