@@ -44,6 +44,8 @@ export const CONSOLE = {
   tunnelRows: 200,
   /** Rows of the table of dials: more slow the page down, and nobody reads them. */
   dialRows: 100,
+  /** Agents of the dials that the page keeps, the slowest ones. */
+  slowAgents: 8,
   /** Rows of the other tables of sessions and tunnels. */
   rows: 50,
   /** Names that a field offers. */

@@ -27,7 +27,8 @@ export interface PlaneOptions {
   /** Of gateways and hubs alike. */
   readonly flags?: Flags;
   readonly gatewayFlags?: Flags;
-  readonly agentFlags?: (index: number, trust: Trust) => Flags | Promise<Flags>;
+  readonly hubFlags?: Flags;
+  readonly agentFlags?: (index: number, trust: Trust, hubs: Plane['hubs']) => Flags | Promise<Flags>;
 }
 
 /** Two gateways, hubs and agents with names of their own. */
@@ -42,20 +43,20 @@ export interface Plane {
 }
 
 export async function startPlane(scope: Scope, options: PlaneOptions): Promise<Plane> {
-  const { hubs: hubCount = 2, agents: agentCount, flags, gatewayFlags, agentFlags } = options;
+  const { hubs: hubCount = 2, agents: agentCount, flags, gatewayFlags, hubFlags, agentFlags } = options;
   const trust = await newTrust(scope, VALID_MS);
   const redis = await startRedis();
   scope.defer(() => redis.stop());
   const common = { 'redis-url': redis.url, plane: PLANE, ...flags };
   const hubs = await times(hubCount, (index) =>
-    hubMember(scope, trust, `hub-${index}`, { flags: { ...common, 'server-id': `hub-${index}` } }),
+    hubMember(scope, trust, `hub-${index}`, { flags: { ...common, 'server-id': `hub-${index}`, ...hubFlags } }),
   );
   const gateways = await times(2, async (index) => {
     const own = { ...common, ...(await peerFlags(trust, ['gateway'])), 'server-id': `gateway-${index}` };
     return gatewayMember(scope, trust, `gateway-${index}`, { flags: { ...own, ...gatewayFlags } });
   });
   const agents = await times(agentCount, async (index) =>
-    startAgent(scope, { trust, hubs }, index, await agentFlags?.(index, trust)),
+    startAgent(scope, { trust, hubs }, index, await agentFlags?.(index, trust, hubs)),
   );
   const members = [...gateways.map(({ member }) => member), ...hubs.map(({ member }) => member), ...agents];
   await Promise.all(members.map(({ program }) => program.waitReady()));

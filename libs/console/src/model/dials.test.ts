@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { CONSOLE } from '../defaults.ts';
 import type { History } from '../rpc.ts';
 import { aDial, aTunnel } from '../testing.ts';
-import { DialFeed, dialLine, fatesOf, isParked, ordered, TunnelRates, traceLink } from './dials.ts';
+import { byAgent, DialFeed, dialLine, fatesOf, isParked, ordered, TunnelRates, traceLink } from './dials.ts';
 
 const RUNNING = { state: 1, ms: undefined } as const;
 
@@ -50,6 +50,23 @@ test('dials whose end may be among lost events no longer run', () => {
     ['d3', 'd2'],
   );
   assert.equal(feed.lost, 7);
+});
+
+test('agents of dials are compared by the time of half of their dials, the slowest first', () => {
+  const feed = new DialFeed();
+  for (const [index, ms] of [300, 310, 5000].entries()) feed.take('g1', aDial(`a${index}`, { ms, agentId: 'edge-1' }));
+  // One slow dial makes no slow agent.
+  for (const [index, ms] of [4, 5, 9000].entries()) feed.take('g2', aDial(`b${index}`, { ms, agentId: 'edge-2' }));
+  feed.take('g2', aDial('failed', { state: 3, ms: 6, agentId: 'edge-2' }));
+  feed.take('g1', aDial('runs', { ...RUNNING, agentId: 'edge-3' }));
+  feed.take('g1', aDial('parked', { state: 3, ms: 20_000, agentId: '' }));
+  feed.take('g1', aDial('other', { ms: 7, tenant: 'acme', agentId: 'edge-1' }));
+  const both = { tenant: 'default', failed: 0 };
+  assert.deepEqual(byAgent(feed.list()), [
+    { ...both, agent: 'edge-1', dials: 3, halfMs: 310, slowestMs: 5000 },
+    { ...both, agent: 'edge-1', tenant: 'acme', dials: 1, halfMs: 7, slowestMs: 7 },
+    { ...both, agent: 'edge-2', dials: 4, failed: 1, halfMs: 5, slowestMs: 9000 },
+  ]);
 });
 
 test('dials are found by agent, and as slowest, failing and parked', () => {

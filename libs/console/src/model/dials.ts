@@ -1,6 +1,7 @@
 import { DialState } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
 import type { Dial, History, Tunnel } from '../rpc.ts';
+import { grouped } from './plane.ts';
 import { shellWord } from './text.ts';
 
 /** A dial, and the member that reported it. */
@@ -126,6 +127,35 @@ export function ordered(dials: readonly SeenDial[], order: Order, agent: string,
       (order !== 'parked' || isParked(seen)),
   );
   return order === 'slowest' ? found.sort((a, b) => tookMs(b, now) - tookMs(a, now)) : found;
+}
+
+/** The dials through one agent. Times in milliseconds. */
+export interface AgentDials {
+  readonly agent: string;
+  readonly tenant: string;
+  readonly dials: number;
+  readonly failed: number;
+  /** Half of them took no longer. */
+  readonly halfMs: number;
+  readonly slowestMs: number;
+}
+
+/** Groups dials that have ended by the agent that they went through: the slowest agent first. */
+export function byAgent(dials: readonly SeenDial[]): AgentDials[] {
+  const through = dials.filter((seen) => seen.dial.agentId !== '' && seen.dial.ms !== undefined);
+  const groups = grouped(through, ({ dial }) => `${dial.tenant}\0${dial.agentId}`).map((own): AgentDials => {
+    const [{ dial }] = own as [SeenDial];
+    const times = own.map((seen) => seen.dial.ms ?? 0).sort((a, b) => a - b);
+    return {
+      agent: dial.agentId,
+      tenant: dial.tenant,
+      dials: own.length,
+      failed: own.filter(hasFailed).length,
+      halfMs: times[Math.ceil(times.length / 2) - 1] ?? 0,
+      slowestMs: times.at(-1) ?? 0,
+    };
+  });
+  return groups.sort((a, b) => b.halfMs - a.halfMs);
 }
 
 /** Who is asked: the admin port, and the gateway of the plane. */

@@ -30,9 +30,9 @@ export function ActionsView(props: ViewProps) {
         ))}
       </p>
       <QuarantinePanel {...props} />
-      {self?.roles.includes('hub') && <SessionsPanel {...props} hub={self.id} />}
       {whole && self && <DrainPanel ask={props.ask} member={self} />}
       {whole && self && <LogLevelPanel ask={props.ask} member={self} />}
+      {self?.roles.includes('hub') && <SessionsPanel {...props} hub={self.id} />}
     </>
   );
 }

@@ -3,6 +3,7 @@ import { Role } from '@isthmus/proto/admin-enums';
 import { useMemo, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import {
+  byAgent,
   type DialFeed,
   dialLine,
   type Fate,
@@ -75,6 +76,7 @@ export function DialsView({ plane, settings, path }: ViewProps & { readonly path
           {plural(CONSOLE.recentDials, 'dial')}, and the filter may hide it.
         </p>
       )}
+      {order === 'slowest' && <SlowAgents dials={dials} />}
       <Table
         title="Dials"
         columns={COLUMNS}
@@ -251,6 +253,44 @@ function DialFilter({
         failed only
       </label>
     </form>
+  );
+}
+
+const AGENT_COLUMNS = [
+  { name: 'Agent' },
+  { name: 'Tenant' },
+  { name: 'Dials', right: true },
+  { name: 'Failed', right: true },
+  { name: 'Half within', right: true },
+  { name: 'Slowest', right: true },
+];
+
+/** Whether it is one agent that is slow, or all: what a single slow dial does not tell. */
+function SlowAgents({ dials }: { readonly dials: readonly SeenDial[] }) {
+  const agents = byAgent(dials);
+  if (agents.length === 0) return null;
+  const rows = agents
+    .slice(0, CONSOLE.slowAgents)
+    .map(({ agent, tenant, dials: count, failed, halfMs, slowestMs }) => ({
+      key: `${tenant}\0${agent}`,
+      cells: [
+        <a key="agent" href={addressOf('plane', agent)}>
+          <Name text={agent} />
+        </a>,
+        <Name key="tenant" text={tenant} />,
+        count.toLocaleString('en'),
+        failed.toLocaleString('en'),
+        millis(halfMs),
+        millis(slowestMs),
+      ],
+    }));
+  return (
+    <>
+      <h3>Agents, the slowest first</h3>
+      <Table title="Slowest agents" columns={AGENT_COLUMNS} rows={rows} none="" />
+      {agents.length > rows.length && <p>And {plural(agents.length - rows.length, 'agent')} that are faster.</p>}
+      <h3>Dials, the slowest first</h3>
+    </>
   );
 }
 

@@ -5,6 +5,7 @@ import { Table } from '../parts/table.tsx';
 import { Findings, Name, State, type Tone } from '../parts/text.tsx';
 import type { Status } from '../rpc.ts';
 import { AgentMap } from './agents.tsx';
+import { RecentCuts } from './cuts.tsx';
 import { LinkMap } from './link-map.tsx';
 import type { ViewProps } from './view.ts';
 import { Refusals } from './why.tsx';
@@ -17,6 +18,7 @@ export function PlaneView({ plane, agents, findings, path }: ViewProps & { reado
   return (
     <>
       <Findings findings={findings} known={plane.at > 0} />
+      <RecentCuts plane={plane} />
       <section aria-labelledby="members">
         <h2 id="members">Gateways and hubs</h2>
         <LinkMap plane={plane} />

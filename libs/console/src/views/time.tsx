@@ -1,14 +1,14 @@
-import { age, groupsOfCuts } from '@isthmus/findings';
+import { age } from '@isthmus/findings';
 import { useMemo, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
-import { traceLink } from '../model/dials.ts';
 import { finished, minutesOf, together } from '../model/history.ts';
-import { askAll, frontsOf, type Told } from '../model/plane.ts';
+import { askAll, frontsOf } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { Chart, type Line } from '../parts/chart.tsx';
 import { useAsked } from '../parts/follow.ts';
 import { MemberChoice, Silent, Table } from '../parts/table.tsx';
-import { type History, read, reasonOf } from '../rpc.ts';
+import { read, reasonOf } from '../rpc.ts';
+import { Cuts } from './cuts.tsx';
 import type { ViewProps } from './view.ts';
 
 const COLUMNS = [
@@ -32,6 +32,8 @@ export function TimeView({ plane, settings }: ViewProps) {
     askAll(asked, ({ origin = '' }) => read(origin, 'GetHistory', tenant === '' ? {} : { tenant }, CONSOLE.othersMs));
   const { answer, fault } = useAsked(ask, CONSOLE.slowLookMs, `${asked.map(({ id }) => id)} ${tenant}`);
   const known = useMemo(() => answer && together(answer.flatMap((told) => told.answer ?? [])), [answer]);
+  // Whoever comes because something was cut does not look for it below the charts.
+  const cut = answer?.some((told) => (told.answer?.cuts.length ?? 0) > 0) ?? false;
   return (
     <section aria-labelledby="time">
       <h2 id="time">The last hour</h2>
@@ -48,13 +50,14 @@ export function TimeView({ plane, settings }: ViewProps) {
       </form>
       {fault !== undefined && <p class="fault">{shown(reasonOf(fault), 300)}</p>}
       <Silent told={answer} />
+      {answer && cut && <Cuts told={answer} traceUrl={settings.traceUrl} />}
       {known &&
         (known.slots.length === 0 ? (
           <p class="none">No dial of this tenant in the last hour here: choose another member, or clear the tenant.</p>
         ) : (
           <Charts history={known} />
         ))}
-      {answer && <Cuts told={answer} traceUrl={settings.traceUrl} />}
+      {answer && !cut && <Cuts told={answer} traceUrl={settings.traceUrl} />}
     </section>
   );
 }
@@ -126,71 +129,6 @@ function Charts({ history: { slots: all, slotMs } }: { readonly history: ReturnT
         <summary>The same as a table, by the minute</summary>
         <Table title="The last hour by the minute" columns={COLUMNS} rows={minutesOf(all)} none="Nothing yet." />
       </details>
-    </>
-  );
-}
-
-const GROUP_COLUMNS = [
-  { name: 'Last' },
-  { name: 'Cut by' },
-  { name: 'What' },
-  { name: 'Tunnels', right: true },
-  { name: 'Reason' },
-];
-
-const CUT_COLUMNS = [
-  { name: 'Time' },
-  { name: 'Cut by' },
-  { name: 'Tenant' },
-  { name: 'Caller' },
-  { name: 'Destination' },
-  { name: 'Agent' },
-  { name: 'Age', right: true },
-  { name: 'Dial' },
-];
-
-interface CutsProps {
-  readonly told: readonly Told<History>[];
-  readonly traceUrl: string;
-}
-
-function DialName({ dial, trace }: { readonly dial: string; readonly trace: string | undefined }) {
-  return trace === undefined ? <span>{shown(dial)}</span> : <a href={trace}>{shown(dial)}</a>;
-}
-
-/** Tunnels that neither side ended: by cause, and one by one. */
-function Cuts({ told, traceUrl }: CutsProps) {
-  const all = told.flatMap(({ member, answer }) =>
-    (answer?.cuts ?? []).map(({ agentId: agent, ...cut }) => ({ ...cut, agent, member: member.id })),
-  );
-  const cuts = all.sort((a, b) => b.atMs - a.atMs);
-  const groups = groupsOfCuts(cuts);
-  const rows = cuts.slice(0, CONSOLE.cutsShown).map((cut) => ({
-    key: cut.dialId,
-    cells: [
-      clock(cut.atMs),
-      cut.by,
-      shown(cut.tenant),
-      shown(cut.caller),
-      shown(cut.destination),
-      shown(cut.agent),
-      age(cut.ageMs),
-      <DialName key="dial" dial={cut.dialId} trace={traceLink(traceUrl, cut.traceId)} />,
-    ],
-  }));
-  return (
-    <>
-      <h3>Cut tunnels</h3>
-      <Table
-        title="What cut tunnels"
-        columns={GROUP_COLUMNS}
-        rows={groups.map(({ by, what, reason, tunnels, lastMs }) => ({
-          key: `${by} ${what} ${reason}`,
-          cells: [clock(lastMs), by, shown(what), tunnels, shown(reason, 300)],
-        }))}
-        none="None in the last hour."
-      />
-      {rows.length > 0 && <Table title="Tunnels that were cut" columns={CUT_COLUMNS} rows={rows} none="" />}
     </>
   );
 }
