@@ -48,6 +48,13 @@ describe('contexts', () => {
     ]);
     assert.match(readFileSync(path, 'utf8'), /^# mine\n/);
     assert.equal((await isthmus('completion --names contexts')).out, 'one\ntwo\n');
+    assert.equal((await isthmus('config delete-context one')).out, 'Context "one" deleted.\n');
+    const gone = await isthmus('config delete-context two');
+    assert.deepEqual([gone.status, gone.out], [EXIT.good, 'Context "two" deleted.\n']);
+    assert.match(gone.err, /"two" was the current context: isthmus config use-context NAME/);
+    assert.match((await isthmus('status')).err, /has no context "two"/, 'no command asks another plane unasked');
+    assert.match((await isthmus('config delete-context one')).err, /has no context "one"/);
+    assert.match(readFileSync(path, 'utf8'), /^# mine\n/);
   });
 
   it('give what the command line does not, and count before the environment only by --context', async () => {

@@ -103,7 +103,13 @@ export async function contextNames(terminal: Pick<Terminal, 'env'>): Promise<str
 }
 
 /** What `isthmus config` does with contexts, by kubectl's words. Those that change something need a name. */
-export const CONTEXT_ACTIONS = ['get-contexts', 'current-context', 'use-context', 'set-context'] as const;
+export const CONTEXT_ACTIONS = [
+  'get-contexts',
+  'current-context',
+  'use-context',
+  'set-context',
+  'delete-context',
+] as const;
 
 export type ContextAction = (typeof CONTEXT_ACTIONS)[number];
 
@@ -118,8 +124,20 @@ export async function contextAction(action: ContextAction, name: string | undefi
       config.currentContext = name;
     });
     call.output.show({ context: name }, () => `Switched to context ${JSON.stringify(name)}.\n`);
-  } else await setContext(path, name, call);
+  } else if (action === 'delete-context') await deleteContext(path, name, call);
+  else await setContext(path, name, call);
   return EXIT.good;
+}
+
+/** The current context stays current, so that no command asks another plane unasked. */
+async function deleteContext(path: string, name: string, { output }: Call): Promise<void> {
+  let active = false;
+  await Kubeconfig.change(path, (config) => {
+    if (!config.delete('contexts', name)) throw usage(`${config.path} has no context ${JSON.stringify(name)}`);
+    active = config.currentContext === name;
+  });
+  if (active) output.remark(`${JSON.stringify(name)} was the current context: isthmus config use-context NAME`);
+  output.show({ context: name, done: 'deleted' }, () => `Context ${JSON.stringify(name)} deleted.\n`);
 }
 
 /** Changes what the command line names, and leaves the rest. An empty text takes a field away. */

@@ -122,6 +122,14 @@ export class Kubeconfig {
     }
   }
 
+  /** Returns whether there was one. */
+  delete(section: Section, name: string): boolean {
+    const list = this.#document.get(section);
+    if (!isSeq(list)) return false;
+    const index = list.items.findIndex((item) => isMap(item) && item.get('name') === name);
+    return index >= 0 && list.delete(index);
+  }
+
   #entries(section: Section): readonly Entry[] {
     const list = (this.#document.toJS() as Record<string, unknown> | null)?.[section];
     return Array.isArray(list) ? list : [];

@@ -36,7 +36,7 @@ export const config = command({
   name: 'config',
   summary: 'Show the flags of each member, and where replicas differ; or keep contexts: planes to ask, by name',
   details:
-    'Contexts are as in kubectl: set-context NAME keeps --address, --ca, --cert, --key and --tenant of its command line under a name, use-context NAME makes them the defaults of every command, and get-contexts lists them. They are in the file of ISTHMUSCONFIG, or ~/.isthmus/config, which names the files of certificates and keys. --address, and ISTHMUS_ADDRESS, count before the current context; --context NAME counts before the environment.\n\nWithout any of these words, it shows flags that differ from their defaults, without secrets. Names, addresses and certificates differ between replicas anyway and do not count. Exits with 1 if replicas differ.',
+    'Contexts are as in kubectl: set-context NAME keeps --address, --ca, --cert, --key and --tenant of its command line under a name, use-context NAME makes them the defaults of every command, get-contexts lists them, and delete-context NAME forgets one. They are in the file of ISTHMUSCONFIG, or ~/.isthmus/config, which names the files of certificates and keys. --address, and ISTHMUS_ADDRESS, count before the current context; --context NAME counts before the environment.\n\nWithout any of these words, it shows flags that differ from their defaults, without secrets. Names, addresses and certificates differ between replicas anyway and do not count. Exits with 1 if replicas differ.',
   args: [
     new Argument('[action]', 'for contexts').choices(CONTEXT_ACTIONS),
     new Argument('[name]', "the context's name"),
