@@ -52,7 +52,7 @@ export function createDialer(options: DialerOptions): Dialer {
   const dial: Dialer['dial'] = async (host, port, { signal, timeoutMs = CLIENT.dialMs, traceparent } = {}) => {
     const to = authorityOf(host, port);
     signal?.throwIfAborted();
-    const late = new DialError('connection_timeout', `dial ${to}: no answer in ${timeoutMs} ms`);
+    const late = () => new DialError('connection_timeout', `dial ${to}: no answer in ${timeoutMs} ms`);
     const ending = endingOf(signal, timeoutMs, late);
     const failures: Error[] = [];
     try {
@@ -136,10 +136,14 @@ function unreachable(to: string, failures: readonly Error[]): DialError {
 }
 
 /** A signal that aborts with the caller's, or when it is late. */
-function endingOf(signal: AbortSignal | undefined, ms: number, late: Error): Disposable & { signal: AbortSignal } {
+function endingOf(
+  signal: AbortSignal | undefined,
+  ms: number,
+  late: () => Error,
+): Disposable & { signal: AbortSignal } {
   const ending = new AbortController();
   const abort = () => ending.abort(signal?.reason);
-  const timer = setTimeout(() => ending.abort(late), ms);
+  const timer = setTimeout(() => ending.abort(late()), ms);
   signal?.addEventListener('abort', abort, { once: true });
   return {
     signal: ending.signal,

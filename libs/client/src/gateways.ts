@@ -129,7 +129,7 @@ function readAnswer(head: string): Answer | undefined {
  */
 export function asked(socket: Socket, head: string, signal: AbortSignal): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    let seen = Buffer.alloc(0);
+    let seen: Buffer | undefined;
     const settle = (error: Error | undefined, answer?: Answer) => {
       signal.removeEventListener('abort', abort);
       socket.off('readable', read).off('error', settle).off('end', closed).off('close', closed);
@@ -141,17 +141,16 @@ export function asked(socket: Socket, head: string, signal: AbortSignal): Promis
     const abort = () => settle(new Error('given up'));
     const read = () => {
       for (let chunk: Buffer | null = socket.read(); chunk !== null; chunk = socket.read()) {
-        const searched = Math.max(0, seen.length - 3);
-        seen = Buffer.concat([seen, chunk]);
+        const searched = Math.max(0, (seen?.length ?? 0) - 3);
+        seen = seen ? Buffer.concat([seen, chunk]) : chunk;
         const end = seen.indexOf('\r\n\r\n', searched);
         if (end >= 0) {
           if (seen.length > end + 4) socket.unshift(seen.subarray(end + 4));
           // What it says is shown to people, so it must not control their terminal.
           const answer = readAnswer(seen.toString('latin1', 0, end).replace(/[^\x20-\x7e\r\n]/g, '?'));
-          return settle(new DialError('http_protocol_error', 'its answer is not HTTP/1.1'), answer);
+          return answer ? settle(undefined, answer) : settle(noHttp());
         }
-        if (!'HTTP/1.'.startsWith(seen.toString('latin1', 0, 'HTTP/1.'.length)))
-          return settle(new DialError('http_protocol_error', 'its answer is not HTTP/1.1'));
+        if (!'HTTP/1.'.startsWith(seen.toString('latin1', 0, 'HTTP/1.'.length))) return settle(noHttp());
         if (seen.length > CLIENT.headBytes)
           return settle(new Error(`an answer's head of over ${CLIENT.headBytes} bytes`));
       }
@@ -161,6 +160,10 @@ export function asked(socket: Socket, head: string, signal: AbortSignal): Promis
     if (signal.aborted) return abort();
     socket.write(head);
   });
+}
+
+function noHttp(): DialError {
+  return new DialError('http_protocol_error', 'its answer is not HTTP/1.1');
 }
 
 /** The parameters of `Proxy-Status` (RFC 9209) that say why. */
