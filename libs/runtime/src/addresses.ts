@@ -62,7 +62,7 @@ export function sourceOf(address: string): string {
 interface ProxiedOptions {
   /** Only connections from these networks have the header, and must have it. */
   readonly networks: BlockList;
-  /** Takes a connection whose first bytes are those of its true source. */
+  /** Takes a connection whose first bytes are those of its true source. It is paused if it had a header. */
   readonly take: (socket: Socket) => void;
   /** Called for each connection that is ended because its header does not come, or is none. */
   readonly refused: (socket: Socket, error: Error) => void;
@@ -96,8 +96,6 @@ export function proxied({ networks, take, refused }: ProxiedOptions): (socket: S
       noteHeader(socket, header);
       if (seen.length > header.length) socket.unshift(seen.subarray(header.length));
       take(socket);
-      // Below a TLS socket nothing reads it, and what was put back is read first.
-      if (socket.listenerCount('data') > 0) socket.resume();
     });
     // A health check that connects and closes is no error.
     const cut = guarded(() => {

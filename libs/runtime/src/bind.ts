@@ -223,8 +223,8 @@ interface BindOptions {
   readonly at:
     | { readonly path: string; readonly deleteExisting: boolean }
     | { readonly host: string; readonly port: number };
-  /** Refuses connections over its limits before anything is done for them: a TLS server begins with a handshake. */
-  readonly door: { enter(socket: Socket): boolean };
+  /** Refuses connections over its limits, and lets others wait, before anything is done for them: a TLS server begins with a handshake. */
+  readonly door: { enter(socket: Socket): boolean; inTurn?(socket: Socket, begin: () => void): void };
   /** Connections from these networks begin with a header of the PROXY protocol. Unset: none does. */
   readonly proxyNetworks?: BlockList | undefined;
   /** Called for each connection whose header does not come, or is none. */
@@ -332,7 +332,13 @@ function guardServer(server: Server, { door, proxyNetworks: networks, refused }:
   const take = (socket: Socket) => {
     if (!door.enter(socket)) return;
     keptAlive(socket);
-    for (const each of taken) each.call(server, socket);
+    const begin = () => {
+      for (const each of taken) each.call(server, socket);
+      // A header of the PROXY protocol has left it paused. Below a TLS socket nothing reads it, and what was put back is read first.
+      if (networks && socket.listenerCount('data') > 0) socket.resume();
+    };
+    if (door.inTurn) door.inTurn(socket, begin);
+    else begin();
   };
   const told = (socket: Socket, error: Error) => refused?.(remoteOf(socket), error);
   server.on('connection', networks ? proxied({ networks, take, refused: told }) : take);

@@ -4,6 +4,7 @@ import type { Socket } from 'node:net';
 import { afterEach, describe, mock, test } from 'node:test';
 import { sourceOf } from './addresses.ts';
 import { Admitted, BySource, SharedBudget, WaitingConnections, WaitingPool } from './connection-limits.ts';
+import { RUNTIME } from './defaults.ts';
 
 test('it knows the source that has the most, however items come and go', () => {
   const items = new BySource<number>();
@@ -220,6 +221,63 @@ describe('strangers', () => {
     mock.timers.tick(5_000);
     assert.deepEqual([silent.destroyed, busy.destroyed, own.size], [true, false, 1]);
     assert.deepEqual(refused, ['it sent nothing within 5 s']);
+  });
+
+  /** Begins a source's connections in turns of two. Returns those that have begun. */
+  function inTurns() {
+    mock.timers.enable({ apis: ['setTimeout'] });
+    const names = { most: '--all', mostOfSource: '--source' };
+    const limits = { most: 100, mostOfSource: 50, turnsOfSource: 2, deadlineMs: 90_000, names };
+    const own = new WaitingConnections(limits, () => {});
+    const begun: Socket[] = [];
+    const come = (address: string, bytesRead = 1) => {
+      const socket = connection(address, bytesRead);
+      assert.ok(own.enter(socket));
+      own.inTurn(socket, () => begun.push(socket));
+      return socket;
+    };
+    /** Each turn of the event loop begins one. */
+    const after = async (ms: number) => {
+      mock.timers.tick(ms);
+      for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate);
+    };
+    return { own, begun, come, after };
+  }
+
+  test('connections of one source are begun in turns, which one that proves nothing has for a while', async () => {
+    const { begun, come, after } = inTurns();
+    const flood = Array.from({ length: 6 }, () => come('10.0.0.1'));
+    const other = come('10.0.0.2');
+    assert.deepEqual(begun, [flood[0], flood[1], other], 'another source has turns of its own');
+    flood[0]?.destroy();
+    assert.equal(begun.length, 3, 'to close is no way to another turn');
+    flood[2]?.emit('error', new Error('reset'));
+    flood[2]?.destroy();
+    await after(RUNTIME.turnMs);
+    assert.deepEqual(begun.slice(3), [flood[3], flood[4]], 'who has gone meanwhile is passed over');
+    await after(RUNTIME.turnMs);
+    assert.deepEqual(begun.slice(5), [flood[5]]);
+  });
+
+  test('who proves who it is, or goes without a byte, leaves its turn at once', async () => {
+    const { own, begun, come, after } = inTurns();
+    const all = Array.from({ length: 100 }, () => {
+      const socket = come('10.0.0.1');
+      own.leave(socket);
+      return socket;
+    });
+    assert.deepEqual(begun, all);
+    for (let n = 0; n < 100; n++) come('10.0.0.3', 0).destroy();
+    assert.equal(begun.length, 200);
+    const waits = [come('10.0.0.1'), come('10.0.0.1'), come('10.0.0.1')];
+    assert.equal(begun.length, 202);
+    own.leave(waits[0] as Socket);
+    await after(0);
+    assert.equal(begun.at(-1), waits[2]);
+    const late = come('10.0.0.1');
+    for (const socket of all) socket.destroy();
+    await after(0);
+    assert.equal(begun.includes(late), false, 'who has left has no turn to give');
   });
 
   test('connections from one address and port to two addresses here are two', () => {

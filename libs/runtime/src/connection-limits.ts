@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { addressOf, bytesFrom, remoteOf, sourceOf } from './addresses.ts';
+import { getOrPut } from './collections.ts';
 import { RUNTIME } from './defaults.ts';
 
 /** What counts against the limits of its source, such as connections. */
@@ -105,6 +106,8 @@ export interface WaitingLimits {
   readonly most: number;
   /** Those of one source address. */
   readonly mostOfSource: number;
+  /** Turns of one source: so many of its connections are begun within `turnMs`, besides those that prove who they are. Default: all. */
+  readonly turnsOfSource?: number;
   /** How long a connection may wait, in milliseconds. */
   readonly deadlineMs: number;
   /** What errors call the limits: the flags that set them, if there are any. */
@@ -121,6 +124,7 @@ export class WaitingPool {
   readonly all = new BySource<Waiting>();
   /** Those that have shared places: the others have their ports' own. */
   readonly sharing = new BySource<Waiting>();
+  readonly turns = new Turns();
 
   /** @param most waiting connections of all ports, besides the places that each has for itself */
   constructor(most: number) {
@@ -142,7 +146,55 @@ interface Waiting {
   readonly ownPlace: boolean;
   /** The timers until its first byte, and until it is admitted. */
   readonly deadlines: readonly NodeJS.Timeout[];
+  endTurn: EndTurn | undefined;
 }
+
+/**
+ * Which connections of each source are begun. A turn is over once its peer has proven who it is, or has gone without a byte; otherwise only
+ * after a while, also if the connection has ended. So handshakes cost their sender time, and who makes many waits behind itself.
+ */
+class Turns {
+  readonly #sources = new Map<string, { taken: number; readonly waiting: Set<() => void> }>();
+  /** Begun one in each turn of the event loop, so that nothing else waits for all of them. */
+  readonly #next: (() => void)[] = [];
+
+  /** Calls `begin`, now or when one of `most` turns of the source is free. Returns what to call when this one is over, or not wanted any more. */
+  take(source: string, most: number, begin: () => void): EndTurn {
+    const own = getOrPut(this.#sources, source, () => ({ taken: 0, waiting: new Set<() => void>() }));
+    let timer: NodeJS.Timeout | undefined;
+    const over = () => {
+      timer = undefined;
+      const [next] = own.waiting;
+      if (next && own.waiting.delete(next)) this.#soon(next);
+      else if (--own.taken === 0) this.#sources.delete(source);
+    };
+    const start = () => {
+      timer = setTimeout(over, RUNTIME.turnMs).unref();
+      begin();
+    };
+    if (own.taken < most) {
+      own.taken++;
+      start();
+    } else own.waiting.add(start);
+    return (free) => {
+      if (own.waiting.delete(start) || !timer || !free) return;
+      clearTimeout(timer);
+      over();
+    };
+  }
+
+  #soon(start: () => void): void {
+    const step = () => {
+      const first = this.#next.shift();
+      if (this.#next.length > 0) setImmediate(step);
+      first?.();
+    };
+    if (this.#next.push(start) === 1) setImmediate(step);
+  }
+}
+
+/** @param free whether the turn costs nothing */
+type EndTurn = (free: boolean) => void;
 
 /**
  * Connections whose peers have not proven who they are. Each has a handshake, buffers and a window, so their number is limited, and
@@ -191,10 +243,29 @@ export class WaitingConnections {
     return true;
   }
 
+  /** Calls `begin` when a connection that entered may cost something: at its turn among those of its source. */
+  inTurn(socket: Socket, begin: () => void): void {
+    const { turnsOfSource } = this.#limits;
+    const waiting = this.#waiting.get(endsOf(socket));
+    if (!waiting || turnsOfSource === undefined) {
+      begin();
+      return;
+    }
+    let begun = false;
+    const start = () => {
+      begun = true;
+      // It may have been reset just now.
+      if (!socket.destroyed) begin();
+    };
+    waiting.endTurn = this.#pool.turns.take(waiting.source, turnsOfSource, start);
+    // Nobody listens to it until then.
+    if (!begun) socket.on('error', () => {});
+  }
+
   /** Call when the peer has proven who it is, or has gone. */
   leave(socket: Socket): void {
     const waiting = this.#waiting.get(endsOf(socket));
-    if (waiting) this.#remove(waiting);
+    if (waiting) this.#remove(waiting, true);
   }
 
   #add(socket: Socket, key: string, source: string): void {
@@ -206,17 +277,21 @@ export class WaitingConnections {
     };
     const deadlines = [setTimeout(begun, RUNTIME.firstByteMs).unref(), setTimeout(late, deadlineMs).unref()];
     const ownPlace = this.#ownPlaces < RUNTIME.waitingOwnPlaces;
-    const waiting = { port: this, socket, key, source, since: performance.now(), ownPlace, deadlines };
+    const since = performance.now();
+    const waiting: Waiting = { port: this, socket, key, source, since, ownPlace, deadlines, endTurn: undefined };
     this.#waiting.set(key, waiting);
     for (const places of this.#placesOf(waiting)) places.add(source, waiting);
     if (ownPlace) this.#ownPlaces++;
     socket.once('close', () => this.#remove(waiting));
   }
 
-  #remove(waiting: Waiting): void {
+  #remove(waiting: Waiting, proven = false): void {
     for (const deadline of waiting.deadlines) clearTimeout(deadline);
     if (this.#waiting.get(waiting.key) !== waiting) return;
     this.#waiting.delete(waiting.key);
+    waiting.endTurn?.(proven || bytesFrom(waiting.socket) === 0);
+    // The socket keeps what it is called with when it closes.
+    waiting.endTurn = undefined;
     for (const places of this.#placesOf(waiting)) places.delete(waiting.source, waiting);
     if (waiting.ownPlace) this.#ownPlaces--;
   }

@@ -29,6 +29,11 @@ export const RUNTIME = {
 
   /** How long a connection that has not proven who it is may keep its place when a new one finds none. 1,000 handshakes take 5 s. */
   waitingPatienceMs: 10_000,
+  /**
+   * How long a connection has one of its source's turns, unless its peer proves who it is. Long enough for a handshake and a request over a long
+   * way.
+   */
+  turnMs: 2000,
   /** How long a peer may take to send its first byte; then its connection is closed. A TLS handshake with a lost SYN takes 1 s. */
   firstByteMs: 5000,
   /** Connections that may wait at each port to prove who they are, however many wait at the program's other ports. */
