@@ -107,7 +107,8 @@ export async function dialsWithTools(scope: Scope, { via, acme, token, port, ski
     tools.push(
       {
         name: 'socat',
-        args: ['-', `PROXY:127.0.0.1:127.0.0.1:${port},${auth}`],
+        // It waits half a second for the answer unless told otherwise.
+        args: ['-t', '60', '-', `PROXY:127.0.0.1:127.0.0.1:${port},${auth}`],
         input: 'GET / HTTP/1.0\r\n\r\n',
         says: /here/,
       },
