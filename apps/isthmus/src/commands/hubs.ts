@@ -167,7 +167,7 @@ interface DrainView {
 
 export const drain = command({
   name: 'drain',
-  summary: 'Drain a hub: it takes no new dials while its agents move and its tunnels finish',
+  summary: 'Drain a hub: it takes no new dials while its agents move and tunnels move or finish',
   details:
     'Only a restart of the hub undoes it. Works for gateways and all-in-one servers too. A dry run exits with 1 if an agent would be left without a session, --wait if tunnels are left.',
   args: [new Argument('<hub>', 'its id, from isthmus hubs')],
@@ -282,7 +282,7 @@ export function dryRunText(view: DrainView, style: Style): string {
     ]);
   const lost = stranded > 0 ? `, ${stranded} of them with nowhere else to go` : '';
   return [
-    `Draining ${hub} would send away ${plural(sessions, 'session')}${lost}; ${plural(tunnels, 'tunnel')} would run on until it ends. Nothing was changed.\n`,
+    `Draining ${hub} would send away ${plural(sessions, 'session')}${lost}; ${plural(tunnels, 'tunnel')} would move, or run on until ${tunnels === 1 ? 'it ends' : 'they end'}. Nothing was changed.\n`,
     rows.length > 0
       ? `\n${table(['agent', 'tenant', right('sessions elsewhere'), right('tunnels'), 'session'], rows)}`
       : '',

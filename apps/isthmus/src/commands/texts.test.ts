@@ -204,7 +204,7 @@ describe('what a dry run of a drain prints', () => {
         plain,
       ),
       [
-        'Draining hub-1 would send away 2 sessions, 1 of them with nowhere else to go; 1 tunnel would run on until it ends. Nothing was changed.',
+        'Draining hub-1 would send away 2 sessions, 1 of them with nowhere else to go; 1 tunnel would move, or run on until it ends. Nothing was changed.',
         '',
         'AGENT    TENANT    SESSIONS ELSEWHERE   TUNNELS   SESSION',
         'node-a   default                 none         1   s1',
@@ -229,7 +229,7 @@ describe('what a dry run of a drain prints', () => {
     assert.match(shown(), /^Running now. Draining cuts none, and hub-1 waits for them before it stops:$/m);
     assert.match(
       shown(),
-      /^Draining hub-1 would send away 0 sessions; 1 tunnel would run on until it ends. Nothing was changed.$/m,
+      /^Draining hub-1 would send away 0 sessions; 1 tunnel would move, or run on until it ends. Nothing was changed.$/m,
     );
   });
 });

@@ -58,7 +58,8 @@ function DrainPanel({ member, ask }: Pick<ViewProps, 'ask'> & { readonly member:
     <section aria-labelledby="drain">
       <h2 id="drain">Drain {shown(member.id)}</h2>
       <p>
-        A drain takes no new dials, moves agents to other hubs and lets tunnels finish. It lasts until the process ends.
+        A drain takes no new dials, moves agents to other hubs, and tunnels move or finish. It lasts until the process
+        ends.
       </p>
       <p class="buttons">
         <button type="button" onClick={dryRun}>
@@ -87,7 +88,7 @@ function Plan({ answer: { sessions, tunnels, plan } }: { readonly answer: Draine
   return (
     <div role="status">
       <p>
-        {plural(sessions, 'session')} would move, {plural(tunnels, 'tunnel')} would finish{until}.
+        {plural(sessions, 'session')} would move, {plural(tunnels, 'tunnel')} would move or finish{until}.
       </p>
       {stranded > 0 && (
         <p class="fault">
