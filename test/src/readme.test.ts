@@ -67,7 +67,7 @@ test("README.md's figures beside ANP are those of the pages that it names", () =
     `A reader stalls: ${others}. With ANP, ${stop}.`,
     `A download by HTTP CONNECT has ${uds} times ANP's bytes a second on a unix socket, ${mtls} times over mutual TLS; on another machine ${other} times on a unix socket `,
     `One plane serves 1,000 clusters in ${memory}, where a server beside each API server takes ${sidecars} `,
-    `a dial takes ${cost} times ANP's processor time, one on an idle plane ${idle} times as long, and a process after its start ${started} times the memory.`,
+    `a dial takes ${cost} times ANP's processor time, and a process after its start ${started} times the memory. On an idle plane, a dial takes ${idle} times as long.`,
   ]) {
     assert.ok(readme.includes(sentence), sentence);
   }

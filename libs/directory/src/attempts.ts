@@ -49,10 +49,10 @@ export function routed(options: RoutingOptions, suspects: Suspects = new Suspect
   };
 }
 
-/** One try through one session. */
 /** With each field named, so that none is forgotten; unset where it may be. */
 type Whole<T> = { [Name in keyof Required<T>]: T[Name] };
 
+/** One try through one session. */
 interface Attempt {
   readonly record: SessionRecord;
   readonly entry: AttemptRecord;
