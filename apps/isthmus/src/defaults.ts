@@ -62,11 +62,9 @@ export const ISTHMUS = {
   holdConnectAgainMostMs: 500,
   /** Cuts that `isthmus hold` keeps for the next gateway. The oldest are left out first; its metric and log have all. */
   holdCutsKept: 1000,
-  /** Cuts that it tells a gateway at once, and again each `holdCutsEveryMs`: fewer than the messages that a link takes. */
-  holdCutsAtOnce: 90,
-  /** How often it tells a gateway of more cuts. */
-  holdCutsEveryMs: 1000,
-  /** How long gRPC callers may take to close when `isthmus hold` ends. */
+  /** When it tells a gateway of more cuts, if the link takes no more now. */
+  holdCutsAgainMs: 1000,
+  /** How long gRPC callers may take to close when `isthmus hold` ends, and its last words to gateways to leave. */
   holdEndMs: 300,
   /** How long to wait for a kubeconfig that another program changes. */
   kubeconfigLockMs: 5000,

@@ -94,6 +94,8 @@ export const ADMIN = {
   lossReason: 300,
   /** Tunnels that were cut, which a process remembers: some 500 bytes each. */
   cuts: 1_000,
+  /** Cuts that callers tell a gateway, beside those that it saw: all that it answers stays within a gRPC message. */
+  toldCuts: 300,
   /** How long they are shown. */
   cutMs: 3_600_000,
   /** Longest reason of a cut that is kept, in characters. */

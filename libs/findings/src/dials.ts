@@ -1,3 +1,4 @@
+import type { adminApi } from '@isthmus/proto/admin';
 import { DialState } from '@isthmus/proto/admin-enums';
 import type { DialErrorCode } from '@isthmus/tunnel';
 import type { Dial, Evidence, FailingDials } from './evidence.ts';
@@ -85,37 +86,51 @@ export function adviceFor(code: string): string {
   return ADVICE[code as DialErrorCode] ?? "read the gateway's log";
 }
 
-/** A tunnel that was cut, as its caller's gateway reported it. Times in milliseconds since the epoch. */
-interface ToldCut {
-  /** What cut it, as in `isthmus_tunnels_cut_total`. */
-  readonly by: string;
-  readonly reason: string;
-  readonly agent: string;
+/** The cuts of one gateway's answer. */
+interface CutsOfMember {
   /** The gateway. */
   readonly member: string;
-  readonly atMs: number;
+  readonly cuts: readonly adminApi.Cut[];
+}
+
+/** A tunnel that was cut. `member` is the gateway where: for what `isthmus hold` told, the one that it names. */
+type PlaneCut = adminApi.Cut & { readonly member: string };
+
+/** The cuts of all gateways that answered, each once, the last first: hold also tells some gateway of what another has seen. */
+export function cutsIn(answers: readonly CutsOfMember[]): PlaneCut[] {
+  const all = answers.flatMap(({ member, cuts }) => cuts.map((cut) => ({ ...cut, member: cut.gateway || member })));
+  const key = ({ tenant, dialId }: PlaneCut) => JSON.stringify([tenant, dialId]);
+  const seen = all.filter(({ hold }) => hold === '');
+  const told = new Map(all.filter(({ hold }) => hold !== '').map((cut) => [key(cut), cut]));
+  for (const cut of seen) told.delete(key(cut));
+  return [...seen, ...told.values()].sort((a, b) => b.atMs - a.atMs);
 }
 
 /** Cuts of one cause. */
 export interface CutGroup {
   readonly by: string;
-  /** What ended or failed: `agent agent-7`, or the gateway that cut. */
+  /** What ended or failed: `agent agent-7`, or the name of the gateway or hold that cut. */
   readonly what: string;
+  readonly tenant: string;
+  /** The `isthmus hold` on whose word this stands. Empty if gateways saw it. */
+  readonly hold: string;
   readonly reason: string;
   readonly tunnels: number;
   readonly firstMs: number;
   readonly lastMs: number;
 }
 
-/** Groups what was cut for the same reason by the same part of the plane. The last first. */
-export function groupsOfCuts(cuts: readonly ToldCut[]): CutGroup[] {
+type Causes = Pick<PlaneCut, 'by' | 'reason' | 'tenant' | 'hold' | 'agentId' | 'member' | 'atMs'>;
+
+/** Groups what was cut for the same reason by the same part of the plane, of one tenant. The last first. */
+export function groupsOfCuts(cuts: readonly Causes[]): CutGroup[] {
   const groups = new Map<string, CutGroup>();
-  for (const { by, reason, agent, member, atMs } of cuts) {
-    const what = by === 'agent' || by === 'path' ? `agent ${agent}` : member;
-    const key = JSON.stringify([by, what, reason]);
+  for (const { by, reason, tenant, hold, agentId, member, atMs } of cuts) {
+    const what = by === 'agent' || by === 'path' ? `agent ${agentId}` : by === 'hold' && hold !== '' ? hold : member;
+    const key = JSON.stringify([by, what, tenant, hold, reason]);
     const { tunnels = 0, firstMs = atMs, lastMs = atMs } = groups.get(key) ?? {};
     const times = { firstMs: Math.min(firstMs, atMs), lastMs: Math.max(lastMs, atMs) };
-    groups.set(key, { by, what, reason, tunnels: tunnels + 1, ...times });
+    groups.set(key, { by, what, tenant, hold, reason, tunnels: tunnels + 1, ...times });
   }
   return [...groups.values()].sort((a, b) => b.lastMs - a.lastMs);
 }

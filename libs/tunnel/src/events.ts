@@ -88,11 +88,15 @@ export interface TunnelOutcome extends TunnelEnding {
   readonly ms: number;
 }
 
-/** A tunnel that was cut at `isthmus hold`, as it tells a gateway. */
+/** A tunnel that was cut at `isthmus hold`, as it tells a gateway. Its tenant and caller are those of hold's credential; the rest are claims. */
 export interface HeldCut {
   /** Its caller is hold. */
   readonly dial: Pick<DialRequest, 'id' | 'tenant' | 'destination' | 'caller' | 'traceparent'>;
   readonly agentId: string;
+  /** The gateway that carried it last, as hold names it, which need not be the one that is told. */
+  readonly gateway: string;
+  /** The name of hold. */
+  readonly hold: string;
   readonly by: CutBy;
   readonly reason: string;
   /** How long it had been open, in milliseconds. */

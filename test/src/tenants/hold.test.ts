@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { hostname } from 'node:os';
 import type { Duplex } from 'node:stream';
 import test from 'node:test';
 import type { TenantFile } from '@isthmus/admission';
@@ -120,11 +121,11 @@ test(
     assert.equal(await cutAt(hold.member, forbidden), 'policy');
     const listed = async () => {
       const { cuts } = await adminOf(scope, first.program).getHistory({});
-      return cuts.map(({ by, tenant, caller, destination }) => [by, tenant, caller, destination]);
+      return cuts.map(({ by, tenant, caller, destination, hold }) => [by, tenant, caller, destination, hold]);
     };
     // Only hold knows it, and tells the gateway that is left.
     await until(async () => (await listed()).length > 0, { what: 'the cut at the gateway' });
-    assert.deepEqual(await listed(), [['policy', ...mine, forbidden]]);
+    assert.deepEqual(await listed(), [['policy', ...mine, forbidden, hostname()]]);
     await carries(stays, 'through the first gateway again');
     await second.restart();
     await linked(2);

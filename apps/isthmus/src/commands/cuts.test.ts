@@ -15,6 +15,7 @@ function cut(minutesAgo: number, by: string, agentId: string, reason: string) {
     atMs: NOW - minutesAgo * 60_000,
     ...{ by, agentId, reason, tenant: 'default', destination: '10.0.0.5:10250', caller: 'uds', hubId: 'hub-1' },
     ...{ dialId: `d${minutesAgo}`, ageMs: 65_000, bytesUp: 1, bytesDown: 2, traceId: 'ab' },
+    ...{ hold: '', gateway: '' },
   };
 }
 
@@ -47,8 +48,36 @@ test('cuts of one cause are one group, and older ones than --since are left out'
     ['d1', 'd2', 'd3'],
   );
   const text = textOf(items.slice(0, 1), styleOf(false), items);
-  assert.match(text, /agent agent-7 +2 +agent agent-7 has closed all its connections/);
+  assert.match(text, /agent agent-7 +default +2 +- +agent agent-7 has closed all its connections/);
   assert.match(text, /1 cut tunnel of 3 \(--limit shows more\)\n2 more tunnels of the last hour are not kept/);
+});
+
+test('what hold told is blamed on the gateway or hold that it names, and counts once beside what a gateway saw', () => {
+  const told = { hold: 'n1', gateway: 'gw-2' };
+  const seenThere = cut(3, 'operator', 'agent-1', 'ended by an operator');
+  const cuts = [
+    { ...seenThere, ...told, dialId: 'only told' },
+    { ...seenThere, ...told },
+    { ...cut(4, 'hold', 'agent-1', 'isthmus hold stops'), ...told },
+    { ...cut(5, 'agent', 'agent-7', gone), ...told, tenant: 'acme' },
+    cut(6, 'agent', 'agent-7', gone),
+  ];
+  const answers = [
+    { member, value: { cuts, cutsForgotten: 0 } },
+    { member: { id: 'gw-2' } as Member, value: { cuts: [seenThere, cuts[2] ?? seenThere], cutsForgotten: 0 } },
+  ];
+  const { items, more } = cutsOf(answers, 600_000, NOW);
+  const further = more?.(items) as { groups: CutGroup[] } | undefined;
+  assert.deepEqual(
+    further?.groups.map(({ by, what, tenant, hold, tunnels }) => [by, what, tenant, hold, tunnels]),
+    [
+      ['operator', 'gw-2', 'default', '', 1],
+      ['operator', 'gw-2', 'default', 'n1', 1],
+      ['hold', 'n1', 'default', 'n1', 1],
+      ['agent', 'agent agent-7', 'acme', 'n1', 1],
+      ['agent', 'agent agent-7', 'default', '', 1],
+    ],
+  );
 });
 
 test('cuts are a list, whose groups are those of the chosen ones', async () => {

@@ -1,4 +1,4 @@
-import { groupsOfCuts } from '@isthmus/findings';
+import { cutsIn, groupsOfCuts } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { type Call, count, durationOption } from '../command.ts';
@@ -20,6 +20,8 @@ interface CutView {
   readonly hub: string;
   /** The gateway. */
   readonly member: string;
+  /** The `isthmus hold` on whose word this stands. Empty if the gateway saw it. */
+  readonly hold: string;
   readonly dial: string;
   /** Empty without a trace. */
   readonly trace: string;
@@ -68,10 +70,9 @@ export function cutsOf(
   since: number,
   now: number,
 ): Omit<Listed<CutView>, 'unanswered'> {
-  const items = answers
-    .flatMap(({ member, value }) => value.cuts.map((cut) => cutView(cut, member.id)))
-    .filter(({ at }) => now - Date.parse(at) <= since)
-    .sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
+  const items = cutsIn(answers.map(({ member, value }) => ({ member: member.id, cuts: value.cuts })))
+    .filter(({ atMs }) => now - atMs <= since)
+    .map(cutView);
   /** How many more there were in the last hour that gateways do not keep. */
   const forgotten = answers.reduce((sum, { value }) => sum + value.cutsForgotten, 0);
   return {
@@ -83,14 +84,14 @@ export function cutsOf(
 
 /** Cuts of one cause together. The last first. */
 function groupsIn(cuts: readonly CutView[]) {
-  return groupsOfCuts(cuts.map((cut) => ({ ...cut, atMs: Date.parse(cut.at) }))).map(
+  return groupsOfCuts(cuts.map((cut) => ({ ...cut, agentId: cut.agent, atMs: Date.parse(cut.at) }))).map(
     ({ firstMs, lastMs, ...group }) => {
       return { ...group, first: isoTime(firstMs), last: isoTime(lastMs) };
     },
   );
 }
 
-function cutView({ atMs, ageMs, bytesUp, bytesDown, ...cut }: adminApi.Cut, member: string): CutView {
+function cutView({ atMs, ageMs, bytesUp, bytesDown, ...cut }: ReturnType<typeof cutsIn>[number]): CutView {
   return {
     at: isoTime(atMs),
     by: cut.by,
@@ -100,7 +101,8 @@ function cutView({ atMs, ageMs, bytesUp, bytesDown, ...cut }: adminApi.Cut, memb
     destination: cut.destination,
     agent: cut.agentId,
     hub: cut.hubId,
-    member,
+    member: cut.member,
+    hold: cut.hold,
     dial: cut.dialId,
     trace: cut.traceId,
     ageMs,
@@ -113,7 +115,9 @@ const GROUP_COLUMNS: readonly Column[] = [
   { name: 'last' },
   { name: 'by' },
   { name: 'what', least: 12 },
+  { name: 'tenant', least: 8, drop: 1 },
   { name: 'tunnels', right: true },
+  { name: 'told by hold' },
   { name: 'reason', least: 16 },
 ];
 
@@ -128,6 +132,7 @@ const COLUMNS: readonly ListColumn<CutView>[] = [
   { name: 'up', right: true, wide: true, of: ({ bytesUp }) => bytes(bytesUp) },
   { name: 'down', right: true, wide: true, of: ({ bytesDown }) => bytes(bytesDown) },
   { name: 'gateway', wide: true, of: ({ member }) => member },
+  { name: 'told by hold', wide: true, of: ({ hold }) => hold },
   { name: 'dial', drop: 2, of: ({ dial }) => dial },
   { name: 'trace', wide: true, of: ({ trace }) => trace },
 ];
@@ -135,11 +140,11 @@ const COLUMNS: readonly ListColumn<CutView>[] = [
 function cutsText(cuts: readonly CutView[], style: Style, all: readonly CutView[], forgotten: number): string {
   const more =
     forgotten > 0
-      ? `${plural(forgotten, 'more tunnel')} of the last hour ${forgotten === 1 ? 'is' : 'are'} not kept: see the audit records.\n`
+      ? `${plural(forgotten, 'more tunnel')} of the last hour ${forgotten === 1 ? 'is' : 'are'} not kept: see the audit records, and the log of isthmus hold.\n`
       : '';
   if (all.length === 0) return `No tunnel was cut.\n${more}`;
-  const causes = groupsIn(all).map(({ last, by, what, tunnels, reason }) => {
-    return [last, style.bad(by), what, String(tunnels), reason];
+  const causes = groupsIn(all).map(({ last, by, what, tenant, tunnels, hold, reason }) => {
+    return [last, style.bad(by), what, tenant, String(tunnels), hold, reason];
   });
   const rest = all.length > cuts.length ? ` of ${all.length} (--limit shows more)` : '';
   return `${table(GROUP_COLUMNS, causes, style)}\n${rowsTable(COLUMNS, cuts, style)}\n${plural(cuts.length, 'cut tunnel')}${rest}\n${more}`;

@@ -17,6 +17,7 @@ import {
   type DialRequest,
   planeEvents,
   SessionLost,
+  type TunnelOutcome,
 } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 import { Gateways } from './gateways.ts';
@@ -40,6 +41,7 @@ async function held(...names: readonly string[]) {
     places: new Map(names.map((name) => [name, { path: at(name) }])),
     tls: NO_TLS,
     instance: '0123456789abcdef',
+    name: 'n1',
     events,
     log: {
       info: (fields, message) => void lines.push({ level: 'info', text: `${message} ${JSON.stringify(fields)}` }),
@@ -261,44 +263,60 @@ test('more callers than a program may keep waiting get a reason, and the others 
   );
 });
 
-test('what was cut while no gateway was there is told to the next one, never more at once than its link takes', async () => {
-  const { events, at, linked } = await held('near');
-  const cut = (n: number) => {
-    const id = n.toString(16).padStart(16, '0');
-    const dial = { ...request(), id, tenant: 'default', destination: { host: '10.0.0.1', port: 10250 } };
-    const tunnel = {
-      role: 'gateway',
-      dial,
-      agentId: 'agent-7',
-      sessionId: 's',
-      hubId: 'h',
-      since: 1,
-      up: 3,
-      down: 5,
-    } as const;
-    const error = new SessionLost('no way to the agent\n', { by: 'path' });
-    events.emit('tunnel:close', tunnel, { ms: 61_000.4, closedBy: n === 0 ? 'caller' : 'path', error });
+/** The end of a tunnel of hold that `far` carried last. */
+function cutTunnel(n: number, reason = 'no way to the agent\n') {
+  const id = n.toString(16).padStart(16, '0');
+  const dial = { ...request(), id, tenant: 'default', destination: { host: '10.0.0.1', port: 10250 } };
+  const names = { role: 'gateway', dial, agentId: 'agent-7', sessionId: 'far', hubId: 'far' } as const;
+  const outcome = {
+    ms: 61_000.4,
+    closedBy: n === 0 ? 'caller' : 'path',
+    error: new SessionLost(reason, { by: 'path' }),
   };
-  for (let n = 0; n <= ISTHMUS.holdCutsAtOnce + 1; n++) cut(n);
+  return [{ ...names, since: 1, up: 3, down: 5 }, outcome as TunnelOutcome] as const;
+}
+
+/** A gateway at a socket that only takes links of hold. @returns what it is told */
+async function toldAt(socket: string) {
   const told: CutMessage[] = [];
-  await peerAt(at('near'), (socket) => {
-    socket.once('data', () => {
-      socket.pause();
-      socket.write(UPGRADED);
+  const closed: string[] = [];
+  await peerAt(socket, (from) => {
+    from.once('data', () => {
+      from.pause();
+      from.write(UPGRADED);
       const attach = async () => assert.fail('nothing is attached');
-      const served = { socket, peer: 'hold', role: 'gateway', dial: answering, attach } as const;
-      new LinkServer({ ...served, events: planeEvents(), cut: (message) => told.push(message) });
+      const served = { socket: from, peer: 'hold', role: 'gateway', dial: answering, attach } as const;
+      const link = new LinkServer({ ...served, events: planeEvents(), cut: (message) => told.push(message) });
+      void link.closed.then(({ message }) => closed.push(message));
     });
   });
+  return { told, closed };
+}
+
+test('what was cut while no gateway was there is told to the next one, with the gateway that carried it', async () => {
+  const { events, at, linked } = await held('near');
+  for (let n = 0; n < 3; n++) events.emit('tunnel:close', ...cutTunnel(n));
+  const { told } = await toldAt(at('near'));
   await linked(1);
-  await until(() => told.length === ISTHMUS.holdCutsAtOnce, { what: 'the first cuts' });
+  await until(() => told.length === 2, { what: 'the cuts' });
   const [{ agoMs, ...first } = assert.fail('no cut')] = told;
   assert.ok(agoMs >= 0);
   assert.deepEqual(first, {
     ...{ type: 'cut', dial: '0000000000000001', by: 'path', reason: 'no way to the agent\\u{a}' },
-    ...{ destination: '10.0.0.1:10250', agent: 'agent-7', trace: '', ms: 61_000, up: 3, down: 5 },
+    ...{ destination: '10.0.0.1:10250', agent: 'agent-7', gateway: 'far', hold: 'n1', trace: '', ms: 61_000 },
+    ...{ up: 3, down: 5 },
   });
-  await until(() => told.length === ISTHMUS.holdCutsAtOnce + 1, { what: 'the last cut' });
+});
+
+test('at its end, hold tells what it just cut, as far as the link takes it, however long the reasons are', async () => {
+  const { gateways, events, at, linked } = await held('near');
+  const { told, closed } = await toldAt(at('near'));
+  await linked(1);
+  for (let n = 1; n <= ISTHMUS.holdCutsKept; n++) events.emit('tunnel:close', ...cutTunnel(n, 'é'.repeat(1000)));
+  await gateways.close();
+  await until(() => closed.length > 0, { what: 'the end of the link' });
+  assert.ok(told.length >= 300 && told.length < ISTHMUS.holdCutsKept, `${told.length} were told`);
+  assert.doesNotMatch(closed.join(), /control messages/);
 });
 
 test('dials prefer a gateway that stays to one that leaves', async () => {

@@ -30,6 +30,8 @@ export interface GatewaysOptions {
   readonly tls: TlsSettings;
   /** Names this process to gateways and agents. */
   readonly instance: string;
+  /** Names it to operators. */
+  readonly name: string;
   readonly events: PlaneEvents;
   readonly log: GatewayLog;
 }
@@ -54,11 +56,13 @@ export class Gateways {
     this.#log = options.log;
     const changed = () => this.#check();
     this.#gateways = [...options.places].map(([name, place]) => new Gateway(name, place, { ...options, changed }));
-    options.events.on('tunnel:close', ({ dial, agentId, up, down }, { closedBy: by, error, ms }) => {
+    options.events.on('tunnel:close', ({ dial, agentId, hubId, up, down }, { closedBy: by, error, ms }) => {
       if (!isCut(by)) return;
       const reason = printable(error?.message ?? '').slice(0, TRANSPORT.cutReasonCharacters);
       const where = { destination: formatDestination(dial.destination), agent: agentId, trace: dial.traceparent ?? '' };
-      const cut = { type: 'cut', dial: dial.id, by, reason, ...where, ms: Math.round(ms), up, down } as const;
+      // To this process, the gateway is the hub.
+      const names = { gateway: hubId, hold: options.name };
+      const cut = { type: 'cut', dial: dial.id, by, reason, ...where, ...names, ms: Math.round(ms), up, down } as const;
       this.#cuts.push({ cut, at: performance.now() });
       if (this.#cuts.length > ISTHMUS.holdCutsKept) this.#cuts.shift();
       this.#tell();
@@ -81,21 +85,28 @@ export class Gateways {
     for (const gateway of this.#gateways) gateway.open();
   }
 
-  close(): void {
+  /** Closes the links once what was told of cuts has left, which it bounds. */
+  async close(): Promise<void> {
     clearTimeout(this.#telling);
+    const told = Promise.all(this.#gateways.map(({ link }) => link?.flushed()));
+    await Promise.race([told, new Promise((resolve) => setTimeout(resolve, ISTHMUS.holdEndMs).unref())]);
     for (const gateway of this.#gateways) gateway.close();
   }
 
-  /** Tells a gateway what was cut, so that `isthmus cuts` has it: some now, more in a while. */
+  /** Tells a gateway what was cut, so that `isthmus cuts` has it: what its link takes now, and more in a while. */
   #tell(): void {
-    const [gateway] = this.#best();
-    if (!gateway || this.#cuts.length === 0 || this.#telling) return;
-    for (const { cut, at } of this.#cuts.splice(0, ISTHMUS.holdCutsAtOnce))
-      gateway.link?.sendCut({ ...cut, agoMs: Math.round(performance.now() - at) });
+    if (this.#telling) return;
+    for (;;) {
+      const [link] = this.#best().map((gateway) => gateway.link);
+      const [next] = this.#cuts;
+      if (!link || !next) return;
+      if (!link.sendCut({ ...next.cut, agoMs: Math.round(performance.now() - next.at) })) break;
+      this.#cuts.shift();
+    }
     this.#telling = setTimeout(() => {
       this.#telling = undefined;
       this.#tell();
-    }, ISTHMUS.holdCutsEveryMs).unref();
+    }, ISTHMUS.holdCutsAgainMs).unref();
   }
 
   /** Dials through one gateway after the other until one answers for the plane. While there is none, the dial waits until its deadline. */
@@ -206,7 +217,7 @@ interface GatewayOptions extends GatewaysOptions {
 /** One gateway, and the link to it, which is opened again for as long as this process runs. */
 class Gateway {
   readonly name: string;
-  link: (Link & Pick<LinkClient, 'usable' | 'close' | 'destroy' | 'sendCut'>) | undefined;
+  link: (Link & Pick<LinkClient, 'usable' | 'destroy' | 'sendCut' | 'flushed'>) | undefined;
   /** Whether it has said that it leaves. */
   draining = false;
   /** Why it was not reached, or how it was lost. */

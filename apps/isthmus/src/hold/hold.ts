@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import { type HoldValues, isthmusHold, parseGateways, resumeOptions, tlsPolicy } from '@isthmus/flags';
 import { boundVerification, randomHex } from '@isthmus/runtime';
 import {
@@ -36,7 +37,7 @@ function startHold(flags: HoldValues, { log, version }: Context<ProgramLogger>):
     closing.defer(metrics.close);
     const tls = { cert: flags['gateway-cert'], key: flags['gateway-key'], ca: flags['gateway-ca-cert'] };
     const instance = randomHex(8);
-    const gateways = new Gateways({ places: parseGateways(flags), tls, instance, events, log });
+    const gateways = new Gateways({ places: parseGateways(flags), tls, instance, name: hostname(), events, log });
     closing.defer(() => gateways.close());
     if (tls.cert !== '') closing.defer(watchCertificate({ where: 'peers', files: tls, events }));
     const resume = resumeOptions(flags);

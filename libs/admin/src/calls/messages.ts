@@ -107,7 +107,7 @@ export function refusalMessage({ count, first, last, ...refusal }: Refusal): adm
   return { ...refusal, count, firstMs: first, lastMs: last };
 }
 
-export function cutMessage({ tunnel, by, reason, ms, at }: SeenCut): adminApi.Cut {
+export function cutMessage({ tunnel, by, reason, ms, at, told }: SeenCut): adminApi.Cut {
   const { dial, agentId, hubId, up, down } = tunnel;
   return {
     atMs: at,
@@ -123,6 +123,8 @@ export function cutMessage({ tunnel, by, reason, ms, at }: SeenCut): adminApi.Cu
     bytesUp: up,
     bytesDown: down,
     traceId: dial.traceparent?.split('-')[1] ?? '',
+    hold: told?.hold ?? '',
+    gateway: told?.gateway ?? '',
   };
 }
 

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { type ClosedBy, planeEvents, SessionLost } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 import { asking, aTunnel } from '../testing/backend.ts';
+import { cutMessage } from './messages.ts';
 import { RecentCuts } from './recent-cuts.ts';
 import { RecentHistory } from './recent-history.ts';
 import { RecentRefusals } from './recent-refusals.ts';
@@ -18,8 +19,13 @@ function recent() {
     const error = new SessionLost('agent a has closed all its connections', { by: 'agent' });
     events.emit('tunnel:close', tunnel, { ms: 65_000, closedBy, error });
   };
+  const tell = (id: string, agoMs: number) => {
+    const dial = { id, tenant: 'acme', destination: { host: '10.0.0.1', port: 443 } };
+    const says = { agentId: 'a', gateway: 'g1', hold: 'n1', by: 'path', reason: 'no way' } as const;
+    events.emit('hold:cut', { dial, ...says, ms: 5, agoMs, up: 1, down: 2 });
+  };
   const ids = (tenant?: string) => cuts.of(tenant).cuts.map(({ tunnel }) => tunnel.dial.id);
-  return { events, cuts, end, ids };
+  return { events, cuts, end, tell, ids };
 }
 
 test("the cuts of the last hour are a gateway's tunnels that neither side ended, each with its names", async () => {
@@ -48,24 +54,37 @@ test("the cuts of the last hour are a gateway's tunnels that neither side ended,
     bytesUp: 3,
     bytesDown: 5,
     traceId: 'a'.repeat(32),
+    hold: '',
+    gateway: '',
   });
   assert.deepEqual((await client.admin.getHistory({ tenant: 'beta' })).cuts, []);
 });
 
-test('what isthmus hold says was cut is listed by its time, once, and within the hour', () => {
-  const { events, cuts, end, ids } = recent();
+test('what isthmus hold says was cut is listed by its time, with who says so, and within the hour', () => {
+  const { cuts, end, tell, ids } = recent();
   end('acme', 'agent', 'seen here');
-  const tell = (id: string, agoMs: number) => {
-    const dial = { id, tenant: 'acme', destination: { host: '10.0.0.1', port: 443 } };
-    events.emit('hold:cut', { dial, agentId: 'a', by: 'path', reason: 'no way', ms: 5, agoMs, up: 1, down: 2 });
-  };
-  tell('seen here', 0);
   tell('early', 60_000);
   tell('too old', ADMIN.cutMs);
   assert.deepEqual(ids('acme'), ['seen here', 'early']);
+  const told = cuts
+    .of('acme')
+    .cuts.map((cut) => cutMessage(cut))
+    .map(({ hold, gateway }) => [hold, gateway]);
+  assert.deepEqual(told, [
+    ['', ''],
+    ['n1', 'g1'],
+  ]);
   const now = Date.now();
   assert.equal(cuts.of('acme', now + ADMIN.cutMs - 30_000).cuts.length, 1);
   assert.deepEqual(ids('beta'), []);
+});
+
+test('whatever a caller tells takes no place of what the gateway saw, even of its own tenant', () => {
+  const { cuts, end, tell, ids } = recent();
+  for (let n = 0; n < ADMIN.cuts; n++) end('acme', 'agent', `seen ${n}`);
+  for (let n = 0; n < ADMIN.toldCuts + 5; n++) tell(`told ${n}`, 0);
+  assert.equal(ids('acme').filter((id) => id.startsWith('seen')).length, ADMIN.cuts);
+  assert.deepEqual([ids('acme').length, cuts.of('acme').forgotten], [ADMIN.cuts + ADMIN.toldCuts, 5]);
 });
 
 test('cuts are kept for an hour', () => {

@@ -11,6 +11,8 @@ export interface SeenCut {
   readonly ms: number;
   /** In milliseconds since the epoch. */
   readonly at: number;
+  /** Set if the gateway did not see it: who says so. */
+  readonly told?: Pick<HeldCut, 'gateway' | 'hold'>;
 }
 
 /** The cuts of the last hour: the last first. */
@@ -26,6 +28,37 @@ export interface SeenCuts {
   of(tenant?: string): CutsOfHour;
 }
 
+/**
+ * The tunnels of a gateway's callers that were cut in the last hour. Those that `isthmus hold` tells are claims of a caller, and take no
+ * place of those that the gateway saw.
+ */
+export class RecentCuts implements SeenCuts {
+  readonly #seen = new KeptCuts(ADMIN.cuts);
+  readonly #told = new KeptCuts(ADMIN.toldCuts);
+
+  constructor(events: PlaneEvents) {
+    events.on('tunnel:close', (tunnel, { closedBy: by, error, ms }) => {
+      if (tunnel.role !== 'gateway' || !isCut(by)) return;
+      const reason = (error?.message ?? '').slice(0, ADMIN.cutReason);
+      this.#seen.keep({ tunnel: named(tunnel), by, reason, ms, at: Date.now() });
+    });
+    events.on('hold:cut', ({ dial, agentId, gateway, hold, by, reason, ms, agoMs, up, down }) => {
+      if (agoMs >= ADMIN.cutMs) return;
+      const tunnel = { dial, agentId, hubId: '', up, down };
+      const told = { gateway, hold };
+      this.#told.keep({ tunnel, by, reason: reason.slice(0, ADMIN.cutReason), ms, at: Date.now() - agoMs, told });
+    });
+  }
+
+  of(tenant?: string, now = Date.now()): CutsOfHour {
+    const [seen, told] = [this.#seen.of(tenant, now), this.#told.of(tenant, now)];
+    return {
+      cuts: [...seen.cuts, ...told.cuts].sort((a, b) => b.at - a.at),
+      forgotten: seen.forgotten + told.forgotten,
+    };
+  }
+}
+
 /** Those of one tenant, the last one last. */
 interface Kept {
   readonly cuts: SeenCut[];
@@ -33,41 +66,26 @@ interface Kept {
   forgotten: { count: number; at: number };
 }
 
-/**
- * The tunnels of a gateway's callers that were cut in the last hour, those at `isthmus hold` among them. Where there are too many, the tenant with the most loses its oldest, so
- * that no tenant hides the cuts of another.
- */
-export class RecentCuts implements SeenCuts {
+/** Cuts of an hour. Where there are too many, the tenant with the most loses its oldest, so that no tenant hides the cuts of another. */
+class KeptCuts {
+  readonly #most: number;
   readonly #tenants = new Map<string, Kept>();
   #size = 0;
 
-  constructor(events: PlaneEvents) {
-    events.on('tunnel:close', (tunnel, { closedBy: by, error, ms }) => {
-      if (tunnel.role !== 'gateway' || !isCut(by)) return;
-      const reason = (error?.message ?? '').slice(0, ADMIN.cutReason);
-      this.#keep({ tunnel: named(tunnel), by, reason, ms, at: Date.now() });
-    });
-    events.on('hold:cut', (cut) => this.#held(cut));
+  constructor(most: number) {
+    this.#most = most;
   }
 
-  of(tenant?: string, now = Date.now()): CutsOfHour {
+  of(tenant: string | undefined, now: number): CutsOfHour {
     this.#forgetBefore(now - ADMIN.cutMs);
     const kept = [...this.#tenants].filter(([name]) => tenant === undefined || name === tenant).map(([, one]) => one);
     return {
-      cuts: kept.flatMap(({ cuts }) => cuts).sort((a, b) => b.at - a.at),
+      cuts: kept.flatMap(({ cuts }) => cuts),
       forgotten: kept.reduce((sum, { forgotten }) => sum + forgotten.count, 0),
     };
   }
 
-  /** The gateway that carried it may have seen the same cut. */
-  #held({ dial, agentId, by, reason, ms, agoMs, up, down }: HeldCut): void {
-    const known = this.#tenants.get(dial.tenant)?.cuts ?? [];
-    if (agoMs >= ADMIN.cutMs || known.some(({ tunnel }) => tunnel.dial.id === dial.id)) return;
-    const tunnel = { dial, agentId, hubId: '', up, down };
-    this.#keep({ tunnel, by, reason: reason.slice(0, ADMIN.cutReason), ms, at: Date.now() - agoMs });
-  }
-
-  #keep(cut: SeenCut): void {
+  keep(cut: SeenCut): void {
     const { cuts } = getOrPut(this.#tenants, cut.tunnel.dial.tenant, () => ({
       cuts: [],
       forgotten: { count: 0, at: 0 },
@@ -75,12 +93,12 @@ export class RecentCuts implements SeenCuts {
     // One that hold told late was cut before others.
     const place = cuts.findLastIndex(({ at }) => at <= cut.at);
     cuts.splice(place + 1, 0, cut);
-    if (++this.#size > ADMIN.cuts) this.#forgetOne(Date.now());
+    if (++this.#size > this.#most) this.#forgetOne(Date.now());
   }
 
   #forgetOne(now: number): void {
     this.#forgetBefore(now - ADMIN.cutMs);
-    if (this.#size <= ADMIN.cuts) return;
+    if (this.#size <= this.#most) return;
     let most: Kept | undefined;
     for (const kept of this.#tenants.values()) if (kept.cuts.length > (most?.cuts.length ?? 0)) most = kept;
     const oldest = most?.cuts.shift();

@@ -1,4 +1,4 @@
-import { age, groupsOfCuts } from '@isthmus/findings';
+import { age, cutsIn, groupsOfCuts } from '@isthmus/findings';
 import { CONSOLE } from '../defaults.ts';
 import { traceLink } from '../model/dials.ts';
 import { addressOf, askAll, frontsOf, type Plane, type Told } from '../model/plane.ts';
@@ -11,7 +11,9 @@ const GROUP_COLUMNS = [
   { name: 'Last' },
   { name: 'Cut by' },
   { name: 'What' },
+  { name: 'Tenant' },
   { name: 'Tunnels', right: true },
+  { name: 'Told by hold' },
   { name: 'Reason' },
 ];
 
@@ -27,11 +29,8 @@ const CUT_COLUMNS = [
 ];
 
 /** The tunnels of all who answered, the last cut first. */
-function cutsIn(told: readonly Told<History>[]) {
-  const all = told.flatMap(({ member, answer }) =>
-    (answer?.cuts ?? []).map(({ agentId: agent, ...cut }) => ({ ...cut, agent, member: member.id })),
-  );
-  return all.sort((a, b) => b.atMs - a.atMs);
+function cutsOf(told: readonly Told<History>[]) {
+  return cutsIn(told.map(({ member, answer }) => ({ member: member.id, cuts: answer?.cuts ?? [] })));
 }
 
 type Cut = ReturnType<typeof cutsIn>[number];
@@ -41,7 +40,7 @@ export function RecentCuts({ plane }: { readonly plane: Plane }) {
   const fronts = frontsOf(plane);
   const ask = () => askAll(fronts, ({ origin = '' }) => read(origin, 'GetHistory', {}, CONSOLE.othersMs));
   const { answer = [] } = useAsked(ask, CONSOLE.slowLookMs, fronts.map(({ id }) => id).join());
-  const cuts = cutsIn(answer);
+  const cuts = cutsOf(answer);
   if (cuts.length === 0) return null;
   return (
     <section aria-labelledby="recent-cuts">
@@ -56,7 +55,7 @@ export function RecentCuts({ plane }: { readonly plane: Plane }) {
 
 /** Tunnels that neither side ended: by cause, and one by one. */
 export function Cuts({ told, traceUrl }: { readonly told: readonly Told<History>[]; readonly traceUrl: string }) {
-  const cuts = cutsIn(told);
+  const cuts = cutsOf(told);
   const rows = cuts.slice(0, CONSOLE.cutsShown).map((cut) => ({
     key: cut.dialId,
     cells: [
@@ -65,7 +64,7 @@ export function Cuts({ told, traceUrl }: { readonly told: readonly Told<History>
       shown(cut.tenant),
       shown(cut.caller) || 'unknown',
       shown(cut.destination),
-      shown(cut.agent),
+      shown(cut.agentId),
       age(cut.ageMs),
       <DialName key="dial" dial={cut.dialId} trace={traceLink(traceUrl, cut.traceId)} />,
     ],
@@ -83,9 +82,9 @@ export function Cuts({ told, traceUrl }: { readonly told: readonly Told<History>
 }
 
 function Causes({ cuts }: { readonly cuts: readonly Cut[] }) {
-  const rows = groupsOfCuts(cuts).map(({ by, what, reason, tunnels, lastMs }) => ({
-    key: `${by} ${what} ${reason}`,
-    cells: [clock(lastMs), by, shown(what), tunnels, shown(reason, 300)],
+  const rows = groupsOfCuts(cuts).map(({ by, what, tenant, hold, reason, tunnels, lastMs }) => ({
+    key: `${by} ${what} ${tenant} ${hold} ${reason}`,
+    cells: [clock(lastMs), by, shown(what), shown(tenant), tunnels, shown(hold), shown(reason, 300)],
   }));
   return <Table title="What cut tunnels" columns={GROUP_COLUMNS} rows={rows} none="None in the last hour." />;
 }

@@ -13,6 +13,7 @@ import {
   SessionLost,
 } from '@isthmus/tunnel';
 import {
+  Allowance,
   DiallingReconciler,
   type DuplexStream,
   ErrorCode,
@@ -30,7 +31,15 @@ import { TRANSPORT } from '../defaults.ts';
 import { abandoned, type Dialer, Ending, pendingDial } from '../dialer.ts';
 import { reasonOf } from '../http1.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
-import { Control, type ControlMessage, type CutMessage, GATEWAY_FIELD, type PolicyRules } from './control.ts';
+import {
+  Control,
+  type ControlMessage,
+  type CutMessage,
+  controlCost,
+  encodeControl,
+  GATEWAY_FIELD,
+  type PolicyRules,
+} from './control.ts';
 import { type Answer, attachHead, readAnswer, readAttachedAnswer, readUnderWay, requestHead } from './head.ts';
 import { asDuplex, type CarrierLink, cutStreams, endOfStream, LOST, linkSession, ResumableEnd } from './tunnel-end.ts';
 
@@ -83,6 +92,7 @@ export class LinkClient implements Dialer {
   /** Whether the tunnels end at the other side. */
   readonly #direct: boolean;
   readonly #control: Control;
+  #cuts: Allowance | undefined;
   readonly #streams = new RandomSet<Http2Stream>();
   /** How many bytes had come when the last dial began. */
   #readBefore = -1;
@@ -178,9 +188,24 @@ export class LinkClient implements Dialer {
     this.#control.send({ type: 'policy', ...(deny && { deny }), ...(allow && { allow }) });
   }
 
-  /** Tells a gateway that a tunnel of this process was cut. */
-  sendCut(cut: CutMessage): void {
-    this.#control.send(cut);
+  /**
+   * Tells a gateway that a tunnel of this process was cut. Cuts take half of what a link takes, so that they never end it.
+   * @returns whether the link takes it now
+   */
+  sendCut(cut: CutMessage): boolean {
+    const line = encodeControl(cut);
+    this.#cuts ??= new Allowance({
+      atOnce: TRANSPORT.controlMessagesAtOnce / 2,
+      perSecond: TRANSPORT.controlMessagesPerSecond / 2,
+    });
+    if (!this.#cuts.spend(controlCost(Buffer.byteLength(line)))) return false;
+    this.#control.sendLine(line);
+    return true;
+  }
+
+  /** Resolves when all control messages are on their way, or never will be. */
+  flushed(): Promise<void> {
+    return this.#control.flushed();
   }
 
   /** Tells an agent that its session now stands on the credential that it sent last. */

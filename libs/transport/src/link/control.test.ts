@@ -190,7 +190,7 @@ const CUT = {
     reason: 'no way to the agent',
     destination: '10.0.0.5:10250',
   },
-  ...{ agent: 'agent-7', trace: '', ms: 61_000, agoMs: 3, up: 1, down: 2 },
+  ...{ agent: 'agent-7', gateway: 'g1', hold: 'n1', trace: '', ms: 61_000, agoMs: 3, up: 1, down: 2 },
 };
 
 test('a cut at isthmus hold is read, and what a later version adds is left out', () => {
@@ -207,6 +207,7 @@ for (const [what, wrong] of Object.entries({
   'a negative age': { agoMs: -1 },
   'bytes as text': { up: '1' },
   'no trace at all': { trace: undefined },
+  'one that nobody told': { hold: '' },
 }))
   test(`${what} is no cut`, () => assert.equal(readCut({ ...CUT, ...wrong }), undefined));
 

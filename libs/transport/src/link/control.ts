@@ -196,6 +196,10 @@ export interface CutMessage {
   /** `host:port` */
   readonly destination: string;
   readonly agent: string;
+  /** The gateway that carried it last, as hold names it. */
+  readonly gateway: string;
+  /** The name of this hold. */
+  readonly hold: string;
   /** W3C trace context; empty without a trace. */
   readonly trace: string;
   /** How long it had been open, and how long ago it ended, in milliseconds. */
@@ -207,13 +211,14 @@ export interface CutMessage {
 
 /** Returns a cut with nothing but its own fields, or undefined if it is malformed. */
 export function readCut(value: Readonly<Record<string, unknown>>): CutMessage | undefined {
-  const { dial, by, reason, destination, agent, trace, ms, agoMs, up, down } = value;
+  const { dial, by, reason, destination, agent, gateway, hold, trace, ms, agoMs, up, down } = value;
   const counts = [ms, agoMs, up, down];
   if (!counts.every((count) => Number.isSafeInteger(count) && (count as number) >= 0)) return undefined;
   if (typeof dial !== 'string' || !isInstance(dial) || !CUT_BY.includes(by as CutBy)) return undefined;
   if (typeof reason !== 'string' || reason.length > TRANSPORT.cutReasonCharacters || !isPrintable(reason))
     return undefined;
   if (!isNameOf(destination) || !isPlace(destination) || !isNameOf(agent) || !isNameOf(trace)) return undefined;
+  if (!isNameOf(gateway) || readId(hold) === undefined) return undefined;
   const [age, ago, sent, got] = counts as [number, number, number, number];
   return {
     type: 'cut',
@@ -222,6 +227,8 @@ export function readCut(value: Readonly<Record<string, unknown>>): CutMessage | 
     reason,
     destination,
     agent,
+    gateway,
+    hold: hold as string,
     trace,
     ms: age,
     agoMs: ago,
@@ -248,6 +255,11 @@ export type ControlMessage =
   | CutMessage;
 
 const LINE_END = 0x0a;
+
+/** What a message costs of what a link takes. */
+export function controlCost(bytes: number): number {
+  return 1 + bytes / TRANSPORT.controlBytesAMessage;
+}
 
 /** Encodes a message once for many links. */
 export function encodeControl(message: ControlMessage): string {
@@ -294,6 +306,14 @@ export class Control {
     this.sendLine(encodeControl(message));
   }
 
+  /** Resolves when all that was sent is on its way, or never will be. */
+  flushed(): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#stream.destroyed || this.#stream.writableLength === 0) resolve();
+      else this.#stream.write('', () => resolve());
+    });
+  }
+
   /** @param line from `encodeControl` */
   sendLine(line: string): void {
     if (this.#stream.destroyed || this.#stream.writableEnded) return;
@@ -322,7 +342,7 @@ export class Control {
 
   /** Returns whether to read on. Throws ConnectionError if there were too many messages. */
   #take(bytes: Buffer): boolean {
-    if (!this.#allowance.spend(1 + bytes.length / TRANSPORT.controlBytesAMessage))
+    if (!this.#allowance.spend(controlCost(bytes.length)))
       throw new ConnectionError(
         ErrorCode.ENHANCE_YOUR_CALM,
         `more control messages than ${TRANSPORT.controlMessagesAtOnce} at once and ${TRANSPORT.controlMessagesPerSecond} a second`,

@@ -650,6 +650,12 @@ export interface Cut {
   bytesDown: number;
   /** 32 hexadecimal digits; empty without a trace. */
   traceId: string;
+  /**
+   * Set if the gateway did not see it: the name of the `isthmus hold` that told it, and of the gateway that carried it last. Claims, as
+   * are then the agent, the cause and the destination.
+   */
+  hold: string;
+  gateway: string;
 }
 
 /** What happened in a span of time, as the process's first role saw it. */
@@ -5197,6 +5203,8 @@ function createBaseCut(): Cut {
     bytesUp: 0,
     bytesDown: 0,
     traceId: "",
+    hold: "",
+    gateway: "",
   };
 }
 
@@ -5240,6 +5248,12 @@ export const Cut: MessageFns<Cut> = {
     }
     if (message.traceId !== "") {
       writer.uint32(106).string(message.traceId);
+    }
+    if (message.hold !== "") {
+      writer.uint32(114).string(message.hold);
+    }
+    if (message.gateway !== "") {
+      writer.uint32(122).string(message.gateway);
     }
     return writer;
   },
@@ -5361,6 +5375,22 @@ export const Cut: MessageFns<Cut> = {
             message.traceId = reader.string();
             continue;
           }
+          case 14: {
+            if (tag !== 114) {
+              break;
+            }
+
+            message.hold = reader.string();
+            continue;
+          }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.gateway = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5391,6 +5421,8 @@ export const Cut: MessageFns<Cut> = {
     message.bytesUp = object.bytesUp ?? 0;
     message.bytesDown = object.bytesDown ?? 0;
     message.traceId = object.traceId ?? "";
+    message.hold = object.hold ?? "";
+    message.gateway = object.gateway ?? "";
     return message;
   },
 };
