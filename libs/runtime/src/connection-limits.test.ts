@@ -224,16 +224,20 @@ describe('strangers', () => {
   });
 
   /** Begins a source's connections in turns of two. Returns those that have begun. */
-  function inTurns() {
+  function inTurns(begin: (socket: Socket) => void = () => {}) {
     mock.timers.enable({ apis: ['setTimeout'] });
     const names = { most: '--all', mostOfSource: '--source' };
     const limits = { most: 100, mostOfSource: 50, turnsOfSource: 2, deadlineMs: 90_000, names };
-    const own = new WaitingConnections(limits, () => {});
+    const refused: string[] = [];
+    const own = new WaitingConnections(limits, (_remote, { message }) => refused.push(message));
     const begun: Socket[] = [];
     const come = (address: string, bytesRead = 1) => {
       const socket = connection(address, bytesRead);
       assert.ok(own.enter(socket));
-      own.inTurn(socket, () => begun.push(socket));
+      own.inTurn(socket, () => {
+        begun.push(socket);
+        begin(socket);
+      });
       return socket;
     };
     /** Each turn of the event loop begins one. */
@@ -241,7 +245,7 @@ describe('strangers', () => {
       mock.timers.tick(ms);
       for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate);
     };
-    return { own, begun, come, after };
+    return { own, begun, refused, come, after };
   }
 
   test('connections of one source are begun in turns, which one that proves nothing has for a while', async () => {
@@ -254,9 +258,37 @@ describe('strangers', () => {
     flood[2]?.emit('error', new Error('reset'));
     flood[2]?.destroy();
     await after(RUNTIME.turnMs);
-    assert.deepEqual(begun.slice(3), [flood[3], flood[4]], 'who has gone meanwhile is passed over');
+    assert.deepEqual(begun.slice(3), [flood[5], flood[4]], 'the newest first');
     await after(RUNTIME.turnMs);
-    assert.deepEqual(begun.slice(5), [flood[5]]);
+    assert.deepEqual(begun.slice(5), [flood[3]], 'who has gone meanwhile is passed over');
+  });
+
+  test('who comes behind a flood of its own address is begun with the next turn', async () => {
+    const { begun, come, after } = inTurns();
+    for (let n = 0; n < 40; n++) come('10.0.0.1');
+    const honest = come('10.0.0.1');
+    await after(RUNTIME.turnMs);
+    assert.ok(begun.includes(honest));
+  });
+
+  test('where a connection is proof, all are begun at once', () => {
+    const { own, begun, come } = inTurns((socket) => own.leave(socket));
+    for (let n = 0; n < 100; n++) come('10.0.0.1');
+    assert.equal(begun.length, 100);
+  });
+
+  test('who sends more than a ClientHello before its turn is ended, and after it may', () => {
+    const { come, refused } = inTurns();
+    const [first, , waits] = [come('10.0.0.1'), come('10.0.0.1'), come('10.0.0.1')];
+    for (const socket of [first, waits]) {
+      Object.assign(socket, { readableLength: RUNTIME.waitingBytes });
+      socket.emit('readable');
+      Object.assign(socket, { readableLength: RUNTIME.waitingBytes + 1 });
+      assert.equal(socket.destroyed, false);
+      socket.emit('readable');
+    }
+    assert.deepEqual([first.destroyed, waits.destroyed], [false, true]);
+    assert.deepEqual(refused, ['it sent more than 16 KiB before its turn']);
   });
 
   test('who proves who it is, or goes without a byte, leaves its turn at once', async () => {

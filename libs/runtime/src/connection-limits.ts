@@ -151,21 +151,22 @@ interface Waiting {
 
 /**
  * Which connections of each source are begun. A turn is over once its peer has proven who it is, or has gone without a byte; otherwise only
- * after a while, also if the connection has ended. So handshakes cost their sender time, and who makes many waits behind itself.
+ * after a while, also if the connection has ended. So handshakes cost their sender time. The newest that waits is next: behind the same
+ * address, who comes beside a flood has the odds of what comes then, not all that came before in front of it.
  */
 class Turns {
-  readonly #sources = new Map<string, { taken: number; readonly waiting: Set<() => void> }>();
+  readonly #sources = new Map<string, { taken: number; readonly waiting: (() => void)[] }>();
   /** Begun one in each turn of the event loop, so that nothing else waits for all of them. */
   readonly #next: (() => void)[] = [];
 
   /** Calls `begin`, now or when one of `most` turns of the source is free. Returns what to call when this one is over, or not wanted any more. */
   take(source: string, most: number, begin: () => void): EndTurn {
-    const own = getOrPut(this.#sources, source, () => ({ taken: 0, waiting: new Set<() => void>() }));
+    const own = getOrPut(this.#sources, source, () => ({ taken: 0, waiting: [] as (() => void)[] }));
     let timer: NodeJS.Timeout | undefined;
     const over = () => {
       timer = undefined;
-      const [next] = own.waiting;
-      if (next && own.waiting.delete(next)) this.#soon(next);
+      const next = own.waiting.pop();
+      if (next) this.#soon(next);
       else if (--own.taken === 0) this.#sources.delete(source);
     };
     const start = () => {
@@ -175,9 +176,11 @@ class Turns {
     if (own.taken < most) {
       own.taken++;
       start();
-    } else own.waiting.add(start);
+    } else own.waiting.push(start);
     return (free) => {
-      if (own.waiting.delete(start) || !timer || !free) return;
+      const at = own.waiting.indexOf(start);
+      if (at >= 0) own.waiting.splice(at, 1);
+      if (!timer || !free) return;
       clearTimeout(timer);
       over();
     };
@@ -252,14 +255,23 @@ export class WaitingConnections {
       return;
     }
     let begun = false;
+    const { waitingBytes } = RUNTIME;
+    const look = () => {
+      if (socket.readableLength > waitingBytes)
+        this.#end(waiting, new Error(`it sent more than ${waitingBytes / 1024} KiB before its turn`));
+    };
     const start = () => {
       begun = true;
+      socket.off('readable', look);
       // It may have been reset just now.
       if (!socket.destroyed) begin();
     };
-    waiting.endTurn = this.#pool.turns.take(waiting.source, turnsOfSource, start);
+    const endTurn = this.#pool.turns.take(waiting.source, turnsOfSource, start);
+    // Where a connection is proof, it has left already.
+    if (this.#waiting.get(waiting.key) === waiting) waiting.endTurn = endTurn;
+    else endTurn(true);
     // Nobody listens to it until then.
-    if (!begun) socket.on('error', () => {});
+    if (!begun) socket.on('error', () => {}).on('readable', look);
   }
 
   /** Call when the peer has proven who it is, or has gone. */

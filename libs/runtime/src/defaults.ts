@@ -34,6 +34,8 @@ export const RUNTIME = {
    * way.
    */
   turnMs: 2000,
+  /** How much a connection may send before its turn. A ClientHello is less. */
+  waitingBytes: 16 * 1024,
   /** How long a peer may take to send its first byte; then its connection is closed. A TLS handshake with a lost SYN takes 1 s. */
   firstByteMs: 5000,
   /** Connections that may wait at each port to prove who they are, however many wait at the program's other ports. */

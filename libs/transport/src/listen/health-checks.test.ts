@@ -10,7 +10,7 @@ import { CertificateAuthority, LOOPBACK } from '@isthmus/certificates';
 import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
-import { listen } from '../listen.ts';
+import { HANDSHAKES, listen } from '../listen.ts';
 
 const DAY = 86_400_000;
 
@@ -20,7 +20,10 @@ const TIMES = 20;
 const authority = await CertificateAuthority.create('peers', DAY);
 const own = await authority.issue({ commonName: 'server', validMs: DAY, hosts: LOOPBACK });
 
-async function listening(context: TestContext, how: { readonly tls: boolean; readonly asksOnly?: boolean }) {
+async function listening(
+  context: TestContext,
+  how: { readonly tls: boolean; readonly asksOnly?: boolean; readonly turns?: number },
+) {
   const dir = await mkdtemp(join(tmpdir(), 'health-'));
   context.after(() => rm(dir, { recursive: true }));
   const files = { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key'), ca: join(dir, 'ca.crt') };
@@ -33,6 +36,7 @@ async function listening(context: TestContext, how: { readonly tls: boolean; rea
     address: { host: '127.0.0.1', port: 0 },
     ...(how.tls && { tls: files }),
     asksOnly: how.asksOnly ?? false,
+    ...(how.turns !== undefined && { strangers: { ...HANDSHAKES, turnsOfSource: how.turns } }),
     others: (socket) => void socket.end(),
     events,
     name: 'agents',
@@ -41,6 +45,7 @@ async function listening(context: TestContext, how: { readonly tls: boolean; rea
   return {
     port: Number(listener.address.split(':').at(-1)),
     refused,
+    waiting: () => listener.strangers.size,
     gone: () => [...listener.connections].length === 0,
   };
 }
@@ -129,4 +134,19 @@ test('a peer that asks for something, stays, or leaves when it sees the certific
   assert.match(refused[0] ?? '', /^the peer went away during the TLS handshake: does it trust/);
   speaks.destroy();
   heard.close();
+});
+
+test('a peer may send its ClientHello before its turn, and not much more', async (t) => {
+  const { port, refused, waiting } = await listening(t, { tls: true, asksOnly: true, turns: 1 });
+  const first = await plain(port);
+  await until(() => waiting() === 1, { what: 'the first' });
+  const [large, patient] = [await plain(port), shaken(port)];
+  await until(() => waiting() === 3, { what: 'all' });
+  large.write(Buffer.alloc(1024 * 1024));
+  await until(() => refused.length > 0, { what: 'a refusal' });
+  assert.deepEqual(refused, ['it sent more than 16 KiB before its turn']);
+  first.destroy();
+  const { socket } = await patient;
+  assert.equal(socket.getPeerCertificate().subject.CN, 'server');
+  socket.destroy();
 });
