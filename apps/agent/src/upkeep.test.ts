@@ -39,42 +39,87 @@ test('the only hub of an agent says that it goes: another is connected at once',
   assert.notEqual(hubsOf(agent)[0], only.serverId);
 });
 
-test('an address that a hub reports and that leads to another plane gives no session, and is said with its hub', async () => {
+for (const theirs of ['q', 'p'])
+  test(`an address that a hub of plane p reports and that leads to another, named ${theirs}, gives no session, and is said with its hub`, async () => {
+    const { clock, plane } = planeOf('hub-a', 'hub-b');
+    const elsewhere = planeOf('theirs', 'theirs-too').plane;
+    const events = planeEvents();
+    const failures: string[] = [];
+    events.on('server:failure', (address, _at, { message }) => failures.push(`${address}: ${message}`));
+    const asked: string[] = [];
+    let wrong = true;
+    const agent = plane.agent('agent-1', 'hub-a', {
+      events,
+      async connect(to, hear) {
+        if (to.address !== 'hub-b' || !wrong) return plane.connect(to, hear);
+        asked.push(to.address);
+        const stranger = (await elsewhere.connect({ ...to, address: 'theirs' }, hear)) as FakeUplink;
+        // As on a link, whose first message may come with its answer.
+        const hubs = ['theirs', 'theirs-too'].map((hubId) => ({ hubId, address: `${hubId}:1`, zone: '' }));
+        const message = {
+          type: 'membership',
+          current: true,
+          hubs: hubs.map((hub) => ({ ...hub, draining: false, generation: 9 })),
+        };
+        hear.membership(message as Parameters<typeof hear.membership>[0]);
+        return Object.assign(stranger, { plane: theirs });
+      },
+    });
+    await clock.run(MINUTE);
+    assert.deepEqual(hubsOf(agent), ['hub-a']);
+    assert.equal(
+      failures[0],
+      `hub-b:1: server theirs of plane ${theirs}, which no hub reports, answers where hub hub-b of plane p should: correct that hub's --advertise-agent-address`,
+    );
+    assert.ok(asked.length > 1 && asked.length < 20, `${asked.length} attempts in a minute`);
+    assert.deepEqual([...new Set(plane.asked)], ['hub-a'], 'what the stranger said of hubs was believed');
+    wrong = false;
+    await clock.run(MINUTE);
+    assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-b']);
+    agent.stop();
+  });
+
+test('a hub that starts again at its address under another id has its agents back', async () => {
   const { clock, plane } = planeOf('hub-a', 'hub-b');
-  const elsewhere = planeOf('theirs', 'theirs-too').plane;
-  const events = planeEvents();
-  const failures: string[] = [];
-  events.on('server:failure', (address, _at, { message }) => failures.push(`${address}: ${message}`));
-  const asked: string[] = [];
-  let wrong = true;
+  let again = false;
   const agent = plane.agent('agent-1', 'hub-a', {
-    events,
     async connect(to, hear) {
-      if (to.address !== 'hub-b' || !wrong) return plane.connect(to, hear);
-      asked.push(to.address);
-      const stranger = (await elsewhere.connect({ ...to, address: 'theirs' }, hear)) as FakeUplink;
-      // As on a link, whose first message may come with its answer.
-      const hubs = ['theirs', 'theirs-too'].map((hubId) => ({ hubId, address: `${hubId}:1`, zone: '' }));
-      const message = {
-        type: 'membership',
-        current: true,
-        hubs: hubs.map((hub) => ({ ...hub, draining: false, generation: 9 })),
-      };
-      hear.membership(message as Parameters<typeof hear.membership>[0]);
-      return Object.assign(stranger, { plane: 'q' });
+      const uplink = await plane.connect(to, hear);
+      return to.address === 'hub-b' && again ? Object.assign(uplink, { serverId: 'hub-c' }) : uplink;
     },
   });
   await clock.run(MINUTE);
-  assert.deepEqual(hubsOf(agent), ['hub-a']);
-  assert.equal(
-    failures[0],
-    "hub-b:1: server theirs of plane q answers where hub hub-b of plane p should: correct that hub's --advertise-agent-address",
-  );
-  assert.ok(asked.length > 1 && asked.length < 20, `${asked.length} attempts in a minute`);
-  assert.deepEqual([...new Set(plane.asked)], ['hub-a'], 'what the stranger said of hubs was believed');
-  wrong = false;
+  const restarted = () => {
+    plane.kill('hub-b');
+    plane.start('hub-b');
+    again = true;
+  };
+  restarted();
   await clock.run(MINUTE);
-  assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-b']);
+  assert.deepEqual(hubsOf(agent), ['hub-a'], 'nobody has said yet whose id that is');
+  const member = { hubId: 'hub-c', address: 'hub-b:1', zone: '', draining: false, generation: 1 };
+  plane.say({ type: 'membership-change', current: true, changed: [member], gone: ['hub-b'] });
+  await clock.run(MINUTE);
+  assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-c']);
+  agent.stop();
+});
+
+test('an agent without a session takes whoever answers for its plane', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  let again = false;
+  const agent = plane.agent('agent-1', 'hub-a', {
+    async connect(to, hear) {
+      const uplink = await plane.connect(to, hear);
+      return again ? Object.assign(uplink, { serverId: 'hub-c' }) : uplink;
+    },
+  });
+  await clock.run(MINUTE);
+  plane.kill('hub-a');
+  plane.kill('hub-b');
+  plane.start('hub-b');
+  again = true;
+  await clock.run(5000);
+  assert.deepEqual(hubsOf(agent), ['hub-c']);
   agent.stop();
 });
 

@@ -392,13 +392,18 @@ export class Upkeep {
     return undefined;
   }
 
-  /** Says who answers at the address that a hub reported, if it is no hub of that plane. Its callers are not those of this agent. */
+  /**
+   * Says who answers at the address that a hub reported, if it is no hub of that plane. Its callers are not those of this agent. Planes may have
+   * the same name, so hubs whose registry answers must know it: they soon do if it has started there under another id.
+   */
   #stranger({ serverId, plane }: Uplink, { configured, place }: Attempt): string | undefined {
     const planes = [...this.uplinks.map((uplink) => uplink.plane), this.#lastPlane].filter((name) => name !== '');
-    if (configured || planes.length === 0 || planes.includes(plane)) return undefined;
-    const hubs = this.#membership.hubs.filter((hub) => placeOf(hub) === place).map(({ hubId }) => hubId);
+    const { hubs: known, registry } = this.#membership;
+    const isKnown = registry !== 'answers' || known.some(({ hubId }) => hubId === serverId);
+    if (configured || planes.length === 0 || (planes.includes(plane) && isKnown)) return undefined;
+    const hubs = known.filter((hub) => placeOf(hub) === place).map(({ hubId }) => hubId);
     const who = `server ${serverId} of ${plane === '' ? 'no plane' : `plane ${plane}`}`;
-    return `${who} answers where hub ${hubs.join(', ')} of plane ${planes[0]} should: correct that hub's --advertise-agent-address`;
+    return `${who}${isKnown ? '' : ', which no hub reports,'} answers where hub ${hubs.join(', ')} of plane ${planes[0]} should: correct that hub's --advertise-agent-address`;
   }
 
   #adopt(uplink: Uplink, link: Link): void {
