@@ -18,12 +18,12 @@ const issue = (commonName: string) => authority.issue({ commonName, validMs: DAY
 
 type Shown = ReturnType<OtherCertificate['current']>;
 
-/** A port that shows `first`, at a program with a certificate of its own. */
-async function port(context: TestContext, first: Shown) {
+/** A port that shows `first`, at a program with a certificate of its own, and perhaps a key that is none for it. */
+async function port(context: TestContext, first: Shown, key?: string) {
   const dir = await mkdtemp(join(tmpdir(), 'port-'));
   context.after(() => rm(dir, { recursive: true }));
   const [own, program] = [{ cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key') }, await issue('program')];
-  await Promise.all([writeFile(own.cert, program.cert), writeFile(own.key, program.key)]);
+  await Promise.all([writeFile(own.cert, program.cert), writeFile(own.key, key ?? program.key)]);
   let current = first;
   const listeners = new Set<() => void>();
   const changed = (listener: () => void) => {
@@ -55,7 +55,7 @@ async function port(context: TestContext, first: Shown) {
     current = next;
     for (const changed of listeners) changed();
   };
-  return { shown, become, listener, listeners, refused };
+  return { shown, become, listener, listeners, refused, mend: () => writeFile(own.key, program.key) };
 }
 
 const TIMEOUT = { timeout: 60_000 };
@@ -88,6 +88,22 @@ test('what cannot be used leaves what was shown, and is reported', SKIP, async (
   assert.equal(await shown(), 'first');
   assert.equal(refused.length, 1);
   assert.match(refused[0] ?? '', /^agents: ./);
+  become(await issue('second'));
+  assert.equal(await shown(), 'second');
+});
+
+test("while the tenant has one, nobody looks at the program's, which may be none", TIMEOUT, async (context) => {
+  const every = context.mock.method(globalThis, 'setInterval').mock;
+  const looks = () => every.calls.flatMap(({ arguments: [look, ms] }) => (ms === 2000 ? look : []));
+  const first = await issue('first');
+  const { shown, become, refused, mend } = await port(context, first, first.key);
+  assert.deepEqual([await shown(), looks().length], ['first', 0]);
+  become(undefined);
+  assert.deepEqual([await shown(), looks().length], ['first', 1]);
+  assert.match(refused.join(), /^agents: the key in .* does not belong to the certificate in/);
+  await mend();
+  looks()[0]?.();
+  assert.equal(await shown(), 'program');
   become(await issue('second'));
   assert.equal(await shown(), 'second');
 });

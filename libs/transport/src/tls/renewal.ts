@@ -105,23 +105,25 @@ export function tlsServer(
   };
   const use = (read: ReadTls) => server.setSecureContext(shown(read));
   const failed = (error: Error) => void events.emit('refused', where, '', error);
-  const renewal = instead
-    ? new TlsRenewal({ files, use, inForce() {}, failed: (error) => other ?? failed(error) })
-    : renewalOf(certificate, use);
+  // Where another certificate is shown, nothing is read of the files' own.
+  const renewal = instead ? new TlsRenewal({ files, use, inForce() {}, failed }) : renewalOf(certificate, use);
+  const begin = () => (other ? secureContextOptions({ ...files, cert: '', key: '' }) : renewal.begin());
   const look = () => {
     const now = instead?.current();
     if (now?.cert === other?.cert && now?.key === other?.key) return;
     other = now;
     try {
-      use(last);
+      use(now ? last : begin());
     } catch (error) {
       // The last one stays in force.
       failed(error as Error);
     }
+    follow();
   };
+  const follow = () => (other ? renewal.stop() : renewal.watch());
   let unwatch: (() => void) | undefined;
   const server = createServer({
-    ...shown(renewal.begin()),
+    ...shown(begin()),
     ...(chooseTls && { SNICallback: sniCallback(chooseTls) }),
     requestCert: verifies || asksOnly,
     rejectUnauthorized: false,
@@ -132,7 +134,7 @@ export function tlsServer(
   });
   // It may listen again after it was closed.
   server.on('listening', () => {
-    renewal.watch();
+    follow();
     unwatch ??= instead?.changed(look);
     look();
   });
