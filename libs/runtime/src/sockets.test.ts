@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import http from 'node:http';
 import net, { type AddressInfo, Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { type TestContext, test } from 'node:test';
-import { connectFirst, connectTo, destroyOnceRead, writeCoalesced } from './sockets.ts';
+import { answerTo, connectFirst, connectTo, destroyOnceRead, wholeOf, writeCoalesced } from './sockets.ts';
 import { until } from './testing.ts';
 
 type Done = (error?: Error | null) => void;
@@ -231,4 +232,24 @@ test('a connection to a name is one to any of its addresses, and says why there 
   const { signal } = abandoned;
   await assert.rejects(connectTo({ host: '127.0.0.1', port }, { timeout: 10_000, signal }), /abandoned/);
   await until(() => socket.closed, { what: 'the socket to close' });
+});
+
+test('an answer that ends before it is whole says so, and one that is given up says why', async (context) => {
+  const server = http.createServer(({ url }, response) => {
+    response.setHeader('content-length', 10);
+    response.write('part');
+    if (url === '/cut') setImmediate(() => response.destroy());
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  context.after(() => server.close().closeAllConnections());
+  const end = new AbortController();
+  const [cut, hangs] = ['/cut', '/'].map(async (path) => {
+    const { port } = server.address() as AddressInfo;
+    return answerTo(http.get({ port, host: '127.0.0.1', path, agent: false }), end.signal);
+  });
+  await assert.rejects(wholeOf((await cut) as http.IncomingMessage, 100), /^Error: the answer ended too early$/);
+  const whole = wholeOf((await hangs) as http.IncomingMessage, 100);
+  end.abort(new Error('no answer within 5 s'));
+  await assert.rejects(whole, /^Error: no answer within 5 s$/);
 });

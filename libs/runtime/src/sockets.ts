@@ -139,10 +139,16 @@ export async function wholeOf(
 ): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let length = 0;
-  for await (const chunk of stream as AsyncIterable<Buffer>) {
-    length += chunk.length;
-    if (length > most) throw tooLong();
-    chunks.push(chunk);
+  try {
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      length += chunk.length;
+      if (length > most) throw tooLong();
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    // Node says only "aborted".
+    if ((error as NodeJS.ErrnoException).code !== 'ECONNRESET') throw error;
+    throw new Error('the answer ended too early', { cause: error });
   }
   return Buffer.concat(chunks);
 }
