@@ -87,6 +87,11 @@ export const TRANSPORT = {
    * waits in front of the other tunnels' bytes: at 1 MiB/s, a ping beside it took 10.7 s with 16 MiB, and 1.5 s with upstream's agent.
    */
   packetsStreamWindowBytes: 1024 * 1024,
+  /**
+   * How much of an ANP server's stream an agent holds for slow destinations, beyond their tunnels' shares, before the server's window shrinks. A
+   * destination that rests for longer than its patience keeps its tunnel until then.
+   */
+  packetsHeldBytes: 16 * 1024 * 1024,
   /** How many abandoned dials of a packet channel are remembered, to recognise their late answers. */
   packetsGivenUp: 4096,
   /** With more waiting packets than this in a channel, what may be dropped is dropped. */

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import { PlaneEnded } from '@isthmus/tunnel';
-import { agentAtHub, destination, echo, pings, request } from './testing/plane.ts';
+import { agentAtHub, connect, destination, echo, hub, pings, request } from './testing/plane.ts';
 
 const MIB = 1024 * 1024;
 
@@ -31,6 +31,29 @@ test('one that lets nobody else have a turn is ended, and one that reads on gets
   assert.ok(stalled.end.stream.errored instanceof PlaneEnded, `${stalled.end.stream.errored}`);
   assert.equal(hash.digest('hex'), createHash('sha256').update(sent).digest('hex'));
   await pings(end.stream, 100);
+});
+
+test('an agent holds 16 MiB for slow destinations before its server has to wait, and then a window more', async () => {
+  const at = await hub();
+  const { channel } = await connect(at.target);
+  let came = 0;
+  const sink = { drain() {}, close() {} };
+  channel.start({
+    ...sink,
+    packet(packet) {
+      if (packet.type !== 'DATA') return;
+      came += packet.data.length;
+      channel.hold(packet.data.length);
+    },
+  });
+  const packet = { type: 'DATA', connectID: 1n, error: '', data: Buffer.alloc(64 * 1024) } as const;
+  for (let sent = 0; sent < 20 * MIB; sent += packet.data.length) at.agents[0]?.channel.send(packet);
+  await until(() => channel.heldUp, { what: 'the server to wait' });
+  assert.ok(came >= 16 * MIB && came <= 17 * MIB, `${came}`);
+  channel.free(came);
+  await until(() => came === 20 * MIB, { what: 'the rest' });
+  assert.equal(channel.heldUp, false);
+  channel.destroy(new Error('test is over'));
 });
 
 test('when 32 busy tunnels are cut at once, everything else works on', async () => {

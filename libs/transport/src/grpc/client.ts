@@ -56,7 +56,8 @@ export function clientCall(socket: Socket, { target, method, metadata, keepalive
     ...{ te: 'trailers', 'content-type': 'application/grpc', 'user-agent': 'isthmus' },
     ...metadata,
   };
-  const call = new ClientCall(connection.request(encodeHead(head)), target, () => connection.leave());
+  const stream = connection.request(encodeHead(head));
+  const call = new ClientCall(stream, target, TRANSPORT.packetsHeldBytes, () => connection.leave());
   connection.start();
   return call;
 }

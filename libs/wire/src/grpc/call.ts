@@ -18,7 +18,7 @@ export interface PacketChannel {
   /** Stops reading, and thereby the peer. Only for a stream with one tunnel, because it stops every tunnel of the stream. */
   pause(): void;
   resume(): void;
-  /** Stops the peer from sending as many bytes as these again, until they are freed. Still delivers what arrives. */
+  /** Stops the peer from sending as many bytes as these again, beyond what may be held, until they are freed. Still delivers what arrives. */
   hold(bytes: number): void;
   free(bytes: number): void;
   /** Whether so much is held that the peer can send almost nothing. */
@@ -67,6 +67,7 @@ export interface CallPeer {
 abstract class PacketCall implements PacketChannel, StreamFace {
   abstract readonly remote: string;
   protected readonly stream: Http2Stream;
+  readonly #freeBytes: number;
   /** Sends nothing more than what waits. */
   protected ended = false;
   readonly #packets: PacketReader;
@@ -83,8 +84,10 @@ abstract class PacketCall implements PacketChannel, StreamFace {
   /** Set once it is over, with the error unless it ended in good order. */
   #closed: { readonly error: ChannelError | undefined } | undefined;
 
-  constructor(stream: Http2Stream) {
+  /** @param freeBytes how many held bytes count as read */
+  constructor(stream: Http2Stream, freeBytes = 0) {
     this.stream = stream;
+    this.#freeBytes = freeBytes;
     this.#packets = new PacketReader(stream.config);
     stream.face = this;
   }
@@ -136,7 +139,12 @@ abstract class PacketCall implements PacketChannel, StreamFace {
   }
 
   get heldUp(): boolean {
-    return !this.#closed && this.#held > 0 && this.stream.short;
+    return !this.#closed && this.#heldBack > 0 && this.stream.short;
+  }
+
+  /** Held bytes that count against the window. */
+  get #heldBack(): number {
+    return Math.max(0, this.#held - this.#freeBytes);
   }
 
   abstract end(): void;
@@ -182,8 +190,8 @@ abstract class PacketCall implements PacketChannel, StreamFace {
    * Lets the peer send as many bytes as were taken. Bytes that are held count against its window: those of a paused reader, of an
    * unfinished message, or of a slow reader.
    */
-  #give(least = this.#held > 0 ? this.stream.config.heldBackBytes : undefined): void {
-    const kept = Math.min(this.#held + this.#packets.held, this.#owed);
+  #give(least = this.#heldBack > 0 ? this.stream.config.heldBackBytes : undefined): void {
+    const kept = Math.min(this.#heldBack + this.#packets.held, this.#owed);
     const taken = this.#owed - kept;
     this.#owed = kept;
     if (taken > 0) this.stream.consume(taken, least);
@@ -344,9 +352,12 @@ export class ClientCall extends PacketCall {
   /** What the server says of the call's end, once it has said it. */
   #status: ReturnType<typeof statusIn>;
 
-  /** @param left called once nothing more of the call comes or leaves */
-  constructor(stream: Http2Stream, remote: string, left: () => void) {
-    super(stream);
+  /**
+   * @param heldBytes how much its reader may hold without holding back the server
+   * @param left called once nothing more of the call comes or leaves
+   */
+  constructor(stream: Http2Stream, remote: string, heldBytes: number, left: () => void) {
+    super(stream, heldBytes);
     this.remote = remote;
     this.#left = left;
     this.answered.catch(() => {});
