@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import http2 from 'node:http2';
 import net, { type AddressInfo, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -109,6 +110,26 @@ test('a certificate for the address that is dialled makes no hub: it gets no tok
   });
   assert.deepEqual(await connect([{ type: 'dns', value: 'hubs.example' }]), { tokens: ['secret'] });
   assert.deepEqual(await connect([{ type: 'dns', value: 'isthmus-hub' }]), { tokens: ['secret'] });
+});
+
+test('the connection on which a server chose gRPC is the one that speaks it', { timeout: 60_000 }, async (context) => {
+  const dir = await mkdtemp(join(tmpdir(), 'isthmus-uplink-'));
+  context.after(() => rm(dir, { recursive: true }));
+  const authority = await Authority.create(dir, 'agents');
+  const identity = await authority.server({ hosts: [{ type: 'dns', value: 'hubs.example' }] });
+  const server = http2.createSecureServer({ cert: await readFile(identity.cert), key: await readFile(identity.key) });
+  const seen = { connections: 0, streams: 0 };
+  server.on('connection', () => seen.connections++);
+  server.on('stream', (stream) => {
+    seen.streams++;
+    stream.on('error', () => {});
+    stream.respond({ ':status': 200, 'content-type': 'application/grpc', serverid: 'go-1', servercount: '1' });
+  });
+  const port = await portOf(server, context);
+  const uplink = await connectUplink({ address: '127.0.0.1', port }, options({ tls: { ca: authority.cert } }));
+  uplink.destroy(new Error('seen'));
+  assert.deepEqual([uplink.serverId, uplink.protocol], ['go-1', 'packets']);
+  assert.deepEqual(seen, { connections: 1, streams: 1 });
 });
 
 test('certificates that cannot be read open no connection to the proxy', { timeout: 60_000 }, async (context) => {
