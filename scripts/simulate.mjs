@@ -28,9 +28,16 @@ process.exitCode = failed === 0 ? 0 : 1;
 
 /** Ends the process, with how to use it, unless both are whole numbers. */
 function read() {
-  const options = { schedules: { type: 'string', default: '1000000' }, seed: { type: 'string', default: '1' } };
+  const options = {
+    ...{ schedules: { type: 'string', default: '1000000' }, seed: { type: 'string', default: '1' } },
+    help: { type: 'boolean' },
+  };
   try {
     const { values } = parseArgs({ options });
+    if (values.help) {
+      console.log(USAGE);
+      process.exit(0);
+    }
     const [first, count] = [Number(values.seed), Number(values.schedules)];
     const fit = Number.isInteger(first) && first > 0 && Number.isInteger(count) && count > 0;
     if (!fit || first + count >= 2 ** 31 - 1) throw new Error('give whole numbers from 1, whose sum is below 2^31 - 1');

@@ -1,4 +1,4 @@
-// npm run chaos: injects one fault at a time into real processes under load. `--list` names the rows, and what must hold in each.
+// npm run chaos: injects one fault at a time into real processes under load.
 import { parseArgs } from 'node:util';
 import { runApart, writeOutcome } from './apart.ts';
 import { table, writePage } from './report.ts';
@@ -6,18 +6,26 @@ import type { Row } from './row.ts';
 import { EACH_KIND, ROWS } from './rows/index.ts';
 import { DIALS_PER_SECOND, type Outcome, runRow } from './run-row.ts';
 
+const USAGE = `npm run chaos [-- OPTIONS]
+  --list         the rows, and what must hold in each
+  --row NAME     only this row; may be repeated
+  --each-kind    one row of each kind of fault
+  --part N/M     of M runs side by side, the rows of the Nth
+  --short        short phases; judges counts, not times
+  --rate N       dials a second (default ${DIALS_PER_SECOND}), for a machine that has other work
+A long run with the default rate writes its table into docs/RELIABILITY.md.
+`;
+
 const { values } = parseArgs({
   options: {
     short: { type: 'boolean', default: false },
     row: { type: 'string', multiple: true, default: [] },
-    // One row of each kind of fault.
     'each-kind': { type: 'boolean', default: false },
     list: { type: 'boolean', default: false },
-    // Of two runs side by side, one takes 1/2 of the rows and the other 2/2.
+    help: { type: 'boolean', default: false },
     part: { type: 'string', default: '1/1' },
     // Runs one row here and writes its outcome to a file: for a row that runs in its own network.
     outcome: { type: 'string' },
-    // For a machine that has other work. The page reports only runs with the default.
     rate: { type: 'string', default: String(DIALS_PER_SECOND) },
   },
 });
@@ -49,6 +57,7 @@ function tell({ row, skipped, problems, before, loadCpu, busy, seconds }: Outcom
 }
 
 async function main(): Promise<void> {
+  if (values.help) return say(USAGE);
   if (values.list) {
     for (const { name, fault, holds } of ROWS) say(`${name.padEnd(24)}${fault}: ${holds}`);
     return;

@@ -7,7 +7,10 @@ import { INCIDENTS } from './incidents.ts';
 /** Enough that the one with a fault does not stand out. */
 const AGENTS = 10;
 
-const { values } = parseArgs({ options: { number: { type: 'string' } } });
+const USAGE = `npm run incidents [-- --number N]
+  --number N  which of the ${INCIDENTS.length} (default: any)`;
+
+const { values } = parseArgs({ options: { number: { type: 'string' }, help: { type: 'boolean' } } });
 
 function say(text: string): void {
   process.stdout.write(`${text}\n`);
@@ -29,18 +32,23 @@ function asked(): Promise<boolean> {
   });
 }
 
-const done = asked();
-const incident = chosen();
-await using scope = new Scope();
-say('Starting a plane, and something else ...');
-const staged = await Promise.race([incident.stage(scope, AGENTS), done]);
-if (typeof staged === 'object') {
-  say(`\n${staged.symptom}\n\nAdmin ports:`);
-  for (const { id, program } of staged.members) say(`  ${id.padEnd(12)}127.0.0.1:${program.adminPort}`);
-  const [first] = staged.members;
-  say(`\n  npx isthmus status --address 127.0.0.1:${first?.program.adminPort}`);
-  say(`  http://127.0.0.1:${first?.program.adminPort}/console/`);
-  say('\nFind out what is wrong, and what to do. Enter says it and ends the plane; Ctrl-C just ends it.');
-  if (await done) say(`\n${incident.answer}`);
+async function run(): Promise<void> {
+  const done = asked();
+  const incident = chosen();
+  await using scope = new Scope();
+  say('Starting a plane, and something else ...');
+  const staged = await Promise.race([incident.stage(scope, AGENTS), done]);
+  if (typeof staged === 'object') {
+    say(`\n${staged.symptom}\n\nAdmin ports:`);
+    for (const { id, program } of staged.members) say(`  ${id.padEnd(12)}127.0.0.1:${program.adminPort}`);
+    const [first] = staged.members;
+    say(`\n  npx isthmus status --address 127.0.0.1:${first?.program.adminPort}`);
+    say(`  http://127.0.0.1:${first?.program.adminPort}/console/`);
+    say('\nFind out what is wrong, and what to do. Enter says it and ends the plane; Ctrl-C just ends it.');
+    if (await done) say(`\n${incident.answer}`);
+  }
+  process.stdin.destroy();
 }
-process.stdin.destroy();
+
+if (values.help) say(USAGE);
+else await run();
