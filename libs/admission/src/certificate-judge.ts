@@ -1,5 +1,12 @@
-import { type Certificate, CertificateRejected, chainsOf, faultOfLeaf, type Presented } from '@isthmus/runtime';
-import { isName, NotAuthorised, type Principal, printable } from '@isthmus/tunnel';
+import {
+  type Certificate,
+  CertificateRejected,
+  chainsOf,
+  faultOfLeaf,
+  type Presented,
+  printable,
+} from '@isthmus/runtime';
+import { isName, NotAuthorised, type Principal } from '@isthmus/tunnel';
 import type { Signed, TenantTrust, TrustSet } from './certificate-trust.ts';
 import type { Fault } from './claims.ts';
 import type { CertificateWay } from './credentials.ts';

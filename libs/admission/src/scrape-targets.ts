@@ -1,6 +1,6 @@
 import { kubeClient, kubeconfigFile } from '@isthmus/kube';
-import { within } from '@isthmus/runtime';
-import { formatDestination, inWords, parseDestination, printable } from '@isthmus/tunnel';
+import { printable, within } from '@isthmus/runtime';
+import { formatDestination, inWords, parseDestination } from '@isthmus/tunnel';
 import { ADMISSION } from './defaults.ts';
 import { Semaphore } from './tenant-tokens.ts';
 import type { Tenant, Tenants } from './tenants.ts';

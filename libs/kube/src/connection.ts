@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { CertificatePool } from '@isthmus/runtime';
-import { inWords, printable } from '@isthmus/tunnel';
+import { CertificatePool, printable } from '@isthmus/runtime';
+import { inWords } from '@isthmus/tunnel';
 import { KUBE } from './defaults.ts';
 
 /** How to reach an API server, and the credentials. PEM texts, not paths. */

@@ -71,6 +71,7 @@ export {
   wholeOf,
   writerOf,
 } from './sockets.ts';
+export { isPrintable, printable } from './text.ts';
 export {
   type ClientTls,
   clientTls,

@@ -1,7 +1,7 @@
 import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { clientTls, connectTls, connectTo, isLoopback, keptAlive, secured } from '@isthmus/runtime';
-import { type Destination, formatDestination, printable } from '@isthmus/tunnel';
+import { clientTls, connectTls, connectTo, isLoopback, keptAlive, printable, secured } from '@isthmus/runtime';
+import { type Destination, formatDestination } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
 import { type HttpAnswer, readAnswer, write } from './http1.ts';
 

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { printable } from '@isthmus/tunnel';
+import { printable } from '@isthmus/runtime';
 import { TRANSPORT } from './defaults.ts';
 
 const NOTHING = Buffer.alloc(0);

@@ -1,4 +1,5 @@
-import { type AgentIdentifiers, isNetwork, isPrintable } from '@isthmus/tunnel';
+import { isPrintable } from '@isthmus/runtime';
+import { type AgentIdentifiers, isNetwork } from '@isthmus/tunnel';
 import { percentDecoded } from './http1.ts';
 
 /** A peer asks for more than its limit. The message names the limit and the flag that sets it. */

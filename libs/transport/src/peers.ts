@@ -7,6 +7,7 @@ import {
   clientTlsOf,
   connectTo,
   presentedBy,
+  printable,
   remoteOf,
   type TlsSettings,
 } from '@isthmus/runtime';
@@ -20,7 +21,6 @@ import {
   type Link,
   NotAuthorised,
   type PlaneEvents,
-  printable,
 } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
 import { LinkClient } from './link/client.ts';

@@ -86,12 +86,10 @@ export {
   HUB_SERVER_NAME,
   inWords,
   isName,
-  isPrintable,
   NotAuthorised,
   notAuthorisedIn,
   type Principal,
   principalText,
-  printable,
 } from './names.ts';
 export {
   type DialSpan,

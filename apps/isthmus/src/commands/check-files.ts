@@ -10,9 +10,10 @@ import {
   isFor,
   missingPurpose,
   type Presented,
+  printable,
   verify,
 } from '@isthmus/runtime';
-import { GATEWAY_NAME, HUB_SERVER_NAME, inWords, printable } from '@isthmus/tunnel';
+import { GATEWAY_NAME, HUB_SERVER_NAME, inWords } from '@isthmus/tunnel';
 
 /** Files by the names of the programs' flags: `peerCert` is `--peer-cert`. */
 export type FileOptions = Readonly<Partial<Record<FileFlag, string>>>;

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import net, { isIP, type Socket } from 'node:net';
 import type { GatewayPlace } from '@isthmus/flags';
-import { Backoff, clientTlsOf, connectTo, extended, type TlsSettings } from '@isthmus/runtime';
+import { Backoff, clientTlsOf, connectTo, extended, printable, type TlsSettings } from '@isthmus/runtime';
 import { type CutMessage, LinkClient, requestHoldLink, secureConnect, TRANSPORT } from '@isthmus/transport';
 import {
   type AgentRoutes,
@@ -14,7 +14,6 @@ import {
   type Link,
   type PlaneEvents,
   type ProcessName,
-  printable,
 } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 

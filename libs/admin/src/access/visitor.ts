@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { type Certificate, presentedBy, remoteOf } from '@isthmus/runtime';
+import { type Certificate, presentedBy, printable, remoteOf } from '@isthmus/runtime';
 import type { Refused } from '@isthmus/service';
-import { type AnyPrincipal, NotAuthorised, type Operator, printable } from '@isthmus/tunnel';
+import { type AnyPrincipal, NotAuthorised, type Operator } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
 /** Who is connected to the admin port. */

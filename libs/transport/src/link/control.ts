@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
-import { CUT_BY, type CutBy, type GatewayLoss, isName, isPrintable, parseDestination } from '@isthmus/tunnel';
+import { isPrintable } from '@isthmus/runtime';
+import { CUT_BY, type CutBy, type GatewayLoss, isName, parseDestination } from '@isthmus/tunnel';
 import { Allowance, ConnectionError, ErrorCode, isRecord, type ReconcileMessage, readReconcile } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { Pieces } from '../http1.ts';

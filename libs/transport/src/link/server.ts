@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { deferred, guarding, RandomSet } from '@isthmus/runtime';
+import { deferred, guarding, printable, RandomSet } from '@isthmus/runtime';
 import {
   type AgentTunnels,
   type Attach,
@@ -14,7 +14,6 @@ import {
   HungUp,
   LinkReset,
   planeEnded,
-  printable,
   SessionLost,
   type TunnelEnd,
 } from '@isthmus/tunnel';

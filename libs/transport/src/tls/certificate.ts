@@ -5,10 +5,11 @@ import {
   CertificateRejected,
   type Presented,
   presentedBy,
+  printable,
   remoteOf,
   verify,
 } from '@isthmus/runtime';
-import { type Caller, DialError, type NotAuthorised, printable } from '@isthmus/tunnel';
+import { type Caller, DialError, type NotAuthorised } from '@isthmus/tunnel';
 import type { ProxyCredential } from '../proxy-authorization.ts';
 
 /**

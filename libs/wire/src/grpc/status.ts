@@ -1,4 +1,4 @@
-import { LONGEST_TIMER } from '@isthmus/runtime';
+import { LONGEST_TIMER, printable } from '@isthmus/runtime';
 import { WIRE } from '../defaults.ts';
 import type { Field } from '../http2/heads.ts';
 import { hpackEncode } from '../http2/hpack.ts';
@@ -77,7 +77,7 @@ export function statusIn(metadata: Metadata): { readonly error?: StatusError } |
     metadata.first(name),
   );
   if (code === '0') return {};
-  if (code !== undefined) return { error: new StatusError(statusName(Number(code)), percentDecode(text)) };
+  if (code !== undefined) return { error: new StatusError(statusName(Number(code)), printable(percentDecode(text))) };
   if (http === '200') return undefined;
   return { error: new StatusError(OF_HTTP[http] ?? 'Unknown', `answered with HTTP status ${http}`) };
 }

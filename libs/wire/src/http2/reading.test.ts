@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { WIRE } from '../defaults.ts';
 import {
   ConnectionError,
   dataHead,
@@ -69,7 +70,10 @@ test('a GOAWAY with an error says which, and why', () => {
   const { reading, goaways } = streamsOf('client');
   reading.read(HELLO);
   reading.read(goawayFrame(0, ErrorCode.ENHANCE_YOUR_CALM, 'too many pings'));
-  assert.deepEqual(goaways, ['the other side closed the connection: ENHANCE_YOUR_CALM too many pings']);
+  reading.read(goawayFrame(0, ErrorCode.PROTOCOL_ERROR, `\u001b]0;${'x'.repeat(5000)}`));
+  const said = 'the other side closed the connection:';
+  const shown = `\\u{1b}]0;${'x'.repeat(WIRE.reasonChars - 4)}`;
+  assert.deepEqual(goaways, [`${said} ENHANCE_YOUR_CALM too many pings`, `${said} PROTOCOL_ERROR ${shown}`]);
 });
 
 const refused: [what: string, frame: Buffer, code: number][] = [

@@ -1,3 +1,4 @@
+import { printable } from '@isthmus/runtime';
 import {
   ConnectionError,
   codeName,
@@ -317,7 +318,7 @@ export class Reading implements FrameHandler {
   #onGoaway(payload: Buffer): void {
     const code = payload.readUInt32BE(4);
     if (code !== ErrorCode.NO_ERROR) {
-      const text = payload.subarray(8).toString();
+      const text = printable(payload.toString('utf8', 8).slice(0, this.#output.config.reasonChars));
       this.#sink.onGoaway(new Error(`the other side closed the connection: ${codeName(code)} ${text}`.trim()));
       return;
     }

@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { headersFrames, settingsFrame } from '../http2/frames.ts';
+import { encodeHead } from '../http2/heads.ts';
+import { streamsOf } from '../http2/testing.ts';
+import { type ChannelError, ClientCall } from './call.ts';
+
+/** A call at a server that the test plays. */
+function called() {
+  const { streams, reading } = streamsOf('client');
+  reading.read(settingsFrame({}));
+  const head = { ':method': 'POST', ':scheme': 'http', ':path': '/', ':authority': 'h' };
+  const heard = { left: 0, closed: [] as (ChannelError | undefined)[] };
+  const call = new ClientCall(streams.request(encodeHead(head)), 'h', 0, () => void heard.left++);
+  call.start({ packet() {}, drain() {}, close: (error) => void heard.closed.push(error) });
+  const end = (fields: Record<string, string>) =>
+    reading.read(Buffer.concat(headersFrames(1, encodeHead({ ':status': '200', ...fields }), true, 16_384)));
+  return { heard, end };
+}
+
+test('what a server says of the end of a call is safe to show', () => {
+  const { heard, end } = called();
+  end({ 'grpc-status': '14', 'grpc-message': '%1b]0;n%c3%b6%07' });
+  assert.deepEqual(
+    heard.closed.map((error) => [error?.code, error?.message]),
+    [['Unavailable', '\\u{1b}]0;n\u00f6\\u{7}']],
+  );
+});
