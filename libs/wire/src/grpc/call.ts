@@ -83,6 +83,7 @@ abstract class PacketCall implements PacketChannel, StreamFace {
   #isFull = false;
   /** Set once it is over, with the error unless it ended in good order. */
   #closed: { readonly error: ChannelError | undefined } | undefined;
+  #reset: NodeJS.Timeout | undefined;
 
   /** @param freeBytes how many held bytes count as read */
   constructor(stream: Http2Stream, freeBytes = 0) {
@@ -157,7 +158,11 @@ abstract class PacketCall implements PacketChannel, StreamFace {
   // Calls of the stream.
 
   abstract onHeaders(fields: readonly Field[], kind: HeadKind): void;
-  abstract onClose(code: number | undefined, reason: Error | undefined): void;
+
+  onClose(_code: number | undefined, _reason: Error | undefined): void {
+    this.stream.release();
+    clearTimeout(this.#reset);
+  }
 
   onData(piece: Buffer): void {
     if (this.#closed) {
@@ -212,6 +217,13 @@ abstract class PacketCall implements PacketChannel, StreamFace {
     if (this.#remoteEnded && !this.#paused && !this.#closed) this.finish(this.#packets.empty);
   }
 
+  /** Resets the stream if the other side has not read by then what waits to be sent. */
+  protected resetAfter(ms: number): void {
+    if (this.stream.pending === 0) return;
+    const reset = this.stream.guarded(() => this.stream.reset(ErrorCode.CANCEL));
+    this.#reset = setTimeout(reset, ms);
+  }
+
   protected close(error?: ChannelError): void {
     if (this.#closed) return;
     this.#closed = { error };
@@ -229,7 +241,6 @@ export class ServerCall<Peer extends CallPeer = CallPeer> extends PacketCall {
   /** Why it fails, before its sink hears of it. */
   #failure: ChannelError | undefined;
   #abort: AbortController | undefined;
-  #reset: NodeJS.Timeout | undefined;
   #deadline: NodeJS.Timeout | undefined;
 
   /** @param timeout how long the caller allows it to take, in milliseconds */
@@ -296,7 +307,7 @@ export class ServerCall<Peer extends CallPeer = CallPeer> extends PacketCall {
     if (!this.#responded) this.stream.answer(hpackEncode([...RESPONSE, ...fields]), true);
     else {
       this.stream.end(hpackEncode(fields));
-      this.#resetAfter(this.stream.config.callResetMs);
+      this.resetAfter(this.stream.config.callResetMs);
     }
     this.close(this.#failure);
   }
@@ -304,9 +315,8 @@ export class ServerCall<Peer extends CallPeer = CallPeer> extends PacketCall {
   /** Callers have nothing to say in trailers. */
   onHeaders(): void {}
 
-  onClose(code: number | undefined, reason: Error | undefined): void {
-    this.stream.release();
-    clearTimeout(this.#reset);
+  override onClose(code: number | undefined, reason: Error | undefined): void {
+    super.onClose(code, reason);
     const orderly = code === undefined || this.ended;
     const text = reason?.message ?? 'stream was cancelled';
     this.close(this.#failure ?? (orderly ? undefined : new ChannelError('Canceled', text, { cause: reason })));
@@ -315,15 +325,8 @@ export class ServerCall<Peer extends CallPeer = CallPeer> extends PacketCall {
   protected finish(whole: boolean): void {
     if (!whole) this.fail(new StatusError('Internal', AMID_MESSAGE));
     this.end();
-    this.#resetAfter(this.stream.config.flushMs);
+    this.resetAfter(this.stream.config.flushMs);
     this.close();
-  }
-
-  /** Resets the stream if the caller has not read by then what waits to be sent. */
-  #resetAfter(ms: number): void {
-    if (this.stream.pending === 0) return;
-    const reset = this.guarded(() => this.stream.reset(ErrorCode.CANCEL));
-    this.#reset = setTimeout(reset, ms);
   }
 
   protected override close(error?: ChannelError): void {
@@ -390,8 +393,8 @@ export class ClientCall extends PacketCall {
     else if (kind === 'response') this.finish(true);
   }
 
-  onClose(code: number | undefined, reason: Error | undefined): void {
-    this.stream.release();
+  override onClose(code: number | undefined, reason: Error | undefined): void {
+    super.onClose(code, reason);
     // A server that has said how the call ends may reset what is left of it.
     if (this.#status) this.finish(true);
     else if (reason) this.close(new ChannelError('Unavailable', reason.message, { cause: reason }));
@@ -405,6 +408,7 @@ export class ClientCall extends PacketCall {
     const amid = unsaid ?? (whole ? undefined : AMID_MESSAGE);
     const error = this.#status?.error ?? (amid === undefined ? undefined : new StatusError('Internal', amid));
     this.end();
+    this.resetAfter(this.stream.config.flushMs);
     this.close(error && new ChannelError(error.status, error.message));
   }
 
