@@ -105,12 +105,12 @@ test('a small piece that is kept does not keep the block that it came in', () =>
     reader.add(block.subarray(100, 100 + PREFIX + 4));
     reader.hold();
   }
-  let messages = 0;
-  for (let next = reader.next(); next; next = reader.next(), messages++) {
-    assert.equal(String(next), 'kept');
-    assert.ok(!blocks.some(({ buffer }) => buffer === next?.buffer));
-  }
-  assert.equal(messages, 8);
+  const messages: Buffer[] = [];
+  for (let next = reader.next(); next; next = reader.next()) messages.push(next);
+  assert.deepEqual(messages.map(String), Array(8).fill('kept'));
+  const kept = [...new Set(messages.map(({ buffer }) => buffer))].reduce((sum, { byteLength }) => sum + byteLength, 0);
+  // The first block may lie in Node's pool, and so may what was put together of two.
+  assert.ok(kept <= 2 * Buffer.poolSize, `8 messages of 4 bytes keep ${kept}`);
 });
 
 test('a piece of some size is kept without a much larger block', () => {
