@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { stripVTControlCharacters } from 'node:util';
 import { waterfall } from './commands/dial-text.ts';
 import { age, bytes, millis, Output, plural, statusOf, styleOf, unansweredText } from './output.ts';
-import { type Column, cut, fitted, table, widthOf, wrapped } from './table.ts';
+import { type Column, cut, fitted, folded, table, widthOf, wrapped } from './table.ts';
 import { TestTerminal } from './testing/test-terminal.ts';
 
 const plain = styleOf(false);
@@ -47,6 +47,11 @@ describe('a table', () => {
 
   it('shows no control characters from a peer', () => {
     assert.equal(table(['id'], [['a\u001b]0;title\u0007\nb']]), 'ID\na ]0;title  b\n');
+    for (const wide of [false, true])
+      assert.equal(
+        folded(`${coloured.bad('NO')} a\u001b]0;title\u0007\n\u009bb`, { columns: 80, wide }),
+        '\u001b[31mNO\u001b[0m a ]0;title \n b',
+      );
   });
 });
 

@@ -119,11 +119,16 @@ export function wrapped(text: string, columns: number, indent = ''): string[] {
   return lines;
 }
 
-/** Breaks each line of a text at spaces so that it fits the room, indented as the line is and by two more. Colours stay. */
+/**
+ * Breaks each line of a text at spaces so that it fits the room, indented as the line is and by two more. Colours stay, and no other control
+ * character does.
+ */
 export function folded(text: string, { columns, wide }: Room): string {
-  if (wide) return text;
-  const fold = (line: string) => wrapped(line, columns, `${/^ */.exec(line)?.[0]}  `).join('\n');
-  return text.split('\n').map(fold).join('\n');
+  const fold = (line: string) => (wide ? line : wrapped(line, columns, `${/^ */.exec(line)?.[0]}  `).join('\n'));
+  return text
+    .split('\n')
+    .map((line) => fold(oneLine(line)))
+    .join('\n');
 }
 
 /** No lines, because `grep` and `awk` read these tables too. */
