@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
 import { asDialError, type DialError, NotAuthorised, PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
-import { answerLast, Pieces } from './http1.ts';
+import { answerLast, copied, type Field, fieldOf, HEAD_END, Pieces, quoted } from './http1.ts';
 import { proxyStatus } from './link/head.ts';
 import {
   CHALLENGES,
@@ -22,12 +22,7 @@ import {
   peerOf,
 } from './tls/certificate.ts';
 
-const HEAD_END = '\r\n\r\n';
-
 const REQUEST_LINE = /^([!#$%&'*+.^`|~\w-]+) ([\x21-\x7e\x80-\xff]+) HTTP\/(\d\.\d)$/;
-
-/** A name without a space before the colon, a value without control characters, and no folding (RFC 9112 section 5). */
-const FIELD = /^([!#$%&'*+.^`|~\w-]+):([\t\x20-\x7e\x80-\xff]*)$/;
 
 const NO_LENGTH = /^0+$/;
 
@@ -96,8 +91,6 @@ export function checkTarget(target: string): void {
   if (target.includes('@')) throw new RequestRefused(400, 'the target names a user: only HOST:PORT is served');
 }
 
-type Field = readonly [name: string, value: string];
-
 function promisesBody([name, value]: Field): boolean {
   return name === 'transfer-encoding' || (name === 'content-length' && !NO_LENGTH.test(value));
 }
@@ -108,15 +101,10 @@ function closes([name, value]: Field): boolean {
 }
 
 function readField(line: string, index: number): Field {
-  const [, name, value = ''] = FIELD.exec(line) ?? [];
+  const field = fieldOf(line);
   // A folded line, or one with a space before its colon, may hold a token.
-  if (name === undefined) throw new RequestRefused(400, `line ${index + 2} of the head is not a header field`);
-  return [name.toLowerCase(), value.trim()];
-}
-
-/** A substring keeps the whole string in memory, and these stay as long as the tunnel. */
-function copied(part: string): string {
-  return Buffer.from(part, 'latin1').toString('latin1');
+  if (!field) throw new RequestRefused(400, `line ${index + 2} of the head is not a header field`);
+  return field;
 }
 
 function isLetter(byte = 0): boolean {
@@ -126,7 +114,7 @@ function isLetter(byte = 0): boolean {
 /** Without what may be a password: what stands before an @, or behind a line's end. */
 function shown(line = ''): string {
   const [first = ''] = line.replace(/\S*@/g, '...@').split(/[\r\n]/);
-  return JSON.stringify(first.slice(0, 60));
+  return quoted(first);
 }
 
 interface PendingCaller {

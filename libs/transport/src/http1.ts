@@ -44,12 +44,32 @@ export class Pieces {
   }
 }
 
-const HEAD_END = '\r\n\r\n';
+export const HEAD_END = '\r\n\r\n';
 
-/** The first line of a message, and its fields. Names are in lower case. The values of a repeated field are joined by a comma. */
-export interface HttpHead {
-  readonly line: string;
-  readonly fields: ReadonlyMap<string, string>;
+/** A name without a space before the colon, a value without control characters, and no folding (RFC 9112 section 5). */
+const FIELD = /^([!#$%&'*+.^`|~\w-]+):([\t\x20-\x7e\x80-\xff]*)$/;
+
+export type Field = readonly [name: string, value: string];
+
+/** Returns the field of a head's line, with its name in lower case. Undefined if the line is none. */
+export function fieldOf(line: string): Field | undefined {
+  const [, name, value = ''] = FIELD.exec(line) ?? [];
+  return name === undefined ? undefined : [name.toLowerCase(), value.trim()];
+}
+
+/** A substring keeps the whole string in memory: copy what stays longer than its head. */
+export function copied(part: string): string {
+  return Buffer.from(part, 'latin1').toString('latin1');
+}
+
+/** The beginning of a peer's text, for an error. */
+export function quoted(text: string): string {
+  return printable(JSON.stringify(text.slice(0, 60)));
+}
+
+/** A head did not come in time. */
+export class HeadLate extends Error {
+  override readonly name = 'HeadLate';
 }
 
 /**
@@ -57,8 +77,9 @@ export interface HttpHead {
  * node:http cannot hand a socket over on every runtime.
  * @param timeout milliseconds
  * @param what the message is, for errors
+ * @returns its first line and its fields', see `fieldOf`
  */
-export function readHead(socket: Socket, timeout: number, what: 'answer' | 'request'): Promise<HttpHead> {
+export function readHead(socket: Socket, timeout: number, what: 'answer' | 'request'): Promise<string[]> {
   return new Promise((resolve, reject) => {
     const pieces = new Pieces();
     const settle = (done: () => void) => {
@@ -67,58 +88,48 @@ export function readHead(socket: Socket, timeout: number, what: 'answer' | 'requ
       done();
     };
     const fail = (error: Error) => settle(() => reject(error));
-    const close = () => fail(new Error(`connection closed before an ${what}`));
+    const close = () => fail(new Error(`connection closed before ${what === 'answer' ? 'an answer' : 'a request'}`));
     const read = () => {
       for (let chunk = socket.read() as Buffer | null; chunk !== null; chunk = socket.read() as Buffer | null) {
         const searched = Math.max(0, pieces.length - HEAD_END.length + 1);
         const seen = pieces.add(chunk);
         const end = seen.indexOf(HEAD_END, searched);
+        const least = end < 0 ? seen.length - HEAD_END.length + 1 : end;
+        if (least > TRANSPORT.headBytes) {
+          fail(new Error(`${what}'s head is longer than ${TRANSPORT.headBytes} bytes`));
+          return;
+        }
         if (end >= 0) {
           const rest = seen.subarray(end + HEAD_END.length);
           if (rest.length > 0) socket.unshift(rest);
-          settle(() => resolve(parseHead(seen.toString('latin1', 0, end))));
-          return;
-        }
-        if (seen.length > TRANSPORT.headBytes) {
-          fail(new Error(`${what}'s head is longer than ${TRANSPORT.headBytes} bytes`));
+          settle(() => resolve(seen.toString('latin1', 0, end).split('\r\n')));
           return;
         }
       }
     };
-    const timer = setTimeout(() => fail(new Error(`no ${what} in ${timeout} ms`)), timeout);
+    const timer = setTimeout(() => fail(new HeadLate(`no ${what} in ${timeout} ms`)), timeout);
     socket.on('readable', read).once('error', fail).once('end', close).once('close', close);
     read();
   });
 }
 
-function parseHead(text: string): HttpHead {
-  const [line = '', ...lines] = text.split('\r\n');
-  const fields = new Map<string, string>();
-  for (const each of lines) {
-    const colon = each.indexOf(':');
-    if (colon <= 0) continue;
-    const [name, value] = [each.slice(0, colon).toLowerCase(), each.slice(colon + 1).trim()];
-    const before = fields.get(name);
-    fields.set(name, before === undefined ? value : `${before}, ${value}`);
-  }
-  return { line, fields };
-}
-
-/** The head of an answer. */
+/** The head of an answer. Of a repeated field, the last counts. */
 export interface HttpAnswer {
   readonly status: number;
   /** The text after the status: `Not Found`. May be empty. */
   readonly reason: string;
-  readonly fields: HttpHead['fields'];
+  readonly fields: ReadonlyMap<string, string>;
 }
 
-/** Reads the head of an answer, see `readHead`. */
+/** Reads the head of an answer, see `readHead`. Passes over lines that are no fields. */
 export async function readAnswer(socket: Socket, timeout: number): Promise<HttpAnswer> {
-  const { line, fields } = await readHead(socket, timeout, 'answer');
+  const [line = '', ...lines] = await readHead(socket, timeout, 'answer');
   const [, status, reason = ''] = /^HTTP\/1\.[01] (\d{3})(?: (.*))?$/.exec(line) ?? [];
-  if (status === undefined) throw new Error(`not an HTTP/1.1 answer: ${JSON.stringify(line.slice(0, 60))}`);
-  return { status: Number(status), reason, fields };
+  if (status === undefined) throw new Error(`not an HTTP/1.1 answer: ${quoted(line)}`);
+  const fields = lines.map(fieldOf).filter((field) => field !== undefined);
+  return { status: Number(status), reason, fields: new Map(fields) };
 }
+
 /** Returns undefined if it is not percent-encoded UTF-8. */
 export function percentDecoded(text: string): string | undefined {
   try {

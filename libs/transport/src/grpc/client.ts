@@ -12,6 +12,7 @@ import {
   type PacketChannel,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
+import { quoted } from '../http1.ts';
 import { CONNECT_METHOD } from '../packets/channel.ts';
 import { inWords } from '../tls/admit.ts';
 import { CALLERS_GROWTH } from './server.ts';
@@ -107,7 +108,7 @@ export async function connectPackets(socket: Socket, options: ConnectPacketsOpti
 function readAnswer(metadata: Metadata): { serverId: string; serverCount: number } {
   const serverId = checkName('server ID', exactlyOne(metadata, 'serverid', 'server ID'));
   const count = exactlyOne(metadata, 'servercount', 'server count');
-  if (!/^\d{1,9}$/.test(count)) throw new Error(`server count is not a number: ${JSON.stringify(count)}`);
+  if (!/^\d{1,9}$/.test(count)) throw new Error(`server count is not a number: ${quoted(count)}`);
   return { serverId, serverCount: Number(count) };
 }
 

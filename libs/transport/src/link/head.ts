@@ -19,7 +19,7 @@ import {
 } from '@isthmus/tunnel';
 import type { Head, OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { percentDecoded, percentEncoded, reasonOf } from '../http1.ts';
+import { percentDecoded, percentEncoded, quoted, reasonOf } from '../http1.ts';
 import type { ServedDial } from '../serve-dial.ts';
 
 /** The fields of a head with which a tunnel can outlive its hub (docs/RESUME.md). Hubs pass both on. */
@@ -344,7 +344,7 @@ function decoded(head: Head, name: string): string {
   const value = head[name] ?? '';
   const text = percentDecoded(value);
   if (text !== undefined) return text;
-  const why = `the answer's ${name} is not percent-encoded: ${JSON.stringify(value.slice(0, 60))}`;
+  const why = `the answer's ${name} is not percent-encoded: ${quoted(value)}`;
   throw new DialError('proxy_internal_error', why, { retryable: true });
 }
 

@@ -3,7 +3,11 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { isPrintable } from '@isthmus/runtime';
 import { NotAuthorised } from '@isthmus/tunnel';
+import { TRANSPORT } from '../defaults.ts';
 import { listen } from './testing.ts';
 import {
   type AgentHello,
@@ -194,4 +198,125 @@ test('a refusal reaches an agent that is still sending, whoever refuses it, and 
     assert.match(text, told);
   }
   assert.equal(refusals, 30);
+});
+
+const START = `GET ${LINK_PATH} HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\n`;
+const ASKS = `${START}upgrade: ${LINK_PROTOCOL}\r\nisthmus-agent: a\r\n`;
+
+/** A hub that takes every agent, what it heard, and how it answers bytes on a connection. */
+async function openHub() {
+  const hellos: AgentHello[] = [];
+  const refusals: string[] = [];
+  const upgrades = upgradeServer({
+    async admit(hello) {
+      hellos.push(hello);
+      return { hubId: 'h1', sessionId: 's1', tenant: 'default', plane: '', serverCount: 1 };
+    },
+    open: (socket) => void socket.end(),
+    refused: (_socket, error) => void refusals.push(error.message),
+    fault: (_socket, error) => assert.fail(error),
+  });
+  const server = net.createServer({ allowHalfOpen: true }, (socket) => upgrades.accept(socket));
+  const port = await listen(server);
+  const answerTo = async (...pieces: string[]): Promise<[status: number, error: string]> => {
+    const socket = net.connect(port, '127.0.0.1');
+    let text = '';
+    socket.setEncoding('latin1').on('data', (chunk) => {
+      text += chunk;
+    });
+    for (const piece of pieces) {
+      socket.write(piece, 'latin1');
+      await turn();
+    }
+    socket.end();
+    await once(socket, 'close', { signal: AbortSignal.timeout(20_000) });
+    const [, error = ''] = /isthmus-error: (.*)\r\n/.exec(text) ?? [];
+    return [Number(text.slice(9, 12)), decodeURIComponent(error)];
+  };
+  return { server, port, hellos, refusals, answerTo };
+}
+
+const LONG = 'y'.repeat(10_000);
+
+for (const [what, head, status, message] of [
+  ['a bell', `${ASKS}isthmus-tenant: a\x07\r\n\r\n`, 400, 'line 6 of the head is not a header field'],
+  ['ESC', `${START}upgrade: \x1b]0;x\r\n\r\n`, 400, 'line 4 of the head is not a header field'],
+  ['a bare line feed', `${ASKS}x: a\nb\r\n\r\n`, 400, 'line 6 of the head is not a header field'],
+  ['NUL', `${ASKS}x: a\0\r\n\r\n`, 400, 'line 6 of the head is not a header field'],
+  ['a line without a colon', `${ASKS}x\r\n\r\n`, 400, 'line 6 of the head is not a header field'],
+  ['a space before its colon', `${ASKS}x : a\r\n\r\n`, 400, 'line 6 of the head is not a header field'],
+  ['a folded line', `${ASKS}x: a\r\n b\r\n\r\n`, 400, 'line 7 of the head is not a header field'],
+  ['two tenants', `${ASKS}isthmus-tenant: a\r\nisthmus-tenant: b\r\n\r\n`, 400, '"isthmus-tenant" comes twice'],
+  [
+    'two tokens',
+    `${ASKS}authorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n`,
+    400,
+    '"authorization" comes twice',
+  ],
+  ['two protocols', `${ASKS}upgrade: x\r\n\r\n`, 400, '"upgrade" comes twice'],
+  [
+    'another protocol',
+    `${START}upgrade: \x9b${LONG}\r\n\r\n`,
+    404,
+    `this port serves isthmus-link/1 at /isthmus/link, not "\\u{9b}${'y'.repeat(59)}"`,
+  ],
+  [
+    'another method',
+    `${LONG.toUpperCase()} / HTTP/1.1\r\n\r\n`,
+    404,
+    `this port is for agents: isthmus-link/1 or gRPC, not "${'Y'.repeat(60)}"`,
+  ],
+  ['17 KiB', `${ASKS}x: ${'y'.repeat(17 * 1024)}\r\n\r\n`, 400, "request's head is longer than 16384 bytes"],
+  ['no end', 'GET ', 400, 'connection closed before a request'],
+] as const) {
+  test(`a request with ${what} is refused in words that are safe to show, however it arrives`, async () => {
+    const { hellos, refusals, answerTo } = await openHub();
+    assert.ok(isPrintable(message));
+    assert.deepEqual(await answerTo(head), [status, message]);
+    assert.deepEqual(await answerTo(head.slice(0, 3), head.slice(3)), [status, message]);
+    assert.deepEqual([hellos, refusals], [[], [message, message]]);
+  });
+}
+
+test('a head may be as long as the limit, wherever it is split', async () => {
+  const { answerTo } = await openHub();
+  const head = `${ASKS}x: `.padEnd(TRANSPORT.headBytes, 'y');
+  for (const end of [['\r\n\r\n'], ['\r\n\r', '\n']]) assert.deepEqual(await answerTo(head, ...end), [101, '']);
+  assert.equal((await answerTo(`${head}y\r\n\r\n`))[0], 400);
+});
+
+test('a field that does not count may come twice', async () => {
+  const { answerTo } = await openHub();
+  assert.deepEqual(await answerTo(`${ASKS}via: a\r\nvia: b\r\n\r\n`), [101, '']);
+});
+
+test('a request that does not come in time is answered so', async (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  const { server, port } = await openHub();
+  const accepted = once(server, 'connection');
+  const socket = net.connect(port, '127.0.0.1').setEncoding('latin1');
+  await accepted;
+  context.mock.timers.tick(TRANSPORT.upgradeMs);
+  const [answer] = await once(socket, 'data', { signal: AbortSignal.timeout(20_000) });
+  assert.match(answer, /^HTTP\/1\.1 408 Request Timeout\r\n.*isthmus-error: no%20request%20in%20/s);
+});
+
+test('what is kept of a hello does not keep the head that it came in', { skip: 'Deno' in globalThis }, async () => {
+  setFlagsFromString('--expose-gc');
+  const gc: () => void = runInNewContext('gc');
+  const { hellos, answerTo } = await openHub();
+  const come = async (agents: number) => {
+    for (let n = 0; n < agents; n++) {
+      const token = `authorization: Bearer ${'t'.repeat(20)}${n}\r\n`;
+      const kept = `isthmus-instance: 0123456789abcdef\r\nisthmus-version: v1-of-20-characters\r\n${token}`;
+      const [status] = await answerTo(`${ASKS}${kept}isthmus-identifiers: host-of-20-characters\r\nx: ${LONG}\r\n\r\n`);
+      assert.equal(status, 101);
+    }
+    gc();
+    return process.memoryUsage().heapUsed;
+  };
+  const before = await come(20);
+  const growth = (await come(200)) - before;
+  assert.equal(hellos.length, 220);
+  assert.ok(growth < (200 * LONG.length) / 2, `${growth} bytes`);
 });

@@ -6,10 +6,13 @@ import type { PingInterval } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import {
   answerLast,
+  copied,
+  fieldOf,
+  HeadLate,
   type HttpAnswer,
-  type HttpHead,
   percentDecoded,
   percentEncoded,
+  quoted,
   readAnswer,
   readHead,
   reasonOf,
@@ -68,10 +71,7 @@ function secondsOf(text: string | undefined, name: string, status: number): numb
   if (text === undefined || text === '') return undefined;
   const seconds = Number(text);
   if (/^\d{1,3}$/.test(text) && seconds >= 1 && seconds <= TRANSPORT.longestPingSeconds) return seconds;
-  throw new LinkRefused(
-    status,
-    `${name} is ${JSON.stringify(text.slice(0, 20))}: want 1 to ${TRANSPORT.longestPingSeconds} seconds`,
-  );
+  throw new LinkRefused(status, `${name} is ${quoted(text)}: want 1 to ${TRANSPORT.longestPingSeconds} seconds`);
 }
 
 /**
@@ -219,25 +219,40 @@ export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<
   };
 }
 
-async function readRequest(socket: Socket): Promise<HttpHead> {
+async function readRequest(socket: Socket): Promise<readonly string[]> {
   try {
     return await readHead(socket, TRANSPORT.upgradeMs, 'request');
   } catch (error) {
-    throw new LinkRefused(400, (error as Error).message);
+    throw new LinkRefused(error instanceof HeadLate ? 408 : 400, (error as Error).message);
   }
 }
 
-function readHello({ line, fields }: HttpHead): AgentHello {
+/** The fields that count. What else comes is not read, and may come twice. */
+const OURS = /^(?:isthmus-.*|authorization|upgrade)$/;
+
+function readFields(lines: readonly string[]): ReadonlyMap<string, string> {
+  const fields = new Map<string, string>();
+  for (const [index, line] of lines.entries()) {
+    const [name, value] = fieldOf(line) ?? [];
+    if (name === undefined || value === undefined)
+      throw new LinkRefused(400, `line ${index + 2} of the head is not a header field`);
+    if (fields.has(name) && OURS.test(name)) throw new LinkRefused(400, `${quoted(name)} comes twice`);
+    fields.set(name, value);
+  }
+  return fields;
+}
+
+function readHello([line = '', ...lines]: readonly string[]): AgentHello {
   const [, method, path] = /^([A-Z]+) (\S+) HTTP\/1\.1$/.exec(line) ?? [];
   if (method === undefined) throw new LinkRefused(400, 'not an HTTP/1.1 request');
+  const fields = readFields(lines);
   const protocol = method === 'GET' ? fields.get('upgrade') : undefined;
   if (protocol === undefined)
-    throw new LinkRefused(404, `this port is for agents: ${LINK_PROTOCOL} or gRPC, not ${method}`);
+    throw new LinkRefused(404, `this port is for agents: ${LINK_PROTOCOL} or gRPC, not ${quoted(method)}`);
   if (protocol !== LINK_PROTOCOL || path !== LINK_PATH)
-    throw new LinkRefused(404, `this port serves ${LINK_PROTOCOL} at ${LINK_PATH}, not ${protocol}`);
+    throw new LinkRefused(404, `this port serves ${LINK_PROTOCOL} at ${LINK_PATH}, not ${quoted(protocol)}`);
   const field = (name: string) => fields.get(name) ?? '';
-  const agent = field('isthmus-agent');
-  if (agent === '' || agent.includes(',')) throw new LinkRefused(400, 'want exactly one agent id');
+  if (field('isthmus-agent') === '') throw new LinkRefused(400, 'want exactly one agent id');
   const named = (name: string, check?: typeof checkName) => readName(field(name), name, 400, check);
   const tenant = named('isthmus-tenant');
   const pingSeconds = wantedPing(field('isthmus-ping'), 400);
@@ -249,15 +264,15 @@ function readHello({ line, fields }: HttpHead): AgentHello {
     ...(pingSeconds !== undefined && { pingSeconds }),
     ...instanceOf(field('isthmus-instance')),
     ...(tenant !== '' && { tenant }),
-    ...(token !== undefined && { token }),
+    ...(token !== undefined && { token: copied(token) }),
   };
 }
 
 /** Throws LinkRefused for anything but 16 hexadecimal digits. */
 function instanceOf(text: string): { readonly instance?: string } {
   if (text === '') return {};
-  if (isInstance(text)) return { instance: text };
-  throw new LinkRefused(400, `isthmus-instance is ${JSON.stringify(text.slice(0, 20))}: want 16 hexadecimal digits`);
+  if (isInstance(text)) return { instance: copied(text) };
+  throw new LinkRefused(400, `isthmus-instance is ${quoted(text)}: want 16 hexadecimal digits`);
 }
 
 /** Throws LinkRefused with this status. */
@@ -272,7 +287,7 @@ function readName(value: string, name: string, status: number, check = checkName
 function decode(value: string, name: string, status: number): string {
   const text = percentDecoded(value);
   if (text !== undefined) return text;
-  throw new LinkRefused(status, `${name} is not percent-encoded: ${JSON.stringify(value.slice(0, 60))}`);
+  throw new LinkRefused(status, `${name} is not percent-encoded: ${quoted(value)}`);
 }
 
 function acceptance(hello: HubHello): string {
