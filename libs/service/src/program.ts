@@ -1,6 +1,7 @@
 import { constants } from 'node:os';
 import process from 'node:process';
 import { setDefaultHighWaterMark } from 'node:stream';
+import { setFlagsFromString } from 'node:v8';
 import {
   FlagError,
   type FlagInForce,
@@ -63,6 +64,7 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   host: Host = processHost(),
 ): Promise<void> {
   setDefaultHighWaterMark(false, bufferSizes.stream);
+  setFlagsFromString(`--heap-growing-percent=${SERVICE.heapGrowingPercent}`);
   host.onCrash((error, origin) => crash(options.name, host, undefined, error, origin));
   const read = readFlags(options, host);
   if (!read) return;
