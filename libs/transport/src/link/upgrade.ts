@@ -243,7 +243,7 @@ function readFields(lines: readonly string[]): ReadonlyMap<string, string> {
 }
 
 function readHello([line = '', ...lines]: readonly string[]): AgentHello {
-  const [, method, path] = /^([A-Z]+) (\S+) HTTP\/1\.1$/.exec(line) ?? [];
+  const [, method, path] = /^([A-Z]+) ([\x21-\x7e\x80-\xff]+) HTTP\/1\.1$/.exec(line) ?? [];
   if (method === undefined) throw new LinkRefused(400, 'not an HTTP/1.1 request');
   const fields = readFields(lines);
   const protocol = method === 'GET' ? fields.get('upgrade') : undefined;
