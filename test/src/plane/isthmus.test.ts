@@ -91,10 +91,18 @@ describe('isthmus', { skip: redisMissing() }, () => {
     const tunnel = await dial(scope, first.ways, 'connect', (await echo(scope)).authority);
     await carries(tunnel, 'ping');
 
+    const ids = ['gateway-1', 'gateway-2', 'hub-1', 'hub-2'];
+    // On a slow machine, an agent's first byte may have been late, which is a refusal of the last five minutes.
+    await eventually(async () => {
+      type Status = { members: { member: string }[]; attention: { check: string }[] };
+      const { status, members, attention } = await asked<Status>(program, 'status');
+      const others = attention.filter(({ check }) => check !== 'refusals');
+      assert.deepEqual([members.map(({ member }) => member), others], [ids, []]);
+      assert.equal(status, attention.length > 0 ? 4 : 0);
+    });
     // Once as the program itself; all others run in this process.
     const own = startIsthmus(scope, program, 'status');
-    const [status, agents, hubs, tunnels, explained, dialled, silent, failed, config] = await Promise.all([
-      asked<{ members: { member: string; ready: boolean }[] }>(program, 'status'),
+    const [agents, hubs, tunnels, explained, dialled, silent, failed, config] = await Promise.all([
       asked<{ agents: { agent: string; hubs: string[]; state: string }[] }>(program, 'agents'),
       asked<{ hubs: { hub: string; links: { link: string }[] }[] }>(program, 'hubs'),
       asked<{ tunnels: { dial: string; bytesUp: number; through: { role: string }[] }[] }>(program, 'tunnels'),
@@ -104,8 +112,6 @@ describe('isthmus', { skip: redisMissing() }, () => {
       isthmus(program, 'dial', await refused()),
       asked<{ differences: unknown[] }>(program, 'config'),
     ]);
-    const ids = ['gateway-1', 'gateway-2', 'hub-1', 'hub-2'];
-    assert.deepEqual([status.status, status.members.map(({ member }) => member)], [0, ids]);
     assert.deepEqual(
       agents.agents.map(({ agent, hubs: of, state }) => ({ agent, of, state })),
       [{ agent: 'node-a', of: ['hub-1', 'hub-2'], state: 'ready' }],
@@ -139,7 +145,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
       assert.equal(check.results.filter((each) => each.check === 'dials').length, 1);
     });
     assert.deepEqual([config.status, config.differences], [0, []]);
-    assert.equal((await own.ended()).code, 0);
+    assert.match(String((await own.ended()).code), /^[04]$/);
     assert.match(own.lines.join('\n'), /^Plane test: 4 members\n\nMEMBER .*\ngateway-1 +gateway +yes/);
 
     const versions = await isthmus(program, 'version');
