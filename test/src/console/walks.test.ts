@@ -87,6 +87,7 @@ test(
       return rows.length === AGENTS ? rows[0]?.Agent : undefined;
     };
     await until(async () => (await slowest()) === `agent-${SLOW}`, { what: 'the slow agent above all others' });
+    await picture(page, 'slow-agent');
     // Whoever is not sure looks at one dial: its hub waits, its agent does not.
     const dials = page.getByRole('row').filter({ hasText: /open|ended/ });
     await dials
@@ -108,7 +109,6 @@ test(
       return longest(texts, 'hub') - longest(texts, 'agent');
     };
     await until(async () => (await way()) >= 2 * SLOW_MS, { what: 'the time between hub and agent in the bars' });
-    await picture(page, 'slow-agent');
     faultless(watched);
   }),
 );
