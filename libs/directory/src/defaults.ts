@@ -65,7 +65,9 @@ export const DIRECTORY = {
   graceMs: 5_000,
   /** How often a watcher checks for hubs that expired and for a Redis that was emptied. */
   lookMs: 1_000,
-  /** How long the announcement of a session, or of its end, waits for others to share its write, and a watcher after a read for more to share the next. */
+  /** How long the withdrawal of a session waits for the session to come back. */
+  flapMs: 2_000,
+  /** How long the announcement of a session waits for others to share its write, and a watcher after a read for more to share the next. */
   coalesceMs: 20,
   /** How often a member writes to Redis that it is present. After a failure it waits as long. */
   memberBeatMs: 5_000,

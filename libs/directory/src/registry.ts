@@ -42,9 +42,12 @@ export interface Registry {
 export interface HubRegistration {
   /** Resolves when a later process of this hub has taken over. From then on nothing is written. Never rejects. */
   readonly superseded: Promise<void>;
-  /** Writes a new or changed session. Its `hubId` is the registered hub's. Its `version` is higher than in any earlier call about it. */
+  /**
+   * Writes a new or changed session. Its `hubId` is the registered hub's. Its `version` is higher than in any earlier call about it. A
+   * session that differs from the last written record only in `version` is not written.
+   */
   announce(session: SessionRecord): void;
-  /** Removes a session that ended. */
+  /** Removes a session that ended. Written after a pause, so that a session announced again under the same id meanwhile costs nothing. */
   withdraw(sessionId: string, version: number): void;
   /** Changes the hub's own record. Written at once. */
   update(hub: HubUpdate): void;

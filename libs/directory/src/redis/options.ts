@@ -5,7 +5,7 @@ import type { DIRECTORY } from '../defaults.ts';
 export type RedisTimings = Readonly<
   Pick<
     typeof DIRECTORY,
-    | ('beatMs' | 'ttlMs' | 'graceMs' | 'lookMs' | 'coalesceMs' | 'memberBeatMs' | 'memberTtlMs')
+    | ('beatMs' | 'ttlMs' | 'graceMs' | 'lookMs' | 'flapMs' | 'coalesceMs' | 'memberBeatMs' | 'memberTtlMs')
     | ('commandMs' | 'backoffCapMs')
   >
 >;

@@ -3,6 +3,7 @@ import { describe, it } from 'node:test';
 import { hubRecord, sessionRecord } from '../testing/observer.ts';
 import { Outbox, type SessionWrite } from './outbox.ts';
 
+const FLAP_MS = 2_000;
 const COALESCE_MS = 20;
 const LATE = 1_000_000;
 const session = (version: number, more = {}) => sessionRecord(hubRecord('h1'), 's1', version, more);
@@ -10,7 +11,7 @@ const words = (writes: readonly SessionWrite[]) =>
   writes.map(({ sessionId, version, session: record }) => `${record ? 'put' : 'drop'} ${sessionId}@${version}`);
 
 function written(version: number): Outbox {
-  const outbox = new Outbox({ coalesceMs: COALESCE_MS });
+  const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
   outbox.announce(session(version), 0);
   outbox.settle(outbox.takeDue(COALESCE_MS, 10));
   return outbox;
@@ -18,7 +19,7 @@ function written(version: number): Outbox {
 
 describe('outbox', () => {
   it('hands out an announcement when it is due, and only once', () => {
-    const outbox = new Outbox({ coalesceMs: COALESCE_MS });
+    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
     outbox.announce(session(1), 0);
     outbox.announce(session(2), 10);
     assert.equal(outbox.nextDue(), COALESCE_MS);
@@ -28,19 +29,26 @@ describe('outbox', () => {
   });
 
   it('forgets a session that ended before it was written', () => {
-    const outbox = new Outbox({ coalesceMs: COALESCE_MS });
+    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
     outbox.announce(session(1), 0);
     outbox.withdraw('s1', 2, 5);
     assert.equal(outbox.nextDue(), undefined);
     assert.deepEqual(outbox.takeAll(), []);
   });
 
-  it('writes the last of several changes that come together, when the first is due', () => {
+  it('delays a withdrawal, and cancels it if the session returns', () => {
     const outbox = written(1);
-    outbox.announce(session(2, { draining: true }), 100);
-    outbox.withdraw('s1', 3, 110);
-    assert.equal(outbox.nextDue(), 100 + COALESCE_MS);
-    assert.deepEqual(words(outbox.takeDue(100 + COALESCE_MS, 10)), ['drop s1@3']);
+    outbox.withdraw('s1', 2, 100);
+    assert.equal(outbox.nextDue(), 100 + FLAP_MS);
+    outbox.announce(session(3), 200);
+    assert.equal(outbox.nextDue(), undefined);
+  });
+
+  it('writes a returned session at once if it has changed', () => {
+    const outbox = written(1);
+    outbox.withdraw('s1', 2, 100);
+    outbox.announce(session(3, { draining: true }), 200);
+    assert.deepEqual(words(outbox.takeDue(200 + COALESCE_MS, 10)), ['put s1@3']);
   });
 
   it('ignores older versions', () => {
@@ -60,16 +68,16 @@ describe('outbox', () => {
   });
 
   it('withdraws a session whose announcement is being written or may be lost', () => {
-    const outbox = new Outbox({ coalesceMs: COALESCE_MS });
+    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
     outbox.announce(session(1), 0);
     const onItsWay = outbox.takeDue(COALESCE_MS, 10);
     outbox.withdraw('s1', 2, 30);
     outbox.retry(onItsWay, 40);
-    assert.deepEqual(words(outbox.takeDue(30 + COALESCE_MS, 10)), ['drop s1@2']);
+    assert.deepEqual(words(outbox.takeDue(30 + FLAP_MS, 10)), ['drop s1@2']);
   });
 
   it('repeats failed writes', () => {
-    const outbox = new Outbox({ coalesceMs: COALESCE_MS });
+    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
     outbox.announce(session(1), 0);
     outbox.retry(outbox.takeDue(COALESCE_MS, 10), 50);
     assert.deepEqual(words(outbox.takeDue(50, 10)), ['put s1@1']);
@@ -84,7 +92,7 @@ describe('outbox', () => {
   });
 
   it('hands out no more than the limit', () => {
-    const outbox = new Outbox({ coalesceMs: COALESCE_MS });
+    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
     for (let n = 0; n < 5; n++) outbox.announce(sessionRecord(hubRecord('h1'), `s${n}`), 0);
     assert.equal(outbox.takeDue(LATE, 3).length, 3);
     assert.equal(outbox.takeDue(LATE, 3).length, 2);

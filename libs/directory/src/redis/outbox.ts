@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { SessionRecord } from '../records.ts';
 import type { RedisTimings } from './options.ts';
 
@@ -12,8 +13,8 @@ export interface SessionWrite {
 interface Entry {
   /** What should be in the store. */
   wanted: SessionWrite;
-  /** Whether an answer confirmed that the store holds it. */
-  written: boolean;
+  /** What the store holds, if an answer confirmed it. */
+  written: SessionRecord | undefined;
   /** A write was handed out, so the store may hold this session. */
   sent: boolean;
 }
@@ -30,10 +31,10 @@ export class Outbox {
   /** No write is due before. */
   #notBefore = Number.POSITIVE_INFINITY;
   #confirmed = 0;
-  readonly #coalesceMs: number;
+  readonly #timings: Pick<RedisTimings, 'flapMs' | 'coalesceMs'>;
 
-  constructor({ coalesceMs }: Pick<RedisTimings, 'coalesceMs'>) {
-    this.#coalesceMs = coalesceMs;
+  constructor(timings: Pick<RedisTimings, 'flapMs' | 'coalesceMs'>) {
+    this.#timings = timings;
   }
 
   announce(session: SessionRecord, now: number): void {
@@ -42,8 +43,10 @@ export class Outbox {
     if (entry && entry.wanted.version > version) return;
     const wanted = { sessionId, version, session };
     if (entry) entry.wanted = wanted;
-    else this.#entries.set(sessionId, { wanted, written: false, sent: false });
-    this.#dueSoon(sessionId, now);
+    else this.#entries.set(sessionId, { wanted, written: undefined, sent: false });
+    const unchanged = entry?.written !== undefined && sameButVersion(entry.written, session);
+    if (unchanged) this.#due.delete(sessionId);
+    else this.#dueAt(sessionId, Math.min(this.#due.get(sessionId) ?? Infinity, now + this.#timings.coalesceMs));
   }
 
   withdraw(sessionId: string, version: number, now: number): void {
@@ -54,7 +57,7 @@ export class Outbox {
       return;
     }
     entry.wanted = { sessionId, version };
-    this.#dueSoon(sessionId, now);
+    this.#dueAt(sessionId, now + this.#timings.flapMs);
   }
 
   /** How many sessions the store must hold by now. */
@@ -89,7 +92,7 @@ export class Outbox {
     for (const write of writes) {
       const entry = this.#entries.get(write.sessionId);
       if (!entry) continue;
-      if (write.session) this.#wrote(entry, true);
+      if (write.session) this.#wrote(entry, write.session);
       else if (entry.wanted === write) this.#drop(write.sessionId);
     }
   }
@@ -105,23 +108,19 @@ export class Outbox {
   /** Call when the store holds nothing of this hub, or will get everything again. Withdrawn sessions then need no write. */
   forget(): void {
     for (const [sessionId, entry] of this.#entries) {
-      this.#wrote(entry, false);
+      this.#wrote(entry, undefined);
       entry.sent = false;
       if (!entry.wanted.session) this.#drop(sessionId);
     }
   }
 
-  /** Until the write is settled, the store's state is unknown. */
+  /** Until the write is settled, the store's state is unknown, so no announcement may count as unchanged. */
   #handOut(sessionId: string): SessionWrite {
     const entry = this.#entries.get(sessionId) as Entry;
-    this.#wrote(entry, false);
+    this.#wrote(entry, undefined);
     entry.sent = true;
     this.#due.delete(sessionId);
     return entry.wanted;
-  }
-
-  #dueSoon(sessionId: string, now: number): void {
-    this.#dueAt(sessionId, Math.min(this.#due.get(sessionId) ?? Infinity, now + this.#coalesceMs));
   }
 
   #dueAt(sessionId: string, at: number): void {
@@ -129,15 +128,19 @@ export class Outbox {
     this.#notBefore = Math.min(this.#notBefore, at);
   }
 
-  #wrote(entry: Entry, written: boolean): void {
-    this.#confirmed += Number(written) - Number(entry.written);
-    entry.written = written;
+  #wrote(entry: Entry, session: SessionRecord | undefined): void {
+    this.#confirmed += Number(session !== undefined) - Number(entry.written !== undefined);
+    entry.written = session;
   }
 
   #drop(sessionId: string): void {
     const entry = this.#entries.get(sessionId);
-    if (entry) this.#wrote(entry, false);
+    if (entry) this.#wrote(entry, undefined);
     this.#entries.delete(sessionId);
     this.#due.delete(sessionId);
   }
+}
+
+function sameButVersion(a: SessionRecord, b: SessionRecord): boolean {
+  return isDeepStrictEqual({ ...a, version: 0 }, { ...b, version: 0 });
 }

@@ -4,7 +4,7 @@ import type { Registry } from '../registry.ts';
 import type { ContractPlane } from './contract.ts';
 
 /**
- * Ten times as fast as in production, so that a test sees expiry within a second. But a hub must be missing for longer before
+ * Ten times as fast as in production, so that a test sees expiry and flaps within a second. But a hub must be missing for longer before
  * it is considered gone, and a command may take longer, so that a busy machine causes no failure.
  */
 export const FAST: RedisTimings = {
@@ -12,6 +12,7 @@ export const FAST: RedisTimings = {
   ttlMs: 1_000,
   graceMs: 3_000,
   lookMs: 100,
+  flapMs: 300,
   coalesceMs: 5,
   memberBeatMs: 200,
   memberTtlMs: 1_000,
