@@ -1,11 +1,13 @@
 /** Times and counts of a program's life and its health port: times in milliseconds. docs/CONSTANTS.md lists them. */
 export const SERVICE = {
   /**
-   * By how much of its heap, in percent, V8 lets it grow before it collects all of it. V8 counts buffers in, and chooses so little for a heap
-   * of 10 MB that it collected all of it for every 3 MB that a tunnel read: a third of the processor time of a download. It still collects
-   * halfway to the largest heap, which follows the memory that the process may use.
+   * By how much of its heap, in percent, V8 lets it grow before it collects all of it: as much as V8 itself chooses at most. V8 counts buffers
+   * in, and chooses so little for a heap of 10 MB that it collected all of it for every 3 MB that a tunnel read: a third of the processor time of
+   * a download. Deno passes this over.
    */
-  heapGrowingPercent: 1000,
+  heapGrowingPercent: 300,
+  /** The least limit of memory, in bytes, at which that is set. A process with less is left to V8, which then saves memory. */
+  ampleMemoryBytes: 256 * 1024 * 1024,
   /** How long closing may take after the drain. Then the process exits anyway. */
   closeMs: 5000,
   /** How long the other ends of tunnels that a second signal cut have to hear of it, before the process exits. */

@@ -13,7 +13,7 @@ import {
   parseFlags,
   type Values,
 } from '@isthmus/flags';
-import { bufferSizes, within } from '@isthmus/runtime';
+import { bufferSizes, memoryLimit, within } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import { SERVICE } from './defaults.ts';
 
@@ -64,7 +64,9 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   host: Host = processHost(),
 ): Promise<void> {
   setDefaultHighWaterMark(false, bufferSizes.stream);
-  setFlagsFromString(`--heap-growing-percent=${SERVICE.heapGrowingPercent}`);
+  const most = memoryLimit();
+  if (most === 0 || most >= SERVICE.ampleMemoryBytes)
+    setFlagsFromString(`--heap-growing-percent=${SERVICE.heapGrowingPercent}`);
   host.onCrash((error, origin) => crash(options.name, host, undefined, error, origin));
   const read = readFlags(options, host);
   if (!read) return;

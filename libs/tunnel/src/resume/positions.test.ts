@@ -71,7 +71,7 @@ const LETS_GO = `
 
 test('what was let go of dies young, also after some of it grew old', { skip: 'Deno' in globalThis }, async () => {
   // V8 leaves the heap room to grow, as in our programs: otherwise it collects all of it as often as time lets it.
-  const flags = ['--expose-gc', '--heap-growing-percent=1000', '--input-type=module'];
+  const flags = ['--expose-gc', '--heap-growing-percent=300', '--input-type=module'];
   const argv = [...flags, '-e', LETS_GO, new URL('./positions.ts', import.meta.url).href];
   const { stdout } = await promisify(execFile)(process.execPath, argv, { timeout: 60_000 });
   const { majors, bytes } = JSON.parse(stdout) as { majors: number; bytes: number };
