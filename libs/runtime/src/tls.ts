@@ -201,6 +201,8 @@ export class TlsRenewal {
 
   /** Reads the files for the first time. Throws if they cannot be used. */
   begin(): ReadTls {
+    // If they cannot be read now, the next look shows them, though they be those of before.
+    this.#inForce = '';
     const read = secureContextOptions(this.#options.files);
     this.#accept(read, () => {});
     return read;
