@@ -172,6 +172,7 @@ export function endsSoon(socket: Socket, late?: () => void): void {
 /** Resolves once the socket has taken the text. Until then, no HTTP/2 may start on it: Node ends the process. */
 export function write(socket: Socket, text: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    socket.write(text, (error) => (error ? reject(error) : resolve()));
+    // What ended the socket says more than that it has ended, which is what Deno says.
+    socket.write(text, (error) => (error ? reject(socket.errored ?? error) : resolve()));
   });
 }
