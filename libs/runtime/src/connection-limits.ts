@@ -267,7 +267,7 @@ export class WaitingConnections {
       if (!socket.destroyed) begin();
     };
     const endTurn = this.#pool.turns.take(waiting.source, turnsOfSource, start);
-    // Where a connection is proof, it has left already.
+    // Where connecting is proof enough (no TLS), `begin` has already called `leave`.
     if (this.#waiting.get(waiting.key) === waiting) waiting.endTurn = endTurn;
     else endTurn(true);
     // Nobody listens to it until then.

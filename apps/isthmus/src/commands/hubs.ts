@@ -167,7 +167,7 @@ interface DrainView {
 
 export const drain = command({
   name: 'drain',
-  summary: 'Drain a hub: it takes no new dials while its agents move and tunnels move or finish',
+  summary: 'Drain a hub: it takes no new dials, its agents move, and tunnels move or finish',
   details:
     'Only a restart of the hub undoes it. Works for gateways and all-in-one servers too. A dry run exits with 1 if an agent would be left without a session, --wait if tunnels are left.',
   args: [new Argument('<hub>', 'its id, from isthmus hubs')],

@@ -58,8 +58,8 @@ function DrainPanel({ member, ask }: Pick<ViewProps, 'ask'> & { readonly member:
     <section aria-labelledby="drain">
       <h2 id="drain">Drain {shown(member.id)}</h2>
       <p>
-        A drain takes no new dials, moves agents to other hubs, and tunnels move or finish. It lasts until the process
-        ends.
+        A hub that drains takes no new dials, its agents move to other hubs, and tunnels move or finish. It lasts until
+        the process ends.
       </p>
       <p class="buttons">
         <button type="button" onClick={dryRun}>

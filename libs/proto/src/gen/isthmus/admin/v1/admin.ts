@@ -8301,7 +8301,7 @@ export const AdminDefinition = {
       options: {},
     },
     /**
-     * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; calling it again is harmless
+     * Begins to drain: no new dials, running tunnels move or finish. Returns at once with what is left; calling it again is harmless
      * and returns what is left then. A dry run changes nothing, and reports what would move and what might be cut.
      */
     drain: {
@@ -8397,7 +8397,7 @@ export interface AdminServiceImplementation<CallContextExt = {}> {
     context: CallContext & CallContextExt,
   ): Promise<DeepPartial<RecentLogsResponse>>;
   /**
-   * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; calling it again is harmless
+   * Begins to drain: no new dials, running tunnels move or finish. Returns at once with what is left; calling it again is harmless
    * and returns what is left then. A dry run changes nothing, and reports what would move and what might be cut.
    */
   drain(request: DrainRequest, context: CallContext & CallContextExt): Promise<DeepPartial<DrainResponse>>;
@@ -8485,7 +8485,7 @@ export interface AdminClient<CallOptionsExt = {}> {
     options?: CallOptions & CallOptionsExt,
   ): Promise<RecentLogsResponse>;
   /**
-   * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; calling it again is harmless
+   * Begins to drain: no new dials, running tunnels move or finish. Returns at once with what is left; calling it again is harmless
    * and returns what is left then. A dry run changes nothing, and reports what would move and what might be cut.
    */
   drain(request: DeepPartial<DrainRequest>, options?: CallOptions & CallOptionsExt): Promise<DrainResponse>;
