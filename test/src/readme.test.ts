@@ -51,7 +51,7 @@ test("README.md's figures beside ANP are those of the pages that it names", () =
   );
   const [others, stop] = found(reliability, /^\| one reader stalls \| (.+) \| (.+) \|$/m);
   const [uds, mtls] = found(performance, /^\| one download; 32: GB\/s \| ([\d.]+); \S+ \| .* \| ([\d.]+); /m);
-  const [other] = found(performance, /one download\s+has only ([\d.]+ to [\d.]+); /);
+  const [other] = found(performance, /one download\s+has ([\d.]+ to [\d.]+); /);
   const [memory, sidecars] = found(
     'docs/KUBERNETES.md',
     /^\| 1,000 \| 2,000, (\d+ GiB) \| 43 \(.*\), ([\d.]+ GiB),/m,
