@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { addressOf, bytesFrom, remoteOf, sourceOf } from './addresses.ts';
-import { getOrPut } from './collections.ts';
+import { getOrPut, Queue } from './collections.ts';
 import { RUNTIME } from './defaults.ts';
 
 /** What counts against the limits of its source, such as connections. */
@@ -157,7 +157,7 @@ interface Waiting {
 class Turns {
   readonly #sources = new Map<string, { taken: number; readonly waiting: (() => void)[] }>();
   /** Begun one in each turn of the event loop, so that nothing else waits for all of them. */
-  readonly #next: (() => void)[] = [];
+  readonly #next = new Queue<() => void>();
 
   /** Calls `begin`, now or when one of `most` turns of the source is free. Returns what to call when this one is over, or not wanted any more. */
   take(source: string, most: number, begin: () => void): EndTurn {
@@ -189,10 +189,11 @@ class Turns {
   #soon(start: () => void): void {
     const step = () => {
       const first = this.#next.shift();
-      if (this.#next.length > 0) setImmediate(step);
+      if (this.#next.size > 0) setImmediate(step);
       first?.();
     };
-    if (this.#next.push(start) === 1) setImmediate(step);
+    this.#next.push(start);
+    if (this.#next.size === 1) setImmediate(step);
   }
 }
 

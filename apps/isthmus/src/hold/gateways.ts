@@ -1,7 +1,16 @@
 import { once } from 'node:events';
 import net, { isIP, type Socket } from 'node:net';
 import type { GatewayPlace } from '@isthmus/flags';
-import { Backoff, clientTlsOf, connectTo, extended, printable, type TlsSettings } from '@isthmus/runtime';
+import {
+  Backoff,
+  clientTlsOf,
+  connectTo,
+  extended,
+  printable,
+  Queue,
+  type TlsSettings,
+  within,
+} from '@isthmus/runtime';
 import { type CutMessage, LinkClient, requestHoldLink, secureConnect, TRANSPORT } from '@isthmus/transport';
 import {
   type AgentRoutes,
@@ -43,7 +52,7 @@ export class Gateways {
   readonly #gateways: readonly Gateway[];
   readonly #waiting = new Set<() => void>();
   /** Tunnels that were cut and that no gateway was told of, with the time of each. */
-  readonly #cuts: { readonly cut: Omit<CutMessage, 'agoMs'>; readonly at: number }[] = [];
+  readonly #cuts = new Queue<{ readonly cut: Omit<CutMessage, 'agoMs'>; readonly at: number }>();
   #telling: NodeJS.Timeout | undefined;
   /** Called when a gateway has come, gone, or begun to leave. */
   #changed = () => {};
@@ -63,7 +72,7 @@ export class Gateways {
       const names = { gateway: hubId, hold: options.name };
       const cut = { type: 'cut', dial: dial.id, by, reason, ...where, ...names, ms: Math.round(ms), up, down } as const;
       this.#cuts.push({ cut, at: performance.now() });
-      if (this.#cuts.length > ISTHMUS.holdCutsKept) this.#cuts.shift();
+      if (this.#cuts.size > ISTHMUS.holdCutsKept) this.#cuts.shift();
       this.#tell();
     });
   }
@@ -87,8 +96,7 @@ export class Gateways {
   /** Closes the links once what was told of cuts has left, which it bounds. */
   async close(): Promise<void> {
     clearTimeout(this.#telling);
-    const told = Promise.all(this.#gateways.map(({ link }) => link?.flushed()));
-    await Promise.race([told, new Promise((resolve) => setTimeout(resolve, ISTHMUS.holdEndMs).unref())]);
+    await within(Promise.all(this.#gateways.map(({ link }) => link?.flushed())), ISTHMUS.holdEndMs);
     for (const gateway of this.#gateways) gateway.close();
   }
 
@@ -97,7 +105,7 @@ export class Gateways {
     if (this.#telling) return;
     for (;;) {
       const [link] = this.#best().map((gateway) => gateway.link);
-      const [next] = this.#cuts;
+      const next = this.#cuts.first;
       if (!link || !next) return;
       if (!link.sendCut({ ...next.cut, agoMs: Math.round(performance.now() - next.at) })) break;
       this.#cuts.shift();
