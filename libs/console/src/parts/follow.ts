@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { DialFeed } from '../model/dials.ts';
-import { addressOf, lookAt, NOTHING, type Plane } from '../model/plane.ts';
-import { reasonOf, type Watched, watchDials } from '../rpc.ts';
+import { addressOf, askAll, lookAt, NOTHING, type Plane } from '../model/plane.ts';
+import { read, reasonOf, type Watched, watchDials } from '../rpc.ts';
 
 /**
  * Follows the plane while the page is seen.
@@ -94,6 +94,13 @@ export function useAsked<T>(
     };
   }, [key, everyMs]);
   return state.key === key ? state : { answer: undefined, fault: undefined };
+}
+
+/** The last hour of each member, as it has it in its memory. @param tenant of which; empty: of all that the visitor may see */
+export function useHistories(members: Plane['members'], tenant = '') {
+  const request = tenant === '' ? {} : { tenant };
+  const ask = () => askAll(members, ({ origin = '' }) => read(origin, 'GetHistory', request, CONSOLE.othersMs));
+  return useAsked(ask, CONSOLE.slowLookMs, `${members.map(({ id }) => id)} ${tenant}`);
 }
 
 /** Where dials are read. */

@@ -1,11 +1,11 @@
 import { age, cutsIn, groupsOfCuts } from '@isthmus/findings';
 import { CONSOLE } from '../defaults.ts';
 import { traceLink } from '../model/dials.ts';
-import { addressOf, askAll, frontsOf, type Plane, type Told } from '../model/plane.ts';
+import { addressOf, frontsOf, type Plane, type Told } from '../model/plane.ts';
 import { clock, plural, shown } from '../model/text.ts';
-import { useAsked } from '../parts/follow.ts';
+import { useHistories } from '../parts/follow.ts';
 import { Table } from '../parts/table.tsx';
-import { type History, read } from '../rpc.ts';
+import type { History } from '../rpc.ts';
 
 const GROUP_COLUMNS = [
   { name: 'Last' },
@@ -37,9 +37,7 @@ type Cut = ReturnType<typeof cutsIn>[number];
 
 /** What was cut in the last hour, by cause, for the first view. Nothing if nothing was. */
 export function RecentCuts({ plane }: { readonly plane: Plane }) {
-  const fronts = frontsOf(plane);
-  const ask = () => askAll(fronts, ({ origin = '' }) => read(origin, 'GetHistory', {}, CONSOLE.othersMs));
-  const { answer = [] } = useAsked(ask, CONSOLE.slowLookMs, fronts.map(({ id }) => id).join());
+  const { answer = [] } = useHistories(frontsOf(plane));
   const cuts = cutsOf(answer);
   if (cuts.length === 0) return null;
   return (

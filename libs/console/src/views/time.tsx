@@ -1,13 +1,12 @@
 import { age } from '@isthmus/findings';
 import { useMemo, useState } from 'preact/hooks';
-import { CONSOLE } from '../defaults.ts';
 import { finished, minutesOf, together } from '../model/history.ts';
-import { askAll, frontsOf } from '../model/plane.ts';
+import { frontsOf } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { Chart, type Line } from '../parts/chart.tsx';
-import { useAsked } from '../parts/follow.ts';
+import { useHistories } from '../parts/follow.ts';
 import { MemberChoice, Silent, Table } from '../parts/table.tsx';
-import { read, reasonOf } from '../rpc.ts';
+import { reasonOf } from '../rpc.ts';
 import { Cuts } from './cuts.tsx';
 import type { ViewProps } from './view.ts';
 
@@ -27,10 +26,7 @@ export function TimeView({ plane, settings }: ViewProps) {
   const [chosen, choose] = useState('');
   const [tenant, setTenant] = useState(settings.tenant);
   const one = sources.filter(({ id }) => id === chosen);
-  const asked = one.length > 0 ? one : frontsOf(plane);
-  const ask = () =>
-    askAll(asked, ({ origin = '' }) => read(origin, 'GetHistory', tenant === '' ? {} : { tenant }, CONSOLE.othersMs));
-  const { answer, fault } = useAsked(ask, CONSOLE.slowLookMs, `${asked.map(({ id }) => id)} ${tenant}`);
+  const { answer, fault } = useHistories(one.length > 0 ? one : frontsOf(plane), tenant);
   const known = useMemo(() => answer && together(answer.flatMap((told) => told.answer ?? [])), [answer]);
   // Whoever comes because something was cut does not look for it below the charts.
   const cut = answer?.some((told) => (told.answer?.cuts.length ?? 0) > 0) ?? false;
