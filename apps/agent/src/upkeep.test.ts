@@ -79,15 +79,24 @@ for (const theirs of ['q', 'p'])
     agent.stop();
   });
 
+/** The hubs that `again` names answer as hub-c. */
+function underAnotherId(plane: FakePlane, again: (address: string) => boolean) {
+  return {
+    async connect(...[to, hear]: Parameters<FakePlane['connect']>) {
+      const uplink = await plane.connect(to, hear);
+      return again(to.address) ? Object.assign(uplink, { serverId: 'hub-c' }) : uplink;
+    },
+  };
+}
+
 test('a hub that starts again at its address under another id has its agents back', async () => {
   const { clock, plane } = planeOf('hub-a', 'hub-b');
   let again = false;
-  const agent = plane.agent('agent-1', 'hub-a', {
-    async connect(to, hear) {
-      const uplink = await plane.connect(to, hear);
-      return to.address === 'hub-b' && again ? Object.assign(uplink, { serverId: 'hub-c' }) : uplink;
-    },
-  });
+  const agent = plane.agent(
+    'agent-1',
+    'hub-a',
+    underAnotherId(plane, (address) => address === 'hub-b' && again),
+  );
   await clock.run(MINUTE);
   const restarted = () => {
     plane.kill('hub-b');
@@ -107,12 +116,11 @@ test('a hub that starts again at its address under another id has its agents bac
 test('an agent without a session takes whoever answers for its plane', async () => {
   const { clock, plane } = planeOf('hub-a', 'hub-b');
   let again = false;
-  const agent = plane.agent('agent-1', 'hub-a', {
-    async connect(to, hear) {
-      const uplink = await plane.connect(to, hear);
-      return again ? Object.assign(uplink, { serverId: 'hub-c' }) : uplink;
-    },
-  });
+  const agent = plane.agent(
+    'agent-1',
+    'hub-a',
+    underAnotherId(plane, () => again),
+  );
   await clock.run(MINUTE);
   plane.kill('hub-a');
   plane.kill('hub-b');

@@ -403,10 +403,9 @@ export class Upkeep {
     if (configured || planes.length === 0 || (planes.includes(plane) && isKnown)) return undefined;
     const hubs = known.filter((hub) => placeOf(hub) === place).map(({ hubId }) => hubId);
     const who = `server ${serverId} of ${plane === '' ? 'no plane' : `plane ${plane}`}`;
-    const where = `answers where hub ${hubs.join(', ')} of plane ${planes[0]} should`;
-    if (planes.includes(plane))
-      return `${who}, which no hub reports, ${where}: it may have just started again; if this goes on, correct that hub's --advertise-agent-address`;
-    return `${who}${isKnown ? '' : ', which no hub reports,'} ${where}: correct that hub's --advertise-agent-address`;
+    const where = `${isKnown ? '' : ', which no hub reports,'} answers where hub ${hubs.join(', ')} of plane ${planes[0]} should`;
+    const unless = planes.includes(plane) ? 'it may have just started again; if this goes on, ' : '';
+    return `${who}${where}: ${unless}correct that hub's --advertise-agent-address`;
   }
 
   #adopt(uplink: Uplink, link: Link): void {
