@@ -10,7 +10,6 @@ import { fileURLToPath } from 'node:url';
 import { tenantSchemaJson } from '../libs/admission/src/json-schema.ts';
 import { flagsMarkdown } from '../libs/flags/src/help.ts';
 import { metricsMarkdown } from '../libs/telemetry/src/metrics/markdown.ts';
-import { constantsMarkdown } from './lib/constants.mjs';
 import { stamped } from './lib/version.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -18,7 +17,6 @@ const proto = join(root, 'libs', 'proto');
 const committedDir = join(proto, 'src', 'gen');
 /** Pages, and what generates each. */
 const PAGES = {
-  'docs/CONSTANTS.md': constantsMarkdown,
   'docs/FLAGS.md': flagsMarkdown,
   'docs/METRICS.md': metricsMarkdown,
   'docs/tenant.schema.json': tenantSchemaJson,

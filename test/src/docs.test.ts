@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
+import { pathToFileURL } from 'node:url';
 import { root } from './k8s/manifests.ts';
 
 const recipes = readdirSync(join(root, 'k8s/recipes')).map((recipe) => `k8s/recipes/${recipe}`);
@@ -59,6 +60,23 @@ function read(path: string): string {
   return readFileSync(join(root, path), 'utf8');
 }
 
+test('each constant of behaviour has its sentence in the defaults.ts of its package', async () => {
+  const files = ['libs', 'apps'].flatMap((group) =>
+    readdirSync(join(root, group)).map((name) => join(root, group, name, 'src/defaults.ts')),
+  );
+  for (const file of files.filter((path) => existsSync(path))) {
+    const [, name = '', entries = ''] = /\*\/\s*export const (\w+)([\s\S]*)/.exec(readFileSync(file, 'utf8')) ?? [];
+    const told = new Set([...entries.matchAll(/\/\*\*(?:(?!\*\/).)*\*\/\s*(\w+):/gs)].map(([, key]) => key));
+    const values = (await import(pathToFileURL(file).href))[name] as Record<string, unknown> | undefined;
+    assert.ok(values, `${file} exports a documented object`);
+    assert.deepEqual(
+      Object.keys(values).filter((key) => !told.has(key)),
+      [],
+      `${file} does not say what these are`,
+    );
+  }
+});
+
 test('docs/adr/README.md has one line for each decision', () => {
   const index = readFileSync(join(root, 'docs/adr/README.md'), 'utf8');
   const decisions = readdirSync(join(root, 'docs/adr')).filter((name) => /^\d{4}-.*\.md$/.test(name));
@@ -86,6 +104,16 @@ test('the map and the guide of changes are as short as a reader reads', () => {
   const lines = (path: string) => read(path).trimEnd().split('\n').length;
   assert.ok(lines('ARCHITECTURE.md') <= 200);
   assert.ok(lines('CONTRIBUTING.md') <= 100);
+});
+
+/** The pages of docs/ and the handbooks beside README.md. */
+const PAGES = [
+  ...['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md'],
+  ...documents.filter((path) => /^docs\//.test(path)),
+];
+
+test('there are no more than 25 pages to read', () => {
+  assert.ok(PAGES.length <= 25, `${PAGES.length} pages: say it in one of those that there are`);
 });
 
 test('ARCHITECTURE.md says where to change thirteen things, each with its files', () => {

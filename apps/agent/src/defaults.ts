@@ -1,6 +1,6 @@
 /**
  * Times and counts of an agent, most of them about how it keeps its sessions: times in milliseconds. Flags set the rest: `--sync-interval` and its
- * cap bound the pauses of an address, and all agents move to better hubs within `--rebalance-time`. docs/CONSTANTS.md lists them.
+ * cap bound the pauses of an address, and all agents move to better hubs within `--rebalance-time`.
  */
 export const AGENT = {
   /** How often to look for what no event reports, such as the end of the last tunnel of a session that should move. */

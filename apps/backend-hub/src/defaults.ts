@@ -1,4 +1,4 @@
-/** Times, sizes and counts of a hub: times in milliseconds, sizes in bytes. docs/CONSTANTS.md lists them. */
+/** Times, sizes and counts of a hub: times in milliseconds, sizes in bytes. */
 export const HUB = {
   /**
    * How long an agent may take for its TLS handshake. Longer than agents wait: when thousands connect at once, a hub must not disconnect those

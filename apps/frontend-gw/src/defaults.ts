@@ -1,4 +1,4 @@
-/** Times and sizes of a gateway: times in milliseconds, sizes in bytes. docs/CONSTANTS.md lists them. */
+/** Times and sizes of a gateway: times in milliseconds, sizes in bytes. */
 export const GATEWAY = {
   /** What a dial may take where `--backend-dial-timeout` sets no limit: nothing waits without a deadline. */
   dialMs: 30_000,

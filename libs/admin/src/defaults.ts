@@ -1,4 +1,4 @@
-/** Times, sizes and counts of the admin port: times in milliseconds, sizes in bytes. docs/CONSTANTS.md lists them. */
+/** Times, sizes and counts of the admin port: times in milliseconds, sizes in bytes. */
 export const ADMIN = {
   /** A client of the RPC without a call for this long may be gone, and is disconnected. */
   idleConnectionMs: 300_000,

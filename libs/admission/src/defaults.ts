@@ -1,4 +1,4 @@
-/** Times, sizes and counts of admission: times in milliseconds unless their name says otherwise, sizes in bytes. docs/CONSTANTS.md lists them. */
+/** Times, sizes and counts of admission: times in milliseconds unless their name says otherwise, sizes in bytes. */
 export const ADMISSION = {
   /**
    * How often the tenants' files are checked for changes. They are polled, because notifications (inotify) miss changes of a mounted ConfigMap,

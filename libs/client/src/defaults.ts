@@ -1,4 +1,4 @@
-/** Times and sizes of a client: times in milliseconds, sizes in bytes. docs/CONSTANTS.md lists them. */
+/** Times and sizes of a client: times in milliseconds, sizes in bytes. */
 export const CLIENT = {
   /** How long a dial may take where its caller sets no `timeoutMs`. */
   dialMs: 30_000,

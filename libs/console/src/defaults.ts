@@ -1,4 +1,4 @@
-/** Times and counts of the console's page: times in milliseconds. docs/CONSTANTS.md lists them. */
+/** Times and counts of the console's page: times in milliseconds. */
 export const CONSOLE = {
   /** Time between two looks at the plane while the page is seen. */
   lookMs: 2000,

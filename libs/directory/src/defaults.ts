@@ -1,6 +1,5 @@
 /**
- * Times, sizes and counts of the registry, its copy and the routing of dials: times in milliseconds, sizes in bytes. docs/CONSTANTS.md
- * lists them.
+ * Times, sizes and counts of the registry, its copy and the routing of dials: times in milliseconds, sizes in bytes.
  */
 export const DIRECTORY = {
   /** How many attempts a dial makes. After so many failures another session is unlikely to help, so the dial fails. */

@@ -1,4 +1,4 @@
-/** Times and counts by which findings are judged. docs/CONSTANTS.md lists them. */
+/** Times and counts by which findings are judged. */
 export const FINDINGS = {
   /** Clocks further apart than this get a warning, because logs are then hard to compare. */
   clocksApartMs: 1000,

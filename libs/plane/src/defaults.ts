@@ -1,4 +1,4 @@
-/** Times and counts of a server with tenants: times in milliseconds. docs/CONSTANTS.md lists them. */
+/** Times and counts of a server with tenants: times in milliseconds. */
 export const PLANE = {
   /** Tenants' server certificates that are kept ready, of 60 KB each. The one used longest ago is dropped, and made again when a peer asks for it. */
   readyCertificates: 512,

@@ -1,6 +1,5 @@
 /**
  * Times, sizes and counts of what all programs share: sockets, names, certificates, buffers. Times are in milliseconds, sizes in bytes.
- * docs/CONSTANTS.md lists them.
  */
 export const RUNTIME = {
   /**

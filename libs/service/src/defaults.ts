@@ -1,4 +1,4 @@
-/** Times and counts of a program's life and its health port: times in milliseconds. docs/CONSTANTS.md lists them. */
+/** Times and counts of a program's life and its health port: times in milliseconds. */
 export const SERVICE = {
   /**
    * By how much of its heap, in percent, V8 lets it grow before it collects all of it: as much as V8 itself chooses at most. V8 counts buffers

@@ -1,4 +1,4 @@
-/** Times, sizes and counts of telemetry: times in milliseconds, sizes in bytes. docs/CONSTANTS.md lists them. */
+/** Times, sizes and counts of telemetry: times in milliseconds, sizes in bytes. */
 export const TELEMETRY = {
   /** How long sending a batch of spans, audit records or metrics over OTLP may take, retries included. `OTEL_EXPORTER_OTLP_TIMEOUT` sets it. */
   exportMs: 10_000,

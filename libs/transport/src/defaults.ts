@@ -1,4 +1,4 @@
-/** Times, sizes and counts of transport: times in milliseconds unless their name says otherwise, sizes in bytes. docs/CONSTANTS.md lists them. */
+/** Times, sizes and counts of transport: times in milliseconds unless their name says otherwise, sizes in bytes. */
 export const TRANSPORT = {
   /** How long a peer may take to send its first bytes; by default, also for its TLS handshake before that. */
   firstBytesMs: 10_000,

@@ -1,5 +1,5 @@
 /**
- * Times, sizes and counts of tunnel, the core of gateways, hubs and agents: times in milliseconds, sizes in bytes. docs/CONSTANTS.md lists them.
+ * Times, sizes and counts of tunnel, the core of gateways, hubs and agents: times in milliseconds, sizes in bytes.
  */
 export const TUNNEL = {
   /** The longest id, tenant, zone or address that a peer may use: enough for a DNS name, brackets and a port. A longer one is refused. */

@@ -1,6 +1,6 @@
 /**
  * Times, sizes and counts of wire: times in milliseconds, sizes in bytes. A connection may have others (`Config`). Those that say "of the
- * process" are shared by all its connections. docs/CONSTANTS.md lists them.
+ * process" are shared by all its connections.
  */
 export const WIRE = {
   /** The first receive window of a session's streams: what a stream holds that nobody reads. The window of a stream that is read grows. */
