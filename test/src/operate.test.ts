@@ -71,16 +71,3 @@ test('docs/OPERATE.md has a section for each kind of check, in their order, and 
   assert.ok(sections.length > 10);
   assert.deepEqual(named.slice(0, sections.length), sections);
 });
-
-test('docs/OPERATE.md describes the JSON of every command that prints some', () => {
-  const text = readFileSync(join(root, 'docs/OPERATE.md'), 'utf8');
-  const documented = [...text.matchAll(/^\| `([a-z-]+)` \| (?:a line each: )?`\{/gm)].map(([, name]) => name).sort();
-  const err: string[] = [];
-  const help: string[] = [];
-  interpret({ ...terminalFor(['--help'], err), out: (part) => help.push(part) });
-  const commands = [...help.join('').matchAll(/^ {2}([a-z][a-z-]*) .* {2,}/gm)].map(([, name]) => name);
-  const printing = commands
-    .filter((name) => !['help', 'completion', 'hold', 'credential', 'nc'].includes(`${name}`))
-    .sort();
-  assert.deepEqual(documented, printing);
-});

@@ -39,7 +39,7 @@ export const certs = command({
   name: 'certs',
   summary: 'Make certificates for a new plane',
   details:
-    "Makes four CAs, so that an agent's certificate does not work as a caller's nor a caller's as a hub's, and each party's certificate. In production, issue these certificates with your own CA; the files show which ones you need. Existing files are kept. Prints commands to paste that use the files; docs/OPERATE.md has a table of which file goes where on Kubernetes.",
+    "Makes four CAs, so that an agent's certificate does not work as a caller's nor a caller's as a hub's, and each party's certificate. In production, issue these certificates with your own CA; the files show which ones you need. Existing files are kept. Prints commands to paste that use the files.",
   args: [new Argument('[dir]', 'directory to write to; created if missing. May be left out with -o kubernetes')],
   printsObjects: true,
   options: [
