@@ -71,6 +71,9 @@ for (const theirs of ['q', 'p'])
       failures[0],
       `hub-b:1: server theirs of plane ${theirs}, which no hub reports, answers where hub hub-b of plane p should: ${theirs === 'p' ? 'it may have just started again; if this goes on, ' : ''}correct that hub's --advertise-agent-address`,
     );
+    const told = uplinkTo(agent, 'hub-a').strangers;
+    assert.equal(told.length, asked.length);
+    assert.equal(told[0], `hub-b:1 theirs ${failures[0]?.slice('hub-b:1: '.length)}`);
     assert.ok(asked.length > 1 && asked.length < 20, `${asked.length} attempts in a minute`);
     assert.deepEqual([...new Set(plane.asked)], ['hub-a'], 'what the stranger said of hubs was believed');
     wrong = false;

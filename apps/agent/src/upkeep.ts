@@ -357,6 +357,8 @@ export class Upkeep {
       const stranger = this.#stranger(uplink, attempt);
       if (stranger !== undefined) {
         uplink.destroy(new Error(stranger));
+        const hub = this.#staying.find(({ plane }) => plane !== '');
+        hub?.stranger(link.place, uplink.serverId, stranger.slice(0, TRANSPORT.reasonCharacters));
         throw new Error(stranger);
       }
       const refusal = this.#refusal(uplink, attempt);

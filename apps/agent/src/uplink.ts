@@ -140,6 +140,8 @@ export interface Uplink {
   /** Whether the server is leaving, or the agent is leaving it: another one has or should have replaced it, and its tunnels still run. */
   readonly leaving: boolean;
   readonly closed: Promise<Error | undefined>;
+  /** Tells a hub that a server answers at an address of its plane, and why that is no session. */
+  stranger(address: string, serverId: string, reason: string): void;
   /** Asks the server to dial elsewhere while it can. */
   drain(): void;
   /** Leaves a hub that another one has replaced: drains, and ends when its tunnels have. */
@@ -293,6 +295,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     get leaving() {
       return leaving;
     },
+    stranger: (...what) => link.sendStranger(...what),
     drain: () => link.drain(),
     retire() {
       leaving = true;
@@ -338,6 +341,7 @@ async function packetUplink(server: ServerAddress, socket: Socket, options: Upli
     get open() {
       return served.open;
     },
+    stranger() {},
     drain: () => served.drain(),
     // ANP's servers share no plane, so each of them is needed.
     retire() {},

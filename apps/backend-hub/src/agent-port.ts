@@ -333,6 +333,8 @@ export class AgentPort {
       receive: (message) => {
         if (message.type === 'drain') this.#sessions.drain(sessionId);
         else if (message.type === 'credential') void sessionGrant?.renew(message.token, () => link.sendRenewed());
+        else if (message.type === 'stranger' && !this.membership.has(message.serverId))
+          events.emit('refused', 'addresses', message.address, new Error(message.reason));
       },
     });
     const quit = this.membership.add(link);

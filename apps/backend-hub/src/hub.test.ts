@@ -4,6 +4,7 @@ import net from 'node:net';
 import { afterEach, beforeEach, describe, mock, test } from 'node:test';
 import { Directory, memoryRegistry, type Registry } from '@isthmus/directory';
 import { deferred } from '@isthmus/runtime';
+import { until } from '@isthmus/runtime/testing';
 import { type ControlMessage, LinkServer, type MembershipMessage, requestLink } from '@isthmus/transport';
 import { noTracer, planeEvents } from '@isthmus/tunnel';
 import { type HubOptions, hub, Succession } from './hub.ts';
@@ -57,7 +58,7 @@ async function agentOf(address: string) {
       hears = (message) => wanted(message) && resolve(message);
       for (const message of told) hears(message);
     });
-  return { asked: asked.promise, closed: link.closed, heard };
+  return { asked: asked.promise, closed: link.closed, heard, link };
 }
 
 test('a hub of many agents wants rarer PINGs of the next one at rest, unless that one says how often', {
@@ -82,6 +83,23 @@ test('a hub of many agents wants rarer PINGs of the next one at rest, unless tha
   assert.deepEqual(await ask('late'), { seconds: 2, atRest: true });
   assert.deepEqual(await ask('other', { pingSeconds: 5 }), { seconds: 5, atRest: false });
   assert.match(await ended.promise, /silent for 7\.5 s/);
+});
+
+test('a hub counts what an agent says of a stranger at an address of the plane, unless that is a hub it knows', {
+  timeout: 60_000,
+}, async (t) => {
+  const own = options(memoryRegistry());
+  const running = await hub(own);
+  t.after(() => running.close());
+  const refused: string[] = [];
+  own.observation.events.on('refused', (where, remote, { message }) => refused.push(`${where}, ${remote}: ${message}`));
+  const { link, heard } = await agentOf(running.agentAddress);
+  running.membership([]);
+  await heard((message) => 'changed' in message && message.changed[0]?.hubId === 'h1');
+  link.sendStranger('10.0.0.1:8091', 'h1', 'it started again meanwhile');
+  link.sendStranger('10.0.0.9:8091', 'x', 'it is of no plane');
+  await until(() => refused.length > 0);
+  assert.deepEqual(refused, ['addresses, 10.0.0.9:8091: it is of no plane']);
 });
 
 const RECORD = { hubId: 'h1', peerAddress: '10.0.0.2:8097', agentAddress: '10.0.0.2:8091', zone: '', draining: false };

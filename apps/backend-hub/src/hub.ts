@@ -243,13 +243,13 @@ class RunningHub implements Hub {
   }
 
   async start(): Promise<void> {
-    const { peers, observation, tenancy } = this.#options;
+    const { hubId, peers, observation, tenancy } = this.#options;
+    const { dial, attach } = this;
     try {
       const { events } = observation;
       const tenantsOf = tenancy?.identify.gateway;
       const hungUp = (loss: GatewayLoss) => this.#agents.membership.hungUp(loss);
-      if (peers)
-        this.#peers = await servePeers({ ...peers, dial: this.dial, attach: this.attach, tenantsOf, events, hungUp });
+      if (peers) this.#peers = await servePeers({ ...peers, hubId, dial, attach, tenantsOf, events, hungUp });
       await this.#agents.start();
       this.#register();
     } catch (error) {

@@ -31,6 +31,10 @@ export class Membership {
     return this.#beats.size;
   }
 
+  has(hubId: string): boolean {
+    return this.#hubs.has(hubId);
+  }
+
   /** The number of hubs that accept agents. */
   get live(): number {
     let live = 0;

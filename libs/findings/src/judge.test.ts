@@ -39,6 +39,17 @@ test('an agent that does not reach a server says which address leads elsewhere',
   assert.deepEqual([found?.outcome, found?.about, found?.detail, others.length], ['warn', 'g1', text, 0]);
 });
 
+test('an address that agents say leads to a stranger is named once, however many say so', () => {
+  const reason =
+    "server x of plane p answers where hub h2 of plane p should: correct that hub's --advertise-agent-address";
+  const told = { where: 'addresses', remote: '10.0.0.5:8091', reason, count: 14, firstMs: 1, lastMs: NOW - 3000 };
+  const [found, ...others] = findingsIn(judge(plane(saying({ refusals: [told] })), ['refusals']));
+  assert.deepEqual(
+    [found?.outcome, found?.about, found?.detail, others.length],
+    ['warn', 'g1, told by agents', `10.0.0.5:8091, 14 times, the last 3 s ago: ${reason}`, 0],
+  );
+});
+
 test('some checks alone can be asked for', () => {
   assert.deepEqual(
     [...new Set(judge(plane(), ['agents', 'members']).map(({ check }) => check))],

@@ -15,7 +15,7 @@ export function ofLinks(evidence: Evidence): Result[] {
     const silent = members.some(({ id, status, unseen }) => id === hubId && !status && !unseen);
     const todo = silent
       ? 'its admin port does not answer either: it hangs, is down, or cut off. Look at its machine and its log, and restart it. Meanwhile agents and dials use the other hubs'
-      : 'check its log, its --advertise-address, and --peer-ca-cert of both';
+      : 'isthmus hubs says why; check its log, its --advertise-address, and --peer-ca-cert of both';
     return [report.fail(hubId, detail, todo)];
   });
   const faults = registryFaults(evidence);
@@ -218,6 +218,11 @@ export function ofRefusals(evidence: Evidence): Result[] {
   const gone = missing(evidence, Role.ROLE_AGENT);
   return evidence.members.flatMap(({ id, status }) =>
     (status?.refusals ?? []).map((refusal) => {
+      const told = refusalText(refusal, status?.nowMs ?? evidence.now);
+      if (refusal.where === 'addresses') {
+        const todo = 'make that address lead to its hub from where agents are, or leave the flag out';
+        return report.warn(`${id}, told by agents`, told, todo);
+      }
       const agents = refusal.where.startsWith('agents');
       const suspects = agents ? suspectsOf(gone, refusal) : [];
       const names = suspects
@@ -231,7 +236,7 @@ export function ofRefusals(evidence: Evidence): Result[] {
         : 'run isthmus status --address with its admin port to see its side';
       const todo = `if the peer is yours, ${fix}; if not, rejecting it is right`;
       const about = `${id}, port for ${refusal.where}`;
-      return report.warn(about, `refused ${refusalText(refusal, status?.nowMs ?? evidence.now)}${who}`, todo);
+      return report.warn(about, `refused ${told}${who}`, todo);
     }),
   );
 }

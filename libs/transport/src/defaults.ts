@@ -180,8 +180,8 @@ export const TRANSPORT = {
   controlMessagesPerSecond: 100,
   /** Each of these many bytes makes a control message cost as much as one more. */
   controlBytesAMessage: 2 * 1024,
-  /** The longest reason of a cut that `isthmus hold` tells a gateway. */
-  cutReasonCharacters: 300,
+  /** The longest reason in a control message. */
+  reasonCharacters: 300,
   /** How many bytes of control messages may wait for a peer that does not read. Beyond that, the link is useless and ends. */
   controlBacklogBytes: 4 * 1024 * 1024,
   /** So many links to agents have the same interval of PINGs. The next ones have a second more. */

@@ -175,9 +175,15 @@ class Peer {
       });
       // In TLS 1.3, a client learns only after its handshake whether its certificate was accepted.
       this.#unanswered = link;
-      const refused = await Promise.race([link.answered, link.closed]);
+      const answer = await Promise.race([link.answered, link.closed]);
       this.#unanswered = undefined;
-      if (refused) throw refused;
+      if (answer instanceof Error) throw answer;
+      // A hub of an earlier version does not say.
+      if (answer && answer !== this.#hubId) {
+        const text = `hub ${printable(answer)} answers where hub ${this.#hubId} should: correct that hub's --advertise-address`;
+        link.destroy(new Error(text));
+        throw new Error(text);
+      }
       this.link = link;
       this.tried = true;
       this.#backoff.reset();
@@ -263,6 +269,8 @@ export interface PeerServerOptions {
   readonly socket?: string | undefined;
   /** With `ca`: serves only gateways whose certificate is from it and proves a gateway's role. */
   readonly tls: TlsSettings;
+  /** Told to gateways, which expect it at this address. Unset: any may be here. */
+  readonly hubId?: string;
   readonly dial: Dial;
   readonly attach: Attach;
   /** The tenants for which a gateway may dial, by its certificate. Undefined: for all. Unset: every gateway may. */
@@ -279,13 +287,21 @@ export interface PeerServer extends Pick<Listener, 'address' | 'connections' | '
 
 /** The hub's peer port: accepts gateways' links and serves their dials. */
 export async function servePeers(options: PeerServerOptions): Promise<PeerServer> {
-  const { host, port, socket: path, tls, tenantsOf, events } = options;
+  const { host, port, socket: path, tls, hubId, tenantsOf, events } = options;
   if (path !== undefined && tenantsOf)
     throw new Error('a unix socket does not show for which tenants a gateway may dial');
   const links = new Set<LinkServer>();
   let draining = false;
   const accept = (socket: Socket, peer: string, { dial, attach }: Link) => {
-    const link = new LinkServer({ socket, peer, role: 'hub', dial, attach, events });
+    const link = new LinkServer({
+      socket,
+      peer,
+      role: 'hub',
+      ...(hubId !== undefined && { hubId }),
+      dial,
+      attach,
+      events,
+    });
     links.add(link);
     void link.closed.then((reason) => {
       links.delete(link);

@@ -67,6 +67,19 @@ test(
 );
 
 test(
+  'a gateway takes no link of another hub than the one whose address it is',
+  scoped(async (scope) => {
+    const { socket, serve, linked } = await pair(scope);
+    const right = await serve({ hubId: 'h', socket: undefined });
+    assert.deepEqual(await linked(right.address, socket), { address: right.address, refused: [] });
+    const { address } = await serve({ hubId: 'hub ö', socket: undefined });
+    await assert.rejects(linked(address, socket), {
+      message: "hub hub ö answers where hub h should: correct that hub's --advertise-address",
+    });
+  }),
+);
+
+test(
   'where no hub listens on the socket, the gateway links over TLS',
   scoped(async (scope) => {
     const { dir, serve, linked } = await pair(scope);

@@ -66,7 +66,7 @@ export class Gateways {
     this.#gateways = [...options.places].map(([name, place]) => new Gateway(name, place, { ...options, changed }));
     options.events.on('tunnel:close', ({ dial, agentId, hubId, up, down }, { closedBy: by, error, ms }) => {
       if (!isCut(by)) return;
-      const reason = printable(error?.message ?? '').slice(0, TRANSPORT.cutReasonCharacters);
+      const reason = printable(error?.message ?? '').slice(0, TRANSPORT.reasonCharacters);
       const where = { destination: formatDestination(dial.destination), agent: agentId, trace: dial.traceparent ?? '' };
       // To this process, the gateway is the hub.
       const names = { gateway: hubId, hold: options.name };

@@ -29,7 +29,7 @@ import {
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { abandoned, type Dialer, Ending, pendingDial } from '../dialer.ts';
-import { reasonOf } from '../http1.ts';
+import { percentDecoded, reasonOf } from '../http1.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
 import {
   Control,
@@ -40,7 +40,15 @@ import {
   GATEWAY_FIELD,
   type PolicyRules,
 } from './control.ts';
-import { type Answer, attachHead, readAnswer, readAttachedAnswer, readUnderWay, requestHead } from './head.ts';
+import {
+  type Answer,
+  attachHead,
+  HUB_FIELD,
+  readAnswer,
+  readAttachedAnswer,
+  readUnderWay,
+  requestHead,
+} from './head.ts';
 import { asDuplex, type CarrierLink, cutStreams, endOfStream, LOST, linkSession, ResumableEnd } from './tunnel-end.ts';
 
 const CONTROL_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' };
@@ -83,8 +91,8 @@ export class LinkClient implements Dialer {
   readonly dial: Dial;
   readonly attach: Attach;
   readonly closed: Promise<Error>;
-  readonly #answered = deferred<void>();
-  /** Resolves when the other side has accepted the link. */
+  readonly #answered = deferred<string | undefined>();
+  /** Resolves when the other side has accepted the link, with the name that a hub says. */
   readonly answered = this.#answered.promise;
   readonly #session: Http2Session;
   readonly #guarded: Guarded;
@@ -138,7 +146,7 @@ export class LinkClient implements Dialer {
     stream.once('close', () => this.destroy(new Error('control stream ended')));
     stream.once('response', (head: Head) => {
       const why = head[WHY_FIELD];
-      if (why === undefined) this.#answered.resolve();
+      if (why === undefined) this.#answered.resolve(percentDecoded(head[HUB_FIELD] ?? ''));
       else this.destroy(new Error(`it refuses this link: ${reasonOf(why)}`));
     });
     const reconciler = this.#reconciler(options);

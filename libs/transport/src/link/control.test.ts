@@ -5,7 +5,15 @@ import { test } from 'node:test';
 import { deferred } from '@isthmus/runtime';
 import { callerName, type Dial, DialError, type DialRequest, type Principal } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
-import { Control, type ControlMessage, type PolicyRules, readCut, readMembership, readPolicy } from './control.ts';
+import {
+  Control,
+  type ControlMessage,
+  type PolicyRules,
+  readCut,
+  readMembership,
+  readPolicy,
+  readStranger,
+} from './control.ts';
 import type { LinkServerOptions } from './server.ts';
 import { link, request } from './testing.ts';
 
@@ -210,6 +218,17 @@ for (const [what, wrong] of Object.entries({
   'one that nobody told': { hold: '' },
 }))
   test(`${what} is no cut`, () => assert.equal(readCut({ ...CUT, ...wrong }), undefined));
+
+const STRANGER = { type: 'stranger', address: '10.0.0.5:8091', serverId: 'x', reason: 'it is of no plane' };
+
+for (const [what, more, wanted] of [
+  ['a stranger is read, and what a later version adds is left out', { tenant: 'another' }, STRANGER],
+  ['a stranger nowhere is none', { address: 'nowhere' }, undefined],
+  ['one without a name is none', { serverId: '' }, undefined],
+  ['one with a reason that cannot be shown is none', { reason: 'a\nb' }, undefined],
+  ['one with an endless reason is none', { reason: 'x'.repeat(301) }, undefined],
+] as const)
+  test(what, () => assert.deepEqual(readStranger({ ...STRANGER, ...more }), wanted));
 
 const answers: Dial = async () => {
   throw new DialError('connection_refused', 'served');

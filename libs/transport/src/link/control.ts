@@ -20,6 +20,25 @@ interface RenewedMessage {
   readonly type: 'renewed';
 }
 
+/** From an agent to a hub: a server that it took no session with answers at an address that hubs told it. What it says is a claim. */
+interface StrangerMessage {
+  readonly type: 'stranger';
+  /** `host:port` */
+  readonly address: string;
+  readonly serverId: string;
+  readonly reason: string;
+}
+
+/** Returns a stranger with nothing but its own fields, or undefined if it is malformed. */
+export function readStranger({
+  address,
+  serverId,
+  reason,
+}: Readonly<Record<string, unknown>>): StrangerMessage | undefined {
+  if (!isNameOf(address) || !isPlace(address) || readId(serverId) === undefined || !isReason(reason)) return undefined;
+  return { type: 'stranger', address, serverId: serverId as string, reason };
+}
+
 /** Returns a credential message with nothing but its own fields, or undefined if it is malformed. */
 function readCredential({ token }: Readonly<Record<string, unknown>>): CredentialMessage | undefined {
   if (typeof token !== 'string' || token === '' || token.length > TRANSPORT.tokenCharacters) return undefined;
@@ -104,6 +123,10 @@ function readId(value: unknown): string | undefined {
 
 function isNameOf(value: unknown): value is string {
   return typeof value === 'string' && isName(value);
+}
+
+function isReason(value: unknown): value is string {
+  return typeof value === 'string' && value.length <= TRANSPORT.reasonCharacters && isPrintable(value);
 }
 
 function isPlace(text: string): boolean {
@@ -216,8 +239,7 @@ export function readCut(value: Readonly<Record<string, unknown>>): CutMessage | 
   const counts = [ms, agoMs, up, down];
   if (!counts.every((count) => Number.isSafeInteger(count) && (count as number) >= 0)) return undefined;
   if (typeof dial !== 'string' || !isInstance(dial) || !CUT_BY.includes(by as CutBy)) return undefined;
-  if (typeof reason !== 'string' || reason.length > TRANSPORT.cutReasonCharacters || !isPrintable(reason))
-    return undefined;
+  if (!isReason(reason)) return undefined;
   if (!isNameOf(destination) || !isPlace(destination) || !isNameOf(agent) || !isNameOf(trace)) return undefined;
   if (!isNameOf(gateway) || readId(hold) === undefined) return undefined;
   const [age, ago, sent, got] = counts as [number, number, number, number];
@@ -253,7 +275,8 @@ export type ControlMessage =
   | ({ readonly type: 'hung-up' } & GatewayLoss)
   | CredentialMessage
   | RenewedMessage
-  | CutMessage;
+  | CutMessage
+  | StrangerMessage;
 
 const LINE_END = 0x0a;
 
@@ -386,6 +409,7 @@ function read(value: Head): ControlMessage | undefined {
   if (type === 'held' || type === 'lacking') return readReconcile(value);
   if (type === 'hung-up') return readHungUp(value);
   if (type === 'cut') return readCut(value);
+  if (type === 'stranger') return readStranger(value);
   return value as ControlMessage;
 }
 

@@ -29,6 +29,8 @@ const ATTACH_FIELD = 'isthmus-attach';
 /** In an attach of `isthmus hold`: the agent's process, to which its gateway chooses a session. In an answer, the first names the agent. */
 const AGENT_FIELD = 'isthmus-agent';
 const INSTANCE_FIELD = 'isthmus-instance';
+/** Names a hub in an answer to a dial, and in that to a gateway's control stream. */
+export const HUB_FIELD = 'isthmus-hub';
 const INSTANCE = /^[0-9a-f]{16}$/;
 
 /** Positions are counts of bytes. They fit into a mark: see tunnel-end.ts. */
@@ -297,7 +299,7 @@ function namesHead({ agentId, sessionId, hubId }: Names): Fields {
     ':status': 200,
     [AGENT_FIELD]: encodeURIComponent(agentId),
     'isthmus-session': sessionId,
-    'isthmus-hub': encodeURIComponent(hubId),
+    [HUB_FIELD]: encodeURIComponent(hubId),
   };
 }
 
@@ -336,7 +338,7 @@ export function readAttachedAnswer(head: Head): AttachedAnswer {
 function readNames(head: Head): Names {
   const status = Number(head[':status']);
   if (status !== 200) throw readRefusal(head, status);
-  const [agentId, hubId] = [decoded(head, AGENT_FIELD), decoded(head, 'isthmus-hub')];
+  const [agentId, hubId] = [decoded(head, AGENT_FIELD), decoded(head, HUB_FIELD)];
   return { agentId, sessionId: head['isthmus-session'] ?? '', hubId };
 }
 

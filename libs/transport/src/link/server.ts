@@ -31,6 +31,7 @@ import {
   watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
+import { percentEncoded } from '../http1.ts';
 import { type ServeDialOptions, type ServedDial, serve, serveDial, type Waiter } from '../serve-dial.ts';
 import {
   Control,
@@ -45,6 +46,7 @@ import {
   ATTACH_PATH,
   answerHead,
   attachedHead,
+  HUB_FIELD,
   readAttach,
   readRequest,
   refusalHead,
@@ -253,6 +255,8 @@ function progressOn(stream: Http2Stream): Pick<DialRequest, 'acknowledged' | 'un
 
 export interface LinkServerOptions extends ServedDialsOptions {
   readonly socket: Socket;
+  /** Told to the dialling side. Unset at agents. */
+  readonly hubId?: string;
   /** Called when the dialling side closes the link, or is about to. It sends no new dials, and closes when its tunnels have ended. */
   readonly goaway?: () => void;
   /** Called with what the hub at the other side says about its plane's hubs. */
@@ -358,6 +362,11 @@ export class LinkServer {
     this.#send({ type: 'credential', token });
   }
 
+  /** Tells a hub who answers at an address that hubs told, and why that is no session. */
+  sendStranger(address: string, serverId: string, reason: string): void {
+    this.#send({ type: 'stranger', address, serverId, reason });
+  }
+
   /** Takes no new dials, lets running tunnels finish, then closes. */
   close(): void {
     this.#closing = true;
@@ -402,7 +411,8 @@ export class LinkServer {
   #openControl(stream: DuplexStream, head: Head): void {
     const gateway = head[GATEWAY_FIELD];
     if (gateway !== undefined && isInstance(gateway)) this.#gateway = gateway;
-    stream.respond({ ':status': 200 });
+    const { hubId } = this.#options;
+    stream.respond({ ':status': 200, ...(hubId !== undefined && { [HUB_FIELD]: percentEncoded(hubId) }) });
     stream.once('close', () => this.destroy(new Error('control stream ended')));
     const { role, events, peer } = this.#options;
     this.#control = new Control(stream, {
