@@ -6,6 +6,7 @@ import type { AdmissionState, Check } from '@isthmus/service';
 import { type HubMember, type PeerServer, type PeerServerOptions, servePeers } from '@isthmus/transport';
 import {
   type Attach,
+  agentKey,
   type Dial,
   type GatewayLoss,
   inWords,
@@ -16,7 +17,7 @@ import {
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { HUB } from './defaults.ts';
 import { hubAttach, hubStages } from './pipeline.ts';
-import { agentKey, giveUpSessions, SessionTable, sessionsAtOtherHubs } from './sessions.ts';
+import { giveUpSessions, SessionTable, sessionsAtOtherHubs } from './sessions.ts';
 
 interface SuccessionOptions {
   readonly hubId: string;

@@ -6,6 +6,7 @@ import type { Dialer } from '@isthmus/transport';
 import {
   type AgentIdentifiers,
   type Attach,
+  agentKey,
   type Dial,
   DialError,
   type DialRequest,
@@ -16,11 +17,6 @@ import {
   type SessionInfo,
 } from '@isthmus/tunnel';
 import { HUB } from './defaults.ts';
-
-/** Identifies an agent within a plane. Ids may contain any character. */
-export function agentKey({ tenant, agentId }: { readonly tenant: string; readonly agentId: string }): string {
-  return JSON.stringify([tenant, agentId]);
-}
 
 /**
  * Returns how many sessions each agent has with other hubs that stay, by `agentKey`, according to the registry's copy. Sessions of a
