@@ -27,7 +27,7 @@ export { encodeHead, type Field, type Head, type OutgoingHead } from './http2/he
 export { hpackEncode } from './http2/hpack.ts';
 export { FrameReader } from './http2/reading.ts';
 export { Http2Session, type SessionOptions } from './http2/session.ts';
-export type { HeadKind, Http2Stream, StreamFace } from './http2/stream.ts';
+export type { HeadKind, Http2Stream, StreamHandler } from './http2/stream.ts';
 export type { StreamRules, StreamSettings } from './http2/streams.ts';
 export { LinkChecks, type PingInterval, watchLiveness } from './link/liveness.ts';
 export {

@@ -20,7 +20,7 @@ import {
   type PendingStream,
   type SessionOptions,
   StreamError,
-  type StreamFace,
+  type StreamHandler,
 } from '@isthmus/wire';
 import { TENANT_FIELD } from './head.ts';
 
@@ -196,11 +196,11 @@ export interface CarrierLink {
 }
 
 /** A stream of a link as the carrier of a tunnel that can be resumed. */
-export class StreamCarrier implements Carrier, StreamFace {
+export class StreamCarrier implements Carrier, StreamHandler {
   readonly #stream: Http2Stream;
   readonly #link: CarrierLink;
   readonly #direct: boolean;
-  /** The face of the stream until `deliverTo`. */
+  /** The handler of the stream until `deliverTo`. */
   #pending: PendingStream | undefined;
   #user: CarrierUser | undefined;
   /** Whether the half has ended the stream. It then hears nothing more. */

@@ -3,7 +3,7 @@ import { deferred, type Guarded } from '@isthmus/runtime';
 import { codeName, ErrorCode } from '../http2/frames.ts';
 import type { Field } from '../http2/heads.ts';
 import { hpackEncode } from '../http2/hpack.ts';
-import type { HeadKind, Http2Stream, StreamFace } from '../http2/stream.ts';
+import type { HeadKind, Http2Stream, StreamHandler } from '../http2/stream.ts';
 import { PacketReader, PREFIX, writePrefix } from './messages.ts';
 import { Metadata, OK_TRAILERS, StatusError, type StatusName, statusFields, statusIn } from './status.ts';
 
@@ -64,7 +64,7 @@ export interface CallPeer {
 }
 
 /** ANP's packets both ways on one stream, at either side of it. Reads nothing until it is started. */
-abstract class PacketCall implements PacketChannel, StreamFace {
+abstract class PacketCall implements PacketChannel, StreamHandler {
   abstract readonly remote: string;
   protected readonly stream: Http2Stream;
   readonly #freeBytes: number;
@@ -90,7 +90,7 @@ abstract class PacketCall implements PacketChannel, StreamFace {
     this.stream = stream;
     this.#freeBytes = freeBytes;
     this.#packets = new PacketReader(stream.config);
-    stream.face = this;
+    stream.handler = this;
   }
 
   get over(): boolean {

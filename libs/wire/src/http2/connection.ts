@@ -43,7 +43,7 @@ interface ConnectionOptions {
   readonly keepaliveMs?: number;
   /** Makes the error that open streams get when the connection ends. @param isFault whether a callback of ours threw */
   readonly lost: (reason: Error, isFault: boolean) => Error;
-  /** The other side opened a stream, which needs a face at once. */
+  /** The other side opened a stream, which needs a handler at once. */
   readonly opened: (stream: Http2Stream, request: readonly Field[]) => void;
   /** The other side is leaving: gracefully, or at once with a reason. */
   readonly goaway?: (reason?: Error) => void;
@@ -189,7 +189,7 @@ export class Connection implements ReadingSink {
     this.#socket.on('data', (chunk: Buffer) => this.#read(chunk)).resume();
   }
 
-  /** Opens a stream of the client, which needs a face at once. @throws Error when the other side accepts no more streams */
+  /** Opens a stream of the client, which needs a handler at once. @throws Error when the other side accepts no more streams */
   request(head: Buffer, group?: string): Http2Stream {
     return this.#streams.request(head, group);
   }

@@ -1,7 +1,7 @@
 import { compact, destroyOnceRead, TurnDuplex } from '@isthmus/runtime';
 import { codeName, ErrorCode, StreamError } from './frames.ts';
 import { encodeHead, type Field, type Head, headOf, type OutgoingHead } from './heads.ts';
-import type { HeadKind, Http2Stream, StreamFace } from './stream.ts';
+import type { HeadKind, Http2Stream, StreamHandler } from './stream.ts';
 
 /** The event of each kind of section. */
 const EVENTS = { informational: 'headers', response: 'response', trailers: 'trailers' } as const;
@@ -12,7 +12,7 @@ const EVENTS = { informational: 'headers', response: 'response', trailers: 'trai
  *
  * Events in addition to a Duplex's, at the client: `headers` (an informational head), `response` and `trailers`, each with the Head.
  */
-export class DuplexStream extends TurnDuplex implements StreamFace {
+export class DuplexStream extends TurnDuplex implements StreamHandler {
   readonly #stream: Http2Stream;
   /** The last mark, until somebody reads marks. */
   #mark: Buffer | undefined;
@@ -21,7 +21,7 @@ export class DuplexStream extends TurnDuplex implements StreamFace {
   constructor(stream: Http2Stream) {
     super();
     this.#stream = stream;
-    stream.face = this;
+    stream.handler = this;
   }
 
   get id(): number {
@@ -160,8 +160,8 @@ interface PendingEvents {
   readonly closed: (code: number | undefined) => void;
 }
 
-/** The face of a stream until its use is known. It holds what arrives, within the stream's window. */
-export class PendingStream implements StreamFace {
+/** The handler of a stream until its use is known. It holds what arrives, within the stream's window. */
+export class PendingStream implements StreamHandler {
   readonly stream: Http2Stream;
   readonly #events: PendingEvents;
   #early: Buffer[] | undefined;
@@ -170,17 +170,17 @@ export class PendingStream implements StreamFace {
   constructor(stream: Http2Stream, events: PendingEvents) {
     this.stream = stream;
     this.#events = events;
-    stream.face = this;
+    stream.handler = this;
   }
 
-  /** Gives the stream to another face, with everything that has arrived. */
-  giveTo(face: StreamFace): void {
+  /** Gives the stream to another handler, with everything that has arrived. */
+  giveTo(handler: StreamHandler): void {
     const { stream } = this;
-    stream.face = face;
-    for (const bytes of this.#early ?? []) face.onData(bytes);
-    if (this.#mark) face.onMark?.(this.#mark);
-    if (stream.complete) face.onEnd();
-    if (stream.closed) face.onClose(stream.code, stream.reason);
+    stream.handler = handler;
+    for (const bytes of this.#early ?? []) handler.onData(bytes);
+    if (this.#mark) handler.onMark?.(this.#mark);
+    if (stream.complete) handler.onEnd();
+    if (stream.closed) handler.onClose(stream.code, stream.reason);
   }
 
   asDuplex(): DuplexStream {

@@ -230,7 +230,7 @@ export class Reading implements FrameHandler {
     this.#prefaceLeft = role === 'server' ? PREFACE.length : 0;
   }
 
-  /** @throws ConnectionError for malformed HTTP/2, and errors of faces */
+  /** @throws ConnectionError for malformed HTTP/2, and errors of handlers */
   read(chunk: Buffer): void {
     const bytes = this.#prefaceLeft > 0 ? this.#readPreface(chunk) : chunk;
     if (bytes.length > 0) this.#reader.read(bytes);

@@ -20,7 +20,7 @@ export interface SessionOptions {
 }
 
 interface SessionEvents {
-  /** At the server: the other side opened a stream, which needs a face at once. */
+  /** At the server: the other side opened a stream, which needs a handler at once. */
   begun: [stream: Http2Stream, head: Head];
   /** The same as a Duplex, if nobody listens to `begun`. */
   stream: [stream: DuplexStream, head: Head];
@@ -109,7 +109,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   }
 
   /**
-   * Opens a stream, which needs a face at once; for the client.
+   * Opens a stream, which needs a handler at once; for the client.
    * @throws TypeError for a head that HTTP/2 cannot carry; Error if the session is leaving or the other side accepts no more streams
    */
   begin(head: OutgoingHead): Http2Stream {

@@ -19,7 +19,7 @@ import type { ReceiveWindow } from './windows.ts';
 export type HeadKind = 'informational' | 'response' | 'trailers';
 
 /** The user of a stream: a Duplex on links, packets for gRPC. The stream calls it, and it calls the stream. */
-export interface StreamFace {
+export interface StreamHandler {
   /** A header section came after the request's. */
   onHeaders(fields: readonly Field[], kind: HeadKind): void;
   /** Bytes came. They count as read once `Http2Stream.consume` was called for them. */
@@ -116,15 +116,15 @@ interface StreamLimits {
   readonly group: SendGroup;
 }
 
-/** The face of a stream that nobody serves. */
-const NOBODY: StreamFace = { onHeaders() {}, onData() {}, onEnd() {}, onWritable() {}, onClose() {} };
+/** The handler of a stream that nobody serves. */
+const NOBODY: StreamHandler = { onHeaders() {}, onData() {}, onEnd() {}, onWritable() {}, onClose() {} };
 
-/** One stream of a connection, for links and for gRPC: its frames, its windows, and the bytes that wait to be sent. Its face uses the bytes. */
+/** One stream of a connection, for links and for gRPC: its frames, its windows, and the bytes that wait to be sent. Its handler uses the bytes. */
 export class Http2Stream implements Sender {
   readonly id: number;
   readonly group: SendGroup;
   /** Set when the stream is opened. */
-  face: StreamFace = NOBODY;
+  handler: StreamHandler = NOBODY;
   /** Whether a request was answered. */
   answered = false;
   /** Whether it is an accepted CONNECT. What comes after its answer is no request: it is not abandoned, and a reset is its ordinary end. */
@@ -257,7 +257,7 @@ export class Http2Stream implements Sender {
     this.#endSent();
   }
 
-  /** Ends both directions at once. @param reason passed to the face */
+  /** Ends both directions at once. @param reason passed to the handler */
   reset(code: number, reason?: Error): void {
     if (this.closed) return;
     this.#output.frame(rstStreamFrame(this.id, code));
@@ -276,7 +276,7 @@ export class Http2Stream implements Sender {
     this.#queue.send(output, length);
     if (this.#queue.length > 0) return length;
     if (this.#state.is === 'ending') this.#sendEnd(this.#state.trailers);
-    else this.face.onWritable();
+    else this.handler.onWritable();
     return length;
   }
 
@@ -295,7 +295,7 @@ export class Http2Stream implements Sender {
   /** Our end has been sent. */
   #endSent(): void {
     this.#become(ENDED);
-    this.face.onWritable();
+    this.handler.onWritable();
     if (this.#incoming.ended) this.#become(BOTH_ENDED);
     else if (this.#owner.abandonsRequests && !this.isTunnel && !this.closed) {
       this.#output.frame(rstStreamFrame(this.id, ErrorCode.NO_ERROR));
@@ -344,8 +344,8 @@ export class Http2Stream implements Sender {
   receiveSection(fields: readonly Field[], ends: boolean): void {
     const answers = !this.#incoming.begun;
     if (this.#failed(this.#incoming.section(fields, ends))) return;
-    if (!answers) this.face.onHeaders(fields, 'trailers');
-    else this.face.onHeaders(fields, this.#incoming.begun ? 'response' : 'informational');
+    if (!answers) this.handler.onHeaders(fields, 'trailers');
+    else this.handler.onHeaders(fields, this.#incoming.begun ? 'response' : 'informational');
     if (ends) this.receiveEnd();
   }
 
@@ -358,7 +358,7 @@ export class Http2Stream implements Sender {
     }
     this.#marks?.earnForData();
     if (padding > 0) this.#credit(this.#window.skip(padding));
-    if (bytes.length > 0) this.face.onData(bytes);
+    if (bytes.length > 0) this.handler.onData(bytes);
     if (ends) this.receiveEnd();
   }
 
@@ -366,12 +366,12 @@ export class Http2Stream implements Sender {
   receiveMark(payload: Buffer): void {
     this.#marks ??= new MarkAllowance(this.#output.config);
     if (!this.#marks.spend(1)) this.#failed(ErrorCode.ENHANCE_YOUR_CALM);
-    else if (this.#incoming.begun) this.face.onMark?.(payload);
+    else if (this.#incoming.begun) this.handler.onMark?.(payload);
   }
 
   receiveEnd(): void {
     if (this.closed || this.#incoming.ended || this.#failed(this.#incoming.end())) return;
-    this.face.onEnd();
+    this.handler.onEnd();
     if (this.#state.is === 'ended') this.#become(BOTH_ENDED);
   }
 
@@ -414,8 +414,8 @@ export class Http2Stream implements Sender {
     if (state.is !== 'closed') return;
     this.#queue.clear();
     this.#owner.streamClosed(this);
-    const { face } = this;
-    const close = () => face.onClose(state.code, state.reason);
+    const { handler } = this;
+    const close = () => handler.onClose(state.code, state.reason);
     if (state.byPeer) closings.add(this.guarded(close));
     else close();
   }

@@ -87,7 +87,7 @@ interface StreamsOptions {
   readonly output: Output;
   /** The connection's round-trip time, in milliseconds. */
   readonly rtt: () => number;
-  /** Called when the other side opened a stream, which needs a face at once. */
+  /** Called when the other side opened a stream, which needs a handler at once. */
   readonly opened: (stream: Http2Stream, request: readonly Field[]) => void;
   /** Called when the last open stream has ended. */
   readonly idle: () => void;
@@ -156,7 +156,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   }
 
   /**
-   * Opens the client's next, which needs a face at once.
+   * Opens the client's next, which needs a handler at once.
    * @throws Error when the other side accepts no more streams
    */
   request(head: Buffer, group?: string): Http2Stream {

@@ -88,7 +88,7 @@ export function streamsOf(
     const { id } = stream;
     const onEnd = () => ends.push([id, 'remote']);
     const onClose = (code: number | undefined) => ends.push([id, code]);
-    stream.face = { onHeaders() {}, onData() {}, onWritable() {}, onEnd, onClose };
+    stream.handler = { onHeaders() {}, onData() {}, onWritable() {}, onEnd, onClose };
     return stream;
   };
   const own = { ...SETTINGS, ...settings };
