@@ -64,8 +64,8 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const resumable = options.resume && new GatewayTunnels({ ...routing, ...options.resume, route: routes });
   const limiter = new DialLimiter(limits && { limits });
   const { direct } = options;
-  const directly = direct.rules.length > 0 ? new DirectDials({ ...direct, tenancy, observation }) : undefined;
-  const dial = pipeline(gatewayStages({ ...routing, limiter, directly, resumable }));
+  const directDials = direct.rules.length > 0 ? new DirectDials({ ...direct, tenancy, observation }) : undefined;
+  const dial = pipeline(gatewayStages({ ...routing, limiter, directDials, resumable }));
   const judges = tenancy ?? callerTokens;
   const identities = judges && new Identities(judges, events);
   const identify = identities?.identify ?? anyoneOf(tenant);
@@ -123,7 +123,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
       strategies: options.strategies,
       lookups: (of, host) => lookups(options, { tenant: of, host }),
       route: (of, host) => routes({ tenant: of, host }),
-      direct: (of, destination, caller) => directly?.rule(of, destination, caller),
+      direct: (of, destination, caller) => directDials?.rule(of, destination, caller),
       policy: (of, destination, caller) => tenancy?.tenants.get(of)?.policy.verdict(destination, caller),
     },
     get admission() {

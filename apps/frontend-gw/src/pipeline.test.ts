@@ -26,7 +26,7 @@ function stages({ tenants = false, direct = false, resume = false } = {}): strin
     suspects: new Suspects(),
     limiter: new DialLimiter(),
     ...(tenants && { limits: () => assert.fail(), tenancy: { permits: () => undefined } }),
-    ...(direct && { directly: { direct: (next: Dial) => next } }),
+    ...(direct && { directDials: { direct: (next: Dial) => next } }),
     ...(resume && { resumable: { resume: (next: Dial) => next } }),
   });
   return all.map(({ name }) => name);

@@ -21,14 +21,14 @@ interface GatewayStagesOptions extends RoutingOptions {
   readonly limits?: unknown;
   readonly tenancy?: Pick<Tenancy, 'permits'> | undefined;
   /** Unset where neither a flag nor a tenant's file can name what the gateway dials itself. */
-  readonly directly?: Pick<DirectDials, 'direct'> | undefined;
+  readonly directDials?: Pick<DirectDials, 'direct'> | undefined;
   /** Unset: tunnels end with what carries them. */
   readonly resumable?: Pick<GatewayTunnels, 'resume'> | undefined;
 }
 
 /** A dial's way through a gateway, from the caller's edge to a hub's Dial. The test beside it says why in this order. */
 export function gatewayStages(options: GatewayStagesOptions): readonly Stage[] {
-  const { observation, limiter, limits, tenancy, directly, resumable, suspects } = options;
+  const { observation, limiter, limits, tenancy, directDials, resumable, suspects } = options;
   const observe: Stage = (next) => observed('gateway', next, observation);
   const limit: Stage = (next) => limiter.limit(next);
   const takeTurns: Stage = (next) => inTurns(next);
@@ -38,7 +38,7 @@ export function gatewayStages(options: GatewayStagesOptions): readonly Stage[] {
     return refusal ? Promise.reject(refusal) : next(request);
   };
   const route: Stage = () => routed(options, suspects);
-  const direct = directly?.direct;
+  const direct = directDials?.direct;
   const resume = resumable?.resume;
   return [
     observe,

@@ -43,7 +43,7 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
   const through = (hubId: string): Link => ({
     async dial(dial) {
       dialled.push(dial);
-      assert.deepEqual(dial.resume, { direct: true, gateway: '0123456789abcdef' });
+      assert.deepEqual(dial.resume, { oneHop: true, gateway: '0123456789abcdef' });
       const answer = established();
       let left = () => {};
       const taken = () => {
@@ -56,9 +56,9 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
       const end = { ...answer.end, whenLeft };
       return { ...answer, end, hubId, sessionId: dial.session ?? '', resume: { grant: GRANT, carrier: taken } };
     },
-    async attach({ session, claim, direct, ...named }) {
-      attaches.push({ session, claim, direct, ...named });
-      assert.deepEqual([direct, claim.secret], [true, GRANT.secret]);
+    async attach({ session, claim, oneHop, ...named }) {
+      attaches.push({ session, claim, oneHop, ...named });
+      assert.deepEqual([oneHop, claim.secret], [true, GRANT.secret]);
       await setImmediate();
       if (refusal) throw refusal;
       const sessions = [...known.ofAgent({ tenant: 'default', agentId: 'a' })];

@@ -149,8 +149,8 @@ export interface AttachRequest
   readonly session: string;
   /** The agent's process at the tunnel's other end. `isthmus hold` sets it. */
   readonly process?: { readonly agentId: string; readonly instance: string };
-  /** Whether it comes from the gateway itself, and not from a hub that passes it on. */
-  direct: boolean;
+  /** Whether the gateway is at the other side of this link, and not behind a hub that passes it on. */
+  oneHop: boolean;
   readonly claim: AttachClaim;
   /** W3C trace context of the span this attach belongs to. A part that starts a span for it puts its own here. */
   traceparent?: string | undefined;

@@ -98,7 +98,7 @@ export class LinkClient implements Dialer {
   readonly #guarded: Guarded;
   readonly #peer: string;
   /** Whether the tunnels end at the other side. */
-  readonly #direct: boolean;
+  readonly #oneHop: boolean;
   readonly #control: Control;
   #cuts: Allowance | undefined;
   readonly #streams = new RandomSet<Http2Stream>();
@@ -113,7 +113,7 @@ export class LinkClient implements Dialer {
     const session = linkSession('client', socket, peer, () => mayHaveDied(), options.to);
     this.#session = session;
     this.#peer = peer;
-    this.#direct = options.to === 'agent';
+    this.#oneHop = options.to === 'agent';
     // The control stream alone does not keep a link open.
     const ending = new Ending({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
     this.#ending = ending;
@@ -263,7 +263,7 @@ export class LinkClient implements Dialer {
 
   #established(answer: Answer, sessionId: string, asked: PendingStream): Established {
     const { agentId, hubId, agentPrincipal, timing, grant } = answer;
-    const resumable = grant && new ResumableEnd(asked, this.#carriers, this.#direct);
+    const resumable = grant && new ResumableEnd(asked, this.#carriers, this.#oneHop);
     const end = resumable ?? endOfStream(this.#duplex(asked), this.#peer);
     const established: Established = { end, agentId, sessionId, hubId, timing };
     if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
@@ -275,7 +275,7 @@ export class LinkClient implements Dialer {
     return this.#ask(request, attachHead(request), {
       read: (head, asked) => {
         const answer = readAttachedAnswer(head);
-        const end = new ResumableEnd(asked, this.#carriers, this.#direct);
+        const end = new ResumableEnd(asked, this.#carriers, this.#oneHop);
         return { ...answer, end, carrier: () => end.carrier() };
       },
       acknowledged: undefined,

@@ -91,7 +91,7 @@ interface ServingLink {
   readonly streams: RandomSet<Http2Stream>;
   readonly carriers: CarrierLink;
   /** Called when a dial shows that the other side is a gateway. @param gateway its process */
-  readonly direct: (gateway: string | undefined) => void;
+  readonly toldOfGateway: (gateway: string | undefined) => void;
 }
 
 /** A stream that was opened, before its answer. */
@@ -117,18 +117,18 @@ class ServedDials {
     const request = this.#read(asked, () => readRequest(head, progressOn(stream)));
     if (!request) return;
     const { tunnels } = this.#options;
-    const { direct = false } = request.resume ?? {};
+    const { oneHop = false } = request.resume ?? {};
     // What is passed on does not come from the tunnel's own end.
-    if (request.resume && !tunnels) request.resume = { ...request.resume, direct: false };
+    if (request.resume && !tunnels) request.resume = { ...request.resume, oneHop: false };
     const waiter: Waiter = {
-      accept: (established) => (stream.closed ? undefined : this.#accepted(asked, established, request, direct)),
+      accept: (established) => (stream.closed ? undefined : this.#accepted(asked, established, request, oneHop)),
       refuse: (error) => this.#refuse(asked, error),
     };
     await serveDial(request, waiter, this.#options);
   }
 
   /** Answers a dial that succeeded. */
-  #accepted({ pending }: Asked, established: Established, request: DialRequest, direct: boolean): TunnelEnd {
+  #accepted({ pending }: Asked, established: Established, request: DialRequest, oneHop: boolean): TunnelEnd {
     const { resume } = request;
     const { peer, tunnels } = this.#options;
     const { carriers } = this.#link;
@@ -136,13 +136,13 @@ class ServedDials {
       const grant = established.resume?.grant;
       pending.stream.answer(encodeHead(answerHead(established, grant)));
       return grant
-        ? new ResumableEnd(pending, carriers, direct)
+        ? new ResumableEnd(pending, carriers, oneHop)
         : endOfStream(asDuplex(pending, carriers.closed), peer);
     }
-    if (direct) this.#link.direct(resume.gateway);
+    if (oneHop) this.#link.toldOfGateway(resume.gateway);
     return tunnels.begin(request, (grant) => {
       pending.stream.answer(encodeHead(answerHead(established, grant)));
-      return new StreamCarrier(pending, carriers, direct);
+      return new StreamCarrier(pending, carriers, oneHop);
     });
   }
 
@@ -162,13 +162,13 @@ class ServedDials {
       accept: (attached) => {
         if (stream.closed) return undefined;
         stream.answer(encodeHead(attachedHead(attached)));
-        return new ResumableEnd(asked.pending, this.#link.carriers, direct);
+        return new ResumableEnd(asked.pending, this.#link.carriers, oneHop);
       },
       refuse: (error) => this.#refuse(asked, error),
     };
-    const { direct } = request;
+    const { oneHop } = request;
     // What is passed on does not come from the tunnel's own end.
-    request.direct = false;
+    request.oneHop = false;
     await serve(request, attach, waiter, this.#options);
   }
 
@@ -179,7 +179,7 @@ class ServedDials {
       if (!tunnels) throw new AttachRefused('this agent resumes no tunnels', { final: true });
       tunnels.attach(request, (answer) => {
         asked.pending.stream.answer(encodeHead(attachedHead({ ...NO_NAMES, answer })));
-        return new StreamCarrier(asked.pending, this.#link.carriers, request.direct);
+        return new StreamCarrier(asked.pending, this.#link.carriers, request.oneHop);
       });
     } catch (error) {
       if (!(error instanceof AttachRefused)) throw error;
@@ -309,7 +309,7 @@ export class LinkServer {
     this.#dials = new ServedDials(options, {
       streams: this.#streams,
       carriers: { peer: options.peer, far: 'caller', closed: this.#closedStream },
-      direct: (gateway) => {
+      toldOfGateway: (gateway) => {
         this.#gateway = gateway;
       },
     });

@@ -88,15 +88,15 @@ export class ResumableEnd implements TunnelEnd {
   readonly halfOpen = true;
   readonly #pending: PendingStream;
   readonly #link: CarrierLink;
-  readonly #direct: boolean;
+  readonly #oneHop: boolean;
   #duplex: DuplexStream | undefined;
   #left: (() => void) | undefined;
 
-  /** @param direct see `StreamCarrier` */
-  constructor(pending: PendingStream, link: CarrierLink, direct: boolean) {
+  /** @param oneHop see `StreamCarrier` */
+  constructor(pending: PendingStream, link: CarrierLink, oneHop: boolean) {
     this.#pending = pending;
     this.#link = link;
-    this.#direct = direct;
+    this.#oneHop = oneHop;
   }
 
   get stream(): DuplexStream {
@@ -122,13 +122,13 @@ export class ResumableEnd implements TunnelEnd {
   }
 
   explain(failure: Error): Error {
-    return ownLoss(failure, this.#direct) ?? meaningOf(failure, this.#link.peer);
+    return ownLoss(failure, this.#oneHop) ?? meaningOf(failure, this.#link.peer);
   }
 
   /** Takes the stream over as a carrier. */
   carrier(): StreamCarrier {
     this.#left?.();
-    return new StreamCarrier(this.#pending, this.#link, this.#direct);
+    return new StreamCarrier(this.#pending, this.#link, this.#oneHop);
   }
 }
 
@@ -136,9 +136,9 @@ export class ResumableEnd implements TunnelEnd {
  * Returns what the loss of a link means for the tunnel if its other end is not at the other side: how a process between the two was lost says
  * nothing about it. Undefined for all other failures.
  */
-function ownLoss(failure: Error, direct: boolean): SessionLost | undefined {
+function ownLoss(failure: Error, oneHop: boolean): SessionLost | undefined {
   const lost = failure instanceof HungUp || failure instanceof LinkReset;
-  return lost && !direct ? new SessionLost(failure.message, { cause: failure }) : undefined;
+  return lost && !oneHop ? new SessionLost(failure.message, { cause: failure }) : undefined;
 }
 
 /** What the failure of a stream means for its tunnel. */
@@ -199,19 +199,19 @@ export interface CarrierLink {
 export class StreamCarrier implements Carrier, StreamHandler {
   readonly #stream: Http2Stream;
   readonly #link: CarrierLink;
-  readonly #direct: boolean;
+  readonly #oneHop: boolean;
   /** The handler of the stream until `deliverTo`. */
   #pending: PendingStream | undefined;
   #user: CarrierUser | undefined;
   /** Whether the half has ended the stream. It then hears nothing more. */
   #ended = false;
 
-  /** @param direct whether the tunnel's other end is at the other side of the link, and not behind a hub or gateway */
-  constructor(pending: PendingStream, link: CarrierLink, direct: boolean) {
+  /** @param oneHop whether the tunnel's other end is at the other side of the link, and not behind a hub or gateway */
+  constructor(pending: PendingStream, link: CarrierLink, oneHop: boolean) {
     this.#stream = pending.stream;
     this.#pending = pending;
     this.#link = link;
-    this.#direct = direct;
+    this.#oneHop = oneHop;
   }
 
   // What the half asks for.
@@ -283,7 +283,7 @@ export class StreamCarrier implements Carrier, StreamHandler {
     this.#stream.release();
     closed(this.#stream);
     if (this.#ended || !user) return;
-    if (reason) user.lost(this, ownLoss(reason, this.#direct) ?? reason);
+    if (reason) user.lost(this, ownLoss(reason, this.#oneHop) ?? reason);
     else if (code === LOST) user.lost(this, new SessionLost(`${peer} has lost the other end of the tunnel`));
     else if (code === HUNG_UP) {
       const by = far === 'destination' ? 'agent' : 'gateway';

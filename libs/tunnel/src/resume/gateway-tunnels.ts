@@ -58,7 +58,7 @@ export class GatewayTunnels {
   /** Lets the tunnels of dials be resumed if their agents can. `isthmus hold` has its own end of those that it offers to resume. */
   readonly resume: Stage = (next) => (dial) => {
     if (dial.resume) return next(dial);
-    dial.resume = { direct: true, gateway: this.#instance };
+    dial.resume = { oneHop: true, gateway: this.#instance };
     return next(dial).then((established) => {
       const { resume } = established;
       if (!resume) return established;
@@ -281,7 +281,7 @@ class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunn
       ...namedBy(this.dial),
       session: session.sessionId,
       process: this.#process.name,
-      direct: true,
+      oneHop: true,
       claim: { ...position, secret: this.#secret },
       deadline: performance.now() + TUNNEL.attachLongestMs,
       signal,
@@ -370,7 +370,7 @@ function finalOf({ code, message, cause }: DialError): Error {
 }
 
 /** How an attach names its tunnel: as the dial that began it. */
-function namedBy(dial: DialRequest): Omit<AttachRequest, 'session' | 'direct' | 'claim' | 'deadline' | 'signal'> {
+function namedBy(dial: DialRequest): Omit<AttachRequest, 'session' | 'oneHop' | 'claim' | 'deadline' | 'signal'> {
   const { id, tenant, destination, caller, callerName, traceparent } = dial;
   return {
     id,
