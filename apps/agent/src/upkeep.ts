@@ -179,7 +179,7 @@ export interface UpkeepOptions
 }
 
 /** A connection, from the attempt to its end. */
-interface Link {
+interface ServerLink {
   /** Its address, once that is known. */
   place: string;
   /** When the attempt began, then when the session did. */
@@ -201,7 +201,7 @@ interface Step {
 export class Upkeep {
   readonly #options: UpkeepOptions;
   readonly #reconnect: Reconnect;
-  readonly #links = new Set<Link>();
+  readonly #links = new Set<ServerLink>();
   /** The report of the link that ended last, and the plane of its hub. */
   #lastReport: Report | undefined;
   #lastPlane = '';
@@ -343,7 +343,7 @@ export class Upkeep {
 
   async #attempt(target: Target): Promise<void> {
     const attempt = this.#reconnect.begin(target, this.#connected);
-    const link: Link = { place: target.place, since: attempt.since };
+    const link: ServerLink = { place: target.place, since: attempt.since };
     this.#links.add(link);
     try {
       const server = await this.#serverOf(attempt);
@@ -410,7 +410,7 @@ export class Upkeep {
     return `${who}${where}: ${unless}correct that hub's --advertise-agent-address`;
   }
 
-  #adopt(uplink: Uplink, link: Link): void {
+  #adopt(uplink: Uplink, link: ServerLink): void {
     const { serverId, protocol, plane, server } = uplink;
     const { events } = this.#options;
     const address = link.place;
@@ -430,7 +430,7 @@ export class Upkeep {
     void uplink.closed.then(this.#guarded(closed));
   }
 
-  #end(link: Link): void {
+  #end(link: ServerLink): void {
     this.#links.delete(link);
     const { report, uplink } = link;
     if (!report || !uplink || report.hubs.size === 0) return;
@@ -444,13 +444,13 @@ export class Upkeep {
   }
 
   /** @param leaves whether its server says that it is leaving */
-  #lost({ place, since }: Link, leaves = false): void {
+  #lost({ place, since }: ServerLink, leaves = false): void {
     this.#reconnect.lost(place, this.#now - since, this.#connected, leaves);
     if (leaves) this.look();
   }
 
   /** Takes a hub's report. A hub that started is worth an attempt at once, but not by all agents at the same moment. */
-  #hear(link: Link, message: MembershipMessage): void {
+  #hear(link: ServerLink, message: MembershipMessage): void {
     if (this.#links.has(link)) {
       const known = new Map(this.#membership.hubs.map(({ hubId, generation }) => [hubId, generation]));
       link.report = updated(link.report, message, this.#now);

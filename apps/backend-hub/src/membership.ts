@@ -153,17 +153,20 @@ function same(a: HubMember | undefined, b: HubMember): boolean {
   return a?.generation === b.generation && a.draining === b.draining && a.address === b.address && a.zone === b.zone;
 }
 
-type Link = Pick<LinkClient, 'sendPolicy' | 'closed'>;
+type PolicyLink = Pick<LinkClient, 'sendPolicy' | 'closed'>;
 
 /** Tells agents the dial rules of their tenants: when their links open, and when the rules change. */
 export class Policies {
   /** By tenant: its links, and the rules that they were told last, as text. */
-  readonly #tenants = new Map<string, { readonly links: Set<Link>; told: string }>();
+  readonly #tenants = new Map<string, { readonly links: Set<PolicyLink>; told: string }>();
 
-  add(tenant: Tenant, link: Link): void {
+  add(tenant: Tenant, link: PolicyLink): void {
     this.renew(tenant);
     const rules = agentRules(tenant.file);
-    const of = getOrPut(this.#tenants, tenant.name, () => ({ links: new Set<Link>(), told: JSON.stringify(rules) }));
+    const of = getOrPut(this.#tenants, tenant.name, () => ({
+      links: new Set<PolicyLink>(),
+      told: JSON.stringify(rules),
+    }));
     of.links.add(link);
     link.sendPolicy(rules);
     void link.closed.then(() => {

@@ -39,7 +39,7 @@ function gateway(sessions: readonly AgentSession[], hubs: Readonly<Record<string
       forget: (id) => void seen.forgotten.push(id),
       enter: () => () => {},
     },
-    link(hubId) {
+    nextHop(hubId) {
       const attach = hubs[hubId];
       return attach && { attach };
     },

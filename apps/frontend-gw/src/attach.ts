@@ -37,7 +37,7 @@ export function passedAttach(options: PassedAttachOptions): Attach {
     for (let last: DialError | undefined; ; ) {
       const [best] = options.route({ ...to, tried });
       const record = best?.rank === undefined ? undefined : best.session.record;
-      const link = record && options.link(record.hubId);
+      const link = record && options.nextHop(record.hubId);
       if (!record || !link) throw last ?? noWay(options, request);
       tried.add(record.sessionId);
       try {

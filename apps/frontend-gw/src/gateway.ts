@@ -6,7 +6,7 @@ import { anyoneOf, type CallerPort, Callers, type CallersOptions, type PortOwner
 import {
   DialLimiter,
   GatewayTunnels,
-  type Link,
+  type NextHop,
   type Observation,
   PlaneEnded,
   pipeline,
@@ -46,8 +46,8 @@ export interface GatewayOptions
   /** What each tenant may use of this process, as it is now. Unset: there is one tenant. */
   readonly limits?: (tenant: string) => DialLimits;
   readonly directory: Directory;
-  /** Returns the link to a hub, or undefined while there is none. */
-  readonly link: (hubId: string) => Link | undefined;
+  /** Returns the way to a hub, or undefined while there is none. */
+  readonly nextHop: (hubId: string) => NextHop | undefined;
   /** Names this process to hubs and agents: 16 hexadecimal digits. */
   readonly instance: string;
   readonly observation: Observation;
@@ -59,7 +59,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const { events } = observation;
   const suspects = new Suspects();
   const { limits } = options;
-  const routing = { ...options, suspects, hub: (hubId: string) => options.link(hubId)?.dial };
+  const routing = { ...options, suspects };
   const routes = (to: RouteTo) => route(routing, to);
   const resumable = options.resume && new GatewayTunnels({ ...routing, ...options.resume, route: routes });
   const limiter = new DialLimiter(limits && { limits });

@@ -34,7 +34,9 @@ function ownPorts(flags: GatewayValues): number[] {
   );
 }
 
-function gatewayOptions(flags: GatewayValues): Omit<GatewayOptions, 'directory' | 'link' | 'observation' | 'instance'> {
+function gatewayOptions(
+  flags: GatewayValues,
+): Omit<GatewayOptions, 'directory' | 'nextHop' | 'observation' | 'instance'> {
   const resume = resumeOptions(flags);
   return {
     callers: callerPorts(flags),

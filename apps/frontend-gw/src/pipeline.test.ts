@@ -21,7 +21,7 @@ function stages({ tenants = false, direct = false, resume = false } = {}): strin
     strategies: ['default'],
     zone: '',
     parkTimeout: 0,
-    hub: () => undefined,
+    nextHop: () => undefined,
     observation: { events: planeEvents(), tracer: noTracer },
     suspects: new Suspects(),
     limiter: new DialLimiter(),

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { type Dial, DialError, type DialRequest, type Established } from '@isthmus/tunnel';
 import { established, request, unobserved } from '@isthmus/tunnel/testing';
 import { RetryBudget, routed } from './attempts.ts';
-import { best, directory, failing, hub, join, plane, routing, session, silent } from './testing/routing.ts';
+import { best, directory, failing, hop, hub, join, plane, routing, session, silent } from './testing/routing.ts';
 
 test('without a session the dial fails with the words that operators of ANP know', async () => {
   await assert.rejects(routing(plane(), {})(request), {
@@ -423,7 +423,7 @@ test("one tenant's silent agent does not move other tenants' dials to another hu
     directory: directory(hubs, sessions),
     strategies: ['default'],
     zone: 'z',
-    hub: () => through,
+    nextHop: () => ({ dial: through }),
     parkTimeout: 0,
     observation,
   });
@@ -453,9 +453,9 @@ test('a session behind an unreachable hub does not wake a parked dial', async (t
     zone: '',
     observation: unobserved(),
     parkTimeout: 2000,
-    hub(hubId) {
+    nextHop(hubId) {
       asked.push(hubId);
-      return ways[hubId];
+      return hop(ways[hubId]);
     },
   });
   const dialled = dial(request);
@@ -538,7 +538,7 @@ test('a parked dial waits for an agent that serves its destination, not for any 
     zone: '',
     observation: unobserved(),
     parkTimeout: 2000,
-    hub: () => async () => established(),
+    nextHop: () => ({ dial: async () => established() }),
   });
   const rejected = assert.rejects(dial(request), { message: 'No agent available' });
   let settled = false;
@@ -561,7 +561,7 @@ test('a destination that none of the agents serves fails at once', async () => {
     zone: '',
     observation: unobserved(),
     parkTimeout: 60_000,
-    hub: () => async () => established(),
+    nextHop: () => ({ dial: async () => established() }),
   });
   await assert.rejects(dial(request), { message: 'No agent available' });
 });

@@ -170,7 +170,7 @@ class Attempts {
     if (this.#state.at !== 'trying' || this.#count() === DIRECTORY.attempts) return false;
     const { running } = this.#state;
     const session = this.#best();
-    const dial = session && this.#routing.hub(session.record.hubId);
+    const dial = session && this.#routing.nextHop(session.record.hubId)?.dial;
     if (!dial) return false;
     const kind = this.#count() === 0 ? 'first' : again;
     const { budget, hedges } = this.#routing;
@@ -191,7 +191,7 @@ class Attempts {
   }
 
   #park(): void {
-    const { directory, hub, parkTimeout } = this.#routing;
+    const { directory, nextHop, parkTimeout } = this.#routing;
     const { tenant, deadline } = this.#request;
     const now = performance.now();
     const left = this.#parkedUntil === undefined ? Math.min(parkTimeout, deadline - now) : this.#parkedUntil - now;
@@ -205,7 +205,7 @@ class Attempts {
     const timer = setTimeout(expire, left);
     events.emit('dial:park', this.#request);
     const giveUp = directory.onArrival(tenant, (hubId) => {
-      if (hub(hubId) === undefined) return;
+      if (nextHop(hubId) === undefined) return;
       leave();
       // Runs once for all sessions that arrive together. It may retry sessions whose link was lost.
       const proceed = this.#guarded(() => {
@@ -311,7 +311,7 @@ class Attempts {
     // After the caller gave up, the error says only that, so it is not the attempt's own.
     if (this.#request.signal.aborted && !error.expired) recordOutcome(attempt, 'overtaken');
     else recordOutcome(attempt, 'failed', error);
-    this.#last = { error, hubLost: this.#routing.hub(record.hubId) === undefined };
+    this.#last = { error, hubLost: this.#routing.nextHop(record.hubId) === undefined };
     // An agent that is out of sockets refuses faster than another serves, so it would look the least busy.
     if (error.retryable && error.code === 'connection_limit_reached')
       this.#routing.suspects.accuse(this.#request.tenant, record.sessionId);

@@ -32,7 +32,7 @@ test('a dial records each attempt: its session, its cause and its outcome', asyn
   const ways = [() => Promise.reject(lost), silent(seen), async () => established()];
   let turn = 0;
   const options = { strategies: ['default'], zone: '', parkTimeout: 0, observation } as const;
-  const route = routed({ ...options, directory: plane('h1', 'h2', 'h3'), hub: () => (dial) => way(dial) });
+  const route = routed({ ...options, directory: plane('h1', 'h2', 'h3'), nextHop: () => ({ dial: way }) });
   const way = (dial: DialRequest) => (ways[turn++] as (typeof ways)[0])(dial);
   const dial = { ...request, log: dialLog() };
   const dialled = observed('gateway', route, observation)(dial);
@@ -60,7 +60,7 @@ test('a dial reports when it starts and stops waiting for a session, and how lon
   observation.events.on('dial:unpark', ({ id }) => told.push(`unpark ${id}`));
   const directory = plane();
   const options = { strategies: ['default'], zone: '', parkTimeout: 60_000, observation } as const;
-  const route = routed({ ...options, directory, hub: () => async () => established() });
+  const route = routed({ ...options, directory, nextHop: () => ({ dial: async () => established() }) });
   const dial = { ...request, log: dialLog() };
   const dialled = observed('gateway', route, observation)(dial);
   assert.deepEqual(told, [`park ${request.id}`]);
@@ -85,7 +85,7 @@ test('an attempt whose caller gave up has no error; one that failed before keeps
   const ways = [() => Promise.reject(lost), waits];
   const hub: Dial = (dial) => (ways.shift() as Dial)(dial);
   const options = { strategies: ['default'], zone: '', parkTimeout: 0, observation } as const;
-  const route = routed({ ...options, directory: plane('h1', 'h2'), hub: () => hub });
+  const route = routed({ ...options, directory: plane('h1', 'h2'), nextHop: () => ({ dial: hub }) });
   await assert.rejects(
     observed('gateway', route, observation)({ ...request, log: dialLog(), signal: caller.signal }),
     given,
@@ -124,7 +124,7 @@ function gateway(tracer: DialTracer, ...ways: Dial[]): { dial: Dial; seen: DialR
     parkTimeout: 0,
     observation,
     directory,
-    hub: () => (dial) => (ways[seen.push(dial) - 1] as Dial)(dial),
+    nextHop: () => ({ dial: (dial: DialRequest) => (ways[seen.push(dial) - 1] as Dial)(dial) }),
   });
   return { dial: observed('gateway', route, observation), seen };
 }

@@ -132,7 +132,12 @@ test('agents in quarantine are listed for the destinations that they serve', () 
   const all = directory([hub('h1')], [session('a', { identifiers: cidr }), session('b'), session('c')]);
   for (const agentId of ['a', 'b', 'c']) all.apply(said(agentId, 1, ''));
   const named = (host: string, strategies: Strategy[], tenant = 'default') =>
-    [...route({ directory: all, strategies, zone: '', hub: () => undefined, suspects: new Set() }, { tenant, host })]
+    [
+      ...route(
+        { directory: all, strategies, zone: '', nextHop: () => undefined, suspects: new Set() },
+        { tenant, host },
+      ),
+    ]
       .filter(({ leftOut }) => leftOut?.why === 'quarantined')
       .map(({ session }) => session.record.agentId);
   assert.deepEqual(named('10.1.1.1', ['destCIDR']), ['a']);

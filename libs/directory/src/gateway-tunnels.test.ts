@@ -11,7 +11,7 @@ import {
   dialLog,
   GatewayTunnels,
   HungUp,
-  type Link,
+  type NextHop,
   PlaneEnded,
   SessionLost,
 } from '@isthmus/tunnel';
@@ -40,7 +40,7 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
     carriers.push(opened);
     return opened;
   };
-  const through = (hubId: string): Link => ({
+  const through = (hubId: string): NextHop => ({
     async dial(dial) {
       dialled.push(dial);
       assert.deepEqual(dial.resume, { oneHop: true, gateway: '0123456789abcdef' });
@@ -78,7 +78,7 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
       return { ...established(), hubId, sessionId: session, answer, carrier: brought };
     },
   });
-  const links: Record<string, Link> = { h1: through('h1'), h2: through('h2') };
+  const links: Record<string, NextHop> = { h1: through('h1'), h2: through('h2') };
   const dials = Object.fromEntries(Object.entries(links).map(([hubId, { dial }]) => [hubId, dial]));
   const suspects = new Suspects();
   const tunnels = new GatewayTunnels({
@@ -88,8 +88,9 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
     suspects,
     instance: '0123456789abcdef',
     observation,
-    link: (hubId) => links[hubId],
-    route: (to) => route({ directory: known, suspects, strategies: [], zone: '', hub: (hubId) => dials[hubId] }, to),
+    nextHop: (hubId) => links[hubId],
+    route: (to) =>
+      route({ directory: known, suspects, strategies: [], zone: '', nextHop: (hubId) => links[hubId] }, to),
   });
   const { events } = observation;
   events.on('tunnel:detach', (tunnel, { message }) => told.push(`detached from ${tunnel.hubId}: ${message}`));

@@ -82,7 +82,7 @@ for (const [name, error] of [
         seen.push(sessionId);
         return Promise.reject(error);
       };
-      const options = { directory, ...rest, hub: (hubId: string) => (cut.has(hubId) ? undefined : dial) };
+      const options = { directory, ...rest, nextHop: (hubId: string) => (cut.has(hubId) ? undefined : { dial }) };
       const destination = { host, port: 443 };
       const look = () => {
         draw.next = seeded(seed);
@@ -126,11 +126,11 @@ test('a dial looks at as many sessions among 10,000 agents as among 10', () => {
       quarantines: [],
     });
     let looks = 0;
-    const reached = (): Dial => {
+    const reached = () => {
       looks++;
-      return () => Promise.reject(refused);
+      return { dial: () => Promise.reject(refused) };
     };
-    const options = { directory, strategies: STRATEGIES, zone: '', hub: reached, suspects: new Suspects() };
+    const options = { directory, strategies: STRATEGIES, zone: '', nextHop: reached, suspects: new Suspects() };
     for (let dial = 0; dial < 100; dial++) {
       const { value: first } = ranked(options, { tenant: 'default', host: '10.1.2.3' }).next();
       assert.ok(first?.session);

@@ -1,5 +1,5 @@
 import { getOrPut, type RandomSet } from '@isthmus/runtime';
-import type { Dial } from '@isthmus/tunnel';
+import type { NextHop } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
 import type { Directory } from './directory.ts';
 import { destinationKeys, Pool, type Session, type Strategy } from './placement.ts';
@@ -10,8 +10,8 @@ export interface RouteOptions {
   readonly strategies: readonly Strategy[];
   /** The gateway's own zone. Its sessions are preferred among equals. Empty for no preference. */
   readonly zone: string;
-  /** Returns how to reach a hub: its Dial if it is in this process, or a link to it. Undefined if there is no way at the moment. */
-  readonly hub: (hubId: string) => Dial | undefined;
+  /** Returns the way to a hub. Undefined if there is no way at the moment. */
+  readonly nextHop: (hubId: string) => Pick<NextHop, 'dial'> | undefined;
   /** Hubs and sessions that recently did not acknowledge a dial in time. */
   readonly suspects: { has(id: string, tenant: string): boolean };
 }
@@ -94,11 +94,11 @@ const idOf = ({ step, key }: Lookup) => `${step} ${key}`;
 
 /** Yields only the sessions that have a rank, best first. */
 export function* ranked(options: RouteOptions, to: RouteTo, seen: Seen = {}): Generator<Routed & { rank: Rank }, void> {
-  const { directory, hub, suspects } = options;
+  const { directory, nextHop, suspects } = options;
   const { tenant, tried = NONE } = to;
   for (const suspected of [false, true]) {
     const takes = (id: string) => suspected || !suspects.has(id, tenant);
-    const usable = (hubId: string) => hub(hubId) !== undefined && takes(hubId);
+    const usable = (hubId: string) => nextHop(hubId) !== undefined && takes(hubId);
     // Without a usable hub, the search would visit every session in vain, perhaps thousands.
     if (!some(directory.hubs(), ({ hubId }) => usable(hubId))) continue;
     const eligible = ({ record: { sessionId, hubId } }: Session) =>
@@ -174,11 +174,11 @@ function* leftOut(
   to: RouteTo,
   isRanked: (lookup: Lookup, session: Session) => boolean,
 ): Generator<Routed> {
-  const { directory, hub, suspects } = options;
+  const { directory, nextHop, suspects } = options;
   const { tenant, agent, tried = NONE } = to;
   const out = (session: Session, { step, key }: Lookup, why: LeftOut['why']): Routed => {
     const { hubId, sessionId } = session.record;
-    const reachable = hub(hubId) !== undefined;
+    const reachable = nextHop(hubId) !== undefined;
     const suspected = suspects.has(hubId, tenant) || suspects.has(sessionId, tenant);
     return { session, leftOut: { step, key, why, reachable, suspected } };
   };

@@ -4,7 +4,7 @@ import type { Directory, HubRecord } from '@isthmus/directory';
 import { type Following, follow, type Registry, type Roster } from '@isthmus/directory';
 import type { PlaneSight } from '@isthmus/telemetry';
 import { PeerLinks, type PeerLinksOptions } from '@isthmus/transport';
-import type { Link, PlaneEvents } from '@isthmus/tunnel';
+import type { NextHop, PlaneEvents } from '@isthmus/tunnel';
 import type { Hub } from './roles.ts';
 
 export interface PlaneViewOptions {
@@ -47,8 +47,8 @@ export class PlaneView {
     });
   }
 
-  /** Returns the link to a hub, or undefined while there is none. */
-  link(hubId: string): Link | undefined {
+  /** Returns the way to a hub: its link, or the hub in this process. Undefined while there is none. */
+  nextHop(hubId: string): NextHop | undefined {
     const { own } = this.#options;
     return hubId === own?.hubId ? own : this.#peers?.link(hubId);
   }
@@ -77,7 +77,7 @@ export class PlaneView {
       gateway: {
         tenant,
         links: () => this.#countLinks(),
-        reaches: (hubId) => this.link(hubId) !== undefined,
+        reaches: (hubId) => this.nextHop(hubId) !== undefined,
         watch: (watcher) => directory.watch(watcher),
       },
     };

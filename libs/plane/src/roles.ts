@@ -4,7 +4,7 @@ import type { Directory, HubRecord, Registry } from '@isthmus/directory';
 import type { AdmissionState, Check, Closing } from '@isthmus/service';
 import type { ServerMetrics } from '@isthmus/telemetry';
 import type { OtherCertificate, TlsChoice } from '@isthmus/transport';
-import type { DialUse, Link, Observation, SessionInfo } from '@isthmus/tunnel';
+import type { DialUse, NextHop, Observation, SessionInfo } from '@isthmus/tunnel';
 import type { tenantViews } from './tenancy/views.ts';
 
 /** The roles of a server program. At least one is set; with both, dials to the hub's own sessions are function calls. */
@@ -25,7 +25,7 @@ interface RoleParts {
 
 export interface GatewayParts extends RoleParts {
   /** Returns the link to a hub, or undefined while there is none. */
-  readonly link: (hubId: string) => Link | undefined;
+  readonly nextHop: (hubId: string) => NextHop | undefined;
   /** Who callers are without tenants, where some show tokens. Unset: none does. */
   readonly callerTokens?: Admission;
   /** Names this process to hubs and agents. */
@@ -68,7 +68,7 @@ export interface Gateway {
 }
 
 /** A running hub. */
-export interface Hub extends Link {
+export interface Hub extends NextHop {
   readonly hubId: string;
   readonly agentAddress: string;
   /** Empty without a peer port. */

@@ -137,8 +137,8 @@ async function startRoles(
   const { instance } = plane;
   const tokens = roles.gateway && flags['caller-token-file'] !== '';
   const callerTokens = tokens && { callerTokens: await followedTokens(flags, closing, events) };
-  const link = (hubId: string) => plane.link(hubId);
-  const gateway = await roles.gateway?.(flags, { ...parts, ...callerTokens, instance, link });
+  const nextHop = (hubId: string) => plane.nextHop(hubId);
+  const gateway = await roles.gateway?.(flags, { ...parts, ...callerTokens, instance, nextHop });
   const using = tenancy && gateway && { using: () => tenancy.views.using(gateway) };
   const kept = gateway && { kept: () => gateway.kept };
   metrics.see({ ...plane.sight(gateway?.routing.tenant), ...using, ...kept });

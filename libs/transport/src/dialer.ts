@@ -1,8 +1,8 @@
 import { deferred, type Guarded } from '@isthmus/runtime';
-import { DialError, type DialRequest, type Established, formatDestination, type Link } from '@isthmus/tunnel';
+import { DialError, type DialRequest, type Established, formatDestination, type NextHop } from '@isthmus/tunnel';
 
 /** The half of a connection that dials: over a link of ours, or over the packet stream of a Go agent. */
-export interface Dialer extends Link {
+export interface Dialer extends NextHop {
   /** Dials and tunnels. */
   readonly open: number;
   /** Resolves with the reason when the connection and all its tunnels have ended. */

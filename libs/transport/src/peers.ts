@@ -18,7 +18,7 @@ import {
   GATEWAY_NAME,
   type GatewayLoss,
   HUB_SERVER_NAME,
-  type Link,
+  type NextHop,
   NotAuthorised,
   type PlaneEvents,
 } from '@isthmus/tunnel';
@@ -96,7 +96,7 @@ export class PeerLinks {
   }
 
   /** Returns the link to a hub, or undefined if there is none or the hub is leaving. */
-  link(hubId: string): Link | undefined {
+  link(hubId: string): NextHop | undefined {
     const link = this.#peers.get(hubId)?.link;
     return link?.usable ? link : undefined;
   }
@@ -292,7 +292,7 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
     throw new Error('a unix socket does not show for which tenants a gateway may dial');
   const links = new Set<LinkServer>();
   let draining = false;
-  const accept = (socket: Socket, peer: string, { dial, attach }: Link) => {
+  const accept = (socket: Socket, peer: string, { dial, attach }: NextHop) => {
     const link = new LinkServer({
       socket,
       peer,
@@ -350,7 +350,7 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
 }
 
 /** What a gateway may dial and attach. Each request is checked: it names the tenant that it is for. */
-function permitted(socket: TLSSocket, peer: string, options: PeerServerOptions): Link {
+function permitted(socket: TLSSocket, peer: string, options: PeerServerOptions): NextHop {
   const { dial, attach, tenantsOf, events } = options;
   const presented = presentedBy(socket);
   const tenants = presented && tenantsOf?.(presented.leaf);

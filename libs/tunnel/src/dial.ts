@@ -167,8 +167,8 @@ export interface Attached extends Pick<Established, 'end' | 'agentId' | 'session
 /** Rejects with a DialError, caused by an AttachRefused if the agent has refused. The tunnel then stays as it was. */
 export type Attach = (request: AttachRequest) => Promise<Attached>;
 
-/** What a gateway asks of a hub, and a hub of an agent: over a link, or by a call if both are in one process. */
-export interface Link {
+/** The next process on the way to an agent: a hub for a gateway, the agent for a hub. Over a link, or by a call if both are in one process. */
+export interface NextHop {
   readonly dial: Dial;
   readonly attach: Attach;
 }

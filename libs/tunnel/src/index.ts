@@ -28,7 +28,7 @@ export {
   dialLog,
   type Established,
   isRefusedDial,
-  type Link,
+  type NextHop,
   pipeline,
   type ResumableTunnel,
   SilenceTimer,

@@ -219,7 +219,7 @@ test('a dial goes back to a gateway that was lost and has returned when the next
     });
   });
   await linked(2);
-  const tunnel = gateways.routes.link('far') as LinkClient;
+  const tunnel = gateways.routes.nextHop('far') as LinkClient;
   const { end: long } = await tunnel.dial(request());
   const waits = gateways.dial(request(5000));
   await asked.near.promise;

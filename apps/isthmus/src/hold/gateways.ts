@@ -20,7 +20,7 @@ import {
   type DialRequest,
   formatDestination,
   isCut,
-  type Link,
+  type NextHop,
   type PlaneEvents,
   type ProcessName,
 } from '@isthmus/tunnel';
@@ -154,7 +154,7 @@ export class Gateways {
         forget() {},
         enter: () => () => {},
       },
-      link: (name) => this.#gateways.find((gateway) => gateway.name === name)?.link,
+      nextHop: (name) => this.#gateways.find((gateway) => gateway.name === name)?.link,
       suspects: { accuse() {} },
       route: ({ agent: agentId, tenant, instance, tried }) =>
         this.#best()
@@ -224,7 +224,7 @@ interface GatewayOptions extends GatewaysOptions {
 /** One gateway, and the link to it, which is opened again for as long as this process runs. */
 class Gateway {
   readonly name: string;
-  link: (Link & Pick<LinkClient, 'usable' | 'destroy' | 'sendCut' | 'flushed'>) | undefined;
+  link: (NextHop & Pick<LinkClient, 'usable' | 'destroy' | 'sendCut' | 'flushed'>) | undefined;
   /** Whether it has said that it leaves. */
   draining = false;
   /** Why it was not reached, or how it was lost. */

@@ -53,7 +53,12 @@ function asked({ hubs = [hub('h1')], sessions, quarantines = [], host = '10.1.2.
   const directory = new Directory({ random: () => 0, ...(ownHub !== undefined && { ownHub }) });
   directory.reset({ hubs, sessions, quarantines });
   for (const each of directory.placement.of('default')) each.open = open[each.record.sessionId] ?? 0;
-  const defaults = { strategies: ['default'], zone: '', hub: () => dial, suspects: new Set<string>() } as const;
+  const defaults = {
+    strategies: ['default'],
+    zone: '',
+    nextHop: () => ({ dial }),
+    suspects: new Set<string>(),
+  } as const;
   const options: RouteOptions = { ...defaults, ...more, directory };
   const routing = {
     ...{ tenant: 'default', dialTimeout: 60_000, parkTimeout: 2000, dial, events: planeEvents() },
@@ -122,7 +127,7 @@ test('each session says why it ranks behind another', () => {
   const answer = asked({
     zone: 'a',
     hubs: [hub('near', { zone: 'a' }), hub('far', { zone: 'b' }), hub('leaves', { draining: true }), hub('cut')],
-    hub: (hubId) => (hubId === 'cut' ? undefined : dial),
+    nextHop: (hubId) => (hubId === 'cut' ? undefined : { dial }),
     suspects: new Set(['silent']),
     quarantines: [{ tenant: 'default', agentId: 'agent of sick', reason: 'it loses packets', version: 1 }],
     sessions: [
@@ -182,7 +187,7 @@ test('a session in another place is taken when the better ones cannot be', () =>
   const answer = asked({
     strategies: ['destHost', 'default'],
     hubs: [hub('h1'), hub('cut')],
-    hub: (hubId) => (hubId === 'cut' ? undefined : dial),
+    nextHop: (hubId) => (hubId === 'cut' ? undefined : { dial }),
     sessions: [session('named', 'cut', { identifiers: { ...nothing, ipv4: ['10.1.2.3'] } }), session('other', 'h1')],
   });
   assert.deepEqual(told(answer), [
@@ -216,7 +221,7 @@ test('the taken session is listed, however many sessions earlier strategies find
   const answer = asked({
     strategies: ['destHost', 'defaultRoute'],
     hubs: [hub('h1'), hub('cut')],
-    hub: (hubId) => (hubId === 'cut' ? undefined : dial),
+    nextHop: (hubId) => (hubId === 'cut' ? undefined : { dial }),
     sessions: [
       ...Array.from({ length: 1200 }, (_, n) => session(`lost${n}`, 'cut', named)),
       session('other', 'h1', { identifiers: { ...nothing, defaultRoute: true } }),

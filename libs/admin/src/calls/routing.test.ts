@@ -81,7 +81,7 @@ async function gateway(given: Given = {}) {
   const quarantines = quarantined === undefined ? [] : [{ ...quarantine, reason: quarantined }];
   directory.reset({ hubs: sessions.length > 0 ? [hub] : [], sessions, quarantines });
   const observation = { events, tracer: noTracer };
-  const options = { directory, strategies, zone: 'a', hub: () => dial, parkTimeout: 0, observation };
+  const options = { directory, strategies, zone: 'a', nextHop: () => dial && { dial }, parkTimeout: 0, observation };
   const outcomes: TunnelOutcome[] = [];
   events.on('tunnel:close', (_tunnel, outcome) => outcomes.push(outcome));
   const asked = {

@@ -67,7 +67,7 @@ export function best(
     directory: from,
     strategies,
     zone,
-    hub: () => async () => established(),
+    nextHop: () => ({ dial: async () => established() }),
     suspects: new Set<string>(),
   };
   const first = route(options, { tenant, host, tried: new Set(excluded) }).next().value;
@@ -88,6 +88,11 @@ export function chosen(
   return [...found].sort();
 }
 
+/** Returns the way to a hub with this dial. */
+export function hop(dial: Dial | undefined): { readonly dial: Dial } | undefined {
+  return dial && { dial };
+}
+
 export function routing(
   directory: Directory,
   dials: Record<string, Dial | undefined>,
@@ -95,7 +100,7 @@ export function routing(
   observation = unobserved(),
 ): Dial {
   const options = { strategies: ['default'], zone: '', observation } as const;
-  return routed({ ...options, directory, parkTimeout, hub: (hubId) => dials[hubId] });
+  return routed({ ...options, directory, parkTimeout, nextHop: (hubId) => hop(dials[hubId]) });
 }
 
 export const failing =

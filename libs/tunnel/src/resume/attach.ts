@@ -1,5 +1,5 @@
 import type { Clock } from '@isthmus/runtime';
-import { type Attached, type AttachRequest, DialAbort, type Link, SilenceTimer } from '../dial.ts';
+import { type Attached, type AttachRequest, DialAbort, type NextHop, SilenceTimer } from '../dial.ts';
 import { asDialError } from '../errors.ts';
 import { enterSpan, type Observation } from '../observe.ts';
 import type { AgentSession, AgentSessions } from '../sessions.ts';
@@ -7,8 +7,8 @@ import type { AgentSession, AgentSessions } from '../sessions.ts';
 /** How the tunnels of a gateway find another session. */
 export interface AgentRoutes {
   readonly directory: AgentSessions;
-  /** Returns the link to a hub. Undefined if there is none at the moment. */
-  readonly link: (hubId: string) => Pick<Link, 'attach'> | undefined;
+  /** Returns the way to a hub. Undefined if there is none at the moment. */
+  readonly nextHop: (hubId: string) => Pick<NextHop, 'attach'> | undefined;
   /** Hubs and sessions that did not answer in time. */
   readonly suspects: { accuse(tenant: string, ...ids: string[]): void };
   /** Yields the sessions to one process of an agent, best first, then those that no tunnel can use, without a rank. */
@@ -35,7 +35,7 @@ interface AttachThroughOptions extends Pick<AgentRoutes, 'directory' | 'suspects
  * @throws DialError; the tunnel then stays as it was
  */
 export async function attachThrough(
-  { attach }: Pick<Link, 'attach'>,
+  { attach }: Pick<NextHop, 'attach'>,
   { hubId }: Pick<AgentSession['record'], 'hubId'>,
   request: AttachRequest,
   { directory, suspects, tracer, clock, silentMs, ownDeadline }: AttachThroughOptions,

@@ -5,7 +5,7 @@ import {
   DialAbort,
   type DialRequest,
   type Established,
-  type Link,
+  type NextHop,
   type ResumableTunnel,
   type Stage,
   type TunnelEnd,
@@ -260,7 +260,7 @@ class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunn
     // The tunnel may have ended while the attach waited for its turn.
     if (this.#over) return;
     const session = this.#chooseSession();
-    const link = session && this.#shared.link(session.hubId);
+    const link = session && this.#shared.nextHop(session.hubId);
     if (session && link) {
       await this.#attachThrough(position, session, link);
       return;
@@ -273,7 +273,7 @@ class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunn
   async #attachThrough(
     position: AttachPosition,
     session: AgentSession['record'],
-    link: Pick<Link, 'attach'>,
+    link: Pick<NextHop, 'attach'>,
   ): Promise<void> {
     const { observation, directory, suspects } = this.#shared;
     const signal = new DialAbort();

@@ -113,9 +113,9 @@ export abstract class Positions<O extends HalfUser> {
 }
 
 /** A chunk, and the one behind it. */
-interface Link {
+interface KeptChunk {
   chunk: Uint8Array;
-  next: Link | undefined;
+  next: KeptChunk | undefined;
 }
 
 /**
@@ -129,8 +129,8 @@ export class Outgoing {
   acknowledged = 0;
   /** The last position that this half has asked about (`Mark.ask`). */
   ask = 0;
-  #first: Link | undefined;
-  #last: Link | undefined;
+  #first: KeptChunk | undefined;
+  #last: KeptChunk | undefined;
   /** Set while something is kept. */
   #packing: Packing | undefined;
   /** The position of the first byte kept, and the one behind the last. */
@@ -223,13 +223,13 @@ export class Outgoing {
 }
 
 /**
- * Takes a chunk out of the chain. A link that has grown old lies in V8's old generation until the whole heap is collected, and what it
- * points to does not die young: so each link kept all that came behind it, and a fast tunnel had its process collect the whole heap ten
+ * Takes a chunk out of the chain. One that has grown old lies in V8's old generation until the whole heap is collected, and what it
+ * points to does not die young: so each chunk kept all that came behind it, and a fast tunnel had its process collect the whole heap ten
  * times a second.
  */
-function cut(link: Link): Link | undefined {
-  const { next } = link;
-  link.next = undefined;
+function cut(kept: KeptChunk): KeptChunk | undefined {
+  const { next } = kept;
+  kept.next = undefined;
   return next;
 }
 
