@@ -160,7 +160,7 @@ export class ReaderStalled extends PlaneEnded {
   }
 }
 
-/** The link under a tunnel ended. */
+/** The session that carried a tunnel ended: its link, or the packet stream of a Go agent. */
 export class SessionLost extends PlaneEnded {
   override readonly name: string = 'SessionLost';
 }

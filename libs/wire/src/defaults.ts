@@ -3,13 +3,13 @@
  * process" are shared by all its connections.
  */
 export const WIRE = {
-  /** The first receive window of a session's streams: what a stream holds that nobody reads. The window of a stream that is read grows. */
+  /** The first receive window of a link's streams: what a stream holds that nobody reads. The window of a stream that is read grows. */
   windowBytes: 64 * 1024,
-  /** Streams that the other side of a session may have open. More are refused. */
+  /** Streams that the other side of a link may have open. More are refused. */
   streams: 100_000,
-  /** The longest frame that a session accepts: one read of a socket fits into it. */
+  /** The longest frame that a link accepts: one read of a socket fits into it. */
   frameBytes: 64 * 1024,
-  /** The longest head that a session accepts, with what each frame costs. A longer one ends the connection. */
+  /** The longest head that a link accepts, with what each frame costs. A longer one ends the connection. */
   headBytes: 64 * 1024,
   /** A peer that has not sent its first SETTINGS by then is closed. Only with a keepalive. */
   greetingMs: 10_000,
@@ -47,9 +47,9 @@ export const WIRE = {
   readATurnBytes: 512 * 1024,
   /** What each connection may read in a turn, even if others have read much: one read of a socket. */
   readAtLeastBytes: 64 * 1024,
-  /** Bytes of answers and heads that may wait for a peer on a session of Duplexes that does not read. Beyond that, the connection ends. */
+  /** Bytes of answers and heads that may wait for a peer on a link that does not read. Beyond that, the connection ends. */
   backlogBytes: 8 * 1024 * 1024,
-  /** Streams that the other side of a session of Duplexes may cancel, break or have refused in `resetsMs`. More end the connection. */
+  /** Streams that the other side of a link may cancel, break or have refused in `resetsMs`. More end the connection. */
   resets: 10_000,
   /** The period over which reset streams are counted (CVE-2023-44487). */
   resetsMs: 10_000,

@@ -26,9 +26,9 @@ export {
 export { encodeHead, type Field, type Head, type OutgoingHead } from './http2/heads.ts';
 export { hpackEncode } from './http2/hpack.ts';
 export { FrameReader } from './http2/reading.ts';
-export { Http2Session, type SessionOptions } from './http2/session.ts';
 export type { HeadKind, Http2Stream, StreamHandler } from './http2/stream.ts';
 export type { StreamRules, StreamSettings } from './http2/streams.ts';
+export { Http2Link, type Http2LinkOptions } from './link/link.ts';
 export { LinkChecks, type PingInterval, watchLiveness } from './link/liveness.ts';
 export {
   DiallingReconciler,

@@ -56,11 +56,11 @@ test("its README's example runs on Node, and on Deno", { skip }, async () => {
 test('it has types', { skip }, async () => {
   const source = [
     "import { connect } from 'node:net';",
-    "import { type Config, Http2Session, WIRE } from '@isthmus/wire';",
+    "import { type Config, Http2Link, WIRE } from '@isthmus/wire';",
     'const config: Config = { ...WIRE, streams: 5 };',
-    "const session = new Http2Session({ role: 'client', socket: connect(1), config });",
+    "const link = new Http2Link({ role: 'client', socket: connect(1), config });",
     '// @ts-expect-error: it is a number',
-    'const rtt: string = session.rtt;',
+    'const rtt: string = link.rtt;',
     'export { rtt };',
   ];
   writeFileSync(join(folder, 'typed.ts'), source.join('\n'));

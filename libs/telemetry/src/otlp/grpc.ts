@@ -4,7 +4,7 @@ import tls from 'node:tls';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { clientTls, connectTls, keptAlive, lookupName, secureContextOptions, secured } from '@isthmus/runtime';
-import { type Config, type DuplexStream, type Head, Http2Session, WIRE } from '@isthmus/wire';
+import { type Config, type DuplexStream, type Head, Http2Link, WIRE } from '@isthmus/wire';
 import { TELEMETRY } from '../defaults.ts';
 
 /** Where a collector is, and how to call it. */
@@ -56,7 +56,7 @@ export class GrpcCalls {
   readonly #settings: GrpcSettings;
   readonly #url: URL;
   readonly #path: string;
-  #session: Promise<Http2Session> | undefined;
+  #link: Promise<Http2Link> | undefined;
   #socket: Socket | undefined;
 
   /** @throws TypeError if the URL is invalid */
@@ -88,8 +88,8 @@ export class GrpcCalls {
   async #call(message: Uint8Array): Promise<Uint8Array> {
     const { headers, gzip } = this.#settings;
     const body = await framed(message, gzip);
-    const session = await this.#connected();
-    const stream = session.request({
+    const link = await this.#connected();
+    const stream = link.request({
       ':method': 'POST',
       ':scheme': this.#url.protocol.slice(0, -1),
       ':authority': this.#url.host,
@@ -110,25 +110,25 @@ export class GrpcCalls {
     }
   }
 
-  #connected(): Promise<Http2Session> {
-    if (this.#session) return this.#session;
-    const session = this.#connect();
-    // A session that received GOAWAY may end after a new session has replaced it.
+  #connected(): Promise<Http2Link> {
+    if (this.#link) return this.#link;
+    const link = this.#connect();
+    // A link that received GOAWAY may end after a new one has replaced it.
     const over = () => {
-      if (this.#session === session) this.#session = undefined;
+      if (this.#link === link) this.#link = undefined;
     };
-    session.then((made) => made.once('goaway', over).once('close', over), over);
-    this.#session = session;
-    return session;
+    link.then((made) => made.once('goaway', over).once('close', over), over);
+    this.#link = link;
+    return link;
   }
 
-  async #connect(): Promise<Http2Session> {
+  async #connect(): Promise<Http2Link> {
     const secure = this.#url.protocol === 'https:';
     const socket = secure ? this.#secured() : net.connect({ ...this.#place, lookup: lookupName });
     this.#socket = socket;
     await (socket instanceof tls.TLSSocket ? secured(socket) : once(socket, 'connect'));
     keptAlive(socket).setNoDelay(true);
-    return new Http2Session({ role: 'client', socket, config: CONFIG });
+    return new Http2Link({ role: 'client', socket, config: CONFIG });
   }
 
   #secured(): tls.TLSSocket {

@@ -4,7 +4,7 @@ import net, { type Socket } from 'node:net';
 import { test } from 'node:test';
 import { deferred } from '@isthmus/runtime';
 import { type PlaneEnded, planeEvents } from '@isthmus/tunnel';
-import { Http2Session } from '@isthmus/wire';
+import { Http2Link } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient } from './client.ts';
@@ -34,7 +34,7 @@ async function callersSocket(more: Partial<ConstructorParameters<typeof HoldLink
 
 test('a request of a caller that is refused is over, even if the caller never ends it', async () => {
   const socket = await callersSocket();
-  const session = new Http2Session({ role: 'client', socket });
+  const session = new Http2Link({ role: 'client', socket });
   for (const head of [
     { ':method': 'CONNECT', ':authority': '127.0.0.1:1' },
     { ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/x' },
@@ -53,7 +53,7 @@ test('a request of a caller that is refused is over, even if the caller never en
 
 test('a caller has as many streams on a link as by gRPC', async () => {
   const socket = await callersSocket();
-  const session = new Http2Session({ role: 'client', socket });
+  const session = new Http2Link({ role: 'client', socket });
   await new Promise<void>((resolve) => session.ping(resolve));
   const head = { ':method': 'CONNECT', ':authority': '127.0.0.1:1' };
   const open = () => session.request(head).on('error', () => {});

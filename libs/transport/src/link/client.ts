@@ -19,7 +19,7 @@ import {
   ErrorCode,
   type Head,
   type HeadKind,
-  type Http2Session,
+  type Http2Link,
   type Http2Stream,
   type OutgoingHead,
   PendingStream,
@@ -49,7 +49,7 @@ import {
   readUnderWay,
   requestHead,
 } from './head.ts';
-import { asDuplex, type CarrierLink, cutStreams, endOfStream, LOST, linkSession, ResumableEnd } from './tunnel-end.ts';
+import { asDuplex, type CarrierLink, cutStreams, endOfStream, http2Link, LOST, ResumableEnd } from './tunnel-end.ts';
 
 const CONTROL_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' };
 
@@ -94,7 +94,7 @@ export class LinkClient implements Dialer {
   readonly #answered = deferred<string | undefined>();
   /** Resolves when the other side has accepted the link, with the name that a hub says. */
   readonly answered = this.#answered.promise;
-  readonly #session: Http2Session;
+  readonly #http2: Http2Link;
   readonly #guarded: Guarded;
   readonly #peer: string;
   /** Whether the tunnels end at the other side. */
@@ -110,8 +110,8 @@ export class LinkClient implements Dialer {
 
   constructor(options: LinkClientOptions) {
     const { socket, peer, receive = () => {}, refused = () => {}, reconcileEvery = WIRE.reconcileEveryMs } = options;
-    const session = linkSession('client', socket, peer, () => mayHaveDied(), options.to);
-    this.#session = session;
+    const http2 = http2Link('client', socket, peer, () => mayHaveDied(), options.to);
+    this.#http2 = http2;
     this.#peer = peer;
     this.#oneHop = options.to === 'agent';
     // The control stream alone does not keep a link open.
@@ -130,16 +130,16 @@ export class LinkClient implements Dialer {
       ending.endIfIdle();
     });
     this.#carriers = { peer, far: 'destination', closed: this.#closed };
-    session.on('fault', fault);
-    session.once('goaway', () => ending.refuseDials(new Error(`${peer} is closing the link`)));
-    session.once('close', (reason) => ending.over(reason));
+    http2.on('fault', fault);
+    http2.once('goaway', () => ending.refuseDials(new Error(`${peer} is closing the link`)));
+    http2.once('close', (reason) => ending.over(reason));
     // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
-    const mayHaveDied = watchLiveness(session, (error) => session.destroy(error, true), {
+    const mayHaveDied = watchLiveness(http2, (error) => http2.destroy(error, true), {
       ping: options.ping,
       // A dial that was given up, because another session was faster, has found out nothing yet.
-      carries: () => this.open > 0 || session.bytesRead === this.#readBefore,
+      carries: () => this.open > 0 || http2.bytesRead === this.#readBefore,
     });
-    const stream = session.request({
+    const stream = http2.request({
       ...CONTROL_HEAD,
       ...(options.gateway !== undefined && { [GATEWAY_FIELD]: options.gateway }),
     });
@@ -159,7 +159,7 @@ export class LinkClient implements Dialer {
     const round = this.#guarded(() => reconciler.round());
     const timer = setInterval(round, reconcileEvery);
     timer.unref();
-    session.once('close', () => clearInterval(timer));
+    http2.once('close', () => clearInterval(timer));
   }
 
   #reconciler({ peer, orphaned = () => {} }: LinkClientOptions): DiallingReconciler<Http2Stream> {
@@ -180,7 +180,7 @@ export class LinkClient implements Dialer {
 
   /** The round-trip time, in milliseconds, a recent minimum; undefined before the first PING is answered. */
   get rtt(): number | undefined {
-    return this.#session.rtt || undefined;
+    return this.#http2.rtt || undefined;
   }
 
   /** @param line a control message from `encodeControl` */
@@ -234,19 +234,19 @@ export class LinkClient implements Dialer {
   /** Accepts no new dials, lets running tunnels finish, then closes. The caller bounds this with `destroy`. */
   close(): void {
     this.#ending.refuseDials(new Error(`link to ${this.#peer} is closing`));
-    this.#session.close();
+    this.#http2.close();
     this.#ending.endIfIdle();
   }
 
   /** Ends the link and every tunnel on it. Data of tunnels that ended before can still be read. */
   destroy(reason: Error): void {
-    this.#session.destroy(reason);
+    this.#http2.destroy(reason);
   }
 
   /** Ends the link and every tunnel on it, also those that could be resumed elsewhere, and tells the other side why. */
   expel(reason: Error): void {
     cutStreams(this.#streams, planeEnded(reason, 'credential'));
-    this.#session.destroy(reason, true);
+    this.#http2.destroy(reason, true);
   }
 
   #dial(request: DialRequest): Promise<Established> {
@@ -334,9 +334,9 @@ export class LinkClient implements Dialer {
     const { reason } = this.#ending;
     if (reason) return this.#ending.lost(reason);
     try {
-      const stream = this.#session.begin(head);
+      const stream = this.#http2.begin(head);
       this.#streams.add(stream);
-      this.#readBefore = this.#session.bytesRead;
+      this.#readBefore = this.#http2.bytesRead;
       return stream;
     } catch (error) {
       if (error instanceof TypeError) return new DialError('http_request_error', error.message, { cause: error });

@@ -15,7 +15,7 @@ import { LinkClient } from './client.ts';
 import { answerHead, readAnswer, refusalHead, requestHead } from './head.ts';
 import { LinkServer } from './server.ts';
 import { dialTcp, link, listen, readAll, request } from './testing.ts';
-import { linkSession } from './tunnel-end.ts';
+import { http2Link } from './tunnel-end.ts';
 import { requestLink } from './upgrade.ts';
 
 test('a dial through a link reaches the destination and carries bytes, half-close and timing', async () => {
@@ -311,7 +311,7 @@ for (const [what, given, told] of [
 ] as const) {
   test(`a refusal of the link whose reason is ${what} is the other side's doing, and none of ours`, async () => {
     const server = net.createServer((socket) => {
-      linkSession('server', socket, 'gateway').on('stream', (stream) => {
+      http2Link('server', socket, 'gateway').on('stream', (stream) => {
         stream.on('error', () => {}).respond({ ':status': '403', [WHY_FIELD]: given }, { endStream: true });
       });
     });
@@ -326,7 +326,7 @@ for (const [what, given, told] of [
 
 test('a dial that the other side drops is retryable, and no loss of the session: nothing is about to take its place', async () => {
   const server = net.createServer((socket) => {
-    linkSession('server', socket, 'hub').on('stream', (stream, head) => {
+    http2Link('server', socket, 'hub').on('stream', (stream, head) => {
       stream.on('error', () => {});
       if (head[':method'] === 'CONNECT') stream.close(ErrorCode.INTERNAL_ERROR);
       else stream.respond({ ':status': '200' });

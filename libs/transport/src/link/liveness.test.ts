@@ -3,7 +3,7 @@ import { EventEmitter, once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { afterEach, describe, mock, test } from 'node:test';
 import { LinkChecks, type PingInterval, WIRE, watchLiveness } from '@isthmus/wire';
-import { linkSession } from './tunnel-end.ts';
+import { http2Link } from './tunnel-end.ts';
 import { pingAtRest } from './upgrade.ts';
 
 describe('liveness', () => {
@@ -184,7 +184,7 @@ describe('liveness', () => {
     const socket = net.connect((relay.address() as AddressInfo).port, '127.0.0.1');
     const [accepted] = (await once(server, 'connection')) as [Socket];
     let pings = 0;
-    const ends = [linkSession('server', accepted, 'client'), linkSession('client', socket, 'server')];
+    const ends = [http2Link('server', accepted, 'client'), http2Link('client', socket, 'server')];
     const deaths = ends.map((session) => {
       t.after(() => session.destroy());
       const ping = session.ping.bind(session);

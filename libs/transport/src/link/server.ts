@@ -22,7 +22,7 @@ import {
   ErrorCode,
   encodeHead,
   type Head,
-  type Http2Session,
+  type Http2Link,
   type Http2Stream,
   type OutgoingHead,
   PendingStream,
@@ -58,8 +58,8 @@ import {
   type CarrierLink,
   cutStreams,
   endOfStream,
+  http2Link,
   type LinkLimits,
-  linkSession,
   ResumableEnd,
   StreamCarrier,
 } from './tunnel-end.ts';
@@ -281,7 +281,7 @@ export class LinkServer {
   readonly #closed = deferred<Error>();
   /** Resolves with the reason when the link and all its tunnels have ended. */
   readonly closed = this.#closed.promise;
-  readonly #session: Http2Session;
+  readonly #http2: Http2Link;
   readonly #options: LinkServerOptions;
   readonly #streams = new RandomSet<Http2Stream>();
   readonly #unsent: ControlMessage[] = [];
@@ -304,8 +304,8 @@ export class LinkServer {
 
   constructor(options: LinkServerOptions) {
     this.#options = options;
-    const session = linkSession('server', options.socket, options.peer, () => mayHaveDied(), undefined, options.limits);
-    this.#session = session;
+    const http2 = http2Link('server', options.socket, options.peer, () => mayHaveDied(), undefined, options.limits);
+    this.#http2 = http2;
     this.#dials = new ServedDials(options, {
       streams: this.#streams,
       carriers: { peer: options.peer, far: 'caller', closed: this.#closedStream },
@@ -313,22 +313,22 @@ export class LinkServer {
         this.#gateway = gateway;
       },
     });
-    session.once('goaway', () => {
+    http2.once('goaway', () => {
       this.#closing = true;
       options.goaway?.();
     });
     options.tunnels?.linked(this);
-    session.once('close', (reason) => {
+    http2.once('close', (reason) => {
       options.tunnels?.unlinked(this, this.lossFor(reason));
       this.#closed.resolve(reason);
     });
     // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
-    const mayHaveDied = watchLiveness(session, (error) => session.destroy(error, true), {
+    const mayHaveDied = watchLiveness(http2, (error) => http2.destroy(error, true), {
       ping: options.ping,
       carries: () => this.open > 0,
     });
-    session.on('fault', (error) => this.#fault(error));
-    session.on('begun', (stream, head) => this.#accept(stream, head));
+    http2.on('fault', (error) => this.#fault(error));
+    http2.on('begun', (stream, head) => this.#accept(stream, head));
   }
 
   /** Tunnels and pending dials. */
@@ -370,19 +370,19 @@ export class LinkServer {
   /** Takes no new dials, lets running tunnels finish, then closes. */
   close(): void {
     this.#closing = true;
-    this.#session.close();
+    this.#http2.close();
     this.#endWhenIdle();
   }
 
   /** Ends the link and every tunnel on it. Data of tunnels that ended before can still be read. */
   destroy(reason: Error): void {
-    this.#session.destroy(reason);
+    this.#http2.destroy(reason);
   }
 
   /** As `destroy`, also tunnels that could be resumed elsewhere, and tells the other side why: it may not stay. */
   expel(reason: Error): void {
     cutStreams(this.#streams, planeEnded(reason, 'credential'));
-    this.#session.destroy(reason, true);
+    this.#http2.destroy(reason, true);
   }
 
   /** The control stream alone does not keep a link open. */

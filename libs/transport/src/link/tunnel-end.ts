@@ -15,10 +15,10 @@ import {
   codeName,
   type DuplexStream,
   ErrorCode,
-  Http2Session,
+  Http2Link,
+  type Http2LinkOptions,
   type Http2Stream,
   type PendingStream,
-  type SessionOptions,
   StreamError,
   type StreamHandler,
 } from '@isthmus/wire';
@@ -308,23 +308,23 @@ export class StreamCarrier implements Carrier, StreamHandler {
 }
 
 /** Of what the other side of a link may do. */
-export type LinkLimits = Pick<SessionOptions, 'config' | 'rules'>;
+export type LinkLimits = Pick<Http2LinkOptions, 'config' | 'rules'>;
 
 /**
- * The session of one half of a link. The dialling half is the HTTP/2 client, whichever side made the connection.
+ * The HTTP/2 of one half of a link. The dialling half is the HTTP/2 client, whichever side made the connection.
  * @param peer what is at the other side, for error texts
  * @param mayHaveDied see `watchLiveness`
  * @param hangsUp what has cut the tunnels if the other side's process closes the connection. Default `path`
  * @param limits default: the other side is trusted
  */
-export function linkSession(
+export function http2Link(
   role: 'client' | 'server',
   socket: Socket,
   peer: string,
   mayHaveDied: () => boolean = () => true,
   hangsUp?: CutBy,
   limits: LinkLimits = { rules: { groupField: TENANT_FIELD } },
-): Http2Session {
+): Http2Link {
   const lost = (reason: NodeJS.ErrnoException) => {
     const Lost = lossOf(reason.code, mayHaveDied);
     return new Lost(`${peer}: ${reason.message}`, {
@@ -332,7 +332,7 @@ export function linkSession(
       ...(Lost === HungUp && hangsUp && { by: hangsUp }),
     });
   };
-  return new Http2Session({ role, socket, lost, ...limits });
+  return new Http2Link({ role, socket, lost, ...limits });
 }
 
 /**

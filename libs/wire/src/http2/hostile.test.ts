@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import { Http2Link } from '../link/link.ts';
 import {
   dataHead,
   ErrorCode,
@@ -14,7 +15,6 @@ import {
 } from './frames.ts';
 import { encodeHead } from './heads.ts';
 import { FrameReader } from './reading.ts';
-import { Http2Session } from './session.ts';
 import { CONFIG, raw, socketPair } from './testing.ts';
 
 const HEAD = encodeHead({ ':method': 'CONNECT', ':authority': 'h:1' });
@@ -32,7 +32,7 @@ function open(stream: number): Buffer {
 /** What becomes of a server whose peer says this. @returns the code of its GOAWAY */
 async function told(...frames: Buffer[]): Promise<number> {
   const [client, socket] = await socketPair();
-  const server = new Http2Session({ role: 'server', socket, config: CONFIG });
+  const server = new Http2Link({ role: 'server', socket, config: CONFIG });
   server.on('stream', (stream) => stream.on('error', () => {}));
   const received: Buffer[] = [];
   client.on('data', (chunk: Buffer) => received.push(chunk));
@@ -182,7 +182,7 @@ const faults: [what: string, frames: Buffer[], code: number][] = [
 for (const [what, frames, code] of faults) {
   test(`${what} resets a stream, and the others go on`, async () => {
     const [client, socket] = await socketPair();
-    const server = new Http2Session({ role: 'server', socket, config: CONFIG });
+    const server = new Http2Link({ role: 'server', socket, config: CONFIG });
     const opened: number[] = [];
     server.on('stream', (stream) => {
       opened.push(stream.id);
@@ -207,7 +207,7 @@ for (const [what, frames, code] of faults) {
 
 test('more streams than allowed are refused, and what is unknown is passed over', async () => {
   const [client, socket] = await socketPair();
-  const server = new Http2Session({ role: 'server', socket, config: { ...CONFIG, streams: 2 } });
+  const server = new Http2Link({ role: 'server', socket, config: { ...CONFIG, streams: 2 } });
   let opened = 0;
   server.on('stream', (stream) => {
     opened++;
@@ -226,7 +226,7 @@ test('more streams than allowed are refused, and what is unknown is passed over'
 
 test('a peer that asks for answers and does not read them is left', async () => {
   const [client, socket] = await socketPair();
-  const server = new Http2Session({ role: 'server', socket, config: CONFIG });
+  const server = new Http2Link({ role: 'server', socket, config: CONFIG });
   server.on('stream', (stream) => {
     stream.on('error', () => {}).respond({ ':status': 200, long: 'x'.repeat(16_000) }, { endStream: true });
   });
@@ -247,7 +247,7 @@ test('a peer that asks for answers and does not read them is left', async () => 
 
 test('bytes that come one by one are read as well', async () => {
   const [client, socket] = await socketPair();
-  const server = new Http2Session({ role: 'server', socket, config: CONFIG });
+  const server = new Http2Link({ role: 'server', socket, config: CONFIG });
   const text: string[] = [];
   server.on('stream', (stream) => stream.on('data', (chunk) => text.push(String(chunk))).on('error', () => {}));
   client.resume();
@@ -263,7 +263,7 @@ test('a burst of requests that are reset at once leaves turns of the event loop 
   const burst = Array.from({ length: count }, (_, i) => [open(2 * i + 1), rstStreamFrame(2 * i + 1, ErrorCode.CANCEL)]);
   // All of it waits in the kernel before the first byte is read.
   await new Promise((sent) => client.write(Buffer.concat([PREFACE, settingsFrame({}), ...burst.flat()]), sent));
-  const server = new Http2Session({
+  const server = new Http2Link({
     role: 'server',
     socket,
     config: { ...CONFIG, streams: 2 * count },

@@ -6,11 +6,11 @@ import { Duplex } from 'node:stream';
 import { afterEach } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { type Config, WIRE } from '../defaults.ts';
+import { Http2Link } from '../link/link.ts';
 import { FRAME_HEAD, FrameType } from './frames.ts';
 import { encodeHead, type Field } from './heads.ts';
 import { Output } from './output.ts';
 import { FrameReader, Reading } from './reading.ts';
-import { Http2Session } from './session.ts';
 import type { Http2Stream } from './stream.ts';
 import { type StreamRules, type StreamSettings, Streams } from './streams.ts';
 
@@ -151,18 +151,18 @@ export async function socketPair(): Promise<[client: Socket, server: Socket]> {
   return [client, server];
 }
 
-/** Two sessions of ours that talk to each other. */
-export async function sessionPair(): Promise<{ client: Http2Session; server: Http2Session }> {
+/** Two links of ours that talk to each other. */
+export async function linkPair(): Promise<{ client: Http2Link; server: Http2Link }> {
   const [clientSocket, serverSocket] = await socketPair();
-  const client = new Http2Session({ role: 'client', socket: clientSocket, config: CONFIG });
-  const server = new Http2Session({ role: 'server', socket: serverSocket, config: CONFIG });
+  const client = new Http2Link({ role: 'client', socket: clientSocket, config: CONFIG });
+  const server = new Http2Link({ role: 'server', socket: serverSocket, config: CONFIG });
   return { client, server };
 }
 
 /** Our server, and a client of Node's. */
-export async function withNodeClient(): Promise<{ client: http2.ClientHttp2Session; server: Http2Session }> {
+export async function withNodeClient(): Promise<{ client: http2.ClientHttp2Session; server: Http2Link }> {
   const [clientSocket, serverSocket] = await socketPair();
-  const server = new Http2Session({ role: 'server', socket: serverSocket, config: CONFIG });
+  const server = new Http2Link({ role: 'server', socket: serverSocket, config: CONFIG });
   const client = http2.connect('http://x', { createConnection: () => clientSocket });
   client.on('error', () => {});
   return { client, server };
@@ -171,7 +171,7 @@ export async function withNodeClient(): Promise<{ client: http2.ClientHttp2Sessi
 /** Our client, and a server of Node's that gives each stream to `serve`. */
 export async function withNodeServer(
   serve: (stream: http2.ServerHttp2Stream, head: http2.IncomingHttpHeaders) => void,
-): Promise<{ client: Http2Session; server: http2.Http2Server }> {
+): Promise<{ client: Http2Link; server: http2.Http2Server }> {
   const [clientSocket, serverSocket] = await socketPair();
   const server = http2.createServer();
   server.on('stream', (stream, head) => {
@@ -179,7 +179,7 @@ export async function withNodeServer(
     serve(stream, head);
   });
   server.emit('connection', serverSocket);
-  const client = new Http2Session({ role: 'client', socket: clientSocket, config: CONFIG });
+  const client = new Http2Link({ role: 'client', socket: clientSocket, config: CONFIG });
   return { client, server };
 }
 

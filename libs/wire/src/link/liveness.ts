@@ -1,6 +1,6 @@
 import { guarding } from '@isthmus/runtime';
 import { WIRE } from '../defaults.ts';
-import type { Http2Session } from '../http2/session.ts';
+import type { Http2Link } from './link.ts';
 
 /** How long a link may be silent before this side sends a PING, where it is not the usual second. */
 export interface PingInterval {
@@ -53,19 +53,19 @@ export interface LivenessOptions {
  * sent since the last check, or in the 250 ms before it
  */
 export function watchLiveness(
-  session: Http2Session,
+  link: Http2Link,
   dead: (error: Error) => void,
   { ping, carries = () => false, checks = CHECKS }: LivenessOptions = {},
 ): () => boolean {
   const { seconds = 1, atRest = false } = ping ?? {};
-  let { bytesRead, bytesWritten } = session;
+  let { bytesRead, bytesWritten } = link;
   let [silent, mute, rests] = [0, 0, false];
   let ask = WIRE.pingAfterChecks * seconds;
-  const roundTrip = () => Math.floor((session.rtt || WIRE.unknownRoundTripMs) / WIRE.checkEveryMs);
+  const roundTrip = () => Math.floor((link.rtt || WIRE.unknownRoundTripMs) / WIRE.checkEveryMs);
   const check = () => {
-    silent = session.bytesRead === bytesRead ? silent + 1 : 0;
-    mute = session.bytesWritten === bytesWritten ? mute + 1 : 0;
-    ({ bytesRead, bytesWritten } = session);
+    silent = link.bytesRead === bytesRead ? silent + 1 : 0;
+    mute = link.bytesWritten === bytesWritten ? mute + 1 : 0;
+    ({ bytesRead, bytesWritten } = link);
     const isAsUsual = atRest && carries();
     // A PING that has no answer counts. What the link begins to carry is written on both sides, so `mute` is small.
     if (isAsUsual && rests)
@@ -75,13 +75,13 @@ export function watchLiveness(
     ask = WIRE.pingAfterChecks * scale;
     if (silent >= WIRE.deadAfterChecks * scale + roundTrip())
       dead(new Error(`silent for ${(silent * WIRE.checkEveryMs) / 1000} s, even to PING`));
-    else if (silent === ask || mute === ask) session.ping();
+    else if (silent === ask || mute === ask) link.ping();
   };
   // An exception in one check must not skip the others.
   const quit = checks.add(guarding(dead)(check));
-  session.once('close', quit);
+  link.once('close', quit);
   return () => {
-    const heard = silent <= ask + 1 + roundTrip() || session.bytesRead !== bytesRead;
-    return heard && (mute === 0 || session.bytesWritten !== bytesWritten);
+    const heard = silent <= ask + 1 + roundTrip() || link.bytesRead !== bytesRead;
+    return heard && (mute === 0 || link.bytesWritten !== bytesWritten);
   };
 }

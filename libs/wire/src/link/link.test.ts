@@ -3,9 +3,9 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import http2 from 'node:http2';
 import { test } from 'node:test';
-import type { DuplexStream } from './duplex.ts';
-import type { Head } from './heads.ts';
-import { readAll, sessionPair, withNodeClient, withNodeServer } from './testing.ts';
+import type { DuplexStream } from '../http2/duplex.ts';
+import type { Head } from '../http2/heads.ts';
+import { linkPair, readAll, withNodeClient, withNodeServer } from '../http2/testing.ts';
 
 const CONNECT = { ':method': 'CONNECT', ':authority': 'h:1' };
 
@@ -17,7 +17,7 @@ function echo(stream: DuplexStream): void {
 }
 
 test('a stream carries a head, an informational head, an answer and bytes both ways, and its two ways end apart', async () => {
-  const { client, server } = await sessionPair();
+  const { client, server } = await linkPair();
   const heads: Head[] = [];
   server.on('stream', async (stream, head) => {
     heads.push(head);
@@ -39,7 +39,7 @@ test('a stream carries a head, an informational head, an answer and bytes both w
 });
 
 test('two ends that both have much to say on many streams go on', async () => {
-  const { client, server } = await sessionPair();
+  const { client, server } = await linkPair();
   const bytes = randomBytes(1_000_000);
   let whole = 0;
   server.on('stream', async (stream) => {
@@ -55,7 +55,7 @@ test('two ends that both have much to say on many streams go on', async () => {
 });
 
 test('streams that nobody reads hold their windows and stop no other', async () => {
-  const { client, server } = await sessionPair();
+  const { client, server } = await linkPair();
   server.on('stream', (stream, { 'x-endless': endless }) => {
     if (!endless) return echo(stream);
     stream.on('error', () => {});
@@ -79,7 +79,7 @@ test('streams that nobody reads hold their windows and stop no other', async () 
 });
 
 test('either side resets a stream, and the other sees the code', async () => {
-  const { client, server } = await sessionPair();
+  const { client, server } = await linkPair();
   const opened: DuplexStream[] = [];
   server.on('stream', (stream) => void opened.push(stream.on('error', () => {})));
   const [byClient, byServer] = [client.request(CONNECT), client.request(CONNECT)];
@@ -105,15 +105,15 @@ test('an answer that came whole is read, though the other side wants no more of 
   assert.equal(String(await readAll(stream)), 'all there is');
 });
 
-test('a session that closes lets its streams finish, takes no new one, and then ends', async () => {
-  const { client, server } = await sessionPair();
+test('a link that closes lets its streams finish, takes no new one, and then ends', async () => {
+  const { client, server } = await linkPair();
   server.on('stream', echo);
   const stream = client.request(CONNECT);
   await once(stream, 'response');
   const told = once(client, 'goaway');
   server.close();
   await told;
-  assert.throws(() => client.request(CONNECT), /session is closing/);
+  assert.throws(() => client.request(CONNECT), /link is closing/);
   const ends = [once(client, 'close'), once(server, 'close')];
   stream.end('still here');
   assert.equal(String(await readAll(stream)), 'still here');
@@ -122,7 +122,7 @@ test('a session that closes lets its streams finish, takes no new one, and then 
 });
 
 test('a stream that came too late for a GOAWAY is refused, so that it may be tried elsewhere', async () => {
-  const { client, server } = await sessionPair();
+  const { client, server } = await linkPair();
   server.on('stream', echo);
   const early = client.request(CONNECT);
   await once(early, 'response');
@@ -135,7 +135,7 @@ test('a stream that came too late for a GOAWAY is refused, so that it may be tri
 });
 
 test('the end of a connection is the end of its streams, but not of what came before', async () => {
-  const { client, server } = await sessionPair();
+  const { client, server } = await linkPair();
   server.on('stream', (stream, { 'x-short': short }) => {
     stream.on('error', () => {}).resume();
     stream.respond({ ':status': 200 });
@@ -199,7 +199,7 @@ test('a server of another make is used: streams, settings, refusals, GOAWAY', as
 });
 
 test('a listener of the end that throws is a fault, and keeps neither the others nor the streams from it', async () => {
-  const { client, server } = await sessionPair();
+  const { client, server } = await linkPair();
   const faults: Error[] = [];
   const defect = new Error('a defect');
   client.on('fault', (error) => faults.push(error));

@@ -1,38 +1,38 @@
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { type Config, WIRE } from '../defaults.ts';
-import { Connection, greeting, type PeerSettings } from './connection.ts';
-import { DuplexStream } from './duplex.ts';
-import { encodeHead, type Head, headOf, type OutgoingHead } from './heads.ts';
-import type { Http2Stream } from './stream.ts';
-import type { StreamRules } from './streams.ts';
+import { Connection, greeting, type PeerSettings } from '../http2/connection.ts';
+import { DuplexStream } from '../http2/duplex.ts';
+import { encodeHead, type Head, headOf, type OutgoingHead } from '../http2/heads.ts';
+import type { Http2Stream } from '../http2/stream.ts';
+import type { StreamRules } from '../http2/streams.ts';
 
-export interface SessionOptions {
+export interface Http2LinkOptions {
   readonly role: 'client' | 'server';
-  /** Connected, after the TLS handshake. The session owns it from now on. */
+  /** Connected, after the TLS handshake. The link owns it from now on. */
   readonly socket: Socket;
   /** Times, sizes and counts. Default: `WIRE`. */
   readonly config?: Partial<Config>;
   /** Default: both sides are trusted, and may cancel many requests at once. */
   readonly rules?: Partial<StreamRules>;
-  /** Makes the error that open streams get when the session ends. Default: the reason itself. */
+  /** Makes the error that open streams get when the link ends. Default: the reason itself. */
   readonly lost?: (reason: Error) => Error;
 }
 
-interface SessionEvents {
+interface Http2LinkEvents {
   /** At the server: the other side opened a stream, which needs a handler at once. */
   begun: [stream: Http2Stream, head: Head];
   /** The same as a Duplex, if nobody listens to `begun`. */
   stream: [stream: DuplexStream, head: Head];
   /** No new stream can be opened, because the other side is leaving or the ids are used up. Open streams continue. */
   goaway: [];
-  /** A listener threw. That is a bug in the listener, and it ends the session. */
+  /** A listener threw. That is a bug in the listener, and it ends the link. */
   fault: [error: Error];
-  /** The session has ended, with all its streams. */
+  /** The link has ended, with all its streams. */
   close: [reason: Error];
 }
 
-function opening(role: SessionOptions['role'], config: Config) {
+function opening(role: Http2LinkOptions['role'], config: Config) {
   const settings: PeerSettings = {
     initialWindowSize: config.windowBytes,
     maxConcurrentStreams: config.streams,
@@ -42,17 +42,17 @@ function opening(role: SessionOptions['role'], config: Config) {
   return { settings, greeting: greeting(role, settings) };
 }
 
-/** Shared by all sessions: a small buffer that lives as long as a session keeps the whole 64 KiB that it was cut from. */
+/** Shared by all links: a small buffer that lives as long as a link keeps the whole 64 KiB that it was cut from. */
 const USUAL = { client: opening('client', WIRE), server: opening('server', WIRE) };
 
 /** One side of a connection whose streams are Duplexes, as links use it. */
-export class Http2Session extends EventEmitter<SessionEvents> {
+export class Http2Link extends EventEmitter<Http2LinkEvents> {
   readonly socket: Socket;
   readonly #connection: Connection;
   readonly #groupField: string | undefined;
   #over: Error | undefined;
 
-  constructor({ role, socket, config: given, rules, lost = (reason) => reason }: SessionOptions) {
+  constructor({ role, socket, config: given, rules, lost = (reason) => reason }: Http2LinkOptions) {
     super();
     const config = given ? { ...WIRE, ...given } : WIRE;
     this.socket = socket;
@@ -110,18 +110,18 @@ export class Http2Session extends EventEmitter<SessionEvents> {
 
   /**
    * Opens a stream, which needs a handler at once; for the client.
-   * @throws TypeError for a head that HTTP/2 cannot carry; Error if the session is leaving or the other side accepts no more streams
+   * @throws TypeError for a head that HTTP/2 cannot carry; Error if the link is leaving or the other side accepts no more streams
    */
   begin(head: OutgoingHead): Http2Stream {
     if (this.#over) throw this.#over;
-    if (this.closed) throw new Error('session is closing');
+    if (this.closed) throw new Error('link is closing');
     const group = this.#groupField === undefined ? undefined : head[this.#groupField];
     const stream = this.#connection.request(encodeHead(head), group as string | undefined);
     if (this.#connection.usedUp) this.#leave();
     return stream;
   }
 
-  /** Sends a PING. @param done called on its answer; never if the session ends first */
+  /** Sends a PING. @param done called on its answer; never if the link ends first */
   ping(done?: () => void): void {
     this.#connection.ping(done);
   }
@@ -132,7 +132,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   }
 
   /** Ends the connection and all open streams. */
-  destroy(reason: Error = new Error('session was destroyed'), told = false): void {
+  destroy(reason: Error = new Error('link was destroyed'), told = false): void {
     this.#connection.destroy(reason, told);
   }
 
