@@ -14,28 +14,38 @@ export function helpText(program: {
   return `${lines.join('\n')}\n`;
 }
 
-/** Returns the text of docs/FLAGS.md: each flag once, with the programs that have it. */
+/** Returns the text of docs/FLAGS.md: each flag once, with the programs that have it. Flags without effect come last, by the reason. */
 export function flagsMarkdown(): string {
   const all = [...PROGRAMS, isthmusHold];
   const programs = all.map(({ name, summary }) => `- **${letterOf(name)}**: \`${name}\`. ${summary}`);
   const topics = new Map<string, Map<string, string[]>>();
+  const without = new Map<string, string[]>();
   for (const { name, flags } of all) {
     for (const [topic, rows] of byTopic(flags)) {
-      const lines = topics.get(topic) ?? new Map<string, string[]>();
-      topics.set(topic, lines);
-      for (const row of rows) lines.set(lineOf(row), [...(lines.get(lineOf(row)) ?? []), letterOf(name)]);
+      for (const [flag, row] of rows) {
+        if (row.inert === undefined) {
+          const lines = entry(topics, topic, new Map<string, string[]>());
+          entry(lines, lineOf([flag, row]), []).push(letterOf(name));
+        } else {
+          const flags = entry(without, row.inert, []);
+          if (!flags.includes(flag)) flags.push(flag);
+        }
+      }
     }
   }
   const sections = [...topics].map(([topic, lines]) => {
-    const table = [...lines].map(([line, letters]) => `| ${letters.join(' ')} ${line}`);
-    return [
-      `## ${topic}\n`,
-      '| of | flag | type | default | what it does |',
-      '| --- | --- | --- | --- | --- |',
-      ...table,
-    ].join('\n');
+    const list = [...lines].map(([line, letters]) => `- ${letters.join(' ')} ${line}`);
+    return [`## ${topic}\n`, ...list].join('\n');
   });
-  return `${[`${INTRODUCTION}\n${programs.join('\n')}`, ...sections].join('\n\n')}\n`;
+  const inert = [...without].map(([why, flags]) => `- ${flags.map((flag) => `\`--${flag}\``).join(', ')}: ${why}.`);
+  return `${[`${INTRODUCTION}\n${programs.join('\n')}`, ...sections, `${WITHOUT_EFFECT}\n${inert.join('\n')}`].join('\n\n')}\n`;
+}
+
+/** Returns what a map has under a key, after it has put it there if it was not. */
+function entry<K, V>(map: Map<K, V>, key: K, initial: V): V {
+  const found = map.get(key) ?? initial;
+  map.set(key, found);
+  return found;
 }
 
 const COLUMN = 40;
@@ -84,16 +94,19 @@ function wrapped(text: string, width: number): string[] {
 
 const INTRODUCTION = `# Flags
 
-Every flag, and the programs that have it. \`npm run generate\` writes this page from the tables in \`libs/flags/src\`; \`npm run ok\` fails if
-it is out of date.
+Every flag, and the programs that have it. \`npm run generate\` writes this page from the tables in \`libs/flags/src\`.
 
 Programs read values as Go's pflag does: \`--name=value\` or \`--name value\`; \`--bool\`, \`--bool=false\`; durations such as
 \`1h30m\`, \`1.5s\`, \`100ms\`; lists with commas or by repeating the flag. Underscores in names count as dashes. An unknown flag, a malformed
 value or an unusable file ends the program with one line and status 1, before anything starts.
 
-Flags without a mark come from upstream (proxy-server and proxy-agent of apiserver-network-proxy) and keep their names, types
-and defaults. **own** marks flags that only Isthmus has. **inert** marks flags of upstream that have no effect here: programs accept them
-and name them in one warning.
+Letters say which programs have a flag. A star marks flags that only Isthmus has. The others come from upstream (proxy-server and
+proxy-agent of apiserver-network-proxy) and keep their names, types and defaults. A default follows the type.
+`;
+
+const WITHOUT_EFFECT = `## Accepted, without effect
+
+Flags of upstream that do nothing here. Programs accept them and name them in one warning.
 `;
 
 /** `S` for proxy-server, and so on. */
@@ -104,17 +117,11 @@ function letterOf(program: string): string {
 function lineOf([name, flag]: [string, Flag]): string {
   const names = [`\`--${name}\``, ...(flag.short ? [`\`-${flag.short}\``] : [])].join(', ');
   const initial = defaultText(flag);
-  const shown = flag.unset ? initial : initial && `\`${initial}\``;
-  return `| ${names} | ${flag.kind.name} | ${shown} | ${cell(description(flag))} |`;
-}
-
-function description(flag: Flag): string {
-  const mark = flag.own ? '**own** ' : flag.inert === undefined ? '' : '**inert** ';
-  const why = flag.inert === undefined ? '' : ` Has no effect here: ${flag.inert}.`;
+  const shown = initial && (flag.unset ? ` (${initial})` : ` \`${initial}\``);
   const old = (flag.oldNames ?? []).map(({ name }) => ` Old name: \`--${name}\`.`).join('');
-  return `${mark}${flag.help}${why}${old}`;
+  return `${names}${flag.own ? ' ★' : ''} ${flag.kind.name}${shown}: ${text(flag.help)}${old}`;
 }
 
-function cell(text: string): string {
-  return text.replaceAll('|', '\\|').replaceAll('<', '&lt;');
+function text(help: string): string {
+  return help.replaceAll('<', '&lt;').replaceAll('*', '\\*');
 }

@@ -126,10 +126,15 @@ for (const program of PROGRAMS) {
   test(`docs/FLAGS.md has every flag of ${program.name}`, () => {
     const page = flagsMarkdown();
     const letter = new RegExp(`^- \\*\\*(.)\\*\\*: \`${program.name}\``, 'm').exec(page)?.[1];
-    for (const [name, { hidden }] of Object.entries(program.flags)) {
-      const rows = page.split('\n').filter((line) => line.includes(`| \`--${name}\``));
-      const has = rows.some((line) => line.split('|')[1]?.split(' ').includes(`${letter}`));
-      assert.equal(has, !hidden, name);
+    for (const [name, { hidden, inert }] of Object.entries(program.flags)) {
+      if (inert !== undefined) {
+        assert.ok(hidden || page.split('## Accepted, without effect')[1]?.includes(`\`--${name}\``), name);
+        continue;
+      }
+      const letters = [...page.matchAll(/^- ([A-Z ]+) `--([\w-]+)`/gm)].flatMap(([, of = '', flag]) =>
+        flag === name ? of.split(' ') : [],
+      );
+      assert.equal(letters.includes(`${letter}`), !hidden, name);
     }
   });
 }

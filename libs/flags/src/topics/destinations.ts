@@ -14,7 +14,7 @@ export const destinations = topic('Behaviour', {
   ),
   'deny-destinations': strings(
     [],
-    `Destinations that this agent does not dial, whatever the plane asks, and though --allow-destinations lists them: a comma list. ${ENTRY} Addresses are checked after the name was resolved.`,
+    'Destinations that this agent does not dial, whatever the plane asks, and though --allow-destinations lists them: a comma list of such entries. Addresses are checked after the name was resolved.',
     { own: true },
   ),
 });
