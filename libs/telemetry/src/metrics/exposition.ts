@@ -79,7 +79,7 @@ function escaped(text: string): string {
 }
 
 /** Formats a number as Go does. This matters for bucket bounds, because Prometheus 2 treats a bound as a string. */
-export function numeral(value: number): string {
+function numeral(value: number): string {
   if (value === Number.POSITIVE_INFINITY) return '+Inf';
   if (value === Number.NEGATIVE_INFINITY) return '-Inf';
   if (value === 0 || Math.abs(value) >= 1e-4) return String(value);

@@ -1,26 +1,23 @@
 import { planeEvents } from '@isthmus/tunnel';
 import { agentMetrics } from './agent.ts';
-import { numeral } from './exposition.ts';
 import type { Declared, Metrics } from './families.ts';
 import { serverMetrics } from './server.ts';
 
 const INTRODUCTION = `# Metrics
 
-\`GET /metrics\` on the health port and on the admin port. \`npm run generate\` writes this page from the code. Alerts and a dashboard are in
-[k8s/monitoring](../k8s/monitoring/README.md). With \`OTEL_METRICS_EXPORTER=otlp\` the same families are also exported over OTLP.
+\`GET /metrics\` on the health port and on the admin port; \`OTEL_METRICS_EXPORTER=otlp\` also exports the same families over OTLP. Alerts and a
+dashboard are in [k8s/monitoring](../k8s/monitoring/README.md). \`npm run generate\` writes this page from the code.
 
 - \`konnectivity_network_proxy_*\` are upstream's families: names, types, labels, buckets and help of apiserver-network-proxy.
 - \`isthmus_*\` are ours. No label is an agent or a destination. The first 1,000 tenants and hubs have a line each, the rest share \`(others)\`.
-- \`process_*\` and \`nodejs_*\` are prom-client's, as far as system and runtime have them. \`go_*\` and \`promhttp_*\` describe a runtime that
-  these programs do not have: instead of \`go_memstats_heap_inuse_bytes\` use \`nodejs_heap_size_used_bytes\`, of \`go_memstats_sys_bytes\`
-  \`process_resident_memory_bytes\`, of \`go_goroutines\` \`isthmus_event_loop_delay_seconds\`.
+- \`process_*\` and \`nodejs_*\` are prom-client's. Instead of \`go_memstats_heap_inuse_bytes\` use \`nodejs_heap_size_used_bytes\`, of
+  \`go_memstats_sys_bytes\` \`process_resident_memory_bytes\`, of \`go_goroutines\` \`isthmus_event_loop_delay_seconds\`.
 
 With \`--tenants-dir\` there are also families by tenant. A tenant that is gone takes its lines along; an operator of one tenant sees only that
-tenant's lines, on the admin port. \`proxy-server\`, a gateway and a hub in one process, counts each dial and tunnel once.
+tenant's lines, on the admin port. \`proxy-server\` counts each dial and tunnel once.
 
 Scrapers that ask for OpenMetrics 1.0 get it, all others the text format 0.0.4. In OpenMetrics, upstream's counters that do not end in \`_total\`
-have the type \`unknown\`, and \`isthmus_dial_latency_seconds\` has exemplars: the \`trace_id\` of the last sampled dial in each bucket of
-\`total\` and \`attempt\`.
+have the type \`unknown\`, and \`isthmus_dial_latency_seconds\` has exemplars: the \`trace_id\` of a sampled dial.
 `;
 
 interface ProgramPage {
@@ -88,13 +85,15 @@ function taken({ declared, close }: Metrics): readonly Declared[] {
 
 function tableOf(families: readonly Declared[]): string {
   const sorted = [...families].sort((a, b) => (a.name < b.name ? -1 : 1));
-  const lines = sorted.map(({ name, type, labels, help, buckets }) => {
-    const bounds = buckets ? ` Buckets: ${buckets.map(numeral).join(' ')}.` : '';
+  const lines = sorted.map(({ name, type, labels, help }) => {
     const named = labels.map((label) => `\`${label}\``).join(', ');
-    return `| \`${name}\` | ${type} | ${named} | ${cell(withStop(help) + bounds)} |`;
+    return `| \`${name}\` | ${type} | ${named} | ${cell(withStop(help.replace(SHARED, '')))} |`;
   });
   return ['| family | type | labels | what it is |', '| --- | --- | --- | --- |', ...lines].join('\n');
 }
+
+/** What the introduction says of all families. */
+const SHARED = / The first [\d,]+ have a line each; the rest share "\(others\)"\.$/;
 
 /** Only some of upstream's help texts end in a full stop. */
 function withStop(help: string): string {
