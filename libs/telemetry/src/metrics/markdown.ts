@@ -8,7 +8,7 @@ const INTRODUCTION = `# Metrics
 \`GET /metrics\` on the health port and on the admin port; \`OTEL_METRICS_EXPORTER=otlp\` also exports the same families over OTLP. Alerts and a
 dashboard are in [k8s/monitoring](../k8s/monitoring/README.md). \`npm run generate\` writes this page from the code.
 
-- \`konnectivity_network_proxy_*\` are upstream's families: names, types, labels, buckets and help of apiserver-network-proxy.
+- \`konnectivity_network_proxy_*\` are upstream's families: names, types, labels, buckets and help of apiserver-network-proxy. A scrape has the help.
 - \`isthmus_*\` are ours. No label is an agent or a destination. The first 1,000 tenants and hubs have a line each, the rest share \`(others)\`.
 - \`process_*\` and \`nodejs_*\` are prom-client's. Instead of \`go_memstats_heap_inuse_bytes\` use \`nodejs_heap_size_used_bytes\`, of
   \`go_memstats_sys_bytes\` \`process_resident_memory_bytes\`, of \`go_goroutines\` \`isthmus_event_loop_delay_seconds\`.
@@ -87,18 +87,15 @@ function tableOf(families: readonly Declared[]): string {
   const sorted = [...families].sort((a, b) => (a.name < b.name ? -1 : 1));
   const lines = sorted.map(({ name, type, labels, help }) => {
     const named = labels.map((label) => `\`${label}\``).join(', ');
-    return `| \`${name}\` | ${type} | ${named} | ${cell(withStop(help.replace(SHARED, '')))} |`;
+    return `| \`${name}\` | ${type} | ${named} | ${name.startsWith(UPSTREAM) ? '' : cell(help.replace(SHARED, ''))} |`;
   });
   return ['| family | type | labels | what it is |', '| --- | --- | --- | --- |', ...lines].join('\n');
 }
 
+const UPSTREAM = 'konnectivity_';
+
 /** What the introduction says of all families. */
 const SHARED = / The first [\d,]+ have a line each; the rest share "\(others\)"\.$/;
-
-/** Only some of upstream's help texts end in a full stop. */
-function withStop(help: string): string {
-  return /[.)]$/.test(help) ? help : `${help}.`;
-}
 
 function cell(text: string): string {
   return text.replaceAll('|', '\\|').replaceAll('<', '&lt;');
