@@ -115,6 +115,30 @@ test('SIGTERM and SIGINT drain, then close, then exit with 0', async () => {
   }
 });
 
+/** V8 has its quick compiler since version 13: Node 24. */
+const compilesQuickly = !onDeno && Number.parseInt(process.versions.v8, 10) >= 13;
+
+test('a started program compiles what runs after a quarter of the calls that V8 waits for', {
+  skip: !compilesQuickly,
+}, async () => {
+  const program = run(`
+const { setFlagsFromString } = process.getBuiltinModule('node:v8');
+setFlagsFromString('--allow-natives-syntax');
+const OPTIMISED = 1 << 4;
+const isCompiled = new Function('run', 'return (%GetOptimizationStatus(run) & ' + OPTIMISED + ') !== 0');
+const work = (text) => text.length + 1;
+setImmediate(() => {
+  for (let calls = 0; calls < 100; calls++) work('ab');
+  process.stdout.write('called\\n');
+  setInterval(() => isCompiled(work) && process.stdout.write('compiled\\n'), 5);
+});
+${ORDERLY}`);
+  await program.saw(/called/);
+  await program.saw(/compiled/);
+  program.signal('SIGTERM');
+  assert.equal(await program.ended, 0, program.err);
+});
+
 test('a second signal ends a drain at once, with status 128 plus its number', async () => {
   for (const [signal, status] of [
     ['SIGTERM', 143],
