@@ -9,7 +9,9 @@ import { link, listen, request } from './testing.ts';
 /** Node counts what it makes of each kind; Deno does not. */
 const skip = process.versions.deno !== undefined;
 
-/** Each has to be made, called and collected. The sum of ten dials leaves room for what the link makes meanwhile, such as PINGs. */
+/** Each has to be made, called and collected. A busy machine adds what a link makes meanwhile, such as PINGs: the least of some sums counts. */
+const SUMS = 5;
+
 test('a dial over a link makes few promises and timers at both of its ends', { skip }, async () => {
   const port = await listen(net.createServer((socket) => socket.end()));
   const { client } = await link(endpointDial({ agentId: 'a1' }));
@@ -19,15 +21,20 @@ test('a dial over a link makes few promises and timers at both of its ends', { s
     await once(end.stream, 'close');
   };
   await dial();
-  const made: Record<string, number> = { PROMISE: 0, Timeout: 0 };
-  const hook = createHook({
-    init(_id, type) {
-      if (type in made) made[type] = (made[type] ?? 0) + 1;
-    },
-  });
-  hook.enable();
-  for (let count = 0; count < 10; count++) await dial();
-  hook.disable();
-  assert.ok((made.PROMISE ?? 0) <= 165, `${made.PROMISE} promises for ten dials`);
-  assert.ok((made.Timeout ?? 0) <= 65, `${made.Timeout} timers for ten dials`);
+  const sums: Record<string, number>[] = [];
+  while (sums.length < SUMS) {
+    const made: Record<string, number> = { PROMISE: 0, Timeout: 0 };
+    const hook = createHook({
+      init(_id, type) {
+        if (type in made) made[type] = (made[type] ?? 0) + 1;
+      },
+    });
+    hook.enable();
+    for (let count = 0; count < 10; count++) await dial();
+    hook.disable();
+    sums.push(made);
+  }
+  const least = (type: string) => Math.min(...sums.map((made) => made[type] ?? 0));
+  assert.ok(least('PROMISE') <= 165, `${least('PROMISE')} promises for ten dials`);
+  assert.ok(least('Timeout') <= 65, `${least('Timeout')} timers for ten dials`);
 });
