@@ -13,6 +13,8 @@ dashboard are in [k8s/monitoring](../k8s/monitoring/README.md). \`npm run genera
 - \`process_*\` and \`nodejs_*\` are prom-client's. Instead of \`go_memstats_heap_inuse_bytes\` use \`nodejs_heap_size_used_bytes\`, of
   \`go_memstats_sys_bytes\` \`process_resident_memory_bytes\`, of \`go_goroutines\` \`isthmus_event_loop_delay_seconds\`.
 
+Letters say which programs have a family: **S** \`proxy-server\`, **G** \`frontend-gw\`, **H** \`backend-hub\`, **A** \`proxy-agent\`.
+
 With \`--tenants-dir\` there are also families by tenant. A tenant that is gone takes its lines along; an operator of one tenant sees only that
 tenant's lines, on the admin port. \`proxy-server\` counts each dial and tunnel once.
 
@@ -21,8 +23,7 @@ have the type \`unknown\`, and \`isthmus_dial_latency_seconds\` has exemplars: t
 `;
 
 interface ProgramPage {
-  readonly name: string;
-  readonly what: string;
+  readonly letter: string;
   readonly declared: readonly Declared[];
 }
 
@@ -31,65 +32,49 @@ export function programPages(): readonly ProgramPage[] {
   const tenants = { size: 0, badFiles: 0, has: () => false, certificates: () => [] };
   const servers = { strategies: ['default'], process: true, tenants } as const;
   return [
-    {
-      name: 'proxy-server',
-      what: 'Gateway and hub in one.',
-      metrics: serverMetrics(planeEvents(), { role: 'server', ...servers }),
-    },
-    { name: 'frontend-gw', what: 'A gateway.', metrics: serverMetrics(planeEvents(), { role: 'gateway', ...servers }) },
-    { name: 'backend-hub', what: 'A hub.', metrics: serverMetrics(planeEvents(), { role: 'hub', ...servers }) },
-    { name: 'proxy-agent', what: 'An agent.', metrics: agentMetrics(planeEvents(), { process: true }) },
-  ].map(({ metrics, ...page }) => ({ ...page, declared: taken(metrics) }));
+    { letter: 'S', metrics: serverMetrics(planeEvents(), { role: 'server', ...servers }) },
+    { letter: 'G', metrics: serverMetrics(planeEvents(), { role: 'gateway', ...servers }) },
+    { letter: 'H', metrics: serverMetrics(planeEvents(), { role: 'hub', ...servers }) },
+    { letter: 'A', metrics: agentMetrics(planeEvents(), { process: true }) },
+  ].map(({ letter, metrics }) => ({ letter, declared: taken(metrics) }));
 }
 
-/** Returns the text of docs/METRICS.md: each family is described once, at the first program that has it. */
+/** Returns the text of docs/METRICS.md: a line for each family, and for each set of labels of one that differs among programs. */
 export function metricsMarkdown(): string {
-  const pages = programPages();
-  const sections = pages.map((page, index) => {
-    const earlier = pages.slice(0, index);
-    const like = earlier.find(({ declared }) => page.declared.every((family) => has({ declared }, family)));
-    return `## ${page.name}\n\n${page.what}${like ? without(page, like) : tablesOf(page, earlier)}`;
-  });
-  return [INTRODUCTION, ...sections].join('\n');
+  const lines = new Map<string, { family: Declared; letters: string[] }>();
+  for (const { letter, declared } of programPages()) {
+    for (const family of declared) {
+      const head = headOf(family);
+      const line = lines.get(head) ?? { family, letters: [] };
+      lines.set(head, { ...line, letters: [...line.letters, letter] });
+    }
+  }
+  const sorted = [...lines].sort(([, a], [, b]) => (a.family.name < b.family.name ? -1 : 1));
+  const upstreams = sorted.filter(([, { family }]) => family.name.startsWith(UPSTREAM));
+  const own = sorted.filter(([, { family }]) => !family.name.startsWith(UPSTREAM));
+  return [
+    `${INTRODUCTION}\n## Ours\n`,
+    '| family | type | labels | of | what it is |',
+    '| --- | --- | --- | --- | --- |',
+    ...own.map(
+      ([head, { family, letters }]) => `${head} ${letters.join(' ')} | ${cell(family.help.replace(SHARED, ''))} |`,
+    ),
+    "\n## Upstream's\n",
+    '| family | type | labels | of |',
+    '| --- | --- | --- | --- |',
+    ...upstreams.map(([head, { letters }]) => `${head} ${letters.join(' ')} |`),
+    '',
+  ].join('\n');
 }
 
-function tablesOf({ declared }: ProgramPage, earlier: readonly ProgramPage[]): string {
-  const described = (family: Declared) => earlier.some((page) => hasLine(page, family));
-  const others = declared.filter((family) => !described(family));
-  const shared = declared.filter(described).map(({ name }) => `\`${name}\``);
-  const more = shared.length > 0 ? ` It also has ${shared.join(', ')}, as above.` : '';
-  return `${more}\n\n${tableOf(others)}\n`;
-}
-
-/** Describes a page by the families that it lacks, compared to a page that has all of its families. */
-function without(page: ProgramPage, like: ProgramPage): string {
-  const missing = like.declared.filter((family) => !has(page, family)).map(({ name }) => `\`${name}\``);
-  return ` It has the families of ${like.name} except ${missing.join(', ')}.\n`;
-}
-
-function has({ declared }: Pick<ProgramPage, 'declared'>, { name }: Declared): boolean {
-  return declared.some((family) => family.name === name);
-}
-
-/** Whether a page describes a family with the same type and labels. */
-function hasLine({ declared }: ProgramPage, { name, type, labels }: Declared): boolean {
-  return declared.some(
-    (family) => family.name === name && family.type === type && family.labels.join() === labels.join(),
-  );
+/** The first cells of a family's line. */
+export function headOf({ name, type, labels }: Declared): string {
+  return `| \`${name}\` | ${type} | ${labels.map((label) => `\`${label}\``).join(', ')} |`;
 }
 
 function taken({ declared, close }: Metrics): readonly Declared[] {
   close();
   return declared;
-}
-
-function tableOf(families: readonly Declared[]): string {
-  const sorted = [...families].sort((a, b) => (a.name < b.name ? -1 : 1));
-  const lines = sorted.map(({ name, type, labels, help }) => {
-    const named = labels.map((label) => `\`${label}\``).join(', ');
-    return `| \`${name}\` | ${type} | ${named} | ${name.startsWith(UPSTREAM) ? '' : cell(help.replace(SHARED, ''))} |`;
-  });
-  return ['| family | type | labels | what it is |', '| --- | --- | --- | --- |', ...lines].join('\n');
 }
 
 const UPSTREAM = 'konnectivity_';
