@@ -17,7 +17,7 @@ export function helpText(program: {
 /** Returns the text of docs/FLAGS.md: each flag once, with the programs that have it. Flags without effect come last, by the reason. */
 export function flagsMarkdown(): string {
   const all = [...PROGRAMS, isthmusHold];
-  const programs = all.map(({ name, summary }) => `- **${letterOf(name)}**: \`${name}\`. ${summary}`);
+  const programs = all.map(({ name }) => `**${letterOf(name)}** \`${name}\``).join(', ');
   const topics = new Map<string, Map<string, string[]>>();
   const without = new Map<string, string[]>();
   for (const { name, flags } of all) {
@@ -38,7 +38,7 @@ export function flagsMarkdown(): string {
     return [`## ${topic}\n`, ...list].join('\n');
   });
   const inert = [...without].map(([why, flags]) => `- ${flags.map((flag) => `\`--${flag}\``).join(', ')}: ${why}.`);
-  return `${[`${INTRODUCTION}\n${programs.join('\n')}`, ...sections, `${WITHOUT_EFFECT}\n${inert.join('\n')}`].join('\n\n')}\n`;
+  return `${[`${INTRODUCTION}${programs}.`, ...sections, `${WITHOUT_EFFECT}\n${inert.join('\n')}`].join('\n\n')}\n`;
 }
 
 /** Returns what a map has under a key, after it has put it there if it was not. */
@@ -100,8 +100,8 @@ Programs read values as Go's pflag does: \`--name=value\` or \`--name value\`; \
 \`1h30m\`, \`1.5s\`, \`100ms\`; lists with commas or by repeating the flag. Underscores in names count as dashes. An unknown flag, a malformed
 value or an unusable file ends the program with one line and status 1, before anything starts.
 
-Letters say which programs have a flag. A star marks flags that only Isthmus has. The others come from upstream (proxy-server and
-proxy-agent of apiserver-network-proxy) and keep their names, types and defaults. A default follows the type.
+A star marks flags that only Isthmus has. The others come from upstream (proxy-server and proxy-agent of apiserver-network-proxy) and keep
+their names, types and defaults. A default follows the type. Letters say which programs have a flag:
 `;
 
 const WITHOUT_EFFECT = `## Accepted, without effect

@@ -125,7 +125,7 @@ for (const program of PROGRAMS) {
 
   test(`docs/FLAGS.md has every flag of ${program.name}`, () => {
     const page = flagsMarkdown();
-    const letter = new RegExp(`^- \\*\\*(.)\\*\\*: \`${program.name}\``, 'm').exec(page)?.[1];
+    const letter = new RegExp(`\\*\\*(.)\\*\\* \`${program.name}\``).exec(page)?.[1];
     for (const [name, { hidden, inert }] of Object.entries(program.flags)) {
       if (inert !== undefined) {
         assert.ok(hidden || page.split('## Accepted, without effect')[1]?.includes(`\`--${name}\``), name);
