@@ -16,9 +16,6 @@ export const registry: LonePhase = {
       ['a gateway that starts then knows them after', millis(found.snapshotMs)],
       ['Redis memory of a session', kib(found.bytesPerSession)],
       ['Redis memory of the stream of changes, at most', mib(found.streamBytes)],
-      ['commands a second at rest', found.commandsPerSecond.toFixed(1)],
-      ['traffic a second at rest', kib(found.bytesPerSecond)],
-      ['CPU of Redis a second at rest', millis(found.cpuMsPerSecond)],
     ];
     const facts: Facts = {
       redisBytes: found.bytesPerSession,

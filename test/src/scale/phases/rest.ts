@@ -34,7 +34,6 @@ export const rest: PlanePhase = {
     const redisBytes = (use.memory - redisBase.memory) / sessions;
     const rows = [
       ['CPU of the hub a second, 1,000 sessions', millis(hubMs / thousands)],
-      ['CPU of the agents a second, 1,000 sessions', millis(agentMs / thousands)],
       [`CPU of a gateway a second, ${whole(sessions)} sessions`, millis(gatewayMs / gateways.length)],
       [`CPU of Redis a second, ${whole(sessions)} sessions`, millis(redisMs)],
       [`Redis commands a second, ${whole(sessions)} sessions`, redisCommands.toFixed(1)],
