@@ -77,15 +77,6 @@ test('each constant of behaviour has its sentence in the defaults.ts of its pack
   }
 });
 
-test('docs/adr/README.md has one line for each decision', () => {
-  const index = readFileSync(join(root, 'docs/adr/README.md'), 'utf8');
-  const decisions = readdirSync(join(root, 'docs/adr')).filter((name) => /^\d{4}-.*\.md$/.test(name));
-  for (const name of decisions) {
-    const lines = index.split('\n').filter((line) => line.includes(`](${name})`));
-    assert.equal(lines.length, 1, name);
-  }
-});
-
 const HANDBOOKS = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md', 'docs/KUBERNETES.md'];
 
 /** Returns the repository's files that a text names between backticks, and its folders, which end in a slash or have no extension. */

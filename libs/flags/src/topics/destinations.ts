@@ -3,8 +3,8 @@ import { DIRECT_PROHIBITIONS, PROHIBITIONS, type Prohibition } from '@isthmus/tu
 import { FlagError, strings, topic, type Values } from '../flag.ts';
 
 const ENTRY =
-  'An entry is an address, a prefix or a host pattern, and may end in a port or a range of ports: ' +
-  '10.0.0.0/8, *.svc.cluster.local:443, [fd00::/8]:30000-32767; * is every destination, as in *:22.';
+  'An entry is an address, a prefix or a host pattern, with a port or a range of ports if need be: ' +
+  '10.0.0.0/8, *.svc.cluster.local:443, [fd00::/8]:30000-32767, *:22 (everywhere).';
 
 export const destinations = topic('Behaviour', {
   'allow-destinations': strings(

@@ -71,7 +71,7 @@ export const advertising = topic('Plane', {
 export const adminAdvertising = topic('Plane', {
   'advertise-admin-address': string(
     '',
-    "host:port where the operator's command line (isthmus) reaches --admin-port; the plane's list of processes shows it. " +
+    "host:port where the operator's command line (isthmus) reaches --admin-port. " +
       "If empty, it is --admin-bind-address, or this machine's name if that is empty. A loopback address works only on this machine.",
     { own: true },
   ),
