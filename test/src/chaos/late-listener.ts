@@ -51,7 +51,8 @@ export class LateListener {
 
 function isAccepted(socket: Socket): Promise<boolean> {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, SILENCE_MS, false);
+    // What has come while this process did not run is read before a `setImmediate`. Otherwise a busy machine would leave the queue half empty.
+    const timer = setTimeout(() => setImmediate(() => resolve(!socket.connecting)), SILENCE_MS);
     socket.once('connect', () => {
       clearTimeout(timer);
       resolve(true);

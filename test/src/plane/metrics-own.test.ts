@@ -65,7 +65,7 @@ async function seeThePlane({ gateway, hub, agent }: Programs): Promise<void> {
     ['isthmus_hub_link_opens_total', { '': 1 }],
     ['isthmus_registry_lag_changes', { '': 0 }],
   ] as const) {
-    assert.deepEqual(await samples(gateway, name), expected, name);
+    await eventually(async () => assert.deepEqual(await samples(gateway, name), expected, name));
   }
   assert.deepEqual(await samples(hub, 'isthmus_session_opens_total'), { link: 1, packets: 0 });
   assert.equal(await value(agent, 'isthmus_agent_sessions'), 1);

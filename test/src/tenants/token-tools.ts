@@ -158,7 +158,10 @@ async function legTo(scope: Scope, { port, ca }: TlsVia): Promise<number | undef
   if (spawnSync('socat', ['-V'], { stdio: 'ignore' }).error) return undefined;
   const leg = await freePort();
   const to = `OPENSSL:127.0.0.1:${port},cafile=${ca},commonname=localhost`;
-  const socat = spawn('socat', [`TCP-LISTEN:${leg},bind=127.0.0.1,fork,reuseaddr`, to], { stdio: 'ignore' });
+  // As long as the tool: a request ends before its answer comes.
+  const socat = spawn('socat', ['-t', '60', `TCP-LISTEN:${leg},bind=127.0.0.1,fork,reuseaddr`, to], {
+    stdio: 'ignore',
+  });
   scope.defer(() => void socat.kill());
   await until(
     () =>
