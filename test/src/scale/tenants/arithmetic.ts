@@ -16,15 +16,9 @@ const BUSY = 500;
 /** How long the other hubs may be busy with a dead hub's sessions, in milliseconds. */
 const RECOVERY = 30_000;
 
-function micros(ms: number): string {
-  return `${(ms * 1000).toFixed(0)} µs`;
-}
-
 /** Returns what 10,000 tenants need, calculated from what was measured. */
 export function forMore(facts: TenantFacts): string {
   const { hubBase, hubFile, hubSession, gatewayBase, gatewayFile, gatewaySession, acceptCpu, dialCpu } = facts;
-  const { fileRest, sessionRest } = facts;
-  const filesRest = TENANTS * fileRest;
   const hubsByMemory = Math.max(1, Math.ceil((SESSIONS * hubSession) / (MEMORY - hubBase - TENANTS * hubFile)));
   let hubsByRecovery = 2;
   while ((SESSIONS * acceptCpu) / (hubsByRecovery * (hubsByRecovery - 1)) > RECOVERY) hubsByRecovery++;
@@ -51,13 +45,7 @@ export function forMore(facts: TenantFacts): string {
       `${mib(hubBase)} + tenants · ${kib(hubFile)} + sessions / ${hubs} · ${kib(hubSession)}`,
       mib(hub),
     ],
-    [
-      'CPU of a hub at rest, a second',
-      `tenants · ${micros(fileRest)} + sessions / ${hubs} · ${micros(sessionRest)}`,
-      millis(filesRest + (SESSIONS / hubs) * sessionRest),
-    ],
     ['dials a second', `${whole(TENANTS)} · ${DIALS_PER_SECOND}`, whole(dials)],
-    ['CPU of a gateway at rest, a second', `tenants · ${micros(fileRest)}`, millis(filesRest)],
     [
       'gateways, half a processor each for dials',
       `dials · ${millis(dialCpu)} / ${BUSY} ms, and at least 2`,

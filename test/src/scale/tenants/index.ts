@@ -44,9 +44,6 @@ export interface TenantFacts {
   /** Processor time of a hub for one more session to come up, and of gateway and hub for a dial. */
   readonly acceptCpu: number;
   readonly dialCpu: number;
-  /** Processor time at rest in each second: of a hub or gateway for each tenant's files, and of a hub for each session. */
-  readonly fileRest: number;
-  readonly sessionRest: number;
 }
 
 /** Runs a plane for many tenants, and tries to get from one to another. */
@@ -55,7 +52,6 @@ export async function tenantsRun({ tenants, dialMs, rounds }: TenantsRun, log: (
   await using plane = emptyStart;
   const { hosting, hubs, gateways } = plane;
   const empty = await plane.memory();
-  const emptyRest = await plane.rest(REST);
   const emptyGateway = await plane.anotherGateway();
   const first = Math.min(FIRST, Math.floor(tenants / 2));
   const grow = async (size: number) => {
@@ -110,13 +106,10 @@ export async function tenantsRun({ tenants, dialMs, rounds }: TenantsRun, log: (
     gatewaySession: Math.max(0, (full.gateways - firstSessions.gateways) / later / gateways.length),
     acceptCpu,
     dialCpu,
-    fileRest: Math.max(0, rest.gateway - emptyRest.gateway) / tenants,
-    sessionRest: Math.max(0, rest.hub - emptyRest.hub - rest.gateway + emptyRest.gateway) / (sessions / hubs.length),
   };
   const slowest = Math.max(...added);
   const rows = [
     ['tenants, agents, sessions', `${whole(tenants)}, ${whole(sessions / hubs.length)}, ${whole(sessions)}`],
-    ['a gateway starts, without tenants and with all', `${seconds(emptyGateway)}, ${seconds(loaded)}`],
     [
       'memory of a hub, of a gateway, without tenants',
       `${mib(empty.hubs / hubs.length)}, ${mib(empty.gateways / gateways.length)}`,
@@ -143,7 +136,6 @@ export async function tenantsRun({ tenants, dialMs, rounds }: TenantsRun, log: (
       `sessions of ${FLAPPING} agents that come and go; attempts that failed`,
       `${whole(flapped.sessions)}; ${whole(flapped.failures.length)}`,
     ],
-    ["other tenants' dials meanwhile; failed; crossed", counts(beside)],
   ];
   const findings: Findings = {
     tables: [{ title: 'Tenants', columns: ['figure', 'value'], rows }],
