@@ -103,8 +103,10 @@ const PAGES = [
   ...documents.filter((path) => /^docs\//.test(path)),
 ];
 
-test('there are no more than 25 pages to read', () => {
+test('there are no more than 25 pages to read, with no more than 250 KiB', () => {
   assert.ok(PAGES.length <= 25, `${PAGES.length} pages: say it in one of those that there are`);
+  const bytes = PAGES.reduce((sum, page) => sum + Buffer.byteLength(read(page)), 0);
+  assert.ok(bytes <= 250 * 1024, `${bytes} bytes: leave out what no reader would miss`);
 });
 
 test('ARCHITECTURE.md says where to change thirteen things, each with its files', () => {

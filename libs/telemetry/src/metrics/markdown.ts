@@ -18,8 +18,8 @@ Letters say which programs have a family: **S** \`proxy-server\`, **G** \`fronte
 With \`--tenants-dir\` there are also families by tenant. A tenant that is gone takes its lines along; an operator of one tenant sees only that
 tenant's lines, on the admin port. \`proxy-server\` counts each dial and tunnel once.
 
-Scrapers that ask for OpenMetrics 1.0 get it, all others the text format 0.0.4. In OpenMetrics, upstream's counters that do not end in \`_total\`
-have the type \`unknown\`, and \`isthmus_dial_latency_seconds\` has exemplars: the \`trace_id\` of a sampled dial.
+Scrapers that ask for OpenMetrics 1.0 get it, all others the text format 0.0.4. In OpenMetrics, \`isthmus_dial_latency_seconds\` has exemplars: the
+\`trace_id\` of a sampled dial.
 `;
 
 interface ProgramPage {
