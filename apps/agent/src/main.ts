@@ -84,7 +84,7 @@ function startAgent(
       ...(leases && { leases: () => leases.count() }),
     });
     closing.defer(() => running.close());
-    metrics.see(running);
+    metrics.measure(running);
     const ends = await inPod(
       flags,
       closing,

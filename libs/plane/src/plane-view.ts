@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { HubLink, PlanePart } from '@isthmus/admin';
 import type { Directory, HubRecord } from '@isthmus/directory';
 import { type Following, follow, type Registry, type Roster } from '@isthmus/directory';
-import type { PlaneSight } from '@isthmus/telemetry';
+import type { PlaneState } from '@isthmus/telemetry';
 import { PeerLinks, type PeerLinksOptions } from '@isthmus/transport';
 import type { NextHop, PlaneEvents } from '@isthmus/tunnel';
 import type { Hub } from './roles.ts';
@@ -69,7 +69,7 @@ export class PlaneView {
   }
 
   /** @param tenant whose callers the gateway serves. Unset: no gateway */
-  sight(tenant?: string): PlaneSight {
+  state(tenant?: string): PlaneState {
     const { directory } = this.#options;
     if (tenant === undefined) return { registry: this.following };
     return {

@@ -110,7 +110,7 @@ async function startRoles(
     process: true,
     strategies: roles.gateway ? parseStrategies(flags['proxy-strategies']) : ['default'],
     keptAfter,
-    ...(tenancy && { tenants: tenancy.views.sight }),
+    ...(tenancy && { tenants: tenancy.views.state }),
     ...(role === 'gateway' && { sessions: (backends) => directory.watch(backends) }),
   });
   closing.defer(metrics.close);
@@ -141,7 +141,7 @@ async function startRoles(
   const gateway = await roles.gateway?.(flags, { ...parts, ...callerTokens, instance, nextHop });
   const using = tenancy && gateway && { using: () => tenancy.views.using(gateway) };
   const kept = gateway && { kept: () => gateway.kept };
-  metrics.see({ ...plane.sight(gateway?.routing.tenant), ...using, ...kept });
+  metrics.measure({ ...plane.state(gateway?.routing.tenant), ...using, ...kept });
   return { role, flags, instruments, metrics, registry, directory, plane, gateway, hub, tenancy };
 }
 

@@ -4,6 +4,6 @@ export { exportMetrics, type Instruments, instrument } from './instrument.ts';
 export { createLogger, type ProgramLogger } from './logging/logger.ts';
 export { agentMetrics } from './metrics/agent.ts';
 export type { Metrics } from './metrics/families.ts';
-export type { PlaneSight } from './metrics/plane.ts';
+export type { PlaneState } from './metrics/plane.ts';
 export { holdMetrics, type ServerMetrics, serverMetrics } from './metrics/server.ts';
-export type { LimitedTenant, TenantsSight } from './metrics/tenants.ts';
+export type { LimitedTenant, TenantsState } from './metrics/tenants.ts';

@@ -2,7 +2,7 @@ import type { FileProblem, KnownTenant, TenantsPart } from '@isthmus/admin';
 import { type Admission, problemMessage, problemText, type Tenant } from '@isthmus/admission';
 import { CertificatePool, getOrPut } from '@isthmus/runtime';
 import type { Check } from '@isthmus/service';
-import type { LimitedTenant, TenantsSight } from '@isthmus/telemetry';
+import type { LimitedTenant, TenantsState } from '@isthmus/telemetry';
 import { type DialUse, identifierCount, type SessionInfo } from '@isthmus/tunnel';
 import { type TenantLimit, type TenantLimits, USED_LIMITS } from '@isthmus/tunnel/limits';
 import { PLANE } from '../defaults.ts';
@@ -11,7 +11,7 @@ import { PLANE } from '../defaults.ts';
 export function tenantViews(admission: Admission) {
   return {
     part: (roles: UseOptions) => tenantsPart(admission, roles),
-    sight: tenantsSight(admission),
+    state: tenantsState(admission),
     /** The tenants that have dialled through a gateway. */
     using: (gateway: DialsHeld) => tenantsUsing(admission, gateway),
     /** Which tenants are in force, and which files are not. */
@@ -155,7 +155,7 @@ function fileWarnings({ problems, tenants, scraped }: Admission): string[] {
 }
 
 /** The tenants as metrics see them. */
-function tenantsSight(admission: Admission): TenantsSight {
+function tenantsState(admission: Admission): TenantsState {
   const { tenants } = admission;
   return {
     get size() {

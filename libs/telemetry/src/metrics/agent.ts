@@ -16,7 +16,7 @@ export interface AgentMetricsOptions {
 }
 
 /** An agent's connections to its servers. Read for each page. */
-export interface AgentSight {
+export interface AgentState {
   /** Connections to servers, except those that are draining. */
   readonly connected: number;
   /** How many servers it should be connected to. */
@@ -28,7 +28,7 @@ export interface AgentSight {
 export interface AgentMetrics extends Metrics {
   readonly leases: ReturnType<typeof leaseCount>;
   /** Call once, as soon as the program has its agent. */
-  see(sight: AgentSight): void;
+  measure(state: AgentState): void;
 }
 
 /** The metrics page of an agent: upstream's `konnectivity_network_proxy_agent_*`, and `isthmus_*`. */
@@ -37,36 +37,36 @@ export function agentMetrics(events: PlaneEvents, options: AgentMetricsOptions =
   const own = families.under('isthmus_');
   const all = [endpointMetrics(families), serverLinkMetrics(families), packetMetrics(families)];
   const leases = leaseCount(families, LATENCY_BUCKETS);
-  let sight: AgentSight = { connected: 0, wanted: 0 };
+  let state: AgentState = { connected: 0, wanted: 0 };
   all.push(
     dialLatency(own, 'agent'),
     tunnelMetrics(own, 'agent'),
-    coverageMetrics(own, () => sight),
+    coverageMetrics(own, () => state),
     certificateMetrics(own),
     auditMetrics(own),
   );
-  keptMetrics(own, () => sight.kept);
+  keptMetrics(own, () => state.kept);
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));
   if (options.process) ends.push(processMetrics(families));
   return {
     leases,
-    see(seen) {
-      sight = seen;
+    measure(seen) {
+      state = seen;
     },
     ...families.page(ends),
   };
 }
 
-function coverageMetrics(families: Families, sight: () => AgentSight): Subscriptions {
+function coverageMetrics(families: Families, state: () => AgentState): Subscriptions {
   families.measured(
     'agent_sessions',
     'Current number of sessions of this agent to servers, without those that are draining.',
-    () => sight().connected,
+    () => state().connected,
   );
   families.measured(
     'agent_sessions_wanted',
     'Number of servers to which this agent should have a session: --session-count, or all servers if they do not form a plane.',
-    () => sight().wanted,
+    () => state().wanted,
   );
   const opens = families.counter(
     'server_link_opens_total',

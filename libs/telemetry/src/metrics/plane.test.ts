@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Directory, type SessionRecord } from '@isthmus/directory';
-import type { GatewaySight } from './plane.ts';
+import type { GatewayState } from './plane.ts';
 import { beginning, dial, samples, server, session, tunnel } from './testing.ts';
 
 function hub(hubId: string) {
@@ -18,13 +18,13 @@ function record(sessionId: string, tenant: string, hubId: string): { kind: 'sess
 /** Creates the metrics of a gateway that sees the sessions of a directory. */
 function gateway(directory: Directory, reaches: (hubId: string) => boolean) {
   const { events, metrics } = server({ role: 'gateway' });
-  const sight: GatewaySight = {
+  const state: GatewayState = {
     tenant: 'mine',
     reaches,
     links: () => ({ wanted: 2, up: 1 }),
     watch: (watcher) => directory.watch(watcher),
   };
-  metrics.see({ registry: { lastAnswerAt: undefined, behind: 0 }, gateway: sight });
+  metrics.measure({ registry: { lastAnswerAt: undefined, behind: 0 }, gateway: state });
   return { events, metrics };
 }
 
@@ -122,7 +122,7 @@ test('the page shows how old the copy of the registry is and how far it is behin
   const registry = { lastAnswerAt: undefined as number | undefined, behind: 0 };
   const shown = () => beginning(metrics, 'isthmus_registry_');
   assert.deepEqual(await shown(), { up: 1 });
-  metrics.see({ registry });
+  metrics.measure({ registry });
   assert.deepEqual(await shown(), { up: 1 });
   Object.assign(registry, { lastAnswerAt: performance.now() - 5000, behind: 3 });
   events.emit('registry', 'down', 'refused');

@@ -6,7 +6,7 @@ import { type LimitedTenant, tenantLimitMetrics } from './tenants.ts';
 import { keptMetrics } from './tunnels.ts';
 
 /** What a program knows about its plane. Read for each page. */
-export interface PlaneSight {
+export interface PlaneState {
   readonly registry: {
     /** When the registry last answered, in milliseconds of `performance.now()`; undefined before, and with a registry in memory. */
     readonly lastAnswerAt: number | undefined;
@@ -14,14 +14,14 @@ export interface PlaneSight {
     readonly behind: number;
   };
   /** Set for a gateway. */
-  readonly gateway?: GatewaySight;
+  readonly gateway?: GatewayState;
   /** Set for a gateway: bytes that tunnels keep until their agents have them; undefined if tunnels are not resumed. */
   readonly kept?: () => number | undefined;
   /** Set for a gateway with tenants: what those that have dialled through it use. */
   readonly using?: () => Iterable<LimitedTenant>;
 }
 
-export interface GatewaySight {
+export interface GatewayState {
   /** The tenant of its callers. */
   readonly tenant: string;
   /** How many hubs should have a link, and how many of those have one. */
@@ -37,27 +37,27 @@ interface PlaneMetrics {
   /** Reports sessions that dials can use to one more watcher. Call before events come. */
   watch(watcher: CountedSessions): void;
   /** Call once, as soon as the program has its plane. */
-  see(sight: PlaneSight): void;
+  measure(state: PlaneState): void;
   close(): void;
 }
 
 /** The metrics of a plane, as seen by one of its gateways or hubs. */
 export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTenants: boolean): PlaneMetrics {
-  let sight: PlaneSight | undefined;
+  let state: PlaneState | undefined;
   let unwatch = () => {};
-  const registry = registryMetrics(families, () => sight?.registry);
+  const registry = registryMetrics(families, () => state?.registry);
   const known = new Census();
   families.measured(
     'known_sessions',
     'Current number of sessions that dials can use. A gateway counts those of all hubs, from its copy of the registry.',
     () => known.total,
   );
-  known.show(families, 'sessions', 'sessions that dials can use', () => (sight?.gateway ? [sight.gateway.tenant] : []));
+  known.show(families, 'sessions', 'sessions that dials can use', () => (state?.gateway ? [state.gateway.tenant] : []));
   if (role === 'gateway') {
-    coverageMetrics(families, known, () => sight?.gateway);
-    keptMetrics(families, () => sight?.kept?.());
+    coverageMetrics(families, known, () => state?.gateway);
+    keptMetrics(families, () => state?.kept?.());
   }
-  if (role === 'gateway' && hasTenants) tenantLimitMetrics(families, () => sight?.using?.() ?? []);
+  if (role === 'gateway' && hasTenants) tenantLimitMetrics(families, () => state?.using?.() ?? []);
   const watchers: CountedSessions[] = [known];
   const came: CountedSessions['came'] = (session) => {
     for (const watcher of watchers) watcher.came(session);
@@ -69,15 +69,15 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTen
   return {
     subscriptions: role === 'hub' ? { ...registry, ...own } : registry,
     watch: (watcher) => watchers.push(watcher),
-    see(seen) {
-      sight = seen;
+    measure(seen) {
+      state = seen;
       if (seen.gateway) unwatch = seen.gateway.watch({ came, went });
     },
     close: () => unwatch(),
   };
 }
 
-function registryMetrics(families: Families, registry: () => PlaneSight['registry'] | undefined): Subscriptions {
+function registryMetrics(families: Families, registry: () => PlaneState['registry'] | undefined): Subscriptions {
   const up = families.gauge(
     'registry_up',
     '1 while the registry answers; 0 while it does not, and dials use the sessions already known.',
@@ -100,7 +100,7 @@ function registryMetrics(families: Families, registry: () => PlaneSight['registr
   return { registry: (state) => up.set(state === 'up' ? 1 : 0) };
 }
 
-function coverageMetrics(families: Families, known: Census, gateway: () => GatewaySight | undefined): void {
+function coverageMetrics(families: Families, known: Census, gateway: () => GatewayState | undefined): void {
   families.measured(
     'reachable_sessions',
     'Known sessions whose hub this gateway can reach, by a link or in the same process.',

@@ -6,9 +6,9 @@ import { attemptMetrics, dialLatency } from './dials.ts';
 import { Families, type Metrics } from './families.ts';
 import { leaseCollection } from './leases.ts';
 import { hubLinkMetrics, packetMetrics, sessionMetrics } from './links.ts';
-import { type PlaneSight, planeMetrics } from './plane.ts';
+import { type PlaneState, planeMetrics } from './plane.ts';
 import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
-import { type TenantsSight, tenantMetrics } from './tenants.ts';
+import { type TenantsState, tenantMetrics } from './tenants.ts';
 import { cutMetrics, resumeMetrics, tunnelMetrics } from './tunnels.ts';
 
 /** In seconds. */
@@ -29,7 +29,7 @@ export interface ServerMetricsOptions {
   /** In milliseconds. A gateway's dial that failed or took longer can also be an exemplar. Default: only sampled dials can. */
   readonly keptAfter?: number | undefined;
   /** Set with `--tenants-dir`: adds the metrics of each tenant. */
-  readonly tenants?: TenantsSight | undefined;
+  readonly tenants?: TenantsState | undefined;
   /** Adds the process's own metrics (event loop delay, `process_*`, `nodejs_*`), which can exist once per process. Default false. */
   readonly process?: boolean;
 }
@@ -37,7 +37,7 @@ export interface ServerMetricsOptions {
 export interface ServerMetrics extends Metrics {
   readonly leases: ReturnType<typeof leaseCollection>;
   /** Call once, as soon as the program has its plane. */
-  see(sight: PlaneSight): void;
+  measure(state: PlaneState): void;
 }
 
 /** The metrics page of a gateway, a hub or both: upstream's `konnectivity_network_proxy_server_*`, and `isthmus_*`. */
@@ -67,7 +67,7 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));
   ends.push(plane.close, options.sessions ? options.sessions(backends) : subscribe(events, backends.subscriptions));
   if (options.process) ends.push(processMetrics(families));
-  return { leases, see: plane.see, ...families.page(ends) };
+  return { leases, measure: plane.measure, ...families.page(ends) };
 }
 
 /** The metrics page of `isthmus hold`: its dials and tunnels, and how these went on. */

@@ -7,7 +7,7 @@ import { beginning, dial, samples, server, session, tunnel } from './testing.ts'
 
 function planeOf(...names: string[]) {
   const tenants = new Set(names);
-  const sight = {
+  const state = {
     get size() {
       return tenants.size;
     },
@@ -15,7 +15,7 @@ function planeOf(...names: string[]) {
     badFiles: 2,
     certificates: () => [{ tenant: 'acme', where: 'server', validUntil: 5000 }],
   };
-  return { tenants, ...server({ role: 'server', tenants: sight }) };
+  return { tenants, ...server({ role: 'server', tenants: state }) };
 }
 
 test('without tenants there is no family of tenants beside those that always were', async () => {
@@ -71,8 +71,8 @@ test('dials, bytes, refusals and agents are counted by tenant', async () => {
 });
 
 test('a hub counts the agents of its sessions', async () => {
-  const sight = { size: 1, has: (tenant: string) => tenant === 'acme', badFiles: 0, certificates: () => [] };
-  const { events, metrics } = server({ role: 'hub', tenants: sight });
+  const state = { size: 1, has: (tenant: string) => tenant === 'acme', badFiles: 0, certificates: () => [] };
+  const { events, metrics } = server({ role: 'hub', tenants: state });
   const [first, second] = ['s1', 's2'].map((id) => session(id, 'a1', { tenant: 'acme' }));
   assert.ok(first && second);
   for (const each of [first, second, session('s3', 'a2', { tenant: 'acme' }), session('s4', 'a', { tenant: 'x' })])
@@ -140,7 +140,7 @@ function seeing(tenants: readonly LimitedTenant[]) {
     role: 'gateway',
     tenants: { size: 1, has: () => true, badFiles: 0, certificates: () => [] },
   });
-  metrics.see({ registry: { lastAnswerAt: undefined, behind: 0 }, using: () => tenants });
+  metrics.measure({ registry: { lastAnswerAt: undefined, behind: 0 }, using: () => tenants });
   return metrics;
 }
 

@@ -14,7 +14,7 @@ import { type CountedSessions, DistinctNames } from './census.ts';
 import type { Families } from './families.ts';
 
 /** The tenants of a process with `--tenants-dir`. Read for each page. */
-export interface TenantsSight {
+export interface TenantsState {
   readonly size: number;
   has(tenant: string): boolean;
   /** Files that are not in force, or not in their newest text. */
@@ -41,19 +41,19 @@ interface Counts {
 export function tenantMetrics(
   families: Families,
   role: Role,
-  sight: TenantsSight,
+  state: TenantsState,
 ): { readonly subscriptions: Subscriptions; readonly sessions: CountedSessions } {
   const counts = new Map<string, Counts>();
   const open = new RandomSet<TunnelInfo>();
   const agents = new DistinctNames();
   const of = (tenant: string): Counts | undefined => {
     const known = counts.get(tenant);
-    if (known || !sight.has(tenant)) return known;
+    if (known || !state.has(tenant)) return known;
     const made = { dials: { established: 0, failed: 0, abandoned: 0, refused: 0 }, up: 0, down: 0, refused: 0 };
     counts.set(tenant, made);
     return made;
   };
-  declare(families, { counts, open, agents, sight });
+  declare(families, { counts, open, agents, state });
   return {
     sessions: {
       came: ({ tenant, agentId }) => agents.count(tenant, agentId, 1),
@@ -92,10 +92,10 @@ interface Kept {
   readonly counts: ReadonlyMap<string, Counts>;
   readonly open: Iterable<TunnelInfo>;
   readonly agents: DistinctNames;
-  readonly sight: TenantsSight;
+  readonly state: TenantsState;
 }
 
-function declare(families: Families, { counts, open, agents, sight }: Kept): void {
+function declare(families: Families, { counts, open, agents, state }: Kept): void {
   families.tallied(
     'counter',
     'tenant_dials_total',
@@ -135,7 +135,7 @@ function declare(families: Families, { counts, open, agents, sight }: Kept): voi
     'tenant_agents',
     'Current number of agents with sessions that dials can use, by tenant.',
     ['tenant'],
-    () => [...agents.tenants()].filter(([tenant]) => sight.has(tenant)).map(([tenant, count]) => [{ tenant }, count]),
+    () => [...agents.tenants()].filter(([tenant]) => state.has(tenant)).map(([tenant, count]) => [{ tenant }, count]),
   );
   families.tallied(
     'gauge',
@@ -144,15 +144,15 @@ function declare(families: Families, { counts, open, agents, sight }: Kept): voi
     ['tenant', 'where'],
     () =>
       Array.from(
-        sight.certificates(),
+        state.certificates(),
         ({ tenant, where, validUntil }) => [{ tenant, where }, validUntil / 1000] as const,
       ),
   );
-  families.measured('tenants', 'Current number of tenants in force.', () => sight.size);
+  families.measured('tenants', 'Current number of tenants in force.', () => state.size);
   families.measured(
     'tenant_files_bad',
     'Files of --tenants-dir that are not in force, or not in their newest text. isthmus tenants says why.',
-    () => sight.badFiles,
+    () => state.badFiles,
   );
 }
 

@@ -68,10 +68,10 @@ test('gateway and agent show the bytes that they keep, and nothing where tunnels
   const registry = { lastAnswerAt: undefined, behind: 0 };
   const [gateway, endpoint] = [server().metrics, agent().metrics];
   assert.deepEqual([await kept(gateway), await kept(endpoint)], [undefined, undefined]);
-  gateway.see({ registry, kept: () => 7 });
-  endpoint.see({ connected: 1, wanted: 1, kept: 9 });
+  gateway.measure({ registry, kept: () => 7 });
+  endpoint.measure({ connected: 1, wanted: 1, kept: 9 });
   assert.deepEqual([await kept(gateway), await kept(endpoint)], [7, 9]);
-  gateway.see({ registry, kept: () => undefined });
+  gateway.measure({ registry, kept: () => undefined });
   assert.equal(await kept(gateway), undefined);
 });
 
