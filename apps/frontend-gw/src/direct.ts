@@ -109,8 +109,8 @@ export class DirectDials {
   #portsNow(): number[] {
     const { ports, tenancy } = this.#parts;
     const files = [...(tenancy?.tenants.all ?? [])].map(({ file }) => file);
-    const doors = files.flatMap(({ agents = [], callers = [] }) => [...agents, ...callers]);
-    return [...ports, ...doors.flatMap((door) => door.port ?? [])];
+    const tenantPorts = files.flatMap(({ agents = [], callers = [] }) => [...agents, ...callers]);
+    return [...ports, ...tenantPorts.flatMap(({ port }) => port ?? [])];
   }
 }
 

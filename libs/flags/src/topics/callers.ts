@@ -51,7 +51,7 @@ type HoldFlags = Values<typeof callerListening & typeof callerTls & typeof gatew
 
 type Flags = Values<typeof callerListening & typeof callerTls & typeof callerTokens>;
 
-/** With --tenants-dir, callers come in by doors of their tenants' own, or prove their tenant at --server-port. */
+/** With --tenants-dir, callers come in by ports and sockets of their tenants' own, or prove their tenant at --server-port. */
 function checkTenantCallers(flags: Flags): void {
   if (flags['uds-name'] !== '') {
     throw new FlagError(

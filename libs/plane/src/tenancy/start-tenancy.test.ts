@@ -159,7 +159,7 @@ test('a file that is missing or broken keeps its tenant as it was, and is named'
     tenancy.views.check({}).detail,
     '1 in force, 1 file with problems: acme.yaml:5:25: agents[0].certificates.ca: acme-ca.crt: there is no such file (tenant acme stays as it was)',
   );
-  assert.equal(tenancy.views.sight.badFiles, 1);
+  assert.equal(tenancy.views.state.badFiles, 1);
   await write('tls/tls.key', 'half a key');
   await rename(join(dir, 'away'), join(dir, 'acme-ca.crt'));
   await until(() => said.length > 2, 'nothing more was reported');

@@ -12,7 +12,7 @@ function tenant(name: string, ...callers: NonNullable<Tenant['file']['callers']>
   return { name, path: `${name}.yaml`, file: { tenant: name, callers } };
 }
 
-/** Doors whose opening and closing is played. `failing` names those that cannot be opened now, `slow` those that wait. */
+/** Ports whose opening and closing is played. `failing` names those that cannot be opened now, `slow` those that wait. */
 function played(of: 'agents' | 'callers' = 'callers') {
   const failing = new Set<string>();
   const slow = new Map<string, Deferred<void>>();
@@ -24,7 +24,7 @@ function played(of: 'agents' | 'callers' = 'callers') {
   let tenants: Named[] = [];
   let changed = () => {};
   events.on('tenants:failure', (problem) => void told.push(problem));
-  const doors = new TenantPorts<string>({
+  const ports = new TenantPorts<string>({
     tenancy: {
       tenants: {
         get all() {
@@ -59,17 +59,17 @@ function played(of: 'agents' | 'callers' = 'callers') {
   });
   const become = (...now: Named[]) => {
     tenants = now;
-    return doors.look();
+    return ports.look();
   };
   const waits = (what: string) => {
     const waiting = deferred<void>();
     slow.set(what, waiting);
     return () => waiting.resolve(undefined);
   };
-  return { doors, become, open, did, told, heard, failing, waits, clock, changed: () => changed() };
+  return { ports, become, open, did, told, heard, failing, waits, clock, changed: () => changed() };
 }
 
-test('doors open and close as the files say', async () => {
+test('ports open and close as the files say', async () => {
   const { become, open } = played();
   await become(tenant('acme', { port: 1 }, { unixSocket: '/a' }), tenant('beta', { port: 2 }));
   assert.deepEqual([...open], ['acme:1', 'acme:/a', 'beta:2']);
@@ -79,8 +79,8 @@ test('doors open and close as the files say', async () => {
   assert.deepEqual([...open], []);
 });
 
-test('each role has the doors of its peers, and follows changes by itself', async () => {
-  const { become, open, doors, changed } = played('agents');
+test('each role has the ports of its peers, and follows changes by itself', async () => {
+  const { become, open, ports, changed } = played('agents');
   const both: Named = tenant('acme', { port: 1 });
   await become({ ...both, file: { ...both.file, agents: [{ certificates: { ca: 'ca' }, port: 2 }] } });
   assert.deepEqual([...open], ['acme:2']);
@@ -88,7 +88,7 @@ test('each role has the doors of its peers, and follows changes by itself', asyn
   changed();
   await closed;
   assert.deepEqual([...open], []);
-  await doors.stop();
+  await ports.stop();
 });
 
 test("certificates of tenants' ports are not reported as the program's", async () => {
@@ -109,26 +109,26 @@ test("an address that becomes another tenant's is closed before it is opened aga
   assert.ok(did.indexOf('close acme:/run/a') < did.indexOf('open beta:/run/a'));
 });
 
-test('a door that cannot be opened is reported once, tried again, and delays no other', async () => {
-  const { doors, become, open, told, failing, waits, clock } = played();
+test('a port that cannot be opened is reported once, tried again, and delays no other', async () => {
+  const { ports, become, open, told, failing, waits, clock } = played();
   failing.add('acme:1');
   const go = waits('beta:2');
   const all = [tenant('acme', { port: 9 }, { port: 1 }), tenant('beta', { port: 2 })];
   const settled = become(...all);
   await clock.run(0);
   const text = 'acme.yaml: callers[1].port: callers of tenant acme cannot connect to its port 1: in use';
-  assert.deepEqual([[...open], told, doors.problems], [['acme:9'], [text], [text]]);
+  assert.deepEqual([[...open], told, ports.problems], [['acme:9'], [text], [text]]);
   go();
   await settled;
   await become(...all);
   await clock.run(1001);
-  assert.deepEqual([told, doors.problems], [[text], [text]]);
+  assert.deepEqual([told, ports.problems], [[text], [text]]);
   failing.clear();
   await clock.run(1000);
-  assert.deepEqual([[...open], doors.problems], [['acme:9', 'beta:2', 'acme:1'], []]);
+  assert.deepEqual([[...open], ports.problems], [['acme:9', 'beta:2', 'acme:1'], []]);
 });
 
-test('a door that is not wanted any more while it opens is closed, and one that is wanted again stays', async () => {
+test('a port that is not wanted any more while it opens is closed, and one that is wanted again stays', async () => {
   const { become, open, waits } = played();
   const go = waits('acme:1');
   const opening = become(tenant('acme', { port: 1 }));
@@ -140,34 +140,34 @@ test('a door that is not wanted any more while it opens is closed, and one that 
   assert.deepEqual([...open], ['acme:1']);
 });
 
-test("the failure of one tenant's door does not hold up another tenant's at the same address", async () => {
-  const { doors, become, open, failing } = played();
+test("the failure of one tenant's port does not hold up another tenant's at the same address", async () => {
+  const { ports, become, open, failing } = played();
   failing.add('acme:1');
   await become(tenant('acme', { port: 1 }));
   await become(tenant('beta', { port: 1 }));
-  assert.deepEqual([[...open], doors.problems], [['beta:1'], []]);
+  assert.deepEqual([[...open], ports.problems], [['beta:1'], []]);
 });
 
-test('after the stop no door is opened, open ones stay, and failures are forgotten', async () => {
-  const { doors, become, open, failing, clock } = played();
+test('after the stop no port is opened, open ones stay, and failures are forgotten', async () => {
+  const { ports, become, open, failing, clock } = played();
   failing.add('acme:1');
   await become(tenant('acme', { port: 1 }, { port: 2 }));
-  await doors.stop();
+  await ports.stop();
   failing.clear();
   await become(tenant('acme', { port: 1 }, { port: 2 }, { port: 3 }));
   await clock.run(60_000);
-  assert.deepEqual([[...open], doors.problems], [['acme:2'], []]);
+  assert.deepEqual([[...open], ports.problems], [['acme:2'], []]);
 });
 
-test('a door that fails to open after the stop is not tried again', async () => {
-  const { doors, become, open, told, failing, waits, clock } = played();
+test('a port that fails to open after the stop is not tried again', async () => {
+  const { ports, become, open, told, failing, waits, clock } = played();
   const fail = waits('acme:1');
   failing.add('acme:1');
   const settled = become(tenant('acme', { port: 1 }));
-  const stopped = doors.stop();
+  const stopped = ports.stop();
   fail();
   await Promise.all([settled, stopped]);
-  assert.deepEqual([told, doors.problems], [[], []]);
+  assert.deepEqual([told, ports.problems], [[], []]);
   failing.clear();
   await clock.run(60_000);
   assert.deepEqual([...open], []);

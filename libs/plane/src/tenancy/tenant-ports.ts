@@ -15,18 +15,18 @@ export interface TenantPort {
 
 export interface TenantPortsOptions<L> {
   readonly tenancy: Pick<Tenancy, 'tenants' | 'changed'>;
-  /** Whose doors they are. */
+  /** Whose ports they are. */
   readonly of: 'agents' | 'callers';
   /** @param events for what listens there */
-  readonly open: (door: TenantPort, events: PlaneEvents) => Promise<L>;
+  readonly open: (port: TenantPort, events: PlaneEvents) => Promise<L>;
   /** Called when the tenant's file does not name it any more. */
-  readonly close: (door: TenantPort, listening: L) => Promise<void>;
-  /** Gets `tenants:failure` for each door that cannot be opened, once for each reason. */
+  readonly close: (port: TenantPort, listening: L) => Promise<void>;
+  /** Gets `tenants:failure` for each port that cannot be opened, once for each reason. */
   readonly events: PlaneEvents;
   readonly clock?: Clock;
 }
 
-/** Opens and closes the tenants' own ports and unix sockets, as their files say. A door that cannot be opened is retried, and delays no other. */
+/** Opens and closes the tenants' own ports and unix sockets, as their files say. A port that cannot be opened is retried, and delays no other. */
 export class TenantPorts<L> {
   readonly #options: TenantPortsOptions<L>;
   readonly #addresses = new Map<string, Address<L>>();
@@ -43,7 +43,7 @@ export class TenantPorts<L> {
     return [...this.#addresses.values()].flatMap(({ problem }) => problem ?? []);
   }
 
-  /** Follows the files. Resolves once each door is open, or has failed. */
+  /** Follows the files. Resolves once each port is open, or has failed. */
   async look(): Promise<void> {
     if (this.#stopped) return;
     const wanted = this.#wanted();
@@ -52,7 +52,7 @@ export class TenantPorts<L> {
     await Promise.all([...this.#addresses].map(([key, address]) => this.#settle(key, address, wanted.get(key))));
   }
 
-  /** Opens no more doors. Open ones stay open. Resolves when none is being opened. */
+  /** Opens no more ports. Open ones stay open. Resolves when none is being opened. */
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#unwatch();
@@ -64,7 +64,7 @@ export class TenantPorts<L> {
     if (address.free && this.#addresses.get(key) === address) this.#addresses.delete(key);
   }
 
-  /** The doors of all tenants, by address. No two have the same address. */
+  /** The ports of all tenants, by address. No two have the same address. */
   #wanted(): Map<string, TenantPort> {
     const { tenancy, of } = this.#options;
     const wanted = new Map<string, TenantPort>();
@@ -79,13 +79,13 @@ export class TenantPorts<L> {
   }
 }
 
-/** One port or path of a socket. It may pass from one tenant to another: the first door closes before the next opens. */
+/** One port or path of a socket. It may pass from one tenant to another: the first port closes before the next opens. */
 class Address<L> {
   /** Why it is not open. */
   problem: string | undefined;
   readonly #options: TenantPortsOptions<L>;
   #wanted: TenantPort | undefined;
-  #opened: { readonly door: TenantPort; readonly listening: L } | undefined;
+  #opened: { readonly port: TenantPort; readonly listening: L } | undefined;
   #step: Promise<void> | undefined;
   #cancelRetry: (() => void) | undefined;
   #stopped = false;
@@ -94,12 +94,12 @@ class Address<L> {
     this.#options = options;
   }
 
-  /** Whether there is neither a door nor work left. */
+  /** Whether there is neither a port nor work left. */
   get free(): boolean {
     return !this.#wanted && !this.#opened && !this.#step;
   }
 
-  /** Opens or closes the door. Resolves once that is done, or waits for a retry. */
+  /** Opens or closes the port. Resolves once that is done, or waits for a retry. */
   async settle(wanted: TenantPort | undefined): Promise<void> {
     if (!same(this.#wanted, wanted)) this.#forgetFailure();
     this.#wanted = wanted;
@@ -118,23 +118,23 @@ class Address<L> {
   }
 
   get #settled(): boolean {
-    return this.#stopped || this.#cancelRetry !== undefined || same(this.#opened?.door, this.#wanted);
+    return this.#stopped || this.#cancelRetry !== undefined || same(this.#opened?.port, this.#wanted);
   }
 
   async #change(): Promise<void> {
     const opened = this.#opened;
     this.#opened = undefined;
-    if (opened) await this.#options.close(opened.door, opened.listening);
+    if (opened) await this.#options.close(opened.port, opened.listening);
     else if (this.#wanted) await this.#open(this.#wanted);
   }
 
-  async #open(door: TenantPort): Promise<void> {
+  async #open(port: TenantPort): Promise<void> {
     const { open, events } = this.#options;
     try {
-      this.#opened = { door, listening: await open(door, withoutCertificates(events)) };
+      this.#opened = { port, listening: await open(port, withoutCertificates(events)) };
       this.problem = undefined;
     } catch (error) {
-      if (!this.#stopped && same(door, this.#wanted)) this.#failed(door, error);
+      if (!this.#stopped && same(port, this.#wanted)) this.#failed(port, error);
     }
   }
 
