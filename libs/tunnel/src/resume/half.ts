@@ -82,7 +82,7 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
   take(bytes: number): void {
     if (this.#state !== 'running' || bytes === 0) return;
     const fresh = this.incoming.take(bytes);
-    if (this.incoming.ofEarlier === 0) this.shrinkHoldLimit();
+    if (this.incoming.ofEarlier === 0) this.shrinkReceiveLimit();
     this.#acknowledge(fresh > 0 && this.carrier?.consume(fresh) === true);
     const carrier = this.carrier;
     if (carrier && this.#leftBytes && this.hasRoom) this.#replace(carrier, 'there is room again for what it left');
@@ -246,7 +246,7 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     this.carrier = undefined;
     this.halves.sweep.leave(this);
     this.shrinkKeepLimit();
-    this.shrinkHoldLimit();
+    this.shrinkReceiveLimit();
     this.user.gone();
   }
 

@@ -13,7 +13,7 @@ export abstract class Positions<O extends HalfUser> {
   /** How many bytes may be unacknowledged before the user has to wait. Unset until `Keeping.base` is reached, which is rare. */
   #keepLimit: GrowingLimit | undefined;
   /** How many bytes it may hold while some of them are of earlier carriers. Unset until that many are held, which is rare. */
-  #holdLimit: GrowingLimit | undefined;
+  #receiveLimit: GrowingLimit | undefined;
 
   constructor(user: O, halves: Halves) {
     this.user = user;
@@ -73,9 +73,9 @@ export abstract class Positions<O extends HalfUser> {
     const { keeping } = this.halves;
     const base = keeping.base / 2;
     if (this.incoming.ofEarlier === 0) return true;
-    while (this.held + bytes > (this.#holdLimit?.bytes ?? base)) {
-      this.#holdLimit ??= new GrowingLimit({ ...keeping, base }, this.user.tenant);
-      if (!this.#holdLimit.grow()) return false;
+    while (this.held + bytes > (this.#receiveLimit?.bytes ?? base)) {
+      this.#receiveLimit ??= new GrowingLimit({ ...keeping, base }, this.user.tenant);
+      if (!this.#receiveLimit.grow()) return false;
     }
     return true;
   }
@@ -107,8 +107,8 @@ export abstract class Positions<O extends HalfUser> {
   }
 
   /** Call once nothing of earlier carriers is held, or nobody needs it any more. */
-  protected shrinkHoldLimit(): void {
-    this.#holdLimit?.shrink();
+  protected shrinkReceiveLimit(): void {
+    this.#receiveLimit?.shrink();
   }
 }
 

@@ -59,29 +59,31 @@ export function watchLiveness(
 ): () => boolean {
   const { seconds = 1, atRest = false } = ping ?? {};
   let { bytesRead, bytesWritten } = link;
-  let [silent, mute, rests] = [0, 0, false];
+  /** Checks in a row without a byte from the other side, and without one to it. */
+  let [silent, unsent] = [0, 0];
+  let wasAtRest = false;
   let ask = WIRE.pingAfterChecks * seconds;
   const roundTrip = () => Math.floor((link.rtt || WIRE.unknownRoundTripMs) / WIRE.checkEveryMs);
   const check = () => {
     silent = link.bytesRead === bytesRead ? silent + 1 : 0;
-    mute = link.bytesWritten === bytesWritten ? mute + 1 : 0;
+    unsent = link.bytesWritten === bytesWritten ? unsent + 1 : 0;
     ({ bytesRead, bytesWritten } = link);
     const isAsUsual = atRest && carries();
-    // A PING that has no answer counts. What the link begins to carry is written on both sides, so `mute` is small.
-    if (isAsUsual && rests)
+    // A PING that has no answer counts. What the link begins to carry is written on both sides, so `unsent` is small.
+    if (isAsUsual && wasAtRest)
       silent = Math.min(WIRE.deadAfterChecks, Math.max(0, silent - WIRE.pingAfterChecks * (seconds - 1)));
-    rests = atRest && !isAsUsual;
+    wasAtRest = atRest && !isAsUsual;
     const scale = isAsUsual ? 1 : seconds;
     ask = WIRE.pingAfterChecks * scale;
     if (silent >= WIRE.deadAfterChecks * scale + roundTrip())
       dead(new Error(`silent for ${(silent * WIRE.checkEveryMs) / 1000} s, even to PING`));
-    else if (silent === ask || mute === ask) link.ping();
+    else if (silent === ask || unsent === ask) link.ping();
   };
   // An exception in one check must not skip the others.
   const quit = checks.add(guarding(dead)(check));
   link.once('close', quit);
   return () => {
     const heard = silent <= ask + 1 + roundTrip() || link.bytesRead !== bytesRead;
-    return heard && (mute === 0 || link.bytesWritten !== bytesWritten);
+    return heard && (unsent === 0 || link.bytesWritten !== bytesWritten);
   };
 }

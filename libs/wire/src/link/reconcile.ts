@@ -93,7 +93,7 @@ export class ServingReconciler<S extends Stream> {
   readonly #options: ServingOptions<S>;
   readonly #floods = new FloodGuard();
   /** Streams that only this side held in the last round. */
-  readonly #suspects = new Set<number>();
+  readonly #unmatched = new Set<number>();
 
   constructor(options: ServingOptions<S>) {
     this.#options = options;
@@ -104,7 +104,7 @@ export class ServingReconciler<S extends Stream> {
     const listed = new Set(streams);
     const here = new Set<number>();
     const orphans: S[] = [];
-    const suspects: number[] = [];
+    const unmatched: number[] = [];
     const held = [...this.#options.streams()];
     this.#floods.visited(held.length);
     for (const stream of held) {
@@ -112,11 +112,11 @@ export class ServingReconciler<S extends Stream> {
       if (id < from || id > to) continue;
       here.add(id);
       if (closed || listed.has(id)) continue;
-      if (this.#suspects.has(id)) orphans.push(stream);
-      else suspects.push(id);
+      if (this.#unmatched.has(id)) orphans.push(stream);
+      else unmatched.push(id);
     }
-    for (const id of this.#suspects) if (id >= from && id <= to) this.#suspects.delete(id);
-    for (const id of suspects) this.#suspects.add(id);
+    for (const id of this.#unmatched) if (id >= from && id <= to) this.#unmatched.delete(id);
+    for (const id of unmatched) this.#unmatched.add(id);
     for (const stream of orphans) this.#options.end(stream);
     const lacking = streams.filter((id) => !here.has(id));
     if (lacking.length > 0) this.#options.send({ type: 'lacking', streams: lacking });
