@@ -188,7 +188,7 @@ export class AgentAdmission {
     const { tenancy, authenticate } = this.#options;
     const identifierLimits = this.#identifierLimits;
     if (tenancy)
-      return { identifierLimits, admit: ({ peer, ...agent }) => this.#identify(tenancy, { ...agent, ...peer }) };
+      return { identifierLimits, admit: ({ peer, ...agent }) => this.#admitPrincipal(tenancy, { ...agent, ...peer }) };
     const checkRoom = (agentId: string) => this.checkRoom({ tenant: DEFAULT_TENANT }, agentId);
     return { identifierLimits, checkRoom, ...(authenticate && { authenticate }) };
   }
@@ -198,7 +198,7 @@ export class AgentAdmission {
     const { tenancy } = this.#options;
     const identifiers = this.#identifiersOf(query);
     const signal = goneSignal(socket);
-    if (tenancy) return this.#identify(tenancy, { agentId, identifiers, token, socket, signal, claimedTenant });
+    if (tenancy) return this.#admitPrincipal(tenancy, { agentId, identifiers, token, socket, signal, claimedTenant });
     const agent: AdmittedAgent = { tenant: claimedTenant ?? DEFAULT_TENANT };
     this.checkRoom(agent, agentId);
     await this.#authenticate(token, socket, signal);
@@ -224,7 +224,7 @@ export class AgentAdmission {
     return tenancy ? { ...limits, identifiers: limits.identifierBytes } : limits;
   }
 
-  async #identify(tenancy: Tenancy, agent: Omit<Applicant, 'portOf'>): Promise<AdmittedAgent> {
+  async #admitPrincipal(tenancy: Tenancy, agent: Omit<Applicant, 'portOf'>): Promise<AdmittedAgent> {
     const { socket } = agent;
     const attempts = this.#attempts.get(socket) ?? 0;
     if (attempts >= HUB.attempts) {

@@ -63,7 +63,7 @@ interface AgentProtocols {
 interface AcceptingPort {
   /** The tenant whose own it is. */
   readonly tenant?: string;
-  readonly strangers: WaitingConnections;
+  readonly unproven: WaitingConnections;
 }
 
 /** The ports where agents connect: the one of all tenants, and those that tenants have for themselves. */
@@ -71,7 +71,7 @@ class AgentListeners {
   readonly #options: AgentListenersOptions;
   readonly #ports = new WeakMap<Socket, AcceptingPort>();
   /** Of this port and tenants' own. */
-  readonly #strangersPool: WaitingPool;
+  readonly #unprovenPool: WaitingPool;
   /** Including ports of tenants that have none any more, while agents' sessions run there. */
   readonly #listeners = new Set<Listener>();
   #main: Listener | undefined;
@@ -79,7 +79,7 @@ class AgentListeners {
 
   constructor(options: AgentListenersOptions) {
     this.#options = options;
-    this.#strangersPool = new WaitingPool(options.limits.waiting);
+    this.#unprovenPool = new WaitingPool(options.limits.waiting);
   }
 
   get address(): string {
@@ -98,7 +98,7 @@ class AgentListeners {
 
   /** Call when the agent of a connection is admitted: it waits no longer. */
   admitted(socket: Socket): void {
-    this.#ports.get(socket)?.strangers.leave(socket);
+    this.#ports.get(socket)?.unproven.leave(socket);
   }
 
   async start(protocols: AgentProtocols): Promise<void> {
@@ -123,16 +123,16 @@ class AgentListeners {
     const { tenancy } = this.#options;
     return async (port, tenant) => {
       const enter = (socket: Socket) => {
-        const { strangers } = listener;
-        this.#ports.set(socket, { strangers, ...(tenant !== undefined && { tenant }) });
+        const { unproven } = listener;
+        this.#ports.set(socket, { unproven, ...(tenant !== undefined && { tenant }) });
       };
       const listener: Listener = await listen({
         ...port,
         asksOnly: tenancy !== undefined,
         name: 'agents',
         handshakeTimeout: HUB.handshakeMs,
-        strangers: this.#strangers(tenant),
-        strangersPool: this.#strangersPool,
+        unproven: this.#unproven(tenant),
+        unprovenPool: this.#unprovenPool,
         others: fromTheStart((socket) => {
           enter(socket);
           link(socket);
@@ -170,7 +170,7 @@ class AgentListeners {
     await this.#own.look();
   }
 
-  #strangers(tenant: string | undefined): WaitingLimits {
+  #unproven(tenant: string | undefined): WaitingLimits {
     const { waiting, waitingOfSource: mostOfSource } = this.#options.limits;
     const most = tenant === undefined ? waiting : Math.min(waiting, HUB.ownPortWaiting);
     const names = { most: '--max-waiting-agents', mostOfSource: '--max-waiting-agents-per-source' };
@@ -278,7 +278,7 @@ export class AgentPort {
     const windows = {
       streamWindow: HUB.goAgentWindowBytes,
       maxStreams: HUB.goAgentStreams,
-      strangers: { streamWindow: HUB.waitingWindowBytes, maxStreams: HUB.waitingStreams },
+      unproven: { streamWindow: HUB.waitingWindowBytes, maxStreams: HUB.waitingStreams },
     };
     return new GrpcServer({ services: [service], events, name: 'agents', keepaliveMs, ...windows });
   }

@@ -39,11 +39,11 @@ function setup() {
   const refusals: string[] = [];
   events.on('refused', (where, remote, { message }) => refusals.push(`${where} ${remote}: ${message}`));
   const identities = new Identities({ identify, changed, limits } as unknown as Tenancy, events);
-  const connect = (door?: Parameters<Identities['enter']>[1]) => {
+  const connect = (owner?: Parameters<Identities['enter']>[1]) => {
     const socket = new EventEmitter() as Socket;
     const ended: string[] = [];
     let admitted = 0;
-    if (door) identities.enter(socket, door, () => void admitted++);
+    if (owner) identities.enter(socket, owner, () => void admitted++);
     const end = ({ message }: Error) => void ended.push(message);
     const peer: CallerPeer = { socket, remote: 'uds', subject: undefined, end };
     return { peer, ended, socket, admitted: () => admitted };
@@ -51,17 +51,17 @@ function setup() {
   return { identities, evidence, watching, known, change: () => change(), refusals, connect };
 }
 
-const DOOR = { tenant: 'acme', unixSocket: '/acme' };
+const OWNER = { tenant: 'acme', unixSocket: '/acme' };
 
 test('a caller is judged once a connection, by the port that it came in by', () => {
   const { identities, evidence, connect } = setup();
-  const { peer, admitted } = connect(DOOR);
-  const who = identities.identify(peer);
-  assert.equal(identities.identify(peer), who);
-  assert.deepEqual(evidence, [DOOR]);
+  const { peer, admitted } = connect(OWNER);
+  const who = identities.identifyCaller(peer);
+  assert.equal(identities.identifyCaller(peer), who);
+  assert.deepEqual(evidence, [OWNER]);
   assert.equal(admitted(), 1);
   const stranger = connect({ unixSocket: '/nobody' });
-  assert.ok(identities.identify(stranger.peer) instanceof NotAuthorised);
+  assert.ok(identities.identifyCaller(stranger.peer) instanceof NotAuthorised);
   assert.equal(stranger.admitted(), 0, 'it stays among those that have not proven who they are');
   assert.ok(!(who instanceof NotAuthorised));
   const principal = { tenant: 'acme', role: 'caller', name: 'apiserver', rule: 'acme.yaml: callers[0]' };
@@ -71,18 +71,18 @@ test('a caller is judged once a connection, by the port that it came in by', () 
 test('a refusal holds until the tenants change', () => {
   const { identities, evidence, known, change, connect } = setup();
   const { peer } = connect({ tenant: 'beta', unixSocket: '/beta' });
-  for (let dial = 0; dial < 3; dial++) assert.ok(identities.identify(peer) instanceof NotAuthorised);
+  for (let dial = 0; dial < 3; dial++) assert.ok(identities.identifyCaller(peer) instanceof NotAuthorised);
   assert.equal(evidence.length, 1);
   known.add('/beta');
   change();
-  assert.ok(!(identities.identify(peer) instanceof NotAuthorised));
+  assert.ok(!(identities.identifyCaller(peer) instanceof NotAuthorised));
   assert.equal(evidence.length, 2);
 });
 
 test('a connection ends with its credential, once, and is watched no longer than it lives', () => {
   const { identities, watching, refusals, connect } = setup();
-  const [ends, leaves] = [connect(DOOR), connect(DOOR)];
-  for (const { peer } of [ends, leaves]) identities.identify(peer);
+  const [ends, leaves] = [connect(OWNER), connect(OWNER)];
+  for (const { peer } of [ends, leaves]) identities.identifyCaller(peer);
   assert.equal(watching.size, 2);
   leaves.socket.emit('close');
   assert.equal(watching.size, 1);
@@ -94,25 +94,25 @@ test('a connection ends with its credential, once, and is watched no longer than
 
 test('a port that closes ends those who came in by it, and no others', () => {
   const { identities, connect } = setup();
-  const other = { ...DOOR };
-  const [one, two] = [connect(DOOR), connect(other)];
-  for (const { peer } of [one, two]) identities.identify(peer);
+  const other = { ...OWNER };
+  const [one, two] = [connect(OWNER), connect(other)];
+  for (const { peer } of [one, two]) identities.identifyCaller(peer);
   identities.endAll(other, new NotAuthorised('it is closed'));
   assert.deepEqual([one.ended, two.ended], [[], ['it is closed']]);
 });
 
 test('a tenant has no more connections than tunnels and pending dials', () => {
   const { identities, connect } = setup();
-  const open = Array.from({ length: 3 }, () => connect(DOOR));
-  for (const { peer } of open) assert.ok('tenant' in identities.identify(peer));
-  const { peer, admitted } = connect(DOOR);
+  const open = Array.from({ length: 3 }, () => connect(OWNER));
+  for (const { peer } of open) assert.ok('tenant' in identities.identifyCaller(peer));
+  const { peer, admitted } = connect(OWNER);
   assert.throws(
-    () => identities.identify(peer),
+    () => identities.identifyCaller(peer),
     /^DialError: tenant acme has 3 connections of callers.*close idle ones$/,
   );
   assert.equal(admitted(), 0);
   open[0]?.socket.emit('close');
-  assert.ok('tenant' in identities.identify(peer));
+  assert.ok('tenant' in identities.identifyCaller(peer));
 });
 
 /** Tenants that have the same port in turn. Closing what listened there takes as long as `closing`. */
@@ -123,7 +123,7 @@ async function played() {
   const events = planeEvents();
   events.on('fault', (where, what, { message }) => void faults.push(`${where}: ${what}: ${message}`));
   let tenants: unknown[] = [];
-  const doors = await tenantCallers({
+  const ports = await tenantCallers({
     tenancy: {
       tenants: {
         get all() {
@@ -146,7 +146,7 @@ async function played() {
   } as unknown as TenantCallersOptions);
   const moveTo = (name: string) => {
     tenants = [{ name, path: `${name}.yaml`, file: { tenant: name, callers: [{ port: 8443 }] } }];
-    return doors.look();
+    return ports.look();
   };
   return { did, faults, closing, moveTo };
 }

@@ -68,12 +68,12 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const dial = pipeline(gatewayStages({ ...routing, limiter, directDials, resumable }));
   const judges = tenancy ?? callerTokens;
   const identities = judges && new Identities(judges, events);
-  const identify = identities?.identify ?? anyoneOf(tenant);
+  const identifyCaller = identities?.identifyCaller ?? anyoneOf(tenant);
   const awaitDial = (of: string) => limiter.awaitDial(of);
   const attach = gatewayAttach({ ...routing, limiter, attach: passedAttach({ ...routing, route: routes }) });
   leaveDraining({ ...routing, route: routes }, events);
   const { identifyByToken } = identities ?? {};
-  const who = { identities, identify, identifyByToken };
+  const who = { identities, identifyCaller, identifyByToken };
   const callers = new Callers({ ...options, ...who, dial, attach, awaitDial, events, timeout });
   const tunnels = new TunnelTable(events);
   let own: Awaited<ReturnType<typeof tenantCallers>> | undefined;

@@ -72,7 +72,7 @@ test('a token is verified once a connection, and each request must show it', asy
   assert.equal(await show('ci.1'), who);
   assert.equal(asked.length, 1);
   assert.equal(who.caller.principal?.name, 'ci');
-  const without = identities.identify(peer);
+  const without = identities.identifyCaller(peer);
   assert.ok(without instanceof NotAuthorised && without.challenge, 'a request without it is not its caller');
 });
 

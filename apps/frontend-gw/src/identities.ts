@@ -6,8 +6,8 @@ import { addressOf, deferred, getOrPut, RandomSet, sourceOf, within } from '@ist
 import {
   type CallerIdentity,
   type CallerPeer,
-  type Identify,
   type IdentifyByToken,
+  type IdentifyCaller,
   type PortOwner,
   RequestRefused,
   serverNameOf,
@@ -42,7 +42,7 @@ interface Refused {
  * dials, so that idle ones take no other's.
  */
 export class Identities {
-  readonly identify: Identify = (peer) => this.#identify(peer);
+  readonly identifyCaller: IdentifyCaller = (peer) => this.#identifyCaller(peer);
   readonly identifyByToken: IdentifyByToken = (...asked) => this.#identifyByToken(...asked);
   readonly #tenancy: Pick<Tenancy, 'identify' | 'changed' | 'limits' | 'tenants'>;
   readonly #events: PlaneEvents;
@@ -71,7 +71,7 @@ export class Identities {
   }
 
   /** Who a caller is holds for its connection's life, a refusal only until the tenants change. */
-  #identify(peer: CallerPeer): CallerIdentity | NotAuthorised {
+  #identifyCaller(peer: CallerPeer): CallerIdentity | NotAuthorised {
     const judged = this.#judged.get(peer.socket);
     if (judged && 'who' in judged) return judged.digest === undefined ? judged.who : UNSHOWN;
     if (judged?.asOf === this.#changes) return judged.error;

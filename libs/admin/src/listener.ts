@@ -5,7 +5,7 @@ import type { Refused } from '@isthmus/service';
 import { visitorOf } from './access/visitor.ts';
 
 /** Who comes through a TLS server, and who does not. */
-export interface AdminDoors {
+export interface ConnectionHandlers {
   readonly accept: (socket: Socket) => void;
   readonly refused: Refused;
 }
@@ -17,7 +17,7 @@ const ADMITTED: AdmittedLimits = { most: 100, mostOfSource: 50 };
  * Connections amid their handshakes. An operator's is done in a moment, so that only an attack meets these. They are apart from those
  * that are let in, so that who has no certificate takes no operator's place.
  */
-const STRANGERS: Omit<WaitingLimits, 'deadlineMs'> = {
+const UNPROVEN: Omit<WaitingLimits, 'deadlineMs'> = {
   most: 200,
   mostOfSource: 50,
   names: {
@@ -27,7 +27,7 @@ const STRANGERS: Omit<WaitingLimits, 'deadlineMs'> = {
 };
 
 /** Makes a TLS server that has the admin port's certificates, renewed ones too, and lets in those whose certificate holds. */
-export type AdminTls = (options: TlsOptions, doors: AdminDoors) => TlsServer;
+export type AdminTls = (options: TlsOptions, handlers: ConnectionHandlers) => TlsServer;
 
 export interface AdminListener {
   readonly address: AddressInfo;
@@ -51,10 +51,10 @@ export interface AdminListenerOptions {
 export async function adminListener(options: AdminListenerOptions): Promise<AdminListener> {
   const { host, port, path, tls, handshakeMs, refused } = options;
   let take = (socket: Socket): void => void socket.destroy();
-  const strangers = new WaitingConnections({ ...STRANGERS, deadlineMs: handshakeMs }, refused);
+  const unproven = new WaitingConnections({ ...UNPROVEN, deadlineMs: handshakeMs }, refused);
   const admitted = new Admitted(ADMITTED, refused);
   const accept = (socket: Socket) => {
-    strangers.leave(socket);
+    unproven.leave(socket);
     socket.on('error', () => socket.destroy());
     if (admitted.enter(socket, visitorOf(socket).operator.tenant)) take(socket);
   };
@@ -69,7 +69,7 @@ export async function adminListener(options: AdminListenerOptions): Promise<Admi
   });
   const failed = (error: Error) => refused('', error);
   const at = path === undefined ? { host, port } : { path, deleteExisting: true };
-  const bound = await bind(server, { at, door: strangers, failed }).catch((cause: Error) => {
+  const bound = await bind(server, { at, limits: unproven, failed }).catch((cause: Error) => {
     throw new Error(`cannot listen on the admin address ${path ?? `${host}:${port}`}: ${cause.message}`, { cause });
   });
   return {

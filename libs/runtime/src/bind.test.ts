@@ -26,7 +26,7 @@ test('callers that dial together on a unix socket while its process is busy wait
   });
   const bound = await bind(server, {
     at: { path, deleteExisting: false },
-    door: { enter: () => true },
+    limits: { enter: () => true },
     failed: (error) => assert.fail(error),
   });
   // All of them in one turn of the event loop, in which nothing can be accepted.

@@ -224,7 +224,7 @@ interface BindOptions {
     | { readonly path: string; readonly deleteExisting: boolean }
     | { readonly host: string; readonly port: number };
   /** Refuses connections over its limits, and lets others wait, before anything is done for them: a TLS server begins with a handshake. */
-  readonly door: { enter(socket: Socket): boolean; inTurn?(socket: Socket, begin: () => void): void };
+  readonly limits: { enter(socket: Socket): boolean; inTurn?(socket: Socket, begin: () => void): void };
   /** Connections from these networks begin with a header of the PROXY protocol. Unset: none does. */
   readonly proxyNetworks?: BlockList | undefined;
   /** Called for each connection whose header does not come, or is none. */
@@ -326,18 +326,18 @@ function placeOf(at: BindOptions['at'], file: SocketFile | undefined) {
   return at.host === '' ? { port: at.port } : at;
 }
 
-function guardServer(server: Server, { door, proxyNetworks: networks, refused }: BindOptions): void {
+function guardServer(server: Server, { limits, proxyNetworks: networks, refused }: BindOptions): void {
   const taken = server.listeners('connection');
   server.removeAllListeners('connection');
   const take = (socket: Socket) => {
-    if (!door.enter(socket)) return;
+    if (!limits.enter(socket)) return;
     keptAlive(socket);
     const begin = () => {
       for (const each of taken) each.call(server, socket);
       // A header of the PROXY protocol has left it paused. Below a TLS socket nothing reads it, and what was put back is read first.
       if (networks && socket.listenerCount('data') > 0) socket.resume();
     };
-    if (door.inTurn) door.inTurn(socket, begin);
+    if (limits.inTurn) limits.inTurn(socket, begin);
     else begin();
   };
   const told = (socket: Socket, error: Error) => refused?.(remoteOf(socket), error);

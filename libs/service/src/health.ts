@@ -50,7 +50,7 @@ export async function serveHealth(options: HealthOptions): Promise<HealthServer>
   refuseBadRequests(server, refused);
   const { address, close: stop } = await bind(server, {
     at: { host, port },
-    door: new Admitted({ most: connections, mostOfSource: connectionsOfSource }, refused),
+    limits: new Admitted({ most: connections, mostOfSource: connectionsOfSource }, refused),
     failed: (error) => refused('', error),
   });
   const close = async () => {

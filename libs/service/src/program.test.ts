@@ -317,8 +317,8 @@ test('a socket path that is refused names its flag, whatever refuses it', async 
     [missing, true, `--uds-name: cannot listen on ${missing}: `],
   ] as const;
   for (const [at, deleteExisting, wanted] of rows) {
-    const door = { enter: () => true };
-    const error = await bind(createServer(), { at: { path: at, deleteExisting }, door, failed() {} }).catch((e) => e);
+    const limits = { enter: () => true };
+    const error = await bind(createServer(), { at: { path: at, deleteExisting }, limits, failed() {} }).catch((e) => e);
     const values = { 'uds-name': at, 'admin-uds-name': join(dir, 'other') };
     assert.ok(startFailure(error, {}, values).startsWith(wanted), startFailure(error, {}, values));
     const wrapped = new Error('cannot listen on the admin address', { cause: error });

@@ -53,7 +53,7 @@ export class Callers {
    * Connections at all ports whose callers have not proven their tenant, where tenants are configured: anyone may finish a handshake there. A
    * caller proves it with its first dial.
    */
-  readonly #strangersPool = new WaitingPool(HANDSHAKES.most);
+  readonly #unprovenPool = new WaitingPool(HANDSHAKES.most);
   #hidden: Promise<void> | undefined;
   #stopped = false;
 
@@ -73,13 +73,13 @@ export class Callers {
   async open(port: CallerPort, owner: PortOwner = {}): Promise<Listener> {
     const { proxyNetworks, events, identities } = this.#options;
     const local = 'path' in port.address;
-    const admitted = (socket: Socket) => listener.strangers.leave(socket);
+    const admitted = (socket: Socket) => listener.unproven.leave(socket);
     const listener: Listener = await listen({
       events,
       ...port,
       ...this.#edges(local, owner, admitted),
-      ...(identities && { strangers: HANDSHAKES }),
-      strangersPool: this.#strangersPool,
+      ...(identities && { unproven: HANDSHAKES }),
+      unprovenPool: this.#unprovenPool,
       proxyNetworks,
       name: 'callers',
     });
@@ -162,7 +162,7 @@ function grpcOf({ keepaliveTime, mode, ...edge }: CallersOptions) {
     streamWindow: TRANSPORT.callerWindowBytes,
     maxFields: TRANSPORT.callerFieldsBytes,
     ...(edge.identities && {
-      strangers: { streamWindow: TRANSPORT.unprovenWindowBytes, maxStreams: TRANSPORT.unprovenStreams },
+      unproven: { streamWindow: TRANSPORT.unprovenWindowBytes, maxStreams: TRANSPORT.unprovenStreams },
     }),
   });
 }

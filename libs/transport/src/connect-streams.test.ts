@@ -21,7 +21,7 @@ import { anyoneOf, type CallerPeer } from './tls/certificate.ts';
 /** A caller's connection to an edge that dials as an agent does, unless the options say otherwise. */
 async function callerOf(options: Partial<CallerEdgeOptions> = {}, serving: Partial<GrpcServerOptions> = {}) {
   const events = planeEvents();
-  const edge = { dial: dialTcp, identify: anyoneOf('default'), events, timeout: 60_000, ...options };
+  const edge = { dial: dialTcp, identifyCaller: anyoneOf('default'), events, timeout: 60_000, ...options };
   const server = new GrpcServer({
     services: [],
     connect: connectStreams(edge),
@@ -136,7 +136,7 @@ test('a cut by the plane resets the stream, and a caller that may dial no more l
   let peer: CallerPeer | undefined;
   const caller = await callerOf({
     dial: async () => established(near),
-    identify(of) {
+    identifyCaller(of) {
       peer = of;
       return anyoneOf('acme')(of);
     },
@@ -210,7 +210,7 @@ const basic = (user: string, token: string) => ({
 function tokenCaller(options: Partial<CallerEdgeOptions> = {}) {
   return callerOf(
     {
-      identify: () => new NotAuthorised('show a token', { challenge: true }),
+      identifyCaller: () => new NotAuthorised('show a token', { challenge: true }),
       async identifyByToken({ remote }, { token }) {
         if (token === 'busy') throw new RequestRefused(429, 'try again later');
         if (token !== 'good') throw new NotAuthorised('the token is wrong');
@@ -219,7 +219,7 @@ function tokenCaller(options: Partial<CallerEdgeOptions> = {}) {
       ...options,
     },
     {
-      strangers: { streamWindow: 4096, maxStreams: 1 },
+      unproven: { streamWindow: 4096, maxStreams: 1 },
       services: [{ path: '/grpc', serve: (_call, admit) => admit() }],
     },
   );
@@ -253,7 +253,7 @@ const refusals: [why: string, status: number, target: string, fields: object, op
     ['without a token', 407, 'a:1', {}],
     ['with a wrong token', 407, 'a:1', basic('acme', 'wrong')],
     ['for no destination', 400, 'a b:1', {}],
-    ['without a certificate', 403, 'a:1', {}, { identify: () => new NotAuthorised('show a certificate') }],
+    ['without a certificate', 403, 'a:1', {}, { identifyCaller: () => new NotAuthorised('show a certificate') }],
     ['while too many guess', 429, 'a:1', basic('acme', 'busy')],
   ];
 for (const [why, wanted, target, fields, options] of refusals) {

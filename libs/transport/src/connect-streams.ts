@@ -98,11 +98,11 @@ async function identified(
   { peer, admit, gone }: Call,
   credentials: readonly string[],
   target: string,
-  { identify, identifyByToken }: CallerEdgeOptions,
+  { identifyCaller, identifyByToken }: CallerEdgeOptions,
 ): Promise<CallerIdentity | NotAuthorised> {
   const shown = identifyByToken && credentialIn(credentials, peer.socket);
   try {
-    const who = shown ? await identifyByToken(peer, shown, gone.signal) : identify(peer);
+    const who = shown ? await identifyByToken(peer, shown, gone.signal) : identifyCaller(peer);
     if (!(who instanceof NotAuthorised)) admit();
     return who;
   } catch (error) {

@@ -35,7 +35,7 @@ async function connectTo(
       request.signal.addEventListener('abort', () => reject(new Error('the caller went away'))),
     );
   };
-  const edge = connectEdge({ dial, identify: anyoneOf('default'), events, timeout: 60_000, ...options });
+  const edge = connectEdge({ dial, identifyCaller: anyoneOf('default'), events, timeout: 60_000, ...options });
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
     socket.on('error', () => {}).once('data', (chunk) => edge.accept(socket, chunk));
   });
@@ -99,7 +99,7 @@ test('a refused caller that goes on sending is let go', { timeout: 60_000 }, asy
 const stranger = new NotAuthorised('nobody here is known by this port', { rule: 'acme.yaml: callers' });
 
 test('a caller that may not dial reads why, and the refusal says what it wanted to dial', async (context) => {
-  const { caller, events } = await connectTo(context, { identify: () => stranger });
+  const { caller, events } = await connectTo(context, { identifyCaller: () => stranger });
   const refused = once(events, 'refused');
   const answer = await text(caller.end(REQUEST));
   assert.match(answer, /^HTTP\/1\.1 403 Forbidden: nobody here is known by this port\r\n/);
@@ -115,7 +115,7 @@ test('a caller that may not dial reads why, and the refusal says what it wanted 
 test('a pending dial whose caller may dial no more is answered why, and aborted', async (context) => {
   let peer: CallerPeer | undefined;
   const { caller, dialled } = await connectTo(context, {
-    identify(of) {
+    identifyCaller(of) {
       peer = of;
       return anyoneOf('acme')(of);
     },
@@ -132,7 +132,7 @@ test('the tunnel of a caller that may dial no more is closed by the plane', asyn
   let peer: CallerPeer | undefined;
   const { near } = destination();
   const { caller, events } = await connectTo(context, {
-    identify(of) {
+    identifyCaller(of) {
       peer = of;
       return anyoneOf('acme')(of);
     },
@@ -232,7 +232,7 @@ const asking = (...lines: string[]) => ['CONNECT 127.0.0.1:1 HTTP/1.1', ...lines
 async function tokenCaller(context: TestContext, options: Parameters<typeof connectTo>[1] = {}) {
   const shown: ProxyCredential[] = [];
   const at = await connectTo(context, {
-    identify: () => new NotAuthorised('show a token', { challenge: true }),
+    identifyCaller: () => new NotAuthorised('show a token', { challenge: true }),
     async identifyByToken(peer, credential) {
       shown.push(credential);
       if (credential.token !== 'good') throw new NotAuthorised('the token is wrong');

@@ -17,8 +17,8 @@ import {
   type CallerIdentity,
   type CallerPeer,
   denied,
-  type Identify,
   type IdentifyByToken,
+  type IdentifyCaller,
   peerOf,
 } from './tls/certificate.ts';
 
@@ -161,7 +161,7 @@ function watchCaller(socket: Socket, first: Buffer, gone: () => void): PendingCa
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
 
 export interface CallerEdgeOptions extends Omit<ServeDialOptions, 'role'> {
-  readonly identify: Identify;
+  readonly identifyCaller: IdentifyCaller;
   /** Unset: nobody comes in by a token, and `Proxy-Authorization` says nothing. */
   readonly identifyByToken?: IdentifyByToken | undefined;
   /** How long a dial may take, in milliseconds. */
@@ -263,22 +263,22 @@ function readRest(socket: Socket, { read, isLong, again }: Reading, options: Edg
 }
 
 /** A refused request after which the caller may ask again, and how often it was asked for a token before. */
-interface Asked extends Pick<ConnectRequest, 'keepsAlive' | 'rest'> {
+interface Refused extends Pick<ConnectRequest, 'keepsAlive' | 'rest'> {
   readonly refusals: number;
 }
 
-function refuse(socket: Socket, error: DialError, options: Edge, asked?: Asked): void {
+function refuse(socket: Socket, error: DialError, options: Edge, refused?: Refused): void {
   const why = error.cause instanceof NotAuthorised ? error.cause : error;
   options.events.emit('refused', 'http-connect', remoteOf(socket), why);
-  const refusals = (asked?.refusals ?? 0) + 1;
-  if (error.status !== 407 || !asked?.keepsAlive || refusals >= TRANSPORT.challenges) {
+  const refusals = (refused?.refusals ?? 0) + 1;
+  if (error.status !== 407 || !refused?.keepsAlive || refusals >= TRANSPORT.challenges) {
     answerError(socket, error);
     return;
   }
   if (socket.destroyed || !socket.writable) return;
   // Go, curl and others ask again on the same connection.
   socket.write(answerOf(error, 'keep-alive'));
-  readRequest(socket, asked.rest, options, refusals);
+  readRequest(socket, refused.rest, options, refusals);
 }
 
 /** A caller's connection. */
@@ -302,7 +302,7 @@ function begin(request: ConnectRequest, connection: CallerConnection, options: E
   const { identifyByToken } = options;
   const shown = identifyByToken && credentialIn(request.credentials, connection.socket);
   if (shown) return beginByToken(request, connection, options, { shown, identifyByToken, refusals });
-  const who = options.identify(peerOfConnection(connection));
+  const who = options.identifyCaller(peerOfConnection(connection));
   return serve(dialOf(request, who, connection, options), request.rest, connection, options);
 }
 

@@ -77,7 +77,7 @@ export interface PendingDialOptions {
   readonly deadline?: number;
   /** The errors of a dial whose caller has gone, and of one without an answer at its deadline. */
   readonly abandoned?: () => DialError;
-  readonly expired?: (request: Asked) => DialError;
+  readonly expired?: (request: Pending) => DialError;
   /** Undoes what was started, if the caller has gone or the deadline has passed. */
   readonly cancel?: () => void;
   /** Called once, when the wait is over: without an error if the dial succeeded. */
@@ -94,10 +94,10 @@ export interface PendingDial<Answer = Established> {
 }
 
 /** What is asked for: a dial, or an attach. */
-type Asked = Pick<DialRequest, 'destination' | 'deadline' | 'signal'>;
+type Pending = Pick<DialRequest, 'destination' | 'deadline' | 'signal'>;
 
 /** Waits for the answer to a dial or an attach. The first of these ends the wait: the answer, a failure, the caller's abort, the deadline. */
-export function pendingDial<Answer = Established>(request: Asked, options: PendingDialOptions): PendingDial<Answer> {
+export function pendingDial<Answer = Established>(request: Pending, options: PendingDialOptions): PendingDial<Answer> {
   const { settled, guarded, deadline = request.deadline } = options;
   const { promise: answer, resolve, reject } = deferred<Answer>();
   let waits = true;
@@ -110,7 +110,7 @@ export function pendingDial<Answer = Established>(request: Asked, options: Pendi
     settled(error);
   };
   const fail = (error: DialError) => settle(() => reject(error), error);
-  const giveUp = (why: (request: Asked) => DialError) => {
+  const giveUp = (why: (request: Pending) => DialError) => {
     if (!waits) return;
     options.cancel?.();
     fail(why(request));
@@ -126,7 +126,7 @@ export function abandoned(): DialError {
   return new DialError('connection_terminated', 'the caller went away');
 }
 
-function expired({ destination }: Asked): DialError {
+function expired({ destination }: Pending): DialError {
   const text = `dial tcp ${formatDestination(destination)}: i/o timeout (no answer within the dial's deadline)`;
   return new DialError('connection_timeout', text, { expired: true });
 }

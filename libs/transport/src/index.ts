@@ -47,8 +47,8 @@ export {
   anyoneOf,
   type CallerIdentity,
   type CallerPeer,
-  type Identify,
   type IdentifyByToken,
+  type IdentifyCaller,
   serverNameOf,
   shownCertificate,
 } from './tls/certificate.ts';

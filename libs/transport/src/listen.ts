@@ -56,12 +56,12 @@ export interface ListenOptions {
   /** Takes all other connections. Unset: they are refused. */
   readonly others?: Accept;
   /**
-   * Limits for peers that have not proven who they are. If set, the caller reports when a peer has, see `Listener.strangers`. Unset:
+   * Limits for peers that have not proven who they are. If set, the caller reports when a peer has, see `Listener.unproven`. Unset:
    * the TLS handshake is proof.
    */
-  readonly strangers?: WaitingLimits;
+  readonly unproven?: WaitingLimits;
   /** What it shares with other ports of the process: places for peers that have not proven who they are. */
-  readonly strangersPool?: WaitingPool | undefined;
+  readonly unprovenPool?: WaitingPool | undefined;
   /** Load balancers, whose connections begin with a header of the PROXY protocol. */
   readonly proxyNetworks?: BlockList | undefined;
   readonly events: PlaneEvents;
@@ -78,7 +78,7 @@ export interface Listener {
   /** Why callers cannot find it although it listens: its socket file was deleted or replaced. */
   readonly lost: string | undefined;
   /** Peers that have not proven who they are. */
-  readonly strangers: WaitingConnections;
+  readonly unproven: WaitingConnections;
   /** Stops accepting connections, after removing a unix socket's file. Open connections continue. */
   stop(): Promise<void>;
   /** After `stop`: resolves when the last connection has ended, including those in their TLS handshake. */
@@ -91,10 +91,10 @@ export interface Listener {
 export async function listen(options: ListenOptions): Promise<Listener> {
   const { address, events, name } = options;
   const connections = new RandomSet<Socket>();
-  const tellOfStranger = (remote: string, error: Error) => events.emit('refused', `${name} waiting`, remote, error);
-  const strangers = new WaitingConnections(options.strangers ?? HANDSHAKES, tellOfStranger, options.strangersPool);
+  const refuse = (remote: string, error: Error) => events.emit('refused', `${name} waiting`, remote, error);
+  const unproven = new WaitingConnections(options.unproven ?? HANDSHAKES, refuse, options.unprovenPool);
   const accept = (socket: Socket) => {
-    if (!options.strangers) strangers.leave(socket);
+    if (!options.unproven) unproven.leave(socket);
     connections.add(socket);
     socket.on('close', () => connections.delete(socket));
     socket.on('error', () => {});
@@ -113,7 +113,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const failed = (error: Error) => events.emit('refused', name, '', error);
   const bound = await bind(server, {
     at: address,
-    door: strangers,
+    limits: unproven,
     // Nobody proxies to a unix socket.
     proxyNetworks: 'path' in address ? undefined : options.proxyNetworks,
     refused: (remote, error) => events.emit('refused', name, remote, error),
@@ -127,7 +127,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     get lost() {
       return bound.lost;
     },
-    strangers,
+    unproven,
     stop: () => bound.stop(),
     async close() {
       const closed = bound.close();

@@ -171,7 +171,7 @@ test('limits of strangers count true sources', async () => {
     socket.write(`PROXY TCP4 192.0.2.${host} 198.51.100.1 1 443\r\n`);
     return socket;
   });
-  await until(() => listener.strangers.size === held.length, { what: 'three strangers' });
+  await until(() => listener.unproven.size === held.length, { what: 'three strangers' });
   // Who sends nothing of its own after the header is let go, under its own address.
   const waited = () => refusals.filter((each) => each.startsWith('callers waiting')).sort();
   await until(() => waited().length === held.length, { what: 'three refusals' });

@@ -125,7 +125,7 @@ test('a defect while a CONNECT caller is answered ends its connection', async ()
   Object.defineProperty(error, 'status', { get: defect });
   const edge = connectEdge({
     dial: () => Promise.reject(error),
-    identify: anyoneOf('default'),
+    identifyCaller: anyoneOf('default'),
     events,
     timeout: 60_000,
   });

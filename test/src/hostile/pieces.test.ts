@@ -118,7 +118,7 @@ test('the head of a CONNECT request in 12,000 pieces costs no more than its byte
   const refused: string[] = [];
   const events = planeEvents();
   events.on('refused', (_where, _remote, { message }) => refused.push(message));
-  const edge = connectEdge({ dial: noDial, identify: anyoneOf('default'), events, timeout: 60_000 });
+  const edge = connectEdge({ dial: noDial, identifyCaller: anyoneOf('default'), events, timeout: 60_000 });
   const pieces = Array.from({ length: PIECES }, () => Buffer.from('x'));
   const handled = await bytesHandled(async () => {
     edge.accept(socket, Buffer.from('CONNECT h:1 HTTP/1.1\r\nx: '));

@@ -82,7 +82,7 @@ async function gatewayAt(socket: string, dial: Dial) {
     },
     attach: async () => assert.fail('nothing is attached'),
     awaitDial: () => () => {},
-    identify: anyoneOf(DEFAULT_TENANT),
+    identifyCaller: anyoneOf(DEFAULT_TENANT),
     timeout: 60_000,
     halfClosedMs: 60_000,
     keepaliveTime: 60_000,

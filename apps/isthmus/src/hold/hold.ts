@@ -49,7 +49,7 @@ function startHold(flags: HoldValues, { log, version }: Context<ProgramLogger>):
       // In this order: what is refused here reaches no gateway.
       dial: pipeline([observe, limiter.limit, refuseWhenScarce, ...(resumable ? [resumable.resume] : []), toGateway]),
       awaitDial: (of) => limiter.awaitDial(of),
-      identify: anyoneOf(DEFAULT_TENANT),
+      identifyCaller: anyoneOf(DEFAULT_TENANT),
       timeout: flags['backend-dial-timeout'] || ISTHMUS.holdDialMs,
       halfClosedMs: flags['half-closed-timeout'],
       keepaliveTime: flags['frontend-keepalive-time'],

@@ -63,7 +63,7 @@ export function destinationOf(text: string): Destination {
 }
 
 /** What an operator asks. */
-interface Asked {
+interface Question {
   readonly tenant: string;
   readonly destination: Destination;
   readonly routing: RoutingPart;
@@ -91,11 +91,11 @@ export function explainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImp
       const routing = routingOf(backend.routing);
       const destination = destinationOf(text);
       const tenant = tenantAsked(backend, named);
-      const asked = { tenant, destination, routing, backend };
+      const question = { tenant, destination, routing, backend };
       const policy = routing.policy(tenant, destination, caller);
       const refused = policy?.allowed === false;
       const direct = refused ? undefined : routing.direct(tenant, destination, caller);
-      const routed = refused || direct !== undefined ? NOT_ROUTED : explained(asked);
+      const routed = refused || direct !== undefined ? NOT_ROUTED : explained(question);
       const explanation = { policy, direct, ...routed };
       const { steps, others, taken } = explanation;
       return {
@@ -107,8 +107,8 @@ export function explainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImp
         sessionId: taken?.sessionId ?? '',
         agentId: taken?.agentId ?? '',
         hubId: taken?.hubId ?? '',
-        verdict: verdictOf(explanation, asked),
-        advice: adviceOf(explanation, asked),
+        verdict: verdictOf(explanation, question),
+        advice: adviceOf(explanation, question),
         ...(policy && { policy }),
       };
     },
@@ -127,7 +127,7 @@ export function explained({
   tenant,
   destination: { host },
   routing,
-}: Omit<Asked, 'backend'>): Omit<Explanation, 'policy' | 'direct'> {
+}: Omit<Question, 'backend'>): Omit<Explanation, 'policy' | 'direct'> {
   const others: adminApi.Candidate[] = [];
   const found = new Map<string, adminApi.Candidate>();
   const steps = routing.strategies.map((strategy) => ({
@@ -232,8 +232,8 @@ class Words {
 }
 
 /** Returns in one sentence what would happen to a dial now. */
-function verdictOf({ policy, direct, steps, others, found, taken }: Explanation, asked: Asked): string {
-  const { tenant, routing, backend } = asked;
+function verdictOf({ policy, direct, steps, others, found, taken }: Explanation, question: Question): string {
+  const { tenant, routing, backend } = question;
   if (policy?.allowed === false) {
     const why = policy.rule === '' ? 'no rule allows it' : `rule ${policy.rule}`;
     return `a dial fails with 403 at once: the policy of tenant ${tenant} refuses it (${why})`;
@@ -256,8 +256,8 @@ function verdictOf({ policy, direct, steps, others, found, taken }: Explanation,
 }
 
 /** Returns what to do if no session can be chosen, in the order to try. */
-function adviceOf({ policy, direct, steps, others, found, taken }: Explanation, asked: Asked): string[] {
-  const { tenant, destination, backend } = asked;
+function adviceOf({ policy, direct, steps, others, found, taken }: Explanation, question: Question): string[] {
+  const { tenant, destination, backend } = question;
   if (policy?.allowed === false) return [policyAdvice(tenant, policy.rule)];
   const full = fullLimit(tenant, backend);
   if (full) return [full.advice];

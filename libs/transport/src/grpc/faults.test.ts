@@ -50,7 +50,7 @@ async function outcomeOf(events: PlaneEvents): Promise<TunnelOutcome> {
 test('a defect of ours that ends a connection is not blamed on the callers of its tunnels', async () => {
   let served = 0;
   const { target, events } = await gateway({
-    identify: (peer) => (++served === 1 ? anyoneOf('default')(peer) : defect()),
+    identifyCaller: (peer) => (++served === 1 ? anyoneOf('default')(peer) : defect()),
   });
   const { session } = await tunnelAt(target);
   const closed = outcomeOf(events);

@@ -108,7 +108,7 @@ test('a stranger that asks and reads no answers is left after a few of them, and
   ]);
   const head = Buffer.concat([Buffer.from([0, 0, block.length, 1, 4, 0, 0, 0, 1]), block]);
   const first = Buffer.concat([Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), settings]);
-  const strangers = { streamWindow: 4096, maxStreams: 1 };
+  const unproven = { streamWindow: 4096, maxStreams: 1 };
   for (const admits of [true, false]) {
     const events = planeEvents();
     const refused: string[] = [];
@@ -122,7 +122,7 @@ test('a stranger that asks and reads no answers is left after a few of them, and
       name: 'callers',
       keepaliveMs: 60_000,
       streamWindow: 65_536,
-      strangers,
+      unproven,
     });
     const socket = new Duplex({ read() {}, write() {} });
     server.accept(socket as Socket, first);
@@ -248,7 +248,7 @@ test('a stranger sends 64 KiB on one stream, and what its window allows once it 
       calls.push(call);
       admit = admitted;
     },
-    { streamWindow: wide, maxStreams: 4, strangers: { streamWindow: WINDOW, maxStreams: 1 } },
+    { streamWindow: wide, maxStreams: 4, unproven: { streamWindow: WINDOW, maxStreams: 1 } },
   );
   const session = connect(port);
   await once(session, 'remoteSettings');

@@ -53,7 +53,7 @@ export interface GrpcServerOptions {
   /** How long the header fields of a request may be, in bytes. Default 64 KiB. */
   readonly maxFields?: number;
   /** The limits of a peer until a service has admitted it. Default: the same as afterwards. */
-  readonly strangers?: PeerLimits;
+  readonly unproven?: PeerLimits;
 }
 
 /** What a peer may do on one connection. */
@@ -87,7 +87,7 @@ export class GrpcServer {
     } = options;
     this.#options = options;
     this.#admitted = settingsOf({ streamWindow, maxStreams });
-    this.#first = options.strangers ? settingsOf(options.strangers) : this.#admitted;
+    this.#first = options.unproven ? settingsOf(options.unproven) : this.#admitted;
     this.#settings = { ...this.#first, maxFrameSize: DEFAULT_FRAME, maxHeaderListSize };
     this.#greeting = greeting('server', { ...this.#first, maxHeaderListSize });
     this.#methods = new Map(options.services.map((service) => [service.path, service]));

@@ -393,7 +393,7 @@ test('a caller that may not dial reads why, on a connection that goes on', async
   let known = false;
   const stranger = new NotAuthorised('nobody here is known by this port', { rule: 'acme.yaml: callers' });
   const { target, events, dialled } = await gateway({
-    identify: (peer) => (known ? anyoneOf('acme')(peer) : stranger),
+    identifyCaller: (peer) => (known ? anyoneOf('acme')(peer) : stranger),
   });
   const refused = once(events, 'refused');
   const { host, port } = await destination(echo);
@@ -419,7 +419,7 @@ test('a caller that may not dial reads why, on a connection that goes on', async
 test('a caller shows its token in authorization, and reads what is wrong with it', async () => {
   const { target, events, dialled } = await gateway(
     {
-      identify: () => new NotAuthorised('show a token', { challenge: true }),
+      identifyCaller: () => new NotAuthorised('show a token', { challenge: true }),
       async identifyByToken({ remote }, { tenant, token }) {
         if (token !== 'good') throw new NotAuthorised('the token is wrong');
         return { tenant: tenant ?? 'acme', caller: { identity: remote, remote } };
@@ -452,7 +452,7 @@ test('a caller shows its token in authorization, and reads what is wrong with it
 test('a connection whose caller may dial no more ends with its tunnels, and tells why', async () => {
   const peers = new Set<CallerPeer>();
   const { target, events, server } = await gateway({
-    identify(peer) {
+    identifyCaller(peer) {
       peers.add(peer);
       return anyoneOf('acme')(peer);
     },

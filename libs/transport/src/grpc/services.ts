@@ -22,19 +22,19 @@ import {
 import { CONNECT_METHOD, PROXY_METHOD } from '../packets/channel.ts';
 import { PacketServer } from '../packets/serve.ts';
 import { credentialIn, type ProxyCredential } from '../proxy-authorization.ts';
-import { type ConnectionPeer, denied, type Identify, type IdentifyByToken } from '../tls/certificate.ts';
+import { type ConnectionPeer, denied, type IdentifyByToken, type IdentifyCaller } from '../tls/certificate.ts';
 
 /** A method of a service that streams packets both ways. */
 export interface GrpcService {
   /** `/Service/Method`. */
   readonly path: string;
-  /** @param admit reports that the peer has proven who it is, so that the limits of strangers no longer apply */
+  /** @param admit reports that the peer has proven who it is, so that the limits of unproven peers no longer apply */
   readonly serve: (call: ServerCall<ConnectionPeer>, admit: () => void) => void;
 }
 
 export interface ProxyServiceOptions {
   readonly dial: Dial;
-  readonly identify: Identify;
+  readonly identifyCaller: IdentifyCaller;
   /** Judges the `authorization` of a call, as `Proxy-Authorization` of a CONNECT. Unset: it says nothing. */
   readonly identifyByToken?: IdentifyByToken | undefined;
   /**
@@ -51,12 +51,12 @@ export interface ProxyServiceOptions {
 
 /** The callers' gRPC edge, as API servers use it: one stream a dial. */
 export function proxyService(options: ProxyServiceOptions): GrpcService {
-  const { identify, identifyByToken } = options;
+  const { identifyCaller, identifyByToken } = options;
   return {
     path: PROXY_METHOD,
     serve(call, admitted) {
       const shown = identifyByToken ? call.metadata.get('authorization') : [];
-      if (!identifyByToken || shown.length === 0) serve(call, admitted, options, () => identify(call.peer));
+      if (!identifyByToken || shown.length === 0) serve(call, admitted, options, () => identifyCaller(call.peer));
       else
         call.guarded(async () => {
           const judged = await judgedBy(identifyByToken, call, shown);
@@ -71,7 +71,7 @@ async function judgedBy(
   identifyByToken: IdentifyByToken,
   { peer, signal }: ServerCall<ConnectionPeer>,
   shown: readonly string[],
-): Promise<() => ReturnType<Identify>> {
+): Promise<() => ReturnType<IdentifyCaller>> {
   try {
     const who = await identifyByToken(peer, credentialIn(shown, peer.socket) as ProxyCredential, signal);
     return () => who;
@@ -83,19 +83,19 @@ async function judgedBy(
   }
 }
 
-/** @param identify says who calls. Throws DialError */
+/** @param identifyCaller says who calls. Throws DialError */
 function serve(
   call: ServerCall<ConnectionPeer>,
   admitted: () => void,
   options: ProxyServiceOptions,
-  identify: () => ReturnType<Identify>,
+  identifyCaller: () => ReturnType<IdentifyCaller>,
 ): void {
   const { events, timeout, firstDialMs = TRANSPORT.firstDialMs, awaitDial = () => () => {} } = options;
   const { remote } = call.peer;
-  let who: ReturnType<Identify>;
+  let who: ReturnType<IdentifyCaller>;
   let dialled = () => {};
   try {
-    who = identify();
+    who = identifyCaller();
     if (!(who instanceof NotAuthorised)) {
       admitted();
       dialled = awaitDial(who.tenant);

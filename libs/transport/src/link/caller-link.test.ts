@@ -14,7 +14,7 @@ import { dialTcp, listen, readAll, request } from './testing.ts';
 /** A caller's connection to a gateway, on which it may begin a link. */
 async function callersSocket(more: Partial<ConstructorParameters<typeof HoldLinks>[0]> = {}): Promise<Socket> {
   const links = new HoldLinks({
-    identify: () => ({ tenant: 'default', caller: { identity: 'certificate' } }),
+    identifyCaller: () => ({ tenant: 'default', caller: { identity: 'certificate' } }),
     events: planeEvents(),
     dial: dialTcp,
     attach: () => assert.fail('nothing attaches'),
@@ -69,7 +69,7 @@ test('a credential that is revoked cuts the tunnels of its link, also for the ag
   const revoke = deferred<(reason: Error) => void>();
   const socket = await callersSocket({
     events,
-    identify(peer) {
+    identifyCaller(peer) {
       revoke.resolve((reason) => peer.end(reason));
       return { tenant: 'default', caller: { identity: 'certificate' } };
     },

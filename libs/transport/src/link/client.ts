@@ -77,7 +77,7 @@ export interface LinkClientOptions {
 /** A request that opens a stream. */
 interface Asking<Answer> {
   /** Reads the answer. Throws the refusal, or what is wrong with the answer. */
-  readonly read: (head: Head, asked: PendingStream) => Answer;
+  readonly read: (head: Head, unanswered: PendingStream) => Answer;
   readonly acknowledged: (() => void) | undefined;
   /** Code of the reset if nobody waits for the answer any more. */
   readonly cancelled: number;
@@ -251,20 +251,20 @@ export class LinkClient implements Dialer {
 
   #dial(request: DialRequest): Promise<Established> {
     return this.#ask(request, requestHead(request), {
-      read: (head, asked) => {
+      read: (head, unanswered) => {
         const answer = readAnswer(head);
         // Who asked for a session has its name from the registry. An answer may name any.
-        return this.#established(answer, request.session ?? answer.sessionId, asked);
+        return this.#established(answer, request.session ?? answer.sessionId, unanswered);
       },
       acknowledged: request.acknowledged,
       cancelled: ErrorCode.CANCEL,
     });
   }
 
-  #established(answer: Answer, sessionId: string, asked: PendingStream): Established {
+  #established(answer: Answer, sessionId: string, unanswered: PendingStream): Established {
     const { agentId, hubId, agentPrincipal, timing, grant } = answer;
-    const resumable = grant && new ResumableEnd(asked, this.#carriers, this.#oneHop);
-    const end = resumable ?? endOfStream(this.#duplex(asked), this.#peer);
+    const resumable = grant && new ResumableEnd(unanswered, this.#carriers, this.#oneHop);
+    const end = resumable ?? endOfStream(this.#duplex(unanswered), this.#peer);
     const established: Established = { end, agentId, sessionId, hubId, timing };
     if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
     if (resumable) established.resume = { grant, carrier: () => resumable.carrier() };
@@ -273,9 +273,9 @@ export class LinkClient implements Dialer {
 
   #attach(request: AttachRequest): Promise<Attached> {
     return this.#ask(request, attachHead(request), {
-      read: (head, asked) => {
+      read: (head, unanswered) => {
         const answer = readAttachedAnswer(head);
-        const end = new ResumableEnd(asked, this.#carriers, this.#oneHop);
+        const end = new ResumableEnd(unanswered, this.#carriers, this.#oneHop);
         return { ...answer, end, carrier: () => end.carrier() };
       },
       acknowledged: undefined,
@@ -300,10 +300,10 @@ export class LinkClient implements Dialer {
     };
     const answered = (head: Head) => {
       try {
-        pending.succeed(read(head, asked));
+        pending.succeed(read(head, unanswered));
       } catch (error) {
         pending.fail(asDialError(error));
-        const stream = this.#duplex(asked);
+        const stream = this.#duplex(unanswered);
         // After a refusal there is no tunnel to end. After an unreadable answer there is one.
         if (Number(head[':status']) === 200) stream.close(cancelled);
         else stream.resume().end();
@@ -315,7 +315,7 @@ export class LinkClient implements Dialer {
       else if (roundTripMs !== undefined) request.underWay?.(roundTripMs);
       else acknowledged?.();
     };
-    const asked = new PendingStream(stream, { headed, closed: lost });
+    const unanswered = new PendingStream(stream, { headed, closed: lost });
     const pending = pendingDial<Answer>(request, {
       guarded,
       cancel: () => stream.reset(cancelled),
@@ -325,8 +325,8 @@ export class LinkClient implements Dialer {
     return pending.answer;
   }
 
-  #duplex(asked: PendingStream): DuplexStream {
-    return asDuplex(asked, this.#closed);
+  #duplex(unanswered: PendingStream): DuplexStream {
+    return asDuplex(unanswered, this.#closed);
   }
 
   /** @returns why it cannot open a stream, if it cannot */

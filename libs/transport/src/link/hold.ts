@@ -90,7 +90,7 @@ export class HoldLinks {
   }
 
   async #open(socket: Socket, rest: Buffer): Promise<void> {
-    const { identify, events, dial, attach, halfClosedMs, timeout } = this.#options;
+    const { identifyCaller, events, dial, attach, halfClosedMs, timeout } = this.#options;
     let link: LinkServer | undefined;
     const peer = peerOf(socket, (reason) => {
       if (link) link.expel(reason);
@@ -102,7 +102,7 @@ export class HoldLinks {
       answerLast(socket, `HTTP/1.1 ${status}\r\nconnection: close\r\n${why}\r\ncontent-length: 0\r\n\r\n`);
     };
     if (this.#leaving) return refuse('503 Service Unavailable', new Error('this gateway is leaving'));
-    const who = identify(peer);
+    const who = identifyCaller(peer);
     if (who instanceof NotAuthorised) return refuse('403 Forbidden', who);
     socket.pause();
     await write(socket, ACCEPTED);

@@ -95,7 +95,7 @@ interface ServingLink {
 }
 
 /** A stream that was opened, before its answer. */
-interface Asked {
+interface UnansweredStream {
   readonly pending: PendingStream;
   /** Of the request, once it was read. */
   signal: DialAbort | undefined;
@@ -113,22 +113,22 @@ class ServedDials {
 
   /** Serves a dial. */
   async dial(stream: Http2Stream, head: Head): Promise<void> {
-    const asked = this.#asked(stream, () => new Error(GONE));
-    const request = this.#read(asked, () => readRequest(head, progressOn(stream)));
+    const unanswered = this.#unanswered(stream, () => new Error(GONE));
+    const request = this.#read(unanswered, () => readRequest(head, progressOn(stream)));
     if (!request) return;
     const { tunnels } = this.#options;
     const { oneHop = false } = request.resume ?? {};
     // What is passed on does not come from the tunnel's own end.
     if (request.resume && !tunnels) request.resume = { ...request.resume, oneHop: false };
     const waiter: Waiter = {
-      accept: (established) => (stream.closed ? undefined : this.#accepted(asked, established, request, oneHop)),
-      refuse: (error) => this.#refuse(asked, error),
+      accept: (established) => (stream.closed ? undefined : this.#accepted(unanswered, established, request, oneHop)),
+      refuse: (error) => this.#refuse(unanswered, error),
     };
     await serveDial(request, waiter, this.#options);
   }
 
   /** Answers a dial that succeeded. */
-  #accepted({ pending }: Asked, established: Established, request: DialRequest, oneHop: boolean): TunnelEnd {
+  #accepted({ pending }: UnansweredStream, established: Established, request: DialRequest, oneHop: boolean): TunnelEnd {
     const { resume } = request;
     const { peer, tunnels } = this.#options;
     const { carriers } = this.#link;
@@ -149,22 +149,22 @@ class ServedDials {
   /** Serves an attach. A tunnel that ends here goes on; to one that ends elsewhere the attach is passed on. */
   async attach(stream: Http2Stream, head: Head): Promise<void> {
     // The tunnel must not end with it.
-    const asked = this.#asked(stream, () => new SessionLost(GONE));
-    const request = this.#read(asked, () => readAttach(head, progressOn(stream)));
+    const unanswered = this.#unanswered(stream, () => new SessionLost(GONE));
+    const request = this.#read(unanswered, () => readAttach(head, progressOn(stream)));
     const { attach } = this.#options;
-    if (request && attach) await this.#passOn(asked, request, attach);
-    else if (request) this.#goOn(asked, request);
+    if (request && attach) await this.#passOn(unanswered, request, attach);
+    else if (request) this.#goOn(unanswered, request);
   }
 
-  async #passOn(asked: Asked, request: ServedAttach, attach: Attach): Promise<void> {
-    const { stream } = asked.pending;
+  async #passOn(unanswered: UnansweredStream, request: ServedAttach, attach: Attach): Promise<void> {
+    const { stream } = unanswered.pending;
     const waiter: Waiter<Attached> = {
       accept: (attached) => {
         if (stream.closed) return undefined;
         stream.answer(encodeHead(attachedHead(attached)));
-        return new ResumableEnd(asked.pending, this.#link.carriers, oneHop);
+        return new ResumableEnd(unanswered.pending, this.#link.carriers, oneHop);
       },
-      refuse: (error) => this.#refuse(asked, error),
+      refuse: (error) => this.#refuse(unanswered, error),
     };
     const { oneHop } = request;
     // What is passed on does not come from the tunnel's own end.
@@ -173,54 +173,57 @@ class ServedDials {
   }
 
   /** Goes on with a tunnel that ends here. */
-  #goOn(asked: Asked, request: ServedAttach): void {
+  #goOn(unanswered: UnansweredStream, request: ServedAttach): void {
     const { tunnels, events, peer } = this.#options;
     try {
       if (!tunnels) throw new AttachRefused('this agent resumes no tunnels', { final: true });
       tunnels.attach(request, (answer) => {
-        asked.pending.stream.answer(encodeHead(attachedHead({ ...NO_NAMES, answer })));
-        return new StreamCarrier(asked.pending, this.#link.carriers, request.oneHop);
+        unanswered.pending.stream.answer(encodeHead(attachedHead({ ...NO_NAMES, answer })));
+        return new StreamCarrier(unanswered.pending, this.#link.carriers, request.oneHop);
       });
     } catch (error) {
       if (!(error instanceof AttachRefused)) throw error;
       const { message, final, ordinary } = error;
       if (!ordinary) events.emit('refused', 'attach', peer, error);
-      this.#refuse(asked, new DialError('connection_terminated', message, { retryable: !final, cause: error }));
+      this.#refuse(unanswered, new DialError('connection_terminated', message, { retryable: !final, cause: error }));
     }
   }
 
   /** @param reason makes the reason why nobody waits for the answer any more, once the stream has closed */
-  #asked(stream: Http2Stream, reason: () => Error): Asked {
-    const asked: Asked = {
+  #unanswered(stream: Http2Stream, reason: () => Error): UnansweredStream {
+    const unanswered: UnansweredStream = {
       pending: new PendingStream(stream, {
         closed: () => {
           this.#link.carriers.closed(stream);
-          asked.signal?.abort(reason());
+          unanswered.signal?.abort(reason());
         },
       }),
       signal: undefined,
     };
-    return asked;
+    return unanswered;
   }
 
   /** Reads the request, or refuses it. */
-  #read<Request extends ServedDial | ServedAttach>(asked: Asked, read: () => Request): Request | undefined {
+  #read<Request extends ServedDial | ServedAttach>(
+    unanswered: UnansweredStream,
+    read: () => Request,
+  ): Request | undefined {
     const { role, events, peer, enter } = this.#options;
     try {
       const said = read();
       const request = enter ? enter(said) : said;
-      asked.signal = request.signal;
+      unanswered.signal = request.signal;
       this.#checkTenant(request);
-      this.#link.streams.add(asked.pending.stream);
+      this.#link.streams.add(unanswered.pending.stream);
       return request;
     } catch (error) {
       events.emit('refused', `${role} link`, peer, error as Error);
-      this.#refuse(asked, asDialError(error));
+      this.#refuse(unanswered, asDialError(error));
       return undefined;
     }
   }
 
-  #refuse({ pending }: Asked, error: DialError): void {
+  #refuse({ pending }: UnansweredStream, error: DialError): void {
     if (pending.stream.closed) return;
     answerFinally(asDuplex(pending, this.#link.carriers.closed), refusalHead(error), this.#options);
   }

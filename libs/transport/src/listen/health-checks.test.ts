@@ -36,7 +36,7 @@ async function listening(
     address: { host: '127.0.0.1', port: 0 },
     ...(how.tls && { tls: files }),
     asksOnly: how.asksOnly ?? false,
-    ...(how.turns !== undefined && { strangers: { ...HANDSHAKES, turnsOfSource: how.turns } }),
+    ...(how.turns !== undefined && { unproven: { ...HANDSHAKES, turnsOfSource: how.turns } }),
     others: (socket) => void socket.end(),
     events,
     name: 'agents',
@@ -45,7 +45,7 @@ async function listening(
   return {
     port: Number(listener.address.split(':').at(-1)),
     refused,
-    waiting: () => listener.strangers.size,
+    waiting: () => listener.unproven.size,
     gone: () => [...listener.connections].length === 0,
   };
 }

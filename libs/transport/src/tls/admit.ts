@@ -167,7 +167,7 @@ function answerPlain(below: Socket): void {
 }
 
 /** Gets the connections of a TLS server. */
-export interface Doors {
+export interface ConnectionHandlers {
   /** Called with a connection after its handshake, if its certificate is valid where one is required. */
   readonly accept: (socket: TLSSocket) => void;
   /**
@@ -190,7 +190,7 @@ export interface Doors {
 export function admit(
   server: Server,
   roots: (() => CertificatePool) | undefined,
-  { accept, refused, fault, role }: Doors,
+  { accept, refused, fault, role }: ConnectionHandlers,
 ): void {
   // A socket remembers its remote address once it was read. After it has closed, it can no longer find out.
   server.prependListener('connection', (socket: Socket) => void socket.remoteAddress);

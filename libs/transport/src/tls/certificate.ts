@@ -89,7 +89,7 @@ export interface CallerIdentity {
  * Says who a caller is, or why it may not dial. Called for each dial: one gRPC connection may carry
  * many, and gives the same peer. Throws DialError if its tenant has too many connections.
  */
-export type Identify = (peer: CallerPeer) => CallerIdentity | NotAuthorised;
+export type IdentifyCaller = (peer: CallerPeer) => CallerIdentity | NotAuthorised;
 
 /**
  * Says who a caller is by what it shows in `Proxy-Authorization`. Its connection ends with the credential. Rejects with NotAuthorised, after a
@@ -103,7 +103,7 @@ export type IdentifyByToken = (
 ) => Promise<CallerIdentity>;
 
 /** Every peer that reaches the port may dial, for this tenant. Its name is the subject of its certificate, or its address. */
-export function anyoneOf(tenant: string): Identify {
+export function anyoneOf(tenant: string): IdentifyCaller {
   return ({ subject, remote }) => ({ tenant, caller: { identity: subject ?? remote, remote } });
 }
 

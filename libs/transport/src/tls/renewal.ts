@@ -20,7 +20,7 @@ import {
   withIssuers,
 } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
-import { admit, type Doors, inWords } from './admit.ts';
+import { admit, type ConnectionHandlers, inWords } from './admit.ts';
 
 /**
  * Nobody resumes: API servers and Go agents have no cache for it, and our agents may come with a new certificate. A ticket would hold
@@ -83,7 +83,7 @@ interface CertificateOptions {
 export function tlsServer(
   certificate: CertificateOptions,
   { chooseTls, asksOnly = false, ...options }: TlsServerOptions,
-  doors: Omit<Doors, 'fault'>,
+  handlers: Omit<ConnectionHandlers, 'fault'>,
 ): Server {
   const { where, events, files, instead } = certificate;
   const verifies = !asksOnly && Boolean(files.ca);
@@ -129,7 +129,7 @@ export function tlsServer(
     rejectUnauthorized: false,
   });
   admit(server, verifies ? () => roots : undefined, {
-    ...doors,
+    ...handlers,
     fault: (remote, error) => events.emit('fault', where, remote, error),
   });
   // It may listen again after it was closed.

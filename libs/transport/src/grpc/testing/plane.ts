@@ -162,7 +162,7 @@ export async function gateway(options: Partial<ProxyServiceOptions> = {}, path?:
     dialled.push(dialRequest);
     return (options.dial ?? endpointDial({ agentId: 'a1' }))(dialRequest);
   };
-  const service = proxyService({ identify: anyoneOf('default'), events, timeout: DEADLINE_MS, ...options, dial });
+  const service = proxyService({ identifyCaller: anyoneOf('default'), events, timeout: DEADLINE_MS, ...options, dial });
   return { ...(await serveGrpc(service, events, path)), events, dialled };
 }
 
