@@ -20,6 +20,7 @@ import {
   Scope,
   startAgent,
   startServer,
+  until,
 } from '../harness/index.ts';
 import { askFirst, carries, dial } from './dials.ts';
 import { asked, isthmus, Session, startIsthmus } from './operator.ts';
@@ -74,6 +75,29 @@ async function start(scope: Scope) {
   return { trust, first, second, agent, hubs };
 }
 
+interface Listed {
+  readonly dial: string;
+  readonly hub: string;
+  readonly destination: string;
+  readonly bytesUp: number;
+  readonly through: readonly { readonly role: string }[];
+}
+
+/** A tunnel that has carried `ping`, and is listed. A program that does not run for two seconds loses its links, and this plane's tunnels cannot move. */
+function opened(scope: Scope, { member, ways }: Awaited<ReturnType<typeof start>>['first']) {
+  return until(
+    async () => {
+      const { authority } = await echo(scope);
+      const tunnel = await dial(scope, ways, 'connect', authority);
+      await carries(tunnel, 'ping');
+      const { tunnels } = await asked<{ tunnels: readonly Listed[] }>(member.program, 'tunnels');
+      const listed = tunnels.find(({ destination }) => destination === authority);
+      return listed && { tunnel, listed };
+    },
+    { what: 'a tunnel that is listed' },
+  );
+}
+
 describe('isthmus', { skip: redisMissing() }, () => {
   const scope = new Scope();
   let plane: Awaited<ReturnType<typeof start>>;
@@ -88,8 +112,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     const { trust, first } = plane;
     const { program } = first.member;
     const destination = await greeter(scope, 'hello');
-    const tunnel = await dial(scope, first.ways, 'connect', (await echo(scope)).authority);
-    await carries(tunnel, 'ping');
+    const { listed: open } = await opened(scope, first);
 
     const ids = ['gateway-1', 'gateway-2', 'hub-1', 'hub-2'];
     // On a slow machine, an agent's first byte may have been late, which is a refusal of the last five minutes.
@@ -102,10 +125,9 @@ describe('isthmus', { skip: redisMissing() }, () => {
     });
     // Once as the program itself; all others run in this process.
     const own = startIsthmus(scope, program, 'status');
-    const [agents, hubs, tunnels, explained, dialled, silent, failed, config] = await Promise.all([
+    const [agents, hubs, explained, dialled, silent, failed, config] = await Promise.all([
       asked<{ agents: { agent: string; hubs: string[]; state: string }[] }>(program, 'agents'),
       asked<{ hubs: { hub: string; links: { link: string }[] }[] }>(program, 'hubs'),
-      asked<{ tunnels: { dial: string; bytesUp: number; through: { role: string }[] }[] }>(program, 'tunnels'),
       asked<{ gateways: { agent: string }[] }>(program, 'explain', destination.authority),
       isthmus(program, 'dial', destination.authority, '--agent', 'node-a', '--first-byte', '1m'),
       asked<{ ok: boolean; silentMs: number }>(program, 'dial', (await echo(scope)).authority, '--first-byte', '50ms'),
@@ -123,8 +145,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
         ['up', 'up'],
       ],
     );
-    const [open] = tunnels.tunnels;
-    assert.deepEqual([open?.bytesUp, open?.through.map(({ role }) => role).sort()], [4, ['gateway', 'hub']]);
+    assert.deepEqual([open.bytesUp, open.through.map(({ role }) => role).sort()], [4, ['gateway', 'hub']]);
     assert.deepEqual(
       explained.gateways.map(({ agent }) => agent),
       ['node-a', 'node-a'],
@@ -168,8 +189,9 @@ describe('isthmus', { skip: redisMissing() }, () => {
     await eventually(async () => assert.equal((await isthmus(program, 'explain', 'x:1')).status, 1));
     assert.match((await isthmus(program, 'quarantine')).out, /node-a +default +a test/);
     assert.equal((await isthmus(program, 'quarantine', 'node-a', '--lift')).status, 0);
-    assert.equal((await isthmus(program, 'kick', 'tunnel', open?.dial ?? '')).status, 0);
-    assert.equal((await isthmus(program, 'kick', 'tunnel', open?.dial ?? '')).status, 1);
+    const { listed: kicked } = await opened(scope, first);
+    assert.equal((await isthmus(program, 'kick', 'tunnel', kicked.dial)).status, 0);
+    assert.equal((await isthmus(program, 'kick', 'tunnel', kicked.dial)).status, 1);
     assert.match(
       (await isthmus(program, 'log-level', 'debug', '--for', '1m')).out,
       /hub-2 +debug +info +\d{4}-.* +info/,
@@ -320,10 +342,8 @@ describe('isthmus', { skip: redisMissing() }, () => {
   it('does not report a drain as a fault', async () => {
     const { first } = plane;
     const { program } = first.member;
-    const tunnel = await dial(scope, first.ways, 'connect', (await echo(scope)).authority);
-    await carries(tunnel, 'ping');
-    const { tunnels } = await asked<{ tunnels: { hub: string }[] }>(program, 'tunnels');
-    const hub = tunnels[0]?.hub ?? '';
+    const { tunnel, listed } = await opened(scope, first);
+    const { hub } = listed;
     assert.equal((await isthmus(program, 'drain', hub)).status, 0);
     await eventually(async () => {
       const { status, out, err } = await isthmus(program, 'hubs');
