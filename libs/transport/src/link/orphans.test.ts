@@ -90,7 +90,7 @@ test('a tunnel that the dialling side has forgotten is ended, and its destinatio
   assert.deepEqual([orphans, kept.destroyed], [['hub'], false]);
 });
 
-test('thousands of tunnels that open and close during reconciliation are no orphans', async () => {
+test('hundreds of tunnels that open and close during reconciliation are no orphans', async () => {
   const port = await listen(
     net.createServer({ allowHalfOpen: true }, (socket) => socket.on('error', () => {}).pipe(socket)),
   );
@@ -107,7 +107,7 @@ test('thousands of tunnels that open and close during reconciliation are no orph
     if (index % 3 === 1) await new Promise((resolve) => setTimeout(resolve, 30));
     assert.equal((await readAll(established)).length, bytes.length);
   };
-  for (let round = 0; round < 30; round++) {
+  for (let round = 0; round < 6; round++) {
     await Promise.all(Array.from({ length: 100 }, (_, index) => one(index)));
   }
   while (client.open > 0 || server.open > 0) await new Promise(setImmediate);
