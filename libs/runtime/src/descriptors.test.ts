@@ -121,6 +121,29 @@ test('a listener closes while nothing can be opened, and opens again afterwards'
   unguard();
 });
 
+test('while half of them are left, nobody waits for a count', async () => {
+  const source = process(100);
+  const left = new Descriptors(source);
+  const looked = new Promise<void>((resolve) => {
+    source.canOpen = () => {
+      if (source.counts === 2) resolve();
+      return true;
+    };
+  });
+  const unguard = left.guard({ listening: true, close() {}, open() {}, failed: assert.ifError });
+  assert.equal(left.scarce, false);
+  source.at += 1000;
+  source.open = 95;
+  assert.equal(left.scarce, false);
+  assert.equal(source.counts, 1);
+  await within(looked);
+  assert.equal(left.scarce, true);
+  source.at += 1000;
+  source.open = 0;
+  assert.equal(left.scarce, false, 'counted at once: few were left');
+  unguard();
+});
+
 test('a listener that cannot be closed keeps no other from it', { timeout: 60_000 }, async () => {
   const source = process(100);
   const left = new Descriptors(source);

@@ -24,7 +24,10 @@ export class Descriptors {
   readonly #listeners = new Set<Reopening>();
   #timer: NodeJS.Timeout | undefined;
   #left = Number.POSITIVE_INFINITY;
+  #limit = Number.POSITIVE_INFINITY;
   #reserve = 0;
+  /** Whether the next look counts. */
+  #countsLater = false;
   #countedAt = Number.NEGATIVE_INFINITY;
   #countTook = 0;
 
@@ -69,6 +72,7 @@ export class Descriptors {
   }
 
   #look(): void {
+    if (this.#countsLater) this.#countNow();
     const { exhausted } = this;
     for (const listener of this.#listeners) {
       const match = () => {
@@ -86,12 +90,21 @@ export class Descriptors {
         ? [RUNTIME.scarceDescriptorsMs, RUNTIME.scarceDescriptorsTimes]
         : [RUNTIME.descriptorsMs, RUNTIME.descriptorsTimes];
     if (now - this.#countedAt < Math.max(ms, times * this.#countTook)) return this.#left;
+    // Counting takes a tenth of an idle process's dial, which need not wait for it while there are plenty.
+    if (this.#timer && this.#left > this.#limit / 2) this.#countsLater = true;
+    else this.#countNow();
+    return this.#left;
+  }
+
+  #countNow(): void {
+    const now = this.#source.now();
     const { open, limit } = this.#source.count() ?? { open: 0, limit: Number.POSITIVE_INFINITY };
+    this.#countsLater = false;
     this.#countedAt = this.#source.now();
     this.#countTook = this.#countedAt - now;
     this.#left = limit - open;
+    this.#limit = limit;
     this.#reserve = Math.min(RUNTIME.reservedDescriptors, limit / RUNTIME.reservedDescriptorsPart);
-    return this.#left;
   }
 }
 
