@@ -362,8 +362,8 @@ class Attempts {
 }
 
 /** Calls back once the tunnel has left the session that it began on. */
-function whenLeft({ end }: Established, left: () => void): void {
-  if (end.whenLeft) end.whenLeft(left);
+function whenLeft({ end, resume }: Established, left: () => void): void {
+  if (resume) resume.end.whenLeft(left);
   else if (end.stream.closed) left();
   else end.stream.on('close', left);
 }

@@ -53,8 +53,8 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
       const whenLeft = (then: () => void) => {
         left = then;
       };
-      const end = { ...answer.end, whenLeft };
-      return { ...answer, end, hubId, sessionId: dial.session ?? '', resume: { grant: GRANT, carrier: taken } };
+      const resume = { grant: GRANT, end: { carrier: taken, whenLeft } };
+      return { ...answer, hubId, sessionId: dial.session ?? '', resume };
     },
     async attach({ session, claim, oneHop, ...named }) {
       attaches.push({ session, claim, oneHop, ...named });
@@ -107,15 +107,14 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
     });
     return established;
   };
-  const { end } = await open();
-  assert.ok(end.resumable);
+  const { end, resumable: tunnel } = await open();
+  assert.ok(tunnel);
   const loseThrough = (carrier: RecordingCarrier | undefined, reason: Error = LOST) =>
     carrier?.user?.lost(carrier, reason);
   const lose = (reason?: Error) => void loseThrough(carriers.at(-1), reason);
   const loseAll = (reason?: Error) => {
     for (const carrier of [...carriers]) loseThrough(carrier, reason);
   };
-  const tunnel = end.resumable;
   return { open, loseAll, tunnels, end, tunnel, told, dialled, attaches, lose, known, suspects, traceparent };
 }
 

@@ -93,19 +93,15 @@ export interface TunnelEnd {
   readonly halfOpen: boolean;
   /** Translates a failure of the stream into its real reason. Unset: the failure is the reason. */
   readonly explain?: (failure: Error) => Error;
-  /**
-   * Calls back once this end has left the session that it began on: it is closed, or was taken over as a carrier. Unset: it does when the
-   * stream closes.
-   */
-  readonly whenLeft?: (left: () => void) => void;
-  /** Set at a gateway if the tunnel can be resumed. */
-  readonly resumable?: ResumableTunnel;
-  /** Whether it is a half that has no carrier at the moment. */
-  readonly away?: boolean;
-  /** Set if the tunnel may be resumed by its two ends: what lies between them passes on their marks. */
+  /** Set if the tunnel's half is here: bytes may arrive at its far end long after they were written. */
+  readonly half?: {
+    /** Whether it has a carrier at the moment. */
+    readonly attached: boolean;
+    /** Grows with each byte that arrives at the tunnel's far end. */
+    readonly progress: number;
+  };
+  /** Set if the tunnel's half is behind this end: what lies between the two halves passes on their marks. */
   readonly marks?: MarkStream;
-  /** Grows with each byte that arrives at the tunnel's far end, if this end waits for that. Unset: it does not. */
-  readonly progress?: () => number;
   /**
    * Calls back once what was written has reached the tunnel's far end, as far as this end can know. Unset: once it was written.
    * @param silentMs how long ago the last of it was written, in milliseconds
@@ -131,6 +127,8 @@ export interface Established {
   meter?: ByteMeter;
   /** Set if the tunnel may be resumed. The gateway takes its carrier; a hub passes on `end`, with its marks. */
   resume?: Resumable | undefined;
+  /** Set at a gateway whose half `end` is. */
+  resumable?: ResumableTunnel;
 }
 
 /** Opens a tunnel. Each part of the plane offers this function to the part before it. Rejects with a DialError. */

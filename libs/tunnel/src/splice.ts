@@ -93,7 +93,7 @@ export class Splice {
   #gate(meter: Pick<ByteMeter, 'open'> | undefined, from: TunnelEnd, to: TunnelEnd): Gate | undefined {
     if (!meter) return undefined;
     const end = (reason: Error) => this.abort(planeEnded(reason, 'limit'));
-    const detached = () => to.resumable?.attached === false;
+    const detached = () => isDetached(to);
     const gate = meter.open({ source: from.stream, sink: to.stream, detached, end, guarded: this.guarded });
     void this.done.then(() => gate.close());
     return gate;
@@ -129,7 +129,7 @@ export class Splice {
    */
   get idleMs(): number {
     const [caller, destination] = [this.#caller, this.#destination];
-    if (caller.end.away || destination.end.away) this.#awayAt = performance.now();
+    if (isDetached(caller.end) || isDetached(destination.end)) this.#awayAt = performance.now();
     if (caller.readAt > destination.readAt) return 0;
     if (caller.ended || destination.ended || this.#endsIdle || this.#cut || this.queued > 0) return 0;
     if (destination.readAt - Math.max(caller.readAt, this.#start) > TUNNEL.answerMs) return 0;
@@ -293,7 +293,7 @@ export class Splice {
   }
 
   #progress(): number {
-    return (this.#caller.end.progress?.() ?? 0) + (this.#destination.end.progress?.() ?? 0);
+    return (this.#caller.end.half?.progress ?? 0) + (this.#destination.end.half?.progress ?? 0);
   }
 
   #linger(): void {
@@ -317,4 +317,9 @@ export class Splice {
     clearTimeout(this.#timer);
     if (this.#caller.open || this.#destination.open) this.#timer = setTimeout(this.guarded(late), ms).unref();
   }
+}
+
+/** Whether it is a half without a carrier. */
+function isDetached({ half }: TunnelEnd): boolean {
+  return half?.attached === false;
 }

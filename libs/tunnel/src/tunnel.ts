@@ -6,7 +6,7 @@ import type { ByteMeter } from './limits/byte-meter.ts';
 import { Splice } from './splice.ts';
 
 /** What a tunnel needs of the answer to its dial or attach. */
-export type Carried = Pick<Established, 'end' | 'agentId' | 'sessionId' | 'hubId' | 'meter'>;
+export type Carried = Pick<Established, 'end' | 'agentId' | 'sessionId' | 'hubId' | 'meter' | 'resumable'>;
 
 /** A tunnel that carries bytes. Its counts are live. */
 export class Tunnel implements TunnelInfo {
@@ -38,7 +38,7 @@ export class Tunnel implements TunnelInfo {
     this.agentId = established.agentId;
     this.#sessionId = established.sessionId;
     this.#hubId = established.hubId;
-    this.resumable = established.end.resumable;
+    this.resumable = established.resumable;
     const start = performance.now();
     let silent = true;
     const passed = (ms: number) => {

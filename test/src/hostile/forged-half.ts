@@ -58,7 +58,7 @@ export class ForgedHalf implements CarrierUser {
     const established = await way.link.dial({ ...half.#ask(way), resume });
     if (!established.resume) throw new Error('the agent resumes no tunnels');
     half.secret = established.resume.grant.secret;
-    half.#adopt(established.resume.carrier());
+    half.#adopt(established.resume.end.carrier());
     return half;
   }
 

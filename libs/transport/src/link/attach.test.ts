@@ -67,7 +67,7 @@ async function plane(passOn?: Attach) {
   const begin = async () => {
     const established = await gateway.dial({ ...request(port), callerName: 'ci', resume: { oneHop: true } });
     assert.ok(established.resume);
-    const first = ear(established.resume.carrier());
+    const first = ear(established.resume.end.carrier());
     first.carrier.data(Buffer.from('hello'));
     await until(() => first.text === 'hello', 'the echo');
     return { first, established, secret: established.resume.grant.secret };

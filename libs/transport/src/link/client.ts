@@ -267,7 +267,7 @@ export class LinkClient implements Dialer {
     const end = resumable ?? endOfStream(this.#duplex(unanswered), this.#peer);
     const established: Established = { end, agentId, sessionId, hubId, timing };
     if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
-    if (resumable) established.resume = { grant, carrier: () => resumable.carrier() };
+    if (resumable) established.resume = { grant, end: resumable };
     return established;
   }
 

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { afterEach, describe, mock, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import type { ResumableTunnel } from '../dial.ts';
 import { Splice } from '../splice.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { UNLIMITED } from './limits.ts';
@@ -49,18 +48,12 @@ describe('byte meter', () => {
     }
   }
 
-  function tunnel(meter: ByteMeter, resumable?: ResumableTunnel) {
+  function tunnel(meter: ByteMeter, half?: { attached: boolean; progress: number }) {
     const source = new Endless();
     const sink = new Reader();
     const end = (stream: Duplex) => ({ stream, halfOpen: true, abort: (why: Error) => void stream.destroy(why) });
     for (const stream of [source, sink]) stream.on('error', () => {});
-    const splice = new Splice(
-      { ...end(sink), ...(resumable && { resumable }) },
-      end(source),
-      undefined,
-      undefined,
-      meter,
-    );
+    const splice = new Splice({ ...end(sink), ...(half && { half }) }, end(source), undefined, undefined, meter);
     return { source, sink, splice };
   }
 
@@ -145,8 +138,8 @@ describe('byte meter', () => {
 
   test('a tunnel that waits for another way to its reader does not count as standing', async () => {
     const { meter, pass } = metered({ bytesQueued: 64 * KIB });
-    const resumable = { attached: false } as ResumableTunnel;
-    const [detached, stalled] = [tunnel(meter, resumable), tunnel(meter)];
+    const half = { attached: false, progress: 0 };
+    const [detached, stalled] = [tunnel(meter, half), tunnel(meter)];
     for (const { sink } of [detached, stalled]) sink.stands = true;
     await pass(12_000);
     assert.match(String((await stalled.splice.done).error), /took nothing/);

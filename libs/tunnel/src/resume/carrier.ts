@@ -129,6 +129,10 @@ export interface ResumeGrant {
 /** The answer to a dial whose tunnel can be resumed, as the gateway uses it. */
 export interface Resumable {
   readonly grant: ResumeGrant;
-  /** Makes the stream of the answer a carrier. Call it once, and leave the answer's `end` alone from then on. */
-  readonly carrier: () => Carrier;
+  readonly end: {
+    /** Makes the stream of the answer a carrier. Call it once, and leave the answer's `end` alone from then on. */
+    carrier(): Carrier;
+    /** Calls back once the answer's stream is over, or has become a carrier. */
+    whenLeft(left: () => void): void;
+  };
 }

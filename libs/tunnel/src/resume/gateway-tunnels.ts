@@ -8,7 +8,6 @@ import {
   type NextHop,
   type ResumableTunnel,
   type Stage,
-  type TunnelEnd,
 } from '../dial.ts';
 import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../errors.ts';
 import { attachesInTurns } from '../limits/in-turns.ts';
@@ -63,7 +62,9 @@ export class GatewayTunnels {
       const { resume } = established;
       if (!resume) return established;
       try {
-        established.end = this.#begin(dial, established, resume);
+        const tunnel = this.#begin(dial, established, resume);
+        established.end = tunnel;
+        established.resumable = tunnel;
         established.resume = undefined;
         return established;
       } catch (error) {
@@ -89,11 +90,11 @@ export class GatewayTunnels {
     for (const processes of [...this.#processes.values()]) for (const process of processes) process.checkTunnels();
   }
 
-  #begin(dial: DialRequest, session: Established, { grant, carrier }: Resumable): TunnelEnd {
+  #begin(dial: DialRequest, session: Established, { grant, end }: Resumable): GatewayTunnel {
     const process = this.#process({ tenant: dial.tenant, agentId: session.agentId, instance: grant.instance });
     const tunnel = new GatewayTunnel({ shared: this.#shared, dial, session, secret: grant.secret, process });
     process.tunnels.add(tunnel);
-    tunnel.start(carrier());
+    tunnel.start(end.carrier());
     return tunnel;
   }
 
@@ -207,10 +208,6 @@ class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunn
 
   get instance(): string {
     return this.#process.name.instance;
-  }
-
-  get resumable(): this {
-    return this;
   }
 
   get attached(): boolean {

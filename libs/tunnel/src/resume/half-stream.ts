@@ -27,14 +27,6 @@ export abstract class HalfStream extends TurnDuplex implements HalfUser, TunnelE
     return true;
   }
 
-  get away(): boolean {
-    return !this.half.attached;
-  }
-
-  progress(): number {
-    return this.half.progress;
-  }
-
   delivered(then: () => void): void {
     this.half.whenTaken(then);
   }
