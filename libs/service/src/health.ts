@@ -203,13 +203,13 @@ export function refuseBadRequests(server: Server, refused: Refused): void {
 /** An HTTP answer. */
 export interface Page {
   readonly status: number;
-  readonly body: string;
+  readonly body: string | Uint8Array;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
 interface MetricsPage {
   readonly contentType: string;
-  readonly body: string;
+  readonly body: string | Uint8Array;
 }
 
 export const NOT_FOUND: Page = { status: 404, body: '404 page not found\n' };

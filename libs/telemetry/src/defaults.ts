@@ -83,6 +83,12 @@ export const TELEMETRY = {
   metricNames: 1000,
   /** The longest name that has a line of its own. A tenant's name has at most 63 characters. */
   metricNameCharacters: 128,
+  /** The resolution of native histograms, as Prometheus counts it: two to its power buckets for each doubling, here 8 of 9 % each. */
+  nativeSchema: 3,
+  /** What is as short is one bucket of a native histogram, in seconds: 1 µs. */
+  nativeZeroSeconds: 2 ** -20,
+  /** What is longer is in the last bucket of a native histogram, in seconds: 12 days. So a series has at most 320 buckets. */
+  nativeMostSeconds: 2 ** 20,
   /**
    * Time between two samples of the event loop's delay. A delay that callers notice takes as long. Each sample wakes a process that would
    * sleep: every 20 ms, that was half of what an idle agent or hub cost its node.

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Family, formatFor, OPEN_METRICS, TEXT } from './exposition.ts';
+import { TELEMETRY } from '../defaults.ts';
+import { type Family, formatFor, OPEN_METRICS, PROTOBUF, TEXT } from './exposition.ts';
 import { Count, Families, Series } from './families.ts';
 import { server } from './testing.ts';
 
@@ -22,7 +23,7 @@ const families: readonly Family[] = [
 
 test('text format 0.0.4', () => {
   assert.equal(
-    TEXT.text(families),
+    TEXT.render(families),
     [
       '# HELP a_total A \\\\ and\\nb.\n# TYPE a_total counter\na_total 3\n',
       '# HELP b_count B.\n# TYPE b_count counter\nb_count{x="\\"\\\\\\n"} 1\n',
@@ -33,7 +34,7 @@ test('text format 0.0.4', () => {
 
 test('OpenMetrics: counter families drop _total, counters without it have the type unknown, and exemplars are shown', () => {
   assert.equal(
-    OPEN_METRICS.text(families),
+    OPEN_METRICS.render(families),
     [
       '# HELP a A \\\\ and\\nb.\n# TYPE a counter\na_total 3\n',
       '# HELP b_count B.\n# TYPE b_count unknown\nb_count{x="\\"\\\\\\n"} 1\n',
@@ -44,12 +45,21 @@ test('OpenMetrics: counter families drop _total, counters without it have the ty
   );
 });
 
-test('a scraper gets OpenMetrics if it asks for it, and the text format in all other cases', () => {
+test('a scraper gets protobuf or OpenMetrics if it asks for it, and the text format in all other cases', () => {
   const prometheus2 =
     'application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1';
   const prometheus3 =
     'application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;q=0.4,*/*;q=0.2';
+  const protobuf = 'application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited';
+  const native = `${protobuf},application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1`;
+  for (const accept of [native, protobuf, protobuf.replace('delimited', '"delimited"')])
+    assert.equal(formatFor(accept), PROTOBUF, accept);
   const cases: [accept: string | undefined, open: boolean][] = [
+    ['application/vnd.google.protobuf', false],
+    [protobuf.replace('delimited', 'text'), false],
+    [`${protobuf};q=0`, false],
+    [`${protobuf};q=0.4,text/plain;q=0.5`, false],
+    [`${protobuf};q=0.4,application/openmetrics-text`, true],
     [undefined, false],
     ['', false],
     ['*/*', false],
@@ -84,6 +94,63 @@ test('no two families in OpenMetrics have the same name', async () => {
   assert.deepEqual(names, [...new Set(names)]);
 });
 
+test('what a histogram observes is also in a native bucket, whose bound is at most 9 % above', async () => {
+  const families = new Families('x_');
+  const histogram = families.histogram('seconds', 'A.', [1]);
+  const { nativeZeroSeconds, nativeMostSeconds, nativeSchema } = TELEMETRY;
+  const steps = 2 ** nativeSchema;
+  const nothing = [0, -1, nativeZeroSeconds, Number.NaN];
+  const endless = [nativeMostSeconds, nativeMostSeconds * 8, Number.POSITIVE_INFINITY];
+  for (const seconds of [...nothing, 0.25, 0.2501, 1, 1, 1.1, 3, ...endless]) histogram.observe(seconds);
+  const [family] = await families.collect();
+  const count = family?.samples.find(({ name }) => name === 'x_seconds_count');
+  assert.equal(count?.native?.zero, nothing.length);
+  assert.deepEqual(
+    [...(count?.native?.counts ?? [])],
+    [
+      [-2 * steps, 1],
+      [-2 * steps + 1, 1],
+      [0, 2],
+      [2, 1],
+      [Math.ceil(Math.log2(3) * steps), 1],
+      [20 * steps, endless.length],
+    ],
+  );
+  const native = [...(count?.native?.counts.values() ?? [])].reduce((all, own) => all + own, nothing.length);
+  assert.equal(native, count?.value);
+});
+
+test('protobuf: a family as the bytes that client_model says', () => {
+  const native = {
+    zero: 1,
+    counts: new Map([
+      [3, 5],
+      [-1, 2],
+      [0, 4],
+    ]),
+  };
+  const labels = { a: 'b' };
+  const samples = [
+    { name: 'h_bucket', labels: { le: Number.POSITIVE_INFINITY, ...labels }, value: 12, exemplar },
+    { name: 'h_sum', labels, value: 2.5 },
+    { name: 'h_count', labels, value: 300, native },
+  ];
+  const bytes = (hex: string) => hex.replaceAll(/\s/g, '');
+  const double = (value: number) => {
+    const buffer = Buffer.alloc(8);
+    buffer.writeDoubleLE(value);
+    return buffer.toString('hex');
+  };
+  const pair = '0a06 0a0161 120162';
+  const told = `1a28 0a0f 0a0874726163655f6964 1203616263 11${double(0.02)} 1a0c 0880e2cfaa06 1080cab5ee01`;
+  const bucket = `1a35 080c 11${double(Number.POSITIVE_INFINITY)} ${told}`;
+  const spans = '6204 0801 1002 6204 0804 1001';
+  const histogram = `${bucket} 11${double(2.5)} 08ac02 2806 31${double(TELEMETRY.nativeZeroSeconds)} 3801 ${spans} 6804 6804 6802`;
+  const shown = PROTOBUF.render([{ name: 'h', type: 'histogram', help: 'H.', samples }]).toString('hex');
+  assert.ok(shown.includes(bytes(pair)), shown);
+  assert.ok(shown.includes(bytes(histogram)), `${shown}\n${bytes(histogram)}`);
+});
+
 test('labels with the same values are one series, whatever their order and their type', () => {
   const series = new Series(['a', 'b'], () => new Count());
   series.of({ a: 'x', b: 1 }).inc();
@@ -104,6 +171,9 @@ test('a family without labels always has its line, one with labels has lines onl
   families.gauges('labelled', 'B.', ['l']).of({ l: 'y' }).set(2.5);
   families.histograms('unused_seconds', 'C.', [1], ['l']);
   const { body } = await families.render();
-  const lines = body.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  const lines = body
+    .toString()
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'));
   assert.deepEqual(lines, ['x_alone_total 0', 'x_labelled{l="y"} 2.5']);
 });

@@ -1,3 +1,4 @@
+import { TELEMETRY } from '../defaults.ts';
 import { parseTraceparent } from '../events.ts';
 import { type Exemplar, type Family, type FamilyType, formatFor, type Sample } from './exposition.ts';
 
@@ -5,10 +6,10 @@ import { type Exemplar, type Family, type FamilyType, formatFor, type Sample } f
 export interface Metrics {
   /**
    * Returns the current page.
-   * @param accept the scraper's `Accept` header. It gets OpenMetrics if it asks for that, otherwise text format 0.0.4
+   * @param accept the scraper's `Accept` header. It gets protobuf or OpenMetrics if it asks for that, otherwise text format 0.0.4
    * @param tenant only the lines with this tenant, of families that have them. Unset: the whole page
    */
-  render(accept?: string, tenant?: string): Promise<{ contentType: string; body: string }>;
+  render(accept?: string, tenant?: string): Promise<{ contentType: string; body: string | Buffer }>;
   /** Returns every family of the current page. */
   collect(): Promise<readonly Family[]>;
   /** Every family that can be on the page, except those of the process itself. */
@@ -131,10 +132,10 @@ export class Families {
     };
   }
 
-  async render(accept?: string, tenant?: string): Promise<{ contentType: string; body: string }> {
-    const { contentType, text } = formatFor(accept);
-    if (tenant !== undefined) return { contentType, body: text(this.#of(tenant)) };
-    return { contentType, body: text(await this.collect()) };
+  async render(accept?: string, tenant?: string): ReturnType<Metrics['render']> {
+    const { contentType, render } = formatFor(accept);
+    if (tenant !== undefined) return { contentType, body: render(this.#of(tenant)) };
+    return { contentType, body: render(await this.collect()) };
   }
 
   async collect(): Promise<readonly Family[]> {
@@ -184,6 +185,9 @@ export class Durations {
   /** Observations in each bucket, not cumulative. The last one counts those above the last bound. */
   readonly #counts: number[];
   readonly #traced: (Traced | undefined)[];
+  /** By index: with `TELEMETRY.nativeSchema` 3, bucket i has what is above 2^((i-1)/8) and up to 2^(i/8) seconds. */
+  readonly #native = new Map<number, number>();
+  #zero = 0;
   #sum = 0;
 
   /** @param bounds in seconds, ascending, without infinity */
@@ -199,9 +203,18 @@ export class Durations {
     while (seconds > (this.#bounds[bucket] ?? Number.POSITIVE_INFINITY)) bucket++;
     this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1;
     this.#sum += seconds;
+    this.#observeNative(seconds);
     if (traceparent !== undefined && (kept || isSampled(traceparent))) {
       this.#traced[bucket] = { traceparent, seconds, at: Date.now() };
     }
+  }
+
+  #observeNative(seconds: number): void {
+    const { nativeSchema, nativeZeroSeconds, nativeMostSeconds } = TELEMETRY;
+    if (seconds > nativeZeroSeconds) {
+      const index = Math.ceil(Math.log2(Math.min(seconds, nativeMostSeconds)) * 2 ** nativeSchema);
+      this.#native.set(index, (this.#native.get(index) ?? 0) + 1);
+    } else this.#zero++;
   }
 
   *samples(name: string, labels: Sample['labels']): Iterable<Sample> {
@@ -213,7 +226,7 @@ export class Durations {
       yield { name: `${name}_bucket`, labels: { le, ...labels }, value: count, ...(exemplar && { exemplar }) };
     }
     yield { name: `${name}_sum`, labels, value: this.#sum };
-    yield { name: `${name}_count`, labels, value: count };
+    yield { name: `${name}_count`, labels, value: count, native: { zero: this.#zero, counts: this.#native } };
   }
 }
 

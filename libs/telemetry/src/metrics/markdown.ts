@@ -20,6 +20,9 @@ tenant's lines, on the admin port. \`proxy-server\` counts each dial and tunnel 
 
 Scrapers that ask for OpenMetrics 1.0 get it, all others the text format 0.0.4. In OpenMetrics, \`isthmus_dial_latency_seconds\` has exemplars: the
 \`trace_id\` of a sampled dial.
+
+A Prometheus with native histograms asks for protobuf, and gets both kinds of buckets: eight native ones for each doubling. It keeps the native
+ones alone unless its scrape says \`scrape_classic_histograms\` (\`always_scrape_classic_histograms\` in Prometheus 3), which the dashboard needs.
 `;
 
 interface ProgramPage {

@@ -49,7 +49,9 @@ function looked(t: { readonly mock: { readonly timers: typeof test.mock.timers }
     },
     async buckets(): Promise<Record<string, number>> {
       const { body } = await families.render();
-      const lines = [...body.matchAll(/^isthmus_event_loop_delay_seconds_(?:bucket\{le="(.*)"\}|(count)) (\d+)$/gm)];
+      const lines = [
+        ...body.toString().matchAll(/^isthmus_event_loop_delay_seconds_(?:bucket\{le="(.*)"\}|(count)) (\d+)$/gm),
+      ];
       return Object.fromEntries(lines.map(([, le, count, value]) => [le ?? count ?? '', Number(value)]));
     },
     end() {

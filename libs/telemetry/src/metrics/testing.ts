@@ -24,20 +24,33 @@ export function session(sessionId: string, agentId: string, change: Partial<Sess
   return { ...base, protocol: 'link', ...change };
 }
 
+/** The same, whose page is text. */
+function textual<M extends Metrics>(metrics: M) {
+  const render = async (...of: Parameters<Metrics['render']>) => {
+    const { contentType, body } = await metrics.render(...of);
+    return { contentType, body: body.toString() };
+  };
+  const others: Omit<M, 'render'> = metrics;
+  return { ...others, render };
+}
+
 export function server(options: Partial<ServerMetricsOptions> = {}) {
   const events = planeEvents();
-  return { events, metrics: serverMetrics(events, { role: 'server', strategies: ['default'], ...options }) };
+  return { events, metrics: textual(serverMetrics(events, { role: 'server', strategies: ['default'], ...options })) };
 }
 
 export function agent() {
   const events = planeEvents();
-  return { events, metrics: agentMetrics(events) };
+  return { events, metrics: textual(agentMetrics(events)) };
 }
 
 /** Returns the page's samples: `name{labels}` to value. */
 export async function samples(metrics: Metrics): Promise<Map<string, number>> {
   const { body } = await metrics.render();
-  const lines = body.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  const lines = body
+    .toString()
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'));
   return new Map(
     lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ')))]),
   );
