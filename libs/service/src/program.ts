@@ -64,9 +64,10 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   host: Host = processHost(),
 ): Promise<void> {
   setDefaultHighWaterMark(false, bufferSizes.stream);
-  const most = memoryLimit();
-  if (most === 0 || most >= SERVICE.ampleMemoryBytes)
-    setFlagsFromString(`--heap-growing-percent=${SERVICE.heapGrowingPercent}`);
+  const memory = memoryLimit();
+  const ample = memory === 0 || memory >= SERVICE.ampleMemoryBytes;
+  setFlagsFromString(`--semi-space-growth-factor=${SERVICE.youngSpaceGrowth}`);
+  if (ample) setFlagsFromString(`--heap-growing-percent=${SERVICE.heapGrowingPercent}`);
   host.onCrash((error, origin) => crash(options.name, host, undefined, error, origin));
   const read = readFlags(options, host);
   if (!read) return;
@@ -96,7 +97,7 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   // A signal before all listeners are up: nothing to drain yet, and the half-started parts have no owner to close them.
   if ('signal' in started) return host.exit(128 + started.number);
   running = started;
-  compileSooner();
+  if (ample) compileSooner();
   const { signal } = await stopped;
   log.info({ signal }, 'stopping');
   await lameDuck(running, values);
