@@ -233,10 +233,18 @@ async function tokenHub(context: TestContext, texts: Readonly<Record<string, str
     });
     context.after(() => link.destroy(new Error('the test is over')));
     assert.equal(renewal, true);
-    return { renew: () => link.sendCredential(`${tenant} fresh`), done };
+    return { renew: () => link.sendCredential(`${tenant} fresh`), done, link };
   };
   return { session, verified, refused };
 }
+
+test('what an agent says of an address is told as the word of its tenant', { timeout: 60_000 }, async (context) => {
+  const { session, refused } = await tokenHub(context, { 'a.yaml': 'tenant: a' });
+  const { link } = await session('a', 'a0');
+  link.sendStranger('10.0.0.9:8091', 'x', 'it is of no plane');
+  await until(() => refused.length > 0);
+  assert.deepEqual(refused, ['addresses: agents of tenant a say: it is of no plane']);
+});
 
 test('sessions of a tenant that all renew at once keep none of another from it', {
   timeout: 60_000,

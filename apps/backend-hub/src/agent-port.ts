@@ -333,8 +333,10 @@ export class AgentPort {
       receive: (message) => {
         if (message.type === 'drain') this.#sessions.drain(sessionId);
         else if (message.type === 'credential') void sessionGrant?.renew(message.token, () => link.sendRenewed());
-        else if (message.type === 'stranger' && !this.membership.has(message.serverId))
-          events.emit('refused', 'addresses', message.address, new Error(message.reason));
+        else if (message.type === 'stranger' && !this.membership.has(message.serverId)) {
+          const whose = agent.grant ? `agents of tenant ${agent.grant.tenant.name} say: ` : '';
+          events.emit('refused', 'addresses', message.address, new Error(whose + message.reason));
+        }
       },
     });
     const quit = this.membership.add(link);
