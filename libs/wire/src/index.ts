@@ -28,8 +28,7 @@ export { hpackEncode } from './http2/hpack.ts';
 export { FrameReader } from './http2/reading.ts';
 export type { HeadKind, Http2Stream, StreamHandler } from './http2/stream.ts';
 export type { StreamRules, StreamSettings } from './http2/streams.ts';
-export { Http2Link, type Http2LinkOptions } from './link/link.ts';
-export { LinkChecks, type PingInterval, watchLiveness } from './link/liveness.ts';
+export { Http2Link, type Http2LinkOptions, LinkChecks, type PingInterval, watchLiveness } from './link/link.ts';
 export {
   DiallingReconciler,
   isRecord,
