@@ -18,7 +18,7 @@ import {
 import { DIRECTORY } from './defaults.ts';
 import { countOn } from './directory.ts';
 import type { Session } from './placement.ts';
-import type { SessionRecord } from './records.ts';
+import type { SessionRecord } from './registry.ts';
 import { quarantined, type RouteOptions, type RouteTo, ranked, Suspects, serving } from './route.ts';
 
 export interface RoutingOptions extends Omit<RouteOptions, 'suspects'> {

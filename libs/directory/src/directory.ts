@@ -1,6 +1,6 @@
 import type { AgentName } from '@isthmus/tunnel';
 import { Placement, type Session } from './placement.ts';
-import type { SessionRecord } from './records.ts';
+import type { SessionRecord } from './registry.ts';
 import { Replica } from './replica.ts';
 
 /** Called with the hub's id when a session arrives, or when a hub is reachable again. */

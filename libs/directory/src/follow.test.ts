@@ -4,8 +4,7 @@ import { until } from '@isthmus/runtime/testing';
 import { Directory } from './directory.ts';
 import { type Following, follow, Roster } from './follow.ts';
 import { memoryRegistry } from './memory.ts';
-import type { Member } from './records.ts';
-import type { Registry, WatchListener } from './registry.ts';
+import type { Member, Registry, WatchListener } from './registry.ts';
 import { hubRecord, sessionRecord } from './testing/observer.ts';
 
 const h1 = hubRecord('h1');

@@ -1,8 +1,16 @@
 import type { PlaneEvents } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
 import type { Directory } from './directory.ts';
-import type { Change, HubRecord, Member, Quarantine, Snapshot } from './records.ts';
-import type { PresentMember, Registry, WatchListener } from './registry.ts';
+import type {
+  Change,
+  HubRecord,
+  Member,
+  PresentMember,
+  Quarantine,
+  Registry,
+  Snapshot,
+  WatchListener,
+} from './registry.ts';
 
 interface FollowOptions {
   /** Its own hub it knows better than the registry does, so the registry's records of that hub are ignored. */

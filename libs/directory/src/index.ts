@@ -3,8 +3,7 @@ export { Directory, type SessionWatcher } from './directory.ts';
 export { type Following, follow, planeRoll, Roster } from './follow.ts';
 export { memoryRegistry } from './memory.ts';
 export { keyText, type Session, type Strategy, serves } from './placement.ts';
-export type { Change, HubRecord, Member, Quarantine, SessionRecord } from './records.ts';
-export type { HubRegistration, Registry } from './registry.ts';
+export type { Change, HubRecord, HubRegistration, Member, Quarantine, Registry, SessionRecord } from './registry.ts';
 export {
   type LeftOut,
   type Lookup,

@@ -1,6 +1,6 @@
 import type { AgentName } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
-import type { Change, HubRecord, Member, SessionRecord, Snapshot } from './records.ts';
+import type { Change, HubRecord, Member, SessionRecord, Snapshot } from './registry.ts';
 import {
   byId,
   checkQuarantine,

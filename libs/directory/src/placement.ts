@@ -1,7 +1,7 @@
 import { getOrPut, isIP, RandomSet } from '@isthmus/runtime';
 import { type AgentIdentifiers, type AgentName, agentKey, isNetwork } from '@isthmus/tunnel';
 import ipaddr from 'ipaddr.js';
-import type { SessionRecord } from './records.ts';
+import type { SessionRecord } from './registry.ts';
 
 /** How a gateway finds the agents for a destination (upstream's `--proxy-strategies`), tried in the order given. */
 export const STRATEGIES = ['default', 'destHost', 'defaultRoute', 'destCIDR'] as const;

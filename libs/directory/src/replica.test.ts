@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DIRECTORY } from './defaults.ts';
-import type { Change, HubRecord, SessionRecord, Snapshot } from './records.ts';
+import type { Change, HubRecord, SessionRecord, Snapshot } from './registry.ts';
 import { Quarantines, Replica } from './replica.ts';
 import { hub, session } from './testing/routing.ts';
 

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { getOrPut } from '@isthmus/runtime';
 import { type AgentName, agentKey } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
-import type { Change, HubRecord, Quarantine, SessionRecord, Snapshot } from './records.ts';
+import type { Change, HubRecord, Quarantine, SessionRecord, Snapshot } from './registry.ts';
 
 type AgentOfSession = Pick<SessionRecord, 'tenant' | 'agentId' | 'credential'>;
 

@@ -1,6 +1,6 @@
 import { within } from '@isthmus/runtime';
 import { DIRECTORY } from '../defaults.ts';
-import type { Change, HubRecord, SessionRecord } from '../records.ts';
+import type { Change, HubRecord, SessionRecord } from '../registry.ts';
 import { type HubRegistration, type HubUpdate, RegistryUnavailable, type StateListener } from '../registry.ts';
 import type { Client, RedisConnection } from './connection.ts';
 import { Alarm, Health } from './loop.ts';

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
-import type { HubRecord } from '../records.ts';
-import type { HubRegistration } from '../registry.ts';
+import type { HubRecord, HubRegistration } from '../registry.ts';
 import { hubRecord, Observer, sessionRecord } from '../testing/observer.ts';
 import { type RedisGroup, startCluster, startSentinels } from '../testing/redis-groups.ts';
 import { RedisPlane } from '../testing/redis-plane.ts';

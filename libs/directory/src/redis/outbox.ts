@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { SessionRecord } from '../records.ts';
+import type { SessionRecord } from '../registry.ts';
 import type { RedisTimings } from './options.ts';
 
 /** One write about a session: its record, or that the session is gone. */

@@ -1,6 +1,6 @@
 import type { AgentName } from '@isthmus/tunnel';
 import { DIRECTORY } from '../defaults.ts';
-import type { Change, HubRecord, Member, Quarantine, SessionRecord, Snapshot } from '../records.ts';
+import type { Change, HubRecord, Member, Quarantine, SessionRecord, Snapshot } from '../registry.ts';
 import type { Client } from './connection.ts';
 import type { Store } from './hub.ts';
 import type { Keys } from './options.ts';

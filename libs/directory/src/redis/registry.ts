@@ -1,7 +1,7 @@
 import { deferred, within } from '@isthmus/runtime';
 import type { AgentName } from '@isthmus/tunnel';
 import { DIRECTORY } from '../defaults.ts';
-import type { HubRecord, Member, Snapshot } from '../records.ts';
+import type { HubRecord, Member, Snapshot } from '../registry.ts';
 import {
   byId,
   checkQuarantine,

@@ -1,6 +1,5 @@
 import { DIRECTORY } from '../defaults.ts';
-import type { Change, HubRecord, Quarantine } from '../records.ts';
-import type { WatchListener } from '../registry.ts';
+import type { Change, HubRecord, Quarantine, WatchListener } from '../registry.ts';
 import { type Client, isRefusal, type RedisConnection } from './connection.ts';
 import { removeExpired, type Store } from './hub.ts';
 import { Alarm, Health } from './loop.ts';

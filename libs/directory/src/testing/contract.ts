@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
-import type { Quarantine } from '../records.ts';
-import type { Registry } from '../registry.ts';
+import type { Quarantine, Registry } from '../registry.ts';
 import { hubRecord, member, Observer, sessionRecord } from './observer.ts';
 
 const AGENT = { tenant: 'default', agentId: 'a1' };

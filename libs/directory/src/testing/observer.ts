@@ -1,7 +1,15 @@
 import { deferred } from '@isthmus/runtime';
 import { within } from '@isthmus/runtime/testing';
-import type { Change, HubRecord, Member, Quarantine, SessionRecord, Snapshot } from '../records.ts';
-import type { Registry, WatchListener } from '../registry.ts';
+import type {
+  Change,
+  HubRecord,
+  Member,
+  Quarantine,
+  Registry,
+  SessionRecord,
+  Snapshot,
+  WatchListener,
+} from '../registry.ts';
 import { Replica } from '../replica.ts';
 
 /** A replica that records which sessions opened, changed and closed. */

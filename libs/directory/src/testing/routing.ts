@@ -3,7 +3,7 @@ import { established, unobserved } from '@isthmus/tunnel/testing';
 import { routed } from '../attempts.ts';
 import { Directory } from '../directory.ts';
 import type { Session, Strategy } from '../placement.ts';
-import type { HubRecord, SessionRecord } from '../records.ts';
+import type { HubRecord, SessionRecord } from '../registry.ts';
 import { route } from '../route.ts';
 
 export const nothing: AgentIdentifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
