@@ -1,21 +1,30 @@
 import { type Directory, lookups, type RouteTo, route, type Strategy, Suspects } from '@isthmus/directory';
-import type { Gateway, Tenancy } from '@isthmus/plane';
-import { within } from '@isthmus/runtime';
+import { faultOfSocketPath } from '@isthmus/flags';
+import { type Gateway, type Tenancy, type TenantPort, TenantPorts } from '@isthmus/plane';
+import { guarding, type TlsSettings, within } from '@isthmus/runtime';
 import { type AdmissionState, socketsCheck } from '@isthmus/service';
-import { anyoneOf, type CallerPort, Callers, type CallersOptions, type PortOwner } from '@isthmus/transport';
+import {
+  anyoneOf,
+  type CallerPort,
+  Callers,
+  type CallersOptions,
+  type Listener,
+  type PortOwner,
+} from '@isthmus/transport';
 import {
   DialLimiter,
   GatewayTunnels,
   type NextHop,
+  NotAuthorised,
   type Observation,
   PlaneEnded,
+  type PlaneEvents,
   pipeline,
   type ResumeOptions,
   TunnelTable,
 } from '@isthmus/tunnel';
 import type { DialLimits } from '@isthmus/tunnel/limits';
 import { leaveDraining, passedAttach } from './attach.ts';
-import { type OwnPorts, tenantCallers } from './callers.ts';
 import { GATEWAY } from './defaults.ts';
 import { DirectDials, type DirectOptions } from './direct.ts';
 import { Identities } from './identities.ts';
@@ -161,4 +170,56 @@ function shared(port: CallerPort, { tenancy, callerTokens }: GatewayOptions): Ca
 /** Without tenants, every port is of the one that there is. */
 function ownerOf({ address }: CallerPort, tenant: string): PortOwner {
   return 'path' in address ? { tenant, unixSocket: address.path } : { tenant };
+}
+
+/** What the tenants' own ports and unix sockets share. */
+export interface OwnPorts {
+  /** Address that the ports listen on. */
+  readonly host: string;
+  /** Shown by the ports of tenants without a certificate of their own. */
+  readonly tls: TlsSettings;
+  readonly deleteExisting: boolean;
+}
+
+export interface TenantCallersOptions {
+  readonly tenancy: Tenancy;
+  readonly ports: OwnPorts;
+  readonly callers: Callers;
+  readonly identities: Identities;
+  readonly events: PlaneEvents;
+}
+
+/** Keeps the tenants' own ports and unix sockets as their files say. Resolves once each is open or has failed. */
+export async function tenantCallers(options: TenantCallersOptions): Promise<TenantPorts<Listener>> {
+  const { tenancy, callers, identities, events } = options;
+  const ports = new TenantPorts<Listener>({
+    tenancy,
+    of: 'callers',
+    open: (owner, portEvents) => callers.open({ ...portOf(owner, options), events: portEvents }, owner),
+    async close(owner, listener) {
+      const { rule, tenant, unixSocket, port } = owner;
+      const what = unixSocket === undefined ? `port ${port}` : `unix socket ${unixSocket}`;
+      await listener.stop();
+      identities.endAll(owner, new NotAuthorised(`tenant ${tenant} has no ${what} any more`, { rule }));
+      // The address is free for its next tenant. Handshakes that peers trickle would hold it until their deadline.
+      guarding((error) => events.emit('fault', 'callers', what, error))(() => callers.close(listener))();
+    },
+    events,
+  });
+  await ports.look();
+  return ports;
+}
+
+function portOf({ tenant, unixSocket, port = 0 }: TenantPort, { tenancy, ports }: TenantCallersOptions): CallerPort {
+  const { host, deleteExisting } = ports;
+  if (unixSocket !== undefined) {
+    const fault = faultOfSocketPath(unixSocket);
+    if (fault !== undefined) throw new Error(fault);
+    return { address: { path: unixSocket, deleteExisting } };
+  }
+  const { tls } = ports;
+  if (!tls.cert && !tenancy.tenants.get(tenant)?.file.server)
+    throw new Error('there is no certificate to show: add server to the file, or set --server-cert');
+  const instead = tenancy.certificateOf(tenant);
+  return { address: { host, port }, tls, instead, asksOnly: true, chooseTls: tenancy.chooseTls };
 }

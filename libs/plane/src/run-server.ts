@@ -1,11 +1,17 @@
 import {
+  CertificateEnds,
   drainBackend,
   identityOf,
   type KnownSession,
   operations,
   operationsPorts,
   quarantineIn,
+  RecentCallers,
+  RecentCuts,
+  RecentDials,
+  RecentHistory,
   RecentLosses,
+  RecentRefusals,
 } from '@isthmus/admin';
 import { Directory, memoryRegistry, planeRoll, type Registry } from '@isthmus/directory';
 import {
@@ -33,10 +39,18 @@ import {
   SERVER_UNREADY,
   sessionsCheck,
 } from '@isthmus/service';
-import { createLogger, exportMetrics, type ProgramLogger, type ServerMetrics, serverMetrics } from '@isthmus/telemetry';
+import {
+  audited,
+  createLogger,
+  exportMetrics,
+  type Instruments,
+  instrument,
+  type ProgramLogger,
+  type ServerMetrics,
+  serverMetrics,
+} from '@isthmus/telemetry';
 import { tlsServer, watchCertificate } from '@isthmus/transport';
 import type { PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
-import { type ServerInstruments, serverInstruments } from './instruments.ts';
 import { PlaneView } from './plane-view.ts';
 import type { Gateway, Hub, Roles, Tenancy } from './roles.ts';
 
@@ -268,4 +282,54 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
     found.push({ name: 'sessions', ok: true, detail: countSessions(hub.tenants) });
   }
   return found;
+}
+
+/** What observes a server. */
+interface ServerInstruments extends Omit<Instruments, 'shutdown'> {
+  readonly dials: RecentDials;
+  readonly callers: RecentCallers;
+  readonly history: RecentHistory;
+  readonly cuts: RecentCuts;
+  readonly refusals: RecentRefusals;
+  readonly certificates: CertificateEnds;
+}
+
+/** Makes the instruments that a server's flags ask for. They stop after the roles, so that tunnels cut at the end still get their records. */
+async function serverInstruments(
+  closing: Closing,
+  { program, role }: { readonly program: string; readonly role: 'gateway' | 'hub' | 'server' },
+  flags: ServerValues,
+  { log, version, onHangup }: Context<ProgramLogger>,
+): Promise<ServerInstruments> {
+  const hasCallers = role !== 'hub';
+  const { shutdown, ...instruments } = await instrument({
+    program,
+    role,
+    version,
+    log,
+    ...(hasCallers && { traceSlow: flags['trace-slow'] }),
+  });
+  closing.defer(shutdown);
+  const { events } = instruments;
+  const recent = {
+    dials: new RecentDials(events),
+    callers: new RecentCallers(events),
+    history: new RecentHistory(events, hasCallers ? 'gateway' : 'hub'),
+    cuts: new RecentCuts(events),
+    refusals: new RecentRefusals(events),
+    certificates: new CertificateEnds(events),
+  };
+  const settings = {
+    process: flags['server-id'],
+    // Without tenants, a gateway's trail has only dials, as in earlier versions.
+    of: { dials: hasCallers, others: !hasCallers || flags['tenants-dir'] !== '' },
+    program,
+    role,
+    version,
+    logger: log,
+    log: flags['audit-log'],
+    otlp: flags['audit-otlp'],
+  };
+  await audited(events, settings, { closing, onHangup });
+  return { ...instruments, ...recent };
 }

@@ -6,7 +6,7 @@ import type { Tenancy } from '@isthmus/plane';
 import { deferred } from '@isthmus/runtime';
 import type { CallerPeer } from '@isthmus/transport';
 import { NotAuthorised, planeEvents } from '@isthmus/tunnel';
-import { type TenantCallersOptions, tenantCallers } from './callers.ts';
+import { type TenantCallersOptions, tenantCallers } from './gateway.ts';
 import { Identities } from './identities.ts';
 
 type Identify = Tenancy['identify'];
