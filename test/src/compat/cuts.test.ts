@@ -3,6 +3,7 @@ import test from 'node:test';
 import {
   allInOne,
   echo,
+  eventually,
   goMissing,
   type Program,
   type Scope,
@@ -36,8 +37,11 @@ test(
   { skip: goMissing() },
   scoped(async (scope) => {
     const ends = await endsAt(scope, async (server) => {
-      const { status, err } = await isthmus(server, 'kick', 'agent', 'agent-0', '--reason', 'it hangs');
-      assert.equal(status, 0, err);
+      // On a busy machine, the agent may just have lost its session, which resumes its tunnel.
+      await eventually(async () => {
+        const { status, out, err } = await isthmus(server, 'kick', 'agent', 'agent-0', '--reason', 'it hangs');
+        assert.equal(status, 0, out + err);
+      });
       await server.waitReady();
     });
     const of = (transport: string) => (ends.get(transport) ?? []).join();
