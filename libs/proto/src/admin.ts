@@ -1,4 +1,3 @@
-export { adminDescriptors } from './admin-descriptors.ts';
-export { AdminJson } from './admin-json.ts';
+export { AdminJson, adminDescriptors } from './admin-json.ts';
 export { type EnumName, namesOf, valuesOf } from './enum-names.ts';
 export * as adminApi from './gen/isthmus/admin/v1/admin.ts';

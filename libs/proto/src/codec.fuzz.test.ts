@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { Packet } from './codec.ts';
 import { decodePacket, encodePacket } from './codec.ts';
 import { Packet as GeneratedPacket, type PacketType as GeneratedType } from './gen/konnectivity/packet.ts';
-import type { Packet } from './packet.ts';
 import { PacketError } from './wire.ts';
 
 const ROUNDS = 20_000;

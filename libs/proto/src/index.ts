@@ -1,2 +1,1 @@
-export { decodeDataHead, decodePacket, encodeDataHead, encodePacket } from './codec.ts';
-export type { Packet, PacketType } from './packet.ts';
+export { decodeDataHead, decodePacket, encodeDataHead, encodePacket, type Packet, type PacketType } from './codec.ts';
