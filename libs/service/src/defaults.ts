@@ -14,10 +14,10 @@ export const SERVICE = {
    */
   heapGrowingPercent: 300,
   /**
-   * How often V8 runs a function of a started program before its quick compiler takes it: V8's own count is 400. An idle plane's dial would
-   * walk through uncompiled code for its first 400 dials. A server then holds after 100 dials, not after 2,000, the 40 MB that this takes.
+   * How often V8 runs a function of a started program before its quick compiler takes it: V8's own count is 400. The first 2,000 dials take a
+   * tenth less processor time so, as with 20, which takes some from the first ten dials and costs a process 20 MB.
    */
-  quickCompileCalls: 20,
+  quickCompileCalls: 150,
   /** The first version of V8 that has this compiler without a flag: Node 24's is 13.6. */
   quickCompilerV8: 13,
   /** How long closing may take after the drain. Then the process exits anyway. */
