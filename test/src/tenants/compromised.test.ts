@@ -195,7 +195,8 @@ test(
     await until(known, { what: 'the gateway to know the forged record' });
     const via = await callerOf(plane, globex);
     const { status } = await dialled(scope, via, acme.destination.authority);
-    assert.equal(status, 503);
+    // The hub at that address says its own name, so the gateway takes no link to it.
+    assert.equal(status, 502);
     assert.equal(acme.destination.accepted, 0, 'no byte of globex reached acme');
   }),
 );
