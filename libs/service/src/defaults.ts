@@ -1,16 +1,10 @@
 /** Times and counts of a program's life and its health port: times in milliseconds. */
 export const SERVICE = {
-  /**
-   * By what V8 multiplies the space of young objects when many survive: not at all, from when the flags are read. V8 frees the buffers that a
-   * tunnel has read when it collects young objects; the more space for them, the rarer that is. Loading the program grows it to 2 to 4 MB
-   * before. At 1 MB V8 would collect the whole heap once in a download of 1 GB, at 4 MB it does 65 times. Deno passes all of these over.
-   */
-  youngSpaceGrowth: 1,
   /** The least limit of memory, in bytes, at which the next two are set. A process with less is left to V8, which then saves memory. */
   ampleMemoryBytes: 256 * 1024 * 1024,
   /**
    * By how much of its heap, in percent, V8 lets it grow before it collects all of it: as much as V8 itself chooses at most. V8 counts the
-   * buffers in, and chooses so little for a heap of 10 MB that it collected all of it for every 3 MB that a tunnel read.
+   * buffers in, and chooses so little for a heap of 10 MB that it collected all of it for every 3 MB that a tunnel read. Deno passes this over.
    */
   heapGrowingPercent: 300,
   /**

@@ -66,7 +66,6 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   setDefaultHighWaterMark(false, bufferSizes.stream);
   const memory = memoryLimit();
   const ample = memory === 0 || memory >= SERVICE.ampleMemoryBytes;
-  setFlagsFromString(`--semi-space-growth-factor=${SERVICE.youngSpaceGrowth}`);
   if (ample) setFlagsFromString(`--heap-growing-percent=${SERVICE.heapGrowingPercent}`);
   host.onCrash((error, origin) => crash(options.name, host, undefined, error, origin));
   const read = readFlags(options, host);
