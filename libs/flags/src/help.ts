@@ -1,3 +1,4 @@
+import { getOrPut } from '@isthmus/runtime';
 import type { Flag, FlagTable } from './flag.ts';
 import { isthmusHold, PROGRAMS } from './programs.ts';
 
@@ -19,16 +20,15 @@ export function flagsMarkdown(): string {
   const all = [...PROGRAMS, isthmusHold];
   const programs = all.map(({ name }) => `**${letterOf(name)}** \`${name}\``).join(', ');
   const topics = new Map<string, Map<string, string[]>>();
-  const without = new Map<string, string[]>();
+  const without = new Map<string, Set<string>>();
   for (const { name, flags } of all) {
     for (const [topic, rows] of byTopic(flags)) {
       for (const [flag, row] of rows) {
         if (row.inert === undefined) {
-          const lines = entry(topics, topic, new Map<string, string[]>());
-          entry(lines, lineOf([flag, row]), []).push(letterOf(name));
+          const lines = getOrPut(topics, topic, () => new Map<string, string[]>());
+          getOrPut(lines, lineOf([flag, row]), () => []).push(letterOf(name));
         } else {
-          const flags = entry(without, row.inert, []);
-          if (!flags.includes(flag)) flags.push(flag);
+          getOrPut(without, row.inert, () => new Set<string>()).add(flag);
         }
       }
     }
@@ -37,15 +37,10 @@ export function flagsMarkdown(): string {
     const list = [...lines].map(([line, letters]) => `- ${letters.join(' ')} ${line}`);
     return [`## ${topic}\n`, ...list].join('\n');
   });
-  const inert = [...without].map(([why, flags]) => `- ${flags.map((flag) => `\`--${flag}\``).join(', ')}: ${why}.`);
+  const inert = [...without].map(
+    ([why, flags]) => `- ${Array.from(flags, (flag) => `\`--${flag}\``).join(', ')}: ${why}.`,
+  );
   return `${[`${INTRODUCTION}${programs}.`, ...sections, `${WITHOUT_EFFECT}\n${inert.join('\n')}`].join('\n\n')}\n`;
-}
-
-/** Returns what a map has under a key, after it has put it there if it was not. */
-function entry<K, V>(map: Map<K, V>, key: K, initial: V): V {
-  const found = map.get(key) ?? initial;
-  map.set(key, found);
-  return found;
 }
 
 const COLUMN = 40;
