@@ -173,7 +173,7 @@ function ownerOf({ address }: CallerPort, tenant: string): PortOwner {
 }
 
 /** What the tenants' own ports and unix sockets share. */
-export interface OwnPorts {
+interface OwnPorts {
   /** Address that the ports listen on. */
   readonly host: string;
   /** Shown by the ports of tenants without a certificate of their own. */

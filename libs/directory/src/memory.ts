@@ -1,15 +1,19 @@
 import type { AgentName } from '@isthmus/tunnel';
 import { DIRECTORY } from './defaults.ts';
-import type { Change, HubRecord, Member, SessionRecord, Snapshot } from './registry.ts';
 import {
   byId,
+  type Change,
   checkQuarantine,
+  type HubRecord,
   type HubRegistration,
   type HubUpdate,
+  type Member,
   type Membership,
   type PresentMember,
   QuarantineFull,
   type Registry,
+  type SessionRecord,
+  type Snapshot,
   type StateListener,
   type WatchListener,
 } from './registry.ts';

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Packet } from './codec.ts';
-import { decodePacket, encodePacket } from './codec.ts';
+import { decodePacket, encodePacket, type Packet } from './codec.ts';
 import { Packet as GeneratedPacket, type PacketType as GeneratedType } from './gen/konnectivity/packet.ts';
 import { PacketError } from './wire.ts';
 

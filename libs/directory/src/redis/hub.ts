@@ -1,7 +1,14 @@
 import { within } from '@isthmus/runtime';
 import { DIRECTORY } from '../defaults.ts';
-import type { Change, HubRecord, SessionRecord } from '../registry.ts';
-import { type HubRegistration, type HubUpdate, RegistryUnavailable, type StateListener } from '../registry.ts';
+import {
+  type Change,
+  type HubRecord,
+  type HubRegistration,
+  type HubUpdate,
+  RegistryUnavailable,
+  type SessionRecord,
+  type StateListener,
+} from '../registry.ts';
 import type { Client, RedisConnection } from './connection.ts';
 import { Alarm, Health } from './loop.ts';
 import type { Keys, RedisTimings } from './options.ts';

@@ -1,16 +1,18 @@
 import { deferred, within } from '@isthmus/runtime';
 import type { AgentName } from '@isthmus/tunnel';
 import { DIRECTORY } from '../defaults.ts';
-import type { HubRecord, Member, Snapshot } from '../registry.ts';
 import {
   byId,
   checkQuarantine,
+  type HubRecord,
   type HubRegistration,
+  type Member,
   type Membership,
   type PresentMember,
   QuarantineFull,
   type Registry,
   RegistryUnavailable,
+  type Snapshot,
   type StateListener,
   type WatchListener,
 } from '../registry.ts';
