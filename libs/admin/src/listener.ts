@@ -4,12 +4,6 @@ import { Admitted, type AdmittedLimits, bind, WaitingConnections, type WaitingLi
 import type { Refused } from '@isthmus/service';
 import { visitorOf } from './access/visitor.ts';
 
-/** Who comes through a TLS server, and who does not. */
-export interface ConnectionHandlers {
-  readonly accept: (socket: Socket) => void;
-  readonly refused: Refused;
-}
-
 /** Connections that are let in, at once: in all and from one source. The port is for operators and a few scrapers. */
 const ADMITTED: AdmittedLimits = { most: 100, mostOfSource: 50 };
 
@@ -27,7 +21,10 @@ const UNPROVEN: Omit<WaitingLimits, 'deadlineMs'> = {
 };
 
 /** Makes a TLS server that has the admin port's certificates, renewed ones too, and lets in those whose certificate holds. */
-export type AdminTls = (options: TlsOptions, handlers: ConnectionHandlers) => TlsServer;
+export type AdminTls = (
+  options: TlsOptions,
+  handlers: { readonly accept: (socket: Socket) => void; readonly refused: Refused },
+) => TlsServer;
 
 export interface AdminListener {
   readonly address: AddressInfo;
