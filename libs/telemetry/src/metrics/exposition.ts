@@ -1,4 +1,6 @@
 /** Renders families in the formats that Prometheus reads. */
+import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import { getOrPut } from '@isthmus/runtime';
 import { TELEMETRY } from '../defaults.ts';
 
 export type FamilyType = 'counter' | 'gauge' | 'histogram';
@@ -105,55 +107,47 @@ function numeral(value: number): string {
 
 const TYPES = { counter: 0, gauge: 1, histogram: 4 };
 
-const FIXED64 = 1;
-const LENGTH_DELIMITED = 2;
+const { Varint, Bit64, LengthDelimited } = WireType;
 
-/** @param value a whole number, from 0 to 2^53 */
-function varint(value: number): Buffer {
-  const bytes: number[] = [];
-  let rest = value;
-  for (; rest > 127; rest = Math.floor(rest / 128)) bytes.push((rest % 128) | 128);
-  return Buffer.from([...bytes, rest]);
+/** @param write writes the message's fields to the same writer */
+function message(to: BinaryWriter, field: number, write: () => void): void {
+  to.tag(field, LengthDelimited).fork();
+  write();
+  to.join();
 }
 
-function uint(field: number, value: number): Buffer {
-  return Buffer.concat([varint(field * 8), varint(value)]);
+function text(to: BinaryWriter, field: number, value: string): void {
+  to.tag(field, LengthDelimited).string(value);
 }
 
-function sint(field: number, value: number): Buffer {
-  return uint(field, value >= 0 ? 2 * value : -2 * value - 1);
+function double(to: BinaryWriter, field: number, value: number): void {
+  to.tag(field, Bit64).double(value);
 }
 
-function double(field: number, value: number): Buffer {
-  const bytes = Buffer.alloc(9);
-  bytes[0] = field * 8 + FIXED64;
-  bytes.writeDoubleLE(value, 1);
-  return bytes;
+function writeLabels(to: BinaryWriter, labels: Sample['labels']): void {
+  for (const [name, value] of Object.entries(labels)) {
+    message(to, 1, () => {
+      text(to, 1, name);
+      text(to, 2, String(value));
+    });
+  }
 }
 
-function message(field: number, ...parts: readonly Buffer[]): Buffer {
-  const body = Buffer.concat(parts);
-  return Buffer.concat([varint(field * 8 + LENGTH_DELIMITED), varint(body.length), body]);
-}
-
-function text(field: number, value: string): Buffer {
-  return message(field, Buffer.from(value));
-}
-
-function labelPairs(labels: Sample['labels']): Buffer[] {
-  return Object.entries(labels).map(([name, value]) => message(1, text(1, name), text(2, String(value))));
-}
-
-function exemplarOf({ labels, value, timestamp }: Exemplar): Buffer {
+function writeExemplar(to: BinaryWriter, { labels, value, timestamp }: Exemplar): void {
   const seconds = Math.floor(timestamp);
-  const at = message(3, uint(1, seconds), uint(2, Math.round((timestamp - seconds) * 1e9)));
-  return message(3, ...labelPairs(labels), double(2, value), at);
+  message(to, 3, () => {
+    writeLabels(to, labels);
+    double(to, 2, value);
+    message(to, 3, () => {
+      to.tag(1, Varint).int64(seconds);
+      to.tag(2, Varint).int32(Math.round((timestamp - seconds) * 1e9));
+    });
+  });
 }
 
 /** Buckets that follow each other are a span. Counts are told as differences. */
-function nativeOf({ zero, counts }: NonNullable<Sample['native']>): Buffer[] {
+function writeNative(to: BinaryWriter, { zero, counts }: Native): void {
   const buckets = [...counts].sort(([a], [b]) => a - b);
-  const { nativeSchema: schema, nativeZeroSeconds } = TELEMETRY;
   const spans: { offset: number; length: number }[] = [];
   let [next, before] = [0, 0];
   const deltas = buckets.map(([index, count]) => {
@@ -162,42 +156,66 @@ function nativeOf({ zero, counts }: NonNullable<Sample['native']>): Buffer[] {
     else spans.push({ offset: index - next, length: 1 });
     const delta = count - before;
     [next, before] = [index + 1, count];
-    return sint(13, delta);
+    return delta;
   });
-  const told = spans.map(({ offset, length }) => message(12, sint(1, offset), uint(2, length)));
-  return [sint(5, schema), double(6, nativeZeroSeconds), uint(7, zero), ...told, ...deltas];
+  to.tag(5, Varint).sint32(TELEMETRY.nativeSchema);
+  double(to, 6, TELEMETRY.nativeZeroSeconds);
+  to.tag(7, Varint).uint64(zero);
+  for (const { offset, length } of spans)
+    message(to, 12, () => to.tag(1, Varint).sint32(offset).tag(2, Varint).uint32(length));
+  for (const delta of deltas) to.tag(13, Varint).sint64(delta);
 }
 
-/** The lines of a histogram that have the same labels, apart from `le`. */
-function histograms({ name, samples }: Family): Buffer[] {
-  const metrics = new Map<string, { readonly labels: Sample['labels']; readonly parts: Buffer[] }>();
-  for (const { name: line, labels: all, value, exemplar, native } of samples) {
-    const { le, ...labels } = all;
-    const key = JSON.stringify(labels);
-    const metric = metrics.get(key) ?? { labels, parts: [] };
-    metrics.set(key, metric);
-    if (line === `${name}_sum`) metric.parts.push(double(2, value));
-    else if (line === `${name}_count`) metric.parts.push(uint(1, value), ...(native ? nativeOf(native) : []));
-    else {
-      const bound = le === '+Inf' ? Number.POSITIVE_INFINITY : Number(le);
-      metric.parts.push(message(3, uint(1, value), double(2, bound), ...(exemplar ? [exemplarOf(exemplar)] : [])));
-    }
+function writeLine(to: BinaryWriter, { name, labels: { le }, value, exemplar, native }: Sample): void {
+  if (name.endsWith('_sum')) double(to, 2, value);
+  else if (name.endsWith('_count')) {
+    to.tag(1, Varint).uint64(value);
+    if (native) writeNative(to, native);
+  } else
+    message(to, 3, () => {
+      to.tag(1, Varint).uint64(value);
+      double(to, 2, le === '+Inf' ? Number.POSITIVE_INFINITY : Number(le));
+      if (exemplar) writeExemplar(to, exemplar);
+    });
+}
+
+/** Writes a family with its length before it. */
+function writeFamily(to: BinaryWriter, { name, help, type, samples }: Family): void {
+  const metric = (labels: Sample['labels'], field: number, write: () => void) =>
+    message(to, 4, () => {
+      writeLabels(to, labels);
+      message(to, field, write);
+    });
+  to.fork();
+  text(to, 1, name);
+  text(to, 2, help);
+  to.tag(3, Varint).int32(TYPES[type]);
+  if (type === 'histogram') {
+    for (const [labels, lines] of seriesOf(samples))
+      metric(labels, 7, () => {
+        for (const line of lines) writeLine(to, line);
+      });
+  } else {
+    for (const { labels, value } of samples) metric(labels, type === 'gauge' ? 2 : 3, () => double(to, 1, value));
   }
-  return [...metrics.values()].map(({ labels, parts }) => message(4, ...labelPairs(labels), message(7, ...parts)));
-}
-
-/** Returns a family with its length before it. */
-function delimited(family: Family): Buffer {
-  const { name, help, type, samples } = family;
-  const single = ({ labels, value }: Sample) =>
-    message(4, ...labelPairs(labels), message(type === 'gauge' ? 2 : 3, double(1, value)));
-  const metrics = type === 'histogram' ? histograms(family) : samples.map(single);
-  const body = Buffer.concat([text(1, name), text(2, help), uint(3, TYPES[type]), ...metrics]);
-  return Buffer.concat([varint(body.length), body]);
+  to.join();
 }
 
 function protobufOf(families: readonly Family[]): Buffer {
-  return Buffer.concat(families.filter(({ samples }) => samples.length > 0).map(delimited));
+  const writer = new BinaryWriter();
+  for (const family of families) if (family.samples.length > 0) writeFamily(writer, family);
+  return Buffer.from(writer.finish());
+}
+
+/** Puts together a histogram's lines of each series: their labels are the same, apart from `le`. */
+export function seriesOf(samples: readonly Sample[]): Iterable<[labels: Sample['labels'], lines: Sample[]]> {
+  const series = new Map<string, [Sample['labels'], Sample[]]>();
+  for (const sample of samples) {
+    const { le: _, ...labels } = sample.labels;
+    const key = JSON.stringify(Object.entries(labels).sort());
+    getOrPut<string, [Sample['labels'], Sample[]]>(series, key, () => [labels, []])[1].push(sample);
+  }
+  return series.values();
 }
 
 /**
