@@ -4,11 +4,11 @@ export const SERVICE = {
   ampleMemoryBytes: 256 * 1024 * 1024,
   /**
    * By how much of its heap, in percent, V8 lets it grow before it collects all of it: as much as V8 itself chooses at most. V8 counts the
-   * buffers in, and chooses so little for a heap of 10 MB that it collected all of it for every 3 MB that a tunnel read. Deno passes this over.
+   * buffers in, and chooses so little for a heap of 10 MB that it collected all of it for every 3 MB that a tunnel read.
    */
   heapGrowingPercent: 300,
   /**
-   * How often V8 runs a function of a started program before its quick compiler takes it: V8's own count is 400. The first 2,000 dials take a
+   * How often V8 runs a function before its quick compiler takes it: V8's own count is 400. The first 2,000 dials take a
    * tenth less processor time so, as with 20, which takes some from the first ten dials and costs a process 20 MB.
    */
   quickCompileCalls: 150,

@@ -118,7 +118,7 @@ test('SIGTERM and SIGINT drain, then close, then exit with 0', async () => {
 /** V8 has its quick compiler since version 13: Node 24. */
 const compilesQuickly = !onDeno && Number.parseInt(process.versions.v8, 10) >= 13;
 
-test('a started program compiles what runs after fewer calls than V8 waits for', {
+test('a program compiles what runs after fewer calls than V8 waits for', {
   skip: !compilesQuickly,
 }, async () => {
   const program = run(`

@@ -64,9 +64,7 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   host: Host = processHost(),
 ): Promise<void> {
   setDefaultHighWaterMark(false, bufferSizes.stream);
-  const memory = memoryLimit();
-  const ample = memory === 0 || memory >= SERVICE.ampleMemoryBytes;
-  if (ample) setFlagsFromString(`--heap-growing-percent=${SERVICE.heapGrowingPercent}`);
+  tellV8();
   host.onCrash((error, origin) => crash(options.name, host, undefined, error, origin));
   const read = readFlags(options, host);
   if (!read) return;
@@ -96,7 +94,6 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   // A signal before all listeners are up: nothing to drain yet, and the half-started parts have no owner to close them.
   if ('signal' in started) return host.exit(128 + started.number);
   running = started;
-  if (ample) compileSooner();
   const { signal } = await stopped;
   log.info({ signal }, 'stopping');
   await lameDuck(running, values);
@@ -104,11 +101,11 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   host.exit(drained || status);
 }
 
-/**
- * Not before the program has started: most of what runs until then never runs again. Without the quick compiler, on Node 22, V8 keeps its own
- * counts. Deno passes this over.
- */
-function compileSooner(): void {
+/** Sets V8's flags as the program begins. Without the quick compiler, on Node 22, V8 keeps its own counts. Deno passes all of this over. */
+function tellV8(): void {
+  const memory = memoryLimit();
+  if (memory > 0 && memory < SERVICE.ampleMemoryBytes) return;
+  setFlagsFromString(`--heap-growing-percent=${SERVICE.heapGrowingPercent}`);
   if (Number.parseInt(process.versions.v8, 10) < SERVICE.quickCompilerV8) return;
   setFlagsFromString(`--invocation-count-for-maglev=${SERVICE.quickCompileCalls}`);
   setFlagsFromString(`--minimum-invocations-after-ic-update=${SERVICE.quickCompileCalls}`);
