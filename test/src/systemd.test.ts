@@ -19,6 +19,14 @@ function unit(name: keyof typeof UNITS): string {
 }
 
 for (const name of Object.keys(UNITS) as (keyof typeof UNITS)[]) {
+  test(`isthmus-${name}.service tells malloc and Node what the image tells them`, () => {
+    const [, ...image] =
+      /^ENV .* (MALLOC_ARENA_MAX=\S+) NODE_OPTIONS="(.*)"$/m.exec(readFileSync(join(root, 'Containerfile'), 'utf8')) ??
+      [];
+    assert.equal(image.length, 2);
+    assert.deepEqual(/^Environment=(\S+) "NODE_OPTIONS=(.*)"$/m.exec(unit(name))?.slice(1), image);
+  });
+
   test(
     `systemd finds no fault with isthmus-${name}.service, and little that it leaves open`,
     { skip: missing },

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { Authority } from '@isthmus/certificates/testing';
 import { startRedis } from '@isthmus/directory/testing/servers';
@@ -14,6 +15,7 @@ import {
   Program,
   type ProgramName,
   peerFlags,
+  ROOT,
   relayTo,
   type Scope,
   type Trust,
@@ -317,13 +319,20 @@ async function newPlace(scope: Scope): Promise<Place> {
 
 type Command = readonly [string, ...string[]];
 
-/** What the image tells its Node (Containerfile). */
-const AS_IN_IMAGE = ['--v8-pool-size=1'];
+/** What the image tells malloc and Node (Containerfile). */
+const AS_IN_IMAGE = (() => {
+  const said = /^ENV .* MALLOC_ARENA_MAX=(\S+) NODE_OPTIONS="(.*)"$/m.exec(
+    readFileSync(`${ROOT}Containerfile`, 'utf8'),
+  );
+  if (!said) throw new Error('Containerfile: no ENV line with MALLOC_ARENA_MAX and NODE_OPTIONS');
+  const [, arenas = '', options = ''] = said;
+  return { MALLOC_ARENA_MAX: arenas, NODE_OPTIONS: `--use-openssl-ca ${options}` };
+})();
 
 /** Returns a program's command on another Node; without one, the program's name. */
 function onThis(name: ProgramName, node: string | undefined): ProgramName | Command {
   const [, ...args] = commandOf(name);
-  return node === undefined ? name : [node, ...AS_IN_IMAGE, ...args];
+  return node === undefined ? name : [node, ...args];
 }
 
 /** Starts a program whose log goes to a file: reading it here would take processor time from what is measured. */
@@ -332,7 +341,13 @@ function run({ scope, trust }: Place, runs: ProgramName | Command, flags: Flags,
   const name = command.at(-1)?.split('/').at(-1) ?? 'program';
   const healthPort = Number(flags['health-port'] ?? flags['health-server-port']);
   const logged = ['sh', '-c', 'exec "$@" >>"$0" 2>&1', `${trust.dir}/${name}.log`, ...command] as const;
-  return scope.use(new Program(name, logged as unknown as [string, ...string[]], { flags, env, healthPort }));
+  return scope.use(
+    new Program(name, logged as unknown as [string, ...string[]], {
+      flags,
+      env: { ...AS_IN_IMAGE, ...env },
+      healthPort,
+    }),
+  );
 }
 
 async function isReady(program: Program, path = '/readyz'): Promise<void> {
