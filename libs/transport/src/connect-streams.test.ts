@@ -239,13 +239,19 @@ test('a caller without a token is asked for one, and the token makes it one with
   assert.equal(first.status, 200);
   await wider;
   assert.equal(session.remoteSettings.maxConcurrentStreams, TRANSPORT.grpcStreams);
-  // A known caller's connection outlives its wrong tokens.
-  for (let time = 0; time < TRANSPORT.challenges; time++)
+  // A known caller's tunnels outlive its wrong tokens. Its connection serves no more.
+  const goaway = once(session, 'goaway');
+  for (let time = 1; time < TRANSPORT.challenges; time++)
     assert.equal((await ask(session, port, basic('acme', 'wrong'))).status, 407);
+  assert.equal((await goaway)[0], ErrorCode.NO_ERROR);
   first.stream.write('still here');
   assert.equal(`${(await once(first.stream, 'data'))[0]}`, 'still here');
+  assert.equal(session.destroyed, false);
+  const over = once(session, 'close');
+  first.stream.end();
+  await over;
   assert.equal(refused[0], 'http-connect: show a token');
-  assert.equal(refused.length, 1 + TRANSPORT.challenges);
+  assert.equal(refused.length, TRANSPORT.challenges);
 });
 
 const refusals: [why: string, status: number, target: string, fields: object, options?: Partial<CallerEdgeOptions>][] =
@@ -269,17 +275,20 @@ for (const [why, wanted, target, fields, options] of refusals) {
   });
 }
 
-test('a caller that is known by gRPC keeps its connection whatever is refused on it', async () => {
-  const { session } = await tokenCaller();
+test('wrong tokens of a caller that is known by gRPC cost its connection, and none of its calls', async () => {
+  const { session, refused } = await tokenCaller();
   const fields = { ':method': 'POST', ':path': '/grpc', 'content-type': 'application/grpc', te: 'trailers' };
   const call = session.request(fields, { endStream: false }).on('error', () => {});
   await until(() => session.remoteSettings.maxConcurrentStreams === TRANSPORT.grpcStreams, 'more room');
-  for (let time = 0; time <= TRANSPORT.challenges; time++) {
+  const goaway = once(session, 'goaway');
+  for (let time = 0; time < TRANSPORT.challenges; time++) {
     const { stream, status } = await ask(session, 1, basic('acme', 'wrong'));
     assert.equal(status, 407);
     await endOf(stream);
   }
-  assert.deepEqual([session.closed, call.closed], [false, false]);
+  await goaway;
+  assert.deepEqual([session.destroyed, call.closed], [false, false]);
+  assert.equal(refused.length, TRANSPORT.challenges);
 });
 
 const malformed: [name: string, target: string, fields: Record<string, string>, status: number, why: RegExp][] = [

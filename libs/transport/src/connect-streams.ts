@@ -38,8 +38,6 @@ interface Call {
  */
 export function connectStreams(options: CallerEdgeOptions): NonNullable<GrpcServerOptions['connect']> {
   const { events } = options;
-  /** How often each connection was refused, while nobody knows whose it is. A known caller's refusals end no tunnel of it. */
-  const refusals = new WeakMap<ConnectionPeer, number>();
   const serve = async (call: Call, request: Metadata) => {
     const { pending } = call;
     const { stream } = pending;
@@ -75,10 +73,7 @@ export function connectStreams(options: CallerEdgeOptions): NonNullable<GrpcServ
     if (gone.signal.aborted && why === error) return;
     events.emit('refused', 'http-connect', peer.remote, why);
     answerError(pending.stream, error);
-    if (peer.admitted) return;
-    const count = (refusals.get(peer) ?? 0) + 1;
-    refusals.set(peer, count);
-    if (count >= TRANSPORT.challenges) peer.end(why);
+    peer.refused?.();
   };
   return (stream, request, peer, admit) => {
     events.emit('caller:open', 'http-connect');

@@ -154,8 +154,11 @@ export class GrpcServer {
     const { keepaliveMs, events, name } = this.#options;
     let peer: ConnectionPeer | undefined;
     let limits = this.#first;
+    let refusals = 0;
+    const refused = () => {
+      if (++refusals >= TRANSPORT.challenges) connection.leave();
+    };
     const admit = () => {
-      if (peer) peer.admitted = true;
       if (limits !== this.#admitted) connection.allow(this.#admitted, TRANSPORT.grpcBacklogBytes);
       limits = this.#admitted;
     };
@@ -170,7 +173,7 @@ export class GrpcServer {
       keepaliveMs,
       lost: (reason, isFault) => (isFault ? planeEnded(reason) : reason),
       opened: (stream, request) => {
-        peer ??= peerOf(socket, (reason) => connection.destroy(planeEnded(reason, 'credential')));
+        peer ??= { ...peerOf(socket, (reason) => connection.destroy(planeEnded(reason, 'credential'))), refused };
         this.#serve(stream, request, peer, admit);
       },
       failed: (error) => events.emit('refused', name, remoteOf(socket), error),

@@ -8,6 +8,7 @@ import type { Packet } from '@isthmus/proto';
 import { deferred } from '@isthmus/runtime';
 import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
 import { DialError, type DialRequest, NotAuthorised, SessionLost, type TunnelOutcome } from '@isthmus/tunnel';
+import { TRANSPORT } from '../defaults.ts';
 import { AgentLimitError } from '../identifiers.ts';
 import { CONNECT_METHOD, PROXY_METHOD } from '../packets/channel.ts';
 import { cleanups } from '../testing/cleanups.ts';
@@ -447,6 +448,15 @@ test('a caller shows its token in authorization, and reads what is wrong with it
   assert.equal(refused.length, 4);
   assert.doesNotMatch(refused.join(), /secret|good/);
   end.stream.destroy();
+
+  // A connection that goes on guessing, on calls that never dial, serves no more.
+  const at = target.replace('unix://', '');
+  const session = http2.connect('http://gateway', { createConnection: () => net.connect(at) });
+  const goaway = once(session, 'goaway');
+  for (let time = 0; time < TRANSPORT.challenges; time++)
+    open(session, { ':path': PROXY_METHOD, authorization: basic('acme:wrong') }).stream.on('error', () => {});
+  assert.equal((await goaway)[0], http2.constants.NGHTTP2_NO_ERROR);
+  session.destroy();
 });
 
 test('a connection whose caller may dial no more ends with its tunnels, and tells why', async () => {

@@ -91,17 +91,19 @@ function serve(
   identifyCaller: () => ReturnType<IdentifyCaller>,
 ): void {
   const { events, timeout, firstDialMs = TRANSPORT.firstDialMs, awaitDial = () => () => {} } = options;
-  const { remote } = call.peer;
-  let who: ReturnType<IdentifyCaller>;
+  const { peer } = call;
+  const { remote } = peer;
+  let who: ReturnType<IdentifyCaller> | undefined;
   let dialled = () => {};
   try {
     who = identifyCaller();
     if (!(who instanceof NotAuthorised)) {
       admitted();
       dialled = awaitDial(who.tenant);
-    }
+    } else peer.refused?.();
   } catch (error) {
     if (!(error instanceof DialError)) throw error;
+    if (!who) peer.refused?.();
     call.fail(new StatusError(STATUS_OF_REFUSAL[error.code] ?? 'ResourceExhausted', error.message));
     events.emit('refused', 'callers', remote, error);
     return;

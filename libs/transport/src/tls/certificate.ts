@@ -65,8 +65,11 @@ export interface ConnectionPeer {
   readonly remote: string;
   /** The subject of its certificate, if it showed one. */
   readonly subject: string | undefined;
-  /** Whether it has proven who it is, by any protocol of its HTTP/2 connection. */
-  admitted?: boolean;
+  /**
+   * Call when a request is refused for what it shows, or because it is malformed. After `TRANSPORT.challenges` of them the connection accepts no
+   * more requests, and ends with the last that it has. Unset over HTTP/1.1, where a connection has one tunnel.
+   */
+  refused?(): void;
   /** Ends the connection with its dials and tunnels, as closed by the plane. Tells the other side why where the protocol can. */
   end(reason: Error): void;
 }
