@@ -33,11 +33,6 @@ export const WIRE = {
   flushMs: 20_000,
   /** The longest reason in a GOAWAY, in characters. The rest is cut off: it must fit into a frame. */
   reasonChars: 1000,
-  /**
-   * Streams that a peer may open before its connection rests for a turn of the event loop. 10,000 that are reset at once would be 100 ms of
-   * work, in which no other connection is read.
-   */
-  streamsATurn: 200,
   /** Ends of streams and connections that the process handles in one turn of the event loop. Each may take 0.5 ms. */
   closingsATurn: 16,
   /**
@@ -45,6 +40,11 @@ export const WIRE = {
    * Node would read up to 2 MiB of one socket, which takes 5 ms with TLS.
    */
   readATurnBytes: 512 * 1024,
+  /**
+   * What each head counts for there, beside its bytes: all connections together begin some 200 streams in a turn, one at least 25. A request that is
+   * answered at once takes 0.1 ms, and 64 KiB hold 5,000.
+   */
+  headReadBytes: 2560,
   /** What each connection may read in a turn, even if others have read much: one read of a socket. */
   readAtLeastBytes: 64 * 1024,
   /** Bytes of answers and heads that may wait for a peer on a link that does not read. Beyond that, the connection ends. */

@@ -97,8 +97,8 @@ export class Connection implements ReadingSink {
   readonly #turn = new TurnReader();
   #state: State = 'greeting';
   #linger: NodeJS.Timeout | undefined;
-  /** The last stream that was served before the latest rest. */
-  #restedAt = 0;
+  /** What was left for the next turn of the event loop. */
+  #unread: Buffer | undefined;
 
   constructor(socket: Socket, options: ConnectionOptions) {
     const { role, config = WIRE, settings, greeting, rules, maxBacklog, defer, opened, keepaliveMs } = options;
@@ -234,21 +234,39 @@ export class Connection implements ReadingSink {
     if (this.#state === 'ended') return;
     this.bytesRead += chunk.length;
     this.#keepalive?.heard();
-    try {
-      this.#reading.read(chunk);
-    } catch (error) {
-      this.#fail(error as Error);
+    if (this.#unread) {
+      this.#unread = Buffer.concat([this.#unread, chunk]);
+      return;
     }
-    // A client's ids are odd.
-    const many = this.#streams.last - this.#restedAt > 2 * this.#config.streamsATurn;
-    if (readTurn.count(this.#turn, chunk.length) || many) this.#rest();
+    const rests = readTurn.count(this.#turn, chunk.length);
+    const left = this.#readFrames(chunk);
+    if (rests || left) this.#rest(left);
   }
 
-  /** Lets other connections be read before this one. */
-  #rest(): void {
-    this.#restedAt = this.#streams.last;
+  #readFrames(chunk: Buffer): Buffer | undefined {
+    try {
+      return this.#reading.read(chunk);
+    } catch (error) {
+      this.#fail(error as Error);
+      return undefined;
+    }
+  }
+
+  /** Lets other connections be read before this one. @param left what it has read of its socket already */
+  #rest(left?: Buffer): void {
     this.#socket.pause();
-    setImmediate(() => this.#socket.resume());
+    this.#unread = left;
+    setImmediate(() => {
+      const unread = this.#unread;
+      this.#unread = undefined;
+      const more = unread && this.#readFrames(unread);
+      if (more) this.#rest(more);
+      else this.#socket.resume();
+    });
+  }
+
+  onHead(): boolean {
+    return readTurn.count(this.#turn, this.#config.headReadBytes);
   }
 
   onSettings(): void {

@@ -105,6 +105,7 @@ export class FrameReader {
   /** A payload that arrives in parts and must be passed on whole. */
   #whole: Buffer | undefined;
   #stopped = false;
+  #rests = false;
 
   /** @param maxFrame the longest payload that the other side may send, in bytes */
   constructor(handler: FrameHandler, maxFrame: number) {
@@ -117,22 +118,35 @@ export class FrameReader {
     this.#stopped = true;
   }
 
-  /** @throws ConnectionError for a malformed frame */
-  read(chunk: Buffer): void {
+  /** Leaves what is behind the current frame to a later call. */
+  rest(): void {
+    this.#rests = true;
+  }
+
+  /**
+   * Returns what it has left after `rest`, which may be nothing.
+   * @throws ConnectionError for a malformed frame
+   */
+  read(chunk: Buffer): Buffer | undefined {
     let at = 0;
     while (!this.#stopped) {
       if (this.#type < 0) {
-        if (at === chunk.length) return;
+        if (this.#rests) {
+          this.#rests = false;
+          return chunk.subarray(at);
+        }
+        if (at === chunk.length) return undefined;
         at = this.#readHead(chunk, at);
-        if (this.#type < 0) return;
+        if (this.#type < 0) return undefined;
       }
-      if (at === chunk.length && this.#left > 0) return;
+      if (at === chunk.length && this.#left > 0) return undefined;
       const part = chunk.subarray(at, at + this.#left);
       at += part.length;
       this.#left -= part.length;
       if (this.#whole || this.#mustBeWhole()) this.#collect(part);
       else this.#deliverData(part);
     }
+    return undefined;
   }
 
   /** @returns where the payload begins, or the chunk's end while the head is incomplete */
@@ -193,6 +207,8 @@ export const CONNECTION_WINDOW = MAX_WINDOW;
 
 /** What the other side says of the connection as a whole. */
 export interface ReadingSink {
+  /** A head came. Returns whether nothing more is read in this turn of the event loop. */
+  onHead(): boolean;
   onSettings(): void;
   onPing(opaque: Buffer): void;
   onPong(): void;
@@ -230,11 +246,15 @@ export class Reading implements FrameHandler {
     this.#prefaceLeft = role === 'server' ? PREFACE.length : 0;
   }
 
-  /** @throws ConnectionError for malformed HTTP/2, and errors of handlers */
-  read(chunk: Buffer): void {
+  /**
+   * Returns what it has left to the next turn of the event loop, which may be nothing, if `sink.onHead` says so.
+   * @throws ConnectionError for malformed HTTP/2, and errors of handlers
+   */
+  read(chunk: Buffer): Buffer | undefined {
     const bytes = this.#prefaceLeft > 0 ? this.#readPreface(chunk) : chunk;
-    if (bytes.length > 0) this.#reader.read(bytes);
+    const left = bytes.length > 0 ? this.#reader.read(bytes) : undefined;
     this.#streams.resets.check();
+    return left;
   }
 
   /** Reads nothing more, not even the rest of the current chunk. */
@@ -307,7 +327,9 @@ export class Reading implements FrameHandler {
   }
 
   #onHead(head: ReceivedHead | undefined): void {
-    if (head) this.#streams.receiveHead(head);
+    if (!head) return;
+    this.#streams.receiveHead(head);
+    if (this.#sink.onHead()) this.#reader.rest();
   }
 
   #onSettings(payload: Buffer): void {

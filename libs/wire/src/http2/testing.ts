@@ -102,6 +102,7 @@ export function streamsOf(
     idle: () => void counts.idle++,
   });
   const sink = {
+    onHead: () => false,
     onSettings: () => void counts.settings++,
     onPing: (opaque: Buffer) => void pings.push(Buffer.from(opaque)),
     onPong: () => void counts.pongs++,

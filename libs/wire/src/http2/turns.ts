@@ -50,7 +50,7 @@ export class ReadTurn {
     this.#later = later;
   }
 
-  /** Counts bytes that one connection read. @returns whether it should rest until the next turn */
+  /** Counts bytes that one connection read, or what a stream that it opened counts for. @returns whether it should rest until the next turn */
   count(reader: TurnReader, bytes: number): boolean {
     if (!this.#begun) this.#begin();
     if (reader.turn !== this.#turn) {
