@@ -220,6 +220,7 @@ function tokenCaller(options: Partial<CallerEdgeOptions> = {}) {
     },
     {
       unproven: { streamWindow: 4096, maxStreams: 1 },
+      maxFields: TRANSPORT.callerFieldsBytes,
       services: [{ path: '/grpc', serve: (_call, admit) => admit() }],
     },
   );
@@ -308,6 +309,37 @@ for (const [name, target, fields, wanted, why] of malformed) {
     assert.doesNotMatch(`${head['proxy-status']}${refused}`, /secret|c2Vjc|good/);
   });
 }
+
+test('guesses of a known caller that come at once cost it the connection before they are answered', async () => {
+  const { session, refused } = await tokenCaller({ dial: async () => established(destination().near) });
+  const wider = once(session, 'remoteSettings').then(() => once(session, 'remoteSettings'));
+  const tunnel = await ask(session, 1, basic('acme', 'good'));
+  await wider;
+  let answers = 0;
+  const ends = Array.from({ length: 5000 }, () => {
+    const fields = { ':method': 'CONNECT', ':authority': 'a:1', ...basic('acme', 'wrong') };
+    const stream = session.request(fields, { endStream: false }).on('response', () => answers++);
+    return new Promise((resolve) => stream.on('error', () => {}).once('close', resolve));
+  });
+  await Promise.all(ends);
+  // As many as are read in a turn of the event loop.
+  assert.ok(answers >= TRANSPORT.challenges && answers <= 250, `${answers} answers`);
+  assert.equal(refused.length, answers);
+  assert.equal(tunnel.stream.closed, false);
+});
+
+test('a head of 32 KiB is served, and one that is longer is answered with 431', async () => {
+  const port = await serve((socket) => void socket.pipe(socket));
+  // A client that does not know the limit.
+  const { session, events } = await tokenCaller();
+  const [why] = [once(events, 'refused')];
+  const fields = { ...basic('acme', 'good'), 'x-long': 'x'.repeat(TRANSPORT.connectHeadBytes - 200) };
+  assert.equal((await ask(session, port, fields)).status, 200);
+  const ended = once(session, 'goaway');
+  assert.equal((await ask(session, port, { ...fields, 'x-more': 'x'.repeat(1000) })).status, 431);
+  assert.equal((await ended)[0], ErrorCode.ENHANCE_YOUR_CALM);
+  assert.match((await why)[2].message, /a head(er section)? of more than 33792 bytes/);
+});
 
 test('resets in quick succession end the connection', async () => {
   const { session, open } = await callerOf({ dial: () => new Promise(() => {}) });

@@ -291,10 +291,8 @@ export class Reading implements FrameHandler {
     this.#output.floods.came(type);
     switch (type) {
       case FrameType.HEADERS:
-        this.#onHead(this.#heads.headers(id, flags, payload));
-        break;
       case FrameType.CONTINUATION:
-        this.#onHead(this.#heads.continuation(flags, payload));
+        this.#onHead(this.#readHead(type, flags, id, payload));
         break;
       case FrameType.RST_STREAM:
         this.#streams.receiveReset(id, payload.readUInt32BE(0));
@@ -324,6 +322,16 @@ export class Reading implements FrameHandler {
     const stream = this.#streams.known(id, 'MARK');
     if (stream) stream.receiveMark(payload);
     else this.#output.floods.late();
+  }
+
+  #readHead(type: number, flags: number, id: number, payload: Buffer): ReceivedHead | undefined {
+    try {
+      if (type === FrameType.HEADERS) return this.#heads.headers(id, flags, payload);
+      return this.#heads.continuation(flags, payload);
+    } catch (error) {
+      if (error instanceof ConnectionError && error.code === ErrorCode.ENHANCE_YOUR_CALM) this.#streams.answerLong(id);
+      throw error;
+    }
   }
 
   #onHead(head: ReceivedHead | undefined): void {

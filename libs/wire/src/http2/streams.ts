@@ -1,8 +1,18 @@
 import { OpenTable } from '@isthmus/runtime';
 import { type Config, WIRE } from '../defaults.ts';
 import { ResetCounter } from './floods.ts';
-import { ConnectionError, DEFAULT_SETTINGS, ErrorCode, MAX_WINDOW, rstStreamFrame, type Settings } from './frames.ts';
+import {
+  ConnectionError,
+  DEFAULT_FRAME,
+  DEFAULT_SETTINGS,
+  ErrorCode,
+  headersFrames,
+  MAX_WINDOW,
+  rstStreamFrame,
+  type Settings,
+} from './frames.ts';
 import { beginsMessage, type Field, Incoming, type ReceivedHead } from './heads.ts';
+import { hpackEncode } from './hpack.ts';
 import { type Output, SendGroup } from './output.ts';
 import { Http2Stream, type StreamOwner } from './stream.ts';
 import { ReceiveWindow, type WindowGrowth } from './windows.ts';
@@ -59,6 +69,9 @@ export class ClientIds {
     return this.#ended.includes(id);
   }
 }
+
+/** RFC 6585 section 5. */
+const TOO_LONG = hpackEncode([[':status', '431']]);
 
 /** What the other side may do with streams. */
 export type StreamSettings = Pick<Settings, 'initialWindowSize' | 'maxConcurrentStreams'>;
@@ -231,6 +244,13 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     // A request cannot follow an open stream.
     else if (isServer && beginsMessage(fields)) throw this.#ids.again(id);
     else if (!this.known(id, 'HEADERS')) this.late(id);
+  }
+
+  /** Answers a request whose head is too long to be read. What follows could not be read either, so the connection ends. */
+  answerLong(id: number): void {
+    if (this.#options.role === 'client' || this.#refusesNew || this.has(id) || !this.#ids.begins(id)) return;
+    this.#lastServed = id;
+    for (const frame of headersFrames(id, TOO_LONG, true, DEFAULT_FRAME)) this.output.frame(frame);
   }
 
   #begin(id: number, fields: readonly Field[], ends: boolean): void {
