@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
+import { connect as connectHttp2 } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -137,14 +138,35 @@ test(
       [[bearer(by({ exp: 1 }))], 407, /it expired at/],
       [[basic('ac:me', ci.token)], 407, /there is no tenant ac/],
       [[basic('b\u00fccher', ci.token)], 407, /there is no tenant/],
+      [['Proxy-Authorization: Basic no-base64'], 400, /not the base64/],
+      [[`${bearer(ci.token)}, Basic YTpi`], 400, /one scheme and one credential/],
       [[bearer('x'.repeat(20_000))], 407, /characters: at most/],
-      [[bearer('x'.repeat(1_000_000))], 431, /longer than 32768/],
+      [[bearer('x'.repeat(1_000_000))], 431, /longer than 32768|^$/],
     ];
+    // The same over HTTP/2, but that nobody reads the rest of a head that is too long.
+    const dialHttp2 = async (header = '') => {
+      const tls = { port: via.port, servername: via.serverName, ca: readFileSync(via.ca), ALPNProtocols: ['h2'] };
+      const settings = { maxSendHeaderBlockLength: 2_000_000 };
+      const session = connectHttp2('https://x', { createConnection: () => connectTls(tls), ...settings });
+      scope.defer(() => session.destroy());
+      const [name, value] = header.split(/: (.*)/);
+      const fields = { ':method': 'CONNECT', ':authority': `127.0.0.1:${port}`, ...(name && { [name]: value }) };
+      const stream = session.on('error', () => {}).request(fields, { endStream: false });
+      const [head] = await once(
+        stream.on('error', () => {}),
+        'response',
+      );
+      session.destroy();
+      const [, details = ''] = /details="(.*)"$/.exec(head['proxy-status'] ?? '') ?? [];
+      return { status: head[':status'], body: details.replaceAll('\\', '') };
+    };
     const ask = async ([headers, status, body]: (typeof answers)[number]) => {
       const answer = await dial(...headers);
-      assert.equal(answer.status, status, answer.body);
-      assert.match(answer.body, body);
       answer.socket.destroy();
+      for (const each of [answer, await dialHttp2(...headers)]) {
+        assert.equal(each.status, status, each.body);
+        assert.match(each.body, body);
+      }
     };
     await Promise.all(answers.map(ask));
 
