@@ -41,10 +41,10 @@ export const WIRE = {
    */
   readATurnBytes: 512 * 1024,
   /**
-   * What each head counts for there, beside its bytes: all connections together begin some 200 streams in a turn, one at least 25. A request that is
-   * answered at once takes 0.1 ms, and 64 KiB hold 5,000.
+   * What each head counts for there, beside its bytes: all connections together begin some 30 streams in a turn, one at least 4. A request that is
+   * answered at once takes 0.1 ms, longer than reading this much, and 64 KiB hold 5,000 of them.
    */
-  headReadBytes: 2560,
+  headReadBytes: 16 * 1024,
   /** What each connection may read in a turn, even if others have read much: one read of a socket. */
   readAtLeastBytes: 64 * 1024,
   /** Bytes of answers and heads that may wait for a peer on a link that does not read. Beyond that, the connection ends. */

@@ -16,8 +16,11 @@ import { TenantsDirectory } from '../../tenants/tenants-directory.ts';
 import { kill } from '../child.ts';
 import { quantile } from '../figures.ts';
 
-/** Wrong tokens on new connections, on connections that go on as long as they may, on streams of HTTP/2, on streams of a known caller; connections alone. */
-const KINDS = ['new', 'kept', 'streams', 'known', 'plain'] as const;
+/**
+ * Wrong tokens on new connections, on connections that go on as long as they may, on streams of HTTP/2, on streams of a known caller; dials of a known
+ * caller that its tenant's rules forbid; connections alone.
+ */
+const KINDS = ['new', 'kept', 'streams', 'known', 'forbidden', 'plain'] as const;
 type Kind = (typeof KINDS)[number];
 
 interface FloodSettings {
@@ -72,9 +75,10 @@ async function flood({ kind, port, servername, good, wrong }: FloodSettings): Pr
         .end();
       return new Promise((resolve) => stream.once('close', resolve));
     };
-    if (kind === 'known') await asked(basic('acme', good));
+    const shown = basic('acme', good);
+    if (kind !== 'streams') await asked(shown);
     const guessing = async () => {
-      while (!session.destroyed && !session.closed) await asked(proof);
+      while (!session.destroyed && !session.closed) await asked(kind === 'forbidden' ? shown : proof);
     };
     await Promise.all(Array.from({ length: STREAMS }, guessing));
     session.destroy();
@@ -84,7 +88,8 @@ async function flood({ kind, port, servername, good, wrong }: FloodSettings): Pr
     socket.once('connect', () => socket.destroy());
     await once(socket, 'close');
   };
-  const one = { new: overHttp1, kept: overHttp1, streams: overHttp2, known: overHttp2, plain: alone }[kind];
+  const http2 = { streams: overHttp2, known: overHttp2, forbidden: overHttp2 };
+  const one = { new: overHttp1, kept: overHttp1, ...http2, plain: alone }[kind];
   const going = async () => {
     for (;;) {
       await one();
@@ -93,7 +98,7 @@ async function flood({ kind, port, servername, good, wrong }: FloodSettings): Pr
       await new Promise(setImmediate);
     }
   };
-  await Promise.all(Array.from({ length: kind === 'known' ? 8 : CONNECTIONS }, going));
+  await Promise.all(Array.from({ length: kind === 'known' || kind === 'forbidden' ? 8 : CONNECTIONS }, going));
 }
 
 async function plane(scope: Scope) {
@@ -102,7 +107,8 @@ async function plane(scope: Scope) {
   const [acme, beta] = [await directory.trust('acme'), await directory.trust('beta')];
   for (const [index, { file }] of [acme, beta].entries()) {
     const { sha256 = '' } = tokens[index] ?? {};
-    await directory.write({ ...file, callers: [{ passwords: [{ name: 'ci', sha256 }] }] });
+    const dial = { deny: [{ ports: [1] }] };
+    await directory.write({ ...file, dial, callers: [{ passwords: [{ name: 'ci', sha256 }] }] });
   }
   const own = { 'uds-name': '', 'cluster-ca-cert': '', 'tenants-dir': directory.path };
   const server = await startServer(scope, trust, own);
