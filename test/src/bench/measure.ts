@@ -58,7 +58,9 @@ export async function measure(
     if (line.work === 'start') return await firstDial(contender, destinationPort);
     await using own = new Planes(destinationPort);
     const started = await (line.fresh ? own : planes).of(contender, line.agents);
-    if (planes.isCold(contender, line)) await load(line, contender, started, destinationPort, warmUp(pace, line.work));
+    const { first: _, ...unpaced } = { ...line, rate: 0 };
+    if (planes.isCold(contender, line))
+      await load(unpaced, contender, started, destinationPort, warmUp(pace, line.work));
     return await load(line, contender, started, destinationPort, pace);
   } catch (error) {
     return { figures: {}, errors: { [(error as Error).message]: 1 } };
