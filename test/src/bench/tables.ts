@@ -38,42 +38,28 @@ export function upstreamTable(books: readonly Book[]): Row[] {
     ...FRONTS.map((front) => [front, `anp-${front}`] as const),
     ...nodes.flatMap((node) => FRONTS.map((front) => [`${node}${front}`, `anp-${front}`] as const)),
     ...FRONTS.map((front) => [`contended-${front}`, `contended-anp-${front}`] as const),
-  ].map(([own, anp]) => ({
-    head: own,
-    pairs: [BY_PLANEBENCH, ''].map((by) => [`${own}${by}`, `${anp}${by}`] as const).filter(isIn(names)),
-  }));
-  return ratios(books, columns, ({ reach = '' }) => [reach], ['to reach']);
-}
-
-interface Column {
-  readonly head: string;
-  /** Of these, the first that has a figure counts. */
-  readonly pairs: readonly Pair[];
-}
-
-function isIn(names: readonly string[]): (pair: Pair) => boolean {
-  return (pair) => pair.every((name) => names.includes(name));
-}
-
-/** Leaves out lines that may break a plane: they say themselves whether they did. */
-function ratios(
-  books: readonly Book[],
-  all: readonly Column[],
-  beside: (shown: Shown) => Row,
-  besideHeads: Row,
-): Row[] {
-  const columns = all.filter(({ pairs }) => pairs.length > 0);
+  ]
+    .map(([own, anp]) => ({
+      head: own,
+      // Of these, the first that has a figure counts.
+      pairs: [BY_PLANEBENCH, ''].map((by) => [`${own}${by}`, `${anp}${by}`] as const).filter(isIn(names)),
+    }))
+    .filter(({ pairs }) => pairs.length > 0);
   const rows = STANDARD.filter(({ once }) => !once).flatMap(({ name, title, shows }) =>
     shows.map((shown) => {
       const cells = columns.map(({ pairs }) => {
         const found = books.flatMap((book) => firstRatio(book, name, shown.figure, pairs));
         return found.length === 0 ? '' : range(found);
       });
-      return { cells, row: [title, shown.label, ...cells, ...beside(shown)] };
+      return { cells, row: [title, shown.label, ...cells] };
     }),
   );
   const told = rows.filter(({ cells }) => cells.some((each) => each !== ''));
-  return [['line', 'figure', ...columns.map(({ head }) => head), ...besideHeads], ...told.map(({ row }) => row)];
+  return [['line', 'figure', ...columns.map(({ head }) => head)], ...told.map(({ row }) => row)];
+}
+
+function isIn(names: readonly string[]): (pair: Pair) => boolean {
+  return (pair) => pair.every((name) => names.includes(name));
 }
 
 /** Returns the ratio of the first pair that has one, or nothing. */
