@@ -357,8 +357,7 @@ export class Upkeep {
       const stranger = this.#stranger(uplink, attempt);
       if (stranger !== undefined) {
         uplink.destroy(new Error(stranger));
-        const hub = this.#staying.find(({ plane }) => plane !== '');
-        hub?.stranger(link.place, uplink.serverId, stranger.slice(0, TRANSPORT.reasonCharacters));
+        this.#reporterOf(link.place)?.stranger(link.place, uplink.serverId, uplink.plane);
         throw new Error(stranger);
       }
       const refusal = this.#refusal(uplink, attempt);
@@ -377,6 +376,13 @@ export class Upkeep {
       this.#reconnect.end(attempt);
     }
     this.look();
+  }
+
+  /** A hub that reported this address, which is of its plane. */
+  #reporterOf(place: string): Uplink | undefined {
+    const reports = ({ uplink, report }: ServerLink) =>
+      uplink && report && [...report.hubs.values()].some((hub) => placeOf(hub) === place);
+    return [...this.#links].find(reports)?.uplink;
   }
 
   async #serverOf({ place, configured, calm }: Attempt): Promise<ServerAddress> {

@@ -141,7 +141,7 @@ export interface Uplink {
   readonly leaving: boolean;
   readonly closed: Promise<Error | undefined>;
   /** Tells a hub that a server answers at an address of its plane, and why that is no session. */
-  stranger(address: string, serverId: string, reason: string): void;
+  stranger(address: string, serverId: string, plane: string): void;
   /** Asks the server to dial elsewhere while it can. */
   drain(): void;
   /** Leaves a hub that another one has replaced: drains, and ends when its tunnels have. */

@@ -26,9 +26,10 @@ import {
   parseIdentifiers,
   pingAtRest,
   refusedWhere,
+  type StrangerMessage,
   upgradeServer,
 } from '@isthmus/transport';
-import type { DialRequest, Observation } from '@isthmus/tunnel';
+import { type DialRequest, NotAuthorised, type Observation } from '@isthmus/tunnel';
 import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions, SessionGrant } from './agent-admission.ts';
 import { HUB } from './defaults.ts';
 import { Membership, Policies } from './membership.ts';
@@ -333,10 +334,7 @@ export class AgentPort {
       receive: (message) => {
         if (message.type === 'drain') this.#sessions.drain(sessionId);
         else if (message.type === 'credential') void sessionGrant?.renew(message.token, () => link.sendRenewed());
-        else if (message.type === 'stranger' && !this.membership.has(message.serverId)) {
-          const whose = agent.grant ? `agents of tenant ${agent.grant.tenant.name} say: ` : '';
-          events.emit('refused', 'addresses', message.address, new Error(whose + message.reason));
-        }
+        else if (message.type === 'stranger') this.#told(message, agent);
       },
     });
     const quit = this.membership.add(link);
@@ -350,6 +348,18 @@ export class AgentPort {
     const remote = remoteOf(socket);
     const said = { agentId, identifiers, protocol, remote, ...(instance !== undefined && { instance }) };
     const sessionGrant = this.#begin(sessionId, agent, said, link, socket);
+  }
+
+  /** An agent says who answers at an address. It is believed of the addresses of this plane's hubs, and only that another answers there. */
+  #told({ address, serverId, plane: theirs }: StrangerMessage, { grant }: AdmittedAgent): void {
+    const { plane, observation } = this.#options;
+    const hubs = this.membership.at(address);
+    const known = theirs === plane && this.membership.has(serverId);
+    if (hubs.length === 0 || known) return;
+    const who = `server ${serverId} of ${theirs === '' ? 'no plane' : `plane ${theirs}`}`;
+    const unless = theirs === plane ? 'it may have just started again; if this goes on, ' : '';
+    const text = `${who} answers where hub ${hubs.join(', ')} of plane ${plane} should: ${unless}correct that hub's --advertise-agent-address`;
+    observation.events.emit('refused', 'addresses', address, new NotAuthorised(text, { principal: grant?.principal }));
   }
 
   /** Begins the session of an agent. It ends when the agent's credential does not stand any more, or when it claims more than it may. */

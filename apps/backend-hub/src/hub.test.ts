@@ -96,10 +96,15 @@ test('a hub counts what an agent says of a stranger at an address of the plane, 
   const { link, heard } = await agentOf(running.agentAddress);
   running.membership([]);
   await heard((message) => 'changed' in message && message.changed[0]?.hubId === 'h1');
-  link.sendStranger('10.0.0.1:8091', 'h1', 'it started again meanwhile');
-  link.sendStranger('10.0.0.9:8091', 'x', 'it is of no plane');
-  await until(() => refused.length > 0);
-  assert.deepEqual(refused, ['addresses, 10.0.0.9:8091: it is of no plane']);
+  link.sendStranger('10.0.0.1:8091', 'h1', 'p');
+  link.sendStranger('10.0.0.9:6443', 'x', '');
+  link.sendStranger('10.0.0.1:8091', 'x', '');
+  link.sendStranger('10.0.0.1:8091', 'x', 'p');
+  await until(() => refused.length > 1);
+  assert.deepEqual(refused, [
+    `addresses, 10.0.0.1:8091: server x of no plane answers where hub h1 of plane p should: correct that hub's --advertise-agent-address`,
+    `addresses, 10.0.0.1:8091: server x of plane p answers where hub h1 of plane p should: it may have just started again; if this goes on, correct that hub's --advertise-agent-address`,
+  ]);
 });
 
 const RECORD = { hubId: 'h1', peerAddress: '10.0.0.2:8097', agentAddress: '10.0.0.2:8091', zone: '', draining: false };

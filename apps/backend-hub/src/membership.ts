@@ -35,6 +35,11 @@ export class Membership {
     return this.#hubs.has(hubId);
   }
 
+  /** The hubs that agents reach at an address, `host:port`. */
+  at(address: string): string[] {
+    return [...this.#hubs.values()].filter((hub) => hub.address === address).map(({ hubId }) => hubId);
+  }
+
   /** The number of hubs that accept agents. */
   get live(): number {
     let live = 0;

@@ -21,22 +21,23 @@ interface RenewedMessage {
 }
 
 /** From an agent to a hub: a server that it took no session with answers at an address that hubs told it. What it says is a claim. */
-interface StrangerMessage {
+export interface StrangerMessage {
   readonly type: 'stranger';
   /** `host:port` */
   readonly address: string;
   readonly serverId: string;
-  readonly reason: string;
+  /** Empty if the server stands alone. */
+  readonly plane: string;
 }
 
 /** Returns a stranger with nothing but its own fields, or undefined if it is malformed. */
 export function readStranger({
   address,
   serverId,
-  reason,
+  plane,
 }: Readonly<Record<string, unknown>>): StrangerMessage | undefined {
-  if (!isNameOf(address) || !isPlace(address) || readId(serverId) === undefined || !isReason(reason)) return undefined;
-  return { type: 'stranger', address, serverId: serverId as string, reason };
+  if (!isNameOf(address) || !isPlace(address) || readId(serverId) === undefined || !isNameOf(plane)) return undefined;
+  return { type: 'stranger', address, serverId: serverId as string, plane };
 }
 
 /** Returns a credential message with nothing but its own fields, or undefined if it is malformed. */

@@ -365,9 +365,9 @@ export class LinkServer {
     this.#send({ type: 'credential', token });
   }
 
-  /** Tells a hub who answers at an address that hubs told, and why that is no session. */
-  sendStranger(address: string, serverId: string, reason: string): void {
-    this.#send({ type: 'stranger', address, serverId, reason });
+  /** Tells a hub who answers at an address that hubs told, and is no hub of its plane. It is lost before the hub has opened its control stream. */
+  sendStranger(address: string, serverId: string, plane: string): void {
+    this.#control?.send({ type: 'stranger', address, serverId, plane });
   }
 
   /** Takes no new dials, lets running tunnels finish, then closes. */
