@@ -121,6 +121,15 @@ test('a listener closes while nothing can be opened, and opens again afterwards'
   unguard();
 });
 
+test('the first count is not put off: before it, none seems to be left out', () => {
+  const source = process(1024);
+  source.open = 1000;
+  const left = new Descriptors(source);
+  const unguard = left.guard({ listening: true, close() {}, open() {}, failed: assert.ifError });
+  assert.deepEqual([left.scarce, source.counts], [true, 1]);
+  unguard();
+});
+
 test('while half of them are left, nobody waits for a count', async () => {
   const source = process(100);
   const left = new Descriptors(source);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { planeEvents } from '@isthmus/tunnel';
+import { NotAuthorised, planeEvents } from '@isthmus/tunnel';
 import { RecentRefusals } from './recent-refusals.ts';
 
 const ERROR = new Error('certificate has expired');
@@ -33,6 +33,29 @@ test('a flood of refusals leaves the last hundred, and none for ever', () => {
   const later = Date.now() + 300_000;
   assert.deepEqual(refusals.list(undefined, later), []);
   assert.equal(refusals.list(3_600_000, later).length, 100);
+});
+
+test('a flood at one port leaves the refusals of the others', () => {
+  const events = planeEvents();
+  const refusals = new RecentRefusals(events);
+  events.emit('refused', 'agents', '10.0.0.1:4001', ERROR);
+  for (let n = 0; n < 1000; n++)
+    events.emit('refused', 'callers', '10.0.0.2:1', new Error(`not an HTTP request: ${n}`));
+  const kept = refusals.list();
+  assert.deepEqual([kept.length, kept[0]?.reason, kept.at(-1)?.where], [100, 'not an HTTP request: 999', 'agents']);
+});
+
+test("one address that leads to a stranger is one refusal, whoever's agents say so", () => {
+  const events = planeEvents();
+  const refusals = new RecentRefusals(events);
+  for (const tenant of ['acme', 'beta']) {
+    const principal = { tenant, role: 'agent', name: 'a', rule: 'a.yaml: agents' } as const;
+    events.emit('refused', 'addresses', '10.0.0.1:8091', new NotAuthorised('server x answers', { principal }));
+  }
+  assert.deepEqual(
+    refusals.list().map(({ reason, count }) => [reason, count]),
+    [['server x answers', 2]],
+  );
 });
 
 test('a probe that was announced is no refusal', () => {

@@ -17,7 +17,8 @@ export interface Refusal {
 /** Recent refusals, for operators: the log may have been rotated, or be out of reach. */
 export class RecentRefusals {
   readonly #events: PlaneEvents;
-  readonly #kept = new LruMap<string, Refusal>(ADMIN.refusals);
+  /** The last one last. */
+  readonly #kept = new Map<string, Refusal>();
 
   constructor(events: PlaneEvents) {
     this.#events = events;
@@ -42,14 +43,18 @@ export class RecentRefusals {
     const key = JSON.stringify([where, remote.replace(/:\d+$/, ''), reason]);
     const before = this.#kept.get(key);
     const known = before && now - before.last < ADMIN.refusalMs ? before : undefined;
-    this.#kept.set(key, {
-      where,
-      remote,
-      reason,
-      count: (known?.count ?? 0) + 1,
-      first: known?.first ?? now,
-      last: now,
-    });
+    const [count, first] = known ? [known.count + 1, known.first] : [1, now];
+    this.#kept.delete(key);
+    this.#kept.set(key, { where, remote, reason, count, first, last: now });
+    if (this.#kept.size > ADMIN.refusals) this.#forget();
+  }
+
+  /** Forgets the oldest one of the port that has most: peers choose parts of the reasons, and at one port they push out no other's. */
+  #forget(): void {
+    const byPort = new Map<string, string[]>();
+    for (const [key, { where }] of this.#kept) getOrPut(byPort, where, () => []).push(key);
+    const [most] = [...byPort.values()].sort((one, other) => other.length - one.length);
+    this.#kept.delete(most?.[0] ?? '');
   }
 }
 
