@@ -14,7 +14,7 @@ import {
 } from '@isthmus/tunnel';
 import { TELEMETRY } from '../defaults.ts';
 import { subscribe } from '../events.ts';
-import { Bursts } from '../logging/bursts.ts';
+import { Bursts, refusalKind } from '../logging/bursts.ts';
 import type { Logger } from '../logging/logger.ts';
 import { logSettings, type Source, targetOf } from '../otlp/settings.ts';
 import { fileTarget, LineWriter, stdoutTarget } from './line-writer.ts';
@@ -265,7 +265,7 @@ export function auditOthers(events: PlaneEvents, process: string, write: (record
   };
   const refused = (where: string, remote: string, error: Error) => {
     const { principal, tenant, rule, destination } = notAuthorisedIn(error) ?? {};
-    if (!refusals.admit(principal ? `${where} of tenant ${principal.tenant}` : where)) return;
+    if (!refusals.admit(refusalKind(where, error))) return;
     const who = { ...(tenant !== undefined && { tenant }), ...verified(principal) };
     const by = rule !== undefined && { rule };
     const to = destination !== undefined && { destination: destination.slice(0, TELEMETRY.auditTextCharacters) };

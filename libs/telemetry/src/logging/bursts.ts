@@ -1,3 +1,5 @@
+import { notAuthorisedIn } from '@isthmus/tunnel';
+
 /** How many events of one kind may pass in a window. */
 export interface BurstLimit {
   readonly most: number;
@@ -62,4 +64,10 @@ export class Bursts {
     if (leftOut > 0) this.#tell(kind, leftOut);
     last?.();
   }
+}
+
+/** The kind of a refusal: a port, or a tenant whose peer has proven itself there, so that no peer crowds out those of others. */
+export function refusalKind(where: string, error: Error): string {
+  const { principal } = notAuthorisedIn(error) ?? {};
+  return principal ? `${where} of tenant ${principal.tenant}` : where;
 }

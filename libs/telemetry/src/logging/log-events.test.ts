@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DialError, type PlaneEvents, ReaderStalled, type ResumableTunnel, type SessionInfo } from '@isthmus/tunnel';
+import {
+  DialError,
+  NotAuthorised,
+  type PlaneEvents,
+  ReaderStalled,
+  type ResumableTunnel,
+  type SessionInfo,
+} from '@isthmus/tunnel';
 import { dial, logged } from '../testing/events.ts';
 
 test('a dial is one line with all fields that identify it', () => {
@@ -102,6 +109,17 @@ test('changes of tunnels, sessions, servers, hubs and the registry are logged', 
   const [cut, ended] = lines.map(({ up, down, closedBy, cut, text }) => [up, down, closedBy, cut, text]);
   assert.deepEqual(cut, [5, 7, 'plane', 'agent', 'lost']);
   assert.deepEqual(ended, [5, 7, 'destination', undefined, 'reset']);
+});
+
+test("refusals of one tenant's peers leave those of another their lines", () => {
+  const refusal = (tenant: string) =>
+    new NotAuthorised(`no agent of ${tenant}`, { principal: { tenant, role: 'agent', name: 'a', rule: 'r' } });
+  const texts = logged((events) => {
+    for (let n = 0; n < 1000; n++) events.emit('refused', 'agents', '10.0.0.1:1', refusal('acme'));
+    events.emit('refused', 'agents', '10.0.0.2:1', refusal('beta'));
+  }).map(({ text }) => text);
+  assert.ok(texts.length < 1000);
+  assert.ok(texts.includes('no agent of beta'));
 });
 
 test('a process logs a warning if peers reject its own certificate, now or soon', () => {

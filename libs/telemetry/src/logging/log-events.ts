@@ -20,7 +20,7 @@ import {
 import type { Logger } from 'pino';
 import { TELEMETRY } from '../defaults.ts';
 import { SERVER_DIRECTIONS, type Subscriptions, subscribe } from '../events.ts';
-import { type BurstLimit, Bursts } from './bursts.ts';
+import { type BurstLimit, Bursts, refusalKind } from './bursts.ts';
 
 /**
  * Logs tunnels that lose what carries them, and go on. All tunnels of a hub lose it at once, so the limit is by hub: a few lines show what
@@ -290,7 +290,7 @@ function refusalLines(logger: Logger, bursts: Bursts): Subscriptions {
       if (bursts.admit(`${where}: fault`)) logger.error({ where, remote, err: error }, 'fault');
     },
     ...unlessProbed((where, remote, error) => {
-      if (bursts.admit(where)) logger.warn({ where, remote, text: inWords(error) }, 'refused');
+      if (bursts.admit(refusalKind(where, error))) logger.warn({ where, remote, text: inWords(error) }, 'refused');
     }),
   };
 }
