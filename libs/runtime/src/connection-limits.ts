@@ -169,14 +169,13 @@ class Turns {
       if (next) this.#soon(next);
       else if (--own.taken === 0) this.#sources.delete(source);
     };
-    const start = () => {
-      timer = setTimeout(over, RUNTIME.turnMs).unref();
+    const start = (longer = 0) => {
+      timer = setTimeout(over, RUNTIME.turnMs * (1 + longer)).unref();
       begin();
     };
-    if (own.taken < most) {
-      own.taken++;
-      start();
-    } else own.waiting.push(start);
+    // Those that are begun at once end one by one, so that those behind them are not begun at once again.
+    if (own.taken < most) start(own.taken++ / most);
+    else own.waiting.push(start);
     return (free) => {
       const at = own.waiting.indexOf(start);
       if (at >= 0) own.waiting.splice(at, 1);

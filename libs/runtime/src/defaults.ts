@@ -29,8 +29,8 @@ export const RUNTIME = {
   /** How long a connection that has not proven who it is may keep its place when a new one finds none. 1,000 handshakes take 5 s. */
   waitingPatienceMs: 10_000,
   /**
-   * How long a connection has one of its source's turns, unless its peer proves who it is. Long enough for a handshake and a request over a long
-   * way.
+   * How long a connection has one of its source's turns, unless its peer proves who it is: up to twice as long if it need not wait for its own. Long
+   * enough for a handshake and a request over a long way.
    */
   turnMs: 2000,
   /** How much a connection may send before its turn. A ClientHello is less. */
