@@ -418,10 +418,15 @@ test('a caller that may not dial reads why, on a connection that goes on', async
 });
 
 test('a caller shows its token in authorization, and reads what is wrong with it', async () => {
+  const cancels: (() => void)[] = [];
   const { target, events, dialled } = await gateway(
     {
       identifyCaller: () => new NotAuthorised('show a token', { challenge: true }),
-      async identifyByToken({ remote }, { tenant, token }) {
+      async identifyByToken({ remote }, { tenant, token }, signal) {
+        if (token === 'late') {
+          cancels.shift()?.();
+          await once(signal, 'abort');
+        }
         if (token !== 'good') throw new NotAuthorised('the token is wrong');
         return { tenant: tenant ?? 'acme', caller: { identity: remote, remote } };
       },
@@ -449,14 +454,20 @@ test('a caller shows its token in authorization, and reads what is wrong with it
   assert.doesNotMatch(refused.join(), /secret|good/);
   end.stream.destroy();
 
-  // A connection that goes on guessing, on calls that never dial, serves no more.
+  // A connection that goes on guessing serves no more, whether its calls never dial or are cancelled before the verdict.
   const at = target.replace('unix://', '');
-  const session = http2.connect('http://gateway', { createConnection: () => net.connect(at) });
-  const goaway = once(session, 'goaway');
-  for (let time = 0; time < TRANSPORT.challenges; time++)
-    open(session, { ':path': PROXY_METHOD, authorization: basic('acme:wrong') }).stream.on('error', () => {});
-  assert.equal((await goaway)[0], http2.constants.NGHTTP2_NO_ERROR);
-  session.destroy();
+  for (const token of ['wrong', 'late']) {
+    cancels.length = 0;
+    const session = http2.connect('http://gateway', { createConnection: () => net.connect(at) });
+    const goaway = once(session, 'goaway');
+    for (let time = 0; time < TRANSPORT.challenges; time++) {
+      const { stream } = open(session, { ':path': PROXY_METHOD, authorization: basic(`acme:${token}`) });
+      stream.on('error', () => {});
+      cancels.push(() => stream.close(http2.constants.NGHTTP2_CANCEL));
+    }
+    assert.equal((await goaway)[0], http2.constants.NGHTTP2_NO_ERROR);
+    session.destroy();
+  }
 });
 
 test('a connection whose caller may dial no more ends with its tunnels, and tells why', async () => {

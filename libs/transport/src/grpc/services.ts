@@ -59,7 +59,7 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
       if (!identifyByToken || shown.length === 0) serve(call, admitted, options, () => identifyCaller(call.peer));
       else
         call.guarded(async () => {
-          const judged = await judgedBy(identifyByToken, call, shown);
+          const judged = await judgedBy(identifyByToken, call, shown, options.events);
           if (!call.over) serve(call, admitted, options, judged);
         })();
     },
@@ -69,13 +69,20 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
 /** Returns what says who the caller is by its token, or throws why nobody may know. */
 async function judgedBy(
   identifyByToken: IdentifyByToken,
-  { peer, signal }: ServerCall<ConnectionPeer>,
+  call: ServerCall<ConnectionPeer>,
   shown: readonly string[],
+  events: PlaneEvents,
 ): Promise<() => ReturnType<IdentifyCaller>> {
+  const { peer, signal } = call;
   try {
     const who = await identifyByToken(peer, credentialIn(shown, peer.socket) as ProxyCredential, signal);
     return () => who;
   } catch (error) {
+    // A caller that did not wait for the verdict has guessed too.
+    if (call.over && error instanceof NotAuthorised) {
+      events.emit('refused', 'callers', peer.remote, error);
+      peer.refused?.();
+    }
     return () => {
       if (error instanceof NotAuthorised) return error;
       throw asDialError(error);
