@@ -91,7 +91,7 @@ export class Descriptors {
         : [RUNTIME.descriptorsMs, RUNTIME.descriptorsTimes];
     if (now - this.#countedAt < Math.max(ms, times * this.#countTook)) return this.#left;
     // Counting takes a tenth of an idle process's dial, which need not wait for it while there are plenty.
-    if (this.#timer && Number.isFinite(this.#left) && this.#left > this.#limit / 2) this.#countsLater = true;
+    if (this.#timer && this.#left > this.#limit / 2) this.#countsLater = true;
     else this.#countNow();
     return this.#left;
   }
