@@ -10,7 +10,7 @@ export function memoryLimit(): number {
 export function bufferSizesFor(limit: number) {
   return limit > 0 && limit <= RUNTIME.tinyMemoryBytes
     ? { stream: RUNTIME.tinyStreamBytes, ahead: RUNTIME.tinyAheadBytes, kept: RUNTIME.tinyKeptBytes }
-    : { stream: RUNTIME.streamBytes, ahead: RUNTIME.aheadBytes, kept: RUNTIME.keptBytes };
+    : { stream: RUNTIME.streamBytes, ahead: RUNTIME.aheadBytes, kept: RUNTIME.keptBaseBytes };
 }
 
 /** What a tunnel buffers in this process, in bytes: `stream`, `ahead` and `kept` of `RUNTIME`, or those for tiny memory. */

@@ -117,12 +117,12 @@ export const RUNTIME = {
   /** What may wait to be sent on a stream of a link before its writer has to pause: two reads of a socket. */
   aheadBytes: 128 * 1024,
   /** What each end of a tunnel may always keep until the other end has it: enough for paths within a site. */
-  keptBytes: 256 * 1024,
+  keptBaseBytes: 256 * 1024,
   /** `streamBytes` where memory is tiny. With the usual sizes, 8 downloads at once in 30 MiB killed an agent within seconds. */
   tinyStreamBytes: 16 * 1024,
   /** `aheadBytes` where memory is tiny. */
   tinyAheadBytes: 32 * 1024,
-  /** `keptBytes` where memory is tiny. */
+  /** `keptBaseBytes` where memory is tiny. */
   tinyKeptBytes: 64 * 1024,
   /** Received bytes that are less than this part of the memory that they lie in are copied where they are kept. */
   pinnedParts: 4,

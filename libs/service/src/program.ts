@@ -17,6 +17,7 @@ import { bufferSizes, memoryLimit, within } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import { SERVICE } from './defaults.ts';
 
+/** The version of all programs: the one in package.json. */
 export const VERSION = '0.1.0';
 
 /** The log of a program. A pino logger is one. */
@@ -344,5 +345,3 @@ function processHost(): Host {
     },
   };
 }
-
-/** The version of all programs: the one in package.json. */

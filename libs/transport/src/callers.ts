@@ -45,8 +45,8 @@ export class Callers {
   readonly #options: CallersOptions;
   readonly #connect: ReturnType<typeof connectEdge>;
   /** Local callers notice that it leaves when their unix socket disappears, remote ones by a GOAWAY. */
-  readonly #beside: GrpcServer;
-  readonly #afar: GrpcServer;
+  readonly #local: GrpcServer;
+  readonly #remote: GrpcServer;
   readonly #holds: HoldLinks | undefined;
   readonly #listeners = new Set<Listener>();
   /**
@@ -60,7 +60,7 @@ export class Callers {
   constructor(options: CallersOptions) {
     this.#options = options;
     this.#connect = connectEdge(options);
-    [this.#beside, this.#afar] = [grpcOf(options), grpcOf(options)];
+    [this.#local, this.#remote] = [grpcOf(options), grpcOf(options)];
     const { attach } = options;
     this.#holds = attach && new HoldLinks({ ...options, attach });
   }
@@ -95,7 +95,7 @@ export class Callers {
     admitted: (socket: Socket) => void,
   ): { readonly others?: Accept; readonly http2?: Accept } {
     const { mode, identities } = this.#options;
-    const grpc = local ? this.#beside : this.#afar;
+    const grpc = local ? this.#local : this.#remote;
     const entering = (accept: Accept): Accept =>
       identities
         ? (socket, first) => {
@@ -119,10 +119,10 @@ export class Callers {
 
   /** Hides, and sends callers to other gateways. */
   async drain(): Promise<void> {
-    this.#afar.drain();
+    this.#remote.drain();
     const left = this.#holds?.leave();
     await this.hide();
-    this.#beside.drain();
+    this.#local.drain();
     await left;
   }
 
@@ -136,7 +136,7 @@ export class Callers {
   /** Ends the gRPC connections, and the links of `isthmus hold`. @param graceMs how long gRPC callers may take, in milliseconds */
   async endCalls(graceMs: number): Promise<void> {
     this.#holds?.close();
-    await Promise.all([this.#beside.close(graceMs), this.#afar.close(graceMs)]);
+    await Promise.all([this.#local.close(graceMs), this.#remote.close(graceMs)]);
   }
 
   /** Closes some of them, by default all, with their connections. */

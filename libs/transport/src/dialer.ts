@@ -1,7 +1,7 @@
 import { deferred, type Guarded } from '@isthmus/runtime';
 import { DialError, type DialRequest, type Established, formatDestination, type NextHop } from '@isthmus/tunnel';
 
-/** The half of a connection that dials: over a link of ours, or over the packet stream of a Go agent. */
+/** The side of a connection that dials: over a link of ours, or over the packet stream of a Go agent. */
 export interface Dialer extends NextHop {
   /** Dials and tunnels. */
   readonly open: number;
@@ -27,7 +27,7 @@ interface EndingOptions {
 }
 
 /**
- * How the dialling half of a connection ends. It is open; then, with a reason, takes no new dials, and ends when the last tunnel has
+ * How the dialling side of a connection ends. It is open; then, with a reason, takes no new dials, and ends when the last tunnel has
  * ended; then it is closed. Of several reasons, the first counts.
  */
 export class Ending {

@@ -72,7 +72,7 @@ export const TUNNEL = {
    * The most that an end of a tunnel may keep until the other end has it: what is under way at 160 MB/s with a round-trip time of 100 ms, and
    * as much again for acknowledgements that come late. Its writer then waits.
    */
-  keptBytes: 32 * 1024 * 1024,
+  keptMostBytes: 32 * 1024 * 1024,
   /**
    * Taken bytes of a tunnel are acknowledged within this time. They are acknowledged sooner if they are many, with a WINDOW_UPDATE, because
    * the mark then needs no write of its own, and when the other end asks because it has to wait.

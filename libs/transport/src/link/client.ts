@@ -84,7 +84,7 @@ interface Asking<Answer> {
 }
 
 /**
- * The dialling half of a link: a gateway towards a hub, a hub towards an agent. It is the HTTP/2 client, whichever side made the
+ * The dialling side of a link: a gateway towards a hub, a hub towards an agent. It is the HTTP/2 client, whichever side made the
  * connection.
  */
 export class LinkClient implements Dialer {

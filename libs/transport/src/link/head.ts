@@ -117,10 +117,8 @@ function finalOf(values: ReadonlyMap<string, string>): { readonly final?: number
   return final === undefined ? {} : { final };
 }
 
-/**
- * How HTTP/2 heads carry a dial and its answer (RFC 9113 section 8.5; RFC 9209 for failures, Server-Timing for where the time went).
- * Our own fields start with `isthmus-`.
- */
+// How HTTP/2 heads carry a dial and its answer (RFC 9113 section 8.5; RFC 9209 for failures, Server-Timing for where the time went).
+// Our own fields start with `isthmus-`.
 
 /** The field with a dial's tenant. Tenants get equal shares of a link. */
 export const TENANT_FIELD = 'isthmus-tenant';

@@ -277,7 +277,7 @@ export interface LinkServerOptions extends ServedDialsOptions {
 }
 
 /**
- * The serving half of a link: a hub towards gateways, an agent towards its hub. It is the HTTP/2 server, whichever side made the
+ * The serving side of a link: a hub towards gateways, an agent towards its hub. It is the HTTP/2 server, whichever side made the
  * connection.
  */
 export class LinkServer {

@@ -6,10 +6,8 @@ import { TRANSPORT } from '../defaults.ts';
 import type { Queue } from './channel.ts';
 import type { Outbox } from './mux.ts';
 
-/**
- * How a tunnel over packets closes, as data. There is no half-close. The serving side closes with CLOSE_RSP and is done. The dialling
- * side closes with CLOSE_REQ and waits for the CLOSE_RSP, which comes after the rest of its data.
- */
+// How a tunnel over packets closes, as data. There is no half-close. The serving side closes with CLOSE_RSP and is done. The dialling
+// side closes with CLOSE_REQ and waits for the CLOSE_RSP, which comes after the rest of its data.
 
 /** `serving`: an agent, or a gateway towards its callers. `dialling`: a hub towards a Go agent. */
 export type PacketSide = 'serving' | 'dialling';

@@ -31,7 +31,7 @@ export function halvesOf(
   { timeoutMs, budget }: ResumeOptions,
   clock: Clock,
   base = bufferSizes.kept,
-  most = TUNNEL.keptBytes,
+  most = TUNNEL.keptMostBytes,
 ): Halves {
   return { clock, timeoutMs, keeping: { base, most, budget }, sweep: new Sweep(clock, TUNNEL.acknowledgeMs) };
 }

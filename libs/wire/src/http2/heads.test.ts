@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ErrorCode } from './frames.ts';
-import { type Field, Incoming } from './heads.ts';
+import { type Field, IncomingHeads } from './heads.ts';
 
 const POST: readonly Field[] = [
   [':method', 'POST'],
@@ -17,7 +17,7 @@ const EARLY: readonly Field[] = [[':status', '102']];
 const TRAILERS: readonly Field[] = [['a', 'b']];
 const { PROTOCOL_ERROR, STREAM_CLOSED } = ErrorCode;
 
-type Say = (incoming: Incoming) => number | undefined;
+type Say = (incoming: IncomingHeads) => number | undefined;
 const section =
   (fields: readonly Field[], ends = false): Say =>
   (incoming) =>
@@ -28,8 +28,8 @@ const data =
     incoming.data(bytes);
 const end: Say = (incoming) => incoming.end();
 
-function request(fields: readonly Field[]): Incoming {
-  const incoming = Incoming.request(fields);
+function request(fields: readonly Field[]): IncomingHeads {
+  const incoming = IncomingHeads.request(fields);
   assert.ok(incoming, 'a request that is well-formed');
   return incoming;
 }
@@ -37,7 +37,7 @@ function request(fields: readonly Field[]): Incoming {
 const lengthOf = (length: string) => request([...POST, ['content-length', length]]);
 
 /** What is said in a row, and what the last of it is. */
-const cases: [what: string, incoming: () => Incoming, said: Say[], code: number | undefined][] = [
+const cases: [what: string, incoming: () => IncomingHeads, said: Say[], code: number | undefined][] = [
   ['a request with data, trailers and an end', () => request(POST), [data(1), section(TRAILERS, true)], undefined],
   ['trailers without an end', () => request(POST), [section(TRAILERS)], PROTOCOL_ERROR],
   ['a second request', () => request(POST), [section(POST, true)], PROTOCOL_ERROR],
@@ -55,24 +55,24 @@ const cases: [what: string, incoming: () => Incoming, said: Say[], code: number 
   ],
   [
     'informational ones without an end',
-    () => Incoming.response(),
+    () => IncomingHeads.response(),
     Array.from({ length: 17 }, () => section(EARLY)),
     ErrorCode.ENHANCE_YOUR_CALM,
   ],
   [
     'an answer behind informational ones',
-    () => Incoming.response(),
+    () => IncomingHeads.response(),
     [section(EARLY), section(EARLY), section(OK), data(1), end],
     undefined,
   ],
-  ['an answer that is its end', () => Incoming.response(), [section(OK, true)], undefined],
-  ['data ahead of the answer', () => Incoming.response(), [section(EARLY), data(1)], PROTOCOL_ERROR],
-  ['an end ahead of the answer', () => Incoming.response(), [end], PROTOCOL_ERROR],
-  ['an informational answer that is its end', () => Incoming.response(), [section(EARLY, true)], PROTOCOL_ERROR],
-  ['a second answer', () => Incoming.response(), [section(OK), section(OK, true)], PROTOCOL_ERROR],
-  ['an answer that is a request', () => Incoming.response(), [section(POST)], PROTOCOL_ERROR],
-  ['an answer without a status', () => Incoming.response(), [section(TRAILERS, true)], PROTOCOL_ERROR],
-  ['a status that is none', () => Incoming.response(), [section([[':status', '2000']])], PROTOCOL_ERROR],
+  ['an answer that is its end', () => IncomingHeads.response(), [section(OK, true)], undefined],
+  ['data ahead of the answer', () => IncomingHeads.response(), [section(EARLY), data(1)], PROTOCOL_ERROR],
+  ['an end ahead of the answer', () => IncomingHeads.response(), [end], PROTOCOL_ERROR],
+  ['an informational answer that is its end', () => IncomingHeads.response(), [section(EARLY, true)], PROTOCOL_ERROR],
+  ['a second answer', () => IncomingHeads.response(), [section(OK), section(OK, true)], PROTOCOL_ERROR],
+  ['an answer that is a request', () => IncomingHeads.response(), [section(POST)], PROTOCOL_ERROR],
+  ['an answer without a status', () => IncomingHeads.response(), [section(TRAILERS, true)], PROTOCOL_ERROR],
+  ['a status that is none', () => IncomingHeads.response(), [section([[':status', '2000']])], PROTOCOL_ERROR],
 ];
 
 for (const [what, make, said, code] of cases) {
@@ -103,5 +103,5 @@ const malformed: [what: string, ...fields: Field[]][] = [
 ];
 
 for (const [what, ...fields] of malformed) {
-  test(`a request with ${what} is malformed`, () => assert.equal(Incoming.request(fields), undefined));
+  test(`a request with ${what} is malformed`, () => assert.equal(IncomingHeads.request(fields), undefined));
 }

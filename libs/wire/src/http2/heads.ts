@@ -208,7 +208,7 @@ const CONTENT_LENGTH = /^\d{1,15}$/;
  * What the other side may still send on a stream: a head, as much data as the head says, trailers, an end, then nothing (RFC 9113
  * sections 5.1 and 8.1). Each call returns the code of a stream error, or undefined.
  */
-export class Incoming {
+export class IncomingHeads {
   #state: 'head' | 'body' | 'ended';
   #informational = 0;
   readonly #mostInformational: number;
@@ -222,17 +222,17 @@ export class Incoming {
   }
 
   /** At a client, for a stream that it opened. */
-  static response(config: Config = WIRE): Incoming {
-    return new Incoming('head', config);
+  static response(config: Config = WIRE): IncomingHeads {
+    return new IncomingHeads('head', config);
   }
 
   /** At a server, for a stream that begins with this section. @returns undefined if the section is malformed */
-  static request(section: readonly Field[], config: Config = WIRE): Incoming | undefined {
+  static request(section: readonly Field[], config: Config = WIRE): IncomingHeads | undefined {
     const own = readPseudo(section, 'request');
     if (!own) return undefined;
     // RFC 9110 section 9.3.6: a CONNECT has no content; the bytes after it belong to the tunnel.
     const length = own[':method'] === 'CONNECT' ? undefined : contentLength(section);
-    return Number.isNaN(length) ? undefined : new Incoming('body', config, length);
+    return Number.isNaN(length) ? undefined : new IncomingHeads('body', config, length);
   }
 
   /** Whether a request or a final response has arrived. */

@@ -10,7 +10,7 @@ import {
   rstStreamFrame,
   windowUpdateFrame,
 } from './frames.ts';
-import type { Field, Incoming } from './heads.ts';
+import type { Field, IncomingHeads } from './heads.ts';
 import type { BulkWriter, Output, Sender, SendGroup } from './output.ts';
 import { closings } from './turns.ts';
 import type { ReceiveWindow } from './windows.ts';
@@ -79,7 +79,7 @@ export class SendQueue extends Queue<Buffer> {
   }
 }
 
-/** Our direction of a stream, and the end of the stream. `Incoming` has the other side's direction. */
+/** Our direction of a stream, and the end of the stream. `IncomingHeads` has the other side's direction. */
 type StreamState =
   | { readonly is: 'open' }
   /** Our end leaves after what was written: with these trailers, or as END_STREAM on an empty frame. */
@@ -109,7 +109,7 @@ export interface StreamOwner {
 
 /** What a stream may send and be sent. */
 interface StreamLimits {
-  readonly incoming: Incoming;
+  readonly incoming: IncomingHeads;
   readonly window: ReceiveWindow;
   /** What it may send before the other side gives more, in bytes. */
   readonly sendWindow: number;
@@ -132,7 +132,7 @@ export class Http2Stream implements Sender {
   offered = false;
   readonly #owner: StreamOwner;
   readonly #output: Output;
-  readonly #incoming: Incoming;
+  readonly #incoming: IncomingHeads;
   readonly #window: ReceiveWindow;
   /** Below 0 when the other side's initial window has shrunk since. */
   #sendWindow: number;

@@ -11,7 +11,7 @@ import {
   rstStreamFrame,
   type Settings,
 } from './frames.ts';
-import { beginsMessage, type Field, Incoming, type ReceivedHead } from './heads.ts';
+import { beginsMessage, type Field, IncomingHeads, type ReceivedHead } from './heads.ts';
 import { hpackEncode } from './hpack.ts';
 import { type Output, SendGroup } from './output.ts';
 import { Http2Stream, type StreamOwner } from './stream.ts';
@@ -174,13 +174,13 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
    */
   request(head: Buffer, group?: string): Http2Stream {
     if (this.size >= this.#maxOwn) throw new Error(`the other side allows only ${this.#maxOwn} streams`);
-    const stream = this.#open(this.#next, Incoming.response(this.output.config), group);
+    const stream = this.#open(this.#next, IncomingHeads.response(this.output.config), group);
     this.#next += 2;
     stream.headers(head);
     return stream;
   }
 
-  #open(id: number, incoming: Incoming, name: string | undefined): Http2Stream {
+  #open(id: number, incoming: IncomingHeads, name: string | undefined): Http2Stream {
     const { rules, rtt } = this.#options;
     const window = new ReceiveWindow(this.#settings.initialWindowSize, rtt, rules.growth, name, this.output.config);
     const limits = { incoming, window, sendWindow: this.#sendWindow, group: this.#join(name) };
@@ -257,7 +257,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     // Our GOAWAY told the other side that nobody looks at this one.
     if (this.#refusesNew) return;
     this.#lastServed = id;
-    const request = Incoming.request(fields, this.output.config);
+    const request = IncomingHeads.request(fields, this.output.config);
     if (!request) this.#refuse(id, ErrorCode.PROTOCOL_ERROR);
     else if (this.size >= this.#settings.maxConcurrentStreams) this.#refuse(id, ErrorCode.REFUSED_STREAM);
     else {
