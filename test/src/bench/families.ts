@@ -1,9 +1,9 @@
-import { readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { Authority } from '@isthmus/certificates/testing';
 import { startRedis } from '@isthmus/directory/testing/servers';
 import type { Door } from '../chaos/load/door.ts';
 import {
+  AS_IN_IMAGE,
   agentPortFlags,
   commandOf,
   type Env,
@@ -15,7 +15,6 @@ import {
   Program,
   type ProgramName,
   peerFlags,
-  ROOT,
   relayTo,
   type Scope,
   type Trust,
@@ -318,16 +317,6 @@ async function newPlace(scope: Scope): Promise<Place> {
 }
 
 type Command = readonly [string, ...string[]];
-
-/** What the image tells malloc and Node (Containerfile). */
-const AS_IN_IMAGE = (() => {
-  const said = /^ENV .* MALLOC_ARENA_MAX=(\S+) NODE_OPTIONS="(.*)"$/m.exec(
-    readFileSync(`${ROOT}Containerfile`, 'utf8'),
-  );
-  if (!said) throw new Error('Containerfile: no ENV line with MALLOC_ARENA_MAX and NODE_OPTIONS');
-  const [, arenas = '', options = ''] = said;
-  return { MALLOC_ARENA_MAX: arenas, NODE_OPTIONS: `--use-openssl-ca ${options}` };
-})();
 
 /** Returns a program's command on another Node; without one, the program's name. */
 function onThis(name: ProgramName, node: string | undefined): ProgramName | Command {

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /** The root of the work tree. */
@@ -37,3 +38,13 @@ export function commandOf(name: keyof typeof APPS): readonly [string, ...string[
     BUNDLES ? `${BUNDLES}/${name}/main.js` : `${app}/bin/${name}.js`,
   ];
 }
+
+/** What the image tells malloc and Node (Containerfile). */
+export const AS_IN_IMAGE = (() => {
+  const said = /^ENV .* MALLOC_ARENA_MAX=(\S+) NODE_OPTIONS="(.*)"$/m.exec(
+    readFileSync(`${ROOT}Containerfile`, 'utf8'),
+  );
+  if (!said) throw new Error('Containerfile: no ENV line with MALLOC_ARENA_MAX and NODE_OPTIONS');
+  const [, arenas = '', options = ''] = said;
+  return { MALLOC_ARENA_MAX: arenas, NODE_OPTIONS: `--use-openssl-ca ${options}` };
+})();

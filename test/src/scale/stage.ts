@@ -4,7 +4,7 @@ import { agentPortFlags, healthFlags, hubFlags, peerFlags } from '../harness/fla
 import { freePort } from '../harness/places.ts';
 import { isUp, startGateway } from '../harness/plane.ts';
 import { type Program, startProgram } from '../harness/program.ts';
-import type { Flags } from '../harness/runtime.ts';
+import { AS_IN_IMAGE, type Flags } from '../harness/runtime.ts';
 import { Scope } from '../harness/scope.ts';
 import { newTrust } from '../harness/trust.ts';
 import { Fleet } from './fleet.ts';
@@ -16,8 +16,11 @@ const HUBS = 3;
 const GATEWAYS = 2;
 const SESSIONS_PER_AGENT = 2;
 
-/** Loads `collect.ts`, so that a garbage collection can be requested. */
-export const COLLECTABLE = { NODE_OPTIONS: `--expose-gc --import ${new URL('./collect.ts', import.meta.url)}` };
+/** As in the image, and `collect.ts` is loaded, so that a garbage collection can be requested. */
+export const COLLECTABLE = {
+  ...AS_IN_IMAGE,
+  NODE_OPTIONS: `${AS_IN_IMAGE.NODE_OPTIONS} --expose-gc --import ${new URL('./collect.ts', import.meta.url)}`,
+};
 
 /** A hub that can be killed and restarted as the same one. */
 export class StageHub {
