@@ -4,7 +4,7 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import test from 'node:test';
 import { GrpcServer, LinkClient, LinkServer } from '@isthmus/transport';
 import { DialError, planeEvents } from '@isthmus/tunnel';
-import { Scope } from '../harness/index.ts';
+import { Scope, until } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE, uint32 } from './frames.ts';
 
 /**
@@ -101,7 +101,9 @@ async function withStreams(scope: Scope, count: number, { request, serve }: Vict
     await peer.send(...heads);
   }
   await peer.send(frame(TYPE.PING, 0, 0, Buffer.from('are open')));
-  await peer.frame(TYPE.PING);
+  await until(() => peer.frames.some(({ type, flags }) => type === TYPE.PING && flags & FLAG.ACK), {
+    what: () => 'the answer to a PING behind all heads',
+  });
   return { peer, reason };
 }
 
