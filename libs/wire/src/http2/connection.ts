@@ -141,7 +141,7 @@ export class Connection implements ReadingSink {
     const gone = this.guarded(() => this.#closed());
     const closed = () => closings.add(gone);
     // HTTP/2 has no half-open connections, and a killed process often leaves only a FIN.
-    socket.once('end', () => socket.destroy());
+    socket.once('end', () => this.#whenRead(() => socket.destroy()));
     socket.once('close', closed);
     if (socket.destroyed) queueMicrotask(closed);
     else if (socket.readableEnded) socket.destroy();
@@ -186,7 +186,8 @@ export class Connection implements ReadingSink {
   start(first?: Buffer): void {
     if (first) this.#read(first);
     if (this.#state === 'greeting') this.#keepalive?.awaitGreeting();
-    this.#socket.on('data', (chunk: Buffer) => this.#read(chunk)).resume();
+    this.#socket.on('data', (chunk: Buffer) => this.#read(chunk));
+    if (!this.#unread) this.#socket.resume();
   }
 
   /** Opens a stream of the client, which needs a handler at once. @throws Error when the other side accepts no more streams */
@@ -263,6 +264,12 @@ export class Connection implements ReadingSink {
       if (more) this.#rest(more);
       else this.#socket.resume();
     });
+  }
+
+  /** Calls back when nothing is left for a later turn: what came before a FIN counts. */
+  #whenRead(then: () => void): void {
+    if (this.#unread) setImmediate(() => this.#whenRead(then));
+    else then();
   }
 
   onHead(): boolean {

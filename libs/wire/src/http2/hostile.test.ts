@@ -287,3 +287,19 @@ test('a burst of requests that are reset at once leaves turns of the event loop 
   const most = Math.max(...inTurn);
   assert.ok(most <= 33, `${most} streams in one turn`);
 });
+
+test('what came before a FIN is read, however many turns it takes', async () => {
+  const count = 200;
+  const [client, socket] = await socketPair();
+  client.resume();
+  const heads = Array.from({ length: count }, (_, i) => open(2 * i + 1));
+  await new Promise((sent) => client.end(Buffer.concat([PREFACE, settingsFrame({}), ...heads]), () => sent(undefined)));
+  const server = new Http2Link({ role: 'server', socket, config: CONFIG });
+  let opened = 0;
+  server.on('stream', (stream) => {
+    stream.on('error', () => {});
+    opened++;
+  });
+  await once(server, 'close');
+  assert.equal(opened, count);
+});
