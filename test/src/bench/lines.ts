@@ -71,7 +71,6 @@ const PER_TUNNEL = less('plane_kb_per_tunnel', 'KB a tunnel');
 const RECOVERY = less('recovery_ms', 'next dial after, ms');
 const BULK = [more('gb_per_s', 'GB/s'), CPU_PER_GB];
 const PING = [less('p50_us', 'p50 µs'), less('p99_us', 'p99 µs')];
-const PING_BESIDE = [less('p50_us', 'p50 µs'), less('p99_us', 'p99 µs')];
 const DIALLING = [
   more('dials_per_s', 'dials/s'),
   less('first_byte_p99_us', 'first byte p99 µs'),
@@ -139,8 +138,8 @@ export const STANDARD: readonly Line[] = [
   line('upload', 1, BULK),
   line('ping', 1, [...PING, CPU_PER_PING]),
   line('ping', 64, [more('pings_per_s', 'pings/s'), less('p99_us', 'p99 µs'), CPU_PER_PING]),
-  line('ping-under-bulk', 8, [less('p50_us', 'p50 µs'), less('p99_us', 'p99 µs'), more('gb_per_s', 'GB/s')]),
-  line('ping-under-bulk', 8, PING_BESIDE, { rate: 100 }),
+  line('ping-under-bulk', 8, [...PING, more('gb_per_s', 'GB/s')]),
+  line('ping-under-bulk', 8, PING, { rate: 100 }),
   line('dials', 8, DIALLING, { on: DIALS_ON }),
   { ...sparse(SPARSE), name: 'dials-sparse-warm', title: 'one dial each half second, of a warm pair' },
   ...[1, 16, 500].flatMap((conns) => [line('stall', conns, STALL, ALONE), line('stall-up', conns, STALL, ALONE)]),

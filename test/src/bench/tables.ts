@@ -29,7 +29,8 @@ type Pair = readonly [string, string];
 
 /**
  * Returns ratios of our planes' figures to upstream's with the same front: as they are, on another Node, and both beside neighbours. Each
- * is by planebench if it has loaded both, and a range if several runs have it: a ratio holds only within its run.
+ * is by planebench if it has loaded both, and a range if several runs have it: a ratio holds only within its run. Lines that may break a plane are
+ * left out: they say themselves whether they did.
  */
 export function upstreamTable(books: readonly Book[]): Row[] {
   const names = [...new Set(books.flatMap((book) => contendersOf(book)))];
