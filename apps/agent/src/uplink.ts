@@ -140,7 +140,7 @@ export interface Uplink {
   /** Whether the server is leaving, or the agent is leaving it: another one has or should have replaced it, and its tunnels still run. */
   readonly leaving: boolean;
   readonly closed: Promise<Error | undefined>;
-  /** Tells a hub that a server answers at an address of its plane, and why that is no session. */
+  /** Tells a hub which server, of which plane, answers at an address of its own plane. */
   stranger(address: string, serverId: string, plane: string): void;
   /** Asks the server to dial elsewhere while it can. */
   drain(): void;

@@ -121,7 +121,7 @@ test('a listener closes while nothing can be opened, and opens again afterwards'
   unguard();
 });
 
-test('the first count is not put off: before it, none seems to be left out', () => {
+test('the first count is not put off', () => {
   const source = process(1024);
   source.open = 1000;
   const left = new Descriptors(source);

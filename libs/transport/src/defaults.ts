@@ -35,7 +35,7 @@ export const TRANSPORT = {
   connectHeadBytes: 32 * 1024,
   /** Callers whose head is longer than `headBytes` and has not arrived whole, at once: 16 MiB. Further ones are refused. */
   longHeads: 256,
-  /** How many refused requests a connection may have, whoever its caller is. After the last it accepts no more. */
+  /** After so many refused requests, a connection accepts no more: that of a known caller too. */
   challenges: 3,
   /** How long a caller may take to send the head of its CONNECT. */
   connectHeadMs: 10_000,

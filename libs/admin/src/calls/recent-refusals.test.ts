@@ -45,7 +45,7 @@ test('a flood at one port leaves the refusals of the others', () => {
   assert.deepEqual([kept.length, kept[0]?.reason, kept.at(-1)?.where], [100, 'not an HTTP request: 999', 'agents']);
 });
 
-test("one address that leads to a stranger is one refusal, whoever's agents say so", () => {
+test('agents of two tenants that report one stranger make one refusal', () => {
   const events = planeEvents();
   const refusals = new RecentRefusals(events);
   for (const tenant of ['acme', 'beta']) {

@@ -311,7 +311,7 @@ export class StreamCarrier implements Carrier, StreamHandler {
 export type LinkLimits = Pick<Http2LinkOptions, 'config' | 'rules'>;
 
 /**
- * The HTTP/2 of one half of a link. The dialling half is the HTTP/2 client, whichever side made the connection.
+ * The HTTP/2 of one side of a link. The dialling side is the HTTP/2 client, whichever side made the connection.
  * @param peer what is at the other side, for error texts
  * @param mayHaveDied see `watchLiveness`
  * @param hangsUp what has cut the tunnels if the other side's process closes the connection. Default `path`
