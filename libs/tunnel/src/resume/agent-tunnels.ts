@@ -23,7 +23,7 @@ type Dialled = Pick<DialRequest, 'tenant' | 'destination' | 'caller' | 'callerNa
 type Begun = Dialled & Pick<DialRequest, 'resume'>;
 
 /** An agent's end of a tunnel that may be resumed. */
-class AgentTunnel extends HalfStream {
+class AgentEnd extends HalfStream {
   override readonly half: AgentHalf;
   readonly tenant: string;
   readonly secret: string;
@@ -31,11 +31,11 @@ class AgentTunnel extends HalfStream {
   readonly gateway: string | undefined;
   readonly #destination: DialRequest['destination'];
   readonly #caller: string;
-  readonly #gone: (tunnel: AgentTunnel) => void;
+  readonly #gone: (tunnel: AgentEnd) => void;
   /** Created by the first attach, because most tunnels see none. */
   #attaches: TokenBucket | undefined;
 
-  constructor(begun: Begun, secret: string, halves: Halves, gone: (tunnel: AgentTunnel) => void) {
+  constructor(begun: Begun, secret: string, halves: Halves, gone: (tunnel: AgentEnd) => void) {
     super();
     this.tenant = begun.tenant;
     this.gateway = begun.resume?.gateway;
@@ -74,9 +74,9 @@ export class AgentTunnels {
   /** Names this process. Another process of the same agent does not know these tunnels. */
   readonly instance = randomHex(8);
   readonly #halves: Halves;
-  readonly #gone = ({ secret }: AgentTunnel) => void this.#tunnels.delete(nameOf(secret));
+  readonly #gone = ({ secret }: AgentEnd) => void this.#tunnels.delete(nameOf(secret));
   /** By `nameOf` their secrets. Dial ids would not do: two attempts of one dial may both have begun a tunnel. */
-  readonly #tunnels = new OpenTable<string, AgentTunnel>();
+  readonly #tunnels = new OpenTable<string, AgentEnd>();
 
   readonly #gateways: HungUpGateways;
 
@@ -115,7 +115,7 @@ export class AgentTunnels {
   /** Begins a tunnel of a dial. @param answer answers the dial with the grant, and makes the answer's stream a carrier */
   begin(begun: Begun, answer: (grant: ResumeGrant) => Carrier): TunnelEnd {
     const secret = randomHex(16);
-    const tunnel = new AgentTunnel(begun, secret, this.#halves, this.#gone);
+    const tunnel = new AgentEnd(begun, secret, this.#halves, this.#gone);
     this.#tunnels.set(nameOf(secret), tunnel);
     tunnel.half.start(answer({ instance: this.instance, secret }));
     return tunnel;

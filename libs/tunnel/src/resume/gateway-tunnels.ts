@@ -37,7 +37,7 @@ export class GatewayTunnels {
   readonly #shared: SharedByTunnels;
   readonly #instance: string;
   /** By agent: its processes that have tunnels. A change of the agent's sessions concerns these tunnels. */
-  readonly #processes = new OpenTable<string, AgentProcess<GatewayTunnel>[]>();
+  readonly #processes = new OpenTable<string, AgentProcess<GatewayEnd>[]>();
   /** Agents whose sessions have changed in this turn of the event loop. */
   readonly #changed = new Set<string>();
 
@@ -74,7 +74,7 @@ export class GatewayTunnels {
     });
   };
 
-  *[Symbol.iterator](): Iterator<GatewayTunnel> {
+  *[Symbol.iterator](): Iterator<GatewayEnd> {
     for (const processes of this.#processes.values()) for (const { tunnels } of processes) yield* tunnels;
   }
 
@@ -90,29 +90,29 @@ export class GatewayTunnels {
     for (const processes of [...this.#processes.values()]) for (const process of processes) process.checkTunnels();
   }
 
-  #begin(dial: DialRequest, session: Established, { grant, end }: Resumable): GatewayTunnel {
+  #begin(dial: DialRequest, session: Established, { grant, end }: Resumable): GatewayEnd {
     const process = this.#process({ tenant: dial.tenant, agentId: session.agentId, instance: grant.instance });
-    const tunnel = new GatewayTunnel({ shared: this.#shared, dial, session, secret: grant.secret, process });
+    const tunnel = new GatewayEnd({ shared: this.#shared, dial, session, secret: grant.secret, process });
     process.tunnels.add(tunnel);
     tunnel.start(end.carrier());
     return tunnel;
   }
 
-  #process(name: ProcessName): AgentProcess<GatewayTunnel> {
+  #process(name: ProcessName): AgentProcess<GatewayEnd> {
     const processes = this.#ofAgent(name);
     const known = processes.find(({ name: { instance } }) => instance === name.instance);
     if (known) return known;
     const { directory, halves } = this.#shared;
-    const process = new AgentProcess<GatewayTunnel>(name, directory, halves.clock);
+    const process = new AgentProcess<GatewayEnd>(name, directory, halves.clock);
     this.#processes.set(agentKey(name), [...processes, process]);
     return process;
   }
 
-  #ofAgent(agent: AgentName): readonly AgentProcess<GatewayTunnel>[] {
+  #ofAgent(agent: AgentName): readonly AgentProcess<GatewayEnd>[] {
     return this.#processes.get(agentKey(agent)) ?? [];
   }
 
-  #gone(tunnel: GatewayTunnel, process: AgentProcess<GatewayTunnel>): void {
+  #gone(tunnel: GatewayEnd, process: AgentProcess<GatewayEnd>): void {
     process.tunnels.delete(tunnel);
     if (process.tunnels.size > 0) return;
     const key = agentKey(tunnel);
@@ -136,7 +136,7 @@ export class GatewayTunnels {
   }
 }
 
-interface GatewayTunnelOptions {
+interface GatewayEndOptions {
   /** The gateway's: the same for all its tunnels. */
   readonly shared: SharedByTunnels;
   readonly dial: DialRequest;
@@ -145,26 +145,26 @@ interface GatewayTunnelOptions {
   /** Needed to attach: see `ResumeGrant`. */
   readonly secret: string;
   /** The agent's, at the other end. */
-  readonly process: AgentProcess<GatewayTunnel>;
+  readonly process: AgentProcess<GatewayEnd>;
 }
 
 /** What all tunnels of a gateway have in common. */
 interface SharedByTunnels extends Omit<GatewayTunnelsOptions, 'clock'> {
   readonly halves: Halves;
-  readonly gone: (tunnel: GatewayTunnel, process: AgentProcess<GatewayTunnel>) => void;
+  readonly gone: (tunnel: GatewayEnd, process: AgentProcess<GatewayEnd>) => void;
   /** Starts an attach when it is the tenant's turn. */
   readonly attachInTurn: (attach: Attaching) => Promise<void>;
 }
 
 /** A gateway's end of a tunnel that its agent can resume. When it loses its way to the agent's process, it finds another. */
-class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunnel {
+class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel {
   override readonly half: GatewayHalf;
   readonly dial: DialRequest;
   sessionId: string;
   hubId: string;
   moves = 0;
   readonly #shared: SharedByTunnels;
-  readonly #process: AgentProcess<GatewayTunnel>;
+  readonly #process: AgentProcess<GatewayEnd>;
   readonly #secret: string;
   /** Sessions that were tried or lost since the last successful attach. Unset for most tunnels, because there are many tunnels. */
   #tried: Set<string> | undefined;
@@ -180,7 +180,7 @@ class GatewayTunnel extends HalfStream implements GatewayHalfUser, ResumableTunn
   #leaveSession: (() => void) | undefined;
 
   /** Call `start` next. */
-  constructor({ shared, dial, session, secret, process }: GatewayTunnelOptions) {
+  constructor({ shared, dial, session, secret, process }: GatewayEndOptions) {
     super();
     this.#shared = shared;
     this.#process = process;
