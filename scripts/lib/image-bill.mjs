@@ -1,7 +1,8 @@
 import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { npm } from './command.mjs';
+import { packagesOf } from './system.mjs';
 import { INSTALLED, programs, readJson } from './workspace.mjs';
 
 const NPM_TIMEOUT_MS = 120_000;
@@ -49,32 +50,32 @@ function installedPackages(root) {
   );
 }
 
-/** Returns Node, and the Debian packages of the libraries that it loads, as components. */
-export function runtimeParts(system, libraries) {
+/** Returns Node, and the Debian packages of the libraries that it loads, as components. @param from the root of their system */
+export function runtimeParts(libraries, from) {
   const node = { name: 'node', version: process.versions.node, purl: `pkg:generic/node@${process.versions.node}` };
-  const packages = system.packagesOf(libraries).map(({ name, version, architecture }) => {
+  const packages = packagesOf(libraries, from).map(({ name, version, architecture }) => {
     return { name, version, purl: `pkg:deb/debian/${name}@${encodeURIComponent(version)}?arch=${architecture}` };
   });
   const component = (type) => (part) => ({ 'bom-ref': part.purl, type, ...part });
   return [component('application')(node), ...packages.map(component('library'))];
 }
 
-/** Returns the licence of every part: its name, and its text as far as its package has one. `system` has the parts that are not npm's. */
-export function licences({ components }, root, system) {
+/** Returns the licence of every part: its name, and its text as far as its package has one. The parts that are not npm's are below `from`. */
+export function licences({ components }, root, from = '/') {
   const places = installedPackages(root);
   const parts = components.map((part) => {
     const named = (part.licenses ?? []).map(({ license, expression }) => expression ?? license.id ?? license.name);
-    const texts = textsOf(part, places, root, system).map((file) => readFileSync(file, 'utf8').trim());
+    const texts = textsOf(part, places, root, from).map((file) => readFileSync(file, 'utf8').trim());
     return [`${part.name} ${part.version} ${named.join(' ')}`.trim(), ...texts].join('\n\n');
   });
   return `${parts.join(`\n\n${'='.repeat(80)}\n\n`)}\n`;
 }
 
-function textsOf({ name, purl, 'bom-ref': ref }, places, root, system) {
+function textsOf({ name, purl, 'bom-ref': ref }, places, root, from) {
   if (!purl.startsWith('pkg:npm/')) {
-    const path =
-      name === 'node' ? join(dirname(dirname(process.execPath)), 'LICENSE') : `/usr/share/doc/${name}/copyright`;
-    return system.has(path) ? [system.file(path)] : [];
+    const node = join(dirname(dirname(process.execPath)), 'LICENSE');
+    const file = join(from, name === 'node' ? node : `/usr/share/doc/${name}/copyright`);
+    return existsSync(file) ? [file] : [];
   }
   const directory = join(root, places.get(ref));
   const files = readdirSync(directory).filter((file) => /^(licen[cs]e|copying|notice)/i.test(file));

@@ -1,8 +1,8 @@
-import { chmodSync, cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { stripped } from './elf.mjs';
 import { bill, licences, runtimeParts } from './image-bill.mjs';
-import { System } from './system.mjs';
+import { librariesIn } from './system.mjs';
 import { copyPrograms, ROOT } from './workspace.mjs';
 
 /** Where the image has the programs' bundles, and Node. /isthmus is a program. */
@@ -19,27 +19,22 @@ const UID = 65532;
  */
 export function imageRoot(directory, from = '/', root = ROOT) {
   const to = (path) => join(resolve(root, directory), path);
-  const put = (path, text) => {
+  const put = (path, content, mode = 0o644) => {
     mkdirSync(dirname(to(path)), { recursive: true });
-    writeFileSync(to(path), text);
+    writeFileSync(to(path), content, { mode });
   };
-  const system = new System(from);
-  const libraries = system.librariesOf(process.execPath);
+  const libraries = librariesIn(from);
   // Its symbols are a fifth of it, and a tenth of the compressed image.
-  mkdirSync(dirname(to(NODE)), { recursive: true });
-  writeFileSync(to(NODE), stripped(system.read(process.execPath)), { mode: 0o755 });
-  for (const library of libraries) {
-    mkdirSync(dirname(to(library)), { recursive: true });
-    cpSync(system.file(library), to(library));
-  }
+  put(NODE, stripped(readFileSync(join(from, process.execPath))), 0o755);
+  for (const { path, file } of libraries) put(path, readFileSync(file), 0o755);
   put(join(HOME, 'package.json'), '{"type": "module"}\n');
   for (const name of copyPrograms(join(root, 'dist', 'programs'), to(HOME), NODE)) addProgram(name, to);
   put('etc/passwd', `root:x:0:0:root:/:/nologin\nnonroot:x:${UID}:${UID}:nonroot:/:/nologin\n`);
   put('etc/group', `root:x:0:\nnonroot:x:${UID}:\n`);
   put('etc/nsswitch.conf', 'hosts: files dns\n');
-  const parts = bill(root, runtimeParts(system, libraries));
+  const parts = bill(root, runtimeParts(libraries, from));
   put(join(HOME, 'sbom.cdx.json'), `${JSON.stringify(parts, undefined, 1)}\n`);
-  put(join(HOME, 'licences.txt'), licences(parts, root, system));
+  put(join(HOME, 'licences.txt'), licences(parts, root, from));
   mkdirSync(to('tmp'));
   chmodSync(to('tmp'), 0o1777);
 }

@@ -1,95 +1,45 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
-import { linked } from './elf.mjs';
+import { existsSync, readdirSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 
-const MAX_LINKS = 40;
 /** What dpkg-query(1) says of a package. */
 const FORMAT = ['Package', 'Version', 'Architecture'].map((field) => `\${${field}}`).join(' ');
 
 /**
- * The root of a Linux system below a directory. It is read and never run, so it may be of another processor than this machine. All paths are
- * those that the system itself would use.
+ * Returns the shared libraries that this Node has loaded, and the loader, as files of the Linux system below `root`: their paths there, and
+ * where each can be read now. The system may be of another processor, and is never run. Then it is one of Debian's, as Node's images are.
  */
-export class System {
-  #root;
+export function librariesIn(root) {
+  const loaded = process.report.getReport().sharedObjects.filter((path) => path.startsWith('/'));
+  const own = dirname(loaded.find((path) => basename(path) === 'libc.so.6'));
+  const isSame = existsSync(join(root, own, 'libc.so.6'));
+  const place = isSame ? own : multiarchIn(root);
+  const [loader] = readdirSync(join(root, place)).filter((name) => name.startsWith('ld-linux'));
+  const names = loaded.map((path) => basename(path)).filter((name) => !name.startsWith('ld-linux'));
+  return [
+    ...names.map((name) => ({ path: join(place, name), file: join(root, place, name) })),
+    // Programs name it by this path, where Debian has an absolute link.
+    { path: join(loader.includes('x86-64') ? '/lib64' : '/lib', loader), file: join(root, place, loader) },
+  ];
+}
 
-  constructor(root = '/') {
-    this.#root = root;
-  }
+function multiarchIn(root) {
+  const found = readdirSync(join(root, 'usr/lib')).find((name) => existsSync(join(root, 'usr/lib', name, 'libc.so.6')));
+  if (!found) throw new Error(`there are no libraries of Debian below ${root}`);
+  return join('/usr/lib', found);
+}
 
-  /** Returns where a file is on this machine. Links in the system are relative to its root. */
-  file(path) {
-    return join(this.#root, this.#real(path));
-  }
-
-  has(path) {
-    return existsSync(this.file(path));
-  }
-
-  read(path, encoding) {
-    return readFileSync(this.file(path), encoding);
-  }
-
-  /** Returns the paths of the shared libraries that a program loads, and of the loader. */
-  librariesOf(program) {
-    const { machine, loader } = linked(this.read(program));
-    const places = this.#libraryDirectories();
-    const isOurs = (path) => this.has(path) && linked(this.read(path)).machine === machine;
-    const found = new Map();
-    const add = (names) => {
-      for (const name of names.filter((each) => !found.has(each))) {
-        const path = name.startsWith('/') ? name : places.map((place) => join(place, name)).find(isOurs);
-        if (!path) throw new Error(`${program} needs ${name}, which is not in ${places.join(', ')}`);
-        found.set(name, path);
-        add(linked(this.read(path)).libraries);
-      }
-    };
-    add([loader, ...linked(this.read(program)).libraries]);
-    return [...new Set(found.values())];
-  }
-
-  /** Returns the Debian packages that files belong to: name, version, architecture. On other systems, none. */
-  packagesOf(files) {
-    // Debian's list has some files below /lib and others below /usr/lib, which are one directory.
-    const owner = (file) => this.#dpkg('--search', file) || this.#dpkg('--search', this.#real(file));
-    const names = files.map((file) => /^([^\s,]+)[:,] /.exec(owner(file))?.[1]);
-    return [...new Set(names)].filter(Boolean).map((found) => {
-      const shown = this.#dpkg('--show', `--showformat=${FORMAT}`, found);
-      const [name, version, architecture] = shown.split(' ');
-      return { name, version, architecture };
-    });
-  }
-
-  #libraryDirectories() {
-    const parents = ['/lib', '/usr/lib'].filter((path) => this.has(path));
-    const ofDebian = parents.flatMap((parent) =>
-      readdirSync(this.file(parent))
-        .filter((name) => name.includes('-linux-gnu'))
-        .map((name) => join(parent, name)),
-    );
-    return [...ofDebian, '/lib64', '/usr/lib64', ...parents];
-  }
-
-  #dpkg(...args) {
-    const database = `--admindir=${this.file('/var/lib/dpkg')}`;
-    return spawnSync('dpkg-query', [database, ...args], { encoding: 'utf8' }).stdout ?? '';
-  }
-
-  /** Returns a path without links. */
-  #real(path, links = 0) {
-    if (links > MAX_LINKS) throw new Error(`${path}: too many links`);
-    let real = '/';
-    const parts = resolve('/', path).split('/').filter(Boolean);
-    for (const [index, part] of parts.entries()) {
-      const next = join(real, part);
-      if (!lstatSync(join(this.#root, next), { throwIfNoEntry: false })?.isSymbolicLink()) {
-        real = next;
-        continue;
-      }
-      const target = resolve(dirname(next), readlinkSync(join(this.#root, next)));
-      return this.#real(join(target, ...parts.slice(index + 1)), links + 1);
-    }
-    return real;
-  }
+/** Returns the Debian packages that these files belong to: name, version, architecture. On other systems, none. */
+export function packagesOf(libraries, root) {
+  const dpkg = (...args) =>
+    spawnSync('dpkg-query', [`--admindir=${join(root, 'var/lib/dpkg')}`, ...args], { encoding: 'utf8' }).stdout ?? '';
+  // Debian's list has some files below /lib and others below /usr/lib, which are one directory.
+  const names = libraries.map(({ file }) => {
+    const owner = dpkg('--search', join('*', basename(dirname(file)), basename(file)));
+    return /^([^\s,]+)[:,] /.exec(owner)?.[1];
+  });
+  return [...new Set(names)].filter(Boolean).map((found) => {
+    const [name, version, architecture] = dpkg('--show', `--showformat=${FORMAT}`, found).split(' ');
+    return { name, version, architecture };
+  });
 }
