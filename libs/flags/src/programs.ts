@@ -1,93 +1,14 @@
 import { FLAGS } from './defaults.ts';
 import { FlagError, type FlagTable, type Values } from './flag.ts';
 import { writeDuration } from './syntax.ts';
-import {
-  agentDrain,
-  agentHealth,
-  agentIdentity,
-  agentLeases,
-  agentQueues,
-  checkAgentIdentity,
-  checkLeaseSelector,
-  checkServerConnection,
-  checkSynchronisation,
-  serverConnection,
-  synchronisation,
-} from './topics/agent.ts';
-import {
-  agentAuthentication,
-  agentLimits,
-  agentListening,
-  checkAgents,
-  clusterTls,
-  kubernetesRate,
-} from './topics/agents.ts';
-import {
-  callerListening,
-  callerTls,
-  callerTokens,
-  checkCallers,
-  checkHold,
-  gateways,
-  proxyNetworks,
-  proxyProtocol,
-} from './topics/callers.ts';
-import {
-  about,
-  audit,
-  checkAudit,
-  checkDebug,
-  checkKubeconfig,
-  checkLogging,
-  checkResume,
-  debug,
-  kubeconfig,
-  kubernetesContentType,
-  logging,
-  resume,
-  tracing,
-} from './topics/common.ts';
+import * as agent from './topics/agent.ts';
+import * as agents from './topics/agents.ts';
+import * as callers from './topics/callers.ts';
+import * as common from './topics/common.ts';
 import { destinations, directDials, parseDestinations, parseDirect } from './topics/destinations.ts';
-import {
-  adminAdvertising,
-  advertising,
-  checkAdminAdvertising,
-  checkAdvertising,
-  checkMembership,
-  checkPeerListener,
-  checkPeerSockets,
-  checkPeerTls,
-  checkRedisCredentials,
-  checkRedisTls,
-  membership,
-  peerListening,
-  peerSockets,
-  peerTls,
-  redisCredentials,
-  redisTls,
-  requirePeerTls,
-  requireRegistry,
-  tenants,
-} from './topics/plane.ts';
-import {
-  checkConsole,
-  checkLeases,
-  checkServerCount,
-  checkServerId,
-  consolePage,
-  drainIdle,
-  gatewayIdentity,
-  parseStrategies,
-  queues,
-  routing,
-  serverCount,
-  serverHealth,
-  serverIdentity,
-  serverLeases,
-  shutdown,
-  shutdownDelay,
-} from './topics/server.ts';
-import { adminTls, checkAdminTls, checkTlsPolicy, tlsPolicy, warnOfSharedAuthorities } from './topics/tls.ts';
+import * as plane from './topics/plane.ts';
+import * as server from './topics/server.ts';
+import * as tls from './topics/tls.ts';
 
 /** The flags of a program. */
 export interface ProgramFlags<T extends FlagTable> {
@@ -100,92 +21,105 @@ export interface ProgramFlags<T extends FlagTable> {
 }
 
 /** What serves callers. */
-const callerSide = { ...callerListening, ...callerTls, ...callerTokens, ...directDials };
+const callerSide = { ...callers.callerListening, ...callers.callerTls, ...callers.callerTokens, ...directDials };
 
 /** How dials find their way, and how their tunnels go on. */
-const dials = { ...routing, ...resume, ...drainIdle, ...tracing };
+const dials = { ...server.routing, ...common.resume, ...server.drainIdle, ...common.tracing };
 
 /** What serves agents, and gateways of the plane. */
 const agentSide = {
-  ...agentListening,
-  ...peerListening,
-  ...clusterTls,
-  ...serverIdentity,
-  ...serverCount,
-  ...agentAuthentication,
-  ...agentLimits,
-  ...advertising,
-  ...serverLeases,
-  ...kubeconfig,
-  ...kubernetesRate,
-  ...kubernetesContentType,
+  ...agents.agentListening,
+  ...plane.peerListening,
+  ...agents.clusterTls,
+  ...server.serverIdentity,
+  ...server.serverCount,
+  ...agents.agentAuthentication,
+  ...agents.agentLimits,
+  ...plane.advertising,
+  ...server.serverLeases,
+  ...common.kubeconfig,
+  ...agents.kubernetesRate,
+  ...common.kubernetesContentType,
 };
 
 /** What gateways and hubs share. */
 const bothSides = {
-  ...proxyProtocol,
-  ...serverHealth,
-  ...consolePage,
-  ...peerTls,
-  ...peerSockets,
-  ...redisCredentials,
-  ...redisTls,
-  ...adminTls,
-  ...tlsPolicy,
-  ...shutdownDelay,
-  ...membership,
-  ...tenants,
-  ...adminAdvertising,
-  ...debug,
-  ...logging,
-  ...audit,
-  ...about,
+  ...callers.proxyProtocol,
+  ...server.serverHealth,
+  ...server.consolePage,
+  ...plane.peerTls,
+  ...plane.peerSockets,
+  ...plane.redisCredentials,
+  ...plane.redisTls,
+  ...tls.adminTls,
+  ...tls.tlsPolicy,
+  ...server.shutdownDelay,
+  ...plane.membership,
+  ...plane.tenants,
+  ...plane.adminAdvertising,
+  ...common.debug,
+  ...common.logging,
+  ...common.audit,
+  ...common.about,
 };
 
 /** The all-in-one server: upstream's flags and those of a plane. */
-export const serverFlags = { ...callerSide, ...agentSide, ...dials, ...shutdown(0), ...queues, ...bothSides };
-
-export const gatewayFlags = { ...callerSide, ...gatewayIdentity, ...dials, ...shutdown(FLAGS.drainMs), ...bothSides };
-
-export const hubFlags = { ...agentSide, ...shutdown(FLAGS.drainMs), ...bothSides };
-
-export const agentFlags = {
-  ...serverConnection,
-  ...agentHealth,
-  ...adminTls,
-  ...agentIdentity,
-  ...synchronisation,
-  ...agentLeases,
-  ...kubeconfig,
-  ...kubernetesContentType,
-  ...agentQueues,
-  ...agentDrain,
-  ...drainIdle,
-  ...resume,
-  ...destinations,
-  ...debug,
-  ...logging,
-  ...audit,
-  ...about,
+export const serverFlags = {
+  ...callerSide,
+  ...agentSide,
+  ...dials,
+  ...server.shutdown(0),
+  ...server.queues,
+  ...bothSides,
 };
 
-const { 'backend-dial-timeout': dialTimeout, 'half-closed-timeout': halfClosed } = routing;
+export const gatewayFlags = {
+  ...callerSide,
+  ...server.gatewayIdentity,
+  ...dials,
+  ...server.shutdown(FLAGS.drainMs),
+  ...bothSides,
+};
+
+export const hubFlags = { ...agentSide, ...server.shutdown(FLAGS.drainMs), ...bothSides };
+
+export const agentFlags = {
+  ...agent.serverConnection,
+  ...agent.agentHealth,
+  ...tls.adminTls,
+  ...agent.agentIdentity,
+  ...agent.synchronisation,
+  ...agent.agentLeases,
+  ...common.kubeconfig,
+  ...common.kubernetesContentType,
+  ...agent.agentQueues,
+  ...agent.agentDrain,
+  ...server.drainIdle,
+  ...common.resume,
+  ...destinations,
+  ...common.debug,
+  ...common.logging,
+  ...common.audit,
+  ...common.about,
+};
+
+const { 'backend-dial-timeout': dialTimeout, 'half-closed-timeout': halfClosed } = server.routing;
 
 /** Those of a gateway where they mean the same. No port is open unless it is named. */
 const holdFlags = {
-  ...callerListening,
-  'server-port': { ...callerListening['server-port'], initial: 0 },
-  ...callerTls,
-  ...gateways,
-  'health-port': { ...serverHealth['health-port'], initial: 8096 },
-  'health-bind-address': serverHealth['health-bind-address'],
+  ...callers.callerListening,
+  'server-port': { ...callers.callerListening['server-port'], initial: 0 },
+  ...callers.callerTls,
+  ...callers.gateways,
+  'health-port': { ...server.serverHealth['health-port'], initial: 8096 },
+  'health-bind-address': server.serverHealth['health-bind-address'],
   'backend-dial-timeout': dialTimeout,
   'half-closed-timeout': halfClosed,
-  ...resume,
-  ...shutdown(FLAGS.holdDrainMs),
-  ...tlsPolicy,
-  ...logging,
-  ...about,
+  ...common.resume,
+  ...server.shutdown(FLAGS.holdDrainMs),
+  ...tls.tlsPolicy,
+  ...common.logging,
+  ...common.about,
 };
 
 export type HoldValues = Values<typeof holdFlags>;
@@ -198,132 +132,132 @@ export type HubValues = Values<typeof hubFlags>;
 
 export type AgentValues = Values<typeof agentFlags>;
 
-export const proxyServer: ProgramFlags<typeof serverFlags> = {
-  name: 'proxy-server',
-  summary:
-    'Gateway and hub in one process: accepts API servers and agents, and carries dials from API servers to agents.',
-  flags: serverFlags,
-  check(values, warn) {
-    const joins = values['redis-url'] !== '';
-    // Without a plane it has no peers, and its peer port stays closed.
-    checkPorts(serverFlags, values, [...closedAdmin(values), ...(joins ? [] : ['peer-port'])]);
-    checkDurations(serverFlags, values);
-    checkCallers(values, warn);
-    parseDirect(values);
-    checkServerSide(values, warn);
-    checkAudit(values);
-    parseStrategies(values['proxy-strategies']);
-    checkResume(values);
-    checkHubSide(values, warn);
-    checkQueues(values);
-    if (joins) checkPeerListener(values);
-    checkPeerSockets(values, values['advertise-address']);
-  },
-};
+type Check<V> = (values: V, warn: (message: string) => void) => unknown;
 
-export const frontendGateway: ProgramFlags<typeof gatewayFlags> = {
-  name: 'frontend-gw',
-  summary: 'Gateway of a plane: accepts API servers, and carries their dials to agents through any hub.',
-  flags: gatewayFlags,
-  check(values, warn) {
-    checkPorts(gatewayFlags, values, closedAdmin(values));
-    checkDurations(gatewayFlags, values);
-    checkCallers(values, warn);
-    parseDirect(values);
-    checkServerSide(values, warn);
-    checkAudit(values);
-    parseStrategies(values['proxy-strategies']);
-    checkResume(values);
-    requireRegistry(values, 'a gateway finds hubs and agents in the registry');
-    requirePeerTls(values);
-    checkPeerSockets(values);
-  },
-};
+const ofCallers: readonly Check<GatewayValues>[] = [
+  callers.checkCallers,
+  parseDirect,
+  (values) => server.parseStrategies(values['proxy-strategies']),
+  common.checkResume,
+];
 
-export const backendHub: ProgramFlags<typeof hubFlags> = {
-  name: 'backend-hub',
-  summary: 'Hub of a plane: accepts agents, and relays the tunnels of all gateways to them.',
-  flags: hubFlags,
-  check(values, warn) {
-    checkPorts(hubFlags, values, closedAdmin(values));
-    checkDurations(hubFlags, values);
-    checkServerSide(values, warn);
-    checkAudit(values);
-    checkHubSide(values, warn);
-    requireRegistry(values, 'gateways find a hub in the registry');
-    checkPeerListener(values);
-    checkPeerSockets(values, values['advertise-address']);
-  },
-};
+const ofAgents: readonly Check<HubValues>[] = [
+  agents.checkAgents,
+  common.checkKubeconfig,
+  server.checkServerCount,
+  server.checkLeases,
+  plane.checkAdvertising,
+  plane.checkPeerListener,
+];
 
-export const proxyAgent: ProgramFlags<typeof agentFlags> = {
-  name: 'proxy-agent',
-  summary: 'Agent: connects to servers, and opens the connections that callers request in its own network.',
-  flags: agentFlags,
-  check(values, warn) {
-    checkPorts(agentFlags, values, closedAdmin(values));
-    parseDestinations(values);
-    checkDurations(agentFlags, values);
-    checkServerConnection(values);
-    checkAgentIdentity(values, warn);
-    checkSynchronisation(values);
-    checkResume(values);
-    checkAdminTls(values);
-    checkLeaseSelector(values);
-    checkKubeconfig(values);
-    checkQueues(values);
-    checkDebug(values);
-    checkLogging(values, warn);
-    checkAudit(values);
-  },
-};
+const ofBoth: readonly Check<Pick<HubValues, keyof GatewayValues & keyof HubValues>>[] = [
+  server.checkServerId,
+  callers.proxyNetworks,
+  tls.checkTlsPolicy,
+  plane.checkMembership,
+  plane.checkPeerTls,
+  plane.checkRedisCredentials,
+  plane.checkRedisTls,
+  tls.checkAdminTls,
+  tls.warnOfSharedAuthorities,
+  plane.checkAdminAdvertising,
+  server.checkConsole,
+  common.checkDebug,
+  common.checkLogging,
+  common.checkAudit,
+  plane.checkPeerSockets,
+];
 
-export const isthmusHold: ProgramFlags<typeof holdFlags> = {
-  name: 'isthmus hold',
-  summary:
-    "The callers' end of a plane: keeps API servers' connections and their ends of tunnels while gateways are changed, die or hang.",
-  flags: holdFlags,
-  check(values, warn) {
-    checkPorts(holdFlags, values);
-    checkDurations(holdFlags, values);
-    checkHold(values, warn);
-    checkResume(values);
-    checkTlsPolicy(values, warn);
-    checkLogging(values, warn);
+/** @param checks in the order in which an operator hears of faults, behind those of ports and durations */
+function program<T extends FlagTable>(
+  { name, summary, flags }: Omit<ProgramFlags<T>, 'check'>,
+  ...checks: readonly Check<Values<T>>[]
+): ProgramFlags<T> {
+  const check = (values: Values<T>, warn: (message: string) => void) => {
+    checkPorts(flags, values);
+    checkDurations(flags, values);
+    for (const each of checks) each(values, warn);
+  };
+  return { name, summary, flags, check };
+}
+
+export const proxyServer = program(
+  {
+    name: 'proxy-server',
+    summary:
+      'Gateway and hub in one process: accepts API servers and agents, and carries dials from API servers to agents.',
+    flags: serverFlags,
   },
-};
+  ...ofCallers,
+  ...ofBoth,
+  ...ofAgents,
+  checkQueues,
+);
+
+export const frontendGateway = program(
+  {
+    name: 'frontend-gw',
+    summary: 'Gateway of a plane: accepts API servers, and carries their dials to agents through any hub.',
+    flags: gatewayFlags,
+  },
+  ...ofCallers,
+  ...ofBoth,
+  (values) => plane.requireRegistry(values, 'a gateway finds hubs and agents in the registry'),
+  plane.requirePeerTls,
+);
+
+export const backendHub = program(
+  {
+    name: 'backend-hub',
+    summary: 'Hub of a plane: accepts agents, and relays the tunnels of all gateways to them.',
+    flags: hubFlags,
+  },
+  ...ofBoth,
+  ...ofAgents,
+  (values) => plane.requireRegistry(values, 'gateways find a hub in the registry'),
+);
+
+export const proxyAgent = program(
+  {
+    name: 'proxy-agent',
+    summary: 'Agent: connects to servers, and opens the connections that callers request in its own network.',
+    flags: agentFlags,
+  },
+  parseDestinations,
+  agent.checkServerConnection,
+  agent.checkAgentIdentity,
+  agent.checkSynchronisation,
+  common.checkResume,
+  tls.checkAdminTls,
+  agent.checkLeaseSelector,
+  common.checkKubeconfig,
+  checkQueues,
+  common.checkDebug,
+  common.checkLogging,
+  common.checkAudit,
+);
+
+export const isthmusHold = program(
+  {
+    name: 'isthmus hold',
+    summary:
+      "The callers' end of a plane: keeps API servers' connections and their ends of tunnels while gateways are changed, die or hang.",
+    flags: holdFlags,
+  },
+  callers.checkHold,
+  common.checkResume,
+  tls.checkTlsPolicy,
+  common.checkLogging,
+);
 
 export const PROGRAMS: readonly ProgramFlags<FlagTable>[] = [proxyServer, frontendGateway, backendHub, proxyAgent];
 
-/** A unix socket replaces the TCP port. */
-function closedAdmin(values: { readonly 'admin-uds-name': string }): string[] {
-  return values['admin-uds-name'] === '' ? [] : ['admin-port', 'admin-server-port'];
-}
-
-type Common = Pick<HubValues, keyof GatewayValues & keyof HubValues>;
-
-function checkServerSide(values: Common, warn: (message: string) => void): void {
-  checkServerId(values);
-  proxyNetworks(values);
-  checkTlsPolicy(values, warn);
-  checkMembership(values);
-  checkPeerTls(values);
-  checkRedisCredentials(values);
-  checkRedisTls(values);
-  checkAdminTls(values);
-  warnOfSharedAuthorities(values, warn);
-  checkAdminAdvertising(values);
-  checkConsole(values);
-  checkDebug(values);
-  checkLogging(values, warn);
-}
-
-function checkHubSide(values: HubValues, warn: (message: string) => void): void {
-  checkAgents(values, warn);
-  checkKubeconfig(values);
-  checkServerCount(values);
-  checkLeases(values);
-  checkAdvertising(values);
+/** A unix socket replaces the TCP port of operators. Without a plane there are no peers. */
+function closedPorts(values: Readonly<Record<string, unknown>>): string[] {
+  return [
+    ...(values['admin-uds-name'] ? ['admin-port', 'admin-server-port'] : []),
+    ...(values['redis-url'] === '' ? ['peer-port'] : []),
+  ];
 }
 
 /** Rejects negative durations, which no flag accepts. */
@@ -357,11 +291,9 @@ export function listenersOf(table: FlagTable, values: Readonly<Record<string, un
   });
 }
 
-/**
- * Checks every listener's port: it is within its range, and no two listeners share one.
- * @param closed flags of listeners that will not be opened
- */
-function checkPorts(table: FlagTable, values: Readonly<Record<string, unknown>>, closed: readonly string[] = []): void {
+/** Checks the port of every listener that will be opened: it is within its range, and no two listeners share one. */
+function checkPorts(table: FlagTable, values: Readonly<Record<string, unknown>>): void {
+  const closed = closedPorts(values);
   const taken: Listener[] = [];
   for (const listener of listenersOf(table, values)) {
     const { flag, port, host } = listener;

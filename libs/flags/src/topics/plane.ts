@@ -176,8 +176,9 @@ export function requirePeerTls(flags: PeerTls): void {
     throw new FlagError('peer-cert', 'must be set: gateways and hubs connect with mutual TLS');
 }
 
-/** For a hub that gateways of other processes dial. */
-export function checkPeerListener(flags: Advertising & Values<typeof peerListening> & PeerTls): void {
+/** For a hub, which gateways of other processes dial unless it is alone. */
+export function checkPeerListener(flags: Membership & Advertising & Values<typeof peerListening> & PeerTls): void {
+  if (flags['redis-url'] === '') return;
   requirePeerTls(flags);
   if (flags['advertise-address'] === '') {
     throw new FlagError(
@@ -224,9 +225,9 @@ export function hubSocket(flags: Pick<Flags, 'peer-uds-dir' | 'plane'>, peerAddr
 
 type Flags = Values<typeof peerSockets & typeof membership & typeof tenants>;
 
-/** @param peerAddress of the hub in this program; unset for a gateway */
-export function checkPeerSockets(flags: Flags, peerAddress?: string): void {
-  const { 'peer-uds-dir': directory } = flags;
+/** A gateway alone has no socket of its own there, and no address to advertise. */
+export function checkPeerSockets(flags: Flags & Partial<Advertising>): void {
+  const { 'peer-uds-dir': directory, 'advertise-address': peerAddress } = flags;
   if (directory === '') return;
   if (flags['redis-url'] === '') throw new FlagError('peer-uds-dir', 'has no effect without --redis-url');
   if (flags['tenants-dir'] !== '') {
