@@ -50,24 +50,27 @@ export function checkAppendable(flag: string, path: string): void {
 }
 
 /**
- * Checks a certificate and its key: both or neither are set, they are readable, well formed, and match. The certificate's file may hold
- * a chain that starts with the program's own certificate.
+ * Checks a certificate, its key and a file of authorities, as far as they are set: they are readable, well formed, and the key is the
+ * certificate's. The certificate's file may hold a chain that starts with the program's own certificate.
  */
-export function checkKeyPair(certFlag: string, cert: string, keyFlag: string, key: string): void {
-  if (cert === '' && key === '') return;
-  if (cert === '') throw new FlagError(certFlag, `must be set when --${keyFlag} is`);
-  if (key === '') throw new FlagError(keyFlag, `must be set when --${certFlag} is`);
-  const leaf = leafIn(certFlag, cert);
-  const privateKey = privateKeyIn(keyFlag, key);
-  if (!leaf || !new X509Certificate(leaf.raw).checkPrivateKey(privateKey)) {
-    throw new FlagError(keyFlag, `the key in ${key} does not match the certificate in ${cert}`);
+export function checkTlsFiles<Flag extends string>(flags: Files<Flag>, cert: Flag, key: Flag, ca: Flag): void {
+  checkTogether(flags, cert, key);
+  if (flags[cert] !== '') {
+    const leaf = leafIn(cert, flags[cert]);
+    const privateKey = privateKeyIn(key, flags[key]);
+    if (!leaf || !new X509Certificate(leaf.raw).checkPrivateKey(privateKey))
+      throw new FlagError(key, `the key in ${flags[key]} does not match the certificate in ${flags[cert]}`);
   }
+  if (flags[ca] !== '') poolIn(ca, flags[ca]);
 }
 
-/** Checks a file of authorities, if set. */
-export function checkAuthorities(flag: string, path: string): void {
-  if (path !== '') poolIn(flag, path);
+/** Checks that both of two flags are set, or neither. */
+export function checkTogether<Flag extends string>(flags: Files<Flag>, one: Flag, other: Flag): void {
+  const [missing, given] = flags[one] === '' ? [one, other] : [other, one];
+  if (flags[missing] === '' && flags[given] !== '') throw new FlagError(missing, `must be set when --${given} is`);
 }
+
+type Files<Flag extends string> = Readonly<Record<Flag, string>>;
 
 /** An authority that two files share, by its subject; undefined where there is none, or where a file is not named. */
 export function sharedAuthority(

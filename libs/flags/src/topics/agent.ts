@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { isIP } from 'node:net';
 import { isLoopback } from '@isthmus/runtime';
 import { DIRECT } from '@isthmus/tunnel';
-import { checkAuthorities, checkKeyPair, readNamedFile } from '../files.ts';
+import { checkTlsFiles, readNamedFile } from '../files.ts';
 import {
   bool,
   countOrAll,
@@ -154,8 +154,7 @@ export function checkServerConnection(flags: Values<typeof serverConnection>): v
   const ping = flags['ping-interval'];
   if (ping !== undefined && (ping < 1000 || ping > 300_000 || ping % 1000 !== 0))
     throw new FlagError('ping-interval', 'want whole seconds, 1s to 5m');
-  checkKeyPair('agent-cert', flags['agent-cert'], 'agent-key', flags['agent-key']);
-  checkAuthorities('ca-cert', authorities);
+  checkTlsFiles(flags, 'agent-cert', 'agent-key', 'ca-cert');
   const distant = hosts.find((host) => !isLoopback(host));
   if (authorities === '' && distant !== undefined) {
     throw new FlagError(

@@ -1,5 +1,5 @@
 import { isLoopback } from '@isthmus/runtime';
-import { checkAuthorities, checkKeyPair } from '../files.ts';
+import { checkTlsFiles } from '../files.ts';
 import { duration, FlagError, float32, int, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 
@@ -72,8 +72,7 @@ const LIMITS = [
 
 export function checkAgents(flags: Flags, warn: (message: string) => void): void {
   const { 'cluster-cert': cert, 'cluster-ca-cert': authorities, 'agent-bind-address': address } = flags;
-  checkKeyPair('cluster-cert', cert, 'cluster-key', flags['cluster-key']);
-  checkAuthorities('cluster-ca-cert', authorities);
+  checkTlsFiles(flags, 'cluster-cert', 'cluster-key', 'cluster-ca-cert');
   if (cert === '' && !isLoopback(address)) {
     throw new FlagError(
       'cluster-cert',

@@ -1,5 +1,5 @@
 import { BlockList } from 'node:net';
-import { checkAuthorities, checkKeyPair, faultOfSocketPath, hiddenSocket, readNamedFile } from '../files.ts';
+import { checkTlsFiles, faultOfSocketPath, hiddenSocket, readNamedFile } from '../files.ts';
 import { bool, duration, FlagError, int, oneOf, string, strings, topic, type Values } from '../flag.ts';
 import { readCidr } from '../syntax.ts';
 
@@ -77,8 +77,7 @@ function checkTenantCallers(flags: Flags): void {
 export function checkCallers(flags: Flags & { readonly 'tenants-dir': string }, warn: (message: string) => void): void {
   if (flags['tenants-dir'] === '') checkOwnCallers(flags, warn);
   else checkTenantCallers(flags);
-  checkKeyPair('server-cert', flags['server-cert'], 'server-key', flags['server-key']);
-  checkAuthorities('server-ca-cert', flags['server-ca-cert']);
+  checkTlsFiles(flags, 'server-cert', 'server-key', 'server-ca-cert');
 }
 
 function checkOwnCallers(flags: Flags, warn: (message: string) => void): void {
@@ -173,8 +172,7 @@ function hostAndPort(text: string): GatewayPlace {
 export function checkHold(flags: HoldFlags, warn: (message: string) => void): void {
   // It verifies no tokens.
   checkOwnCallers({ ...flags, 'caller-token-file': '' }, warn);
-  checkKeyPair('server-cert', flags['server-cert'], 'server-key', flags['server-key']);
-  checkAuthorities('server-ca-cert', flags['server-ca-cert']);
+  checkTlsFiles(flags, 'server-cert', 'server-key', 'server-ca-cert');
   for (const [text, place] of parseGateways(flags)) {
     if ('path' in place) {
       if (place.path !== flags['uds-name']) continue;
@@ -183,6 +181,5 @@ export function checkHold(flags: HoldFlags, warn: (message: string) => void): vo
     for (const name of ['gateway-cert', 'gateway-key', 'gateway-ca-cert'] as const)
       if (flags[name] === '') throw new FlagError(name, `must be set: --gateways names ${text}, which is mutual TLS`);
   }
-  checkKeyPair('gateway-cert', flags['gateway-cert'], 'gateway-key', flags['gateway-key']);
-  checkAuthorities('gateway-ca-cert', flags['gateway-ca-cert']);
+  checkTlsFiles(flags, 'gateway-cert', 'gateway-key', 'gateway-ca-cert');
 }

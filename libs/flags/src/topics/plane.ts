@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { parseDestination } from '@isthmus/tunnel';
-import { checkAuthorities, checkKeyPair, faultOfDirectory, faultOfSocketPath, readNamedFile } from '../files.ts';
+import { checkTlsFiles, checkTogether, faultOfDirectory, faultOfSocketPath, readNamedFile } from '../files.ts';
 import { FlagError, int, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 
@@ -139,8 +139,7 @@ function checkRedisUrl(url: string): void {
 }
 
 export function checkRedisTls(flags: Membership & RedisTls): void {
-  checkKeyPair('redis-cert', flags['redis-cert'], 'redis-key', flags['redis-key']);
-  checkAuthorities('redis-ca-cert', flags['redis-ca-cert']);
+  checkTlsFiles(flags, 'redis-cert', 'redis-key', 'redis-ca-cert');
   const named = (['redis-ca-cert', 'redis-cert'] as const).find((name) => flags[name] !== '');
   if (named && !flags['redis-url'].startsWith('rediss')) {
     throw new FlagError(named, 'has no effect unless --redis-url begins with rediss');
@@ -163,11 +162,8 @@ export function requireRegistry(flags: Membership, why: string): void {
 }
 
 export function checkPeerTls(flags: PeerTls): void {
-  checkKeyPair('peer-cert', flags['peer-cert'], 'peer-key', flags['peer-key']);
-  checkAuthorities('peer-ca-cert', flags['peer-ca-cert']);
-  const { 'peer-cert': cert, 'peer-ca-cert': authorities } = flags;
-  if (cert !== '' && authorities === '') throw new FlagError('peer-ca-cert', 'must be set when --peer-cert is');
-  if (cert === '' && authorities !== '') throw new FlagError('peer-cert', 'must be set when --peer-ca-cert is');
+  checkTlsFiles(flags, 'peer-cert', 'peer-key', 'peer-ca-cert');
+  checkTogether(flags, 'peer-cert', 'peer-ca-cert');
 }
 
 /** For a program that dials other processes of the plane, or is dialled by them. That link always uses mutual TLS. */

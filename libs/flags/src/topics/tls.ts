@@ -1,5 +1,5 @@
 import type { SecureVersion } from 'node:tls';
-import { checkAuthorities, checkKeyPair, faultOfSocketPath, sharedAuthority } from '../files.ts';
+import { checkTlsFiles, checkTogether, faultOfSocketPath, sharedAuthority } from '../files.ts';
 import { FlagError, string, strings, topic, type Values } from '../flag.ts';
 import { nearest } from '../parse.ts';
 
@@ -51,13 +51,8 @@ export function checkAdminTls(flags: Values<typeof adminTls> & { readonly 'admin
       'admin-server-cert',
       'has no effect with --admin-uds-name: who may open the socket may do everything',
     );
-  const { 'admin-server-cert': cert, 'admin-ca-cert': authorities } = flags;
-  checkKeyPair('admin-server-cert', cert, 'admin-server-key', flags['admin-server-key']);
-  checkAuthorities('admin-ca-cert', authorities);
-  if (cert !== '' && authorities === '')
-    throw new FlagError('admin-ca-cert', 'must be set when --admin-server-cert is');
-  if (cert === '' && authorities !== '')
-    throw new FlagError('admin-server-cert', 'must be set when --admin-ca-cert is');
+  checkTlsFiles(flags, 'admin-server-cert', 'admin-server-key', 'admin-ca-cert');
+  checkTogether(flags, 'admin-server-cert', 'admin-ca-cert');
 }
 
 /** Whose certificates each of these flags' authorities sign. A program has some of them. */
