@@ -9,6 +9,7 @@ import {
   type DialErrorCode,
   type DialRequest,
   NotAuthorised,
+  PlaneEnded,
   type PlaneEvents,
   type Principal,
   planeEvents,
@@ -63,8 +64,8 @@ test('the record of a tunnel matches the schema, however it ended', () => {
   const resumable = { dial, ...ROUTE, attached: true, moves: 0, kept: 0 };
   const tunnel = { role: 'gateway', dial, ...ROUTE, since: Date.now(), up: 1, down: 2, resumable } as const;
   const endings: ((events: PlaneEvents) => void)[] = [
-    (events) => events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'caller' }),
-    (events) => events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'agent', error: new Error('lost') }),
+    (events) => events.emit('tunnel:close', tunnel, { how: 'closed', by: 'caller' }, 1),
+    (events) => events.emit('tunnel:close', tunnel, { how: 'cut', by: 'agent', error: new PlaneEnded('lost') }, 1),
     () => {
       Object.assign(resumable, { moves: 3, hubId: 'h2' });
     },
@@ -91,7 +92,7 @@ test('the records of dials with principals match the schema', () => {
   const record = recordOf((events) => {
     events.emit('dial:end', 'gateway', dial, { ms: 5, ...ROUTE, agentPrincipal: 'acme/agent/a1' });
     events.emit('tunnel:open', tunnel);
-    events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'caller' });
+    events.emit('tunnel:close', tunnel, { how: 'closed', by: 'caller' }, 1);
   });
   assert.equal(invalid(record), undefined);
   const cause = new NotAuthorised('it may not', { rule: 'acme.yaml: dial.deny[0]', principal: CALLER });

@@ -85,8 +85,8 @@ function tracing(tracer: SpanTracer, shutdown: () => Promise<void>): Tracing {
   return {
     tracer,
     follow(events) {
-      events.on('tunnel:close', (tunnel, outcome) => {
-        if (tunnel.role === 'gateway') tracer.tunnel(tunnel, outcome);
+      events.on('tunnel:close', (tunnel, outcome, ms) => {
+        if (tunnel.role === 'gateway') tracer.tunnel(tunnel, outcome, ms);
       });
     },
     shutdown,

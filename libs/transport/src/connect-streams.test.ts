@@ -121,7 +121,7 @@ test('a cut resets its stream alone, and a reset by the caller cuts its tunnel a
   byCaller.close(http2.constants.NGHTTP2_CANCEL);
   await until(() => closed.length === 2, 'the end of two tunnels');
   assert.deepEqual(
-    closed.map(({ closedBy }) => closedBy),
+    closed.map(({ by }) => by),
     ['destination', 'caller'],
   );
   sockets[3]?.write('still here');
@@ -145,7 +145,7 @@ test('a cut by the plane resets the stream, and a caller that may dial no more l
   const end = endOf(stream);
   near.destroy(new PlaneEnded('an operator kicked its agent', { by: 'agent' }));
   assert.deepEqual(await end, [ErrorCode.CONNECT_ERROR, false]);
-  assert.equal(caller.closed[0]?.closedBy, 'agent');
+  assert.equal(caller.closed[0]?.by, 'agent');
   const over = new Promise((resolve) => caller.session.once('close', resolve));
   peer?.end(new Error('its certificate was revoked'));
   await over;

@@ -143,8 +143,8 @@ test('the tunnel of a caller that may dial no more is closed by the plane', asyn
   caller.write(REQUEST);
   await opened;
   peer?.end(new Error('its certificate was revoked'));
-  const [, { closedBy, error }] = (await closed) as [unknown, TunnelOutcome];
-  assert.deepEqual([closedBy, error?.message], ['credential', 'its certificate was revoked']);
+  const [, { by, error }] = (await closed) as [unknown, TunnelOutcome];
+  assert.deepEqual([by, error?.message], ['credential', 'its certificate was revoked']);
   caller.destroy();
 });
 

@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events';
 import type { PacketType } from '@isthmus/proto';
 import { TUNNEL } from './defaults.ts';
 import type { CallerProtocol, DialRequest, ResumableTunnel } from './dial.ts';
-import type { CutBy, DialError, DialTiming } from './errors.ts';
+import type { CutBy, DialError, DialTiming, PlaneEnded } from './errors.ts';
 import type { Principal } from './names.ts';
 import type { AgentIdentifiers } from './sessions.ts';
 
@@ -62,31 +62,27 @@ export interface TunnelInfo {
   /** Set at a gateway if the tunnel can be resumed. `sessionId` and `hubId` are then live, too. */
   readonly resumable?: ResumableTunnel | undefined;
   /** The side that has ended its direction while the other goes on; live. */
-  readonly halfClosed?: 'caller' | 'destination' | undefined;
+  readonly halfClosed?: TunnelSide | undefined;
   /** Bytes read from one side and not yet accepted by the other; live. */
   readonly queued?: number;
   /** See `Splice.idleMs`; live. */
   readonly idleMs?: number;
 }
 
-/** The cause of a tunnel's end: the side that wanted it, or what cut it. A lost carrier that was only passed on is the caller's to replace. */
-export type ClosedBy = 'caller' | 'destination' | CutBy;
+/** A side of a tunnel, as seen from the plane. */
+export type TunnelSide = 'caller' | 'destination';
 
-/** Whether the tunnel was cut: neither of its sides ended it. */
-export function isCut(closedBy: ClosedBy): closedBy is CutBy {
-  return closedBy !== 'caller' && closedBy !== 'destination';
-}
-
-/** How a tunnel ended. `Splice` alone decides it. */
-export interface TunnelEnding {
-  readonly closedBy: ClosedBy;
-  /** Set if the tunnel did not end cleanly; always a PlaneEnded if it was cut. */
-  readonly error?: Error;
-}
-
-export interface TunnelOutcome extends TunnelEnding {
-  readonly ms: number;
-}
+/**
+ * How a tunnel ended. `Splice` alone decides it.
+ * - `closed`: a side ended it, in order.
+ * - `failed`: a side failed or went away, or something failed after a side had ended in order. Where a carrier is only passed on, its loss is
+ *   the caller's failure, because the caller's half replaces it.
+ * - `cut`: neither side ended it.
+ */
+export type TunnelOutcome =
+  | { readonly how: 'closed'; readonly by: TunnelSide; readonly error?: undefined }
+  | { readonly how: 'failed'; readonly by: TunnelSide; readonly error: Error }
+  | { readonly how: 'cut'; readonly by: CutBy; readonly error: PlaneEnded };
 
 /** A tunnel that was cut at `isthmus hold`, as it tells a gateway. Its tenant and caller are those of hold's credential; the rest are claims. */
 export interface HeldCut {
@@ -162,7 +158,7 @@ export interface PlaneEventMap {
   'tunnel:open': [tunnel: TunnelInfo];
   /** At the gateway: the destination's first byte has passed, so many milliseconds after the tunnel opened. */
   'tunnel:first-byte': [tunnel: TunnelInfo, ms: number];
-  'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome];
+  'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome, ms: number];
   /** At a gateway: `isthmus hold` says that a tunnel of its callers was cut, perhaps while no gateway was there to see it. */
   'hold:cut': [cut: HeldCut];
   /** A process that drains ends an idle tunnel. Its `tunnel:close` follows. */

@@ -54,11 +54,9 @@ export {
 export {
   type AuditSink,
   type CertificatePlace,
-  type ClosedBy,
   type DialFailure,
   type DialOutcome,
   type HeldCut,
-  isCut,
   type Operation,
   type Operator,
   type PacketWay,
@@ -69,6 +67,7 @@ export {
   type SessionInfo,
   type TunnelInfo,
   type TunnelOutcome,
+  type TunnelSide,
   unlessProbed,
   upstreamReason,
 } from './events.ts';

@@ -74,7 +74,7 @@ test('bytes flow in both directions and are counted', async () => {
   destination.say('hi');
   caller.push(null);
   destination.push(null);
-  assert.deepEqual(await splice.done, { closedBy: 'caller' });
+  assert.deepEqual(await splice.done, { how: 'closed', by: 'caller' });
   assert.deepEqual([destination.received.join(''), caller.received.join('')], ['hello', 'hi']);
   assert.deepEqual([splice.up, splice.down], [5, 2]);
 });
@@ -85,7 +85,7 @@ test('a half-close leaves the other direction open', async () => {
   await once(destination, 'finish');
   destination.say('the answer to what came before');
   destination.push(null);
-  assert.deepEqual(await splice.done, { closedBy: 'caller' });
+  assert.deepEqual(await splice.done, { how: 'closed', by: 'caller' });
   assert.equal(caller.received.join(''), 'the answer to what came before');
 });
 
@@ -94,7 +94,7 @@ test('the side that closes first is reported', async () => {
   destination.push(null);
   await once(caller, 'finish');
   caller.push(null);
-  assert.equal((await splice.done).closedBy, 'destination');
+  assert.equal((await splice.done).by, 'destination');
 });
 
 test('a full writer pauses its reader, and nothing else', async () => {
@@ -115,7 +115,7 @@ test('a side that fails aborts the other', async () => {
   const { caller, destination, splice } = pair();
   const reset = new Error('connection reset by peer');
   destination.destroy(reset);
-  assert.deepEqual(await splice.done, { closedBy: 'destination', error: reset });
+  assert.deepEqual(await splice.done, { how: 'failed', by: 'destination', error: reset });
   assert.equal(caller.aborted, reset);
 });
 
@@ -135,7 +135,7 @@ test('what a side sent before it failed is written to the other before the other
   await new Promise(setImmediate);
   assert.equal(caller.aborted, undefined, 'it was written, and has yet to arrive');
   cut?.();
-  assert.equal((await splice.done).closedBy, 'destination');
+  assert.equal((await splice.done).by, 'destination');
   assert.equal(String(caller.aborted), 'Error: connection reset by peer');
 });
 
@@ -160,7 +160,7 @@ for (const before of [true, false])
       await drained;
       await failed(destination);
     }
-    assert.equal((await splice.done).closedBy, 'destination');
+    assert.equal((await splice.done).by, 'destination');
     const most = performance.now() - takenAt;
     assert.ok(silent !== undefined && silent <= most, `${silent} ms, and it was taken ${most} ms ago`);
   });
@@ -176,7 +176,7 @@ test('a side that takes nothing of what the failed one sent is cut after a while
   assert.equal(caller.aborted, undefined);
   t.mock.timers.tick(1);
   assert.ok(caller.aborted);
-  assert.equal((await splice.done).closedBy, 'destination');
+  assert.equal((await splice.done).by, 'destination');
   t.mock.timers.reset();
 });
 
@@ -199,7 +199,7 @@ test('a cut by the plane waits for nothing', async () => {
   await once(destination, 'data');
   const lost = new SessionLost('agent a1: connection closed');
   destination.destroy(lost);
-  assert.deepEqual(await splice.done, { closedBy: 'path', error: lost });
+  assert.deepEqual(await splice.done, { how: 'cut', by: 'path', error: lost });
   assert.equal(caller.aborted, lost);
 });
 
@@ -207,14 +207,14 @@ test('a carrier that is passed on and lost is no cut, since both halves are else
   const passing = () => Object.assign(new Peer(), { marks: { mark() {}, onMarks() {} } });
   const lost = new SessionLost('the link ended');
   const reader = new PlaneEnded('the reader stalled', { by: 'limit' });
-  for (const [caller, destination, error, closedBy] of [
-    [passing(), passing(), lost, 'caller'],
-    [passing(), passing(), reader, 'limit'],
-    [new Peer(), passing(), lost, 'path'],
+  for (const [caller, destination, error, how, by] of [
+    [passing(), passing(), lost, 'failed', 'caller'],
+    [passing(), passing(), reader, 'cut', 'limit'],
+    [new Peer(), passing(), lost, 'cut', 'path'],
   ] as const) {
     const splice = new Splice(caller, destination);
     splice.abort(error);
-    assert.deepEqual(await splice.done, { closedBy, error });
+    assert.deepEqual(await splice.done, { how, by, error });
     assert.deepEqual([caller.aborted, destination.aborted], [error, error]);
   }
 });
@@ -226,13 +226,13 @@ test('a side that goes away after its end has lost nothing, so the other is not 
   await once(destination, 'finish');
   await failed(caller);
   t.mock.timers.tick(500);
-  assert.deepEqual(await splice.done, { closedBy: 'caller' });
+  assert.deepEqual(await splice.done, { how: 'closed', by: 'caller' });
   assert.deepEqual([destination.destroyed, destination.aborted], [true, undefined]);
   t.mock.timers.reset();
 });
 
 test('a cut counts before the end of a caller that waits for its answer, and not before the end of a destination', async () => {
-  for (const [first, closedBy] of [
+  for (const [first, by] of [
     ['caller', 'agent'],
     ['destination', 'destination'],
   ] as const) {
@@ -241,7 +241,7 @@ test('a cut counts before the end of a caller that waits for its answer, and not
     await once(ends[first], 'end');
     splice.abort(new PlaneEnded('the agent stops', { by: 'agent' }));
     const ending = await splice.done;
-    assert.equal(ending.closedBy, closedBy);
+    assert.equal(ending.by, by);
     assert.equal((ending.error as PlaneEnded).by, 'agent');
   }
 });
@@ -249,8 +249,8 @@ test('a cut counts before the end of a caller that waits for its answer, and not
 test('a side that vanishes without its EOF is a failure', async () => {
   const { caller, destination, splice } = pair();
   caller.destroy();
-  const { closedBy, error } = await splice.done;
-  assert.deepEqual([closedBy, error?.message], ['caller', 'caller went away']);
+  const { by, error } = await splice.done;
+  assert.deepEqual([by, error?.message], ['caller', 'caller went away']);
   assert.ok(destination.aborted);
 });
 
@@ -258,7 +258,7 @@ test('a lost session is blamed on neither side', async () => {
   const { destination, splice } = pair();
   const lost = new SessionLost('agent a1: connection closed');
   destination.destroy(lost);
-  assert.deepEqual(await splice.done, { closedBy: 'path', error: lost });
+  assert.deepEqual(await splice.done, { how: 'cut', by: 'path', error: lost });
 });
 
 test('a side that ended before the splice began ends the tunnel', async () => {
@@ -266,8 +266,8 @@ test('a side that ended before the splice began ends the tunnel', async () => {
   const destination = new Peer();
   destination.destroy();
   await once(destination, 'close');
-  const { closedBy } = await new Splice(caller, destination).done;
-  assert.equal(closedBy, 'destination');
+  const { by } = await new Splice(caller, destination).done;
+  assert.equal(by, 'destination');
   assert.ok(caller.aborted);
 });
 
@@ -281,7 +281,7 @@ test('when a side without half-close ends, the other gets what is queued and is 
   assert.equal(caller.received.join(''), 'last words');
   assert.equal(caller.aborted, undefined, 'the caller may still close in good order');
   t.mock.timers.tick(500);
-  assert.deepEqual(await splice.done, { closedBy: 'destination' });
+  assert.deepEqual(await splice.done, { how: 'closed', by: 'destination' });
   assert.ok(caller.destroyed, 'a caller that does not close is not waited for');
   assert.equal(caller.aborted, undefined, 'nothing was cut');
   t.mock.timers.reset();
@@ -295,7 +295,7 @@ test('a half-closed tunnel that stays silent ends', async (t) => {
   t.mock.timers.tick(299_999);
   assert.equal(destination.aborted, undefined);
   t.mock.timers.tick(1);
-  assert.equal((await splice.done).closedBy, 'limit');
+  assert.equal((await splice.done).by, 'limit');
   assert.match(String(destination.aborted), /half-closed and silent/);
   t.mock.timers.reset();
 });
@@ -316,7 +316,7 @@ test('a half-closed tunnel whose bytes still arrive at a slow reader lives on', 
   assert.equal(destination.aborted, undefined);
   t.mock.timers.tick(300_000);
   t.mock.timers.tick(300_000);
-  assert.equal((await splice.done).closedBy, 'limit');
+  assert.equal((await splice.done).by, 'limit');
   assert.match(String(destination.aborted), /half-closed and silent/);
   t.mock.timers.reset();
 });
@@ -326,8 +326,8 @@ test("an end's explanation of its stream's failure decides who closed the tunnel
   const { destination, splice } = pair();
   destination.explain = explain;
   destination.destroy(new Error('stream was reset'));
-  const { closedBy, error } = await splice.done;
-  assert.deepEqual([closedBy, error?.message], ['path', 'the hub ended it']);
+  const { by, error } = await splice.done;
+  assert.deepEqual([by, error?.message], ['path', 'the hub ended it']);
 });
 
 test('an abort from outside ends both, once', async () => {
@@ -335,7 +335,7 @@ test('an abort from outside ends both, once', async () => {
   const reason = new PlaneEnded('the gateway stops', { by: 'gateway' });
   splice.abort(reason);
   splice.abort(new Error('again'));
-  assert.deepEqual(await splice.done, { closedBy: 'gateway', error: reason });
+  assert.deepEqual(await splice.done, { how: 'cut', by: 'gateway', error: reason });
   assert.equal(caller.aborted, reason);
   assert.equal(destination.aborted, reason);
 });
@@ -358,7 +358,7 @@ test('a socket whose peer has ended gets everything written before it is closed,
   destination.push(null);
   await once(client, 'end');
   assert.equal(Buffer.concat(all).length, 10_000);
-  assert.deepEqual(await splice.done, { closedBy: 'caller' });
+  assert.deepEqual(await splice.done, { how: 'closed', by: 'caller' });
   server.close();
 });
 
@@ -445,7 +445,7 @@ describe('an idle tunnel', () => {
     destination.push(null);
     await once(caller, 'finish');
     caller.push(null);
-    assert.deepEqual(await splice.done, { closedBy: 'destination' });
+    assert.deepEqual(await splice.done, { how: 'closed', by: 'destination' });
     assert.deepEqual([caller.received, caller.aborted, destination.aborted], [['goodbye'], undefined, undefined]);
   });
 
@@ -456,7 +456,7 @@ describe('an idle tunnel', () => {
     t.mock.timers.tick(5000);
     await once(caller, 'finish');
     caller.push(null);
-    assert.deepEqual(await splice.done, { closedBy: 'destination' });
+    assert.deepEqual(await splice.done, { how: 'closed', by: 'destination' });
     assert.equal(caller.aborted, undefined);
   });
 
@@ -464,8 +464,8 @@ describe('an idle tunnel', () => {
     const { caller, destination, splice } = pair();
     splice.endIdle('gateway');
     caller.say('request');
-    const { closedBy, error } = await splice.done;
-    assert.deepEqual([closedBy, error instanceof PlaneEnded], ['gateway', true]);
+    const { by, error } = await splice.done;
+    assert.deepEqual([by, error instanceof PlaneEnded], ['gateway', true]);
     assert.deepEqual(destination.received, []);
   });
 });

@@ -3,15 +3,13 @@ import { deferred, endAfterPeer, type Guarded, guarding, writerOf } from '@isthm
 import { TUNNEL } from './defaults.ts';
 import type { MarkStream, TunnelEnd } from './dial.ts';
 import { type CutBy, PlaneEnded, planeEnded, SessionLost } from './errors.ts';
-import { type ClosedBy, isCut, type TunnelEnding } from './events.ts';
+import type { TunnelOutcome, TunnelSide } from './events.ts';
 import type { ByteMeter, Gate } from './limits/byte-meter.ts';
 
 const NOTHING = new Uint8Array(0);
 
-type Side = 'caller' | 'destination';
-
 interface WatchedEnd {
-  readonly side: Side;
+  readonly side: TunnelSide;
   readonly end: TunnelEnd;
   /** True until its stream has closed. */
   open: boolean;
@@ -38,14 +36,14 @@ export class Splice {
 
   /** Wraps each callback so that it never throws: an exception in our own code ends the tunnel, closed by the plane. */
   readonly guarded: Guarded;
-  readonly #done = deferred<TunnelEnding>();
+  readonly #done = deferred<TunnelOutcome>();
   readonly done = this.#done.promise;
   readonly #start = performance.now();
   /** When a half last had no carrier, as far as anybody has asked. */
   #awayAt = 0;
   readonly #caller: WatchedEnd;
   readonly #destination: WatchedEnd;
-  #ending: TunnelEnding | undefined;
+  #outcome: TunnelOutcome | undefined;
   #cut = false;
   /** What ends it because it was idle. */
   #endsIdle: CutBy | undefined;
@@ -111,7 +109,7 @@ export class Splice {
   }
 
   /** The side that has ended while the other has not. */
-  get halfClosed(): Side | undefined {
+  get halfClosed(): TunnelSide | undefined {
     const [caller, destination] = [this.#caller, this.#destination];
     if (caller.ended === destination.ended) return undefined;
     return caller.ended ? 'caller' : 'destination';
@@ -148,7 +146,7 @@ export class Splice {
     const late = () => {
       if (destination.ended || !destination.open) return;
       destination.ended = true;
-      this.#settle('destination');
+      this.#settle({ how: 'closed', by: 'destination' });
       this.#caller.end.stream.end();
       destination.end.stream.destroy();
     };
@@ -162,7 +160,8 @@ export class Splice {
   abort(reason: Error): void {
     const cut = planeEnded(reason);
     this.#cut = true;
-    this.#settle(this.passesOn && cut instanceof SessionLost ? 'caller' : cut.by, cut);
+    const passedOn = this.passesOn && cut instanceof SessionLost;
+    this.#settle(passedOn ? { how: 'failed', by: 'caller', error: cut } : { how: 'cut', by: cut.by, error: cut });
     for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(cut);
   }
 
@@ -170,12 +169,12 @@ export class Splice {
    * The only place that says how a tunnel ended. The first cause counts, except that a cut counts before the end of a caller that still
    * waits for the destination's.
    */
-  #settle(closedBy: ClosedBy, error?: Error): void {
-    const before = this.#ending;
-    const cutShort = before?.closedBy === 'caller' && !this.#destination.ended && isCut(closedBy);
-    if (before === undefined || (cutShort && before.error === undefined))
-      this.#ending = { closedBy, ...(error && { error }) };
-    else if (before.error === undefined && error) this.#ending = { closedBy: before.closedBy, error };
+  #settle(outcome: TunnelOutcome): void {
+    const before = this.#outcome;
+    if (before === undefined) this.#outcome = outcome;
+    else if (before.how !== 'closed' || outcome.how === 'closed') return;
+    else if (outcome.how === 'cut' && before.by === 'caller' && !this.#destination.ended) this.#outcome = outcome;
+    else this.#outcome = { how: 'failed', by: before.by, error: outcome.error };
   }
 
   #copy(
@@ -221,7 +220,7 @@ export class Splice {
       // An earlier listener has found that this end is a reset: see `socketEnd`.
       if (stream.errored) return;
       watched.ended = true;
-      this.#settle(side);
+      this.#settle({ how: 'closed', by: side });
       if (other.ended) endAfterPeer(other.end.stream);
       else other.end.stream.end();
       if (halfOpen) this.#arm(this.#halfClosedMs);
@@ -248,7 +247,7 @@ export class Splice {
       return;
     }
     clearTimeout(this.#timer);
-    this.#done.resolve(this.#ending ?? { closedBy: side });
+    this.#done.resolve(this.#outcome ?? { how: 'closed', by: side });
   }
 
   /** A side failed, or was cut by the plane behind it. */
@@ -257,7 +256,7 @@ export class Splice {
       this.abort(error);
       return;
     }
-    this.#settle(side, error);
+    this.#settle({ how: 'failed', by: side, error });
     if (!other.open) return;
     const { end } = other;
     const { stream } = end;

@@ -19,14 +19,14 @@ test('a tunnel is ended by the id of its dial, with the reason, and the others c
   const reason = new Error('ended by an operator');
   assert.equal(tunnels.abort('none', reason), 0);
   assert.equal(tunnels.abort('first', reason), 1);
-  const { closedBy, error } = await first.done;
-  assert.deepEqual([closedBy, error?.message, error?.cause], ['path', 'ended by an operator', reason]);
+  const { by, error } = await first.done;
+  assert.deepEqual([by, error?.message, error?.cause], ['path', 'ended by an operator', reason]);
   assert.ok(error instanceof PlaneEnded);
   assert.deepEqual([...tunnels], [second]);
   tunnels.abortAll('gateway', reason);
   assert.equal(tunnels.size, 1);
   tunnels.abortAll('hub', new PlaneEnded('ended by an operator', { by: 'operator' }));
-  assert.equal((await second.done).closedBy, 'operator');
+  assert.equal((await second.done).by, 'operator');
   await tunnels.idle();
 });
 

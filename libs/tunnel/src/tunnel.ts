@@ -59,9 +59,8 @@ export class Tunnel implements TunnelInfo {
     );
     const { guarded } = this.#splice;
     guarded(() => events.emit('tunnel:open', this))();
-    this.done = this.#splice.done.then((result) => {
-      const outcome: TunnelOutcome = { ms: performance.now() - start, ...result };
-      guarded(() => events.emit('tunnel:close', this, outcome))();
+    this.done = this.#splice.done.then((outcome) => {
+      guarded(() => events.emit('tunnel:close', this, outcome, performance.now() - start))();
       return outcome;
     });
   }

@@ -268,12 +268,9 @@ function cutTunnel(n: number, reason = 'no way to the agent\n') {
   const id = n.toString(16).padStart(16, '0');
   const dial = { ...request(), id, tenant: 'default', destination: { host: '10.0.0.1', port: 10250 } };
   const names = { role: 'gateway', dial, agentId: 'agent-7', sessionId: 'far', hubId: 'far' } as const;
-  const outcome = {
-    ms: 61_000.4,
-    closedBy: n === 0 ? 'caller' : 'path',
-    error: new SessionLost(reason, { by: 'path' }),
-  };
-  return [{ ...names, since: 1, up: 3, down: 5 }, outcome as TunnelOutcome] as const;
+  const error = new SessionLost(reason, { by: 'path' });
+  const outcome: TunnelOutcome = n === 0 ? { how: 'failed', by: 'caller', error } : { how: 'cut', by: 'path', error };
+  return [{ ...names, since: 1, up: 3, down: 5 }, outcome, 61_000.4] as const;
 }
 
 /** A gateway at a socket that only takes links of hold. @returns what it is told */

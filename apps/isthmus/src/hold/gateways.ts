@@ -19,7 +19,6 @@ import {
   DialError,
   type DialRequest,
   formatDestination,
-  isCut,
   type NextHop,
   type PlaneEvents,
   type ProcessName,
@@ -64,9 +63,9 @@ export class Gateways {
     this.#log = options.log;
     const changed = () => this.#check();
     this.#gateways = [...options.places].map(([name, place]) => new Gateway(name, place, { ...options, changed }));
-    options.events.on('tunnel:close', ({ dial, agentId, hubId, up, down }, { closedBy: by, error, ms }) => {
-      if (!isCut(by)) return;
-      const reason = printable(error?.message ?? '').slice(0, TRANSPORT.reasonCharacters);
+    options.events.on('tunnel:close', ({ dial, agentId, hubId, up, down }, { how, by, error }, ms) => {
+      if (how !== 'cut') return;
+      const reason = printable(error.message).slice(0, TRANSPORT.reasonCharacters);
       const where = { destination: formatDestination(dial.destination), agent: agentId, trace: dial.traceparent ?? '' };
       // To this process, the gateway is the hub.
       const names = { gateway: hubId, hold: options.name };

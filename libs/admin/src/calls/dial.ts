@@ -123,7 +123,7 @@ async function listen(routing: RoutingPart, request: DialRequest, established: E
   const heard = await caller.wait(firstByteMs, request.signal);
   caller.hangUp();
   const gone = firstByteMs > 0 && heard.ended ? await tunnel.done : undefined;
-  return { ms: heard.ms, ended: gone ? (gone.error?.message ?? `closed by the ${gone.closedBy}`) : '' };
+  return { ms: heard.ms, ended: gone ? (gone.error?.message ?? `closed by the ${gone.by}`) : '' };
 }
 
 function checked(field: string, ms: number): number {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type ClosedBy, planeEvents, SessionLost } from '@isthmus/tunnel';
+import { type CutBy, planeEvents, SessionLost, type TunnelOutcome, type TunnelSide } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 import { asking, aTunnel } from '../testing/backend.ts';
 import { cutMessage } from './messages.ts';
@@ -11,13 +11,15 @@ import { RecentRefusals } from './recent-refusals.ts';
 function recent() {
   const events = planeEvents();
   const cuts = new RecentCuts(events);
-  const end = (tenant: string, closedBy: ClosedBy, id = 'd1', role: 'gateway' | 'hub' = 'gateway') => {
+  const end = (tenant: string, by: CutBy | TunnelSide, id = 'd1', role: 'gateway' | 'hub' = 'gateway') => {
     const { dial } = aTunnel();
     const caller = { via: 'http-connect', identity: 'CN=kube-apiserver' } as const;
     const traceparent = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`;
     const tunnel = aTunnel({ role, up: 3, down: 5, dial: { ...dial, id, tenant, caller, traceparent } });
     const error = new SessionLost('agent a has closed all its connections', { by: 'agent' });
-    events.emit('tunnel:close', tunnel, { ms: 65_000, closedBy, error });
+    const outcome: TunnelOutcome =
+      by === 'caller' || by === 'destination' ? { how: 'failed', by, error } : { how: 'cut', by, error };
+    events.emit('tunnel:close', tunnel, outcome, 65_000);
   };
   const tell = (id: string, agoMs: number) => {
     const dial = { id, tenant: 'acme', destination: { host: '10.0.0.1', port: 443 } };

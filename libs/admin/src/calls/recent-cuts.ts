@@ -1,5 +1,5 @@
 import { getOrPut } from '@isthmus/runtime';
-import { type CutBy, type HeldCut, isCut, type PlaneEvents, type TunnelInfo } from '@isthmus/tunnel';
+import type { CutBy, HeldCut, PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
 /** A tunnel that neither its caller nor its destination ended. */
@@ -37,9 +37,9 @@ export class RecentCuts implements SeenCuts {
   readonly #told = new KeptCuts(ADMIN.toldCuts);
 
   constructor(events: PlaneEvents) {
-    events.on('tunnel:close', (tunnel, { closedBy: by, error, ms }) => {
-      if (tunnel.role !== 'gateway' || !isCut(by)) return;
-      const reason = (error?.message ?? '').slice(0, ADMIN.cutReason);
+    events.on('tunnel:close', (tunnel, { how, by, error }, ms) => {
+      if (tunnel.role !== 'gateway' || how !== 'cut') return;
+      const reason = error.message.slice(0, ADMIN.cutReason);
       this.#seen.keep({ tunnel: named(tunnel), by, reason, ms, at: Date.now() });
     });
     events.on('hold:cut', ({ dial, agentId, gateway, hold, by, reason, ms, agoMs, up, down }) => {

@@ -273,7 +273,7 @@ test('a dial that waits for no byte closes its tunnel gracefully', async () => {
   const answer = await plane.admin.dial({ destination: '10.1.2.3:22' });
   assert.deepEqual([answer.dial?.state, answer.firstByteMs], [DIAL_STATE_ESTABLISHED, undefined]);
   while (plane.outcomes.length === 0) await new Promise((resolve) => setImmediate(resolve));
-  assert.deepEqual([plane.outcomes[0]?.closedBy, plane.outcomes[0]?.error], ['caller', undefined]);
+  assert.deepEqual([plane.outcomes[0]?.by, plane.outcomes[0]?.error], ['caller', undefined]);
 });
 
 test('a dial waits for a silent destination no longer than asked', async () => {

@@ -2,20 +2,20 @@ import {
   type AnyPrincipal,
   type AttemptRecord,
   type Caller,
-  type ClosedBy,
   type CutBy,
   type DialErrorCode,
   type DialLog,
   type DialOutcome,
   type DialRequest,
   formatDestination,
-  isCut,
   notAuthorisedIn,
   type Operation,
   type Operator,
   principalText,
   type ResumableTunnel,
   type SessionInfo,
+  type TunnelInfo,
+  type TunnelOutcome,
 } from '@isthmus/tunnel';
 import { TELEMETRY } from '../defaults.ts';
 import { parseTraceparent } from '../events.ts';
@@ -105,17 +105,13 @@ export interface Answer {
   readonly start: number;
 }
 
-/** How the tunnel ended. */
-export interface TunnelEnding {
+/** A tunnel that has ended. */
+export interface EndedTunnel extends Pick<TunnelInfo, 'up' | 'down' | 'resumable'> {
   readonly ms: number;
-  readonly up: number;
-  readonly down: number;
-  readonly by: ClosedBy;
-  readonly error?: Error | undefined;
-  readonly resumable?: ResumableTunnel | undefined;
+  readonly outcome: TunnelOutcome;
 }
 
-export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, tunnel?: TunnelEnding): AuditRecord {
+export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, tunnel?: EndedTunnel): AuditRecord {
   const { time, start, outcome } = answer;
   const { caller, traceparent, log } = dial;
   // Without tracing, this is the caller's own header, which may be invalid.
@@ -134,15 +130,15 @@ export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, 
     ...movedOf(tunnel?.resumable),
     ...(tunnel && {
       bytes: { up: tunnel.up, down: tunnel.down },
-      ...closedOf(tunnel.by, tunnel.error),
+      ...closedOf(tunnel.outcome),
     }),
     ...(trace !== undefined && { trace }),
   };
 }
 
-function closedOf(by: ClosedBy, error: Error | undefined): Pick<AuditRecord, 'closed' | 'cut'> {
+function closedOf({ how, by, error }: TunnelOutcome): Pick<AuditRecord, 'closed' | 'cut'> {
   const text = textOf(error);
-  return isCut(by) ? { closed: { by: 'plane', ...text }, cut: by } : { closed: { by, ...text } };
+  return how === 'cut' ? { closed: { by: 'plane', ...text }, cut: by } : { closed: { by, ...text } };
 }
 
 function resultOf(error: DialOutcome['error']): Pick<AuditRecord, 'outcome' | 'text' | 'rule'> {
@@ -184,7 +180,7 @@ function attemptOf(attempt: AttemptRecord, start: number): AuditAttempt {
   };
 }
 
-function durationsOf({ ms, timing }: DialOutcome, log: DialLog | undefined, tunnel?: TunnelEnding): AuditDurations {
+function durationsOf({ ms, timing }: DialOutcome, log: DialLog | undefined, tunnel?: EndedTunnel): AuditDurations {
   const { hubMs, agentMs, dnsMs, connectMs } = timing ?? {};
   const parts = { parkedMs: log?.parkedMs || undefined, hubMs, agentMs, dnsMs, connectMs, tunnelMs: tunnel?.ms };
   const known = Object.entries(parts).filter((part): part is [string, number] => part[1] !== undefined);

@@ -10,6 +10,7 @@ import {
   type DialRequest,
   dialLog,
   NotAuthorised,
+  PlaneEnded,
   type PlaneEvents,
   type Principal,
   planeEvents,
@@ -109,10 +110,10 @@ test('an established dial gets its record when its tunnel ends', () => {
     events.emit('dial:end', 'gateway', dial, { ms: 5.12345, ...ROUTE, timing: { dnsMs: 1, connectMs: 0.25 } });
     const tunnel = tunnelOf(dial);
     events.emit('tunnel:open', tunnel);
-    events.emit('tunnel:close', { ...tunnel, dial }, { ms: 7, closedBy: 'operator' });
+    events.emit('tunnel:close', { ...tunnel, dial }, { how: 'cut', by: 'operator', error: new PlaneEnded('') }, 7);
     tunnel.up = 10;
     tunnel.down = 20;
-    events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'caller' });
+    events.emit('tunnel:close', tunnel, { how: 'closed', by: 'caller' }, 10);
   });
   assert.deepEqual(others, []);
   assert.ok(record);
@@ -192,7 +193,8 @@ test('each tunnel that is open when the gateway ends gets a record with its byte
       tunnel.down = 7;
     }
     audit.end();
-    for (const tunnel of tunnels) events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'agent' });
+    for (const tunnel of tunnels)
+      events.emit('tunnel:close', tunnel, { how: 'cut', by: 'agent', error: new PlaneEnded('') }, 1);
   });
   assert.equal(records.length, 2);
   for (const { bytes, closed, cut } of records) {
@@ -213,7 +215,7 @@ test('a tunnel that moved has one record, with how often it did and where it was
       Object.assign(moving, { hubId, sessionId: `s of ${hubId}`, moves: moving.moves + 1 });
       events.emit('tunnel:attach', moving, 40);
     }
-    events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'caller' });
+    events.emit('tunnel:close', tunnel, { how: 'closed', by: 'caller' }, 10);
   });
   assert.deepEqual(others, []);
   const { agent, hub, session, moved } = record as AuditRecord;
@@ -228,7 +230,7 @@ test('hubs and agents write no records, in the same process or not', () => {
       events.emit('dial:end', role, dial, { ms: 1, error: new DialError('dns_error', 'no such host') });
       events.emit('dial:end', role, dial, { ms: 1, ...ROUTE });
       events.emit('tunnel:open', tunnelOf(dial, role));
-      events.emit('tunnel:close', tunnelOf(dial, role), { ms: 1, closedBy: 'caller' });
+      events.emit('tunnel:close', tunnelOf(dial, role), { how: 'closed', by: 'caller' }, 1);
     }
   });
   assert.deepEqual(records, []);

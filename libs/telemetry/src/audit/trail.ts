@@ -7,6 +7,7 @@ import {
   isRefusedDial,
   notAuthorisedIn,
   type Operation,
+  PlaneEnded,
   type PlaneEvents,
   type SessionInfo,
   type TunnelInfo,
@@ -22,10 +23,10 @@ import {
   type Answer,
   type AuditRecord,
   auditRecord,
+  type EndedTunnel,
   type OtherRecord,
   type RecordSink,
   shortened,
-  type TunnelEnding,
   verified,
 } from './records.ts';
 
@@ -206,9 +207,9 @@ export function auditDials(
   /** Dials that were answered with a tunnel, until that tunnel ends. */
   const answers = new WeakMap<DialRequest, Answer>();
   const tunnels = new RandomSet<TunnelInfo>();
-  const end = (dial: DialRequest, ending: TunnelEnding) => {
+  const end = (dial: DialRequest, tunnel: EndedTunnel) => {
     const answer = answers.get(dial);
-    if (answer && answers.delete(dial)) write(auditRecord(gateway, dial, answer, ending), dial);
+    if (answer && answers.delete(dial)) write(auditRecord(gateway, dial, answer, tunnel), dial);
   };
   const unsubscribe = subscribe(events, {
     'dial:end'(role, dial, outcome) {
@@ -221,23 +222,24 @@ export function auditDials(
     // The destination was reached, but the caller was gone, so no tunnel will report it.
     'dial:undelivered'(dial) {
       const error = new Error('the caller left before the answer');
-      end(dial, { ms: 0, up: 0, down: 0, by: 'caller', error });
+      end(dial, { ms: 0, up: 0, down: 0, outcome: { how: 'failed', by: 'caller', error } });
     },
     'tunnel:open'(tunnel) {
       if (tunnel.role === 'gateway') tunnels.add(tunnel);
     },
-    'tunnel:close'(tunnel, { ms, closedBy, error }) {
+    'tunnel:close'(tunnel, outcome, ms) {
       const { dial, up, down, resumable } = tunnel;
-      if (tunnels.delete(tunnel)) end(dial, { ms, up, down, resumable, by: closedBy, error });
+      if (tunnels.delete(tunnel)) end(dial, { ms, up, down, resumable, outcome });
     },
   });
   return {
     end() {
       unsubscribe();
       // A gateway that stops in order has cut them before.
-      const error = new Error('the gateway ended');
+      const by = 'gateway';
+      const outcome = { how: 'cut', by, error: new PlaneEnded('the gateway ended', { by }) } as const;
       for (const { dial, up, down, since, resumable } of tunnels)
-        end(dial, { ms: Date.now() - since, up, down, resumable, by: 'gateway', error });
+        end(dial, { ms: Date.now() - since, up, down, resumable, outcome });
       tunnels.clear();
     },
   };

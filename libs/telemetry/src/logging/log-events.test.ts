@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import {
   DialError,
   NotAuthorised,
+  PlaneEnded,
   type PlaneEvents,
   ReaderStalled,
   type ResumableTunnel,
@@ -64,13 +65,14 @@ test('changes of tunnels, sessions, servers, hubs and the registry are logged', 
   const where = { sessionId: 's1', agentId: 'a1', hubId: 'h1' };
   const session: SessionInfo = { ...where, tenant: 't', identifiers, protocol: 'link', remote: 'r:1', since: 0 };
   const tunnel = { ...where, role: 'gateway', dial, since: 0, up: 5, down: 7 } as const;
+  const lost = new PlaneEnded('lost');
   const lines = logged((events) => {
-    events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'agent', error: new Error('lost') });
-    events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { ms: 10, closedBy: 'agent', error: new Error('lost') });
-    events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'destination', error: new Error('reset') });
-    events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'caller' });
+    events.emit('tunnel:close', tunnel, { how: 'cut', by: 'agent', error: lost }, 10);
+    events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { how: 'cut', by: 'agent', error: lost }, 10);
+    events.emit('tunnel:close', tunnel, { how: 'failed', by: 'destination', error: new Error('reset') }, 10);
+    events.emit('tunnel:close', tunnel, { how: 'closed', by: 'caller' }, 10);
     const stalled = new ReaderStalled('the destination read nothing');
-    events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { ms: 10, closedBy: 'limit', error: stalled });
+    events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { how: 'cut', by: 'limit', error: stalled }, 10);
     events.emit('session:open', session);
     events.emit('session:drain', session);
     events.emit('session:close', session, 'rolled');
@@ -188,7 +190,7 @@ test('the closing line of a tunnel says how often it moved', () => {
       up: 1,
       down: 2,
     } as const;
-    events.emit('tunnel:close', { ...info, resumable: tunnel({ moves: 3 }) }, { ms: 1, closedBy: 'caller' });
+    events.emit('tunnel:close', { ...info, resumable: tunnel({ moves: 3 }) }, { how: 'closed', by: 'caller' }, 1);
   }, 5);
   assert.deepEqual([line.msg, line.hub, line.moves], ['tunnel closed', 'h2', 3]);
 });

@@ -5,7 +5,6 @@ import {
   type DialRequest,
   formatDestination,
   inWords,
-  isCut,
   isRefusedDial,
   type PlaneEvents,
   ReaderStalled,
@@ -100,9 +99,9 @@ function dialLines(logger: Logger, bursts: Bursts, slowMs: number): Subscription
       if (error && isFlood(dial, error) && !bursts.admit(`dials of tenant ${dial.tenant}`)) return;
       logger[level](dialFields(role, dial, outcome), error ? 'dial failed' : 'dial established');
     },
-    'tunnel:close'(tunnel, outcome) {
+    'tunnel:close'(tunnel, outcome, ms) {
       const level = tunnelLevel(tunnel, outcome);
-      if (logger.isLevelEnabled(level)) logger[level](tunnelFields(tunnel, outcome), 'tunnel closed');
+      if (logger.isLevelEnabled(level)) logger[level](tunnelFields(tunnel, outcome, ms), 'tunnel closed');
     },
   };
 }
@@ -124,10 +123,11 @@ function dialLevel(role: Role, { error, failure, ms }: DialOutcome, slowMs: numb
  * A cut is a warning once: at the gateway, which knows the caller. Only the process whose reader stalled knows which it was. A gateway also
  * logs the end of each tunnel that failed; the others are for debugging.
  */
-function tunnelLevel({ role }: TunnelInfo, { closedBy, error }: TunnelOutcome): 'debug' | 'info' | 'warn' {
+function tunnelLevel({ role }: TunnelInfo, { how, error }: TunnelOutcome): 'debug' | 'info' | 'warn' {
   if (error instanceof ReaderStalled) return 'warn';
   if (role !== 'gateway') return 'debug';
-  return isCut(closedBy) ? 'warn' : error ? 'info' : 'debug';
+  if (how === 'cut') return 'warn';
+  return how === 'failed' ? 'info' : 'debug';
 }
 
 /*
@@ -160,7 +160,7 @@ function dialFields(role: Role, dial: DialRequest, outcome: DialOutcome) {
   };
 }
 
-function tunnelFields(tunnel: TunnelInfo, { ms, closedBy, error }: TunnelOutcome) {
+function tunnelFields(tunnel: TunnelInfo, { how, by, error }: TunnelOutcome, ms: number) {
   const { role, dial, agentId, sessionId, hubId, up, down, resumable } = tunnel;
   return {
     destination: formatDestination(dial.destination),
@@ -168,8 +168,8 @@ function tunnelFields(tunnel: TunnelInfo, { ms, closedBy, error }: TunnelOutcome
     ms: rounded(ms),
     up,
     down,
-    closedBy: isCut(closedBy) ? 'plane' : closedBy,
-    cut: isCut(closedBy) ? closedBy : undefined,
+    closedBy: how === 'cut' ? 'plane' : by,
+    cut: how === 'cut' ? by : undefined,
     moves: resumable?.moves || undefined,
     text: error?.message,
     role,

@@ -100,7 +100,7 @@ test('tunnels are counted by tenant and by hub, and so are their queued bytes', 
   assert.equal(page.get('isthmus_hub_tunnels{hub="h1"}'), 1);
   assert.equal(page.get('isthmus_hub_tunnels{hub="h2"}'), 1);
   assert.equal(page.get('isthmus_tunnel_queued_bytes'), 7);
-  for (const each of tunnels) events.emit('tunnel:close', each, { ms: 1, closedBy: 'caller' });
+  for (const each of tunnels) events.emit('tunnel:close', each, { how: 'closed', by: 'caller' }, 1);
   assert.deepEqual(await beginning(metrics, 'isthmus_tenant_tunnels'), {});
 });
 

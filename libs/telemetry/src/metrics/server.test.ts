@@ -57,7 +57,7 @@ test('bytes of a tunnel count while it is open and after it closed', async () =>
   events.emit('tunnel:open', live);
   assert.equal((await samples(metrics)).get('isthmus_tunnel_bytes_total{direction="up"}'), 10);
   Object.assign(live, { up: 11, down: 22 });
-  events.emit('tunnel:close', live, { ms: 2000, closedBy: 'caller' });
+  events.emit('tunnel:close', live, { how: 'closed', by: 'caller' }, 2000);
   const page = await samples(metrics);
   assert.equal(page.get('isthmus_tunnel_bytes_total{direction="up"}'), 11);
   assert.equal(page.get('isthmus_tunnel_bytes_total{direction="down"}'), 22);

@@ -115,7 +115,7 @@ function dialMetrics(families: Families, role: Role): Subscriptions {
     'tunnel:open'(tunnel) {
       if (tunnel.role === role) established.inc();
     },
-    'tunnel:close'(tunnel, { ms }) {
+    'tunnel:close'(tunnel, _outcome, ms) {
       if (tunnel.role !== role) return;
       established.dec();
       lifetime.observe(ms / 1000);

@@ -49,7 +49,7 @@ test('dials, bytes, refusals and agents are counted by tenant', async () => {
 
   const [ended, open] = [tunnel('gateway', { dial: mine, up: 3, down: 4 }), tunnel('gateway', { dial: mine, up: 10 })];
   for (const each of [ended, open]) events.emit('tunnel:open', each);
-  events.emit('tunnel:close', ended, { ms: 1, closedBy: 'caller' });
+  events.emit('tunnel:close', ended, { how: 'closed', by: 'caller' }, 1);
   assert.deepEqual(await beginning(metrics, 'isthmus_tenant_tunnel_bytes_total'), {
     '{tenant="acme",direction="up"}': 13,
     '{tenant="acme",direction="down"}': 4,

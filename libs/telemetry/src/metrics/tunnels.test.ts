@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CUT_BY, type TunnelInfo } from '@isthmus/tunnel';
+import { CUT_BY, PlaneEnded, type TunnelInfo } from '@isthmus/tunnel';
 import { agent, beginning, resumable, samples, server, tunnel } from './testing.ts';
 
 const LOST = new Error('the link was lost');
@@ -29,9 +29,11 @@ test('a gateway counts the tunnels that were cut, by tenant and cause, from 0 on
   const lines = CUT_BY.map((by) => `{tenant="${open.dial.tenant}",by="${by}"}`);
   assert.deepEqual(Object.keys(all), lines);
   assert.deepEqual(await cuts(), {});
-  for (const closedBy of ['caller', 'destination', 'agent', 'agent', 'limit'] as const)
-    events.emit('tunnel:close', open, { ms: 1, closedBy });
-  events.emit('tunnel:close', { ...open, role: 'hub' }, { ms: 1, closedBy: 'agent' });
+  const error = new PlaneEnded('lost');
+  for (const by of ['caller', 'destination'] as const) events.emit('tunnel:close', open, { how: 'closed', by }, 1);
+  for (const by of ['agent', 'agent', 'limit'] as const)
+    events.emit('tunnel:close', open, { how: 'cut', by, error }, 1);
+  events.emit('tunnel:close', { ...open, role: 'hub' }, { how: 'cut', by: 'agent', error }, 1);
   const { tenant } = open.dial;
   assert.deepEqual(await cuts(), {
     [`{tenant="${tenant}",by="agent"}`]: 2,
@@ -98,7 +100,7 @@ test('a tunnel that moves is counted at the hub that carries it, whenever it mov
   assert.deepEqual(await hubs(), { '{hub="h3"}': 1 });
   move('h3');
   assert.deepEqual(await hubs(), { '{hub="h3"}': 1 });
-  events.emit('tunnel:close', open, { ms: 1, closedBy: 'caller' });
+  events.emit('tunnel:close', open, { how: 'closed', by: 'caller' }, 1);
   move('h4');
   assert.deepEqual(await hubs(), {});
   assert.deepEqual(await beginning(metrics, 'isthmus_tenant_tunnels'), {});

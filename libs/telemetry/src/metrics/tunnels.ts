@@ -1,13 +1,5 @@
 import { getOrPut, RandomSet } from '@isthmus/runtime';
-import {
-  CUT_BY,
-  type CutBy,
-  isCut,
-  type ResumableTunnel,
-  type Role,
-  type TunnelInfo,
-  unlessProbed,
-} from '@isthmus/tunnel';
+import { CUT_BY, type CutBy, type ResumableTunnel, type Role, type TunnelInfo, unlessProbed } from '@isthmus/tunnel';
 import type { Subscriptions } from '../events.ts';
 import { Census } from './census.ts';
 import type { Families } from './families.ts';
@@ -183,10 +175,10 @@ export function cutMetrics(families: Families): Subscriptions {
     'tunnel:open'({ role, dial }) {
       if (role === 'gateway') getOrPut(tenants, dial.tenant, () => new Map(CUT_BY.map((by) => [by, 0])));
     },
-    'tunnel:close'({ role, dial }, { closedBy }) {
-      if (role !== 'gateway' || !isCut(closedBy)) return;
+    'tunnel:close'({ role, dial }, { how, by }) {
+      if (role !== 'gateway' || how !== 'cut') return;
       const cuts = tenants.get(dial.tenant);
-      cuts?.set(closedBy, (cuts.get(closedBy) ?? 0) + 1);
+      cuts?.set(by, (cuts.get(by) ?? 0) + 1);
     },
     tenants({ gone }) {
       for (const tenant of gone) tenants.delete(tenant);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { type AttemptRecord, DialError, type DialOutcome, type DialRequest } from '@isthmus/tunnel';
+import { type AttemptRecord, DialError, type DialOutcome, type DialRequest, PlaneEnded } from '@isthmus/tunnel';
 import { ROOT_CONTEXT, SpanKind, type Tracer } from '@opentelemetry/api';
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
 import { openTelemetry } from '../instrument.ts';
@@ -204,7 +204,7 @@ function tellAll(tracer: Tracer): void {
   spans.step('agent.connect', dial, { start: 1, end: 2, error, peer: { address: '::1', port: 443 } });
   const resumable = { dial, ...session, attached: true, moves: 1, kept: 0 };
   const tunnel = { role: 'gateway', dial, ...session, since: 0, up: 1, down: 2, resumable } as const;
-  spans.tunnel(tunnel, { ms: 1, closedBy: 'operator', error });
+  spans.tunnel(tunnel, { how: 'cut', by: 'operator', error: new PlaneEnded('') }, 1);
   const keep = keepDials((_ids, name, options, parent) => tracer.startSpan(name, options, parent), 1);
   keep({ span: { traceId: '', spanId: '', traceFlags: 0 }, parent: ROOT_CONTEXT, start: 0, dial, outcome });
 }

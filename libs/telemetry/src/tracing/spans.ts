@@ -8,7 +8,6 @@ import {
   type DialSpanName,
   type DialStep,
   type DialTracer,
-  isCut,
   type StepSpanName,
   type TunnelInfo,
   type TunnelOutcome,
@@ -167,7 +166,7 @@ function describeStep(span: Span, name: StepSpanName, dial: DialRequest, { error
   if (error) fail(span, dial, error.code, error.message);
 }
 
-function describeTunnel(span: Span, tunnel: TunnelInfo, { closedBy, error }: TunnelOutcome): void {
+function describeTunnel(span: Span, tunnel: TunnelInfo, { how, by, error }: TunnelOutcome): void {
   const { dial, agentId, sessionId, hubId, up, down, resumable } = tunnel;
   belongs(span, dial);
   put(span, 'server.address', dial.destination.host);
@@ -178,8 +177,8 @@ function describeTunnel(span: Span, tunnel: TunnelInfo, { closedBy, error }: Tun
   put(span, 'isthmus.tunnel.up_bytes', up);
   put(span, 'isthmus.tunnel.down_bytes', down);
   put(span, 'isthmus.tunnel.moves', resumable?.moves || undefined);
-  put(span, 'isthmus.tunnel.closed_by', isCut(closedBy) ? 'plane' : closedBy);
-  put(span, 'isthmus.tunnel.cut', isCut(closedBy) ? closedBy : undefined);
+  put(span, 'isthmus.tunnel.closed_by', how === 'cut' ? 'plane' : by);
+  put(span, 'isthmus.tunnel.cut', how === 'cut' ? by : undefined);
   if (!error) return;
   put(span, 'error.type', (error as NodeJS.ErrnoException).code ?? error.name);
   span.setStatus({ code: SpanStatusCode.ERROR, message: error.message });
@@ -257,7 +256,7 @@ export const KINDS: Readonly<Record<SpanName, SpanKind>> = {
 /** Records dials and tunnels as OpenTelemetry spans. */
 export interface SpanTracer extends DialTracer {
   /** Records a gateway's tunnel that has ended. */
-  tunnel(tunnel: TunnelInfo, outcome: TunnelOutcome): void;
+  tunnel(tunnel: TunnelInfo, outcome: TunnelOutcome, ms: number): void;
 }
 
 /** @param keep called for a gateway's dial that is not sampled */
@@ -286,9 +285,9 @@ export function spanTracer(tracer: Tracer, keep?: KeepDial): SpanTracer {
       if (span.isRecording()) describeStep(span, name, dial, step);
       span.end(sinceEpoch(step.end));
     },
-    tunnel(tunnel, outcome) {
+    tunnel(tunnel, outcome, ms) {
       const end = performance.now();
-      const { span } = begin('gateway.tunnel', tunnel.dial, end - outcome.ms);
+      const { span } = begin('gateway.tunnel', tunnel.dial, end - ms);
       if (span.isRecording()) describeTunnel(span, tunnel, outcome);
       span.end(sinceEpoch(end));
     },

@@ -56,8 +56,8 @@ test('a defect of ours that ends a connection is not blamed on the callers of it
   const closed = outcomeOf(events);
   const fault = once(events, 'fault');
   open(session, { ':path': PROXY_METHOD });
-  const { closedBy, error } = await closed;
-  assert.equal(closedBy, 'path');
+  const { by, error } = await closed;
+  assert.equal(by, 'path');
   assert.match(error?.message ?? '', /a defect/);
   assert.match(((await fault)[2] as Error).message, /a defect/);
 });
@@ -67,8 +67,8 @@ test('a server that ends its connections says that it did', async () => {
   await tunnelAt(target);
   const closed = outcomeOf(events);
   await server.close(0);
-  const { closedBy, error } = await closed;
-  assert.equal(closedBy, 'path');
+  const { by, error } = await closed;
+  assert.equal(by, 'path');
   assert.match(error?.message ?? '', /the server is stopping/);
 });
 
@@ -79,8 +79,8 @@ test('a caller that breaks the protocol is blamed for it', { skip: DENO }, async
   const { session } = await tunnelAt(target);
   const closed = outcomeOf(events);
   flood(session);
-  const { closedBy, error } = await closed;
-  assert.equal(closedBy, 'caller');
+  const { by, error } = await closed;
+  assert.equal(by, 'caller');
   assert.match(error?.message ?? '', /too many frames that carry nothing/);
 });
 
@@ -97,7 +97,7 @@ for (const event of ['tunnel:open', 'caller:write', 'tunnel:close'] as const) {
       return end.stream.destroyed;
     }, 'it is over');
     await fault;
-    if (closed) assert.equal((await closed).closedBy, 'path');
+    if (closed) assert.equal((await closed).by, 'path');
   });
 }
 

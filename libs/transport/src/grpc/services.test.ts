@@ -384,8 +384,8 @@ test('an upload that its caller breaks off amid a message does not end in good o
   stream.end();
   await until(() => ended || socket.destroyed, 'the destination hears of it');
   assert.equal(ended, false);
-  const [, { closedBy, error }] = (await closed) as [unknown, TunnelOutcome];
-  assert.equal(closedBy, 'caller');
+  const [, { by, error }] = (await closed) as [unknown, TunnelOutcome];
+  assert.equal(by, 'caller');
   assert.match(error?.message ?? '', /in the middle of a message/);
   assert.deepEqual(errors, ['Internal']);
 });
@@ -492,6 +492,6 @@ test('a connection whose caller may dial no more ends with its tunnels, and tell
   for (const peer of peers) peer.end(new Error('its certificate was revoked'));
   await left;
   await until(() => outcomes.length === 2 && server.connections === 0, 'everything is closed');
-  for (const { closedBy, error } of outcomes)
-    assert.deepEqual([closedBy, error?.message], ['credential', 'its certificate was revoked']);
+  for (const { by, error } of outcomes)
+    assert.deepEqual([by, error?.message], ['credential', 'its certificate was revoked']);
 });

@@ -83,8 +83,8 @@ test('a credential that is revoked cuts the tunnels of its link, also for the ag
   (await revoke.promise)(new Error('the certificate was revoked'));
   const cut = end.explain?.((await failed)[0]) as PlaneEnded | undefined;
   assert.equal(cut?.by, 'credential');
-  const [, { closedBy }] = await closed;
-  assert.equal(closedBy, 'credential');
+  const [, { by }] = await closed;
+  assert.equal(by, 'credential');
   assert.match((await client.closed).message, /the certificate was revoked/);
 });
 

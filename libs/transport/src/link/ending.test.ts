@@ -30,8 +30,8 @@ test('what one half of a link ends for the plane, the other counts as ended by t
     const outcome = once(events, 'tunnel:close');
     const { end } = await client.dial(request(port));
     end.abort(reason);
-    const [, { closedBy, error }] = await outcome;
-    return [closedBy, error?.message];
+    const [, { by, error }] = await outcome;
+    return [by, error?.message];
   };
   assert.deepEqual(await ended(new Error('enough')), ['caller', 'caller went away']);
   assert.deepEqual(await ended(new PlaneEnded('kicked', { by: 'operator' })), [

@@ -42,7 +42,7 @@ test('a caller that closes gets CLOSE_RSP and then the end of its stream', async
   fars[0]?.resume();
   assert.equal(await served.closed, undefined);
   assert.deepEqual(types(agent), ['DIAL_RSP', 'CLOSE_RSP']);
-  assert.equal(outcomes[0]?.closedBy, 'caller');
+  assert.equal(outcomes[0]?.by, 'caller');
   assert.equal(outcomes[0]?.error, undefined);
 });
 

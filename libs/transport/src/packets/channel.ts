@@ -1,6 +1,6 @@
 import type { Packet } from '@isthmus/proto';
 import { type Guarded, guarding, SharedBudget } from '@isthmus/runtime';
-import { type ClosedBy, type PlaneEvents, planeEnded, ReaderStalled, type Role } from '@isthmus/tunnel';
+import { type PlaneEvents, planeEnded, ReaderStalled, type Role, type TunnelSide } from '@isthmus/tunnel';
 import type { PacketChannel, PacketSink } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 
@@ -113,7 +113,7 @@ const processBudget = new SharedBudget(TRANSPORT.packetsBudgetBytes);
 
 /** Whose readers they are, and who hears of one whose tunnel is ended. */
 interface BacklogOptions {
-  readonly reader: Extract<ClosedBy, 'caller' | 'destination'>;
+  readonly reader: TunnelSide;
   readonly stalled: () => void;
   readonly limits?: BacklogLimits | undefined;
   /** Who uses the budget: of several tenants none can take all. */

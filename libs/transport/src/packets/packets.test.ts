@@ -48,10 +48,7 @@ test('what the destination sent arrives whole before the CLOSE_RSP of its end', 
   await until(() => served.open === 0 && dialer.open === 0, 'tunnel gone');
   assert.deepEqual(agent.sent.at(-1), { type: 'CLOSE_RSP', connectID: 1n, error: '' });
   assert.equal(types(agent).filter((type) => type === 'CLOSE_RSP').length, 1);
-  assert.deepEqual(
-    outcomes.map(({ closedBy, error }) => ({ closedBy, error })),
-    [{ closedBy: 'destination', error: undefined }],
-  );
+  assert.deepEqual(outcomes, [{ how: 'closed', by: 'destination' }]);
 });
 
 test('a close from the dialling side is answered by a CLOSE_RSP, behind the data it had sent', async () => {
@@ -65,7 +62,7 @@ test('a close from the dialling side is answered by a CLOSE_RSP, behind the data
   await until(() => served.open === 0 && dialer.open === 0, 'tunnel gone');
   assert.deepEqual(types(hub), ['DIAL_REQ', 'DATA', 'CLOSE_REQ']);
   assert.deepEqual(agent.sent.at(-1), { type: 'CLOSE_RSP', connectID: 1n, error: '' });
-  assert.equal(outcomes[0]?.closedBy, 'caller');
+  assert.equal(outcomes[0]?.by, 'caller');
 });
 
 test('a DIAL_CLS that crosses the DIAL_RSP ends the tunnel', async () => {

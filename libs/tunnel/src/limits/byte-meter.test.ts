@@ -121,8 +121,8 @@ describe('byte meter', () => {
     assert.equal(moving.sink.got, heldUp, 'no tunnel is read over the limit');
     await pass(10_000);
     const ends = await Promise.all(stalled.map(({ splice }) => splice.done));
-    for (const { closedBy, error } of ends) {
-      assert.equal(closedBy, 'limit');
+    for (const { by, error } of ends) {
+      assert.equal(by, 'limit');
       assert.match(
         String(error),
         /took nothing for 10 s while tenant acme had its limit bytesQueued of 1048576 waiting/,
