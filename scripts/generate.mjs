@@ -1,31 +1,27 @@
-// Generates TypeScript from libs/proto/proto, offline (buf and its plugin come from node_modules), the pages of docs/ that the code
-// makes from its own tables, the files of others that the Helm chart must contain, and the version wherever it is named.
-//   node scripts/generate.mjs           writes libs/proto/src/gen, the pages and copies below, and what scripts/lib/version.mjs lists
-//   node scripts/generate.mjs --check   writes nothing, fails if the committed files differ
+// Generates TypeScript from libs/proto/proto, offline (buf and its plugin come from node_modules), what the code says in pages of docs/ from its
+// own tables, the files of others that the Helm chart must contain, and the version wherever it is named.
+//   node scripts/generate.mjs           writes what differs
+//   node scripts/generate.mjs --check   writes nothing, fails if something differs
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { tenantSchemaJson } from '../libs/admission/src/json-schema.ts';
 import { flagsMarkdown } from '../libs/flags/src/help.ts';
 import { metricsMarkdown } from '../libs/telemetry/src/metrics/markdown.ts';
 import { stamped } from './lib/version.mjs';
+import { filesBelow, ROOT } from './lib/workspace.mjs';
 
-const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const proto = join(root, 'libs', 'proto');
-const committedDir = join(proto, 'src', 'gen');
-/** Pages, and what generates each. */
-const PAGES = {
-  'docs/FLAGS.md': flagsMarkdown,
-  'docs/METRICS.md': metricsMarkdown,
-  'docs/tenant.schema.json': tenantSchemaJson,
-};
+const PROTO = join(ROOT, 'libs', 'proto');
+const GENERATED = join('libs', 'proto', 'src', 'gen');
+
+/** Pages, and what generates the sections of each. What stands before the first is written by hand. */
+const SECTIONS = { 'docs/FLAGS.md': flagsMarkdown, 'docs/METRICS.md': metricsMarkdown };
 
 /** Files of the chart, and what each is a copy of. Links would do, but an archive or a patch of the repository may lose them. */
 const COPIES = [
   ['k8s/chart/kubeconfig.yaml', 'k8s/components/one-cluster/kubeconfig.yaml'],
-  ...readdirSync(join(root, 'k8s/monitoring/alerts')).map((name) => [
+  ...readdirSync(join(ROOT, 'k8s/monitoring/alerts')).map((name) => [
     `k8s/chart/alerts/${name}`,
     `k8s/monitoring/alerts/${name}`,
   ]),
@@ -34,22 +30,10 @@ const COPIES = [
 /** What integers of 64 bits are: packets have random ids, and all that the admin API says are times and counts below 2^53. */
 const INTEGERS = { konnectivity: 'bigint', isthmus: 'number' };
 
-/** Returns the text of every file below a directory, by relative path. */
-function readTree(dir) {
-  if (!existsSync(dir)) return new Map();
-  const files = readdirSync(dir, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
-  return new Map(
-    files.map((entry) => {
-      const path = join(entry.parentPath ?? entry.path, entry.name);
-      return [relative(dir, path), readFileSync(path, 'utf8')];
-    }),
-  );
-}
-
 function runBuf(out, args) {
-  const buf = join(root, 'node_modules', '.bin', 'buf');
+  const buf = join(ROOT, 'node_modules', '.bin', 'buf');
   const { status, error } = spawnSync(buf, args, {
-    cwd: proto,
+    cwd: PROTO,
     stdio: 'inherit',
     timeout: 120_000,
     env: { ...process.env, BUF_CACHE_DIR: join(out, 'cache') },
@@ -73,65 +57,50 @@ function descriptorModule(out) {
   ].join('\n');
 }
 
+/** Returns the generated TypeScript, by path. */
 function generate() {
   const out = mkdtempSync(join(tmpdir(), 'isthmus-generate-'));
   try {
-    const template = readFileSync(join(proto, 'buf.gen.yaml'), 'utf8');
+    const template = readFileSync(join(PROTO, 'buf.gen.yaml'), 'utf8');
     for (const [path, long] of Object.entries(INTEGERS)) {
-      const made = [
-        '--template',
-        template.replace('forceLong=bigint', `forceLong=${long}`),
-        '--path',
-        join('proto', path),
-      ];
-      runBuf(out, ['generate', '-o', out, ...made]);
+      const made = template.replace('forceLong=bigint', `forceLong=${long}`);
+      runBuf(out, ['generate', '-o', out, '--template', made, '--path', join('proto', path)]);
     }
-    const generated = readTree(join(out, 'src', 'gen'));
-    return generated.set(join('isthmus', 'admin', 'v1', 'descriptors.ts'), descriptorModule(out));
+    const below = join(out, 'src', 'gen');
+    const files = filesBelow(below).map((file) => [join(GENERATED, relative(below, file)), readFileSync(file, 'utf8')]);
+    return [...files, [join(GENERATED, 'isthmus/admin/v1/descriptors.ts'), descriptorModule(out)]];
   } finally {
     rmSync(out, { recursive: true, force: true });
   }
 }
 
-function differences(generated, committed) {
-  return [
-    ...[...generated].filter(([path, text]) => committed.get(path) !== text).map(([path]) => path),
-    ...[...committed.keys()].filter((path) => !generated.has(path)),
-  ].sort();
+/** Every file that is made of others, by its path, with the text that it must have. */
+const wanted = stamped(ROOT);
+const textOf = (path) => wanted.get(path) ?? read(path);
+for (const [page, sections] of Object.entries(SECTIONS)) {
+  const text = textOf(page);
+  wanted.set(page, text.slice(0, text.indexOf('\n## ') + 1) + sections());
 }
+wanted.set('docs/tenant.schema.json', await tenantSchemaJson());
+for (const [copy, source] of COPIES) wanted.set(copy, textOf(source));
+for (const [path, text] of generate()) wanted.set(path, text);
 
-/** Writes a file. With `check` it fails instead if the file is out of date. */
-function place(name, wanted, check) {
-  const path = join(root, name);
-  if (existsSync(path) && readFileSync(path, 'utf8') === wanted) return;
-  if (check) {
-    process.stderr.write(`${name} is out of date: run npm run generate\n`);
-    process.exitCode = 1;
-  } else {
-    mkdirSync(dirname(path), { recursive: true });
-    writeFileSync(path, wanted);
+const changed = [...wanted].filter(([path, text]) => read(path) !== text);
+const stale = filesBelow(join(ROOT, GENERATED)).filter((file) => !wanted.has(relative(ROOT, file)));
+const names = [...changed.map(([path]) => path), ...stale.map((file) => relative(ROOT, file))];
+if (process.argv.includes('--check')) {
+  if (names.length > 0) console.error(`not up to date, run npm run generate: ${names.join(', ')}`);
+  process.exitCode = names.length > 0 ? 1 : 0;
+} else {
+  for (const file of stale) rmSync(file);
+  for (const [path, text] of changed) {
+    mkdirSync(dirname(join(ROOT, path)), { recursive: true });
+    writeFileSync(join(ROOT, path), text);
   }
+  console.log([`${wanted.size} files are up to date, ${names.length} written`, ...names].join('\n  '));
 }
 
-const check = process.argv.includes('--check');
-const generated = generate();
-const changed = differences(generated, readTree(committedDir));
-
-if (check && changed.length > 0) {
-  process.stderr.write(`generated code is not up to date, run npm run generate: ${changed.join(', ')}\n`);
-  process.exit(1);
+function read(path) {
+  const file = join(ROOT, path);
+  return existsSync(file) ? readFileSync(file, 'utf8') : undefined;
 }
-for (const path of check ? [] : changed) {
-  const file = join(committedDir, path);
-  const text = generated.get(path);
-  if (text === undefined) {
-    rmSync(file);
-  } else {
-    mkdirSync(dirname(file), { recursive: true });
-    writeFileSync(file, text);
-  }
-}
-process.stdout.write(`generated code is up to date: ${generated.size} files, ${check ? 0 : changed.length} written\n`);
-for (const [page, make] of Object.entries(PAGES)) place(page, await make(), check);
-for (const [path, text] of stamped(root)) place(path, text, check);
-for (const [copy, source] of COPIES) place(copy, readFileSync(join(root, source), 'utf8'), check);

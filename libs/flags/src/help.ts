@@ -15,10 +15,9 @@ export function helpText(program: {
   return `${lines.join('\n')}\n`;
 }
 
-/** Returns the text of docs/FLAGS.md: each flag once, with the programs that have it. Flags without effect come last, by the reason. */
+/** Returns the lists of docs/FLAGS.md: each flag once, with the programs that have it. Flags without effect come last, by the reason. */
 export function flagsMarkdown(): string {
   const all = [...PROGRAMS, isthmusHold];
-  const programs = all.map(({ name }) => `**${letterOf(name)}** \`${name}\``).join(', ');
   const topics = new Map<string, Map<string, string[]>>();
   const without = new Map<string, Set<string>>();
   for (const { name, flags } of all) {
@@ -40,7 +39,7 @@ export function flagsMarkdown(): string {
   const inert = [...without].map(
     ([why, flags]) => `- ${Array.from(flags, (flag) => `\`--${flag}\``).join(', ')}: ${why}.`,
   );
-  return `${[`${INTRODUCTION}${programs}.`, ...sections, `${WITHOUT_EFFECT}\n${inert.join('\n')}`].join('\n\n')}\n`;
+  return `${[...sections, `${WITHOUT_EFFECT}\n${inert.join('\n')}`].join('\n\n')}\n`;
 }
 
 const COLUMN = 40;
@@ -86,18 +85,6 @@ function wrapped(text: string, width: number): string[] {
   }
   return lines;
 }
-
-const INTRODUCTION = `# Flags
-
-Every flag, and the programs that have it. \`npm run generate\` writes this page from the tables in \`libs/flags/src\`.
-
-Programs read values as Go's pflag does: \`--name=value\` or \`--name value\`; \`--bool\`, \`--bool=false\`; durations such as
-\`1h30m\`, \`1.5s\`, \`100ms\`; lists with commas or by repeating the flag. Underscores in names count as dashes. An unknown flag, a malformed
-value or an unusable file ends the program with one line and status 1, before anything starts.
-
-A star marks flags that only Isthmus has. The others come from upstream (proxy-server and proxy-agent of apiserver-network-proxy) and keep
-their names, types and defaults. A default follows the type. Letters say which programs have a flag:
-`;
 
 const WITHOUT_EFFECT = `## Accepted, without effect
 

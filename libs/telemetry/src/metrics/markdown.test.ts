@@ -6,7 +6,7 @@ import { headOf, metricsMarkdown, programPages } from './markdown.ts';
 const page = readFileSync(new URL('../../../../docs/METRICS.md', import.meta.url), 'utf8');
 
 test('docs/METRICS.md matches what the code generates', () => {
-  assert.equal(page, metricsMarkdown(), 'run npm run generate');
+  assert.equal(page.slice(page.indexOf('## ')), metricsMarkdown(), 'run npm run generate');
 });
 
 test('docs/METRICS.md has every family of every program, with its type and labels', () => {
