@@ -99,7 +99,7 @@ test('a tunnel of an agent that drains goes on when its hub is there again', { t
     signal: new AbortController().signal,
     tenant: 'default',
   };
-  const { resume } = await (links[0] as LinkClient).dial({ ...request, resume: { oneHop: true } });
+  const { resume } = await (links[0] as LinkClient).dial({ ...request, resume: { halfAtPeer: true } });
   assert.ok(resume);
   const draining = running.drain();
   await until(() => told.length === 1, 'that it drains');
@@ -107,7 +107,7 @@ test('a tunnel of an agent that drains goes on when its hub is there again', { t
   await until(() => told.length === 2, 'that it drains, on another link');
   assert.deepEqual(told, ['drain', 'drain']);
   const claim = { number: 1, received: 0, taken: 0, secret: resume.grant.secret };
-  const { end } = await (links[1] as LinkClient).attach({ ...request, session: 's1', oneHop: true, claim });
+  const { end } = await (links[1] as LinkClient).attach({ ...request, session: 's1', halfAtPeer: true, claim });
   end.abort(new Error('enough'));
   await draining;
 });

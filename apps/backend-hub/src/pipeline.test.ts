@@ -42,7 +42,7 @@ test('an attach is traced, and is no dial to any event', async () => {
   });
   const claim = { number: 1, received: 0, taken: 0, secret: 'f'.repeat(32) };
   const named = { id: '0123456789abcdef', tenant: 'acme', destination: { host: 'h', port: 1 } };
-  const asked = { ...named, session: 's1', oneHop: false, claim, deadline: 0, signal: new DialAbort() };
+  const asked = { ...named, session: 's1', halfAtPeer: false, claim, deadline: 0, signal: new DialAbort() };
   await assert.rejects(attach(asked), why);
   assert.deepEqual(spans, ['hub.attach']);
 });
@@ -56,7 +56,7 @@ test('after the loss of a gateway or a hub, few of a tenant’s attaches start i
   const attach = hubAttach({ observation: { events: planeEvents(), tracer: noTracer }, manyTenants: true, session });
   const claim = { number: 1, received: 0, taken: 0, secret: 'f'.repeat(32) };
   const named = { id: '0123456789abcdef', tenant: 'acme', destination: { host: 'h', port: 1 } };
-  const asked = { ...named, session: 's1', oneHop: false, claim, deadline: 0, signal: new DialAbort() };
+  const asked = { ...named, session: 's1', halfAtPeer: false, claim, deadline: 0, signal: new DialAbort() };
   for (let n = 0; n < 100; n++) void attach({ ...asked });
   // Sixteen dials would.
   assert.equal(started, 4);

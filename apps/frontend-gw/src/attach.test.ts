@@ -82,7 +82,7 @@ function request(more: Partial<AttachRequest> = {}): AttachRequest {
     deadline: performance.now() + 60_000,
     session: 'this gateway',
     process: { agentId: 'agent', instance: INSTANCE },
-    oneHop: false,
+    halfAtPeer: false,
     claim: { secret: '0'.repeat(32), number: 1, received: 0, taken: 0, final: 0 },
     signal: new DialAbort(),
     ...more,

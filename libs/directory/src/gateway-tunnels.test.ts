@@ -43,7 +43,7 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
   const through = (hubId: string): NextHop => ({
     async dial(dial) {
       dialled.push(dial);
-      assert.deepEqual(dial.resume, { oneHop: true, gateway: '0123456789abcdef' });
+      assert.deepEqual(dial.resume, { halfAtPeer: true, gateway: '0123456789abcdef' });
       const answer = established();
       let left = () => {};
       const taken = () => {
@@ -56,9 +56,9 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
       const resume = { grant: GRANT, end: { carrier: taken, whenLeft } };
       return { ...answer, hubId, sessionId: dial.session ?? '', resume };
     },
-    async attach({ session, claim, oneHop, ...named }) {
-      attaches.push({ session, claim, oneHop, ...named });
-      assert.deepEqual([oneHop, claim.secret], [true, GRANT.secret]);
+    async attach({ session, claim, halfAtPeer, ...named }) {
+      attaches.push({ session, claim, halfAtPeer, ...named });
+      assert.deepEqual([halfAtPeer, claim.secret], [true, GRANT.secret]);
       await setImmediate();
       if (refusal) throw refusal;
       const sessions = [...known.ofAgent({ tenant: 'default', agentId: 'a' })];

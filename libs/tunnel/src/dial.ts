@@ -147,8 +147,8 @@ export interface AttachRequest
   readonly session: string;
   /** The agent's process at the tunnel's other end. `isthmus hold` sets it. */
   readonly process?: { readonly agentId: string; readonly instance: string };
-  /** Whether the gateway is at the other side of this link, and not behind a hub that passes it on. */
-  oneHop: boolean;
+  /** Whether the gateway's half is in the process at the other side of this link, and not behind a hub that passes it on. */
+  halfAtPeer: boolean;
   readonly claim: AttachClaim;
   /** W3C trace context of the span this attach belongs to. A part that starts a span for it puts its own here. */
   traceparent?: string | undefined;

@@ -54,7 +54,7 @@ export class ForgedHalf implements CarrierUser {
   /** Dials. */
   static async begin(way: Way, authority: string): Promise<ForgedHalf> {
     const half = new ForgedHalf(authority);
-    const resume = { oneHop: true };
+    const resume = { halfAtPeer: true };
     const established = await way.link.dial({ ...half.#ask(way), resume });
     if (!established.resume) throw new Error('the agent resumes no tunnels');
     half.secret = established.resume.grant.secret;
@@ -66,7 +66,7 @@ export class ForgedHalf implements CarrierUser {
   async attach(way: Way, untrue: Claim = {}): Promise<void> {
     const { secret, received } = this;
     const claim = { secret, number: ++this.#number, received, taken: 0, ...untrue };
-    const { answer, carrier } = await way.link.attach({ ...this.#ask(way), claim, oneHop: true });
+    const { answer, carrier } = await way.link.attach({ ...this.#ask(way), claim, halfAtPeer: true });
     this.answer = answer;
     this.received = answer.from;
     this.#adopt(carrier());

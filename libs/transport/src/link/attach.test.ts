@@ -65,7 +65,7 @@ async function plane(passOn?: Attach) {
   cleanups.push(() => gateway.destroy(new Error('test over')));
   /** Begins a tunnel that has echoed `hello`. */
   const begin = async () => {
-    const established = await gateway.dial({ ...request(port), callerName: 'ci', resume: { oneHop: true } });
+    const established = await gateway.dial({ ...request(port), callerName: 'ci', resume: { halfAtPeer: true } });
     assert.ok(established.resume);
     const first = ear(established.resume.end.carrier());
     first.carrier.data(Buffer.from('hello'));
@@ -76,7 +76,7 @@ async function plane(passOn?: Attach) {
     ...request(port),
     callerName: 'ci',
     session: 's1',
-    oneHop: true,
+    halfAtPeer: true,
     claim: { number: 1, received: 5, taken: 5, secret: 'f'.repeat(32), ...claim },
     ...more,
   });
@@ -153,9 +153,9 @@ test('an attach that nobody waits for any more does not end its tunnel', async (
 
 test('an agent that resumes no tunnels grants nothing and refuses attaches for good', async () => {
   const { client } = await link(dialTcp, { to: 'agent' });
-  const dialled: Promise<Established> = client.dial({ ...request(1), resume: { oneHop: true } });
+  const dialled: Promise<Established> = client.dial({ ...request(1), resume: { halfAtPeer: true } });
   await assert.rejects(dialled, { code: 'connection_refused' });
   const claim = { number: 1, received: 0, taken: 0, secret: 'f'.repeat(32) };
-  const attached = client.attach({ ...request(1), session: 's1', oneHop: true, claim });
+  const attached = client.attach({ ...request(1), session: 's1', halfAtPeer: true, claim });
   await assert.rejects(attached, { message: 'this agent resumes no tunnels', retryable: false });
 });

@@ -98,7 +98,7 @@ export class LinkClient implements Dialer {
   readonly #guarded: Guarded;
   readonly #peer: string;
   /** Whether the tunnels end at the other side. */
-  readonly #oneHop: boolean;
+  readonly #halfAtPeer: boolean;
   readonly #control: Control;
   #cuts: Allowance | undefined;
   readonly #streams = new RandomSet<Http2Stream>();
@@ -113,7 +113,7 @@ export class LinkClient implements Dialer {
     const http2 = http2Link('client', socket, peer, () => mayHaveDied(), options.to);
     this.#http2 = http2;
     this.#peer = peer;
-    this.#oneHop = options.to === 'agent';
+    this.#halfAtPeer = options.to === 'agent';
     // The control stream alone does not keep a link open.
     const ending = new Ending({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
     this.#ending = ending;
@@ -263,7 +263,7 @@ export class LinkClient implements Dialer {
 
   #established(answer: Answer, sessionId: string, unanswered: PendingStream): Established {
     const { agentId, hubId, agentPrincipal, timing, grant } = answer;
-    const resumable = grant && new ResumableEnd(unanswered, this.#carriers, this.#oneHop);
+    const resumable = grant && new ResumableEnd(unanswered, this.#carriers, this.#halfAtPeer);
     const end = resumable ?? endOfStream(this.#duplex(unanswered), this.#peer);
     const established: Established = { end, agentId, sessionId, hubId, timing };
     if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
@@ -275,7 +275,7 @@ export class LinkClient implements Dialer {
     return this.#ask(request, attachHead(request), {
       read: (head, unanswered) => {
         const answer = readAttachedAnswer(head);
-        const end = new ResumableEnd(unanswered, this.#carriers, this.#oneHop);
+        const end = new ResumableEnd(unanswered, this.#carriers, this.#halfAtPeer);
         return { ...answer, end, carrier: () => end.carrier() };
       },
       acknowledged: undefined,

@@ -17,10 +17,10 @@ const SECRET = '0123456789abcdef'.repeat(2);
 test('a dial offers to resume its tunnel, and says whether the gateway itself does', () => {
   const gateway = '0123456789abcdef';
   const offers: readonly ResumeOffer[] = [
-    { oneHop: false, gateway: undefined },
-    { oneHop: true, gateway: undefined },
-    { oneHop: false, gateway },
-    { oneHop: true, gateway },
+    { halfAtPeer: false, gateway: undefined },
+    { halfAtPeer: true, gateway: undefined },
+    { halfAtPeer: false, gateway },
+    { halfAtPeer: true, gateway },
   ];
   for (const offer of offers)
     assert.deepEqual(
@@ -39,10 +39,10 @@ test('an attach says where its half stands, and whether the gateway itself asks'
     { number: 9, received: 2 ** 48 - 1, taken: 5, final: 7, secret: SECRET },
   ];
   for (const claim of claims)
-    for (const oneHop of [false, true])
+    for (const halfAtPeer of [false, true])
       assert.deepEqual(
-        passed((head) => addClaim(head, claim, oneHop), readClaim),
-        { claim, oneHop },
+        passed((head) => addClaim(head, claim, halfAtPeer), readClaim),
+        { claim, halfAtPeer },
       );
 });
 

@@ -46,13 +46,13 @@ const OFFER = /^\?1(;direct)?(?:;gateway=([0-9a-f]{16}))?(?:;|$)/;
 /** The field of an answer to a dial. Later versions may add more. */
 const GRANT = /^instance=([0-9a-f]{16});secret=([0-9a-f]{32})(?:;|$)/;
 
-export function addOffer(head: Fields, { oneHop, gateway }: ResumeOffer): void {
-  head[RESUME_FIELD] = `?1${oneHop ? ';direct' : ''}${gateway === undefined ? '' : `;gateway=${gateway}`}`;
+export function addOffer(head: Fields, { halfAtPeer, gateway }: ResumeOffer): void {
+  head[RESUME_FIELD] = `?1${halfAtPeer ? ';direct' : ''}${gateway === undefined ? '' : `;gateway=${gateway}`}`;
 }
 
 export function readOffer(head: Head): ResumeOffer | undefined {
-  const [offer, oneHop, gateway] = OFFER.exec(head[RESUME_FIELD] ?? '') ?? [];
-  return offer === undefined ? undefined : { oneHop: oneHop !== undefined, gateway };
+  const [offer, halfAtPeer, gateway] = OFFER.exec(head[RESUME_FIELD] ?? '') ?? [];
+  return offer === undefined ? undefined : { halfAtPeer: halfAtPeer !== undefined, gateway };
 }
 
 export function addGrant(head: Fields, { instance, secret }: ResumeGrant): void {
@@ -65,20 +65,24 @@ export function readGrant(head: Head): ResumeGrant | undefined {
   return instance && secret ? { instance, secret } : undefined;
 }
 
-/** @param oneHop whether the gateway is at the other side of this link */
-export function addClaim(head: Fields, { secret, number, received, taken, final }: AttachClaim, oneHop: boolean): void {
-  head[ATTACH_FIELD] = encode({ secret, number, received, taken, final, ...(oneHop && { direct: 1 }) });
+/** @param halfAtPeer see `ResumeOffer` */
+export function addClaim(
+  head: Fields,
+  { secret, number, received, taken, final }: AttachClaim,
+  halfAtPeer: boolean,
+): void {
+  head[ATTACH_FIELD] = encode({ secret, number, received, taken, final, ...(halfAtPeer && { direct: 1 }) });
 }
 
 /** @throws DialError http_request_error for an attach that cannot be read */
-export function readClaim(head: Head): { readonly claim: AttachClaim; readonly oneHop: boolean } {
+export function readClaim(head: Head): { readonly claim: AttachClaim; readonly halfAtPeer: boolean } {
   const values = decode(head[ATTACH_FIELD] ?? '');
   const secret = values.get('secret') ?? '';
   const [number, received, taken] = positions(values, ['number', 'received', 'taken']);
   if (!SECRET.test(secret) || number === undefined || received === undefined || taken === undefined)
     // It is not quoted, for it may hold the secret.
     throw new DialError('http_request_error', `not an attach: ${ATTACH_FIELD} cannot be read`);
-  return { claim: { secret, number, received, taken, ...finalOf(values) }, oneHop: values.get('direct') === '1' };
+  return { claim: { secret, number, received, taken, ...finalOf(values) }, halfAtPeer: values.get('direct') === '1' };
 }
 
 export function addAttached(head: Fields, { from, received, taken, final }: AttachAnswer): void {
@@ -155,7 +159,7 @@ export function attachHead(request: AttachRequest): OutgoingHead {
     head[AGENT_FIELD] = percentEncoded(process.agentId);
     head[INSTANCE_FIELD] = process.instance;
   }
-  addClaim(head, request.claim, request.oneHop);
+  addClaim(head, request.claim, request.halfAtPeer);
   return head;
 }
 

@@ -117,18 +117,24 @@ class ServedDials {
     const request = this.#read(unanswered, () => readRequest(head, progressOn(stream)));
     if (!request) return;
     const { tunnels } = this.#options;
-    const { oneHop = false } = request.resume ?? {};
+    const { halfAtPeer = false } = request.resume ?? {};
     // What is passed on does not come from the tunnel's own end.
-    if (request.resume && !tunnels) request.resume = { ...request.resume, oneHop: false };
+    if (request.resume && !tunnels) request.resume = { ...request.resume, halfAtPeer: false };
     const waiter: Waiter = {
-      accept: (established) => (stream.closed ? undefined : this.#accepted(unanswered, established, request, oneHop)),
+      accept: (established) =>
+        stream.closed ? undefined : this.#accepted(unanswered, established, request, halfAtPeer),
       refuse: (error) => this.#refuse(unanswered, error),
     };
     await serveDial(request, waiter, this.#options);
   }
 
   /** Answers a dial that succeeded. */
-  #accepted({ pending }: UnansweredStream, established: Established, request: DialRequest, oneHop: boolean): TunnelEnd {
+  #accepted(
+    { pending }: UnansweredStream,
+    established: Established,
+    request: DialRequest,
+    halfAtPeer: boolean,
+  ): TunnelEnd {
     const { resume } = request;
     const { peer, tunnels } = this.#options;
     const { carriers } = this.#link;
@@ -136,13 +142,13 @@ class ServedDials {
       const grant = established.resume?.grant;
       pending.stream.answer(encodeHead(answerHead(established, grant)));
       return grant
-        ? new ResumableEnd(pending, carriers, oneHop)
+        ? new ResumableEnd(pending, carriers, halfAtPeer)
         : endOfStream(asDuplex(pending, carriers.closed), peer);
     }
-    if (oneHop) this.#link.toldOfGateway(resume.gateway);
+    if (halfAtPeer) this.#link.toldOfGateway(resume.gateway);
     return tunnels.begin(request, (grant) => {
       pending.stream.answer(encodeHead(answerHead(established, grant)));
-      return new StreamCarrier(pending, carriers, oneHop);
+      return new StreamCarrier(pending, carriers, halfAtPeer);
     });
   }
 
@@ -162,13 +168,13 @@ class ServedDials {
       accept: (attached) => {
         if (stream.closed) return undefined;
         stream.answer(encodeHead(attachedHead(attached)));
-        return new ResumableEnd(unanswered.pending, this.#link.carriers, oneHop);
+        return new ResumableEnd(unanswered.pending, this.#link.carriers, halfAtPeer);
       },
       refuse: (error) => this.#refuse(unanswered, error),
     };
-    const { oneHop } = request;
+    const { halfAtPeer } = request;
     // What is passed on does not come from the tunnel's own end.
-    request.oneHop = false;
+    request.halfAtPeer = false;
     await serve(request, attach, waiter, this.#options);
   }
 
@@ -179,7 +185,7 @@ class ServedDials {
       if (!tunnels) throw new AttachRefused('this agent resumes no tunnels', { final: true });
       tunnels.attach(request, (answer) => {
         unanswered.pending.stream.answer(encodeHead(attachedHead({ ...NO_NAMES, answer })));
-        return new StreamCarrier(unanswered.pending, this.#link.carriers, request.oneHop);
+        return new StreamCarrier(unanswered.pending, this.#link.carriers, request.halfAtPeer);
       });
     } catch (error) {
       if (!(error instanceof AttachRefused)) throw error;

@@ -88,15 +88,15 @@ export class ResumableEnd implements TunnelEnd {
   readonly halfOpen = true;
   readonly #pending: PendingStream;
   readonly #link: CarrierLink;
-  readonly #oneHop: boolean;
+  readonly #halfAtPeer: boolean;
   #duplex: DuplexStream | undefined;
   #left: (() => void) | undefined;
 
-  /** @param oneHop see `StreamCarrier` */
-  constructor(pending: PendingStream, link: CarrierLink, oneHop: boolean) {
+  /** @param halfAtPeer see `StreamCarrier` */
+  constructor(pending: PendingStream, link: CarrierLink, halfAtPeer: boolean) {
     this.#pending = pending;
     this.#link = link;
-    this.#oneHop = oneHop;
+    this.#halfAtPeer = halfAtPeer;
   }
 
   get stream(): DuplexStream {
@@ -122,13 +122,13 @@ export class ResumableEnd implements TunnelEnd {
   }
 
   explain(failure: Error): Error {
-    return ownLoss(failure, this.#oneHop) ?? meaningOf(failure, this.#link.peer);
+    return ownLoss(failure, this.#halfAtPeer) ?? meaningOf(failure, this.#link.peer);
   }
 
   /** Takes the stream over as a carrier. */
   carrier(): StreamCarrier {
     this.#left?.();
-    return new StreamCarrier(this.#pending, this.#link, this.#oneHop);
+    return new StreamCarrier(this.#pending, this.#link, this.#halfAtPeer);
   }
 }
 
@@ -136,9 +136,9 @@ export class ResumableEnd implements TunnelEnd {
  * Returns what the loss of a link means for the tunnel if its other end is not at the other side: how a process between the two was lost says
  * nothing about it. Undefined for all other failures.
  */
-function ownLoss(failure: Error, oneHop: boolean): SessionLost | undefined {
+function ownLoss(failure: Error, halfAtPeer: boolean): SessionLost | undefined {
   const lost = failure instanceof HungUp || failure instanceof LinkReset;
-  return lost && !oneHop ? new SessionLost(failure.message, { cause: failure }) : undefined;
+  return lost && !halfAtPeer ? new SessionLost(failure.message, { cause: failure }) : undefined;
 }
 
 /** What the failure of a stream means for its tunnel. */
@@ -199,19 +199,19 @@ export interface CarrierLink {
 export class StreamCarrier implements Carrier, StreamHandler {
   readonly #stream: Http2Stream;
   readonly #link: CarrierLink;
-  readonly #oneHop: boolean;
+  readonly #halfAtPeer: boolean;
   /** The handler of the stream until `deliverTo`. */
   #pending: PendingStream | undefined;
   #user: CarrierUser | undefined;
   /** Whether the half has ended the stream. It then hears nothing more. */
   #ended = false;
 
-  /** @param oneHop whether the tunnel's other end is at the other side of the link, and not behind a hub or gateway */
-  constructor(pending: PendingStream, link: CarrierLink, oneHop: boolean) {
+  /** @param halfAtPeer whether the tunnel's other half is in the process at the other side of the link, and not behind a hub or gateway */
+  constructor(pending: PendingStream, link: CarrierLink, halfAtPeer: boolean) {
     this.#stream = pending.stream;
     this.#pending = pending;
     this.#link = link;
-    this.#oneHop = oneHop;
+    this.#halfAtPeer = halfAtPeer;
   }
 
   // What the half asks for.
@@ -283,7 +283,7 @@ export class StreamCarrier implements Carrier, StreamHandler {
     this.#stream.release();
     closed(this.#stream);
     if (this.#ended || !user) return;
-    if (reason) user.lost(this, ownLoss(reason, this.#oneHop) ?? reason);
+    if (reason) user.lost(this, ownLoss(reason, this.#halfAtPeer) ?? reason);
     else if (code === LOST) user.lost(this, new SessionLost(`${peer} has lost the other end of the tunnel`));
     else if (code === HUNG_UP) {
       const by = far === 'destination' ? 'agent' : 'gateway';

@@ -15,7 +15,7 @@ function agent() {
   const tunnels = new AgentTunnels({ timeoutMs: 15_000, budget: new SharedBudget(0) }, clock);
   const first = new RecordingCarrier();
   let grant: ResumeGrant | undefined;
-  const end = tunnels.begin({ ...DIALLED, resume: { oneHop: false, gateway: 'g1' } }, (given) => {
+  const end = tunnels.begin({ ...DIALLED, resume: { halfAtPeer: false, gateway: 'g1' } }, (given) => {
     grant = given;
     return first;
   });

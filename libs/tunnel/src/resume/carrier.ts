@@ -112,8 +112,8 @@ export class AttachRefused extends Error {
 
 /** Says in a dial that its tunnel should be resumable (docs/RESUME.md). */
 export interface ResumeOffer {
-  /** Whether the gateway is at the other side of this link, and not behind a hub that passes it on. */
-  readonly oneHop: boolean;
+  /** Whether the gateway's half is in the process at the other side of this link, and not behind a hub that passes it on. */
+  readonly halfAtPeer: boolean;
   /** The gateway's process: 16 hexadecimal digits. */
   readonly gateway?: string | undefined;
 }

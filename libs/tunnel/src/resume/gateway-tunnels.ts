@@ -57,7 +57,7 @@ export class GatewayTunnels {
   /** Lets the tunnels of dials be resumed if their agents can. `isthmus hold` has its own end of those that it offers to resume. */
   readonly resume: Stage = (next) => (dial) => {
     if (dial.resume) return next(dial);
-    dial.resume = { oneHop: true, gateway: this.#instance };
+    dial.resume = { halfAtPeer: true, gateway: this.#instance };
     return next(dial).then((established) => {
       const { resume } = established;
       if (!resume) return established;
@@ -278,7 +278,7 @@ class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel 
       ...namedBy(this.dial),
       session: session.sessionId,
       process: this.#process.name,
-      oneHop: true,
+      halfAtPeer: true,
       claim: { ...position, secret: this.#secret },
       deadline: performance.now() + TUNNEL.attachLongestMs,
       signal,
@@ -367,7 +367,7 @@ function finalOf({ code, message, cause }: DialError): Error {
 }
 
 /** How an attach names its tunnel: as the dial that began it. */
-function namedBy(dial: DialRequest): Omit<AttachRequest, 'session' | 'oneHop' | 'claim' | 'deadline' | 'signal'> {
+function namedBy(dial: DialRequest): Omit<AttachRequest, 'session' | 'halfAtPeer' | 'claim' | 'deadline' | 'signal'> {
   const { id, tenant, destination, caller, callerName, traceparent } = dial;
   return {
     id,
