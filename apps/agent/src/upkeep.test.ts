@@ -82,6 +82,26 @@ for (const theirs of ['q', 'p'])
     agent.stop();
   });
 
+test('an agent tells of a stranger to a hub that stays, and to none that leaves', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  const agent = plane.agent('agent-1', 'hub-a', {
+    sessionCount: 'all',
+    async connect(to, hear) {
+      const uplink = await plane.connect(to, hear);
+      return to.address === 'hub-c' ? Object.assign(uplink, { serverId: 'x', plane: 'q' }) : uplink;
+    },
+  });
+  await clock.run(MINUTE);
+  const [leaving, staying] = agent.uplinks as [FakeUplink, FakeUplink];
+  leaving.open = 1;
+  leaving.leave();
+  plane.start('hub-c');
+  await clock.run(MINUTE);
+  assert.deepEqual(leaving.strangers, []);
+  assert.equal(staying.strangers[0], 'hub-c:1 x q');
+  agent.stop();
+});
+
 /** The hubs that `again` names answer as hub-c. */
 function underAnotherId(plane: FakePlane, again: (address: string) => boolean) {
   return {

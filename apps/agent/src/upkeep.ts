@@ -378,10 +378,10 @@ export class Upkeep {
     this.look();
   }
 
-  /** A hub that reported this address, which is of its plane. */
+  /** A hub that reported this address, which is of its plane, and that stays to hear of it. */
   #reporterOf(place: string): Uplink | undefined {
     const reports = ({ uplink, report }: ServerLink) =>
-      uplink && report && [...report.hubs.values()].some((hub) => placeOf(hub) === place);
+      uplink && !uplink.leaving && report && [...report.hubs.values()].some((hub) => placeOf(hub) === place);
     return [...this.#links].find(reports)?.uplink;
   }
 
