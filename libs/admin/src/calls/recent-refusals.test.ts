@@ -45,16 +45,22 @@ test('a flood at one port leaves the refusals of the others', () => {
   assert.deepEqual([kept.length, kept[0]?.reason, kept.at(-1)?.where], [100, 'not an HTTP request: 999', 'agents']);
 });
 
-test('agents of two tenants that report one stranger make one refusal', () => {
+test('an address that leads to a stranger makes one refusal, whoever reports it and however the stranger is named', () => {
   const events = planeEvents();
   const refusals = new RecentRefusals(events);
-  for (const tenant of ['acme', 'beta']) {
+  const told = (address: string, stranger: string, tenant: string) => {
     const principal = { tenant, role: 'agent', name: 'a', rule: 'a.yaml: agents' } as const;
-    events.emit('refused', 'addresses', '10.0.0.1:8091', new NotAuthorised('server x answers', { principal }));
-  }
+    events.emit('refused', 'addresses', address, new NotAuthorised(`server ${stranger} answers`, { principal }));
+  };
+  for (const tenant of ['acme', 'beta']) told('10.0.0.1:8091', 'x', tenant);
+  told('10.0.0.1:8092', 'x', 'acme');
+  for (let n = 0; n < 200; n++) told('10.0.0.1:8091', `x${n}`, 'acme');
   assert.deepEqual(
-    refusals.list().map(({ reason, count }) => [reason, count]),
-    [['server x answers', 2]],
+    refusals.list().map(({ remote, reason, count }) => [remote, reason, count]),
+    [
+      ['10.0.0.1:8091', 'server x199 answers', 202],
+      ['10.0.0.1:8092', 'server x answers', 1],
+    ],
   );
 });
 

@@ -39,8 +39,7 @@ export class RecentRefusals {
   #take(where: string, remote: string, error: Error): void {
     const now = Date.now();
     const reason = inWords(error).slice(0, ADMIN.refusalReason);
-    // Each attempt comes from another port.
-    const key = JSON.stringify([where, remote.replace(/:\d+$/, ''), reason]);
+    const key = JSON.stringify(kindOf(where, remote, reason));
     const before = this.#kept.get(key);
     const known = before && now - before.last < ADMIN.refusalMs ? before : undefined;
     const [count, first] = known ? [known.count + 1, known.first] : [1, now];
@@ -56,6 +55,14 @@ export class RecentRefusals {
     const [most] = [...byPort.values()].sort((one, other) => other.length - one.length);
     this.#kept.delete(most?.[0] ?? '');
   }
+}
+
+/** What refusals have in common that count as one. */
+function kindOf(where: string, remote: string, reason: string): string[] {
+  // An agent chooses how it names a stranger, of addresses there are few.
+  if (where === 'addresses') return [where, remote];
+  // Each attempt comes from another port.
+  return [where, remote.replace(/:\d+$/, ''), reason];
 }
 
 /** Callers that dialled recently, by tenant. Only those that have proven who they are. */
