@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { type Clock, guarding } from '@isthmus/runtime';
-import { type HubMember, type MembershipMessage, TRANSPORT } from '@isthmus/transport';
+import { type HubMember, type MembershipMessage, strangerText, TRANSPORT } from '@isthmus/transport';
 import { formatDestination, type PlaneEvents } from '@isthmus/tunnel';
 import type { AgentOptions } from './agent.ts';
 import { AGENT } from './defaults.ts';
@@ -409,11 +409,10 @@ export class Upkeep {
     const { hubs: known, registry } = this.#membership;
     const isKnown = registry !== 'answers' || known.some(({ hubId }) => hubId === serverId);
     if (configured || planes.length === 0 || (planes.includes(plane) && isKnown)) return undefined;
-    const hubs = known.filter((hub) => placeOf(hub) === place).map(({ hubId }) => hubId);
-    const who = `server ${serverId} of ${plane === '' ? 'no plane' : `plane ${plane}`}`;
-    const where = `${isKnown ? '' : ', which no hub reports,'} answers where hub ${hubs.join(', ')} of plane ${planes[0]} should`;
-    const unless = planes.includes(plane) ? 'it may have just started again; if this goes on, ' : '';
-    return `${who}${where}: ${unless}correct that hub's --advertise-agent-address`;
+    const hubs = known.filter((hub) => placeOf(hub) === place);
+    const [first = ''] = planes;
+    const ours = planes.includes(plane) ? plane : first;
+    return strangerText({ serverId, plane, unreported: !isKnown }, { hubs, plane: ours });
   }
 
   #adopt(uplink: Uplink, link: ServerLink): void {

@@ -27,6 +27,7 @@ import {
   pingAtRest,
   refusedWhere,
   type StrangerMessage,
+  strangerText,
   upgradeServer,
 } from '@isthmus/transport';
 import { type DialRequest, NotAuthorised, type Observation } from '@isthmus/tunnel';
@@ -351,15 +352,14 @@ export class AgentPort {
   }
 
   /** An agent says who answers at an address. It is believed of the addresses of this plane's hubs, and only that another answers there. */
-  #told({ address, serverId, plane: theirs }: StrangerMessage, { grant }: AdmittedAgent): void {
+  #told({ address: told, serverId, plane: theirs }: StrangerMessage, { grant }: AdmittedAgent): void {
     const { plane, observation } = this.#options;
-    const hubs = this.membership.at(address);
+    const hubs = this.membership.at(told);
     const known = theirs === plane && this.membership.has(serverId);
-    if (hubs.length === 0 || known) return;
-    const who = `server ${serverId} of ${theirs === '' ? 'no plane' : `plane ${theirs}`}`;
-    const unless = theirs === plane ? 'it may have just started again; if this goes on, ' : '';
-    const text = `${who} answers where hub ${hubs.join(', ')} of plane ${plane} should: ${unless}correct that hub's --advertise-agent-address`;
-    observation.events.emit('refused', 'addresses', address, new NotAuthorised(text, { principal: grant?.principal }));
+    if (!hubs[0] || known) return;
+    const text = strangerText({ serverId, plane: theirs }, { hubs, plane });
+    const error = new NotAuthorised(text, { principal: grant?.principal });
+    observation.events.emit('refused', 'addresses', hubs[0].address, error);
   }
 
   /** Begins the session of an agent. It ends when the agent's credential does not stand any more, or when it claims more than it may. */

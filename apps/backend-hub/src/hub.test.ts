@@ -98,7 +98,7 @@ test('a hub counts what an agent says of a stranger at an address of the plane, 
   await heard((message) => 'changed' in message && message.changed[0]?.hubId === 'h1');
   link.sendStranger('10.0.0.1:8091', 'h1', 'p');
   link.sendStranger('10.0.0.9:6443', 'x', '');
-  link.sendStranger('10.0.0.1:8091', 'x', '');
+  link.sendStranger('[::ffff:10.0.0.1]:8091', 'x', '');
   link.sendStranger('10.0.0.1:8091', 'x', 'p');
   await until(() => refused.length > 1);
   assert.deepEqual(refused, [

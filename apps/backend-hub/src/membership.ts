@@ -1,7 +1,8 @@
 import type { Tenant } from '@isthmus/admission';
+import { canonicalHost } from '@isthmus/directory';
 import { getOrPut } from '@isthmus/runtime';
 import { encodeControl, type HubMember, type LinkClient, type PolicyRules, TRANSPORT } from '@isthmus/transport';
-import type { GatewayLoss } from '@isthmus/tunnel';
+import { type GatewayLoss, parseDestination } from '@isthmus/tunnel';
 import { HUB } from './defaults.ts';
 
 /** A link to an agent. */
@@ -35,9 +36,10 @@ export class Membership {
     return this.#hubs.has(hubId);
   }
 
-  /** The hubs that agents reach at an address, `host:port`. */
-  at(address: string): string[] {
-    return [...this.#hubs.values()].filter((hub) => hub.address === address).map(({ hubId }) => hubId);
+  /** The hubs that agents reach at an address, `host:port`, however it is written. */
+  at(address: string): HubMember[] {
+    const place = placeOf(address);
+    return [...this.#hubs.values()].filter((hub) => place !== undefined && placeOf(hub.address) === place);
   }
 
   /** The number of hubs that accept agents. */
@@ -144,6 +146,16 @@ export class Membership {
 
   #change(changed: readonly HubMember[], gone: readonly string[]): string {
     return encodeControl({ type: 'membership-change', current: this.#current, changed, gone });
+  }
+}
+
+/** One text for all ways to write an address; undefined for what is none. */
+function placeOf(address: string): string | undefined {
+  try {
+    const { host, port } = parseDestination(address);
+    return `${canonicalHost(host)} ${port}`;
+  } catch {
+    return undefined;
   }
 }
 

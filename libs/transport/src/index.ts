@@ -25,6 +25,7 @@ export {
 } from './link/control.ts';
 export { requestHoldLink } from './link/hold.ts';
 export { LinkServer } from './link/server.ts';
+export { strangerText } from './link/stranger.ts';
 export {
   type AgentHello,
   DEFAULT_TENANT,

@@ -25,6 +25,7 @@ import {
 import { TRANSPORT } from './defaults.ts';
 import { LinkClient } from './link/client.ts';
 import { LinkServer } from './link/server.ts';
+import { misledText } from './link/stranger.ts';
 import { fromTheStart, type Listener, listen } from './listen.ts';
 import { peerSubject } from './tls/certificate.ts';
 import { secureConnect } from './tls/renewal.ts';
@@ -180,7 +181,10 @@ class Peer {
       if (answer instanceof Error) throw answer;
       // A hub of an earlier version does not say.
       if (answer && answer !== this.#hubId) {
-        const text = `hub ${printable(answer)} answers where hub ${this.#hubId} should: correct that hub's --advertise-address`;
+        const text = misledText(`hub ${printable(answer)}`, `hub ${this.#hubId}`, {
+          flag: '--advertise-address',
+          restarted: true,
+        });
         link.destroy(new Error(text));
         throw new Error(text);
       }
