@@ -102,7 +102,7 @@ export {
   observedAttach,
   type StepSpanName,
 } from './observe.ts';
-export { AgentTunnels, type GatewayLoss } from './resume/agent-tunnels.ts';
+export { AgentTunnels } from './resume/agent-tunnels.ts';
 export { type AgentRoutes, attachThrough } from './resume/attach.ts';
 export {
   type AttachAnswer,
@@ -114,6 +114,7 @@ export {
   type ResumeGrant,
   type ResumeOffer,
 } from './resume/carrier.ts';
+export type { GatewayLoss } from './resume/dead-or-lost.ts';
 export { GatewayTunnels } from './resume/gateway-tunnels.ts';
 export type { ResumeOptions } from './resume/halves.ts';
 export {

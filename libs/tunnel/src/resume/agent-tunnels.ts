@@ -1,5 +1,5 @@
 import { timingSafeEqual } from 'node:crypto';
-import { type Clock, getOrPut, OpenTable, randomHex, systemClock } from '@isthmus/runtime';
+import { type Clock, OpenTable, randomHex, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import { callerName, type DialRequest, type TunnelEnd } from '../dial.ts';
 import { SessionLost } from '../errors.ts';
@@ -13,6 +13,7 @@ import {
   ENDED_TEXT,
   type ResumeGrant,
 } from './carrier.ts';
+import { type GatewayLoss, GatewayProcesses } from './dead-or-lost.ts';
 import { Half } from './half.ts';
 import { HalfStream } from './half-stream.ts';
 import { type Halves, halvesOf, type ResumeOptions } from './halves.ts';
@@ -78,11 +79,11 @@ export class AgentTunnels {
   /** By `nameOf` their secrets. Dial ids would not do: two attempts of one dial may both have begun a tunnel. */
   readonly #tunnels = new OpenTable<string, AgentEnd>();
 
-  readonly #gateways: HungUpGateways;
+  readonly #gateways: GatewayProcesses;
 
   constructor(options: ResumeOptions, clock: Clock = systemClock) {
     this.#halves = halvesOf(options, clock);
-    this.#gateways = new HungUpGateways(clock, (gateway) => this.#endOf(gateway));
+    this.#gateways = new GatewayProcesses(clock, (gateway) => this.#endOf(gateway));
   }
 
   get size(): number {
@@ -156,8 +157,8 @@ function isSame(a: string, b: string): boolean {
 
 /** The half beside the destination's socket. It waits until the gateway's half attaches a new carrier. */
 export class AgentHalf extends Half {
-  protected override get patienceMs(): number {
-    return TUNNEL.gatewayBackMs;
+  protected override get farSide(): 'gateway' {
+    return 'gateway';
   }
 
   /** The number of the last attach. */
@@ -203,65 +204,5 @@ export class AgentHalf extends Half {
     const fault = this.faultOf(request);
     if (fault !== undefined)
       throw new AttachRefused(`the gateway's end of the tunnel is in disorder: ${fault}`, { final: true });
-  }
-}
-
-/** How a gateway's connection to a hub has ended. */
-export interface GatewayLoss {
-  /** The gateway, by its process. */
-  readonly gateway: string;
-  /** Whether something on the way reset it. */
-  readonly reset: boolean;
-}
-
-interface Report {
-  readonly at: number;
-  readonly reset: boolean;
-}
-
-/**
- * Decides whether a gateway is dead or has only lost a connection. A process that dies closes all its connections at once, so all hubs
- * of this agent report it. The gateway may be alive, and resume its tunnels another way, if only some of them report it, if there is only
- * one hub, or if all connections were reset on the way.
- */
-export class HungUpGateways {
-  readonly #clock: Pick<Clock, 'now'>;
-  readonly #dead: (gateway: string) => void;
-  readonly #links = new Set<object>();
-  /** By gateway: what hubs have reported, by the link to each. */
-  readonly #reports = new Map<string, Map<object, Report>>();
-
-  /** @param dead called for each gateway that is dead */
-  constructor(clock: Pick<Clock, 'now'>, dead: (gateway: string) => void) {
-    this.#clock = clock;
-    this.#dead = dead;
-  }
-
-  /** Call when a link to a hub opens. */
-  came(link: object): void {
-    this.#links.add(link);
-  }
-
-  went(link: object): void {
-    this.#links.delete(link);
-  }
-
-  /** Call when the hub of a link has lost its connection to a gateway. */
-  report({ gateway, reset }: GatewayLoss, link: object): void {
-    const now = this.#clock.now();
-    this.#forget(now - TUNNEL.togetherMs);
-    const reports = getOrPut(this.#reports, gateway, () => new Map<object, Report>());
-    reports.set(link, { at: now, reset });
-    if (reports.size < 2 || [...this.#links].some((each) => !reports.has(each))) return;
-    if ([...reports.values()].every((report) => report.reset)) return;
-    this.#reports.delete(gateway);
-    this.#dead(gateway);
-  }
-
-  #forget(before: number): void {
-    for (const [gateway, reports] of this.#reports) {
-      for (const [link, { at }] of reports) if (at < before) reports.delete(link);
-      if (reports.size === 0) this.#reports.delete(gateway);
-    }
   }
 }

@@ -14,8 +14,8 @@ export interface GatewayHalfUser extends HalfUser {
 
 /** The half beside the caller's socket. Only this half attaches new carriers. */
 export class GatewayHalf extends Half<GatewayHalfUser> {
-  protected override get patienceMs(): number {
-    return TUNNEL.agentBackMs;
+  protected override get farSide(): 'agent' {
+    return 'agent';
   }
 
   /** Unset until an attach fails. */

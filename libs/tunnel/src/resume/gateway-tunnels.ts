@@ -12,9 +12,10 @@ import {
 import { asDialError, type DialError, HungUp, LinkReset, SessionLost } from '../errors.ts';
 import { attachesInTurns } from '../limits/in-turns.ts';
 import type { Observation } from '../observe.ts';
-import { type AgentName, AgentProcess, type AgentSession, agentKey, type ProcessName } from '../sessions.ts';
+import { type AgentName, type AgentSession, agentKey, type ProcessName } from '../sessions.ts';
 import { type AgentRoutes, attachThrough } from './attach.ts';
 import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT, type Resumable } from './carrier.ts';
+import { AgentProcess } from './dead-or-lost.ts';
 import { GatewayHalf, type GatewayHalfUser } from './gateway-half.ts';
 import { HalfStream } from './half-stream.ts';
 import { type Halves, halvesOf, type ResumeOptions } from './halves.ts';

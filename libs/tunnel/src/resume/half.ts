@@ -1,5 +1,6 @@
-import { HungUp, PlaneEnded, SessionLost } from '../errors.ts';
+import { PlaneEnded, SessionLost } from '../errors.ts';
 import type { Carrier, CarrierUser, HalfUser, Mark, Position } from './carrier.ts';
+import { waitAfter } from './dead-or-lost.ts';
 import { acknowledgedAtOnce, type Swept } from './halves.ts';
 import { Positions } from './positions.ts';
 
@@ -179,8 +180,7 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     if (carrier !== this.carrier || this.#state === 'gone') return;
     this.carrier = undefined;
     this.#writerWaits = true;
-    const { timeoutMs } = this.halves;
-    this.#expireAfter(reason instanceof HungUp ? Math.min(this.patienceMs, timeoutMs) : timeoutMs, reason);
+    this.#expireAfter(waitAfter(reason, this.farSide, this.halves.timeoutMs), reason);
     this.onDetached(reason);
   }
 
@@ -195,11 +195,8 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
 
   // What the two kinds of halves do differently.
 
-  /**
-   * How long this half waits for a new carrier if the other half's process seems to have closed its connection, in milliseconds. Either
-   * the process is dead, or something on the way closed the connection. A process that is alive is back by then.
-   */
-  protected abstract get patienceMs(): number;
+  /** Where the other half is. */
+  protected abstract get farSide(): 'agent' | 'gateway';
 
   /** A carrier was lost. */
   protected abstract onDetached(reason: Error): void;

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { SessionLost } from './errors.ts';
-import { AgentProcess, type AgentSession } from './sessions.ts';
+import { HungUp, SessionLost } from '../errors.ts';
+import type { AgentSession } from '../sessions.ts';
+import { AgentProcess, GatewayProcesses, waitAfter } from './dead-or-lost.ts';
 
 const LOSS = new SessionLost('the link was lost');
 const INSTANCE = 'f'.repeat(16);
@@ -112,4 +113,78 @@ test('it lives beside another process that came long before', () => {
   time.ms += 501;
   loses('s1');
   assert.equal(end(), undefined);
+});
+
+/** @param names of the links that there are */
+function watching(...names: string[]) {
+  const time = { ms: 0 };
+  const dead: string[] = [];
+  const gateways = new GatewayProcesses({ now: () => time.ms }, (gateway) => dead.push(gateway));
+  const links = new Map(names.map((name) => [name, {}]));
+  for (const link of links.values()) gateways.came(link);
+  const link = (name: string) => links.get(name) as object;
+  return {
+    time,
+    dead,
+    report: (name: string, gateway = 'g1', reset = false) => gateways.report({ gateway, reset }, link(name)),
+    went: (name: string) => gateways.went(link(name)),
+  };
+}
+
+test('a gateway is dead once every hub says that it hung up', () => {
+  const { dead, report } = watching('h1', 'h2', 'h3');
+  report('h1');
+  report('h2');
+  report('h2');
+  report('h3', 'g2');
+  assert.deepEqual(dead, []);
+  report('h3');
+  assert.deepEqual(dead, ['g1']);
+});
+
+test('it may live if only one hub can say so', () => {
+  const { dead, report } = watching('h1');
+  report('h1');
+  assert.deepEqual(dead, []);
+});
+
+test('it may live if it hung up on one hub long before the other', () => {
+  const { time, dead, report } = watching('h1', 'h2');
+  report('h1');
+  time.ms = 501;
+  report('h2');
+  assert.deepEqual(dead, []);
+  report('h1');
+  assert.deepEqual(dead, ['g1']);
+});
+
+test('a server that was gateway and hub counts by the link that went with it', () => {
+  const { dead, report, went } = watching('own', 'other');
+  report('other');
+  went('own');
+  assert.deepEqual(dead, []);
+  report('own');
+  assert.deepEqual(dead, ['g1']);
+});
+
+test('it may live if all its connections were reset on the way', () => {
+  const { dead, report } = watching('h1', 'h2');
+  report('h1', 'g1', true);
+  report('h2', 'g1', true);
+  assert.deepEqual(dead, []);
+});
+
+test('it is dead if it closed one, whatever became of the others', () => {
+  const { dead, report } = watching('h1', 'h2', 'h3');
+  report('h1', 'g1', true);
+  report('h2');
+  report('h3', 'g1', true);
+  assert.deepEqual(dead, ['g1']);
+});
+
+test('a half waits less long if the other one seems to have closed its connection, and never longer than it may', () => {
+  const [lost, hungUp] = [new SessionLost('lost'), new HungUp('closed')];
+  assert.deepEqual([waitAfter(lost, 'agent', 120_000), waitAfter(lost, 'gateway', 120_000)], [120_000, 120_000]);
+  assert.deepEqual([waitAfter(hungUp, 'agent', 120_000), waitAfter(hungUp, 'gateway', 120_000)], [5000, 2500]);
+  assert.equal(waitAfter(hungUp, 'agent', 1000), 1000);
 });
