@@ -136,14 +136,14 @@ class ServedDials {
     halfAtPeer: boolean,
   ): TunnelEnd {
     const { resume } = request;
-    const { peer, tunnels } = this.#options;
+    const { tunnels } = this.#options;
     const { carriers } = this.#link;
     if (!resume || !tunnels) {
       const grant = established.resume?.grant;
       pending.stream.answer(encodeHead(answerHead(established, grant)));
       return grant
         ? new ResumableEnd(pending, carriers, halfAtPeer)
-        : endOfStream(asDuplex(pending, carriers.closed), peer);
+        : endOfStream(asDuplex(pending, carriers.closed), carriers);
     }
     if (halfAtPeer) this.#link.toldOfGateway(resume.gateway);
     return tunnels.begin(request, (grant) => {

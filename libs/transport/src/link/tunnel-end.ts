@@ -51,10 +51,21 @@ export function cutStreams(streams: Iterable<Http2Stream>, cut: PlaneEnded): voi
   for (const stream of [...streams]) stream.reset(endingCode(cut), cut);
 }
 
-/** Returns the plane's cut that a reset tells of; undefined if its code says something else. @param peer who sent it, for the error's text */
-function cutOf(code: number | undefined, peer: string, cause?: Error): PlaneEnded | undefined {
+/** Returns what a reset says of its tunnel: that its way is lost, or that the plane cut it. Undefined for all other codes. */
+function meaningOf(code: number | undefined, { peer, far }: CarrierLink, cause?: Error): PlaneEnded | undefined {
+  const lost = `${peer} has lost the other end of the tunnel`;
+  if (code === LOST) return new SessionLost(lost, { cause });
+  if (code === HUNG_UP)
+    return new HungUp(`${lost}: it hung up`, { by: far === 'destination' ? 'agent' : 'gateway', cause });
+  if (code === RESET) return new LinkReset(`${lost}: it was reset`, { cause });
   const by = code === BY_PLANE ? 'path' : CUT_BY[(code ?? 0) - CUT];
   return by && new PlaneEnded(`${peer} ended the tunnel: its log says why`, { by, cause });
+}
+
+/** What the failure of a stream means for its tunnel. */
+function explained(failure: Error, link: CarrierLink): Error {
+  const code = failure instanceof StreamError ? failure.code : undefined;
+  return meaningOf(code, link, failure) ?? failure;
 }
 
 /** Makes a stream without a half a Duplex. @param closed called once it is over, and its last byte was read */
@@ -67,16 +78,13 @@ export function asDuplex(pending: PendingStream, closed: (stream: Http2Stream) =
 
 function ignore(): void {}
 
-/**
- * A tunnel's end on a link, of a tunnel that ends with what carries it.
- * @param peer what is at the other side, for error texts
- */
-export function endOfStream(stream: DuplexStream, peer: string): TunnelEnd {
+/** A tunnel's end on a link, of a tunnel that ends with what carries it. */
+export function endOfStream(stream: DuplexStream, link: CarrierLink): TunnelEnd {
   return {
     stream,
     halfOpen: true,
     abort: (reason) => stream.close(endingCode(reason)),
-    explain: (failure) => meaningOf(failure, peer),
+    explain: (failure) => explained(failure, link),
   };
 }
 
@@ -122,7 +130,7 @@ export class ResumableEnd implements TunnelEnd {
   }
 
   explain(failure: Error): Error {
-    return ownLoss(failure, this.#halfAtPeer) ?? meaningOf(failure, this.#link.peer);
+    return ownLoss(failure, this.#halfAtPeer) ?? explained(failure, this.#link);
   }
 
   /** Takes the stream over as a carrier. */
@@ -139,16 +147,6 @@ export class ResumableEnd implements TunnelEnd {
 function ownLoss(failure: Error, halfAtPeer: boolean): SessionLost | undefined {
   const lost = failure instanceof HungUp || failure instanceof LinkReset;
   return lost && !halfAtPeer ? new SessionLost(failure.message, { cause: failure }) : undefined;
-}
-
-/** What the failure of a stream means for its tunnel. */
-function meaningOf(failure: Error, peer: string): Error {
-  const code = failure instanceof StreamError ? failure.code : undefined;
-  const because = { cause: failure };
-  if (code === LOST) return new SessionLost(`${peer} has lost the tunnel`, because);
-  if (code === HUNG_UP) return new HungUp(`${peer} has lost the tunnel: its other end hung up`, because);
-  if (code === RESET) return new LinkReset(`${peer} has lost the tunnel: its other end was cut off`, because);
-  return cutOf(code, peer, failure) ?? failure;
 }
 
 function codeOfLoss(reason: SessionLost): number {
@@ -278,22 +276,21 @@ export class StreamCarrier implements Carrier, StreamHandler {
   }
 
   onClose(code: number | undefined, reason: Error | undefined): void {
-    const { peer, far, closed } = this.#link;
+    const { far, closed } = this.#link;
     const user = this.#user;
     this.#stream.release();
     closed(this.#stream);
     if (this.#ended || !user) return;
-    if (reason) user.lost(this, ownLoss(reason, this.#halfAtPeer) ?? reason);
-    else if (code === LOST) user.lost(this, new SessionLost(`${peer} has lost the other end of the tunnel`));
-    else if (code === HUNG_UP) {
-      const by = far === 'destination' ? 'agent' : 'gateway';
-      user.lost(this, new HungUp(`${peer} has lost the other end of the tunnel: it hung up`, { by }));
-    } else if (code === RESET)
-      user.lost(this, new LinkReset(`${peer} has lost the other end of the tunnel: it was reset`));
+    if (reason) {
+      user.lost(this, ownLoss(reason, this.#halfAtPeer) ?? reason);
+      return;
+    }
+    const meaning = meaningOf(code, this.#link);
+    if (meaning instanceof SessionLost) user.lost(this, meaning);
+    else if (meaning) user.aborted(this, meaning);
     else if (code === ErrorCode.CANCEL || code === ErrorCode.NO_ERROR)
       user.aborted(this, new Error(`${far} went away`));
-    else if (code !== undefined)
-      user.aborted(this, cutOf(code, peer) ?? new PlaneEnded(`stream was reset with ${codeName(code)}`));
+    else if (code !== undefined) user.aborted(this, new PlaneEnded(`stream was reset with ${codeName(code)}`));
   }
 
   #rejectMark(): void {
