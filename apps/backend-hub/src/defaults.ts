@@ -30,7 +30,7 @@ export const HUB = {
   waitingStreams: 1,
   /** How long Go agents may take to disconnect when the hub ends. Upstream's server drops them within 0.4 s. */
   goAgentGraceMs: 300,
-  /** Links to agents that get a change of the plane's hubs in one turn of the event loop. This takes a few milliseconds, in which no tunnel's bytes move. */
+  /** Links to agents that get a change of the plane's hubs in one tick of the event loop. This takes a few milliseconds, in which no tunnel's bytes move. */
   linksAtOnce: 500,
   /**
    * The shortest interval between reports of the plane's hubs to agents. Changes in between are sent together. A link accepts 100 messages a second.

@@ -180,7 +180,7 @@ class RunningHub implements Hub {
       incarnation,
       events,
       changed,
-      // The first agent arrives after the turn of the event loop in which the last port listens and the hub registers.
+      // The first agent arrives after the tick of the event loop in which the last port listens and the hub registers.
       registration: {
         announce: (session) => this.#registration?.announce(session),
         withdraw: (sessionId, version) => this.#registration?.withdraw(sessionId, version),

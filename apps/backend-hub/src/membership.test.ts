@@ -96,7 +96,7 @@ describe('membership', () => {
     membership.close();
   });
 
-  test('thousands of links hear of changes in order, and not all in one turn', async () => {
+  test('thousands of links hear of changes in order, and not all in one tick', async () => {
     const membership = new Membership();
     membership.registry(true);
     const links = Array.from({ length: 2000 }, () => listen(membership));
@@ -108,13 +108,13 @@ describe('membership', () => {
     gone?.stop();
     const last = links.at(-1);
     const all: ControlMessage[] = [];
-    let turns = 0;
-    for (; all.length < 2; turns++) {
+    let ticks = 0;
+    for (; all.length < 2; ticks++) {
       await new Promise(setImmediate);
       mock.timers.tick(HUB.tellEveryMs);
       all.push(...(last?.heard() ?? []));
     }
-    assert.ok(turns > 2, `${turns} turns`);
+    assert.ok(ticks > 2, `${ticks} ticks`);
     const change = { type: 'membership-change', current: true, gone: [] };
     const wanted = [hub('a'), hub('b')].map((one) => ({ ...change, changed: [one] }));
     assert.deepEqual(all, wanted);

@@ -47,7 +47,7 @@ test('an attach is traced, and is no dial to any event', async () => {
   assert.deepEqual(spans, ['hub.attach']);
 });
 
-test('after the loss of a gateway or a hub, few of a tenant’s attaches start in one turn', async () => {
+test('after the loss of a gateway or a hub, few of a tenant’s attaches start in one tick', async () => {
   let started = 0;
   const session = async () => {
     started++;

@@ -12,7 +12,7 @@ type Evidence = Parameters<Tenancy['identify']['callerToken']>[0];
 
 /**
  * Identities by an authority that takes a token's name for its caller's, and refuses `wrong`. Verifying any but `password` costs a
- * turn of the event loop, and `slow` until it is released.
+ * tick of the event loop, and `slow` until it is released.
  */
 function setup() {
   const asked: Evidence[] = [];
@@ -22,7 +22,7 @@ function setup() {
     async callerToken(evidence: Evidence) {
       asked.push(evidence);
       if (evidence.token !== 'password') {
-        await evidence.turn?.();
+        await evidence.waitToVerify?.();
         verified.all++;
         verified.atOnce = Math.max(verified.atOnce, ++verified.now);
         await new Promise<void>((resolve) => {

@@ -93,13 +93,13 @@ export class Identities {
     if (before && 'who' in before && before.digest === digest) return before.who;
     const evidence = this.#evidence(socket);
     const source = sourceOf(addressOf(socket) ?? '');
-    const grant = await this.#guesses.judge(source, this.#saidTenant(evidence, tenant), (turn) =>
+    const grant = await this.#guesses.judge(source, this.#saidTenant(evidence, tenant), (waitToVerify) =>
       this.#tenancy.identify.callerToken({
         ...evidence,
         token,
         source,
         signal,
-        turn,
+        waitToVerify,
         ...(tenant !== undefined && { claimedTenant: tenant }),
       }),
     );
@@ -209,9 +209,9 @@ class Guesses {
 
   /**
    * @param tenant whose the token is said to be
-   * @param judge calls `turn` before it verifies what costs. The answer to a wrong token waits, or is that too many wait already
+   * @param judge awaits `waitToVerify` before it verifies what costs. The answer to a wrong token waits, or is that too many wait already
    */
-  async judge<T>(source: string, tenant: string, judge: (turn: () => Promise<void>) => Promise<T>): Promise<T> {
+  async judge<T>(source: string, tenant: string, judge: (waitToVerify: () => Promise<void>) => Promise<T>): Promise<T> {
     const both = this.#share(`source ${source} tenant ${tenant}`, GATEWAY.wrongTokensOfSource);
     const from = this.#share(`source ${source}`, GATEWAY.wrongTokens);
     const all = [both, from, this.#share(`tenant ${tenant}`, GATEWAY.wrongTokens)];
@@ -219,14 +219,14 @@ class Guesses {
     const leave = () => {
       for (const share of taken.splice(0)) share.leave('judged');
     };
-    const turn = async () => {
+    const waitToVerify = async () => {
       for (const share of [both, from]) {
-        await share.turn();
+        await share.enter();
         taken.push(share);
       }
     };
     try {
-      return await judge(turn);
+      return await judge(waitToVerify);
     } catch (error) {
       if (!(error instanceof NotAuthorised) || error.undecided) throw error;
       for (const share of all) share.check();
@@ -257,7 +257,7 @@ class Share {
   /** Wrong ones whose answers wait. */
   wrong = 0;
   readonly #most: number;
-  /** Wake those that wait for their turn. */
+  /** Wake those that wait to be verified. */
   readonly #waiting = new Set<() => void>();
 
   constructor(key: string, most: number) {
@@ -271,7 +271,7 @@ class Share {
   }
 
   /** Resolves when a token may be verified, which may turn out wrong. Good ones are soon through. @throws RequestRefused */
-  async turn(): Promise<void> {
+  async enter(): Promise<void> {
     const late = performance.now() + GATEWAY.dialMs;
     while (this.judged + this.wrong >= this.#most) {
       this.check();

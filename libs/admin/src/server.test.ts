@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { Agent, get, type RequestListener } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { describe, it } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import { adminApi } from '@isthmus/proto/admin';
 import type { SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from './backend.ts';
@@ -221,7 +221,7 @@ describe('the admin port', () => {
     socket.setNoDelay(true);
     for (const byte of 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n') {
       socket.write(byte);
-      await turn();
+      await tick();
     }
     // An empty SETTINGS frame. The answer starts with the server's own: length, type 4.
     socket.write(Buffer.from('000000040000000000', 'hex'));

@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import type { PlaneEvents, Principal } from '@isthmus/tunnel';
 import { TrustSet } from './certificate-trust.ts';
 import {
@@ -89,7 +89,7 @@ export class CredentialCache {
     for (const known of Object.values(this.#read)) {
       for (const [path, { mark }] of known) {
         if (stateOf(path).mark !== mark) return true;
-        if (++looked % ADMISSION.credentialFilesATurn === 0) await turn();
+        if (++looked % ADMISSION.credentialFilesATick === 0) await tick();
       }
     }
     return false;

@@ -15,10 +15,10 @@ export const ADMISSION = {
   credentialFileBytes: 1024 * 1024,
   /** The largest file of revocation lists: 100,000 certificates. */
   revocationsFileBytes: 4 * 1024 * 1024,
-  /** Tenants' files that are checked in one turn of the event loop. It takes 1 ms, or 20 ms if each has changed. */
-  tenantsATurn: 20,
-  /** Files named by tenants' files that are checked in one turn of the event loop. It takes 1 ms. */
-  credentialFilesATurn: 100,
+  /** Tenants' files that are checked in one tick of the event loop. It takes 1 ms, or 20 ms if each has changed. */
+  tenantsATick: 20,
+  /** Files named by tenants' files that are checked in one tick of the event loop. It takes 1 ms. */
+  credentialFilesATick: 100,
   /**
    * How often an update tries again what clashed between tenants' files, as long as something fits. Only files that each wait for the next one
    * need more than a few; what is left is tried again with the next update.

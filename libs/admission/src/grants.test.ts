@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import type { NotAuthorised, Principal } from '@isthmus/tunnel';
 import type { Claim } from './claims.ts';
 import { type Grant, Grants, type Validity } from './grants.ts';
@@ -45,8 +45,8 @@ async function granting(texts: Readonly<Record<string, string>>) {
 }
 
 /** Lets a review end. */
-async function reviewed(turns = 10): Promise<void> {
-  for (let left = turns; left > 0; left--) await turn();
+async function reviewed(ticks = 10): Promise<void> {
+  for (let left = ticks; left > 0; left--) await tick();
 }
 
 test('what was denied ends with the file and rule that say so, and nothing else does', async () => {
@@ -180,7 +180,7 @@ test('a credential ends when it expires, or its grace after that', async (contex
   await put({});
 });
 
-test('a review of 100,000 grants lets other work take its turns', async () => {
+test('a review of 100,000 grants lets other work take its turn', async () => {
   const { grants, grant, put } = await granting({ 'acme.yaml': 'tenant: acme' });
   let reviews = 0;
   const validity = {
@@ -193,15 +193,15 @@ test('a review of 100,000 grants lets other work take its turns', async () => {
   for (let index = 0; index < all; index++) grant(`e${index}`, validity).watch(() => {});
   reviews = 0;
   await put({ 'acme.yaml': 'tenant: acme\nlimits: {tunnels: 3}' });
-  let turns = 0;
+  let ticks = 0;
   let most = 0;
   for (let before = 0; reviews < all; before = reviews) {
-    await turn();
+    await tick();
     most = Math.max(most, reviews - before);
-    turns++;
-    assert.ok(turns < 1_000_000);
+    ticks++;
+    assert.ok(ticks < 1_000_000);
   }
-  assert.ok(turns > 2, `${turns} turns`);
+  assert.ok(ticks > 2, `${ticks} ticks`);
   assert.equal(reviews, all);
   assert.equal(grants.size, all);
   grants.close();

@@ -55,7 +55,7 @@ export class Grants {
   /** Counts what was reviewed, so that no change between a grant and its watching is missed. */
   #reviews = 0;
   #review: Iterator<Watched> | undefined;
-  #turn: NodeJS.Immediate | undefined;
+  #tick: NodeJS.Immediate | undefined;
   #timer: NodeJS.Timeout | undefined;
   /** When the first that is watched expires. */
   #next = Number.POSITIVE_INFINITY;
@@ -87,7 +87,7 @@ export class Grants {
     return size;
   }
 
-  /** Reviews what was granted to these tenants, over as many turns of the event loop as it takes. */
+  /** Reviews what was granted to these tenants, over as many ticks of the event loop as it takes. */
   review(tenants: Iterable<string>): void {
     this.#reviews++;
     for (const tenant of tenants) if (this.#watched.has(tenant)) this.#due.add(tenant);
@@ -96,7 +96,7 @@ export class Grants {
 
   close(): void {
     clearInterval(this.#timer);
-    clearImmediate(this.#turn);
+    clearImmediate(this.#tick);
     this.#timer = undefined;
     this.#watched.clear();
     this.#due.clear();
@@ -136,11 +136,11 @@ export class Grants {
 
   #schedule(): void {
     if (this.#due.size > 0 || this.#late.size > 0 || this.#review)
-      this.#turn ??= setImmediate(() => this.#reviewSome());
+      this.#tick ??= setImmediate(() => this.#reviewSome());
   }
 
   #reviewSome(): void {
-    this.#turn = undefined;
+    this.#tick = undefined;
     const until = performance.now() + ADMISSION.reviewTurnMs;
     do {
       for (let left = ADMISSION.grantsALook; left > 0; left--) {

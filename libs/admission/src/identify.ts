@@ -43,7 +43,7 @@ export interface CallerTokenEvidence extends CallerEvidence, ShownToken {
   /** The tenant that the caller says it is of: the user of Basic. It narrows the search, and must be the principal's. */
   readonly claimedTenant?: string;
   /** Called before what costs more than nothing is verified. Resolves when it may be, and rejects if its source has shown too many wrong tokens. */
-  readonly turn?: () => Promise<void>;
+  readonly waitToVerify?: () => Promise<void>;
 }
 
 /** Verifies tokens of agents, or of callers. */
@@ -61,7 +61,7 @@ export interface Identify {
   agent(evidence: AgentEvidence): Promise<Grant>;
   /** @throws NotAuthorised if the caller has proven no tenant */
   caller(evidence: CallerEvidence): Grant;
-  /** Who a caller is by its token, whatever else it shows. Rejects with NotAuthorised, or as `turn` */
+  /** Who a caller is by its token, whatever else it shows. Rejects with NotAuthorised, or as `waitToVerify` */
   callerToken(evidence: CallerTokenEvidence): Promise<Grant>;
   /** The tenants for which a gateway with this certificate may dial. Undefined: for all. */
   gateway(certificate: Certificate): ReadonlySet<string> | undefined;
@@ -107,7 +107,7 @@ export function identifyBy({ tenants, grants, tokens, bundles, now = Date.now }:
     },
     async callerToken(evidence) {
       const hinted = hintedTenant(tenants, evidence);
-      const { claimedTenant, token, turn } = evidence;
+      const { claimedTenant, token, waitToVerify } = evidence;
       const among = claimedTenant === undefined ? hinted : knownTenant(tenants, claimedTenant);
       if (hinted && among !== hinted) throw otherTenant(among as Tenant, hinted);
       const known = passwordProof(tenants, token);
@@ -116,7 +116,7 @@ export function identifyBy({ tenants, grants, tokens, bundles, now = Date.now }:
         throw new NotAuthorised(`the token is not one of tenant ${among.name}`, { rule: `${among.path}: callers` });
       }
       if (passwordId(token) === undefined && tokens?.caller && (among?.takesTokens ?? true)) {
-        await turn?.();
+        await waitToVerify?.();
         return granted('caller', { ...(await tokens.caller.judge(evidence, among)), shared: false });
       }
       const why =

@@ -59,8 +59,8 @@ test('what costs nothing is verified at once, and the rest at its turn', async (
   const { tenants, grants } = tenantsWith({ acme: entry('ci', ci) });
   const judge = async () => assert.fail('it is not its turn');
   const identify = identifyBy({ tenants, grants, tokens: { caller: { judge } }, bundles: () => undefined });
-  const turn = () => Promise.reject(new Error('later'));
-  const show = (token: string) => identify.callerToken({ token, source: '10.0.0.1', signal, turn });
+  const waitToVerify = () => Promise.reject(new Error('later'));
+  const show = (token: string) => identify.callerToken({ token, source: '10.0.0.1', signal, waitToVerify });
   assert.equal((await show(ci.token)).principal.name, 'ci');
   await assert.rejects(show(stranger.token), /no file has this token/);
   await assert.rejects(show('an.issuers.token'), /later/);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import { CertificateAuthority } from '@isthmus/certificates';
 import { readRevocationLists } from '@isthmus/runtime';
 import { NotAuthorised } from '@isthmus/tunnel';
@@ -42,7 +42,7 @@ test('what a list revokes is refused, and what stood on it ends', async () => {
     return error.rule === 'acme.yaml: agents[0].certificates.crl';
   });
   await agent(good);
-  for (let turns = 1000; ended.length === 0 && turns > 0; turns--) await turn();
+  for (let ticks = 1000; ended.length === 0 && ticks > 0; ticks--) await tick();
   assert.deepEqual(
     ended.map(({ principal, rule }) => [principal?.name, rule]),
     [['bad', 'acme.yaml: agents[0].certificates.crl']],

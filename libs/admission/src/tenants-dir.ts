@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { extname, join, resolve } from 'node:path';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import { type Content, CredentialCache, readIfChanged } from './credential-files.ts';
 import { ADMISSION } from './defaults.ts';
 import { type ReadFile, readTenantFile } from './tenant-file.ts';
@@ -129,7 +129,7 @@ class Follower implements TenantsDir {
       unreadable.push(problem(dir, `${names.length} files: only the first ${ADMISSION.tenantFiles} are read`));
     this.#stale = this.#deep && (await this.#credentials.stale());
     for (const [index, name] of names.slice(0, ADMISSION.tenantFiles).entries()) {
-      if (index % ADMISSION.tenantsATurn === ADMISSION.tenantsATurn - 1) await turn();
+      if (index % ADMISSION.tenantsATick === ADMISSION.tenantsATick - 1) await tick();
       const before = this.#files.get(name);
       try {
         const known = await this.#readFile(join(dir, name), before);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import {
   type Dial,
   DialError,
@@ -140,7 +140,7 @@ test('each attempt is a span below the dial, and its context goes to the hub', a
   const { dial, seen } = gateway(pathTracer(told), ...ways);
   const asked = traced();
   const dialled = dial(asked);
-  await turn();
+  await tick();
   t.mock.timers.tick(300);
   await dialled;
   assert.deepEqual(

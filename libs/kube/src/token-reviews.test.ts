@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it, mock, test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import { kubeClient } from './client.ts';
 import { FakeApiServer } from './testing/api-server.ts';
 import { TokenReviews, type TokenVerdict, tokenAuthenticator } from './token-reviews.ts';
@@ -26,7 +26,7 @@ describe('reviews', () => {
     const answerAll = async () => {
       for (let at = 0; at < asked.length; at++) {
         asked[at]?.answer();
-        await turn();
+        await tick();
       }
     };
     return { reviews, asked, clock, asker, answerAll };
@@ -83,9 +83,9 @@ describe('reviews', () => {
     void reviews.check('good-beside', asker('10.0.0.1'));
     const honest = reviews.check('good-elsewhere', asker('10.0.0.2'));
     asked[0]?.answer();
-    await turn();
+    await tick();
     asked[1]?.answer();
-    await turn();
+    await tick();
     const place = asked.findIndex(({ token }) => token === 'good-elsewhere');
     assert.ok(place <= 11, `reviewed as number ${place + 1}`);
     asked[place]?.answer();
@@ -93,7 +93,7 @@ describe('reviews', () => {
     for (let at = 2; !asked.some(({ token }) => token === 'good-beside'); at++) {
       assert.ok(at < 2_001, 'its turn never came');
       asked[at]?.answer();
-      await turn();
+      await tick();
     }
   });
 

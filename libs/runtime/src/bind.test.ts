@@ -29,7 +29,7 @@ test('callers that dial together on a unix socket while its process is busy wait
     limits: { enter: () => true },
     failed: (error) => assert.fail(error),
   });
-  // All of them in one turn of the event loop, in which nothing can be accepted.
+  // All of them in one tick of the event loop, in which nothing can be accepted.
   const callers = Array.from({ length: CALLERS }, () => connect(path).resume());
   context.after(async () => {
     for (const socket of callers) socket.destroy();

@@ -224,7 +224,7 @@ interface BindOptions {
     | { readonly path: string; readonly deleteExisting: boolean }
     | { readonly host: string; readonly port: number };
   /** Refuses connections over its limits, and lets others wait, before anything is done for them: a TLS server begins with a handshake. */
-  readonly limits: { enter(socket: Socket): boolean; inTurn?(socket: Socket, begin: () => void): void };
+  readonly limits: { enter(socket: Socket): boolean; whenSlotIsFree?(socket: Socket, begin: () => void): void };
   /** Connections from these networks begin with a header of the PROXY protocol. Unset: none does. */
   readonly proxyNetworks?: BlockList | undefined;
   /** Called for each connection whose header does not come, or is none. */
@@ -337,7 +337,7 @@ function guardServer(server: Server, { limits, proxyNetworks: networks, refused 
       // A header of the PROXY protocol has left it paused. Below a TLS socket nothing reads it, and what was put back is read first.
       if (networks && socket.listenerCount('data') > 0) socket.resume();
     };
-    if (limits.inTurn) limits.inTurn(socket, begin);
+    if (limits.whenSlotIsFree) limits.whenSlotIsFree(socket, begin);
     else begin();
   };
   const told = (socket: Socket, error: Error) => refused?.(remoteOf(socket), error);
@@ -345,9 +345,9 @@ function guardServer(server: Server, { limits, proxyNetworks: networks, refused 
 }
 
 /**
- * Closing a listening socket resets the connections that the kernel has accepted for it. Node takes one connection per turn of its
- * event loop (libuv 1.46), so the queue is empty after a turn without one. While new ones arrive without a gap, all that were queued at
- * first have come after as many as the queue holds: by their number, because turns of a busy process take long.
+ * Closing a listening socket resets the connections that the kernel has accepted for it. Node takes one connection per tick of its
+ * event loop (libuv 1.46), so the queue is empty after a tick without one. While new ones arrive without a gap, all that were queued at
+ * first have come after as many as the queue holds: by their number, because ticks of a busy process take long.
  */
 async function queueTaken(server: Server, backlog: number): Promise<void> {
   let taken = 0;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { bufferSizesFor, TurnDuplex } from './buffers.ts';
+import { bufferSizesFor, MultiplexedDuplex } from './buffers.ts';
 
 const MIB = 1024 * 1024;
 
@@ -19,8 +19,8 @@ test('where it is not, or nothing limits it, they have the usual sizes', () => {
   assert.notDeepEqual(bufferSizesFor(64 * MIB), usual);
 });
 
-/** What a TurnDuplex asked of what lies below it. */
-class Recorded extends TurnDuplex {
+/** What a MultiplexedDuplex asked of what lies below it. */
+class Recorded extends MultiplexedDuplex {
   readonly pieces: Buffer[] = [];
   readonly got: number[] = [];
   ends = 0;

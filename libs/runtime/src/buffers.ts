@@ -78,10 +78,10 @@ function isPacked(piece: Uint8Array): boolean {
 type Done = (error?: Error | null) => void;
 
 /**
- * A Duplex over something that carries several streams in turn. It has one write under way at a time. Bytes count as taken once the
+ * A Duplex over something that carries several streams, which take turns. It has one write under way at a time. Bytes count as taken once the
  * reader has them.
  */
-export abstract class TurnDuplex extends Duplex {
+export abstract class MultiplexedDuplex extends Duplex {
   /** Received bytes that the reader has not got. */
   #held = 0;
   /** The length of the write under way, and its callback. */

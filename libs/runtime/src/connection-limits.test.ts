@@ -223,68 +223,68 @@ describe('strangers', () => {
     assert.deepEqual(refused, ['it sent nothing within 5 s']);
   });
 
-  /** Begins a source's connections in turns of two. Returns those that have begun. */
-  function inTurns(begin: (socket: Socket) => void = () => {}) {
+  /** Begins a source's connections in two slots. Returns those that have begun. */
+  function withSlots(begin: (socket: Socket) => void = () => {}) {
     mock.timers.enable({ apis: ['setTimeout'] });
     const names = { most: '--all', mostOfSource: '--source' };
-    const limits = { most: 100, mostOfSource: 50, turnsOfSource: 2, deadlineMs: 90_000, names };
+    const limits = { most: 100, mostOfSource: 50, slotsOfSource: 2, deadlineMs: 90_000, names };
     const refused: string[] = [];
     const own = new WaitingConnections(limits, (_remote, { message }) => refused.push(message));
     const begun: Socket[] = [];
     const come = (address: string, bytesRead = 1) => {
       const socket = connection(address, bytesRead);
       assert.ok(own.enter(socket));
-      own.inTurn(socket, () => {
+      own.whenSlotIsFree(socket, () => {
         begun.push(socket);
         begin(socket);
       });
       return socket;
     };
-    /** Each turn of the event loop begins one. */
+    /** Each tick of the event loop begins one. */
     const after = async (ms: number) => {
       mock.timers.tick(ms);
-      for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate);
+      for (let tick = 0; tick < 5; tick++) await new Promise(setImmediate);
     };
     return { own, begun, refused, come, after };
   }
 
-  test('connections of one source are begun in turns, which one that proves nothing has for a while', async () => {
-    const { begun, come, after } = inTurns();
+  test('connections of one source are begun in slots, which one that proves nothing has for a while', async () => {
+    const { begun, come, after } = withSlots();
     const flood = Array.from({ length: 6 }, () => come('10.0.0.1'));
     const other = come('10.0.0.2');
-    assert.deepEqual(begun, [flood[0], flood[1], other], 'another source has turns of its own');
+    assert.deepEqual(begun, [flood[0], flood[1], other], 'another source has slots of its own');
     flood[0]?.destroy();
-    assert.equal(begun.length, 3, 'to close is no way to another turn');
+    assert.equal(begun.length, 3, 'to close is no way to another slot');
     flood[2]?.emit('error', new Error('reset'));
     flood[2]?.destroy();
-    await after(RUNTIME.turnMs);
+    await after(RUNTIME.handshakeSlotMs);
     assert.deepEqual(
       begun.slice(3),
       [flood[5]],
       'the newest first, and not all that were begun at once give way at once',
     );
-    await after(RUNTIME.turnMs / 2);
+    await after(RUNTIME.handshakeSlotMs / 2);
     assert.deepEqual(begun.slice(4), [flood[4]]);
-    await after(RUNTIME.turnMs / 2);
+    await after(RUNTIME.handshakeSlotMs / 2);
     assert.deepEqual(begun.slice(5), [flood[3]], 'who has gone meanwhile is passed over');
   });
 
-  test('who comes behind a flood of its own address is begun with the next turn', async () => {
-    const { begun, come, after } = inTurns();
+  test('who comes behind a flood of its own address is begun in the next slot', async () => {
+    const { begun, come, after } = withSlots();
     for (let n = 0; n < 40; n++) come('10.0.0.1');
     const honest = come('10.0.0.1');
-    await after(RUNTIME.turnMs);
+    await after(RUNTIME.handshakeSlotMs);
     assert.ok(begun.includes(honest));
   });
 
   test('where a connection is proof, all are begun at once', () => {
-    const { own, begun, come } = inTurns((socket) => own.leave(socket));
+    const { own, begun, come } = withSlots((socket) => own.leave(socket));
     for (let n = 0; n < 100; n++) come('10.0.0.1');
     assert.equal(begun.length, 100);
   });
 
-  test('who sends more than a ClientHello before its turn is ended, and after it may', () => {
-    const { come, refused } = inTurns();
+  test('who sends more than a ClientHello before it has a slot is ended, and after it may', () => {
+    const { come, refused } = withSlots();
     const [first, , waits] = [come('10.0.0.1'), come('10.0.0.1'), come('10.0.0.1')];
     for (const socket of [first, waits]) {
       Object.assign(socket, { readableLength: RUNTIME.waitingBytes });
@@ -297,8 +297,8 @@ describe('strangers', () => {
     assert.deepEqual(refused, ['it sent more than 16 KiB before its turn']);
   });
 
-  test('who proves who it is, or goes without a byte, leaves its turn at once', async () => {
-    const { own, begun, come, after } = inTurns();
+  test('who proves who it is, or goes without a byte, leaves its slot at once', async () => {
+    const { own, begun, come, after } = withSlots();
     const all = Array.from({ length: 100 }, () => {
       const socket = come('10.0.0.1');
       own.leave(socket);
@@ -315,7 +315,7 @@ describe('strangers', () => {
     const late = come('10.0.0.1');
     for (const socket of all) socket.destroy();
     await after(0);
-    assert.equal(begun.includes(late), false, 'who has left has no turn to give');
+    assert.equal(begun.includes(late), false, 'who has left has no slot to give');
   });
 
   test('connections from one address and port to two addresses here are two', () => {

@@ -106,8 +106,8 @@ export interface WaitingLimits {
   readonly most: number;
   /** Those of one source address. */
   readonly mostOfSource: number;
-  /** Turns of one source: so many of its connections are begun within `turnMs`, besides those that prove who they are. Default: all. */
-  readonly turnsOfSource?: number;
+  /** Handshakes of one source: so many of its connections are begun within `handshakeSlotMs`, besides those that prove who they are. Default: all. */
+  readonly slotsOfSource?: number;
   /** How long a connection may wait, in milliseconds. */
   readonly deadlineMs: number;
   /** What errors call the limits: the flags that set them, if there are any. */
@@ -124,7 +124,7 @@ export class WaitingPool {
   readonly all = new BySource<Waiting>();
   /** Those that have shared places: the others have their ports' own. */
   readonly sharing = new BySource<Waiting>();
-  readonly turns = new Turns();
+  readonly slots = new HandshakeSlots();
 
   /** @param most waiting connections of all ports, besides the places that each has for itself */
   constructor(most: number) {
@@ -146,21 +146,21 @@ interface Waiting {
   readonly ownPlace: boolean;
   /** The timers until its first byte, and until it is admitted. */
   readonly deadlines: readonly NodeJS.Timeout[];
-  endTurn: EndTurn | undefined;
+  freeSlot: FreeSlot | undefined;
 }
 
 /**
- * Which connections of each source are begun. A turn is over once its peer has proven who it is, or has gone without a byte; otherwise only
- * after a while, also if the connection has ended. So handshakes cost their sender time. The newest that waits is next: behind the same
- * address, who comes beside a flood has the odds of what comes then, not all that came before in front of it.
+ * Which connections of each source are begun: those that have a slot. A slot is free again once its peer has proven who it is, or has gone
+ * without a byte; otherwise only after a while, also if the connection has ended. So handshakes cost their sender time. The newest that waits
+ * is next: behind the same address, who comes beside a flood has the odds of what comes then, not all that came before in front of it.
  */
-class Turns {
+class HandshakeSlots {
   readonly #sources = new Map<string, { taken: number; readonly waiting: (() => void)[] }>();
-  /** Begun one in each turn of the event loop, so that nothing else waits for all of them. */
+  /** Begun one in each tick of the event loop, so that nothing else waits for all of them. */
   readonly #next = new Queue<() => void>();
 
-  /** Calls `begin`, now or when one of `most` turns of the source is free. Returns what to call when this one is over, or not wanted any more. */
-  take(source: string, most: number, begin: () => void): EndTurn {
+  /** Calls `begin`, now or when one of the source's `most` slots is free. Returns what to call when this one is over, or not wanted any more. */
+  take(source: string, most: number, begin: () => void): FreeSlot {
     const own = getOrPut(this.#sources, source, () => ({ taken: 0, waiting: [] as (() => void)[] }));
     let timer: NodeJS.Timeout | undefined;
     const over = () => {
@@ -170,16 +170,16 @@ class Turns {
       else if (--own.taken === 0) this.#sources.delete(source);
     };
     const start = (longer = 0) => {
-      timer = setTimeout(over, RUNTIME.turnMs * (1 + longer)).unref();
+      timer = setTimeout(over, RUNTIME.handshakeSlotMs * (1 + longer)).unref();
       begin();
     };
     // Those that are begun at once end one by one, so that those behind them are not begun at once again.
     if (own.taken < most) start(own.taken++ / most);
     else own.waiting.push(start);
-    return (free) => {
+    return (atOnce) => {
       const at = own.waiting.indexOf(start);
       if (at >= 0) own.waiting.splice(at, 1);
-      if (!timer || !free) return;
+      if (!timer || !atOnce) return;
       clearTimeout(timer);
       over();
     };
@@ -196,8 +196,8 @@ class Turns {
   }
 }
 
-/** @param free whether the turn costs nothing */
-type EndTurn = (free: boolean) => void;
+/** @param atOnce whether it is free now, and not only after a while */
+type FreeSlot = (atOnce: boolean) => void;
 
 /**
  * Connections whose peers have not proven who they are. Each has a handshake, buffers and a window, so their number is limited, and
@@ -246,11 +246,11 @@ export class WaitingConnections {
     return true;
   }
 
-  /** Calls `begin` when a connection that entered may cost something: at its turn among those of its source. */
-  inTurn(socket: Socket, begin: () => void): void {
-    const { turnsOfSource } = this.#limits;
+  /** Calls `begin` when a connection that entered may cost something: once its source has a slot for it. */
+  whenSlotIsFree(socket: Socket, begin: () => void): void {
+    const { slotsOfSource } = this.#limits;
     const waiting = this.#waiting.get(endsOf(socket));
-    if (!waiting || turnsOfSource === undefined) {
+    if (!waiting || slotsOfSource === undefined) {
       begin();
       return;
     }
@@ -266,10 +266,10 @@ export class WaitingConnections {
       // It may have been reset just now.
       if (!socket.destroyed) begin();
     };
-    const endTurn = this.#pool.turns.take(waiting.source, turnsOfSource, start);
+    const freeSlot = this.#pool.slots.take(waiting.source, slotsOfSource, start);
     // Where connecting is proof enough (no TLS), `begin` has already called `leave`.
-    if (this.#waiting.get(waiting.key) === waiting) waiting.endTurn = endTurn;
-    else endTurn(true);
+    if (this.#waiting.get(waiting.key) === waiting) waiting.freeSlot = freeSlot;
+    else freeSlot(true);
     // Nobody listens to it until then.
     if (!begun) socket.on('error', () => {}).on('readable', look);
   }
@@ -290,7 +290,7 @@ export class WaitingConnections {
     const deadlines = [setTimeout(begun, RUNTIME.firstByteMs).unref(), setTimeout(late, deadlineMs).unref()];
     const ownPlace = this.#ownPlaces < RUNTIME.waitingOwnPlaces;
     const since = performance.now();
-    const waiting: Waiting = { port: this, socket, key, source, since, ownPlace, deadlines, endTurn: undefined };
+    const waiting: Waiting = { port: this, socket, key, source, since, ownPlace, deadlines, freeSlot: undefined };
     this.#waiting.set(key, waiting);
     for (const places of this.#placesOf(waiting)) places.add(source, waiting);
     if (ownPlace) this.#ownPlaces++;
@@ -301,9 +301,9 @@ export class WaitingConnections {
     for (const deadline of waiting.deadlines) clearTimeout(deadline);
     if (this.#waiting.get(waiting.key) !== waiting) return;
     this.#waiting.delete(waiting.key);
-    waiting.endTurn?.(proven || bytesFrom(waiting.socket) === 0);
+    waiting.freeSlot?.(proven || bytesFrom(waiting.socket) === 0);
     // The socket keeps what it is called with when it closes.
-    waiting.endTurn = undefined;
+    waiting.freeSlot = undefined;
     for (const places of this.#placesOf(waiting)) places.delete(waiting.source, waiting);
     if (waiting.ownPlace) this.#ownPlaces--;
   }

@@ -29,11 +29,11 @@ export const RUNTIME = {
   /** How long a connection that has not proven who it is may keep its place when a new one finds none. 1,000 handshakes take 5 s. */
   waitingPatienceMs: 10_000,
   /**
-   * How long a connection has one of its source's turns, unless its peer proves who it is: up to twice as long if it need not wait for its own. Long
+   * How long a connection has one of its source's slots, unless its peer proves who it is: up to twice as long if it need not wait for its own. Long
    * enough for a handshake and a request over a long way.
    */
-  turnMs: 2000,
-  /** How much a connection may send before its turn. A ClientHello is less. */
+  handshakeSlotMs: 2000,
+  /** How much a connection may send before it has a slot. A ClientHello is less. */
   waitingBytes: 16 * 1024,
   /** How long a peer may take to send its first byte; then its connection is closed. A TLS handshake with a lost SYN takes 1 s. */
   firstByteMs: 5000,
@@ -136,7 +136,7 @@ export const RUNTIME = {
   bulkWriteBytes: 16 * 1024,
   /** Pieces of a write that are shorter than this on average are joined first. Otherwise each would be a write to the socket. */
   shortPieceBytes: 1024,
-  /** A chunk of at least this length is part of a byte stream: it may wait until the end of the turn, so that several leave in one write. */
+  /** A chunk of at least this length is part of a byte stream: it may wait until the end of the tick, so that several leave in one write. */
   bulkChunkBytes: 4096,
   /** The most bytes to gather in one write, or to leave in a socket before its writer pauses: the size of one socket read. */
   gatheredBytes: 64 * 1024,

@@ -21,7 +21,7 @@ export {
   within,
 } from './async.ts';
 export { bind } from './bind.ts';
-export { bufferSizes, compact, memoryLimit, Packing, pushCompact, TurnDuplex } from './buffers.ts';
+export { bufferSizes, compact, MultiplexedDuplex, memoryLimit, Packing, pushCompact } from './buffers.ts';
 export { Certificate, certificateOf, renewalIsDue } from './certificates/certificate.ts';
 export { isKeyOf } from './certificates/keys.ts';
 export { addressText, isFor } from './certificates/names.ts';

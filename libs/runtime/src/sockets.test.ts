@@ -40,16 +40,16 @@ class Recorder extends Socket {
 }
 
 const record = Buffer.alloc(16 * 1024);
-const turn = () => new Promise((resolve) => setImmediate(resolve));
+const tick = () => new Promise((resolve) => setImmediate(resolve));
 
-test('bulk of one turn leaves in one write, and bulk of the next turn in another', async () => {
+test('bulk of one tick leaves in one write, and bulk of the next tick in another', async () => {
   const socket = new Recorder();
   for (let i = 0; i < 3; i++) assert.ok(writeCoalesced(socket, record));
   assert.deepEqual(socket.writes, []);
-  await turn();
+  await tick();
   assert.deepEqual(socket.writes, [48]);
   writeCoalesced(socket, record);
-  await turn();
+  await tick();
   assert.deepEqual(socket.writes, [48, 16]);
 });
 
@@ -61,15 +61,15 @@ test('a short message leaves at once, unless bulk before it still waits', async 
   writeCoalesced(socket, record);
   writeCoalesced(socket, message);
   assert.deepEqual(socket.writes, [1]);
-  await turn();
+  await tick();
   assert.deepEqual(socket.writes, [1, 17]);
 });
 
-test('a read’s worth does not wait for the end of the turn', async () => {
+test('a read’s worth does not wait for the end of the tick', async () => {
   const socket = new Recorder();
   for (let i = 0; i < 9; i++) assert.ok(writeCoalesced(socket, record));
   assert.deepEqual(socket.writes, [64, 64]);
-  await turn();
+  await tick();
   assert.deepEqual(socket.writes, [64, 64, 16]);
 });
 
@@ -84,7 +84,7 @@ test('a socket that takes nothing asks its writer to pause once it holds a read�
   socket.drain();
   await drained;
   assert.ok(writeCoalesced(socket, record));
-  await turn();
+  await tick();
   assert.deepEqual(socket.writes, [64, 16]);
 });
 
@@ -94,7 +94,7 @@ test('gathered data leaves before the end, and a socket destroyed meanwhile dist
   ended.end();
   assert.deepEqual(ended.writes, [16]);
   destroyed.destroy();
-  await turn();
+  await tick();
   assert.deepEqual([destroyed.writes, other.writes], [[], [16]]);
 });
 

@@ -48,11 +48,11 @@ export function putBack(socket: Socket, first: Buffer): void {
   socket.unshift(first);
 }
 
-/** Sockets that hold back what was written in this turn of the event loop. */
+/** Sockets that hold back what was written in this tick of the event loop. */
 let holding: Socket[] = [];
 
 /**
- * Writes to a socket. Bulk chunks of one event loop turn leave in one write.
+ * Writes to a socket. Bulk chunks of one event loop tick leave in one write.
  *
  * TLS delivers records of 16 KiB, several at a time. A write for each is a system call and wakes the reader, which then also reads
  * them one by one: a third of an agent's time for an upload, and half of its destination's. Short chunks leave at once.

@@ -195,7 +195,7 @@ const LONGEST_POLL_MS = 200;
 export interface Wait {
   /** Milliseconds; default 60 s. */
   readonly deadline?: number;
-  /** Time between two checks, in milliseconds. Default: a quarter of the time waited so far, from 2 to 200. 0: each turn of the event loop. */
+  /** Time between two checks, in milliseconds. Default: a quarter of the time waited so far, from 2 to 200. 0: each tick of the event loop. */
   readonly every?: number;
   /** What is waited for, for the text of the error. A function is called when the wait has failed. Default: the condition's source. */
   readonly what?: What;

@@ -177,7 +177,7 @@ test('a collector that does not answer delays no dial, and delays shutdown only 
     OTEL_BSP_MAX_QUEUE_SIZE: '100',
   };
   const { tracer, shutdown } = await openTelemetry({ ...options('hub'), env });
-  // All of this runs in one event loop turn, so it cannot wait for the collector.
+  // All of this runs in one event loop tick, so it cannot wait for the collector.
   for (let i = 0; i < 5000; i++) tracer.start('hub.dial', dial).end({ ms: 1 });
   await shutdown();
   assert.deepEqual(receiver.spans, []);

@@ -321,7 +321,7 @@ test('guesses of a known caller that come at once cost it the connection before 
     return new Promise((resolve) => stream.on('error', () => {}).once('close', resolve));
   });
   await Promise.all(ends);
-  // As many as are read in a turn of the event loop.
+  // As many as are read in a tick of the event loop.
   assert.ok(answers >= TRANSPORT.challenges && answers <= 40, `${answers} answers`);
   assert.equal(refused.length, answers);
   assert.equal(tunnel.stream.closed, false);

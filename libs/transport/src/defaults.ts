@@ -10,10 +10,10 @@ export const TRANSPORT = {
   /** The same from one source address. */
   handshakesOfSource: 2048,
   /**
-   * Handshakes of one source address that are begun within `turnMs`, besides those whose peers prove who they are: 64 a second take a tenth of a
-   * processor. Further connections wait for their turn. Peers that prove who they are within 0.3 s get 400 a second.
+   * Handshakes of one source address that are begun within `handshakeSlotMs`, besides those whose peers prove who they are: 64 a second take a tenth of a
+   * processor. Further connections wait for a slot. Peers that prove who they are within 0.3 s get 400 a second.
    */
-  handshakeTurnsOfSource: 128,
+  handshakeSlotsOfSource: 128,
   /** How long a connection may wait to be admitted, unless the port says otherwise. */
   handshakeMs: 30_000,
   /** How much a peer that was refused in its handshake may send until its first request. Preface, SETTINGS and the head of a request are less. */

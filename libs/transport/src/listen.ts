@@ -19,7 +19,7 @@ import { type ChooseTls, type OtherCertificate, tlsServer } from './tls/renewal.
 export const HANDSHAKES: WaitingLimits = {
   most: TRANSPORT.handshakes,
   mostOfSource: TRANSPORT.handshakesOfSource,
-  turnsOfSource: TRANSPORT.handshakeTurnsOfSource,
+  slotsOfSource: TRANSPORT.handshakeSlotsOfSource,
   deadlineMs: TRANSPORT.handshakeMs,
   names: {
     most: 'let fewer addresses reach this port',

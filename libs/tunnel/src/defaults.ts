@@ -23,13 +23,13 @@ export const TUNNEL = {
   /** Addresses of which an agent remembers whether it may dial them at all. */
   judgedAddresses: 1000,
   /**
-   * Dials that start in one turn of the event loop. Each takes some 0.1 ms of it, so a turn stays short, and those of other tenants that
+   * Dials that start in one tick of the event loop. Each takes some 0.1 ms of it, so a tick stays short, and those of other tenants that
    * came meanwhile start in the next one.
    */
-  startsATurn: 16,
+  startsATick: 16,
   /**
    * Dials of a tenant that are under way and young. More would fill the queues of every process on the way, and their answers would come in
-   * one turn. With answers after 3 ms this allows 10,000 dials a second. The others wait.
+   * one tick. With answers after 3 ms this allows 10,000 dials a second. The others wait.
    */
   youngDials: 32,
   /** Dials that have been under way for so long count as young no more: they wait for something else than a processor. */
@@ -123,10 +123,10 @@ export const TUNNEL = {
   /** Attaches of a tunnel that an agent accepts at once after a quiet time. */
   attachesAtOnce: 10,
   /**
-   * Attaches that start in one turn of the event loop of a gateway or hub. After the loss of a hub, thousands of tunnels attach at once. New dials
-   * start before them, 16 in each turn.
+   * Attaches that start in one tick of the event loop of a gateway or hub. After the loss of a hub, thousands of tunnels attach at once. New dials
+   * start before them, 16 in each tick.
    */
-  attachStartsATurn: 4,
+  attachStartsATick: 4,
   /** Attaches of one tenant that are under way and young. The others wait. */
   youngAttaches: 256,
 };

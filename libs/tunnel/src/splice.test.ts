@@ -353,7 +353,7 @@ test('a socket whose peer has ended gets everything written before it is closed,
   client.on('data', (chunk: Buffer) => all.push(chunk));
   client.end('ask');
   await once(destination, 'finish');
-  // Large writes are coalesced until the turn ends, so the kernel does not have them yet when the tunnel ends.
+  // Large writes are coalesced until the tick ends, so the kernel does not have them yet when the tunnel ends.
   destination.say('x'.repeat(10_000));
   destination.push(null);
   await once(client, 'end');
@@ -374,7 +374,7 @@ describe('an idle tunnel', () => {
     };
   }
 
-  const turn = () => new Promise(setImmediate);
+  const tick = () => new Promise(setImmediate);
 
   it('has been silent since it opened, or since the last answer', async (t) => {
     const at = timed(t);
@@ -382,10 +382,10 @@ describe('an idle tunnel', () => {
     at(3000);
     assert.equal(splice.idleMs, 3000);
     caller.say('request');
-    await turn();
+    await tick();
     at(4000);
     destination.say('answer');
-    await turn();
+    await tick();
     at(49_000);
     assert.equal(splice.idleMs, 45_000);
     splice.abort(new Error('test over'));
@@ -396,21 +396,21 @@ describe('an idle tunnel', () => {
     const at = timed(t);
     const { caller, destination, splice } = pair();
     caller.say('GET /containerLogs?follow=true');
-    await turn();
+    await tick();
     at(10_000);
     destination.say('a line of the log');
-    await turn();
+    await tick();
     at(100_000);
     assert.equal(splice.idleMs, 0);
     caller.say('another request');
-    await turn();
+    await tick();
     at(200_000);
     assert.equal(splice.idleMs, 0, 'its answer is under way');
     at(200_500);
     caller.say('again');
-    await turn();
+    await tick();
     destination.say('an answer');
-    await turn();
+    await tick();
     at(201_500);
     assert.equal(splice.idleMs, 1000);
     splice.abort(new Error('test over'));
@@ -421,17 +421,17 @@ describe('an idle tunnel', () => {
     const { caller, destination, splice } = pair();
     caller.stall();
     destination.say('answer');
-    await turn();
+    await tick();
     destination.say('more');
-    await turn();
+    await tick();
     at(60_000);
     assert.ok(splice.queued > 0);
     assert.equal(splice.idleMs, 0);
     caller.resumeReading();
-    await turn();
+    await tick();
     assert.equal(splice.idleMs, 60_000);
     caller.push(null);
-    await turn();
+    await tick();
     assert.equal(splice.idleMs, 0);
     splice.abort(new Error('test over'));
   });

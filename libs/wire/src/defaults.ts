@@ -33,19 +33,19 @@ export const WIRE = {
   flushMs: 20_000,
   /** The longest reason in a GOAWAY, in characters. The rest is cut off: it must fit into a frame. */
   reasonChars: 1000,
-  /** Ends of streams and connections that the process handles in one turn of the event loop. Each may take 0.5 ms. */
-  closingsATurn: 16,
+  /** Ends of streams and connections that the process handles in one tick of the event loop. Each may take 0.5 ms. */
+  closingsATick: 16,
   /**
-   * What all connections of the process together read in one turn of the event loop. Those with much to read then rest until the next one.
+   * What all connections of the process together read in one tick of the event loop. Those with much to read then rest until the next one.
    * Node would read up to 2 MiB of one socket, which takes 5 ms with TLS.
    */
-  readATurnBytes: 512 * 1024,
+  readATickBytes: 512 * 1024,
   /**
-   * What each head counts for there, beside its bytes: all connections together begin some 30 streams in a turn, one at least 4. A request that is
+   * What each head counts for there, beside its bytes: all connections together begin some 30 streams in a tick, one at least 4. A request that is
    * answered at once takes 0.1 ms, longer than reading this much, and 64 KiB hold 5,000 of them.
    */
   headReadBytes: 16 * 1024,
-  /** What each connection may read in a turn, even if others have read much: one read of a socket. */
+  /** What each connection may read in a tick, even if others have read much: one read of a socket. */
   readAtLeastBytes: 64 * 1024,
   /** Bytes of answers and heads that may wait for a peer on a link that does not read. Beyond that, the connection ends. */
   backlogBytes: 8 * 1024 * 1024,

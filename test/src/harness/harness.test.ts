@@ -23,7 +23,7 @@ function connectTo(scope: { defer(end: () => unknown): void }, port: number): So
   return socket.on('error', () => {});
 }
 
-/** Advances a mocked clock by a millisecond per turn of the event loop until a condition holds. Returns how many milliseconds passed. */
+/** Advances a mocked clock by a millisecond per tick of the event loop until a condition holds. Returns how many milliseconds passed. */
 async function tickUntil(isSo: () => boolean): Promise<number> {
   const end = performance.now() + DEADLINE_MS;
   mock.timers.enable({ apis: ['setTimeout'] });

@@ -4,7 +4,7 @@ import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import { CertificateAuthority } from '@isthmus/certificates';
 import { certificateOf } from '@isthmus/runtime';
 import { keyPair } from '@isthmus/runtime/testing';
@@ -72,10 +72,10 @@ async function tenancyAt(context: TestContext, files: Readonly<Record<string, st
     timers.tick(STEP);
     if (clock >= due) {
       const end = performance.now() + DEADLINE;
-      for (; mock.callCount() === looks; await turn()) assert.ok(performance.now() < end, 'a look at the files');
+      for (; mock.callCount() === looks; await tick()) assert.ok(performance.now() < end, 'a look at the files');
       armed = clock;
     }
-    for (let left = 10; left > 0; left--) await turn();
+    for (let left = 10; left > 0; left--) await tick();
   };
   const evidence = { source: '10.0.0.1', signal: new AbortController().signal };
   const agent = (shown: Readonly<{ leaf?: string; token?: string }>) => {

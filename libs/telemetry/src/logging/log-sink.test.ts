@@ -35,19 +35,19 @@ function logAndSink() {
   return { log, sink };
 }
 
-function turn(): Promise<void> {
+function tick(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-test('the lines of one event loop turn are one write', async () => {
+test('the lines of one event loop tick are one write', async () => {
   const { log, sink } = logAndSink();
   sink.write('1\n');
   sink.write('zwölf\n');
   assert.equal(log.writes, 0);
-  await turn();
+  await tick();
   assert.deepEqual([log.text, log.writes], ['1\nzwölf\n', 1]);
   sink.write('3\n');
-  await turn();
+  await tick();
   assert.deepEqual([log.text, log.writes], ['1\nzwölf\n3\n', 2]);
 });
 
@@ -66,7 +66,7 @@ test('many lines are written in pieces of whole lines, each small enough for one
   assert.ok(log.writes < 50, `${log.writes} writes`);
 });
 
-test('a long event loop turn loses no lines while the log accepts them', () => {
+test('a long event loop tick loses no lines while the log accepts them', () => {
   const { log, sink } = logAndSink();
   const line = `${'x'.repeat(1023)}\n`;
   for (let i = 0; i < 3000; i++) sink.write(line);
@@ -77,7 +77,7 @@ test('a long event loop turn loses no lines while the log accepts them', () => {
 test('a line that is too long for any log is lost, and the log says so', async () => {
   const { log, sink } = logAndSink();
   sink.write('x'.repeat(2 ** 20 + 1));
-  await turn();
+  await tick();
   assert.equal(log.text, 'lost 1: too long\n');
 });
 
@@ -85,14 +85,14 @@ for (const failure of ['ENOSPC', 'EAGAIN', 'EPIPE', 'EIO']) {
   test(`lines wait while the log fails with ${failure}, and follow in order once it works`, async () => {
     const { log, sink } = logAndSink();
     sink.write('1\n');
-    await turn();
+    await tick();
     log.failure = failure;
     sink.write('2\n');
-    await turn();
+    await tick();
     sink.write('3\n');
     log.failure = undefined;
     sink.write('4\n');
-    await turn();
+    await tick();
     assert.equal(log.text, '1\n2\n3\n4\n');
   });
 }
@@ -132,7 +132,7 @@ test('a later loss is not reported with the reason of an earlier failure', async
   log.failure = undefined;
   sink.flush();
   sink.write('x'.repeat(2 ** 20 + 1));
-  await turn();
+  await tick();
   assert.equal(log.text, '1\nlost 1: too long\n');
 });
 

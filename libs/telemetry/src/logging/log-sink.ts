@@ -20,7 +20,7 @@ export type WriteBytes = (bytes: Uint8Array) => number;
  * Writes lines to a log that may fail: its disk is full, its reader hangs or is gone. That never ends the program or makes it wait. Up
  * to `TELEMETRY.logQueueBytes` are queued and the rest is lost. Once the log accepts lines again, a line says how many were lost.
  *
- * All lines of one event loop turn are one write, because a system call costs as much as a line. If they are many, they are written in
+ * All lines of one event loop tick are one write, because a system call costs as much as a line. If they are many, they are written in
  * pieces of whole lines, small enough for a pipe to take each piece whole. So other writers of the pipe cannot write into a line.
  */
 export class LogSink {
@@ -34,7 +34,7 @@ export class LogSink {
   #size = 0;
   #lost = 0;
   #reason = TOO_LONG;
-  #turn: NodeJS.Immediate | undefined;
+  #tick: NodeJS.Immediate | undefined;
   #timer: NodeJS.Timeout | undefined;
   /** Set when the process exits: it waits until then at most (`performance.now()`). */
   #exitBy: number | undefined;
@@ -47,7 +47,7 @@ export class LogSink {
 
   write(line: string): void {
     const size = Buffer.byteLength(line);
-    // This event loop turn is long, or the log fails.
+    // This event loop tick is long, or the log fails.
     if (this.#size + size > TELEMETRY.logQueueBytes) this.flush();
     if (this.#size + size > TELEMETRY.logQueueBytes) {
       this.#lost++;
@@ -55,11 +55,11 @@ export class LogSink {
       this.#lines += line;
       this.#size += size;
     }
-    if (this.#exitBy === undefined) this.#turn ??= setImmediate(() => this.#endTurn());
+    if (this.#exitBy === undefined) this.#tick ??= setImmediate(() => this.#endTick());
     else this.flush();
   }
 
-  /** Call when the process exits and no other turn follows. Writes all waiting lines, and later lines immediately. Never throws. */
+  /** Call when the process exits and no other tick follows. Writes all waiting lines, and later lines immediately. Never throws. */
   exit(): void {
     this.#exitBy = performance.now() + TELEMETRY.logExitMs;
     this.flush();
@@ -85,8 +85,8 @@ export class LogSink {
     }
   }
 
-  #endTurn(): void {
-    this.#turn = undefined;
+  #endTick(): void {
+    this.#tick = undefined;
     this.flush();
   }
 

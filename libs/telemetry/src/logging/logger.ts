@@ -218,7 +218,7 @@ export function createLogger({ name, format, verbosity, destination }: LoggerOpt
       recent.take(clean);
       target.write(format === 'text' ? textLine(clean) : clean);
     },
-    /** Called by pino after a line of level `fatal`, as the process may end within this event loop turn. */
+    /** Called by pino after a line of level `fatal`, as the process may end within this event loop tick. */
     flushSync: () => target.flush?.(),
   };
   const logger = pino(

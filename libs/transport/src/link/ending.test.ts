@@ -178,7 +178,7 @@ async function silence(ms: number, { closed }: { readonly closed: Promise<Error>
   void closed.then(({ message }) => {
     ended = message;
   });
-  for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate);
+  for (let tick = 0; tick < 10; tick++) await new Promise(setImmediate);
   return ended;
 }
 

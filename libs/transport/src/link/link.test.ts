@@ -229,7 +229,7 @@ test('many tunnels that stall at once hold less each, and the last one still wor
   };
   const { client } = await link(endless);
   const stalled = await Promise.all(Array.from({ length: 200 }, () => client.dial(request(1))));
-  // Until all windows are in use. Both ends are in this process, so what does not come in many turns of its event loop does not come.
+  // Until all windows are in use. Both ends are in this process, so what does not come in many ticks of its event loop does not come.
   const deadline = performance.now() + 60_000;
   for (let before = pulled, quiet = 0; quiet < 200 || pulled < 200 * 65_535; quiet++) {
     assert.ok(performance.now() < deadline, `after ${pulled} bytes windows are not all in use, or more is asked for`);

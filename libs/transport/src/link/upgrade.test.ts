@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import { test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { isPrintable } from '@isthmus/runtime';
@@ -188,7 +188,7 @@ test('a refusal reaches an agent that is still sending, whoever refuses it, and 
     await answer;
     for (let n = 0; n < 30; n++) {
       socket.write(Buffer.alloc(1000));
-      await turn();
+      await tick();
     }
     let text = '';
     socket.on('data', (chunk) => {
@@ -226,7 +226,7 @@ async function openHub() {
     });
     for (const piece of pieces) {
       socket.write(piece, 'latin1');
-      await turn();
+      await tick();
     }
     socket.end();
     await once(socket, 'close', { signal: AbortSignal.timeout(20_000) });

@@ -22,7 +22,7 @@ const own = await authority.issue({ commonName: 'server', validMs: DAY, hosts: L
 
 async function listening(
   context: TestContext,
-  how: { readonly tls: boolean; readonly asksOnly?: boolean; readonly turns?: number },
+  how: { readonly tls: boolean; readonly asksOnly?: boolean; readonly slots?: number },
 ) {
   const dir = await mkdtemp(join(tmpdir(), 'health-'));
   context.after(() => rm(dir, { recursive: true }));
@@ -36,7 +36,7 @@ async function listening(
     address: { host: '127.0.0.1', port: 0 },
     ...(how.tls && { tls: files }),
     asksOnly: how.asksOnly ?? false,
-    ...(how.turns !== undefined && { unproven: { ...HANDSHAKES, turnsOfSource: how.turns } }),
+    ...(how.slots !== undefined && { unproven: { ...HANDSHAKES, slotsOfSource: how.slots } }),
     others: (socket) => void socket.end(),
     events,
     name: 'agents',
@@ -136,8 +136,8 @@ test('a peer that asks for something, stays, or leaves when it sees the certific
   heard.close();
 });
 
-test('a peer may send its ClientHello before its turn, and not much more', async (t) => {
-  const { port, refused, waiting } = await listening(t, { tls: true, asksOnly: true, turns: 1 });
+test('a peer may send its ClientHello before it has a slot, and not much more', async (t) => {
+  const { port, refused, waiting } = await listening(t, { tls: true, asksOnly: true, slots: 1 });
   const first = await plain(port);
   await until(() => waiting() === 1, { what: 'the first' });
   const [large, patient] = [await plain(port), shaken(port)];

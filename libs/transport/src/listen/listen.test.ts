@@ -31,15 +31,15 @@ test('a listener that stopped refuses callers, serves those that came before, an
   await listener.close();
 });
 
-for (const turnMs of [0, 20]) {
-  test(`a listener that stops takes what the kernel has accepted, and resets none (${turnMs} ms a turn)`, async (context) => {
+for (const tickMs of [0, 20]) {
+  test(`a listener that stops takes what the kernel has accepted, and resets none (${tickMs} ms a tick)`, async (context) => {
     const address = { host: '127.0.0.1', port: 0 };
     const answer = (socket: net.Socket) => void socket.end('answered');
     const listener = await listen({ address, others: answer, events: planeEvents(), name: 'callers' });
     const port = Number(listener.address.split(':').at(-1));
     const callers = Array.from({ length: 50 }, () => net.connect(port, '127.0.0.1').setEncoding('utf8'));
     await Promise.all(callers.map((caller) => once(caller, 'connect')));
-    context.after(slowTurns(turnMs));
+    context.after(slowTicks(tickMs));
     const answers = Promise.all(
       callers.map(async (caller) => {
         caller.write('hello');
@@ -55,8 +55,8 @@ for (const turnMs of [0, 20]) {
   });
 }
 
-/** Makes each turn of the event loop take this long, as on a busy machine, until the function that it returns is called. */
-function slowTurns(ms: number): () => void {
+/** Makes each tick of the event loop take this long, as on a busy machine, until the function that it returns is called. */
+function slowTicks(ms: number): () => void {
   const busy = () => {
     for (const end = performance.now() + ms; performance.now() < end; );
     immediate = setImmediate(busy);

@@ -130,7 +130,7 @@ for (const [what, shareBytes] of [['beyond', 64 * KIB]] as const) {
       const sent = randomBytes(4 * MIB);
       for (const far of fars) far.end(sent);
       const closed = () => types(agent).filter((type) => type === 'CLOSE_RSP').length === 2;
-      await until(closed, { every: 0, what: 'both closed, in the turn in which they are' });
+      await until(closed, { every: 0, what: 'both closed, in the tick in which they are' });
       served.destroy(new Error('gone'));
       await dialer.closed;
       assert.deepEqual([stalled.end.stream.destroyed, slow.end.stream.destroyed], [false, false]);

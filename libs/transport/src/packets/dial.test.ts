@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import type { Packet } from '@isthmus/proto';
 import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
@@ -88,6 +88,6 @@ test('an answer that comes after its dial was given up is closed', async () => {
   agent.send({ type: 'DATA', connectID: 7n, error: '', data: Buffer.from('banner') });
   await until(() => received.length === 3, 'CLOSE_REQ');
   assert.deepEqual(received[2], { type: 'CLOSE_REQ', connectID: 7n });
-  await turn();
+  await tick();
   assert.equal(received.length, 3, 'the banner behind it is not answered again');
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { afterEach, describe, mock, test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import { Splice } from '../splice.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { UNLIMITED } from './limits.ts';
@@ -74,7 +74,7 @@ describe('byte meter', () => {
         for (let at = 0; at < ms; at += step) {
           state.now += step;
           mock.timers.tick(step);
-          for (let i = 0; i < 4; i++) await turn();
+          for (let i = 0; i < 4; i++) await tick();
         }
       },
     };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { Established } from '../dial.ts';
@@ -77,7 +77,7 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
   for (let i = 0; i < 1000; i++) await open();
   stalls.now = false;
   for (let i = 0; i < 10_000; i++) void open();
-  for (let i = 0; i < 500; i++) await turn();
+  for (let i = 0; i < 500; i++) await tick();
   gc();
   const growth = held() - before;
   const use = limiter.use('acme');

@@ -2,10 +2,10 @@ import { getOrPut, Queue, Rounds, type TakesTurns } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 
 interface TurnsOptions {
-  readonly startsATurn?: number;
+  readonly startsATick?: number;
   /** How many of a tenant's are under way and young at most. */
   readonly young?: number;
-  /** Runs the callback in the next turn of the event loop. */
+  /** Runs the callback in the next tick of the event loop. */
   readonly later?: (next: () => void) => void;
 }
 
@@ -15,7 +15,7 @@ interface OfTenant {
 }
 
 /**
- * Lets tenants take turns when more dials come than one turn of the event loop should start: a flood of one tenant's waits, and dials of
+ * Lets tenants take turns when more dials come than one tick of the event loop should start: a flood of one tenant's waits, and dials of
  * the others start ahead of it. `DialLimiter` bounds what waits, as pending dials.
  */
 export function inTurns<Request extends OfTenant, Answer>(
@@ -30,12 +30,12 @@ export function inTurns<Request extends OfTenant, Answer>(
 export function attachesInTurns<Request extends OfTenant, Answer>(
   attach: (request: Request) => Promise<Answer>,
 ): (request: Request) => Promise<Answer> {
-  return inTurns(attach, { startsATurn: TUNNEL.attachStartsATurn, young: TUNNEL.youngAttaches });
+  return inTurns(attach, { startsATick: TUNNEL.attachStartsATick, young: TUNNEL.youngAttaches });
 }
 
 class DialTurns<Request extends OfTenant, Answer> {
   readonly #dial: (request: Request) => Promise<Answer>;
-  readonly #startsATurn: number;
+  readonly #startsATick: number;
   readonly #young: number;
   readonly #later: (next: () => void) => void;
   readonly #tenants = new Map<string, TenantLine>();
@@ -43,18 +43,18 @@ class DialTurns<Request extends OfTenant, Answer> {
   readonly #rounds = new Rounds<TenantLine>(1);
   /** Those that have dials waiting, and enough under way. */
   readonly #full = new Set<TenantLine>();
-  /** Dials that may still start in this turn. */
+  /** Dials that may still start in this tick of the event loop. */
   #left: number;
   #scheduled = false;
   #aging: NodeJS.Timeout | undefined;
 
   constructor(dial: (request: Request) => Promise<Answer>, options: TurnsOptions) {
-    const { startsATurn = TUNNEL.startsATurn, young = TUNNEL.youngDials, later = setImmediate } = options;
+    const { startsATick = TUNNEL.startsATick, young = TUNNEL.youngDials, later = setImmediate } = options;
     this.#dial = dial;
-    this.#startsATurn = startsATurn;
+    this.#startsATick = startsATick;
     this.#young = young;
     this.#later = later;
-    this.#left = startsATurn;
+    this.#left = startsATick;
   }
 
   dial(request: Request): Promise<Answer> {
@@ -102,13 +102,13 @@ class DialTurns<Request extends OfTenant, Answer> {
   }
 
   #schedule(): void {
-    if (!this.#scheduled) this.#later(() => this.#turn());
+    if (!this.#scheduled) this.#later(() => this.#startSome());
     this.#scheduled = true;
   }
 
-  #turn(): void {
+  #startSome(): void {
     this.#scheduled = false;
-    for (this.#left = this.#startsATurn; this.#left > 0 && this.#rounds.current; this.#left--) {
+    for (this.#left = this.#startsATick; this.#left > 0 && this.#rounds.current; this.#left--) {
       const line = this.#rounds.current;
       const start = line.shift();
       // Its place in the round is settled first: the dial may come to an end at once.
@@ -117,7 +117,7 @@ class DialTurns<Request extends OfTenant, Answer> {
       start?.();
       if (line.size > 0 && line.next === undefined) this.#enter(line);
     }
-    if (this.#left < this.#startsATurn) this.#schedule();
+    if (this.#left < this.#startsATick) this.#schedule();
   }
 
   /** Dials that have been under way for that long give their places to others. */

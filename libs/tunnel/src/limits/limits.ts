@@ -72,17 +72,17 @@ export class PerSecond {
   }
 
   add(count: number): void {
-    this.#turn();
+    this.#next();
     this.#count += count;
   }
 
   /** The count of the last full second. */
   get last(): number {
-    this.#turn();
+    this.#next();
     return this.#before;
   }
 
-  #turn(): void {
+  #next(): void {
     const second = Math.floor(this.#now() / 1000);
     if (second === this.#second) return;
     this.#before = second === this.#second + 1 ? this.#count : 0;

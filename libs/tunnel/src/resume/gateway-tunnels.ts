@@ -39,7 +39,7 @@ export class GatewayTunnels {
   readonly #instance: string;
   /** By agent: its processes that have tunnels. A change of the agent's sessions concerns these tunnels. */
   readonly #processes = new OpenTable<string, AgentProcess<GatewayEnd>[]>();
-  /** Agents whose sessions have changed in this turn of the event loop. */
+  /** Agents whose sessions have changed in this tick of the event loop. */
   readonly #changed = new Set<string>();
 
   constructor(options: GatewayTunnelsOptions) {
@@ -129,7 +129,7 @@ export class GatewayTunnels {
     this.#changed.add(key);
   }
 
-  /** Called once a turn, because a changed record is reported as a session that goes and one that comes. */
+  /** Called once in a tick, because a changed record is reported as a session that goes and one that comes. */
   #checkChanged(): void {
     const agents = [...this.#changed];
     this.#changed.clear();

@@ -1,4 +1,4 @@
-import { TurnDuplex } from '@isthmus/runtime';
+import { MultiplexedDuplex } from '@isthmus/runtime';
 import type { TunnelEnd } from '../dial.ts';
 import type { HalfUser } from './carrier.ts';
 import type { Half } from './half.ts';
@@ -7,7 +7,7 @@ import type { Half } from './half.ts';
  * A half as a Duplex: the tunnel's end for a splice, as the stream of a link would be. The carriers below it may change. Its writing side
  * finishes once the other half has taken everything.
  */
-export abstract class HalfStream extends TurnDuplex implements HalfUser, TunnelEnd {
+export abstract class HalfStream extends MultiplexedDuplex implements HalfUser, TunnelEnd {
   abstract readonly half: Half;
   abstract readonly tenant: string;
   /** Whether the other side has ended while the reader still lacks bytes. The end follows them, because a Duplex reads nothing after its end. */

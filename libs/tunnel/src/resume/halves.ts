@@ -129,10 +129,10 @@ export class Sweep {
   }
 
   #later(): void {
-    this.#clock.after(this.#halfMs, () => this.#turn());
+    this.#clock.after(this.#halfMs, () => this.#pass());
   }
 
-  #turn(): void {
+  #pass(): void {
     const due = this.#old;
     for (let one = due.first; one; one = due.first) {
       this.leave(one);

@@ -20,7 +20,7 @@ import { behindBulk, Keepalive, Pings } from './pings.ts';
 import { CONNECTION_WINDOW, Reading, type ReadingSink } from './reading.ts';
 import type { Http2Stream } from './stream.ts';
 import { type StreamRules, type StreamSettings, Streams } from './streams.ts';
-import { closings, readTurn, TurnReader } from './turns.ts';
+import { ConnectionReads, closings, readBudget } from './ticks.ts';
 
 /** What the other side may do. */
 export type PeerSettings = StreamSettings & Pick<Settings, 'maxFrameSize' | 'maxHeaderListSize'>;
@@ -35,7 +35,7 @@ interface ConnectionOptions {
   readonly rules: StreamRules;
   /** Most bytes that may wait for a peer that asks (PING, SETTINGS, requests) and does not read. */
   readonly maxBacklog: number;
-  /** When frames leave that were sent in this turn: `process.nextTick`, or `setImmediate` if many sockets feed this one. */
+  /** When frames leave that were sent in this tick of the event loop: `process.nextTick`, or `setImmediate` if many sockets feed this one. */
   readonly defer: (flush: () => void) => void;
   /** Whether the answer to a PING may wait for bulk to leave with. */
   readonly latePongs: boolean;
@@ -94,10 +94,10 @@ export class Connection implements ReadingSink {
   readonly #reading: Reading;
   readonly #pings: Pings;
   readonly #keepalive: Keepalive | undefined;
-  readonly #turn = new TurnReader();
+  readonly #reads = new ConnectionReads();
   #state: State = 'greeting';
   #linger: NodeJS.Timeout | undefined;
-  /** What was left for the next turn of the event loop. */
+  /** What was left for the next tick of the event loop. */
   #unread: Buffer | undefined;
 
   constructor(socket: Socket, options: ConnectionOptions) {
@@ -239,7 +239,7 @@ export class Connection implements ReadingSink {
       this.#unread = Buffer.concat([this.#unread, chunk]);
       return;
     }
-    const rests = readTurn.count(this.#turn, chunk.length);
+    const rests = readBudget.count(this.#reads, chunk.length);
     const left = this.#readFrames(chunk);
     if (rests || left) this.#rest(left);
   }
@@ -266,14 +266,14 @@ export class Connection implements ReadingSink {
     });
   }
 
-  /** Calls back when nothing is left for a later turn: what came before a FIN counts. */
+  /** Calls back when nothing is left for a later tick: what came before a FIN counts. */
   #whenRead(then: () => void): void {
     if (this.#unread) setImmediate(() => this.#whenRead(then));
     else then();
   }
 
   onHead(): boolean {
-    return readTurn.count(this.#turn, this.#config.headReadBytes);
+    return readBudget.count(this.#reads, this.#config.headReadBytes);
   }
 
   onSettings(): void {

@@ -1,4 +1,4 @@
-import { compact, destroyOnceRead, TurnDuplex } from '@isthmus/runtime';
+import { compact, destroyOnceRead, MultiplexedDuplex } from '@isthmus/runtime';
 import { codeName, ErrorCode, StreamError } from './frames.ts';
 import { encodeHead, type Field, type Head, headOf, type OutgoingHead } from './heads.ts';
 import type { HeadKind, Http2Stream, StreamHandler } from './stream.ts';
@@ -12,7 +12,7 @@ const EVENTS = { informational: 'headers', response: 'response', trailers: 'trai
  *
  * Events in addition to a Duplex's, at the client: `headers` (an informational head), `response` and `trailers`, each with the Head.
  */
-export class DuplexStream extends TurnDuplex implements StreamHandler {
+export class DuplexStream extends MultiplexedDuplex implements StreamHandler {
   readonly #stream: Http2Stream;
   /** The last mark, until somebody reads marks. */
   #mark: Buffer | undefined;

@@ -257,7 +257,7 @@ test('bytes that come one by one are read as well', async () => {
   server.destroy();
 });
 
-test('a burst of requests that are reset at once leaves turns of the event loop to other connections', async () => {
+test('a burst of requests that are reset at once leaves ticks of the event loop to other connections', async () => {
   const count = 5000;
   const [client, socket] = await socketPair();
   const burst = Array.from({ length: count }, (_, i) => [open(2 * i + 1), rstStreamFrame(2 * i + 1, ErrorCode.CANCEL)]);
@@ -268,27 +268,27 @@ test('a burst of requests that are reset at once leaves turns of the event loop 
     socket,
     config: { ...CONFIG, streams: 2 * count },
   });
-  const inTurn = [0];
+  const inTick = [0];
   const done = new Promise<void>((resolve) => {
     let opened = 0;
     server.on('stream', (stream) => {
       stream.on('error', () => {});
-      inTurn[inTurn.length - 1] = (inTurn.at(-1) ?? 0) + 1;
+      inTick[inTick.length - 1] = (inTick.at(-1) ?? 0) + 1;
       if (++opened === count) resolve();
     });
   });
   const next = () => {
-    inTurn.push(0);
-    turn = setImmediate(next);
+    inTick.push(0);
+    tick = setImmediate(next);
   };
-  let turn = setImmediate(next);
+  let tick = setImmediate(next);
   await done;
-  clearImmediate(turn);
-  const most = Math.max(...inTurn);
-  assert.ok(most <= 33, `${most} streams in one turn`);
+  clearImmediate(tick);
+  const most = Math.max(...inTick);
+  assert.ok(most <= 33, `${most} streams in one tick`);
 });
 
-test('what came before a FIN is read, however many turns it takes', async () => {
+test('what came before a FIN is read, however many ticks it takes', async () => {
   const count = 200;
   const [client, socket] = await socketPair();
   client.resume();

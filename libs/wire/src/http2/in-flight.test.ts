@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import { DEFAULT_SETTINGS } from './frames.ts';
 import { InFlight } from './in-flight.ts';
 import { Output, SendGroup } from './output.ts';
@@ -9,8 +9,8 @@ import { Output, SendGroup } from './output.ts';
 const KIB = 1024;
 const FRAME = Buffer.alloc(16 * KIB);
 
-/** More than an output would send in that many turns. */
-const TURNS = 200;
+/** More than an output would send in that many ticks. */
+const TICKS = 200;
 
 /** An output to a socket that accepts everything at once, as a kernel with large buffers does, and streams that always have more. */
 function busy({ rtt = 1 } = {}) {
@@ -48,18 +48,18 @@ function busy({ rtt = 1 } = {}) {
   /** The other side reads all that was sent, time and again. @param answer how long an answer takes with so many bytes under way */
   const read = async (rounds: number, answer: (unread: number) => number) => {
     for (; rounds > 0; rounds--) {
-      await turns();
+      await ticks();
       const took = answer(inFlight.unread);
       for (const each of checkpoints.splice(0)) each(took);
     }
-    await turns();
+    await ticks();
     return inFlight.unread;
   };
   return { output, checkpoints, endless, read };
 }
 
-async function turns(): Promise<void> {
-  for (let left = TURNS; left > 0; left--) await turn();
+async function ticks(): Promise<void> {
+  for (let left = TICKS; left > 0; left--) await tick();
 }
 
 /** The way of one flood, or of two. */
@@ -68,7 +68,7 @@ async function flooded({ rtt = 1, groups = 1 } = {}) {
   const floods = Array.from({ length: groups }, (_, index) => plane.endless(new SendGroup(`flood ${index}`)));
   if (groups > 1) plane.output.share();
   for (const flood of floods) plane.output.offer(flood);
-  await turns();
+  await ticks();
   return { ...plane, flood: floods[0] as (typeof floods)[number] };
 }
 
@@ -128,7 +128,7 @@ test('a quiet group is next once the other side has read something', async () =>
   const before = flood.sent;
   output.offer(quiet);
   (checkpoints.shift() as (took: number) => void)(1);
-  await turns();
+  await ticks();
   assert.ok(quiet.sent > 0);
   assert.ok(quiet.sent >= flood.sent - before - FRAME.length, `${quiet.sent} and ${flood.sent - before} bytes`);
 });
@@ -146,8 +146,8 @@ test('an output without a bound sends no checkpoints', async () => {
   free.widen(2 ** 31 - 1 - DEFAULT_SETTINGS.initialWindowSize);
   const alone = endless(new SendGroup('alone'));
   free.offer(alone);
-  await turns();
-  assert.ok(alone.sent > TURNS * 8 * KIB, `${alone.sent} bytes`);
+  await ticks();
+  assert.ok(alone.sent > TICKS * 8 * KIB, `${alone.sent} bytes`);
   assert.deepEqual([checkpoints, output.flowing], [[], true]);
 });
 

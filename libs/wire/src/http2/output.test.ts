@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { afterEach, describe, mock, test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import { WIRE } from '../defaults.ts';
 import { DEFAULT_SETTINGS, ErrorCode, FRAME_HEAD } from './frames.ts';
 import { Output, SendGroup } from './output.ts';
@@ -11,17 +11,17 @@ describe('output', () => {
   const CHUNK = Buffer.alloc(64 * 1024);
   const NOTHING = Buffer.alloc(0);
 
-  /** A connection that takes one write a turn of the event loop. */
+  /** A connection that takes one write a tick of the event loop. */
   function slow(): Duplex {
     return new Duplex({ read() {}, write: (_chunk, _encoding, done) => setImmediate(done) });
   }
 
-  /** Waits, turn by turn, until it holds. */
+  /** Waits, tick by tick, until it holds. */
   async function eventually(holds: () => boolean): Promise<void> {
     const deadline = performance.now() + 60_000;
     while (!holds()) {
       assert.ok(performance.now() < deadline, 'not within a minute');
-      await turn();
+      await tick();
     }
   }
 
@@ -177,14 +177,14 @@ describe('output', () => {
     const { output, writes, accept } = written();
     const flood = new SendGroup();
     for (let i = 0; i < 300; i++) new Finite(2 ** 30, output, flood);
-    await turn();
+    await tick();
     for (let i = 0; i < 10; i++) {
       const ping = new Finite(50, output, new SendGroup());
       // The socket takes two writes ahead of the reader.
       for (let i = 0; i < 2; i++) {
         accept();
-        await turn();
-        await turn();
+        await tick();
+        await tick();
       }
       assert.equal(ping.left, 0, `after ${writes.join(', ')}`);
     }
@@ -194,12 +194,12 @@ describe('output', () => {
     const { output, accept } = written();
     const group = new SendGroup();
     const bulk = Array.from({ length: 300 }, () => new Finite(2 ** 20, output, group));
-    await turn();
+    await tick();
     const small = Array.from({ length: 2 }, () => new Finite(50, output, group));
     for (let i = 0; i < 6; i++) {
       accept();
-      await turn();
-      await turn();
+      await tick();
+      await tick();
     }
     assert.deepEqual(
       small.map(({ left }) => left),
@@ -209,8 +209,8 @@ describe('output', () => {
     const before = bulk.reduce((sum, { left }) => sum + left, 0);
     for (let i = 0; i < 10; i++) {
       accept();
-      await turn();
-      await turn();
+      await tick();
+      await tick();
     }
     const sent = before - bulk.reduce((sum, { left }) => sum + left, 0);
     assert.ok(sent >= 4 * CHUNK.length, `${sent} bytes of bulk`);
@@ -257,16 +257,16 @@ describe('output', () => {
     return { output: outputTo(socket, undefined, undefined, patience), writes, accept: () => accept() };
   }
 
-  test('what is added in one turn leaves in one write', async () => {
+  test('what is added in one tick leaves in one write', async () => {
     const { output, writes, accept } = written();
     for (const text of ['a', 'b']) output.frame(Buffer.from(text));
     assert.deepEqual(writes, []);
-    await turn();
+    await tick();
     assert.deepEqual(writes, ['ab']);
     accept();
     output.frame(Buffer.alloc(8_192));
     output.frame(Buffer.from('c'));
-    await turn();
+    await tick();
     assert.deepEqual(writes, ['ab', '2 parts']);
   });
 
@@ -275,22 +275,22 @@ describe('output', () => {
     const { output, writes, accept } = written();
     output.lateFrame(Buffer.from('ping'));
     output.frame(Buffer.from('short'));
-    await turn();
+    await tick();
     assert.deepEqual(writes, ['short']);
     accept();
     output.frame(Buffer.alloc(1_024));
-    await turn();
+    await tick();
     assert.deepEqual(writes, ['short', '1028 bytes']);
     accept();
     output.lateFrame(Buffer.from('ping'));
     mock.timers.tick(100);
-    await turn();
+    await tick();
     assert.deepEqual(writes, ['short', '1028 bytes', 'ping']);
     accept();
     output.lateFrame(Buffer.from('late'));
     output.stop();
     mock.timers.tick(100);
-    await turn();
+    await tick();
     assert.deepEqual(writes, ['short', '1028 bytes', 'ping']);
   });
 
@@ -298,15 +298,15 @@ describe('output', () => {
     mock.timers.enable({ apis: ['setTimeout'] });
     const { output, writes, accept } = written(behindAny(WIRE));
     output.lateFrame(Buffer.from('end'));
-    await turn();
+    await tick();
     assert.deepEqual(writes, []);
     output.frame(Buffer.from('short '));
-    await turn();
+    await tick();
     assert.deepEqual(writes, ['short end']);
     accept();
     output.lateFrame(Buffer.from('end'));
     mock.timers.tick(10);
-    await turn();
+    await tick();
     assert.deepEqual(writes, ['short end', 'end']);
   });
 
@@ -314,7 +314,7 @@ describe('output', () => {
     const { output, writes } = written();
     output.lateFrame(Buffer.alloc(1_024));
     output.lateFrame(Buffer.from('one more'));
-    await turn();
+    await tick();
     assert.deepEqual(writes, ['1032 bytes']);
   });
 

@@ -132,7 +132,7 @@ export class Output {
   bytes = 0;
   readonly #socket: Duplex;
   readonly #defer: (flush: () => void) => void;
-  readonly #sendTurn: () => void;
+  readonly #sendSoon: () => void;
   /** Most bytes that may wait for a peer that asks and does not read. */
   maxBacklog: number;
   readonly #checkpoint: OutputOptions['checkpoint'];
@@ -176,7 +176,7 @@ export class Output {
     this.#inFlight = options.inFlight;
     this.#checkpoint = checkpoint;
     this.guarded = guarding(failed);
-    this.#sendTurn = this.guarded(() => this.#send());
+    this.#sendSoon = this.guarded(() => this.#send());
     this.#lateFrames = new LateFrames(patience, (frames) => this.frame(frames), this.guarded);
     socket.on('drain', () => this.schedule());
   }
@@ -207,7 +207,7 @@ export class Output {
   schedule(): void {
     if (this.#scheduled || this.#ended) return;
     this.#scheduled = true;
-    this.#defer(this.#sendTurn);
+    this.#defer(this.#sendSoon);
   }
 
   /** Queues a stream that has something to send and may send it. */

@@ -207,7 +207,7 @@ export const CONNECTION_WINDOW = MAX_WINDOW;
 
 /** What the other side says of the connection as a whole. */
 export interface ReadingSink {
-  /** A head came. Returns whether nothing more is read in this turn of the event loop. */
+  /** A head came. Returns whether nothing more is read in this tick of the event loop. */
   onHead(): boolean;
   onSettings(): void;
   onPing(opaque: Buffer): void;
@@ -247,7 +247,7 @@ export class Reading implements FrameHandler {
   }
 
   /**
-   * Returns what it has left to the next turn of the event loop, which may be nothing, if `sink.onHead` says so.
+   * Returns what it has left to the next tick of the event loop, which may be nothing, if `sink.onHead` says so.
    * @throws ConnectionError for malformed HTTP/2, and errors of handlers
    */
   read(chunk: Buffer): Buffer | undefined {

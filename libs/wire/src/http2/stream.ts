@@ -12,7 +12,7 @@ import {
 } from './frames.ts';
 import type { Field, IncomingHeads } from './heads.ts';
 import type { BulkWriter, Output, Sender, SendGroup } from './output.ts';
-import { closings } from './turns.ts';
+import { closings } from './ticks.ts';
 import type { ReceiveWindow } from './windows.ts';
 
 /** What a header section is that comes after the request's. */

@@ -14,10 +14,10 @@ import type { Field } from './heads.ts';
 import type { Http2Stream } from './stream.ts';
 import { ClientIds } from './streams.ts';
 import { HEAD, raw, SETTINGS, streamsOf } from './testing.ts';
-import { closings } from './turns.ts';
+import { closings } from './ticks.ts';
 
 describe('streams', () => {
-  // All streams of a process share one list of ends. A test begins with a turn of the event loop in which none has ended.
+  // All streams of a process share one list of ends. A test begins with a tick of the event loop in which none has ended.
   beforeEach(async () => {
     await new Promise<void>((done) => closings.add(done));
     await new Promise<void>((next) => setImmediate(next));
@@ -309,7 +309,7 @@ describe('stream resets', () => {
 });
 
 describe('stream windows', () => {
-  // All streams of a process share one list of ends. A test begins with a turn of the event loop in which none has ended.
+  // All streams of a process share one list of ends. A test begins with a tick of the event loop in which none has ended.
   beforeEach(async () => {
     await new Promise<void>((done) => closings.add(done));
     await new Promise<void>((next) => setImmediate(next));

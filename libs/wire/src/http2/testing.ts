@@ -4,7 +4,7 @@ import http2 from 'node:http2';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { afterEach } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as tick } from 'node:timers/promises';
 import { type Config, WIRE } from '../defaults.ts';
 import { Http2Link } from '../link/link.ts';
 import { FRAME_HEAD, FrameType } from './frames.ts';
@@ -119,7 +119,7 @@ export function streamsOf(
     },
     /** What has been sent since the last call: type, stream, and a number if it is the payload, or the length of DATA. */
     async sent(): Promise<[type: number, id: number, value: number][]> {
-      await turn();
+      await tick();
       return frames.splice(0).map((frame) => {
         const [type, id, length] = [frame[3] as number, frame.readUInt32BE(5), frame.length - FRAME_HEAD];
         return [type, id, type !== FrameType.DATA && length === 4 ? frame.readUInt32BE(FRAME_HEAD) : length];

@@ -6,7 +6,7 @@ import { Position } from './pattern.ts';
 /** At most one period of the pattern. */
 const CHUNK = 60 * 1024;
 
-/** Chunks that one connection gets in a turn of the event loop: while its reader keeps up, a socket would take more without end. */
+/** Chunks that one connection gets in a tick of the event loop: while its reader keeps up, a socket would take more without end. */
 const CHUNKS_A_TURN = 4;
 
 interface Tally {

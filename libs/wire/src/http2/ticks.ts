@@ -1,19 +1,19 @@
 import { Queue } from '@isthmus/runtime';
 import { WIRE } from '../defaults.ts';
 
-/** Handles the ends of streams and connections in their order, spread over turns of the event loop. */
+/** Handles the ends of streams and connections in their order, spread over ticks of the event loop. */
 export class Closings {
   readonly #later: (next: () => void) => void;
   readonly #waiting = new Queue<() => void>();
-  /** How many may still be called in this turn. */
-  #left = WIRE.closingsATurn;
+  /** How many may still be called in this tick. */
+  #left = WIRE.closingsATick;
   #scheduled = false;
 
   constructor(later: (next: () => void) => void = setImmediate) {
     this.#later = later;
   }
 
-  /** Calls back at once, or in a later turn if many have ended in this one. @param closed must not throw */
+  /** Calls back at once, or in a later tick if many have ended in this one. @param closed must not throw */
   add(closed: () => void): void {
     this.#schedule();
     if (this.#left > 0 && this.#waiting.size === 0) {
@@ -23,13 +23,13 @@ export class Closings {
   }
 
   #schedule(): void {
-    if (!this.#scheduled) this.#later(() => this.#turn());
+    if (!this.#scheduled) this.#later(() => this.#tick());
     this.#scheduled = true;
   }
 
-  #turn(): void {
+  #tick(): void {
     this.#scheduled = false;
-    for (this.#left = WIRE.closingsATurn; this.#left > 0 && this.#waiting.size > 0; this.#left--)
+    for (this.#left = WIRE.closingsATick; this.#left > 0 && this.#waiting.size > 0; this.#left--)
       this.#waiting.shift()?.();
     if (this.#waiting.size > 0) this.#schedule();
   }
@@ -38,10 +38,10 @@ export class Closings {
 /** Shared by this process. */
 export const closings: Closings = new Closings();
 
-/** What connections have read in this turn of the event loop. */
-export class ReadTurn {
-  /** Counts turns. */
-  #turn = 0;
+/** What connections have read in this tick of the event loop. */
+export class ReadBudget {
+  /** Counts ticks. */
+  #tick = 0;
   #bytes = 0;
   #begun = false;
   readonly #later: (next: () => void) => void;
@@ -50,35 +50,35 @@ export class ReadTurn {
     this.#later = later;
   }
 
-  /** Counts bytes that one connection read, or what a stream that it opened counts for. @returns whether it should rest until the next turn */
-  count(reader: TurnReader, bytes: number): boolean {
+  /** Counts bytes that one connection read, or what a stream that it opened counts for. @returns whether it should rest until the next tick */
+  count(reader: ConnectionReads, bytes: number): boolean {
     if (!this.#begun) this.#begin();
-    if (reader.turn !== this.#turn) {
-      reader.turn = this.#turn;
+    if (reader.tick !== this.#tick) {
+      reader.tick = this.#tick;
       reader.bytes = 0;
     }
     reader.bytes += bytes;
     this.#bytes += bytes;
-    return this.#bytes >= WIRE.readATurnBytes && reader.bytes > WIRE.readAtLeastBytes;
+    return this.#bytes >= WIRE.readATickBytes && reader.bytes > WIRE.readAtLeastBytes;
   }
 
   #begin(): void {
     this.#begun = true;
     this.#later(() => {
       this.#begun = false;
-      this.#turn++;
+      this.#tick++;
       this.#bytes = 0;
     });
   }
 }
 
-/** What one connection has read. `ReadTurn` alone writes it. */
-export class TurnReader {
-  /** The last turn in which it read. */
-  turn = -1;
-  /** Of that turn. */
+/** What one connection has read. `ReadBudget` alone writes it. */
+export class ConnectionReads {
+  /** The last tick in which it read. */
+  tick = -1;
+  /** Of that tick. */
   bytes = 0;
 }
 
 /** Shared by this process. */
-export const readTurn = new ReadTurn();
+export const readBudget = new ReadBudget();
