@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import tls from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
-import { deferred, SharedBudget } from '@isthmus/runtime';
+import { SharedBudget } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { LinkClient, upgradeServer } from '@isthmus/transport';
 import { type DialRequest, noTracer, planeEvents } from '@isthmus/tunnel';
@@ -52,9 +52,9 @@ async function agentOf(
 }
 
 test('a connection that comes up while the agent drains says so', { timeout: 60_000 }, async (context) => {
-  const asked = deferred<void>();
-  const drained = deferred<void>();
-  const told = deferred<string>();
+  const asked = Promise.withResolvers<void>();
+  const drained = Promise.withResolvers<void>();
+  const told = Promise.withResolvers<string>();
   const running = await agentOf(context, {
     async admit() {
       asked.resolve();
@@ -149,7 +149,7 @@ for (const [source, leased, told, names, wanted] of [
 }
 
 test("an agent dials for its link's tenant only, and by that tenant's rules", { timeout: 60_000 }, async (context) => {
-  const opened = deferred<LinkClient>();
+  const opened = Promise.withResolvers<LinkClient>();
   const heard: (string | undefined)[] = [];
   const events = planeEvents();
   const refused: string[] = [];

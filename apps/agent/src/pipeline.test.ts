@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { deferred } from '@isthmus/runtime';
 import { type Dial, DialError, DialLimiter, type DialRequest, noTracer, planeEvents } from '@isthmus/tunnel';
 import { agentStages, TenantPolicy } from './pipeline.ts';
 
@@ -49,7 +48,7 @@ const request: DialRequest = {
 /** A link's policy, and which rule refused each dial that got past it. */
 function policyOf({ announced = true, timeout = 60_000 } = {}) {
   const dialled: (string | undefined)[] = [];
-  const missing = deferred<Error>();
+  const missing = Promise.withResolvers<Error>();
   const policy = new TenantPolicy({
     announced,
     timeout,

@@ -1,5 +1,4 @@
 import { type Policy, policyOf } from '@isthmus/admission/policy';
-import { deferred } from '@isthmus/runtime';
 import { endpointDial, type PolicyRules } from '@isthmus/transport';
 import {
   DialError,
@@ -30,7 +29,7 @@ export class TenantPolicy implements Disposable {
     if (this.#policy) request.policy = this.#policy;
     return next(request);
   };
-  readonly #first = deferred<void>();
+  readonly #first = Promise.withResolvers<void>();
   readonly #timer: NodeJS.Timeout | undefined;
   #policy: Policy | undefined;
 

@@ -8,7 +8,6 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import tls from 'node:tls';
 import { Authority, type IdentityOptions } from '@isthmus/certificates/testing';
-import { deferred } from '@isthmus/runtime';
 import { FakeClock } from '@isthmus/runtime/testing';
 import { encodeControl, LinkClient, type MembershipMessage, upgradeServer } from '@isthmus/transport';
 import { planeEvents, TokenBucket } from '@isthmus/tunnel';
@@ -73,7 +72,7 @@ async function addressesTold(context: TestContext, more: Partial<UplinkOptions>)
     net.createServer((socket) => upgrades.accept(socket)),
     context,
   );
-  const told = deferred<MembershipMessage>();
+  const told = Promise.withResolvers<MembershipMessage>();
   const membership = (message: MembershipMessage) => told.resolve(message);
   const uplink = await connectUplink(
     { address: '127.0.0.1', port },
@@ -157,7 +156,7 @@ const silences = [
 ] satisfies { server: string; hangsUp: number; settings: Partial<UplinkOptions> }[];
 for (const { server, hangsUp, settings } of silences) {
   test(`an attempt that is given up ends at once where a server ${server}`, { timeout: 60_000 }, async (context) => {
-    const silent = deferred<net.Socket>();
+    const silent = Promise.withResolvers<net.Socket>();
     let connections = 0;
     const port = await portOf(
       net.createServer((socket) => {

@@ -5,7 +5,6 @@ import { type TestContext, test } from 'node:test';
 import { type AgentEvidence, type Grant, readTenantFile, type Tenant, Tenants } from '@isthmus/admission';
 import { Directory, memoryRegistry } from '@isthmus/directory';
 import type { Tenancy } from '@isthmus/plane';
-import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { LinkServer, refusedWhere, requestLink } from '@isthmus/transport';
 import { NotAuthorised, noTracer, notAuthorisedIn, planeEvents } from '@isthmus/tunnel';
@@ -51,7 +50,7 @@ test('a connection that is refused again and again costs a few verifications, an
 });
 
 test('attempts that nobody has refused yet count too, and are not called refused', async () => {
-  const verdict = deferred<never>();
+  const verdict = Promise.withResolvers<never>();
   const ask = admission(() => verdict.promise);
   const hasty = connection();
   const undecided = [1, 2, 3, 4].map(() => ask(hasty));
@@ -122,7 +121,7 @@ test('a fresh token that is refused leaves the session as it is', async () => {
 });
 
 test('tokens that come too fast, or to a session without one, are not verified', async () => {
-  const answer = deferred<Grant>();
+  const answer = Promise.withResolvers<Grant>();
   const { session, said, taken } = standing(() => answer.promise);
   const first = session.renew('one', taken);
   await session.renew('two', taken);
@@ -139,7 +138,7 @@ test('tokens that come too fast, or to a session without one, are not verified',
 });
 
 test('nothing is watched once the session has ended, also if its token is verified later', async () => {
-  const [answer, next] = [deferred<Grant>(), granted()];
+  const [answer, next] = [Promise.withResolvers<Grant>(), granted()];
   const { session, first, said, taken } = standing(() => answer.promise);
   const renewed = session.renew('fresh', taken);
   session[Symbol.dispose]();

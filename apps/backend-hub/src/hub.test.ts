@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { afterEach, beforeEach, describe, mock, test } from 'node:test';
 import { Directory, memoryRegistry, type Registry } from '@isthmus/directory';
-import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { type ControlMessage, LinkServer, type MembershipMessage, requestLink } from '@isthmus/transport';
 import { noTracer, planeEvents } from '@isthmus/tunnel';
@@ -37,7 +36,7 @@ async function admitted(address: string, agentId: string, more: { readonly pingS
 /** An agent with a link to a hub, which says what it hears there. */
 async function agentOf(address: string) {
   const { socket } = await admitted(address, 'a1');
-  const asked = deferred<void>();
+  const asked = Promise.withResolvers<void>();
   const told: MembershipMessage[] = [];
   let hears = (_message: MembershipMessage) => {};
   const link = new LinkServer({
@@ -78,7 +77,7 @@ test('a hub of many agents wants rarer PINGs of the next one at rest, unless tha
   // None of them answers a PING.
   for (let asked = 0; asked < 520; asked += 20)
     await Promise.all(Array.from({ length: 20 }, () => ask('many', { pingSeconds: 300 })));
-  const ended = deferred<string>();
+  const ended = Promise.withResolvers<string>();
   own.observation.events.on('session:close', ({ agentId }, reason) => agentId === 'late' && ended.resolve(reason));
   assert.deepEqual(await ask('late'), { seconds: 2, atRest: true });
   assert.deepEqual(await ask('other', { pingSeconds: 5 }), { seconds: 5, atRest: false });
@@ -236,7 +235,7 @@ describe('succession', () => {
   }
 
   test('a hub that is closed while it comes back shuts what it has begun', async () => {
-    const begun = deferred<void>();
+    const begun = Promise.withResolvers<void>();
     const done: string[] = [];
     const succession = gaveWay(
       async () => void done.push('shut'),

@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, mock, test } from 'node:test';
 import { readTenantFile, type Tenant, Tenants } from '@isthmus/admission';
-import { deferred } from '@isthmus/runtime';
 import { Control, type ControlMessage, type HubMember, TRANSPORT } from '@isthmus/transport';
 import { HUB } from './defaults.ts';
 import { Membership, Policies } from './membership.ts';
@@ -222,7 +221,7 @@ function tenant(lines: string): Tenant {
 
 function link() {
   const told: unknown[] = [];
-  const closed = deferred<Error>();
+  const closed = Promise.withResolvers<Error>();
   return {
     told,
     end: () => closed.resolve(new Error('over')),

@@ -3,7 +3,6 @@ import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { test } from 'node:test';
 import type { Tenancy } from '@isthmus/plane';
-import { deferred } from '@isthmus/runtime';
 import type { CallerPeer } from '@isthmus/transport';
 import { NotAuthorised, planeEvents } from '@isthmus/tunnel';
 import { type TenantCallersOptions, tenantCallers } from './gateway.ts';
@@ -119,7 +118,7 @@ test('a tenant has no more connections than tunnels and pending dials', () => {
 async function played() {
   const did: string[] = [];
   const faults: string[] = [];
-  const closing = deferred<void>();
+  const closing = Promise.withResolvers<void>();
   const events = planeEvents();
   events.on('fault', (where, what, { message }) => void faults.push(`${where}: ${what}: ${message}`));
   let tenants: unknown[] = [];

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import type { Tenancy } from '@isthmus/plane';
-import { addressOf, deferred, getOrPut, RandomSet, sourceOf, within } from '@isthmus/runtime';
+import { addressOf, getOrPut, RandomSet, sourceOf, within } from '@isthmus/runtime';
 import {
   type CallerIdentity,
   type CallerPeer,
@@ -277,7 +277,7 @@ class Share {
       this.check();
       const left = late - performance.now();
       if (left <= 0) throw this.#refusal(`${this.#most} tokens are being verified`);
-      const { promise, resolve } = deferred<void>();
+      const { promise, resolve } = Promise.withResolvers<void>();
       this.#waiting.add(resolve);
       await within(promise, left);
       this.#waiting.delete(resolve);

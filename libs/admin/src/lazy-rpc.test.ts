@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { after, before, describe, test } from 'node:test';
-import { deferred } from '@isthmus/runtime';
 import { LazyRpc, type RpcServer, refuseRpc } from './lazy-rpc.ts';
 
 describe('lazy', () => {
@@ -56,7 +55,7 @@ describe('lazy', () => {
   });
 
   test('a server that closes while it loads is stopped', async () => {
-    const { promise: loading, resolve: loaded } = deferred<RpcServer>();
+    const { promise: loading, resolve: loaded } = Promise.withResolvers<RpcServer>();
     let stopped = 0;
     const rpc = new LazyRpc(() => loading, assert.fail);
     rpc.accept((await connection()).server);

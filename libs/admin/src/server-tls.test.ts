@@ -11,7 +11,6 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { connect, createServer, type TLSSocket } from 'node:tls';
 import { Authority, type Identity } from '@isthmus/certificates/testing';
-import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import type { RecentDials } from './calls/recent-dials.ts';
 import { type AdminClientTls, adminClient } from './client.ts';
@@ -215,7 +214,7 @@ describe('server tls', () => {
       timeout: 60_000,
     }, async () => {
       let refusals = 0;
-      const all = deferred<void>();
+      const all = Promise.withResolvers<void>();
       await using server = await serve({ tls: files(), refused: () => ++refusals === 6 && all.resolve() });
       const { ca } = shows(operator);
       for (const tls of [

@@ -7,7 +7,6 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { deferred } from '@isthmus/runtime';
 import { keyPair as pair, until } from '@isthmus/runtime/testing';
 import { NotAuthorised } from '@isthmus/tunnel';
 import { exportJWK, SignJWT } from 'jose';
@@ -128,7 +127,7 @@ test('who stood on a key that went is told, and nobody else', TIMEOUT, async (co
   await write('keys.json', await jwks({ old: old.publicKey }));
   await put('a', tokensOf('keys: keys.json'));
   const byOld = await prove(await token(old.privateKey, { kid: 'old' }));
-  const [ended, undisturbed] = [deferred<Error>(), deferred<Error>()];
+  const [ended, undisturbed] = [Promise.withResolvers<Error>(), Promise.withResolvers<Error>()];
   byOld.watch(ended.resolve);
   await write('keys.json', await jwks({ old: old.publicKey, fresh: fresh.publicKey }));
   const byFresh = await prove(await token(fresh.privateKey, { kid: 'fresh' }));
@@ -151,7 +150,7 @@ test('a token ends when it expires', TIMEOUT, async (context) => {
   const { publicKey, privateKey } = pair();
   await write('k.pem', spki(publicKey));
   await put('a', tokensOf('keys: k.pem'));
-  const ended = deferred<Error>();
+  const ended = Promise.withResolvers<Error>();
   const proven = await prove(await token(privateKey, { expires: Math.floor(Date.now() / 1000) + 5 }));
   proven.watch(ended.resolve);
   assert.match((await ended.promise).message, /its credential expired at 20/);

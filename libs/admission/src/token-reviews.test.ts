@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { FakeApiServer } from '@isthmus/kube/testing';
-import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { NotAuthorised } from '@isthmus/tunnel';
 import { UnsecuredJWT } from 'jose';
@@ -102,7 +101,7 @@ test("a token is reviewed at its tenant's own API server, once for a while", TIM
   assert.equal(error.rule, 'a.yaml: agents[0].tokenReview');
   // Nobody is asked whose tenant is not known: the token would be shown to all.
   await assert.rejects(prove('of-b'), /not a signed JWT/);
-  const ended = deferred<Error>();
+  const ended = Promise.withResolvers<Error>();
   watch(ended.resolve);
   put('a');
   assert.match((await ended.promise).message, /agent .* is not authorised: its tenant was removed/);
@@ -113,7 +112,7 @@ test('a reviewed token ends when it says so', TIMEOUT, async (context) => {
   const seconds = Math.floor(Date.now() / 1000) + 5;
   const token = new UnsecuredJWT({}).setExpirationTime(seconds).encode();
   b.reviews.set(token, GOOD);
-  const ended = deferred<Error>();
+  const ended = Promise.withResolvers<Error>();
   (await prove(token, 'b')).watch(ended.resolve);
   assert.match((await ended.promise).message, /its credential expired at 20/);
 });

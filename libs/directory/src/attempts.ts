@@ -1,4 +1,4 @@
-import { deferred, type Guarded, guarding, LruMap } from '@isthmus/runtime';
+import { type Guarded, guarding, LruMap } from '@isthmus/runtime';
 import {
   type AttemptKind,
   type AttemptRecord,
@@ -97,7 +97,7 @@ class Attempts {
   readonly #request: DialRequest;
   readonly #routing: Routing;
   readonly #log: DialLog;
-  readonly #outcome = deferred<Established>();
+  readonly #outcome = Promise.withResolvers<Established>();
   /** Ids of the sessions that were tried. */
   readonly #tried = new Set<string>();
   /** An exception in our own code fails the dial. */

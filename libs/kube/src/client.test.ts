@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { after, afterEach, before, describe, it } from 'node:test';
-import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { type KubeClientOptions, KubeStatusError, kubeClient, RateLimit } from './client.ts';
 import type { KubeConnection } from './connection.ts';
@@ -77,7 +76,7 @@ describe('client', () => {
     });
 
     it('gives up at its deadline if a server does not answer', async (t) => {
-      const asked = deferred<void>();
+      const asked = Promise.withResolvers<void>();
       api.intercept = () => {
         asked.resolve();
         return true;
@@ -143,7 +142,7 @@ describe('client', () => {
     });
 
     it('closes a connection of rotated credentials when its call has ended', { timeout: 60_000 }, async () => {
-      const held = deferred<ServerResponse>();
+      const held = Promise.withResolvers<ServerResponse>();
       firstRequests(1, (_request, response) => {
         held.resolve(response);
         return true;

@@ -12,8 +12,6 @@ export {
 export {
   Backoff,
   type Clock,
-  type Deferred,
-  deferred,
   type Guarded,
   guarding,
   LONGEST_TIMER,

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
-import { deferred, randomHex } from '@isthmus/runtime';
+import { randomHex } from '@isthmus/runtime';
 import {
   type Dial,
   DialError,
@@ -28,7 +28,7 @@ async function connectTo(
   { unixSocket = false, ...options }: Partial<CallerEdgeOptions> & { readonly unixSocket?: boolean },
 ) {
   const events = planeEvents();
-  const first = deferred<DialRequest>();
+  const first = Promise.withResolvers<DialRequest>();
   const dial: Dial = (request) => {
     first.resolve(request);
     return new Promise((_resolve, reject) =>

@@ -1,4 +1,4 @@
-import { deferred, type Guarded } from '@isthmus/runtime';
+import type { Guarded } from '@isthmus/runtime';
 import { DialError, type DialRequest, type Established, formatDestination, type NextHop } from '@isthmus/tunnel';
 
 /** The side of a connection that dials: over a link of ours, or over the packet stream of a Go agent. */
@@ -31,7 +31,7 @@ interface EndingOptions {
  * ended; then it is closed. Of several reasons, the first counts.
  */
 export class Ending {
-  readonly #closed = deferred<Error>();
+  readonly #closed = Promise.withResolvers<Error>();
   readonly closed = this.#closed.promise;
   readonly #options: EndingOptions;
   #reason: Error | undefined;
@@ -99,7 +99,7 @@ type Pending = Pick<DialRequest, 'destination' | 'deadline' | 'signal'>;
 /** Waits for the answer to a dial or an attach. The first of these ends the wait: the answer, a failure, the caller's abort, the deadline. */
 export function pendingDial<Answer = Established>(request: Pending, options: PendingDialOptions): PendingDial<Answer> {
   const { settled, guarded, deadline = request.deadline } = options;
-  const { promise: answer, resolve, reject } = deferred<Answer>();
+  const { promise: answer, resolve, reject } = Promise.withResolvers<Answer>();
   let waits = true;
   const settle = (pass: () => void, error?: DialError) => {
     if (!waits) return;

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { deferred, endAfterPeer, type Guarded, guarding, writerOf } from '@isthmus/runtime';
+import { endAfterPeer, type Guarded, guarding, writerOf } from '@isthmus/runtime';
 import { TUNNEL } from './defaults.ts';
 import type { MarkStream, TunnelEnd } from './dial.ts';
 import { type CutBy, PlaneEnded, planeEnded, SessionLost } from './errors.ts';
@@ -36,7 +36,7 @@ export class Splice {
 
   /** Wraps each callback so that it never throws: an exception in our own code ends the tunnel, closed by the plane. */
   readonly guarded: Guarded;
-  readonly #done = deferred<TunnelOutcome>();
+  readonly #done = Promise.withResolvers<TunnelOutcome>();
   readonly done = this.#done.promise;
   readonly #start = performance.now();
   /** When a half last had no carrier, as far as anybody has asked. */

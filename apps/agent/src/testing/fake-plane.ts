@@ -1,4 +1,3 @@
-import { deferred } from '@isthmus/runtime';
 import { FakeClock } from '@isthmus/runtime/testing';
 import type { HubMember, MembershipMessage } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
@@ -36,7 +35,7 @@ export class FakeUplink implements Uplink {
   leaving = false;
   retired = false;
   readonly #hub: FakeHub;
-  readonly #closed = deferred<Error | undefined>();
+  readonly #closed = Promise.withResolvers<Error | undefined>();
   readonly closed = this.#closed.promise;
 
   constructor(

@@ -1,9 +1,8 @@
-import { deferred } from '@isthmus/runtime';
 import type { Dialer } from '@isthmus/transport';
 
 /** A dialer that carries nothing. One that is busy has a tunnel, and so does not end when it is closed. */
 export function idleDialer({ busy = false } = {}): Dialer {
-  const closed = deferred<Error>();
+  const closed = Promise.withResolvers<Error>();
   return {
     dial: () => Promise.reject(new Error('no dial was expected')),
     attach: () => Promise.reject(new Error('no attach was expected')),

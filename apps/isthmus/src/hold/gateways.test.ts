@@ -6,7 +6,6 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { PassThrough } from 'node:stream';
 import { afterEach, test } from 'node:test';
-import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { anyoneOf, Callers, type CutMessage, DEFAULT_TENANT, type LinkClient, LinkServer } from '@isthmus/transport';
 import {
@@ -195,12 +194,12 @@ test('a gateway that refuses for now is not the last word, and one that refuses 
 
 test('a dial goes back to a gateway that was lost and has returned when the next one takes no more dials', async () => {
   const { gateways, at, linked } = await held('near', 'far');
-  const asked = { near: deferred<void>(), far: deferred<void>() };
+  const asked = { near: Promise.withResolvers<void>(), far: Promise.withResolvers<void>() };
   const near = await gatewayAt(at('near'), () => {
     asked.near.resolve();
     return new Promise(() => {});
   });
-  const leaving = deferred<void>();
+  const leaving = Promise.withResolvers<void>();
   // It has a tunnel when it says goodbye, so its link stays.
   let dials = 0;
   const dial: Dial = async (request) => {

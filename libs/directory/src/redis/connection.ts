@@ -1,5 +1,5 @@
 import { connect as connectTcp, isIP } from 'node:net';
-import { Backoff, clientTls, connectTls, deferred, keptAlive, lookupName, within } from '@isthmus/runtime';
+import { Backoff, clientTls, connectTls, keptAlive, lookupName, within } from '@isthmus/runtime';
 import { formatDestination, inWords } from '@isthmus/tunnel';
 import { AbstractConnector, Redis, type RedisOptions } from 'ioredis';
 import { DIRECTORY } from '../defaults.ts';
@@ -337,7 +337,7 @@ export class RedisConnection {
     const client = this.#client;
     if (client.status === 'ready') return;
     if (this.#closed) throw new Error('connection closed');
-    const { promise: ready, resolve, reject } = deferred<void>();
+    const { promise: ready, resolve, reject } = Promise.withResolvers<void>();
     const failed = () => reject(new Error(this.#lastError));
     client.on('ready', resolve).on('close', failed).on('end', failed);
     // The client stops reconnecting if it is disconnected just as it starts to connect.

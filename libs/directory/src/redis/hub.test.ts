@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { afterEach, describe, mock, test } from 'node:test';
-import { deferred } from '@isthmus/runtime';
 import { DIRECTORY } from '../defaults.ts';
 import { RegistryUnavailable } from '../registry.ts';
 import { sessionRecord } from '../testing/observer.ts';
@@ -16,7 +15,7 @@ describe('registration', () => {
     // The clock stands still, because the next report could only follow a second later.
     mock.method(performance, 'now', () => 0);
     const calls: string[] = [];
-    const opened = deferred<void>();
+    const opened = Promise.withResolvers<void>();
     let later = true;
     const writer: Pick<HubWriter, 'hubId' | 'incarnation' | 'open' | 'takeOver' | 'remove'> = {
       hubId: HUB.hubId,
@@ -52,7 +51,7 @@ describe('registration', () => {
   test('announcements that come one after the other share a write', { timeout: 60_000 }, async () => {
     let now = 0;
     mock.method(performance, 'now', () => now);
-    const [opened, written] = [deferred<void>(), deferred<void>()];
+    const [opened, written] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const writes: number[] = [];
     const writer: Pick<HubWriter, 'open' | 'write' | 'remove'> = {
       async open(): Promise<WriteOutcome> {

@@ -1,4 +1,4 @@
-import { deferred, within } from '@isthmus/runtime';
+import { within } from '@isthmus/runtime';
 import type { AgentName } from '@isthmus/tunnel';
 import { DIRECTORY } from '../defaults.ts';
 import {
@@ -173,7 +173,7 @@ function presentMember(line: string): PresentMember | undefined {
 
 /** Stops waiting when the signal aborts. The awaited work has its own deadline. */
 async function abortable<T>(waited: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise: aborted, reject } = deferred<never>();
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
   const abort = () => reject(signal.reason);
   if (signal.aborted) abort();
   signal.addEventListener('abort', abort, { once: true });

@@ -1,4 +1,3 @@
-import { deferred } from '@isthmus/runtime';
 import { within } from '@isthmus/runtime/testing';
 import type {
   Change,
@@ -110,7 +109,7 @@ export class Observer implements WatchListener {
 
   /** Resolves when `holds` returns true. Checks it on every call from the registry, so that it misses no state that passes. */
   async until(what: string, holds: () => boolean): Promise<void> {
-    const { promise, resolve } = deferred<void>();
+    const { promise, resolve } = Promise.withResolvers<void>();
     const check = () => holds() && resolve();
     this.#checks.add(check);
     check();

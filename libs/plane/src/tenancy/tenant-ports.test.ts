@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Tenant } from '@isthmus/admission';
-import { type Deferred, deferred } from '@isthmus/runtime';
 import { FakeClock } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { TenantPorts } from './tenant-ports.ts';
@@ -15,7 +14,7 @@ function tenant(name: string, ...callers: NonNullable<Tenant['file']['callers']>
 /** Ports whose opening and closing is played. `failing` names those that cannot be opened now, `slow` those that wait. */
 function played(of: 'agents' | 'callers' = 'callers') {
   const failing = new Set<string>();
-  const slow = new Map<string, Deferred<void>>();
+  const slow = new Map<string, PromiseWithResolvers<void>>();
   const [open, told, clock, events] = [new Set<string>(), [] as string[], new FakeClock(), planeEvents()];
   const did: string[] = [];
   const heard: string[] = [];
@@ -62,7 +61,7 @@ function played(of: 'agents' | 'callers' = 'callers') {
     return ports.look();
   };
   const waits = (what: string) => {
-    const waiting = deferred<void>();
+    const waiting = Promise.withResolvers<void>();
     slow.set(what, waiting);
     return () => waiting.resolve(undefined);
   };

@@ -4,7 +4,6 @@ import http2, { type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:ht
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
-import { deferred } from '@isthmus/runtime';
 import { GrpcCalls, type GrpcSettings } from './grpc.ts';
 import { OtelEnvironment } from './settings.ts';
 
@@ -112,7 +111,7 @@ test("a call fails with the collector's gRPC status, with or without a body befo
 
 test('after an unanswered call the next one opens a new connection', async (t) => {
   let calls = 0;
-  const asked = deferred<void>();
+  const asked = Promise.withResolvers<void>();
   await using server = await serving((stream) => {
     if (++calls > 1) succeed(stream);
     else asked.resolve();
@@ -129,7 +128,7 @@ test('after an unanswered call the next one opens a new connection', async (t) =
 
 test('a connection that sends GOAWAY and ends later does not affect the next connection', async () => {
   let begun = 0;
-  const asked = deferred<void>();
+  const asked = Promise.withResolvers<void>();
   await using server = await serving((stream) => {
     if (++begun > 1) return succeed(stream);
     stream.session?.goaway(0, stream.id);

@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import http2 from 'node:http2';
 import { test } from 'node:test';
 import { Client, credentials, Metadata } from '@grpc/grpc-js';
-import { deferred } from '@isthmus/runtime';
 import { PlaneEnded } from '@isthmus/tunnel';
 import { type ChannelError, type ServerCall, StatusError } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
@@ -99,7 +98,7 @@ test('a call may take as long as its caller allows', async () => {
 });
 
 test('metadata comes as it was sent, values of one name apart, binary ones in base64', async () => {
-  const came = deferred<ServerCall>();
+  const came = Promise.withResolvers<ServerCall>();
   const { port } = await serve((call) => {
     came.resolve(call);
     call.respond([['answer', 'yes']]);
@@ -158,7 +157,7 @@ const FAILURES: readonly [what: string, fail: (call: ServerCall, reply: Reply) =
 
 for (const [what, fail, code, text] of FAILURES) {
   test(`a call that has nothing left to send and fails since ${what} tells its sink so`, async () => {
-    const came = deferred<ServerCall>();
+    const came = Promise.withResolvers<ServerCall>();
     const closed: (ChannelError | undefined)[] = [];
     const { port } = await serve((call) => {
       call.respond([]);

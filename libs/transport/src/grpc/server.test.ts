@@ -6,7 +6,6 @@ import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { setTimeout as delay, setImmediate } from 'node:timers/promises';
 import { encodePacket, type Packet } from '@isthmus/proto';
-import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { hpackEncode, type ServerCall } from '@isthmus/wire';
@@ -188,7 +187,7 @@ test('a reader that takes a packet now and then lets no more come than it took',
 
 test('windows that change amid a stream are kept to', async () => {
   const size = 300_000;
-  const started = deferred<ServerCall>();
+  const started = Promise.withResolvers<ServerCall>();
   const { port } = await serve((call) => {
     call.start({ packet() {}, drain() {}, close() {} });
     started.resolve(call);

@@ -5,7 +5,6 @@ import net, { type Socket } from 'node:net';
 import { test } from 'node:test';
 import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
 import type { Packet } from '@isthmus/proto';
-import { deferred } from '@isthmus/runtime';
 import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
 import { DialError, type DialRequest, NotAuthorised, SessionLost, type TunnelOutcome } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
@@ -189,7 +188,7 @@ for (const [what, fields, code, details, where] of LIMITED) {
 }
 
 test('the check of a token is given up when its agent goes away', async () => {
-  const asked = deferred<AbortSignal>();
+  const asked = Promise.withResolvers<AbortSignal>();
   const { target } = await hub({
     authenticate: (_token, { signal, source }) => {
       assert.equal(source, '127.0.0.1');
@@ -242,7 +241,7 @@ test('a gateway hands on the words of a failed dial and ends the stream', async 
 });
 
 test('a caller that cancels while its dial is pending aborts it', async () => {
-  const pending = deferred<DialRequest>();
+  const pending = Promise.withResolvers<DialRequest>();
   const { target, events } = await gateway({
     dial: (dialled) => {
       pending.resolve(dialled);
@@ -320,7 +319,7 @@ test('4 MiB of data in one packet pass, more end the stream', async () => {
 test('a caller that does not read stops its destination, and nothing is lost when it reads on', async () => {
   const { target } = await gateway();
   const size = 32 * 1024 * 1024;
-  const source = deferred<Socket>();
+  const source = Promise.withResolvers<Socket>();
   const far = await destination((socket) => {
     source.resolve(socket);
     socket.end(Buffer.alloc(size, 'x'));
@@ -359,7 +358,7 @@ test('an upload that its caller breaks off amid a message does not end in good o
   const { target, events } = await gateway();
   const errors: string[] = [];
   events.on('packet:error', (_role, code) => errors.push(code));
-  const came = deferred<Socket>();
+  const came = Promise.withResolvers<Socket>();
   const far = await destination((socket) => came.resolve(socket));
   const closed = once(events, 'tunnel:close');
   const { stream, head } = open(connectTo(Number(target.split(':').at(-1))), { ':path': PROXY_METHOD });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import { test } from 'node:test';
-import { deferred, SharedBudget } from '@isthmus/runtime';
+import { SharedBudget } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import {
   AgentTunnels,
@@ -131,7 +131,7 @@ test('a hub that does not know the session refuses an attach, and another sessio
 });
 
 test('an attach that nobody waits for any more does not end its tunnel', async () => {
-  const under = deferred<void>();
+  const under = Promise.withResolvers<void>();
   let stopped: Error | undefined;
   const { gateway, begin, asked } = await plane(({ signal }) => {
     signal.addEventListener('abort', () => {

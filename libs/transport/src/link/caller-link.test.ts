@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type Socket } from 'node:net';
 import { test } from 'node:test';
-import { deferred } from '@isthmus/runtime';
 import { type PlaneEnded, planeEvents } from '@isthmus/tunnel';
 import { Http2Link } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
@@ -66,7 +65,7 @@ test('a caller has as many streams on a link as by gRPC', async () => {
 
 test('a credential that is revoked cuts the tunnels of its link, also for the agents, and closes the link', async () => {
   const events = planeEvents();
-  const revoke = deferred<(reason: Error) => void>();
+  const revoke = Promise.withResolvers<(reason: Error) => void>();
   const socket = await callersSocket({
     events,
     identifyCaller(peer) {
@@ -92,7 +91,7 @@ test("a caller's tunnel goes on after its destination has ended", async () => {
   const socket = await callersSocket();
   const client = new LinkClient({ socket, peer: 'gateway' });
   cleanups.push(() => client.destroy(new Error('test over')));
-  const got = deferred<string>();
+  const got = Promise.withResolvers<string>();
   const destination = net.createServer({ allowHalfOpen: true }, (accepted) => {
     let text = '';
     accepted.end('bye').on('data', (chunk) => {

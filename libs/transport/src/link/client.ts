@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { deferred, type Guarded, guarding, RandomSet } from '@isthmus/runtime';
+import { type Guarded, guarding, RandomSet } from '@isthmus/runtime';
 import {
   type Attach,
   type Attached,
@@ -91,7 +91,7 @@ export class LinkClient implements Dialer {
   readonly dial: Dial;
   readonly attach: Attach;
   readonly closed: Promise<Error>;
-  readonly #answered = deferred<string | undefined>();
+  readonly #answered = Promise.withResolvers<string | undefined>();
   /** Resolves when the other side has accepted the link, with the name that a hub says. */
   readonly answered = this.#answered.promise;
   readonly #http2: Http2Link;

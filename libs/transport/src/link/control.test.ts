@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
-import { deferred } from '@isthmus/runtime';
 import { callerName, type Dial, DialError, type DialRequest, type Principal } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
 import {
@@ -245,7 +244,7 @@ async function served(serving: Partial<LinkServerOptions>, dial = answers) {
 
 test("an agent gets its tenant's rules, and each change", async () => {
   const got: PolicyRules[] = [];
-  const changed = deferred<void>();
+  const changed = Promise.withResolvers<void>();
   const { client } = await served({ policy: (rules) => got.push(rules) === 2 && changed.resolve() });
   client.sendPolicy(RULES);
   client.sendPolicy({});
@@ -254,7 +253,7 @@ test("an agent gets its tenant's rules, and each change", async () => {
 });
 
 test('the most rules that a file may have reach the agent in one message, and more end the link', async () => {
-  const got = deferred<PolicyRules>();
+  const got = Promise.withResolvers<PolicyRules>();
   const { client } = await served({ policy: got.resolve });
   // 128 KiB as JSON: MAX_DIAL_RULES of libs/admission.
   const rule = (letters: number) => ({ host: 'x.example', callers: ['c'.repeat(200), 'd'.repeat(letters)] });

@@ -6,7 +6,7 @@ import net from 'node:net';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
-import { deferred, SharedBudget } from '@isthmus/runtime';
+import { SharedBudget } from '@isthmus/runtime';
 import { AgentTunnels, type Dial, DialError, NotAuthorised, planeEvents } from '@isthmus/tunnel';
 import { ErrorCode, type Head } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
@@ -108,8 +108,8 @@ test('an aborted tunnel ends the destination socket, two thousand times without 
 });
 
 test('a caller that vanishes while the agent still dials ends the dial at the agent', async () => {
-  const dialled = deferred<void>();
-  const aborted = deferred<void>();
+  const dialled = Promise.withResolvers<void>();
+  const aborted = Promise.withResolvers<void>();
   const { client } = await link(
     ({ signal }) =>
       new Promise((_, reject) => {
@@ -128,7 +128,7 @@ test('a caller that vanishes while the agent still dials ends the dial at the ag
 });
 
 test('an acknowledgement arrives before the answer', async () => {
-  const acknowledged = deferred<void>();
+  const acknowledged = Promise.withResolvers<void>();
   const { client } = await link(async (dial) => {
     dial.acknowledged?.();
     await acknowledged.promise;
@@ -250,7 +250,7 @@ for (const resume of [false, true])
   test(`bytes that come ahead of the answer of a tunnel that can${resume ? '' : 'not'} be resumed reach its destination`, async () => {
     const echo = net.createServer({ allowHalfOpen: true }, (socket) => void socket.pipe(socket));
     const destination = request(await listen(echo));
-    const early = deferred<void>();
+    const early = Promise.withResolvers<void>();
     // Answers only once the bytes have come.
     const dial: Dial = async (asked) => {
       const established = await dialTcp(asked);

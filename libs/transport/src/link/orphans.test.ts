@@ -4,7 +4,6 @@ import { once } from 'node:events';
 import http2 from 'node:http2';
 import net from 'node:net';
 import { test } from 'node:test';
-import { deferred } from '@isthmus/runtime';
 import { planeEvents } from '@isthmus/tunnel';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient } from './client.ts';
@@ -18,7 +17,7 @@ const RECONCILE_EVERY_MS = 20;
 async function linkToStranger(
   control: (stream: http2.ServerHttp2Stream) => void,
 ): Promise<{ client: LinkClient; reset: Promise<number>; orphans: () => number }> {
-  const reset = deferred<number>();
+  const reset = Promise.withResolvers<number>();
   const stranger = http2.createServer();
   stranger.on('stream', (stream, head) => {
     stream.on('error', () => {});
@@ -63,7 +62,7 @@ test('a tunnel that the other side says it lacks is ended as lost', async () => 
 });
 
 test('a tunnel that the dialling side has forgotten is ended, and its destination with it', async () => {
-  const gone = deferred<void>();
+  const gone = Promise.withResolvers<void>();
   const port = await listen(
     net.createServer((socket) => socket.on('error', () => {}).once('close', () => gone.resolve())),
   );

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { deferred, guarding, printable, RandomSet } from '@isthmus/runtime';
+import { guarding, printable, RandomSet } from '@isthmus/runtime';
 import {
   type AgentTunnels,
   type Attach,
@@ -287,7 +287,7 @@ export interface LinkServerOptions extends ServedDialsOptions {
  * connection.
  */
 export class LinkServer {
-  readonly #closed = deferred<Error>();
+  readonly #closed = Promise.withResolvers<Error>();
   /** Resolves with the reason when the link and all its tunnels have ended. */
   readonly closed = this.#closed.promise;
   readonly #http2: Http2Link;

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
-import { deferred } from '@isthmus/runtime';
 import {
   type Dial,
   DialError,
@@ -60,7 +59,7 @@ export async function link(
   serving: Partial<LinkServerOptions> = {},
 ): Promise<Link> {
   const events = planeEvents();
-  const opened = deferred<{ client: LinkClient; hubSocket: Socket }>();
+  const opened = Promise.withResolvers<{ client: LinkClient; hubSocket: Socket }>();
   const upgrades = upgradeServer({
     admit: async (hello) => {
       if (hello.agentId === 'unwanted') throw new LinkRefused(403, 'agent is not welcome: ünwanted');

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
 import type { Packet } from '@isthmus/proto';
-import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { type Established, planeEvents } from '@isthmus/tunnel';
 import { PacketDialer } from './dial.ts';
@@ -34,7 +33,7 @@ for (const [text, code] of GO_TEXTS) {
 }
 
 test('a dial that is given up is closed by DIAL_CLS and its destination with it', async () => {
-  const answer = deferred<Established>();
+  const answer = Promise.withResolvers<Established>();
   const { dialer, hub, served, requests } = plane({ dial: () => answer.promise });
   const abort = new AbortController();
   const dial = dialer.dial(request({ signal: abort.signal }));
@@ -61,7 +60,7 @@ test('an answer to no dial at all is told as a failure; a late one is not, as it
   const events = planeEvents();
   let unasked = 0;
   events.on('dial:unasked', () => unasked++);
-  const dialled = deferred<bigint>();
+  const dialled = Promise.withResolvers<bigint>();
   agent.start({
     packet: (packet) => packet.type === 'DIAL_REQ' && dialled.resolve(packet.random),
     drain() {},

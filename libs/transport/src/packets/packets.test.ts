@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import type { Packet } from '@isthmus/proto';
-import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { type Dial, DialError, PlaneEnded, planeEvents, SessionLost } from '@isthmus/tunnel';
 import { PacketDialer } from './dial.ts';
@@ -157,7 +156,7 @@ test('when the channel breaks, tunnels are lost and pending dials may be tried e
 
 test('DRAIN reaches the hub, and a dialer that closes ends its channel behind the last tunnel', async () => {
   const [hub, agent] = channelPair();
-  const drained = deferred<void>();
+  const drained = Promise.withResolvers<void>();
   const events = planeEvents();
   const { near, far } = destination();
   const served = new PacketServer(agent, { role: 'agent', dial: async () => established(near), tenant: 't', events });

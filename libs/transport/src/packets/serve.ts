@@ -1,5 +1,4 @@
 import type { Packet } from '@isthmus/proto';
-import { deferred } from '@isthmus/runtime';
 import { asDialError, type Caller, DialAbort, DialError, PlaneEnded, type Role, SessionLost } from '@isthmus/tunnel';
 import type { ChannelError, PacketChannel } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
@@ -33,7 +32,7 @@ export interface ServePacketsOptions extends ServeDialOptions {
 
 /** Serves the dials that arrive as packets. */
 export class PacketServer {
-  readonly #closed = deferred<Error | undefined>();
+  readonly #closed = Promise.withResolvers<Error | undefined>();
   /** Resolves when the channel has ended, with the reason unless it ended in good order. */
   readonly closed = this.#closed.promise;
   readonly #channel: ObservedChannel;

@@ -1,5 +1,5 @@
 import { encodeDataHead, encodePacket, type Packet } from '@isthmus/proto';
-import { deferred, type Guarded } from '@isthmus/runtime';
+import type { Guarded } from '@isthmus/runtime';
 import { codeName, ErrorCode } from '../http2/frames.ts';
 import type { Field } from '../http2/heads.ts';
 import { hpackEncode } from '../http2/hpack.ts';
@@ -348,7 +348,7 @@ const RESETS: Readonly<Record<number, StatusName>> = {
 /** A call of ours at another server, whose request was sent. Without an answer in time, destroy it. */
 export class ClientCall extends PacketCall {
   readonly remote: string;
-  readonly #answered = deferred<Metadata>();
+  readonly #answered = Promise.withResolvers<Metadata>();
   /** Resolves with the server's metadata. Rejects with a ChannelError. */
   readonly answered = this.#answered.promise;
   readonly #left: () => void;

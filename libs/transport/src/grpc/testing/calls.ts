@@ -7,7 +7,6 @@ import http2, {
 } from 'node:http2';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { decodePacket, encodePacket, type Packet } from '@isthmus/proto';
-import { deferred } from '@isthmus/runtime';
 import { planeEvents } from '@isthmus/tunnel';
 import type { PacketSink, ServerCall } from '@isthmus/wire';
 import { cleanups } from '../../testing/cleanups.ts';
@@ -73,8 +72,8 @@ export interface Reply {
 export function open(session: ClientHttp2Session, over: Record<string, string> = {}): Reply {
   const stream = session.request({ ...HEAD, ...over });
   stream.on('error', () => {});
-  const head = deferred<IncomingHttpHeaders>();
-  const status = deferred<IncomingHttpHeaders>();
+  const head = Promise.withResolvers<IncomingHttpHeaders>();
+  const status = Promise.withResolvers<IncomingHttpHeaders>();
   const packets: Packet[] = [];
   let rest = Buffer.alloc(0);
   stream.on('response', (fields) => {
