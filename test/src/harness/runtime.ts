@@ -40,11 +40,14 @@ export function commandOf(name: keyof typeof APPS): readonly [string, ...string[
 }
 
 /** What the image tells malloc and Node (Containerfile). */
-export const AS_IN_IMAGE = (() => {
+export const IMAGE_ENV = (() => {
   const said = /^ENV .* MALLOC_ARENA_MAX=(\S+) NODE_OPTIONS="(.*)"$/m.exec(
     readFileSync(`${ROOT}Containerfile`, 'utf8'),
   );
   if (!said) throw new Error('Containerfile: no ENV line with MALLOC_ARENA_MAX and NODE_OPTIONS');
   const [, arenas = '', options = ''] = said;
-  return { MALLOC_ARENA_MAX: arenas, NODE_OPTIONS: `--use-openssl-ca ${options}` };
+  return { MALLOC_ARENA_MAX: arenas, NODE_OPTIONS: options };
 })();
+
+/** The same for programs that a test starts. */
+export const AS_IN_IMAGE = { ...IMAGE_ENV, NODE_OPTIONS: `--use-openssl-ca ${IMAGE_ENV.NODE_OPTIONS}` };
