@@ -5,6 +5,7 @@ import {
   CertificateEnds,
   type ConnectedServer,
   type Identity,
+  type Notice,
   operations,
   RecentDials,
   RecentRefusals,
@@ -113,7 +114,7 @@ function startAgent(
         checks: check,
         dials,
         refusals,
-        warnings: () => [...certificates.warnings(), ...missing(running, failure)],
+        notices: () => [...certificates.notices(), ...missing(running, failure)],
         flags: inForce,
         log,
         sessions: () => [],
@@ -244,9 +245,9 @@ interface Failure {
 }
 
 /** What keeps it from all the servers that it wants, for `isthmus status` of the agent. */
-function missing({ connected, wanted }: Agent, failure: Failure | undefined): string[] {
+function missing({ connected, wanted }: Agent, failure: Failure | undefined): Notice[] {
   if (connected >= wanted || !failure || performance.now() - failure.at > AGENT.failureNoticeMs) return [];
-  return [`connected to ${connected} of ${wanted} servers: ${failure.text}`];
+  return [{ kind: 'servers', text: `connected to ${connected} of ${wanted} servers: ${failure.text}` }];
 }
 
 /** Ready as upstream's agent is: callers reach it through one server. The verbose page says how many are missing. */

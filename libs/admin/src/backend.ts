@@ -14,6 +14,14 @@ import type { RecentCallers, RecentRefusals } from './calls/recent-refusals.ts';
 import type { Identity } from './calls/status.ts';
 import type { TenantsPart } from './calls/tenants.ts';
 
+/** What an operator should fix although the program is ready. */
+export interface Notice {
+  readonly kind: 'server_id' | 'tenant_file' | 'nodes' | 'certificate_expires' | 'certificate_expired' | 'servers';
+  readonly text: string;
+  /** What to do about it, unless the text says it. */
+  readonly todo?: string;
+}
+
 /** Agents that get no new dials, in the whole plane. */
 export interface QuarantinePart {
   /** @param reason undefined releases the agent. Rejects if the registry does not answer. */
@@ -95,8 +103,7 @@ export interface AdminBackend {
   readonly refusals: Pick<RecentRefusals, 'list' | 'expect'>;
   /** Set for a gateway or hub. */
   readonly losses?: SeenLosses;
-  /** What an operator should fix though the program is ready. */
-  warnings?(): readonly string[];
+  notices?(): readonly Notice[];
   readonly flags: readonly FlagInForce[];
   readonly log: LogPart;
   readonly kick: KickPart;

@@ -194,8 +194,8 @@ function isNamesake({ memberId, since, host, adminAddress }: Member, own: Member
 
 interface PlaneRoll {
   readonly roster: Roster;
-  /** What operators should fix although the process is ready. */
-  warnings(): readonly string[];
+  /** Says which other processes have this one's id; undefined if none has. */
+  shared(): string | undefined;
 }
 
 interface RollOptions {
@@ -214,13 +214,13 @@ export function planeRoll(
 ): PlaneRoll {
   const stop = new AbortController();
   closing.defer(() => stop.abort());
-  let warnings: readonly string[] = [];
+  let shared: string | undefined;
   const namesakes = (others: readonly Member[]) => {
-    warnings = others.length === 0 ? [] : [sameId(own.memberId, others)];
-    events.emit('namesakes', own.memberId, warnings[0]);
+    shared = others.length === 0 ? undefined : sameId(own.memberId, others);
+    events.emit('namesakes', own.memberId, shared);
     if (others.length === 0) freed();
   };
-  return { roster: new Roster(registry, { own, namesakes, looked, signal: stop.signal }), warnings: () => warnings };
+  return { roster: new Roster(registry, { own, namesakes, looked, signal: stop.signal }), shared: () => shared };
 }
 
 function sameId(id: string, others: readonly Member[]): string {

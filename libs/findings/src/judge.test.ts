@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Notice_Kind as Kind } from '@isthmus/proto/admin-enums';
 import { OWN_HEALTH_PORT } from './dials.ts';
 import type { Evidence, Tenants } from './evidence.ts';
 import { judge } from './judge.ts';
@@ -35,8 +36,32 @@ test('of a plane that is well, every check passes', () => {
 test('an agent that does not reach a server says which address leads elsewhere', () => {
   const text =
     'connected to 1 of 2 servers: 10.0.0.5:8091: server x of no plane answers where hub h2 of plane p should';
-  const [found, ...others] = findingsIn(judge(plane(saying({ warnings: [text] })), ['members']));
+  const notices = [{ kind: Kind.KIND_SERVERS, text, todo: '' }];
+  const [found, ...others] = findingsIn(judge(plane(saying({ notices })), ['members']));
   assert.deepEqual([found?.outcome, found?.about, found?.detail, others.length], ['warn', 'g1', text, 0]);
+});
+
+test('a notice is judged by its kind, whatever its text says', () => {
+  const { KIND_SERVER_ID, KIND_TENANT_FILE, KIND_NODES, KIND_CERTIFICATE_EXPIRED, KIND_CERTIFICATE_EXPIRES } = Kind;
+  const rows: readonly [Kind, string | undefined][] = [
+    [KIND_SERVER_ID, 'fail members g1: certificate: change --server-id of one of them and restart it'],
+    [KIND_TENANT_FILE, undefined],
+    [
+      KIND_NODES,
+      'warn members g1: certificate: fix what it names: until then, /sd lists the nodes that were read last',
+    ],
+    [KIND_CERTIFICATE_EXPIRES, 'warn certificates g1, its own: certificate: do: programs use the new ones within 10 s'],
+    [KIND_CERTIFICATE_EXPIRED, 'fail certificates g1, its own: certificate: do: programs use the new ones within 10 s'],
+    [99 as Kind, 'warn members g1: certificate: do'],
+  ];
+  for (const [kind, wanted] of rows) {
+    const notices = [{ kind, text: 'certificate', todo: 'do' }];
+    const found = findingsIn(judge(plane(saying({ notices })), ['members', 'certificates']));
+    const lines = found.map(
+      ({ outcome, check, about, detail, todo }) => `${outcome} ${check} ${about}: ${detail}: ${todo}`,
+    );
+    assert.deepEqual(lines, wanted === undefined ? [] : [wanted]);
+  }
 });
 
 test('an address that agents say leads to a stranger is named once, however many say so', () => {

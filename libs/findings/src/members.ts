@@ -1,3 +1,4 @@
+import { Notice_Kind as Kind } from '@isthmus/proto/admin-enums';
 import { LIMIT_ENTRIES } from '@isthmus/tunnel/limits';
 import { FINDINGS } from './defaults.ts';
 import type { Evidence, Tenants } from './evidence.ts';
@@ -9,14 +10,23 @@ const HOLDERS = new Map<string, readonly [command: string, shows: string] | unde
   LIMIT_ENTRIES.map(([name, { holders }]) => [name, holders]),
 );
 
-/** How warnings about tenants' files begin (libs/plane). */
-const TENANT_FILE = "tenant's file ";
+const {
+  KIND_SERVER_ID,
+  KIND_TENANT_FILE,
+  KIND_NODES,
+  KIND_CERTIFICATE_EXPIRED,
+  KIND_CERTIFICATE_EXPIRES,
+  KIND_SERVERS,
+} = Kind;
 
-/** How warnings about a member's own certificates begin (libs/admin). */
-const CERTIFICATE = 'certificate ';
+/** What to do about notices that warn of a member that works. */
+const TODO = new Map<Kind, string>([
+  [KIND_SERVERS, 'make that address lead to its server from here, or take it out of the plane'],
+  [KIND_NODES, 'fix what it names: until then, /sd lists the nodes that were read last'],
+]);
 
-/** How an agent's warning about servers that it does not reach begins (apps/agent). */
-const SERVERS = 'connected to ';
+/** Notices that `ofTenants` and `ofCertificates` report. */
+const ELSEWHERE: ReadonlySet<Kind> = new Set([KIND_TENANT_FILE, KIND_CERTIFICATE_EXPIRES, KIND_CERTIFICATE_EXPIRED]);
 
 export function ofMembers(evidence: Evidence): Result[] {
   const report = reportOf('members');
@@ -41,18 +51,12 @@ export function ofMembers(evidence: Evidence): Result[] {
       list && list.membersError !== '' && list.registry?.up !== false
         ? [report.warn(id, `its list of members may be old: ${list.membersError}`, 'check Redis')]
         : [];
-    const servers = status.warnings
-      .filter((text) => text.startsWith(SERVERS))
-      .map((text) =>
-        report.warn(id, text, 'make that address lead to its server from here, or take it out of the plane'),
-      );
-    // `ofTenants` reports tenants' files.
-    const warning = status.warnings.find(
-      (text) => ![TENANT_FILE, CERTIFICATE, SERVERS].some((own) => text.startsWith(own)),
-    );
-    const more = [...servers, ...old];
-    if (warning !== undefined)
-      return [report.fail(id, warning, 'change --server-id of one of them and restart it'), ...more];
+    const noticed = status.notices
+      .filter(({ kind }) => kind !== KIND_SERVER_ID && !ELSEWHERE.has(kind))
+      .map(({ kind, text, todo }) => report.warn(id, text, TODO.get(kind) ?? (todo || 'read its log')));
+    const more = [...noticed, ...old];
+    const shared = status.notices.find(({ kind }) => kind === KIND_SERVER_ID);
+    if (shared) return [report.fail(id, shared.text, 'change --server-id of one of them and restart it'), ...more];
     if (status.ready) return [report.pass(id, `${status.program} ${status.version} is ready`), ...more];
     const failing = status.checks.filter(({ ok }) => !ok);
     const why = failing.map(({ name, detail }) => (detail === '' ? name : `${name}: ${detail}`)).join('; ');
@@ -65,13 +69,13 @@ export function ofMembers(evidence: Evidence): Result[] {
 export function ofCertificates({ members }: Evidence): Result[] {
   const report = reportOf('certificates');
   return members.flatMap(({ id, status }) =>
-    (status?.warnings ?? [])
-      .filter((text) => text.startsWith(CERTIFICATE))
-      .map((text) => {
-        const [detail = text, todo = 'renew its files in place'] = text.slice(CERTIFICATE.length).split(/: (?=renew )/);
-        const outcome = / expired on /.test(detail) ? report.fail : report.warn;
-        return outcome(`${id}, its own`, detail, `${todo}: programs use the new ones within 10 s`);
-      }),
+    (status?.notices ?? []).flatMap(({ kind, text, todo }) => {
+      if (kind !== KIND_CERTIFICATE_EXPIRES && kind !== KIND_CERTIFICATE_EXPIRED) return [];
+      const outcome = kind === KIND_CERTIFICATE_EXPIRED ? report.fail : report.warn;
+      // The check's name says what it is.
+      const detail = text.replace(/^certificate /, '');
+      return outcome(`${id}, its own`, detail, `${todo}: programs use the new ones within 10 s`);
+    }),
   );
 }
 

@@ -49,7 +49,7 @@ export function aStatus(given: Partial<Status> = {}): Status {
     dialRates: [],
     slowest: [],
     refusals: [],
-    warnings: [],
+    notices: [],
     losses: [],
     failing: [],
     admission: 1,

@@ -6,6 +6,6 @@ export const PLANE = {
   tenantPortRetryMs: 1000,
   /** How many files with problems, and how many ports that are not open, the readiness check lists one by one. */
   listedProblems: 5,
-  /** How many problems of tenants' files become warnings of a server. `isthmus tenants` shows all. */
-  warnings: 10,
+  /** How many problems of tenants' files become notices of a server. `isthmus tenants` shows all. */
+  notices: 10,
 };

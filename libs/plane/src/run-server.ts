@@ -3,6 +3,7 @@ import {
   drainBackend,
   identityOf,
   type KnownSession,
+  type Notice,
   operations,
   operationsPorts,
   quarantineIn,
@@ -81,6 +82,10 @@ interface Server {
   readonly gateway: Gateway | undefined;
   readonly hub: Hub | undefined;
   readonly tenancy: Tenancy | undefined;
+}
+
+function idNotice(text: string | undefined): Notice[] {
+  return text === undefined ? [] : [{ kind: 'server_id', text }];
 }
 
 function start(
@@ -198,7 +203,7 @@ async function startOperations(
   const roles = ROLES[server.role];
   const own = memberOf(flags, roles, version);
   const losses = new RecentLosses(events, directory, gateway !== undefined);
-  const { roster, warnings } = planeRoll(registry, own, closing, {
+  const { roster, shared } = planeRoll(registry, own, closing, {
     events,
     freed: () => hub?.reclaim(),
     looked: (members) => losses.listed(members),
@@ -220,7 +225,7 @@ async function startOperations(
       cuts,
       refusals,
       losses,
-      warnings: () => [...warnings(), ...certificates.warnings(), ...(server.tenancy?.views.warnings() ?? [])],
+      notices: () => [...idNotice(shared()), ...certificates.notices(), ...(server.tenancy?.views.notices() ?? [])],
       flags: inForce,
       log,
       sessions: () => knownSessions(server),

@@ -54,8 +54,9 @@ describe('isthmus status', () => {
     const detail = 'no agent has connected since the start, and a hub without agents carries no dial anywhere'.repeat(
       2,
     );
-    const warnings = ['certificate CN=a expires on 2026-05-04, renew it or ask whoever renews it to do so in time'];
-    const unready = status([ROLE_HUB], { ready: false, checks: [{ name: 'agents', ok: false, detail }], warnings });
+    const text = 'certificate CN=a expires on 2026-05-04';
+    const notices = [{ text, todo: 'renew it or ask whoever renews it to do so in time' }];
+    const unready = status([ROLE_HUB], { ready: false, checks: [{ name: 'agents', ok: false, detail }], notices });
     const view = viewOf(gateway, { ...hub, value: unready });
     const shown = statusText(view, styleOf(false, { columns: 80, wide: false }));
     for (const line of shown.split('\n')) assert.ok(line.length <= 80, line);
@@ -79,7 +80,10 @@ describe('isthmus status', () => {
         /\nRejected recently:\n {2}gw-1, port for agents: refused 10\.0\.0\.7:1, 14 times, the last 3 s ago: .*\n {4}-> if the peer is yours/,
       ],
       [{ parkedDials: 3 }, /\nNeeds attention:\n {2}gw-1: 3 dials wait for a session\n {4}-> isthmus agents /],
-      [{ warnings: ['certificate CN=a expires on 2026-05-04'] }, /\nTo fix:\n {2}gw-1: certificate CN=a expires/],
+      [
+        { notices: [{ text: 'certificate CN=a expires on 2026-05-04', todo: 'renew it' }] },
+        /\nTo fix:\n {2}gw-1: certificate CN=a expires on 2026-05-04: renew it/,
+      ],
     ];
     for (const [more, says] of cases) {
       const view = viewOf({ ...gateway, value: status([ROLE_GATEWAY], more) });

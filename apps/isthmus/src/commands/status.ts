@@ -149,7 +149,7 @@ export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>
     parkedDials,
     dialsPerSecond: rate?.dialsPerSecond ?? 0,
     failuresPerSecond: rate?.failuresPerSecond ?? 0,
-    notices: value.warnings,
+    notices: value.notices.map(({ text, todo }) => (todo === '' ? text : `${text}: ${todo}`)),
     refusals: refusalViews(value),
   };
 }

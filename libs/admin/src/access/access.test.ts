@@ -54,7 +54,7 @@ describe('access', () => {
     for await (const { dial } of admin.watchDials({ recentOnly: true })) watched.push(dial?.tenant);
     assert.deepEqual(watched, ['acme']);
     const status = await admin.getStatus({});
-    assert.deepEqual([status.sessions, status.tunnels, status.warnings, status.dialRates], [1, 1, [], []]);
+    assert.deepEqual([status.sessions, status.tunnels, status.notices, status.dialRates], [1, 1, [], []]);
     assert.deepEqual(status.checks, [{ name: 'sessions', ok: true, detail: '' }]);
     assert.deepEqual(
       status.slowest.map(({ tenant }) => tenant),

@@ -6,23 +6,27 @@ import { CertificateEnds } from './certificate-ends.ts';
 const DAY_MS = 86_400_000;
 const NOW = Date.parse('2026-05-01T12:00:00Z');
 
+function textsOf(ends: CertificateEnds): string[] {
+  return ends.notices(NOW).map(({ kind, text, todo }) => `${kind}: ${text}: ${todo}`);
+}
+
 describe('ends of certificates', () => {
   const events = planeEvents();
   const ends = new CertificateEnds(events);
   const uses = (days: number, of = 365) => {
     const about = { name: 'CN=hub, serial 1', validFrom: NOW + (days - of) * DAY_MS };
     events.emit('certificate', 'agents', NOW + days * DAY_MS, about);
-    return ends.warnings(NOW);
+    return textsOf(ends);
   };
 
   it('are announced two weeks before, and until the certificate is renewed', () => {
     assert.deepEqual(uses(14), []);
     assert.deepEqual(uses(13.5), [
-      'certificate CN=hub, serial 1 at the port for agents expires on 2026-05-15, in 13 days: renew its files in place',
+      'certificate_expires: certificate CN=hub, serial 1 at the port for agents expires on 2026-05-15, in 13 days: renew its files in place',
     ]);
     assert.match(uses(1)[0] ?? '', /, in 24 hours: /);
     assert.deepEqual(uses(-1), [
-      'certificate CN=hub, serial 1 at the port for agents expired on 2026-04-30: renew its files in place',
+      'certificate_expired: certificate CN=hub, serial 1 at the port for agents expired on 2026-04-30: renew its files in place',
     ]);
     assert.deepEqual(uses(90), []);
   });
@@ -34,6 +38,9 @@ describe('ends of certificates', () => {
 
   it('are announced of certificates whose start is unknown', () => {
     events.emit('certificate', 'agents', NOW + 3 * DAY_MS);
-    assert.match(ends.warnings(NOW)[0] ?? '', /^certificate at the port for agents expires on 2026-05-04, in 3 days/);
+    assert.match(
+      textsOf(ends)[0] ?? '',
+      /^certificate_expires: certificate at the port for agents expires on 2026-05-04, in 3 days/,
+    );
   });
 });

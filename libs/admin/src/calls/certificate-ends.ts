@@ -1,10 +1,8 @@
 import { renewalIsDue } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
+import type { Notice } from '../backend.ts';
 
 const DAY_MS = 86_400_000;
-
-/** How each warning begins. */
-const CERTIFICATE_WARNING = 'certificate ';
 
 const PLACES: Readonly<Record<CertificatePlace, string>> = {
   callers: 'at the port for callers',
@@ -22,7 +20,7 @@ interface InUse {
   readonly validFrom?: number;
 }
 
-/** The certificates that a process uses, for warnings before one expires. */
+/** The certificates that a process uses, for notices before one expires. */
 export class CertificateEnds {
   readonly #inUse = new Map<CertificatePlace, InUse>();
 
@@ -32,15 +30,17 @@ export class CertificateEnds {
     });
   }
 
-  /** Returns one warning for each certificate that has expired or will do so soon. */
-  warnings(now = Date.now()): string[] {
+  /** Returns one notice for each certificate that has expired or will do so soon. */
+  notices(now = Date.now()): Notice[] {
     return [...this.#inUse]
       .filter(([, { validUntil, validFrom }]) => renewalIsDue(validUntil, validFrom, now))
       .map(([where, { validUntil, name }]) => {
-        const whose = `${CERTIFICATE_WARNING}${name === '' ? '' : `${name} `}${PLACES[where]}`;
+        const whose = `certificate ${name === '' ? '' : `${name} `}${PLACES[where]}`;
         const day = new Date(validUntil).toISOString().slice(0, 10);
-        if (validUntil < now) return `${whose} expired on ${day}: renew its files in place`;
-        return `${whose} expires on ${day}, in ${left(validUntil - now)}: renew its files in place`;
+        const todo = 'renew its files in place';
+        if (validUntil < now) return { kind: 'certificate_expired', text: `${whose} expired on ${day}`, todo };
+        const text = `${whose} expires on ${day}, in ${left(validUntil - now)}`;
+        return { kind: 'certificate_expires', text, todo };
       });
   }
 }

@@ -14,7 +14,7 @@ import {
   upstreamReason,
 } from '@isthmus/tunnel';
 import { ServerError, Status } from 'nice-grpc';
-import type { AdminBackend, KnownSession } from '../backend.ts';
+import type { AdminBackend, KnownSession, Notice } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import type { SeenCut } from './recent-cuts.ts';
 import type { SeenDial } from './recent-dials.ts';
@@ -32,6 +32,7 @@ export const PROTOCOLS: Readonly<Record<SessionInfo['protocol'], adminApi.LinkPr
   adminApi.LinkProtocol,
   'LINK_PROTOCOL',
 );
+const NOTICES: Readonly<Record<Notice['kind'], adminApi.Notice_Kind>> = valuesOf(adminApi.Notice_Kind, 'KIND');
 const KINDS: Readonly<Record<AttemptRecord['kind'], adminApi.DialAttempt_Kind>> = valuesOf(
   adminApi.DialAttempt_Kind,
   'KIND',
@@ -105,6 +106,10 @@ function resumeMessage({ attached, moves, kept }: ResumableTunnel): adminApi.Tun
 
 export function refusalMessage({ count, first, last, ...refusal }: Refusal): adminApi.Refusal {
   return { ...refusal, count, firstMs: first, lastMs: last };
+}
+
+export function noticeMessage({ kind, text, todo = '' }: Notice): adminApi.Notice {
+  return { kind: NOTICES[kind], text, todo };
 }
 
 export function cutMessage({ tunnel, by, reason, ms, at, told }: SeenCut): adminApi.Cut {

@@ -36,7 +36,7 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
   const backend = idleBackend({
     dials,
     checks: () => [{ name: 'sessions', ok: true, detail: 'acme: 1, beta: 1' }],
-    warnings: () => ['of beta'],
+    notices: () => [{ kind: 'tenant_file', text: 'of beta' }],
     sessions: () => [mine, theirs],
     sessionCount: () => 2,
     tunnels: () => new Set([tunnelOf(mine), tunnelOf(theirs)]),

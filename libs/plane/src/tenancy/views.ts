@@ -1,4 +1,4 @@
-import type { FileProblem, KnownTenant, TenantsPart } from '@isthmus/admin';
+import type { FileProblem, KnownTenant, Notice, TenantsPart } from '@isthmus/admin';
 import { type Admission, problemMessage, problemText, type Tenant } from '@isthmus/admission';
 import { CertificatePool, getOrPut } from '@isthmus/runtime';
 import type { Check } from '@isthmus/service';
@@ -16,8 +16,7 @@ export function tenantViews(admission: Admission) {
     using: (gateway: DialsHeld) => tenantsUsing(admission, gateway),
     /** Which tenants are in force, and which files are not. */
     check: (roles: UseOptions) => tenantsCheck(admission, unopenedAt(roles)),
-    /** What an operator should fix in the files, although the server is ready. */
-    warnings: () => fileWarnings(admission),
+    notices: () => fileNotices(admission),
   };
 }
 
@@ -136,12 +135,12 @@ function tenantsPart(admission: Admission, roles: UseOptions): TenantsPart {
     has: (name) => admission.tenants.get(name) !== undefined,
     problems: () => problemsOf(admission),
     scraped: (name) => admission.scraped.of(name),
-    unopened: () => unopenedAt(roles).slice(0, PLANE.warnings),
+    unopened: () => unopenedAt(roles).slice(0, PLANE.notices),
   };
 }
 
 /** What an operator should fix in the files, although the server is ready. */
-function fileWarnings({ problems, tenants, scraped }: Admission): string[] {
+function fileNotices({ problems, tenants, scraped }: Admission): Notice[] {
   const bad = problems.flatMap(({ path, problems: found }) =>
     found.map((problem) => `tenant's file ${problemText(path, problem)}`),
   );
@@ -150,8 +149,11 @@ function fileWarnings({ problems, tenants, scraped }: Admission): string[] {
       (trust?.skipped ?? []).map((each) => `tenant's file ${rule}.ca: ${each}: the others are used, this one is not`),
     ),
   );
-  const unlisted = scraped.failures.map((failure) => `no new list of nodes: tenant's file ${failure}`);
-  return [...bad, ...skipped, ...unlisted].slice(0, PLANE.warnings);
+  const files = [...bad, ...skipped].map((text): Notice => ({ kind: 'tenant_file', text }));
+  const unlisted = scraped.failures.map((failure): Notice => {
+    return { kind: 'nodes', text: `no new list of nodes: tenant's file ${failure}` };
+  });
+  return [...files, ...unlisted].slice(0, PLANE.notices);
 }
 
 /** The tenants as metrics see them. */

@@ -115,8 +115,8 @@ export interface GetStatusResponse {
   slowest: DialRecord[];
   /** Connections and requests refused at ports of this process in the last five minutes, newest first; at most 100. */
   refusals: Refusal[];
-  /** What an operator should fix although the process is ready, such as another process with the same id. */
-  warnings: string[];
+  /** What an operator should fix although the process is ready. */
+  notices: Notice[];
   /** Gateways, hubs and agents that went away in the last hour and have not come back, newest first; at most 100. */
   losses: Loss[];
   /**
@@ -126,6 +126,41 @@ export interface GetStatusResponse {
   failing: FailingDials[];
   /** Whether it takes new dials and sessions. */
   admission: Admission;
+}
+
+/** What an operator should fix although the process is ready. */
+export interface Notice {
+  kind: Notice_Kind;
+  text: string;
+  /** What to do about it. Empty where the text says it. */
+  todo: string;
+}
+
+export const Notice_Kind = {
+  KIND_UNSPECIFIED: 0,
+  /** KIND_SERVER_ID - Another process has the same --server-id. */
+  KIND_SERVER_ID: 1,
+  /** KIND_TENANT_FILE - A tenant's file, or a certificate in it. Of the files that are not in force, ListTenants says more. */
+  KIND_TENANT_FILE: 2,
+  /** KIND_NODES - A tenant's nodes, which /sd lists, could not be read. */
+  KIND_NODES: 3,
+  /** KIND_CERTIFICATE_EXPIRES - A certificate of the process expires soon. */
+  KIND_CERTIFICATE_EXPIRES: 4,
+  KIND_CERTIFICATE_EXPIRED: 5,
+  /** KIND_SERVERS - An agent does not reach all the servers that it should. */
+  KIND_SERVERS: 6,
+} as const;
+
+export type Notice_Kind = typeof Notice_Kind[keyof typeof Notice_Kind];
+
+export namespace Notice_Kind {
+  export type KIND_UNSPECIFIED = typeof Notice_Kind.KIND_UNSPECIFIED;
+  export type KIND_SERVER_ID = typeof Notice_Kind.KIND_SERVER_ID;
+  export type KIND_TENANT_FILE = typeof Notice_Kind.KIND_TENANT_FILE;
+  export type KIND_NODES = typeof Notice_Kind.KIND_NODES;
+  export type KIND_CERTIFICATE_EXPIRES = typeof Notice_Kind.KIND_CERTIFICATE_EXPIRES;
+  export type KIND_CERTIFICATE_EXPIRED = typeof Notice_Kind.KIND_CERTIFICATE_EXPIRED;
+  export type KIND_SERVERS = typeof Notice_Kind.KIND_SERVERS;
 }
 
 /** A gateway that is off the plane's list of members, a hub that a gateway has lost, or an agent that has lost its last session known here. */
@@ -1080,7 +1115,7 @@ function createBaseGetStatusResponse(): GetStatusResponse {
     dialRates: [],
     slowest: [],
     refusals: [],
-    warnings: [],
+    notices: [],
     losses: [],
     failing: [],
     admission: 0,
@@ -1153,8 +1188,8 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
     for (const v of message.refusals) {
       Refusal.encode(v!, writer.uint32(162).fork()).join();
     }
-    for (const v of message.warnings) {
-      writer.uint32(170).string(v!);
+    for (const v of message.notices) {
+      Notice.encode(v!, writer.uint32(202).fork()).join();
     }
     for (const v of message.losses) {
       Loss.encode(v!, writer.uint32(178).fork()).join();
@@ -1351,12 +1386,12 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
             message.refusals.push(Refusal.decode(reader, reader.uint32()));
             continue;
           }
-          case 21: {
-            if (tag !== 170) {
+          case 25: {
+            if (tag !== 202) {
               break;
             }
 
-            message.warnings.push(reader.string());
+            message.notices.push(Notice.decode(reader, reader.uint32()));
             continue;
           }
           case 22: {
@@ -1420,10 +1455,89 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
     message.dialRates = object.dialRates?.map((e) => DialRate.fromPartial(e)) || [];
     message.slowest = object.slowest?.map((e) => DialRecord.fromPartial(e)) || [];
     message.refusals = object.refusals?.map((e) => Refusal.fromPartial(e)) || [];
-    message.warnings = object.warnings?.map((e) => e) || [];
+    message.notices = object.notices?.map((e) => Notice.fromPartial(e)) || [];
     message.losses = object.losses?.map((e) => Loss.fromPartial(e)) || [];
     message.failing = object.failing?.map((e) => FailingDials.fromPartial(e)) || [];
     message.admission = object.admission ?? 0;
+    return message;
+  },
+};
+
+function createBaseNotice(): Notice {
+  return { kind: 0, text: "", todo: "" };
+}
+
+export const Notice: MessageFns<Notice> = {
+  encode(message: Notice, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.kind !== 0) {
+      writer.uint32(8).int32(message.kind);
+    }
+    if (message.text !== "") {
+      writer.uint32(18).string(message.text);
+    }
+    if (message.todo !== "") {
+      writer.uint32(26).string(message.todo);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Notice {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseNotice();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.kind = reader.int32() as any;
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.todo = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Notice>): Notice {
+    return Notice.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Notice>): Notice {
+    const message = createBaseNotice();
+    message.kind = object.kind ?? 0;
+    message.text = object.text ?? "";
+    message.todo = object.todo ?? "";
     return message;
   },
 };
