@@ -35,7 +35,8 @@ async function callerOf(options: Partial<CallerEdgeOptions> = {}, serving: Parti
   const path = socketPath();
   const listener = net.createServer({ allowHalfOpen: true }, (socket) => server.accept(socket)).listen(path);
   await once(listener, 'listening');
-  const session = http2.connect('http://gateway', { createConnection: () => net.connect(path) });
+  const long = { maxSendHeaderBlockLength: 1_000_000 };
+  const session = http2.connect('http://gateway', { createConnection: () => net.connect(path), ...long });
   session.on('error', () => {});
   cleanups.push(() => {
     session.destroy();
@@ -330,14 +331,41 @@ test('guesses of a known caller that come at once cost it the connection before 
 test('a head of 32 KiB is served, and one that is longer is answered with 431', async () => {
   const port = await serve((socket) => void socket.pipe(socket));
   // A client that does not know the limit.
+  const { session, refused } = await tokenCaller();
+  const long = (bytes: number) => ({ ...basic('acme', 'good'), 'x-long': 'x'.repeat(bytes) });
+  const tunnel = await ask(session, port, long(TRANSPORT.connectHeadBytes - 200));
+  assert.equal(tunnel.status, 200);
+  const { status, stream } = await ask(session, port, long(TRANSPORT.connectHeadBytes + 8_000));
+  assert.equal(status, 431);
+  assert.equal((await endOf(stream))[0], ErrorCode.NO_ERROR);
+  assert.deepEqual(refused, ["callers: the request's head is longer than 33792 bytes"]);
+  // It cost no tunnel, and what follows is understood.
+  tunnel.stream.write('still here');
+  assert.equal(`${(await once(tunnel.stream, 'data'))[0]}`, 'still here');
+  assert.equal((await ask(session, port, basic('acme', 'good'))).status, 200);
+  const left = once(session, 'goaway');
+  assert.equal((await ask(session, port, long(TRANSPORT.connectHeadBytes + 8_000))).status, 431);
+  assert.equal((await ask(session, port, long(TRANSPORT.connectHeadBytes + 8_000))).status, 431);
+  assert.equal((await left)[0], ErrorCode.NO_ERROR);
+  assert.equal(tunnel.stream.closed, false);
+});
+
+test('a head of twice what is served is not read, and ends its connection', async () => {
   const { session, events } = await tokenCaller();
-  const [why] = [once(events, 'refused')];
-  const fields = { ...basic('acme', 'good'), 'x-long': 'x'.repeat(TRANSPORT.connectHeadBytes - 200) };
-  assert.equal((await ask(session, port, fields)).status, 200);
+  const why = once(events, 'refused');
   const ended = once(session, 'goaway');
-  assert.equal((await ask(session, port, { ...fields, 'x-more': 'x'.repeat(1000) })).status, 431);
+  assert.equal((await ask(session, 1, { 'x-long': '*'.repeat(2 * TRANSPORT.callerFieldsBytes) })).status, 431);
   assert.equal((await ended)[0], ErrorCode.ENHANCE_YOUR_CALM);
-  assert.match((await why)[2].message, /a head(er section)? of more than 33792 bytes/);
+  assert.match((await why)[2].message, /a header section of more than 67584 bytes/);
+});
+
+test('a known caller keeps its connection while others leave it no room', async () => {
+  const { session } = await tokenCaller();
+  const port = await serve((socket) => void socket.pipe(socket));
+  assert.equal((await ask(session, port, basic('acme', 'good'))).status, 200);
+  for (let time = 0; time <= TRANSPORT.challenges; time++)
+    assert.equal((await ask(session, port, basic('acme', 'busy'))).status, 429);
+  assert.equal((await ask(session, port, basic('acme', 'good'))).status, 200);
 });
 
 test('resets in quick succession end the connection', async () => {

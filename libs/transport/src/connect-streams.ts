@@ -73,7 +73,7 @@ export function connectStreams(options: CallerEdgeOptions): NonNullable<GrpcServ
     if (gone.signal.aborted && why === error) return;
     events.emit('refused', 'http-connect', peer.remote, why);
     answerError(pending.stream, error);
-    peer.refused?.();
+    peer.refused?.(why);
   };
   return (stream, request, peer, admit) => {
     events.emit('caller:open', 'http-connect');

@@ -35,8 +35,10 @@ export const TRANSPORT = {
   connectHeadBytes: 32 * 1024,
   /** Callers whose head is longer than `headBytes` and has not arrived whole, at once: 16 MiB. Further ones are refused. */
   longHeads: 256,
-  /** After so many refused requests, a connection accepts no more: that of a known caller too. */
+  /** After so many refused requests at once, a connection accepts no more: that of a known caller too. */
   challenges: 3,
+  /** A connection may have one more of them after this time. */
+  challengeMs: 20_000,
   /** How long a caller may take to send the head of its CONNECT. */
   connectHeadMs: 10_000,
   /** Initial window of a gRPC caller's tunnel: what it holds if its destination does not read. It grows if the destination reads. */

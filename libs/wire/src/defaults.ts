@@ -9,8 +9,12 @@ export const WIRE = {
   streams: 100_000,
   /** The longest frame that a link accepts: one read of a socket fits into it. */
   frameBytes: 64 * 1024,
-  /** The longest head that a link accepts, with what each frame costs. A longer one ends the connection. */
+  /** The longest head that a link accepts, with what each frame costs. A longer one is answered with 431; twice as long, it ends the connection. */
   headBytes: 64 * 1024,
+  /** How long a head of several frames may take. Then the connection ends. */
+  headMs: 10_000,
+  /** What all connections of the process together hold of heads of several frames, until their last has come. Beyond that, one ends its connection. */
+  heldHeadBytes: 16 * 1024 * 1024,
   /** A peer that has not sent its first SETTINGS by then is closed. Only with a keepalive. */
   greetingMs: 10_000,
   /** A PING of the keepalive that has no answer by then ends the connection. Go's default. */
@@ -41,8 +45,8 @@ export const WIRE = {
    */
   readATickBytes: 512 * 1024,
   /**
-   * What each head counts for there, beside its bytes: all connections together begin some 30 streams in a tick, one at least 4. A request that is
-   * answered at once takes 0.1 ms, longer than reading this much, and 64 KiB hold 5,000 of them.
+   * What each head counts for there, beside its bytes, be it a request, an answer or trailers: all connections together read some 30 in a tick, one
+   * at least 4. A request that is answered at once takes 0.1 ms, longer than reading this much, and 64 KiB hold 5,000 of them.
    */
   headReadBytes: 16 * 1024,
   /** What each connection may read in a tick, even if others have read much: one read of a socket. */

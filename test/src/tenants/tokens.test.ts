@@ -141,9 +141,9 @@ test(
       [['Proxy-Authorization: Basic no-base64'], 400, /not the base64/],
       [[`${bearer(ci.token)}, Basic YTpi`], 400, /one scheme and one credential/],
       [[bearer('x'.repeat(20_000))], 407, /characters: at most/],
-      [[bearer('x'.repeat(1_000_000))], 431, /longer than 32768|^$/],
+      [[bearer('x'.repeat(40_000))], 431, /longer than 32768/],
     ];
-    // The same over HTTP/2, but that nobody reads the rest of a head that is too long.
+    // The same over HTTP/2. HTTP/2 answers a head that is too long with a status alone.
     const dialHttp2 = async (header = '') => {
       const tls = { port: via.port, servername: via.serverName, ca: readFileSync(via.ca), ALPNProtocols: ['h2'] };
       const settings = { maxSendHeaderBlockLength: 2_000_000 };
@@ -162,7 +162,7 @@ test(
     const ask = async ([headers, status, body]: (typeof answers)[number]) => {
       for (const answer of [await dial(...headers), await dialHttp2(...headers)]) {
         assert.equal(answer.status, status, answer.body);
-        assert.match(answer.body, body);
+        if (status !== 431 || !('request' in answer.socket)) assert.match(answer.body, body);
         answer.socket.destroy();
       }
     };

@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net';
 import { guarding, RandomSet, remoteOf, SharedBudget } from '@isthmus/runtime';
-import { PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
+import { DialError, NotAuthorised, PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import {
+  Allowance,
   Connection,
   DEFAULT_FRAME,
   type Field,
@@ -18,6 +19,7 @@ import {
   statusFields,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
+import { RequestRefused } from '../proxy-authorization.ts';
 import { type ConnectionPeer, peerOf } from '../tls/certificate.ts';
 import type { GrpcService } from './services.ts';
 
@@ -154,9 +156,11 @@ export class GrpcServer {
     const { keepaliveMs, events, name } = this.#options;
     let peer: ConnectionPeer | undefined;
     let limits = this.#first;
-    let refusals = 0;
-    const refused = () => {
-      if (++refusals >= TRANSPORT.challenges) connection.leave();
+    let refusals: Allowance | undefined;
+    const refused = (why: Error) => {
+      if (limits !== this.#first && isBusy(why)) return;
+      refusals ??= new Allowance({ atOnce: TRANSPORT.challenges - 1, perSecond: 1000 / TRANSPORT.challengeMs });
+      if (!refusals.spend(1)) connection.leave();
     };
     const admit = () => {
       if (limits !== this.#admitted) connection.allow(this.#admitted, TRANSPORT.grpcBacklogBytes);
@@ -175,6 +179,14 @@ export class GrpcServer {
       opened: (stream, request) => {
         peer ??= { ...peerOf(socket, (reason) => connection.destroy(planeEnded(reason, 'credential'))), refused };
         this.#serve(stream, request, peer, admit);
+      },
+      longHead: () => {
+        const error = new RequestRefused(
+          431,
+          `the request's head is longer than ${this.#settings.maxHeaderListSize} bytes`,
+        );
+        events.emit('refused', name, remoteOf(socket), error);
+        refused(error);
       },
       failed: (error) => events.emit('refused', name, remoteOf(socket), error),
       fault: (error) => events.emit('fault', name, remoteOf(socket), error),
@@ -228,6 +240,12 @@ function refuse(stream: Http2Stream, http: number, error: StatusError): void {
     ['content-type', 'application/grpc'],
   ];
   stream.answer(hpackEncode([...fields, ...statusFields(error)]), true);
+}
+
+/** Whether a refusal does not speak against the caller: the plane has no room now, or nobody could judge. */
+function isBusy(why: Error): boolean {
+  if (why instanceof NotAuthorised) return why.undecided;
+  return why instanceof DialError && (why.status === 429 || why.status >= 500);
 }
 
 function settingsOf({ streamWindow, maxStreams }: PeerLimits): StreamSettings {

@@ -457,6 +457,7 @@ test('a caller shows its token in authorization, and reads what is wrong with it
   const at = target.replace('unix://', '');
   for (const token of ['wrong', 'late']) {
     cancels.length = 0;
+    refused.length = 0;
     const session = http2.connect('http://gateway', { createConnection: () => net.connect(at) });
     const goaway = once(session, 'goaway');
     for (let time = 0; time < TRANSPORT.challenges; time++) {
@@ -466,6 +467,8 @@ test('a caller shows its token in authorization, and reads what is wrong with it
     }
     assert.equal((await goaway)[0], http2.constants.NGHTTP2_NO_ERROR);
     session.destroy();
+    await until(() => refused.length === TRANSPORT.challenges, 'a record of each');
+    assert.equal(new Set(refused).size, 1);
   }
 });
 

@@ -22,7 +22,13 @@ import {
 import { CONNECT_METHOD, PROXY_METHOD } from '../packets/channel.ts';
 import { PacketServer } from '../packets/serve.ts';
 import { credentialIn, type ProxyCredential } from '../proxy-authorization.ts';
-import { type ConnectionPeer, denied, type IdentifyByToken, type IdentifyCaller } from '../tls/certificate.ts';
+import {
+  type CallerIdentity,
+  type ConnectionPeer,
+  denied,
+  type IdentifyByToken,
+  type IdentifyCaller,
+} from '../tls/certificate.ts';
 
 /** A method of a service that streams packets both ways. */
 export interface GrpcService {
@@ -56,65 +62,82 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
     path: PROXY_METHOD,
     serve(call, admitted) {
       const shown = identifyByToken ? call.metadata.get('authorization') : [];
-      if (!identifyByToken || shown.length === 0) serve(call, admitted, options, () => identifyCaller(call.peer));
-      else
-        call.guarded(async () => {
-          const judged = await judgedBy(identifyByToken, call, shown, options.events);
-          if (!call.over) serve(call, admitted, options, judged);
-        })();
+      if (!identifyByToken || shown.length === 0) {
+        serve(
+          call,
+          admitted,
+          options,
+          judged(() => identifyCaller(call.peer)),
+        );
+        return;
+      }
+      call.guarded(async () => serve(call, admitted, options, await judgedBy(identifyByToken, call, shown)))();
     },
   };
 }
 
-/** Returns what says who the caller is by its token, or throws why nobody may know. */
-async function judgedBy(
-  identifyByToken: IdentifyByToken,
-  call: ServerCall<ConnectionPeer>,
-  shown: readonly string[],
-  events: PlaneEvents,
-): Promise<() => ReturnType<IdentifyCaller>> {
-  const { peer, signal } = call;
+/** Who calls, why it may not, or why nobody can say so. */
+type Judged = CallerIdentity | NotAuthorised | DialError;
+
+function judged(identify: () => Judged): Judged {
   try {
-    const who = await identifyByToken(peer, credentialIn(shown, peer.socket) as ProxyCredential, signal);
-    return () => who;
+    return identify();
   } catch (error) {
-    // A caller that did not wait for the verdict has guessed too.
-    if (call.over && error instanceof NotAuthorised) {
-      events.emit('refused', 'callers', peer.remote, error);
-      peer.refused?.();
-    }
-    return () => {
-      if (error instanceof NotAuthorised) return error;
-      throw asDialError(error);
-    };
+    if (error instanceof DialError) return error;
+    throw error;
   }
 }
 
-/** @param identifyCaller says who calls. Throws DialError */
+async function judgedBy(
+  identifyByToken: IdentifyByToken,
+  { peer, signal }: ServerCall<ConnectionPeer>,
+  shown: readonly string[],
+): Promise<Judged> {
+  try {
+    return await identifyByToken(peer, credentialIn(shown, peer.socket) as ProxyCredential, signal);
+  } catch (error) {
+    return error instanceof NotAuthorised ? error : asDialError(error);
+  }
+}
+
 function serve(
   call: ServerCall<ConnectionPeer>,
   admitted: () => void,
   options: ProxyServiceOptions,
-  identifyCaller: () => ReturnType<IdentifyCaller>,
+  who: Judged,
 ): void {
   const { events, timeout, firstDialMs = TRANSPORT.firstDialMs, awaitDial = () => () => {} } = options;
   const { peer } = call;
   const { remote } = peer;
-  let who: ReturnType<IdentifyCaller> | undefined;
-  let dialled = () => {};
-  try {
-    who = identifyCaller();
-    if (!(who instanceof NotAuthorised)) {
-      admitted();
-      dialled = awaitDial(who.tenant);
-    } else peer.refused?.();
-  } catch (error) {
-    if (!(error instanceof DialError)) throw error;
-    if (!who) peer.refused?.();
-    call.fail(new StatusError(STATUS_OF_REFUSAL[error.code] ?? 'ResourceExhausted', error.message));
-    events.emit('refused', 'callers', remote, error);
+  const refused = (why: Error) => events.emit('refused', 'callers', remote, why);
+  const failed = (why: DialError) => {
+    call.fail(new StatusError(STATUS_OF_REFUSAL[why.code] ?? 'ResourceExhausted', why.message));
+    refused(why);
+  };
+  if (who instanceof NotAuthorised) {
+    peer.refused?.(who);
+    // A caller that did not wait for the verdict has guessed too.
+    if (call.over) refused(who);
+  }
+  if (call.over) return;
+  if (who instanceof DialError) {
+    peer.refused?.(who);
+    failed(who);
     return;
   }
+  let dialled = () => {};
+  if (!(who instanceof NotAuthorised)) {
+    admitted();
+    try {
+      dialled = awaitDial(who.tenant);
+    } catch (error) {
+      if (!(error instanceof DialError)) throw error;
+      failed(error);
+      return;
+    }
+  }
+  /** Why it may not dial, until it was told so. */
+  let untold = who instanceof NotAuthorised ? who : undefined;
   const [dialler, dial] =
     who instanceof NotAuthorised
       ? [{ tenant: '' }, refusing(who, remote, events)]
@@ -124,7 +147,7 @@ function serve(
   const refuse = () => {
     const error = new Error(`no dial within ${firstDialMs / 1000} s`);
     served.destroy(error);
-    events.emit('refused', 'callers', remote, error);
+    if (!untold) refused(error);
   };
   const late = setTimeout(call.guarded(refuse), firstDialMs).unref();
   const waitsNoMore = () => {
@@ -136,6 +159,7 @@ function serve(
     role: 'gateway',
     dial(request) {
       waitsNoMore();
+      untold = undefined;
       call.account(request.tenant);
       return dial(request);
     },
@@ -146,6 +170,7 @@ function serve(
   });
   const gone = () => {
     waitsNoMore();
+    if (untold) refused(untold);
     events.emit('caller:close', 'grpc');
   };
   void served.closed.then(call.guarded(gone));

@@ -66,10 +66,10 @@ export interface ConnectionPeer {
   /** The subject of its certificate, if it showed one. */
   readonly subject: string | undefined;
   /**
-   * Call when a request is refused for what it shows, or because it is malformed. After `TRANSPORT.challenges` of them the connection accepts no
-   * more requests, and ends with the last that it has. Unset over HTTP/1.1, where a connection has one tunnel.
+   * Call when a request is refused for what it shows, or because it is malformed. After `TRANSPORT.challenges` of them in a short time the
+   * connection accepts no more requests, and ends with the last that it has. Unset over HTTP/1.1, where a connection has one tunnel.
    */
-  refused?(): void;
+  refused?(why: Error): void;
   /** Ends the connection with its dials and tunnels, as closed by the plane. Tells the other side why where the protocol can. */
   end(reason: Error): void;
 }

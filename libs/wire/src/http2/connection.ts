@@ -45,6 +45,8 @@ interface ConnectionOptions {
   readonly lost: (reason: Error, isFault: boolean) => Error;
   /** The other side opened a stream, which needs a handler at once. */
   readonly opened: (stream: Http2Stream, request: readonly Field[]) => void;
+  /** A request's head was longer than it may be, and was answered. */
+  readonly longHead?: (() => void) | undefined;
   /** The other side is leaving: gracefully, or at once with a reason. */
   readonly goaway?: (reason?: Error) => void;
   /** The other side broke the protocol, or did not answer a PING, and the connection ends. */
@@ -101,7 +103,18 @@ export class Connection implements ReadingSink {
   #unread: Buffer | undefined;
 
   constructor(socket: Socket, options: ConnectionOptions) {
-    const { role, config = WIRE, settings, greeting, rules, maxBacklog, defer, opened, keepaliveMs } = options;
+    const {
+      role,
+      config = WIRE,
+      settings,
+      greeting,
+      rules,
+      maxBacklog,
+      defer,
+      opened,
+      longHead,
+      keepaliveMs,
+    } = options;
     this.#socket = socket;
     this.#options = options;
     this.#config = config;
@@ -130,7 +143,7 @@ export class Connection implements ReadingSink {
     });
     this.#output = output;
     const [rtt, idle] = [() => pings.rtt, () => this.#endWhenIdle()];
-    this.#streams = new Streams({ role, settings, rules, output, rtt, opened, idle });
+    this.#streams = new Streams({ role, settings, rules, output, rtt, opened, longHead, idle });
     this.#reading = new Reading({ role, settings, streams: this.#streams, output, sink: this });
     if (keepaliveMs !== undefined) {
       const dead = (error: Error) => this.#fail(new ConnectionError(ErrorCode.NO_ERROR, error.message));

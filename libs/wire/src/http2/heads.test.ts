@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ErrorCode } from './frames.ts';
-import { type Field, IncomingHeads } from './heads.ts';
+import { WIRE } from '../defaults.ts';
+import { ConnectionError, ErrorCode, Flag } from './frames.ts';
+import { encodeHead, type Field, HeadReader, IncomingHeads } from './heads.ts';
 
 const POST: readonly Field[] = [
   [':method', 'POST'],
@@ -105,3 +106,25 @@ const malformed: [what: string, ...fields: Field[]][] = [
 for (const [what, ...fields] of malformed) {
   test(`a request with ${what} is malformed`, () => assert.equal(IncomingHeads.request(fields), undefined));
 }
+
+test('heads that are not complete share what they may hold, and have their time', () => {
+  const begin = (config = WIRE) => {
+    const reader = new HeadReader(4_096, WIRE.heldHeadBytes, config);
+    return { reader, more: () => reader.continuation(0, Buffer.alloc(1024)) };
+  };
+  const calm = (message: RegExp) => (error: unknown) =>
+    error instanceof ConnectionError && error.code === ErrorCode.ENHANCE_YOUR_CALM && message.test(error.message);
+  const [first, second] = [begin(), begin()];
+  first.reader.headers(1, 0, Buffer.alloc(WIRE.heldHeadBytes));
+  second.reader.headers(1, 0, Buffer.alloc(0));
+  assert.throws(second.more, calm(/too many long heads/));
+  // Its connection has ended, so others have room again.
+  first.reader.drop();
+  assert.equal(second.more(), undefined);
+  second.reader.drop();
+  const whole = encodeHead({ ':status': '200' });
+  assert.equal(second.reader.headers(1, Flag.END_HEADERS, whole)?.fields?.length, 1);
+
+  const slow = begin({ ...WIRE, headMs: -1 });
+  assert.throws(() => slow.reader.headers(1, 0, whole), calm(/not complete after/));
+});

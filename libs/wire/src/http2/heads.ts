@@ -1,3 +1,4 @@
+import { SharedBudget } from '@isthmus/runtime';
 import { type Config, WIRE } from '../defaults.ts';
 import { ConnectionError, ErrorCode, Flag, FrameType, unpadded } from './frames.ts';
 import { HpackDecoder, hpackEncode } from './hpack.ts';
@@ -19,17 +20,26 @@ interface HeaderSection {
 interface Begun extends Omit<HeaderSection, 'block'> {
   readonly parts: Buffer[];
   cost: number;
+  /** Bytes of its parts, while it is incomplete. */
+  held: number;
+  /** When it was found incomplete. */
+  since: number;
 }
+
+/** What all connections of the process hold of incomplete sections. */
+const HELD = new SharedBudget(WIRE.heldHeadBytes);
 
 /** Assembles header sections: HEADERS, and CONTINUATION until END_HEADERS (RFC 9113 sections 6.2 and 6.10). */
 class HeaderSections {
   readonly #maxBytes: number;
+  readonly #headMs: number;
   /** An incomplete section. No other frame may come before its end. */
   #begun: Begun | undefined;
 
   /** @param maxBytes largest section, compressed, with a cost for each frame */
-  constructor(maxBytes: number) {
+  constructor(maxBytes: number, { headMs }: Config) {
     this.#maxBytes = maxBytes;
+    this.#headMs = headMs;
   }
 
   /** @throws ConnectionError if a section is incomplete and this frame does not continue it, or if there is none to continue */
@@ -44,7 +54,7 @@ class HeaderSections {
 
   headers(stream: number, flags: number, payload: Buffer): HeaderSection | undefined {
     const part = flags & Flag.PADDED ? unpadded(payload) : payload;
-    this.#begun = { stream, ends: (flags & Flag.END_STREAM) !== 0, parts: [], cost: 0 };
+    this.#begun = { stream, ends: (flags & Flag.END_STREAM) !== 0, parts: [], cost: 0, held: 0, since: 0 };
     return this.continuation(flags, flags & Flag.PRIORITY ? part.subarray(PRIORITY_LENGTH) : part);
   }
 
@@ -55,13 +65,34 @@ class HeaderSections {
     if (begun.cost > this.#maxBytes) {
       throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a header section of more than ${this.#maxBytes} bytes`);
     }
-    const last = (flags & Flag.END_HEADERS) !== 0;
-    // A copy: a view would keep the whole chunk that it was read with.
-    begun.parts.push(last ? part : Buffer.from(part));
-    if (!last) return undefined;
-    this.#begun = undefined;
+    if (!(flags & Flag.END_HEADERS)) {
+      this.#hold(begun, part);
+      return undefined;
+    }
     const { stream, ends, parts } = begun;
-    return { stream, ends, block: parts.length === 1 ? part : Buffer.concat(parts) };
+    this.drop();
+    return { stream, ends, block: parts.length === 0 ? part : Buffer.concat([...parts, part]) };
+  }
+
+  #hold(begun: Begun, part: Buffer): void {
+    const now = performance.now();
+    begun.since ||= now;
+    if (now - begun.since > this.#headMs)
+      throw new ConnectionError(
+        ErrorCode.ENHANCE_YOUR_CALM,
+        `a head that was not complete after ${this.#headMs / 1000} s`,
+      );
+    if (!HELD.take(part.length))
+      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'too many long heads are on their way: try again');
+    begun.held += part.length;
+    // A copy: a view would keep the whole chunk that it was read with.
+    begun.parts.push(Buffer.from(part));
+  }
+
+  /** Forgets an incomplete section. */
+  drop(): void {
+    if (this.#begun) HELD.give(this.#begun.held);
+    this.#begun = undefined;
   }
 }
 
@@ -148,7 +179,8 @@ export function encodeHead(head: OutgoingHead): Buffer {
 /** A complete head. */
 export interface ReceivedHead {
   readonly stream: number;
-  readonly fields: readonly Field[];
+  /** Unset if it is longer than it may be. */
+  readonly fields: readonly Field[] | undefined;
   /** Whether the other side sends nothing more on the stream. */
   readonly ends: boolean;
 }
@@ -160,11 +192,16 @@ export class HeadReader {
 
   /**
    * @param maxTable what the settings allow the other side's compression table, in bytes
-   * @param maxList the longest head, in bytes
+   * @param maxList the longest head, in bytes. One up to twice as long is read, and its fields are left out
    */
-  constructor(maxTable: number, maxList: number) {
+  constructor(maxTable: number, maxList: number, config: Config = WIRE) {
     this.#decoder = new HpackDecoder(maxTable, maxList);
-    this.#sections = new HeaderSections(maxList);
+    this.#sections = new HeaderSections(2 * maxList, config);
+  }
+
+  /** Forgets an incomplete head. */
+  drop(): void {
+    this.#sections.drop();
   }
 
   /** @throws ConnectionError if a head is incomplete and this frame does not continue it */

@@ -19,6 +19,13 @@ import { CONFIG, raw, socketPair } from './testing.ts';
 
 const HEAD = encodeHead({ ':method': 'CONNECT', ':authority': 'h:1' });
 
+/** Short as it comes: an entry of the table, then that entry again and again. */
+const LONG = Buffer.concat([
+  Buffer.of(0x40),
+  encodeHead({ long: 'x'.repeat(4_000) }).subarray(1),
+  Buffer.alloc(20, 0x80 | 62),
+]);
+
 const NOTHING = Buffer.alloc(0);
 
 function mark(stream: number): Buffer {
@@ -62,7 +69,7 @@ const attacks: [what: string, frames: Buffer[], code: number][] = [
   ],
   [
     'CONTINUATION without an end and without a byte',
-    [...hello, raw(1, 0, 1, HEAD), ...Array(1000).fill(raw(9, 0, 1, Buffer.alloc(0)))],
+    [...hello, raw(1, 0, 1, HEAD), ...Array(2000).fill(raw(9, 0, 1, Buffer.alloc(0)))],
     ErrorCode.ENHANCE_YOUR_CALM,
   ],
   ['CONTINUATION without HEADERS', [...hello, raw(9, 4, 1, HEAD)], ErrorCode.PROTOCOL_ERROR],
@@ -126,7 +133,7 @@ function floods(): [what: string, frames: Buffer[], code: number][] {
 
 function endless(): Buffer[] {
   const field = encodeHead({ 'x-long': 'x'.repeat(8000) });
-  return [...hello, raw(1, 0, 1, field), ...Array(3).fill(raw(9, 0, 1, field))];
+  return [...hello, raw(1, 0, 1, field), ...Array(7).fill(raw(9, 0, 1, field))];
 }
 
 for (const [what, frames, code] of attacks) {
@@ -176,6 +183,8 @@ const faults: [what: string, frames: Buffer[], code: number][] = [
   ],
   ['nothing of its content-length', [head(1, { ...POST, 'content-length': '3' }, true)], ErrorCode.PROTOCOL_ERROR],
   ['a flood of marks', [head(1, POST), ...Array(1000).fill(mark(1))], ErrorCode.ENHANCE_YOUR_CALM],
+  ['a head longer than it may be', [raw(1, 4, 1, LONG)], ErrorCode.NO_ERROR],
+  ['trailers longer than they may be', [open(1), raw(1, 5, 1, LONG)], ErrorCode.ENHANCE_YOUR_CALM],
   ['a content-length that is none', [head(1, { ...POST, 'content-length': 'x' })], ErrorCode.PROTOCOL_ERROR],
 ];
 

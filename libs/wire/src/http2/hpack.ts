@@ -196,23 +196,24 @@ export class HpackDecoder {
     this.#maxList = maxList;
   }
 
-  /** @throws ConnectionError for a block that breaks the RFC or is too long: what follows could not be read either */
-  decode(block: Buffer): Field[] {
+  /**
+   * Returns undefined for a list that is too long: its block is read, so what follows can be.
+   * @throws ConnectionError for a block that breaks the RFC
+   */
+  decode(block: Buffer): Field[] | undefined {
     this.#block = block;
     this.#at = 0;
     this.#text = undefined;
     const fields: Field[] = [];
     let bytes = 0;
     while (this.#at < block.length) {
-      const field = this.#instruction(block[this.#at] as number, fields.length === 0);
+      const field = this.#instruction(block[this.#at] as number, bytes === 0);
       if (!field) continue;
       bytes += size(field);
-      if (bytes > this.#maxList)
-        throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a head of more than ${this.#maxList} bytes`);
-      fields.push(field);
+      if (bytes <= this.#maxList) fields.push(field);
     }
     this.#text = undefined;
-    return fields;
+    return bytes <= this.#maxList ? fields : undefined;
   }
 
   /** @param begins no field came before: only there may the table's size change (section 4.2) */

@@ -242,7 +242,7 @@ export class Reading implements FrameHandler {
     this.#output = output;
     this.#sink = sink;
     this.#reader = new FrameReader(this, settings.maxFrameSize);
-    this.#heads = new HeadReader(DEFAULT_SETTINGS.headerTableSize, settings.maxHeaderListSize);
+    this.#heads = new HeadReader(DEFAULT_SETTINGS.headerTableSize, settings.maxHeaderListSize, output.config);
     this.#prefaceLeft = role === 'server' ? PREFACE.length : 0;
   }
 
@@ -260,6 +260,7 @@ export class Reading implements FrameHandler {
   /** Reads nothing more, not even the rest of the current chunk. */
   stop(): void {
     this.#reader.stop();
+    this.#heads.drop();
   }
 
   #readPreface(chunk: Buffer): Buffer {

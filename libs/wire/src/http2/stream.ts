@@ -341,9 +341,11 @@ export class Http2Stream implements Sender {
 
   // What the other side sends.
 
-  receiveSection(fields: readonly Field[], ends: boolean): void {
+  /** @param fields unset if they are longer than they may be */
+  receiveSection(fields: readonly Field[] | undefined, ends: boolean): void {
     const answers = !this.#incoming.begun;
-    if (this.#failed(this.#incoming.section(fields, ends))) return;
+    if (!fields) this.#failed(ErrorCode.ENHANCE_YOUR_CALM);
+    if (!fields || this.#failed(this.#incoming.section(fields, ends))) return;
     if (!answers) this.handler.onHeaders(fields, 'trailers');
     else this.handler.onHeaders(fields, this.#incoming.begun ? 'response' : 'informational');
     if (ends) this.receiveEnd();

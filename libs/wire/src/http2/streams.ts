@@ -102,6 +102,8 @@ interface StreamsOptions {
   readonly rtt: () => number;
   /** Called when the other side opened a stream, which needs a handler at once. */
   readonly opened: (stream: Http2Stream, request: readonly Field[]) => void;
+  /** Called when a request's head was longer than it may be, and was answered. */
+  readonly longHead?: (() => void) | undefined;
   /** Called when the last open stream has ended. */
   readonly idle: () => void;
 }
@@ -242,21 +244,26 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     if (open) open.receiveSection(fields, ends);
     else if (isServer && this.#ids.begins(id)) this.#begin(id, fields, ends);
     // A request cannot follow an open stream.
-    else if (isServer && beginsMessage(fields)) throw this.#ids.again(id);
+    else if (isServer && fields && beginsMessage(fields)) throw this.#ids.again(id);
     else if (!this.known(id, 'HEADERS')) this.late(id);
   }
 
-  /** Answers a request whose head is too long to be read. What follows could not be read either, so the connection ends. */
+  /** Answers a request whose head is too long to be read to its end. What follows could not be read either, so the connection ends. */
   answerLong(id: number): void {
     if (this.#options.role === 'client' || this.#refusesNew || this.has(id) || !this.#ids.begins(id)) return;
     this.#lastServed = id;
-    for (const frame of headersFrames(id, TOO_LONG, true, DEFAULT_FRAME)) this.output.frame(frame);
+    this.#answer(id, TOO_LONG, true);
   }
 
-  #begin(id: number, fields: readonly Field[], ends: boolean): void {
+  #begin(id: number, fields: readonly Field[] | undefined, ends: boolean): void {
     // Our GOAWAY told the other side that nobody looks at this one.
     if (this.#refusesNew) return;
     this.#lastServed = id;
+    if (!fields) {
+      this.#answer(id, TOO_LONG, ends);
+      this.#options.longHead?.();
+      return;
+    }
     const request = IncomingHeads.request(fields, this.output.config);
     if (!request) this.#refuse(id, ErrorCode.PROTOCOL_ERROR);
     else if (this.size >= this.#settings.maxConcurrentStreams) this.#refuse(id, ErrorCode.REFUSED_STREAM);
@@ -270,6 +277,14 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   #groupOf(fields: readonly Field[]): string | undefined {
     const { groupField } = this.#options.rules;
     return groupField === undefined ? undefined : fields.find(([name]) => name === groupField)?.[1];
+  }
+
+  /** Answers without a stream. */
+  #answer(id: number, head: Buffer, ended: boolean): void {
+    this.resets.count();
+    for (const frame of headersFrames(id, head, true, DEFAULT_FRAME)) this.output.frame(frame);
+    // The rest of the request is not wanted (section 8.1).
+    if (!ended) this.output.frame(rstStreamFrame(id, ErrorCode.NO_ERROR));
   }
 
   #refuse(id: number, code: number): void {
