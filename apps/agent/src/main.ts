@@ -19,9 +19,8 @@ import {
   type KubeClient,
   kubeClient,
   kubeconfigFile,
-  type LeaseCounter,
+  LeaseCounter,
   type LeaseCountObserver,
-  leaseCounter,
   podOf,
 } from '@isthmus/kube';
 import { boundVerification } from '@isthmus/runtime';
@@ -198,14 +197,14 @@ async function countLeases(
 ): Promise<LeaseCounter | undefined> {
   if (!flags['count-server-leases']) return undefined;
   const client = await kubeApi(flags, closing);
-  const counter = leaseCounter({
+  const counter = new LeaseCounter({
     client,
     observer,
     warn,
     namespace: flags['lease-namespace'],
     selector: flags['lease-label-selector'],
   });
-  closing.defer(() => counter.close());
+  closing.defer(() => counter[Symbol.asyncDispose]());
   return counter;
 }
 

@@ -86,7 +86,7 @@ async function kubernetes(flags: HubValues, closing: Closing, warn: (message: st
         namespace: flags['lease-namespace'],
         labels: parseLabels(flags['lease-label']),
       });
-      closing.defer(() => lease.close());
+      closing.defer(() => lease[Symbol.asyncDispose]());
     },
   };
 }

@@ -42,26 +42,15 @@ interface WatchOptions {
   readonly onOpen: () => void;
 }
 
-export interface KubeClient extends Disposable {
-  /**
-   * Sends a call and returns the JSON of the answer. Retries within its deadline if the connection fails or the server asks for it, so
-   * only use it for calls that may be repeated.
-   * @throws KubeStatusError if the server answered with a failure; Error if no answer came.
-   */
-  request<T>(call: KubeCall): Promise<T>;
-  /** Yields the events of a watch, one JSON value each, until it ends normally. Throws as `request` does. */
-  watch<T>(call: KubeCall, options: WatchOptions): AsyncGenerator<T, void, undefined>;
-}
-
 /**
  * Returns a client for the part of the Kubernetes API that tokens and leases need. Reads its credentials before it resolves, so that a
  * bad file fails at startup.
  */
 export async function kubeClient(options: KubeClientOptions): Promise<KubeClient> {
-  return new Client(options, await options.source());
+  return new KubeClient(options, await options.source());
 }
 
-class Client implements KubeClient {
+export class KubeClient implements Disposable {
   readonly #source: KubeConnectionSource;
   readonly #timeoutMs: number;
   readonly #rereadMs: number;
@@ -81,6 +70,11 @@ class Client implements KubeClient {
     this.#pool = openPool(connection);
   }
 
+  /**
+   * Sends a call and returns the JSON of the answer. Retries within its deadline if the connection fails or the server asks for it, so
+   * only use it for calls that may be repeated.
+   * @throws KubeStatusError if the server answered with a failure; Error if no answer came.
+   */
   async request<T>(call: KubeCall): Promise<T> {
     const deadline = new Deadline(this.#timeoutMs, call.signal);
     const backoff = new Backoff(KUBE.retryFirstMs, KUBE.retryCapMs);
@@ -103,6 +97,7 @@ class Client implements KubeClient {
     }
   }
 
+  /** Yields the events of a watch, one JSON value each, until it ends normally. Throws as `request` does. */
   async *watch<T>(call: KubeCall, options: WatchOptions): AsyncGenerator<T, void, undefined> {
     const { lengthMs, idleMs, onOpen, signal } = options;
     const query = { ...call.query, watch: 'true', timeoutSeconds: String(Math.ceil(lengthMs / 1000)) };

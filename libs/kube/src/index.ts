@@ -1,6 +1,6 @@
 export { type KubeClient, kubeClient } from './client.ts';
 export { inClusterConnection, kubeconfigFile } from './connection.ts';
-export { type LeaseCounter, type LeaseCountObserver, leaseCounter } from './lease-counter.ts';
+export { LeaseCounter, type LeaseCountObserver } from './lease-counter.ts';
 export { type LeaseCollectionObserver, leaseHolder } from './lease-holder.ts';
 export { cutEvent, deletionCost, podOf } from './pod.ts';
 export { TokenReviews, tokenAuthenticator } from './token-reviews.ts';

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import { type KubeClient, kubeClient } from './client.ts';
 import { type Lease, microTime } from './lease.ts';
-import { type LeaseCounter, type LeaseCounterOptions, leaseCounter } from './lease-counter.ts';
+import { LeaseCounter, type LeaseCounterOptions } from './lease-counter.ts';
 import { FakeApiServer, failure } from './testing/api-server.ts';
 
 describe('lease counter', () => {
@@ -34,7 +34,7 @@ describe('lease counter', () => {
   function counter(options: Partial<LeaseCounterOptions> = {}): LeaseCounter {
     const warn = (message: string) => assert.fail(message);
     const selector = 'k8s-app=konnectivity-server';
-    return leaseCounter({ client, namespace: 'kube-system', selector, observer: watching, warn, ...options });
+    return new LeaseCounter({ client, namespace: 'kube-system', selector, observer: watching, warn, ...options });
   }
 
   function lease(name: string, ageMs = 0): Lease {
@@ -122,7 +122,7 @@ describe('lease counter', () => {
     it('can be closed in the middle of a watch, leaving nothing behind', async () => {
       const servers = counter();
       await until(() => watches === 1);
-      await Promise.all([servers.close(), servers.close()]);
+      await Promise.all([servers[Symbol.asyncDispose](), servers[Symbol.asyncDispose]()]);
     });
   });
 });

@@ -29,24 +29,13 @@ export interface LeaseCounterOptions {
   readonly now?: () => number;
 }
 
-export interface LeaseCounter extends AsyncDisposable {
-  /** Returns how many servers were seen to renew their leases in time: at least 1, and the last good count while the API server is down. */
-  count(): number;
-  close(): Promise<void>;
-}
-
 interface WatchEvent {
   readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
   readonly object: Lease & { readonly code?: number; readonly reason?: string; readonly message?: string };
 }
 
 /** Counts servers by their leases (`--count-server-leases`): lists them, then watches, and starts over when the watch ends. */
-export function leaseCounter(options: LeaseCounterOptions): LeaseCounter {
-  const counter = new Counter(options);
-  return { count: () => counter.count(), close: () => counter.close(), [Symbol.asyncDispose]: () => counter.close() };
-}
-
-class Counter {
+export class LeaseCounter implements AsyncDisposable {
   readonly #options: LeaseCounterOptions;
   readonly #leases: SeenLeases;
   readonly #backoff = new Backoff(KUBE.watchRetryFirstMs, KUBE.watchRetryCapMs);
@@ -64,13 +53,14 @@ class Counter {
     );
   }
 
+  /** Returns how many servers were seen to renew their leases in time: at least 1, and the last good count while the API server is down. */
   count(): number {
     if (!this.#current) return this.#lastCount;
     this.#lastCount = Math.max(1, this.#leases.live);
     return this.#lastCount;
   }
 
-  close(): Promise<void> {
+  [Symbol.asyncDispose](): Promise<void> {
     return this.#following.stop();
   }
 

@@ -62,7 +62,7 @@ describe('lease holder', () => {
         leaseDurationSeconds: 30,
         renewTime: '2026-01-02T03:04:05.678000Z',
       });
-      await Promise.all([holder.close(), holder.close()]);
+      await Promise.all([holder[Symbol.asyncDispose](), holder[Symbol.asyncDispose]()]);
       assert.equal(api.leases.has(OWN), false);
       assert.equal(calls('DELETE'), 1);
     });

@@ -29,13 +29,11 @@ export interface LeaseHolderOptions {
   readonly intervalMs?: number;
 }
 
-interface LeaseHolder extends AsyncDisposable {
-  /** Stops renewing and deletes the lease, so that agents stop looking for this server. */
-  close(): Promise<void>;
-}
-
-/** Announces this server through a lease (`--enable-lease-controller`), and collects leases of servers that are gone. */
-export function leaseHolder(options: LeaseHolderOptions): LeaseHolder {
+/**
+ * Announces this server through a lease (`--enable-lease-controller`), and collects leases of servers that are gone.
+ * @returns what stops that, and deletes the lease, so that agents stop looking for this server
+ */
+export function leaseHolder(options: LeaseHolderOptions): AsyncDisposable {
   const { client, namespace, labels, observer, warn, now = Date.now, intervalMs = KUBE.leaseRenewMs } = options;
   const name = `konnectivity-proxy-server-${options.serverId}`;
   const own = new OwnLease(client, namespace, name, (lease) => ({
@@ -72,11 +70,12 @@ export function leaseHolder(options: LeaseHolderOptions): LeaseHolder {
     await own.delete().catch((error) => warn(`lease ${namespace}/${name} could not be deleted: ${inWords(error)}`));
   };
   let closing: Promise<void> | undefined;
-  const closeOnce = () => {
-    closing ??= close();
-    return closing;
+  return {
+    [Symbol.asyncDispose]() {
+      closing ??= close();
+      return closing;
+    },
   };
-  return { close: closeOnce, [Symbol.asyncDispose]: closeOnce };
 }
 
 /** One lease that only this process writes, so that its last known version is usually the current one. */
