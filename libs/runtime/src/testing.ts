@@ -1,4 +1,4 @@
-import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { generateKeyPairSync, type KeyObject } from 'node:crypto';
 import dgram, { type Socket } from 'node:dgram';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -69,17 +69,9 @@ function settle(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/**
- * A key pair on P-256. It is read from PEM, because the keys that Node 20 generates share a lock with the job that made them: if that is
- * collected while one of them is exported, the process waits for itself for ever.
- */
+/** A key pair on P-256. */
 export function keyPair(): { readonly publicKey: KeyObject; readonly privateKey: KeyObject } {
-  const { publicKey, privateKey } = generateKeyPairSync('ec', {
-    namedCurve: 'P-256',
-    publicKeyEncoding: { format: 'pem', type: 'spki' },
-    privateKeyEncoding: { format: 'pem', type: 'pkcs8' },
-  });
-  return { publicKey: createPublicKey(publicKey), privateKey: createPrivateKey(privateKey) };
+  return generateKeyPairSync('ec', { namedCurve: 'P-256' });
 }
 
 /** What a server says of a name: its addresses, that there is no such name, that it does not know, or nothing. */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import * as tls from 'node:tls';
+import { getCACertificates } from 'node:tls';
 import { LruMap } from '../collections.ts';
 import { RUNTIME } from '../defaults.ts';
 import { type Certificate, certificateOf } from './certificate.ts';
@@ -57,10 +57,7 @@ export class CertificatePool implements Trust {
 
   /** What this machine trusts, as the runtime knows it (with NODE_EXTRA_CA_CERTS and --use-system-ca). */
   static system(): CertificatePool {
-    const { getCACertificates, rootCertificates } = tls as typeof tls & {
-      getCACertificates?: (of: string) => string[];
-    };
-    system ??= CertificatePool.of((getCACertificates?.('default') ?? rootCertificates).join('\n'));
+    system ??= CertificatePool.of(getCACertificates('default').join('\n'));
     return system;
   }
 }

@@ -23,8 +23,7 @@ const EVENT_LOOP = 'nodejs_eventloop_lag_';
  *
  * prom-client is loaded for the first page, since it takes 2 MB and a tenth of a program's start. Garbage collections are counted from
  * then on, CPU time from the start of the process. If it cannot be loaded or read, the page lacks these families, and the next page
- * tries again. (If Node 20 runs out of file descriptors while it loads a module, it keeps that error for good; newer versions try
- * again.)
+ * tries again.
  */
 export function processFamilies(open = openRegistry): () => Promise<Family[]> {
   let opened: Promise<Registry> | undefined;
