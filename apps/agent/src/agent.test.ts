@@ -99,14 +99,14 @@ test('a tunnel of an agent that drains goes on when its hub is there again', { t
     signal: new AbortController().signal,
     tenant: 'default',
   };
-  const { resume } = await (links[0] as LinkClient).dial({ ...request, resume: { halfAtPeer: true } });
-  assert.ok(resume);
+  const { resumption } = await (links[0] as LinkClient).dial({ ...request, resumeOffer: { halfAtPeer: true } });
+  assert.ok(resumption);
   const draining = running.drain();
   await until(() => told.length === 1, 'that it drains');
   (links[0] as LinkClient).destroy(new Error('the hub is killed'));
   await until(() => told.length === 2, 'that it drains, on another link');
   assert.deepEqual(told, ['drain', 'drain']);
-  const claim = { number: 1, received: 0, taken: 0, secret: resume.grant.secret };
+  const claim = { number: 1, received: 0, taken: 0, secret: resumption.ticket.secret };
   const { end } = await (links[1] as LinkClient).attach({ ...request, session: 's1', halfAtPeer: true, claim });
   end.abort(new Error('enough'));
   await draining;

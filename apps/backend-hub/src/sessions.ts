@@ -146,10 +146,10 @@ export class SessionTable {
     return entry.dialer.dial(request).then((established) => {
       const { agentId, sessionId, hubId, principal } = entry.info;
       // Whatever the agent's answer says of itself is left out.
-      const { end, timing, resume } = established;
+      const { end, timing, resumption } = established;
       const passed: Established = { end, agentId, sessionId, hubId, timing };
       if (principal) passed.agentPrincipal = principalText(principal);
-      if (resume) passed.resume = resume;
+      if (resumption) passed.resumption = resumption;
       return passed;
     });
   };

@@ -70,11 +70,11 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const { limits } = options;
   const routing = { ...options, suspects };
   const routes = (to: RouteTo) => route(routing, to);
-  const resumable = options.resume && new GatewayTunnels({ ...routing, ...options.resume, route: routes });
+  const gatewayTunnels = options.resume && new GatewayTunnels({ ...routing, ...options.resume, route: routes });
   const limiter = new DialLimiter(limits && { limits });
   const { direct } = options;
   const directDials = direct.rules.length > 0 ? new DirectDials({ ...direct, tenancy, observation }) : undefined;
-  const dial = pipeline(gatewayStages({ ...routing, limiter, directDials, resumable }));
+  const dial = pipeline(gatewayStages({ ...routing, limiter, directDials, gatewayTunnels }));
   const judges = tenancy ?? callerTokens;
   const identities = judges && new Identities(judges, events);
   const identifyCaller = identities?.identifyCaller ?? anyoneOf(tenant);
@@ -142,7 +142,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
       return socketsCheck(callers.listeners);
     },
     get kept() {
-      return resumable?.kept;
+      return gatewayTunnels?.kept;
     },
     use: (of) => limiter.use(of),
     leave() {

@@ -27,7 +27,7 @@ function stages({ tenants = false, direct = false, resume = false } = {}): strin
     limiter: new DialLimiter(),
     ...(tenants && { limits: () => assert.fail(), tenancy: { permits: () => undefined } }),
     ...(direct && { directDials: { direct: (next: Dial) => next } }),
-    ...(resume && { resumable: { resume: (next: Dial) => next } }),
+    ...(resume && { gatewayTunnels: { resume: (next: Dial) => next } }),
   });
   return all.map(({ name }) => name);
 }

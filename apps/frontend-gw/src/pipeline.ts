@@ -23,12 +23,12 @@ interface GatewayStagesOptions extends RoutingOptions {
   /** Unset where neither a flag nor a tenant's file can name what the gateway dials itself. */
   readonly directDials?: Pick<DirectDials, 'direct'> | undefined;
   /** Unset: tunnels end with what carries them. */
-  readonly resumable?: Pick<GatewayTunnels, 'resume'> | undefined;
+  readonly gatewayTunnels?: Pick<GatewayTunnels, 'resume'> | undefined;
 }
 
 /** A dial's way through a gateway, from the caller's edge to a hub's Dial. The test beside it says why in this order. */
 export function gatewayStages(options: GatewayStagesOptions): readonly Stage[] {
-  const { observation, limiter, limits, tenancy, directDials, resumable, suspects } = options;
+  const { observation, limiter, limits, tenancy, directDials, gatewayTunnels, suspects } = options;
   const observe: Stage = (next) => observed('gateway', next, observation);
   const limit: Stage = (next) => limiter.limit(next);
   const takeTurns: Stage = (next) => inTurns(next);
@@ -39,7 +39,7 @@ export function gatewayStages(options: GatewayStagesOptions): readonly Stage[] {
   };
   const route: Stage = () => routed(options, suspects);
   const direct = directDials?.direct;
-  const resume = resumable?.resume;
+  const resume = gatewayTunnels?.resume;
   return [
     observe,
     limit,

@@ -239,7 +239,7 @@ class Attempts {
     const release = countOn(session);
     try {
       // As one literal: a copy that is extended takes V8 ten times as long.
-      const { id, tenant, destination, deadline, traceparent, agent, caller, callerName, policy, resume, log } =
+      const { id, tenant, destination, deadline, traceparent, agent, caller, callerName, policy, resumeOffer, log } =
         this.#request;
       const asked = {
         id,
@@ -252,7 +252,7 @@ class Attempts {
         caller,
         callerName,
         policy,
-        resume,
+        resumeOffer,
         log,
         acknowledged: () => this.#awaitAnswer(attempt, running),
         underWay: (roundTripMs: number) => attempt.silence.underWay(roundTripMs),
@@ -362,8 +362,8 @@ class Attempts {
 }
 
 /** Calls back once the tunnel has left the session that it began on. */
-function whenLeft({ end, resume }: Established, left: () => void): void {
-  if (resume) resume.end.whenLeft(left);
+function whenLeft({ end, resumption }: Established, left: () => void): void {
+  if (resumption) resumption.end.whenLeft(left);
   else if (end.stream.closed) left();
   else end.stream.on('close', left);
 }

@@ -19,13 +19,13 @@ import { established, RecordingCarrier, request, unobserved } from '@isthmus/tun
 import { route, Suspects } from './route.ts';
 import { directory, hub, routing, session } from './testing/routing.ts';
 
-const GRANT = { instance: 'f'.repeat(16), secret: 'e'.repeat(32) };
+const TICKET = { instance: 'f'.repeat(16), secret: 'e'.repeat(32) };
 const LOST = new SessionLost('hub h1 was lost');
 
 /** A gateway, and hubs h1 and h2 with a session each of one agent. `refusal`: how the agent answers attaches. */
 async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) => void) {
   const hubs = ['h1', 'h2'];
-  const sessions = hubs.map((hubId) => session(`s of ${hubId}`, { agentId: 'a', hubId, instance: GRANT.instance }));
+  const sessions = hubs.map((hubId) => session(`s of ${hubId}`, { agentId: 'a', hubId, instance: TICKET.instance }));
   const known = directory(
     hubs.map((hubId) => hub(hubId, { peerAddress: 'p' })),
     sessions,
@@ -43,7 +43,7 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
   const through = (hubId: string): NextHop => ({
     async dial(dial) {
       dialled.push(dial);
-      assert.deepEqual(dial.resume, { halfAtPeer: true, gateway: '0123456789abcdef' });
+      assert.deepEqual(dial.resumeOffer, { halfAtPeer: true, gateway: '0123456789abcdef' });
       const answer = established();
       let left = () => {};
       const taken = () => {
@@ -53,12 +53,12 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
       const whenLeft = (then: () => void) => {
         left = then;
       };
-      const resume = { grant: GRANT, end: { carrier: taken, whenLeft } };
-      return { ...answer, hubId, sessionId: dial.session ?? '', resume };
+      const resumption = { ticket: TICKET, end: { carrier: taken, whenLeft } };
+      return { ...answer, hubId, sessionId: dial.session ?? '', resumption };
     },
     async attach({ session, claim, halfAtPeer, ...named }) {
       attaches.push({ session, claim, halfAtPeer, ...named });
-      assert.deepEqual([halfAtPeer, claim.secret], [true, GRANT.secret]);
+      assert.deepEqual([halfAtPeer, claim.secret], [true, TICKET.secret]);
       await setImmediate();
       if (refusal) throw refusal;
       const sessions = [...known.ofAgent({ tenant: 'default', agentId: 'a' })];

@@ -5,7 +5,7 @@ import type { Destination, DialPolicy } from './destination.ts';
 import { DialError, type DialErrorCode, type DialTiming } from './errors.ts';
 import type { ByteMeter } from './limits/byte-meter.ts';
 import type { AnyPrincipal } from './names.ts';
-import type { AttachAnswer, AttachClaim, Carrier, Resumable, ResumeOffer } from './resume/carrier.ts';
+import type { AttachAnswer, AttachClaim, Carrier, ResumeOffer, Resumption } from './resume/carrier.ts';
 
 /** What callers speak at a gateway's edge. */
 export type CallerProtocol = 'grpc' | 'http-connect';
@@ -48,7 +48,7 @@ export interface DialRequest {
   /** What the callers of the tenant may dial. An agent whose hub has said it sets it. */
   policy?: DialPolicy | undefined;
   /** Set if the tunnel may outlive the links that carry it. The gateway sets it, and hubs pass it on. */
-  resume?: ResumeOffer | undefined;
+  resumeOffer?: ResumeOffer | undefined;
   /** What the gateway has done for the dial so far. Made where a caller's dial enters the plane; no link carries it. */
   readonly log?: DialLog | undefined;
   /** Called when the agent has received the dial, so it is alive. For ANP's agents, which do not say so: when the dial was sent. */
@@ -126,7 +126,7 @@ export interface Established {
   /** Meters the tunnel's bytes; set where the tenant has limits (`DialLimiter`). */
   meter?: ByteMeter;
   /** Set if the tunnel may be resumed. The gateway takes its carrier; a hub passes on `end`, with its marks. */
-  resume?: Resumable | undefined;
+  resumption?: Resumption | undefined;
   /** Set at a gateway whose half `end` is. */
   resumable?: ResumableTunnel;
 }

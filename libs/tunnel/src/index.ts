@@ -111,8 +111,8 @@ export {
   type Carrier,
   type CarrierUser,
   type Mark,
-  type ResumeGrant,
   type ResumeOffer,
+  type ResumeTicket,
 } from './resume/carrier.ts';
 export type { GatewayLoss } from './resume/dead-or-lost.ts';
 export { GatewayTunnels } from './resume/gateway-tunnels.ts';

@@ -54,11 +54,11 @@ export class ForgedHalf implements CarrierUser {
   /** Dials. */
   static async begin(way: Way, authority: string): Promise<ForgedHalf> {
     const half = new ForgedHalf(authority);
-    const resume = { halfAtPeer: true };
-    const established = await way.link.dial({ ...half.#ask(way), resume });
-    if (!established.resume) throw new Error('the agent resumes no tunnels');
-    half.secret = established.resume.grant.secret;
-    half.#adopt(established.resume.end.carrier());
+    const resumeOffer = { halfAtPeer: true };
+    const established = await way.link.dial({ ...half.#ask(way), resumeOffer });
+    if (!established.resumption) throw new Error('the agent resumes no tunnels');
+    half.secret = established.resumption.ticket.secret;
+    half.#adopt(established.resumption.end.carrier());
     return half;
   }
 

@@ -40,7 +40,7 @@ export async function oldHub(
   const links = new Map<string, { readonly link: LinkClient; readonly agentId: string }>();
   const all = { hubId, agentPort, sessions: new Set<string>(), attaches: 0, die: () => {} };
 
-  const dial: Dial = async ({ resume: _, ...request }) => {
+  const dial: Dial = async ({ resumeOffer: _, ...request }) => {
     const { session = '' } = request;
     const to = links.get(session);
     if (!to) throw new DialError('destination_unavailable', `no session ${session}`, { retryable: true });

@@ -41,13 +41,19 @@ function startHold(flags: HoldValues, { log, version }: Context<ProgramLogger>):
     closing.defer(() => gateways.close());
     if (tls.cert !== '') closing.defer(watchCertificate({ where: 'peers', files: tls, events }));
     const resume = resumeOptions(flags);
-    const resumable = resume && new GatewayTunnels({ ...gateways.routes, ...resume, instance, observation });
+    const gatewayTunnels = resume && new GatewayTunnels({ ...gateways.routes, ...resume, instance, observation });
     const limiter = new DialLimiter();
     const observe: Stage = (next) => observed('gateway', next, observation);
     const toGateway: Stage = () => gateways.dial;
     const callers = new Callers({
       // In this order: what is refused here reaches no gateway.
-      dial: pipeline([observe, limiter.limit, refuseWhenScarce, ...(resumable ? [resumable.resume] : []), toGateway]),
+      dial: pipeline([
+        observe,
+        limiter.limit,
+        refuseWhenScarce,
+        ...(gatewayTunnels ? [gatewayTunnels.resume] : []),
+        toGateway,
+      ]),
       awaitDial: (of) => limiter.awaitDial(of),
       identifyCaller: anyoneOf(DEFAULT_TENANT),
       timeout: flags['backend-dial-timeout'] || ISTHMUS.holdDialMs,
@@ -63,7 +69,7 @@ function startHold(flags: HoldValues, { log, version }: Context<ProgramLogger>):
       await callers.endCalls(ISTHMUS.holdEndMs);
       await callers.close();
     });
-    gateways.open(() => resumable?.checkAll());
+    gateways.open(() => gatewayTunnels?.checkAll());
     for (const port of callerPorts(flags)) await callers.open(port);
     let draining = false;
     const checks = (): readonly Check[] => [

@@ -69,7 +69,7 @@ function dryRunOf(backend: AdminBackend): adminApi.DeepPartial<adminApi.DrainRes
   const fateOf = (tunnel: TunnelInfo) => {
     const { role, dial, sessionId, idleMs: idle = 0 } = tunnel;
     // A hub passes on what the two halves at its sides resume elsewhere.
-    if (role === 'hub') return dial.resume && leaving.has(sessionId) ? 'moves' : 'cut';
+    if (role === 'hub') return dial.resumeOffer && leaving.has(sessionId) ? 'moves' : 'cut';
     return idleMs > 0 && idle >= idleMs ? 'ends' : 'cut';
   };
   return {

@@ -65,12 +65,12 @@ async function plane(passOn?: Attach) {
   cleanups.push(() => gateway.destroy(new Error('test over')));
   /** Begins a tunnel that has echoed `hello`. */
   const begin = async () => {
-    const established = await gateway.dial({ ...request(port), callerName: 'ci', resume: { halfAtPeer: true } });
-    assert.ok(established.resume);
-    const first = ear(established.resume.end.carrier());
+    const established = await gateway.dial({ ...request(port), callerName: 'ci', resumeOffer: { halfAtPeer: true } });
+    assert.ok(established.resumption);
+    const first = ear(established.resumption.end.carrier());
     first.carrier.data(Buffer.from('hello'));
     await until(() => first.text === 'hello', 'the echo');
-    return { first, established, secret: established.resume.grant.secret };
+    return { first, established, secret: established.resumption.ticket.secret };
   };
   const asked = (claim: Partial<AttachClaim>, more: Partial<AttachRequest> = {}): AttachRequest => ({
     ...request(port),
@@ -151,9 +151,9 @@ test('an attach that nobody waits for any more does not end its tunnel', async (
   await until(() => first.text === 'hello more', 'the echo on the old carrier');
 });
 
-test('an agent that resumes no tunnels grants nothing and refuses attaches for good', async () => {
+test('an agent that resumes no tunnels gives no ticket and refuses attaches for good', async () => {
   const { client } = await link(dialTcp, { to: 'agent' });
-  const dialled: Promise<Established> = client.dial({ ...request(1), resume: { halfAtPeer: true } });
+  const dialled: Promise<Established> = client.dial({ ...request(1), resumeOffer: { halfAtPeer: true } });
   await assert.rejects(dialled, { code: 'connection_refused' });
   const claim = { number: 1, received: 0, taken: 0, secret: 'f'.repeat(32) };
   const attached = client.attach({ ...request(1), session: 's1', halfAtPeer: true, claim });

@@ -262,12 +262,12 @@ export class LinkClient implements Dialer {
   }
 
   #established(answer: Answer, sessionId: string, unanswered: PendingStream): Established {
-    const { agentId, hubId, agentPrincipal, timing, grant } = answer;
-    const resumable = grant && new ResumableEnd(unanswered, this.#carriers, this.#halfAtPeer);
+    const { agentId, hubId, agentPrincipal, timing, ticket } = answer;
+    const resumable = ticket && new ResumableEnd(unanswered, this.#carriers, this.#halfAtPeer);
     const end = resumable ?? endOfStream(this.#duplex(unanswered), this.#carriers);
     const established: Established = { end, agentId, sessionId, hubId, timing };
     if (agentPrincipal !== undefined) established.agentPrincipal = agentPrincipal;
-    if (resumable) established.resume = { grant, end: resumable };
+    if (resumable) established.resumption = { ticket, end: resumable };
     return established;
   }
 

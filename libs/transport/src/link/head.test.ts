@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AttachAnswer, AttachClaim, ResumeOffer } from '@isthmus/tunnel';
 import type { Head } from '@isthmus/wire';
-import { addAttached, addClaim, addGrant, addOffer, readAttached, readClaim, readGrant, readOffer } from './head.ts';
+import { addAttached, addClaim, addOffer, addTicket, readAttached, readClaim, readOffer, readTicket } from './head.ts';
 import { encodeMark, readMark } from './tunnel-end.ts';
 
 /** Returns what the other side reads. */
@@ -56,14 +56,14 @@ test('an attach that cannot be read is refused, and so is an answer to one', () 
     assert.throws(() => readAttached(head), { code: 'proxy_internal_error', retryable: true });
 });
 
-test('an answer brings the grant, or where the tunnel goes on', () => {
-  const grant = { instance: '0123456789abcdef', secret: SECRET };
+test('an answer brings the ticket, or where the tunnel goes on', () => {
+  const ticket = { instance: '0123456789abcdef', secret: SECRET };
   const attached: AttachAnswer = { from: 3, received: 4, taken: 5, final: 6 };
   assert.deepEqual(
-    passed((head) => addGrant(head, grant), readGrant),
-    grant,
+    passed((head) => addTicket(head, ticket), readTicket),
+    ticket,
   );
-  assert.equal(readGrant({ 'isthmus-resume': 'instance=1;secret=2' }), undefined);
+  assert.equal(readTicket({ 'isthmus-resume': 'instance=1;secret=2' }), undefined);
   assert.deepEqual(
     passed((head) => addAttached(head, attached), readAttached),
     attached,

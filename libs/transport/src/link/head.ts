@@ -14,8 +14,8 @@ import {
   isDialErrorCode,
   NotAuthorised,
   parseDestination,
-  type ResumeGrant,
   type ResumeOffer,
+  type ResumeTicket,
 } from '@isthmus/tunnel';
 import type { Head, OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
@@ -44,7 +44,7 @@ const SECRET = /^[0-9a-f]{32}$/;
 const OFFER = /^\?1(;direct)?(?:;gateway=([0-9a-f]{16}))?(?:;|$)/;
 
 /** The field of an answer to a dial. Later versions may add more. */
-const GRANT = /^instance=([0-9a-f]{16});secret=([0-9a-f]{32})(?:;|$)/;
+const TICKET = /^instance=([0-9a-f]{16});secret=([0-9a-f]{32})(?:;|$)/;
 
 export function addOffer(head: Fields, { halfAtPeer, gateway }: ResumeOffer): void {
   head[RESUME_FIELD] = `?1${halfAtPeer ? ';direct' : ''}${gateway === undefined ? '' : `;gateway=${gateway}`}`;
@@ -55,13 +55,13 @@ export function readOffer(head: Head): ResumeOffer | undefined {
   return offer === undefined ? undefined : { halfAtPeer: halfAtPeer !== undefined, gateway };
 }
 
-export function addGrant(head: Fields, { instance, secret }: ResumeGrant): void {
+export function addTicket(head: Fields, { instance, secret }: ResumeTicket): void {
   head[RESUME_FIELD] = `instance=${instance};secret=${secret}`;
 }
 
 /** Ignores a field that cannot be read. The tunnel is then not resumed. */
-export function readGrant(head: Head): ResumeGrant | undefined {
-  const [, instance, secret] = GRANT.exec(head[RESUME_FIELD] ?? '') ?? [];
+export function readTicket(head: Head): ResumeTicket | undefined {
+  const [, instance, secret] = TICKET.exec(head[RESUME_FIELD] ?? '') ?? [];
   return instance && secret ? { instance, secret } : undefined;
 }
 
@@ -142,7 +142,7 @@ export interface ServedAttach extends AttachRequest {
 export function requestHead(request: DialRequest): OutgoingHead {
   const head: Fields = { ':method': 'CONNECT', ':authority': formatDestination(request.destination) };
   addCommon(head, request);
-  if (request.resume) addOffer(head, request.resume);
+  if (request.resumeOffer) addOffer(head, request.resumeOffer);
   return head;
 }
 
@@ -182,9 +182,14 @@ export function readRequest(head: Head, progress: Pick<DialRequest, 'acknowledge
   // As gateways before `POST /attach` asked. As a dial, it would reach the destination a second time.
   if (head['isthmus-attach'] !== undefined)
     throw new DialError('http_request_error', `an attach is no dial: ask by POST ${ATTACH_PATH}`);
-  const resume = readOffer(head);
+  const resumeOffer = readOffer(head);
   const session = head['isthmus-session'];
-  return { ...readCommon(head), ...(session !== undefined && { session }), ...(resume && { resume }), ...progress };
+  return {
+    ...readCommon(head),
+    ...(session !== undefined && { session }),
+    ...(resumeOffer && { resumeOffer }),
+    ...progress,
+  };
 }
 
 /**
@@ -272,17 +277,17 @@ export interface Answer extends Names {
   agentPrincipal?: string;
   readonly timing: DialTiming;
   /** Set if the tunnel may be resumed. */
-  grant?: ResumeGrant;
+  ticket?: ResumeTicket;
 }
 
-/** @param grant set if the tunnel may be resumed */
-export function answerHead(answer: Omit<Answer, 'grant'>, grant: ResumeGrant | undefined): OutgoingHead {
+/** @param ticket set if the tunnel may be resumed */
+export function answerHead(answer: Omit<Answer, 'ticket'>, ticket: ResumeTicket | undefined): OutgoingHead {
   const { agentPrincipal, timing } = answer;
   const head = namesHead(answer);
   if (agentPrincipal !== undefined) head['isthmus-agent-principal'] = encodeURIComponent(agentPrincipal);
   const told = serverTiming(timing);
   if (told !== '') head['server-timing'] = told;
-  if (grant) addGrant(head, grant);
+  if (ticket) addTicket(head, ticket);
   return head;
 }
 
@@ -327,8 +332,8 @@ export function readAnswer(head: Head): Answer {
   const { agentId, sessionId, hubId } = readNames(head);
   const answer: Answer = { agentId, sessionId, hubId, timing: readTiming(head['server-timing'] ?? '') };
   if (head['isthmus-agent-principal'] !== undefined) answer.agentPrincipal = decoded(head, 'isthmus-agent-principal');
-  const grant = readGrant(head);
-  if (grant) answer.grant = grant;
+  const ticket = readTicket(head);
+  if (ticket) answer.ticket = ticket;
   return answer;
 }
 

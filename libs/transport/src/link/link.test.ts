@@ -266,7 +266,7 @@ for (const resume of [false, true])
     await once(socket, 'connect');
     const hub = http2.connect('http://agent', { createConnection: () => socket });
     cleanups.push(() => hub.destroy());
-    const stream = hub.request(requestHead({ ...destination, ...(resume && { resume: { halfAtPeer: true } }) }));
+    const stream = hub.request(requestHead({ ...destination, ...(resume && { resumeOffer: { halfAtPeer: true } }) }));
     stream.on('error', () => {}).write('ear');
     stream.write('ly');
     // The answer to a PING follows what came before it.

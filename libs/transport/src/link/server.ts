@@ -117,9 +117,9 @@ class ServedDials {
     const request = this.#read(unanswered, () => readRequest(head, progressOn(stream)));
     if (!request) return;
     const { tunnels } = this.#options;
-    const { halfAtPeer = false } = request.resume ?? {};
+    const { halfAtPeer = false } = request.resumeOffer ?? {};
     // What is passed on does not come from the tunnel's own end.
-    if (request.resume && !tunnels) request.resume = { ...request.resume, halfAtPeer: false };
+    if (request.resumeOffer && !tunnels) request.resumeOffer = { ...request.resumeOffer, halfAtPeer: false };
     const waiter: Waiter = {
       accept: (established) =>
         stream.closed ? undefined : this.#accepted(unanswered, established, request, halfAtPeer),
@@ -135,19 +135,19 @@ class ServedDials {
     request: DialRequest,
     halfAtPeer: boolean,
   ): TunnelEnd {
-    const { resume } = request;
+    const { resumeOffer } = request;
     const { tunnels } = this.#options;
     const { carriers } = this.#link;
-    if (!resume || !tunnels) {
-      const grant = established.resume?.grant;
-      pending.stream.answer(encodeHead(answerHead(established, grant)));
-      return grant
+    if (!resumeOffer || !tunnels) {
+      const ticket = established.resumption?.ticket;
+      pending.stream.answer(encodeHead(answerHead(established, ticket)));
+      return ticket
         ? new ResumableEnd(pending, carriers, halfAtPeer)
         : endOfStream(asDuplex(pending, carriers.closed), carriers);
     }
-    if (halfAtPeer) this.#link.toldOfGateway(resume.gateway);
-    return tunnels.begin(request, (grant) => {
-      pending.stream.answer(encodeHead(answerHead(established, grant)));
+    if (halfAtPeer) this.#link.toldOfGateway(resumeOffer.gateway);
+    return tunnels.begin(request, (ticket) => {
+      pending.stream.answer(encodeHead(answerHead(established, ticket)));
       return new StreamCarrier(pending, carriers, halfAtPeer);
     });
   }

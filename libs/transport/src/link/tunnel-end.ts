@@ -108,15 +108,19 @@ export class ResumableEnd implements TunnelEnd {
   }
 
   get stream(): DuplexStream {
-    if (!this.#duplex) {
-      this.#duplex = asDuplex(this.#pending, this.#link.closed);
-      if (this.#left) this.#duplex.on('close', this.#left);
-    }
-    return this.#duplex;
+    return this.#duplex ?? this.#takeAsDuplex();
   }
 
   get marks(): DuplexStream {
     return this.stream;
+  }
+
+  /** From now on it is a hub's, and no carrier any more. */
+  #takeAsDuplex(): DuplexStream {
+    const duplex = asDuplex(this.#pending, this.#link.closed);
+    if (this.#left) duplex.on('close', this.#left);
+    this.#duplex = duplex;
+    return duplex;
   }
 
   whenLeft(left: () => void): void {
@@ -133,7 +137,7 @@ export class ResumableEnd implements TunnelEnd {
     return ownLoss(failure, this.#halfAtPeer) ?? explained(failure, this.#link);
   }
 
-  /** Takes the stream over as a carrier. */
+  /** Takes the stream over as a carrier. From now on the half owns it. */
   carrier(): StreamCarrier {
     this.#left?.();
     return new StreamCarrier(this.#pending, this.#link, this.#halfAtPeer);

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { SharedBudget } from '@isthmus/runtime';
 import { RecordingCarrier } from '../testing/index.ts';
 import { AgentTunnels } from './agent-tunnels.ts';
-import { type AttachAnswer, AttachRefused, type ResumeGrant } from './carrier.ts';
+import { type AttachAnswer, AttachRefused, type ResumeTicket } from './carrier.ts';
 
 const DIALLED = { tenant: 'acme', destination: { host: 'db.svc', port: 5432 }, callerName: 'ci' };
 
@@ -14,12 +14,12 @@ function agent() {
   const clock = { now: () => time.ms, random: () => 0.5, after: () => () => {} };
   const tunnels = new AgentTunnels({ timeoutMs: 15_000, budget: new SharedBudget(0) }, clock);
   const first = new RecordingCarrier();
-  let grant: ResumeGrant | undefined;
-  const end = tunnels.begin({ ...DIALLED, resume: { halfAtPeer: false, gateway: 'g1' } }, (given) => {
-    grant = given;
+  let ticket: ResumeTicket | undefined;
+  const end = tunnels.begin({ ...DIALLED, resumeOffer: { halfAtPeer: false, gateway: 'g1' } }, (given) => {
+    ticket = given;
     return first;
   });
-  const { secret } = grant as unknown as ResumeGrant;
+  const { secret } = ticket as unknown as ResumeTicket;
   let number = 0;
   const attach = (over: { secret?: string; received?: number; taken?: number } = {}, named: object = {}) => {
     const next = new RecordingCarrier();

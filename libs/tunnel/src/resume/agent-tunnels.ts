@@ -11,7 +11,7 @@ import {
   AttachRefused,
   type Carrier,
   ENDED_TEXT,
-  type ResumeGrant,
+  type ResumeTicket,
 } from './carrier.ts';
 import { type GatewayLoss, GatewayProcesses } from './dead-or-lost.ts';
 import { Half } from './half.ts';
@@ -21,7 +21,7 @@ import { type Halves, halvesOf, type ResumeOptions } from './halves.ts';
 /** The dial of a tunnel, as far as an attach has to name it again. */
 type Dialled = Pick<DialRequest, 'tenant' | 'destination' | 'caller' | 'callerName'>;
 
-type Begun = Dialled & Pick<DialRequest, 'resume'>;
+type Begun = Dialled & Pick<DialRequest, 'resumeOffer'>;
 
 /** An agent's end of a tunnel that may be resumed. */
 class AgentEnd extends HalfStream {
@@ -39,7 +39,7 @@ class AgentEnd extends HalfStream {
   constructor(begun: Begun, secret: string, halves: Halves, gone: (tunnel: AgentEnd) => void) {
     super();
     this.tenant = begun.tenant;
-    this.gateway = begun.resume?.gateway;
+    this.gateway = begun.resumeOffer?.gateway;
     this.#destination = begun.destination;
     this.#caller = callerName(begun);
     this.secret = secret;
@@ -113,8 +113,8 @@ export class AgentTunnels {
     this.#gateways.report(loss, link);
   }
 
-  /** Begins a tunnel of a dial. @param answer answers the dial with the grant, and makes the answer's stream a carrier */
-  begin(begun: Begun, answer: (grant: ResumeGrant) => Carrier): TunnelEnd {
+  /** Begins a tunnel of a dial. @param answer answers the dial with the ticket, and makes the answer's stream a carrier */
+  begin(begun: Begun, answer: (ticket: ResumeTicket) => Carrier): TunnelEnd {
     const secret = randomHex(16);
     const tunnel = new AgentEnd(begun, secret, this.#halves, this.#gone);
     this.#tunnels.set(nameOf(secret), tunnel);

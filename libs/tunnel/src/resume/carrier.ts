@@ -119,7 +119,7 @@ export interface ResumeOffer {
 }
 
 /** What an agent answers to a dial whose tunnel can be resumed. */
-export interface ResumeGrant {
+export interface ResumeTicket {
   /** The agent's process: 16 hexadecimal digits. No other process knows the tunnel. */
   readonly instance: string;
   /** Needed to attach: 32 hexadecimal digits. */
@@ -127,8 +127,8 @@ export interface ResumeGrant {
 }
 
 /** The answer to a dial whose tunnel can be resumed, as the gateway uses it. */
-export interface Resumable {
-  readonly grant: ResumeGrant;
+export interface Resumption {
+  readonly ticket: ResumeTicket;
   readonly end: {
     /** Makes the stream of the answer a carrier. Call it once, and leave the answer's `end` alone from then on. */
     carrier(): Carrier;

@@ -14,7 +14,7 @@ import { attachesInTurns } from '../limits/in-turns.ts';
 import type { Observation } from '../observe.ts';
 import { type AgentName, type AgentSession, agentKey, type ProcessName } from '../sessions.ts';
 import { type AgentRoutes, attachThrough } from './attach.ts';
-import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT, type Resumable } from './carrier.ts';
+import { type AttachPosition, AttachRefused, type Carrier, ENDED_TEXT, type Resumption } from './carrier.ts';
 import { AgentProcess } from './dead-or-lost.ts';
 import { GatewayHalf, type GatewayHalfUser } from './gateway-half.ts';
 import { HalfStream } from './half-stream.ts';
@@ -57,16 +57,16 @@ export class GatewayTunnels {
 
   /** Lets the tunnels of dials be resumed if their agents can. `isthmus hold` has its own end of those that it offers to resume. */
   readonly resume: Stage = (next) => (dial) => {
-    if (dial.resume) return next(dial);
-    dial.resume = { halfAtPeer: true, gateway: this.#instance };
+    if (dial.resumeOffer) return next(dial);
+    dial.resumeOffer = { halfAtPeer: true, gateway: this.#instance };
     return next(dial).then((established) => {
-      const { resume } = established;
-      if (!resume) return established;
+      const { resumption } = established;
+      if (!resumption) return established;
       try {
-        const tunnel = this.#begin(dial, established, resume);
+        const tunnel = this.#begin(dial, established, resumption);
         established.end = tunnel;
         established.resumable = tunnel;
-        established.resume = undefined;
+        established.resumption = undefined;
         return established;
       } catch (error) {
         established.end.abort(error as Error);
@@ -91,9 +91,9 @@ export class GatewayTunnels {
     for (const processes of [...this.#processes.values()]) for (const process of processes) process.checkTunnels();
   }
 
-  #begin(dial: DialRequest, session: Established, { grant, end }: Resumable): GatewayEnd {
-    const process = this.#process({ tenant: dial.tenant, agentId: session.agentId, instance: grant.instance });
-    const tunnel = new GatewayEnd({ shared: this.#shared, dial, session, secret: grant.secret, process });
+  #begin(dial: DialRequest, session: Established, { ticket, end }: Resumption): GatewayEnd {
+    const process = this.#process({ tenant: dial.tenant, agentId: session.agentId, instance: ticket.instance });
+    const tunnel = new GatewayEnd({ shared: this.#shared, dial, session, secret: ticket.secret, process });
     process.tunnels.add(tunnel);
     tunnel.start(end.carrier());
     return tunnel;
@@ -143,7 +143,7 @@ interface GatewayEndOptions {
   readonly dial: DialRequest;
   /** The session that the dial went through. */
   readonly session: Pick<AgentSession['record'], 'agentId' | 'sessionId' | 'hubId'>;
-  /** Needed to attach: see `ResumeGrant`. */
+  /** Needed to attach: see `ResumeTicket`. */
   readonly secret: string;
   /** The agent's, at the other end. */
   readonly process: AgentProcess<GatewayEnd>;
