@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import type { Tenancy } from '@isthmus/plane';
 import { type CallerPeer, RequestRefused } from '@isthmus/transport';
-import { NotAuthorised, planeEvents } from '@isthmus/tunnel';
+import { NotAuthorised, notAuthorisedIn, planeEvents } from '@isthmus/tunnel';
 import { GATEWAY } from './defaults.ts';
 import { Identities } from './identities.ts';
 
@@ -21,7 +21,7 @@ function setup() {
   const identify = {
     async callerToken(evidence: Evidence) {
       asked.push(evidence);
-      if (evidence.token !== 'password') {
+      if (!evidence.token.endsWith('password')) {
         await evidence.waitToVerify?.();
         verified.all++;
         verified.atOnce = Math.max(verified.atOnce, ++verified.now);
@@ -32,7 +32,7 @@ function setup() {
         verified.now--;
       }
       if (evidence.token === 'undecided') throw new NotAuthorised('nobody can say', { undecided: true });
-      if (evidence.token === 'wrong') throw new NotAuthorised('the token is wrong');
+      if (evidence.token.startsWith('wrong')) throw new NotAuthorised('the token is wrong');
       const [name = '', serial] = evidence.token.split('.');
       const principal = { tenant: 'acme', role: 'caller', name, rule: 'acme.yaml: callers[0].tokens' };
       const watch = (ended: (reason: NotAuthorised) => void) => {
@@ -103,6 +103,10 @@ test('the answer to a wrong token waits, and a source has few such answers at a 
   await new Promise(setImmediate);
   await assert.rejects(connect().show('wrong'), tooMany);
   assert.equal(verified.all, 2, 'nothing that costs is verified for it');
+  await assert.rejects(connect().show('wrong password'), (error) => {
+    assert.ok(tooMany(error) && notAuthorisedIn(error), 'it is refused as wrong too');
+    return true;
+  });
   assert.equal((await connect('10.0.0.2').show('ci.1')).tenant, 'acme', 'another source goes on');
   await Promise.all(wrong);
   await assert.rejects(connect().show('wrong'), /the token is wrong/, 'it may try again');

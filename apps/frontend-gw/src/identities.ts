@@ -229,7 +229,7 @@ class Guesses {
       return await judge(waitToVerify);
     } catch (error) {
       if (!(error instanceof NotAuthorised) || error.undecided) throw error;
-      for (const share of all) share.check();
+      for (const share of all) share.check(error);
       for (const share of all) share.wrong++;
       leave();
       await setTimeout(GATEWAY.wrongTokenMs, undefined, { ref: false });
@@ -265,9 +265,9 @@ class Share {
     this.#most = most;
   }
 
-  /** @throws RequestRefused if as many wrong answers wait as may */
-  check(): void {
-    if (this.wrong >= this.#most) throw this.#refusal(`${this.#most} wrong tokens wait for their answer`);
+  /** @param wrong why a token is refused that was verified. @throws RequestRefused if as many wrong answers wait as may */
+  check(wrong?: NotAuthorised): void {
+    if (this.wrong >= this.#most) throw this.#refusal(`${this.#most} wrong tokens wait for their answer`, wrong);
   }
 
   /** Resolves when a token may be verified, which may turn out wrong. Good ones are soon through. @throws RequestRefused */
@@ -296,7 +296,8 @@ class Share {
     }
   }
 
-  #refusal(why: string): RequestRefused {
-    return new RequestRefused(429, `${why}: try again later, with a good one`, { code: 'connection_limit_reached' });
+  #refusal(why: string, cause?: NotAuthorised): RequestRefused {
+    const code = 'connection_limit_reached';
+    return new RequestRefused(429, `${why}: try again later, with a good one`, { code, cause });
   }
 }

@@ -214,7 +214,9 @@ function tokenCaller(options: Partial<CallerEdgeOptions> = {}) {
       identifyCaller: () => new NotAuthorised('show a token', { challenge: true }),
       async identifyByToken({ remote }, { token }) {
         if (token === 'busy') throw new RequestRefused(429, 'try again later');
-        if (token !== 'good') throw new NotAuthorised('the token is wrong');
+        const cause = new NotAuthorised('the token is wrong');
+        if (token === 'one of many') throw new RequestRefused(429, 'try again later', { cause });
+        if (token !== 'good') throw cause;
         return { tenant: 'acme', caller: { identity: remote, remote } };
       },
       ...options,
@@ -359,13 +361,19 @@ test('a head of twice what is served is not read, and ends its connection', asyn
   assert.match((await why)[2].message, /a header section of more than 67584 bytes/);
 });
 
-test('a known caller keeps its connection while others leave it no room', async () => {
-  const { session } = await tokenCaller();
+test('a known caller keeps its connection while others leave it no room, but not for wrong tokens beyond what may wait', async () => {
+  const { session, refused } = await tokenCaller();
   const port = await serve((socket) => void socket.pipe(socket));
   assert.equal((await ask(session, port, basic('acme', 'good'))).status, 200);
   for (let time = 0; time <= TRANSPORT.challenges; time++)
     assert.equal((await ask(session, port, basic('acme', 'busy'))).status, 429);
   assert.equal((await ask(session, port, basic('acme', 'good'))).status, 200);
+  refused.length = 0;
+  const goaway = once(session, 'goaway');
+  for (let time = 0; time < TRANSPORT.challenges; time++)
+    assert.equal((await ask(session, port, basic('acme', 'one of many'))).status, 429);
+  assert.equal((await goaway)[0], ErrorCode.NO_ERROR);
+  assert.deepEqual(refused, Array(TRANSPORT.challenges).fill('http-connect: the token is wrong'));
 });
 
 test('resets in quick succession end the connection', async () => {

@@ -8,6 +8,7 @@ import {
   type DialErrorCode,
   formatDestination,
   NotAuthorised,
+  notAuthorisedIn,
   type PlaneEvents,
 } from '@isthmus/tunnel';
 import { type Metadata, type PacketChannel, type ServerCall, StatusError, type StatusName } from '@isthmus/wire';
@@ -112,16 +113,18 @@ function serve(
   const refused = (why: Error) => events.emit('refused', 'callers', remote, why);
   const failed = (why: DialError) => {
     call.fail(new StatusError(STATUS_OF_REFUSAL[why.code] ?? 'ResourceExhausted', why.message));
-    refused(why);
+    refused(notAuthorisedIn(why) ?? why);
   };
-  if (who instanceof NotAuthorised) {
-    peer.refused?.(who);
+  // A wrong token may also be answered with a limit.
+  const wrong = notAuthorisedIn(who);
+  if (wrong) {
+    peer.refused?.(wrong);
     // A caller that did not wait for the verdict has guessed too.
-    if (call.over) refused(who);
+    if (call.over) refused(wrong);
   }
   if (call.over) return;
   if (who instanceof DialError) {
-    peer.refused?.(who);
+    if (!wrong) peer.refused?.(who);
     failed(who);
     return;
   }
