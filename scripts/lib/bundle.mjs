@@ -18,9 +18,7 @@ const OPTIONS = {
 export async function bundlePrograms(to, root = ROOT) {
   const options = { ...OPTIONS, absWorkingDir: root };
   const all = programs(root);
-  const page = withPage(root);
-  const looked = await build({ ...options, entryPoints: all.map(mainOf), outdir: root, plugins: [page] });
-  const plugins = [page, withNames(lazyCommonJs(looked.metafile), root), withPlaces(root), withoutUndici()];
+  const plugins = [withPage(root), withNames(root), withPlaces(root), withoutUndici()];
   await Promise.all(
     all.flatMap((program) =>
       Object.keys(program.manifest.bin).map(async (name) => {
@@ -112,31 +110,25 @@ function withoutUndici() {
   };
 }
 
-/** Returns the CommonJS modules that are loaded by `import()`, as it names them. */
-function lazyCommonJs({ inputs }) {
-  const lazy = Object.values(inputs).flatMap(({ imports }) => imports.filter(({ kind }) => kind === 'dynamic-import'));
-  return new Set(lazy.filter(({ path }) => inputs[path]?.format === 'cjs').map(({ original }) => original));
-}
-
-/** Gives these modules the export names that they have on Node: behind `import()`, esbuild gives CommonJS only a default export. */
-function withNames(modules, root) {
+/** Gives packages that are loaded by `import()` the names that they have on Node: of CommonJS, esbuild gives only the default export. */
+function withNames(root) {
   return {
-    name: 'names of lazy CommonJS',
+    name: 'names of lazy packages',
     setup({ onResolve, onLoad, resolve }) {
-      const filter = new RegExp(`^(${[...modules].map((name) => name.replace(/[.+]/g, '\\$&')).join('|')})$`);
-      onResolve({ filter }, async ({ path: name, kind, resolveDir, importer }) => {
+      onResolve({ filter: /^[^./]/ }, async ({ path: name, kind, resolveDir, importer }) => {
         if (kind !== 'dynamic-import') return undefined;
-        const { path } = await resolve(name, { kind: 'import-statement', resolveDir });
+        const { path, external } = await resolve(name, { kind: 'import-statement', resolveDir });
+        if (external || !path.includes('/node_modules/')) return undefined;
         const onNode = createRequire(importer).resolve(name);
         return { path: relative(root, path), namespace: 'lazy', pluginData: { path, onNode } };
       });
       onLoad({ filter: /./, namespace: 'lazy' }, async ({ pluginData: { path, onNode } }) => {
-        const exported = Object.keys(await import(pathToFileURL(onNode)));
-        const names = exported.filter((name) => name !== 'default' && /^[a-z]\w*$/i.test(name));
+        const names = Object.keys(await import(pathToFileURL(onNode))).filter((name) => /^[a-z]\w*$/i.test(name));
         // Not by its whole path, which would be in the source map, and so in the names of files.
-        const from = `from ${JSON.stringify(`./${basename(path)}`)};`;
-        const contents = `export { ${names} } ${from} import all ${from} export default all;`;
-        return { contents, resolveDir: dirname(path) };
+        return {
+          contents: `export { ${names} } from ${JSON.stringify(`./${basename(path)}`)};`,
+          resolveDir: dirname(path),
+        };
       });
     },
   };
