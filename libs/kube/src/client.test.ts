@@ -4,7 +4,8 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
-import { type KubeClientOptions, KubeStatusError, kubeClient, RateLimit } from './client.ts';
+import { TokenBucket } from '@isthmus/tunnel';
+import { type KubeClientOptions, KubeStatusError, kubeClient, reserve } from './client.ts';
 import type { KubeConnection } from './connection.ts';
 import { FakeApiServer, failure } from './testing/api-server.ts';
 
@@ -207,27 +208,32 @@ describe('client', () => {
 });
 
 describe('a rate limit', () => {
+  function limitOf(perSecond: number, atOnce: number, now: () => number): (patienceMs: number) => number {
+    const bucket = new TokenBucket(now);
+    return (patienceMs) => reserve(bucket, { perSecond, atOnce }, patienceMs);
+  }
+
   it('lets a burst through at once, then one call per interval', () => {
-    const limit = new RateLimit(5, 3, () => 1000);
+    const limit = limitOf(5, 3, () => 1000);
     assert.deepEqual(
-      Array.from({ length: 5 }, () => limit.reserve(10_000)),
+      Array.from({ length: 5 }, () => limit(10_000)),
       [0, 0, 0, 200, 400],
     );
   });
 
   it('refills while nobody calls, up to the burst and not beyond', () => {
     let now = 0;
-    const limit = new RateLimit(5, 2, () => now);
-    for (let call = 0; call < 3; call++) limit.reserve(10_000);
+    const limit = limitOf(5, 2, () => now);
+    for (let call = 0; call < 3; call++) limit(10_000);
     now = 60_000;
-    assert.deepEqual([limit.reserve(0), limit.reserve(0), limit.reserve(10_000)], [0, 0, 200]);
+    assert.deepEqual([limit(0), limit(0), limit(10_000)], [0, 0, 200]);
   });
 
   it('reserves no place for a call that would not wait for it', () => {
-    const limit = new RateLimit(1, 1, () => 0);
-    limit.reserve(0);
-    assert.equal(limit.reserve(999), 1000);
-    assert.equal(limit.reserve(1000), 1000);
-    assert.equal(limit.reserve(2000), 2000);
+    const limit = limitOf(1, 1, () => 0);
+    limit(0);
+    assert.equal(limit(999), 1000);
+    assert.equal(limit(1000), 1000);
+    assert.equal(limit(2000), 2000);
   });
 });

@@ -2,7 +2,7 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { answerTo, Backoff, httpsAgent, lookupName, wholeOf } from '@isthmus/runtime';
-import { inWords } from '@isthmus/tunnel';
+import { inWords, TokenBucket, type TokenRate } from '@isthmus/tunnel';
 import type { KubeConnection, KubeConnectionSource } from './connection.ts';
 import { KUBE } from './defaults.ts';
 
@@ -54,7 +54,9 @@ export class KubeClient implements Disposable {
   readonly #source: KubeConnectionSource;
   readonly #timeoutMs: number;
   readonly #rereadMs: number;
-  readonly #limit: RateLimit | undefined;
+  /** client-go's QPS and burst. */
+  readonly #rate: TokenRate;
+  readonly #bucket = new TokenBucket(() => performance.now());
   readonly #rateName: string;
   #pool: ConnectionPool;
   #readAt = performance.now();
@@ -65,7 +67,7 @@ export class KubeClient implements Disposable {
     this.#timeoutMs = options.timeoutMs ?? KUBE.callMs;
     this.#rereadMs = options.rereadMs ?? KUBE.rereadMs;
     const qps = options.qps || KUBE.qps;
-    this.#limit = qps < 0 ? undefined : new RateLimit(qps, options.burst || KUBE.burst);
+    this.#rate = { perSecond: qps < 0 ? Number.POSITIVE_INFINITY : qps, atOnce: options.burst || KUBE.burst };
     this.#rateName = options.rateName ?? '--kubeconfig-qps';
     this.#pool = openPool(connection);
   }
@@ -133,7 +135,7 @@ export class KubeClient implements Disposable {
 
   /** Returns the head of a successful answer. */
   async #send(call: KubeCall, deadline: Deadline): Promise<IncomingMessage> {
-    const wait = this.#limit?.reserve(deadline.leftMs) ?? 0;
+    const wait = reserve(this.#bucket, this.#rate, deadline.leftMs);
     if (wait > deadline.leftMs)
       throw new RateExceeded(`too many calls wait: ${this.#rateName} does not let this one through in time`);
     if (wait > 0) await sleep(wait, undefined, { signal: deadline.signal });
@@ -271,32 +273,14 @@ class Deadline {
 }
 
 /**
- * A token bucket (client-go's QPS and burst): `burst` calls at once, then `perSecond`. Calls are served in order of arrival.
+ * Returns how long to wait before a call, in milliseconds: calls come in the order of arrival. Takes the call's token, unless the wait is
+ * longer than `patienceMs`. Then the call must not be sent.
  */
-export class RateLimit {
-  readonly #intervalMs: number;
-  readonly #burst: number;
-  readonly #now: () => number;
-  /** When the bucket would be full again, in milliseconds of `now`. */
-  #fullAt = Number.NEGATIVE_INFINITY;
-
-  constructor(perSecond: number, burst: number, now: () => number = () => performance.now()) {
-    this.#intervalMs = 1000 / perSecond;
-    this.#burst = burst;
-    this.#now = now;
-  }
-
-  /**
-   * Returns how long to wait before the call, in milliseconds. Reserves a place in the queue, unless the wait is longer than
-   * `patienceMs`. Then the call must not be sent.
-   */
-  reserve(patienceMs: number): number {
-    const now = this.#now();
-    const fullAt = Math.max(this.#fullAt, now) + this.#intervalMs;
-    const wait = Math.max(0, fullAt - now - this.#burst * this.#intervalMs);
-    if (wait <= patienceMs) this.#fullAt = fullAt;
-    return wait;
-  }
+export function reserve(bucket: TokenBucket, rate: TokenRate, patienceMs: number): number {
+  const missing = Math.max(0, 1 - bucket.left(rate));
+  const wait = (missing / rate.perSecond) * 1000;
+  if (wait <= patienceMs) bucket.charge(1, rate);
+  return wait;
 }
 
 /** The API server answered with a failure. */

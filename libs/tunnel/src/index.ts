@@ -73,7 +73,7 @@ export {
 } from './events.ts';
 export { DialLimiter, refuseWhenScarce } from './limits/dial-limiter.ts';
 export { attachesInTurns, inTurns } from './limits/in-turns.ts';
-export { type DialUse, PerSecond, TokenBucket } from './limits/limits.ts';
+export { type DialUse, PerSecond, TokenBucket, type TokenRate } from './limits/limits.ts';
 export {
   ADMIN_SERVER_NAME,
   type AnyPrincipal,
