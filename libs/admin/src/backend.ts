@@ -8,6 +8,7 @@ import type { LogPart } from './calls/logs.ts';
 import type { PlanePart, ServersPart } from './calls/members.ts';
 import type { SeenCuts } from './calls/recent-cuts.ts';
 import type { SeenDials } from './calls/recent-dials.ts';
+import type { SeenEvents } from './calls/recent-events.ts';
 import type { SeenHistory } from './calls/recent-history.ts';
 import type { SeenLosses } from './calls/recent-losses.ts';
 import type { RecentCallers, RecentRefusals } from './calls/recent-refusals.ts';
@@ -103,6 +104,8 @@ export interface AdminBackend {
   readonly refusals: Pick<RecentRefusals, 'list' | 'expect'>;
   /** Set for a gateway or hub. */
   readonly losses?: SeenLosses;
+  /** Set for a gateway or hub. */
+  readonly events?: SeenEvents;
   notices?(): readonly Notice[];
   readonly flags: readonly FlagInForce[];
   readonly log: LogPart;

@@ -92,6 +92,14 @@ export const ADMIN = {
   lossMs: 3_600_000,
   /** Longest reason of a loss that is kept, in characters. */
   lossReason: 300,
+  /** Events that a process remembers, some 300 bytes each: agents and hubs that came, drained and went. */
+  events: 1_000,
+  /** And of one agent or hub. */
+  eventsOfOne: 50,
+  /** How long they are shown. */
+  eventMs: 3_600_000,
+  /** Longest reason of an event that is kept, in characters. */
+  eventReason: 300,
   /** Tunnels that were cut, which a process remembers: some 500 bytes each. */
   cuts: 1_000,
   /** Cuts that callers tell a gateway, beside those that it saw: all that it answers stays within a gRPC message. */

@@ -4,6 +4,7 @@ export type { RoutingPart } from './calls/explain.ts';
 export type { ConnectedServer, HubLink, PlanePart } from './calls/members.ts';
 export { RecentCuts } from './calls/recent-cuts.ts';
 export { RecentDials } from './calls/recent-dials.ts';
+export { RecentEvents } from './calls/recent-events.ts';
 export { RecentHistory } from './calls/recent-history.ts';
 export { RecentLosses } from './calls/recent-losses.ts';
 export { RecentCallers, RecentRefusals } from './calls/recent-refusals.ts';

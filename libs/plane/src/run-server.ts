@@ -10,6 +10,7 @@ import {
   RecentCallers,
   RecentCuts,
   RecentDials,
+  RecentEvents,
   RecentHistory,
   RecentLosses,
   RecentRefusals,
@@ -199,7 +200,7 @@ async function startOperations(
   closing: Closing,
 ): Promise<void> {
   const { flags, instruments, registry, directory, plane, gateway, hub } = server;
-  const { events, tunnels, dials, callers, history, cuts, refusals, certificates } = instruments;
+  const { events, tunnels, dials, callers, happened, history, cuts, refusals, certificates } = instruments;
   const roles = ROLES[server.role];
   const own = memberOf(flags, roles, version);
   const losses = new RecentLosses(events, directory, gateway !== undefined);
@@ -225,6 +226,7 @@ async function startOperations(
       cuts,
       refusals,
       losses,
+      events: happened,
       notices: () => [...idNotice(shared()), ...certificates.notices(), ...(server.tenancy?.views.notices() ?? [])],
       flags: inForce,
       log,
@@ -293,6 +295,7 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
 interface ServerInstruments extends Omit<Instruments, 'shutdown'> {
   readonly dials: RecentDials;
   readonly callers: RecentCallers;
+  readonly happened: RecentEvents;
   readonly history: RecentHistory;
   readonly cuts: RecentCuts;
   readonly refusals: RecentRefusals;
@@ -319,6 +322,7 @@ async function serverInstruments(
   const recent = {
     dials: new RecentDials(events),
     callers: new RecentCallers(events),
+    happened: new RecentEvents(events),
     history: new RecentHistory(events, hasCallers ? 'gateway' : 'hub'),
     cuts: new RecentCuts(events),
     refusals: new RecentRefusals(events),

@@ -30,7 +30,7 @@ describe('events', () => {
         // The gateway's loss of the same agent.
         seen('went', 9_500, { detail: 'reset, last at hub-1', seenBy: 'gw-1' }),
         seen('came', 60_000),
-        // The session is listed, and its opening is in the log.
+        // The session is listed, and its hub has kept its opening.
         seen('came', 59_900, { detail: 'session with hub-1 from 10.0.0.7:1' }),
         seen('came', 59_900, { detail: 'session with hub-2' }),
         seen('came', 3_700_000),
@@ -69,13 +69,42 @@ test('a refusal that is reported again is the same event, and no event ever goes
   const told = (refused: adminApi.Refusal) => {
     const status = adminApi.GetStatusResponse.fromPartial({});
     const list = adminApi.ListMembersResponse.fromPartial({});
-    const value = { status, list, refusals: [refused], lines: [] };
+    const value = { status, list, refusals: [refused], events: [] };
     return eventsOf(seenBy({ member: { id: 'hub-1' } as Member, value }), NOW);
   };
   const [before, after] = [told(refusal(1, '10.0.0.7:1', 90_000)), told(refusal(2, '10.0.0.7:2', 30_000))];
   assert.deepEqual([before[0]?.name, after[0]?.name, after[0]?.agoMs], ['10.0.0.7:1', '10.0.0.7:2', 30_000]);
   assert.equal(after[0]?.event, before[0]?.event);
   assert.equal(EVENTS.past, true);
+});
+
+test('what a member kept is told with where and why, and what a later version keeps is left out', () => {
+  const { Event_Type: type, Role } = adminApi;
+  const agent = { role: Role.ROLE_AGENT, tenant: 't', id: 'a', hubId: 'hub-1', address: '10.0.0.7:1' };
+  const hub = { role: Role.ROLE_HUB, id: 'hub-2', address: '10.0.0.2:8097', reason: 'silent' };
+  const kept = [
+    { type: type.TYPE_CAME, ...agent },
+    { type: type.TYPE_DRAINS, ...agent },
+    { type: type.TYPE_WENT, ...agent, address: '', reason: 'reset' },
+    { type: type.TYPE_WENT, ...hub },
+    { type: type.TYPE_REGISTRY_DOWN, reason: 'READONLY' },
+    { type: 99 as never, ...agent },
+  ];
+  const events = kept.map((event, index) => adminApi.Event.fromPartial({ ...event, atMs: NOW - 60_000 + index }));
+  const status = adminApi.GetStatusResponse.fromPartial({});
+  const list = adminApi.ListMembersResponse.fromPartial({});
+  const value = { status, list, refusals: [], events };
+  const told = eventsOf(seenBy({ member: { id: 'gw-1' } as Member, value }), NOW);
+  assert.deepEqual(
+    told.map(({ type, kind, name, tenant, detail }) => [type, kind, name, tenant, detail].join(', ')),
+    [
+      'came, agent, a, t, session with hub-1 from 10.0.0.7:1',
+      'drains, agent, a, t, session with hub-1 from 10.0.0.7:1',
+      'went, agent, a, t, session with hub-1: reset',
+      'went, hub, hub-2, , link from gw-1 to 10.0.0.2:8097: silent',
+      'registry, registry, registry, , down: READONLY',
+    ],
+  );
 });
 
 describe('what describe prints', () => {

@@ -1,4 +1,4 @@
-import type { adminApi } from '@isthmus/proto/admin';
+import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import type { Call } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
@@ -29,11 +29,13 @@ type Seen = Omit<EventView, 'event' | 'at' | 'agoMs'> & {
   readonly event?: string;
 };
 
+type Event = adminApi.Event;
+
 interface Told {
   readonly status: adminApi.GetStatusResponse;
   readonly list: adminApi.ListMembersResponse;
   readonly refusals: readonly adminApi.Refusal[];
-  readonly lines: readonly string[];
+  readonly events: readonly adminApi.Event[];
 }
 
 interface Options {
@@ -49,17 +51,17 @@ export const EVENTS: Kind<EventView> = {
   async ask(call: Call<Options>) {
     const { tenant, for: wanted } = call.options;
     const met = await call.plane();
-    // An operator of one tenant may not read logs and refusals.
+    // A member of an earlier version does not keep events.
     const unlessDenied = <T>(answer: Promise<T>) => answer.catch((error) => denied(error));
     const [asked, { sessions, unanswered }] = await Promise.all([
       met.ask(async (admin, signal): Promise<Told> => {
-        const [status, members, history, logs] = await Promise.all([
+        const [status, members, history, happened] = await Promise.all([
           admin.getStatus({}, { signal }),
           admin.listMembers({}, { signal }),
           unlessDenied(admin.getHistory({ tenant }, { signal })),
-          unlessDenied(admin.recentLogs({ level: 'info' }, { signal })),
+          unlessDenied(admin.listEvents({}, { signal })),
         ]);
-        return { status, list: members, refusals: history?.refusals ?? [], lines: logs?.lines ?? [] };
+        return { status, list: members, refusals: history?.refusals ?? [], events: happened?.events ?? [] };
       }),
       sessionsOf(met, tenant),
     ]);
@@ -78,7 +80,7 @@ export const EVENTS: Kind<EventView> = {
 export const events = listCommand(EVENTS, {
   summary: 'List what came, went, drained and was refused in the last hour',
   details:
-    "From what members keep: their sessions, losses, refusals and the last lines of their logs, so a busy member's older events may be missing.",
+    "From what members keep: their sessions, losses, refusals and last events, so a busy member's older events may be missing.",
   args: [],
   options: [new Option('--for <name>', 'only events of this agent, hub or gateway')],
   examples: [
@@ -95,7 +97,7 @@ function denied(error: unknown): undefined {
 
 /** What one member saw. */
 export function seenBy({ member: { id: seenBy }, value }: Answer<Told>): Seen[] {
-  const { status, list: members, refusals, lines } = value;
+  const { status, list: members, refusals, events } = value;
   const joined = members.members.map(({ memberId: name, roles, adminAddress, sinceMs }): Seen => {
     const kind = roleNames(roles)[0] ?? '';
     return {
@@ -121,35 +123,27 @@ export function seenBy({ member: { id: seenBy }, value }: Answer<Told>): Seen[] 
     const event = `${seenBy}.${where}.${firstMs.toString(16)}`;
     return { event, atMs: lastMs, type: 'refused', kind: 'peer', name, tenant: '', detail, seenBy };
   });
-  return [...joined, ...lost, ...refused, ...lines.flatMap((line) => fromLog(line, seenBy))];
+  return [...joined, ...lost, ...refused, ...events.flatMap((event) => happenedAt(event, seenBy))];
 }
 
-/** Log lines that are events, by their message. */
-const LINES: Readonly<Record<string, Pick<Seen, 'type' | 'kind'>>> = {
-  'session opened': { type: 'came', kind: 'agent' },
-  'session drains': { type: 'drains', kind: 'agent' },
-  'session closed': { type: 'went', kind: 'agent' },
-  'hub connected': { type: 'came', kind: 'hub' },
-  'hub connection closed': { type: 'went', kind: 'hub' },
-};
+const TYPES = namesOf(adminApi.Event_Type, 'TYPE');
 
-function fromLog(line: string, seenBy: string): Seen[] {
-  const fields = JSON.parse(line) as Record<string, unknown>;
-  const { msg, tenant = '', reason, detail: said } = fields;
-  const atMs = new Date(fields.time as number | string).getTime();
-  const text = (value: unknown) => (typeof value === 'string' ? value : '');
-  if (/^registry is /.test(text(msg))) {
-    const detail = `${text(msg).slice('registry is '.length)}: ${text(said)}`;
-    return [{ atMs, type: 'registry', kind: 'registry', name: 'registry', tenant: '', detail, seenBy }];
+/** An event that a member kept; none if a later version knows more types. */
+function happenedAt(
+  { type: told, role, tenant, id: name, hubId, address, reason, atMs }: Event,
+  seenBy: string,
+): Seen[] {
+  const type = TYPES[told];
+  if (type === undefined) return [];
+  if (type === 'registry_up' || type === 'registry_down') {
+    const detail = `${type.slice('registry_'.length)}: ${reason}`;
+    return [{ atMs, type: 'registry', kind: 'registry', name: 'registry', tenant, detail, seenBy }];
   }
-  const known = LINES[text(msg)];
-  if (!known) return [];
-  const { agent, hub, remote, address } = fields;
-  const place = known.kind === 'hub' ? `link from ${seenBy} to ${text(address)}` : `session with ${text(hub)}`;
-  const from = text(remote) === '' ? '' : ` from ${text(remote)}`;
-  const detail = `${place}${from}${text(reason) === '' ? '' : `: ${text(reason)}`}`;
-  const name = text(known.kind === 'hub' ? hub : agent);
-  return [{ ...known, atMs, name, tenant: known.kind === 'hub' ? '' : text(tenant), detail, seenBy }];
+  const [kind = ''] = roleNames([role]);
+  const why = reason === '' ? '' : `: ${reason}`;
+  const from = address === '' ? '' : ` from ${address}`;
+  const detail = kind === 'hub' ? `link from ${seenBy} to ${address}${why}` : `session with ${hubId}${from}${why}`;
+  return [{ atMs, type, kind, name, tenant, detail, seenBy }];
 }
 
 /** Returns those of the last hour, the newest last, each once: several members, and a member's log, tell of the same. */

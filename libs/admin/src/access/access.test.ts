@@ -50,6 +50,11 @@ describe('access', () => {
       agents.map(({ tenant }) => tenant),
       ['acme'],
     );
+    const { events } = await admin.listEvents({});
+    assert.deepEqual(
+      events.map(({ tenant }) => tenant),
+      ['acme'],
+    );
     const watched: (string | undefined)[] = [];
     for await (const { dial } of admin.watchDials({ recentOnly: true })) watched.push(dial?.tenant);
     assert.deepEqual(watched, ['acme']);

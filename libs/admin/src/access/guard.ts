@@ -37,6 +37,7 @@ export const ACCESS: { readonly [M in Method]: Rule<M> } = {
   listTenants: { ofTenant: within },
   listQuarantined: { ofTenant: within },
   getHistory: { ofTenant: within },
+  listEvents: { ofTenant: (request) => request },
   explain: { ofTenant: within },
   dial: {
     ofTenant: within,

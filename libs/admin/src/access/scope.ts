@@ -8,7 +8,7 @@ import type { SeenHistory } from '../calls/recent-history.ts';
  * concerns the whole process is left out.
  */
 export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
-  const { cuts, history, kick, losses, plane, quarantine, routing, tenants } = backend;
+  const { cuts, events, history, kick, losses, plane, quarantine, routing, tenants } = backend;
   const own = (of: { readonly tenant: string }) => of.tenant === tenant;
   const sessions = () => [...backend.sessions()].filter(own);
   const tunnels = () => {
@@ -39,6 +39,7 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
     plan: () => ({ sessions: 0, moves: [] }),
     ...(plane && { plane }),
     ...(losses && { losses: { list: () => losses.list().filter(own) } }),
+    ...(events && { events: { list: () => events.list().filter(own) } }),
     ...(cuts && { cuts: { of: () => cuts.of(tenant) } }),
     ...(history && { history: scopedHistory(tenant, history) }),
     ...(routing && { routing: scopedRouting(tenant, routing) }),

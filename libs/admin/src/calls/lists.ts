@@ -6,6 +6,7 @@ import {
   absent,
   byAge,
   cutMessage,
+  eventMessage,
   invalid,
   notFound,
   refusalMessage,
@@ -170,9 +171,9 @@ function reasonOf(reason: string): string {
 
 const HOUR_MS = 3_600_000;
 
-type HistoryRpc = Pick<adminApi.AdminServiceImplementation, 'getHistory'>;
+type HistoryRpc = Pick<adminApi.AdminServiceImplementation, 'getHistory' | 'listEvents'>;
 
-export function historyRpc({ history, cuts, refusals }: AdminBackend): HistoryRpc {
+export function historyRpc({ history, cuts, events, refusals }: AdminBackend): HistoryRpc {
   return {
     async getHistory({ tenant }) {
       if (!history) throw absent('this program keeps no history: ask a gateway or hub');
@@ -186,6 +187,10 @@ export function historyRpc({ history, cuts, refusals }: AdminBackend): HistoryRp
         cuts: cut?.cuts.map(cutMessage) ?? [],
         cutsForgotten: cut?.forgotten ?? 0,
       };
+    },
+    async listEvents() {
+      if (!events) throw absent('this program keeps no events: ask a gateway or hub');
+      return { events: events.list().map(eventMessage) };
     },
   };
 }

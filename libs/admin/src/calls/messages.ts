@@ -18,6 +18,7 @@ import type { AdminBackend, KnownSession, Notice } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import type { SeenCut } from './recent-cuts.ts';
 import type { SeenDial } from './recent-dials.ts';
+import type { SeenEvent } from './recent-events.ts';
 import type { Loss } from './recent-losses.ts';
 import type { Refusal } from './recent-refusals.ts';
 
@@ -32,6 +33,7 @@ export const PROTOCOLS: Readonly<Record<SessionInfo['protocol'], adminApi.LinkPr
   adminApi.LinkProtocol,
   'LINK_PROTOCOL',
 );
+const EVENTS: Readonly<Record<SeenEvent['type'], adminApi.Event_Type>> = valuesOf(adminApi.Event_Type, 'TYPE');
 const NOTICES: Readonly<Record<Notice['kind'], adminApi.Notice_Kind>> = valuesOf(adminApi.Notice_Kind, 'KIND');
 const KINDS: Readonly<Record<AttemptRecord['kind'], adminApi.DialAttempt_Kind>> = valuesOf(
   adminApi.DialAttempt_Kind,
@@ -131,6 +133,10 @@ export function cutMessage({ tunnel, by, reason, ms, at, told }: SeenCut): admin
     hold: told?.hold ?? '',
     gateway: told?.gateway ?? '',
   };
+}
+
+export function eventMessage({ type, role, at, ...event }: SeenEvent): adminApi.Event {
+  return { ...event, type: EVENTS[type], role: role ? ROLES[role] : adminApi.Role.ROLE_UNSPECIFIED, atMs: at };
 }
 
 export function lossMessage({ role, at, identifiers, ...loss }: Loss): adminApi.Loss {

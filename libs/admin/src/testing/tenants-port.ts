@@ -7,6 +7,7 @@ import type { Authority } from '@isthmus/certificates/testing';
 import { type DialRequest, type Operation, planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
+import { RecentEvents } from '../calls/recent-events.ts';
 import { type AdminClientTls, adminClient } from '../client.ts';
 import { adminHandler } from '../handler.ts';
 import { serveAdmin } from '../server.ts';
@@ -32,9 +33,12 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
     events.emit('dial:start', 'gateway', tunnelOf(session).dial);
     events.emit('dial:end', 'gateway', tunnelOf(session).dial, { ms: 1 });
   }
+  const happened = new RecentEvents(events);
+  for (const session of [mine, theirs]) events.emit('session:open', session);
   const known = (name: string) => ({ name, file: `${name}.yaml`, use: {}, certificates: [] });
   const backend = idleBackend({
     dials,
+    events: happened,
     checks: () => [{ name: 'sessions', ok: true, detail: 'acme: 1, beta: 1' }],
     notices: () => [{ kind: 'tenant_file', text: 'of beta' }],
     sessions: () => [mine, theirs],

@@ -662,6 +662,50 @@ export interface GetHistoryResponse {
   cutsForgotten: number;
 }
 
+export interface ListEventsRequest {
+}
+
+export interface ListEventsResponse {
+  /** The oldest first; at most 1,000, and 50 of one agent or hub. */
+  events: Event[];
+}
+
+/** What happened to an agent's session with this hub, to this gateway's link to a hub, or to the registry. */
+export interface Event {
+  atMs: number;
+  type: Event_Type;
+  /** ROLE_AGENT or ROLE_HUB; unspecified for the registry, of which nothing below is set but the reason. */
+  role: Role;
+  /** Empty for a hub. */
+  tenant: string;
+  id: string;
+  /** The agent's hub. */
+  hubId: string;
+  /** host:port from where an agent came, or at which the hub is. */
+  address: string;
+  reason: string;
+}
+
+export const Event_Type = {
+  TYPE_UNSPECIFIED: 0,
+  TYPE_CAME: 1,
+  TYPE_DRAINS: 2,
+  TYPE_WENT: 3,
+  TYPE_REGISTRY_UP: 4,
+  TYPE_REGISTRY_DOWN: 5,
+} as const;
+
+export type Event_Type = typeof Event_Type[keyof typeof Event_Type];
+
+export namespace Event_Type {
+  export type TYPE_UNSPECIFIED = typeof Event_Type.TYPE_UNSPECIFIED;
+  export type TYPE_CAME = typeof Event_Type.TYPE_CAME;
+  export type TYPE_DRAINS = typeof Event_Type.TYPE_DRAINS;
+  export type TYPE_WENT = typeof Event_Type.TYPE_WENT;
+  export type TYPE_REGISTRY_UP = typeof Event_Type.TYPE_REGISTRY_UP;
+  export type TYPE_REGISTRY_DOWN = typeof Event_Type.TYPE_REGISTRY_DOWN;
+}
+
 /** A tunnel that neither its caller nor its destination ended. */
 export interface Cut {
   atMs: number;
@@ -5302,6 +5346,243 @@ export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
   },
 };
 
+function createBaseListEventsRequest(): ListEventsRequest {
+  return {};
+}
+
+export const ListEventsRequest: MessageFns<ListEventsRequest> = {
+  encode(_: ListEventsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListEventsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListEventsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListEventsRequest>): ListEventsRequest {
+    return ListEventsRequest.fromPartial(base ?? {});
+  },
+  fromPartial(_: DeepPartial<ListEventsRequest>): ListEventsRequest {
+    const message = createBaseListEventsRequest();
+    return message;
+  },
+};
+
+function createBaseListEventsResponse(): ListEventsResponse {
+  return { events: [] };
+}
+
+export const ListEventsResponse: MessageFns<ListEventsResponse> = {
+  encode(message: ListEventsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.events) {
+      Event.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListEventsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListEventsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.events.push(Event.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListEventsResponse>): ListEventsResponse {
+    return ListEventsResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListEventsResponse>): ListEventsResponse {
+    const message = createBaseListEventsResponse();
+    message.events = object.events?.map((e) => Event.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseEvent(): Event {
+  return { atMs: 0, type: 0, role: 0, tenant: "", id: "", hubId: "", address: "", reason: "" };
+}
+
+export const Event: MessageFns<Event> = {
+  encode(message: Event, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.atMs !== 0) {
+      writer.uint32(8).int64(message.atMs);
+    }
+    if (message.type !== 0) {
+      writer.uint32(16).int32(message.type);
+    }
+    if (message.role !== 0) {
+      writer.uint32(24).int32(message.role);
+    }
+    if (message.tenant !== "") {
+      writer.uint32(34).string(message.tenant);
+    }
+    if (message.id !== "") {
+      writer.uint32(42).string(message.id);
+    }
+    if (message.hubId !== "") {
+      writer.uint32(50).string(message.hubId);
+    }
+    if (message.address !== "") {
+      writer.uint32(58).string(message.address);
+    }
+    if (message.reason !== "") {
+      writer.uint32(66).string(message.reason);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Event {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseEvent();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.atMs = longToNumber(reader.int64());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.type = reader.int32() as any;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.role = reader.int32() as any;
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.hubId = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.address = reader.string();
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Event>): Event {
+    return Event.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Event>): Event {
+    const message = createBaseEvent();
+    message.atMs = object.atMs ?? 0;
+    message.type = object.type ?? 0;
+    message.role = object.role ?? 0;
+    message.tenant = object.tenant ?? "";
+    message.id = object.id ?? "";
+    message.hubId = object.hubId ?? "";
+    message.address = object.address ?? "";
+    message.reason = object.reason ?? "";
+    return message;
+  },
+};
+
 function createBaseCut(): Cut {
   return {
     atMs: 0,
@@ -8327,6 +8608,15 @@ export const AdminDefinition = {
       responseStream: false,
       options: {},
     },
+    /** What came, drained and went in the last hour, as this process saw it: a hub its agents, a gateway its links to hubs. */
+    listEvents: {
+      name: "ListEvents",
+      requestType: ListEventsRequest as typeof ListEventsRequest,
+      requestStream: false,
+      responseType: ListEventsResponse as typeof ListEventsResponse,
+      responseStream: false,
+      options: {},
+    },
     /** The flags in force. Secrets are left out: passwords, tokens, contents of files. */
     getConfig: {
       name: "GetConfig",
@@ -8471,6 +8761,11 @@ export interface AdminServiceImplementation<CallContextExt = {}> {
     request: GetHistoryRequest,
     context: CallContext & CallContextExt,
   ): Promise<DeepPartial<GetHistoryResponse>>;
+  /** What came, drained and went in the last hour, as this process saw it: a hub its agents, a gateway its links to hubs. */
+  listEvents(
+    request: ListEventsRequest,
+    context: CallContext & CallContextExt,
+  ): Promise<DeepPartial<ListEventsResponse>>;
   /** The flags in force. Secrets are left out: passwords, tokens, contents of files. */
   getConfig(request: GetConfigRequest, context: CallContext & CallContextExt): Promise<DeepPartial<GetConfigResponse>>;
   /** Gateway only: how a dial would be routed now, or why it would fail. Dials nothing. */
@@ -8559,6 +8854,11 @@ export interface AdminClient<CallOptionsExt = {}> {
     request: DeepPartial<GetHistoryRequest>,
     options?: CallOptions & CallOptionsExt,
   ): Promise<GetHistoryResponse>;
+  /** What came, drained and went in the last hour, as this process saw it: a hub its agents, a gateway its links to hubs. */
+  listEvents(
+    request: DeepPartial<ListEventsRequest>,
+    options?: CallOptions & CallOptionsExt,
+  ): Promise<ListEventsResponse>;
   /** The flags in force. Secrets are left out: passwords, tokens, contents of files. */
   getConfig(request: DeepPartial<GetConfigRequest>, options?: CallOptions & CallOptionsExt): Promise<GetConfigResponse>;
   /** Gateway only: how a dial would be routed now, or why it would fail. Dials nothing. */

@@ -1,0 +1,81 @@
+import { getOrPut } from '@isthmus/runtime';
+import type { PlaneEvents, SessionInfo } from '@isthmus/tunnel';
+import { ADMIN } from '../defaults.ts';
+
+/** What happened to an agent's session with this hub, to this gateway's link to a hub, or to the registry. */
+export interface SeenEvent {
+  readonly type: 'came' | 'drains' | 'went' | 'registry_up' | 'registry_down';
+  /** Unset for the registry. */
+  readonly role?: 'agent' | 'hub';
+  /** Empty but for agents. */
+  readonly tenant: string;
+  /** Empty for the registry. */
+  readonly id: string;
+  /** An agent's hub; empty otherwise. */
+  readonly hubId: string;
+  /** `host:port` from where an agent came, or at which the hub is. Empty for the registry. */
+  readonly address: string;
+  readonly reason: string;
+  /** In milliseconds since the epoch. */
+  readonly at: number;
+}
+
+/** What an admin port reads of events: the oldest first. */
+export interface SeenEvents {
+  list(): SeenEvent[];
+}
+
+/** What came and went in the last hour. Of each agent and hub the last ones are kept, so that one that flaps pushes out no others. */
+export class RecentEvents implements SeenEvents {
+  /** The last one last. */
+  readonly #kept = new Set<SeenEvent>();
+  readonly #of = new Map<string, SeenEvent[]>();
+
+  constructor(events: PlaneEvents) {
+    events.on('session:open', (session) => this.#agent('came', session));
+    events.on('session:drain', (session) => this.#agent('drains', session));
+    events.on('session:close', (session, reason) => this.#agent('went', session, reason));
+    events.on('peer:open', (id, address) => this.#hub('came', id, address));
+    events.on('peer:close', (id, address, reason) => this.#hub('went', id, address, reason));
+    events.on('registry', (state, reason) => {
+      this.#keep({ type: `registry_${state}`, tenant: '', id: '', hubId: '', address: '', reason, at: Date.now() });
+    });
+  }
+
+  list(now = Date.now()): SeenEvent[] {
+    return [...this.#kept].filter(({ at }) => now - at < ADMIN.eventMs);
+  }
+
+  #agent(type: SeenEvent['type'], session: SessionInfo, reason = ''): void {
+    const { tenant, agentId: id, hubId, remote: address } = session;
+    this.#keep({ type, role: 'agent', tenant, id, hubId, address, reason, at: Date.now() });
+  }
+
+  #hub(type: SeenEvent['type'], id: string, address: string, reason = ''): void {
+    this.#keep({ type, role: 'hub', tenant: '', id, hubId: '', address, reason, at: Date.now() });
+  }
+
+  #keep(event: SeenEvent): void {
+    const kept = { ...event, reason: event.reason.slice(0, ADMIN.eventReason) };
+    const own = getOrPut(this.#of, keyOf(kept), () => []);
+    own.push(kept);
+    this.#kept.add(kept);
+    const [oldest] = this.#kept;
+    if (own.length > ADMIN.eventsOfOne) this.#forget(own[0]);
+    else if (this.#kept.size > ADMIN.events) this.#forget(oldest);
+  }
+
+  /** @param event the oldest of those of its agent or hub */
+  #forget(event: SeenEvent | undefined): void {
+    if (!event) return;
+    this.#kept.delete(event);
+    const key = keyOf(event);
+    const own = this.#of.get(key);
+    own?.shift();
+    if (own?.length === 0) this.#of.delete(key);
+  }
+}
+
+function keyOf({ role, tenant, id }: SeenEvent): string {
+  return JSON.stringify([role, tenant, id]);
+}
