@@ -118,12 +118,12 @@ async function sizes(component: string, values: Values): Promise<Record<string, 
   return Object.fromEntries(sized);
 }
 
-// By the arithmetic of docs/LIMITS.md: 100,000 agents are 200,000 sessions, 6,000 a hub, 78 KiB each.
+// By the arithmetic of docs/TENANTS.md: 100,000 agents are 200,000 sessions, 6,000 a hub, 128 KiB each.
 test('replicas and memory follow from clusters, agents and tunnels', { skip }, async () => {
   const large = await sizes('plane', { sizing: { clusters: 100, agents: 100_000, tunnels: 4000 } });
   assert.deepEqual(large, {
-    gateway: { replicas: 5, memory: ['178Mi', '1223Mi'] },
-    hub: { replicas: 35, memory: ['540Mi', '735Mi'] },
+    gateway: { replicas: 5, memory: ['1038Mi', '2083Mi'] },
+    hub: { replicas: 35, memory: ['823Mi', '1018Mi'] },
     redis: { replicas: 1, memory: ['32Mi', '484Mi'] },
   });
   const { hub } = await sizes('plane', { hub: { replicas: 3, resources: { limits: { memory: '1Gi' } } } });
@@ -142,6 +142,34 @@ test('agents by the nodes of a cluster are as many as the page says', { skip }, 
   assert.equal(rows.length, 8);
   for (const [nodes, agents] of rows)
     assert.equal((await sizes('agent', { sizing: { nodes } })).agent?.replicas, agents, `${nodes} nodes`);
+});
+
+test('what the page says of memory is what the chart counts, and both are what was measured', () => {
+  const read = (path: string) => readFileSync(`${root}${path}`, 'utf8');
+  const figures = (text: string, row: RegExp) => {
+    const found = row.exec(text)?.slice(1).map(Number);
+    assert.ok(found, `no line ${row}`);
+    return found;
+  };
+  const counted = figures(
+    read('k8s/chart/templates/_sizing.tpl'),
+    /a session takes ([\d.]+) KiB at its hub and ([\d.]+) KiB at each gateway; a cluster ([\d.]+) KiB at each of both/,
+  );
+  const [session, atGateway, tenant] = counted;
+  const said = figures(
+    read('docs/KUBERNETES.md'),
+    /^\| a session at its hub, at each gateway; a tenant at a hub, at a gateway \| ([\d.]+) KiB, ([\d.]+) KiB; ([\d.]+) KiB, ([\d.]+) KiB \|$/m,
+  );
+  assert.deepEqual(said, [session, atGateway, tenant, tenant]);
+  const page = read('docs/TENANTS.md');
+  const sessions = figures(page, /^\| memory of one more session .* \| ([\d.]+) KiB, ([\d.]+) KiB \|$/m);
+  const tenants = figures(page, /^\| memory of one more tenant .* \| ([\d.]+) KiB, ([\d.]+) KiB \|$/m);
+  const measured = [...sessions, Math.max(...tenants)];
+  for (const [at, count] of counted.entries())
+    assert.ok(
+      Math.abs(count - (measured[at] ?? 0)) <= 0.25 * count,
+      `counted ${counted} KiB, measured ${measured} KiB`,
+    );
 });
 
 /** What Kubernetes refuses to change in an object that exists, and what others find an object by. */
