@@ -53,7 +53,7 @@ test('a session that carries tunnels moves last, and lets them finish', async ()
   });
   const [mover] = fleet.filter((agent) => agent.uplinks.length === 2) as [Upkeep];
   const [old] = mover.uplinks as [FakeUplink];
-  assert.ok(old.retired);
+  assert.ok(old.left);
   old.destroy(new Error('its tunnels are done'));
   await clock.run(1000);
   assert.deepEqual(

@@ -33,7 +33,7 @@ test('the only hub of an agent says that it goes: another is connected at once',
   const agent = plane.agent('agent-1', 'hub-a', { sessionCount: 1 });
   await clock.run(MINUTE);
   const [only] = agent.uplinks as [FakeUplink];
-  only.leave();
+  only.hubLeaves();
   await clock.run(0);
   assert.equal(hubsOf(agent).length, 1);
   assert.notEqual(hubsOf(agent)[0], only.serverId);
@@ -94,7 +94,7 @@ test('an agent tells of a stranger to a hub that stays, and to none that leaves'
   await clock.run(MINUTE);
   const [leaving, staying] = agent.uplinks as [FakeUplink, FakeUplink];
   leaving.open = 1;
-  leaving.leave();
+  leaving.hubLeaves();
   plane.start('hub-c');
   await clock.run(MINUTE);
   assert.deepEqual(leaving.strangers, []);
@@ -340,7 +340,7 @@ test('hubs behind one address are rolled one after the other without an agent th
   for (let roll = 0; roll < 12; roll++) {
     const [session] = agent.uplinks.filter(({ leaving }) => !leaving) as [FakeUplink];
     refusals = 1;
-    session.leave();
+    session.hubLeaves();
     await clock.run(110);
     assert.equal(hubsOf(agent).length, 1, `roll ${roll}`);
     session.destroy(new Error('drained'));

@@ -252,9 +252,9 @@ export class Upkeep {
     this.#options.events.emit('server:known', wanted);
     // Better hubs have replaced these, and gateways can know of those.
     const surplus = membership.registry === 'answers' ? Math.max(0, sessions.length - wanted) : 0;
-    const retired = displaced.slice(0, surplus);
-    for (const uplink of retired) uplink.retire();
-    const missing = wanted - (sessions.length - retired.length);
+    const replaced = displaced.slice(0, surplus);
+    for (const uplink of replaced) uplink.leave();
+    const missing = wanted - (sessions.length - replaced.length);
     // Within a plane, an agent hears of every hub.
     const seeks = missing <= 0 && this.#options.syncForever && !isInPlane(sessions);
     const { connect, again } =

@@ -145,7 +145,7 @@ export interface Uplink {
   /** Asks the server to dial elsewhere while it can. */
   drain(): void;
   /** Leaves a hub that another one has replaced: drains, and ends when its tunnels have. */
-  retire(): void;
+  leave(): void;
   destroy(reason: Error): void;
 }
 
@@ -297,7 +297,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     },
     stranger: (...what) => link.sendStranger(...what),
     drain: () => link.drain(),
-    retire() {
+    leave() {
       leaving = true;
       link.drain();
       const timer = setTimeout(() => link.close(), AGENT.drainSettleMs);
@@ -344,7 +344,7 @@ async function packetUplink(server: ServerAddress, socket: Socket, options: Upli
     stranger() {},
     drain: () => served.drain(),
     // ANP's servers share no plane, so each of them is needed.
-    retire() {},
+    leave() {},
     destroy: (reason) => served.destroy(reason),
   };
 }

@@ -12,7 +12,6 @@ import {
   type AgentHello,
   agentService,
   DEFAULT_TENANT,
-  type Dialer,
   fromTheStart,
   GrpcServer,
   type HubHello,
@@ -21,8 +20,9 @@ import {
   type ListenAddress,
   type Listener,
   listen,
+  type NextHopConnection,
   type PacketAgent,
-  PacketDialer,
+  PacketClient,
   parseIdentifiers,
   pingAtRest,
   refusedWhere,
@@ -291,9 +291,16 @@ export class AgentPort {
     const sessionId = newSessionId();
     const drain = () => this.#sessions.drain(sessionId);
     const { tenant } = agent;
-    const dialer = new PacketDialer(channel, { tenant, agentId, sessionId, hubId, drain, events: observation.events });
+    const connection = new PacketClient(channel, {
+      tenant,
+      agentId,
+      sessionId,
+      hubId,
+      drain,
+      events: observation.events,
+    });
     const protocol = 'packets' as const;
-    this.#begin(sessionId, agent, { agentId, identifiers, protocol, remote: peer.remote }, dialer, peer.socket);
+    this.#begin(sessionId, agent, { agentId, identifiers, protocol, remote: peer.remote }, connection, peer.socket);
   }
 
   /** Returns how many servers an agent should connect to. */
@@ -367,7 +374,7 @@ export class AgentPort {
     sessionId: string,
     agent: AdmittedAgent,
     session: Said,
-    dialer: Dialer,
+    connection: NextHopConnection,
     socket: Socket,
   ): SessionGrant | undefined {
     const { tenant, grant } = agent;
@@ -377,16 +384,16 @@ export class AgentPort {
     const { tenancy } = this.#options;
     const judged = session.protocol === 'packets' && tenancy;
     const refuse = judged ? (request: DialRequest) => judged.permits(request, []) : undefined;
-    this.#sessions.add(sessionId, identity, dialer, refuse);
+    this.#sessions.add(sessionId, identity, connection, refuse);
     if (!grant) return undefined;
     const refused = (error: Error) =>
       void this.#options.observation.events.emit('refused', refusedWhere(error, 'agents'), session.remote, error);
     const ended = (reason: Error) => {
       refused(reason);
-      dialer.expel(reason);
+      connection.destroyAndTell(reason);
     };
     const sessionGrant = new SessionGrant({ grant, claim: session, renew: agent.renew, ended, refused });
-    void dialer.closed.then(() => sessionGrant[Symbol.dispose]());
+    void connection.closed.then(() => sessionGrant[Symbol.dispose]());
     return sessionGrant;
   }
 }

@@ -9,7 +9,7 @@ import { until } from '@isthmus/runtime/testing';
 import { PeerLinks, servePeers } from '@isthmus/transport';
 import { DialAbort, DialError, GATEWAY_NAME, NotAuthorised, planeEvents } from '@isthmus/tunnel';
 import { SessionTable } from './sessions.ts';
-import { idleDialer } from './testing/idle-dialer.ts';
+import { idleConnection } from './testing/idle-connection.ts';
 
 const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: true };
 
@@ -25,7 +25,7 @@ async function plane(context: TestContext, { tenants, uris = [] }: { tenants: re
   for (const tenant of tenants) {
     const reached = () => Promise.reject(new DialError('connection_refused', `${tenant} was reached`));
     const identity = { tenant, agentId: 'a', identifiers, protocol: 'link' as const, remote: 'test' };
-    sessions.add(`s-${tenant}`, identity, { ...idleDialer(), dial: reached });
+    sessions.add(`s-${tenant}`, identity, { ...idleConnection(), dial: reached });
   }
   const authority = await Authority.create(dir, 'peers');
   const hosts = [

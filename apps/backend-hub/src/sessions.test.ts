@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Directory } from '@isthmus/directory';
 import { type Dial, DialError, planeEvents } from '@isthmus/tunnel';
 import { giveUpSessions, type Refuse, SessionTable, sessionsAtOtherHubs } from './sessions.ts';
-import { idleDialer } from './testing/idle-dialer.ts';
+import { idleConnection } from './testing/idle-connection.ts';
 
 const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
 
@@ -19,7 +19,7 @@ test('an agent that was being let in while the hub began to drain does not keep 
   const sessions = table();
   sessions.leave();
   const agent = { tenant: 'default', agentId: 'a1', identifiers, protocol: 'link' as const, remote: 'test' };
-  sessions.add('s1', agent, idleDialer());
+  sessions.add('s1', agent, idleConnection());
   await sessions.idle();
   assert.equal(sessions.size, 0);
 });
@@ -30,17 +30,17 @@ test('an agent that was being let in while the hub stopped does not keep it from
   const sessions = table();
   sessions.destroy(new Error('hub stops'));
   const agent = { tenant: 'default', agentId: 'a1', identifiers, protocol: 'link' as const, remote: 'test' };
-  const dialer = idleDialer({ busy: true });
-  sessions.add('s1', agent, dialer);
-  assert.equal((await dialer.closed).message, 'hub stops');
+  const connection = idleConnection({ busy: true });
+  sessions.add('s1', agent, connection);
+  assert.equal((await connection.closed).message, 'hub stops');
 });
 
 test('sessions are counted by tenant, and a tenant without any is forgotten', async () => {
   const sessions = table();
-  const dialers = ['a', 'a', 'b'].map((tenant, n) => {
-    const dialer = idleDialer();
-    sessions.add(`s${n}`, { tenant, agentId: 'a1', identifiers, protocol: 'link', remote: 'test' }, dialer);
-    return dialer;
+  const connections = ['a', 'a', 'b'].map((tenant, n) => {
+    const connection = idleConnection();
+    sessions.add(`s${n}`, { tenant, agentId: 'a1', identifiers, protocol: 'link', remote: 'test' }, connection);
+    return connection;
   });
   assert.deepEqual(
     [...sessions.tenants],
@@ -49,8 +49,8 @@ test('sessions are counted by tenant, and a tenant without any is forgotten', as
       ['b', 1],
     ],
   );
-  for (const dialer of dialers.slice(1)) dialer.destroy(new Error('gone'));
-  await Promise.all(dialers.slice(1).map(({ closed }) => closed));
+  for (const connection of connections.slice(1)) connection.destroy(new Error('gone'));
+  await Promise.all(connections.slice(1).map(({ closed }) => closed));
   await new Promise(setImmediate);
   assert.deepEqual([...sessions.tenants], [['a', 1]]);
 });
@@ -61,8 +61,8 @@ test('sessions that are kicked end with the reason, and no others', async () => 
   const closed: string[] = [];
   events.on('session:close', ({ sessionId }, reason) => closed.push(`${sessionId}: ${reason}`));
   for (const [n, agentId] of ['a1', 'a2', 'a1'].entries()) {
-    const dialer = idleDialer({ busy: true });
-    sessions.add(`s${n}`, { tenant: 'a', agentId, identifiers, protocol: 'link', remote: 'test' }, dialer);
+    const connection = idleConnection({ busy: true });
+    sessions.add(`s${n}`, { tenant: 'a', agentId, identifiers, protocol: 'link', remote: 'test' }, connection);
   }
   const kicked = sessions.kick(({ agentId }) => agentId === 'a1', new Error('ended by an operator'));
   assert.deepEqual(
@@ -87,7 +87,7 @@ test('a dial that the session may not carry is refused, and others pass', async 
     throw new DialError('connection_refused', 'refused');
   };
   const refuse: Refuse = ({ destination }) => (destination.host === 'denied' ? denied : undefined);
-  sessions.add('s1', agent, { ...idleDialer(), dial }, refuse);
+  sessions.add('s1', agent, { ...idleConnection(), dial }, refuse);
   const { signal } = new AbortController();
   const request = { id: '00000000000000aa', tenant: 'default', deadline: 1e12, signal, session: 's1' };
   const to = (host: string) => sessions.dial({ ...request, destination: { host, port: 1 } });
@@ -112,7 +112,7 @@ function hub(...agents: string[]) {
   });
   for (const agentId of agents) {
     const identity = { tenant: 'default', agentId, identifiers, protocol: 'link' as const, remote: 'test' };
-    sessions.add(`own-${agentId}`, identity, idleDialer({ busy: true }));
+    sessions.add(`own-${agentId}`, identity, idleConnection({ busy: true }));
   }
   const other = (draining = false) => {
     const record = { hubId: 'other', incarnation: 1, peerAddress: 'h:1', agentAddress: '', zone: '', draining };

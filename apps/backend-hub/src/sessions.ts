@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Change, Directory, HubRegistration, SessionRecord } from '@isthmus/directory';
 import { guarding } from '@isthmus/runtime';
-import type { Dialer } from '@isthmus/transport';
+import type { NextHopConnection } from '@isthmus/transport';
 import {
   type AgentIdentifiers,
   type Attach,
@@ -65,7 +65,7 @@ export type Refuse = (request: DialRequest) => DialError | undefined;
 
 interface Entry {
   readonly info: SessionInfo;
-  readonly dialer: Dialer;
+  readonly connection: NextHopConnection;
   readonly refuse: Refuse | undefined;
   /** When the agent asked for dials to use its other sessions, in milliseconds since the epoch. */
   drainingSince: number | undefined;
@@ -109,7 +109,7 @@ export class SessionTable {
   /** Dials and tunnels of all sessions. */
   get open(): number {
     let open = 0;
-    for (const { dialer } of this.#entries.values()) open += dialer.open;
+    for (const { connection } of this.#entries.values()) open += connection.open;
     return open;
   }
 
@@ -143,7 +143,7 @@ export class SessionTable {
     if (!entry) return Promise.reject(this.#absent(request));
     const refusal = entry.refuse?.(request);
     if (refusal) return Promise.reject(refusal);
-    return entry.dialer.dial(request).then((established) => {
+    return entry.connection.dial(request).then((established) => {
       const { agentId, sessionId, hubId, principal } = entry.info;
       // Whatever the agent's answer says of itself is left out.
       const { end, timing, resumption } = established;
@@ -158,7 +158,7 @@ export class SessionTable {
   readonly attach: Attach = (request) => {
     const entry = this.#chosen(request);
     if (!entry) return Promise.reject(this.#absent(request));
-    return entry.dialer.attach(request).then(({ end, carrier, answer }) => {
+    return entry.connection.attach(request).then(({ end, carrier, answer }) => {
       const { agentId, sessionId, hubId } = entry.info;
       return { end, carrier, answer, agentId, sessionId, hubId };
     });
@@ -175,19 +175,19 @@ export class SessionTable {
     return new DialError('destination_unavailable', text, { retryable: true });
   }
 
-  add(sessionId: string, identity: AgentIdentity, dialer: Dialer, refuse?: Refuse): void {
+  add(sessionId: string, identity: AgentIdentity, connection: NextHopConnection, refuse?: Refuse): void {
     const { hubId, events } = this.#options;
     const info: SessionInfo = { ...identity, sessionId, hubId, since: Date.now() };
-    const entry: Entry = { info, dialer, refuse, drainingSince: undefined, givenUp: false };
+    const entry: Entry = { info, connection, refuse, drainingSince: undefined, givenUp: false };
     this.#entries.set(sessionId, entry);
     this.#count(info, 1);
     events.emit('session:open', info);
     if (info.protocol === 'packets') this.#enqueue(entry);
     else this.#announce(entry);
     const guarded = guarding((error) => events.emit('fault', 'sessions', `agent ${info.agentId}`, error));
-    void dialer.closed.then(guarded((reason: Error) => this.#remove(entry, reason)));
+    void connection.closed.then(guarded((reason: Error) => this.#remove(entry, reason)));
     // It was admitted before the hub began to leave or stopped, and opens only now.
-    if (this.#ended) dialer.destroy(this.#ended);
+    if (this.#ended) connection.destroy(this.#ended);
     else if (this.#leaving) this.#giveUp(entry);
   }
 
@@ -203,7 +203,7 @@ export class SessionTable {
   /** Tells every agent to get another session. */
   leave(): void {
     this.#leaving = true;
-    for (const { dialer } of this.#entries.values()) dialer.leave();
+    for (const { connection } of this.#entries.values()) connection.leave();
   }
 
   /** Stops dialling through these sessions. Each ends when its tunnels have ended. */
@@ -213,20 +213,21 @@ export class SessionTable {
 
   /** Resolves when no session is left. */
   async idle(): Promise<void> {
-    while (this.#entries.size > 0) await Promise.all([...this.#entries.values()].map(({ dialer }) => dialer.closed));
+    while (this.#entries.size > 0)
+      await Promise.all([...this.#entries.values()].map(({ connection }) => connection.closed));
   }
 
   /** Ends these sessions and their tunnels at once. @returns the ended sessions */
   kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[] {
     const entries = [...this.#entries.values()].filter(({ info }) => which(info));
-    for (const { dialer } of entries) dialer.destroy(reason);
+    for (const { connection } of entries) connection.destroy(reason);
     return entries.map(({ info }) => info);
   }
 
   /** Ends every session at once, also those that an agent still opens. */
   destroy(reason: Error): void {
     this.#ended = reason;
-    for (const { dialer } of this.#entries.values()) dialer.destroy(reason);
+    for (const { connection } of this.#entries.values()) connection.destroy(reason);
   }
 
   #count(info: SessionInfo, by: 1 | -1): void {
@@ -241,7 +242,7 @@ export class SessionTable {
     const wasActive = this.#isActive(entry);
     entry.givenUp = true;
     if (wasActive) this.#withdraw(entry.info.sessionId);
-    entry.dialer.close();
+    entry.connection.close();
   }
 
   #enqueue(entry: Entry): void {

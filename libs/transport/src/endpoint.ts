@@ -20,7 +20,7 @@ import {
   type Prohibited,
 } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
-import { pendingDial } from './dialer.ts';
+import { pendingDial } from './next-hop.ts';
 import { socketEnd } from './serve-dial.ts';
 
 /** The address to connect to. Upstream's agents treat the unspecified address as their own loopback, and API servers rely on it. */

@@ -1,7 +1,6 @@
 export { type CallerPort, Callers, type CallersOptions, type PortOwner } from './callers.ts';
 export { connectEdge } from './connect.ts';
 export { TRANSPORT } from './defaults.ts';
-export type { Dialer } from './dialer.ts';
 export { endpointDial } from './endpoint.ts';
 export { connectPackets } from './grpc/client.ts';
 export { GrpcServer } from './grpc/server.ts';
@@ -41,7 +40,8 @@ export {
   type Listener,
   listen,
 } from './listen.ts';
-export { PacketDialer } from './packets/dial.ts';
+export type { NextHopConnection } from './next-hop.ts';
+export { PacketClient } from './packets/dial.ts';
 export { PacketServer } from './packets/serve.ts';
 export { PeerLinks, type PeerLinksOptions, type PeerServer, type PeerServerOptions, servePeers } from './peers.ts';
 export { RequestRefused } from './proxy-authorization.ts';

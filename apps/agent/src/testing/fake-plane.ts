@@ -33,7 +33,7 @@ export class FakeUplink implements Uplink {
   readonly hear: Pick<UplinkOptions, 'membership' | 'leave'>;
   open = 0;
   leaving = false;
-  retired = false;
+  left = false;
   readonly #hub: FakeHub;
   readonly #closed = Promise.withResolvers<Error | undefined>();
   readonly closed = this.#closed.promise;
@@ -63,15 +63,15 @@ export class FakeUplink implements Uplink {
   drain(): void {}
 
   /** The hub says that it is leaving. */
-  leave(): void {
+  hubLeaves(): void {
     this.leaving = true;
     this.hear.leave();
   }
 
-  retire(): void {
+  leave(): void {
     this.leaving = true;
-    this.retired = true;
-    if (this.open === 0) this.destroy(new Error('retired'));
+    this.left = true;
+    if (this.open === 0) this.destroy(new Error('left by its agent'));
   }
 
   destroy(reason: Error): void {
@@ -146,7 +146,7 @@ export class FakePlane {
     this.clock.after(TELL_AFTER, () => {
       const current = this.current && hub.current;
       hear.membership({ type: 'membership', current, hubs: [...this.#members.values()] });
-      if (hub.leaves) uplink.leave();
+      if (hub.leaves) uplink.hubLeaves();
     });
     return uplink;
   };

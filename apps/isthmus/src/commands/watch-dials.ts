@@ -203,7 +203,7 @@ export interface ErrorView {
 }
 
 /** The dials of the last minute, each once, even if several members report it. */
-export class RecentDials {
+export class DialsOfMinute {
   readonly #kept = new Map<string, Kept>();
   /** Dials of each second, the latest last. */
   readonly #seconds = new Map<number, { dials: number; failed: number }>();
@@ -269,8 +269,8 @@ export class RecentDials {
   }
 
   /** Returns those that `wanted` accepts, apart from these. */
-  only(wanted: (dial: DialView) => boolean): RecentDials {
-    const found = new RecentDials();
+  only(wanted: (dial: DialView) => boolean): DialsOfMinute {
+    const found = new DialsOfMinute();
     for (const { view } of this.#kept.values()) if (wanted(view)) found.add(view);
     return found;
   }

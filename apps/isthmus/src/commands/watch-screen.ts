@@ -1,12 +1,12 @@
 import { ISTHMUS } from '../defaults.ts';
 import { age, millis, plural, type Style } from '../output.ts';
 import { cut, table, wrapped } from '../table.ts';
-import type { DialView, ErrorView, Followed, Load, RecentDials, TenantView } from './watch-dials.ts';
+import type { DialsOfMinute, DialView, ErrorView, Followed, Load, TenantView } from './watch-dials.ts';
 
 export interface Picture {
   readonly now: number;
   readonly members: readonly Followed[];
-  readonly recent: RecentDials;
+  readonly recent: DialsOfMinute;
   readonly unheard: number;
   readonly controls: Controls;
   /** Of the terminal, in characters. */
@@ -69,7 +69,7 @@ const BESIDE_BARS = 36;
 const MOST_SECONDS = 120;
 
 /** The bars of the last seconds: as many as there is room for, and always the newest. */
-function barLine(recent: RecentDials, now: number, columns: number): string {
+function barLine(recent: DialsOfMinute, now: number, columns: number): string {
   const seconds = recent.perSecond(now, Math.max(10, Math.min(MOST_SECONDS, columns - BESIDE_BARS)));
   return `dials/s, last ${seconds.length} s  ${sparkline(seconds)}  at most ${Math.max(...seconds)}`;
 }
@@ -170,7 +170,7 @@ interface Listed {
   readonly count: number;
 }
 
-function dialLines(recent: RecentDials, { now, order, count }: Listed, style: Style): string[] {
+function dialLines(recent: DialsOfMinute, { now, order, count }: Listed, style: Style): string[] {
   const dials = order === 'slowest' ? recent.slowest(count) : recent.newest(count);
   if (dials.length === 0) return [];
   const rows = dials.map((dial) => [

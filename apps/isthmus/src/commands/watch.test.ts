@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { stripVTControlCharacters } from 'node:util';
 import { styleOf } from '../output.ts';
-import { type DialView, type Followed, RecentDials } from './watch-dials.ts';
+import { DialsOfMinute, type DialView, type Followed } from './watch-dials.ts';
 import {
   AT_START,
   type Controls,
@@ -41,8 +41,8 @@ function dial(id: string, secondsAgo: number, ms: number, more: Partial<DialView
 
 const REFUSED = { code: 'connection_refused', text: 'dial tcp 10.0.0.9:1: connect: connection refused' };
 
-function some(): RecentDials {
-  const recent = new RecentDials();
+function some(): DialsOfMinute {
+  const recent = new DialsOfMinute();
   for (let index = 0; index < 20; index++) recent.add(dial(`d${index}`, 2 + index / 10, 5));
   recent.add(dial('slow', 3, 420, { attempts: 2, tenant: 'team-a' }));
   recent.add(dial('bad', 4, 1, { ok: false, error: REFUSED, destination: '10.0.0.9:1' }));
@@ -190,7 +190,7 @@ describe('the live screen', () => {
   });
 
   it('is shown before there is a dial', () => {
-    const shown = drawn(80, { members: [], recent: new RecentDials() }).join('\n');
+    const shown = drawn(80, { members: [], recent: new DialsOfMinute() }).join('\n');
     assert.match(shown, /0\.0 dials\/s[\s\S]*No dial failed in the last minute/);
   });
 

@@ -4,7 +4,7 @@ import { ISTHMUS } from '../defaults.ts';
 import type { Style } from '../output.ts';
 import { EXIT } from '../output.ts';
 import type { Terminal } from '../terminal.ts';
-import { type DialView, Following, RecentDials } from './watch-dials.ts';
+import { DialsOfMinute, type DialView, Following } from './watch-dials.ts';
 import {
   AT_START,
   type Controls,
@@ -46,7 +46,7 @@ export const watch = command({
     const quit = new AbortController();
     const ends = options.for === undefined ? [] : [AbortSignal.timeout(options.for)];
     const signal = AbortSignal.any([terminal.interrupted, quit.signal, ...ends]);
-    const recent = new RecentDials();
+    const recent = new DialsOfMinute();
     const told = drawn ? (dial: DialView) => recent.add(dial) : (dial: DialView) => output.line(dial, dialLine);
     const filter = {
       tenant: options.tenant,
@@ -73,7 +73,7 @@ interface Live {
   readonly terminal: Terminal;
   readonly style: Style;
   readonly following: Following;
-  readonly recent: RecentDials;
+  readonly recent: DialsOfMinute;
   /** Ends the screen. */
   readonly quit: () => void;
 }

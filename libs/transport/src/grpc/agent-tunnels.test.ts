@@ -9,22 +9,22 @@ import { agentAtHub, connect, destination, echo, hub, pings, request } from './t
 const MIB = 1024 * 1024;
 
 test('one stalled tunnel of an agent’s stream does not stop the others while its bytes lie within its share', async () => {
-  const { dialer } = await agentAtHub();
+  const { client } = await agentAtHub();
   const bulk = await destination((socket) => {
     socket.write(Buffer.alloc(3 * MIB));
   });
-  const stalled = await dialer.dial(request(bulk));
-  const { end } = await dialer.dial(request(await destination(echo)));
+  const stalled = await client.dial(request(bulk));
+  const { end } = await client.dial(request(await destination(echo)));
   await pings(end.stream, 100);
   assert.equal(stalled.end.stream.destroyed, false);
 });
 
 test('one that lets nobody else have a turn is ended, and one that reads on gets every byte', async () => {
-  const { dialer } = await agentAtHub({ shareBytes: 64 * 1024, patienceMs: 1000 });
+  const { client } = await agentAtHub({ shareBytes: 64 * 1024, patienceMs: 1000 });
   const sent = randomBytes(8 * MIB);
   const bulk = await destination((socket) => void socket.resume().end(sent));
-  const [stalled, reading] = await Promise.all([dialer.dial(request(bulk)), dialer.dial(request(bulk))]);
-  const { end } = await dialer.dial(request(await destination(echo)));
+  const [stalled, reading] = await Promise.all([client.dial(request(bulk)), client.dial(request(bulk))]);
+  const { end } = await client.dial(request(await destination(echo)));
   const hash = createHash('sha256');
   reading.end.stream.on('data', (chunk: Buffer) => hash.update(chunk));
   await Promise.all([once(stalled.end.stream, 'close').catch(() => {}), once(reading.end.stream, 'end')]);
@@ -57,7 +57,7 @@ test('an agent holds 16 MiB for slow destinations before its server has to wait,
 });
 
 test('when 32 busy tunnels are cut at once, everything else works on', async () => {
-  const { dialer, served } = await agentAtHub();
+  const { client, served } = await agentAtHub();
   const bulk = await destination((socket) => {
     const chunk = Buffer.alloc(256 * 1024);
     const more = () => {
@@ -66,35 +66,35 @@ test('when 32 busy tunnels are cut at once, everything else works on', async () 
     socket.on('drain', more).resume();
     more();
   });
-  const busy = await Promise.all(Array.from({ length: 32 }, () => dialer.dial(request(bulk))));
-  const quiet = await dialer.dial(request(await destination(echo)));
+  const busy = await Promise.all(Array.from({ length: 32 }, () => client.dial(request(bulk))));
+  const quiet = await client.dial(request(await destination(echo)));
   for (const { end } of busy) end.stream.resume();
   await Promise.all(busy.map(({ end }) => once(end.stream, 'data')));
   for (const { end } of busy) end.abort(new Error('cut'));
   quiet.end.stream.write('ping');
   assert.equal(String((await once(quiet.end.stream, 'data'))[0]), 'ping');
-  const next = await dialer.dial(request(await destination(echo)));
+  const next = await client.dial(request(await destination(echo)));
   next.end.stream.write('next');
   assert.equal(String((await once(next.end.stream, 'data'))[0]), 'next');
-  await until(() => dialer.open === 2 && served.open === 2, 'the cut ones are gone');
+  await until(() => client.open === 2 && served.open === 2, 'the cut ones are gone');
 });
 
 const MANY = process.env.ISTHMUS_SLOW_TESTS === undefined ? 2000 : 10_000;
 
 test(`${MANY} tunnels over one agent’s stream leave nothing behind`, async () => {
-  const { dialer, served } = await agentAtHub();
+  const { client, served } = await agentAtHub();
   const far = await destination((socket) => void socket.resume().once('end', () => socket.end()));
   const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
   const before = timers();
   for (let done = 0; done < MANY; done += 50) {
     await Promise.all(
       Array.from({ length: 50 }, async (_, i) => {
-        const { end } = await dialer.dial(request(far));
+        const { end } = await client.dial(request(far));
         if (i % 2 === 0) end.abort(new Error('cut'));
         else end.stream.resume().end();
       }),
     );
-    await until(() => dialer.open === 0 && served.open === 0, 'all closed');
+    await until(() => client.open === 0 && served.open === 0, 'all closed');
   }
   assert.ok(timers() <= before + 1, `timers: ${timers()}, before: ${before}`);
 });

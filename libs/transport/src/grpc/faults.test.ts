@@ -108,17 +108,17 @@ test('a defect where a packet is counted ends its stream, at a server and at a c
   const dial = endpointDial({ agentId: 'a1' });
   const served = new PacketServer(channel, { role: 'agent', dial, tenant: 'default', events });
   const fault = failOnce(events, 'packet');
-  await assert.rejects((at.dialers[0] as (typeof at.dialers)[0]).dial(request(await destination(echo))));
+  await assert.rejects((at.clients[0] as (typeof at.clients)[0]).dial(request(await destination(echo))));
   assert.equal((await fault)[0], 'agent packets');
   assert.match((await served.closed)?.message ?? '', /a defect/);
 
-  const { dialer, events: ofHub, served: other } = await agentAtHub();
-  const first = await dialer.dial(request(await destination(echo)));
+  const { client, events: ofHub, served: other } = await agentAtHub();
+  const first = await client.dial(request(await destination(echo)));
   const ended = failOnce(ofHub, 'packet');
   first.end.stream.on('error', () => {});
   other.drain();
   assert.equal((await ended)[0], 'hub packets');
-  await dialer.closed;
+  await client.closed;
 });
 
 test('a defect where a broken stream is reported ends no more, also if a timer ended it', async () => {
@@ -151,12 +151,12 @@ test('a defect where a refused agent, or a peer that breaks the protocol, is rep
 });
 
 test('a defect where a stalled reader is reported ends its stream', async () => {
-  const { dialer, events } = await agentAtHub({ shareBytes: 0, patienceMs: 200 });
+  const { client, events } = await agentAtHub({ shareBytes: 0, patienceMs: 200 });
   const source = await destination((socket) => void socket.on('error', () => {}).write(Buffer.alloc(32 * 1024 * 1024)));
   const fault = failOnce(events, 'tunnel:stalled');
-  const { end } = await dialer.dial(request(source));
+  const { end } = await client.dial(request(source));
   end.stream.on('error', () => {});
   assert.equal((await fault)[0], 'hub packets');
-  await dialer.closed;
+  await client.closed;
   assert.equal(end.stream.destroyed, true);
 });

@@ -33,18 +33,18 @@ import {
 } from './testing/plane.ts';
 
 test('an agent of ours carries tunnels of a hub of ours over AgentService', async () => {
-  const { dialer, dialers, agents, served, server } = await agentAtHub();
-  assert.equal(dialers.length, 1);
+  const { client, clients, agents, served, server } = await agentAtHub();
+  assert.equal(clients.length, 1);
   assert.equal(agents[0]?.agentId, 'a1');
   assert.match(agents[0]?.peer.remote ?? '', /^127\.0\.0\.1:\d+$/);
-  const { end } = await dialer.dial(request(await destination(echo)));
+  const { end } = await client.dial(request(await destination(echo)));
   end.stream.write('hello');
   assert.equal(String((await once(end.stream, 'data'))[0]), 'hello');
   end.stream.end();
-  await until(() => dialer.open === 0 && served.open === 0, 'tunnel gone');
+  await until(() => client.open === 0 && served.open === 0, 'tunnel gone');
   served.destroy(new Error('over'));
   await until(() => server.connections === 0, 'connection gone');
-  assert.ok((await dialer.closed) instanceof SessionLost);
+  assert.ok((await client.closed) instanceof SessionLost);
 });
 
 test('a hub tells its id and count at once and reads the identifiers', async () => {
@@ -129,11 +129,11 @@ test('an agent says why a server did not let it in', async () => {
 });
 
 test('a hub that shuts down ends what is left after its grace', async () => {
-  const { dialer, served, server } = await agentAtHub();
-  const { end } = await dialer.dial(request(await destination(echo)));
+  const { client, served, server } = await agentAtHub();
+  const { end } = await client.dial(request(await destination(echo)));
   await server.close(20);
   assert.equal(server.connections, 0);
-  assert.ok((await dialer.closed) instanceof SessionLost);
+  assert.ok((await client.closed) instanceof SessionLost);
   assert.equal(end.stream.destroyed, true);
   await served.closed;
   await until(() => served.open === 0, 'agent has let go');
@@ -214,8 +214,8 @@ for (const [where, path] of [
 ] as const) {
   test(`a caller dials over ${where} and its stream ends with its tunnel`, async () => {
     const { target, dialled, server } = await gateway({}, path());
-    const dialer = await caller(target);
-    const { end } = await dialer.dial(request(await destination(echo)));
+    const client = await caller(target);
+    const { end } = await client.dial(request(await destination(echo)));
     assert.equal(dialled[0]?.caller?.via, 'grpc');
     const from = path() === undefined ? /^127\.0\.0\.1:/ : /^uds$/;
     assert.match(dialled[0]?.caller?.identity ?? '', from);
@@ -223,8 +223,8 @@ for (const [where, path] of [
     end.stream.write('x'.repeat(25));
     assert.equal(String((await once(end.stream, 'data'))[0]).length, 25);
     end.stream.resume().end();
-    await until(() => dialer.open === 0, 'tunnel gone');
-    assert.match((await dialer.closed).message, /closed its stream/);
+    await until(() => client.open === 0, 'tunnel gone');
+    assert.match((await client.closed).message, /closed its stream/);
     await until(() => server.connections === 0, 'connection gone');
   });
 }
@@ -235,9 +235,9 @@ test('a gateway hands on the words of a failed dial and ends the stream', async 
       throw new DialError('destination_unavailable', 'No agent available');
     },
   });
-  const dialer = await caller(target);
-  await assert.rejects(dialer.dial(request({ host: 'h', port: 1 })), { message: 'No agent available' });
-  await dialer.closed;
+  const client = await caller(target);
+  await assert.rejects(client.dial(request({ host: 'h', port: 1 })), { message: 'No agent available' });
+  await client.closed;
   await until(() => server.connections === 0, 'connection gone');
 });
 

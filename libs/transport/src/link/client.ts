@@ -28,8 +28,8 @@ import {
   watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { abandoned, type Dialer, Ending, pendingDial } from '../dialer.ts';
 import { percentDecoded, reasonOf } from '../http1.ts';
+import { abandoned, Drain, type NextHopConnection, pendingDial } from '../next-hop.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
 import {
   Control,
@@ -87,7 +87,7 @@ interface Asking<Answer> {
  * The dialling side of a link: a gateway towards a hub, a hub towards an agent. It is the HTTP/2 client, whichever side made the
  * connection.
  */
-export class LinkClient implements Dialer {
+export class LinkClient implements NextHopConnection {
   readonly dial: Dial;
   readonly attach: Attach;
   readonly closed: Promise<Error>;
@@ -106,7 +106,7 @@ export class LinkClient implements Dialer {
   #readBefore = -1;
   readonly #closed: (stream: Http2Stream) => void;
   readonly #carriers: CarrierLink;
-  readonly #ending: Ending;
+  readonly #drain: Drain;
 
   constructor(options: LinkClientOptions) {
     const { socket, peer, receive = () => {}, refused = () => {}, reconcileEvery = WIRE.reconcileEveryMs } = options;
@@ -115,9 +115,9 @@ export class LinkClient implements Dialer {
     this.#peer = peer;
     this.#halfAtPeer = options.to === 'agent';
     // The control stream alone does not keep a link open.
-    const ending = new Ending({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
-    this.#ending = ending;
-    this.closed = ending.closed;
+    const drain = new Drain({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
+    this.#drain = drain;
+    this.closed = drain.closed;
     this.dial = (request) => this.#dial(request);
     this.attach = (request) => this.#attach(request);
     const fault = (error: Error) => {
@@ -127,12 +127,12 @@ export class LinkClient implements Dialer {
     this.#guarded = guarding(fault);
     this.#closed = this.#guarded((stream: Http2Stream) => {
       this.#streams.delete(stream);
-      ending.endIfIdle();
+      drain.endIfIdle();
     });
     this.#carriers = { peer, far: 'destination', closed: this.#closed };
     http2.on('fault', fault);
-    http2.once('goaway', () => ending.refuseDials(new Error(`${peer} is closing the link`)));
-    http2.once('close', (reason) => ending.over(reason));
+    http2.once('goaway', () => drain.refuseDials(new Error(`${peer} is closing the link`)));
+    http2.once('close', (reason) => drain.over(reason));
     // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
     const mayHaveDied = watchLiveness(http2, (error) => http2.destroy(error, true), {
       ping: options.ping,
@@ -223,7 +223,7 @@ export class LinkClient implements Dialer {
 
   /** Whether the link accepts new dials. */
   get usable(): boolean {
-    return this.#ending.reason === undefined;
+    return this.#drain.reason === undefined;
   }
 
   /** Tells the other side that this side is about to close, so that it opens another link first. Still accepts dials. */
@@ -233,9 +233,9 @@ export class LinkClient implements Dialer {
 
   /** Accepts no new dials, lets running tunnels finish, then closes. The caller bounds this with `destroy`. */
   close(): void {
-    this.#ending.refuseDials(new Error(`link to ${this.#peer} is closing`));
+    this.#drain.refuseDials(new Error(`link to ${this.#peer} is closing`));
     this.#http2.close();
-    this.#ending.endIfIdle();
+    this.#drain.endIfIdle();
   }
 
   /** Ends the link and every tunnel on it. Data of tunnels that ended before can still be read. */
@@ -244,7 +244,7 @@ export class LinkClient implements Dialer {
   }
 
   /** Ends the link and every tunnel on it, also those that could be resumed elsewhere, and tells the other side why. */
-  expel(reason: Error): void {
+  destroyAndTell(reason: Error): void {
     cutStreams(this.#streams, planeEnded(reason, 'credential'));
     this.#http2.destroy(reason, true);
   }
@@ -331,8 +331,8 @@ export class LinkClient implements Dialer {
 
   /** @returns why it cannot open a stream, if it cannot */
   #begin(head: OutgoingHead): Http2Stream | DialError {
-    const { reason } = this.#ending;
-    if (reason) return this.#ending.lost(reason);
+    const { reason } = this.#drain;
+    if (reason) return this.#drain.lost(reason);
     try {
       const stream = this.#http2.begin(head);
       this.#streams.add(stream);
@@ -340,14 +340,14 @@ export class LinkClient implements Dialer {
       return stream;
     } catch (error) {
       if (error instanceof TypeError) return new DialError('http_request_error', error.message, { cause: error });
-      return this.#ending.lost(error as Error);
+      return this.#drain.lost(error as Error);
     }
   }
 
   /** Returns the error of a dial whose stream ended without an answer. The caller has received nothing from the destination. */
   #lost(code: number | undefined): DialError {
-    const { reason } = this.#ending;
-    if (reason) return this.#ending.lost(reason);
+    const { reason } = this.#drain;
+    if (reason) return this.#drain.lost(reason);
     // The link goes on: another session may serve the dial, but none is about to take this one's place.
     const why = code === ErrorCode.REFUSED_STREAM ? 'dial refused' : 'the stream ended without an answer';
     return new DialError('proxy_internal_error', `${this.#peer}: ${why}`, { retryable: true });

@@ -93,7 +93,7 @@ export class HoldLinks {
     const { identifyCaller, events, dial, attach, halfClosedMs, timeout } = this.#options;
     let link: LinkServer | undefined;
     const peer = peerOf(socket, (reason) => {
-      if (link) link.expel(reason);
+      if (link) link.destroyAndTell(reason);
       else socket.destroy();
     });
     const refuse = (status: string, error: Error) => {

@@ -389,7 +389,7 @@ export class LinkServer {
   }
 
   /** As `destroy`, also tunnels that could be resumed elsewhere, and tells the other side why: it may not stay. */
-  expel(reason: Error): void {
+  destroyAndTell(reason: Error): void {
     cutStreams(this.#streams, planeEnded(reason, 'credential'));
     this.#http2.destroy(reason, true);
   }

@@ -28,9 +28,9 @@ async function digestOf(stream: Duplex): Promise<string> {
 
 test('a reader that rests holds its stream up beyond its share, and then gets every byte', async () => {
   const budget = new SharedBudget(64 * MIB);
-  const { dialer, hub, fars } = plane({}, { shareBytes: 128 * KIB, budget });
+  const { client, hub, fars } = plane({}, { shareBytes: 128 * KIB, budget });
   hub.window = 256 * KIB;
-  const { end } = await dialer.dial(request());
+  const { end } = await client.dial(request());
   const sent = randomBytes(4 * MIB);
   fars[0]?.end(sent);
   await until(() => hub.heldUp, 'held up');
@@ -42,9 +42,9 @@ test('a reader that rests holds its stream up beyond its share, and then gets ev
 });
 
 test('what waits within its share holds up nobody', async () => {
-  const { dialer, hub, fars } = plane({}, { shareBytes: MIB });
+  const { client, hub, fars } = plane({}, { shareBytes: MIB });
   hub.window = 1;
-  const [resting, lively] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
+  const [resting, lively] = await Promise.all([client.dial(request()), client.dial(request())]);
   fars[0]?.write(Buffer.alloc(MIB));
   await until(() => resting.end.stream.readableLength > 0, 'all came');
   for (let round = 0; round < 3; round++) {
@@ -56,8 +56,8 @@ test('what waits within its share holds up nobody', async () => {
 
 test('many slow readers make each other a small share, beyond which each holds its stream up; none loses a byte', async () => {
   const budget = new SharedBudget(MIB);
-  const { dialer, hub, fars } = plane({}, { shareBytes: 4 * MIB, budget });
-  const ends = await Promise.all(Array.from({ length: 30 }, () => dialer.dial(request())));
+  const { client, hub, fars } = plane({}, { shareBytes: 4 * MIB, budget });
+  const ends = await Promise.all(Array.from({ length: 30 }, () => client.dial(request())));
   const sent = randomBytes(512 * KIB);
   for (const far of fars) far.end(sent);
   await until(() => hub.held > 30 * 256 * KIB, 'all came');
@@ -71,9 +71,9 @@ test('a reader that takes nothing while it holds up its stream is ended by the p
   const events = planeEvents();
   const stalls: string[] = [];
   events.on('tunnel:stalled', (role) => stalls.push(role));
-  const { dialer, hub, fars, served } = plane({}, { shareBytes: 64 * KIB, patienceMs: 1000 }, events);
+  const { client, hub, fars, served } = plane({}, { shareBytes: 64 * KIB, patienceMs: 1000 }, events);
   hub.window = 256 * KIB;
-  const [stalled, lively] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
+  const [stalled, lively] = await Promise.all([client.dial(request()), client.dial(request())]);
   const sent = randomBytes(4 * MIB);
   fars[0]?.write(sent);
   const [first, rest] = [sent.subarray(0, MIB), sent.subarray(MIB)];
@@ -85,7 +85,7 @@ test('a reader that takes nothing while it holds up its stream is ended by the p
   assert.deepEqual(stalls, ['hub']);
   fars[1]?.end(rest);
   assert.equal(await digest, sha256(sent));
-  await until(() => dialer.open === 0 || served.open === 0, 'both gone');
+  await until(() => client.open === 0 || served.open === 0, 'both gone');
   assert.equal(hub.held, 0);
 });
 
@@ -125,14 +125,14 @@ for (const [what, shareBytes] of [['beyond', 64 * KIB]] as const) {
     mock.timers.enable({ apis: ['setInterval'] });
     try {
       const budget = new SharedBudget(512 * MIB);
-      const { dialer, hub, agent, fars, served } = plane({}, { shareBytes, budget });
-      const [stalled, slow] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
+      const { client, hub, agent, fars, served } = plane({}, { shareBytes, budget });
+      const [stalled, slow] = await Promise.all([client.dial(request()), client.dial(request())]);
       const sent = randomBytes(4 * MIB);
       for (const far of fars) far.end(sent);
       const closed = () => types(agent).filter((type) => type === 'CLOSE_RSP').length === 2;
       await until(closed, { every: 0, what: 'both closed, in the tick in which they are' });
       served.destroy(new Error('gone'));
-      await dialer.closed;
+      await client.closed;
       assert.deepEqual([stalled.end.stream.destroyed, slow.end.stream.destroyed], [false, false]);
       const digest = digestOf(slow.end.stream);
       assert.equal(await digest, sha256(sent));

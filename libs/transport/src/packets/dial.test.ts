@@ -4,7 +4,7 @@ import { setImmediate as tick } from 'node:timers/promises';
 import type { Packet } from '@isthmus/proto';
 import { until } from '@isthmus/runtime/testing';
 import { type Established, planeEvents } from '@isthmus/tunnel';
-import { PacketDialer } from './dial.ts';
+import { PacketClient } from './dial.ts';
 import { channelPair, destination, established, plane, request, silent, types } from './testing.ts';
 
 const GO_TEXTS: [text: string, code: string][] = [
@@ -21,22 +21,22 @@ const GO_TEXTS: [text: string, code: string][] = [
 
 for (const [text, code] of GO_TEXTS) {
   test(`an agent's "${text}" is a dial error ${code} with the same words`, async () => {
-    const { dialer, served } = plane({
+    const { client, served } = plane({
       dial: async () => {
         throw new Error(text);
       },
     });
     const retryable = code === 'connection_limit_reached' || code === 'dns_timeout';
-    await assert.rejects(dialer.dial(request()), { name: 'DialError', code, message: text, retryable });
-    await until(() => served.open === 0 && dialer.open === 0, 'nothing open');
+    await assert.rejects(client.dial(request()), { name: 'DialError', code, message: text, retryable });
+    await until(() => served.open === 0 && client.open === 0, 'nothing open');
   });
 }
 
 test('a dial that is given up is closed by DIAL_CLS and its destination with it', async () => {
   const answer = Promise.withResolvers<Established>();
-  const { dialer, hub, served, requests } = plane({ dial: () => answer.promise });
+  const { client, hub, served, requests } = plane({ dial: () => answer.promise });
   const abort = new AbortController();
-  const dial = dialer.dial(request({ signal: abort.signal }));
+  const dial = client.dial(request({ signal: abort.signal }));
   await until(() => requests.length === 1, 'dialled');
   abort.abort();
   await assert.rejects(dial, { code: 'connection_terminated' });
@@ -49,8 +49,8 @@ test('a dial that is given up is closed by DIAL_CLS and its destination with it'
 });
 
 test('a dial without an answer ends at its deadline', async () => {
-  const { dialer, requests } = plane({ dial: silent });
-  const dial = dialer.dial(request({ deadline: performance.now() + 20 }));
+  const { client, requests } = plane({ dial: silent });
+  const dial = client.dial(request({ deadline: performance.now() + 20 }));
   await assert.rejects(dial, { code: 'connection_timeout', expired: true });
   await until(() => requests[0]?.signal.aborted === true, 'given up at the far side');
 });
@@ -66,8 +66,8 @@ test('an answer to no dial at all is told as a failure; a late one is not, as it
     drain() {},
     close() {},
   });
-  const dialer = new PacketDialer(hub, { agentId: 'a1', sessionId: 's1', hubId: 'h1', events });
-  await assert.rejects(dialer.dial(request({ deadline: performance.now() + 20 })), { expired: true });
+  const client = new PacketClient(hub, { agentId: 'a1', sessionId: 's1', hubId: 'h1', events });
+  await assert.rejects(client.dial(request({ deadline: performance.now() + 20 })), { expired: true });
   agent.send({ type: 'DIAL_RSP', random: await dialled.promise, connectID: 1n, error: '' });
   agent.send({ type: 'DIAL_RSP', random: 7n, connectID: 2n, error: '' });
   await until(() => unasked > 0, 'one failure');
@@ -76,10 +76,10 @@ test('an answer to no dial at all is told as a failure; a late one is not, as it
 
 test('an answer that comes after its dial was given up is closed', async () => {
   const [hub, agent] = channelPair();
-  const dialer = new PacketDialer(hub, { agentId: 'a', sessionId: 's', hubId: 'h', events: planeEvents() });
+  const client = new PacketClient(hub, { agentId: 'a', sessionId: 's', hubId: 'h', events: planeEvents() });
   const received: Packet[] = [];
   agent.start({ packet: (packet) => void received.push(packet), drain() {}, close() {} });
-  const dial = dialer.dial(request({ deadline: performance.now() + 5 }));
+  const dial = client.dial(request({ deadline: performance.now() + 5 }));
   await assert.rejects(dial, { expired: true });
   await until(() => received.length === 2, 'DIAL_CLS');
   const { random } = received[0] as Packet & { random: bigint };

@@ -14,7 +14,7 @@ import {
 } from '@isthmus/tunnel';
 import type { ChannelError, PacketChannel } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { abandoned, type Dialer, Ending, type PendingDial, pendingDial } from '../dialer.ts';
+import { abandoned, Drain, type NextHopConnection, type PendingDial, pendingDial } from '../next-hop.ts';
 import { Backlog, type BacklogLimits, ObservedChannel } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
@@ -56,7 +56,7 @@ interface PacketDialerOptions {
 }
 
 /** Dials through a Go agent. */
-export class PacketDialer implements Dialer {
+export class PacketClient implements NextHopConnection {
   readonly dial: Dial = async (request) => this.#dial(request);
   readonly attach: Attach = () => Promise.reject(cannotResume());
   readonly closed: Promise<Error>;
@@ -67,13 +67,13 @@ export class PacketDialer implements Dialer {
   readonly #pending = new Map<bigint, PendingDial>();
   /** Dials that ended without an answer, oldest first. */
   readonly #givenUp = new Set<bigint>();
-  readonly #ending: Ending;
+  readonly #drain: Drain;
 
   constructor(channel: PacketChannel, options: PacketDialerOptions) {
     this.#options = options;
     const peer = `agent ${options.agentId}`;
-    this.#ending = new Ending({ peer, open: () => this.open, end: () => this.#mux.end() });
-    this.closed = this.#ending.closed;
+    this.#drain = new Drain({ peer, open: () => this.open, end: () => this.#mux.end() });
+    this.closed = this.#drain.closed;
     this.#channel = new ObservedChannel(channel, options.events, 'hub');
     const stalled = () => void options.events.emit('tunnel:stalled', 'hub');
     const backlog = new Backlog(this.#channel, {
@@ -98,22 +98,22 @@ export class PacketDialer implements Dialer {
   leave(): void {}
 
   close(): void {
-    this.#ending.refuseDials(new Error('session is closing'));
-    this.#ending.endIfIdle();
+    this.#drain.refuseDials(new Error('session is closing'));
+    this.#drain.endIfIdle();
   }
 
   destroy(reason: Error): void {
-    this.#ending.refuseDials(reason);
+    this.#drain.refuseDials(reason);
     this.#channel.destroy(reason);
   }
 
   /** The stream's status says why. */
-  expel(reason: Error): void {
+  destroyAndTell(reason: Error): void {
     this.destroy(reason);
   }
 
   #dial(request: DialRequest): Promise<Established> {
-    this.#ending.check();
+    this.#drain.check();
     if (request.signal.aborted) throw abandoned();
     const random = this.#random();
     const pending = pendingDial(request, {
@@ -124,7 +124,7 @@ export class PacketDialer implements Dialer {
       },
       settled: (error) => {
         this.#pending.delete(random);
-        if (error) this.#ending.endIfIdle();
+        if (error) this.#drain.endIfIdle();
       },
     });
     this.#pending.set(random, pending);
@@ -139,7 +139,7 @@ export class PacketDialer implements Dialer {
     const end = this.#mux.open(connectID);
     end.once(
       'close',
-      this.#channel.guarded(() => this.#ending.endIfIdle()),
+      this.#channel.guarded(() => this.#drain.endIfIdle()),
     );
     return { end, agentId, sessionId, hubId, timing: {} };
   }
@@ -179,13 +179,13 @@ export class PacketDialer implements Dialer {
 
   #end(streams: Iterable<PacketStream>, error?: ChannelError): void {
     const { agentId } = this.#options;
-    const cause = error ?? this.#ending.reason ?? new Error('agent closed its stream');
+    const cause = error ?? this.#drain.reason ?? new Error('agent closed its stream');
     // An agent that closes its stream in order leaves. Whatever else ends it may be on the way.
     const lost = new SessionLost(`agent ${agentId}: ${cause.message}`, { cause, ...(!error && { by: 'agent' }) });
-    this.#ending.refuseDials(lost);
+    this.#drain.refuseDials(lost);
     for (const stream of streams) stream.lost(lost);
-    for (const pending of [...this.#pending.values()]) pending.fail(this.#ending.lost(cause));
-    this.#ending.over(lost);
+    for (const pending of [...this.#pending.values()]) pending.fail(this.#drain.lost(cause));
+    this.#drain.over(lost);
   }
 
   /** Go's peers keep it in an int64 and expect it to be positive. */

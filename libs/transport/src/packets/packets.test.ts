@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import type { Packet } from '@isthmus/proto';
 import { until } from '@isthmus/runtime/testing';
 import { type Dial, DialError, PlaneEnded, planeEvents, SessionLost } from '@isthmus/tunnel';
-import { PacketDialer } from './dial.ts';
+import { PacketClient } from './dial.ts';
 import { PacketServer } from './serve.ts';
 import {
   channelPair,
@@ -21,8 +21,8 @@ import {
 } from './testing.ts';
 
 test('a dial becomes a tunnel that carries bytes both ways', async () => {
-  const { dialer, hub, agent, requests, fars } = plane();
-  const { end, agentId, sessionId, hubId } = await dialer.dial(request());
+  const { client, hub, agent, requests, fars } = plane();
+  const { end, agentId, sessionId, hubId } = await client.dial(request());
   assert.deepEqual({ agentId, sessionId, hubId }, { agentId: 'a1', sessionId: 's1', hubId: 'h1' });
   assert.deepEqual(requests[0]?.destination, { host: '::1', port: 443 });
   assert.match(requests[0]?.id ?? '', /^[0-9a-f]{16}$/);
@@ -38,27 +38,27 @@ test('a dial becomes a tunnel that carries bytes both ways', async () => {
 });
 
 test('what the destination sent arrives whole before the CLOSE_RSP of its end', async () => {
-  const { dialer, agent, fars, served, outcomes } = plane();
-  const { end } = await dialer.dial(request());
+  const { client, agent, fars, served, outcomes } = plane();
+  const { end } = await client.dial(request());
   const received = collect(end.stream);
   fars[0]?.end('x'.repeat(300_000));
   assert.equal((await received).length, 300_000);
   end.stream.end();
-  await until(() => served.open === 0 && dialer.open === 0, 'tunnel gone');
+  await until(() => served.open === 0 && client.open === 0, 'tunnel gone');
   assert.deepEqual(agent.sent.at(-1), { type: 'CLOSE_RSP', connectID: 1n, error: '' });
   assert.equal(types(agent).filter((type) => type === 'CLOSE_RSP').length, 1);
   assert.deepEqual(outcomes, [{ how: 'closed', by: 'destination' }]);
 });
 
 test('a close from the dialling side is answered by a CLOSE_RSP, behind the data it had sent', async () => {
-  const { dialer, hub, agent, fars, served, outcomes } = plane();
-  const { end } = await dialer.dial(request());
+  const { client, hub, agent, fars, served, outcomes } = plane();
+  const { end } = await client.dial(request());
   end.stream.resume();
   end.stream.end('last words');
   const received = collect(fars[0] as Duplex);
   assert.equal(await received, 'last words');
   fars[0]?.end();
-  await until(() => served.open === 0 && dialer.open === 0, 'tunnel gone');
+  await until(() => served.open === 0 && client.open === 0, 'tunnel gone');
   assert.deepEqual(types(hub), ['DIAL_REQ', 'DATA', 'CLOSE_REQ']);
   assert.deepEqual(agent.sent.at(-1), { type: 'CLOSE_RSP', connectID: 1n, error: '' });
   assert.equal(outcomes[0]?.by, 'caller');
@@ -121,8 +121,8 @@ test('a repeated DIAL_REQ is the same dial', async () => {
 });
 
 test('tunnels take turns on a full channel', async () => {
-  const { dialer, hub } = plane();
-  const ends = await Promise.all([dialer.dial(request()), dialer.dial(request()), dialer.dial(request())]);
+  const { client, hub } = plane();
+  const ends = await Promise.all([client.dial(request()), client.dial(request()), client.dial(request())]);
   hub.full = true;
   for (const { end } of ends) end.stream.write(Buffer.alloc(200 * 1024));
   const order = () => hub.sent.flatMap((packet) => (packet.type === 'DATA' ? [packet.connectID] : []));
@@ -133,43 +133,43 @@ test('tunnels take turns on a full channel', async () => {
   // The first was alone when it came back for its second turn.
   assert.deepEqual(order(), [1n, 1n, 2n, 3n, 1n, 2n, 3n, 1n, 2n, 3n, 2n, 3n]);
   for (const { end } of ends) end.abort(new Error('done'));
-  await until(() => dialer.open === 0, 'all closed');
+  await until(() => client.open === 0, 'all closed');
 });
 
 test('when the channel breaks, tunnels are lost and pending dials may be tried elsewhere', async () => {
   let dials = 0;
   const { near } = destination();
-  const { dialer, hub, served } = plane({
+  const { client, hub, served } = plane({
     dial: async (dialled) => (++dials === 1 ? established(near) : silent(dialled)),
   });
-  const { end } = await dialer.dial(request());
-  const pending = dialer.dial(request());
+  const { end } = await client.dial(request());
+  const pending = client.dial(request());
   await until(() => dials === 2, 'both dialled');
   hub.destroy(new Error('link cut'));
   await assert.rejects(pending, { code: 'connection_terminated', retryable: true });
   await until(() => end.stream.destroyed && near.destroyed, 'tunnel closed');
   assert.ok(end.stream.errored instanceof SessionLost);
-  assert.ok((await dialer.closed) instanceof SessionLost);
-  await assert.rejects(dialer.dial(request()), (error: DialError) => error.retryable);
-  await until(() => served.open === 0 && dialer.open === 0, 'nothing open');
+  assert.ok((await client.closed) instanceof SessionLost);
+  await assert.rejects(client.dial(request()), (error: DialError) => error.retryable);
+  await until(() => served.open === 0 && client.open === 0, 'nothing open');
 });
 
-test('DRAIN reaches the hub, and a dialer that closes ends its channel behind the last tunnel', async () => {
+test('DRAIN reaches the hub, and a client that closes ends its channel behind the last tunnel', async () => {
   const [hub, agent] = channelPair();
   const drained = Promise.withResolvers<void>();
   const events = planeEvents();
   const { near, far } = destination();
   const served = new PacketServer(agent, { role: 'agent', dial: async () => established(near), tenant: 't', events });
   const options = { agentId: 'a', sessionId: 's', hubId: 'h', events, drain: () => drained.resolve() };
-  const dialer = new PacketDialer(hub, options);
-  const { end } = await dialer.dial(request());
+  const client = new PacketClient(hub, options);
+  const { end } = await client.dial(request());
   served.drain();
   await drained.promise;
-  dialer.close();
-  await assert.rejects(dialer.dial(request()), { retryable: true });
+  client.close();
+  await assert.rejects(client.dial(request()), { retryable: true });
   end.stream.resume().end();
   far.resume().end();
-  assert.ok((await dialer.closed) instanceof SessionLost);
+  assert.ok((await client.closed) instanceof SessionLost);
   assert.equal(await served.closed, undefined);
 });
 
@@ -214,16 +214,16 @@ test('2,000 tunnels that opened and closed leave nothing behind', async () => {
   const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
   // Of the tests before it.
   const before = timers();
-  const { dialer, served, hub } = plane({ dial });
+  const { client, served, hub } = plane({ dial });
   for (let done = 0; done < 2000; done += 100) {
     await Promise.all(
       Array.from({ length: 100 }, async (_, i) => {
-        const { end } = await dialer.dial(request());
+        const { end } = await client.dial(request());
         if (i % 2 === 0) end.abort(new Error('cut'));
         else end.stream.resume().end();
       }),
     );
-    await until(() => served.open === 0 && dialer.open === 0, 'all closed');
+    await until(() => served.open === 0 && client.open === 0, 'all closed');
     hub.sent.length = 0;
   }
   assert.ok(timers() <= before, `${timers()} timers, and ${before} before`);
@@ -237,8 +237,8 @@ test('the text of a close says whether the plane ended the tunnel or its destina
     ['read tcp 10.0.0.1:443: connection reset by peer', false],
   ];
   for (const [error, byPlane] of texts) {
-    const { dialer, agent } = plane();
-    const { end } = await dialer.dial(request());
+    const { client, agent } = plane();
+    const { end } = await client.dial(request());
     agent.send({ type: 'CLOSE_RSP', connectID: 1n, error });
     await until(() => end.stream.destroyed, 'the tunnel ended');
     assert.equal(end.stream.errored instanceof PlaneEnded, byPlane, error);

@@ -12,7 +12,7 @@ import {
 } from '@isthmus/tunnel';
 import { ChannelError, type PacketChannel, type PacketSink } from '@isthmus/wire';
 import type { BacklogLimits } from './channel.ts';
-import { PacketDialer } from './dial.ts';
+import { PacketClient } from './dial.ts';
 import { PacketServer, type ServePacketsOptions } from './serve.ts';
 
 /** One end of a channel within the process, for tests. Every packet passes through the codec. */
@@ -187,9 +187,9 @@ function half({ dial, role = 'agent', ...options }: Partial<ServePacketsOptions>
   return { served, hub, agent, requests, fars, outcomes };
 }
 
-export function dialThrough(hub: PairedChannel, backlog?: BacklogLimits, events = planeEvents()): PacketDialer {
+export function dialThrough(hub: PairedChannel, backlog?: BacklogLimits, events = planeEvents()): PacketClient {
   const options = { agentId: 'a1', sessionId: 's1', hubId: 'h1', events };
-  return new PacketDialer(hub, backlog === undefined ? options : { ...options, backlog });
+  return new PacketClient(hub, backlog === undefined ? options : { ...options, backlog });
 }
 
 /** Both halves of the protocol over one channel. */
@@ -197,9 +197,9 @@ export function plane(
   options: Partial<ServePacketsOptions> = {},
   backlog?: BacklogLimits,
   events?: PlaneEvents,
-): Served & { dialer: PacketDialer } {
+): Served & { client: PacketClient } {
   const setup = half(options);
-  return { ...setup, dialer: dialThrough(setup.hub, backlog, events) };
+  return { ...setup, client: dialThrough(setup.hub, backlog, events) };
 }
 
 /** A dial that is never answered. */

@@ -12,7 +12,7 @@ import { type Dial, type DialRequest, type PlaneEvents, planeEvents } from '@ist
 import { endpointDial } from '../../endpoint.ts';
 import type { BacklogLimits } from '../../packets/channel.ts';
 import { PROXY_METHOD } from '../../packets/channel.ts';
-import { PacketDialer } from '../../packets/dial.ts';
+import { PacketClient } from '../../packets/dial.ts';
 import { PacketServer } from '../../packets/serve.ts';
 import { cleanups } from '../../testing/cleanups.ts';
 import { anyoneOf } from '../../tls/certificate.ts';
@@ -97,27 +97,27 @@ export async function pings(stream: Duplex, count: number): Promise<void> {
 
 export interface Hub extends Served {
   agents: PacketAgent[];
-  dialers: PacketDialer[];
+  clients: PacketClient[];
   events: PlaneEvents;
 }
 
 export async function hub(options: Partial<AgentServiceOptions> = {}, backlog: BacklogLimits = {}): Promise<Hub> {
   const events = planeEvents();
   const agents: PacketAgent[] = [];
-  const dialers: PacketDialer[] = [];
+  const clients: PacketClient[] = [];
   const service = agentService({
     serverId: 'h1',
     serverCount: () => 3,
     events,
     onAgent: (agent) => {
       agents.push(agent);
-      dialers.push(
-        new PacketDialer(agent.channel, { agentId: agent.agentId, sessionId: 's1', hubId: 'h1', events, backlog }),
+      clients.push(
+        new PacketClient(agent.channel, { agentId: agent.agentId, sessionId: 's1', hubId: 'h1', events, backlog }),
       );
     },
     ...options,
   });
-  return { ...(await serveGrpc(service, events)), agents, dialers, events };
+  return { ...(await serveGrpc(service, events)), agents, clients, events };
 }
 
 /** Connects to what `listen` listens on. */
@@ -146,13 +146,13 @@ export async function connect(target: string, identifiers = '', token?: string) 
  */
 export async function agentAtHub(
   backlog?: BacklogLimits,
-): Promise<Hub & { dialer: PacketDialer; served: PacketServer }> {
+): Promise<Hub & { client: PacketClient; served: PacketServer }> {
   const at = await hub({}, backlog);
   const { channel } = await connect(at.target);
   const dial = endpointDial({ agentId: 'a1' });
   const served = new PacketServer(channel, { role: 'agent', dial, tenant: 'default', events: planeEvents() });
   cleanups.push(() => served.destroy(new Error('test is over')));
-  return { ...at, dialer: at.dialers[0] as PacketDialer, served };
+  return { ...at, client: at.clients[0] as PacketClient, served };
 }
 
 export async function gateway(options: Partial<ProxyServiceOptions> = {}, path?: string) {
@@ -181,10 +181,10 @@ export function ended(call: EventEmitter): Promise<StatusObject> {
 }
 
 /** A caller of ProxyService is the dialling half too. */
-export async function caller(target: string, metadata: Record<string, string> = {}): Promise<PacketDialer> {
+export async function caller(target: string, metadata: Record<string, string> = {}): Promise<PacketClient> {
   const channel = clientCall(await connected(target), {
     ...{ target, method: PROXY_METHOD, metadata, keepaliveMs: 3_600_000 },
   });
   cleanups.push(() => channel.destroy(new Error('test is over')));
-  return new PacketDialer(channel, { agentId: 'gateway', sessionId: '', hubId: '', events: planeEvents() });
+  return new PacketClient(channel, { agentId: 'gateway', sessionId: '', hubId: '', events: planeEvents() });
 }

@@ -1,8 +1,8 @@
 import type { Guarded } from '@isthmus/runtime';
 import { DialError, type DialRequest, type Established, formatDestination, type NextHop } from '@isthmus/tunnel';
 
-/** The side of a connection that dials: over a link of ours, or over the packet stream of a Go agent. */
-export interface Dialer extends NextHop {
+/** A connection to the next hop, as the side that dials has it: a link of ours, or the packet stream of a Go agent. */
+export interface NextHopConnection extends NextHop {
   /** Dials and tunnels. */
   readonly open: number;
   /** Resolves with the reason when the connection and all its tunnels have ended. */
@@ -13,11 +13,11 @@ export interface Dialer extends NextHop {
   close(): void;
   /** Ends the connection and every tunnel on it. */
   destroy(reason: Error): void;
-  /** As `destroy`, and the other side hears the reason: it may not stay. */
-  expel(reason: Error): void;
+  /** As `destroy`, and tells the other side the reason. */
+  destroyAndTell(reason: Error): void;
 }
 
-interface EndingOptions {
+interface DrainOptions {
   /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
   readonly peer: string;
   /** Returns how many dials and tunnels are open. */
@@ -30,13 +30,13 @@ interface EndingOptions {
  * How the dialling side of a connection ends. It is open; then, with a reason, takes no new dials, and ends when the last tunnel has
  * ended; then it is closed. Of several reasons, the first counts.
  */
-export class Ending {
+export class Drain {
   readonly #closed = Promise.withResolvers<Error>();
   readonly closed = this.#closed.promise;
-  readonly #options: EndingOptions;
+  readonly #options: DrainOptions;
   #reason: Error | undefined;
 
-  constructor(options: EndingOptions) {
+  constructor(options: DrainOptions) {
     this.#options = options;
   }
 

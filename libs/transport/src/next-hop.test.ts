@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { guarding } from '@isthmus/runtime';
 import { DialAbort, DialError, type DialRequest } from '@isthmus/tunnel';
-import { type PendingDial, type PendingDialOptions, pendingDial } from './dialer.ts';
+import { type PendingDial, type PendingDialOptions, pendingDial } from './next-hop.ts';
 import { destination, established, request } from './packets/testing.ts';
 
 const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;

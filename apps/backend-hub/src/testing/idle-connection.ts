@@ -1,7 +1,7 @@
-import type { Dialer } from '@isthmus/transport';
+import type { NextHopConnection } from '@isthmus/transport';
 
-/** A dialer that carries nothing. One that is busy has a tunnel, and so does not end when it is closed. */
-export function idleDialer({ busy = false } = {}): Dialer {
+/** A connection that carries nothing. One that is busy has a tunnel, and so does not end when it is closed. */
+export function idleConnection({ busy = false } = {}): NextHopConnection {
   const closed = Promise.withResolvers<Error>();
   return {
     dial: () => Promise.reject(new Error('no dial was expected')),
@@ -13,6 +13,6 @@ export function idleDialer({ busy = false } = {}): Dialer {
       if (!busy) closed.resolve(new Error('closed'));
     },
     destroy: (reason) => closed.resolve(reason),
-    expel: (reason) => closed.resolve(reason),
+    destroyAndTell: (reason) => closed.resolve(reason),
   };
 }
