@@ -104,11 +104,28 @@ test('the table goes into the page for operators', () => {
   const long = { calls: 6, cut: ['exec'], codes: '2 of 3' };
   const admissions = { asked: 40, failed: ['a Secret: admitted without its webhook'] };
   const figures = { calls: 20, failed: 0, underWay: 1, longest: 1234, long, admissions, reason: undefined };
-  const outcomes = [{ way: WAYS.grpc, fault: 'agents rolled', figures }];
-  const before = '| gRPC, unix socket | of before | 1 |\n| HTTP CONNECT, unix socket | kept | 1 |';
-  assert.match(table(outcomes, before), /rolled.*\n.*kept[^\n]*$/);
+  const outcomes = ['agents rolled', 'agents scaled'].map((fault) => ({ way: WAYS.grpc, fault, figures }));
+  const before = [
+    '| gRPC, unix socket, 2026-01-01 | of before | 1 |',
+    '|  | of before too | 1 |',
+    '| HTTP CONNECT, unix socket, 2026-01-01 | kept | 1 |',
+    '|  | kept too | 1 |',
+    '',
+    '|  | of another table |',
+  ].join('\n');
+  const [, , ...rows] = table(outcomes, before, '2026-01-02').split('\n');
+  assert.deepEqual(
+    rows.map((row) => row.split(' | ').slice(0, 2).join(': ')),
+    [
+      '| gRPC, unix socket, 2026-01-02: agents rolled',
+      '| : agents scaled',
+      '| HTTP CONNECT, unix socket, 2026-01-01: kept',
+      '| : kept too',
+    ],
+  );
+  assert.equal(table([], table(outcomes)), table(outcomes));
   assert.match(
     pageWith(readFileSync(PAGE, 'utf8'), table(outcomes, '', '2026-01-02')),
-    /\| gRPC, unix socket \| agents rolled \| 20 \| 0 \(and 1 under way\) \| 1\.2 s \| 1 of 6: exec \| 2 of 3 \| 1 of 40 \| 2026-01-02 \|/,
+    /\| gRPC, unix socket, 2026-01-02 \| agents rolled \| 20 \| 0 \(and 1 under way\) \| 1\.2 s \| 1 of 6: exec \| 2 of 3 \| 1 of 40 \|/,
   );
 });

@@ -1,5 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
+import { getOrPut } from '@isthmus/runtime';
 import { ROOT } from '../harness/runtime.ts';
 import type { Outcome } from './faults/run.ts';
 import { VERSION } from './settings.ts';
@@ -10,7 +11,7 @@ const BEGIN = '<!-- npm run cluster writes from here -->';
 const END = '<!-- to here -->';
 
 const HEAD = [
-  'how the API server dials',
+  'how the API server dials, and when',
   'what is done',
   'calls',
   'failed',
@@ -18,7 +19,6 @@ const HEAD = [
   'long calls cut',
   'execs with status 7',
   'admissions failed',
-  'on',
 ];
 
 const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
@@ -29,25 +29,39 @@ const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
  * @param on the day of the run
  */
 export function table(outcomes: readonly Outcome[], before = '', on = today()): string {
-  const fresh = outcomes.map((each) => line([...cells(each), on]));
-  const rows = Object.values(WAYS).flatMap(({ name }) => {
-    const ofWay = (row: string) => row.startsWith(`| ${name} |`);
-    return fresh.some(ofWay) ? fresh.filter(ofWay) : before.split('\n').filter(ofWay);
+  const kept = rowsOf(before);
+  const rows = Object.values(WAYS).flatMap((way) => {
+    const fresh = outcomes.filter((each) => each.way === way);
+    if (fresh.length === 0) return kept.get(way.name) ?? [];
+    return fresh.map((each, index) => line([index === 0 ? `${way.name}, ${on}` : '', ...cells(each)]));
   });
   return [line(HEAD), line(HEAD.map(() => '---')), ...rows].join('\n');
+}
+
+/** The rows of a page by their way, which only the first of them names, with the day of its run. */
+function rowsOf(page: string): Map<string, string[]> {
+  const rows = new Map<string, string[]>();
+  let own: string[] | undefined;
+  for (const row of page.split('\n')) {
+    const way = Object.values(WAYS).find(({ name }) => row.startsWith(`| ${name}, `));
+    if (way) own = getOrPut(rows, way.name, () => []);
+    else if (!row.startsWith('|  | ')) own = undefined;
+    own?.push(row);
+  }
+  return rows;
 }
 
 function today(): string {
   return new Date().toISOString().slice(0, 10);
 }
 
-function cells({ way, fault, figures }: Outcome): string[] {
+function cells({ fault, figures }: Outcome): string[] {
   const { calls, failed, underWay, longest, long, admissions } = figures;
   const failures = underWay > 0 ? `${failed} (and ${underWay} under way)` : String(failed);
   const kinds = long.cut.length > 0 ? `: ${[...new Set(long.cut)].join(', ')}` : '';
   const cut = `${long.cut.length} of ${long.calls}${kinds}`;
   const admitted = `${admissions.failed.length} of ${admissions.asked}`;
-  return [way.name, fault, String(calls), failures, `${(longest / 1000).toFixed(1)} s`, cut, long.codes, admitted];
+  return [fault, String(calls), failures, `${(longest / 1000).toFixed(1)} s`, cut, long.codes, admitted];
 }
 
 /** Writes the outcomes of a run into the page for operators. */
