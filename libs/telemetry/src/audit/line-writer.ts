@@ -1,9 +1,8 @@
 import { close, constants, fstatSync, open, write, writeSync } from 'node:fs';
 import { within } from '@isthmus/runtime';
 import { TELEMETRY } from '../defaults.ts';
-import { PIPE_BUF, withoutWaiting } from '../logging/log-sink.ts';
-
-const NEWLINE = 0x0a;
+import { LineQueue } from '../logging/line-queue.ts';
+import { codeOf, PIPE_BUF, withoutWaiting } from '../logging/log-sink.ts';
 
 /** A file, or something that is written like one. */
 export interface LineTarget {
@@ -38,11 +37,7 @@ interface WriterReport {
 export class LineWriter {
   readonly #target: LineTarget;
   readonly #report: WriterReport;
-  readonly #waiting: Uint8Array[] = [];
-  #waitingBytes = 0;
-  /** What is being written, and how many of its bytes are written. */
-  #batch: Uint8Array = Buffer.alloc(0);
-  #written = 0;
+  readonly #queue: LineQueue;
   #writing = false;
   #failing = false;
   /** Whether lines were lost since writes last worked. */
@@ -58,19 +53,17 @@ export class LineWriter {
   constructor(target: LineTarget, report: WriterReport) {
     this.#target = target;
     this.#report = report;
+    this.#queue = new LineQueue(TELEMETRY.auditQueueBytes, target.batch);
     this.#run();
   }
 
   /** @param line ends with a newline */
   write(line: string): void {
-    const bytes = Buffer.from(line);
-    if (this.#over || this.#waitingBytes + this.#left + bytes.length > TELEMETRY.auditQueueBytes) {
+    if (this.#over || !this.#queue.push(line)) {
       this.#losing = true;
       this.#report.dropped(1);
       return;
     }
-    this.#waiting.push(bytes);
-    this.#waitingBytes += bytes.length;
     this.#run();
   }
 
@@ -91,26 +84,20 @@ export class LineWriter {
   endSync(): void {
     if (this.#over) return;
     try {
-      if (this.#writing) this.#written = this.#batch.length;
-      for (let next = this.#next(); next.length > 0; next = this.#next()) {
-        this.#written += this.#target.writeSync(next);
-      }
+      const queue = this.#queue;
+      if (this.#writing) queue.wrote(queue.next().length);
+      for (let piece = queue.next(); piece.length > 0; piece = queue.next()) queue.wrote(this.#target.writeSync(piece));
     } catch {
       // This was the last chance.
     }
     this.#finish();
   }
 
-  get #left(): number {
-    return this.#batch.length - this.#written;
-  }
-
   #finish(): void {
     if (this.#over) return;
     this.#over = true;
     this.#wake();
-    const lines = this.#waiting.length + linesIn(this.#batch.subarray(this.#written));
-    this.#waiting.length = 0;
+    const lines = this.#queue.clear();
     if (lines > 0) this.#report.dropped(lines);
   }
 
@@ -121,7 +108,7 @@ export class LineWriter {
   }
 
   async #writeAll(): Promise<void> {
-    while (!this.#over && (this.#mustOpen || this.#next().length > 0)) {
+    while (!this.#over && (this.#mustOpen || this.#queue.bytes > 0)) {
       try {
         if (this.#mustOpen) await this.#open();
         else await this.#writeNext();
@@ -152,39 +139,22 @@ export class LineWriter {
     }
     this.#opened = true;
     // A line that was partly written to the old file is written in full to the new one.
-    this.#written = this.#written === 0 ? 0 : this.#batch.lastIndexOf(NEWLINE, this.#written - 1) + 1;
+    this.#queue.repeatLine();
   }
 
   async #writeNext(): Promise<void> {
     this.#writing = true;
     try {
-      this.#written += await this.#target.write(this.#next());
+      this.#queue.wrote(await this.#target.write(this.#queue.next()));
     } finally {
       this.#writing = false;
     }
     // While the queue is still long, further lines would be lost, so do not report success yet.
     if (!this.#failing && !this.#losing) return;
-    if (this.#losing && this.#left + this.#waitingBytes > this.#target.batch) return;
+    if (this.#losing && this.#queue.bytes > this.#target.batch) return;
     this.#failing = false;
     this.#losing = false;
     this.#report.works();
-  }
-
-  /** Returns what to write next: the rest of the batch, or a new batch of whole lines. */
-  #next(): Uint8Array {
-    if (this.#left === 0) {
-      let count = 0;
-      let length = 0;
-      for (const { length: more } of this.#waiting) {
-        if (count > 0 && length + more > this.#target.batch) break;
-        count++;
-        length += more;
-      }
-      this.#batch = Buffer.concat(this.#waiting.splice(0, count));
-      this.#written = 0;
-      this.#waitingBytes -= length;
-    }
-    return this.#batch.subarray(this.#written);
   }
 
   #fail(reason: string): void {
@@ -203,16 +173,6 @@ export class LineWriter {
       };
     });
   }
-}
-
-function codeOf(error: unknown): string {
-  return (error as NodeJS.ErrnoException).code ?? String(error);
-}
-
-function linesIn(bytes: Uint8Array): number {
-  let lines = 0;
-  for (let at = bytes.indexOf(NEWLINE); at >= 0; at = bytes.indexOf(NEWLINE, at + 1)) lines++;
-  return lines;
 }
 
 /** The owner writes and the group reads, for a log collector in the group. */

@@ -1,11 +1,10 @@
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import process from 'node:process';
 import { TELEMETRY } from '../defaults.ts';
+import { LineQueue } from './line-queue.ts';
 
 /** The most bytes that one write to a pipe writes as a whole or not at all (PIPE_BUF of Linux). */
 export const PIPE_BUF = 4096;
-
-const NEWLINE = 0x0a;
 
 /** Why a line is lost if the log has not failed. */
 const TOO_LONG = 'too long';
@@ -26,12 +25,7 @@ export type WriteBytes = (bytes: Uint8Array) => number;
 export class LogSink {
   readonly #write: WriteBytes;
   readonly #dropped: (lines: number, reason: string) => void;
-  /** Lines that are queued after `#bytes`. */
-  #lines = '';
-  /** What the log has not accepted of the last write. A full disk may cut a line in two, so its rest is written first. */
-  #bytes: Uint8Array = Buffer.alloc(0);
-  /** The size of both, in bytes. */
-  #size = 0;
+  readonly #queue = new LineQueue(TELEMETRY.logQueueBytes, PIPE_BUF);
   #lost = 0;
   #reason = TOO_LONG;
   #tick: NodeJS.Immediate | undefined;
@@ -46,14 +40,10 @@ export class LogSink {
   }
 
   write(line: string): void {
-    const size = Buffer.byteLength(line);
-    // This event loop tick is long, or the log fails.
-    if (this.#size + size > TELEMETRY.logQueueBytes) this.flush();
-    if (this.#size + size > TELEMETRY.logQueueBytes) {
-      this.#lost++;
-    } else {
-      this.#lines += line;
-      this.#size += size;
+    if (!this.#queue.push(line)) {
+      // This tick is long, or the log fails.
+      this.flush();
+      if (!this.#queue.push(line)) this.#lost++;
     }
     if (this.#exitBy === undefined) this.#tick ??= setImmediate(() => this.#endTick());
     else this.flush();
@@ -91,15 +81,8 @@ export class LogSink {
   }
 
   #drain(): void {
-    while (this.#bytes.length > 0 || this.#lines !== '') {
-      if (this.#bytes.length === 0) {
-        this.#bytes = Buffer.from(this.#lines);
-        this.#lines = '';
-      }
-      const written = this.#writePiece(this.#bytes.subarray(0, endOfPiece(this.#bytes)));
-      this.#size -= written;
-      this.#bytes = this.#bytes.subarray(written);
-    }
+    for (let piece = this.#queue.next(); piece.length > 0; piece = this.#queue.next())
+      this.#queue.wrote(this.#writePiece(piece));
   }
 
   /** Waits for a slow reader only if the process exits. */
@@ -116,18 +99,12 @@ export class LogSink {
   }
 }
 
-/** Returns the length of the next piece: as many whole lines as fit PIPE_BUF, or one longer line. */
-function endOfPiece(bytes: Uint8Array): number {
-  if (bytes.length <= PIPE_BUF) return bytes.length;
-  const end = bytes.lastIndexOf(NEWLINE, PIPE_BUF - 1);
-  return (end < 0 ? bytes.indexOf(NEWLINE, PIPE_BUF) : end) + 1 || bytes.length;
-}
-
 function sleep(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }
 
-function codeOf(error: unknown): string {
+/** The code of a system's error. */
+export function codeOf(error: unknown): string {
   return (error as NodeJS.ErrnoException).code ?? String(error);
 }
 
