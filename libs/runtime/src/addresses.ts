@@ -46,16 +46,35 @@ export function isLoopback(host: string): boolean {
   return loopback.check(host, family === 6 ? 'ipv6' : 'ipv4');
 }
 
+/** The bytes of an address, 4 or 16. Undefined for what is none, or has a zone. */
+export function addressBytes(text: string): Buffer | undefined {
+  const family = isIP(text);
+  if (family === 0 || text.includes('%')) return undefined;
+  if (family === 4) return Buffer.from(text.split('.').map(Number));
+  const [head = '', tail] = text.split('::');
+  const groups = (half: string) =>
+    half
+      .split(':')
+      .filter((group) => group !== '')
+      .flatMap((group) => {
+        if (group.includes('.')) return group.split('.').map(Number);
+        const value = Number.parseInt(group, 16);
+        return [value >> 8, value & 0xff];
+      });
+  const [front, back] = [groups(head), groups(tail ?? '')];
+  const zeros = tail === undefined ? [] : new Array<number>(16 - front.length - back.length).fill(0);
+  return Buffer.from([...front, ...zeros, ...back]);
+}
+
 /** Returns the source of an address, which limits count. */
 export function sourceOf(address: string): string {
   const plain = address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
   if (isIP(plain) !== 6) return plain;
-  const [before = '', after] = plain.split('::') as [string, string | undefined];
-  const head = before === '' ? [] : before.split(':');
-  const tail = after === undefined || after === '' ? [] : after.split(':');
-  const zeros = after === undefined ? 0 : 8 - head.length - tail.length;
-  const groups = [...head, ...Array.from({ length: Math.max(0, zeros) }, () => '0'), ...tail];
-  return `${groups.slice(0, RUNTIME.sourceIpv6Groups).join(':')}::/64`;
+  const bytes = addressBytes(plain) as Buffer;
+  const groups = Array.from({ length: RUNTIME.sourceIpv6Groups }, (_, group) =>
+    bytes.readUInt16BE(2 * group).toString(16),
+  );
+  return `${groups.join(':')}::/64`;
 }
 
 /** Load balancers that say where their connections come from. */

@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { addressBytes } from '../addresses.ts';
 import { RUNTIME } from '../defaults.ts';
 import { DerReader, rowOf, TAG } from './der.ts';
 
@@ -53,25 +54,6 @@ function isHost(text: string, pattern: boolean): boolean {
   return text
     .split('.')
     .every((label, at) => (pattern && at === 0 && label === '*') || /^[a-z0-9_][a-z0-9_-]*$/i.test(label));
-}
-
-function addressBytes(text: string): Buffer | undefined {
-  const family = isIP(text);
-  if (family === 0 || text.includes('%')) return undefined;
-  if (family === 4) return Buffer.from(text.split('.').map(Number));
-  const [head = '', tail] = text.split('::');
-  const groups = (half: string) =>
-    half
-      .split(':')
-      .filter((group) => group !== '')
-      .flatMap((group) => {
-        if (group.includes('.')) return group.split('.').map(Number);
-        const value = Number.parseInt(group, 16);
-        return [value >> 8, value & 0xff];
-      });
-  const [front, back] = [groups(head), groups(tail ?? '')];
-  const zeros = tail === undefined ? [] : new Array<number>(16 - front.length - back.length).fill(0);
-  return Buffer.from([...front, ...zeros, ...back]);
 }
 
 /** For people: `10.0.0.1`, or an IPv6 address without abbreviations. */
