@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { until } from '@isthmus/runtime/testing';
 import { ConnectionError } from './frames.ts';
 import { HpackDecoder, hpackEncode } from './hpack.ts';
 
@@ -108,6 +111,25 @@ test('of a section that unpacks to more than it may nothing is left but its entr
   assert.equal(decoder.decode(Buffer.alloc(3, 0x80 | 62))?.length, 3);
   assert.equal(decoder.decode(Buffer.concat([Buffer.alloc(4, 0x80 | 62), entry('late', 1)])), undefined);
   assert.deepEqual(decoder.decode(Buffer.of(0x80 | 62)), [['late', 'x']]);
+});
+
+// Deno has no such flag.
+test('nothing is kept of the chunk that a block was read with', { skip: 'Deno' in globalThis }, async () => {
+  setFlagsFromString('--expose-gc');
+  const collect: () => void = runInNewContext('gc');
+  const decoder = new HpackDecoder(4_096, 65_536);
+  const read = () => {
+    const chunk = new ArrayBuffer(1024);
+    const block = Buffer.from(chunk);
+    decoder.decode(block.subarray(0, hpackEncode([['a', 'b']]).copy(block)));
+    return new WeakRef(chunk);
+  };
+  const chunk = read();
+  await until(() => {
+    collect();
+    return chunk.deref() === undefined;
+  }, 'its collection');
+  assert.equal(decoder.decode(hpackEncode([['a', 'b']]))?.length, 1);
 });
 
 test('what is written is read again, whatever its length', () => {

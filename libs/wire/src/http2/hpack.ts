@@ -213,6 +213,8 @@ export class HpackDecoder {
       if (bytes <= this.#maxList) fields.push(field);
     }
     this.#text = undefined;
+    // It would keep the whole chunk that it was read with.
+    this.#block = NO_BLOCK;
     return bytes <= this.#maxList ? fields : undefined;
   }
 
