@@ -30,7 +30,7 @@ async function hub(context: TestContext) {
     hungUp: (loss) => told.push(loss),
   });
   context.after(() => server.close());
-  const connect = async (gateway?: string) => {
+  const connect = async (gatewayInstance?: string) => {
     const socket = tls.connect({
       host: '127.0.0.1',
       port: Number(server.address.split(':')[1]),
@@ -41,7 +41,7 @@ async function hub(context: TestContext) {
       checkServerIdentity: () => undefined,
     });
     await once(socket, 'secureConnect');
-    const link = new LinkClient({ socket, peer: 'hub', ...(gateway !== undefined && { gateway }) });
+    const link = new LinkClient({ socket, peer: 'hub', ...(gatewayInstance !== undefined && { gatewayInstance }) });
     await link.answered;
     return { link, socket };
   };

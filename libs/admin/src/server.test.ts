@@ -164,7 +164,7 @@ describe('the admin port', () => {
 
   it('says of each tunnel whether a drain would end it in order, move it, or cut it', async () => {
     const given = tunnel('stays', 1);
-    const halves = { ...given.dial, resumeOffer: { halfAtPeer: true, gateway: '0123456789abcdef' } };
+    const halves = { ...given.dial, resumeOffer: { halfAtPeer: true, gatewayInstance: '0123456789abcdef' } };
     const fates = async (...running: TunnelInfo[]) => {
       const planned: AdminBackend = {
         ...backend,

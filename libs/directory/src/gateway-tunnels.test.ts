@@ -43,7 +43,7 @@ async function gateway(refusal?: DialError, early?: (carrier: RecordingCarrier) 
   const through = (hubId: string): NextHop => ({
     async dial(dial) {
       dialled.push(dial);
-      assert.deepEqual(dial.resumeOffer, { halfAtPeer: true, gateway: '0123456789abcdef' });
+      assert.deepEqual(dial.resumeOffer, { halfAtPeer: true, gatewayInstance: '0123456789abcdef' });
       const answer = established();
       let left = () => {};
       const taken = () => {

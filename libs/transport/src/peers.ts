@@ -169,7 +169,7 @@ class Peer {
       const link = new LinkClient({
         socket,
         peer: `hub ${this.#hubId}`,
-        ...(instance !== undefined && { gateway: instance }),
+        ...(instance !== undefined && { gatewayInstance: instance }),
         orphaned: () => events.emit('tunnel:orphaned', 'gateway'),
         fault: (error) => events.emit('fault', 'peers', `hub ${this.#hubId}`, error),
         refused: (error) => events.emit('refused', 'peers', `hub ${this.#hubId}`, error),
@@ -311,7 +311,7 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
       links.delete(link);
       const loss = link.lossFor(reason);
       // It may have another link already.
-      if (loss && ![...links].some(({ gateway }) => gateway === loss.gateway)) options.hungUp?.(loss);
+      if (loss && ![...links].some(({ gatewayInstance }) => gatewayInstance === loss.gateway)) options.hungUp?.(loss);
     });
     // It connected while the hub began to drain.
     if (draining) link.close();

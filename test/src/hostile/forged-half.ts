@@ -26,7 +26,7 @@ interface Way {
 /** A link to a hub with a gateway's certificate. */
 export async function forgedLink(scope: Scope, port: number, ca: string, identity: Identity): Promise<LinkClient> {
   const socket = await peerSocket(scope, port, ca, identity);
-  const link = new LinkClient({ socket, peer: 'hub', gateway: randomBytes(8).toString('hex') });
+  const link = new LinkClient({ socket, peer: 'hub', gatewayInstance: randomBytes(8).toString('hex') });
   await link.answered;
   return link;
 }

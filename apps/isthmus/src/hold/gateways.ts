@@ -290,7 +290,7 @@ class Gateway {
       throw error;
     }
     const link = new LinkClient({
-      ...{ socket, peer, to: 'gateway', gateway: instance },
+      ...{ socket, peer, to: 'gateway', gatewayInstance: instance },
       receive: ({ type }) => {
         if (type !== 'drain') return;
         this.draining = true;

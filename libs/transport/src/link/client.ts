@@ -60,7 +60,7 @@ export interface LinkClientOptions {
   /** What the other side is: an agent, where the tunnels end, or a gateway, which passes them on. Default: a hub, as a gateway. */
   readonly to?: 'agent' | 'gateway';
   /** Names this process, if it is a gateway. */
-  readonly gateway?: string;
+  readonly gatewayInstance?: string;
   readonly receive?: (message: ControlMessage) => void;
   /** Called for a control message that could not be read and was skipped. */
   readonly refused?: (error: Error) => void;
@@ -141,7 +141,7 @@ export class LinkClient implements NextHopConnection {
     });
     const stream = http2.request({
       ...CONTROL_HEAD,
-      ...(options.gateway !== undefined && { [GATEWAY_FIELD]: options.gateway }),
+      ...(options.gatewayInstance !== undefined && { [GATEWAY_FIELD]: options.gatewayInstance }),
     });
     stream.once('close', () => this.destroy(new Error('control stream ended')));
     stream.once('response', (head: Head) => {

@@ -61,7 +61,7 @@ export interface HubMember {
   readonly address: string;
   readonly zone: string;
   readonly draining: boolean;
-  /** Identifies the hub's process. A later process has a greater number. */
+  /** The incarnation of the hub's record. A later process has a greater number. */
   readonly generation: number;
 }
 

@@ -102,15 +102,15 @@ test('a process that heard nothing for long, as we did, has perhaps closed the l
 test('a link says how a gateway went that did not say goodbye', async () => {
   mockChecks();
   const gateway = '0123456789abcdef';
-  const reset = await link(dialTcp, { gateway });
+  const reset = await link(dialTcp, { gatewayInstance: gateway });
   await fallsSilent(reset);
   reset.hubSocket.resetAndDestroy();
   assert.deepEqual(reset.server.lossFor(await reset.server.closed), { gateway, reset: true });
-  const closed = await link(dialTcp, { gateway });
+  const closed = await link(dialTcp, { gatewayInstance: gateway });
   await fallsSilent(closed);
   closed.hubSocket.destroy();
   assert.deepEqual(closed.server.lossFor(await closed.server.closed), { gateway, reset: false });
-  const polite = await link(dialTcp, { gateway });
+  const polite = await link(dialTcp, { gatewayInstance: gateway });
   await fallsSilent(polite);
   polite.client.close();
   assert.equal(polite.server.lossFor(await polite.server.closed), undefined);

@@ -17,10 +17,10 @@ const SECRET = '0123456789abcdef'.repeat(2);
 test('a dial offers to resume its tunnel, and says whether the gateway itself does', () => {
   const gateway = '0123456789abcdef';
   const offers: readonly ResumeOffer[] = [
-    { halfAtPeer: false, gateway: undefined },
-    { halfAtPeer: true, gateway: undefined },
-    { halfAtPeer: false, gateway },
-    { halfAtPeer: true, gateway },
+    { halfAtPeer: false, gatewayInstance: undefined },
+    { halfAtPeer: true, gatewayInstance: undefined },
+    { halfAtPeer: false, gatewayInstance: gateway },
+    { halfAtPeer: true, gatewayInstance: gateway },
   ];
   for (const offer of offers)
     assert.deepEqual(

@@ -46,13 +46,13 @@ const OFFER = /^\?1(;direct)?(?:;gateway=([0-9a-f]{16}))?(?:;|$)/;
 /** The field of an answer to a dial. Later versions may add more. */
 const TICKET = /^instance=([0-9a-f]{16});secret=([0-9a-f]{32})(?:;|$)/;
 
-export function addOffer(head: Fields, { halfAtPeer, gateway }: ResumeOffer): void {
+export function addOffer(head: Fields, { halfAtPeer, gatewayInstance: gateway }: ResumeOffer): void {
   head[RESUME_FIELD] = `?1${halfAtPeer ? ';direct' : ''}${gateway === undefined ? '' : `;gateway=${gateway}`}`;
 }
 
 export function readOffer(head: Head): ResumeOffer | undefined {
   const [offer, halfAtPeer, gateway] = OFFER.exec(head[RESUME_FIELD] ?? '') ?? [];
-  return offer === undefined ? undefined : { halfAtPeer: halfAtPeer !== undefined, gateway };
+  return offer === undefined ? undefined : { halfAtPeer: halfAtPeer !== undefined, gatewayInstance: gateway };
 }
 
 export function addTicket(head: Fields, { instance, secret }: ResumeTicket): void {

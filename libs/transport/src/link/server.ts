@@ -91,7 +91,7 @@ interface ServingLink {
   readonly streams: RandomSet<Http2Stream>;
   readonly carriers: CarrierLink;
   /** Called when a dial shows that the other side is a gateway. @param gateway its process */
-  readonly toldOfGateway: (gateway: string | undefined) => void;
+  readonly toldOfGateway: (instance: string | undefined) => void;
 }
 
 /** A stream that was opened, before its answer. */
@@ -145,7 +145,7 @@ class ServedDials {
         ? new ResumableEnd(pending, carriers, halfAtPeer)
         : endOfStream(asDuplex(pending, carriers.closed), carriers);
     }
-    if (halfAtPeer) this.#link.toldOfGateway(resumeOffer.gateway);
+    if (halfAtPeer) this.#link.toldOfGateway(resumeOffer.gatewayInstance);
     return tunnels.begin(request, (ticket) => {
       pending.stream.answer(encodeHead(answerHead(established, ticket)));
       return new StreamCarrier(pending, carriers, halfAtPeer);
@@ -306,8 +306,8 @@ export class LinkServer {
   });
   readonly #dials: ServedDials;
   #control: Control | undefined;
-  /** The gateway at the other side, by its process. */
-  #gateway: string | undefined;
+  /** The instance of the gateway at the other side. */
+  #gatewayInstance: string | undefined;
   #draining = false;
   #closing = false;
 
@@ -318,8 +318,8 @@ export class LinkServer {
     this.#dials = new ServedDials(options, {
       streams: this.#streams,
       carriers: { peer: options.peer, far: 'caller', closed: this.#closedStream },
-      toldOfGateway: (gateway) => {
-        this.#gateway = gateway;
+      toldOfGateway: (instance) => {
+        this.#gatewayInstance = instance;
       },
     });
     http2.once('goaway', () => {
@@ -345,14 +345,14 @@ export class LinkServer {
     return this.#streams.size;
   }
 
-  /** The gateway at the other side, by its process; undefined if it does not say. */
-  get gateway(): string | undefined {
-    return this.#gateway;
+  /** The instance of the gateway at the other side; undefined if it does not say. */
+  get gatewayInstance(): string | undefined {
+    return this.#gatewayInstance;
   }
 
   /** Returns how the gateway at the other side was lost; undefined if it said goodbye. @param reason why the link has ended */
   lossFor(reason: Error): GatewayLoss | undefined {
-    const gateway = this.#gateway;
+    const gateway = this.#gatewayInstance;
     const reset = reason instanceof LinkReset;
     return gateway !== undefined && !this.#closing && (reset || reason instanceof HungUp)
       ? { gateway, reset }
@@ -419,7 +419,7 @@ export class LinkServer {
 
   #openControl(stream: DuplexStream, head: Head): void {
     const gateway = head[GATEWAY_FIELD];
-    if (gateway !== undefined && isInstance(gateway)) this.#gateway = gateway;
+    if (gateway !== undefined && isInstance(gateway)) this.#gatewayInstance = gateway;
     const { hubId } = this.#options;
     stream.respond({ ':status': 200, ...(hubId !== undefined && { [HUB_FIELD]: percentEncoded(hubId) }) });
     stream.once('close', () => this.destroy(new Error('control stream ended')));

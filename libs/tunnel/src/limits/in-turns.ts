@@ -77,13 +77,13 @@ class DialTurns<Request extends OfTenant, Answer> {
   }
 
   async #start(line: TenantLine, request: Request): Promise<Answer> {
-    const { generation } = line;
+    const { cohort } = line;
     line.young++;
     line.running++;
     try {
       return await this.#dial(request);
     } finally {
-      if (generation === line.generation) line.young--;
+      if (cohort === line.cohort) line.young--;
       line.running--;
       if (this.#full.delete(line)) this.#enter(line);
       else this.#forget(line);
@@ -126,7 +126,7 @@ class DialTurns<Request extends OfTenant, Answer> {
     this.#aging = undefined;
     for (const line of [...this.#full]) {
       this.#full.delete(line);
-      line.generation++;
+      line.cohort++;
       line.young = 0;
       this.#enter(line);
     }
@@ -142,9 +142,9 @@ class TenantLine extends Queue<() => void> implements TakesTurns {
   next: this | undefined = undefined;
   credit = 0;
   readonly tenant: string;
-  /** Dials under way that started in this generation. */
+  /** Dials under way that started in the present cohort. */
   young = 0;
-  generation = 0;
+  cohort = 0;
   /** Dials under way. While there are any, the tenant has no other line. */
   running = 0;
 

@@ -15,7 +15,7 @@ function agent() {
   const tunnels = new AgentTunnels({ timeoutMs: 15_000, budget: new SharedBudget(0) }, clock);
   const first = new RecordingCarrier();
   let ticket: ResumeTicket | undefined;
-  const end = tunnels.begin({ ...DIALLED, resumeOffer: { halfAtPeer: false, gateway: 'g1' } }, (given) => {
+  const end = tunnels.begin({ ...DIALLED, resumeOffer: { halfAtPeer: false, gatewayInstance: 'g1' } }, (given) => {
     ticket = given;
     return first;
   });

@@ -28,8 +28,7 @@ class AgentEnd extends HalfStream {
   override readonly half: AgentHalf;
   readonly tenant: string;
   readonly secret: string;
-  /** The gateway's process. */
-  readonly gateway: string | undefined;
+  readonly gatewayInstance: string | undefined;
   readonly #destination: DialRequest['destination'];
   readonly #caller: string;
   readonly #gone: (tunnel: AgentEnd) => void;
@@ -39,7 +38,7 @@ class AgentEnd extends HalfStream {
   constructor(begun: Begun, secret: string, halves: Halves, gone: (tunnel: AgentEnd) => void) {
     super();
     this.tenant = begun.tenant;
-    this.gateway = begun.resumeOffer?.gateway;
+    this.gatewayInstance = begun.resumeOffer?.gatewayInstance;
     this.#destination = begun.destination;
     this.#caller = callerName(begun);
     this.secret = secret;
@@ -124,7 +123,7 @@ export class AgentTunnels {
 
   #endOf(gateway: string): void {
     const reason = new SessionLost('the gateway has closed all its connections', { by: 'gateway' });
-    for (const tunnel of [...this.#tunnels.values()]) if (tunnel.gateway === gateway) tunnel.half.abort(reason);
+    for (const tunnel of [...this.#tunnels.values()]) if (tunnel.gatewayInstance === gateway) tunnel.half.abort(reason);
   }
 
   /**

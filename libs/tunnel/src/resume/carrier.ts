@@ -114,13 +114,13 @@ export class AttachRefused extends Error {
 export interface ResumeOffer {
   /** Whether the gateway's half is in the process at the other side of this link, and not behind a hub that passes it on. */
   readonly halfAtPeer: boolean;
-  /** The gateway's process: 16 hexadecimal digits. */
-  readonly gateway?: string | undefined;
+  /** Names the gateway's process: 16 hexadecimal digits. */
+  readonly gatewayInstance?: string | undefined;
 }
 
 /** What an agent answers to a dial whose tunnel can be resumed. */
 export interface ResumeTicket {
-  /** The agent's process: 16 hexadecimal digits. No other process knows the tunnel. */
+  /** Names the agent's process: 16 hexadecimal digits. No other process knows the tunnel. */
   readonly instance: string;
   /** Needed to attach: 32 hexadecimal digits. */
   readonly secret: string;

@@ -118,7 +118,7 @@ export class AgentProcess<Tunnel extends OfProcess = OfProcess> {
 
 /** How a gateway's connection to a hub has ended. */
 export interface GatewayLoss {
-  /** The gateway, by its process. */
+  /** The gateway's instance. */
   readonly gateway: string;
   /** Whether something on the way reset it. */
   readonly reset: boolean;

@@ -58,7 +58,7 @@ export class GatewayTunnels {
   /** Lets the tunnels of dials be resumed if their agents can. `isthmus hold` has its own end of those that it offers to resume. */
   readonly resume: Stage = (next) => (dial) => {
     if (dial.resumeOffer) return next(dial);
-    dial.resumeOffer = { halfAtPeer: true, gateway: this.#instance };
+    dial.resumeOffer = { halfAtPeer: true, gatewayInstance: this.#instance };
     return next(dial).then((established) => {
       const { resumption } = established;
       if (!resumption) return established;
