@@ -1,5 +1,4 @@
 import type { History } from '../rpc.ts';
-import { clock, millis } from './text.ts';
 
 type Slots = History['slots'];
 
@@ -14,32 +13,19 @@ export function lonePoints(values: readonly (number | null | undefined)[]): numb
   return values.flatMap((_value, at) => (known(at) && !known(at - 1) && !known(at + 1) ? [at] : []));
 }
 
-/** Rows of a table by the minute, the newest first. */
-export function minutesOf(slots: Slots) {
+/** The slots of each minute as one, the newest first. */
+export function minutesOf(slots: Slots): Slots {
   const minutes = new Map<number, Slots[number][]>();
   for (const slot of slots) {
     const minute = Math.floor(slot.startMs / 60_000) * 60_000;
     minutes.set(minute, [...(minutes.get(minute) ?? []), slot]);
   }
-  return [...minutes].reverse().map(([minute, own]) => {
-    const sum = (of: 'dials' | 'failures') => own.reduce((total, slot) => total + slot[of], 0).toLocaleString('en');
-    const most = (of: 'p50Ms' | 'p99Ms') => {
-      const known = own.map((slot) => slot[of]).filter((value) => value !== undefined);
-      return millis(known.length === 0 ? undefined : Math.max(...known));
-    };
+  return [...minutes].reverse().map(([startMs, own]) => {
+    const sum = (of: 'dials' | 'failures') => own.reduce((total, slot) => total + slot[of], 0);
+    const slowest = (of: 'p50Ms' | 'p99Ms') => own.map((slot) => slot[of]).reduce(most, undefined);
     const { sessions, tunnels } = own.findLast((slot) => slot.sessions !== undefined) ?? {};
-    return {
-      key: `${minute}`,
-      cells: [
-        clock(minute),
-        sum('dials'),
-        sum('failures'),
-        most('p50Ms'),
-        most('p99Ms'),
-        sessions ?? '–',
-        tunnels ?? '–',
-      ],
-    };
+    const times = { p50Ms: slowest('p50Ms'), p99Ms: slowest('p99Ms') };
+    return { startMs, dials: sum('dials'), failures: sum('failures'), ...times, sessions, tunnels };
   });
 }
 

@@ -2,65 +2,70 @@ import type { ComponentChildren } from 'preact';
 import type { Seen, Told } from '../model/plane.ts';
 import { shown } from '../model/text.ts';
 
-interface Column {
+/** A column of a table: its name, and what it shows of a row. */
+export interface Column<T> {
   readonly name: string;
   /** A number, which is aligned right. */
   readonly right?: boolean;
+  of(row: T): ComponentChildren;
 }
 
-interface Row {
-  readonly key: string;
-  readonly cells: readonly ComponentChildren[];
-  /** Marks a row that is wrong. */
-  readonly bad?: boolean;
-  readonly selected?: boolean;
-}
-
-interface TableProps {
+interface TableProps<T> {
   readonly title: string;
-  readonly columns: readonly Column[];
-  readonly rows: readonly Row[];
+  readonly columns: readonly Column<T>[];
+  readonly rows: readonly T[];
+  keyOf(row: T): string;
+  /** Marks a row that is wrong. */
+  bad?(row: T): boolean;
+  selected?(row: T): boolean;
   /** Shown instead of an empty table. */
-  readonly none: string;
+  readonly none?: string;
+  /** How many rows are shown. */
+  readonly most?: number;
+  /** What is said below of those that are not shown, by their number: `3 tunnels more`. */
+  more?(left: number): string;
 }
 
 /**
  * A table that scrolls sideways where the window is narrow, also by keyboard. On a phone each row is folded into lines, a cell each, with the
  * column's name before it.
  */
-export function Table({ title, columns, rows, none }: TableProps) {
+export function Table<T>({ title, columns, rows, keyOf, bad, selected, none = '', most, more }: TableProps<T>) {
   if (rows.length === 0) return <p class="none">{none}</p>;
+  const listed = rows.slice(0, most);
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must take the keyboard (axe: scrollable-region-focusable).
-    <section class="scroll" aria-label={title} tabIndex={0}>
-      <table>
-        <caption class="unseen">{title}</caption>
-        <thead>
-          <tr>
-            {columns.map(({ name, right }) => (
-              <th key={name} scope="col" class={right ? 'right' : undefined}>
-                {name}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(({ key, cells, bad, selected }) => (
-            <tr key={key} class={`${bad ? 'bad' : ''} ${selected ? 'selected' : ''}`.trim() || undefined}>
-              {cells.map((cell, index) => (
-                <td
-                  key={columns[index]?.name}
-                  class={columns[index]?.right ? 'right' : undefined}
-                  data-column={columns[index]?.name}
-                >
-                  {cell}
-                </td>
+    <>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must take the keyboard (axe: scrollable-region-focusable). */}
+      <section class="scroll" aria-label={title} tabIndex={0}>
+        <table>
+          <caption class="unseen">{title}</caption>
+          <thead>
+            <tr>
+              {columns.map(({ name, right }) => (
+                <th key={name} scope="col" class={right ? 'right' : undefined}>
+                  {name}
+                </th>
               ))}
             </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
+          </thead>
+          <tbody>
+            {listed.map((row) => (
+              <tr
+                key={keyOf(row)}
+                class={`${bad?.(row) ? 'bad' : ''} ${selected?.(row) ? 'selected' : ''}`.trim() || undefined}
+              >
+                {columns.map(({ name, right, of }) => (
+                  <td key={name} class={right ? 'right' : undefined} data-column={name}>
+                    {of(row)}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+      {more && rows.length > listed.length && <p>And {more(rows.length - listed.length)}</p>}
+    </>
   );
 }
 

@@ -3,9 +3,9 @@ import { CONSOLE } from '../defaults.ts';
 import { consoleOf, type Seen, selfOf } from '../model/plane.ts';
 import { age, clock, plural, shown } from '../model/text.ts';
 import type { Action } from '../parts/confirm.tsx';
-import { Table } from '../parts/table.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { Name } from '../parts/text.tsx';
-import { act, type Drained, type LogLevels, reasonOf, type Session } from '../rpc.ts';
+import { act, type Drained, type LogLevels, type Quarantined, reasonOf, type Session, type Tunnel } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
 
 /** What an operator does to this member, and to the plane through it. Each action is audited. */
@@ -37,13 +37,21 @@ export function ActionsView(props: ViewProps) {
   );
 }
 
-const MOVES = [
-  { name: 'Agent' },
-  { name: 'Tenant' },
-  { name: 'Sessions elsewhere', right: true },
-  { name: 'Tunnels', right: true },
+type DrainPlan = NonNullable<Drained['plan']>;
+
+const MOVES: readonly Column<DrainPlan['moves'][number]>[] = [
+  { name: 'Agent', of: ({ agentId }) => <Name text={agentId} /> },
+  { name: 'Tenant', of: ({ tenant }) => <Name text={tenant} /> },
+  { name: 'Sessions elsewhere', right: true, of: ({ elsewhere }) => elsewhere },
+  { name: 'Tunnels', right: true, of: ({ tunnels }) => tunnels },
 ];
-const RUNNING = [{ name: 'Destination' }, { name: 'Caller' }, { name: 'Agent' }, { name: 'Age', right: true }];
+
+const RUNNING: readonly Column<Tunnel>[] = [
+  { name: 'Destination', of: ({ destination }) => <Name text={destination} /> },
+  { name: 'Caller', of: ({ caller }) => <Name text={caller} /> },
+  { name: 'Agent', of: ({ agentId }) => <Name text={agentId} /> },
+  { name: 'Age', right: true, of: ({ ageMs }) => age(ageMs) },
+];
 
 /** `isthmus drain`, its dry run first. */
 function DrainPanel({ member, ask }: Pick<ViewProps, 'ask'> & { readonly member: Seen }) {
@@ -99,30 +107,18 @@ function Plan({ answer: { sessions, tunnels, plan } }: { readonly answer: Draine
         title="Sessions that would move"
         columns={MOVES}
         none="No session would move."
-        rows={moves.slice(0, CONSOLE.rows).map((move) => ({
-          key: move.sessionId,
-          bad: move.elsewhere === 0,
-          cells: [
-            <Name key="agent" text={move.agentId} />,
-            <Name key="tenant" text={move.tenant} />,
-            move.elsewhere,
-            move.tunnels,
-          ],
-        }))}
+        rows={moves}
+        keyOf={({ sessionId }) => sessionId}
+        bad={({ elsewhere }) => elsewhere === 0}
+        most={CONSOLE.rows}
       />
       <Table
         title="Tunnels that run now, oldest first"
         columns={RUNNING}
         none="No tunnel runs now."
-        rows={running.slice(0, CONSOLE.rows).map((tunnel) => ({
-          key: `${tunnel.role} ${tunnel.dialId}`,
-          cells: [
-            <Name key="destination" text={tunnel.destination} />,
-            <Name key="caller" text={tunnel.caller} />,
-            <Name key="agent" text={tunnel.agentId} />,
-            age(tunnel.ageMs),
-          ],
-        }))}
+        rows={running}
+        keyOf={({ role, dialId }) => `${role} ${dialId}`}
+        most={CONSOLE.rows}
       />
     </div>
   );
@@ -224,7 +220,23 @@ interface AgentName {
   readonly agentId: string;
 }
 
-const QUARANTINE_COLUMNS = [{ name: 'Agent' }, { name: 'Tenant' }, { name: 'Reason' }, { name: 'Lift' }];
+function quarantineColumns(ask: ViewProps['ask']): readonly Column<Quarantined>[] {
+  const lift = (agent: Quarantined) => (
+    <button
+      type="button"
+      aria-label={`Lift the quarantine of ${shown(agent.agentId)}`}
+      onClick={() => ask(lifting(agent))}
+    >
+      Lift …
+    </button>
+  );
+  return [
+    { name: 'Agent', of: ({ agentId }) => <Name text={agentId} /> },
+    { name: 'Tenant', of: ({ tenant }) => <Name text={tenant} /> },
+    { name: 'Reason', of: ({ reason }) => <Name text={reason} most={200} /> },
+    { name: 'Lift', of: lift },
+  ];
+}
 
 /** `isthmus quarantine`. */
 function QuarantinePanel({ plane, agents, settings, ask }: ViewProps) {
@@ -234,23 +246,6 @@ function QuarantinePanel({ plane, agents, settings, ask }: ViewProps) {
     event.preventDefault();
     ask(quarantining({ tenant: tenant.trim(), agentId: agentId.trim() }));
   };
-  const rows = plane.quarantined.map((each) => ({
-    key: `${each.tenant}\0${each.agentId}`,
-    bad: true,
-    cells: [
-      <Name key="agent" text={each.agentId} />,
-      <Name key="tenant" text={each.tenant} />,
-      <Name key="reason" text={each.reason} most={200} />,
-      <button
-        key="lift"
-        type="button"
-        aria-label={`Lift the quarantine of ${shown(each.agentId)}`}
-        onClick={() => ask(lifting(each))}
-      >
-        Lift …
-      </button>,
-    ],
-  }));
   return (
     <section aria-labelledby="quarantine">
       <h2 id="quarantine">Quarantine: keep new dials away from an agent</h2>
@@ -277,7 +272,14 @@ function QuarantinePanel({ plane, agents, settings, ask }: ViewProps) {
         <Known id="tenants-known" names={agents.map((agent) => ({ id: agent.tenant }))} />
         <button type="submit">Quarantine …</button>
       </form>
-      <Table title="Agents in quarantine" columns={QUARANTINE_COLUMNS} rows={rows} none="No agent is in quarantine." />
+      <Table
+        title="Agents in quarantine"
+        columns={quarantineColumns(ask)}
+        rows={plane.quarantined}
+        keyOf={({ tenant: of, agentId: id }) => `${of}\0${id}`}
+        bad={() => true}
+        none="No agent is in quarantine."
+      />
     </section>
   );
 }
@@ -328,14 +330,21 @@ function lifting(agent: AgentName): Action {
   };
 }
 
-const SESSION_COLUMNS = [
-  { name: 'Agent' },
-  { name: 'Tenant' },
-  { name: 'From' },
-  { name: 'Age', right: true },
-  { name: 'Tunnels', right: true },
-  { name: 'End it' },
-];
+function sessionColumns(now: number, ask: ViewProps['ask']): readonly Column<Session>[] {
+  const kick = (session: Session) => (
+    <button type="button" aria-label={`Kick agent ${shown(session.agentId)}`} onClick={() => ask(kicking(session))}>
+      Kick …
+    </button>
+  );
+  return [
+    { name: 'Agent', of: ({ agentId }) => <Name text={agentId} /> },
+    { name: 'Tenant', of: ({ tenant }) => <Name text={tenant} /> },
+    { name: 'From', of: ({ remote }) => <Name text={remote || '–'} /> },
+    { name: 'Age', right: true, of: ({ sinceMs }) => age(now - sinceMs) },
+    { name: 'Tunnels', right: true, of: ({ tunnels }) => tunnels.toLocaleString('en') },
+    { name: 'End it', of: kick },
+  ];
+}
 
 /** `isthmus kick agent`: only the hub that holds a session can end it. */
 function SessionsPanel({ plane, ask, hub }: ViewProps & { readonly hub: string }) {
@@ -344,34 +353,21 @@ function SessionsPanel({ plane, ask, hub }: ViewProps & { readonly hub: string }
   const held = plane.sessions.filter(({ hubId, agentId, tenant }) => {
     return hubId === hub && (agentId.toLowerCase().includes(text) || tenant.toLowerCase().includes(text));
   });
-  const rows = held.slice(0, CONSOLE.rows).map((session) => ({
-    key: session.sessionId,
-    cells: [
-      <Name key="agent" text={session.agentId} />,
-      <Name key="tenant" text={session.tenant} />,
-      <Name key="remote" text={session.remote || '–'} />,
-      age(plane.at - session.sinceMs),
-      session.tunnels.toLocaleString('en'),
-      <button
-        key="kick"
-        type="button"
-        aria-label={`Kick agent ${shown(session.agentId)}`}
-        onClick={() => ask(kicking(session))}
-      >
-        Kick …
-      </button>,
-    ],
-  }));
   return (
     <section aria-labelledby="sessions">
       <h2 id="sessions">{plural(held.length, 'session')} at this hub: kick an agent</h2>
       <label class="find">
         Find <input type="search" value={wanted} onInput={({ currentTarget }) => want(currentTarget.value)} />
       </label>
-      <Table title="Sessions at this hub" columns={SESSION_COLUMNS} rows={rows} none="No session." />
-      {held.length > CONSOLE.rows && (
-        <p>And {plural(held.length - CONSOLE.rows, 'session')} more: narrow the search.</p>
-      )}
+      <Table
+        title="Sessions at this hub"
+        columns={sessionColumns(plane.at, ask)}
+        rows={held}
+        keyOf={({ sessionId }) => sessionId}
+        none="No session."
+        most={CONSOLE.rows}
+        more={(left) => `${plural(left, 'session')} more: narrow the search.`}
+      />
     </section>
   );
 }

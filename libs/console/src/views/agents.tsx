@@ -3,7 +3,7 @@ import { CONSOLE } from '../defaults.ts';
 import { type Agent, addressOf, type Group, groupsOf, STATES } from '../model/plane.ts';
 import { clock, plural, shown } from '../model/text.ts';
 import { useAddressed } from '../parts/follow.ts';
-import { Table } from '../parts/table.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { Name, State, type Tone } from '../parts/text.tsx';
 
 /** All agents by tenant and zone, one cell each: those that are not well come first, in their colours. */
@@ -40,11 +40,15 @@ export function AgentMap({
         Find an agent
         <input type="search" value={wanted} onInput={({ currentTarget }) => want(currentTarget.value)} />
       </label>
-      <AgentTable
-        agents={found.slice(0, CONSOLE.agentsListed)}
-        all={found.length}
-        none={noneFor(agents, wanted, known)}
+      <Table
         title={wanted !== '' ? 'Agents found' : 'Agents that are not well'}
+        columns={COLUMNS}
+        rows={found}
+        keyOf={({ tenant, id }) => `${tenant}\0${id}`}
+        bad={({ state }) => TONES[state] === 'bad'}
+        none={noneFor(agents, wanted, known)}
+        most={CONSOLE.agentsListed}
+        more={(left) => `${left.toLocaleString('en')} more.`}
       />
       <div class="groups">
         {groups.slice(0, CONSOLE.agentGroups).map((group) => (
@@ -83,65 +87,36 @@ const TONES: Readonly<Record<Agent['state'], Tone>> = {
   lost: 'bad',
 };
 
-const COLUMNS = [
-  { name: 'Agent' },
-  { name: 'Tenant' },
-  { name: 'State' },
-  { name: 'Hubs' },
-  { name: 'Zone' },
-  { name: 'Tunnels', right: true },
-  { name: 'Says it reaches' },
+const COLUMNS: readonly Column<Agent>[] = [
+  { name: 'Agent', of: AgentLink },
+  { name: 'Tenant', of: ({ tenant }) => <Name text={tenant} /> },
+  { name: 'State', of: (agent) => <State tone={TONES[agent.state]} word={wordFor(agent)} /> },
+  { name: 'Hubs', of: ({ sessions, loss }) => <Name text={hubsOf([...sessions, ...(loss ? [loss] : [])])} /> },
+  { name: 'Zone', of: ({ zones }) => (zones === '' ? '–' : <Name text={zones} />) },
+  { name: 'Tunnels', right: true, of: ({ tunnels }) => tunnels.toLocaleString('en') },
+  {
+    name: 'Says it reaches',
+    of: ({ sessions, loss }) => <Name text={claims((sessions[0] ?? loss)?.identifiers)} most={80} />,
+  },
 ];
 
-/**
- * @param all how many there are, listed or not
- * @param none what is said if there are none
- */
-function AgentTable({
-  agents,
-  all,
-  none,
-  title,
-}: {
-  readonly agents: readonly Agent[];
-  readonly all: number;
-  readonly none: string;
-  readonly title: string;
-}) {
-  const rows = agents.map(({ tenant, id, sessions, loss, zones, state, tunnels }) => ({
-    key: `${tenant}\0${id}`,
-    bad: TONES[state] === 'bad',
-    cells: [
-      <a key="id" href={addressOf('plane', id)}>
-        <Name text={id} />
-      </a>,
-      <Name key="tenant" text={tenant} />,
-      <State
-        key="state"
-        tone={TONES[state]}
-        word={wordFor(state, sessions[0]?.quarantineReason ?? '', loss?.atMs ?? 0)}
-      />,
-      <Name
-        key="hubs"
-        text={[...new Set([...sessions, ...(loss ? [loss] : [])].map(({ hubId }) => hubId))].join(', ')}
-      />,
-      zones === '' ? '–' : <Name key="zones" text={zones} />,
-      tunnels.toLocaleString('en'),
-      <Name key="claims" text={claims((sessions[0] ?? loss)?.identifiers)} most={80} />,
-    ],
-  }));
+/** An agent's name, which leads to what the plane knows of it. */
+export function AgentLink({ id }: { readonly id: string }) {
   return (
-    <>
-      <Table title={title} columns={COLUMNS} rows={rows} none={none} />
-      {all > agents.length && <p>And {(all - agents.length).toLocaleString('en')} more.</p>}
-    </>
+    <a href={addressOf('plane', id)}>
+      <Name text={id} />
+    </a>
   );
 }
 
-function wordFor(state: Agent['state'], reason: string, lostMs: number): string {
-  if (state === 'lost') return `lost at ${clock(lostMs)}`;
+function hubsOf(known: readonly { readonly hubId: string }[]): string {
+  return [...new Set(known.map(({ hubId }) => hubId))].join(', ');
+}
+
+function wordFor({ state, sessions, loss }: Agent): string {
+  if (state === 'lost') return `lost at ${clock(loss?.atMs ?? 0)}`;
   if (state === 'thin') return 'one hub only';
-  return state === 'quarantined' ? `in quarantine: ${shown(reason, 80)}` : state;
+  return state === 'quarantined' ? `in quarantine: ${shown(sessions[0]?.quarantineReason ?? '', 80)}` : state;
 }
 
 function claims(identifiers: Agent['sessions'][number]['identifiers']): string {

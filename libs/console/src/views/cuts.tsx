@@ -4,29 +4,8 @@ import { traceLink } from '../model/dials.ts';
 import { addressOf, frontsOf, type Plane, type Told } from '../model/plane.ts';
 import { clock, plural, shown } from '../model/text.ts';
 import { useHistories } from '../parts/follow.ts';
-import { Table } from '../parts/table.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import type { History } from '../rpc.ts';
-
-const GROUP_COLUMNS = [
-  { name: 'Last' },
-  { name: 'Cut by' },
-  { name: 'What' },
-  { name: 'Tenant' },
-  { name: 'Tunnels', right: true },
-  { name: 'Told by hold' },
-  { name: 'Reason' },
-];
-
-const CUT_COLUMNS = [
-  { name: 'Time' },
-  { name: 'Cut by' },
-  { name: 'Tenant' },
-  { name: 'Caller' },
-  { name: 'Destination' },
-  { name: 'Agent' },
-  { name: 'Age', right: true },
-  { name: 'Dial' },
-];
 
 /** The tunnels of all who answered, the last cut first. */
 function cutsOf(told: readonly Told<History>[]) {
@@ -54,37 +33,59 @@ export function RecentCuts({ plane }: { readonly plane: Plane }) {
 /** Tunnels that neither side ended: by cause, and one by one. */
 export function Cuts({ told, traceUrl }: { readonly told: readonly Told<History>[]; readonly traceUrl: string }) {
   const cuts = cutsOf(told);
-  const rows = cuts.slice(0, CONSOLE.cutsShown).map((cut) => ({
-    key: cut.dialId,
-    cells: [
-      clock(cut.atMs),
-      cut.by,
-      shown(cut.tenant),
-      shown(cut.caller) || 'unknown',
-      shown(cut.destination),
-      shown(cut.agentId),
-      age(cut.ageMs),
-      <DialName key="dial" dial={cut.dialId} trace={traceLink(traceUrl, cut.traceId)} />,
-    ],
-  }));
   return (
     <>
       <h3>Cut tunnels</h3>
       <Causes cuts={cuts} />
-      {rows.length > 0 && <Table title="Tunnels that were cut" columns={CUT_COLUMNS} rows={rows} none="" />}
-      {cuts.length > rows.length && (
-        <p>And {plural(cuts.length - rows.length, 'tunnel')} more: isthmus cuts has all.</p>
+      {cuts.length > 0 && (
+        <Table
+          title="Tunnels that were cut"
+          columns={cutColumns(traceUrl)}
+          rows={cuts}
+          keyOf={({ dialId }) => dialId}
+          most={CONSOLE.cutsShown}
+          more={(left) => `${plural(left, 'tunnel')} more: isthmus cuts has all.`}
+        />
       )}
     </>
   );
 }
 
+function cutColumns(traceUrl: string): readonly Column<Cut>[] {
+  return [
+    { name: 'Time', of: ({ atMs }) => clock(atMs) },
+    { name: 'Cut by', of: ({ by }) => by },
+    { name: 'Tenant', of: ({ tenant }) => shown(tenant) },
+    { name: 'Caller', of: ({ caller }) => shown(caller) || 'unknown' },
+    { name: 'Destination', of: ({ destination }) => shown(destination) },
+    { name: 'Agent', of: ({ agentId }) => shown(agentId) },
+    { name: 'Age', right: true, of: ({ ageMs }) => age(ageMs) },
+    { name: 'Dial', of: ({ dialId, traceId }) => <DialName dial={dialId} trace={traceLink(traceUrl, traceId)} /> },
+  ];
+}
+
+type Group = ReturnType<typeof groupsOfCuts>[number];
+
+const GROUP_COLUMNS: readonly Column<Group>[] = [
+  { name: 'Last', of: ({ lastMs }) => clock(lastMs) },
+  { name: 'Cut by', of: ({ by }) => by },
+  { name: 'What', of: ({ what }) => shown(what) },
+  { name: 'Tenant', of: ({ tenant }) => shown(tenant) },
+  { name: 'Tunnels', right: true, of: ({ tunnels }) => tunnels },
+  { name: 'Told by hold', of: ({ hold }) => shown(hold) },
+  { name: 'Reason', of: ({ reason }) => shown(reason, 300) },
+];
+
 function Causes({ cuts }: { readonly cuts: readonly Cut[] }) {
-  const rows = groupsOfCuts(cuts).map(({ by, what, tenant, hold, reason, tunnels, lastMs }) => ({
-    key: `${by} ${what} ${tenant} ${hold} ${reason}`,
-    cells: [clock(lastMs), by, shown(what), shown(tenant), tunnels, shown(hold), shown(reason, 300)],
-  }));
-  return <Table title="What cut tunnels" columns={GROUP_COLUMNS} rows={rows} none="None in the last hour." />;
+  return (
+    <Table
+      title="What cut tunnels"
+      columns={GROUP_COLUMNS}
+      rows={groupsOfCuts(cuts)}
+      keyOf={({ by, what, tenant, hold, reason }) => `${by} ${what} ${tenant} ${hold} ${reason}`}
+      none="None in the last hour."
+    />
+  );
 }
 
 function DialName({ dial, trace }: { readonly dial: string; readonly trace: string | undefined }) {

@@ -3,6 +3,7 @@ import { Role } from '@isthmus/proto/admin-enums';
 import { useMemo, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import {
+  type AgentDials,
   byAgent,
   type DialFeed,
   dialLine,
@@ -22,9 +23,10 @@ import { addressOf, gatewaysOf, ownAddress } from '../model/plane.ts';
 import { clock, millis, plural, shown } from '../model/text.ts';
 import { Waterfall } from '../parts/chart.tsx';
 import { useAsked, useDials } from '../parts/follow.ts';
-import { Table } from '../parts/table.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { CopyLine, Name, State, type Tone } from '../parts/text.tsx';
-import { read, type Settings, type Watched } from '../rpc.ts';
+import { type Dial, read, type Settings, type Watched } from '../rpc.ts';
+import { AgentLink } from './agents.tsx';
 import type { ViewProps } from './view.ts';
 
 /** Dials as they happen, at all gateways that this page can ask. */
@@ -79,17 +81,19 @@ export function DialsView({ plane, settings, path }: ViewProps & { readonly path
       {order === 'slowest' && <SlowAgents dials={dials} />}
       <Table
         title="Dials"
-        columns={COLUMNS}
-        rows={dials.slice(0, CONSOLE.dialRows).map((seen) => rowOf(seen, fates.get(seen.dial.dialId), now, chosen))}
+        columns={columnsOf(fates, now, chosen)}
+        rows={dials}
+        keyOf={({ member, dial }) => `${member} ${dial.role} ${dial.dialId}`}
+        bad={(seen) => resultOf(seen, fates.get(seen.dial.dialId)).tone === 'bad'}
+        selected={({ dial }) => dial.dialId === chosen}
         none={
           feed.size > 0 || filter !== NO_FILTER
             ? 'No dial is like that: widen the filter, or show the newest.'
             : 'No dial yet. They appear here when callers make them; Why can make one.'
         }
+        most={CONSOLE.dialRows}
+        more={(left) => `${plural(left, 'dial')} more that this page keeps.`}
       />
-      {dials.length > CONSOLE.dialRows && (
-        <p>And {plural(dials.length - CONSOLE.dialRows, 'dial')} more that this page keeps.</p>
-      )}
     </section>
   );
 }
@@ -256,59 +260,33 @@ function DialFilter({
   );
 }
 
-const AGENT_COLUMNS = [
-  { name: 'Agent' },
-  { name: 'Tenant' },
-  { name: 'Dials', right: true },
-  { name: 'Failed', right: true },
-  { name: 'Half within', right: true },
-  { name: 'Slowest', right: true },
+const AGENT_COLUMNS: readonly Column<AgentDials>[] = [
+  { name: 'Agent', of: ({ agent }) => <AgentLink id={agent} /> },
+  { name: 'Tenant', of: ({ tenant }) => <Name text={tenant} /> },
+  { name: 'Dials', right: true, of: ({ dials }) => dials.toLocaleString('en') },
+  { name: 'Failed', right: true, of: ({ failed }) => failed.toLocaleString('en') },
+  { name: 'Half within', right: true, of: ({ halfMs }) => millis(halfMs) },
+  { name: 'Slowest', right: true, of: ({ slowestMs }) => millis(slowestMs) },
 ];
 
 /** Whether it is one agent that is slow, or all: what a single slow dial does not tell. */
 function SlowAgents({ dials }: { readonly dials: readonly SeenDial[] }) {
   const agents = byAgent(dials);
   if (agents.length === 0) return null;
-  const rows = agents
-    .slice(0, CONSOLE.slowAgents)
-    .map(({ agent, tenant, dials: count, failed, halfMs, slowestMs }) => ({
-      key: `${tenant}\0${agent}`,
-      cells: [
-        <a key="agent" href={addressOf('plane', agent)}>
-          <Name text={agent} />
-        </a>,
-        <Name key="tenant" text={tenant} />,
-        count.toLocaleString('en'),
-        failed.toLocaleString('en'),
-        millis(halfMs),
-        millis(slowestMs),
-      ],
-    }));
   return (
     <>
       <h3>Agents, the slowest first</h3>
-      <Table title="Slowest agents" columns={AGENT_COLUMNS} rows={rows} none="" />
-      {agents.length > rows.length && <p>And {plural(agents.length - rows.length, 'agent')} that are faster.</p>}
+      <Table
+        title="Slowest agents"
+        columns={AGENT_COLUMNS}
+        rows={agents}
+        keyOf={({ tenant, agent }) => `${tenant}\0${agent}`}
+        most={CONSOLE.slowAgents}
+        more={(left) => `${plural(left, 'agent')} that are faster.`}
+      />
       <h3>Dials, the slowest first</h3>
     </>
   );
-}
-
-const COLUMNS = [
-  { name: 'Time' },
-  { name: 'Result' },
-  { name: 'Took', right: true },
-  { name: 'Destination' },
-  { name: 'Tenant' },
-  { name: 'Agent' },
-  { name: 'Hub' },
-  { name: 'Gateway' },
-  { name: 'Caller' },
-  { name: 'Why' },
-];
-
-function keyOf({ member, dial }: SeenDial): string {
-  return `${member} ${dial.role} ${dial.dialId}`;
 }
 
 /** Opens a dial, which has an address of its own to share. */
@@ -324,35 +302,32 @@ function resultOf(seen: SeenDial, fate: Fate | undefined): { tone: Tone; word: s
   return { tone: fate?.reason ? 'bad' : 'good', word: fate?.word ?? 'opened' };
 }
 
-function rowOf(seen: SeenDial, fate: Fate | undefined, now: number, chosen: string) {
-  const { member, dial } = seen;
-  const key = keyOf(seen);
-  const { dialId } = dial;
-  const result = resultOf(seen, fate);
-  const why = dial.error ? `${dial.error.code}: ${dial.error.text}` : (fate?.reason ?? '');
-  return {
-    key,
-    bad: result.tone === 'bad',
-    selected: dialId === chosen,
-    cells: [
-      clock(dial.startedMs),
-      <State key="result" {...result} />,
-      millis(tookMs(seen, now)),
-      <button
-        key="destination"
-        type="button"
-        class="row"
-        aria-expanded={dialId === chosen}
-        onClick={() => choose(dialId === chosen ? '' : dialId)}
-      >
-        <Name text={dial.destination} />
-      </button>,
-      <Name key="tenant" text={dial.tenant} />,
-      <Name key="agent" text={dial.agentId} />,
-      <Name key="hub" text={dial.hubId} />,
-      <Name key="gateway" text={member} />,
-      <Name key="caller" text={dial.caller} />,
-      why === '' ? '' : <Name key="why" text={why} most={300} />,
-    ],
+function columnsOf(fates: ReadonlyMap<string, Fate>, now: number, chosen: string): readonly Column<SeenDial>[] {
+  const fateOf = ({ dial }: SeenDial) => fates.get(dial.dialId);
+  const whyOf = (seen: SeenDial) => {
+    const { error } = seen.dial;
+    const why = error ? `${error.code}: ${error.text}` : (fateOf(seen)?.reason ?? '');
+    return why === '' ? '' : <Name text={why} most={300} />;
   };
+  return [
+    { name: 'Time', of: ({ dial }) => clock(dial.startedMs) },
+    { name: 'Result', of: (seen) => <State {...resultOf(seen, fateOf(seen))} /> },
+    { name: 'Took', right: true, of: (seen) => millis(tookMs(seen, now)) },
+    { name: 'Destination', of: ({ dial }) => <Opener dial={dial} open={dial.dialId === chosen} /> },
+    { name: 'Tenant', of: ({ dial }) => <Name text={dial.tenant} /> },
+    { name: 'Agent', of: ({ dial }) => <Name text={dial.agentId} /> },
+    { name: 'Hub', of: ({ dial }) => <Name text={dial.hubId} /> },
+    { name: 'Gateway', of: ({ member }) => <Name text={member} /> },
+    { name: 'Caller', of: ({ dial }) => <Name text={dial.caller} /> },
+    { name: 'Why', of: whyOf },
+  ];
+}
+
+/** A dial's destination: opens and closes its detail. */
+function Opener({ dial: { dialId, destination }, open }: { readonly dial: Dial; readonly open: boolean }) {
+  return (
+    <button type="button" class="row" aria-expanded={open} onClick={() => choose(open ? '' : dialId)}>
+      <Name text={destination} />
+    </button>
+  );
 }

@@ -1,7 +1,7 @@
 import { Candidate_Standing } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
 import { short, shown } from '../model/text.ts';
-import { Table } from '../parts/table.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { Name, State, type Tone } from '../parts/text.tsx';
 import type { Candidate, Explanation } from '../rpc.ts';
 
@@ -160,47 +160,43 @@ function standingClass(standing: number): string {
   return standing === STANDING_NOT ? 'not' : 'later';
 }
 
-const COLUMNS = [
-  { name: 'Standing' },
-  { name: 'Agent' },
-  { name: 'Hub' },
-  { name: 'Zone' },
-  { name: 'Found by' },
-  { name: 'Tunnels', right: true },
-  { name: 'Why' },
-];
+/** @param expected that they are not used is nothing bad */
+function columnsOf(expected: boolean): readonly Column<Candidate>[] {
+  const standingOf = ({ standing }: Candidate) => {
+    const [tone, word] = STANDINGS[standing] ?? ['calm', '?'];
+    return <State tone={expected ? 'calm' : tone} word={word} />;
+  };
+  return [
+    { name: 'Standing', of: standingOf },
+    { name: 'Agent', of: ({ agentId }) => <Name text={agentId} /> },
+    { name: 'Hub', of: ({ hubId }) => <Name text={hubId} /> },
+    { name: 'Zone', of: ({ zone }) => <Name text={zone} /> },
+    { name: 'Found by', of: ({ key }) => <Name text={key} /> },
+    { name: 'Tunnels', right: true, of: ({ open }) => open },
+    { name: 'Why', of: ({ why }) => <Name text={why} most={200} /> },
+  ];
+}
 
 interface CandidatesProps {
   readonly title: string;
   readonly candidates: readonly Candidate[];
-  /** That they are not used is nothing bad. */
   readonly expected?: boolean;
 }
 
 function Candidates({ title, candidates, expected = false }: CandidatesProps) {
-  const rows = candidates
-    .slice(0, CONSOLE.waysListed)
-    .map(({ standing, agentId, hubId, zone, key, open, why, sessionId }) => {
-      const [tone, word] = STANDINGS[standing] ?? ['calm', '?'];
-      return {
-        key: sessionId,
-        bad: standing === STANDING_NOT && !expected,
-        cells: [
-          <State key="standing" tone={expected ? 'calm' : tone} word={word} />,
-          <Name key="agent" text={agentId} />,
-          <Name key="hub" text={hubId} />,
-          <Name key="zone" text={zone} />,
-          <Name key="key" text={key} />,
-          open,
-          <Name key="why" text={why} most={200} />,
-        ],
-      };
-    });
   return (
     <>
       <h3>{title}</h3>
-      <Table title={title} columns={COLUMNS} rows={rows} none="None." />
-      {candidates.length > CONSOLE.waysListed && <p>And {candidates.length - CONSOLE.waysListed} more.</p>}
+      <Table
+        title={title}
+        columns={columnsOf(expected)}
+        rows={candidates}
+        keyOf={({ sessionId }) => sessionId}
+        bad={({ standing }) => standing === STANDING_NOT && !expected}
+        none="None."
+        most={CONSOLE.waysListed}
+        more={(left) => `${left} more.`}
+      />
     </>
   );
 }

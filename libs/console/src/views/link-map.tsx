@@ -3,7 +3,7 @@ import { CONSOLE } from '../defaults.ts';
 import { lostOf } from '../model/findings.ts';
 import { type Health, healthOf, healthOfHub, type Plane, type Seen } from '../model/plane.ts';
 import { millis, plural, short, shown } from '../model/text.ts';
-import { Table } from '../parts/table.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import type { Hub } from '../rpc.ts';
 
 const { LINK_DOWN, LINK_UP, LINK_OWN } = Hub_Link;
@@ -121,19 +121,22 @@ function Node({ x, y, name, zone, health }: NodeProps) {
 }
 
 function Matrix({ plane, gateways }: Props) {
-  const columns = [{ name: 'Gateway' }, ...plane.hubs.map(({ hubId }) => ({ name: shown(hubId, 40) }))];
-  const rows = gateways.map((gateway) => ({
-    key: gateway.id,
-    bad: gateway.list?.hubs.some(({ link }) => link === LINK_DOWN) ?? false,
-    cells: [
-      <b key="name">{shown(gateway.id, 40)}</b>,
-      ...plane.hubs.map((hub) => {
-        const link = linkOf(gateway, hub);
-        return link ? longLink(link) : 'not known';
-      }),
-    ],
-  }));
-  return <Table title="Links from gateways to hubs" columns={columns} rows={rows} none="" />;
+  const links = plane.hubs.map((hub): Column<Seen> => {
+    const of = (gateway: Seen) => {
+      const link = linkOf(gateway, hub);
+      return link ? longLink(link) : 'not known';
+    };
+    return { name: shown(hub.hubId, 40), of };
+  });
+  return (
+    <Table
+      title="Links from gateways to hubs"
+      columns={[{ name: 'Gateway', of: ({ id }) => <b>{shown(id, 40)}</b> }, ...links]}
+      rows={gateways}
+      keyOf={({ id }) => id}
+      bad={({ list }) => list?.hubs.some(({ link }) => link === LINK_DOWN) ?? false}
+    />
+  );
 }
 
 function linkOf({ list }: Seen, { hubId }: Hub): Hub | undefined {

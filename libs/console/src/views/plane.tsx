@@ -1,7 +1,8 @@
 import { Role } from '@isthmus/proto/admin-enums';
+import type { ComponentChildren } from 'preact';
 import { consoleOf, type Health, healthOf, type Plane, type Seen } from '../model/plane.ts';
 import { age, clock, shown } from '../model/text.ts';
-import { Table } from '../parts/table.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { Findings, Name, State, type Tone } from '../parts/text.tsx';
 import type { Status } from '../rpc.ts';
 import { AgentMap } from './agents.tsx';
@@ -49,59 +50,52 @@ const TONES: Readonly<Record<Health, Tone>> = {
   lost: 'bad',
 };
 
-const COLUMNS = [
-  { name: 'Member' },
-  { name: 'State' },
-  { name: 'Role' },
-  { name: 'Zone' },
-  { name: 'Sessions', right: true },
-  { name: 'Tunnels', right: true },
-  { name: 'Pending', right: true },
-  { name: 'Parked', right: true },
-  { name: 'Dials/s', right: true },
-  { name: 'Failures/s', right: true },
-  { name: 'Up for', right: true },
-  { name: 'Version' },
-  { name: 'Console' },
+/** Columns of numbers that a member says of itself. */
+const COUNTS: readonly { readonly name: string; of(status: Status): ComponentChildren }[] = [
+  // Those that a hub holds, as in `isthmus status`.
+  {
+    name: 'Sessions',
+    of: ({ roles, sessions }) => (roles.includes(Role.ROLE_HUB) ? sessions.toLocaleString('en') : '–'),
+  },
+  { name: 'Tunnels', of: ({ tunnels }) => tunnels.toLocaleString('en') },
+  { name: 'Pending', of: ({ pendingDials }) => pendingDials.toLocaleString('en') },
+  { name: 'Parked', of: ({ parkedDials }) => parkedDials.toLocaleString('en') },
+  // The first rates are those of the first role, over 10 s.
+  { name: 'Dials/s', of: ({ dialRates }) => perSecond(dialRates[0]?.dialsPerSecond) },
+  { name: 'Failures/s', of: ({ dialRates }) => perSecond(dialRates[0]?.failuresPerSecond) },
+  {
+    name: 'Up for',
+    of: ({ startedMs, nowMs }) => <span title={`since ${clock(startedMs)}`}>{age(nowMs - startedMs)}</span>,
+  },
 ];
 
 /** Each member, and what it says of itself. */
 function MemberTable({ plane }: { readonly plane: Plane }) {
-  const rows = plane.members.map((member) => {
-    const { id, status, roles, zone, version } = member;
+  const stateOf = (member: Seen) => {
     const health = healthOf(member, plane);
-    return {
-      key: id,
-      bad: TONES[health] === 'bad',
-      cells: [
-        <Name key="name" text={id} />,
-        <State key="state" tone={TONES[health]} word={wordFor(health, member)} />,
-        roles.join(', '),
-        zone === '' ? '–' : <Name key="zone" text={zone} />,
-        ...(status ? counts(status) : ['–', '–', '–', '–', '–', '–', '–']),
-        shown(version, 20),
-        link(member),
-      ],
-    };
-  });
-  return <Table title="Members" columns={COLUMNS} rows={rows} none="No member is known yet." />;
-}
-
-function counts(status: Status) {
-  // The first rates are those of the first role, over 10 s.
-  const [rate] = status.dialRates;
-  return [
-    // Those that a hub holds, as in `isthmus status`.
-    status.roles.includes(Role.ROLE_HUB) ? status.sessions.toLocaleString('en') : '–',
-    status.tunnels.toLocaleString('en'),
-    status.pendingDials.toLocaleString('en'),
-    status.parkedDials.toLocaleString('en'),
-    perSecond(rate?.dialsPerSecond),
-    perSecond(rate?.failuresPerSecond),
-    <span key="age" title={`since ${clock(status.startedMs)}`}>
-      {age(status.nowMs - status.startedMs)}
-    </span>,
+    return <State tone={TONES[health]} word={wordFor(health, member)} />;
+  };
+  const columns: readonly Column<Seen>[] = [
+    { name: 'Member', of: ({ id }) => <Name text={id} /> },
+    { name: 'State', of: stateOf },
+    { name: 'Role', of: ({ roles }) => roles.join(', ') },
+    { name: 'Zone', of: ({ zone }) => (zone === '' ? '–' : <Name text={zone} />) },
+    ...COUNTS.map(
+      ({ name, of }): Column<Seen> => ({ name, right: true, of: ({ status }) => (status ? of(status) : '–') }),
+    ),
+    { name: 'Version', of: ({ version }) => shown(version, 20) },
+    { name: 'Console', of: link },
   ];
+  return (
+    <Table
+      title="Members"
+      columns={columns}
+      rows={plane.members}
+      keyOf={({ id }) => id}
+      bad={(member) => TONES[healthOf(member, plane)] === 'bad'}
+      none="No member is known yet."
+    />
+  );
 }
 
 function perSecond(rate: number | undefined): string {

@@ -1,23 +1,22 @@
-import { age } from '@isthmus/findings';
 import { useMemo, useState } from 'preact/hooks';
 import { finished, minutesOf, together } from '../model/history.ts';
 import { frontsOf } from '../model/plane.ts';
-import { clock, shown } from '../model/text.ts';
+import { age, clock, millis, shown } from '../model/text.ts';
 import { Chart, type Line } from '../parts/chart.tsx';
 import { useHistories } from '../parts/follow.ts';
-import { MemberChoice, Silent, Table } from '../parts/table.tsx';
-import { reasonOf } from '../rpc.ts';
+import { type Column, MemberChoice, Silent, Table } from '../parts/table.tsx';
+import { type History, reasonOf } from '../rpc.ts';
 import { Cuts } from './cuts.tsx';
 import type { ViewProps } from './view.ts';
 
-const COLUMNS = [
-  { name: 'Minute' },
-  { name: 'Dials', right: true },
-  { name: 'Failures', right: true },
-  { name: 'Slowest p50', right: true },
-  { name: 'Slowest p99', right: true },
-  { name: 'Sessions', right: true },
-  { name: 'Tunnels', right: true },
+const COLUMNS: readonly Column<History['slots'][number]>[] = [
+  { name: 'Minute', of: ({ startMs }) => clock(startMs) },
+  { name: 'Dials', right: true, of: ({ dials }) => dials.toLocaleString('en') },
+  { name: 'Failures', right: true, of: ({ failures }) => failures.toLocaleString('en') },
+  { name: 'Slowest p50', right: true, of: ({ p50Ms }) => millis(p50Ms) },
+  { name: 'Slowest p99', right: true, of: ({ p99Ms }) => millis(p99Ms) },
+  { name: 'Sessions', right: true, of: ({ sessions }) => sessions ?? '–' },
+  { name: 'Tunnels', right: true, of: ({ tunnels }) => tunnels ?? '–' },
 ];
 
 /** The last hour of all gateways together, or of one member, from their own memory. */
@@ -123,7 +122,13 @@ function Charts({ history: { slots: all, slotMs } }: { readonly history: ReturnT
       </div>
       <details>
         <summary>The same as a table, by the minute</summary>
-        <Table title="The last hour by the minute" columns={COLUMNS} rows={minutesOf(all)} none="Nothing yet." />
+        <Table
+          title="The last hour by the minute"
+          columns={COLUMNS}
+          rows={minutesOf(all)}
+          keyOf={({ startMs }) => `${startMs}`}
+          none="Nothing yet."
+        />
       </details>
     </>
   );

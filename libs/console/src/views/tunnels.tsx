@@ -5,30 +5,13 @@ import { type Rate, TunnelRates } from '../model/dials.ts';
 import { addressOf, askAll, consoleOf, frontsOf, type Seen, selfOf, type Told } from '../model/plane.ts';
 import { age, bytes, plural, shown } from '../model/text.ts';
 import { useAddressed, useAsked } from '../parts/follow.ts';
-import { MemberChoice, Silent, Table } from '../parts/table.tsx';
+import { type Column, MemberChoice, Silent, Table } from '../parts/table.tsx';
 import { Name } from '../parts/text.tsx';
 import { act, read, reasonOf, type Tunnel } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
 
 const SORTS = ['oldest', 'newest', 'most bytes', 'fastest'] as const;
 type Sort = (typeof SORTS)[number];
-
-const COLUMNS = [
-  { name: 'Destination' },
-  { name: 'Caller' },
-  { name: 'Tenant' },
-  { name: 'Agent' },
-  { name: 'Hub' },
-  { name: 'State' },
-  { name: 'Moves', right: true },
-  { name: 'Age', right: true },
-  { name: 'Up', right: true },
-  { name: 'Down', right: true },
-  { name: 'Up/s', right: true },
-  { name: 'Down/s', right: true },
-  { name: 'Dial' },
-  { name: 'End it' },
-];
 
 /** The tunnels of all gateways, or of one: who, where to, through what, how much. */
 export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: readonly string[] }) {
@@ -87,17 +70,18 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
       <p>{resumeText(found)}</p>
       <Table
         title="Tunnels"
-        columns={COLUMNS}
-        rows={found.slice(0, CONSOLE.tunnelRows).map((tunnel) => rowOf(tunnel, rates.current.of(tunnel), kick))}
+        columns={columnsOf(rates.current, kick)}
+        rows={found}
+        keyOf={({ dialId }) => dialId}
+        bad={({ resume }) => resume?.attached === false}
         none={
           text === ''
             ? 'No tunnel is open here: make a dial under Why.'
             : 'No tunnel here has that in its names. It may have ended: Time has those that were cut.'
         }
+        most={CONSOLE.tunnelRows}
+        more={(left) => `${plural(left, 'tunnel')} more: narrow the search.`}
       />
-      {found.length > CONSOLE.tunnelRows && (
-        <p>And {plural(found.length - CONSOLE.tunnelRows, 'tunnel')} more: narrow the search.</p>
-      )}
     </section>
   );
 }
@@ -150,44 +134,47 @@ function stateOf({ resume, halfClosed }: Tunnel): string {
   return resume ? 'attached' : '';
 }
 
-function rowOf(tunnel: Listed, rate: Rate | undefined, kick: (tunnel: Tunnel) => void) {
-  const { at, dialId, destination, caller, tenant, agentId, hubId, ageMs, bytesUp, bytesDown, resume } = tunnel;
-  const elsewhere = consoleOf(at, 'tunnels');
-  return {
-    key: dialId,
-    bad: resume?.attached === false,
-    cells: [
-      <Name key="destination" text={destination} />,
-      <Name key="caller" text={caller} />,
-      <Name key="tenant" text={tenant} />,
-      <Name key="agent" text={agentId} />,
-      <Name key="hub" text={hubId} />,
-      stateOf(tunnel),
-      resume?.moves ?? '',
-      age(ageMs),
-      bytes(bytesUp),
-      bytes(bytesDown),
-      rate ? `${bytes(rate.up)}/s` : '–',
-      rate ? `${bytes(rate.down)}/s` : '–',
-      <a key="dial" href={addressOf('tunnels', dialId)}>
-        <Name text={dialId} most={20} />
-      </a>,
-      elsewhere === undefined ? (
-        <button
-          key="kick"
-          type="button"
-          aria-label={`Kick the tunnel to ${shown(destination)}, dial ${shown(dialId, 20)}`}
-          onClick={() => kick(tunnel)}
-        >
-          Kick …
-        </button>
-      ) : (
-        <a key="kick" href={elsewhere}>
-          in its console
-        </a>
-      ),
-    ],
+function columnsOf(rates: TunnelRates, kick: (tunnel: Tunnel) => void): readonly Column<Listed>[] {
+  const speed = (tunnel: Tunnel, way: keyof Rate) => {
+    const rate = rates.of(tunnel);
+    return rate ? `${bytes(rate[way])}/s` : '–';
   };
+  return [
+    { name: 'Destination', of: ({ destination }) => <Name text={destination} /> },
+    { name: 'Caller', of: ({ caller }) => <Name text={caller} /> },
+    { name: 'Tenant', of: ({ tenant }) => <Name text={tenant} /> },
+    { name: 'Agent', of: ({ agentId }) => <Name text={agentId} /> },
+    { name: 'Hub', of: ({ hubId }) => <Name text={hubId} /> },
+    { name: 'State', of: stateOf },
+    { name: 'Moves', right: true, of: ({ resume }) => resume?.moves ?? '' },
+    { name: 'Age', right: true, of: ({ ageMs }) => age(ageMs) },
+    { name: 'Up', right: true, of: ({ bytesUp }) => bytes(bytesUp) },
+    { name: 'Down', right: true, of: ({ bytesDown }) => bytes(bytesDown) },
+    { name: 'Up/s', right: true, of: (tunnel) => speed(tunnel, 'up') },
+    { name: 'Down/s', right: true, of: (tunnel) => speed(tunnel, 'down') },
+    { name: 'Dial', of: DialLink },
+    { name: 'End it', of: (tunnel) => <End tunnel={tunnel} kick={kick} /> },
+  ];
+}
+
+function DialLink({ dialId }: Tunnel) {
+  return (
+    <a href={addressOf('tunnels', dialId)}>
+      <Name text={dialId} most={20} />
+    </a>
+  );
+}
+
+/** Ends a tunnel, or leads to the console that can. */
+function End({ tunnel, kick }: { readonly tunnel: Listed; readonly kick: (tunnel: Tunnel) => void }) {
+  const elsewhere = consoleOf(tunnel.at, 'tunnels');
+  if (elsewhere !== undefined) return <a href={elsewhere}>in its console</a>;
+  const label = `Kick the tunnel to ${shown(tunnel.destination)}, dial ${shown(tunnel.dialId, 20)}`;
+  return (
+    <button type="button" aria-label={label} onClick={() => kick(tunnel)}>
+      Kick …
+    </button>
+  );
 }
 
 function kicking({ dialId, destination, caller, agentId }: Tunnel) {

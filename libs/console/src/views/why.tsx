@@ -7,7 +7,7 @@ import { gatewaysOf, ownAddress, type Seen, selfOf } from '../model/plane.ts';
 import { age, clock, plural, shown } from '../model/text.ts';
 import { Waterfall } from '../parts/chart.tsx';
 import { useAsked } from '../parts/follow.ts';
-import { Table } from '../parts/table.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { CopyLine, FindingList, Findings, Name } from '../parts/text.tsx';
 import { act, type Explanation, type Refusal, read, reasonOf, type TriedDial } from '../rpc.ts';
 import { ExplainPicture } from './explain-picture.tsx';
@@ -65,37 +65,27 @@ interface RefusedAt {
   readonly refusal: Refusal;
 }
 
-const REFUSAL_COLUMNS = [
-  { name: 'From' },
-  { name: 'At' },
-  { name: 'Port for' },
-  { name: 'Reason' },
-  { name: 'Times', right: true },
-  { name: 'First' },
-  { name: 'Last' },
-];
-
 /** Connections of agents and callers that were turned away, with the reasons: the newest first. */
 export function Refusals({ refusals, now }: { readonly refusals: readonly RefusedAt[]; readonly now: number }) {
-  const rows = refusals
-    .toSorted((a, b) => b.refusal.lastMs - a.refusal.lastMs)
-    .map(({ member, refusal }) => {
-      const { where, remote, reason, count, firstMs, lastMs } = refusal;
-      return {
-        key: `${member} ${where} ${remote} ${reason}`,
-        bad: true,
-        cells: [
-          <Name key="remote" text={remote} />,
-          <Name key="member" text={member} />,
-          <Name key="where" text={where} />,
-          <Name key="reason" text={reason} most={300} />,
-          count.toLocaleString('en'),
-          clock(firstMs),
-          `${age(now - lastMs)} ago`,
-        ],
-      };
-    });
-  return <Table title="Refused connections" columns={REFUSAL_COLUMNS} rows={rows} none="None." />;
+  const columns: readonly Column<RefusedAt>[] = [
+    { name: 'From', of: ({ refusal }) => <Name text={refusal.remote} /> },
+    { name: 'At', of: ({ member }) => <Name text={member} /> },
+    { name: 'Port for', of: ({ refusal }) => <Name text={refusal.where} /> },
+    { name: 'Reason', of: ({ refusal }) => <Name text={refusal.reason} most={300} /> },
+    { name: 'Times', right: true, of: ({ refusal }) => refusal.count.toLocaleString('en') },
+    { name: 'First', of: ({ refusal }) => clock(refusal.firstMs) },
+    { name: 'Last', of: ({ refusal }) => `${age(now - refusal.lastMs)} ago` },
+  ];
+  return (
+    <Table
+      title="Refused connections"
+      columns={columns}
+      rows={refusals.toSorted((a, b) => b.refusal.lastMs - a.refusal.lastMs)}
+      keyOf={({ member, refusal: { where, remote, reason } }) => `${member} ${where} ${remote} ${reason}`}
+      bad={() => true}
+      none="None."
+    />
+  );
 }
 
 interface Asked {
