@@ -9,19 +9,7 @@ import type { Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { table } from '../table.ts';
 
-interface AgentView {
-  readonly agent: string;
-  readonly tenant: string;
-  readonly hubs: readonly string[];
-  readonly reaches: readonly string[];
-  /** `ready`, `draining` (all its sessions drain) or `quarantined`. */
-  readonly state: 'ready' | 'draining' | 'quarantined';
-  readonly quarantined?: string;
-  /** For how long it has been draining, until its tunnels have ended. Unset if it is not, or if no hub says so. */
-  readonly drainingMs?: number;
-  readonly tunnels: number;
-  readonly sessions: readonly SessionView[];
-}
+type AgentView = ReturnType<typeof agentsOf>[number];
 
 export const AGENTS: Kind<AgentView> = {
   name: 'agents',
@@ -77,7 +65,7 @@ export const agents = listCommand(AGENTS, {
 });
 
 /** @param sessions grouped by agent */
-export function agentsOf(sessions: readonly SessionView[]): AgentView[] {
+export function agentsOf(sessions: readonly SessionView[]) {
   const groups = new Map<string, SessionView[]>();
   for (const session of sessions) {
     const key = JSON.stringify([session.tenant, session.agent]);
@@ -95,6 +83,7 @@ export function agentsOf(sessions: readonly SessionView[]): AgentView[] {
       reaches: [...new Set(group.flatMap(({ reaches }) => reaches))],
       state: stateOf(quarantined, draining),
       ...(quarantined !== undefined && { quarantined }),
+      /** For how long all its sessions have been draining, until its tunnels have ended. Not known if no hub says so. */
       ...(drainingMs > 0 && { drainingMs }),
       tunnels: group.reduce((sum, { tunnels }) => sum + tunnels, 0),
       sessions: group,
@@ -102,7 +91,7 @@ export function agentsOf(sessions: readonly SessionView[]): AgentView[] {
   });
 }
 
-function stateOf(quarantined: string | undefined, draining: boolean): AgentView['state'] {
+function stateOf(quarantined: string | undefined, draining: boolean): 'ready' | 'draining' | 'quarantined' {
   return quarantined !== undefined ? 'quarantined' : draining ? 'draining' : 'ready';
 }
 
@@ -214,26 +203,20 @@ async function setQuarantine(plane: Plane, request: adminApi.DeepPartial<adminAp
   throw new Failure(EXIT.unasked, `no gateway or hub took the change: ${failures.join('; ') || 'none is known'}`);
 }
 
-interface QuarantinedView {
-  readonly tenant: string;
-  readonly agent: string;
-  readonly reason: string;
-}
-
 async function quarantined(plane: Plane, tenant: string) {
   const { answers, unanswered } = await plane.ask(
     async (admin, signal) => (await admin.listQuarantined({ tenant }, { signal })).agents,
     'gateway',
     'hub',
   );
-  const found = new Map<string, QuarantinedView>();
+  const found = new Map<string, { tenant: string; agent: string; reason: string }>();
   for (const { tenant: of, agentId: agent, reason } of answers.flatMap(({ value }) => value)) {
     if (tenant === '' || of === tenant) found.set(JSON.stringify([of, agent]), { tenant: of, agent, reason });
   }
   return { agents: [...found.values()], unanswered };
 }
 
-function quarantinedText(agents: readonly QuarantinedView[]): string {
+function quarantinedText(agents: Awaited<ReturnType<typeof quarantined>>['agents']): string {
   if (agents.length === 0) return 'No agent is in quarantine\n';
   return table(
     ['agent', 'tenant', 'reason'],

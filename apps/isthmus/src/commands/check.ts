@@ -86,7 +86,7 @@ export const check = command({
   },
 });
 
-async function checked({ options, plane }: Call<Options>): Promise<CheckView> {
+async function checked({ options, plane }: Call<Options>) {
   const files = checkFiles(options, options.host);
   const { results: redis, aheadMs } = await checkRedis(options);
   const named = [...files, ...(await checkSocket(options.udsName)), ...redis];
@@ -196,21 +196,14 @@ async function dialThrough(
   return ofDial(gateway.id, name, destination, record);
 }
 
-interface CheckView {
-  readonly results: readonly Result[];
-  readonly passed: number;
-  readonly warned: number;
-  readonly failed: number;
-}
-
-export function checkView(results: readonly Result[]): CheckView {
+export function checkView(results: readonly Result[]) {
   const count = (outcome: Result['outcome']) => results.filter((result) => result.outcome === outcome).length;
   return { results, passed: count('pass'), warned: count('warn'), failed: count('fail') };
 }
 
 const WORDS: Readonly<Record<Result['outcome'], string>> = { pass: 'ok  ', warn: 'WARN', fail: 'FAIL' };
 
-export function checkText({ results, passed, warned, failed }: CheckView, style: Style): string {
+export function checkText({ results, passed, warned, failed }: ReturnType<typeof checkView>, style: Style): string {
   const paint = { pass: style.good, warn: style.warning, fail: style.bad };
   const width = Math.max(0, ...results.map(({ check }) => check.length));
   const lines = results.map((result) => {

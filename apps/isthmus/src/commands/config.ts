@@ -8,19 +8,7 @@ import type { Answer, Answers } from '../plane/member.ts';
 import { memberOf, type Plane } from '../plane/plane.ts';
 import { table } from '../table.ts';
 
-interface FlagView {
-  readonly name: string;
-  readonly value: string;
-  /** `derived`: not given, but set at startup, such as a new UUID. */
-  readonly source: 'default' | 'given' | 'derived';
-  readonly default: string;
-}
-
-interface MemberConfig {
-  readonly member: string;
-  readonly program: string;
-  readonly flags: readonly FlagView[];
-}
+type MemberConfig = ReturnType<typeof configView>;
 
 interface ConfigView {
   readonly members: readonly MemberConfig[];
@@ -71,8 +59,9 @@ export function configsOf(plane: Plane, id?: string): Promise<Answers<adminApi.G
 
 const SOURCES = namesOf(adminApi.Flag_Source, 'SOURCE');
 
-export function configView({ member, value }: Answer<adminApi.GetConfigResponse>): MemberConfig {
+export function configView({ member, value }: Answer<adminApi.GetConfigResponse>) {
   const flags = value.flags.map(({ name, value: text, source, initial }) => {
+    // `derived` is not given, but set at startup, such as a new UUID.
     return { name, value: text, source: SOURCES[source] ?? 'default', default: initial };
   });
   return { member: member.id, program: value.program, flags };

@@ -8,27 +8,7 @@ import { age, bytes, isoTime, plural, type Style } from '../output.ts';
 import type { Answer } from '../plane/member.ts';
 import { type Column, table } from '../table.ts';
 
-interface CutView {
-  readonly at: string;
-  /** agent, gateway, hold, path, limit, credential or operator. */
-  readonly by: string;
-  readonly reason: string;
-  readonly tenant: string;
-  readonly caller: string;
-  readonly destination: string;
-  readonly agent: string;
-  readonly hub: string;
-  /** The gateway. */
-  readonly member: string;
-  /** The `isthmus hold` on whose word this stands. Empty if the gateway saw it. */
-  readonly hold: string;
-  readonly dial: string;
-  /** Empty without a trace. */
-  readonly trace: string;
-  readonly ageMs: number;
-  readonly bytesUp: number;
-  readonly bytesDown: number;
-}
+type CutView = ReturnType<typeof cutView>;
 
 interface Options {
   readonly since: number;
@@ -91,9 +71,10 @@ function groupsIn(cuts: readonly CutView[]) {
   );
 }
 
-function cutView({ atMs, ageMs, bytesUp, bytesDown, ...cut }: ReturnType<typeof cutsIn>[number]): CutView {
+function cutView({ atMs, ageMs, bytesUp, bytesDown, ...cut }: ReturnType<typeof cutsIn>[number]) {
   return {
     at: isoTime(atMs),
+    /** agent, gateway, hold, path, limit, credential or operator. */
     by: cut.by,
     reason: cut.reason,
     tenant: cut.tenant,
@@ -101,9 +82,12 @@ function cutView({ atMs, ageMs, bytesUp, bytesDown, ...cut }: ReturnType<typeof 
     destination: cut.destination,
     agent: cut.agentId,
     hub: cut.hubId,
+    /** The gateway. */
     member: cut.member,
+    /** The `isthmus hold` on whose word this stands. Empty if the gateway saw it. */
     hold: cut.hold,
     dial: cut.dialId,
+    /** Empty without a trace. */
     trace: cut.traceId,
     ageMs,
     bytesUp,

@@ -17,17 +17,7 @@ interface LinkView {
   readonly reason?: string;
 }
 
-interface HubView {
-  readonly hub: string;
-  readonly zone: string;
-  readonly draining: boolean;
-  readonly since: string;
-  readonly ageMs: number;
-  readonly peerAddress: string;
-  readonly agentAddress: string;
-  readonly sessions: number;
-  readonly links: readonly LinkView[];
-}
+type HubView = ReturnType<typeof hubsOf>[number];
 
 export const HUBS: Kind<HubView> = {
   name: 'hubs',
@@ -67,7 +57,7 @@ const LINKS = namesOf(adminApi.Hub_Link, 'LINK');
 export function hubsOf(
   answers: readonly Answer<adminApi.Hub[]>[],
   failures: ReadonlyMap<string, ReadonlyMap<string, string>>,
-): HubView[] {
+) {
   const found = new Map<string, { hub: adminApi.Hub; links: LinkView[] }>();
   for (const { member, value } of answers) {
     for (const hub of value) {
@@ -135,36 +125,6 @@ interface DrainOptions {
   readonly wait?: number;
 }
 
-interface DrainView {
-  readonly hub: string;
-  readonly dryRun: boolean;
-  readonly sessions: number;
-  readonly tunnels: number;
-  /** In a dry run, the number of agents without a session elsewhere. */
-  readonly stranded?: number;
-  readonly gracefulMs?: number;
-  readonly moves?: readonly {
-    readonly session: string;
-    readonly tenant: string;
-    readonly agent: string;
-    readonly elsewhere: number;
-    readonly tunnels: number;
-  }[];
-  readonly running?: readonly {
-    readonly dial: string;
-    readonly destination: string;
-    readonly agent: string;
-    /** Empty if no gateway that answers has it. */
-    readonly caller: string;
-    readonly ageMs: number;
-    readonly bytes: number;
-    /** 0 for a tunnel in use. */
-    readonly idleMs: number;
-    /** `ends` in order, `moves` to another hub, or is `cut` if it still runs when the graceful time is over. */
-    readonly fate: string;
-  }[];
-}
-
 export const drain = command({
   name: 'drain',
   summary: 'Drain a hub: it takes no new dials, its agents move, and tunnels move or finish',
@@ -189,7 +149,7 @@ export const drain = command({
       return view.stranded === 0 ? EXIT.good : EXIT.wrong;
     }
     const left = await drained(met, member, options.wait ?? 0, terminal.interrupted);
-    const view: DrainView = { hub: id, dryRun: false, sessions: left.sessions, tunnels: left.tunnels };
+    const view = { hub: id, dryRun: false, sessions: left.sessions, tunnels: left.tunnels };
     output.show(
       view,
       () => `${id} drains: ${plural(left.sessions, 'session')} and ${plural(left.tunnels, 'tunnel')} are left\n`,
@@ -232,12 +192,13 @@ function dryRunView(
   hub: string,
   { sessions, tunnels, plan }: adminApi.DrainResponse,
   callers: ReadonlyMap<string, string>,
-): DrainView {
+) {
   return {
     hub,
     dryRun: true,
     sessions,
     tunnels,
+    /** The number of agents without a session elsewhere. */
     stranded: plan?.stranded ?? 0,
     ...(plan?.gracefulMs !== undefined && { gracefulMs: plan.gracefulMs }),
     moves: (plan?.moves ?? []).map(({ sessionId: session, agentId: agent, tenant, elsewhere, tunnels: through }) => {
@@ -247,17 +208,20 @@ function dryRunView(
       dial: tunnel.dialId,
       destination: tunnel.destination,
       agent: tunnel.agentId,
+      /** Empty if no gateway that answers has it. */
       caller: tunnel.caller || (callers.get(tunnel.dialId) ?? ''),
       ageMs: tunnel.ageMs,
       bytes: tunnel.bytesUp + tunnel.bytesDown,
+      /** 0 for a tunnel in use. */
       idleMs: tunnel.idleMs,
+      /** `ends` in order, `moves` to another hub, or is `cut` if it still runs when the graceful time is over. */
       fate: plan?.fates[at] ?? 'cut',
     })),
   };
 }
 
-export function dryRunText(view: DrainView, style: Style): string {
-  const { hub, sessions, tunnels, stranded = 0, gracefulMs, moves = [], running = [] } = view;
+export function dryRunText(view: ReturnType<typeof dryRunView>, style: Style): string {
+  const { hub, sessions, tunnels, stranded, gracefulMs, moves, running } = view;
   const right = (name: string) => ({ name, right: true }) as const;
   const rows = moves
     .slice(0, ISTHMUS.drainShown)

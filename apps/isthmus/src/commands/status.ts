@@ -3,66 +3,24 @@ import type { adminApi } from '@isthmus/proto/admin';
 import { type Kind, type ListColumn, listCommand } from '../lists.ts';
 import { age, EXIT, type ExitStatus, isoTime, plural, type Style, statusOf } from '../output.ts';
 import { type Asked, askPlane, warningsOf } from '../plane/evidence.ts';
-import { type AdmissionName, type Answer, admissionName, roleNames, type Unanswered } from '../plane/member.ts';
+import { type Answer, admissionName, roleNames, type Unanswered } from '../plane/member.ts';
 import { folded, table } from '../table.ts';
 
-/** Who a member refused at one of its ports, for one reason. */
-interface RefusalView {
-  readonly where: string;
-  readonly remote: string;
-  readonly reason: string;
-  readonly count: number;
-  readonly last: string;
-  /** Since the last one, by the member's clock. */
-  readonly agoMs: number;
-}
-
-function refusalViews({ refusals, nowMs }: adminApi.GetStatusResponse): RefusalView[] {
+/** Whom a member refused at its ports, and why. */
+function refusalViews({ refusals, nowMs }: adminApi.GetStatusResponse) {
   return refusals.map(({ where, remote, reason, count, lastMs }) => {
+    // Since the last one, by the member's clock.
     const agoMs = Math.max(0, nowMs - lastMs);
     return { where, remote, reason, count, last: isoTime(lastMs), agoMs };
   });
 }
 
-interface MemberView {
-  readonly member: string;
-  readonly address: string;
-  readonly program: string;
-  readonly roles: readonly string[];
-  readonly version: string;
-  readonly runtime: string;
-  readonly zone: string;
-  readonly started: string;
-  readonly uptimeMs: number;
-  readonly ready: boolean;
-  /** Whether it takes new dials and sessions. Unset for a program of an earlier version, which does not say. */
-  readonly admission?: AdmissionName;
-  readonly checks: readonly { readonly name: string; readonly ok: boolean; readonly detail: string }[];
-  /** Agents' sessions that a hub holds, or an agent's connections to servers. Unset for a gateway without a hub: it holds none. */
-  readonly sessions?: number;
-  /** At a gateway without a hub: the plane's sessions that it knows. */
-  readonly knownSessions?: number;
-  readonly tunnels: number;
-  readonly pendingDials: number;
-  readonly parkedDials: number;
-  /** Over the last 10 s, for the member's first role: the dials of a plane are those of its gateways. */
-  readonly dialsPerSecond: number;
-  readonly failuresPerSecond: number;
-  /** What to fix although it is ready. */
-  readonly notices: readonly string[];
-  /** Who it refused of late. */
-  readonly refusals: readonly RefusalView[];
+type StatusView = ReturnType<typeof statusView>;
+
+type MemberView = ReturnType<typeof memberView> & {
   /** Of one that is not ready: what it warned of last. */
   readonly warnings?: readonly string[];
-}
-
-interface StatusView {
-  readonly plane: string;
-  readonly members: readonly MemberView[];
-  /** What works now, and should be looked at before it fails. */
-  readonly attention: readonly Finding[];
-  readonly unanswered: readonly Unanswered[];
-}
+};
 
 export const MEMBERS: Kind<MemberView> = {
   name: 'members',
@@ -107,12 +65,13 @@ const ATTENTION: readonly CheckName[] = ['missing', 'refusals', 'tenants', 'limi
 export function statusView(
   { statuses: { answers, unanswered }, evidence }: Pick<Asked, 'statuses' | 'evidence'>,
   warnings: ReadonlyMap<string, readonly string[]> = new Map(),
-): StatusView {
-  const members = answers.map((answer) => {
+) {
+  const members: readonly MemberView[] = answers.map((answer) => {
     const warned = warnings.get(answer.member.id);
     return { ...memberView(answer), ...(warned && { warnings: warned }) };
   });
   const plane = answers.find(({ value }) => value.plane !== '')?.value.plane ?? '';
+  // What works now, and should be looked at before it fails.
   return { plane, members, attention: findingsIn(judge(evidence, ATTENTION)), unanswered };
 }
 
@@ -126,10 +85,11 @@ export function exitOf({ members, attention, unanswered }: StatusView): ExitStat
   return noted || attention.length > 0 ? EXIT.attention : EXIT.good;
 }
 
-export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>): MemberView {
+export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>) {
   const { checks, sessions, tunnels, pendingDials, parkedDials, startedMs, nowMs } = value;
   const [rate] = value.dialRates;
   const admission = admissionName(value);
+  const alone = roleNames(value.roles).join() === 'gateway';
   return {
     member: member.id,
     address: member.address,
@@ -141,21 +101,23 @@ export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>
     started: isoTime(startedMs),
     uptimeMs: Math.max(0, nowMs - startedMs),
     ready: value.ready,
+    /** Whether it takes new dials and sessions. A program of an earlier version does not say. */
     ...(admission && { admission }),
     checks: checks.map(({ name, ok, detail }) => ({ name, ok, detail })),
-    ...(isGatewayAlone(value) ? { knownSessions: sessions } : { sessions }),
+    /** At a gateway without a hub, the plane's sessions that it knows: it holds none. */
+    ...(alone && { knownSessions: sessions }),
+    /** Agents' sessions that a hub holds, or an agent's connections to servers. */
+    ...(!alone && { sessions }),
     tunnels,
     pendingDials,
     parkedDials,
+    // Over the last 10 s, for the member's first role: the dials of a plane are those of its gateways.
     dialsPerSecond: rate?.dialsPerSecond ?? 0,
     failuresPerSecond: rate?.failuresPerSecond ?? 0,
+    /** What to fix although it is ready. */
     notices: value.notices.map(({ text, todo }) => (todo === '' ? text : `${text}: ${todo}`)),
     refusals: refusalViews(value),
   };
-}
-
-function isGatewayAlone({ roles }: adminApi.GetStatusResponse): boolean {
-  return roleNames(roles).join() === 'gateway';
 }
 
 /** One that drains does what it was told to. */

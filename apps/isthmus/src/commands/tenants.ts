@@ -151,33 +151,9 @@ export function checkedText({ files, tenants, problems }: CheckedFiles): string 
 }
 
 /** A tenant, as all members of a plane see it together. */
-export interface TenantView {
-  readonly tenant: string;
-  readonly file: string;
-  readonly agents: number;
-  readonly sessions: number;
-  /** Callers that dialled within the last five minutes. */
-  readonly callers: readonly string[];
-  readonly tunnels: number;
-  readonly pendingDials: number;
-  /** Limits hold in each process by itself. */
-  readonly use: readonly UseView[];
-  readonly certificates: readonly CertificateView[];
-}
+export type TenantView = ReturnType<typeof tenantViews>[number];
 
-interface UseView {
-  readonly limit: string;
-  readonly member: string;
-  readonly used: number;
-  /** Unset without a limit. */
-  readonly most?: number;
-}
-
-interface CertificateView {
-  readonly where: string;
-  readonly name: string;
-  readonly expires: string;
-}
+type UseView = ReturnType<typeof useView>;
 
 /** A file that cannot be used, and the members that say so. */
 interface ProblemView extends FileProblem {
@@ -189,7 +165,7 @@ interface ProblemView extends FileProblem {
 type TenantAnswer = Answer<adminApi.ListTenantsResponse>;
 
 /** Puts together what members say. Gateways know the sessions of all hubs; each counts its own tunnels. */
-function tenantViews(answers: readonly TenantAnswer[]): TenantView[] {
+function tenantViews(answers: readonly TenantAnswer[]) {
   const gateways = answers.filter(({ member }) => member.roles.includes('gateway'));
   const names = [...new Set(answers.flatMap(({ value }) => value.tenants.map(({ name }) => name)))].sort();
   return names.map((name) => {
@@ -207,21 +183,23 @@ function tenantViews(answers: readonly TenantAnswer[]): TenantView[] {
       file: all[0]?.tenant.file ?? '',
       agents: seen(({ agents }) => agents),
       sessions: seen(({ sessions }) => sessions),
+      /** Those that dialled within the last five minutes. */
       callers: [...new Set(all.flatMap(({ tenant }) => tenant.callers))].sort(),
       tunnels: sum(({ tunnels }) => tunnels),
       pendingDials: sum(({ pendingDials }) => pendingDials),
+      /** Limits hold in each process by itself. */
       use: all.flatMap(({ member, tenant }) => tenant.use.map((use) => useView(member, use))),
       certificates: certificateViews(all.flatMap(({ tenant }) => tenant.certificates)),
     };
   });
 }
 
-function useView(member: string, { limit, used, most }: adminApi.TenantUse): UseView {
+function useView(member: string, { limit, used, most }: adminApi.TenantUse) {
   return { limit, member, used, ...(most !== undefined && { most }) };
 }
 
 /** Each once, the one that ends first first. */
-function certificateViews(all: readonly adminApi.TenantCertificate[]): CertificateView[] {
+function certificateViews(all: readonly adminApi.TenantCertificate[]) {
   const sorted = [...all].sort((a, b) => a.expiresMs - b.expiresMs);
   const views = sorted.map(({ where, name, expiresMs }) => ({ where, name, expires: isoTime(expiresMs) }));
   return [...new Map(views.map((view) => [JSON.stringify(view), view])).values()];

@@ -6,26 +6,10 @@ import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts'
 import { age, bytes, isoTime, plural, type Style } from '../output.ts';
 import { type Answer, roleNames } from '../plane/member.ts';
 
-export interface TunnelView {
-  readonly dial: string;
-  readonly tenant: string;
-  readonly destination: string;
-  readonly agent: string;
-  readonly hub: string;
-  readonly session: string;
-  /** Who dialled; empty if only a hub or agent answered. */
-  readonly caller: string;
-  readonly since: string;
-  readonly ageMs: number;
-  readonly bytesUp: number;
-  readonly bytesDown: number;
-  /** The side that has ended its direction while the other goes on. */
-  readonly halfClosed?: string;
-  /** Set for a tunnel that outlives its hub: whether a session carries it now, and how often it went on through another one. */
-  readonly resume?: { readonly attached: boolean; readonly moves: number; readonly keptBytes: number };
+export type TunnelView = ReturnType<typeof tunnelView> & {
   /** The members it runs through, with the role of each. */
   readonly through: readonly { readonly member: string; readonly role: string }[];
-}
+};
 
 interface Options {
   readonly agent?: string;
@@ -80,7 +64,7 @@ function tunnelsOf(answers: readonly Answer<adminApi.Tunnel[]>[]): TunnelView[] 
   return [...found.values()];
 }
 
-function tunnelView(tunnel: adminApi.Tunnel): Omit<TunnelView, 'through'> {
+function tunnelView(tunnel: adminApi.Tunnel) {
   return {
     dial: tunnel.dialId,
     tenant: tunnel.tenant,
@@ -88,12 +72,15 @@ function tunnelView(tunnel: adminApi.Tunnel): Omit<TunnelView, 'through'> {
     agent: tunnel.agentId,
     hub: tunnel.hubId,
     session: tunnel.sessionId,
+    /** Empty if only a hub or agent answered. */
     caller: tunnel.caller,
     since: isoTime(tunnel.sinceMs),
     ageMs: tunnel.ageMs,
     bytesUp: tunnel.bytesUp,
     bytesDown: tunnel.bytesDown,
+    /** The side that has ended its direction while the other goes on. */
     ...(tunnel.halfClosed !== '' && { halfClosed: tunnel.halfClosed }),
+    /** Set for a tunnel that outlives its hub. */
     ...(tunnel.resume && { resume: tunnel.resume }),
   };
 }

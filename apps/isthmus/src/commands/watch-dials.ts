@@ -2,29 +2,14 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { adminApi } from '@isthmus/proto/admin';
 import { ISTHMUS } from '../defaults.ts';
 import { isoTime, quantile } from '../output.ts';
-import { type AdmissionName, admissionName, type Member } from '../plane/member.ts';
+import { admissionName, type Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 
 /** An answered dial, as a gateway saw it. */
-export interface DialView {
-  readonly gateway: string;
-  readonly dial: string;
-  readonly started: string;
-  readonly tenant: string;
-  readonly destination: string;
-  readonly caller: string;
-  readonly ok: boolean;
-  readonly ms: number;
-  readonly agent: string;
-  readonly hub: string;
-  readonly attempts: number;
-  readonly parkedMs: number;
-  readonly error?: { readonly code: string; readonly text: string };
-  readonly trace: string;
-}
+export type DialView = NonNullable<ReturnType<typeof dialViewOf>>;
 
 /** Returns undefined for a dial that is still running. */
-function dialViewOf(gateway: string, record: adminApi.DialRecord): DialView | undefined {
+function dialViewOf(gateway: string, record: adminApi.DialRecord) {
   if (record.state === adminApi.DialState.DIAL_STATE_RUNNING) return undefined;
   const { error } = record;
   return {
@@ -46,16 +31,7 @@ function dialViewOf(gateway: string, record: adminApi.DialRecord): DialView | un
 }
 
 /** A member's load, as it reports it. */
-export interface Load {
-  readonly ready: boolean;
-  readonly admission: AdmissionName | undefined;
-  readonly sessions: number;
-  readonly tunnels: number;
-  readonly pending: number;
-  readonly parked: number;
-  readonly dialsPerSecond: number;
-  readonly failuresPerSecond: number;
-}
+export type Load = ReturnType<typeof loadOf>;
 
 /** A member, and whether it answers. */
 export interface Followed {
@@ -167,7 +143,7 @@ export class Following {
   }
 }
 
-function loadOf(status: adminApi.GetStatusResponse): Load {
+function loadOf(status: adminApi.GetStatusResponse) {
   const [rate] = status.dialRates;
   return {
     ready: status.ready,
@@ -187,13 +163,8 @@ interface Kept {
   readonly at: number;
 }
 
-export interface TenantView {
-  readonly tenant: string;
-  readonly dials: number;
-  readonly failed: number;
-  readonly p50: number;
-  readonly p99: number;
-}
+/** The dials of one tenant. Times in milliseconds. */
+export type TenantView = ReturnType<DialsOfMinute['tenants']>[number];
 
 export interface ErrorView {
   readonly code: string;
@@ -241,7 +212,7 @@ export class DialsOfMinute {
     return { dials: rate('dials'), failed: rate('failed') };
   }
 
-  tenants(): TenantView[] {
+  tenants() {
     const groups = new Map<string, DialView[]>();
     for (const { view } of this.#kept.values()) {
       const group = groups.get(view.tenant);

@@ -5,25 +5,6 @@ import { age, isoTime } from '../output.ts';
 import type { Answers, Member, Unanswered } from './member.ts';
 import type { Plane } from './plane.ts';
 
-export interface SessionView {
-  readonly session: string;
-  readonly tenant: string;
-  readonly agent: string;
-  readonly hub: string;
-  /** `link` for our agent, `packets` for Konnectivity's; empty if only gateways report the session. */
-  readonly protocol: string;
-  readonly remote: string;
-  readonly since: string;
-  readonly ageMs: number;
-  readonly reaches: readonly string[];
-  readonly draining: boolean;
-  /** For how long its agent has been draining; unset if it is not, or if its hub did not answer. */
-  readonly drainingMs?: number;
-  /** Why its agent is in quarantine; unset if it is not. */
-  readonly quarantined?: string;
-  readonly tunnels: number;
-}
-
 export async function sessionsOf(
   plane: Plane,
   tenant: string,
@@ -61,19 +42,24 @@ const UNKNOWN = adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED;
 
 const PROTOCOLS = namesOf(adminApi.LinkProtocol, 'LINK_PROTOCOL');
 
-function sessionView(session: adminApi.Session, now: number): SessionView {
+export type SessionView = ReturnType<typeof sessionView>;
+
+function sessionView(session: adminApi.Session, now: number) {
   return {
     session: session.sessionId,
     tenant: session.tenant,
     agent: session.agentId,
     hub: session.hubId,
+    /** `link` for our agent, `packets` for Konnectivity's; empty if only gateways report the session. */
     protocol: PROTOCOLS[session.protocol] ?? '',
     remote: session.remote,
     since: isoTime(session.sinceMs),
     ageMs: Math.max(0, now - session.sinceMs),
     reaches: reach(session.identifiers),
     draining: session.draining,
+    /** For how long its agent has been draining. Not known if its hub did not answer. */
     ...(session.drainingSinceMs > 0 && { drainingMs: Math.max(0, now - session.drainingSinceMs) }),
+    /** Why its agent is in quarantine. */
     ...(session.quarantined && { quarantined: session.quarantineReason }),
     tunnels: session.tunnels,
   };
