@@ -6,7 +6,6 @@ import { ISTHMUS } from '../defaults.ts';
 import { type Kind, type ListColumn, type Listed, listCommand, rowsTable } from '../lists.ts';
 import { age, bytes, isoTime, plural, type Style } from '../output.ts';
 import type { Answer } from '../plane/member.ts';
-import { type Column, table } from '../table.ts';
 
 type CutView = ReturnType<typeof cutView>;
 
@@ -95,14 +94,16 @@ function cutView({ atMs, ageMs, bytesUp, bytesDown, ...cut }: ReturnType<typeof 
   };
 }
 
-const GROUP_COLUMNS: readonly Column[] = [
-  { name: 'last' },
-  { name: 'by' },
-  { name: 'what', least: 12 },
-  { name: 'tenant', least: 8, drop: 1 },
-  { name: 'tunnels', right: true },
-  { name: 'told by hold' },
-  { name: 'reason', least: 16 },
+type Group = ReturnType<typeof groupsIn>[number];
+
+const GROUP_COLUMNS: readonly ListColumn<Group>[] = [
+  { name: 'last', of: ({ last }) => last },
+  { name: 'by', of: ({ by }, style) => style.bad(by) },
+  { name: 'what', least: 12, of: ({ what }) => what },
+  { name: 'tenant', least: 8, drop: 1, of: ({ tenant }) => tenant },
+  { name: 'tunnels', right: true, of: ({ tunnels }) => String(tunnels) },
+  { name: 'told by hold', of: ({ hold }) => hold },
+  { name: 'reason', least: 16, of: ({ reason }) => reason },
 ];
 
 const COLUMNS: readonly ListColumn<CutView>[] = [
@@ -127,9 +128,6 @@ function cutsText(cuts: readonly CutView[], style: Style, all: readonly CutView[
       ? `${plural(forgotten, 'more tunnel')} of the last hour ${forgotten === 1 ? 'is' : 'are'} not kept: see the audit records, and the log of isthmus hold.\n`
       : '';
   if (all.length === 0) return `No tunnel was cut.\n${more}`;
-  const causes = groupsIn(all).map(({ last, by, what, tenant, tunnels, hold, reason }) => {
-    return [last, style.bad(by), what, tenant, String(tunnels), hold, reason];
-  });
   const rest = all.length > cuts.length ? ` of ${all.length} (--limit shows more)` : '';
-  return `${table(GROUP_COLUMNS, causes, style)}\n${rowsTable(COLUMNS, cuts, style)}\n${plural(cuts.length, 'cut tunnel')}${rest}\n${more}`;
+  return `${rowsTable(GROUP_COLUMNS, groupsIn(all), style)}\n${rowsTable(COLUMNS, cuts, style)}\n${plural(cuts.length, 'cut tunnel')}${rest}\n${more}`;
 }

@@ -1,11 +1,11 @@
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { type Call, command, destinationArgument } from '../command.ts';
-import { EXIT, statusOf } from '../output.ts';
+import { type ListColumn, rowsTable } from '../lists.ts';
+import { EXIT, type Style, statusOf, unansweredText } from '../output.ts';
 import { agentsAway } from '../plane/evidence.ts';
-import type { Answer } from '../plane/member.ts';
+import type { Answer, Unanswered } from '../plane/member.ts';
 import { membersWith } from '../plane/plane.ts';
-import { type CandidateView, type ExplainView, explainText, type GatewayView, type StepView } from './explain-text.ts';
 
 export const explain = command({
   name: 'explain',
@@ -50,42 +50,137 @@ export const explain = command({
   },
 });
 
-function gatewayView({ member, value }: Answer<adminApi.ExplainResponse>): GatewayView {
+export type GatewayView = ReturnType<typeof gatewayView>;
+
+function gatewayView({ member, value }: Answer<adminApi.ExplainResponse>) {
   return {
     gateway: member.id,
     tenant: value.tenant,
     zone: value.zone,
     verdict: value.verdict,
+    /** Empty if no session would take the dial. */
     agent: value.agentId,
     hub: value.hubId,
     session: value.sessionId,
     steps: value.steps.map(stepView),
+    /** Sessions that no strategy selects. */
     others: value.others.map(candidateView),
     advice: value.advice,
+    /** What the tenant's policy says, if it has one. */
     ...(value.policy && { policy: { allowed: value.policy.allowed, rule: value.policy.rule } }),
   };
 }
 
-function stepView({ strategy, keys, taken, candidates }: adminApi.RoutingStep): StepView {
+type StepView = ReturnType<typeof stepView>;
+
+function stepView({ strategy, keys, taken, candidates: found }: adminApi.RoutingStep) {
   return {
     strategy,
     taken,
     keys: keys.map(({ key, sessions }) => ({ key, sessions })),
-    candidates: candidates.map(candidateView),
+    candidates: found.map(candidateView),
   };
 }
 
 const STANDINGS = namesOf(adminApi.Candidate_Standing, 'STANDING');
 
-function candidateView(candidate: adminApi.Candidate): CandidateView {
+type CandidateView = ReturnType<typeof candidateView>;
+
+function candidateView(candidate: adminApi.Candidate) {
   return {
     agent: candidate.agentId,
     hub: candidate.hubId,
     session: candidate.sessionId,
     zone: candidate.zone,
     key: candidate.key,
-    standing: STANDINGS[candidate.standing] ?? 'not',
+    /** `equal`: as good as the one taken. `later`: used when all better ones are gone. `not`: not for this dial, or not usable now. */
+    standing: STANDINGS[candidate.standing] ?? ('not' as const),
+    /** Why it is not the first choice. */
     why: candidate.why,
     tunnels: candidate.open,
   };
+}
+
+interface ExplainView {
+  readonly destination: string;
+  readonly gateways: readonly GatewayView[];
+  readonly unanswered: readonly Unanswered[];
+}
+
+/** Gateways with the same answer are shown once. */
+export function explainText({ destination, gateways, unanswered }: ExplainView, style: Style): string {
+  const groups = new Map<string, GatewayView[]>();
+  for (const gateway of gateways) {
+    const same = JSON.stringify([gateway.steps.map(outline), gateway.agent !== '', gateway.tenant, gateway.policy]);
+    groups.set(same, [...(groups.get(same) ?? []), gateway]);
+  }
+  const parts = [...groups.values()].map((group) => {
+    const [first] = group as [GatewayView];
+    const names = group.map(({ gateway }) => gateway).join(', ');
+    return `${style.strong(`${destination}, tenant ${first.tenant}, at ${names}`)}\n${gatewayText(first, style)}`;
+  });
+  return parts.join('\n') + unansweredText(unanswered);
+}
+
+/** Which of several equal sessions is taken, and how many tunnels each has, changes all the time, so both are left out. */
+function outline({ strategy, taken, candidates }: StepView) {
+  const standings = candidates.map(
+    ({ session, standing }) => `${session} ${standing === 'taken' ? 'equal' : standing}`,
+  );
+  return [strategy, taken, standings.sort()];
+}
+
+function gatewayText({ verdict, agent, steps, others, advice, policy, tenant }: GatewayView, style: Style): string {
+  const paint = agent === '' ? style.bad : style.good;
+  const left = others.length > 0 ? `\nAgents that no strategy chooses:\n${candidates(others, style)}` : '';
+  const todo = advice.length > 0 ? `\nWhat to do:\n${advice.map((line) => `  - ${line}\n`).join('')}` : '';
+  // A refusal is in the verdict.
+  const rule = policy?.rule ? `by rule ${policy.rule}` : 'no rule refuses it';
+  const allowed = policy?.allowed
+    ? `Allowed by the policy of tenant ${tenant}: ${rule}. Agents check the addresses of a name again.\n`
+    : '';
+  return `${paint(verdict)}\n${allowed}\n${steps.map((step, index) => stepText(step, index, style)).join('')}${todo}${left}`;
+}
+
+function stepText({ strategy, taken, keys, candidates: found }: StepView, index: number, style: Style): string {
+  const looked = keys.map(({ key, sessions }) => `${key} (${sessions})`).join(', ') || 'does not apply';
+  const mark = taken ? `  ${style.good('<- chosen')}` : '';
+  return `${index + 1}. ${strategy}: ${looked}${mark}\n${candidates(found, style)}`;
+}
+
+const STANDING_TEXTS: Readonly<Record<CandidateView['standing'], string>> = {
+  taken: 'takes it',
+  equal: 'as good',
+  later: 'later',
+  not: 'no',
+};
+
+/** A plane may have a thousand. The first ones are enough. */
+const SHOWN_CANDIDATES = 20;
+
+const INDENT = '     ';
+
+const COLUMNS: readonly ListColumn<CandidateView>[] = [
+  { name: 'standing', of: ({ standing }, style) => standingText(standing, style) },
+  { name: 'agent', least: 10, of: ({ agent }) => agent },
+  { name: 'hub', least: 8, of: ({ hub }) => hub },
+  { name: 'zone', drop: 1, of: ({ zone }) => zone },
+  { name: 'found by', least: 8, drop: 3, of: ({ key }) => key },
+  { name: 'tunnels', right: true, drop: 2, of: ({ tunnels }) => String(tunnels) },
+  { name: 'why', least: 20, of: ({ why }) => why },
+];
+
+function candidates(all: readonly CandidateView[], style: Style): string {
+  if (all.length === 0) return '';
+  const room = { ...style, columns: style.columns - INDENT.length };
+  const lines = rowsTable(COLUMNS, all.slice(0, SHOWN_CANDIDATES), room).trimEnd().split('\n');
+  const more =
+    all.length > SHOWN_CANDIDATES ? `${INDENT}and ${all.length - SHOWN_CANDIDATES} more (-o json lists them)\n` : '';
+  return `${lines.map((line) => `${INDENT}${line}`).join('\n')}\n${more}`;
+}
+
+function standingText(standing: CandidateView['standing'], style: Style): string {
+  const text = STANDING_TEXTS[standing];
+  if (standing === 'taken') return style.good(text);
+  return standing === 'not' ? style.bad(text) : text;
 }

@@ -7,7 +7,7 @@ import { reasonOf } from '../plane/plane.ts';
 import { quarantineText } from './agents.ts';
 import { configText } from './config.ts';
 import { type DialView, dialText } from './dial-text.ts';
-import { explainText, type GatewayView } from './explain-text.ts';
+import { explainText, type GatewayView } from './explain.ts';
 import { dryRunText } from './hubs.ts';
 import { tunnelsText } from './tunnels.ts';
 

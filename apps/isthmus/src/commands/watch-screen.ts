@@ -1,4 +1,5 @@
 import { ISTHMUS } from '../defaults.ts';
+import { type ListColumn, rowsTable } from '../lists.ts';
 import { age, millis, plural, type Style } from '../output.ts';
 import { cut, table, wrapped } from '../table.ts';
 import type { DialsOfMinute, DialView, ErrorView, Followed, Load, TenantView } from './watch-dials.ts';
@@ -83,16 +84,21 @@ function lines(text: string): string[] {
   return text.trimEnd().split('\n');
 }
 
-const COLUMNS = [
-  { name: 'member', least: 12 },
-  { name: 'roles', drop: 1 },
-  right('dials/s'),
-  right('failed/s'),
-  right('pending', { drop: 3 }),
-  right('parked'),
-  right('tunnels'),
-  right('sessions', { drop: 2 }),
-  'state',
+/** A number of a member's load, unless it is lost. */
+function loadColumn(name: string, of: (load: Load, member: Followed) => string, drop?: number): ListColumn<Followed> {
+  const cell = (member: Followed) => (member.lost || !member.load ? '' : of(member.load, member));
+  return { name, right: true, of: cell, ...(drop !== undefined && { drop }) };
+}
+
+const MEMBER_COLUMNS: readonly ListColumn<Followed>[] = [
+  { name: 'member', least: 12, of: ({ member }) => member.id },
+  { name: 'roles', drop: 1, of: ({ member }) => member.roles.join('+') },
+  loadColumn('dials/s', ({ dialsPerSecond }) => dialsPerSecond.toFixed(1)),
+  loadColumn('failed/s', ({ failuresPerSecond }) => failuresPerSecond.toFixed(1)),
+  loadColumn('pending', ({ pending }) => String(pending), 3),
+  loadColumn('parked', ({ parked }) => String(parked)),
+  loadColumn('tunnels', ({ tunnels }) => String(tunnels)),
+  loadColumn('sessions', ({ sessions }, { member }) => (member.roles.includes('hub') ? String(sessions) : ''), 2),
 ];
 
 /** The members as a table, and below it why lost ones are lost. */
@@ -101,29 +107,23 @@ function memberLines(
   { now, order }: { readonly now: number; readonly order: Controls['members'] },
   style: Style,
 ): string[] {
-  const rows = inOrder(members, order).map(({ member, load, lost }) => {
-    const numbers = lost || !load ? ['', '', '', '', '', ''] : loadCells(load, member.roles.includes('hub'));
-    const state = lost ? style.bad(`lost ${age(now - lost.since)}`) : load ? stateText(load, style) : 'asked';
-    return [member.id, member.roles.join('+'), ...numbers, state];
-  });
+  const state = ({ load, lost: why }: Followed) => {
+    if (why) return style.bad(`lost ${age(now - why.since)}`);
+    return load ? stateText(load, style) : 'asked';
+  };
+  const columns = [...MEMBER_COLUMNS, { name: 'state', of: state }];
   const lost = members.flatMap(({ member, lost: why }) => (why ? [`${member.id}: ${why.reason}`] : []));
   const reasons = lost
     .slice(0, ISTHMUS.watchReasons)
     .flatMap((text) => wrapped(`  ${text}`, style.columns, '  ').slice(0, LINES_PER_REASON));
   const more = lost.length > ISTHMUS.watchReasons ? [`  and ${lost.length - ISTHMUS.watchReasons} more`] : [];
   const told = [...reasons, ...more].map((line) => style.bad(cut(line, style.columns)));
-  return [...table(COLUMNS, rows, style).trimEnd().split('\n'), ...told];
+  return [...lines(rowsTable(columns, inOrder(members, order), style)), ...told];
 }
 
 function stateText({ ready, admission = 'open' }: Load, style: Style): string {
   if (ready) return style.good('answers');
   return admission === 'open' ? style.bad('not ready') : style.warning(admission);
-}
-
-function loadCells({ dialsPerSecond, failuresPerSecond, ...load }: Load, isHub: boolean): string[] {
-  const { pending, parked, tunnels, sessions } = load;
-  const rates = [dialsPerSecond.toFixed(1), failuresPerSecond.toFixed(1)];
-  return [...rates, ...[pending, parked, tunnels].map(String), isHub ? String(sessions) : ''];
 }
 
 const WEIGHTS: Readonly<Record<Exclude<Controls['members'], 'name'>, (load: Load) => number>> = {
@@ -173,54 +173,37 @@ interface Listed {
 function dialLines(recent: DialsOfMinute, { now, order, count }: Listed, style: Style): string[] {
   const dials = order === 'slowest' ? recent.slowest(count) : recent.newest(count);
   if (dials.length === 0) return [];
-  const rows = dials.map((dial) => [
-    millis(dial.ms),
-    dial.destination,
-    dial.agent,
-    dial.hub,
-    String(dial.attempts),
-    dial.ok ? '' : style.bad(dial.error?.code ?? 'failed'),
-    age(now - Date.parse(dial.started) - dial.ms),
-    dial.dial,
-    dial.tenant,
-    dial.gateway,
-    dial.caller,
-  ]);
-  const columns = [
-    right('took'),
-    { name: 'to', least: 15, most: 48 },
-    { name: 'agent', least: 8, most: 32 },
-    { name: 'hub', least: 6, drop: 6 },
-    right('attempts', { drop: 5 }),
-    { name: 'error', least: 18 },
-    right('ago', { drop: 7 }),
-    { name: 'dial', drop: 8 },
-    { name: 'tenant', least: 8, drop: 3 },
-    { name: 'gateway', least: 8, drop: 2 },
-    { name: 'caller', least: 12, drop: 1 },
+  const columns: readonly ListColumn<DialView>[] = [
+    { name: 'took', right: true, of: ({ ms }) => millis(ms) },
+    { name: 'to', least: 15, most: 48, of: ({ destination }) => destination },
+    { name: 'agent', least: 8, most: 32, of: ({ agent }) => agent },
+    { name: 'hub', least: 6, drop: 6, of: ({ hub }) => hub },
+    { name: 'attempts', right: true, drop: 5, of: ({ attempts }) => String(attempts) },
+    { name: 'error', least: 18, of: ({ ok, error }) => (ok ? '' : style.bad(error?.code ?? 'failed')) },
+    { name: 'ago', right: true, drop: 7, of: ({ started, ms }) => age(now - Date.parse(started) - ms) },
+    { name: 'dial', drop: 8, of: ({ dial }) => dial },
+    { name: 'tenant', least: 8, drop: 3, of: ({ tenant }) => tenant },
+    { name: 'gateway', least: 8, drop: 2, of: ({ gateway }) => gateway },
+    { name: 'caller', least: 12, drop: 1, of: ({ caller }) => caller },
   ];
   const title = order === 'slowest' ? 'Slowest of the last minute' : 'Newest';
-  return [style.strong(title), ...lines(table(columns, rows, style)), ''];
+  return [style.strong(title), ...lines(rowsTable(columns, dials, style)), ''];
 }
+
+const TENANT_COLUMNS: readonly ListColumn<TenantView>[] = [
+  { name: 'tenant', least: 12, of: ({ tenant }) => tenant },
+  { name: 'dials', right: true, of: ({ dials }) => String(dials) },
+  { name: 'failed', right: true, of: ({ failed }, style) => (failed > 0 ? style.bad(String(failed)) : '0') },
+  { name: 'half within', right: true, of: ({ p50 }) => millis(p50) },
+  { name: '99 % within', right: true, of: ({ p99 }) => millis(p99) },
+];
 
 function tenantLines(tenants: readonly TenantView[], style: Style): string[] {
   if (tenants.length === 0) return [];
-  const rows = tenants
-    .slice(0, ISTHMUS.watchItems)
-    .map(({ tenant, dials, failed, p50, p99 }) => [
-      tenant,
-      String(dials),
-      failed > 0 ? style.bad(String(failed)) : '0',
-      millis(p50),
-      millis(p99),
-    ]);
+  const rows = lines(rowsTable(TENANT_COLUMNS, tenants.slice(0, ISTHMUS.watchItems), style));
   const more =
     tenants.length > ISTHMUS.watchItems ? [`and ${plural(tenants.length - ISTHMUS.watchItems, 'tenant')} more`] : [];
-  const columns = [
-    { name: 'tenant', least: 12 },
-    ...['dials', 'failed', 'half within', '99 % within'].map((name) => right(name)),
-  ];
-  return [style.strong('Tenants, in the last minute'), ...lines(table(columns, rows, style)), ...more];
+  return [style.strong('Tenants, in the last minute'), ...rows, ...more];
 }
 
 /** The last line of the screen: what the keys do now, or the filter that is being typed. */
