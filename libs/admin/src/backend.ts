@@ -6,11 +6,11 @@ import type { RoutingPart } from './calls/explain.ts';
 import type { KickPart } from './calls/lists.ts';
 import type { LogPart } from './calls/logs.ts';
 import type { PlanePart, ServersPart } from './calls/members.ts';
-import type { SeenCuts } from './calls/recent-cuts.ts';
+import type { RecentCuts } from './calls/recent-cuts.ts';
 import type { SeenDials } from './calls/recent-dials.ts';
-import type { SeenEvents } from './calls/recent-events.ts';
-import type { SeenHistory } from './calls/recent-history.ts';
-import type { SeenLosses } from './calls/recent-losses.ts';
+import type { RecentEvents } from './calls/recent-events.ts';
+import type { RecentHistory } from './calls/recent-history.ts';
+import type { RecentLosses } from './calls/recent-losses.ts';
 import type { RecentCallers, RecentRefusals } from './calls/recent-refusals.ts';
 import type { Identity } from './calls/status.ts';
 import type { TenantsPart } from './calls/tenants.ts';
@@ -98,14 +98,14 @@ export interface AdminBackend {
   tunnels(): Iterable<TunnelInfo> & { readonly size: number };
   readonly dials: SeenDials;
   /** Set for a gateway or hub. */
-  readonly history?: SeenHistory;
+  readonly history?: Pick<RecentHistory, 'of'>;
   /** Set for a gateway or hub. */
-  readonly cuts?: SeenCuts;
+  readonly cuts?: Pick<RecentCuts, 'of'>;
   readonly refusals: Pick<RecentRefusals, 'list' | 'expect'>;
   /** Set for a gateway or hub. */
-  readonly losses?: SeenLosses;
+  readonly losses?: Pick<RecentLosses, 'list'>;
   /** Set for a gateway or hub. */
-  readonly events?: SeenEvents;
+  readonly events?: Pick<RecentEvents, 'list'>;
   notices?(): readonly Notice[];
   readonly flags: readonly FlagInForce[];
   readonly log: LogPart;

@@ -1,7 +1,6 @@
 import type { AdminBackend } from '../backend.ts';
 import type { RoutingPart } from '../calls/explain.ts';
 import type { SeenDial, SeenDials } from '../calls/recent-dials.ts';
-import type { SeenHistory } from '../calls/recent-history.ts';
 
 /**
  * What a backend is to an operator of one tenant: nothing else can be read or changed through it, whatever a call's code does. What
@@ -41,7 +40,7 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
     ...(losses && { losses: { list: () => losses.list().filter(own) } }),
     ...(events && { events: { list: () => events.list().filter(own) } }),
     ...(cuts && { cuts: { of: () => cuts.of(tenant) } }),
-    ...(history && { history: scopedHistory(tenant, history) }),
+    ...(history && { history: { of: () => history.of(tenant) } }),
     ...(routing && { routing: scopedRouting(tenant, routing) }),
     ...(quarantine && {
       quarantine: {
@@ -75,10 +74,6 @@ function scopedDials(tenant: string, { dials }: AdminBackend): SeenDials {
       for (const dial of dials) if (own(dial)) yield dial;
     },
   };
-}
-
-function scopedHistory(tenant: string, history: SeenHistory): SeenHistory {
-  return { of: () => history.of(tenant) };
 }
 
 function scopedRouting(tenant: string, routing: RoutingPart): RoutingPart {

@@ -22,17 +22,11 @@ interface CutsOfHour {
   readonly forgotten: number;
 }
 
-/** What the admin RPC reads of cuts, or of one tenant's. */
-export interface SeenCuts {
-  /** @param tenant unset: all */
-  of(tenant?: string): CutsOfHour;
-}
-
 /**
  * The tunnels of a gateway's callers that were cut in the last hour. Those that `isthmus hold` tells are claims of a caller, and take no
  * place of those that the gateway saw.
  */
-export class RecentCuts implements SeenCuts {
+export class RecentCuts {
   readonly #seen = new KeptCuts(ADMIN.cuts);
   readonly #told = new KeptCuts(ADMIN.toldCuts);
 
@@ -50,6 +44,7 @@ export class RecentCuts implements SeenCuts {
     });
   }
 
+  /** @param tenant unset: all */
   of(tenant?: string, now = Date.now()): CutsOfHour {
     const [seen, told] = [this.#seen.of(tenant, now), this.#told.of(tenant, now)];
     return {

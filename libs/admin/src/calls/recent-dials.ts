@@ -39,25 +39,16 @@ export interface SeenDial {
 /** @param again whether it was reported before, and its first byte has passed since */
 type Watcher = (dial: SeenDial, again: boolean) => void;
 
-/** What the admin RPC reads of a process's dials, or of those of one tenant. */
-export interface SeenDials extends Iterable<SeenDial> {
-  readonly parked: number;
-  pending(role: Role, tenant?: string): number;
-  /** Undefined where they are not counted. */
+/** What the admin RPC reads of a process's dials, or of those of one tenant, whose rates are not counted. */
+export type SeenDials = Pick<RecentDials, 'parked' | 'pending' | 'find' | 'watch' | typeof Symbol.iterator> & {
   rates(role: Role): DialHistory | undefined;
-  find(id: string, role: Role): SeenDial | undefined;
-  /**
-   * Calls `watcher` when a dial starts and when it ends. Returns what stops it; undefined if there are too many.
-   * @param tenant whose operator watches; unset: the plane's
-   */
-  watch(watcher: Watcher, tenant?: string): (() => void) | undefined;
-}
+};
 
 /**
  * The dials of this process: their number, the latest ones, and for watchers each start and end. A dial costs one small object and a
  * few additions. Text is formatted only on request.
  */
-export class RecentDials implements SeenDials {
+export class RecentDials {
   readonly #ring = new Ring<SeenDial>(ADMIN.dials);
   readonly #remarkable = new Ring<SeenDial>(ADMIN.remarkableDials);
   readonly #rates: Readonly<Record<Role, DialHistory>>;
@@ -121,6 +112,10 @@ export class RecentDials implements SeenDials {
     return [...this.#ring].findLast((dial) => dial.id === id && dial.role === role);
   }
 
+  /**
+   * Calls `watcher` when a dial starts and when it ends. Returns what stops it; undefined if there are too many.
+   * @param tenant whose operator watches; unset: the plane's
+   */
   watch(watcher: Watcher, tenant?: string): (() => void) | undefined {
     if (!this.#places.take(1, tenant)) return undefined;
     this.#watchers.add(watcher);

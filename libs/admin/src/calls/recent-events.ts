@@ -20,13 +20,8 @@ export interface SeenEvent {
   readonly at: number;
 }
 
-/** What an admin port reads of events: the oldest first. */
-export interface SeenEvents {
-  list(): SeenEvent[];
-}
-
 /** What came and went in the last hour. Of each agent and hub the last ones are kept, so that one that flaps pushes out no others. */
-export class RecentEvents implements SeenEvents {
+export class RecentEvents {
   /** The last one last. */
   readonly #kept = new Set<SeenEvent>();
   readonly #of = new Map<string, SeenEvent[]>();
@@ -42,6 +37,7 @@ export class RecentEvents implements SeenEvents {
     });
   }
 
+  /** The oldest first. */
   list(now = Date.now()): SeenEvent[] {
     return [...this.#kept].filter(({ at }) => now - at < ADMIN.eventMs);
   }

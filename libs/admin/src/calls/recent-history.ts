@@ -144,19 +144,8 @@ function quantile(counts: Uint32Array, total: number, share: number): number | u
   return (BOUNDS[bucket] as number) * 2 ** -0.25;
 }
 
-interface Hour {
-  readonly slotMs: number;
-  readonly slots: readonly Slot[];
-}
-
-/** What the admin RPC reads of the last hour, or of one tenant's. */
-export interface SeenHistory {
-  /** @param tenant unset: all */
-  of(tenant?: string): Hour;
-}
-
 /** The last hour of a process, as its first role saw it: dials by all and by tenant, and how many sessions and tunnels there were. */
-export class RecentHistory implements SeenHistory {
+export class RecentHistory {
   readonly #all = new DialHistory(ADMIN.slotMs, Date.now());
   readonly #tenants = new LruMap<string, DialHistory>(ADMIN.historyTenants);
   readonly #role: Role;
@@ -166,7 +155,8 @@ export class RecentHistory implements SeenHistory {
     events.on('dial:end', (at, dial, outcome) => this.#ended(at, dial, outcome));
   }
 
-  of(tenant?: string): Hour {
+  /** @param tenant unset: all */
+  of(tenant?: string): { readonly slotMs: number; readonly slots: readonly Slot[] } {
     const now = Date.now();
     const history = tenant === undefined ? this.#all : this.#tenants.get(tenant);
     return { slotMs: history?.slotMs ?? ADMIN.tenantSlotMs, slots: history?.slots(now) ?? [] };

@@ -32,16 +32,11 @@ interface Followed {
   readonly missed: boolean;
 }
 
-/** What an admin port reads of losses. */
-export interface SeenLosses {
-  list(): Loss[];
-}
-
 /**
  * Gateways, hubs and agents that went away and have not come back. The plane itself forgets them within seconds, and nothing else names
  * what is missing.
  */
-export class RecentLosses implements SeenLosses {
+export class RecentLosses {
   readonly #kept = new LruMap<string, Loss>(ADMIN.losses);
   /** Sessions of this process's hub whose agents said that they were leaving. */
   readonly #leaving = new Set<string>();
