@@ -32,12 +32,7 @@ const TOOLS = {
 export async function ensureTools(...names) {
   const missing = () => names.map((name) => TOOLS[name]).filter((tool) => !isThere(tool));
   if (missing().length > 0 && canInstall()) {
-    process.stderr.write(
-      `Installing ${missing()
-        .map((tool) => tool.package)
-        .join(', ')} (apt-get) ...\n`,
-    );
-    await command(['apt-get', 'update'], { ...APT, timeout: UPDATE_MS });
+    await aptUpdate(missing().map((tool) => tool.package));
     for (const tool of missing()) await (tool.unpacked ? unpack(tool) : aptInstall(tool.package));
   }
   return missing().map(
@@ -50,8 +45,7 @@ export async function ensureClusterTools(options, { unable, missingPackages }) {
   if (options['if-possible'] || !installed('apt-get') || unable(options.build)) return;
   const packages = missingPackages(options.build);
   if (packages.length === 0) return;
-  process.stderr.write(`Installing ${packages.join(', ')} (apt-get) ...\n`);
-  await command(['apt-get', 'update'], { ...APT, timeout: UPDATE_MS });
+  await aptUpdate(packages);
   await aptInstall(...packages);
 }
 
@@ -61,6 +55,11 @@ function canInstall() {
 
 function isThere({ names, unpacked }) {
   return names.some(installed) || (unpacked !== undefined && existsSync(unpacked));
+}
+
+function aptUpdate(packages) {
+  process.stderr.write(`Installing ${packages.join(', ')} (apt-get) ...\n`);
+  return command(['apt-get', 'update'], { ...APT, timeout: UPDATE_MS });
 }
 
 function aptInstall(...packages) {
