@@ -22,7 +22,7 @@ import {
   startServer,
   until,
 } from '../harness/index.ts';
-import { askFirst, carries, dial } from './dials.ts';
+import { adminOf, askFirst, carries, dial } from './dials.ts';
 import { asked, isthmus, Session, startIsthmus } from './operator.ts';
 
 /** A secret in the URL of Redis, which is a flag of gateways and hubs. */
@@ -173,6 +173,9 @@ describe('isthmus', { skip: redisMissing() }, () => {
     assert.match(versions.out, /^isthmus \S+, node \S+\n\nMEMBER .*\ngateway-1 +gateway +\d+\.\d+\.\d+ +\w+ \d/);
     const came = await isthmus(program, 'events', '--for', 'node-a', '--no-headers');
     assert.equal(came.out.match(/ came +agent\/node-a +default +session with hub-[12]/g)?.length, 2, came.out);
+    // The hubs' own starts are told first, so the command leaves these out.
+    const { events: linked } = await adminOf(scope, program).listEvents({});
+    assert.deepEqual(new Set(linked.map(({ id }) => id).filter(Boolean)), new Set(['hub-1', 'hub-2']));
     const described = await isthmus(program, 'describe', 'agent/node-a');
     assert.match(described.out, /^Agent: +node-a\n[\s\S]*\nSessions:\n[\s\S]*\nTunnels:\n[\s\S]*\nEvents:\n/);
     assert.equal((await isthmus(program, 'agents', 'node-b')).status, 1);
