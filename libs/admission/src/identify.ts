@@ -2,7 +2,7 @@ import type { Certificate, Presented } from '@isthmus/runtime';
 import { NotAuthorised, type Principal } from '@isthmus/tunnel';
 import { type CertificateBundles, CertificateJudge, gatewayTenants } from './certificate-judge.ts';
 import type { Grant, Grants, Proven } from './grants.ts';
-import { type Password, passwordId, passwordOf } from './passwords.ts';
+import { beginsAsPassword, type Password, passwordId, passwordOf } from './passwords.ts';
 import type { Tenant, Tenants } from './tenants.ts';
 
 /** What a connection shows of who its peer is. */
@@ -115,13 +115,14 @@ export function identifyBy({ tenants, grants, tokens, bundles, now = Date.now }:
         if (!among || known.tenant === among) return granted('caller', known);
         throw new NotAuthorised(`the token is not one of tenant ${among.name}`, { rule: `${among.path}: callers` });
       }
-      if (passwordId(token) === undefined && tokens?.caller && (among?.takesTokens ?? true)) {
+      if (!beginsAsPassword(token) && tokens?.caller && (among?.takesTokens ?? true)) {
         await waitToVerify?.();
         return granted('caller', { ...(await tokens.caller.judge(evidence, among)), shared: false });
       }
-      const why =
-        among && !among.takesTokens ? `tenant ${among.name} takes no tokens of callers` : 'no file has this token';
-      throw new NotAuthorised(`the token was not accepted: ${why}`, among && { rule: `${among.path}: callers` });
+      throw new NotAuthorised(
+        `the token was not accepted: ${whyUnknown(token, among)}`,
+        among && { rule: `${among.path}: callers` },
+      );
     },
     gateway: gatewayTenants,
   };
@@ -180,6 +181,13 @@ function otherTenant(claimed: Tenant, { name, path }: Tenant): NotAuthorised {
     `this way in is of tenant ${name}, but the caller says that it is of tenant ${claimed.name}: connect to that tenant's address`,
     { rule: `${path}: callers` },
   );
+}
+
+function whyUnknown(token: string, among: Tenant | undefined): string {
+  if (among && !among.takesTokens) return `tenant ${among.name} takes no tokens of callers`;
+  if (beginsAsPassword(token) && passwordId(token) === undefined)
+    return 'it is not as isthmus tenants token printed it: copy it whole';
+  return 'no file has this token';
 }
 
 /** Who shows a token that a tenant's file has the hash of. */

@@ -63,6 +63,8 @@ test('what costs nothing is verified at once, and the rest at its turn', async (
   const show = (token: string) => identify.callerToken({ token, source: '10.0.0.1', signal, waitToVerify });
   assert.equal((await show(ci.token)).principal.name, 'ci');
   await assert.rejects(show(stranger.token), /no file has this token/);
+  for (const copied of [ci.token.slice(0, -1), `${ci.token}"`])
+    await assert.rejects(show(copied), /not as isthmus tenants token printed it: copy it whole/);
   await assert.rejects(show('an.issuers.token'), /later/);
 });
 

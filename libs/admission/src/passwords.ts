@@ -21,6 +21,11 @@ export function passwordId(token: string): string | undefined {
   return TOKEN.exec(token)?.[1];
 }
 
+/** Whether a text is such a token, or was before a part of it was lost. */
+export function beginsAsPassword(token: string): boolean {
+  return token.startsWith('isthmus_');
+}
+
 /** An entry of `passwords`. */
 export interface Password {
   /** The caller's. */
