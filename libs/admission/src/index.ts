@@ -4,7 +4,7 @@ export { type Credential, credentialFiles, readCredential } from './credentials.
 export { ADMISSION } from './defaults.ts';
 export type { Grant } from './grants.ts';
 export type { AgentEvidence } from './identify.ts';
-export { newPassword, passwordId, readCallerTokens } from './passwords.ts';
+export { beginsAsPassword, newPassword, readCallerTokens } from './passwords.ts';
 export { problemMessage, problemText, type ReadFile, readTenantFile } from './tenant-file.ts';
 export type { TenantFile } from './tenant-schema.ts';
 export { type Tenant, type TenantSource, Tenants } from './tenants.ts';

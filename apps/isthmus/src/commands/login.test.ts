@@ -150,7 +150,9 @@ describe('login and why', () => {
     writeFileSync(path, '');
     const made = `isthmus_0123456789abcdef_${'A'.repeat(43)}`;
     writeFileSync(join(dir, 'made'), made);
-    assert.equal((await login('--token-file', join(dir, 'made'), ...toApi())).status, EXIT.good);
+    const { status, err } = await login('--token-file', join(dir, 'made'), ...toApi());
+    assert.equal(status, EXIT.good);
+    assert.match(err, /user isthmus-acme needs a credential of its own: kubectl config set-credentials isthmus-acme /);
     const { clusters, users } = written();
     assert.deepEqual(users, [{ name: 'isthmus-acme', user: {} }]);
     assert.ok(clusters[0].cluster['proxy-url'].includes(made));
@@ -158,6 +160,16 @@ describe('login and why', () => {
       readdirSync(dir).filter((name) => /\.(tmp|lock)$/.test(name)),
       [],
     );
+  });
+
+  it('asks for the cluster where no context names one', async () => {
+    for (const none of ['', OLD.replace('current-context: home', '')]) {
+      writeFileSync(path, none);
+      const { status, err } = await login(...token);
+      assert.equal(status, EXIT.usage);
+      assert.match(err, /has no current context .*: give --server URL and --cluster-ca FILE, or --from CONTEXT/);
+      assert.equal(readFileSync(path, 'utf8'), none);
+    }
   });
 
   it('does not write through a file that another one has put beside it', async () => {

@@ -58,8 +58,7 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
       throw usage('--gateway: want https://, since gateways take tokens over TLS only');
     if ((options.tokenFile === undefined) === (run.length === 0)) throw usage('give --token-file FILE, or -- COMMAND');
     const path = await Kubeconfig.locate(terminal, options.kubeconfig);
-    const base =
-      options.server === undefined ? await kubeContext(await Kubeconfig.read(path), options.from) : undefined;
+    const base = options.server === undefined ? await baseOf(await Kubeconfig.read(path), options.from) : undefined;
     if (base?.insecure)
       throw usage(
         `context ${base.context} has insecure-skip-tls-verify: nobody would check the gateway, to which the token goes. Give --server and --cluster-ca, or --from a context with a CA`,
@@ -68,9 +67,10 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
     const { token } = run.length > 0 ? await tokenFrom(run) : { token: tokenIn(options.tokenFile ?? '') };
     const cluster = await clusterOf(options, base, proxyUrl(gateway, tenant, token));
     // Only here: with it comes all that reads tenants' files, a third of the modules of a command.
-    const { passwordId } = await import('@isthmus/admission');
+    const { beginsAsPassword } = await import('@isthmus/admission');
     // A token of the plane's own means nothing to an API server, which must not learn it.
-    const forServer = passwordId(token) === undefined ? { token } : {};
+    const planesOwn = beginsAsPassword(token);
+    const forServer = planesOwn ? {} : { token };
     const own = run.length > 0 ? { exec: plugin(name, path, run) } : base ? undefined : forServer;
     await Kubeconfig.change(path, (config) => {
       config.put('clusters', name, cluster);
@@ -82,6 +82,10 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
       output.remark(
         `the cluster has tls-server-name: client-go wants ${base.serverName} in the gateway's certificate too`,
       );
+    if (own && planesOwn)
+      output.remark(
+        `the API server does not know this token, so user ${name} needs a credential of its own: kubectl config set-credentials ${name} --token=TOKEN`,
+      );
     const view = { context: name, kubeconfig: path, server: cluster.server, gateway: gateway.origin };
     output.show(
       view,
@@ -90,6 +94,15 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
     return EXIT.good;
   },
 });
+
+/** The context that names the cluster to go to. */
+async function baseOf(config: Kubeconfig, from = config.currentContext): Promise<KubeContext> {
+  if (from === '')
+    throw usage(
+      `${config.path} has no current context to take the cluster of: give --server URL and --cluster-ca FILE, or --from CONTEXT`,
+    );
+  return await kubeContext(config, from);
+}
 
 /** @returns the fields of the cluster's entry */
 async function clusterOf(options: Options & { readonly ca?: string }, base: KubeContext | undefined, proxy: string) {
