@@ -146,6 +146,8 @@ interface Waiting {
   readonly ownPlace: boolean;
   /** The timers until its first byte, and until it is admitted. */
   readonly deadlines: readonly NodeJS.Timeout[];
+  /** Its listener for the end of the socket, which must not keep all this as long as the socket. */
+  readonly gone: () => void;
   freeSlot: FreeSlot | undefined;
 }
 
@@ -290,20 +292,20 @@ export class WaitingConnections {
     const deadlines = [setTimeout(begun, RUNTIME.firstByteMs).unref(), setTimeout(late, deadlineMs).unref()];
     const ownPlace = this.#ownPlaces < RUNTIME.waitingOwnPlaces;
     const since = performance.now();
-    const waiting: Waiting = { port: this, socket, key, source, since, ownPlace, deadlines, freeSlot: undefined };
+    const gone = () => this.#remove(waiting);
+    const waiting: Waiting = { port: this, socket, key, source, since, ownPlace, deadlines, gone, freeSlot: undefined };
     this.#waiting.set(key, waiting);
     for (const places of this.#placesOf(waiting)) places.add(source, waiting);
     if (ownPlace) this.#ownPlaces++;
-    socket.once('close', () => this.#remove(waiting));
+    socket.once('close', gone);
   }
 
   #remove(waiting: Waiting, proven = false): void {
     for (const deadline of waiting.deadlines) clearTimeout(deadline);
     if (this.#waiting.get(waiting.key) !== waiting) return;
     this.#waiting.delete(waiting.key);
+    waiting.socket.off('close', waiting.gone);
     waiting.freeSlot?.(proven || bytesFrom(waiting.socket) === 0);
-    // The socket keeps what it is called with when it closes.
-    waiting.freeSlot = undefined;
     for (const places of this.#placesOf(waiting)) places.delete(waiting.source, waiting);
     if (waiting.ownPlace) this.#ownPlaces--;
   }
