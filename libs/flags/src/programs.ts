@@ -2,7 +2,7 @@ import { FLAGS } from './defaults.ts';
 import { FlagError, type FlagTable, type Values } from './flag.ts';
 import { writeDuration } from './syntax.ts';
 import * as agent from './topics/agent.ts';
-import * as agents from './topics/agents.ts';
+import * as agentPort from './topics/agent-port.ts';
 import * as callers from './topics/callers.ts';
 import * as common from './topics/common.ts';
 import { destinations, directDials, parseDestinations, parseDirect } from './topics/destinations.ts';
@@ -28,17 +28,17 @@ const dials = { ...server.routing, ...common.resume, ...server.drainIdle, ...com
 
 /** What serves agents, and gateways of the plane. */
 const agentSide = {
-  ...agents.agentListening,
+  ...agentPort.agentListening,
   ...plane.peerListening,
-  ...agents.clusterTls,
+  ...agentPort.clusterTls,
   ...server.serverIdentity,
   ...server.serverCount,
-  ...agents.agentAuthentication,
-  ...agents.agentLimits,
+  ...agentPort.agentAuthentication,
+  ...agentPort.agentLimits,
   ...plane.advertising,
   ...server.serverLeases,
   ...common.kubeconfig,
-  ...agents.kubernetesRate,
+  ...agentPort.kubernetesRate,
   ...common.kubernetesContentType,
 };
 
@@ -142,7 +142,7 @@ const ofCallers: readonly Check<GatewayValues>[] = [
 ];
 
 const ofAgents: readonly Check<HubValues>[] = [
-  agents.checkAgents,
+  agentPort.checkAgents,
   common.checkKubeconfig,
   server.checkServerCount,
   server.checkLeases,

@@ -102,7 +102,7 @@ export class ForgedHalf implements CarrierUser {
     if (carrier === this.#carrier) this.told = mark;
   }
 
-  flowing(): void {}
+  drained(): void {}
 
   ended(carrier: Carrier): void {
     this.lost(carrier, new Error('it has ended'));

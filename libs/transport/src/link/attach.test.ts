@@ -33,7 +33,7 @@ function ear(carrier: Carrier) {
       heard.text += Buffer.from(bytes).toString();
     },
     mark() {},
-    flowing() {},
+    drained() {},
     ended() {},
     aborted: over,
     lost: over,

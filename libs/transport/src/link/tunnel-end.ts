@@ -229,7 +229,7 @@ export class StreamCarrier implements Carrier, StreamHandler {
     this.#stream.write(bytes as Buffer);
   }
 
-  get flowing(): boolean {
+  get drained(): boolean {
     return this.#stream.pending === 0;
   }
 
@@ -276,7 +276,7 @@ export class StreamCarrier implements Carrier, StreamHandler {
   }
 
   onWritable(): void {
-    this.#user?.flowing(this);
+    this.#user?.drained(this);
   }
 
   onClose(code: number | undefined, reason: Error | undefined): void {

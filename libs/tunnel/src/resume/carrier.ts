@@ -15,10 +15,10 @@ export interface Mark {
 export interface Carrier {
   /** From now on, delivers to this half whatever arrives, beginning with what has arrived before. Call it once. */
   deliverTo(user: CarrierUser): void;
-  /** Queues the bytes, however many wait already. `CarrierUser.flowing` follows once all have left. */
+  /** Queues the bytes, however many wait already. `CarrierUser.drained` follows once all have left. */
   data(bytes: Uint8Array): void;
   /** Whether all bytes have left. */
-  readonly flowing: boolean;
+  readonly drained: boolean;
   /** Calls `next.writeMore` when it is this stream's turn on its link. */
   awaitTurn(next: { writeMore(): void }): void;
   mark(mark: Mark): void;
@@ -37,7 +37,7 @@ export interface CarrierUser {
   data(carrier: Carrier, bytes: Uint8Array): void;
   mark(carrier: Carrier, mark: Mark): void;
   /** All bytes have left. */
-  flowing(carrier: Carrier): void;
+  drained(carrier: Carrier): void;
   /** The other half has said everything. */
   ended(carrier: Carrier): void;
   /** The other half ended the tunnel. */
@@ -55,7 +55,7 @@ export interface HalfUser {
   /** The other side sends nothing more. */
   ended(): void;
   /** `Half.open` is true again. */
-  flowing(): void;
+  mayWrite(): void;
   /** The other half has taken all bytes of this side, and has seen its end. */
   flushed(): void;
   /** The tunnel is over. Called once. @param error unset if both sides have ended, and each has taken everything */

@@ -48,7 +48,7 @@ export abstract class HalfStream extends MultiplexedDuplex implements HalfUser, 
     else this.#ends = true;
   }
 
-  flowing(): void {
+  mayWrite(): void {
     this.sent();
   }
 

@@ -17,7 +17,7 @@ function recorded() {
     tenant: 'acme',
     deliver: (bytes: Uint8Array) => void told.push(`${Buffer.from(bytes)}`),
     ended: () => void told.push('end'),
-    flowing: () => void told.push('flowing'),
+    mayWrite: () => void told.push('may write'),
     flushed: () => {},
     over: (error?: Error) => void told.push(`over: ${error?.message ?? 'clean'}`),
     gone: () => void told.push('gone'),
@@ -65,7 +65,7 @@ test('the agent goes on where the gateway has got to, and the old carrier is not
   assert.deepEqual([carrier.told, next.told], [['data hello', 'drop'], ['data llo']]);
   half.data(carrier, Buffer.from('late'));
   half.data(next, Buffer.from('d'));
-  assert.deepEqual(told, ['abc', 'flowing', 'd']);
+  assert.deepEqual(told, ['abc', 'may write', 'd']);
 });
 
 test('each half MiB that is taken is acknowledged at once, however large the window of the stream is', () => {
@@ -141,7 +141,7 @@ test('a writer waits while the other half lets too much wait, and while there is
   half.write(Buffer.alloc(LIMIT));
   assert.deepEqual([half.open, half.kept], [false, LIMIT]);
   half.mark(carrier, { taken: 1 });
-  assert.deepEqual([half.open, half.kept, told], [true, LIMIT - 1, ['flowing']]);
+  assert.deepEqual([half.open, half.kept, told], [true, LIMIT - 1, ['may write']]);
   half.lost(carrier, new Error('the link was lost'));
   assert.equal(half.open, false);
   half.attachedTo((asked[0] as AttachPosition).number, new RecordingCarrier(), {
@@ -149,7 +149,7 @@ test('a writer waits while the other half lets too much wait, and while there is
     taken: LIMIT,
     from: 0,
   });
-  assert.deepEqual([half.open, half.kept, told], [true, 0, ['flowing', 'flowing']]);
+  assert.deepEqual([half.open, half.kept, told], [true, 0, ['may write', 'may write']]);
 });
 
 test('a gateway that finds no way to the agent in time ends the tunnel with the first reason', () => {

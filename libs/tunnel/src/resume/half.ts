@@ -21,7 +21,7 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
   before: Swept | undefined;
   behind: Swept | undefined;
   #state: State = 'running';
-  /** Whether the user waits for `HalfUser.flowing`. */
+  /** Whether the user waits for `HalfUser.mayWrite`. */
   #writerWaits = false;
   /** Whether there was no room for bytes of the carrier. It left them and all behind them, and another carrier must bring them again. */
   #leftBytes = false;
@@ -34,7 +34,7 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
 
   /** Whether the user may write. */
   get open(): boolean {
-    return this.carrier?.flowing === true && !this.full;
+    return this.carrier?.drained === true && !this.full;
   }
 
   get attached(): boolean {
@@ -89,7 +89,7 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     if (carrier && this.#leftBytes && this.hasRoom) this.#replace(carrier, 'there is room again for what it left');
   }
 
-  /** Calls `next.writeMore` when it is the tunnel's turn. While there is no carrier, wait for `HalfUser.flowing`, which follows the next one. */
+  /** Calls `next.writeMore` when it is the tunnel's turn. While there is no carrier, wait for `HalfUser.mayWrite`, which follows the next one. */
   awaitTurn(next: { writeMore(): void }): void {
     this.carrier?.awaitTurn(next);
   }
@@ -154,7 +154,7 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     this.#applyMark(mark);
   }
 
-  flowing(carrier: Carrier): void {
+  drained(carrier: Carrier): void {
     if (carrier === this.carrier) this.#wakeWriter();
   }
 
@@ -319,7 +319,7 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     this.askIfFull();
     if (!this.#writerWaits || !this.open || this.#state !== 'running') return;
     this.#writerWaits = false;
-    this.user.flowing();
+    this.user.mayWrite();
   }
 
   /** Completes the tunnel once each side has taken everything and seen the other's end. @returns whether it did so now */

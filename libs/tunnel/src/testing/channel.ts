@@ -88,7 +88,7 @@ class ChannelEnd implements Carrier {
     time.after(time.below(LATENCY), () => this.#leave(bytes.length));
   }
 
-  get flowing(): boolean {
+  get drained(): boolean {
     return this.#waiting === 0;
   }
 
@@ -105,7 +105,7 @@ class ChannelEnd implements Carrier {
 
   #leave(bytes: number): void {
     this.#waiting -= bytes;
-    if (this.#waiting === 0 && !this.#closed) this.listener?.flowing(this);
+    if (this.#waiting === 0 && !this.#closed) this.listener?.drained(this);
   }
 
   mark(mark: Mark): void {

@@ -232,7 +232,7 @@ class Schedule {
         hear();
         half.mark(carrier, mark);
       },
-      flowing: (carrier) => half.flowing(carrier),
+      drained: (carrier) => half.drained(carrier),
       ended: (carrier) => half.ended(carrier),
       aborted: (carrier, reason) => half.aborted(carrier, reason),
       lost: (carrier, reason) => half.lost(carrier, reason),
@@ -344,7 +344,7 @@ class Party implements HalfUser {
     this.#sees = true;
   }
 
-  flowing(): void {
+  mayWrite(): void {
     if (!this.#waits) return;
     // As a bulk writer does.
     if (this.#options.time.chance(0.5)) this.#half?.awaitTurn(this);

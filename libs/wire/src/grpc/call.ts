@@ -115,7 +115,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
       writePrefix(message, message.length - PREFIX);
       this.stream.write(message);
     }
-    this.#isFull = !this.stream.flowing;
+    this.#isFull = !this.stream.leavesSoon;
     return !this.#isFull;
   }
 

@@ -148,7 +148,7 @@ test('an output without a bound sends no checkpoints', async () => {
   free.offer(alone);
   await ticks();
   assert.ok(alone.sent > TICKS * 8 * KIB, `${alone.sent} bytes`);
-  assert.deepEqual([checkpoints, output.flowing], [[], true]);
+  assert.deepEqual([checkpoints, output.hasRoom], [[], true]);
 });
 
 test('the answers of checkpoints that come late say how far the other side has read', () => {

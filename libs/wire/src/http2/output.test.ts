@@ -151,7 +151,7 @@ describe('output', () => {
     const group = new SendGroup();
     const streams = Array.from({ length: 20 }, () => new Busy(output, group));
     const sent = () => streams.reduce((sum, stream) => sum + stream.sent, 0);
-    await eventually(() => !output.flowing && sent() >= 10);
+    await eventually(() => !output.hasRoom && sent() >= 10);
     const before = sent();
     output.widen(40 * CHUNK.length);
     await eventually(() => sent() >= before + 40);

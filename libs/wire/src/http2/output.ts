@@ -182,7 +182,7 @@ export class Output {
   }
 
   /** Whether DATA may leave. */
-  get flowing(): boolean {
+  get hasRoom(): boolean {
     return this.#window > 0 && !this.#socket.writableNeedDrain && this.#room() > this.config.shortestFrameBytes;
   }
 
@@ -277,10 +277,10 @@ export class Output {
       );
     // While DATA may not leave, each group still keeps something at hand. Otherwise it would miss its turn once there is room again.
     const groups = Math.max(this.#writerLines.size, this.#readyLines.size, 1);
-    if (this.flowing)
+    if (this.hasRoom)
       this.#askWriters(Math.max(this.config.readyStreamsOfGroup, Math.floor(this.config.readyStreams / groups)));
     else if (this.#readyStreams > 0) this.#askWriters(this.config.readyStreamsOfGroup);
-    if (!this.flowing) return;
+    if (!this.hasRoom) return;
     // A socket that still has room emits no `drain`.
     this.#scheduleIfWaiting();
   }
@@ -311,7 +311,7 @@ export class Output {
 
   #addData(): void {
     // A stream that ends may end the connection, which flushes.
-    if (this.#addingData || this.#readyStreams === 0 || !this.flowing) return;
+    if (this.#addingData || this.#readyStreams === 0 || !this.hasRoom) return;
     this.#addingData = true;
     try {
       let [room, filled] = [this.#room(), 0];

@@ -224,11 +224,11 @@ export class Http2Stream implements Sender {
   }
 
   /** Whether the written bytes leave soon, because the windows and the socket have room for them. If not, wait for `onWritable`. */
-  get flowing(): boolean {
+  get leavesSoon(): boolean {
     const queued = this.#queue.length;
     return (
       queued === 0 ||
-      (queued <= this.#output.config.queueAheadBytes && queued <= this.#sendWindow && this.#output.flowing)
+      (queued <= this.#output.config.queueAheadBytes && queued <= this.#sendWindow && this.#output.hasRoom)
     );
   }
 
