@@ -125,7 +125,7 @@ function reason(error: unknown): string {
 /** sun_path has 108 bytes, and the last one terminates the string (unix(7)). */
 const LONGEST_PATH = 107;
 
-/** The socket is bound in the same directory first, under a name of so many bytes (libs/runtime/src/socket-file.ts), `/` included. */
+/** The socket is bound in the same directory first, under a name of so many bytes (libs/runtime/src/bind.ts), `/` included. */
 const FIRST_NAME = 6;
 
 /** Returns why nothing can listen on a unix socket at a path; undefined if it can. */
