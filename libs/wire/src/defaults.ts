@@ -13,7 +13,10 @@ export const WIRE = {
   headBytes: 64 * 1024,
   /** How long a head of several frames may take. Then the connection ends. */
   headMs: 10_000,
-  /** What all connections of the process together hold of heads of several frames, until their last has come. Beyond that, one ends its connection. */
+  /**
+   * What all connections of the process together hold of heads of several frames, beyond the first of each, until the last has come. A head that
+   * finds no room ends its connection.
+   */
   heldHeadBytes: 16 * 1024 * 1024,
   /** A peer that has not sent its first SETTINGS by then is closed. Only with a keepalive. */
   greetingMs: 10_000,

@@ -20,26 +20,31 @@ interface HeaderSection {
 interface Begun extends Omit<HeaderSection, 'block'> {
   readonly parts: Buffer[];
   cost: number;
-  /** Bytes of its parts, while it is incomplete. */
+  /** Bytes of its parts beyond the first, while it is incomplete. */
   held: number;
-  /** When it was found incomplete. */
-  since: number;
 }
 
-/** What all connections of the process hold of incomplete sections. */
+/** What all connections of the process hold of incomplete sections, beyond the first frame of each. */
 const HELD = new SharedBudget(WIRE.heldHeadBytes);
+
+/** When a head of several frames must be complete. */
+interface HeadDeadline extends Pick<Config, 'headMs'> {
+  /** Called when it was not. */
+  readonly late: () => void;
+}
 
 /** Assembles header sections: HEADERS, and CONTINUATION until END_HEADERS (RFC 9113 sections 6.2 and 6.10). */
 class HeaderSections {
   readonly #maxBytes: number;
-  readonly #headMs: number;
+  readonly #deadline: HeadDeadline;
   /** An incomplete section. No other frame may come before its end. */
   #begun: Begun | undefined;
+  #timer: NodeJS.Timeout | undefined;
 
   /** @param maxBytes largest section, compressed, with a cost for each frame */
-  constructor(maxBytes: number, { headMs }: Config) {
+  constructor(maxBytes: number, deadline: HeadDeadline) {
     this.#maxBytes = maxBytes;
-    this.#headMs = headMs;
+    this.#deadline = deadline;
   }
 
   /** @throws ConnectionError if a section is incomplete and this frame does not continue it, or if there is none to continue */
@@ -54,7 +59,7 @@ class HeaderSections {
 
   headers(stream: number, flags: number, payload: Buffer): HeaderSection | undefined {
     const part = flags & Flag.PADDED ? unpadded(payload) : payload;
-    this.#begun = { stream, ends: (flags & Flag.END_STREAM) !== 0, parts: [], cost: 0, held: 0, since: 0 };
+    this.#begun = { stream, ends: (flags & Flag.END_STREAM) !== 0, parts: [], cost: 0, held: 0 };
     return this.continuation(flags, flags & Flag.PRIORITY ? part.subarray(PRIORITY_LENGTH) : part);
   }
 
@@ -75,16 +80,14 @@ class HeaderSections {
   }
 
   #hold(begun: Begun, part: Buffer): void {
-    const now = performance.now();
-    begun.since ||= now;
-    if (now - begun.since > this.#headMs)
-      throw new ConnectionError(
-        ErrorCode.ENHANCE_YOUR_CALM,
-        `a head that was not complete after ${this.#headMs / 1000} s`,
-      );
-    if (!HELD.take(part.length))
-      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'too many long heads are on their way: try again');
-    begun.held += part.length;
+    const { headMs, late } = this.#deadline;
+    this.#timer ??= setTimeout(late, headMs).unref();
+    // As much is held of any frame until it has come whole.
+    if (begun.parts.length > 0) {
+      if (!HELD.take(part.length))
+        throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'too many long heads are on their way: try again');
+      begun.held += part.length;
+    }
     // A copy: a view would keep the whole chunk that it was read with.
     begun.parts.push(Buffer.from(part));
   }
@@ -93,6 +96,8 @@ class HeaderSections {
   drop(): void {
     if (this.#begun) HELD.give(this.#begun.held);
     this.#begun = undefined;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
   }
 }
 
@@ -194,9 +199,9 @@ export class HeadReader {
    * @param maxTable what the settings allow the other side's compression table, in bytes
    * @param maxList the longest head, in bytes. One up to twice as long is read, and its fields are left out
    */
-  constructor(maxTable: number, maxList: number, config: Config = WIRE) {
+  constructor(maxTable: number, maxList: number, deadline: HeadDeadline) {
     this.#decoder = new HpackDecoder(maxTable, maxList);
-    this.#sections = new HeaderSections(2 * maxList, config);
+    this.#sections = new HeaderSections(2 * maxList, deadline);
   }
 
   /** Forgets an incomplete head. */

@@ -38,8 +38,12 @@ function open(stream: number): Buffer {
 
 /** What becomes of a server whose peer says this. @returns the code of its GOAWAY */
 async function told(...frames: Buffer[]): Promise<number> {
+  return toldBy(CONFIG, ...frames);
+}
+
+async function toldBy(config: typeof CONFIG, ...frames: Buffer[]): Promise<number> {
   const [client, socket] = await socketPair();
-  const server = new Http2Link({ role: 'server', socket, config: CONFIG });
+  const server = new Http2Link({ role: 'server', socket, config });
   server.on('stream', (stream) => stream.on('error', () => {}));
   const received: Buffer[] = [];
   client.on('data', (chunk: Buffer) => received.push(chunk));
@@ -141,6 +145,11 @@ for (const [what, frames, code] of attacks) {
     assert.equal(await told(...frames), code);
   });
 }
+
+test('a peer that stops in the middle of a head is told so, and its connection ends', async () => {
+  const begun = [...hello, raw(1, 0, 1, HEAD), raw(9, 0, 1, HEAD).subarray(0, 10)];
+  assert.equal(await toldBy({ ...CONFIG, headMs: 1 }, ...begun), ErrorCode.ENHANCE_YOUR_CALM);
+});
 
 const POST = { ':method': 'POST', ':scheme': 'http', ':path': '/' };
 

@@ -242,7 +242,11 @@ export class Reading implements FrameHandler {
     this.#output = output;
     this.#sink = sink;
     this.#reader = new FrameReader(this, settings.maxFrameSize);
-    this.#heads = new HeadReader(DEFAULT_SETTINGS.headerTableSize, settings.maxHeaderListSize, output.config);
+    const { headMs } = output.config;
+    const late = output.guarded(() => {
+      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a head that was not complete after ${headMs / 1000} s`);
+    });
+    this.#heads = new HeadReader(DEFAULT_SETTINGS.headerTableSize, settings.maxHeaderListSize, { headMs, late });
     this.#prefaceLeft = role === 'server' ? PREFACE.length : 0;
   }
 
