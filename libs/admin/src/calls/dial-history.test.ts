@@ -9,10 +9,10 @@ test('slots count dials and failures, and find quantiles to a fifth', () => {
   const history = new DialHistory(SLOT, START);
   for (let ms = 1; ms <= 1000; ms++) history.count(START + 1, ms, ms > 990);
   const [slot] = history.slots(START + 1);
-  assert.deepEqual([slot?.start, slot?.dials, slot?.failures], [START, 1000, 10]);
+  assert.deepEqual([slot?.startMs, slot?.dials, slot?.failures], [START, 1000, 10]);
   for (const [found, wanted] of [
-    [slot?.p50, 500],
-    [slot?.p99, 990],
+    [slot?.p50Ms, 500],
+    [slot?.p99Ms, 990],
   ] as const) {
     assert.ok(found !== undefined && Math.abs(found / wanted - 1) < 0.2, `${found} instead of ${wanted}`);
   }
@@ -23,7 +23,7 @@ test('a dial shorter than the first bucket, and one longer than the last, are co
   for (const ms of [0, 1e9]) history.count(START, ms, false);
   const [slot] = history.slots(START);
   assert.equal(slot?.dials, 2);
-  assert.ok((slot?.p99 ?? 0) > 200_000);
+  assert.ok((slot?.p99Ms ?? 0) > 200_000);
 });
 
 test('slots without dials are there, and without quantiles', () => {
@@ -35,7 +35,7 @@ test('slots without dials are there, and without quantiles', () => {
     slots.map(({ dials }) => dials),
     [1, 0, 0, 1],
   );
-  assert.deepEqual([slots[1]?.p50, slots[1]?.sessions], [undefined, undefined]);
+  assert.deepEqual([slots[1]?.p50Ms, slots[1]?.sessions], [undefined, undefined]);
 });
 
 test('an hour is kept and no more, also after days of silence', () => {
@@ -43,10 +43,10 @@ test('an hour is kept and no more, also after days of silence', () => {
   for (let slot = 0; slot < 1000; slot++) history.count(START + slot * SLOT, 1, false);
   const now = START + 999 * SLOT;
   assert.equal(history.slots(now).length, 360);
-  assert.equal(history.slots(now)[0]?.start, now - 359 * SLOT);
+  assert.equal(history.slots(now)[0]?.startMs, now - 359 * SLOT);
   const later = history.slots(now + 86_400_000);
   assert.equal(later.length, 360);
-  assert.ok(later.every(({ dials, p50 }) => dials === 0 && p50 === undefined));
+  assert.ok(later.every(({ dials, p50Ms }) => dials === 0 && p50Ms === undefined));
 });
 
 test('the last sample of a slot stays', () => {

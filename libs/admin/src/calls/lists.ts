@@ -5,17 +5,14 @@ import { ADMIN } from '../defaults.ts';
 import {
   absent,
   byAge,
-  cutMessage,
   eventMessage,
   invalid,
   notFound,
-  refusalMessage,
   sessionMessage,
   tenantAsked,
   tunnelMessage,
   tunnelsBySession,
 } from './messages.ts';
-import type { Slot } from './recent-history.ts';
 
 type ListsRpc = Pick<adminApi.AdminServiceImplementation, 'listSessions' | 'listTunnels'>;
 
@@ -182,9 +179,9 @@ export function historyRpc({ history, cuts, events, refusals }: AdminBackend): H
       const cut = cuts?.of(of);
       return {
         slotMs,
-        slots: slots.map(slotMessage),
-        refusals: refusals.list(HOUR_MS).map(refusalMessage),
-        cuts: cut?.cuts.map(cutMessage) ?? [],
+        slots: [...slots],
+        refusals: refusals.list(HOUR_MS),
+        cuts: [...(cut?.cuts ?? [])],
         cutsForgotten: cut?.forgotten ?? 0,
       };
     },
@@ -192,17 +189,5 @@ export function historyRpc({ history, cuts, events, refusals }: AdminBackend): H
       if (!events) throw absent('this program keeps no events: ask a gateway or hub');
       return { events: events.list().map(eventMessage) };
     },
-  };
-}
-
-function slotMessage({ start, dials, failures, p50, p99, sessions, tunnels }: Slot): adminApi.HistorySlot {
-  return {
-    startMs: start,
-    dials,
-    failures,
-    p50Ms: p50,
-    p99Ms: p99,
-    sessions,
-    tunnels,
   };
 }

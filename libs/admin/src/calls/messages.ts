@@ -16,11 +16,9 @@ import {
 import { ServerError, Status } from 'nice-grpc';
 import type { AdminBackend, KnownSession, Notice } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
-import type { SeenCut } from './recent-cuts.ts';
 import type { SeenDial } from './recent-dials.ts';
 import type { SeenEvent } from './recent-events.ts';
 import type { Loss } from './recent-losses.ts';
-import type { Refusal } from './recent-refusals.ts';
 
 /** Converts what the core knows into messages of the admin API. */
 
@@ -106,33 +104,8 @@ function resumeMessage({ attached, moves, kept }: ResumableTunnel): adminApi.Tun
   return { attached, moves, keptBytes: kept };
 }
 
-export function refusalMessage({ count, first, last, ...refusal }: Refusal): adminApi.Refusal {
-  return { ...refusal, count, firstMs: first, lastMs: last };
-}
-
 export function noticeMessage({ kind, text, todo = '' }: Notice): adminApi.Notice {
   return { kind: NOTICES[kind], text, todo };
-}
-
-export function cutMessage({ tunnel, by, reason, ms, at, told }: SeenCut): adminApi.Cut {
-  const { dial, agentId, hubId, up, down } = tunnel;
-  return {
-    atMs: at,
-    by,
-    reason,
-    dialId: dial.id,
-    tenant: dial.tenant,
-    destination: formatDestination(dial.destination),
-    caller: dial.caller?.identity ?? '',
-    agentId,
-    hubId,
-    ageMs: Math.round(ms),
-    bytesUp: up,
-    bytesDown: down,
-    traceId: dial.traceparent?.split('-')[1] ?? '',
-    hold: told?.hold ?? '',
-    gateway: told?.gateway ?? '',
-  };
 }
 
 export function eventMessage({ type, role, at, ...event }: SeenEvent): adminApi.Event {

@@ -1,23 +1,11 @@
+import type { adminApi } from '@isthmus/proto/admin';
 import { getOrPut } from '@isthmus/runtime';
-import type { CutBy, HeldCut, PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
+import { type CutBy, formatDestination, type HeldCut, type PlaneEvents, type TunnelInfo } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
-
-/** A tunnel that neither its caller nor its destination ended. */
-export interface SeenCut {
-  readonly tunnel: Pick<TunnelInfo, 'agentId' | 'hubId' | 'up' | 'down'> & Pick<HeldCut, 'dial'>;
-  readonly by: CutBy;
-  readonly reason: string;
-  /** How long it had been open, in milliseconds. */
-  readonly ms: number;
-  /** In milliseconds since the epoch. */
-  readonly at: number;
-  /** Set if the gateway did not see it: who says so. */
-  readonly told?: Pick<HeldCut, 'gateway' | 'hold'>;
-}
 
 /** The cuts of the last hour: the last first. */
 interface CutsOfHour {
-  readonly cuts: readonly SeenCut[];
+  readonly cuts: readonly adminApi.Cut[];
   /** How many of the hour are not kept. */
   readonly forgotten: number;
 }
@@ -33,14 +21,12 @@ export class RecentCuts {
   constructor(events: PlaneEvents) {
     events.on('tunnel:close', (tunnel, { how, by, error }, ms) => {
       if (tunnel.role !== 'gateway' || how !== 'cut') return;
-      const reason = error.message.slice(0, ADMIN.cutReason);
-      this.#seen.keep({ tunnel: named(tunnel), by, reason, ms, at: Date.now() });
+      this.#seen.keep(cutOf(tunnel, { by, reason: error.message, ms, atMs: Date.now() }));
     });
     events.on('hold:cut', ({ dial, agentId, gateway, hold, by, reason, ms, agoMs, up, down }) => {
       if (agoMs >= ADMIN.cutMs) return;
-      const tunnel = { dial, agentId, hubId: '', up, down };
-      const told = { gateway, hold };
-      this.#told.keep({ tunnel, by, reason: reason.slice(0, ADMIN.cutReason), ms, at: Date.now() - agoMs, told });
+      const cut = cutOf({ dial, agentId, hubId: '', up, down }, { by, reason, ms, atMs: Date.now() - agoMs });
+      this.#told.keep({ ...cut, gateway, hold });
     });
   }
 
@@ -48,7 +34,7 @@ export class RecentCuts {
   of(tenant?: string, now = Date.now()): CutsOfHour {
     const [seen, told] = [this.#seen.of(tenant, now), this.#told.of(tenant, now)];
     return {
-      cuts: [...seen.cuts, ...told.cuts].sort((a, b) => b.at - a.at),
+      cuts: [...seen.cuts, ...told.cuts].sort((a, b) => b.atMs - a.atMs),
       forgotten: seen.forgotten + told.forgotten,
     };
   }
@@ -56,7 +42,7 @@ export class RecentCuts {
 
 /** Those of one tenant, the last one last. */
 interface Kept {
-  readonly cuts: SeenCut[];
+  readonly cuts: adminApi.Cut[];
   /** When those were cut that are not kept, in milliseconds since the epoch, the last one last. */
   forgotten: { count: number; at: number };
 }
@@ -80,13 +66,13 @@ class KeptCuts {
     };
   }
 
-  keep(cut: SeenCut): void {
-    const { cuts } = getOrPut(this.#tenants, cut.tunnel.dial.tenant, () => ({
+  keep(cut: adminApi.Cut): void {
+    const { cuts } = getOrPut(this.#tenants, cut.tenant, () => ({
       cuts: [],
       forgotten: { count: 0, at: 0 },
     }));
     // One that hold told late was cut before others.
-    const place = cuts.findLastIndex(({ at }) => at <= cut.at);
+    const place = cuts.findLastIndex(({ atMs }) => atMs <= cut.atMs);
     cuts.splice(place + 1, 0, cut);
     if (++this.#size > this.#most) this.#forgetOne(Date.now());
   }
@@ -99,13 +85,13 @@ class KeptCuts {
     const oldest = most?.cuts.shift();
     if (!most || !oldest) return;
     this.#size--;
-    most.forgotten = { count: most.forgotten.count + 1, at: oldest.at };
+    most.forgotten = { count: most.forgotten.count + 1, at: oldest.atMs };
   }
 
   #forgetBefore(since: number): void {
     for (const [tenant, kept] of this.#tenants) {
       const { cuts } = kept;
-      const old = cuts.findIndex(({ at }) => at >= since);
+      const old = cuts.findIndex(({ atMs }) => atMs >= since);
       this.#size -= cuts.splice(0, old < 0 ? cuts.length : old).length;
       if (kept.forgotten.at < since) kept.forgotten = { count: 0, at: 0 };
       if (cuts.length === 0 && kept.forgotten.count === 0) this.#tenants.delete(tenant);
@@ -113,8 +99,35 @@ class KeptCuts {
   }
 }
 
-/** A tunnel's names and counts as they are now, without its buffers. */
-function named({ dial, agentId, hubId, up, down }: TunnelInfo): SeenCut['tunnel'] {
-  const { id, tenant, destination, caller, traceparent } = dial;
-  return { agentId, hubId, up, down, dial: { id, tenant, destination, caller, traceparent } };
+/** What is cut: a tunnel's names and counts, without its buffers. */
+type Cuttable = Pick<TunnelInfo, 'agentId' | 'hubId' | 'up' | 'down'> & Pick<HeldCut, 'dial'>;
+
+/** A cut as this gateway saw it. */
+function cutOf({ dial, agentId, hubId, up, down }: Cuttable, { by, reason, ms, atMs }: How): adminApi.Cut {
+  return {
+    atMs,
+    by,
+    reason: reason.slice(0, ADMIN.cutReason),
+    dialId: dial.id,
+    tenant: dial.tenant,
+    destination: formatDestination(dial.destination),
+    caller: dial.caller?.identity ?? '',
+    agentId,
+    hubId,
+    ageMs: Math.round(ms),
+    bytesUp: up,
+    bytesDown: down,
+    traceId: dial.traceparent?.split('-')[1] ?? '',
+    hold: '',
+    gateway: '',
+  };
+}
+
+interface How {
+  readonly by: CutBy;
+  readonly reason: string;
+  /** How long the tunnel had been open, in milliseconds. */
+  readonly ms: number;
+  /** In milliseconds since the epoch. */
+  readonly atMs: number;
 }

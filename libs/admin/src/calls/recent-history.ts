@@ -1,19 +1,7 @@
+import type { adminApi } from '@isthmus/proto/admin';
 import { getOrPut, LruMap } from '@isthmus/runtime';
 import type { DialOutcome, DialRequest, PlaneEvents, Role } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
-
-/** What happened in one slot. Times are in milliseconds. */
-export interface Slot {
-  readonly start: number;
-  readonly dials: number;
-  readonly failures: number;
-  /** Undefined without dials. */
-  readonly p50: number | undefined;
-  readonly p99: number | undefined;
-  /** At the end of the slot; undefined if nobody sampled them. */
-  readonly sessions: number | undefined;
-  readonly tunnels: number | undefined;
-}
 
 /** Upper bounds of the histogram's buckets, in milliseconds: two for each doubling, from .1 ms to 7 minutes. */
 const BOUNDS = Array.from({ length: 44 }, (_, index) => 0.1 * 2 ** (index / 2));
@@ -73,7 +61,7 @@ export class DialHistory {
   }
 
   /** Oldest first, the current slot last. */
-  slots(now: number): Slot[] {
+  slots(now: number): adminApi.HistorySlot[] {
     this.#advance(now);
     const first = Math.max(this.#start, this.#now - this.#count + 1);
     return Array.from({ length: this.#now - first + 1 }, (_, index) => this.#slot(first + index));
@@ -87,16 +75,16 @@ export class DialHistory {
     return { windowMs, dials: sum('dials'), failures: sum('failures') };
   }
 
-  #slot(number: number): Slot {
+  #slot(number: number): adminApi.HistorySlot {
     const at = number % this.#count;
     const latencies = this.#latencies.subarray(at * BOUNDS.length, (at + 1) * BOUNDS.length);
     const dials = this.#dials[at] as number;
     return {
-      start: number * this.slotMs,
+      startMs: number * this.slotMs,
       dials,
       failures: this.#failures[at] as number,
-      p50: quantile(latencies, dials, 0.5),
-      p99: quantile(latencies, dials, 0.99),
+      p50Ms: quantile(latencies, dials, 0.5),
+      p99Ms: quantile(latencies, dials, 0.99),
       sessions: sampled(this.#sessions[at]),
       tunnels: sampled(this.#tunnels[at]),
     };
@@ -156,7 +144,7 @@ export class RecentHistory {
   }
 
   /** @param tenant unset: all */
-  of(tenant?: string): { readonly slotMs: number; readonly slots: readonly Slot[] } {
+  of(tenant?: string): { readonly slotMs: number; readonly slots: readonly adminApi.HistorySlot[] } {
     const now = Date.now();
     const history = tenant === undefined ? this.#all : this.#tenants.get(tenant);
     return { slotMs: history?.slotMs ?? ADMIN.tenantSlotMs, slots: history?.slots(now) ?? [] };

@@ -1,24 +1,13 @@
+import type { adminApi } from '@isthmus/proto/admin';
 import { getOrPut, LruMap } from '@isthmus/runtime';
 import { type DialRequest, inWords, type PlaneEvents, type Role, unlessProbed } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
-
-/** Who was refused at one port for one reason. */
-export interface Refusal {
-  readonly where: string;
-  /** Where the last one came from. */
-  readonly remote: string;
-  readonly reason: string;
-  readonly count: number;
-  /** Both in milliseconds since the epoch. */
-  readonly first: number;
-  readonly last: number;
-}
 
 /** Recent refusals, for operators: the log may have been rotated, or be out of reach. */
 export class RecentRefusals {
   readonly #events: PlaneEvents;
   /** The last one last. */
-  readonly #kept = new Map<string, Refusal>();
+  readonly #kept = new Map<string, adminApi.Refusal>();
 
   constructor(events: PlaneEvents) {
     this.#events = events;
@@ -32,8 +21,8 @@ export class RecentRefusals {
   }
 
   /** The last first. @param withinMs how long ago they may be, in milliseconds */
-  list(withinMs = ADMIN.refusalMs, now = Date.now()): Refusal[] {
-    return [...this.#kept.values()].filter(({ last }) => now - last < withinMs).reverse();
+  list(withinMs = ADMIN.refusalMs, now = Date.now()): adminApi.Refusal[] {
+    return [...this.#kept.values()].filter(({ lastMs }) => now - lastMs < withinMs).reverse();
   }
 
   #take(where: string, remote: string, error: Error): void {
@@ -41,10 +30,10 @@ export class RecentRefusals {
     const reason = inWords(error).slice(0, ADMIN.refusalReason);
     const key = JSON.stringify(kindOf(where, remote, reason));
     const before = this.#kept.get(key);
-    const known = before && now - before.last < ADMIN.refusalMs ? before : undefined;
-    const [count, first] = known ? [known.count + 1, known.first] : [1, now];
+    const known = before && now - before.lastMs < ADMIN.refusalMs ? before : undefined;
+    const [count, firstMs] = known ? [known.count + 1, known.firstMs] : [1, now];
     this.#kept.delete(key);
-    this.#kept.set(key, { where, remote, reason, count, first, last: now });
+    this.#kept.set(key, { where, remote, reason, count, firstMs, lastMs: now });
     if (this.#kept.size > ADMIN.refusals) this.#forget();
   }
 

@@ -5,7 +5,7 @@ import { type Check, VERSION } from '@isthmus/service';
 import type { Role } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
-import { ADMISSIONS, dialMessage, invalid, lossMessage, noticeMessage, ROLES, refusalMessage } from './messages.ts';
+import { ADMISSIONS, dialMessage, invalid, lossMessage, noticeMessage, ROLES } from './messages.ts';
 import { failingDials, type SeenDial, type SeenDials } from './recent-dials.ts';
 
 /** What a process is. Dials of its first role are reported first. */
@@ -46,7 +46,7 @@ export function statusRpc(backend: AdminBackend): StatusRpc {
         parkedDials: dials.parked,
         dialRates: identity.roles.flatMap((role) => ratesOf(dials, role)),
         slowest: slowest(dials, first).map((dial) => dialMessage(dial)),
-        refusals: backend.refusals.list().map(refusalMessage),
+        refusals: backend.refusals.list(),
         notices: backend.notices?.().map(noticeMessage) ?? [],
         losses: backend.losses?.list().map(lossMessage) ?? [],
         failing: failingDials(dials, first),
