@@ -58,7 +58,9 @@ function today(): string {
 function cells({ fault, figures }: Outcome): string[] {
   const { calls, failed, underWay, longest, long, admissions } = figures;
   const failures = underWay > 0 ? `${failed} (and ${underWay} under way)` : String(failed);
-  const kinds = long.cut.length > 0 ? `: ${[...new Set(long.cut)].join(', ')}` : '';
+  // If all are cut, so is each kind.
+  const some = long.cut.length > 0 && long.cut.length < long.calls;
+  const kinds = some ? `: ${[...new Set(long.cut)].join(', ')}` : '';
   const cut = `${long.cut.length} of ${long.calls}${kinds}`;
   const admitted = `${admissions.failed.length} of ${admissions.asked}`;
   return [fault, String(calls), failures, `${(longest / 1000).toFixed(1)} s`, cut, long.codes, admitted];
