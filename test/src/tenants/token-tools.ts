@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer as createHttps } from 'node:https';
 import { type AddressInfo, connect } from 'node:net';
 import {
@@ -77,6 +77,18 @@ export async function dialsWithTools(scope: Scope, { via, acme, token, port, ski
     { name: `${ROOT}node_modules/.bin/deno`, args: ['eval', fetched(`{ client: ${deno} }`)], says: FOUND },
     { name: `${ROOT}node_modules/.bin/deno`, args: ['eval', fetched()], env: { ...env, DENO_CERT: both }, says: FOUND },
   ];
+  const git = (password = token) => [
+    ...['-c', `http.proxy=${proxy(password)}`, '-c', `http.proxySSLCAInfo=${both}`],
+    ...['ls-remote', url],
+  ];
+  const gitEnv = { GIT_SSL_CAINFO: both };
+  tools.push(
+    // It lists no branches, and complains of nothing.
+    { name: 'git', args: git(), env: gitEnv, says: /^$/ },
+    { name: 'git', args: git('wrong'), env: gitEnv, says: /407/ },
+    terraform(`${dir}/terraform`, kubeconfig(both), /Successfully configured the backend/),
+    terraform(`${dir}/terraform-own`, kubeconfig(own), /signed by unknown authority/),
+  );
   if (Number(process.versions.node.split('.')[0]) >= 24)
     tools.push({
       name: 'node',
@@ -140,6 +152,14 @@ interface Tool {
   readonly env?: Readonly<Record<string, string>>;
   readonly input?: string;
   readonly says: RegExp;
+}
+
+/** Terraform's kubernetes backend, which is part of the program and asks the API server for its state. */
+function terraform(dir: string, kubeconfig: string, says: RegExp): Tool {
+  mkdirSync(dir);
+  writeFileSync(`${dir}/main.tf`, 'terraform {\n  backend "kubernetes" { secret_suffix = "state" }\n}\n');
+  const args = [`-chdir=${dir}`, 'init', '-no-color', '-input=false', `-backend-config=config_path=${kubeconfig}`];
+  return { name: 'terraform', args, env: { CHECKPOINT_DISABLE: '1' }, says };
 }
 
 /** What it printed; undefined if this machine does not have it. */
