@@ -44,7 +44,7 @@ function refusal(text: string): DialError {
 
 type DialResponsePacket = Extract<Packet, { type: 'DIAL_RSP' }>;
 
-interface PacketDialerOptions {
+interface PacketClientOptions {
   readonly tenant?: string;
   readonly agentId: string;
   readonly sessionId: string;
@@ -61,7 +61,7 @@ export class PacketClient implements NextHopConnection {
   readonly attach: Attach = () => Promise.reject(cannotResume());
   readonly closed: Promise<Error>;
   readonly #channel: ObservedChannel;
-  readonly #options: PacketDialerOptions;
+  readonly #options: PacketClientOptions;
   readonly #mux: PacketMux;
   /** By the dial's random number. */
   readonly #pending = new Map<bigint, PendingDial>();
@@ -69,7 +69,7 @@ export class PacketClient implements NextHopConnection {
   readonly #givenUp = new Set<bigint>();
   readonly #drain: Drain;
 
-  constructor(channel: PacketChannel, options: PacketDialerOptions) {
+  constructor(channel: PacketChannel, options: PacketClientOptions) {
     this.#options = options;
     const peer = `agent ${options.agentId}`;
     this.#drain = new Drain({ peer, open: () => this.open, end: () => this.#mux.end() });
