@@ -129,22 +129,10 @@ export async function* series(
   }
 }
 
-/** What a series of dials says. Times are of dials that were established, in milliseconds. */
-interface Summary {
-  readonly dials: number;
-  readonly failed: number;
-  /** Failed dials by the name of their error, the most frequent first. */
-  readonly errors: readonly { readonly code: string; readonly count: number }[];
-  /** Established dials by agent, the most frequent first. */
-  readonly agents: readonly { readonly agent: string; readonly count: number }[];
-  readonly minMs?: number;
-  readonly p50Ms?: number;
-  readonly p90Ms?: number;
-  readonly p99Ms?: number;
-  readonly maxMs?: number;
-}
+type Summary = ReturnType<typeof summaryOf>;
 
-export function summaryOf(dials: readonly DialView[]): Summary {
+/** What a series of dials says. Times are of dials that were established, in milliseconds. */
+export function summaryOf(dials: readonly DialView[]) {
   const good = dials.filter(({ ok }) => ok);
   const times = good.map(({ ms }) => ms).sort((a, b) => a - b);
   const counted = (names: readonly string[]) => {
@@ -157,7 +145,9 @@ export function summaryOf(dials: readonly DialView[]): Summary {
   return {
     dials: dials.length,
     failed: failed.length,
+    /** Failed dials by the name of their error, the most frequent first. */
     errors: counted(failed).map(([code, count]) => ({ code, count })),
+    /** Established dials by agent, the most frequent first. */
     agents: counted(agents).map(([agent, count]) => ({ agent, count })),
     ...(times.length > 0 && {
       minMs: quantile(times, 0),

@@ -81,24 +81,12 @@ function byAgent(a: SessionView, b: SessionView): number {
 }
 
 /** What the members of a plane answered, and what the rules of `isthmus check` make of it. */
-export interface Asked {
-  readonly statuses: Answers<adminApi.GetStatusResponse>;
-  readonly lists: Answers<adminApi.ListMembersResponse>;
-  /** Empty unless they were asked for. */
-  readonly configs: Answers<adminApi.GetConfigResponse>;
-  readonly sessions: readonly adminApi.Session[];
-  readonly evidence: Evidence;
-}
+export type Asked = Awaited<ReturnType<typeof askPlane>>;
 
-interface Seen {
-  readonly status: adminApi.GetStatusResponse;
-  readonly aheadMs: number;
-}
-
-const NOTHING = { answers: [], unanswered: [] };
+const NOTHING: Answers<never> = { answers: [], unanswered: [] };
 
 /** Asks the members of a plane for all that the rules look at. @param configs whether to ask for their flags, too */
-export async function askPlane(plane: Plane, tenant: string, configs: boolean): Promise<Asked> {
+export async function askPlane(plane: Plane, tenant: string, configs: boolean) {
   const [seen, lists, flags, tenants, { sessions }] = await Promise.all([
     plane.ask(see),
     plane.ask((admin, signal) => admin.listMembers({}, { signal })),
@@ -129,8 +117,9 @@ export async function askPlane(plane: Plane, tenant: string, configs: boolean): 
     ...nobody.map(({ member: id, address, reason: silent }) => ({ id, address, silent, roles: [], version: '' })),
   ];
   const hubs = new Map(lists.answers.flatMap(({ value }) => value.hubs.map((hub) => [hub.hubId, hub])));
-  const statuses = { ...seen, answers: seen.answers.map(({ member, value }) => ({ member, value: value.status })) };
-  const evidence = {
+  const said = seen.answers.map(({ member, value }) => ({ member, value: value.status }));
+  const statuses: Answers<adminApi.GetStatusResponse> = { ...seen, answers: said };
+  const evidence: Evidence = {
     members,
     hubs: [...hubs.values()],
     sessions,
@@ -149,7 +138,8 @@ export async function agentsAway(plane: Plane, tenant: string): Promise<string[]
     .map(({ about, detail }) => `${about}: ${detail}`);
 }
 
-async function see(admin: adminApi.AdminClient, signal: AbortSignal): Promise<Seen> {
+/** Asks a member for its status, and how far its clock is ahead, in milliseconds. */
+async function see(admin: adminApi.AdminClient, signal: AbortSignal) {
   const before = Date.now();
   const status = await admin.getStatus({}, { signal });
   return { status, aheadMs: status.nowMs - (before + Date.now()) / 2 };
