@@ -23,7 +23,7 @@ const HEAD = encodeHead({ ':method': 'CONNECT', ':authority': 'h:1' });
 const LONG = Buffer.concat([
   Buffer.of(0x40),
   encodeHead({ long: 'x'.repeat(4_000) }).subarray(1),
-  Buffer.alloc(20, 0x80 | 62),
+  Buffer.alloc(6, 0x80 | 62),
 ]);
 
 const NOTHING = Buffer.alloc(0);
@@ -143,6 +143,22 @@ function endless(): Buffer[] {
 for (const [what, frames, code] of attacks) {
   test(`a peer that sends ${what} is told so, and its connection ends`, async () => {
     assert.equal(await told(...frames), code);
+  });
+}
+
+for (const when of ['on a stream that is over', 'after a GOAWAY']) {
+  test(`heads that are too long count ${when}, too`, async () => {
+    const [client, socket] = await socketPair();
+    const server = new Http2Link({ role: 'server', socket, config: { ...CONFIG, resets: 20 } });
+    server.on('stream', (stream) => stream.on('error', () => {}));
+    const closed = once(server, 'close');
+    client.resume().write(Buffer.concat([...hello, open(1), open(3), reset(3)]));
+    while (server.open !== 1) await new Promise(setImmediate);
+    const leaves = when === 'after a GOAWAY';
+    if (leaves) server.close();
+    client.write(Buffer.concat(Array.from({ length: 21 }, (_, n) => raw(1, 4, leaves ? 5 + 2 * n : 3, LONG))));
+    const [reason] = await closed;
+    assert.match((reason as Error).message, /more than 20 streams were reset/);
   });
 }
 

@@ -111,6 +111,7 @@ test('of a section that unpacks to more than it may nothing is left but its entr
   assert.equal(decoder.decode(Buffer.alloc(3, 0x80 | 62))?.length, 3);
   assert.equal(decoder.decode(Buffer.concat([Buffer.alloc(4, 0x80 | 62), entry('late', 1)])), undefined);
   assert.deepEqual(decoder.decode(Buffer.of(0x80 | 62)), [['late', 'x']]);
+  assert.throws(() => decoder.decode(Buffer.alloc(600, 0x80 | 62)), /a head of more than 20000 bytes/);
 });
 
 // Deno has no such flag.

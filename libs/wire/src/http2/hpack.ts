@@ -197,8 +197,8 @@ export class HpackDecoder {
   }
 
   /**
-   * Returns undefined for a list that is too long: its block is read, so what follows can be.
-   * @throws ConnectionError for a block that breaks the RFC
+   * Returns undefined for a list that is too long, up to twice: its block is read, so what follows can be.
+   * @throws ConnectionError for a block that breaks the RFC, or unpacks to more
    */
   decode(block: Buffer): Field[] | undefined {
     this.#block = block;
@@ -211,6 +211,8 @@ export class HpackDecoder {
       if (!field) continue;
       bytes += size(field);
       if (bytes <= this.#maxList) fields.push(field);
+      else if (bytes > 2 * this.#maxList)
+        throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a head of more than ${2 * this.#maxList} bytes`);
     }
     this.#text = undefined;
     // It would keep the whole chunk that it was read with.

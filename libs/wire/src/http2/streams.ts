@@ -245,7 +245,10 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     else if (isServer && this.#ids.begins(id)) this.#begin(id, fields, ends);
     // A request cannot follow an open stream.
     else if (isServer && fields && beginsMessage(fields)) throw this.#ids.again(id);
-    else if (!this.known(id, 'HEADERS')) this.late(id);
+    else if (!this.known(id, 'HEADERS')) {
+      if (!fields) this.resets.count();
+      this.late(id);
+    }
   }
 
   /** Answers a request whose head is too long to be read to its end. What follows could not be read either, so the connection ends. */
@@ -256,8 +259,11 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   }
 
   #begin(id: number, fields: readonly Field[] | undefined, ends: boolean): void {
-    // Our GOAWAY told the other side that nobody looks at this one.
-    if (this.#refusesNew) return;
+    // Our GOAWAY told the other side that nobody looks at this one. To read a long one costs all the same.
+    if (this.#refusesNew) {
+      if (!fields) this.resets.count();
+      return;
+    }
     this.#lastServed = id;
     if (!fields) {
       this.#answer(id, TOO_LONG, ends);
