@@ -23,6 +23,8 @@ export class Membership {
   /** Runs for a while after each change was sent. */
   #pause: NodeJS.Timeout | undefined;
   #hubs = new Map<string, HubMember>();
+  /** By the canonical form of their addresses. */
+  #byPlace = new Map<string | undefined, HubMember[]>();
   #current = false;
   /** What was sent last. */
   #told = { hubs: this.#hubs, current: this.#current };
@@ -39,7 +41,7 @@ export class Membership {
   /** The hubs that agents reach at an address, `host:port`, however it is written. */
   at(address: string): HubMember[] {
     const place = placeOf(address);
-    return [...this.#hubs.values()].filter((hub) => place !== undefined && placeOf(hub.address) === place);
+    return place === undefined ? [] : (this.#byPlace.get(place) ?? []);
   }
 
   /** The number of hubs that accept agents. */
@@ -66,6 +68,8 @@ export class Membership {
   /** @param hubs all hubs there are */
   update(hubs: Iterable<HubMember>): void {
     this.#hubs = new Map([...hubs].map((hub) => [hub.hubId, hub]));
+    this.#byPlace = new Map();
+    for (const hub of this.#hubs.values()) getOrPut(this.#byPlace, placeOf(hub.address), () => []).push(hub);
     this.#tellChanges();
   }
 
