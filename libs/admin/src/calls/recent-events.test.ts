@@ -48,6 +48,16 @@ test('an agent that flaps pushes out no others, and many agents leave the last t
   assert.deepEqual(recent.list(Date.now() + 2 * ADMIN.eventMs), []);
 });
 
+test("one tenant's agents push out no other tenant's", () => {
+  const events = planeEvents();
+  const recent = new RecentEvents(events);
+  for (let n = 0; n < 10; n++) events.emit('session:open', aSession('s', { tenant: 'acme', agentId: `a${n}` }));
+  for (let n = 0; n < 2 * ADMIN.events; n++)
+    events.emit('session:open', aSession('s', { tenant: 'beta', agentId: `b${n}` }));
+  const kept = recent.list();
+  assert.deepEqual([kept.length, kept.filter(({ tenant }) => tenant === 'acme').length], [ADMIN.events, 10]);
+});
+
 test('a program that keeps none says whom to ask', async () => {
   await using client = await asking();
   await assert.rejects(client.admin.listEvents({}), /keeps no events: ask a gateway or hub/);
