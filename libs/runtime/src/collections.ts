@@ -11,6 +11,14 @@ export function getOrPut<K, V>(map: Map<K, V>, key: K, make: () => V): V {
   return value;
 }
 
+/** Returns the first of the group that has most. */
+export function firstOfMost<T>(items: Iterable<T>, groupOf: (item: T) => string): T | undefined {
+  const groups = new Map<string, T[]>();
+  for (const item of items) getOrPut(groups, groupOf(item), () => []).push(item);
+  const [most] = [...groups.values()].sort((one, other) => other.length - one.length);
+  return most?.[0];
+}
+
 /** A map of at most so many entries. One entry more removes the one that was read or written longest ago. */
 export class LruMap<K, V> extends Map<K, V> {
   readonly #most: number;

@@ -37,6 +37,7 @@ export {
 } from './certificates/verify.ts';
 export {
   extended,
+  firstOfMost,
   getOrPut,
   LruMap,
   OpenTable,

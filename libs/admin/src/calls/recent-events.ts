@@ -1,4 +1,4 @@
-import { getOrPut } from '@isthmus/runtime';
+import { firstOfMost, getOrPut } from '@isthmus/runtime';
 import type { PlaneEvents, SessionInfo } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
@@ -28,8 +28,6 @@ export class RecentEvents {
   /** The last one last. */
   readonly #kept = new Set<SeenEvent>();
   readonly #of = new Map<string, SeenEvent[]>();
-  /** How many each tenant has. */
-  readonly #counts = new Map<string, number>();
 
   constructor(events: PlaneEvents) {
     events.on('session:open', (session) => this.#agent('came', session));
@@ -61,29 +59,14 @@ export class RecentEvents {
     const own = getOrPut(this.#of, keyOf(kept), () => []);
     own.push(kept);
     this.#kept.add(kept);
-    this.#count(kept.tenant, 1);
     if (own.length > ADMIN.eventsOfOne) this.#forget(own[0]);
-    else if (this.#kept.size > ADMIN.events) this.#forget(this.#oldestOfMost());
-  }
-
-  /** The oldest of the tenant that has most. */
-  #oldestOfMost(): SeenEvent | undefined {
-    const most = Math.max(...this.#counts.values());
-    for (const event of this.#kept) if (this.#counts.get(event.tenant) === most) return event;
-    return undefined;
-  }
-
-  #count(tenant: string, by: number): void {
-    const left = (this.#counts.get(tenant) ?? 0) + by;
-    if (left > 0) this.#counts.set(tenant, left);
-    else this.#counts.delete(tenant);
+    else if (this.#kept.size > ADMIN.events) this.#forget(firstOfMost(this.#kept, ({ tenant }) => tenant));
   }
 
   /** @param event the oldest of those of its agent or hub */
   #forget(event: SeenEvent | undefined): void {
     if (!event) return;
     this.#kept.delete(event);
-    this.#count(event.tenant, -1);
     const key = keyOf(event);
     const own = this.#of.get(key);
     own?.shift();

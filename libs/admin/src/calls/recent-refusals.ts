@@ -1,5 +1,5 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import { getOrPut, LruMap } from '@isthmus/runtime';
+import { firstOfMost, getOrPut, LruMap } from '@isthmus/runtime';
 import { type DialRequest, inWords, type PlaneEvents, type Role, unlessProbed } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
@@ -39,10 +39,8 @@ export class RecentRefusals {
 
   /** Forgets the oldest one of the port that has most: peers choose parts of the reasons, and at one port they push out no other's. */
   #forget(): void {
-    const byPort = new Map<string, string[]>();
-    for (const [key, { where }] of this.#kept) getOrPut(byPort, where, () => []).push(key);
-    const [most] = [...byPort.values()].sort((one, other) => other.length - one.length);
-    this.#kept.delete(most?.[0] ?? '');
+    const [key = ''] = firstOfMost(this.#kept, ([, { where }]) => where) ?? [];
+    this.#kept.delete(key);
   }
 }
 
