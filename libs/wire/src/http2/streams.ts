@@ -241,14 +241,13 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   receiveHead({ stream: id, fields, ends }: ReceivedHead): void {
     const isServer = this.#options.role === 'server';
     const open = this.get(id);
+    // To read it has cost as much, whatever becomes of it.
+    if (!fields && !open) this.resets.count();
     if (open) open.receiveSection(fields, ends);
     else if (isServer && this.#ids.begins(id)) this.#begin(id, fields, ends);
     // A request cannot follow an open stream.
     else if (isServer && fields && beginsMessage(fields)) throw this.#ids.again(id);
-    else if (!this.known(id, 'HEADERS')) {
-      if (!fields) this.resets.count();
-      this.late(id);
-    }
+    else if (!this.known(id, 'HEADERS')) this.late(id);
   }
 
   /** Answers a request whose head is too long to be read to its end. What follows could not be read either, so the connection ends. */
@@ -259,11 +258,8 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   }
 
   #begin(id: number, fields: readonly Field[] | undefined, ends: boolean): void {
-    // Our GOAWAY told the other side that nobody looks at this one. To read a long one costs all the same.
-    if (this.#refusesNew) {
-      if (!fields) this.resets.count();
-      return;
-    }
+    // Our GOAWAY told the other side that nobody looks at this one.
+    if (this.#refusesNew) return;
     this.#lastServed = id;
     if (!fields) {
       this.#answer(id, TOO_LONG, ends);
@@ -287,7 +283,6 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
 
   /** Answers without a stream. */
   #answer(id: number, head: Buffer, ended: boolean): void {
-    this.resets.count();
     for (const frame of headersFrames(id, head, true, DEFAULT_FRAME)) this.output.frame(frame);
     // The rest of the request is not wanted (section 8.1).
     if (!ended) this.output.frame(rstStreamFrame(id, ErrorCode.NO_ERROR));
