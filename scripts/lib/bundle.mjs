@@ -19,7 +19,8 @@ export async function bundlePrograms(to, root = ROOT) {
   const options = { ...OPTIONS, absWorkingDir: root };
   const all = programs(root);
   const plugins = [withPage(root), withNames(root), withPlaces(root), withoutUndici()];
-  await Promise.all(
+  // Nothing is written any more once this has failed.
+  const ends = await Promise.allSettled(
     all.flatMap((program) =>
       Object.keys(program.manifest.bin).map(async (name) => {
         const outdir = join(to, name);
@@ -32,6 +33,8 @@ export async function bundlePrograms(to, root = ROOT) {
       }),
     ),
   );
+  const failed = ends.find(({ status }) => status === 'rejected');
+  if (failed) throw failed.reason;
 }
 
 function mainOf({ dir }) {

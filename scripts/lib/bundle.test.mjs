@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
@@ -124,6 +124,16 @@ describe('a workspace of two programs', () => {
   test('a module that asks for its own path is refused', async () => {
     write('libs/core/src/index.ts', 'export const name = import.meta.url;');
     await assert.rejects(bundlePrograms(bundles, root), /main\.js, line \d+: import\.meta stays in a bundle/);
+  });
+
+  test('a bundle that is refused leaves no other to be written', async () => {
+    const names = Array.from({ length: 200 }, (_, index) => `large${index}`);
+    for (const name of names)
+      write(`apps/two/src/${name}.js`, `export const ${name} = ${JSON.stringify('x'.repeat(10_000))};`);
+    write('apps/two/src/main.ts', names.map((name) => `export * from './${name}.js';`).join('\n'));
+    write('apps/one/src/main.ts', 'console.log(import.meta.url);');
+    await assert.rejects(bundlePrograms(bundles, root), /import\.meta/);
+    assert.ok(existsSync(mainIn('two')));
   });
 
   test('a bundle does not contain the path where it was built', async () => {
