@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs';
-import { networkInterfaces } from 'node:os';
 import {
   agentOperationsPorts,
   CertificateEnds,
@@ -10,8 +8,7 @@ import {
   RecentDials,
   RecentRefusals,
 } from '@isthmus/admin';
-import { policyOf } from '@isthmus/admission/policy';
-import { type AgentValues, parseDestinations, proxyAgent, resumeOptions } from '@isthmus/flags';
+import { type AgentValues, proxyAgent } from '@isthmus/flags';
 import {
   cutEvent,
   deletionCost,
@@ -35,9 +32,10 @@ import {
 } from '@isthmus/service';
 import { agentMetrics, audited, createLogger, exportMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
 import { proxyFromEnvironment, tlsServer, watchCertificate } from '@isthmus/transport';
-import { formatDestination, type Observation, PlaneEnded, prohibitedBy } from '@isthmus/tunnel';
-import { Agent, type AgentOptions } from './agent.ts';
+import { formatDestination, PlaneEnded } from '@isthmus/tunnel';
+import { Agent } from './agent.ts';
 import { AGENT } from './defaults.ts';
+import { agentOptions } from './from-flags.ts';
 import type { Uplink } from './uplink.ts';
 
 /** Runs proxy-agent from its flags. */
@@ -154,39 +152,6 @@ function identity(flags: AgentValues): Identity {
 function connectedServer({ server, serverId, protocol, plane, leaving, open }: Uplink): ConnectedServer {
   const address = formatDestination({ host: server.address, port: server.port });
   return { serverId, address, protocol, plane, leaving, open };
-}
-
-function agentOptions(flags: AgentValues, version: string, observation: Observation): AgentOptions {
-  const { 'agent-cert': cert, 'agent-key': key, 'ca-cert': ca, 'service-account-token-path': tokenPath } = flags;
-  const { lifted, rules } = parseDestinations(flags);
-  const resume = resumeOptions(flags);
-  return {
-    agentId: flags['agent-id'],
-    identifiers: flags['agent-identifiers'],
-    tenant: flags.tenant,
-    zone: flags.zone,
-    version,
-    server: { hosts: flags['proxy-server-host'], port: flags['proxy-server-port'] },
-    ...(ca !== '' && { tls: { ca, ...(cert !== '' && { cert, key }) } }),
-    alpn: flags['alpn-proto'],
-    token: () => (tokenPath === '' ? undefined : readFileSync(tokenPath, 'utf8').trim()),
-    sessionCount: flags['session-count'],
-    serverCountSource: flags['server-count-source'] === 'max' ? 'max' : 'default',
-    syncInterval: flags['sync-interval'],
-    syncIntervalCap: flags['sync-interval-cap'],
-    syncForever: flags['sync-forever'],
-    rebalanceTime: flags['rebalance-time'],
-    keepaliveTime: flags['keepalive-time'],
-    pingInterval: flags['ping-interval'],
-    ...(resume && { resume }),
-    prohibited: prohibitedBy({
-      ownPorts: [flags['health-server-port'], flags['admin-server-port']],
-      ownAddresses: () => Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address) ?? []),
-      lifted: ['loopback', ...lifted],
-    }),
-    ...(rules && { policy: policyOf(rules) }),
-    observation,
-  };
 }
 
 async function countLeases(

@@ -1,5 +1,5 @@
 import { backendHub } from '@isthmus/flags';
 import { runServer } from '@isthmus/plane';
-import { hubRole } from './index.ts';
+import { hubRole } from './from-flags.ts';
 
 await runServer(backendHub, { hub: hubRole });

@@ -1,0 +1,121 @@
+import { type HubValues, hubSocket, parseLabels, peerTls, proxyNetworks, tlsPolicy } from '@isthmus/flags';
+import {
+  inClusterConnection,
+  type KubeClient,
+  kubeClient,
+  kubeconfigFile,
+  type LeaseCollectionObserver,
+  leaseHolder,
+  TokenReviews,
+  tokenAuthenticator,
+} from '@isthmus/kube';
+import type { Hub, HubParts } from '@isthmus/plane';
+import type { Closing } from '@isthmus/service';
+import type { Authenticate } from '@isthmus/transport';
+import { type HubOptions, hub } from './hub.ts';
+
+/** Returns a hub's options from its flags. Without a registry it serves only the gateway in its own process. */
+function hubOptions(
+  flags: HubValues,
+  authenticate: Authenticate | undefined,
+): Omit<HubOptions, 'registry' | 'directory' | 'changed' | 'observation'> {
+  const joins = flags['redis-url'] !== '';
+  const tls = { ...tlsPolicy(flags) };
+  const count = flags['server-count'];
+  const ca = flags['cluster-ca-cert'];
+  // Without a CA, agents authenticate with tokens and need no certificate.
+  const agentTls = { cert: flags['cluster-cert'], key: flags['cluster-key'], ...(ca !== '' && { ca }), ...tls };
+  return {
+    hubId: flags['server-id'],
+    zone: flags.zone,
+    agents: {
+      address: { host: flags['agent-bind-address'], port: flags['agent-port'] },
+      ...(flags['cluster-cert'] !== '' && { tls: agentTls }),
+      proxyNetworks: proxyNetworks(flags),
+    },
+    ...(joins && {
+      peers: {
+        host: flags['peer-bind-address'],
+        port: flags['peer-port'],
+        ...(flags['peer-uds-dir'] !== '' && { socket: hubSocket(flags, flags['advertise-address']) }),
+        tls: { ...peerTls(flags), ...tls },
+      },
+    }),
+    advertiseAddress: joins ? flags['advertise-address'] : '',
+    advertiseAgentAddress: flags['advertise-agent-address'],
+    plane: joins ? flags.plane : '',
+    ...(count !== undefined && { serverCount: count }),
+    keepaliveTime: flags['keepalive-time'],
+    ...(authenticate && { authenticate }),
+    limits: {
+      sessions: flags['max-agent-sessions'],
+      identifiers: flags['max-agent-identifiers'],
+      identifierBytes: flags['max-agent-identifier-bytes'],
+      waiting: flags['max-waiting-agents'],
+      waitingOfSource: flags['max-waiting-agents-per-source'],
+    },
+  };
+}
+
+interface Kubernetes {
+  readonly authenticate: Authenticate | undefined;
+  /** Holds a lease that shows that this server runs. */
+  holdLease(observer: LeaseCollectionObserver): void;
+}
+
+/** Reviews agents' tokens and holds a lease through the Kubernetes API, if the flags ask for it. */
+async function kubernetes(flags: HubValues, closing: Closing, warn: (message: string) => void): Promise<Kubernetes> {
+  const namespace = flags['agent-namespace'];
+  const wanted = namespace !== '' || flags['enable-lease-controller'];
+  if (!wanted) return { authenticate: undefined, holdLease() {} };
+  const client = await kubeClient({
+    source: flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig, { exec: true }),
+    qps: flags['kubeconfig-qps'],
+    burst: flags['kubeconfig-burst'],
+  });
+  closing.defer(() => client[Symbol.dispose]());
+  return {
+    authenticate: namespace === '' ? undefined : authenticator(flags, client),
+    holdLease(observer) {
+      if (!flags['enable-lease-controller']) return;
+      const lease = leaseHolder({
+        client,
+        observer,
+        warn,
+        serverId: flags['server-id'],
+        namespace: flags['lease-namespace'],
+        labels: parseLabels(flags['lease-label']),
+      });
+      closing.defer(() => lease[Symbol.asyncDispose]());
+    },
+  };
+}
+
+function authenticator(flags: HubValues, client: KubeClient): Authenticate {
+  const review = tokenAuthenticator({
+    client,
+    users: { namespace: flags['agent-namespace'], serviceAccount: flags['agent-service-account'] },
+    audience: flags['authentication-audience'],
+  });
+  const reviews = new TokenReviews({ review, rememberMs: flags['token-review-cache-ttl'] });
+  return async (token, bearer) => {
+    const verdict = await reviews.check(token, bearer);
+    if (!verdict.ok) throw new Error(verdict.message);
+  };
+}
+
+/** Runs a hub from a program's flags. */
+export async function hubRole(flags: HubValues, { closing, leases, warn, ...parts }: HubParts): Promise<Hub> {
+  const cluster = await kubernetes(flags, closing, warn);
+  const { directory } = parts;
+  const running = await hub({
+    ...hubOptions(flags, cluster.authenticate),
+    ...parts,
+    manyTenants: parts.tenancy !== undefined,
+    // A gateway in this process learns of its hub's sessions before the registry does.
+    changed: (change) => directory.ownHub !== undefined && directory.apply(change),
+  });
+  closing.defer(() => running.close());
+  cluster.holdLease(leases);
+  return running;
+}

@@ -1,0 +1,73 @@
+import {
+  type GatewayValues,
+  parseDirect,
+  parseStrategies,
+  proxyNetworks,
+  resumeOptions,
+  tlsPolicy,
+} from '@isthmus/flags';
+import type { Gateway, GatewayParts } from '@isthmus/plane';
+import type { TlsSettings } from '@isthmus/runtime';
+import type { CallerPort } from '@isthmus/transport';
+import { GATEWAY } from './defaults.ts';
+import { type GatewayOptions, gateway } from './gateway.ts';
+
+function callerPorts(flags: GatewayValues): CallerPort[] {
+  const ports: CallerPort[] = [];
+  if (flags['uds-name'] !== '') {
+    ports.push({ address: { path: flags['uds-name'], deleteExisting: flags['delete-existing-uds-file'] } });
+  }
+  if (flags['server-port'] !== 0) {
+    ports.push({ address: { host: flags['server-bind-address'], port: flags['server-port'] }, tls: callerTls(flags) });
+  }
+  return ports;
+}
+
+function callerTls(flags: GatewayValues): TlsSettings {
+  return { cert: flags['server-cert'], key: flags['server-key'], ca: flags['server-ca-cert'], ...tlsPolicy(flags) };
+}
+
+/** Also the ports of a hub in this process. */
+function ownPorts(flags: GatewayValues): number[] {
+  return Object.entries(flags).flatMap(([name, value]) =>
+    name.endsWith('port') && typeof value === 'number' && value > 0 ? [value] : [],
+  );
+}
+
+function gatewayOptions(
+  flags: GatewayValues,
+): Omit<GatewayOptions, 'directory' | 'nextHop' | 'observation' | 'instance'> {
+  const resume = resumeOptions(flags);
+  return {
+    callers: callerPorts(flags),
+    ...(flags.mode !== '' && { mode: flags.mode }),
+    proxyNetworks: proxyNetworks(flags),
+    tenant: 'default',
+    ownPorts: {
+      host: flags['server-bind-address'],
+      tls: callerTls(flags),
+      deleteExisting: flags['delete-existing-uds-file'],
+    },
+    strategies: parseStrategies(flags['proxy-strategies']),
+    zone: flags.zone,
+    dialTimeout: flags['backend-dial-timeout'] || GATEWAY.dialMs,
+    parkTimeout: flags['dial-park-timeout'],
+    halfClosedMs: flags['half-closed-timeout'],
+    drainIdleMs: flags['drain-idle-timeout'],
+    direct: { ...parseDirect(flags), ports: ownPorts(flags) },
+    ...(resume && { resume }),
+    keepaliveTime: flags['frontend-keepalive-time'],
+  };
+}
+
+/** Runs a gateway from a program's flags. */
+export async function gatewayRole(flags: GatewayValues, { closing, ...parts }: GatewayParts): Promise<Gateway> {
+  const { tenancy } = parts;
+  const running = await gateway({
+    ...gatewayOptions(flags),
+    ...parts,
+    ...(tenancy && { limits: tenancy.limits }),
+  });
+  closing.defer(running.close);
+  return running;
+}
