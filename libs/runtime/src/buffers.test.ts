@@ -61,8 +61,8 @@ class Recorded extends MultiplexedDuplex {
     this.endSent();
   }
 
-  get unread(): number {
-    return this.held;
+  override get unread(): number {
+    return super.unread;
   }
 }
 

@@ -83,7 +83,7 @@ type Done = (error?: Error | null) => void;
  */
 export abstract class MultiplexedDuplex extends Duplex {
   /** Received bytes that the reader has not got. */
-  #held = 0;
+  #unread = 0;
   /** The length of the write under way, and its callback. */
   #writeBytes = 0;
   #writeDone: Done | undefined;
@@ -111,13 +111,13 @@ export abstract class MultiplexedDuplex extends Duplex {
   }
 
   /** Received bytes that the reader has not got. */
-  protected get held(): number {
-    return this.#held;
+  protected get unread(): number {
+    return this.#unread;
   }
 
   /** Passes bytes on to the reader. */
   protected received(bytes: Uint8Array): void {
-    this.#held += bytes.length;
+    this.#unread += bytes.length;
     if (pushCompact(this, bytes)) this.#reportTaken();
   }
 
@@ -187,9 +187,9 @@ export abstract class MultiplexedDuplex extends Duplex {
   }
 
   #reportTaken(): void {
-    const held = this.#held;
-    if (held === 0) return;
-    this.#held = 0;
-    this.taken(held);
+    const unread = this.#unread;
+    if (unread === 0) return;
+    this.#unread = 0;
+    this.taken(unread);
   }
 }

@@ -18,7 +18,7 @@ import {
   type PolicyVerdict,
   parseDestination,
 } from '@isthmus/tunnel';
-import { HELD_LIMITS } from '@isthmus/tunnel/limits';
+import { GAUGE_LIMITS } from '@isthmus/tunnel/limits';
 import type { AdminBackend } from '../backend.ts';
 import { ADMIN } from '../defaults.ts';
 import { absent, invalid, tenantAsked } from './messages.ts';
@@ -271,7 +271,7 @@ function adviceOf({ policy, direct, steps, others, found, taken }: Explanation, 
 /** Returns what refuses every dial of a tenant here. */
 function fullLimit(tenant: string, { tenants }: AdminBackend): { says: string; advice: string } | undefined {
   const use = [...(tenants?.list() ?? [])].find(({ name }) => name === tenant)?.use ?? {};
-  const limit = HELD_LIMITS.find((name) => (use[name]?.used ?? 0) >= (use[name]?.most ?? Number.POSITIVE_INFINITY));
+  const limit = GAUGE_LIMITS.find((name) => (use[name]?.used ?? 0) >= (use[name]?.most ?? Number.POSITIVE_INFINITY));
   const held = limit && use[limit];
   if (!held) return undefined;
   return {

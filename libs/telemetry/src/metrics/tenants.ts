@@ -7,7 +7,7 @@ import {
   type TunnelInfo,
   unlessProbed,
 } from '@isthmus/tunnel';
-import { type DialLimits, HELD_LIMITS, REFUSING_LIMITS, USED_LIMITS } from '@isthmus/tunnel/limits';
+import { type DialLimits, GAUGE_LIMITS, REFUSING_LIMITS, USED_LIMITS } from '@isthmus/tunnel/limits';
 import { TELEMETRY } from '../defaults.ts';
 import type { Subscriptions } from '../events.ts';
 import { type CountedSessions, DistinctNames } from './census.ts';
@@ -177,7 +177,7 @@ export function tenantLimitMetrics(families: Families, using: () => Iterable<Lim
   );
   // How rates are used follows from `tenant_dials_total` and `tenant_tunnel_bytes_total`.
   families.tallied('gauge', 'tenant_use', `What a tenant uses of a limit now. ${WHOSE}`, ['tenant', 'limit'], () =>
-    seen().flatMap(({ name: tenant, use }) => HELD_LIMITS.map((limit) => [{ tenant, limit }, use[limit]] as const)),
+    seen().flatMap(({ name: tenant, use }) => GAUGE_LIMITS.map((limit) => [{ tenant, limit }, use[limit]] as const)),
   );
   families.tallied(
     'counter',

@@ -5,8 +5,8 @@ interface TenantLimitEntry {
   readonly bytes?: true;
   /** What a tenant's file says of it. */
   readonly help: string;
-  /** Of a gateway's dials and bytes: what is held at one moment, or a rate. Unset: of agents, at hubs, or not shown by itself. */
-  readonly of?: 'held' | 'rate';
+  /** Of a gateway's dials and bytes: what is in use at one moment, or a rate. Unset: of agents, at hubs, or not shown by itself. */
+  readonly of?: 'gauge' | 'rate';
   /**
    * The HTTP status of a dial that it refuses: 429 (RFC 6585 section 4) for a rate, because the same dial succeeds a little later, at this
    * gateway too.
@@ -38,14 +38,14 @@ export const TENANT_LIMITS = {
   pendingDials: {
     default: 2000,
     help: "Dials and attaches without an answer, and callers' gRPC streams that have yet to dial. Further ones get 503.",
-    of: 'held',
+    of: 'gauge',
     refuses: 503,
     holders: ['isthmus watch', 'shows the slowest dials: they say what stalls'],
   },
   tunnels: {
     default: 50_000,
     help: 'Tunnels, and dials without an answer. Further ones get 503.',
-    of: 'held',
+    of: 'gauge',
     refuses: 503,
     holders: [
       'isthmus tunnels --sort age',
@@ -63,7 +63,7 @@ export const TENANT_LIMITS = {
     default: 256 * 1024 * 1024,
     help: 'Bytes that wait for readers slower than their senders. Until they take some, no tunnel is read, and dials get 503.',
     bytes: true,
-    of: 'held',
+    of: 'gauge',
     refuses: 503,
     holders: ['isthmus tunnels', 'shows whose reader stalls'],
   },
@@ -94,6 +94,6 @@ function namesOf<Name extends TenantLimit>(wanted: (entry: TenantLimitEntry) => 
   return LIMIT_ENTRIES.filter(([, entry]) => wanted(entry)).map(([name]) => name as Name);
 }
 
-export const HELD_LIMITS = namesOf<UsedLimit>(({ of }) => of === 'held');
+export const GAUGE_LIMITS = namesOf<UsedLimit>(({ of }) => of === 'gauge');
 export const USED_LIMITS = namesOf<UsedLimit>(({ of }) => of);
 export const REFUSING_LIMITS = namesOf<RefusingLimit>(({ refuses }) => refuses);

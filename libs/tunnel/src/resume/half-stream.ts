@@ -44,7 +44,7 @@ export abstract class HalfStream extends MultiplexedDuplex implements HalfUser, 
   }
 
   ended(): void {
-    if (this.held === 0) this.push(null);
+    if (this.unread === 0) this.push(null);
     else this.#ends = true;
   }
 

@@ -322,8 +322,8 @@ test('what earlier carriers brought leaves less room for the next one, which is 
     half.data(last, chunk);
     half.lost(last, new SessionLost('it is lost'));
     // Half of what each side may keep in any case: two chunks, since there is no budget for more.
-    assert.equal(half.held, Math.min(count, 2) * chunk.length);
-    last = attached(half.held);
+    assert.equal(half.untaken, Math.min(count, 2) * chunk.length);
+    last = attached(half.untaken);
   }
   half.data(last, chunk);
   const asks = asked.length;
@@ -332,6 +332,6 @@ test('what earlier carriers brought leaves less room for the next one, which is 
   const next = attached(2 * chunk.length);
   assert.equal(asked.at(-1)?.received, 2 * chunk.length);
   half.data(next, chunk);
-  assert.equal(half.held, 2 * chunk.length);
+  assert.equal(half.untaken, 2 * chunk.length);
   assert.deepEqual(next.told, []);
 });

@@ -12,7 +12,7 @@ export abstract class Positions<O extends HalfUser> {
   protected carrier: Carrier | undefined;
   /** How many bytes may be unacknowledged before the user has to wait. Unset until `Keeping.base` is reached, which is rare. */
   #keepLimit: GrowingLimit | undefined;
-  /** How many bytes it may hold while some of them are of earlier carriers. Unset until that many are held, which is rare. */
+  /** How many may wait here untaken while some of them are of earlier carriers. Unset until that many wait, which is rare. */
   #receiveLimit: GrowingLimit | undefined;
 
   constructor(user: O, halves: Halves) {
@@ -26,7 +26,7 @@ export abstract class Positions<O extends HalfUser> {
   }
 
   /** Bytes that have arrived and were not taken. */
-  get held(): number {
+  get untaken(): number {
     return this.incoming.received - this.incoming.taken;
   }
 
@@ -62,7 +62,7 @@ export abstract class Positions<O extends HalfUser> {
     const { received, final = Number.POSITIVE_INFINITY } = this.incoming;
     if (received > final) return 'it sends beyond its end';
     // Twice, because one write may go beyond the limit.
-    return this.held > 2 * this.halves.keeping.most ? 'it sends more than may wait here' : undefined;
+    return this.untaken > 2 * this.halves.keeping.most ? 'it sends more than may wait here' : undefined;
   }
 
   /**
@@ -73,7 +73,7 @@ export abstract class Positions<O extends HalfUser> {
     const { keeping } = this.halves;
     const base = keeping.base / 2;
     if (this.incoming.ofEarlier === 0) return true;
-    while (this.held + bytes > (this.#receiveLimit?.bytes ?? base)) {
+    while (this.untaken + bytes > (this.#receiveLimit?.bytes ?? base)) {
       this.#receiveLimit ??= new GrowingLimit({ ...keeping, base }, this.user.tenant);
       if (!this.#receiveLimit.grow()) return false;
     }
@@ -82,7 +82,7 @@ export abstract class Positions<O extends HalfUser> {
 
   /** Whether the half that had to leave bytes has room for them now. */
   protected get hasRoom(): boolean {
-    return this.held <= this.halves.keeping.base / 4;
+    return this.untaken <= this.halves.keeping.base / 4;
   }
 
   protected sendMark(): void {
@@ -106,7 +106,7 @@ export abstract class Positions<O extends HalfUser> {
     this.#keepLimit?.shrink();
   }
 
-  /** Call once nothing of earlier carriers is held, or nobody needs it any more. */
+  /** Call once nothing of earlier carriers waits, or nobody needs it any more. */
   protected shrinkReceiveLimit(): void {
     this.#receiveLimit?.shrink();
   }

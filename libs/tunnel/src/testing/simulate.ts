@@ -248,7 +248,7 @@ class Schedule {
     for (const half of [this.#gateway, this.#agent] as Half[]) {
       const most = 5 * this.#limit;
       if (half.kept > most) this.#faults.push(`it keeps ${half.kept} bytes, and may keep ${most}`);
-      if (half.held > most) this.#faults.push(`it holds ${half.held} bytes, and may hold ${most}`);
+      if (half.untaken > most) this.#faults.push(`it holds ${half.untaken} bytes, and may hold ${most}`);
     }
     const kept = this.#gateway.kept + this.#agent.kept;
     const most = 4 * this.#limit + this.#budgetBytes;

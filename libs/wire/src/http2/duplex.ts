@@ -102,7 +102,7 @@ export class DuplexStream extends MultiplexedDuplex implements StreamHandler {
     if (code === undefined) return;
     if (reason || code !== ErrorCode.NO_ERROR || !this.#stream.complete) {
       // What arrived before the other side abandoned the stream can still be read.
-      if (!reason && code === ErrorCode.CANCEL && this.held > 0) this.#abandoned();
+      if (!reason && code === ErrorCode.CANCEL && this.unread > 0) this.#abandoned();
       else this.destroy(reason ?? failure(code));
       return;
     }
