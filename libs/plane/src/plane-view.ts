@@ -106,6 +106,7 @@ export class PlaneView {
       hubs: () => directory.hubs(),
       linkTo: (hub) => this.#linkTo(hub),
       rttTo: (hubId) => this.#peers?.rtt(hubId),
+      failureOf: (hubId) => this.#peers?.failure(hubId),
     };
   }
 

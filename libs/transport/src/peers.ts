@@ -41,6 +41,13 @@ interface KnownHub {
 /** No file, that of a dead process, or a full queue. */
 const NOBODY_THERE: readonly string[] = ['ENOENT', 'ECONNREFUSED', 'EAGAIN'];
 
+/** How the last try of a link failed, or how the last link ended. */
+interface LinkFailure {
+  readonly error: Error;
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+}
+
 export interface PeerLinksOptions {
   readonly tls: TlsSettings;
   /** The socket of a hub with this address, if it runs on this machine: see `PeerServerOptions.socket`. Unset: links are TLS. */
@@ -107,6 +114,11 @@ export class PeerLinks {
     return this.#peers.get(hubId)?.link?.usable ?? false;
   }
 
+  /** Why there is no link to a hub; undefined while there is one, and before the first try. */
+  failure(hubId: string): LinkFailure | undefined {
+    return this.#peers.get(hubId)?.failure;
+  }
+
   /** The round-trip time of the link to a hub, in milliseconds; undefined if it is not known. */
   rtt(hubId: string): number | undefined {
     return this.#peers.get(hubId)?.link?.rtt;
@@ -121,6 +133,7 @@ export class PeerLinks {
 class Peer {
   readonly address: string;
   link: LinkClient | undefined;
+  failure: LinkFailure | undefined;
   /** Whether the first attempt to connect is over. */
   tried = false;
   /** A link that the hub has not accepted yet. */
@@ -189,14 +202,18 @@ class Peer {
         throw new Error(text);
       }
       this.link = link;
+      this.failure = undefined;
       this.tried = true;
       this.#backoff.reset();
       events.emit('peer:open', this.#hubId, address);
       const reason = await link.closed;
       this.link = undefined;
+      this.failure = { error: reason, at: Date.now() };
       events.emit('peer:close', this.#hubId, address, reason.message);
-    } catch (error) {
-      events.emit('peer:failure', this.#hubId, address, error as Error);
+    } catch (thrown) {
+      const error = thrown as Error;
+      this.failure = { error, at: Date.now() };
+      events.emit('peer:failure', this.#hubId, address, error);
     }
     this.link = undefined;
     this.tried = true;

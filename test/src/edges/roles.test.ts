@@ -67,6 +67,7 @@ test("on the peers' port each side must prove its role, and an address proves no
       links.sync([{ hubId: 'h', peerAddress: port.address, draining: false }]);
       const said = await within(outcome, { what: `${name}: a link, or none` });
       assert.match(said, told ?? /^$/, name);
+      assert.equal(links.failure('h')?.error.message ?? '', said, name);
     } finally {
       links.close();
       await port.close();

@@ -65,7 +65,7 @@ async function summaryOf(plane: Plane): Promise<string> {
   return [
     statusText(status, style) + unansweredText(status.unanswered),
     agentsText(agentsOf(sessionViews(sessions)), style),
-    hubsText(hubsOf(hubs, new Map()), style),
+    hubsText(hubsOf(hubs), style),
   ].join('\n');
 }
 

@@ -4,7 +4,6 @@ import { type Call, command, durationOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts';
 import { age, bytes, EXIT, Failure, isoTime, plural, type Style, statusOf } from '../output.ts';
-import { linkFailuresOf } from '../plane/evidence.ts';
 import type { Answer, Member } from '../plane/member.ts';
 import { memberOf, type Plane } from '../plane/plane.ts';
 import { table } from '../table.ts';
@@ -13,7 +12,7 @@ import { table } from '../table.ts';
 interface LinkView {
   readonly member: string;
   readonly link: 'own' | 'up' | 'down';
-  /** For a link that is down: the reason in the gateway's log. */
+  /** For a link that is down: why, and how long ago. */
   readonly reason?: string;
 }
 
@@ -31,14 +30,9 @@ export const HUBS: Kind<HubView> = {
       'gateway',
       'hub',
     );
-    const cut = answers.filter(({ value }) => value.some(({ link }) => LINKS[link] === 'down'));
-    const failures = await linkFailuresOf(
-      met,
-      cut.map(({ member }) => member),
-    );
     const isCut = ({ links }: HubView) => links.some(({ link }) => link === 'down');
     const status = (items: readonly HubView[]) => statusOf(items.some(isCut), unanswered);
-    return { items: hubsOf(answers, failures), unanswered, text: hubsText, status };
+    return { items: hubsOf(answers), unanswered, text: hubsText, status };
   },
 };
 
@@ -54,23 +48,20 @@ export const hubs = listCommand(HUBS, {
 const LINKS = namesOf(adminApi.Hub_Link, 'LINK');
 
 /** Returns each hub once, with every gateway's link to it. The hub's own answer about itself takes precedence. */
-export function hubsOf(
-  answers: readonly Answer<adminApi.Hub[]>[],
-  failures: ReadonlyMap<string, ReadonlyMap<string, string>>,
-) {
+export function hubsOf(answers: readonly Answer<adminApi.Hub[]>[]) {
+  const now = Date.now();
   const found = new Map<string, { hub: adminApi.Hub; links: LinkView[] }>();
   for (const { member, value } of answers) {
     for (const hub of value) {
       const known = found.get(hub.hubId) ?? { hub, links: [] };
       if (member.hubId === hub.hubId) known.hub = hub;
       const link = LINKS[hub.link];
-      const reason = link === 'down' ? failures.get(member.id)?.get(hub.hubId) : undefined;
+      const reason = link === 'down' && hub.failure && ago(hub.failure, now);
       if (link && link !== 'none' && member.roles.includes('gateway'))
         known.links.push({ member: member.id, link, ...(reason && { reason }) });
       found.set(hub.hubId, known);
     }
   }
-  const now = Date.now();
   return [...found.values()]
     .map(({ hub, links }) => ({
       hub: hub.hubId,
@@ -84,6 +75,11 @@ export function hubsOf(
       links,
     }))
     .sort((a, b) => a.hub.localeCompare(b.hub, 'en', { numeric: true }));
+}
+
+/** A reason from yesterday explains nothing today. */
+function ago({ text, atMs }: adminApi.LinkFailure, now: number): string {
+  return `${text} (${age(Math.max(0, now - atMs))} ago)`;
 }
 
 function usable({ links }: HubView): number {

@@ -191,24 +191,3 @@ function readable(line: string): string | undefined {
     return undefined;
   }
 }
-
-/** Returns why gateways could not reach a hub at their last attempt, by gateway, then by hub. */
-export async function linkFailuresOf(
-  plane: Plane,
-  gateways: readonly Member[],
-): Promise<ReadonlyMap<string, ReadonlyMap<string, string>>> {
-  const { answers } = await plane.askThese(gateways, (admin, signal) =>
-    admin.recentLogs({ level: 'warn' }, { signal }),
-  );
-  return new Map(answers.map(({ member, value }) => [member.id, failuresIn(value.lines, Date.now())]));
-}
-
-function failuresIn(lines: readonly string[], now: number): Map<string, string> {
-  const found = new Map<string, string>();
-  for (const line of lines) {
-    if (!line.includes('"hub cannot be reached"')) continue;
-    const { hub, text } = JSON.parse(line) as { hub?: unknown; text?: unknown };
-    if (typeof hub === 'string' && typeof text === 'string') found.set(hub, aged(text, line, now));
-  }
-  return found;
-}

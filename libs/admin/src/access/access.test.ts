@@ -166,6 +166,31 @@ describe('access', () => {
     assert.ok(port.operations.every(({ outcome, text }) => outcome === 'refused' && text !== undefined));
   });
 
+  test('why a gateway has no link to a hub is for operators of the plane', async () => {
+    const hub = { hubId: 'h1', incarnation: 1, peerAddress: 'h1:1', agentAddress: '', zone: '', draining: false };
+    const seen = {
+      registry: { synced: true, up: true, detail: '', lastAnswerAt: undefined },
+      members: async () => [],
+      lastMembers: () => [],
+      hubs: () => [hub],
+      linkTo: () => 'down' as const,
+      rttTo: () => undefined,
+      failureOf: () => ({ error: new Error('gateway of acme, beta'), at: 1 }),
+    };
+    await using port = await plane({ plane: seen });
+    for (const [ids, told] of [
+      [[], 'gateway of acme, beta'],
+      [[OPERATOR], undefined],
+    ] as const) {
+      using client = await port.client(...ids);
+      const { hubs } = await client.admin.listMembers({});
+      assert.deepEqual(
+        hubs.map(({ hubId, failure }) => [hubId, failure?.text]),
+        [['h1', told]],
+      );
+    }
+  });
+
   test('what fails is told as failed', async () => {
     await using port = await plane({ drain: () => Promise.reject(new ServerError(13, 'it cannot')) });
     using client = await port.client();

@@ -19,6 +19,7 @@ test('a session is listed with its tunnels, and as draining if it or its hub dra
     hubs: () => hubs,
     linkTo: () => 'none' as const,
     rttTo: () => undefined,
+    failureOf: () => undefined,
   };
   const sessions = () => [
     aSession('still', { hubId: 'stays' }),

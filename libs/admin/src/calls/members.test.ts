@@ -29,6 +29,7 @@ function plane(given: Partial<PlanePart> = {}): PlanePart {
       })),
     hubs: () => ['h3', 'h1', 'h2'].map(hub),
     rttTo: (hubId) => (hubId === 'h2' ? 1.5 : undefined),
+    failureOf: (hubId) => (hubId === 'h3' ? { error: new Error('connect ECONNREFUSED'), at: 7 } : undefined),
     linkTo: ({ hubId }) => (hubId === 'h1' ? 'own' : hubId === 'h2' ? 'up' : 'down'),
     ...given,
   };
@@ -62,6 +63,11 @@ test('members are listed with their admin addresses, and hubs with the links to 
       ['h2', LINK_UP, 2, 1, 1.5, false],
       ['h3', LINK_DOWN, 0, 0, undefined, true],
     ],
+  );
+  const failed = { text: 'connect ECONNREFUSED', atMs: 7 };
+  assert.deepEqual(
+    hubs.map(({ failure }) => failure),
+    [undefined, undefined, failed],
   );
   assert.deepEqual([registry?.up, registry?.synced, registry?.detail], [true, true, 'redis answers']);
   assert.ok((registry?.ageMs ?? 0) >= 250);

@@ -1,7 +1,7 @@
 import type { HubRecord, Member } from '@isthmus/directory';
 import { adminApi, valuesOf } from '@isthmus/proto/admin';
 import type { RegistryHealth } from '@isthmus/service';
-import type { SessionInfo } from '@isthmus/tunnel';
+import { inWords, type SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { PROTOCOLS, ROLES } from './messages.ts';
 import type { Identity } from './status.ts';
@@ -21,6 +21,8 @@ export interface PlanePart {
   linkTo(hub: HubRecord): HubLink;
   /** The round-trip time of the link to a hub, in milliseconds; undefined if it is not known. */
   rttTo(hubId: string): number | undefined;
+  /** Why there is no link to a hub, and since when, in milliseconds since the epoch. Undefined while there is one, and before the first try. */
+  failureOf(hubId: string): { readonly error: Error; readonly at: number } | undefined;
   readonly registry: RegistryHealth;
 }
 
@@ -89,8 +91,13 @@ function hubsOf(backend: AdminBackend, plane: PlanePart): adminApi.Hub[] {
       sessions: sessions.get(hub.hubId) ?? 0,
       tunnels: tunnels.get(hub.hubId) ?? 0,
       rttMs: plane.rttTo(hub.hubId),
+      failure: failureMessage(plane.failureOf(hub.hubId)),
     }))
     .sort((a, b) => (a.hubId < b.hubId ? -1 : 1));
+}
+
+function failureMessage(failure: ReturnType<PlanePart['failureOf']>): adminApi.LinkFailure | undefined {
+  return failure && { text: inWords(failure.error), atMs: failure.at };
 }
 
 function countByHub(all: Iterable<{ readonly hubId: string }>): Map<string, number> {

@@ -104,6 +104,7 @@ async function gateway(given: Given = {}) {
     hubs: () => directory.hubs(),
     linkTo: () => 'up' as const,
     rttTo: () => undefined,
+    failureOf: () => undefined,
   };
   const client = await asking({
     dials,

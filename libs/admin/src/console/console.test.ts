@@ -35,6 +35,7 @@ const plane: PlanePart = {
   hubs: () => [],
   linkTo: () => 'none',
   rttTo: () => undefined,
+  failureOf: () => undefined,
 };
 
 function serve(given: Partial<AdminBackend> = {}, options: Partial<AdminOptions> = {}): Promise<AdminServer> {

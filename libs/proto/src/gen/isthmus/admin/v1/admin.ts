@@ -536,7 +536,11 @@ export interface Hub {
   /** Tunnels of this process through its sessions. */
   tunnels: number;
   /** The round-trip time of this gateway's link to it, a recent minimum. Unset without a link, and before the first PING. */
-  rttMs?: number | undefined;
+  rttMs?:
+    | number
+    | undefined;
+  /** Why there is no link. Unset while there is one, and before the first try. Operators of one tenant do not see it. */
+  failure?: LinkFailure | undefined;
 }
 
 export const Hub_Link = {
@@ -559,6 +563,12 @@ export namespace Hub_Link {
   export type LINK_UP = typeof Hub_Link.LINK_UP;
   export type LINK_DOWN = typeof Hub_Link.LINK_DOWN;
   export type LINK_NONE = typeof Hub_Link.LINK_NONE;
+}
+
+/** How a gateway's last try of a link to a hub failed, or how the last link ended. */
+export interface LinkFailure {
+  text: string;
+  atMs: number;
 }
 
 /** What this process knows of the registry's health. */
@@ -4252,6 +4262,7 @@ function createBaseHub(): Hub {
     sessions: 0,
     tunnels: 0,
     rttMs: undefined,
+    failure: undefined,
   };
 }
 
@@ -4286,6 +4297,9 @@ export const Hub: MessageFns<Hub> = {
     }
     if (message.rttMs !== undefined) {
       writer.uint32(81).double(message.rttMs);
+    }
+    if (message.failure !== undefined) {
+      LinkFailure.encode(message.failure, writer.uint32(90).fork()).join();
     }
     return writer;
   },
@@ -4383,6 +4397,14 @@ export const Hub: MessageFns<Hub> = {
             message.rttMs = reader.double();
             continue;
           }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.failure = LinkFailure.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4410,6 +4432,76 @@ export const Hub: MessageFns<Hub> = {
     message.sessions = object.sessions ?? 0;
     message.tunnels = object.tunnels ?? 0;
     message.rttMs = object.rttMs ?? undefined;
+    message.failure = (object.failure !== undefined && object.failure !== null)
+      ? LinkFailure.fromPartial(object.failure)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseLinkFailure(): LinkFailure {
+  return { text: "", atMs: 0 };
+}
+
+export const LinkFailure: MessageFns<LinkFailure> = {
+  encode(message: LinkFailure, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.text !== "") {
+      writer.uint32(10).string(message.text);
+    }
+    if (message.atMs !== 0) {
+      writer.uint32(16).int64(message.atMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): LinkFailure {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseLinkFailure();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.atMs = longToNumber(reader.int64());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<LinkFailure>): LinkFailure {
+    return LinkFailure.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<LinkFailure>): LinkFailure {
+    const message = createBaseLinkFailure();
+    message.text = object.text ?? "";
+    message.atMs = object.atMs ?? 0;
     return message;
   },
 };
