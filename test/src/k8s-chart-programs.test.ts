@@ -118,12 +118,12 @@ async function sizes(component: string, values: Values): Promise<Record<string, 
   return Object.fromEntries(sized);
 }
 
-// By the arithmetic of docs/TENANTS.md: 100,000 agents are 200,000 sessions, 6,000 a hub, 128 KiB each.
+// By the arithmetic of docs/TENANTS.md: 100,000 agents are 200,000 sessions, 6,000 a hub, 110 KiB each.
 test('replicas and memory follow from clusters, agents and tunnels', { skip }, async () => {
   const large = await sizes('plane', { sizing: { clusters: 100, agents: 100_000, tunnels: 4000 } });
   assert.deepEqual(large, {
-    gateway: { replicas: 5, memory: ['1038Mi', '2083Mi'] },
-    hub: { replicas: 35, memory: ['823Mi', '1018Mi'] },
+    gateway: { replicas: 5, memory: ['1077Mi', '2122Mi'] },
+    hub: { replicas: 35, memory: ['720Mi', '915Mi'] },
     redis: { replicas: 1, memory: ['32Mi', '484Mi'] },
   });
   const { hub } = await sizes('plane', { hub: { replicas: 3, resources: { limits: { memory: '1Gi' } } } });
