@@ -135,9 +135,19 @@ export async function endStatic(name: string): Promise<void> {
   const gone = async () => {
     const { status, stdout } = await tryKubectl([...ofPod(name), '--ignore-not-found', containerField('containerID')]);
     if (stdout) await kill(stdout);
-    return status === 0 && (await tryKubectl([...ofPod(name), '--ignore-not-found', '-o=name'])).stdout === '';
+    return status === 0 && (await isGone(name));
   };
   await until(gone, { what: `the end of ${name}`, deadline: NEXT_MS });
+}
+
+/** Waits until a static pod is gone whose manifest is: the kubelet then starts another of its name at once. */
+export async function goneStatic(name: string): Promise<void> {
+  await until(() => isGone(name), { what: `the end of ${name}`, deadline: NEXT_MS });
+}
+
+async function isGone(name: string): Promise<boolean> {
+  const { status, stdout } = await tryKubectl([...ofPod(name), '--ignore-not-found', '-o=name']);
+  return status === 0 && stdout === '';
 }
 
 /** Kills a container with SIGKILL, which may have ended already. */

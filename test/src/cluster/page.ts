@@ -1,22 +1,21 @@
-import { cpSync, existsSync } from 'node:fs';
+import { cpSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { VERSION } from '@isthmus/service';
+import { parse } from 'yaml';
 import { until } from '../harness/index.ts';
 import { sample } from './checks/metrics.ts';
+import { SOCKET } from './control-planes.ts';
 import type { Load } from './faults/load.ts';
-import { containerOf, endStatic, type Kubernetes, kill, kubectl, nextStatic } from './kubernetes.ts';
+import { apply, containerOf, endStatic, type Kubernetes, kubectl, nextStatic } from './kubernetes.ts';
 import { allowPods, commandsOf, HOLDER, K8S, SERVER as PROXY_SERVER, paste } from './recipe.ts';
 import { ADDRESS } from './settings.ts';
 import { readPod, removePod, writePod } from './static-pods.ts';
-import { anpImage, ofAnp } from './upstream.ts';
+import { anpImage, endAnps, ofAnp } from './upstream.ts';
 
 const RECIPE = 'recipes/kubernetes-io';
 const SERVER = 'konnectivity-server';
 const AGENT = 'konnectivity-agent';
-const SOCKET = '/etc/kubernetes/konnectivity-server/konnectivity-server.socket';
 const ROLLOUT_MS = 180_000;
-/** The kubelet notices a changed manifest within 20 s, if not at once. */
-const LEAVES_MS = 30_000;
 
 export type Make = 'ANP' | 'Isthmus';
 
@@ -34,8 +33,9 @@ export async function kubernetesIosPage(kubernetes: Kubernetes): Promise<void> {
   cpSync(join(K8S, RECIPE, 'node', egress), join('/etc/kubernetes', egress));
   writeServer('ANP');
   await kubernetes.restartApiServer();
-  await kubectl(['apply', '-k', join(K8S, RECIPE)]);
-  await runAgents('ANP');
+  await kubectl(['apply', '-f', join(K8S, RECIPE, 'konnectivity-rbac.yaml')]);
+  await apply(JSON.stringify(pagesAgents()));
+  await agentsRun('ANP');
   await nextStatic(SERVER, '');
 }
 
@@ -52,18 +52,11 @@ function writeServer(make: Make): void {
   writePod(make === 'ANP' ? ofAnp(recipes) : recipes);
 }
 
-/**
- * Changes the server: docs/KUBERNETES.md, "Server first", steps 1 and 2. ANP's server takes its socket away when it
- * is told to end, and then waits for its sessions until the kubelet kills it, after 30 s. An API server waits no longer, so it is killed
- * at once.
- */
+/** Changes the server: docs/KUBERNETES.md, "Server first", steps 1 and 2. */
 export async function changeServer(from: Make, to: Make, load: Load): Promise<void> {
   const before = await containerOf(SERVER);
+  if (from === 'ANP') await endAnps(SERVER, SOCKET, (kill) => load.strike(kill));
   writeServer(to);
-  if (from === 'ANP') {
-    await until(() => !existsSync(SOCKET), { what: "the end of ANP's socket", deadline: LEAVES_MS });
-    await load.strike(() => kill(before));
-  }
   await nextStatic(SERVER, before);
   await until(async () => (await sessions()) === 1, "the agent's session");
 }
@@ -77,12 +70,53 @@ async function sessions(): Promise<number> {
   );
 }
 
-/** Changes the agents' image, and nothing else. */
-export async function runAgents(make: Make): Promise<void> {
-  const image = make === 'ANP' ? anpImage('agent') : `isthmus:${VERSION}`;
-  await kubectl(['-n', 'kube-system', 'set', 'image', `daemonset/${AGENT}`, `${AGENT}=${image}`]);
-  const wait = `--timeout=${ROLLOUT_MS / 1000}s`;
-  await kubectl(['-n', 'kube-system', 'rollout', 'status', `daemonset/${AGENT}`, wait], {
-    deadline: ROLLOUT_MS + 5000,
-  });
+/** The recipe's agents as the page has them. ANP's agent does not leave before it is killed. */
+function pagesAgents(): DaemonSet {
+  const daemonSet: DaemonSet = parse(readFileSync(join(K8S, RECIPE, `${AGENT}.yaml`), 'utf8'));
+  delete daemonSet.spec.updateStrategy;
+  delete daemonSet.spec.template.spec.terminationGracePeriodSeconds;
+  for (const container of daemonSet.spec.template.spec.containers) container.image = anpImage('agent');
+  return daemonSet;
+}
+
+interface DaemonSet {
+  readonly spec: {
+    updateStrategy?: unknown;
+    readonly template: { readonly spec: { terminationGracePeriodSeconds?: number; readonly containers: Container[] } };
+  };
+}
+
+interface Container {
+  image: string;
+}
+
+/** Changes the agents: step 3 there, and its way back. */
+export async function changeAgents(to: Make): Promise<void> {
+  if (to === 'Isthmus') await kubectl(['apply', '-k', join(K8S, RECIPE)]);
+  else await kubectl(['-n', 'kube-system', 'rollout', 'undo', `daemonset/${AGENT}`]);
+  await agentsRun(to);
+}
+
+/** Waits until all agents are of a make, but for some of ours that leave: those stay as long as their tunnels. */
+async function agentsRun(make: Make): Promise<void> {
+  const images = { ANP: anpImage('agent'), Isthmus: `isthmus:${VERSION}` };
+  const run = async () => {
+    const pods = await kubectl(['-n', 'kube-system', 'get', 'pods', '-l', `k8s-app=${AGENT}`, '-o=json']);
+    const { items } = JSON.parse(pods) as { items: Pod[] };
+    const leave = ({ metadata, spec }: Pod) =>
+      metadata.deletionTimestamp !== undefined && spec.containers[0]?.image === images.Isthmus;
+    const stay = items.filter((pod) => !leave(pod));
+    return stay.length > 0 && stay.every((pod) => pod.spec.containers[0]?.image === images[make] && isReady(pod));
+  };
+  await until(run, { what: `agents of ${make} alone`, deadline: ROLLOUT_MS });
+}
+
+function isReady({ status }: Pod): boolean {
+  return status.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') ?? false;
+}
+
+interface Pod {
+  readonly metadata: { readonly deletionTimestamp?: string };
+  readonly spec: { readonly containers: readonly Container[] };
+  readonly status: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] };
 }

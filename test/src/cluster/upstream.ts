@@ -1,8 +1,14 @@
-import { readFileSync } from 'node:fs';
-import { containerOf, endStatic, nextStatic } from './kubernetes.ts';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { until } from '../harness/index.ts';
+import { SOCKET } from './control-planes.ts';
+import { containerOf, endStatic, goneStatic, kill, nextStatic } from './kubernetes.ts';
 import { EGRESS } from './recipe.ts';
 import { ANP_VERSION } from './settings.ts';
-import { manifestOf, readPod, type StaticPod, writePod } from './static-pods.ts';
+import { manifestOf, readPod, removePod, type StaticPod, writePod } from './static-pods.ts';
+
+/** The kubelet notices a changed manifest within 20 s, if not at once. */
+const LEAVES_MS = 30_000;
 
 /** Flags of the recipes that ANP's server does not have; and one with which it is ready only once it has agents of the first of its strategies. */
 const OWN = [
@@ -33,24 +39,51 @@ export function ofAnp(pod: StaticPod): StaticPod {
   return copy;
 }
 
-/** Puts ANP's server in the place of ours and of what holds its socket, both static pods. @returns what puts them back */
-export async function putAnp(server: string, holder: string): Promise<() => Promise<void>> {
+/**
+ * Puts ANP's server in the place of ours and of what holds its socket, both static pods.
+ * @param directory of the API server's socket
+ * @returns what puts them back
+ */
+export async function putAnp(server: string, holder: string, directory = SOCKET): Promise<() => Promise<void>> {
   const [ours, held] = [server, holder].map((name) => readPod(manifestOf(name))) as [StaticPod, StaticPod];
   const anps = ofAnp(ours);
   // Ours tells the two protocols apart by a connection's first bytes.
   if (/HTTPConnect/.test(readFileSync(EGRESS, 'utf8'))) anps.spec.containers[0].args?.push('--mode=http-connect');
-  await change(anps, () => endStatic(holder));
+  removePod(server);
+  await goneStatic(server);
+  await endStatic(holder);
+  writePod(anps);
+  await nextStatic(server, '');
   return async () => {
-    await change(ours);
-    writePod(held);
-    await nextStatic(holder, '');
+    await endAnps(server, directory);
+    for (const pod of [ours, held]) writePod(pod);
+    for (const name of [server, holder]) await nextStatic(name, '');
   };
 }
 
-/** Has the kubelet run another form of a static pod, and waits until that is ready, and until what is done meanwhile is. */
-export async function change(pod: StaticPod, meanwhile: () => Promise<void> = async () => {}): Promise<void> {
+/**
+ * Ends ANP's server: docs/KUBERNETES.md, "Server first". It takes its socket away when it is told to end, and then waits for its sessions until
+ * the kubelet kills it, after 30 s. An API server waits no longer, and webhooks 10 s, so it is killed at once. The kubelet looks only every 10 to
+ * 15 s whether a pod has ended that another of its name waits for, so that comes once this has returned.
+ * @param directory of its socket
+ */
+export async function endAnps(
+  name: string,
+  directory: string,
+  strike: (kill: () => Promise<void>) => Promise<void> = (kill) => kill(),
+): Promise<void> {
+  const before = await containerOf(name);
+  removePod(name);
+  const socket = join(directory, 'konnectivity-server.socket');
+  await until(() => !existsSync(socket), { what: "the end of ANP's socket", deadline: LEAVES_MS });
+  await strike(() => kill(before));
+  await goneStatic(name);
+}
+
+/** Has the kubelet run another form of a static pod, and waits until that is ready. */
+export async function change(pod: StaticPod): Promise<void> {
   const { name } = pod.metadata;
   const before = await containerOf(name);
   writePod(pod);
-  await Promise.all([meanwhile(), nextStatic(name, before)]);
+  await nextStatic(name, before);
 }

@@ -1,4 +1,4 @@
-import { changeServer, type Make, runAgents } from '../page.ts';
+import { changeAgents, changeServer, type Make } from '../page.ts';
 import type { Fault } from './fault.ts';
 
 /**
@@ -40,6 +40,6 @@ function agents(from: Make, to: Make, server: Make): Fault {
     mayFail,
     oneSilent: true,
     mayCut: true,
-    commit: () => runAgents(to),
+    commit: () => changeAgents(to),
   };
 }

@@ -1,6 +1,6 @@
 import { until } from '../../harness/index.ts';
 import { apiServerReady } from '../balancer.ts';
-import { CONTROL_PLANES, type ControlPlane } from '../control-planes.ts';
+import { CONTROL_PLANES, type ControlPlane, SOCKET } from '../control-planes.ts';
 import { killStatic, nextStatic } from '../kubernetes.ts';
 import { HOLDER } from '../recipe.ts';
 import { manifestOf, readPod } from '../static-pods.ts';
@@ -58,7 +58,7 @@ export const ONE_OF_THREE: readonly Fault[] = [
     mayCut: true,
     async commit() {
       const { suffix } = CONTROL_PLANES.at(-1) as ControlPlane;
-      putBack = await putAnp(`${SERVER}${suffix}`, `${HOLDER}${suffix}`);
+      putBack = await putAnp(`${SERVER}${suffix}`, `${HOLDER}${suffix}`, `${SOCKET}${suffix}`);
     },
   },
   { name: 'one of three servers: ANP to Isthmus', mayCut: true, commit: () => putBack() },
