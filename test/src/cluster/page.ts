@@ -6,11 +6,11 @@ import { until } from '../harness/index.ts';
 import { sample } from './checks/metrics.ts';
 import { SOCKET } from './control-planes.ts';
 import type { Load } from './faults/load.ts';
-import { apply, containerOf, endStatic, type Kubernetes, kubectl, nextStatic } from './kubernetes.ts';
+import { apply, endStatic, type Kubernetes, kubectl, nextStatic } from './kubernetes.ts';
 import { allowPods, commandsOf, HOLDER, K8S, SERVER as PROXY_SERVER, paste } from './recipe.ts';
 import { ADDRESS } from './settings.ts';
 import { readPod, removePod, writePod } from './static-pods.ts';
-import { anpImage, endAnps, ofAnp } from './upstream.ts';
+import { anpImage, endServer, ofAnp } from './upstream.ts';
 
 const RECIPE = 'recipes/kubernetes-io';
 const SERVER = 'konnectivity-server';
@@ -53,11 +53,10 @@ function writeServer(make: Make): void {
 }
 
 /** Changes the server: docs/KUBERNETES.md, "Server first", steps 1 and 2. */
-export async function changeServer(from: Make, to: Make, load: Load): Promise<void> {
-  const before = await containerOf(SERVER);
-  if (from === 'ANP') await endAnps(SERVER, SOCKET, (kill) => load.strike(kill));
+export async function changeServer(to: Make, load: Load): Promise<void> {
+  await endServer(SERVER, SOCKET, (end) => load.strike(end));
   writeServer(to);
-  await nextStatic(SERVER, before);
+  await nextStatic(SERVER, '');
   await until(async () => (await sessions()) === 1, "the agent's session");
 }
 

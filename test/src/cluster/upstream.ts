@@ -55,28 +55,32 @@ export async function putAnp(server: string, holder: string, directory = SOCKET)
   writePod(anps);
   await nextStatic(server, '');
   return async () => {
-    await endAnps(server, directory);
+    await endServer(server, directory);
     for (const pod of [ours, held]) writePod(pod);
     for (const name of [server, holder]) await nextStatic(name, '');
   };
 }
 
 /**
- * Ends ANP's server: docs/KUBERNETES.md, "Server first". It takes its socket away when it is told to end, and then waits for its sessions until
- * the kubelet kills it, after 30 s. An API server waits no longer, and webhooks 10 s, so it is killed at once. The kubelet looks only every 10 to
- * 15 s whether a pod has ended that another of its name waits for, so that comes once this has returned.
+ * Ends a server for another make of it: docs/KUBERNETES.md, "Server first". By the page's flags, ours ends at once. ANP's takes its socket away
+ * when it is told to end, and then waits for its sessions until the kubelet kills it, after 30 s; an API server waits no longer, and webhooks
+ * 10 s, so it is killed. The kubelet looks only every 10 to 15 s whether a pod has ended that another of its name waits for, so that comes once
+ * this has returned.
  * @param directory of its socket
+ * @param strike is given what ends the server's tunnels
  */
-export async function endAnps(
+export async function endServer(
   name: string,
   directory: string,
-  strike: (kill: () => Promise<void>) => Promise<void> = (kill) => kill(),
+  strike: (end: () => Promise<void>) => Promise<void> = (end) => end(),
 ): Promise<void> {
   const before = await containerOf(name);
-  removePod(name);
   const socket = join(directory, 'konnectivity-server.socket');
-  await until(() => !existsSync(socket), { what: "the end of ANP's socket", deadline: LEAVES_MS });
-  await strike(() => kill(before));
+  await strike(async () => {
+    removePod(name);
+    await until(() => !existsSync(socket), { what: `the end of ${socket}`, deadline: LEAVES_MS });
+    await kill(before);
+  });
   await goneStatic(name);
 }
 

@@ -2,12 +2,12 @@ import { changeAgents, changeServer, type Make } from '../page.ts';
 import type { Fault } from './fault.ts';
 
 /**
- * One agent, on the one node: while it changes, there is none. It drains until the kubelet kills it, 30 s later, with the call that it carries
- * then. If that call's connection goes just before the answer, kubectl says nothing (measured: 54 ms after the kill).
+ * The new agent is there before the old one leaves. ANP's drains until the kubelet kills it, 30 s later, and ANP's server may have given it a
+ * call by then. If that call's connection goes just before the answer, kubectl says nothing (measured: 54 ms after the kill). ANP's server
+ * does not end a dial whose agent is gone (pkg/server/server.go, "TODO(#126)"), so that waits for its backstop.
  */
-const NO_AGENT = /[Nn]o agent available|error dialing backend|connection reset by peer|: (unexpected )?EOF$/;
-/** ANP's server does not end a dial whose agent is gone (pkg/server/server.go, "TODO(#126)"), so that waits for its backstop. */
-const NO_AGENT_OF_ANP = new RegExp(`${NO_AGENT.source}|: dial timeout, backstop$`);
+const AGENT_GONE =
+  /[Nn]o agent available|error dialing backend|connection reset by peer|: (unexpected )?EOF$|: dial timeout, backstop$/;
 /** ANP's server refuses calls until agents are back, which try again after about 11 s at most. Ours has the calls wait. */
 const NO_AGENT_YET = /[Nn]o agent available/;
 
@@ -28,17 +28,16 @@ function server(from: Make, to: Make, agents: Make): Fault {
     name: `server: ${from} to ${to}, agents ${agents}`,
     ...mayFail,
     mayCut: true,
-    commit: ({ load }) => changeServer(from, to, load),
+    commit: ({ load }) => changeServer(to, load),
   };
 }
 
 /** @param server what the server is meanwhile */
 function agents(from: Make, to: Make, server: Make): Fault {
-  const mayFail = server === 'ANP' ? NO_AGENT_OF_ANP : NO_AGENT;
+  const mayFail = server === 'ANP' ? { mayFail: AGENT_GONE, oneSilent: true } : {};
   return {
     name: `agents: ${from} to ${to}, server ${server}`,
-    mayFail,
-    oneSilent: true,
+    ...mayFail,
     mayCut: true,
     commit: () => changeAgents(to),
   };
