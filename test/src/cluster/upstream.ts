@@ -62,7 +62,7 @@ export async function putAnp(server: string, holder: string, directory = SOCKET)
 }
 
 /**
- * Ends a server for another make of it: docs/KUBERNETES.md, "Server first". By the page's flags, ours ends at once. ANP's takes its socket away
+ * Ends a server for another make of it: recipes/kubernetes-io, "From ANP's server". By the page's flags, ours ends at once. ANP's takes its socket away
  * when it is told to end, and then waits for its sessions until the kubelet kills it, after 30 s; an API server waits no longer, and webhooks
  * 10 s, so it is killed. The kubelet looks only every 10 to 15 s whether a pod has ended that another of its name waits for, so that comes once
  * this has returned.
