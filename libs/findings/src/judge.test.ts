@@ -67,7 +67,15 @@ test('a notice is judged by its kind, whatever its text says', () => {
 test('an address that agents say leads to a stranger is named once, however many say so', () => {
   const reason =
     "server x of plane p answers where hub h2 of plane p should: correct that hub's --advertise-agent-address";
-  const told = { where: 'addresses', remote: '10.0.0.5:8091', reason, count: 14, firstMs: 1, lastMs: NOW - 3000 };
+  const told = {
+    where: 'addresses',
+    remote: '10.0.0.5:8091',
+    reason,
+    count: 14,
+    firstMs: 1,
+    lastMs: NOW - 3000,
+    distrusted: false,
+  };
   const [found, ...others] = findingsIn(judge(plane(saying({ refusals: [told] })), ['refusals']));
   assert.deepEqual(
     [found?.outcome, found?.about, found?.detail, others.length],
@@ -86,7 +94,8 @@ const down = [aHub('h1', { link: 3 }), aHub('h2')];
 const refusal = {
   where: 'agents',
   remote: '10.0.0.9:1',
-  reason: 'the peer went away during the TLS handshake: does it trust the authority of this certificate?',
+  reason: 'the peer went away during the TLS handshake',
+  distrusted: true,
   count: 3,
   firstMs: 1,
   lastMs: NOW - 5000,

@@ -209,9 +209,6 @@ function nameOf(tenant: string, id: string): string {
   return JSON.stringify([tenant, id]);
 }
 
-/** How the reason ends if a peer turned away from our certificate (libs/transport). */
-const DISTRUSTS = /does it trust the authority of this certificate/;
-
 /** A peer that is refused again and again cannot do its part, however healthy the others are. */
 export function ofRefusals(evidence: Evidence): Result[] {
   const report = reportOf('refusals');
@@ -230,10 +227,10 @@ export function ofRefusals(evidence: Evidence): Result[] {
         .map(({ tenant, id: agent, atMs }) => `${agentName(tenant, agent)} (for ${age(evidence.now - atMs)})`);
       const more = suspects.length > FINDINGS.suspects ? ` and ${suspects.length - FINDINGS.suspects} more` : '';
       const who = names.length > 0 ? `; agents that have no session any more: ${names.join(', ')}${more}` : '';
-      const trust = agents && DISTRUSTS.test(refusal.reason);
-      const fix = trust
-        ? "its --ca-cert must hold the CA of the hub's --cluster-cert: isthmus status --address with its admin port shows its side"
-        : 'run isthmus status --address with its admin port to see its side';
+      const fix =
+        agents && refusal.distrusted
+          ? "its --ca-cert must hold the CA of the hub's --cluster-cert: isthmus status --address with its admin port shows its side"
+          : 'run isthmus status --address with its admin port to see its side';
       const todo = `if the peer is yours, ${fix}; if not, rejecting it is right`;
       const about = `${id}, port for ${refusal.where}`;
       return report.warn(about, `refused ${told}${who}`, todo);

@@ -80,6 +80,7 @@ export {
   checkAgentId,
   checkName,
   DIRECT,
+  Distrusted,
   GATEWAY_NAME,
   HTTP_CREDENTIAL,
   HUB_SERVER_NAME,

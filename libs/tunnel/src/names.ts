@@ -123,6 +123,11 @@ export class NotAuthorised extends Error {
   }
 }
 
+/** A peer turned away from the certificate that this process showed, as one does that does not trust its authority. */
+export class Distrusted extends Error {
+  override readonly name = 'Distrusted';
+}
+
 /** Returns the NotAuthorised that an error is, or that caused it. */
 export function notAuthorisedIn(error: unknown): NotAuthorised | undefined {
   let each = error;

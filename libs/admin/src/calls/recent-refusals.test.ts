@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { NotAuthorised, planeEvents } from '@isthmus/tunnel';
+import { Distrusted, NotAuthorised, planeEvents } from '@isthmus/tunnel';
 import { RecentRefusals } from './recent-refusals.ts';
 
 const ERROR = new Error('certificate has expired');
@@ -20,6 +20,20 @@ test('refusals of one kind are one, with their number and the address of the las
       ['agents', '10.0.0.2:4004', 'certificate has expired', 1],
       ['agents', '10.0.0.1:4003', 'certificate has expired', 2],
       ['peers', '10.0.0.1:4002', 'certificate has expired', 1],
+    ],
+  );
+});
+
+test('a refusal tells whether the peer distrusted the certificate here', () => {
+  const events = planeEvents();
+  const refusals = new RecentRefusals(events);
+  events.emit('refused', 'agents', '10.0.0.1:4001', ERROR);
+  events.emit('refused', 'agents', '10.0.0.1:4002', new Distrusted('it went away'));
+  assert.deepEqual(
+    refusals.list().map(({ reason, distrusted }) => [reason, distrusted]),
+    [
+      ['it went away', true],
+      ['certificate has expired', false],
     ],
   );
 });

@@ -1,6 +1,6 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { firstOfMost, getOrPut, LruMap } from '@isthmus/runtime';
-import { type DialRequest, inWords, type PlaneEvents, type Role, unlessProbed } from '@isthmus/tunnel';
+import { type DialRequest, Distrusted, inWords, type PlaneEvents, type Role, unlessProbed } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
 /** Recent refusals, for operators: the log may have been rotated, or be out of reach. */
@@ -33,7 +33,8 @@ export class RecentRefusals {
     const known = before && now - before.lastMs < ADMIN.refusalMs ? before : undefined;
     const [count, firstMs] = known ? [known.count + 1, known.firstMs] : [1, now];
     this.#kept.delete(key);
-    this.#kept.set(key, { where, remote, reason, count, firstMs, lastMs: now });
+    const distrusted = error instanceof Distrusted;
+    this.#kept.set(key, { where, remote, reason, count, firstMs, lastMs: now, distrusted });
     if (this.#kept.size > ADMIN.refusals) this.#forget();
   }
 

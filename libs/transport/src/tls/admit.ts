@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Server, TLSSocket } from 'node:tls';
 import { boundMet, bytesFrom, type CertificatePool, guarding, passHeader, remoteOf } from '@isthmus/runtime';
+import { Distrusted } from '@isthmus/tunnel';
 import {
   FrameReader,
   FrameType,
@@ -67,7 +68,7 @@ export function handshakeError(error: Error, begun: boolean): Error | undefined 
   if (!silent && !/\b(unknown_ca|bad_certificate|unsupported_certificate|certificate_unknown)\b/.test(told.message))
     return told;
   const what = silent ? 'the peer went away during the TLS handshake' : told.message;
-  return new Error(`${what}: does it trust the authority of this certificate?`, { cause: error });
+  return new Distrusted(`${what}: does it trust the authority of this certificate?`, { cause: error });
 }
 
 /** The smallest limit of a frame in HTTP/2 (RFC 9113 section 4.2). */

@@ -207,6 +207,8 @@ export interface Refusal {
   /** When the first and the last one came. */
   firstMs: number;
   lastMs: number;
+  /** The peer turned away from this process's certificate, as one does that does not trust its authority. */
+  distrusted: boolean;
 }
 
 /** A condition that must hold for a program to work. */
@@ -1899,7 +1901,7 @@ export const FailingDials: MessageFns<FailingDials> = {
 };
 
 function createBaseRefusal(): Refusal {
-  return { where: "", remote: "", reason: "", count: 0, firstMs: 0, lastMs: 0 };
+  return { where: "", remote: "", reason: "", count: 0, firstMs: 0, lastMs: 0, distrusted: false };
 }
 
 export const Refusal: MessageFns<Refusal> = {
@@ -1921,6 +1923,9 @@ export const Refusal: MessageFns<Refusal> = {
     }
     if (message.lastMs !== 0) {
       writer.uint32(48).int64(message.lastMs);
+    }
+    if (message.distrusted !== false) {
+      writer.uint32(56).bool(message.distrusted);
     }
     return writer;
   },
@@ -1986,6 +1991,14 @@ export const Refusal: MessageFns<Refusal> = {
             message.lastMs = longToNumber(reader.int64());
             continue;
           }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.distrusted = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2009,6 +2022,7 @@ export const Refusal: MessageFns<Refusal> = {
     message.count = object.count ?? 0;
     message.firstMs = object.firstMs ?? 0;
     message.lastMs = object.lastMs ?? 0;
+    message.distrusted = object.distrusted ?? false;
     return message;
   },
 };
