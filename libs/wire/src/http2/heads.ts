@@ -197,11 +197,12 @@ export class HeadReader {
 
   /**
    * @param maxTable what the settings allow the other side's compression table, in bytes
-   * @param maxList the longest head, in bytes. One up to twice as long is read, and its fields are left out
+   * @param maxList the longest head, in bytes. One up to twice as long is read, so that what follows can be, and its fields are left out
    */
   constructor(maxTable: number, maxList: number, deadline: HeadDeadline) {
-    this.#decoder = new HpackDecoder(maxTable, maxList);
-    this.#sections = new HeaderSections(2 * maxList, deadline);
+    const maxRead = 2 * maxList;
+    this.#decoder = new HpackDecoder(maxTable, { maxList, maxRead });
+    this.#sections = new HeaderSections(maxRead, deadline);
   }
 
   /** Forgets an incomplete head. */

@@ -177,6 +177,7 @@ const NO_BLOCK = Buffer.alloc(0);
 export class HpackDecoder {
   readonly #maxTable: number;
   readonly #maxList: number;
+  readonly #maxRead: number;
   /** The newest first. */
   #table: Field[] = [];
   #tableBytes = 0;
@@ -189,15 +190,17 @@ export class HpackDecoder {
   /**
    * @param maxTable what the settings allow the other side's table, in bytes
    * @param maxList the longest list of fields, in bytes
+   * @param maxRead the longest that is read, in bytes: of one longer than `maxList`, the fields are left out
    */
-  constructor(maxTable: number, maxList: number) {
+  constructor(maxTable: number, { maxList, maxRead }: { readonly maxList: number; readonly maxRead: number }) {
     this.#maxTable = maxTable;
     this.#tableLimit = maxTable;
     this.#maxList = maxList;
+    this.#maxRead = maxRead;
   }
 
   /**
-   * Returns undefined for a list that is too long, up to twice: its block is read, so what follows can be.
+   * Returns undefined for a list that is longer than `maxList`.
    * @throws ConnectionError for a block that breaks the RFC, or unpacks to more
    */
   decode(block: Buffer): Field[] | undefined {
@@ -211,8 +214,8 @@ export class HpackDecoder {
       if (!field) continue;
       bytes += size(field);
       if (bytes <= this.#maxList) fields.push(field);
-      else if (bytes > 2 * this.#maxList)
-        throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a head of more than ${2 * this.#maxList} bytes`);
+      else if (bytes > this.#maxRead)
+        throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a head of more than ${this.#maxRead} bytes`);
     }
     this.#text = undefined;
     // It would keep the whole chunk that it was read with.
