@@ -56,7 +56,7 @@ async function fault(each: Fault, way: Way, kubernetes: Kubernetes): Promise<voi
     const outcome = await runFault(each, { kubernetes, way, short: options.short });
     outcomes.push(outcome);
     const { calls, failed, longest, long, admissions, reason } = outcome.figures;
-    const cut = `${long.cut.length} of ${long.calls} long calls cut (${long.cut}), status 7 of ${long.codes} execs`;
+    const cut = `${long.cut.length} of ${long.calls} long calls cut (${long.cut})`;
     const admitted = `${admissions.failed.length} of ${admissions.asked} admissions failed`;
     const figures = `${calls} calls, ${failed} failed, longest ${(longest / 1000).toFixed(1)} s, ${cut}, ${admitted}`;
     told(reason === undefined, what, start, reason ? `${figures}: ${reason}` : figures);

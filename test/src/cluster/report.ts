@@ -17,7 +17,6 @@ const HEAD = [
   'failed',
   'longest',
   'long calls cut',
-  'execs with status 7',
   'admissions failed',
 ];
 
@@ -60,10 +59,15 @@ function cells({ fault, figures }: Outcome): string[] {
   const failures = underWay > 0 ? `${failed} (and ${underWay} under way)` : String(failed);
   // If all are cut, so is each kind.
   const some = long.cut.length > 0 && long.cut.length < long.calls;
-  const kinds = some ? `: ${[...new Set(long.cut)].join(', ')}` : '';
-  const cut = `${long.cut.length} of ${long.calls}${kinds}`;
+  const cut = `${long.cut.length} of ${long.calls}${some ? `: ${counted(long.cut)}` : ''}`;
   const admitted = `${admissions.failed.length} of ${admissions.asked}`;
-  return [fault, String(calls), failures, `${(longest / 1000).toFixed(1)} s`, cut, long.codes, admitted];
+  return [fault, String(calls), failures, `${(longest / 1000).toFixed(1)} s`, cut, admitted];
+}
+
+/** Names each kind once, and how many there are of it: "3 execs, watch". */
+function counted(kinds: readonly string[]): string {
+  const of = (kind: string) => kinds.filter((each) => each === kind).length;
+  return [...new Set(kinds)].map((kind) => (of(kind) > 1 ? `${of(kind)} ${kind}s` : kind)).join(', ');
 }
 
 /** Writes the outcomes of a run into the page for operators. */

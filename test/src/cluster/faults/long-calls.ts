@@ -20,8 +20,6 @@ export interface LongFigures {
   readonly calls: number;
   /** The kinds of those that ended early, lost something, or ended with another status than their command's. */
   readonly cut: readonly string[];
-  /** Of the execs, how many ended with their command's status. */
-  readonly codes: string;
 }
 
 interface LongCall {
@@ -71,7 +69,6 @@ export class LongCalls {
     return {
       calls: this.#calls.length,
       cut: this.#calls.filter((_, index) => !good[index]).map(({ kind }) => kind),
-      codes: `${codes.filter((code) => code === CODE).length} of ${codes.length}`,
     };
   }
 }
