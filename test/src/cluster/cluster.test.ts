@@ -102,7 +102,7 @@ test('metrics are summed over the samples with the labels', () => {
 
 test('the table goes into the page for operators', () => {
   const long = { calls: 6, cut: ['exec', 'exec', 'watch'] };
-  const admissions = { asked: 40, failed: ['a Secret: admitted without its webhook'] };
+  const admissions = { asked: 40, failed: ['a Secret: admitted without its webhook'], underWay: 2 };
   const figures = { calls: 20, failed: 0, underWay: 1, longest: 1234, long, admissions, reason: undefined };
   const outcomes = ['agents rolled', 'agents scaled'].map((fault) => ({ way: WAYS.grpc, fault, figures }));
   const before = [
@@ -126,6 +126,6 @@ test('the table goes into the page for operators', () => {
   assert.equal(table([], table(outcomes)), table(outcomes));
   assert.match(
     pageWith(readFileSync(PAGE, 'utf8'), table(outcomes, '', '2026-01-02')),
-    /\| gRPC, unix socket, 2026-01-02 \| agents rolled \| 20 \| 0 \(and 1 under way\) \| 1\.2 s \| 3 of 6: 2 execs, watch \| 1 of 40 \|/,
+    /\| gRPC, unix socket, 2026-01-02 \| agents rolled \| 20 \| 0 \(and 1 under way\) \| 1\.2 s \| 3 of 6: 2 execs, watch \| 1 of 40 \(and 2 under way\) \|/,
   );
 });

@@ -56,12 +56,12 @@ function today(): string {
 
 function cells({ fault, figures }: Outcome): string[] {
   const { calls, failed, underWay, longest, long, admissions } = figures;
-  const failures = underWay > 0 ? `${failed} (and ${underWay} under way)` : String(failed);
+  const besides = (struck: number) => (struck > 0 ? ` (and ${struck} under way)` : '');
   // If all are cut, so is each kind.
   const some = long.cut.length > 0 && long.cut.length < long.calls;
   const cut = `${long.cut.length} of ${long.calls}${some ? `: ${counted(long.cut)}` : ''}`;
-  const admitted = `${admissions.failed.length} of ${admissions.asked}`;
-  return [fault, String(calls), failures, `${(longest / 1000).toFixed(1)} s`, cut, admitted];
+  const admitted = `${admissions.failed.length} of ${admissions.asked}${besides(admissions.underWay)}`;
+  return [fault, String(calls), `${failed}${besides(underWay)}`, `${(longest / 1000).toFixed(1)} s`, cut, admitted];
 }
 
 /** Names each kind once, and how many there are of it: "3 execs, watch". */

@@ -11,19 +11,32 @@ const KINDS = { configmaps: 'ConfigMap', secrets: 'Secret' } as const;
 const EVERY_MS = 200;
 /** An API server waits 10 s for a webhook. */
 const ANSWER_MS = 30_000;
+/** How long the API server takes to say that its connection to a webhook was cut: less than any wait for another. */
+const CUT_MS = 1000;
 
 /** Objects that were to be admitted by webhooks. */
 export interface AdmissionFigures {
   readonly asked: number;
   /** Why those failed that were refused, or admitted without their webhook. */
   readonly failed: readonly string[];
+  /** Those that failed because what carried them was killed. They are not among the failed. */
+  readonly underWay: number;
 }
+
+interface Failure {
+  /** On the clock of `performance.now()`. */
+  readonly time: number;
+  readonly reason: string;
+}
+
+/** A time in which something was killed, from and to, on the same clock. */
+export type Strike = readonly [from: number, to: number];
 
 /** Asks the API server again and again to admit an object of each kind, without keeping it. What no API server answers is not counted. */
 export class Admissions {
   readonly #agent: Agent;
   readonly #server: string;
-  readonly #failed: string[] = [];
+  readonly #failures: Failure[] = [];
   #asked = 0;
   #over = false;
   readonly #loop: Promise<void>;
@@ -41,11 +54,14 @@ export class Admissions {
     this.#loop = this.#asking();
   }
 
-  async end(): Promise<AdmissionFigures> {
+  /** @param strikes that end what carries admissions */
+  async end(strikes: readonly Strike[] = []): Promise<AdmissionFigures> {
     this.#over = true;
     await this.#loop;
     this.#agent.destroy();
-    return { asked: this.#asked, failed: this.#failed };
+    const struck = ({ time }: Failure) => strikes.some(([from, to]) => time >= from && time <= to + CUT_MS);
+    const failed = this.#failures.filter((failure) => !struck(failure)).map(({ reason }) => reason);
+    return { asked: this.#asked, failed, underWay: this.#failures.length - failed.length };
   }
 
   async #asking(): Promise<void> {
@@ -72,10 +88,14 @@ export class Admissions {
       const seen = /seen by the probe/.test(answer.headers.warning ?? '');
       const at = new Date().toISOString();
       if (answer.statusCode !== 201)
-        this.#failed.push(`at ${at}, a ${kind}: status ${answer.statusCode}, ${text.slice(0, 400)}`);
-      else if (!seen) this.#failed.push(`at ${at}, a ${kind}: admitted without its webhook`);
+        this.#fail(`at ${at}, a ${kind}: status ${answer.statusCode}, ${text.slice(0, 400)}`);
+      else if (!seen) this.#fail(`at ${at}, a ${kind}: admitted without its webhook`);
     } catch {
       // The API server is away.
     }
+  }
+
+  #fail(reason: string): void {
+    this.#failures.push({ time: performance.now(), reason });
   }
 }

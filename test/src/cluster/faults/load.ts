@@ -1,7 +1,7 @@
 import { Scope, until } from '../../harness/index.ts';
 import { tryKubectl } from '../kubernetes.ts';
 import { NAMESPACE } from '../probe.ts';
-import { type AdmissionFigures, Admissions } from './admissions.ts';
+import { type AdmissionFigures, Admissions, type Strike } from './admissions.ts';
 import { LongCalls, type LongFigures } from './long-calls.ts';
 
 const CALL_MS = 60_000;
@@ -25,6 +25,8 @@ export interface Tolerance {
   readonly oneSilent?: boolean;
   /** Whether long calls may be cut, because what carries them ends. */
   readonly mayCut?: boolean;
+  /** Whether admissions may be cut, too, which are under way when something is killed. */
+  readonly mayCutAdmissions?: boolean;
 }
 
 interface LoadOptions extends Tolerance {
@@ -57,6 +59,7 @@ export class Load implements AsyncDisposable {
   readonly #failures: Failure[] = [];
   /** The calls that were under way when things were killed. */
   readonly #struck: (readonly [first: number, last: number])[] = [];
+  readonly #strikes: Strike[] = [];
   #longest = 0;
   #over = false;
   readonly #loop: Promise<void>;
@@ -84,9 +87,10 @@ export class Load implements AsyncDisposable {
 
   /** Kills something, which takes the calls with it that it carries. */
   async strike<T>(kill: () => Promise<T>): Promise<T> {
-    const first = this.#calls;
+    const [first, from] = [this.#calls, performance.now()];
     const result = await kill();
     this.#struck.push([first, this.#calls]);
+    this.#strikes.push([from, performance.now()]);
     return result;
   }
 
@@ -94,8 +98,8 @@ export class Load implements AsyncDisposable {
     this.#over = true;
     await this.#loop;
     const long = await this.#long.end();
-    const admissions = await this.#admissions.end();
-    const { mayFail, oneSilent, mayCut } = this.#tolerance;
+    const { mayFail, oneSilent, mayCut, mayCutAdmissions } = this.#tolerance;
+    const admissions = await this.#admissions.end(mayCutAdmissions ? this.#strikes : []);
     const underWayOf = ({ call }: Failure) => this.#struck.some(([first, last]) => call >= first && call <= last);
     const failed = this.#failures.filter((failure) => !underWayOf(failure));
     const silent = failed.find(({ reason }) => oneSilent && reason === SILENT);

@@ -28,6 +28,7 @@ function server(from: Make, to: Make, agents: Make): Fault {
     name: `server: ${from} to ${to}, agents ${agents}`,
     ...mayFail,
     mayCut: true,
+    mayCutAdmissions: true,
     commit: ({ load }) => changeServer(to, load),
   };
 }
