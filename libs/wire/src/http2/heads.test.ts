@@ -107,6 +107,11 @@ for (const [what, ...fields] of malformed) {
   test(`a request with ${what} is malformed`, () => assert.equal(IncomingHeads.request(fields), undefined));
 }
 
+const calm = (error: unknown) =>
+  error instanceof ConnectionError &&
+  error.code === ErrorCode.ENHANCE_YOUR_CALM &&
+  /too many long heads/.test(error.message);
+
 test('heads that are not complete share what they may hold beyond a frame', () => {
   const whole = encodeHead({ ':status': '200', a: 'b' });
   const begin = () => {
@@ -114,12 +119,8 @@ test('heads that are not complete share what they may hold beyond a frame', () =
     reader.headers(1, 0, whole.subarray(0, 2));
     return { reader, more: (bytes: number) => reader.continuation(0, Buffer.alloc(bytes)) };
   };
-  const calm = (error: unknown) =>
-    error instanceof ConnectionError &&
-    error.code === ErrorCode.ENHANCE_YOUR_CALM &&
-    /too many long heads/.test(error.message);
   const [first, second, third] = [begin(), begin(), begin()];
-  first.more(WIRE.heldHeadBytes);
+  first.more(WIRE.heldHeadBytes - 1024);
   assert.throws(() => second.more(1024), calm);
   // One of two frames needs no room.
   assert.equal(third.reader.continuation(Flag.END_HEADERS, whole.subarray(2))?.fields?.length, 2);
@@ -128,4 +129,18 @@ test('heads that are not complete share what they may hold beyond a frame', () =
   assert.equal(second.more(1024), undefined);
   second.reader.drop();
   assert.equal(second.reader.headers(1, Flag.END_HEADERS, whole)?.fields?.length, 2);
+});
+
+test('what is held of a head in short frames counts with what each takes in memory', () => {
+  const readers: HeadReader[] = [];
+  const fill = () => {
+    const reader = new HeadReader(4_096, 1024 * 1024, { headMs: WIRE.headMs, late() {} });
+    readers.push(reader);
+    reader.headers(1, 0, Buffer.alloc(1));
+    for (let frame = 0; frame < 10_000; frame++) reader.continuation(0, Buffer.alloc(1));
+  };
+  assert.throws(() => {
+    for (let head = 0; head < 20; head++) fill();
+  }, calm);
+  for (const reader of readers) reader.drop();
 });

@@ -6,8 +6,8 @@ import { HpackDecoder, hpackEncode } from './hpack.ts';
 /** Size of the priority fields in a HEADERS frame, in bytes. */
 const PRIORITY_LENGTH = 5;
 
-/** Cost of each frame on top of its bytes, so that empty ones are bounded too. */
-const FRAME_COST = 32;
+/** What each frame costs on top of its bytes, so that empty ones are bounded too: the object that holds them takes as much. */
+const FRAME_COST = 160;
 
 /** A complete header section, still compressed. */
 interface HeaderSection {
@@ -20,12 +20,19 @@ interface HeaderSection {
 interface Begun extends Omit<HeaderSection, 'block'> {
   readonly parts: Buffer[];
   cost: number;
-  /** Bytes of its parts beyond the first, while it is incomplete. */
+  /** What its parts beyond the first cost, while it is incomplete. */
   held: number;
 }
 
 /** What all connections of the process hold of incomplete sections, beyond the first frame of each. */
 const HELD = new SharedBudget(WIRE.heldHeadBytes);
+
+/** Others hold what may be held. The head itself may be as long as it is. */
+export class NoRoom extends ConnectionError {
+  constructor() {
+    super(ErrorCode.ENHANCE_YOUR_CALM, 'too many long heads are on their way: try again');
+  }
+}
 
 /** When a head of several frames must be complete. */
 interface HeadDeadline extends Pick<Config, 'headMs'> {
@@ -84,9 +91,9 @@ class HeaderSections {
     this.#timer ??= setTimeout(late, headMs).unref();
     // As much is held of any frame until it has come whole.
     if (begun.parts.length > 0) {
-      if (!HELD.take(part.length))
-        throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'too many long heads are on their way: try again');
-      begun.held += part.length;
+      const cost = part.length + FRAME_COST;
+      if (!HELD.take(cost)) throw new NoRoom();
+      begun.held += cost;
     }
     // A copy: a view would keep the whole chunk that it was read with.
     begun.parts.push(Buffer.from(part));

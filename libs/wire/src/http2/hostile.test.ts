@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import { WIRE } from '../defaults.ts';
 import { Http2Link } from '../link/link.ts';
 import {
   dataHead,
@@ -13,7 +14,7 @@ import {
   settingsFrame,
   windowUpdateFrame,
 } from './frames.ts';
-import { encodeHead } from './heads.ts';
+import { encodeHead, HeadReader } from './heads.ts';
 import { FrameReader } from './reading.ts';
 import { CONFIG, raw, socketPair } from './testing.ts';
 
@@ -36,12 +37,8 @@ function open(stream: number): Buffer {
   return Buffer.concat(headersFrames(stream, HEAD, false, 16_384));
 }
 
-/** What becomes of a server whose peer says this. @returns the code of its GOAWAY */
-async function told(...frames: Buffer[]): Promise<number> {
-  return toldBy(CONFIG, ...frames);
-}
-
-async function toldBy(config: typeof CONFIG, ...frames: Buffer[]): Promise<number> {
+/** What becomes of a server whose peer says this. @returns its GOAWAY */
+async function toldBy(config: typeof CONFIG, ...frames: Buffer[]): Promise<{ lastStream: number; code: number }> {
   const [client, socket] = await socketPair();
   const server = new Http2Link({ role: 'server', socket, config });
   server.on('stream', (stream) => stream.on('error', () => {}));
@@ -50,11 +47,12 @@ async function toldBy(config: typeof CONFIG, ...frames: Buffer[]): Promise<numbe
   client.write(Buffer.concat(frames));
   await Promise.all([once(server, 'close'), once(client, 'end')]);
   const all = Buffer.concat(received);
-  let code = -1;
+  let goaway = { lastStream: -1, code: -1 };
   for (let at = 0; at < all.length; at += 9 + all.readUIntBE(at, 3)) {
-    if (all[at + 3] === FrameType.GOAWAY) code = all.readUInt32BE(at + 13);
+    if (all[at + 3] !== FrameType.GOAWAY) continue;
+    goaway = { lastStream: all.readUInt32BE(at + 9), code: all.readUInt32BE(at + 13) };
   }
-  return code;
+  return goaway;
 }
 
 const hello = [PREFACE, settingsFrame({})];
@@ -142,7 +140,7 @@ function endless(): Buffer[] {
 
 for (const [what, frames, code] of attacks) {
   test(`a peer that sends ${what} is told so, and its connection ends`, async () => {
-    assert.equal(await told(...frames), code);
+    assert.equal((await toldBy(CONFIG, ...frames)).code, code);
   });
 }
 
@@ -164,7 +162,19 @@ for (const when of ['on a stream that is over', 'after a GOAWAY']) {
 
 test('a peer that stops in the middle of a head is told so, and its connection ends', async () => {
   const begun = [...hello, raw(1, 0, 1, HEAD), raw(9, 0, 1, HEAD).subarray(0, 10)];
-  assert.equal(await toldBy({ ...CONFIG, headMs: 1 }, ...begun), ErrorCode.ENHANCE_YOUR_CALM);
+  assert.equal((await toldBy({ ...CONFIG, headMs: 1 }, ...begun)).code, ErrorCode.ENHANCE_YOUR_CALM);
+});
+
+test('a head that finds no room beside those of others may be sent again', async () => {
+  const others = new HeadReader(4_096, WIRE.heldHeadBytes, { headMs: WIRE.headMs, late() {} });
+  others.headers(1, 0, HEAD);
+  others.continuation(0, Buffer.alloc(WIRE.heldHeadBytes - 512));
+  const frames = [raw(1, 0, 3, HEAD.subarray(0, 1)), raw(9, 0, 3, Buffer.alloc(1024))];
+  assert.deepEqual(await toldBy(CONFIG, ...hello, open(1), ...frames), {
+    lastStream: 1,
+    code: ErrorCode.ENHANCE_YOUR_CALM,
+  });
+  others.drop();
 });
 
 const POST = { ':method': 'POST', ':scheme': 'http', ':path': '/' };

@@ -14,7 +14,7 @@ import {
   unpadded,
   windowUpdateFrame,
 } from './frames.ts';
-import { HeadReader, type ReceivedHead } from './heads.ts';
+import { HeadReader, NoRoom, type ReceivedHead } from './heads.ts';
 import type { Output } from './output.ts';
 import type { Streams } from './streams.ts';
 
@@ -334,7 +334,8 @@ export class Reading implements FrameHandler {
       if (type === FrameType.HEADERS) return this.#heads.headers(id, flags, payload);
       return this.#heads.continuation(flags, payload);
     } catch (error) {
-      if (error instanceof ConnectionError && error.code === ErrorCode.ENHANCE_YOUR_CALM) this.#streams.answerLong(id);
+      const tooLong = error instanceof ConnectionError && error.code === ErrorCode.ENHANCE_YOUR_CALM;
+      if (tooLong && !(error instanceof NoRoom)) this.#streams.answerLong(id);
       throw error;
     }
   }
