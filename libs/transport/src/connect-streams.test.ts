@@ -380,12 +380,10 @@ test('resets in quick succession end the connection', async () => {
   const { session, open } = await callerOf({ dial: () => new Promise(() => {}) });
   const closed = new Promise((resolve) => session.once('close', resolve));
   const goaway = new Promise((resolve) => session.once('goaway', resolve));
-  while (!session.destroyed) {
-    for (let index = 0; index < 50 && !session.destroyed; index++) {
-      const stream = session.request({ ':method': 'CONNECT', ':authority': 'a:1' }, { endStream: false });
-      stream.on('error', () => {}).close(http2.constants.NGHTTP2_CANCEL);
-    }
-    await new Promise(setImmediate);
+  // No more: what a closed connection still gets is answered with a TCP reset, which may overtake the GOAWAY.
+  for (let index = 0; index <= TRANSPORT.grpcResets; index++) {
+    const stream = session.request({ ':method': 'CONNECT', ':authority': 'a:1' }, { endStream: false });
+    stream.on('error', () => {}).close(http2.constants.NGHTTP2_CANCEL);
   }
   assert.equal(await goaway, ErrorCode.ENHANCE_YOUR_CALM);
   await closed;
