@@ -294,7 +294,7 @@ describe('strangers', () => {
       socket.emit('readable');
     }
     assert.deepEqual([first.destroyed, waits.destroyed], [false, true]);
-    assert.deepEqual(refused, ['it sent more than 16 KiB before its turn']);
+    assert.deepEqual(refused, ['it sent more than 16 KiB before it had a slot']);
   });
 
   test('who proves who it is, or goes without a byte, leaves its slot at once', async () => {

@@ -260,7 +260,7 @@ export class WaitingConnections {
     const { waitingBytes } = RUNTIME;
     const look = () => {
       if (socket.readableLength > waitingBytes)
-        this.#end(waiting, new Error(`it sent more than ${waitingBytes / 1024} KiB before its turn`));
+        this.#end(waiting, new Error(`it sent more than ${waitingBytes / 1024} KiB before it had a slot`));
     };
     const start = () => {
       begun = true;

@@ -143,7 +143,7 @@ test('a peer may send its ClientHello before it has a slot, and not much more', 
   await until(() => waiting() === 3, { what: 'all' });
   large.write(Buffer.alloc(1024 * 1024));
   await until(() => refused.length > 0, { what: 'a refusal' });
-  assert.deepEqual(refused, ['it sent more than 16 KiB before its turn']);
+  assert.deepEqual(refused, ['it sent more than 16 KiB before it had a slot']);
   first.destroy();
   const { socket } = await patient;
   assert.equal(socket.getPeerCertificate().subject.CN, 'server');
