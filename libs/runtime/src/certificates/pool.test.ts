@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { test } from 'node:test';
-import { withIssuers } from './pool.ts';
+import { CertificatePool, withIssuers } from './pool.ts';
 
 function pem(base64: string): string {
   const lines = base64.replaceAll(/\s/g, '').match(/.{1,64}/g) ?? [];
@@ -94,4 +94,13 @@ test('a chain that is in the file, a certificate of nobody known and one that is
 
 test('an authority that cannot be read is skipped', () => {
   assert.deepEqual(shown(LEAF, INTERMEDIATE, NONE, ROOT), prints(LEAF, INTERMEDIATE, ROOT));
+});
+
+test('a certificate of a bundle keeps nothing but its own bytes', () => {
+  const { all } = CertificatePool.of(ROOT + INTERMEDIATE + LEAF);
+  assert.deepEqual(
+    all.map(({ raw }) => raw.toString('base64')),
+    [ROOT, INTERMEDIATE, LEAF].map((each) => new X509Certificate(each).raw.toString('base64')),
+  );
+  for (const { raw } of all) assert.equal(raw.buffer.byteLength, raw.length);
 });

@@ -77,12 +77,19 @@ function poolIn(text: string): CertificatePool {
       const base64 = blocks.get(place)?.replaceAll(/\s/g, '');
       if (base64 === undefined || base64.length % 4 !== 0 || !/^[^=]+={0,2}$/.test(base64))
         throw new Error('its PEM block is damaged');
-      certificates.push(certificateOf(Buffer.from(base64, 'base64')));
+      certificates.push(certificateOf(bytesOf(base64)));
     } catch (error) {
       skipped.push(`certificate ${number + 1} of ${places.length} is malformed: ${(error as Error).message}`);
     }
   }
   return new CertificatePool(certificates, skipped);
+}
+
+/** Not of Node's pool of buffers, 64 KiB of which would live for as long as the certificate. */
+function bytesOf(base64: string): Buffer {
+  const bytes = Buffer.alloc(Buffer.byteLength(base64, 'base64'));
+  bytes.write(base64, 'base64');
+  return bytes;
 }
 
 function pemOf(raw: Buffer): string {
