@@ -55,9 +55,7 @@ export async function adminListener(options: AdminListenerOptions): Promise<Admi
     socket.on('error', () => socket.destroy());
     if (admitted.enter(socket, visitorOf(socket).operator.tenant)) take(socket);
   };
-  // gRPC's clients offer h2 alone, and all others ask for pages.
-  const offered = { handshakeTimeout: handshakeMs, ALPNProtocols: ['http/1.1', 'h2'] };
-  const server = tls ? tls(offered, { accept, refused }) : createServer(accept);
+  const server = tls ? tls({ handshakeTimeout: handshakeMs }, { accept, refused }) : createServer(accept);
   const sockets = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
     sockets.add(socket);

@@ -48,7 +48,12 @@ describe('server tls', () => {
   const files =
     ({ cert, key }: Identity = own): AdminTls =>
     (options, { accept, refused }) => {
-      const asked = { ...options, requestCert: true, ca: readFileSync(authority.cert) };
+      const asked = {
+        ...options,
+        ALPNProtocols: ['http/1.1', 'h2'],
+        requestCert: true,
+        ca: readFileSync(authority.cert),
+      };
       const server = createServer({ ...asked, cert: readFileSync(cert), key: readFileSync(key) }, accept);
       return server.on('tlsClientError', (error, socket) => {
         refused('', error);

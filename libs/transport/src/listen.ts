@@ -152,9 +152,7 @@ function secured(
 ): Server {
   return tlsServer(
     { where: name, files, instead, events },
-    // Ours first: our agents offer both, a Go agent only h2, an API server nothing. Of callers that offer both, Go's net/http sends HTTP/1.1 to a
-    // proxy whatever was chosen, and Node 26's fetch connects anew without end if it is h2.
-    { handshakeTimeout, ALPNProtocols: ['http/1.1', 'h2'], chooseTls, asksOnly },
+    { handshakeTimeout, chooseTls, asksOnly },
     {
       accept(socket) {
         // Only from here on: a peer that ends its half during the handshake has gone.

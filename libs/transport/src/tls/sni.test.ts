@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { CertificateAuthority, type IdentityTexts, LOOPBACK } from '@isthmus/certificates';
+import { until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { listen } from '../listen.ts';
 import { serverNameOf, shownCertificate } from './certificate.ts';
@@ -50,8 +54,9 @@ async function listening(context: TestContext, policy: { readonly minVersion?: '
       setImmediate(() => {
         const shown = shownCertificate(socket);
         const names = [shown?.leaf, ...(shown?.sent ?? [])].map((each) => each?.subjectText);
+        const { alpnProtocol: protocol } = socket as TLSSocket;
         const reused = (socket as TLSSocket).isSessionReused();
-        socket.end(JSON.stringify({ sni: serverNameOf(socket), names, reused }));
+        socket.end(JSON.stringify({ sni: serverNameOf(socket), names, protocol, reused }));
       });
     },
     events,
@@ -59,16 +64,29 @@ async function listening(context: TestContext, policy: { readonly minVersion?: '
   });
   context.after(() => listener.close());
   const port = Number(listener.address.split(':').at(-1));
-  const ask = async (servername: string, options: ConnectionOptions = {}) => {
+  const connect = (servername: string, options: ConnectionOptions = {}) => {
     const name = servername === '' ? {} : { servername };
     const socket = tls.connect({ ...{ host: '127.0.0.1', port, ca: authority.cert }, ...name, ...options });
+    context.after(() => socket.destroy());
+    return socket;
+  };
+  const ask = async (servername: string, options: ConnectionOptions = {}) => {
+    const socket = connect(servername, options);
     const sessions: Buffer[] = [];
     socket.on('session', (session) => void sessions.push(session));
     socket.write('GET');
-    const said = JSON.parse(await text(socket)) as { sni?: string; names: string[]; reused: boolean };
+    const said = JSON.parse(await text(socket)) as Said;
     return { ...said, sessions };
   };
-  return { ask, choose, refused, broken };
+  return { ask, connect, choose, refused, broken };
+}
+
+/** What the listener saw of a peer. */
+interface Said {
+  readonly sni?: string;
+  readonly names: readonly string[];
+  readonly protocol: string | false;
+  readonly reused: boolean;
 }
 
 const names = (servername: string) => ({
@@ -129,3 +147,39 @@ for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
     }
   });
 }
+
+test('a peer gets the first protocol of ours that it offers, and none if it offers none', async (context) => {
+  const { ask } = await listening(context);
+  const protocolFor = async (...offered: string[]) => (await ask('a.example', { ALPNProtocols: offered })).protocol;
+  assert.equal(await protocolFor('h2', 'http/1.1'), 'http/1.1');
+  assert.equal(await protocolFor('h2'), 'h2');
+  assert.equal((await ask('a.example')).protocol, false);
+  await assert.rejects(protocolFor('smtp'));
+});
+
+// Deno has no such flag.
+test('a connection keeps nothing of the pool of buffers', { skip: 'Deno' in globalThis }, async (context) => {
+  setFlagsFromString('--expose-gc');
+  const collect: () => void = runInNewContext('gc');
+  const { connect } = await listening(context);
+  const nextSlab = () => {
+    for (let left = Buffer.poolSize; left >= 0; left -= Buffer.poolSize / 4)
+      Buffer.allocUnsafe(Buffer.poolSize / 4 - 1);
+    return new WeakRef(Buffer.allocUnsafe(1).buffer);
+  };
+  // What all connections need is kept from the first one on.
+  await once(connect('a.example'), 'secureConnect');
+  const before = nextSlab();
+  const open = connect('b.example');
+  await once(open, 'secureConnect');
+  const after = new WeakRef(Buffer.allocUnsafe(1).buffer);
+  nextSlab();
+  await until(
+    () => {
+      collect();
+      return before.deref() === undefined && after.deref() === undefined;
+    },
+    { what: 'the collection of the pool', deadline: 5000 },
+  );
+  assert.equal(open.destroyed, false);
+});
