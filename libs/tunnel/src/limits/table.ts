@@ -82,7 +82,7 @@ export type RefusingLimit = Having<{ readonly refuses: number }>;
 /** One tenant's limits. Read at each use, so that a change takes effect at once. */
 export type TenantLimits = Readonly<Record<TenantLimit, number>>;
 /** Those that a gateway enforces. */
-export type DialLimits = Pick<TenantLimits, UsedLimit | 'burst'>;
+export type DialLimits = Pick<TenantLimits, UsedLimit | RefusingLimit | 'burst'>;
 
 export const LIMIT_ENTRIES = Object.entries(TENANT_LIMITS) as [TenantLimit, TenantLimitEntry][];
 
