@@ -135,8 +135,8 @@ export interface Established {
 export type Dial = (request: DialRequest) => Promise<Established>;
 
 /**
- * Asks an agent to go on with a tunnel over the stream of the answer (docs/RESUME.md). It names the tunnel as the dial did that began it. It
- * is no dial: nothing counts, limits or meters it as one.
+ * Asks an agent to go on with a tunnel over the stream of the answer (docs/RESUME.md). It names the tunnel as the dial did that began it.
+ * It is no dial. Only a gateway counts and meters those of `isthmus hold` (`DialLimiter.limitAttaches`).
  */
 export interface AttachRequest
   extends Pick<

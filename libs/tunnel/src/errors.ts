@@ -59,7 +59,7 @@ interface DialErrorOptions {
    * whatever this says, until the agent's refusal is final. Set there:
    * - The session or its hub was lost before the answer: LinkClient and PacketClient. The agent may have dialled, and may even have
    *   reached the destination, but no byte of the caller was sent.
-   * - The hub does not hold the session any more, or gives it up: `Sessions` of apps/backend-hub.
+   * - The hub does not hold the session any more, or gives it up: `SessionTable` of apps/backend-hub.
    * - The agent had no socket for the dial: endpoint.ts, packets/dial.ts; `refuseWhenScarce` in an agent.
    * - No DNS server answered the agent: the same two files.
    * - The agent leaves: `DialLimiter` in an agent.
