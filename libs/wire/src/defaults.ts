@@ -152,7 +152,7 @@ export const WIRE = {
   deadAfterChecks: 9,
   /** What counts as the round trip of a link whose first PING has no answer yet. */
   unknownRoundTripMs: 3000,
-  /** How often the halves of a link compare their streams. A stream that only one has ends after two rounds. */
+  /** How often the sides of a link compare their streams. A stream that only one has ends after two rounds. */
   reconcileEveryMs: 60_000,
   /** Streams in one message of that comparison. Each takes at most 11 bytes. */
   streamsInMessage: 10_000,

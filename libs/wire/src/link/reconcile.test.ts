@@ -9,8 +9,8 @@ interface FakeStream {
   closed: boolean;
 }
 
-/** The two halves of a link, whose messages arrive when the test says so. */
-class Halves {
+/** The two sides of a link, whose messages arrive when the test says so. */
+class Sides {
   readonly dialling = new Map<number, FakeStream>();
   readonly serving = new Map<number, FakeStream>();
   readonly ended: string[] = [];
@@ -55,84 +55,84 @@ class Halves {
 }
 
 test('what both sides hold stays, for as many rounds as there are', () => {
-  const halves = new Halves();
-  for (let id = 1; id < 100; id += 2) halves.open(id, 'dialling', 'serving');
-  halves.rounds(10);
-  assert.deepEqual(halves.ended, []);
+  const sides = new Sides();
+  for (let id = 1; id < 100; id += 2) sides.open(id, 'dialling', 'serving');
+  sides.rounds(10);
+  assert.deepEqual(sides.ended, []);
 });
 
 test('what one side forgot is ended at the other, after two rounds that found it', () => {
   for (const side of ['dialling', 'serving'] as const) {
-    const halves = new Halves();
-    halves.open(1, 'dialling', 'serving');
-    halves.open(3, side);
-    halves.open(5, 'dialling', 'serving');
-    halves.rounds(2);
-    assert.deepEqual(halves.ended, [], 'too young, and then found once');
-    halves.rounds(1);
-    assert.deepEqual(halves.ended, [`${side} 3`]);
-    halves.rounds(3);
-    assert.equal(halves.ended.length, 1);
-    assert.deepEqual([...halves.dialling.keys()], [...halves.serving.keys()]);
+    const sides = new Sides();
+    sides.open(1, 'dialling', 'serving');
+    sides.open(3, side);
+    sides.open(5, 'dialling', 'serving');
+    sides.rounds(2);
+    assert.deepEqual(sides.ended, [], 'too young, and then found once');
+    sides.rounds(1);
+    assert.deepEqual(sides.ended, [`${side} 3`]);
+    sides.rounds(3);
+    assert.equal(sides.ended.length, 1);
+    assert.deepEqual([...sides.dialling.keys()], [...sides.serving.keys()]);
   }
 });
 
 test('the last one is found too, when nothing else is open', () => {
-  const halves = new Halves();
-  halves.open(1, 'dialling', 'serving');
-  halves.rounds(1);
-  halves.dialling.clear();
-  halves.rounds(2);
-  assert.deepEqual(halves.ended, ['serving 1']);
+  const sides = new Sides();
+  sides.open(1, 'dialling', 'serving');
+  sides.rounds(1);
+  sides.dialling.clear();
+  sides.rounds(2);
+  assert.deepEqual(sides.ended, ['serving 1']);
 });
 
 test('a tunnel that closes while a message travels is no orphan', () => {
-  const halves = new Halves();
+  const sides = new Sides();
   for (const gone of ['dialling', 'serving'] as const) {
     for (let round = 0; round < 10; round++) {
       const id = 1 + 2 * round;
-      halves.open(id, 'dialling', 'serving');
-      halves.rounds(1);
-      halves.ask();
+      sides.open(id, 'dialling', 'serving');
+      sides.rounds(1);
+      sides.ask();
       // The message says that both hold it, or is about to; then it closes on one side, and a moment later on the other.
-      halves[gone].delete(id);
-      halves.deliver();
-      halves.dialling.delete(id);
-      halves.serving.delete(id);
+      sides[gone].delete(id);
+      sides.deliver();
+      sides.dialling.delete(id);
+      sides.serving.delete(id);
     }
   }
-  halves.rounds(2);
-  assert.deepEqual(halves.ended, []);
+  sides.rounds(2);
+  assert.deepEqual(sides.ended, []);
 });
 
 test('a stream that is closed on the wire waits for its reader as long as it takes', () => {
   for (const side of ['dialling', 'serving'] as const) {
-    const halves = new Halves();
-    halves.open(1, side);
-    (halves[side].get(1) as FakeStream).closed = true;
-    halves.rounds(5);
-    assert.deepEqual(halves.ended, []);
+    const sides = new Sides();
+    sides.open(1, side);
+    (sides[side].get(1) as FakeStream).closed = true;
+    sides.rounds(5);
+    assert.deepEqual(sides.ended, []);
   }
 });
 
 test('many tunnels go in several messages that leave no gap', () => {
-  const halves = new Halves();
+  const sides = new Sides();
   const count = 2 * WIRE.streamsInMessage + 5;
-  for (let index = 0; index < count; index++) halves.open(1 + 2 * index, 'dialling', 'serving');
-  halves.open(2 * count + 1, 'serving');
-  halves.open(2 * count + 3, 'dialling', 'serving');
-  halves.ask();
-  halves.ask();
-  const messages = halves.sent.filter(({ type }) => type === 'held') as Extract<ReconcileMessage, { type: 'held' }>[];
+  for (let index = 0; index < count; index++) sides.open(1 + 2 * index, 'dialling', 'serving');
+  sides.open(2 * count + 1, 'serving');
+  sides.open(2 * count + 3, 'dialling', 'serving');
+  sides.ask();
+  sides.ask();
+  const messages = sides.sent.filter(({ type }) => type === 'held') as Extract<ReconcileMessage, { type: 'held' }>[];
   assert.equal(messages.length, 3);
   assert.deepEqual(
     messages.map(({ from }) => from),
     [1, ...messages.slice(0, -1).map(({ to }) => to + 1)],
   );
   assert.ok(messages.every((message) => JSON.stringify(message).length < 256 * 1024));
-  halves.deliver();
-  halves.rounds(1);
-  assert.deepEqual(halves.ended, [`serving ${2 * count + 1}`]);
+  sides.deliver();
+  sides.rounds(1);
+  assert.deepEqual(sides.ended, [`serving ${2 * count + 1}`]);
 });
 
 test('either half looks at its streams so often, and then refuses a peer that asks again', () => {

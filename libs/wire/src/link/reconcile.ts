@@ -3,10 +3,10 @@ import { FloodGuard } from '../http2/floods.ts';
 import type { Http2Stream } from '../http2/stream.ts';
 
 /**
- * Both halves of a link regularly compare their tunnels, and end orphans: tunnels that the other half does not know. There should be
- * none. Each is counted, because it shows a bug in one of the halves.
+ * Both sides of a link regularly compare their tunnels, and end orphans: tunnels that the other side does not know. There should be
+ * none. Each is counted, because it shows a bug in one of the sides.
  *
- * The halves name a tunnel by its HTTP/2 stream. Streams open and close while a message is under way. So only streams from before the
+ * The sides name a tunnel by its HTTP/2 stream. Streams open and close while a message is under way. So only streams from before the
  * last round count, and an orphan ends after two rounds in a row have found it. A stream that is closed on the wire is no orphan, even if
  * its last bytes still wait for a slow reader.
  */
@@ -19,14 +19,14 @@ export type ReconcileMessage =
 type Stream = Pick<Http2Stream, 'id' | 'closed'>;
 
 export interface DiallingOptions<S extends Stream> {
-  /** Returns all streams that this half holds. */
+  /** Returns all streams that this side holds. */
   readonly streams: () => Iterable<S>;
   readonly send: (message: ReconcileMessage) => void;
   /** Ends an orphan. */
   readonly end: (stream: S) => void;
 }
 
-/** The dialling half: says in each round what it holds. */
+/** The dialling side: says in each round what it holds. */
 export class DiallingReconciler<S extends Stream> {
   readonly #options: DiallingOptions<S>;
   readonly #floods = new FloodGuard();
@@ -88,7 +88,7 @@ export interface ServingOptions<S extends Stream> {
   readonly end: (stream: S) => void;
 }
 
-/** The serving half: answers each round. */
+/** The serving side: answers each round. */
 export class ServingReconciler<S extends Stream> {
   readonly #options: ServingOptions<S>;
   readonly #floods = new FloodGuard();
