@@ -43,14 +43,14 @@ test('an agent holds 16 MiB for slow destinations before its server has to wait,
     packet(packet) {
       if (packet.type !== 'DATA') return;
       came += packet.data.length;
-      channel.hold(packet.data.length);
+      channel.withhold(packet.data.length);
     },
   });
   const packet = { type: 'DATA', connectID: 1n, error: '', data: Buffer.alloc(64 * 1024) } as const;
   for (let sent = 0; sent < 20 * MIB; sent += packet.data.length) at.agents[0]?.channel.send(packet);
   await until(() => channel.heldUp, { what: 'the server to wait' });
   assert.ok(came >= 16 * MIB && came <= 17 * MIB, `${came}`);
-  channel.free(came);
+  channel.release(came);
   await until(() => came === 20 * MIB, { what: 'the rest' });
   assert.equal(channel.heldUp, false);
   channel.destroy(new Error('test is over'));

@@ -36,9 +36,9 @@ test('a reader that rests holds its stream up beyond its share, and then gets ev
   await until(() => hub.heldUp, 'held up');
   assert.equal(64 * MIB - budget.left, 128 * KIB);
   // A packet may go beyond.
-  assert.ok(hub.held <= 320 * KIB, `${hub.held}`);
+  assert.ok(hub.withheld <= 320 * KIB, `${hub.withheld}`);
   assert.equal(await digestOf(end.stream), sha256(sent));
-  assert.deepEqual([hub.held, budget.left], [0, 64 * MIB]);
+  assert.deepEqual([hub.withheld, budget.left], [0, 64 * MIB]);
 });
 
 test('what waits within its share holds up nobody', async () => {
@@ -51,7 +51,7 @@ test('what waits within its share holds up nobody', async () => {
     fars[1]?.write('alive');
     assert.equal(String((await once(lively.end.stream, 'data'))[0]), 'alive');
   }
-  assert.equal(hub.held, 0);
+  assert.equal(hub.withheld, 0);
 });
 
 test('many slow readers make each other a small share, beyond which each holds its stream up; none loses a byte', async () => {
@@ -60,11 +60,11 @@ test('many slow readers make each other a small share, beyond which each holds i
   const ends = await Promise.all(Array.from({ length: 30 }, () => client.dial(request())));
   const sent = randomBytes(512 * KIB);
   for (const far of fars) far.end(sent);
-  await until(() => hub.held > 30 * 256 * KIB, 'all came');
+  await until(() => hub.withheld > 30 * 256 * KIB, 'all came');
   assert.ok(budget.left > 0);
   const digests = await Promise.all(ends.map(({ end }) => digestOf(end.stream)));
   assert.deepEqual(new Set(digests), new Set([sha256(sent)]));
-  assert.deepEqual([hub.held, budget.left], [0, MIB]);
+  assert.deepEqual([hub.withheld, budget.left], [0, MIB]);
 });
 
 test('a reader that takes nothing while it holds up its stream is ended by the plane; its neighbours lose nothing', async () => {
@@ -86,7 +86,7 @@ test('a reader that takes nothing while it holds up its stream is ended by the p
   fars[1]?.end(rest);
   assert.equal(await digest, sha256(sent));
   await until(() => client.open === 0 || served.open === 0, 'both gone');
-  assert.equal(hub.held, 0);
+  assert.equal(hub.withheld, 0);
 });
 
 test('a reader that moves between any two looks is never ended, and one that held up nobody starts anew', () => {
@@ -97,14 +97,14 @@ test('a reader that moves between any two looks is never ended, and one that hel
     const channel = new ObservedChannel(pair, planeEvents(), 'hub');
     const ended: Error[] = [];
     const backlog = new Backlog(channel, { reader: 'caller', stalled() {}, limits: { shareBytes: 0 } });
-    const queue = backlog.open((reason) => {
+    const unread = backlog.open((reason) => {
       ended.push(reason);
-      queue.close();
+      unread.close();
     });
-    queue.put(1000);
+    unread.put(1000);
     for (let second = 0; second < 900; second++) {
       mock.timers.tick(1000);
-      if (second % 9 === 0) queue.take(1);
+      if (second % 9 === 0) unread.take(1);
     }
     assert.deepEqual(ended, []);
     pair.window = MIB;
@@ -114,7 +114,7 @@ test('a reader that moves between any two looks is never ended, and one that hel
     assert.deepEqual(ended, []);
     mock.timers.tick(1_000);
     assert.equal(ended.length, 1);
-    assert.equal(pair.held, 0);
+    assert.equal(pair.withheld, 0);
   } finally {
     mock.timers.reset();
   }
@@ -146,7 +146,7 @@ for (const [what, shareBytes] of [['beyond', 64 * KIB]] as const) {
         stalled.end.stream.errored.message,
         /read nothing for 300 s while \d+ bytes waited for it and came before/,
       );
-      assert.deepEqual([hub.held, budget.left], [0, 512 * MIB]);
+      assert.deepEqual([hub.withheld, budget.left], [0, 512 * MIB]);
     } finally {
       mock.timers.reset();
     }

@@ -69,13 +69,13 @@ export class ObservedChannel implements PacketChannel {
     this.#channel.resume();
   }
 
-  hold(bytes: number): void {
-    this.#channel.hold(bytes);
+  withhold(bytes: number): void {
+    this.#channel.withhold(bytes);
     this.#setFull(this.heldUp);
   }
 
-  free(bytes: number): void {
-    this.#channel.free(bytes);
+  release(bytes: number): void {
+    this.#channel.release(bytes);
     this.#setFull(this.heldUp);
   }
 
@@ -132,7 +132,7 @@ export interface BacklogLimits {
 }
 
 /** Counts what waits for the reader of one tunnel. */
-export interface Queue {
+export interface Unread {
   /** This many bytes arrived and have to wait. */
   put(bytes: number): void;
   /** The reader took this many of them. */
@@ -141,8 +141,8 @@ export interface Queue {
   close(): void;
 }
 
-/** The queue of a stream with one tunnel: what waits pauses the stream. */
-export function pausing(channel: PacketChannel): Queue {
+/** Of a stream with one tunnel: what waits pauses the stream. */
+export function pausing(channel: PacketChannel): Unread {
   let waiting = 0;
   const take = (bytes: number) => {
     if (waiting === 0) return;
@@ -160,9 +160,9 @@ export function pausing(channel: PacketChannel): Queue {
 }
 
 /**
- * The queues of a stream that carries many tunnels in one window.
+ * What waits for the readers of a stream that carries many tunnels in one window.
  *
- * What waits for a tunnel within its share counts as read, so it blocks nobody. What exceeds the share is held back from the window
+ * What waits for a tunnel within its share counts as read, so it blocks nobody. What exceeds the share is withheld from the window
  * until the reader takes it: in the end, the peer sends at the pace of its slowest reader, and never more than the window ahead of it.
  * So no byte is lost, however slow the reader is. A reader that takes nothing while nobody else gets anything is ended after a while.
  */
@@ -173,8 +173,8 @@ export class Backlog {
   readonly #patienceMs: number;
   readonly #patienceWhenOverMs: number;
   readonly #budget: SharedBudget;
-  /** The queues that hold back some of the window. */
-  readonly #slow = new Set<TunnelQueue>();
+  /** Those that withhold some of the window. */
+  readonly #slow = new Set<TunnelUnread>();
   readonly #look: () => void;
   #timer: NodeJS.Timeout | undefined;
 
@@ -190,11 +190,11 @@ export class Backlog {
   }
 
   /** @param end ends the tunnel after its reader's patience */
-  open(end: (reason: Error) => void): Queue {
-    return new TunnelQueue(this, end);
+  open(end: (reason: Error) => void): Unread {
+    return new TunnelUnread(this, end);
   }
 
-  // For the queues.
+  // For the tunnels.
 
   /** Returns whether this many more bytes may wait for a tunnel as if they were read. */
   admit(waiting: number, bytes: number): boolean {
@@ -206,28 +206,28 @@ export class Backlog {
     this.#budget.give(bytes, this.#options.tenant);
   }
 
-  hold(queue: TunnelQueue, bytes: number): void {
-    this.#slow.add(queue);
+  withhold(unread: TunnelUnread, bytes: number): void {
+    this.#slow.add(unread);
     this.#timer ??= setInterval(this.#look, this.#patienceMs / TRANSPORT.packetsReaderChecks).unref();
-    this.#channel.hold(bytes);
+    this.#channel.withhold(bytes);
   }
 
-  free(queue: TunnelQueue, bytes: number): void {
-    if (queue.held === 0) this.#slow.delete(queue);
+  release(unread: TunnelUnread, bytes: number): void {
+    if (unread.withheld === 0) this.#slow.delete(unread);
     if (this.#slow.size === 0) {
       clearInterval(this.#timer);
       this.#timer = undefined;
     }
-    this.#channel.free(bytes);
+    this.#channel.release(bytes);
   }
 
   #endStanding(): void {
     const { heldUp, over } = this.#channel;
-    for (const queue of [...this.#slow]) {
+    for (const unread of [...this.#slow]) {
       // Nobody waits for a channel that has ended, but its data takes memory all the same.
-      if (queue.look(heldUp || over) < (this.#patience * TRANSPORT.packetsReaderChecks) / this.#patienceMs) continue;
+      if (unread.look(heldUp || over) < (this.#patience * TRANSPORT.packetsReaderChecks) / this.#patienceMs) continue;
       this.#options.stalled();
-      queue.end(this.#reason(queue));
+      unread.end(this.#reason(unread));
     }
   }
 
@@ -236,7 +236,7 @@ export class Backlog {
     return this.#channel.over ? this.#patienceWhenOverMs : this.#patienceMs;
   }
 
-  #reason({ waiting }: TunnelQueue): ReaderStalled {
+  #reason({ waiting }: TunnelUnread): ReaderStalled {
     const { reader } = this.#options;
     const { remote, over } = this.#channel;
     const consequence = over ? `came before ${remote} went away` : `held up every other tunnel of ${remote}`;
@@ -247,13 +247,13 @@ export class Backlog {
   }
 }
 
-class TunnelQueue implements Queue {
+class TunnelUnread implements Unread {
   readonly end: (reason: Error) => void;
   readonly #backlog: Backlog;
   /** Bytes that wait within the share. */
   #admitted = 0;
-  /** Bytes that wait and are held back from the window. */
-  held = 0;
+  /** Bytes that wait and are withheld from the window. */
+  withheld = 0;
   /** Whether the reader has taken something since the last check. */
   #moved = true;
   /** How many checks in a row it had not, while it blocked its stream. */
@@ -266,25 +266,25 @@ class TunnelQueue implements Queue {
 
   /** In bytes. */
   get waiting(): number {
-    return this.held + this.#admitted;
+    return this.withheld + this.#admitted;
   }
 
   put(bytes: number): void {
-    if (this.held === 0 && this.#backlog.admit(this.#admitted, bytes)) this.#admitted += bytes;
+    if (this.withheld === 0 && this.#backlog.admit(this.#admitted, bytes)) this.#admitted += bytes;
     else {
-      this.held += bytes;
-      this.#backlog.hold(this, bytes);
+      this.withheld += bytes;
+      this.#backlog.withhold(this, bytes);
     }
   }
 
   take(bytes: number): void {
     this.#moved = true;
-    const freed = Math.min(this.held, bytes);
-    const dismissed = Math.min(this.#admitted, bytes - freed);
-    this.held -= freed;
+    const released = Math.min(this.withheld, bytes);
+    const dismissed = Math.min(this.#admitted, bytes - released);
+    this.withheld -= released;
     this.#admitted -= dismissed;
     this.#backlog.dismiss(dismissed);
-    if (freed > 0) this.#backlog.free(this, freed);
+    if (released > 0) this.#backlog.release(this, released);
   }
 
   close(): void {

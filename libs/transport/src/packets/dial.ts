@@ -84,7 +84,7 @@ export class PacketClient implements NextHopConnection {
     });
     this.#mux = new PacketMux(this.#channel, {
       side: 'dialling',
-      queue: (end) => backlog.open(end),
+      unread: (end) => backlog.open(end),
       receive: (packet) => this.#receive(packet),
       closed: (streams, error) => this.#end(streams, error),
     });

@@ -3,7 +3,7 @@ import { OpenTable } from '@isthmus/runtime';
 import { PlaneEnded } from '@isthmus/tunnel';
 import type { ChannelError, PacketChannel } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import type { Queue } from './channel.ts';
+import type { Unread } from './channel.ts';
 import { closePacket, type PacketSide, PacketStream } from './stream.ts';
 
 /**
@@ -109,8 +109,8 @@ interface PacketMuxOptions {
   readonly side: PacketSide;
   /** See `PacketStreamOptions`. */
   readonly maxData?: number;
-  /** Makes the queue of a new tunnel. Its limits may end the tunnel. */
-  readonly queue: (end: (reason: Error) => void) => Queue;
+  /** Counts what waits for the reader of a new tunnel. Its limits may end the tunnel. */
+  readonly unread: (end: (reason: Error) => void) => Unread;
   /** Called with each packet that belongs to no tunnel. */
   readonly receive: (packet: DialPacket) => void;
   /** Called when the channel has ended. The tunnels on it do not know yet. */
@@ -148,13 +148,13 @@ export class PacketMux {
 
   /** @param closed called when the tunnel has nothing more to send */
   open(connectID: bigint, closed?: () => void): PacketStream {
-    const queue = this.#options.queue((reason) => stream.destroy(reason));
+    const unread = this.#options.unread((reason) => stream.destroy(reason));
     const stream: PacketStream = new PacketStream({
       side: this.#side,
       connectID,
       outbox: this.#outbox,
       maxData: this.#options.maxData,
-      queue,
+      unread,
       closed,
     });
     this.#past.delete(connectID);

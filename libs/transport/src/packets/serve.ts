@@ -3,7 +3,7 @@ import { asDialError, type Caller, DialAbort, DialError, PlaneEnded, type Role, 
 import type { ChannelError, PacketChannel } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
-import { Backlog, type BacklogLimits, ObservedChannel, pausing, type Queue } from './channel.ts';
+import { Backlog, type BacklogLimits, ObservedChannel, pausing, type Unread } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
@@ -51,14 +51,14 @@ export class PacketServer {
     this.#channel = new ObservedChannel(channel, options.events, options.role);
     this.#mux = new PacketMux(this.#channel, {
       side: 'serving',
-      queue: this.#queues(),
+      unread: this.#unread(),
       ...(options.role === 'agent' && { maxData: TRANSPORT.packetsAgentDataBytes }),
       receive: (packet) => this.#receive(packet),
       closed: (streams, error) => this.#end(streams, error),
     });
   }
 
-  #queues(): (end: (reason: Error) => void) => Queue {
+  #unread(): (end: (reason: Error) => void) => Unread {
     const { role, events } = this.#options;
     if (role === 'gateway') return () => pausing(this.#channel);
     const stalled = () => void events.emit('tunnel:stalled', role);

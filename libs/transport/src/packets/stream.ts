@@ -3,7 +3,7 @@ import type { Packet } from '@isthmus/proto';
 import { destroyOnceRead, Packing, pushCompact } from '@isthmus/runtime';
 import { PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
-import type { Queue } from './channel.ts';
+import type { Unread } from './channel.ts';
 import type { Outbox } from './mux.ts';
 
 // How a tunnel over packets closes, as data. There is no half-close. The serving side closes with CLOSE_RSP and is done. The dialling
@@ -109,7 +109,7 @@ interface PacketStreamOptions {
   /** The most data in one DATA packet, in bytes. */
   readonly maxData?: number | undefined;
   /** Counts what waits for the reader, and keeps the peer from sending faster than the reader reads. */
-  readonly queue: Queue;
+  readonly unread: Unread;
   /** Called once, when nothing more is sent: our close was sent, or nobody is left to get it. */
   readonly closed?: (() => void) | undefined;
 }
@@ -130,7 +130,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
   readonly #side: PacketSide;
   readonly #outbox: Outbox;
   readonly #maxData: number;
-  readonly #queue: Queue;
+  readonly #unread: Unread;
   readonly #closed: (() => void) | undefined;
   readonly #turn = () => this.#sendOne();
   #state: ClosingState = 'open';
@@ -144,7 +144,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
   #unsent: Uint8Array | undefined;
   #sent: (() => void) | undefined;
 
-  constructor({ side, connectID, outbox, maxData = TRANSPORT.packetsDataBytes, queue, closed }: PacketStreamOptions) {
+  constructor({ side, connectID, outbox, maxData = TRANSPORT.packetsDataBytes, unread, closed }: PacketStreamOptions) {
     super({
       readableHighWaterMark: TRANSPORT.packetsReadAheadBytes,
       writableHighWaterMark: TRANSPORT.packetsDataBytes,
@@ -153,7 +153,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
     this.#side = side;
     this.#outbox = outbox;
     this.#maxData = maxData;
-    this.#queue = queue;
+    this.#unread = unread;
     this.#closed = closed;
     // The splice has its own listener. This one is for before and after it.
     this.on('error', () => {});
@@ -169,7 +169,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
     if (this.#wanted) this.#wanted = pushCompact(this, data);
     else {
       this.#waiting.push(data);
-      this.#queue.put(data.length);
+      this.#unread.put(data.length);
     }
   }
 
@@ -198,7 +198,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
       const piece = this.#waiting.shift();
       if (!piece) break;
       this.#wanted = this.push(piece);
-      this.#queue.take(piece.length);
+      this.#unread.take(piece.length);
     }
     this.#endReader();
   }
@@ -222,7 +222,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
     this.#outbox.leave(this.#turn);
     this.#step('abort', closingText(error));
     this.#waiting.clear();
-    this.#queue.close();
+    this.#unread.close();
     done(error);
   }
 

@@ -21,9 +21,9 @@ class PairedChannel implements PacketChannel {
   /** Every packet this end has sent. */
   readonly sent: Packet[] = [];
   paused = false;
-  /** How much may be held before the peer can send nothing more, in bytes, and how much is. */
+  /** How much may be withheld before the peer can send nothing more, in bytes, and how much is. */
   window = Number.POSITIVE_INFINITY;
-  held = 0;
+  withheld = 0;
   /** While set, this end is full after each packet. */
   full = false;
   peer!: PairedChannel;
@@ -66,17 +66,17 @@ class PairedChannel implements PacketChannel {
     this.#next();
   }
 
-  hold(bytes: number): void {
-    this.held += bytes;
+  withhold(bytes: number): void {
+    this.withheld += bytes;
   }
 
-  free(bytes: number): void {
-    this.held -= bytes;
+  release(bytes: number): void {
+    this.withheld -= bytes;
     this.#next();
   }
 
   get heldUp(): boolean {
-    return this.held >= this.window;
+    return this.withheld >= this.window;
   }
 
   get over(): boolean {

@@ -18,10 +18,10 @@ export interface PacketChannel {
   /** Stops reading, and thereby the peer. Only for a stream with one tunnel, because it stops every tunnel of the stream. */
   pause(): void;
   resume(): void;
-  /** Stops the peer from sending as many bytes as these again, beyond what may be held, until they are freed. Still delivers what arrives. */
-  hold(bytes: number): void;
-  free(bytes: number): void;
-  /** Whether so much is held that the peer can send almost nothing. */
+  /** Stops the peer from sending as many bytes as these again, beyond what may be withheld, until they are released. Still delivers what arrives. */
+  withhold(bytes: number): void;
+  release(bytes: number): void;
+  /** Whether so much is withheld that the peer can send almost nothing. */
   readonly heldUp: boolean;
   /** Whether it has ended, for any reason. */
   readonly over: boolean;
@@ -76,7 +76,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
   /** Received bytes for which the peer has not yet got new window. */
   #owed = 0;
   /** Those of them that nobody has read yet. */
-  #held = 0;
+  #withheld = 0;
   /** The other side has sent its last message. */
   #remoteEnded = false;
   /** The sink waits for `drain`. */
@@ -130,12 +130,12 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
     this.#give();
   }
 
-  hold(bytes: number): void {
-    this.#held += bytes;
+  withhold(bytes: number): void {
+    this.#withheld += bytes;
   }
 
-  free(bytes: number): void {
-    this.#held -= bytes;
+  release(bytes: number): void {
+    this.#withheld -= bytes;
     if (!this.#closed) this.#give(this.stream.config.heldBackBytes);
   }
 
@@ -143,9 +143,9 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
     return !this.#closed && this.#heldBack > 0 && this.stream.short;
   }
 
-  /** Held bytes that count against the window. */
+  /** Withheld bytes that count against the window. */
   get #heldBack(): number {
-    return Math.max(0, this.#held - this.#freeBytes);
+    return Math.max(0, this.#withheld - this.#freeBytes);
   }
 
   abstract end(): void;
