@@ -133,11 +133,11 @@ test('a session is kept until its agent has another, and takes dials for so long
   other();
   moved('a1');
   const gone = giveUpSessions(sessions, directory, 'own');
-  while (sessions.held === 2) await new Promise(setImmediate);
+  while (sessions.taking === 2) await new Promise(setImmediate);
   assert.deepEqual([...announced], ['own-a2'], 'gateways know no more of the session that is given up');
   moved('a2');
   await gone;
-  assert.deepEqual([sessions.held, sessions.size, announced.size], [0, 2, 0], 'tunnels still run');
+  assert.deepEqual([sessions.taking, sessions.size, announced.size], [0, 2, 0], 'tunnels still run');
 });
 
 test('a session with a hub that the registry misses, or that drains, is no other session', async () => {
@@ -159,7 +159,7 @@ test('where there is no other hub, or only one that goes too, nothing is waited 
     const { directory, sessions, other } = hub('a1');
     if (neighbour) other(true);
     await giveUpSessions(sessions, directory, 'own');
-    assert.equal(sessions.held, 0);
+    assert.equal(sessions.taking, 0);
   }
 });
 

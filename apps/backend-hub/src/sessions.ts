@@ -100,10 +100,10 @@ export class SessionTable {
   }
 
   /** Sessions that take dials. */
-  get held(): number {
-    let held = 0;
-    for (const { givenUp } of this.#entries.values()) if (!givenUp) held++;
-    return held;
+  get taking(): number {
+    let taking = 0;
+    for (const { givenUp } of this.#entries.values()) if (!givenUp) taking++;
+    return taking;
   }
 
   /** Dials and tunnels of all sessions. */
@@ -324,7 +324,7 @@ function count(sessions: Map<string, number>, key: string, by: 1 | -1): void {
 export async function giveUpSessions(sessions: SessionTable, directory: Directory, hubId: string): Promise<void> {
   const deadline = performance.now() + HUB.moveMs;
   let seen: ReadonlyMap<string, number> = new Map();
-  while (sessions.held > 0 && performance.now() < deadline && !isAlone(directory, hubId)) {
+  while (sessions.taking > 0 && performance.now() < deadline && !isAlone(directory, hubId)) {
     const now = sessionsAtOtherHubs(directory, hubId);
     sessions.giveUp((session) => now.has(agentKey(session)) && seen.has(agentKey(session)));
     seen = now;
