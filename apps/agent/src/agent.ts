@@ -54,7 +54,7 @@ export interface AgentOptions {
   /** Decides which addresses are not dialled. */
   readonly prohibited?: Prohibited;
   /** The agent's own lists of what it dials, which no plane can overrule. */
-  readonly policy?: DialPolicy;
+  readonly lists?: DialPolicy;
   /** Leads a dial to where its destination is, for agents that are simulated and share one network. Default: sockets from here. */
   readonly network?: Stage;
   readonly observation: Observation;

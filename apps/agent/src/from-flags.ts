@@ -34,7 +34,7 @@ export function agentOptions(flags: AgentValues, version: string, observation: O
       ownAddresses: () => Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address) ?? []),
       lifted: ['loopback', ...lifted],
     }),
-    ...(rules && { policy: policyOf(rules) }),
+    ...(rules && { lists: policyOf(rules) }),
     observation,
   };
 }

@@ -64,18 +64,18 @@ interface AgentStagesOptions {
   /** Decides which addresses are not dialled. */
   readonly prohibited?: Prohibited;
   /** The agent's own lists of what it dials. */
-  readonly policy?: DialPolicy;
+  readonly lists?: DialPolicy;
   /** See `AgentOptions`. */
   readonly network?: Stage;
 }
 
 /** A dial's way through an agent, from one of its connections to the destination's socket. The test beside it says why in this order. */
 export function agentStages(options: AgentStagesOptions): readonly Stage[] {
-  const { agentId, observation, limiter, rules, prohibited, policy, network } = options;
+  const { agentId, observation, limiter, rules, prohibited, lists, network } = options;
   const observe: Stage = (next) => observed('agent', next, observation);
   const limit: Stage = (next) => limiter.limit(next);
   const permit = rules?.permit;
-  const own = { ...(prohibited && { prohibited }), ...(policy && { policy }) };
+  const own = { ...(prohibited && { prohibited }), ...(lists && { lists }) };
   const connect: Stage = () => endpointDial({ agentId, ...own, ...observation });
   return [observe, limit, ...(permit ? [permit] : []), refuseWhenScarce, ...(network ? [network] : []), connect];
 }

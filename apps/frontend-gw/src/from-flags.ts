@@ -8,7 +8,7 @@ import {
 } from '@isthmus/flags';
 import type { Gateway, GatewayParts } from '@isthmus/plane';
 import type { TlsSettings } from '@isthmus/runtime';
-import type { CallerPort } from '@isthmus/transport';
+import { type CallerPort, DEFAULT_TENANT } from '@isthmus/transport';
 import { GATEWAY } from './defaults.ts';
 import { type GatewayOptions, gateway } from './gateway.ts';
 
@@ -28,7 +28,7 @@ function callerTls(flags: GatewayValues): TlsSettings {
 }
 
 /** Also the ports of a hub in this process. */
-function ownPorts(flags: GatewayValues): number[] {
+function portsOfProcess(flags: GatewayValues): number[] {
   return Object.entries(flags).flatMap(([name, value]) =>
     name.endsWith('port') && typeof value === 'number' && value > 0 ? [value] : [],
   );
@@ -42,7 +42,7 @@ function gatewayOptions(
     callers: callerPorts(flags),
     ...(flags.mode !== '' && { mode: flags.mode }),
     proxyNetworks: proxyNetworks(flags),
-    tenant: 'default',
+    tenant: DEFAULT_TENANT,
     ownPorts: {
       host: flags['server-bind-address'],
       tls: callerTls(flags),
@@ -54,7 +54,7 @@ function gatewayOptions(
     parkTimeout: flags['dial-park-timeout'],
     halfClosedMs: flags['half-closed-timeout'],
     drainIdleMs: flags['drain-idle-timeout'],
-    direct: { ...parseDirect(flags), ports: ownPorts(flags) },
+    direct: { ...parseDirect(flags), ports: portsOfProcess(flags) },
     ...(resume && { resume }),
     keepaliveTime: flags['frontend-keepalive-time'],
   };

@@ -218,7 +218,7 @@ function refusal(host: string, own: OwnRules, more: Partial<DialRequest> = {}) {
 }
 
 test("an agent's own lists come before its tenant's policy, and the error names flag or rule", () => {
-  const own = { policy: policy(['10.0.0.10']) };
+  const own = { lists: policy(['10.0.0.10']) };
   const both = refusal('db', own, { policy: policy(['10.0.0.10', '10.0.0.11']) });
   assert.equal(both('10.0.0.10'), 'dial tcp db:443: this agent does not dial 10.0.0.10: --deny-destinations=10.0.0.10');
   assert.equal(both('10.0.0.11'), 'dial tcp db:443: the policy of tenant acme refuses 10.0.0.11 (rule 10.0.0.11)');
@@ -226,7 +226,7 @@ test("an agent's own lists come before its tenant's policy, and the error names 
 });
 
 test('what is in no list of what is allowed is refused, each address by itself', () => {
-  const own = refusal('db', { policy: policy([], ['10.0.0.1']) });
+  const own = refusal('db', { lists: policy([], ['10.0.0.1']) });
   assert.equal(own('10.0.0.1'), undefined);
   assert.equal(
     own('10.0.0.2'),
@@ -239,20 +239,20 @@ test('what is in no list of what is allowed is refused, each address by itself',
 
 test('a name that is denied is not resolved; one that is not allowed may have addresses that are', () => {
   assert.equal(
-    refusal('db', { policy: policy(['db']) })(),
+    refusal('db', { lists: policy(['db']) })(),
     'dial tcp db:443: this agent does not dial db: --deny-destinations=db',
   );
-  assert.equal(refusal('db', { policy: policy([], ['10.0.0.1']) })(), undefined);
+  assert.equal(refusal('db', { lists: policy([], ['10.0.0.1']) })(), undefined);
 });
 
 test('a name that is allowed is refused for an address that is denied', () => {
-  const own = refusal('db', { policy: policy(['10.0.0.10'], ['db']) });
+  const own = refusal('db', { lists: policy(['10.0.0.10'], ['db']) });
   assert.equal(own('10.0.0.1'), undefined);
   assert.match(own('10.0.0.10') ?? '', /--deny-destinations=10.0.0.10/);
 });
 
 test('the unspecified address is judged as the loopback that it is dialled as', () => {
-  const own = { policy: policy(['127.0.0.1', '::1']) };
+  const own = { lists: policy(['127.0.0.1', '::1']) };
   assert.match(refusal('0.0.0.0', own)('127.0.0.1') ?? '', /does not dial 127.0.0.1/);
   assert.match(refusal('::', own)('::1') ?? '', /does not dial ::1/);
 });
@@ -264,8 +264,8 @@ test('an error has the rule for the audit', () => {
     return error.cause.rule;
   };
   assert.equal(ruleOf({ prohibited: () => 'own-ports' }), 'own-ports');
-  assert.equal(ruleOf({ policy: policy(['127.0.0.1']) }), '--deny-destinations=127.0.0.1');
-  assert.equal(ruleOf({ policy: policy([], []) }), '--allow-destinations');
+  assert.equal(ruleOf({ lists: policy(['127.0.0.1']) }), '--deny-destinations=127.0.0.1');
+  assert.equal(ruleOf({ lists: policy([], []) }), '--allow-destinations');
   assert.equal(ruleOf({}, { policy: policy(['127.0.0.1']) }), 'dial.127.0.0.1');
   assert.equal(ruleOf({}, { policy: policy([], []) }), 'dial.allow');
 });
@@ -276,7 +276,7 @@ test("rules see the caller's name", () => {
 });
 
 test('what is prohibited is refused first, even if it is allowed', () => {
-  const own: OwnRules = { prohibited: () => 'metadata', policy: policy([], ['169.254.169.254']) };
+  const own: OwnRules = { prohibited: () => 'metadata', lists: policy([], ['169.254.169.254']) };
   assert.equal(
     refusal('169.254.169.254', own)('169.254.169.254'),
     'dial tcp 169.254.169.254:443: agents do not dial 169.254.169.254 (metadata); --allow-destinations=metadata lifts this',

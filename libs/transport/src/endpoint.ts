@@ -109,7 +109,7 @@ export interface OwnRules {
   /** The flag that lifts a prohibition. Default: the agents'. */
   readonly liftedBy?: '--allow-destinations' | '--direct-destinations';
   /** The agent's own lists of what it dials. Its rules have the names of their entries. Default: everything. */
-  readonly policy?: DialPolicy;
+  readonly lists?: DialPolicy;
 }
 
 /** Returns why an address is not dialled, or undefined. Without an address: why the name is not, before it is resolved. */
@@ -122,7 +122,7 @@ type Refusal = (address?: string) => DialError | undefined;
  */
 export function refusalOf(
   request: DialRequest,
-  { prohibited = () => undefined, liftedBy = '--allow-destinations', policy }: OwnRules,
+  { prohibited = () => undefined, liftedBy = '--allow-destinations', lists }: OwnRules,
 ): Refusal {
   const who = liftedBy === '--allow-destinations' ? 'agents do' : 'a gateway does';
   const { destination, tenant } = request;
@@ -136,7 +136,7 @@ export function refusalOf(
     const rule = address === undefined ? undefined : prohibited(address, destination.port);
     if (rule) return refused(`${who} not dial ${address} (${rule}); ${liftedBy}=${rule} lifts this`, rule);
     const host = address ?? destination.host;
-    const own = policy && refusingRule(request, policy, address);
+    const own = lists && refusingRule(request, lists, address);
     if (own === '')
       return refused(`this agent does not dial ${host}: it is not in its --allow-destinations`, '--allow-destinations');
     if (own)
