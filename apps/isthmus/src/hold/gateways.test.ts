@@ -171,6 +171,23 @@ for (const [says, serve] of Object.entries(STRANGERS))
     assert.equal(told.length, new Set(told.map(({ text }) => text)).size);
   });
 
+test('a peer that names itself as hubs do is a gateway that answers', async () => {
+  const { gateways, at, linked } = await held('near');
+  await peerAt(at('near'), (socket) => {
+    socket.once('data', () => {
+      socket.pause();
+      socket.write(UPGRADED);
+      const attach = async () => assert.fail('nothing is attached');
+      const served = { socket, peer: 'hold', role: 'gateway', dial: answering, attach, hubId: 'h1' } as const;
+      new LinkServer({ ...served, events: planeEvents() });
+    });
+  });
+  await linked(1);
+  const { hubId, end } = await gateways.dial(request());
+  assert.equal(hubId, 'near');
+  end.abort(new Error('over'));
+});
+
 test('a gateway that refuses for now is not the last word, and one that refuses for good is', async () => {
   const { gateways, at, linked } = await held('near', 'far');
   const near = await gatewayAt(at('near'), refusing('no agent here', true));

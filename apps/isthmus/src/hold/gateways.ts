@@ -301,9 +301,9 @@ class Gateway {
       refused: (error) => events.emit('refused', 'gateways', peer, error),
     });
     const timer = setTimeout(() => link.destroy(new Error('it does not answer')), ISTHMUS.holdConnectMs);
-    const refused = await Promise.race([link.answered, link.closed]);
+    const answer = await Promise.race([link.answered, link.closed]);
     clearTimeout(timer);
-    if (refused) throw refused;
+    if (answer instanceof Error) throw answer;
     return link;
   }
 
