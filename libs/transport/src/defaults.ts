@@ -138,6 +138,10 @@ export const TRANSPORT = {
   packetsTunnels: 10_000,
   /** How long a gateway's link to a hub may take to come up. */
   peerConnectMs: 3000,
+  /** A gateway's first pause before it connects to a hub again. Each further failure doubles it. */
+  peerRetryFirstMs: 100,
+  /** The longest such pause. */
+  peerRetryMostMs: 2000,
   /** How long an agent tries to reach a destination. Upstream's agents answer after 5 s. */
   destinationConnectMs: 5000,
   /**

@@ -140,7 +140,7 @@ class Peer {
   #unanswered: LinkClient | undefined;
   readonly #hubId: string;
   readonly #options: PeerLinksOptions;
-  readonly #backoff = new Backoff(100, 2000);
+  readonly #backoff = new Backoff(TRANSPORT.peerRetryFirstMs, TRANSPORT.peerRetryMostMs);
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
   /** Whether the hub drains. After it ends the link, another one would be useless. */
