@@ -240,12 +240,6 @@ function abandoned(): DialError {
 }
 
 /**
- * net.Socket gives its copy of the options these values. Node 20 takes 2 µs for each that is not there yet, because V8 makes a new shape
- * for it.
- */
-const SET_BY_NODE = { emitClose: false, autoDestroy: true, decodeStrings: false };
-
-/**
  * While nobody reads, further bytes stay in the kernel, and with them a reset that follows them. Node discards what it has buffered when it
  * reads the reset.
  */
@@ -281,7 +275,7 @@ function reach(
 
 function open(host: string, port: number): Socket {
   descriptors.opened();
-  return net.connect({ host, port, noDelay: true, allowHalfOpen: true, ...UNREAD, ...SET_BY_NODE });
+  return net.connect({ host, port, noDelay: true, allowHalfOpen: true, ...UNREAD });
 }
 
 const LIMIT_REACHED = 'connection_limit_reached';
