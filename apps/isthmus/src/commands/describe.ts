@@ -118,7 +118,7 @@ function objectsTable(objects: readonly object[], style: Style): string {
   );
 }
 
-/** `quarantinedMs` is `Quarantined`, `dialsPerSecond` is `Dials per second`. */
+/** `ageMs` is `Age`, `dialsPerSecond` is `Dials per second`. */
 function titleOf(field: string): string {
   const words = field.replace(/Ms$/, '').replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
   return words.charAt(0).toUpperCase() + words.slice(1);

@@ -23,7 +23,10 @@ export interface TokenRate {
   readonly atOnce: number;
 }
 
-/** A token bucket whose rate may change between two uses. It begins full. */
+/**
+ * A token bucket whose size and rate may change between two uses, as a tenant's limits do. It begins full. `Allowance` of libs/wire is for what
+ * comes by the frame: its size and rate are fixed, so it seldom looks at the clock.
+ */
 export class TokenBucket {
   readonly #now: () => number;
   #left = Number.POSITIVE_INFINITY;

@@ -16,7 +16,8 @@ const CLOCK_LOOKS = 16;
 
 /**
  * A token bucket that looks at the clock only after each sixteenth of it was spent. So after a rest, a burst may be a sixteenth larger: the
- * next look also pays back what was spent before it.
+ * next look also pays back what was spent before it. `TokenBucket` of libs/tunnel looks at each use, because its size and rate may change;
+ * here that would cost each frame a look.
  */
 export class Allowance {
   readonly #atOnce: number;
