@@ -1,18 +1,16 @@
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
+import { dirname, join } from 'node:path';
 import { bundlePrograms } from './bundle.mjs';
-import { bin, command, npm } from './command.mjs';
+import { command, npm } from './command.mjs';
 import { bill, licences } from './image-bill.mjs';
 import { putStandAlone } from './standalone.mjs';
 import { copyPrograms, ROOT, readJson, workspacePackages } from './workspace.mjs';
 
 const PACK_MS = 5 * 60_000;
-/** What is there for tests, in a package and among its entry points. */
-const FOR_TESTS = /\.test\.|(^|\/)testing([./]|$)/;
 
 /**
- * Packs for npm: every package of the workspace that others can import, and one package with all programs. In the workspace, packages are
- * private, so that nobody publishes them from there by mistake; what is packed has a manifest of its own.
+ * Packs for npm: one package with all programs, and each library that stands alone. What else the programs consist of is in their bundles. In
+ * the workspace, packages are private, so that nobody publishes them from there by mistake; what is packed has a manifest of its own.
  * @param to the directory for the tarballs
  * @param scratch an empty directory
  * @param repository the address of the repository, which npm compares with where a package was built; undefined if there is none
@@ -23,13 +21,10 @@ export async function packAll({ to, scratch, repository, root = ROOT }) {
     ...fieldsOf(readJson(join(root, 'package.json'))),
     ...(repository && { repository: { type: 'git', url: repository, ...(path && { directory: path }) } }),
   });
-  const libraries = workspacePackages(root).filter(({ manifest }) => manifest.exports);
-  const compiled = join(scratch, 'compiled');
-  await compile(compiled, root);
+  const libraries = workspacePackages(root).filter(({ manifest }) => manifest.standsAlone);
   const directories = [await putPrograms(join(scratch, 'isthmus'), common(), root)];
   for (const library of libraries) {
-    const put = library.manifest.standsAlone ? putAlone : putLibrary;
-    directories.push(await put(join(scratch, library.path), library, common(library.path), compiled, root));
+    directories.push(await putAlone(join(scratch, library.path), library, common(library.path), root));
   }
   cpSync(join(root, 'README.md'), join(directories[0], 'README.md'));
   return npmPack(directories, { to, scratch, root });
@@ -44,7 +39,7 @@ export async function packAlone(path, { to, scratch, root = ROOT }) {
   const library = workspacePackages(root).find((each) => each.path === path);
   if (!library?.manifest.standsAlone) throw new Error(`${path} is no library that stands alone`);
   const directory = join(scratch, path);
-  await putAlone(directory, library, fieldsOf(readJson(join(root, 'package.json'))), join(scratch, 'compiled'), root);
+  await putAlone(directory, library, fieldsOf(readJson(join(root, 'package.json'))), root);
   const [file] = await npmPack([directory], { to, scratch, root });
   return file;
 }
@@ -76,42 +71,13 @@ async function putPrograms(directory, common, root) {
   return directory;
 }
 
-/** Node runs no TypeScript below node_modules, so a library is published as JavaScript, with its types. */
-function putLibrary(directory, { path, manifest: { name, exports, dependencies } }, common, compiled) {
-  cpSync(join(compiled, path, 'src'), join(directory, 'dist'), {
-    recursive: true,
-    filter: (file) => !FOR_TESTS.test(relative(compiled, file)),
-  });
-  const entries = Object.entries(exports).filter(([entry]) => !FOR_TESTS.test(entry));
-  const published = Object.fromEntries(
-    entries.map(([entry, source]) => {
-      const file = source.replace('./src/', './dist/').replace(/\.ts$/, '');
-      return [entry, { types: `${file}.d.ts`, default: `${file}.js` }];
-    }),
-  );
-  write(
-    join(directory, 'package.json'),
-    JSON.stringify({ name, ...common, exports: published, dependencies }, undefined, 2),
-  );
-  return directory;
-}
-
 /** A library that needs no other package, with what it uses of other packages of the workspace, and its README. */
-async function putAlone(directory, { dir, path, manifest: { name, description } }, common, compiled, root) {
-  const { module, types } = await putStandAlone({ directory, path, scratch: `${compiled}-alone`, root });
+async function putAlone(directory, { dir, path, manifest: { name, description } }, common, root) {
+  const { module, types } = await putStandAlone({ directory, path, scratch: `${directory}-types`, root });
   cpSync(join(dir, 'README.md'), join(directory, 'README.md'));
   const exports = { '.': { types: `./${types}`, default: `./${module}` } };
   write(join(directory, 'package.json'), JSON.stringify({ name, ...common, description, exports }, undefined, 2));
   return directory;
-}
-
-/** Compiles all packages below a directory. */
-async function compile(to, root) {
-  const emit = ['--noEmit', 'false', '--incremental', 'false', '--declaration', '--rootDir', root, '--outDir', to];
-  for (const project of [root, join(root, 'libs', 'console')]) {
-    const { status, output } = await command([bin('tsc'), '--project', project, ...emit], { timeout: PACK_MS });
-    if (status !== 0) throw new Error(`tsc: ${output}`);
-  }
 }
 
 function write(file, text) {
