@@ -382,7 +382,7 @@ test('dials that the gateway refuses are bounded by tenant, and all others have 
   const events = planeEvents();
   const records: TrailRecord[] = [];
   const others = auditOthers(events, 'gw-1', (record) => records.push(record));
-  const dials = auditDials(events, 'gw-1', (record) => records.push(record), others.admits);
+  const dials = auditDials(events, 'gw-1', (record) => records.push(record), others.passes);
   const denial = new NotAuthorised('dial.deny[0] forbids it', { rule: 'acme.yaml: dial.deny[0]', principal: CALLER });
   const error = new DialError('destination_ip_prohibited', denial.message, { cause: denial });
   const caller = { via: 'grpc', identity: 'CN=api', principal: CALLER } as const;

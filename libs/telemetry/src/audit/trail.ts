@@ -106,7 +106,7 @@ export async function auditTrail(events: PlaneEvents, options: AuditOptions): Pr
 
 function auditOf(events: PlaneEvents, { process, of }: AuditOptions, write: RecordSink['write']): () => void {
   const others = of.others ? auditOthers(events, process, (record) => write(record)) : undefined;
-  const dials = of.dials ? auditDials(events, process, write, others?.admits) : undefined;
+  const dials = of.dials ? auditDials(events, process, write, others?.passes) : undefined;
   return () => {
     dials?.end();
     others?.end();
@@ -196,13 +196,13 @@ export interface DialAudit {
 /**
  * Writes one record for each dial at a gateway, when it fails or when its tunnel has ended. A request that is not a dial gets no
  * record.
- * @param admits whether a dial that the gateway itself refused gets a record; it is counted otherwise. Default: each does
+ * @param passes whether a dial that the gateway itself refused gets a record; it is counted otherwise. Default: each does
  */
 export function auditDials(
   events: PlaneEvents,
   gateway: string,
   write: (record: AuditRecord, dial: DialRequest) => void,
-  admits: (kind: string) => boolean = () => true,
+  passes: (kind: string) => boolean = () => true,
 ): DialAudit {
   /** Dials that were answered with a tunnel, until that tunnel ends. */
   const answers = new WeakMap<DialRequest, Answer>();
@@ -216,7 +216,7 @@ export function auditDials(
       if (role !== 'gateway') return;
       const answer = { outcome, time: Date.now() - outcome.ms, start: performance.now() - outcome.ms };
       if (!outcome.error) answers.set(dial, answer);
-      else if (!isRefusedDial(dial, outcome.error) || admits(`dials of tenant ${dial.tenant}`))
+      else if (!isRefusedDial(dial, outcome.error) || passes(`dials of tenant ${dial.tenant}`))
         write(auditRecord(gateway, dial, answer), dial);
     },
     // The destination was reached, but the caller was gone, so no tunnel will report it.
@@ -247,7 +247,7 @@ export function auditDials(
 
 interface OtherAudit {
   /** Returns whether a refusal of this kind gets a record of its own; if not, it is counted. */
-  admits(kind: string): boolean;
+  passes(kind: string): boolean;
   /** Writes the counts of refusals without a record. Later events get no record. */
   end(): void;
 }
@@ -267,7 +267,7 @@ export function auditOthers(events: PlaneEvents, process: string, write: (record
   };
   const refused = (where: string, remote: string, error: Error) => {
     const { principal, tenant, rule, destination } = notAuthorisedIn(error) ?? {};
-    if (!refusals.admit(refusalKind(where, error))) return;
+    if (!refusals.pass(refusalKind(where, error))) return;
     const who = { ...(tenant !== undefined && { tenant }), ...verified(principal) };
     const by = rule !== undefined && { rule };
     const to = destination !== undefined && { destination: destination.slice(0, TELEMETRY.auditTextCharacters) };
@@ -280,7 +280,7 @@ export function auditOthers(events: PlaneEvents, process: string, write: (record
     operation(operation: Operation) {
       const { operator, outcome, text } = operation;
       const kind = `operations of ${operator.tenant === undefined ? 'the plane' : `tenant ${operator.tenant}`}`;
-      if (outcome === 'refused' && !refusals.admit(kind)) return;
+      if (outcome === 'refused' && !refusals.pass(kind)) return;
       write({ ...base('operation'), ...operation, ...(text !== undefined && { text: shortened(text) }) });
     },
     tenants({ changed, gone }) {
@@ -292,13 +292,13 @@ export function auditOthers(events: PlaneEvents, process: string, write: (record
     },
     // A directory of 10,000 files can turn bad at once.
     'tenants:failure'(problem, kept) {
-      if (!refusals.admit("tenants' files")) return;
+      if (!refusals.pass("tenants' files")) return;
       const tenant = kept !== undefined && { tenant: kept };
       write({ ...base('tenants'), changed: [], gone: [], ...tenant, problem: shortened(problem) });
     },
   });
   return {
-    admits: (kind) => refusals.admit(kind),
+    passes: (kind) => refusals.pass(kind),
     end() {
       unsubscribe();
       refusals.end();

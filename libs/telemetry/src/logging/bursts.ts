@@ -27,7 +27,8 @@ export class Bursts {
     this.#tell = tell;
   }
 
-  admit(kind: string): boolean {
+  /** Counts an event. @returns whether it is among the first */
+  pass(kind: string): boolean {
     return this.#count(kind).seen <= this.#limit.most;
   }
 

@@ -28,12 +28,12 @@ import { type BurstLimit, Bursts, refusalKind } from './bursts.ts';
 function resumeLines(logger: Logger, bursts: Bursts): Subscriptions {
   return {
     'tunnel:detach'(tunnel, error) {
-      if (!logger.isLevelEnabled('info') || !bursts.admit(`tunnels detached from hub ${tunnel.hubId}`)) return;
+      if (!logger.isLevelEnabled('info') || !bursts.pass(`tunnels detached from hub ${tunnel.hubId}`)) return;
       logger.info({ ...fieldsOf(tunnel), text: inWords(error) }, 'tunnel detached');
     },
     'tunnel:attach'(tunnel, paused) {
       const how = paused === 0 ? 'moved' : 'resumed';
-      if (!logger.isLevelEnabled('info') || !bursts.admit(`tunnels ${how} to hub ${tunnel.hubId}`)) return;
+      if (!logger.isLevelEnabled('info') || !bursts.pass(`tunnels ${how} to hub ${tunnel.hubId}`)) return;
       const pausedMs = paused === 0 ? undefined : Math.round(paused);
       logger.info({ ...fieldsOf(tunnel), moves: tunnel.moves, pausedMs }, `tunnel ${how}`);
     },
@@ -96,7 +96,7 @@ function dialLines(logger: Logger, bursts: Bursts, slowMs: number): Subscription
       if (!logger.isLevelEnabled(level)) return;
       const { error } = outcome;
       // A limit that is reached, or a rule, refuses every dial of one tenant, and each line costs a third of such a dial.
-      if (error && isFlood(dial, error) && !bursts.admit(`dials of tenant ${dial.tenant}`)) return;
+      if (error && isFlood(dial, error) && !bursts.pass(`dials of tenant ${dial.tenant}`)) return;
       logger[level](dialFields(role, dial, outcome), error ? 'dial failed' : 'dial established');
     },
     'tunnel:close'(tunnel, outcome, ms) {
@@ -258,7 +258,7 @@ function tenantLines(logger: Logger, bursts: Bursts): Subscriptions {
       : all;
   return {
     tenants({ changed, gone, inForce }) {
-      if (bursts.admit('tenants'))
+      if (bursts.pass('tenants'))
         logger.info({ changed: names(changed), gone: names(gone), inForce }, 'tenants in force');
     },
     'tenants:failure'(problem, kept) {
@@ -267,7 +267,7 @@ function tenantLines(logger: Logger, bursts: Bursts): Subscriptions {
         kept === undefined
           ? "tenant's file cannot be used"
           : "tenant's file cannot be used: the tenant stays as it was";
-      if (bursts.admit("tenants' files")) logger.warn(fields, text);
+      if (bursts.pass("tenants' files")) logger.warn(fields, text);
     },
   };
 }
@@ -276,7 +276,7 @@ function operationLines(logger: Logger, bursts: Bursts): Subscriptions {
   return {
     // What was done has a line of its own, where it was done.
     operation({ operator, call, tenant, target, outcome, text }) {
-      if (outcome === 'done' || !bursts.admit('operations')) return;
+      if (outcome === 'done' || !bursts.pass('operations')) return;
       const { identity, remote, tenant: of } = operator;
       const fields = { operator: identity, remote, operatorOf: of, call, tenant, target, text };
       logger.warn(fields, `operation ${outcome}`);
@@ -287,10 +287,10 @@ function operationLines(logger: Logger, bursts: Bursts): Subscriptions {
 function refusalLines(logger: Logger, bursts: Bursts): Subscriptions {
   return {
     fault(where, remote, error) {
-      if (bursts.admit(`${where}: fault`)) logger.error({ where, remote, err: error }, 'fault');
+      if (bursts.pass(`${where}: fault`)) logger.error({ where, remote, err: error }, 'fault');
     },
     ...unlessProbed((where, remote, error) => {
-      if (bursts.admit(refusalKind(where, error))) logger.warn({ where, remote, text: inWords(error) }, 'refused');
+      if (bursts.pass(refusalKind(where, error))) logger.warn({ where, remote, text: inWords(error) }, 'refused');
     }),
   };
 }
