@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { until } from '../harness/index.ts';
@@ -135,19 +135,23 @@ export async function endStatic(name: string): Promise<void> {
   const gone = async () => {
     const { status, stdout } = await tryKubectl([...ofPod(name), '--ignore-not-found', containerField('containerID')]);
     if (stdout) await kill(stdout);
-    return status === 0 && (await isGone(name));
+    return status === 0 && (await tryKubectl([...ofPod(name), '--ignore-not-found', '-o=name'])).stdout === '';
   };
   await until(gone, { what: `the end of ${name}`, deadline: NEXT_MS });
 }
 
-/** Waits until a static pod is gone whose manifest is: the kubelet then starts another of its name at once. */
-export async function goneStatic(name: string): Promise<void> {
-  await until(() => isGone(name), { what: `the end of ${name}`, deadline: NEXT_MS });
+/** Returns the kubelet's own name of a static pod, which differs for each manifest. */
+export function uidOf(name: string): Promise<string> {
+  return kubectl([...ofPod(name), '-o=jsonpath={.metadata.annotations.kubernetes\\.io/config\\.hash}']);
 }
 
-async function isGone(name: string): Promise<boolean> {
-  const { status, stdout } = await tryKubectl([...ofPod(name), '--ignore-not-found', '-o=name']);
-  return status === 0 && stdout === '';
+/**
+ * Waits until the kubelet is done with a static pod whose manifest is gone. It then starts another of its name at once, and before that looks only
+ * every 10 to 15 s whether it may. The pod's control group is the last that it removes, a moment after the API server's object at times.
+ */
+export async function doneStatic(uid: string): Promise<void> {
+  const gone = () => globSync(`/sys/fs/cgroup/cpu/*/kubepods/**/pod${uid}`).length === 0;
+  await until(gone, { what: `the end of the static pod ${uid}`, deadline: NEXT_MS });
 }
 
 /** Kills a container with SIGKILL, which may have ended already. */

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { until } from '../harness/index.ts';
 import { SOCKET } from './control-planes.ts';
-import { containerOf, endStatic, goneStatic, kill, nextStatic } from './kubernetes.ts';
+import { containerOf, doneStatic, endStatic, kill, nextStatic, uidOf } from './kubernetes.ts';
 import { EGRESS } from './recipe.ts';
 import { ANP_VERSION } from './settings.ts';
 import { manifestOf, readPod, removePod, type StaticPod, writePod } from './static-pods.ts';
@@ -49,8 +49,9 @@ export async function putAnp(server: string, holder: string, directory = SOCKET)
   const anps = ofAnp(ours);
   // Ours tells the two protocols apart by a connection's first bytes.
   if (/HTTPConnect/.test(readFileSync(EGRESS, 'utf8'))) anps.spec.containers[0].args?.push('--mode=http-connect');
+  const uid = await uidOf(server);
   removePod(server);
-  await goneStatic(server);
+  await doneStatic(uid);
   await endStatic(holder);
   writePod(anps);
   await nextStatic(server, '');
@@ -64,8 +65,7 @@ export async function putAnp(server: string, holder: string, directory = SOCKET)
 /**
  * Ends a server for another make of it: recipes/kubernetes-io, "From ANP's server". By the page's flags, ours ends at once. ANP's takes its socket away
  * when it is told to end, and then waits for its sessions until the kubelet kills it, after 30 s; an API server waits no longer, and webhooks
- * 10 s, so it is killed. The kubelet looks only every 10 to 15 s whether a pod has ended that another of its name waits for, so that comes once
- * this has returned.
+ * 10 s, so it is killed. The next manifest comes once this has returned.
  * @param directory of its socket
  * @param strike is given what ends the server's tunnels
  */
@@ -74,14 +74,14 @@ export async function endServer(
   directory: string,
   strike: (end: () => Promise<void>) => Promise<void> = (end) => end(),
 ): Promise<void> {
-  const before = await containerOf(name);
+  const [before, uid] = [await containerOf(name), await uidOf(name)];
   const socket = join(directory, 'konnectivity-server.socket');
   await strike(async () => {
     removePod(name);
     await until(() => !existsSync(socket), { what: `the end of ${socket}`, deadline: LEAVES_MS });
     await kill(before);
   });
-  await goneStatic(name);
+  await doneStatic(uid);
 }
 
 /** Has the kubelet run another form of a static pod, and waits until that is ready. */
