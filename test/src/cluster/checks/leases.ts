@@ -69,7 +69,11 @@ async function runServers(pods: readonly StaticPod[]): Promise<void> {
 /** Waits until every server has a session with each of so many agents. */
 async function sessionsAre(way: Way, agents: number): Promise<string> {
   const counts = async () => (await pagesOf(way)).map((page) => sample(page, SESSIONS, {}));
-  await until(async () => (await counts()).every((count) => count === agents), `${agents} sessions with each server`);
+  // Agents that leave keep theirs for 45 s at least, as long as an API server keeps an idle connection (--drain-idle-timeout).
+  await until(async () => (await counts()).every((count) => count === agents), {
+    what: `${agents} sessions with each server`,
+    deadline: LEASE_MS,
+  });
   return `${(await counts()).join(', ')} sessions`;
 }
 

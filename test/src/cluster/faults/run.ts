@@ -1,5 +1,5 @@
 import type { Kubernetes } from '../kubernetes.ts';
-import { probePod } from '../probe.ts';
+import { apiAvailable, probePod } from '../probe.ts';
 import type { Way } from '../way.ts';
 import type { Fault } from './fault.ts';
 import { type Figures, Load } from './load.ts';
@@ -30,6 +30,8 @@ async function underLoad(
   fault: Fault,
   options: { kubernetes: Kubernetes; way: Way; short: boolean },
 ): Promise<Outcome> {
+  // The fault before this may have left an API server in doubt of it for some seconds.
+  await apiAvailable();
   await using load = await Load.begin(await probePod(), { ...fault, apiServers: options.way.apiServers });
   await fault.commit({ ...options, load });
   await load.more(CALLS_AFTER);
