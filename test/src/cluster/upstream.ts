@@ -22,6 +22,9 @@ const OWN = [
   'log-format',
 ];
 
+/** Is given what ends tunnels: `Load.strike`, where there is a load. */
+type Strike = (end: () => Promise<void>) => Promise<void>;
+
 /** Returns the name of ANP's image of its server or agent. */
 export function anpImage(program: 'server' | 'agent'): string {
   return `registry.k8s.io/kas-network-proxy/proxy-${program}:${ANP_VERSION}`;
@@ -44,7 +47,12 @@ export function ofAnp(pod: StaticPod): StaticPod {
  * @param directory of the API server's socket
  * @returns what puts them back
  */
-export async function putAnp(server: string, holder: string, directory = SOCKET): Promise<() => Promise<void>> {
+export async function putAnp(
+  server: string,
+  holder: string,
+  directory = SOCKET,
+  strike: Strike = (end) => end(),
+): Promise<(strike?: Strike) => Promise<void>> {
   const [ours, held] = [server, holder].map((name) => readPod(manifestOf(name))) as [StaticPod, StaticPod];
   const anps = ofAnp(ours);
   // Ours tells the two protocols apart by a connection's first bytes.
@@ -52,11 +60,11 @@ export async function putAnp(server: string, holder: string, directory = SOCKET)
   const uid = await uidOf(server);
   removePod(server);
   await doneStatic(uid);
-  await endStatic(holder);
+  await strike(() => endStatic(holder));
   writePod(anps);
   await nextStatic(server, '');
-  return async () => {
-    await endServer(server, directory);
+  return async (strike) => {
+    await endServer(server, directory, strike);
     for (const pod of [ours, held]) writePod(pod);
     for (const name of [server, holder]) await nextStatic(name, '');
   };
@@ -67,13 +75,8 @@ export async function putAnp(server: string, holder: string, directory = SOCKET)
  * when it is told to end, and then waits for its sessions until the kubelet kills it, after 30 s; an API server waits no longer, and webhooks
  * 10 s, so it is killed. The next manifest comes once this has returned.
  * @param directory of its socket
- * @param strike is given what ends the server's tunnels
  */
-export async function endServer(
-  name: string,
-  directory: string,
-  strike: (end: () => Promise<void>) => Promise<void> = (end) => end(),
-): Promise<void> {
+export async function endServer(name: string, directory: string, strike: Strike = (end) => end()): Promise<void> {
   const [before, uid] = [await containerOf(name), await uidOf(name)];
   const socket = join(directory, 'konnectivity-server.socket');
   await strike(async () => {

@@ -49,17 +49,24 @@ export const OF_THREE: readonly Fault[] = [
   },
 ];
 
-let putBack = async () => {};
+let putBack: Awaited<ReturnType<typeof putAnp>> = async () => {};
 
 /** Back to ANP and to Isthmus again, on one of the three. There are agents of both kinds. */
 export const ONE_OF_THREE: readonly Fault[] = [
   {
     name: 'one of three servers: Isthmus to ANP',
     mayCut: true,
-    async commit() {
+    mayCutAdmissions: true,
+    async commit({ load }) {
       const { suffix } = CONTROL_PLANES.at(-1) as ControlPlane;
-      putBack = await putAnp(`${SERVER}${suffix}`, `${HOLDER}${suffix}`, `${SOCKET}${suffix}`);
+      const pods = [`${SERVER}${suffix}`, `${HOLDER}${suffix}`] as const;
+      putBack = await putAnp(...pods, `${SOCKET}${suffix}`, (end) => load.strike(end));
     },
   },
-  { name: 'one of three servers: ANP to Isthmus', mayCut: true, commit: () => putBack() },
+  {
+    name: 'one of three servers: ANP to Isthmus',
+    mayCut: true,
+    mayCutAdmissions: true,
+    commit: ({ load }) => putBack((end) => load.strike(end)),
+  },
 ];
