@@ -64,6 +64,16 @@ export function command<O extends object>(definition: Definition<O>): Definition
   return definition as unknown as Definition;
 }
 
+/** Names that TAB offers: of a plane, or of the operator's contexts. */
+export const NAME_KINDS = ['members', 'gateways', 'hubs', 'agents', 'tenants', 'contexts'] as const;
+
+export type NameKind = (typeof NAME_KINDS)[number];
+
+/** Says which names TAB offers for an argument or an option. */
+export function naming<T extends Argument | Option>(names: NameKind, described: T): T & { readonly names: NameKind } {
+  return Object.assign(described, { names });
+}
+
 /** Runs `read`. Converts its errors so that commander reports them with the name of the option. */
 function valid<T>(read: () => T): T {
   try {
@@ -149,10 +159,16 @@ export function commonOptions(): Option[] {
     ).env('ISTHMUS_CA'),
     new Option('--cert <file>', 'client certificate for them (PEM)').env('ISTHMUS_CERT'),
     new Option('--key <file>', 'private key of --cert (PEM)').env('ISTHMUS_KEY'),
-    new Option('--tenant <name>', "only this tenant; a dial uses it instead of the gateway's own").default('', 'all'),
-    new Option(
-      '--context <name>',
-      'context that gives the options above, instead of the current one of isthmus config; for why and nc, a context of the kubeconfig',
+    naming(
+      'tenants',
+      new Option('--tenant <name>', "only this tenant; a dial uses it instead of the gateway's own"),
+    ).default('', 'all'),
+    naming(
+      'contexts',
+      new Option(
+        '--context <name>',
+        'context that gives the options above, instead of the current one of isthmus config; for why and nc, a context of the kubeconfig',
+      ),
     ),
     durationOption('--timeout <duration>', 'how long each member may take to answer', ISTHMUS.answerMs).argParser(
       deadline,

@@ -1,6 +1,6 @@
 import timers from 'node:timers/promises';
 import { Argument, Option } from 'commander';
-import { type Call, command, type Definition } from './command.ts';
+import { type Call, command, type Definition, NAME_KINDS, naming } from './command.ts';
 import { ISTHMUS } from './defaults.ts';
 import { EXIT, type ExitStatus, Failure, type Style, statusOf, styleOf, unansweredText } from './output.ts';
 import { customColumns, pathOf, selector, textOf } from './paths.ts';
@@ -57,10 +57,12 @@ export function listCommand<V extends object, O extends ListOptions = ListOption
   kind: Kind<V>,
   own: Pick<Definition, 'summary' | 'examples'> & Partial<Definition<O>>,
 ): Definition {
+  const named = new Argument('[name...]', `only ${kind.name} with these names`);
+  const offered = NAME_KINDS.find((each) => each === kind.name);
   return command<O>({
     name: kind.name,
     lists: true,
-    args: [new Argument('[name...]', `only ${kind.name} with these names`)],
+    args: [offered ? naming(offered, named) : named],
     run: (call) => list(kind, call),
     ...own,
     options: [...(own.options ?? []), ...listOptions(kind)],

@@ -71,6 +71,7 @@ describe('completion', () => {
         has('isthmus status --tenant ', 'tenants-1');
         has('isthmus config --member ', 'members-1');
         has('isthmus drain ', 'hubs-1', 'hubs-2');
+        has('isthmus login ', 'tenants-1');
         has('isthmus agents ', 'agents-1', 'agents-2');
         has('isthmus tunnels -o ', 'name', 'custom-columns=');
         has('isthmus hubs --', '--watch', '--no-headers', '--field-selector');
@@ -92,6 +93,23 @@ describe('completion', () => {
       assert.ok(offered('isthmus watch ').includes('--tenant'));
       assert.ok(offered('isthmus kick ').includes('tunnel'));
       assert.ok(!offered('isthmus kick agent ').includes('tunnel'));
+    });
+
+    it('offers names wherever an argument or an option takes one of the plane', () => {
+      const root = commandTree();
+      const described = [
+        ...root.options.map((option) => ({ at: option.flags, option })),
+        ...root.commands.flatMap((command) => [
+          ...command.options.map((option) => ({ at: `${command.name()} ${option.flags}`, option })),
+          ...command.registeredArguments.map((option) => ({ at: `${command.name()} <${option.name()}>`, option })),
+        ]),
+      ];
+      const takeNames = described.filter(({ at }) =>
+        /<(agent|hub|member|tenant|id)>|--(agent|hub|member|tenant) <name>/.test(at),
+      );
+      assert.ok(takeNames.length > 10);
+      const without = takeNames.filter(({ option }) => !('names' in option)).map(({ at }) => at);
+      assert.deepEqual(without, [], 'describe them by naming() of command.ts');
     });
 
     it('of kubectl offers what bash does, to kubectl isthmus', { skip: missing('kubectl') || missing('bash') }, () => {

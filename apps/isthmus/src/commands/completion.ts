@@ -1,15 +1,10 @@
 import { Argument, type Command, Option } from 'commander';
-import { type Call, command } from '../command.ts';
+import { type Call, command, NAME_KINDS, type NameKind } from '../command.ts';
 import { contextNames } from '../contexts.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { age, EXIT, usage } from '../output.ts';
 import { sessionsOf } from '../plane/evidence.ts';
 import type { Plane } from '../plane/plane.ts';
-
-/** Names that completion asks for: of a plane, or of the operator's contexts. */
-const NAME_KINDS = ['members', 'gateways', 'hubs', 'agents', 'tenants', 'contexts'] as const;
-
-type NameKind = (typeof NAME_KINDS)[number];
 
 type Shell = 'bash' | 'zsh' | 'fish' | 'kubectl';
 
@@ -53,36 +48,13 @@ export const completion = command({
   },
 });
 
-/** Which names an option or an argument takes. */
-const BY_OPTION: Readonly<Record<string, NameKind>> = {
-  '--member <id>': 'members',
-  '--gateway <id>': 'gateways',
-  '--hub <id>': 'hubs',
-  '--agent <id>': 'agents',
-  '--tenant <name>': 'tenants',
-  '--for <name>': 'agents',
-  '--context <name>': 'contexts',
-};
-
-const BY_ARGUMENT: Readonly<Record<string, NameKind>> = {
-  'status name': 'members',
-  'tenants what': 'tenants',
-  'agents name': 'agents',
-  'hubs name': 'hubs',
-  'drain hub': 'hubs',
-  'quarantine agent': 'agents',
-  'kick id': 'agents',
-  'describe name': 'agents',
-  'config name': 'contexts',
-};
-
-function namesOfOption({ flags }: Option): NameKind | undefined {
-  return BY_OPTION[flags];
+/** Returns which names an argument or an option takes. */
+function namesFor({ names }: (Argument | Option) & { readonly names?: NameKind }): NameKind | undefined {
+  return names;
 }
 
-function namesOfArgument(command: Command, argument: Argument): NameKind | undefined {
-  return BY_ARGUMENT[`${command.name()} ${argument.name()}`];
-}
+/** Arguments that are files, and how zsh completes them. */
+const FILES: Readonly<Record<string, string>> = { dir: '_files -/', file: '_files' };
 
 /** Options of every command that say which plane to ask. A script passes them on. */
 const ASKING = ['-a', '--address', '--ca', '--cert', '--key', '--tenant', '--context'] as const;
@@ -159,6 +131,7 @@ function bash(root: Command): string {
   const values = options
     .filter(takesValue)
     .map((option) => `    ${written(option).join('|')}) ${bashValue(option)} ;;`);
+  const filed = root.commands.filter(({ registeredArguments: [first] }) => first && first.name() in FILES);
   const valued = options.filter(takesValue).flatMap(written).join('|');
   return `# Completion of isthmus for bash; made by: isthmus completion bash
 _isthmus_names() {
@@ -192,7 +165,7 @@ ${cases.join('\n')}
   done
   case $previous in
 ${values.join('\n')}
-    certs|diag) COMPREPLY=($(compgen -f -- "$current")); return ;;
+    ${filed.map((command) => command.name()).join('|')}) COMPREPLY=($(compgen -f -- "$current")); return ;;
   esac
   [[ $current == -* ]] && kinds=''
   for kind in $kinds; do words="$words $(_isthmus_names "$1" "$kind" "\${typed[@]:1}")"; done
@@ -223,13 +196,13 @@ echo :4
 }
 
 function kindText(command: Command): string {
-  const kinds = command.registeredArguments.flatMap((argument) => namesOfArgument(command, argument) ?? []);
+  const kinds = command.registeredArguments.flatMap((argument) => namesFor(argument) ?? []);
   return kinds.length > 0 ? `kinds='${kinds.join(' ')}' ` : '';
 }
 
 /** What follows an option. */
 function bashValue(option: Option): string {
-  const kind = namesOfOption(option);
+  const kind = namesFor(option);
   if (kind) return `words='' options='' kinds=${kind}`;
   if (option.argChoices) return `words='${option.argChoices.join(' ')}' options='' kinds=''`;
   if (takesFile(option)) return 'COMPREPLY=($(compgen -f -- "$current")); return';
@@ -241,7 +214,7 @@ function fish(root: Command): string {
   const lines = root.commands.flatMap((command) => {
     const name = command.name();
     const here = `-n '__fish_seen_subcommand_from ${name}'`;
-    const kinds = command.registeredArguments.flatMap((argument) => namesOfArgument(command, argument) ?? []);
+    const kinds = command.registeredArguments.flatMap((argument) => namesFor(argument) ?? []);
     return [
       `complete -c isthmus -f -n __isthmus_needs_command -a ${name} -d '${quoted(command.summary())}'`,
       ...choicesOf(command).map((choice) => `complete -c isthmus -f ${here} -a ${choice}`),
@@ -281,7 +254,7 @@ function fishOption(option: Option): string {
 }
 
 function fishValue(option: Option, choices: readonly string[] | undefined): string {
-  const kind = namesOfOption(option);
+  const kind = namesFor(option);
   if (kind) return ` -x -a '(__isthmus_names ${kind})'`;
   if (choices) return ` -x -a '${choices.join(' ')}'`;
   if (!takesValue(option)) return '';
@@ -340,7 +313,7 @@ function zshOption(option: Option): string[] {
 }
 
 function zshValues(option: Option): string {
-  const kind = namesOfOption(option);
+  const kind = namesFor(option);
   // The space keeps _arguments from adding words of its own.
   if (kind) return ` _isthmus_names ${kind}`;
   if (option.argChoices) return `(${option.argChoices.join(' ')})`;
@@ -349,9 +322,8 @@ function zshValues(option: Option): string {
 
 function zshArguments(command: Command): string[] {
   return command.registeredArguments.map((argument, index) => {
-    const kind = namesOfArgument(command, argument);
-    const files: Readonly<Record<string, string>> = { dir: '_files -/', file: '_files' };
-    const values = argument.argChoices ? `(${argument.argChoices.join(' ')})` : (files[argument.name()] ?? ' ');
+    const kind = namesFor(argument);
+    const values = argument.argChoices ? `(${argument.argChoices.join(' ')})` : (FILES[argument.name()] ?? ' ');
     const place = argument.variadic ? '*' : String(index + 1);
     return `'${place}:${zshText(argument.name())}:${kind ? ` _isthmus_names ${kind}` : values}'`;
   });

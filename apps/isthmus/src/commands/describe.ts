@@ -1,5 +1,5 @@
 import { Argument } from 'commander';
-import { type Call, command } from '../command.ts';
+import { type Call, command, naming } from '../command.ts';
 import type { Kind } from '../lists.ts';
 import { age, bytes, EXIT, Failure, type Style, statusOf, unansweredText, usage } from '../output.ts';
 import { textOf } from '../paths.ts';
@@ -28,7 +28,7 @@ export const describe = command({
     new Argument('<kind>', `one of the kinds, or KIND/NAME as -o name prints it`)
       .choices(KINDS.map(({ one }) => one))
       .argParser((text: string) => text),
-    new Argument('[name]', 'its name'),
+    naming('agents', new Argument('[name]', 'its name')),
   ],
   examples: [
     { line: 'describe agent agent-1', does: 'what it serves, carries, and when it came and went' },
