@@ -31,12 +31,6 @@ async function readBody(request: IncomingMessage): Promise<string> {
 /** The path of the methods, below that of the console. */
 export const METHODS_PATH = `${adminApi.AdminDefinition.fullName}/`;
 
-/** What changes nothing. Only these answer a GET, which a page of another member may send. */
-const READS: readonly Method[] = [
-  ...(['getStatus', 'getHistory', 'getConfig', 'listMembers', 'listSessions', 'listTunnels'] as const),
-  ...(['listTenants', 'listQuarantined', 'watchDials', 'explain', 'recentLogs'] as const),
-];
-
 /** https://connectrpc.com/docs/protocol: the names of the codes, and the statuses that go with them. */
 const CODES: { readonly [code: number]: readonly [name: string, status: number] } = {
   [Status.INVALID_ARGUMENT]: ['invalid_argument', 400],
@@ -93,10 +87,16 @@ function methodNamed(name: string): Method {
   throw new ServerError(Status.UNIMPLEMENTED, `the admin RPC has no method ${name.slice(0, 100)}`);
 }
 
+/** As Connect's protocol has it, only such methods answer a GET, which a page of another member may send. */
+function changesNothing(method: Method): boolean {
+  const { options } = adminApi.AdminDefinition.methods[method];
+  return 'idempotencyLevel' in options && options.idempotencyLevel === 'NO_SIDE_EFFECTS';
+}
+
 /** Returns the request's message, not checked yet. */
 async function messageOf(request: IncomingMessage, method: Method): Promise<unknown> {
   let text: string;
-  if (request.method === 'GET' && READS.includes(method)) {
+  if (request.method === 'GET' && changesNothing(method)) {
     text = new URL(request.url ?? '', 'http://host').searchParams.get('message') ?? '{}';
   } else {
     // Another type would let a form of any page ask.

@@ -129,6 +129,7 @@ test('methods that change nothing answer GET and POST; others answer only POST i
     identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
   });
   assert.equal((await post(server, 'ListSessions', {})).body, body);
+  assert.match((await get(server, `${RPC}ListEvents?message=%7B%7D`)).body, /keeps no events/);
   assert.equal((await get(server, `${RPC}Kick?message=${encodeURIComponent('{"dialId":"d1"}')}`)).status, 400);
   const form = { method: 'POST', headers: { 'content-type': 'text/plain' }, body: '{"dialId":"d1"}' };
   assert.equal((await get(server, `${RPC}Kick`, form)).status, 400);

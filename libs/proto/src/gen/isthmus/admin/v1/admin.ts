@@ -8649,7 +8649,7 @@ export const AdminDefinition = {
       requestStream: false,
       responseType: GetStatusResponse as typeof GetStatusResponse,
       responseStream: false,
-      options: {},
+      options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
     },
     /**
      * The agents' sessions, oldest first: those a hub holds, or those a gateway knows. A gateway does not know their protocol and
@@ -8661,7 +8661,7 @@ export const AdminDefinition = {
       requestStream: false,
       responseType: ListSessionsResponse as typeof ListSessionsResponse,
       responseStream: false,
-      options: {},
+      options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
     },
     /** The tunnels that run through this process, oldest first, with the bytes carried so far. */
     listTunnels: {
@@ -8670,7 +8670,7 @@ export const AdminDefinition = {
       requestStream: false,
       responseType: ListTunnelsResponse as typeof ListTunnelsResponse,
       responseStream: false,
-      options: {},
+      options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
     },
     /**
      * Dials as they begin and end, recent ones first. The stream goes on until the client cancels it. It never slows a
@@ -8682,7 +8682,7 @@ export const AdminDefinition = {
       requestStream: false,
       responseType: WatchDialsResponse as typeof WatchDialsResponse,
       responseStream: true,
-      options: {},
+      options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
     },
     /**
      * The members of the plane as this process sees them: members with their admin ports, hubs with this process's links to them;
@@ -8694,7 +8694,7 @@ export const AdminDefinition = {
       requestStream: false,
       responseType: ListMembersResponse as typeof ListMembersResponse,
       responseStream: false,
-      options: {},
+      options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
     },
     /** The tenants of --tenants-dir with what they use in this process, by name, and the files that cannot be used. */
     listTenants: {
@@ -8703,7 +8703,7 @@ export const AdminDefinition = {
       requestStream: false,
       responseType: ListTenantsResponse as typeof ListTenantsResponse,
       responseStream: false,
-      options: {},
+      options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
     },
     /** The last hour of this process, from its own memory: dials, failures, latency, sessions and tunnels, and who was refused. */
     getHistory: {
@@ -8712,7 +8712,7 @@ export const AdminDefinition = {
       requestStream: false,
       responseType: GetHistoryResponse as typeof GetHistoryResponse,
       responseStream: false,
-      options: {},
+      options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
     },
     /** What came, drained and went in the last hour, as this process saw it: a hub its agents, a gateway its links to hubs. */
     listEvents: {
@@ -8721,7 +8721,7 @@ export const AdminDefinition = {
       requestStream: false,
       responseType: ListEventsResponse as typeof ListEventsResponse,
       responseStream: false,
-      options: {},
+      options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
     },
     /** The flags in force. Secrets are left out: passwords, tokens, contents of files. */
     getConfig: {
@@ -8730,7 +8730,7 @@ export const AdminDefinition = {
       requestStream: false,
       responseType: GetConfigResponse as typeof GetConfigResponse,
       responseStream: false,
-      options: {},
+      options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
     },
     /** Gateway only: how a dial would be routed now, or why it would fail. Dials nothing. */
     explain: {
@@ -8739,7 +8739,7 @@ export const AdminDefinition = {
       requestStream: false,
       responseType: ExplainResponse as typeof ExplainResponse,
       responseStream: false,
-      options: {},
+      options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
     },
     /**
      * Gateway only: opens a real tunnel, closes it, and reports where the time went. The call succeeds even if the dial fails: the
@@ -8778,7 +8778,7 @@ export const AdminDefinition = {
       requestStream: false,
       responseType: ListQuarantinedResponse as typeof ListQuarantinedResponse,
       responseStream: false,
-      options: {},
+      options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
     },
     /**
      * Announces that the caller will connect to a port of this process to see what it shows there. If the port refuses it,
@@ -8808,7 +8808,7 @@ export const AdminDefinition = {
       requestStream: false,
       responseType: RecentLogsResponse as typeof RecentLogsResponse,
       responseStream: false,
-      options: {},
+      options: { idempotencyLevel: "NO_SIDE_EFFECTS" },
     },
     /**
      * Begins to drain: no new dials, running tunnels move or finish. Returns at once with what is left; calling it again is harmless
