@@ -146,7 +146,7 @@ function happenedAt(
   return [{ atMs, type, kind, name, tenant, detail, seenBy }];
 }
 
-/** Returns those of the last hour, the newest last, each once: several members, and a member's log, tell of the same. */
+/** Returns those of the last hour, the newest last, each once: several members tell of the same. */
 export function eventsOf(seen: readonly Seen[], now: number): EventView[] {
   const last = new Map<string, number>();
   const views: EventView[] = [];

@@ -80,7 +80,7 @@ class KeptCuts {
   #forgetOne(now: number): void {
     this.#forgetBefore(now - ADMIN.cutMs);
     if (this.#size <= this.#most) return;
-    // By tenant, and not by firstOfMost over all cuts: when an agent dies, each of its 10,000 tunnels forgets one here.
+    // Without a look at each cut: when an agent dies, each of its 10,000 tunnels forgets one here.
     let most: Kept | undefined;
     for (const kept of this.#tenants.values()) if (kept.cuts.length > (most?.cuts.length ?? 0)) most = kept;
     const oldest = most?.cuts.shift();

@@ -1,4 +1,4 @@
-import { firstOfMost, getOrPut } from '@isthmus/runtime';
+import { getOrPut } from '@isthmus/runtime';
 import type { PlaneEvents, SessionInfo } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
@@ -27,6 +27,7 @@ export interface SeenEvent {
 export class RecentEvents {
   /** The last one last. */
   readonly #kept = new Set<SeenEvent>();
+  readonly #tenants = new Map<string, Set<SeenEvent>>();
   readonly #of = new Map<string, SeenEvent[]>();
 
   constructor(events: PlaneEvents) {
@@ -59,14 +60,26 @@ export class RecentEvents {
     const own = getOrPut(this.#of, keyOf(kept), () => []);
     own.push(kept);
     this.#kept.add(kept);
+    getOrPut(this.#tenants, kept.tenant, () => new Set()).add(kept);
     if (own.length > ADMIN.eventsOfOne) this.#forget(own[0]);
-    else if (this.#kept.size > ADMIN.events) this.#forget(firstOfMost(this.#kept, ({ tenant }) => tenant));
+    else if (this.#kept.size > ADMIN.events) this.#forget(this.#oldestOfMost());
+  }
+
+  /** Without a look at each event: thousands of sessions may go in one tick, and each forgets one here. */
+  #oldestOfMost(): SeenEvent | undefined {
+    let most = new Set<SeenEvent>();
+    for (const events of this.#tenants.values()) if (events.size > most.size) most = events;
+    const [oldest] = most;
+    return oldest;
   }
 
   /** @param event the oldest of those of its agent or hub */
   #forget(event: SeenEvent | undefined): void {
     if (!event) return;
     this.#kept.delete(event);
+    const ofTenant = this.#tenants.get(event.tenant);
+    ofTenant?.delete(event);
+    if (ofTenant?.size === 0) this.#tenants.delete(event.tenant);
     const key = keyOf(event);
     const own = this.#of.get(key);
     own?.shift();
