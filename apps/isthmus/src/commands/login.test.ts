@@ -284,7 +284,13 @@ describe('login and why', () => {
     };
     prints('secret-1');
     assert.equal((await login(...toApi(), '--', command)).status, EXIT.good);
-    const { exec } = written().users[0].user;
+    const { users, clusters } = written();
+    prints(`isthmus_0123456789abcdef_${'A'.repeat(43)}`);
+    const refused = await login(...toApi(), '--', command);
+    assert.equal(refused.status, EXIT.wrong);
+    assert.match(refused.err, /print-token printed a token of the plane's own.*--token-file/);
+    assert.deepEqual([written().users, written().clusters], [users, clusters]);
+    const { exec } = users[0].user;
     assert.equal(exec.apiVersion, 'client.authentication.k8s.io/v1');
     prints(JSON.stringify({ status: { token: 'secret-2', expirationTimestamp: '2030-01-01T00:00:00Z' } }));
     const { status, out } = await isthmus(...exec.args);

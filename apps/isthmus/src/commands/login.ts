@@ -70,6 +70,11 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
     const { beginsAsPassword } = await import('@isthmus/admission');
     // A token of the plane's own means nothing to an API server, which must not learn it.
     const planesOwn = beginsAsPassword(token);
+    if (run.length > 0 && planesOwn)
+      throw new Failure(
+        EXIT.wrong,
+        `${run[0]} printed a token of the plane's own, and kubectl would show it to the API server too: give it with --token-file`,
+      );
     const forServer = planesOwn ? {} : { token };
     const own = run.length > 0 ? { exec: plugin(name, path, run) } : base ? undefined : forServer;
     await Kubeconfig.change(path, (config) => {
