@@ -167,6 +167,8 @@ test(
       }
     };
     await Promise.all(answers.map(ask));
+    // Far beyond what is read.
+    assert.equal((await dial(bearer('x'.repeat(1_000_000)))).status, 431);
 
     // A token's name is its caller's in rules.
     const [named, other] = await Promise.all(
