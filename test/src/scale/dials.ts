@@ -26,12 +26,15 @@ export interface Callers {
   readonly target: Target;
 }
 
-/** Dials with `count` callers for `ms` milliseconds. Each dials again as soon as its last dial is over. */
-export async function dialAsFast(callers: Callers, count: number, ms: number): Promise<DialResults> {
+/** Dials with `count` callers until `over`. Each dials again as soon as its last dial is over. */
+export async function dialAsFast(
+  callers: Callers,
+  count: number,
+  over: (results: DialResults) => boolean,
+): Promise<DialResults> {
   const results = new DialResults();
-  const end = performance.now() + ms;
   const caller = async (index: number) => {
-    for (let n = index; performance.now() < end; n++) await dialOnce(callers, n, results);
+    for (let n = index; !over(results); n++) await dialOnce(callers, n, results);
   };
   await Promise.all(Array.from({ length: count }, (_, index) => caller(index)));
   return results;

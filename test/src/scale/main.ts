@@ -12,8 +12,8 @@ const AGENTS = 5000;
 const SHORT_AGENTS = 300;
 
 /** `rebalanceMs` is the default of the agents' flag, or shorter in a short run. */
-const LONG = { dialMs: 10_000, restMs: 30_000, rebalanceMs: 30_000 };
-const SHORT = { dialMs: 1500, restMs: 3000, rebalanceMs: 2000 };
+const LONG = { firstDials: 12_000, dialMs: 10_000, restMs: 30_000, rebalanceMs: 30_000 };
+const SHORT = { firstDials: 500, dialMs: 1500, restMs: 3000, rebalanceMs: 2000 };
 
 /** A whole run for tenants. `dialMs` is how long callers dial, `rounds` how often each of a tenant's agents comes and goes. */
 const TENANTS = 1000;

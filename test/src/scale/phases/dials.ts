@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Callers, dialAsFast, SteadyDials } from '../dials.ts';
 import { check, type Findings, millis, whole } from '../findings.ts';
 import type { Stage } from '../stage.ts';
@@ -11,7 +12,15 @@ const CALLERS = 16;
 const STEADY = 100;
 
 const TITLE = 'Dials';
-const COLUMNS = ['agents', 'dials/s', 'CPU of the plane a dial', `p50 at ${STEADY}/s`, `p99 at ${STEADY}/s`, 'failed'];
+const COLUMNS = [
+  'agents',
+  'dials/s',
+  'CPU of the plane a dial, with rest',
+  `CPU of the plane a dial at ${STEADY}/s`,
+  `p50 at ${STEADY}/s`,
+  `p99 at ${STEADY}/s`,
+  'failed',
+];
 
 /** Measures the same load with more and more agents. */
 export const dials: readonly PlanePhase[] = (['few', 'some', 'all'] as const).map((size) => ({
@@ -21,23 +30,29 @@ export const dials: readonly PlanePhase[] = (['few', 'some', 'all'] as const).ma
   run: (stage, sizes) => measure(stage, sizes, sizes[size]),
 }));
 
-async function measure(stage: Stage, { dialMs }: Sizes, agents: number): Promise<Findings> {
+async function measure(stage: Stage, { dialMs, firstDials }: Sizes, agents: number): Promise<Findings> {
   const callers: Callers = { gateways: stage.gateways.map(({ uds }) => uds), target: stage.target };
-  // Leave out what sessions cost at rest.
-  const rest = await usage(stage, () => new Promise((resolve) => setTimeout(resolve, dialMs / 2)));
-  // The first dials of a process are slow: code is compiled meanwhile.
-  await dialAsFast(callers, CALLERS, dialMs / 2);
-  const load = await usage(stage, () => dialAsFast(callers, CALLERS, dialMs));
-  const fast = load.result;
-  const perSecond = fast.tried / (load.ms / 1000);
-  const cpu = (load.cpu - (rest.cpu / rest.ms) * load.ms) / fast.tried;
-  const steady = new SteadyDials(callers, STEADY);
-  await new Promise((resolve) => setTimeout(resolve, dialMs));
-  const calm = await steady.stop();
-  const failed = [...fast.failures, ...calm.failures];
+  // Agents that move to other hubs cost handshakes.
+  await stage.fleet.settled();
+  // The first dials of a process are slow: code is compiled meanwhile. There are as many with few agents, who take them faster.
+  const first = await dialAsFast(callers, CALLERS, ({ tried }) => tried >= firstDials);
+  const rest = await usage(stage, () => sleep(dialMs));
+  const end = performance.now() + dialMs;
+  const load = await usage(stage, () => dialAsFast(callers, CALLERS, () => performance.now() >= end));
+  const steady = await usage(stage, async () => {
+    const dials = new SteadyDials(callers, STEADY);
+    await sleep(dialMs);
+    return dials.stop();
+  });
+  const { result: fast } = load;
+  const { result: calm } = steady;
+  // Without what sessions cost at rest. They cost more while the processors are full, so there is nothing to subtract from dials as fast as can be.
+  const cpu = (steady.cpu - (rest.cpu / rest.ms) * steady.ms) / calm.tried;
+  const failed = [first, fast, calm].flatMap(({ failures }) => failures);
   const row = [
     whole(agents),
-    whole(perSecond),
+    whole(fast.tried / (load.ms / 1000)),
+    millis(load.cpu / fast.tried),
     millis(cpu),
     millis(calm.quantile(0.5)),
     millis(calm.quantile(0.99)),

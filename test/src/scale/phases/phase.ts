@@ -9,6 +9,8 @@ export interface Sizes {
   readonly all: number;
   /** Agents of the herd. Two of three hold a session at the hub that restarts. */
   readonly herd: number;
+  /** Dials before those that are measured. Each of three hubs then has had a few thousand, as has each gateway. */
+  readonly firstDials: number;
   /** How long to dial, and how long to watch at rest, in milliseconds. */
   readonly dialMs: number;
   readonly restMs: number;
