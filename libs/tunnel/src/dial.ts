@@ -125,7 +125,10 @@ export interface Established {
   timing: DialTiming;
   /** Meters the tunnel's bytes; set where the tenant has limits (`DialLimiter`). */
   meter?: ByteMeter;
-  /** Set if the tunnel may be resumed. The gateway takes its carrier; a hub passes on `end`, with its marks. */
+  /**
+   * Set if the tunnel may be resumed. The gateway takes its carrier, so no stage between its `resume` and the link may use `end.stream`; a hub
+   * passes on `end`, with its marks.
+   */
   resumption?: Resumption | undefined;
   /** Set at a gateway whose half `end` is. */
   resumable?: ResumableTunnel;

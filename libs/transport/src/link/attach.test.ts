@@ -105,6 +105,13 @@ test('an attach goes through a hub to the tunnel, and its agent dials nothing', 
   assert.deepEqual([atAgent, atHub], [[], ['tunnel:open']]);
 });
 
+test('an end whose stream is in use becomes no carrier', async () => {
+  const { gateway, asked } = await plane();
+  const { end, resumption } = await gateway.dial({ ...asked({}), resumeOffer: { halfAtPeer: true } });
+  assert.ok(end.stream.writable);
+  assert.throws(() => resumption?.end.carrier(), /the stream is taken/);
+});
+
 test('a refused attach says why, and the tunnel stays as it was', async () => {
   const { gateway, begin, asked, ofAgent } = await plane();
   const { first, secret } = await begin();

@@ -137,8 +137,9 @@ export class ResumableEnd implements TunnelEnd {
     return ownLoss(failure, this.#halfAtPeer) ?? explained(failure, this.#link);
   }
 
-  /** Takes the stream over as a carrier. From now on the half owns it. */
+  /** Takes the stream over as a carrier. From now on the half owns it. @throws Error if it was taken as a Duplex */
   carrier(): StreamCarrier {
+    if (this.#duplex) throw new Error('the stream is taken: nothing before the half of a tunnel may use end.stream');
     this.#left?.();
     return new StreamCarrier(this.#pending, this.#link, this.#halfAtPeer);
   }
