@@ -16,10 +16,10 @@ const HUBS = 3;
 const GATEWAYS = 2;
 const SESSIONS_PER_AGENT = 2;
 
-/** As in the image, and `collect.ts` is loaded, so that a garbage collection can be requested. */
+/** As in the image, and `collect.mjs` is loaded, so that a garbage collection can be requested. */
 export const COLLECTABLE = {
   ...AS_IN_IMAGE,
-  NODE_OPTIONS: `${AS_IN_IMAGE.NODE_OPTIONS} --expose-gc --import ${new URL('./collect.ts', import.meta.url)}`,
+  NODE_OPTIONS: `${AS_IN_IMAGE.NODE_OPTIONS} --expose-gc --import ${new URL('./collect.mjs', import.meta.url)}`,
 };
 
 /** A hub that can be killed and restarted as the same one. */
