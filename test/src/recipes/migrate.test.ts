@@ -1,38 +1,44 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { parse, stringify } from 'yaml';
 import { root } from '../k8s/manifests.ts';
 
-/** The lines of docs/KUBERNETES.md that write the new manifest of a server, up to the one that puts it in place. */
-function lines(): string {
-  const [, block = ''] =
-    /```sh\ncd \/etc\/kubernetes\n([\s\S]*?)```/.exec(readFileSync(join(root, 'docs/KUBERNETES.md'), 'utf8')) ?? [];
-  const [, written = ''] = /^(cp [\s\S]* && mv .*)$/m.exec(block) ?? [];
-  assert.match(written, /^cp .*\nsed /);
-  return written;
+const RECIPES = join(root, 'k8s/recipes/kubernetes-io');
+
+/** The commands of the recipe that change a server's manifest. */
+function commands(): string {
+  const page = readFileSync(join(RECIPES, 'README.md'), 'utf8');
+  const [, lines = ''] = /```sh\n\(set -e; cd \/etc\/kubernetes\n([\s\S]*?)\)\n```/.exec(page) ?? [];
+  assert.match(lines, /^sed [\s\S]*^mv .*manifests\/$/m);
+  return `set -e\n${lines}`;
 }
 
-/** Runs them beside this manifest. Returns the new one, its exit status, and the old one as it was kept. */
-function migrated(manifest: string) {
+/** Runs them beside this manifest, on a machine without such a pod, so many times. Returns the new one, the last exit status, and the old one. */
+function migrated(manifest: string, { times = 1 } = {}) {
   const directory = mkdtempSync(join(tmpdir(), 'isthmus-migrate-'));
   try {
     mkdirSync(join(directory, 'manifests'));
+    writeFileSync(join(directory, 'crictl'), '#!/bin/sh\necho 00000000-no-pod\n', { mode: 0o755 });
     const read = (name: string) => readFileSync(join(directory, name), 'utf8');
     writeFileSync(join(directory, 'manifests/konnectivity-server.yaml'), manifest);
-    const { status } = spawnSync('sh', ['-c', lines()], { cwd: directory });
-    return { status, server: read('manifests/konnectivity-server.yaml'), kept: read('konnectivity-server.yaml.old') };
+    const env = { PATH: `${directory}:${process.env.PATH}` };
+    const ran = Array.from({ length: times }, () => spawnSync('sh', ['-c', commands()], { cwd: directory, env }));
+    const kept = existsSync(join(directory, 'konnectivity-server.yaml.old'))
+      ? read('konnectivity-server.yaml.old')
+      : undefined;
+    return { status: ran.at(-1)?.status, server: read('manifests/konnectivity-server.yaml'), kept };
   } finally {
     rmSync(directory, { recursive: true });
   }
 }
 
-const RECIPE = readFileSync(join(root, 'k8s/recipes/kubernetes-io/node/konnectivity-server.yaml'), 'utf8');
+const RECIPE = readFileSync(join(RECIPES, 'node/konnectivity-server.yaml'), 'utf8');
 
-test('the commands of docs/KUBERNETES.md change the image of a server, and have calls wait for its agents', () => {
+test('the commands of the recipe change the image of a server, and have calls wait for its agents', () => {
   const pod = parse(RECIPE);
   const [container] = pod.spec.containers;
   const wanted = { ...container, image: 'isthmus:0.1.0' };
@@ -59,7 +65,12 @@ test('the commands of docs/KUBERNETES.md change the image of a server, and have 
 });
 
 test('they put nothing in the place of a manifest that they do not understand', () => {
-  const { status, server } = migrated('kind: Pod\n');
-  assert.notEqual(status, 0);
-  assert.equal(server, 'kind: Pod\n');
+  const { status, server, kept } = migrated('kind: Pod\n');
+  assert.deepEqual([status, server, kept], [1, 'kind: Pod\n', undefined]);
+});
+
+test('a second time they change nothing, so that the way back stays', () => {
+  const once = migrated(RECIPE);
+  assert.equal(once.status, 0);
+  assert.deepEqual(migrated(RECIPE, { times: 2 }), { ...once, status: 1 });
 });
