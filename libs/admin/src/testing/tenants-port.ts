@@ -77,7 +77,8 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
     http: adminHandler({ metrics, profiling: true, tenants, operated }),
     warn: (message) => assert.fail(message),
     tls: (options, { accept, refused }) => {
-      const asked = { ...options, requestCert: true, ca: readFileSync(authority.cert) };
+      const ALPNProtocols = ['http/1.1', 'h2'];
+      const asked = { ...options, ALPNProtocols, requestCert: true, ca: readFileSync(authority.cert) };
       const server = createServer({ ...asked, cert: readFileSync(own.cert), key: readFileSync(own.key) }, accept);
       return server.on('tlsClientError', (error) => refused('', error));
     },
