@@ -3,6 +3,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders } from 'node:http2';
 import net, { type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import { DialError, NotAuthorised, PlaneEnded, planeEvents, type TunnelOutcome } from '@isthmus/tunnel';
@@ -133,10 +134,14 @@ test('a cut resets its stream alone, and a reset by the caller cuts its tunnel a
 });
 
 test('a cut by the plane resets the stream, and a caller that may dial no more loses its connection', async () => {
-  const { near } = destination();
+  const nears: Duplex[] = [];
   let peer: CallerPeer | undefined;
   const caller = await callerOf({
-    dial: async () => established(near),
+    dial: async () => {
+      const { near } = destination();
+      nears.push(near);
+      return established(near);
+    },
     identifyCaller(of) {
       peer = of;
       return anyoneOf('acme')(of);
@@ -144,12 +149,17 @@ test('a cut by the plane resets the stream, and a caller that may dial no more l
   });
   const { stream } = await ask(caller.session, 1);
   const end = endOf(stream);
-  near.destroy(new PlaneEnded('an operator kicked its agent', { by: 'agent' }));
+  nears[0]?.destroy(new PlaneEnded('an operator kicked its agent', { by: 'agent' }));
   assert.deepEqual(await end, [ErrorCode.CONNECT_ERROR, false]);
   assert.equal(caller.closed[0]?.by, 'agent');
-  const over = new Promise((resolve) => caller.session.once('close', resolve));
-  peer?.end(new Error('its certificate was revoked'));
-  await over;
+  const next = await ask(caller.session, 1);
+  const [failed, [code, , said]] = await Promise.all([
+    once(next.stream, 'error'),
+    once(caller.session, 'goaway'),
+    Promise.resolve().then(() => peer?.end(new Error('its certificate was revoked'))),
+  ]);
+  assert.ok(failed, 'nobody takes half an answer for a whole one');
+  assert.deepEqual([code, `${said}`], [ErrorCode.CANCEL, 'its certificate was revoked']);
 });
 
 test('who does not read holds up its own stream only', async () => {

@@ -177,7 +177,7 @@ export class GrpcServer {
       keepaliveMs,
       lost: (reason, isFault) => (isFault ? planeEnded(reason) : reason),
       opened: (stream, request) => {
-        peer ??= { ...peerOf(socket, (reason) => connection.destroy(planeEnded(reason, 'credential'))), refused };
+        peer ??= { ...peerOf(socket, (reason) => connection.destroy(planeEnded(reason, 'credential'), true)), refused };
         this.#serve(stream, request, peer, admit);
       },
       longHead: () => {
