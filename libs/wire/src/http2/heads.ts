@@ -7,7 +7,7 @@ import { HpackDecoder, hpackEncode } from './hpack.ts';
 const PRIORITY_LENGTH = 5;
 
 /** What each frame costs on top of its bytes, so that empty ones are bounded too: the object that holds them takes as much. */
-const FRAME_COST = 160;
+const FRAME_COST = 300;
 
 /** A complete header section, still compressed. */
 interface HeaderSection {
@@ -95,8 +95,10 @@ class HeaderSections {
       if (!HELD.take(cost)) throw new NoRoom();
       begun.held += cost;
     }
-    // A copy: a view would keep the whole chunk that it was read with.
-    begun.parts.push(Buffer.from(part));
+    // A copy, and not in Node's pool: a view would keep the whole chunk that it was read with, or the whole pool.
+    const own = Buffer.alloc(part.length);
+    part.copy(own);
+    begun.parts.push(own);
   }
 
   /** Forgets an incomplete section. */
