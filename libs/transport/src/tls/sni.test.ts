@@ -1,15 +1,11 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { CertificateAuthority, type IdentityTexts, LOOPBACK } from '@isthmus/certificates';
-import { until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { listen } from '../listen.ts';
 import { serverNameOf, shownCertificate } from './certificate.ts';
@@ -155,31 +151,4 @@ test('a peer gets the first protocol of ours that it offers, and none if it offe
   assert.equal(await protocolFor('h2'), 'h2');
   assert.equal((await ask('a.example')).protocol, false);
   await assert.rejects(protocolFor('smtp'));
-});
-
-// Deno has no such flag.
-test('a connection keeps nothing of the pool of buffers', { skip: 'Deno' in globalThis }, async (context) => {
-  setFlagsFromString('--expose-gc');
-  const collect: () => void = runInNewContext('gc');
-  const { connect } = await listening(context);
-  const nextSlab = () => {
-    for (let left = Buffer.poolSize; left >= 0; left -= Buffer.poolSize / 4)
-      Buffer.allocUnsafe(Buffer.poolSize / 4 - 1);
-    return new WeakRef(Buffer.allocUnsafe(1).buffer);
-  };
-  // What all connections need is kept from the first one on.
-  await once(connect('a.example'), 'secureConnect');
-  const before = nextSlab();
-  const open = connect('b.example');
-  await once(open, 'secureConnect');
-  const after = new WeakRef(Buffer.allocUnsafe(1).buffer);
-  nextSlab();
-  await until(
-    () => {
-      collect();
-      return before.deref() === undefined && after.deref() === undefined;
-    },
-    { what: 'the collection of the pool', deadline: 5000 },
-  );
-  assert.equal(open.destroyed, false);
 });
