@@ -292,6 +292,9 @@ describe('login and why', () => {
     assert.deepEqual([written().users, written().clusters], [users, clusters]);
     const { exec } = users[0].user;
     assert.equal(exec.apiVersion, 'client.authentication.k8s.io/v1');
+    const later = await isthmus(...exec.args);
+    assert.deepEqual([later.status, later.out], [EXIT.wrong, '']);
+    assert.match(later.err, /print-token printed a token of the plane's own/);
     prints(JSON.stringify({ status: { token: 'secret-2', expirationTimestamp: '2030-01-01T00:00:00Z' } }));
     const { status, out } = await isthmus(...exec.args);
     assert.equal(status, EXIT.good);

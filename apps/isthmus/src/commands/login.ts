@@ -66,15 +66,7 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
     const name = options.as ?? `isthmus-${tenant}`;
     const { token } = run.length > 0 ? await tokenFrom(run) : { token: tokenIn(options.tokenFile ?? '') };
     const cluster = await clusterOf(options, base, proxyUrl(gateway, tenant, token));
-    // Only here: with it comes all that reads tenants' files, a third of the modules of a command.
-    const { beginsAsPassword } = await import('@isthmus/admission');
-    // A token of the plane's own means nothing to an API server, which must not learn it.
-    const planesOwn = beginsAsPassword(token);
-    if (run.length > 0 && planesOwn)
-      throw new Failure(
-        EXIT.wrong,
-        `${run[0]} printed a token of the plane's own, and kubectl would show it to the API server too: give it with --token-file`,
-      );
+    const planesOwn = await isPlanesOwn(token);
     const forServer = planesOwn ? {} : { token };
     const own = run.length > 0 ? { exec: plugin(name, path, run) } : base ? undefined : forServer;
     await Kubeconfig.change(path, (config) => {
@@ -187,8 +179,25 @@ interface Token {
   readonly expires?: string;
 }
 
-/** Runs a command that prints a token, or an ExecCredential as kubectl's plugins do. */
+/** Runs a command that prints a token for gateway and API server, or an ExecCredential as kubectl's plugins do. */
 async function tokenFrom(run: readonly string[]): Promise<Token> {
+  const printed = await printedToken(run);
+  if (await isPlanesOwn(printed.token))
+    throw new Failure(
+      EXIT.wrong,
+      `${run[0]} printed a token of the plane's own, and kubectl would show it to the API server too: give it with --token-file`,
+    );
+  return printed;
+}
+
+/** Whether a token means nothing to an API server, which must not learn it. */
+async function isPlanesOwn(token: string): Promise<boolean> {
+  // Only here: with it comes all that reads tenants' files, a third of the modules of a command.
+  const { beginsAsPassword } = await import('@isthmus/admission');
+  return beginsAsPassword(token);
+}
+
+async function printedToken(run: readonly string[]): Promise<Token> {
   const [program = ''] = run;
   const text = await printedBy(run).catch((error: NodeJS.ErrnoException) => {
     const why =
