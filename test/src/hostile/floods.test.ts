@@ -161,7 +161,7 @@ const CHATTER: Readonly<Record<string, string>> = {
 };
 
 for (const [name, message] of Object.entries(CHATTER)) {
-  test(`both halves of a link end a peer that floods its control stream with ${name}`, async () => {
+  test(`both sides of a link end a peer that floods its control stream with ${name}`, async () => {
     const serving = await chatter(message, async (scope, heard) => {
       const serve = (socket: Socket) => linkServer(socket, heard).closed;
       const { peer, reason } = await withStreams(scope, FEW, { ...(VICTIMS['a link'] as Victim), serve });

@@ -106,9 +106,10 @@ export function hubsText(hubs: readonly HubView[], style: Style): string {
   const down = hubs.flatMap(({ hub, peerAddress, links }) =>
     links
       .filter(({ link }) => link === 'down')
-      .map(
-        ({ member, reason = 'not tried yet' }) => `  ${member} does not reach ${hub} at ${peerAddress}: ${reason}\n`,
-      ),
+      .map(({ member, reason }) => {
+        const why = reason === undefined ? '' : `: ${reason}`;
+        return `  ${member} does not reach ${hub} at ${peerAddress}${why}\n`;
+      }),
   );
   const todo = 'Check that the hub runs, its --advertise-address and --peer-port, and --peer-ca-cert of both.\n';
   const problems = down.length > 0 ? `\nNo link:\n${down.join('')}${todo}` : '';

@@ -21,7 +21,7 @@ export interface PlanePart {
   linkTo(hub: HubRecord): HubLink;
   /** The round-trip time of the link to a hub, in milliseconds; undefined if it is not known. */
   rttTo(hubId: string): number | undefined;
-  /** Why there is no link to a hub, and since when, in milliseconds since the epoch. Undefined while there is one, and before the first try. */
+  /** Why the last try of a link to a hub failed, and when, in milliseconds since the epoch. Undefined while there is one, and before the first try. */
   failureOf(hubId: string): { readonly error: Error; readonly at: number } | undefined;
   readonly registry: RegistryHealth;
 }
