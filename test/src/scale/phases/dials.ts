@@ -11,6 +11,9 @@ const CALLERS = 16;
 /** A rate that is easy for the plane, so that latency does not include a queue. */
 const STEADY = 100;
 
+/** How much longer it lasts than each other measurement: of many sessions, rest costs several times what these dials do. */
+const STEADY_TIMES = 3;
+
 const TITLE = 'Dials';
 const COLUMNS = [
   'agents',
@@ -36,18 +39,21 @@ async function measure(stage: Stage, { dialMs, firstDials }: Sizes, agents: numb
   await stage.fleet.settled();
   // The first dials of a process are slow: code is compiled meanwhile. There are as many with few agents, who take them faster.
   const first = await dialAsFast(callers, CALLERS, ({ tried }) => tried >= firstDials);
-  const rest = await usage(stage, () => sleep(dialMs));
   const end = performance.now() + dialMs;
   const load = await usage(stage, () => dialAsFast(callers, CALLERS, () => performance.now() >= end));
+  const rest = () => usage(stage, () => sleep(dialMs));
+  const before = await rest();
   const steady = await usage(stage, async () => {
     const dials = new SteadyDials(callers, STEADY);
-    await sleep(dialMs);
+    await sleep(STEADY_TIMES * dialMs);
     return dials.stop();
   });
+  const after = await rest();
   const { result: fast } = load;
   const { result: calm } = steady;
   // Without what sessions cost at rest. They cost more while the processors are full, so there is nothing to subtract from dials as fast as can be.
-  const cpu = (steady.cpu - (rest.cpu / rest.ms) * steady.ms) / calm.tried;
+  const atRest = (before.cpu + after.cpu) / (before.ms + after.ms);
+  const cpu = (steady.cpu - atRest * steady.ms) / calm.tried;
   const failed = [first, fast, calm].flatMap(({ failures }) => failures);
   const row = [
     whole(agents),
