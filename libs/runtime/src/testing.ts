@@ -235,24 +235,24 @@ async function attempt<T>(condition: () => T | Promise<T>): Promise<{ value?: T;
   }
 }
 
-/** Waits until an assertion holds; fails with the assertion's own error. */
-export async function eventually(
-  assertion: () => void | Promise<void>,
+/** Waits until an assertion holds, and returns what it returned; fails with the assertion's own error. */
+export async function eventually<T>(
+  assertion: () => T | Promise<T>,
   wait: Pick<Wait, 'deadline' | 'every'> = {},
-): Promise<void> {
+): Promise<T> {
   let failure: unknown;
   const holds = async () => {
     try {
-      await assertion();
-      return true;
+      return { value: await assertion() };
     } catch (error) {
       failure = error;
-      return false;
+      return undefined;
     }
   };
-  await until(holds, { ...wait, what: 'assertion' }).catch(() => {
+  const held = await until(holds, { ...wait, what: 'assertion' }).catch(() => {
     throw failure;
   });
+  return held.value;
 }
 
 /** Waits for a promise until a deadline. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { redisMissing } from '@isthmus/directory/testing/servers';
+import { eventually } from '@isthmus/runtime/testing';
 import { echo, scoped, until } from '../harness/index.ts';
 import { adminOf, carries, dial } from '../plane/dials.ts';
 import { hubPlane } from '../plane/hub-plane.ts';
@@ -16,7 +17,9 @@ test(
     const admin = adminOf(scope, gateway.program);
     const watched = await openConsole(scope, await startBrowser(scope), gateway.program, members);
     const { page } = watched;
-    const tunnel = await dial(scope, plane.ways, 'connect', (await echo(scope)).authority);
+    const { authority } = await echo(scope);
+    // While the browser starts, a hub may have been silent for too long.
+    const tunnel = await eventually(() => dial(scope, plane.ways, 'connect', authority));
     await carries(tunnel);
     await goTo(page, 'Tunnels');
     const shows = async (state: string, moves: number) => {
