@@ -126,8 +126,6 @@ export interface BacklogLimits {
   readonly shareBytes?: number;
   /** How long a reader may take nothing while it blocks its stream, in milliseconds. */
   readonly patienceMs?: number;
-  /** The same after its stream has ended, in milliseconds. */
-  readonly patienceWhenOverMs?: number;
   readonly budget?: SharedBudget;
 }
 
@@ -171,7 +169,6 @@ export class Backlog {
   readonly #options: BacklogOptions;
   readonly #share: number;
   readonly #patienceMs: number;
-  readonly #patienceWhenOverMs: number;
   readonly #budget: SharedBudget;
   /** Those that withhold some of the window. */
   readonly #slow = new Set<TunnelUnread>();
@@ -185,7 +182,6 @@ export class Backlog {
     this.#look = channel.guarded(() => this.#endStanding());
     this.#share = limits.shareBytes ?? TRANSPORT.packetsTunnelShareBytes;
     this.#patienceMs = limits.patienceMs ?? TRANSPORT.packetsPatienceMs;
-    this.#patienceWhenOverMs = limits.patienceWhenOverMs ?? TRANSPORT.packetsPatienceWhenOverMs;
     this.#budget = limits.budget ?? processBudget;
   }
 
@@ -233,7 +229,7 @@ export class Backlog {
 
   /** In milliseconds. */
   get #patience(): number {
-    return this.#channel.over ? this.#patienceWhenOverMs : this.#patienceMs;
+    return this.#channel.over ? TRANSPORT.packetsPatienceWhenOverMs : this.#patienceMs;
   }
 
   #reason({ waiting }: TunnelUnread): ReaderStalled {
