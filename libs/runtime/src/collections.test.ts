@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { LruMap, OpenTable, Queue, RandomSet, Ring, Rounds, type TakesTurns } from './collections.ts';
+import { Grouped, LruMap, OpenTable, Queue, RandomSet, Ring, Rounds, type TakesTurns } from './collections.ts';
 
 test('the entry used longest ago makes room for another', () => {
   const removed: number[] = [];
@@ -275,4 +275,31 @@ test('one alone keeps the turn, and the last to leave leaves nothing', () => {
   rounds.enter(b);
   while (rounds.size > 0) step(rounds);
   assert.deepEqual([a.left, b.left, rounds.current, a.next, b.next], [0, 0, undefined, undefined, undefined]);
+});
+
+test('the group that has the most is known, however items come and go', () => {
+  const items = new Grouped<number>();
+  const groupOf = (item: number) => `group ${(item * item) % 11}`;
+  const kept = new Set<number>();
+  for (let i = 0; i < 2000; i++) {
+    const item = (i * 7919) % 101;
+    if (kept.delete(item)) items.delete(groupOf(item), item);
+    else {
+      kept.add(item);
+      items.add(groupOf(item), item);
+    }
+    const counts = new Map<string, number>();
+    for (const each of kept) counts.set(groupOf(each), (counts.get(groupOf(each)) ?? 0) + 1);
+    assert.equal(items.most?.size, kept.size === 0 ? undefined : Math.max(...counts.values()));
+    assert.deepEqual([...items.all], [...kept]);
+  }
+});
+
+test('an item that comes twice counts once', () => {
+  const items = new Grouped<string>();
+  items.add('a', 'one');
+  items.add('a', 'one');
+  assert.deepEqual([items.size, items.most?.size], [1, 1]);
+  items.delete('a', 'one');
+  assert.deepEqual([items.size, items.most, items.of('a')], [0, undefined, undefined]);
 });

@@ -11,12 +11,57 @@ export function getOrPut<K, V>(map: Map<K, V>, key: K, make: () => V): V {
   return value;
 }
 
-/** Returns the first of the group that has most. */
-export function firstOfMost<T>(items: Iterable<T>, groupOf: (item: T) => string): T | undefined {
-  const groups = new Map<string, T[]>();
-  for (const item of items) getOrPut(groups, groupOf(item), () => []).push(item);
-  const [most] = [...groups.values()].sort((one, other) => other.length - one.length);
-  return most?.[0];
+/** Items by group, such as connections by their source. No operation depends on how many there are. */
+export class Grouped<T> {
+  readonly #all = new Set<T>();
+  readonly #groups = new Map<string, Set<T>>();
+  /** The groups that have one, two, and so on. A group moves by one at a time, so the last of these is never empty. */
+  readonly #ranks: Set<Set<T>>[] = [];
+
+  get size(): number {
+    return this.#all.size;
+  }
+
+  /** In order of arrival. */
+  get all(): ReadonlySet<T> {
+    return this.#all;
+  }
+
+  /** In order of arrival. Undefined if the group has none. */
+  of(group: string): ReadonlySet<T> | undefined {
+    return this.#groups.get(group);
+  }
+
+  /** Those of the group that has the most, in order of arrival. */
+  get most(): ReadonlySet<T> | undefined {
+    const [most] = this.#ranks.at(-1) ?? [];
+    return most;
+  }
+
+  add(group: string, item: T): void {
+    if (this.#all.has(item)) return;
+    this.#all.add(item);
+    const own = this.#groups.get(group) ?? new Set();
+    this.#groups.set(group, own.add(item));
+    this.#rank(own, own.size - 1);
+  }
+
+  delete(group: string, item: T): void {
+    const own = this.#groups.get(group);
+    if (!own?.delete(item)) return;
+    this.#all.delete(item);
+    if (own.size === 0) this.#groups.delete(group);
+    this.#rank(own, own.size + 1);
+  }
+
+  #rank(own: Set<T>, before: number): void {
+    this.#ranks[before - 1]?.delete(own);
+    if (own.size > 0) {
+      const rank = this.#ranks[own.size - 1] ?? new Set();
+      this.#ranks[own.size - 1] = rank.add(own);
+    }
+    if (this.#ranks.at(-1)?.size === 0) this.#ranks.pop();
+  }
 }
 
 /** A map of at most so many entries. One entry more removes the one that was read or written longest ago. */

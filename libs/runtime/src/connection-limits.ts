@@ -1,60 +1,7 @@
 import type { Socket } from 'node:net';
 import { addressOf, bytesFrom, remoteOf, sourceOf } from './addresses.ts';
-import { getOrPut, Queue } from './collections.ts';
+import { Grouped, getOrPut, Queue } from './collections.ts';
 import { RUNTIME } from './defaults.ts';
-
-/** What counts against the limits of its source, such as connections. */
-export class BySource<T> {
-  readonly #all = new Set<T>();
-  readonly #sources = new Map<string, Set<T>>();
-  /** The sources that have one, two, and so on. A source moves by one at a time, so the last of these is never empty. */
-  readonly #ranks: Set<Set<T>>[] = [];
-
-  get size(): number {
-    return this.#all.size;
-  }
-
-  /** In order of arrival. */
-  get all(): ReadonlySet<T> {
-    return this.#all;
-  }
-
-  /** In order of arrival. Undefined if the source has none. */
-  of(source: string): ReadonlySet<T> | undefined {
-    return this.#sources.get(source);
-  }
-
-  /** Those of the source that has the most. */
-  get most(): ReadonlySet<T> | undefined {
-    const [most] = this.#ranks.at(-1) ?? [];
-    return most;
-  }
-
-  add(source: string, item: T): void {
-    if (this.#all.has(item)) return;
-    this.#all.add(item);
-    const own = this.#sources.get(source) ?? new Set();
-    this.#sources.set(source, own.add(item));
-    this.#rank(own, own.size - 1);
-  }
-
-  delete(source: string, item: T): void {
-    const own = this.#sources.get(source);
-    if (!own?.delete(item)) return;
-    this.#all.delete(item);
-    if (own.size === 0) this.#sources.delete(source);
-    this.#rank(own, own.size + 1);
-  }
-
-  #rank(own: Set<T>, before: number): void {
-    this.#ranks[before - 1]?.delete(own);
-    if (own.size > 0) {
-      const rank = this.#ranks[own.size - 1] ?? new Set();
-      this.#ranks[own.size - 1] = rank.add(own);
-    }
-    if (this.#ranks.at(-1)?.size === 0) this.#ranks.pop();
-  }
-}
 
 /**
  * What several groups share: memory that the tunnels of a process may still use beyond what each has in any case, in bytes, or places. One
@@ -121,9 +68,9 @@ export interface WaitingLimits {
 export class WaitingPool {
   /** Shared places. */
   readonly most: number;
-  readonly all = new BySource<Waiting>();
+  readonly all = new Grouped<Waiting>();
   /** Those that have shared places: the others have their ports' own. */
-  readonly sharing = new BySource<Waiting>();
+  readonly sharing = new Grouped<Waiting>();
   readonly slots = new HandshakeSlots();
 
   /** @param most waiting connections of all ports, besides the places that each has for itself */
@@ -212,7 +159,7 @@ export class WaitingConnections {
   readonly #refused: (remote: string, error: Error) => void;
   /** By both ends' addresses, which a TLS socket shares with the socket below it. */
   readonly #waiting = new Map<string, Waiting>();
-  readonly #sources = new BySource<Waiting>();
+  readonly #sources = new Grouped<Waiting>();
   readonly #pool: WaitingPool;
   #ownPlaces = 0;
 
@@ -310,7 +257,7 @@ export class WaitingConnections {
     if (waiting.ownPlace) this.#ownPlaces--;
   }
 
-  #placesOf({ ownPlace }: Waiting): BySource<Waiting>[] {
+  #placesOf({ ownPlace }: Waiting): Grouped<Waiting>[] {
     const { all, sharing } = this.#pool;
     return ownPlace ? [this.#sources, all] : [this.#sources, all, sharing];
   }
@@ -343,7 +290,7 @@ export class WaitingConnections {
   }
 
   /** @param counted how many the source has, compared to the source that has the most of the places */
-  #replace(source: string, places: BySource<Waiting>, counted: BySource<Waiting>, error: Error): Error | undefined {
+  #replace(source: string, places: Grouped<Waiting>, counted: Grouped<Waiting>, error: Error): Error | undefined {
     const heaviest = places.most ?? new Set();
     const [oldest] = heaviest;
     if (oldest && heaviest.size > (counted.of(source)?.size ?? 0) + 1) {
@@ -386,7 +333,7 @@ export interface AdmittedLimits {
 export class Admitted {
   readonly #limits: AdmittedLimits;
   readonly #refused: (remote: string, error: Error) => void;
-  readonly #sources = new BySource<Socket>();
+  readonly #sources = new Grouped<Socket>();
   readonly #places: SharedBudget;
 
   constructor(limits: AdmittedLimits, refused: (remote: string, error: Error) => void) {

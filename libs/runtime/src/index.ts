@@ -37,7 +37,7 @@ export {
 } from './certificates/verify.ts';
 export {
   extended,
-  firstOfMost,
+  Grouped,
   getOrPut,
   LruMap,
   OpenTable,

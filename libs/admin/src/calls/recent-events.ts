@@ -1,4 +1,4 @@
-import { getOrPut } from '@isthmus/runtime';
+import { Grouped, getOrPut } from '@isthmus/runtime';
 import type { PlaneEvents, SessionInfo } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
@@ -25,9 +25,8 @@ export interface SeenEvent {
  * tenant's agents push out no other tenant's.
  */
 export class RecentEvents {
-  /** The last one last. */
-  readonly #kept = new Set<SeenEvent>();
-  readonly #tenants = new Map<string, Set<SeenEvent>>();
+  /** By tenant. Thousands of sessions may go in one tick, and each forgets one. */
+  readonly #kept = new Grouped<SeenEvent>();
   readonly #of = new Map<string, SeenEvent[]>();
 
   constructor(events: PlaneEvents) {
@@ -43,7 +42,7 @@ export class RecentEvents {
 
   /** The oldest first. */
   list(now = Date.now()): SeenEvent[] {
-    return [...this.#kept].filter(({ at }) => now - at < ADMIN.eventMs);
+    return [...this.#kept.all].filter(({ at }) => now - at < ADMIN.eventMs);
   }
 
   #agent(type: SeenEvent['type'], session: SessionInfo, reason = ''): void {
@@ -59,27 +58,18 @@ export class RecentEvents {
     const kept = { ...event, reason: event.reason.slice(0, ADMIN.eventReason) };
     const own = getOrPut(this.#of, keyOf(kept), () => []);
     own.push(kept);
-    this.#kept.add(kept);
-    getOrPut(this.#tenants, kept.tenant, () => new Set()).add(kept);
+    this.#kept.add(kept.tenant, kept);
     if (own.length > ADMIN.eventsOfOne) this.#forget(own[0]);
-    else if (this.#kept.size > ADMIN.events) this.#forget(this.#oldestOfMost());
-  }
-
-  /** Without a look at each event: thousands of sessions may go in one tick, and each forgets one here. */
-  #oldestOfMost(): SeenEvent | undefined {
-    let most = new Set<SeenEvent>();
-    for (const events of this.#tenants.values()) if (events.size > most.size) most = events;
-    const [oldest] = most;
-    return oldest;
+    else if (this.#kept.size > ADMIN.events) {
+      const [oldestOfMost] = this.#kept.most ?? [];
+      this.#forget(oldestOfMost);
+    }
   }
 
   /** @param event the oldest of those of its agent or hub */
   #forget(event: SeenEvent | undefined): void {
     if (!event) return;
-    this.#kept.delete(event);
-    const ofTenant = this.#tenants.get(event.tenant);
-    ofTenant?.delete(event);
-    if (ofTenant?.size === 0) this.#tenants.delete(event.tenant);
+    this.#kept.delete(event.tenant, event);
     const key = keyOf(event);
     const own = this.#of.get(key);
     own?.shift();

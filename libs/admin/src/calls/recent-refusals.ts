@@ -1,5 +1,5 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import { firstOfMost, getOrPut, LruMap } from '@isthmus/runtime';
+import { Grouped, getOrPut, LruMap } from '@isthmus/runtime';
 import { type DialRequest, Distrusted, inWords, type PlaneEvents, type Role, unlessProbed } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
@@ -8,6 +8,8 @@ export class RecentRefusals {
   readonly #events: PlaneEvents;
   /** The last one last. */
   readonly #kept = new Map<string, adminApi.Refusal>();
+  /** The keys of those, by port. */
+  readonly #ports = new Grouped<string>();
 
   constructor(events: PlaneEvents) {
     this.#events = events;
@@ -33,14 +35,17 @@ export class RecentRefusals {
     const known = before && now - before.lastMs < ADMIN.refusalMs ? before : undefined;
     const [count, firstMs] = known ? [known.count + 1, known.firstMs] : [1, now];
     this.#kept.delete(key);
+    this.#ports.delete(where, key);
     const distrusted = error instanceof Distrusted;
     this.#kept.set(key, { where, remote, reason, count, firstMs, lastMs: now, distrusted });
+    this.#ports.add(where, key);
     if (this.#kept.size > ADMIN.refusals) this.#forget();
   }
 
   /** Forgets the oldest one of the port that has most: peers choose parts of the reasons, and at one port they push out no other's. */
   #forget(): void {
-    const [key = ''] = firstOfMost(this.#kept, ([, { where }]) => where) ?? [];
+    const [key = ''] = this.#ports.most ?? [];
+    this.#ports.delete(this.#kept.get(key)?.where ?? '', key);
     this.#kept.delete(key);
   }
 }
