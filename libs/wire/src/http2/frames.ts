@@ -62,6 +62,13 @@ export class ConnectionError extends Error {
   }
 }
 
+/** A head is longer than is read. */
+export class HeadTooLong extends ConnectionError {
+  constructor(message: string) {
+    super(ErrorCode.ENHANCE_YOUR_CALM, message);
+  }
+}
+
 /** A stream ended with a code other than NO_ERROR or CANCEL. */
 export class StreamError extends Error {
   override readonly name = 'StreamError';

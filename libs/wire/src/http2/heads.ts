@@ -1,6 +1,6 @@
 import { SharedBudget } from '@isthmus/runtime';
 import { type Config, WIRE } from '../defaults.ts';
-import { ConnectionError, ErrorCode, Flag, FrameType, unpadded } from './frames.ts';
+import { ConnectionError, ErrorCode, Flag, FrameType, HeadTooLong, unpadded } from './frames.ts';
 import { HpackDecoder, hpackEncode } from './hpack.ts';
 
 /** Size of the priority fields in a HEADERS frame, in bytes. */
@@ -26,13 +26,6 @@ interface Begun extends Omit<HeaderSection, 'block'> {
 
 /** What all connections of the process hold of incomplete sections, beyond the first frame of each. */
 const HELD = new SharedBudget(WIRE.heldHeadBytes);
-
-/** Others hold what may be held. The head itself may be as long as it is. */
-export class NoRoom extends ConnectionError {
-  constructor() {
-    super(ErrorCode.ENHANCE_YOUR_CALM, 'too many long heads are on their way: try again');
-  }
-}
 
 /** When a head of several frames must be complete. */
 interface HeadDeadline extends Pick<Config, 'headMs'> {
@@ -75,7 +68,7 @@ class HeaderSections {
     const begun = this.#begun as Begun;
     begun.cost += part.length + FRAME_COST;
     if (begun.cost > this.#maxBytes) {
-      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a header section of more than ${this.#maxBytes} bytes`);
+      throw new HeadTooLong(`a header section of more than ${this.#maxBytes} bytes`);
     }
     if (!(flags & Flag.END_HEADERS)) {
       this.#hold(begun, part);
@@ -92,7 +85,9 @@ class HeaderSections {
     // As much is held of any frame until it has come whole.
     if (begun.parts.length > 0) {
       const cost = part.length + FRAME_COST;
-      if (!HELD.take(cost)) throw new NoRoom();
+      // Others hold what may be held: this one may come again, so it is not too long.
+      if (!HELD.take(cost))
+        throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'too many long heads are on their way: try again');
       begun.held += cost;
     }
     // A copy, and not in Node's pool: a view would keep the whole chunk that it was read with, or the whole pool.

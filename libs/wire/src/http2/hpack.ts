@@ -1,4 +1,4 @@
-import { ConnectionError, ErrorCode } from './frames.ts';
+import { ConnectionError, ErrorCode, HeadTooLong } from './frames.ts';
 import type { Field } from './heads.ts';
 
 /**
@@ -214,8 +214,7 @@ export class HpackDecoder {
       if (!field) continue;
       bytes += size(field);
       if (bytes <= this.#maxList) fields.push(field);
-      else if (bytes > this.#maxRead)
-        throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a head of more than ${this.#maxRead} bytes`);
+      else if (bytes > this.#maxRead) throw new HeadTooLong(`a head of more than ${this.#maxRead} bytes`);
     }
     this.#text = undefined;
     // It would keep the whole chunk that it was read with.

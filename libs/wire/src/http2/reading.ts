@@ -7,6 +7,7 @@ import {
   Flag,
   FRAME_HEAD,
   FrameType,
+  HeadTooLong,
   MAX_WINDOW,
   PREFACE,
   readSettings,
@@ -14,7 +15,7 @@ import {
   unpadded,
   windowUpdateFrame,
 } from './frames.ts';
-import { HeadReader, NoRoom, type ReceivedHead } from './heads.ts';
+import { HeadReader, type ReceivedHead } from './heads.ts';
 import type { Output } from './output.ts';
 import type { Streams } from './streams.ts';
 
@@ -334,8 +335,7 @@ export class Reading implements FrameHandler {
       if (type === FrameType.HEADERS) return this.#heads.headers(id, flags, payload);
       return this.#heads.continuation(flags, payload);
     } catch (error) {
-      const tooLong = error instanceof ConnectionError && error.code === ErrorCode.ENHANCE_YOUR_CALM;
-      if (tooLong && !(error instanceof NoRoom)) this.#streams.answerLong(id);
+      if (error instanceof HeadTooLong) this.#streams.answerLong(id);
       throw error;
     }
   }
