@@ -60,21 +60,16 @@ async function listening(context: TestContext, policy: { readonly minVersion?: '
   });
   context.after(() => listener.close());
   const port = Number(listener.address.split(':').at(-1));
-  const connect = (servername: string, options: ConnectionOptions = {}) => {
+  const ask = async (servername: string, options: ConnectionOptions = {}) => {
     const name = servername === '' ? {} : { servername };
     const socket = tls.connect({ ...{ host: '127.0.0.1', port, ca: authority.cert }, ...name, ...options });
-    context.after(() => socket.destroy());
-    return socket;
-  };
-  const ask = async (servername: string, options: ConnectionOptions = {}) => {
-    const socket = connect(servername, options);
     const sessions: Buffer[] = [];
     socket.on('session', (session) => void sessions.push(session));
     socket.write('GET');
     const said = JSON.parse(await text(socket)) as Said;
     return { ...said, sessions };
   };
-  return { ask, connect, choose, refused, broken };
+  return { ask, choose, refused, broken };
 }
 
 /** What the listener saw of a peer. */
