@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, linkSync, lstatSync, renameSync, type Stats, unlinkSync, utimesSync } from 'node:fs';
 import net, { type AddressInfo, type BlockList, type Server, type Socket } from 'node:net';
@@ -25,13 +24,9 @@ const SUSPENDED_MODE = 0o670;
  * unless it belongs to another process by now.
  */
 export class SocketFile {
-  /**
-   * The name to bind: in the same directory, 5 bytes long. A socket's path has at most 107 bytes, and the wanted name may use them all.
-   * faultOfSocketPath in libs/flags rejects shorter names in a directory with such a long path.
-   */
-  readonly boundPath: string;
   readonly #path: string;
   readonly #deleteExisting: boolean;
+  #boundPath = '';
   #own: Stats | undefined;
   /** Set while it is suspended. The file then has SUSPENDED_MODE. */
   #beat: NodeJS.Timeout | undefined;
@@ -39,7 +34,29 @@ export class SocketFile {
   constructor(path: string, deleteExisting: boolean) {
     this.#path = path;
     this.#deleteExisting = deleteExisting;
-    this.boundPath = `${path.slice(0, path.lastIndexOf('/') + 1)}.${randomBytes(2).toString('hex')}`;
+  }
+
+  /**
+   * Has the server listen, under a name of its own in the same directory, 5 bytes long. A socket's path has at most 107 bytes, and the
+   * wanted name may use them all. faultOfSocketPath in libs/flags rejects shorter names in a directory with such a long path.
+   */
+  listen(server: Server): void {
+    const name = Math.random().toString(36).slice(2, 6).padEnd(4, '0');
+    this.#boundPath = `${this.#path.slice(0, this.#path.lastIndexOf('/') + 1)}.${name}`;
+    server.listen({ path: this.#boundPath, backlog: RUNTIME.unixBacklog });
+  }
+
+  /** Resolves when the server listens, under another name if the first is taken: by a process that has just started, or was killed as it did. */
+  async bind(server: Server): Promise<void> {
+    for (let tries = 1; ; tries++) {
+      this.listen(server);
+      try {
+        await once(server, 'listening');
+        return;
+      } catch (error) {
+        if (!isCode(error, 'EADDRINUSE') || tries === RUNTIME.socketTries) throw error;
+      }
+    }
   }
 
   /**
@@ -47,7 +64,7 @@ export class SocketFile {
    * in the way that may not be replaced.
    */
   async claim(): Promise<void> {
-    chmodSync(this.boundPath, SOCKET_MODE);
+    chmodSync(this.#boundPath, SOCKET_MODE);
     for (let tries = 0; tries < RUNTIME.socketTries; tries++) {
       const there = statOf(this.#path);
       if (there) await this.#check(there);
@@ -63,9 +80,9 @@ export class SocketFile {
    * file then stays suspended.
    */
   place(): void {
-    chmodSync(this.boundPath, SOCKET_MODE);
-    const own = lstatSync(this.boundPath);
-    if (this.#stands()) renameSync(this.boundPath, this.#path);
+    chmodSync(this.#boundPath, SOCKET_MODE);
+    const own = lstatSync(this.#boundPath);
+    if (this.#stands()) renameSync(this.#boundPath, this.#path);
     this.#own = own;
     this.#endBeat();
   }
@@ -108,7 +125,7 @@ export class SocketFile {
 
   /** Removes what a dead process left. Returns whether the path is free. */
   #clear(dead: Stats): boolean {
-    const aside = `${this.boundPath}~`;
+    const aside = `${this.#boundPath}~`;
     try {
       renameSync(this.#path, aside);
     } catch (error) {
@@ -123,14 +140,14 @@ export class SocketFile {
 
   /** Returns false if something is there. */
   #show(): boolean {
-    const own = lstatSync(this.boundPath);
+    const own = lstatSync(this.#boundPath);
     try {
-      linkSync(this.boundPath, this.#path);
-      unlinkSync(this.boundPath);
+      linkSync(this.#boundPath, this.#path);
+      unlinkSync(this.#boundPath);
     } catch {
       if (statOf(this.#path)) return false;
       // The file system has no hard links.
-      renameSync(this.boundPath, this.#path);
+      renameSync(this.#boundPath, this.#path);
     }
     this.#own = own;
     return true;
@@ -262,10 +279,10 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
     }
   };
   guardServer(server, options);
-  const backlog = 'path' in at ? RUNTIME.unixBacklog : RUNTIME.tcpBacklog;
-  server.listen({ ...placeOf(at, file), backlog });
+  const backlog = file ? RUNTIME.unixBacklog : RUNTIME.tcpBacklog;
   try {
-    await once(server, 'listening');
+    if (file) await file.bind(server);
+    else await once(server.listen({ ...at, backlog }), 'listening');
     await file?.claim();
   } catch (error) {
     server.close();
@@ -281,7 +298,6 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
   );
   server.on('error', failed);
   const address = server.address() as AddressInfo;
-  const again = file ? { path: file.boundPath } : { host: address.address, port: address.port };
   const unguard = descriptors.guard({
     get listening() {
       return server.listening;
@@ -291,7 +307,10 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
       attempt(() => file?.suspend());
       server.close();
     },
-    open: () => void server.listen({ ...again, backlog }),
+    open() {
+      if (file) file.listen(server);
+      else server.listen({ host: address.address, port: address.port, backlog });
+    },
     failed,
   });
   let closed: Promise<void> | undefined;
@@ -319,11 +338,6 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
       return file?.lost;
     },
   };
-}
-
-function placeOf(at: BindOptions['at'], file: SocketFile | undefined) {
-  if ('path' in at) return { path: file?.boundPath ?? at.path };
-  return at.host === '' ? { port: at.port } : at;
 }
 
 function guardServer(server: Server, { limits, proxyNetworks: networks, refused }: BindOptions): void {

@@ -32,8 +32,8 @@ function socketPath(context: TestContext): string {
 async function bind(file: SocketFile, name: string): Promise<net.Server> {
   // Who only asks whether someone is there goes without an answer.
   const answer = (socket: net.Socket) => void socket.on('error', () => {}).end(name);
-  const server = net.createServer(answer).listen(file.boundPath);
-  await once(server, 'listening');
+  const server = net.createServer(answer);
+  await file.bind(server);
   return server;
 }
 
@@ -48,6 +48,37 @@ function leaveBehind(path: string): void {
   spawnSync('node', ['-e', script]);
   assert.ok(existsSync(path));
 }
+
+/** The name of its own under which a process has bound its socket, and which callers do not see. */
+function ownName(path: string): string {
+  const [name, ...others] = readdirSync(join(path, '..')).filter((each) => each.startsWith('.'));
+  assert.ok(name);
+  assert.deepEqual(others, []);
+  return name;
+}
+
+test('a name of its own that is taken is left alone, and another is bound', async (context) => {
+  const path = socketPath(context);
+  const drawn = [0.1, 0.1, 0.1, 0.2];
+  context.mock.method(Math, 'random', () => drawn.shift() ?? assert.fail('drew again'));
+  const others = await bind(new SocketFile(path, true), 'other');
+  const taken = ownName(path);
+  const file = new SocketFile(path, true);
+  const server = await bind(file, 'own');
+  await file.claim();
+  assert.deepEqual(readdirSync(join(path, '..')).sort(), [taken, 'callers.sock']);
+  assert.equal(await text(net.connect(join(path, '..', taken))), 'other');
+  assert.equal(await text(net.connect(path)), 'own');
+  await Promise.all([close(others), close(server)]);
+});
+
+test('a process that finds no name of its own says so', async (context) => {
+  const path = socketPath(context);
+  context.mock.method(Math, 'random', () => 0.1);
+  const others = await bind(new SocketFile(path, true), 'other');
+  await assert.rejects(bind(new SocketFile(path, true), 'own'), { code: 'EADDRINUSE' });
+  await close(others);
+});
 
 test('a socket that is bound again takes its place again, but not from a process that took over meanwhile', async (context) => {
   const path = socketPath(context);
@@ -140,7 +171,7 @@ test('a process that cannot show its socket again goes on keeping its place', as
   file.suspend();
   await close(first);
   const second = await bind(file, 'second');
-  unlinkSync(file.boundPath);
+  unlinkSync(join(path, '..', ownName(path)));
   assert.throws(() => file.place(), /ENOENT/);
   await close(second);
   utimesSync(path, 0, 0);
