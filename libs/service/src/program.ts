@@ -45,7 +45,7 @@ export interface Context<L extends ProgramLog> {
   readonly version: string;
   /** The flags in force, without secrets. */
   readonly flags: readonly FlagInForce[];
-  /** Calls `handler` for each SIGHUP, to reopen rotated files. */
+  /** Calls `handler` for each SIGHUP, to reopen rotated files. Without a handler SIGHUP ends the process, as in upstream. */
   onHangup(handler: () => void): void;
 }
 
@@ -62,16 +62,15 @@ interface ProgramOptions<T extends FlagTable, L extends ProgramLog> extends Prog
  */
 export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   options: ProgramOptions<T, L>,
-  host: Host = processHost(),
 ): Promise<void> {
   setDefaultHighWaterMark(false, bufferSizes.stream);
   tellV8();
-  host.onCrash((error, origin) => crash(options.name, host, undefined, error, origin));
-  const read = readFlags(options, host);
-  if (!read) return;
-  const { values, warnings, set } = read;
+  let crashLog: ProgramLog | undefined;
+  process.on('uncaughtException', (error) => crash(options.name, crashLog, error, 'uncaught error'));
+  process.on('unhandledRejection', (reason) => crash(options.name, crashLog, reason, 'unhandled rejection'));
+  const { values, warnings, set } = readFlags(options);
   const log = options.log(values);
-  host.onCrash((error, origin) => crash(options.name, host, log, error, origin));
+  crashLog = log;
   for (const warning of warnings) log.warn({}, warning);
 
   let running: Running | undefined;
@@ -80,26 +79,24 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
     status = 128 + number;
     running?.cut?.();
   };
-  const stopped = firstSignal(host, log, cut);
+  const stopped = firstSignal(log, cut);
   const context = {
     log,
     version: VERSION,
     flags: flagsInForce(options.flags, values, set),
-    onHangup: (handler: () => void) => host.onHangup(handler),
+    onHangup: (handler: () => void) => void process.on('SIGHUP', handler),
   };
-  const started = await Promise.race([options.start(values, context), stopped]).catch((error) => {
-    fail(host, options.name, startFailure(error, options.flags, values));
-    return undefined;
-  });
-  if (started === undefined) return;
+  const started = await Promise.race([options.start(values, context), stopped]).catch((error) =>
+    fail(options.name, startFailure(error, options.flags, values)),
+  );
   // A signal before all listeners are up: nothing to drain yet, and the half-started parts have no owner to close them.
-  if ('signal' in started) return host.exit(128 + started.number);
+  if ('signal' in started) process.exit(128 + started.number);
   running = started;
   const { signal } = await stopped;
   log.info({ signal }, 'stopping');
   await lameDuck(running, values);
   const drained = await stop(running, drainLimit(values), log);
-  host.exit(drained || status);
+  process.exit(drained || status);
 }
 
 /** Sets V8's flags as the program begins. Without the quick compiler, on Node 22, V8 keeps its own counts. Deno passes all of this over. */
@@ -120,29 +117,27 @@ async function lameDuck(running: Running, values: AnyValues): Promise<void> {
   await new Promise((resolve) => setTimeout(resolve, delayMs));
 }
 
-/** Reads and checks the command line. Returns undefined if the program should not start. */
-function readFlags<T extends FlagTable>(program: ProgramFlags<T>, host: Host) {
+/** Reads and checks the command line. Ends the process if the program should not start. */
+function readFlags<T extends FlagTable>(program: ProgramFlags<T>) {
   try {
-    const { values, warnings, set } = parseFlags(program.flags, host.args, host.env);
+    const { values, warnings, set } = parseFlags(program.flags, process.argv.slice(2), process.env);
     const answer = values.help ? helpText(program) : values.version ? `${program.name} ${VERSION}\n` : undefined;
     if (answer !== undefined) {
-      host.out(answer);
-      host.exit(0);
-      return undefined;
+      process.stdout.write(answer);
+      process.exit(0);
     }
     const all = [...warnings];
     program.check(values, (warning) => all.push(warning));
     return { values, warnings: all, set };
   } catch (error) {
     if (!(error instanceof FlagError)) throw error;
-    fail(host, program.name, error.message);
-    return undefined;
+    return fail(program.name, error.message);
   }
 }
 
-function fail(host: Host, name: string, problem: string): void {
-  host.err(`${name}: ${problem}\n`);
-  host.exit(1);
+function fail(name: string, problem: string): never {
+  process.stderr.write(`${name}: ${problem}\n`);
+  process.exit(1);
 }
 
 interface Stop {
@@ -151,19 +146,21 @@ interface Stop {
 }
 
 /** Resolves at the first SIGTERM or SIGINT. The second cuts what is left and ends the process. */
-function firstSignal(host: Host, log: ProgramLog, cut: (number: number) => void): Promise<Stop> {
+function firstSignal(log: ProgramLog, cut: (number: number) => void): Promise<Stop> {
   return new Promise((resolve) => {
     let seen = 0;
-    host.onSignal((signal, number) => {
+    const came = (signal: NodeJS.Signals) => {
+      const number = constants.signals[signal];
       seen++;
       resolve({ signal, number });
       if (seen === 1) return;
-      const exit = () => host.exit(128 + number);
+      const exit = () => process.exit(128 + number);
       if (seen > 2) return exit();
       log.warn({ signal }, 'second signal: cutting every tunnel and stopping');
       setTimeout(exit, SERVICE.cutMs);
       cut(number);
-    });
+    };
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => came(signal));
   });
 }
 
@@ -195,12 +192,12 @@ async function stop(running: Running, drainMs: number, log: ProgramLog): Promise
 }
 
 /** Reports a crash in the log, or on standard error if there is no log yet. */
-function crash(name: string, host: Host, log: ProgramLog | undefined, error: unknown, origin: string): void {
+function crash(name: string, log: ProgramLog | undefined, error: unknown, origin: string): void {
   try {
     if (log) log.fatal({ err: error }, `crashed: ${origin}`);
-    else host.err(`${name}: crashed: ${origin}: ${error instanceof Error ? error.stack : String(error)}\n`);
+    else process.stderr.write(`${name}: crashed: ${origin}: ${error instanceof Error ? error.stack : String(error)}\n`);
   } finally {
-    host.exit(1);
+    process.exit(1);
   }
 }
 
@@ -303,45 +300,4 @@ export class Closing {
       throw error;
     }
   }
-}
-
-/** The process as a program sees it. */
-interface Host {
-  /** The command line without the program's own name. */
-  readonly args: readonly string[];
-  readonly env: Readonly<Record<string, string | undefined>>;
-  out(text: string): void;
-  err(text: string): void;
-  exit(status: number): void;
-  /** Called for each SIGTERM and SIGINT. */
-  onSignal(handler: (signal: string, number: number) => void): void;
-  /** Called for each SIGHUP. Without a handler SIGHUP ends the process, as in upstream. */
-  onHangup(handler: () => void): void;
-  /** Called for uncaught errors. A later handler replaces an earlier one. */
-  onCrash(handler: (error: unknown, origin: string) => void): void;
-}
-
-/** Returns the real host, on Node and on Deno. */
-function processHost(): Host {
-  let onCrash: (error: unknown, origin: string) => void = () => {};
-  process.on('uncaughtException', (error) => onCrash(error, 'uncaught error'));
-  process.on('unhandledRejection', (reason) => onCrash(reason, 'unhandled rejection'));
-  return {
-    args: process.argv.slice(2),
-    env: process.env,
-    out: (text) => process.stdout.write(text),
-    err: (text) => process.stderr.write(text),
-    exit: (status) => process.exit(status),
-    onSignal(handler) {
-      for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-        process.on(signal, () => handler(signal, constants.signals[signal]));
-      }
-    },
-    onHangup(handler) {
-      process.on('SIGHUP', handler);
-    },
-    onCrash(handler) {
-      onCrash = handler;
-    },
-  };
 }
