@@ -29,6 +29,7 @@ import {
   type Context,
   type Running,
   runProgram,
+  VERSION,
 } from '@isthmus/service';
 import { agentMetrics, audited, createLogger, exportMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
 import { proxyFromEnvironment, tlsServer, watchCertificate } from '@isthmus/transport';
@@ -39,20 +40,13 @@ import { agentOptions } from './from-flags.ts';
 import type { Uplink } from './uplink.ts';
 
 /** Runs proxy-agent from its flags. */
-function startAgent(
-  flags: AgentValues,
-  { log, version, flags: inForce, onHangup }: Context<ProgramLogger>,
-): Promise<Running> {
+function startAgent(flags: AgentValues, { log, flags: inForce, onHangup }: Context<ProgramLogger>): Promise<Running> {
   boundVerification((message) => log.warn({}, message));
   return Closing.guard(async (closing) => {
-    const { events, observation, tunnels, shutdown } = await instrument({
-      program: 'proxy-agent',
-      role: 'agent',
-      version,
-      log,
-    });
+    const source = { program: 'proxy-agent', role: 'agent', version: VERSION } as const;
+    const { events, observation, tunnels, shutdown } = await instrument({ ...source, log });
     closing.defer(shutdown);
-    const own = { process: flags['agent-id'], program: 'proxy-agent', role: 'agent', version, logger: log };
+    const own = { ...source, process: flags['agent-id'], logger: log };
     const audit = {
       ...own,
       of: { dials: false, others: true },
@@ -68,7 +62,7 @@ function startAgent(
     closing.defer(await exportMetrics(metrics, own));
     const leases = await countLeases(flags, closing, metrics.leases, (message) => log.warn({}, message));
     const proxy = proxyFromEnvironment(process.env);
-    const options = { ...agentOptions(flags, version, observation), ...(proxy && { proxy }) };
+    const options = { ...agentOptions(flags, VERSION, observation), ...(proxy && { proxy }) };
     for (const host of options.server.hosts) {
       const through = proxy?.({ host, port: options.server.port });
       if (through) log.info({ proxy: through.name, host }, 'HTTPS_PROXY: this server is reached through a proxy');
@@ -130,7 +124,7 @@ function startAgent(
       refused: (...refusal) => events.emit('refused', ...refusal),
     });
     closing.defer(ops.close);
-    log.info({ agent: running.agentId, version }, 'ready to connect');
+    log.info({ agent: running.agentId, version: VERSION }, 'ready to connect');
     let told: Promise<void> | undefined;
     const cut = () => {
       if (tunnels.size > 0) told ??= ends?.(tunnels.size);

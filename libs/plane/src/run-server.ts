@@ -40,6 +40,7 @@ import {
   runProgram,
   SERVER_UNREADY,
   sessionsCheck,
+  VERSION,
 } from '@isthmus/service';
 import {
   audited,
@@ -102,7 +103,7 @@ function start(
     await startOperations(name, server, drain, context, closing);
     const { hubId, agentAddress: agents, peerAddress: gateways } = hub ?? {};
     const addresses = { hub: hubId, callers: gateway?.addresses, agents, gateways };
-    context.log.info({ ...addresses, plane: flags.plane, version: context.version }, 'ready');
+    context.log.info({ ...addresses, plane: flags.plane, version: VERSION }, 'ready');
     const leave = () => {
       gateway?.leave();
       hub?.leave();
@@ -120,7 +121,8 @@ async function startRoles(
   closing: Closing,
 ): Promise<Server> {
   const role = roles.gateway ? (roles.hub ? 'server' : 'gateway') : 'hub';
-  const instruments = await serverInstruments(closing, { program: name, role }, flags, context);
+  const source = { program: name, role, version: VERSION } as const;
+  const instruments = await serverInstruments(closing, source, flags, context);
   const { events, observation, keptAfter } = instruments;
   // A hub without a gateway reads its own sessions from the registry too.
   const directory = new Directory(role === 'server' ? { ownHub: flags['server-id'] } : {});
@@ -134,8 +136,7 @@ async function startRoles(
     ...(role === 'gateway' && { sessions: (backends) => directory.watch(backends) }),
   });
   closing.defer(metrics.close);
-  const { log: logger, version } = context;
-  closing.defer(await exportMetrics(metrics, { program: name, role, version, process: flags['server-id'], logger }));
+  closing.defer(await exportMetrics(metrics, { ...source, process: flags['server-id'], logger: context.log }));
   const registry = flags['redis-url'] === '' ? memoryRegistry() : await joinedRegistry(flags);
   closing.defer(() => registry.close());
   closing.defer(watchCertificate({ where: 'redis', files: redisTls(flags), events }));
@@ -196,13 +197,13 @@ async function startOperations(
   name: string,
   server: Server,
   drain: () => Promise<void>,
-  { log, version, flags: inForce }: Context<ProgramLogger>,
+  { log, flags: inForce }: Context<ProgramLogger>,
   closing: Closing,
 ): Promise<void> {
   const { flags, instruments, registry, directory, plane, gateway, hub } = server;
   const { events, tunnels, dials, callers, happened, history, cuts, refusals, certificates } = instruments;
   const roles = ROLES[server.role];
-  const own = memberOf(flags, roles, version);
+  const own = memberOf(flags, roles, VERSION);
   const losses = new RecentLosses(events, directory, gateway !== undefined);
   const { roster, shared } = planeRoll(registry, own, closing, {
     events,
@@ -305,15 +306,13 @@ interface ServerInstruments extends Omit<Instruments, 'shutdown'> {
 /** Makes the instruments that a server's flags ask for. They stop after the roles, so that tunnels cut at the end still get their records. */
 async function serverInstruments(
   closing: Closing,
-  { program, role }: { readonly program: string; readonly role: 'gateway' | 'hub' | 'server' },
+  source: { readonly program: string; readonly role: 'gateway' | 'hub' | 'server'; readonly version: string },
   flags: ServerValues,
-  { log, version, onHangup }: Context<ProgramLogger>,
+  { log, onHangup }: Context<ProgramLogger>,
 ): Promise<ServerInstruments> {
-  const hasCallers = role !== 'hub';
+  const hasCallers = source.role !== 'hub';
   const { shutdown, ...instruments } = await instrument({
-    program,
-    role,
-    version,
+    ...source,
     log,
     ...(hasCallers && { traceSlow: flags['trace-slow'] }),
   });
@@ -329,12 +328,10 @@ async function serverInstruments(
     certificates: new CertificateEnds(events),
   };
   const settings = {
+    ...source,
     process: flags['server-id'],
     // Without tenants, a gateway's trail has only dials, as in earlier versions.
     of: { dials: hasCallers, others: !hasCallers || flags['tenants-dir'] !== '' },
-    program,
-    role,
-    version,
     logger: log,
     log: flags['audit-log'],
     otlp: flags['audit-otlp'],

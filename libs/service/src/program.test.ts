@@ -29,7 +29,7 @@ function source(start: string, table = ''): string {
 import net from 'node:net';
 import process from 'node:process';
 import * as flag from ${JSON.stringify(import.meta.resolve('@isthmus/flags/testing'))};
-import { runProgram } from ${here('program')};
+import { runProgram, VERSION } from ${here('program')};
 const flags = flag.topic('Test', {
   'main-port': flag.int(0, 'Main port.', { port: { bind: 'main-address', lowest: 0, highest: 65535 } }),
   'main-address': flag.string('127.0.0.1', 'Main address.'),
@@ -53,7 +53,7 @@ const server = net.createServer();
 const place = values['uds-name'] || undefined;
 server.listen(place ? { path: place } : { port: values['main-port'], host: values['main-address'] });
 await new Promise((resolve, reject) => server.once('listening', resolve).once('error', reject));
-process.stdout.write('up ' + context.version + '\\n');
+process.stdout.write('up ' + VERSION + '\\n');
 const close = () => new Promise((resolve) => server.close(resolve));`;
 const ORDERLY = `${UP}
 return {

@@ -42,7 +42,6 @@ export interface Running {
 
 export interface Context<L extends ProgramLog> {
   readonly log: L;
-  readonly version: string;
   /** The flags in force, without secrets. */
   readonly flags: readonly FlagInForce[];
   /** Calls `handler` for each SIGHUP, to reopen rotated files. Without a handler SIGHUP ends the process, as in upstream. */
@@ -82,7 +81,6 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   const stopped = firstSignal(log, cut);
   const context = {
     log,
-    version: VERSION,
     flags: flagsInForce(options.flags, values, set),
     onHangup: (handler: () => void) => void process.on('SIGHUP', handler),
   };

@@ -11,6 +11,7 @@ import {
   SERVER_UNREADY,
   serveHealth,
   socketsCheck,
+  VERSION,
 } from '@isthmus/service';
 import { createLogger, holdMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
 import { anyoneOf, type CallerPort, Callers, DEFAULT_TENANT, watchCertificate } from '@isthmus/transport';
@@ -27,10 +28,10 @@ import { ISTHMUS } from '../defaults.ts';
 import { Gateways } from './gateways.ts';
 
 /** Runs the callers' end of a plane: what a gateway is for its callers, and the last stage dials a gateway. */
-function startHold(flags: HoldValues, { log, version }: Context<ProgramLogger>): Promise<Running> {
+function startHold(flags: HoldValues, { log }: Context<ProgramLogger>): Promise<Running> {
   boundVerification((message) => log.warn({}, message));
   return Closing.guard(async (closing) => {
-    const own = { program: isthmusHold.name, role: 'gateway' as const, version, log };
+    const own = { program: isthmusHold.name, role: 'gateway' as const, version: VERSION, log };
     const { events, observation, tunnels, shutdown } = await instrument(own);
     closing.defer(shutdown);
     const metrics = holdMetrics(events);
@@ -83,7 +84,7 @@ function startHold(flags: HoldValues, { log, version }: Context<ProgramLogger>):
       refused: (remote, error) => events.emit('refused', 'health', remote, error),
     });
     closing.defer(health.close);
-    log.info({ version, gateways: flags.gateways }, 'callers may connect');
+    log.info({ version: VERSION, gateways: flags.gateways }, 'callers may connect');
     return {
       async drain() {
         draining = true;
