@@ -93,16 +93,14 @@ function startAgent(flags: AgentValues, { log, flags: inForce, onHangup }: Conte
       draining = true;
       return running.drain();
     };
-    const check = () => checks(running, draining, failure);
-    const ops = await operations({
+    await operations({
       ...agentOperationsPorts(flags, (files, ...rest) => tlsServer({ where: 'admin', files, events }, ...rest)),
-      checks: check,
       unready: AGENT_UNREADY,
       metrics: metrics.render,
       backend: {
         identity: identity(flags),
         admission: () => (draining ? 'draining' : 'open'),
-        checks: check,
+        checks: () => checks(running, draining, failure),
         dials,
         refusals,
         notices: () => [...certificates.notices(), ...missing(running, failure)],
@@ -122,8 +120,8 @@ function startAgent(flags: AgentValues, { log, flags: inForce, onHangup }: Conte
       },
       log,
       refused: (...refusal) => events.emit('refused', ...refusal),
+      closing,
     });
-    closing.defer(ops.close);
     log.info({ agent: running.agentId, version: VERSION }, 'ready to connect');
     let told: Promise<void> | undefined;
     const cut = () => {

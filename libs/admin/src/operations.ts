@@ -1,8 +1,7 @@
-import type { AddressInfo } from 'node:net';
 import type { Server as TlsServer } from 'node:tls';
 import { type AgentValues, type GatewayValues, parseConsole, tlsPolicy } from '@isthmus/flags';
 import type { TlsSettings } from '@isthmus/runtime';
-import { type Check, type ProgramLog, serveHealth, type Unready } from '@isthmus/service';
+import { type Closing, type ProgramLog, serveHealth, type Unready } from '@isthmus/service';
 import type { AdminBackend } from './backend.ts';
 import type { Identity } from './calls/status.ts';
 import type { ConsoleOptions } from './console/console.ts';
@@ -16,47 +15,33 @@ export interface OperationsOptions {
   /** Unset for a program without a console. */
   readonly console?: ConsoleOptions;
   readonly profiling: boolean;
-  readonly checks: () => readonly Check[];
   readonly unready: Unready;
   readonly metrics: TenantMetrics;
   readonly backend: AdminBackend;
   readonly log: ProgramLog;
   /** Called with each refused connection and its port, `health` or `admin`. */
   readonly refused: (where: string, remote: string, error: Error) => void;
-}
-
-export interface Operations {
-  readonly health: AddressInfo;
-  readonly admin: AddressInfo;
-  close(): Promise<void>;
+  /** Closes the ports. */
+  readonly closing: Pick<Closing, 'defer'>;
 }
 
 /**
  * Starts the ports that operators use in every program: health and admin. Start it last, because /healthz reports that everything is
  * up.
  */
-export async function operations(options: OperationsOptions): Promise<Operations> {
-  const { metrics, backend, checks, unready, log, profiling } = options;
+export async function operations(options: OperationsOptions): Promise<void> {
+  const { metrics, backend, unready, log, profiling, closing } = options;
   const refused = (where: string) => (remote: string, error: Error) => options.refused(where, remote, error);
   const { tenants, operated } = backend;
   const http = adminHandler({ metrics, profiling, tenants, operated });
   const warn = (message: string) => log.warn({}, message);
+  const checks = () => backend.checks();
   const ready = () => checks().every(({ ok }) => ok);
   const page = options.console && { console: options.console };
   const admin = await serveAdmin({ ...options.admin, ...page, backend, ready, http, warn, refused: refused('admin') });
-  try {
-    const health = await serveHealth({ ...options.health, checks, unready, metrics, refused: refused('health') });
-    return {
-      health: health.address,
-      admin: admin.address,
-      async close() {
-        await Promise.all([health.close(), admin.close()]);
-      },
-    };
-  } catch (error) {
-    await admin.close();
-    throw error;
-  }
+  closing.defer(admin.close);
+  const health = await serveHealth({ ...options.health, checks, unready, metrics, refused: refused('health') });
+  closing.defer(health.close);
 }
 
 type AdminTlsFlags = Pick<AgentValues, 'admin-server-cert' | 'admin-server-key' | 'admin-ca-cert'>;

@@ -210,18 +210,16 @@ async function startOperations(
     freed: () => hub?.reclaim(),
     looked: (members) => losses.listed(members),
   });
-  const readiness = () => checks(server);
   const sessionCount = () => (gateway ? directory.size : (hub?.sessionCount ?? 0));
   closing.defer(history.follow(() => ({ sessions: sessionCount(), tunnels: tunnels.size })));
-  const ports = await operations({
+  await operations({
     ...operationsPorts(flags, (files, ...rest) => tlsServer({ where: 'admin', files, events }, ...rest)),
-    checks: readiness,
     unready: SERVER_UNREADY,
     metrics: server.metrics.render,
     backend: {
       identity: identityOf(flags, name, roles),
       admission: () => (gateway ?? hub)?.admission ?? 'open',
-      checks: readiness,
+      checks: () => checks(server),
       dials,
       history,
       cuts,
@@ -261,8 +259,8 @@ async function startOperations(
     },
     log,
     refused: (...refusal) => events.emit('refused', ...refusal),
+    closing,
   });
-  closing.defer(ports.close);
   registry.join(own);
 }
 
