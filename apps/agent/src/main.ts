@@ -112,10 +112,7 @@ function startAgent(flags: AgentValues, { log, flags: inForce, onHangup }: Conte
         kick: { tunnel: (dialId, reason) => tunnels.abort(dialId, reason) },
         operated: (operation) => events.emit('operation', operation),
         servers: { connected: () => running.uplinks.map(connectedServer), wanted: () => running.wanted },
-        async drain() {
-          drain().catch((error) => events.emit('fault', 'drain', '', error));
-          return { sessions: running.uplinks.length, tunnels: tunnels.size };
-        },
+        drain: () => void drain().catch((error) => events.emit('fault', 'drain', '', error)),
         plan: () => ({ sessions: running.uplinks.length, moves: [], idleMs: flags['drain-idle-timeout'] }),
       },
       log,

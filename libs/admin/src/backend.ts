@@ -44,14 +44,6 @@ export function quarantineIn(
   };
 }
 
-/** What is left when draining begins. */
-interface DrainSummary {
-  /** Sessions that are told to move to another hub. */
-  readonly sessions: number;
-  /** Tunnels still running. */
-  readonly tunnels: number;
-}
-
 /** A session that a drain would move. */
 export interface SessionMove {
   readonly sessionId: string;
@@ -110,8 +102,8 @@ export interface AdminBackend {
   readonly flags: readonly FlagInForce[];
   readonly log: LogPart;
   readonly kick: KickPart;
-  /** Starts to drain, and resolves without waiting for the end. A second call returns what is left then. */
-  drain(): Promise<DrainSummary>;
+  /** Starts to drain. A second call changes nothing. */
+  drain(): void;
   /** Returns what `drain` would do, and changes nothing. */
   plan(): DrainPlan;
   /** Set for a gateway. */
@@ -127,32 +119,4 @@ export interface AdminBackend {
   readonly operated?: (operation: Operation) => void;
   /** Set for an agent. */
   readonly servers?: ServersPart;
-}
-
-interface Drainable {
-  /** Unset for a program that holds no sessions. */
-  readonly hub?: { readonly sessionCount: number; moves(): Iterable<SessionMove> };
-  readonly tunnels: { readonly size: number };
-  readonly drain: () => Promise<void>;
-  readonly gracefulMs: number;
-  readonly idleMs: number;
-}
-
-/** Returns how a server-side program drains on request of its admin port. */
-export function drainBackend({
-  hub,
-  tunnels,
-  drain,
-  gracefulMs,
-  idleMs,
-}: Drainable): Pick<AdminBackend, 'drain' | 'plan'> {
-  const sessions = () => hub?.sessionCount ?? 0;
-  return {
-    async drain() {
-      const summary = { sessions: sessions(), tunnels: tunnels.size };
-      void drain();
-      return summary;
-    },
-    plan: () => ({ sessions: sessions(), moves: hub?.moves() ?? [], gracefulMs, idleMs }),
-  };
 }

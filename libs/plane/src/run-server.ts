@@ -1,6 +1,5 @@
 import {
   CertificateEnds,
-  drainBackend,
   identityOf,
   type KnownSession,
   type Notice,
@@ -249,10 +248,10 @@ async function startOperations(
       plane: plane.part(roster),
       quarantine: quarantineIn(registry, directory),
       ...(server.tenancy && { tenants: server.tenancy.views.part(server) }),
-      ...drainBackend({
-        ...(hub && { hub }),
-        tunnels,
-        drain,
+      drain: () => void drain(),
+      plan: () => ({
+        sessions: hub?.sessionCount ?? 0,
+        moves: hub?.moves() ?? [],
         gracefulMs: flags['graceful-shutdown-timeout'],
         idleMs: (gateway && flags['drain-idle-timeout']) ?? 0,
       }),

@@ -192,7 +192,10 @@ describe('access', () => {
   });
 
   test('what fails is told as failed', async () => {
-    await using port = await plane({ drain: () => Promise.reject(new ServerError(13, 'it cannot')) });
+    const drain = () => {
+      throw new ServerError(13, 'it cannot');
+    };
+    await using port = await plane({ drain });
     using client = await port.client();
     await assert.rejects(client.admin.drain({}), /it cannot/);
     assert.deepEqual(

@@ -34,7 +34,9 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
         sessions: (which, reason) => kickSessions((session) => own(session) && which(session), reason),
       }),
     },
-    drain: () => Promise.reject(new Error('only operators of the plane drain')),
+    drain() {
+      throw new Error('only operators of the plane drain');
+    },
     plan: () => ({ sessions: 0, moves: [] }),
     // Why a link fails may name others.
     ...(plane && { plane: { ...plane, failureOf: () => undefined } }),

@@ -49,7 +49,8 @@ export function drainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImple
   return {
     async drain({ dryRun }) {
       if (dryRun) return dryRunOf(backend);
-      const left = await backend.drain();
+      const left = { sessions: backend.plan().sessions, tunnels: backend.tunnels().size };
+      backend.drain();
       backend.log.info({ ...left }, 'operator asked for a drain');
       return { ...left, plan: undefined };
     },

@@ -28,7 +28,7 @@ export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
     flags: [],
     log: { info() {}, level: 'info', levelOf: () => 'debug', recent: Object.assign([], { forgotten: 0 }) },
     kick: { tunnel: () => 0 },
-    drain: async () => ({ sessions: 0, tunnels: 0 }),
+    drain() {},
     plan: () => ({ sessions: 0, moves: [] }),
     ...given,
   };
