@@ -1,5 +1,5 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import { getOrPut } from '@isthmus/runtime';
+import { Grouped } from '@isthmus/runtime';
 import { type CutBy, formatDestination, type HeldCut, type PlaneEvents, type TunnelInfo } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
@@ -40,63 +40,48 @@ export class RecentCuts {
   }
 }
 
-/** Those of one tenant, the last one last. */
-interface Kept {
-  readonly cuts: adminApi.Cut[];
-  /** When those were cut that are not kept, in milliseconds since the epoch, the last one last. */
-  forgotten: { count: number; at: number };
-}
-
-/** Cuts of an hour. Where there are too many, the tenant with the most loses its oldest, so that no tenant hides the cuts of another. */
+/** Cuts of an hour. Where there are too many, the tenant with the most loses its first, so that no tenant hides the cuts of another. */
 class KeptCuts {
   readonly #most: number;
-  readonly #tenants = new Map<string, Kept>();
-  #size = 0;
+  /** By tenant. When an agent dies, each of its 10,000 tunnels forgets one. */
+  readonly #kept = new Grouped<adminApi.Cut>();
+  /** How many of each tenant are not kept, and when the last of them was cut, in milliseconds since the epoch. */
+  readonly #forgotten = new Map<string, { readonly count: number; readonly at: number }>();
 
   constructor(most: number) {
     this.#most = most;
   }
 
   of(tenant: string | undefined, now: number): CutsOfHour {
-    this.#forgetBefore(now - ADMIN.cutMs);
-    const kept = [...this.#tenants].filter(([name]) => tenant === undefined || name === tenant).map(([, one]) => one);
+    const since = now - ADMIN.cutMs;
+    this.#forgetBefore(since);
+    const kept = tenant === undefined ? this.#kept.all : (this.#kept.of(tenant) ?? []);
+    const forgotten = [...this.#forgotten].filter(([name]) => tenant === undefined || name === tenant);
     return {
-      cuts: kept.flatMap(({ cuts }) => cuts),
-      forgotten: kept.reduce((sum, { forgotten }) => sum + forgotten.count, 0),
+      cuts: [...kept].filter(({ atMs }) => atMs >= since),
+      forgotten: forgotten.reduce((sum, [, { count }]) => sum + count, 0),
     };
   }
 
   keep(cut: adminApi.Cut): void {
-    const { cuts } = getOrPut(this.#tenants, cut.tenant, () => ({
-      cuts: [],
-      forgotten: { count: 0, at: 0 },
-    }));
-    // One that hold told late was cut before others.
-    const place = cuts.findLastIndex(({ atMs }) => atMs <= cut.atMs);
-    cuts.splice(place + 1, 0, cut);
-    if (++this.#size > this.#most) this.#forgetOne(Date.now());
-  }
-
-  #forgetOne(now: number): void {
-    this.#forgetBefore(now - ADMIN.cutMs);
-    if (this.#size <= this.#most) return;
-    // Without a look at each cut: when an agent dies, each of its 10,000 tunnels forgets one here.
-    let most: Kept | undefined;
-    for (const kept of this.#tenants.values()) if (kept.cuts.length > (most?.cuts.length ?? 0)) most = kept;
-    const oldest = most?.cuts.shift();
-    if (!most || !oldest) return;
-    this.#size--;
-    most.forgotten = { count: most.forgotten.count + 1, at: oldest.atMs };
+    this.#kept.add(cut.tenant, cut);
+    if (this.#kept.size > this.#most) this.#forgetBefore(Date.now() - ADMIN.cutMs);
+    if (this.#kept.size <= this.#most) return;
+    const [oldest] = this.#kept.most ?? [];
+    if (!oldest) return;
+    const { tenant, atMs } = oldest;
+    this.#kept.delete(tenant, oldest);
+    const { count, at } = this.#forgotten.get(tenant) ?? { count: 0, at: 0 };
+    this.#forgotten.set(tenant, { count: count + 1, at: Math.max(at, atMs) });
   }
 
   #forgetBefore(since: number): void {
-    for (const [tenant, kept] of this.#tenants) {
-      const { cuts } = kept;
-      const old = cuts.findIndex(({ atMs }) => atMs >= since);
-      this.#size -= cuts.splice(0, old < 0 ? cuts.length : old).length;
-      if (kept.forgotten.at < since) kept.forgotten = { count: 0, at: 0 };
-      if (cuts.length === 0 && kept.forgotten.count === 0) this.#tenants.delete(tenant);
+    for (const cut of this.#kept.all) {
+      // What hold told late stands behind what was cut later, and is left out when it is asked for.
+      if (cut.atMs >= since) break;
+      this.#kept.delete(cut.tenant, cut);
     }
+    for (const [tenant, { at }] of this.#forgotten) if (at < since) this.#forgotten.delete(tenant);
   }
 }
 

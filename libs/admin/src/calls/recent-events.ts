@@ -1,4 +1,4 @@
-import { Grouped, getOrPut } from '@isthmus/runtime';
+import { Grouped } from '@isthmus/runtime';
 import type { PlaneEvents, SessionInfo } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
@@ -25,9 +25,9 @@ export interface SeenEvent {
  * tenant's agents push out no other tenant's.
  */
 export class RecentEvents {
-  /** By tenant. Thousands of sessions may go in one tick, and each forgets one. */
-  readonly #kept = new Grouped<SeenEvent>();
-  readonly #of = new Map<string, SeenEvent[]>();
+  // Thousands of sessions may go in one tick, and each forgets one.
+  readonly #byTenant = new Grouped<SeenEvent>();
+  readonly #byPeer = new Grouped<SeenEvent>();
 
   constructor(events: PlaneEvents) {
     events.on('session:open', (session) => this.#agent('came', session));
@@ -42,7 +42,7 @@ export class RecentEvents {
 
   /** The oldest first. */
   list(now = Date.now()): SeenEvent[] {
-    return [...this.#kept.all].filter(({ at }) => now - at < ADMIN.eventMs);
+    return [...this.#byTenant.all].filter(({ at }) => now - at < ADMIN.eventMs);
   }
 
   #agent(type: SeenEvent['type'], session: SessionInfo, reason = ''): void {
@@ -56,27 +56,22 @@ export class RecentEvents {
 
   #keep(event: SeenEvent): void {
     const kept = { ...event, reason: event.reason.slice(0, ADMIN.eventReason) };
-    const own = getOrPut(this.#of, keyOf(kept), () => []);
-    own.push(kept);
-    this.#kept.add(kept.tenant, kept);
-    if (own.length > ADMIN.eventsOfOne) this.#forget(own[0]);
-    else if (this.#kept.size > ADMIN.events) {
-      const [oldestOfMost] = this.#kept.most ?? [];
-      this.#forget(oldestOfMost);
-    }
+    const peer = peerOf(kept);
+    this.#byTenant.add(kept.tenant, kept);
+    this.#byPeer.add(peer, kept);
+    const own = this.#byPeer.of(peer);
+    if (own && own.size > ADMIN.eventsOfOne) this.#forgetOldest(own);
+    else if (this.#byTenant.size > ADMIN.events) this.#forgetOldest(this.#byTenant.most);
   }
 
-  /** @param event the oldest of those of its agent or hub */
-  #forget(event: SeenEvent | undefined): void {
-    if (!event) return;
-    this.#kept.delete(event.tenant, event);
-    const key = keyOf(event);
-    const own = this.#of.get(key);
-    own?.shift();
-    if (own?.length === 0) this.#of.delete(key);
+  #forgetOldest(events: ReadonlySet<SeenEvent> | undefined): void {
+    const [oldest] = events ?? [];
+    if (!oldest) return;
+    this.#byTenant.delete(oldest.tenant, oldest);
+    this.#byPeer.delete(peerOf(oldest), oldest);
   }
 }
 
-function keyOf({ role, tenant, id }: SeenEvent): string {
+function peerOf({ role, tenant, id }: SeenEvent): string {
   return JSON.stringify([role, tenant, id]);
 }
