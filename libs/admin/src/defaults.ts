@@ -81,6 +81,10 @@ export const ADMIN = {
   failingReported: 10,
   /** Agents that are named of each failing destination. */
   failingAgents: 5,
+  /** How long losses, events, cuts and refusals are shown as history, which goes back as far. */
+  historyMs: 3_600_000,
+  /** Longest reason of one of them that is kept, in characters. */
+  keptReason: 300,
   /** Losses of agents and hubs that a process remembers. */
   losses: 100,
   /**
@@ -88,32 +92,18 @@ export const ADMIN = {
    * hangs, and is a loss. Members write every 5 s, and are asked for as often.
    */
   silentMemberMs: 8_000,
-  /** How long a loss is shown. */
-  lossMs: 3_600_000,
-  /** Longest reason of a loss that is kept, in characters. */
-  lossReason: 300,
   /** Events that a process remembers, some 300 bytes each: agents and hubs that came, drained and went. */
   events: 1_000,
   /** And of one agent or hub. */
   eventsOfOne: 50,
-  /** How long they are shown. */
-  eventMs: 3_600_000,
-  /** Longest reason of an event that is kept, in characters. */
-  eventReason: 300,
   /** Tunnels that were cut, which a process remembers: some 500 bytes each. */
   cuts: 1_000,
   /** Cuts that callers tell a gateway, beside those that it saw: all that it answers stays within a gRPC message. */
   toldCuts: 300,
-  /** How long they are shown. */
-  cutMs: 3_600_000,
-  /** Longest reason of a cut that is kept, in characters. */
-  cutReason: 300,
   /** Refusals that a process remembers. */
   refusals: 100,
   /** How long a refusal is shown as recent. */
   refusalMs: 300_000,
-  /** Longest reason of a refusal that is kept, in characters. */
-  refusalReason: 300,
   /** After how long without a dial a caller is forgotten. API servers that are in use dial every minute. */
   callerMs: 300_000,
   /** Callers that are remembered of one tenant: its API servers, and a few others. */

@@ -167,8 +167,6 @@ function reasonOf(reason: string): string {
   return reason === '' ? 'ended by an operator' : `ended by an operator: ${reason}`;
 }
 
-const HOUR_MS = 3_600_000;
-
 type HistoryRpc = Pick<adminApi.AdminServiceImplementation, 'getHistory' | 'listEvents'>;
 
 export function historyRpc({ history, cuts, events, refusals }: AdminBackend): HistoryRpc {
@@ -181,7 +179,7 @@ export function historyRpc({ history, cuts, events, refusals }: AdminBackend): H
       return {
         slotMs,
         slots: [...slots],
-        refusals: refusals.list(HOUR_MS),
+        refusals: refusals.list(ADMIN.historyMs),
         cuts: [...(cut?.cuts ?? [])],
         cutsForgotten: cut?.forgotten ?? 0,
       };

@@ -65,7 +65,7 @@ test('what isthmus hold says was cut is listed by its time, with who says so, an
   const { cuts, end, tell, ids } = recent();
   end('acme', 'agent', 'seen here');
   tell('early', 60_000);
-  tell('too old', ADMIN.cutMs);
+  tell('too old', ADMIN.historyMs);
   assert.deepEqual(ids('acme'), ['seen here', 'early']);
   const told = cuts.of('acme').cuts.map(({ hold, gateway }) => [hold, gateway]);
   assert.deepEqual(told, [
@@ -73,7 +73,7 @@ test('what isthmus hold says was cut is listed by its time, with who says so, an
     ['n1', 'g1'],
   ]);
   const now = Date.now();
-  assert.equal(cuts.of('acme', now + ADMIN.cutMs - 30_000).cuts.length, 1);
+  assert.equal(cuts.of('acme', now + ADMIN.historyMs - 30_000).cuts.length, 1);
   assert.deepEqual(ids('beta'), []);
 });
 
@@ -89,8 +89,8 @@ test('cuts are kept for an hour', () => {
   const { cuts, end } = recent();
   end('acme', 'path');
   const now = Date.now();
-  assert.equal(cuts.of('acme', now + ADMIN.cutMs - 1000).cuts.length, 1);
-  assert.deepEqual(cuts.of('acme', now + ADMIN.cutMs + 1000), { cuts: [], forgotten: 0 });
+  assert.equal(cuts.of('acme', now + ADMIN.historyMs - 1000).cuts.length, 1);
+  assert.deepEqual(cuts.of('acme', now + ADMIN.historyMs + 1000), { cuts: [], forgotten: 0 });
 });
 
 test('a tenant with more cuts than are kept loses its own oldest, and hides those of no other', () => {

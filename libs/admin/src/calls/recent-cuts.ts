@@ -24,7 +24,7 @@ export class RecentCuts {
       this.#seen.keep(cutOf(tunnel, { by, reason: error.message, ms, atMs: Date.now() }));
     });
     events.on('hold:cut', ({ dial, agentId, gateway, hold, by, reason, ms, agoMs, up, down }) => {
-      if (agoMs >= ADMIN.cutMs) return;
+      if (agoMs >= ADMIN.historyMs) return;
       const cut = cutOf({ dial, agentId, hubId: '', up, down }, { by, reason, ms, atMs: Date.now() - agoMs });
       this.#told.keep({ ...cut, gateway, hold });
     });
@@ -53,7 +53,7 @@ class KeptCuts {
   }
 
   of(tenant: string | undefined, now: number): CutsOfHour {
-    const since = now - ADMIN.cutMs;
+    const since = now - ADMIN.historyMs;
     this.#forgetBefore(since);
     const kept = tenant === undefined ? this.#kept.all : (this.#kept.of(tenant) ?? []);
     const forgotten = [...this.#forgotten].filter(([name]) => tenant === undefined || name === tenant);
@@ -65,7 +65,7 @@ class KeptCuts {
 
   keep(cut: adminApi.Cut): void {
     this.#kept.add(cut.tenant, cut);
-    if (this.#kept.size > this.#most) this.#forgetBefore(Date.now() - ADMIN.cutMs);
+    if (this.#kept.size > this.#most) this.#forgetBefore(Date.now() - ADMIN.historyMs);
     if (this.#kept.size <= this.#most) return;
     const [oldest] = this.#kept.most ?? [];
     if (!oldest) return;
@@ -93,7 +93,7 @@ function cutOf({ dial, agentId, hubId, up, down }: Cuttable, { by, reason, ms, a
   return {
     atMs,
     by,
-    reason: reason.slice(0, ADMIN.cutReason),
+    reason: reason.slice(0, ADMIN.keptReason),
     dialId: dial.id,
     tenant: dial.tenant,
     destination: formatDestination(dial.destination),

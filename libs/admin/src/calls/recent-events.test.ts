@@ -45,7 +45,7 @@ test('an agent that flaps pushes out no others, and many agents leave the last t
   for (let n = 0; n < 2 * ADMIN.events; n++) events.emit('session:open', aSession('s', { agentId: `a${n}` }));
   assert.equal(recent.list().length, ADMIN.events);
   assert.equal(recent.list()[0]?.id, `a${ADMIN.events}`);
-  assert.deepEqual(recent.list(Date.now() + 2 * ADMIN.eventMs), []);
+  assert.deepEqual(recent.list(Date.now() + 2 * ADMIN.historyMs), []);
 });
 
 test("one tenant's agents push out no other tenant's", () => {

@@ -42,7 +42,7 @@ export class RecentEvents {
 
   /** The oldest first. */
   list(now = Date.now()): SeenEvent[] {
-    return [...this.#byTenant.all].filter(({ at }) => now - at < ADMIN.eventMs);
+    return [...this.#byTenant.all].filter(({ at }) => now - at < ADMIN.historyMs);
   }
 
   #agent(type: SeenEvent['type'], session: SessionInfo, reason = ''): void {
@@ -55,7 +55,7 @@ export class RecentEvents {
   }
 
   #keep(event: SeenEvent): void {
-    const kept = { ...event, reason: event.reason.slice(0, ADMIN.eventReason) };
+    const kept = { ...event, reason: event.reason.slice(0, ADMIN.keptReason) };
     const peer = peerOf(kept);
     this.#byTenant.add(kept.tenant, kept);
     this.#byPeer.add(peer, kept);

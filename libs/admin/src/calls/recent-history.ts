@@ -32,7 +32,7 @@ export class DialHistory {
   #now: number;
 
   /** @param now milliseconds of one clock, here and below */
-  constructor(slotMs: number, now: number, allMs = 3_600_000) {
+  constructor(slotMs: number, now: number, allMs = ADMIN.historyMs) {
     const count = Math.ceil(allMs / slotMs);
     this.slotMs = slotMs;
     this.#count = count;

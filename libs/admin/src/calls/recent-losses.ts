@@ -82,7 +82,7 @@ export class RecentLosses {
 
   /** The last first. */
   list(now = Date.now()): Loss[] {
-    return [...this.#kept.values()].filter(({ at }) => now - at < ADMIN.lossMs).reverse();
+    return [...this.#kept.values()].filter(({ at }) => now - at < ADMIN.historyMs).reverse();
   }
 
   #hubLost(id: string, remote: string, reason: string): void {
@@ -113,7 +113,7 @@ export class RecentLosses {
   }
 
   #keep(loss: Omit<Loss, 'at'>): void {
-    this.#kept.set(keyOf(loss), { ...loss, reason: loss.reason.slice(0, ADMIN.lossReason), at: Date.now() });
+    this.#kept.set(keyOf(loss), { ...loss, reason: loss.reason.slice(0, ADMIN.keptReason), at: Date.now() });
   }
 }
 

@@ -29,7 +29,7 @@ export class RecentRefusals {
 
   #take(where: string, remote: string, error: Error): void {
     const now = Date.now();
-    const reason = inWords(error).slice(0, ADMIN.refusalReason);
+    const reason = inWords(error).slice(0, ADMIN.keptReason);
     const key = JSON.stringify(kindOf(where, remote, reason));
     const before = this.#kept.get(key);
     const known = before && now - before.lastMs < ADMIN.refusalMs ? before : undefined;
