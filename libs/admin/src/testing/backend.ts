@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
+import type { Authority, Identity } from '@isthmus/certificates/testing';
+import { tlsServer } from '@isthmus/transport';
 import { planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend, KnownSession } from '../backend.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
 import { RecentRefusals } from '../calls/recent-refusals.ts';
 import { type AdminConnection, adminClient } from '../client.ts';
+import type { AdminTls } from '../listener.ts';
 import { serveAdmin } from '../server.ts';
 
 /** Returns an admin backend of an idle program, with the parts that a test gives. */
@@ -54,6 +57,11 @@ export function aTunnel(given: Partial<TunnelInfo> = {}): TunnelInfo {
   const { signal } = new AbortController();
   const dial = { id: 'd1', tenant: 'default', destination: { host: 'h', port: 1 }, deadline: 0, signal };
   return { role: 'gateway', dial, agentId: 'a', sessionId: 's', hubId: 'h', since: 1, up: 0, down: 0, ...given };
+}
+
+/** The admin port's TLS, as programs make it of their flags. */
+export function tlsBy({ cert: ca }: Authority, { cert, key }: Identity): AdminTls {
+  return (...rest) => tlsServer({ where: 'admin', files: { cert, key, ca }, events: planeEvents() }, ...rest);
 }
 
 /** Returns a client of an admin port that serves a backend. */

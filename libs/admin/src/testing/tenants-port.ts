@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { get } from 'node:https';
-import { createServer } from 'node:tls';
 import type { Authority } from '@isthmus/certificates/testing';
 import { type DialRequest, type Operation, planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
@@ -11,7 +10,7 @@ import { RecentEvents } from '../calls/recent-events.ts';
 import { type AdminClientTls, adminClient } from '../client.ts';
 import { adminHandler } from '../handler.ts';
 import { serveAdmin } from '../server.ts';
-import { aSession, idleBackend } from './backend.ts';
+import { aSession, idleBackend, tlsBy } from './backend.ts';
 
 const mine = aSession('mine', { tenant: 'acme', agentId: 'edge' });
 const theirs = aSession('theirs', { tenant: 'beta', agentId: 'edge' });
@@ -76,12 +75,7 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
     console: { when: 'on', traceUrl: '' },
     http: adminHandler({ metrics, profiling: true, tenants, operated }),
     warn: (message) => assert.fail(message),
-    tls: (options, { accept, refused }) => {
-      const ALPNProtocols = ['http/1.1', 'h2'];
-      const asked = { ...options, ALPNProtocols, requestCert: true, ca: readFileSync(authority.cert) };
-      const server = createServer({ ...asked, cert: readFileSync(own.cert), key: readFileSync(own.key) }, accept);
-      return server.on('tlsClientError', (error) => refused('', error));
-    },
+    tls: tlsBy(authority, own),
   });
   const at = `127.0.0.1:${server.address.port}`;
   const tlsOf = async (...ids: string[]): Promise<AdminClientTls> => {
