@@ -8,7 +8,7 @@ import {
   type Tenant,
 } from '@isthmus/admission';
 import { type ServerValues, tlsPolicy } from '@isthmus/flags';
-import { LruMap } from '@isthmus/runtime';
+import { getOrPut, LruMap } from '@isthmus/runtime';
 import type { Closing } from '@isthmus/service';
 import { type TlsChoice, tlsChoice } from '@isthmus/transport';
 import type { PlaneEvents } from '@isthmus/tunnel';
@@ -43,8 +43,12 @@ export async function startTenancy(flags: TenancyFlags, parts: TenancyParts): Pr
     ],
   });
   const { tenants } = admission;
-  const choices = new TlsChoices(tlsPolicy(flags));
-  admission.changed(({ changed, gone }) => choices.forget([...changed, ...gone]));
+  const policy = tlsPolicy(flags);
+  /** By tenant. Each is made ready when a peer first asks for it. */
+  const choices = new LruMap<string, TlsChoice>(PLANE.readyCertificates);
+  admission.changed(({ changed, gone }) => {
+    for (const name of [...changed, ...gone]) choices.delete(name);
+  });
   return {
     ...admission,
     get problems() {
@@ -53,7 +57,8 @@ export async function startTenancy(flags: TenancyFlags, parts: TenancyParts): Pr
     views: tenantViews(admission),
     chooseTls(serverName) {
       const tenant = tenants.byServerName(serverName);
-      return tenant && choices.of(tenant);
+      const texts = tenant && certificateOf(tenant);
+      return texts && getOrPut(choices, tenant.name, () => tlsChoice(texts, policy));
     },
     certificateOf(name) {
       const current = () => {
@@ -92,48 +97,8 @@ export async function startCallerTokens(flags: CallerTokenFlags, parts: TenancyP
   return admission;
 }
 
-/** A certificate with its chain, and its key. PEM. */
-export interface CertificateTexts {
-  readonly cert: string;
-  readonly key: string;
-}
-
-/** Returns the tenant's certificate, or undefined if it has none. */
-export function certificateOf({ credentials }: Tenant): CertificateTexts | undefined {
+/** Returns the tenant's certificate with its chain, and its key, as PEM; undefined if it has none. */
+function certificateOf({ credentials }: Tenant): { readonly cert: string; readonly key: string } | undefined {
   const [cert, key] = [credentials.text('server.certificate'), credentials.text('server.key')];
   return cert === undefined || key === undefined ? undefined : { cert, key };
-}
-
-interface Ready {
-  /** The credentials that it was made from. */
-  readonly of: Tenant['credentials'];
-  readonly choice: TlsChoice;
-}
-
-/** Tenants' server certificates, each made ready when a peer first asks for it. */
-export class TlsChoices {
-  readonly #policy: Parameters<typeof tlsChoice>[1];
-  readonly #ready = new LruMap<string, Ready>(PLANE.readyCertificates);
-
-  constructor(policy: Parameters<typeof tlsChoice>[1]) {
-    this.#policy = policy;
-  }
-
-  /** Undefined if the tenant has no certificate. */
-  of(tenant: Tenant): TlsChoice | undefined {
-    const { name, credentials } = tenant;
-    const ready = this.#ready.get(name);
-    if (ready?.of === credentials) return ready.choice;
-    this.#ready.delete(name);
-    const texts = certificateOf(tenant);
-    if (!texts) return undefined;
-    const choice = tlsChoice(texts, this.#policy);
-    this.#ready.set(name, { of: credentials, choice });
-    return choice;
-  }
-
-  /** Forgets tenants that have changed, or are gone. */
-  forget(tenants: Iterable<string>): void {
-    for (const tenant of tenants) this.#ready.delete(tenant);
-  }
 }
