@@ -29,7 +29,7 @@ async function readBody(request: IncomingMessage): Promise<string> {
 }
 
 /** The path of the methods, below that of the console. */
-export const METHODS_PATH = `${adminApi.AdminDefinition.fullName}/`;
+const METHODS_PATH = `${adminApi.AdminDefinition.fullName}/`;
 
 /** https://connectrpc.com/docs/protocol: the names of the codes, and the statuses that go with them. */
 const CODES: { readonly [code: number]: readonly [name: string, status: number] } = {
@@ -50,12 +50,12 @@ export class JsonRpc {
     this.#backend = backend;
   }
 
-  /** @param name `GetStatus` */
-  async serve(request: IncomingMessage, response: ServerResponse, name: string, visitor: Visitor): Promise<void> {
+  /** @param path `isthmus.admin.v1.Admin/GetStatus` */
+  async serve(request: IncomingMessage, response: ServerResponse, path: string, visitor: Visitor): Promise<void> {
     const gone = new AbortController();
     response.once('close', () => gone.abort());
     try {
-      const method = methodNamed(name);
+      const method = methodAt(path);
       const asked = this.#request(method, await messageOf(request, method));
       const service = serviceFor(visitor, this.#backend) as unknown as Record<string, AnyMethod>;
       const { responseStream } = adminApi.AdminDefinition.methods[method];
@@ -81,7 +81,8 @@ export class JsonRpc {
   }
 }
 
-function methodNamed(name: string): Method {
+function methodAt(path: string): Method {
+  const name = path.startsWith(METHODS_PATH) ? path.slice(METHODS_PATH.length) : path;
   const found = Object.entries(adminApi.AdminDefinition.methods).find(([, each]) => each.name === name);
   if (found) return found[0] as Method;
   throw new ServerError(Status.UNIMPLEMENTED, `the admin RPC has no method ${name.slice(0, 100)}`);

@@ -37,7 +37,7 @@ export class Console {
   readonly #reached: Reached;
   readonly #backend: AdminBackend;
   #membersAsked: { readonly at: number; readonly members: Promise<unknown> } = NEVER;
-  #rpc: Promise<{ readonly json: JsonRpc; readonly path: string }> | undefined;
+  #rpc: Promise<JsonRpc> | undefined;
 
   constructor(options: ConsoleOptions, reached: Reached, backend: AdminBackend) {
     this.#options = options;
@@ -84,7 +84,7 @@ export class Console {
     return fault && { status: 403, body: fault.message };
   }
 
-  async #call(request: IncomingMessage, response: ServerResponse, name: string, visitor: Visitor): Promise<void> {
+  async #call(request: IncomingMessage, response: ServerResponse, path: string, visitor: Visitor): Promise<void> {
     const asker = await this.#askerOf(request);
     if (!asker || (asker === 'member' && request.method !== 'GET')) {
       this.#backend.operated?.({ operator: visitor.operator, call: 'Console', outcome: 'refused', text: FOREIGN });
@@ -96,11 +96,8 @@ export class Console {
       response.setHeader('vary', 'origin');
     }
     // gRPC's libraries take 6 MB, which a process does without until an operator comes.
-    this.#rpc ??= import('./api.ts').then(({ JsonRpc, METHODS_PATH }) => {
-      return { json: new JsonRpc(this.#backend), path: METHODS_PATH };
-    });
-    const { json, path } = await this.#rpc;
-    return json.serve(request, response, name.startsWith(path) ? name.slice(path.length) : name, visitor);
+    this.#rpc ??= import('./api.ts').then(({ JsonRpc }) => new JsonRpc(this.#backend));
+    return (await this.#rpc).serve(request, response, path, visitor);
   }
 
   async #page({ principal }: Visitor): Promise<{ readonly files: PageFiles; readonly members: string[] }> {
