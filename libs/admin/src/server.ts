@@ -1,12 +1,11 @@
-import { createServer as createHttpServer, type IncomingMessage, type RequestListener } from 'node:http';
+import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { type AddressInfo, isIPv6, type Socket } from 'node:net';
-import { hostname } from 'node:os';
 import { beginsWith, isLoopback, putBack, remoteOf } from '@isthmus/runtime';
 import { type Refused, refuseBadRequests, send } from '@isthmus/service';
 import { Visits } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { Console, type ConsoleOptions } from './console/console.ts';
-import { askerOf, FOREIGN, faultOfHost } from './console/page.ts';
+import { FOREIGN, faultOfHost, isOwn } from './console/page.ts';
 import { ADMIN } from './defaults.ts';
 import { LazyRpc, refuseRpc } from './lazy-rpc.ts';
 import { type AdminTls, adminListener } from './listener.ts';
@@ -53,20 +52,20 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const { headTimeoutMs = ADMIN.headMs } = options;
   const listener = await adminListener({ host, port, path, tls, refused, handshakeMs: headTimeoutMs });
   const { address } = listener;
-  const local = path !== undefined || isLoopback(address.address);
-  const trusted = tls !== undefined || local;
+  const reached = { tls: tls !== undefined, local: path !== undefined || isLoopback(address.address) };
+  const trusted = reached.tls || reached.local;
   if (!trusted) warn(untrusted(address));
   // The libraries take 6 MB and 0.15 s (Node 20, with the rest of a program loaded).
   const serveRpc = async () => (await import('./rpc.ts')).serveRpc(backend, ready);
   const rpc = new LazyRpc(trusted ? serveRpc : refuseRpc, warn);
 
-  const page = options.console && new Console(options.console, { tls: tls !== undefined, local }, backend);
+  const page = options.console && new Console(options.console, reached, backend);
   const web = createHttpServer({ keepAliveTimeout: ADMIN.idleMs }, (request, response) => {
     // A browser opens no unix socket.
-    const asked = path === undefined ? faultOfHost(request.headers, { tls: tls !== undefined }) : undefined;
+    const asked = path === undefined ? faultOfHost(request.headers, reached) : undefined;
     if (asked !== undefined) return void send(response, { status: 403, body: `${asked}\n` });
     if (page?.accept(request, response)) return;
-    if (!isOwn(request, tls !== undefined)) return void send(response, { status: 403, body: `${FOREIGN}\n` });
+    if (!isOwn(request.headers, reached)) return void send(response, { status: 403, body: `${FOREIGN}\n` });
     http(request, response);
   });
   web.timeout = ADMIN.idleMs;
@@ -96,11 +95,6 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
     await closing;
   };
   return { address, close, [Symbol.asyncDispose]: close };
-}
-
-/** Whether a program asks, or an address that was typed: not a page of another site. The console says more of who may ask for what. */
-function isOwn({ headers }: IncomingMessage, tls: boolean): boolean {
-  return askerOf(headers, { tls, members: [], host: hostname() }) === 'own';
 }
 
 function untrusted({ address, port }: AddressInfo): string {

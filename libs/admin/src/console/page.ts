@@ -79,13 +79,18 @@ export function faultOfHost({ host = '' }: IncomingHttpHeaders, { tls }: Pick<Po
   return 'this port is asked under a name that is not its own: use its address, or localhost';
 }
 
-/** Says whose page sent a request, by what browsers tell; undefined for a page that may not ask. */
-export function askerOf(headers: IncomingHttpHeaders, port: Port): Asker | undefined {
+/** Whether a program asks, an address that was typed, or this port's own page, by what browsers tell. */
+export function isOwn(headers: IncomingHttpHeaders, { tls }: Pick<Port, 'tls'>): boolean {
   const { origin, host, 'sec-fetch-site': site } = headers;
   // Browsers leave Origin out for a page's own GETs, and for what a page of another site embeds. Programs send neither.
-  if (origin === undefined) return [undefined, 'same-origin', 'none'].includes(site as string) ? 'own' : undefined;
-  if (origin === `${port.tls ? 'https' : 'http'}://${host}`) return 'own';
-  return memberOrigins(port).includes(origin) ? 'member' : undefined;
+  if (origin === undefined) return [undefined, 'same-origin', 'none'].includes(site as string);
+  return origin === `${tls ? 'https' : 'http'}://${host}`;
+}
+
+/** Says whose page sent a request; undefined for a page that may not ask. */
+export function askerOf(headers: IncomingHttpHeaders, port: Port): Asker | undefined {
+  if (isOwn(headers, port)) return 'own';
+  return memberOrigins(port).includes(headers.origin ?? '') ? 'member' : undefined;
 }
 
 /**
