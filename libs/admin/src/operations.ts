@@ -2,22 +2,13 @@ import type { Server as TlsServer } from 'node:tls';
 import { type AgentValues, type GatewayValues, parseConsole, tlsPolicy } from '@isthmus/flags';
 import type { TlsSettings } from '@isthmus/runtime';
 import { type Closing, type ProgramLog, serveHealth, type Unready } from '@isthmus/service';
-import type { AdminBackend } from './backend.ts';
 import type { Identity } from './calls/status.ts';
-import type { ConsoleOptions } from './console/console.ts';
-import { adminHandler, type TenantMetrics } from './handler.ts';
-import type { AdminTls } from './listener.ts';
-import { type AdminOptions, serveAdmin } from './server.ts';
+import { type AdminOptions, type AdminTls, serveAdmin } from './server.ts';
 
-export interface OperationsOptions {
+export interface OperationsOptions extends Pick<AdminOptions, 'backend' | 'console' | 'metrics' | 'profiling'> {
   readonly health: { readonly host: string; readonly port: number };
   readonly admin: Pick<AdminOptions, 'host' | 'port' | 'path' | 'tls'>;
-  /** Unset for a program without a console. */
-  readonly console?: ConsoleOptions;
-  readonly profiling: boolean;
   readonly unready: Unready;
-  readonly metrics: TenantMetrics;
-  readonly backend: AdminBackend;
   readonly log: ProgramLog;
   /** Called with each refused connection and its port, `health` or `admin`. */
   readonly refused: (where: string, remote: string, error: Error) => void;
@@ -30,16 +21,13 @@ export interface OperationsOptions {
  * up.
  */
 export async function operations(options: OperationsOptions): Promise<void> {
-  const { metrics, backend, unready, log, profiling, closing } = options;
+  const { backend, console, metrics, profiling, unready, log, closing } = options;
   const refused = (where: string) => (remote: string, error: Error) => options.refused(where, remote, error);
-  const { tenants, operated } = backend;
-  const http = adminHandler({ metrics, profiling, tenants, operated });
   const warn = (message: string) => log.warn({}, message);
-  const checks = () => backend.checks();
-  const ready = () => checks().every(({ ok }) => ok);
-  const page = options.console && { console: options.console };
-  const admin = await serveAdmin({ ...options.admin, ...page, backend, ready, http, warn, refused: refused('admin') });
+  const shown = { backend, console, metrics, profiling };
+  const admin = await serveAdmin({ ...options.admin, ...shown, warn, refused: refused('admin') });
   closing.defer(admin.close);
+  const checks = () => backend.checks();
   const health = await serveHealth({ ...options.health, checks, unready, metrics, refused: refused('health') });
   closing.defer(health.close);
 }

@@ -7,22 +7,12 @@ import { createChannel, createClient } from 'nice-grpc';
 import { HealthDefinition } from 'nice-grpc-server-health';
 import type { RecentDials } from './calls/recent-dials.ts';
 import { adminClient } from './client.ts';
-import { type AdminOptions, type AdminServer, serveAdmin } from './server.ts';
-import { idleBackend } from './testing/backend.ts';
+import type { AdminServer } from './server.ts';
+import { aPort, idleBackend } from './testing/backend.ts';
 
 const backend = idleBackend();
 
-function serve(overrides: Partial<AdminOptions> = {}): Promise<AdminServer> {
-  const warn = (message: string) => assert.fail(message);
-  return serveAdmin({
-    host: '127.0.0.1',
-    port: 0,
-    backend,
-    http: (_request, response) => response.end(),
-    warn,
-    ...overrides,
-  });
-}
+const serve = () => aPort({ backend });
 
 function at({ address }: AdminServer): string {
   return `127.0.0.1:${address.port}`;
@@ -38,9 +28,12 @@ const SERVING = 1;
 const NOT_SERVING = 2;
 
 describe("the admin RPC's health", () => {
+  const checking = (ready: () => boolean) =>
+    aPort({ backend: idleBackend({ checks: () => [{ name: 'sessions', ok: ready(), detail: '' }] }) });
+
   it('reports whether the program is ready at the time of the call', async () => {
     let ready = true;
-    await using server = await serve({ ready: () => ready });
+    await using server = await checking(() => ready);
     using client = healthClient(server);
     for (const service of ['', 'isthmus.admin.v1.Admin']) {
       ready = true;
@@ -53,7 +46,7 @@ describe("the admin RPC's health", () => {
 
   it('reports changes to watchers', { timeout: 60_000 }, async () => {
     let ready = true;
-    await using server = await serve({ ready: () => ready });
+    await using server = await checking(() => ready);
     using client = healthClient(server);
     const seen: number[] = [];
     for await (const { status } of client.health.watch({ service: '' })) {

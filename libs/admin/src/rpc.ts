@@ -58,8 +58,8 @@ async function* each(responses: Responses): AsyncIterable<unknown> {
 const REFLECTION = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo';
 
 /** Serves the admin RPC with health (grpc.health.v1) and reflection (grpc.reflection.v1). */
-export function serveRpc(backend: AdminBackend, ready: () => boolean): RpcServer {
-  const health = healthState(ready);
+export function serveRpc(backend: AdminBackend): RpcServer {
+  const health = healthState(() => backend.checks().every(({ ok }) => ok));
   const servers = new Set<Server>();
   const watch = setInterval(() => health.emit('change', { status: health.getStatus(), service: '' }), ADMIN.healthMs);
   watch.unref();

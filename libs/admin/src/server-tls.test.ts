@@ -14,12 +14,10 @@ import { Authority, type Identity } from '@isthmus/certificates/testing';
 import { until } from '@isthmus/runtime/testing';
 import type { RecentDials } from './calls/recent-dials.ts';
 import { type AdminClientTls, adminClient } from './client.ts';
-import { type AdminOptions, type AdminServer, serveAdmin } from './server.ts';
-import { idleBackend, tlsBy } from './testing/backend.ts';
+import type { AdminServer } from './server.ts';
+import { aPort, idleBackend, tlsBy } from './testing/backend.ts';
 
 describe('server tls', () => {
-  const backend = idleBackend();
-
   let dir: string;
   let authority: Authority;
   let own: Identity;
@@ -32,17 +30,6 @@ describe('server tls', () => {
   });
   after(() => rm(dir, { recursive: true }));
 
-  function serve(overrides: Partial<AdminOptions> = {}): Promise<AdminServer> {
-    return serveAdmin({
-      host: '127.0.0.1',
-      port: 0,
-      backend,
-      http: (_, response) => response.end('a page'),
-      warn: (message) => assert.fail(message),
-      ...overrides,
-    });
-  }
-
   const files = (identity = own) => tlsBy(authority, identity);
 
   const shows = ({ cert, key }: Identity): AdminClientTls => ({
@@ -54,10 +41,10 @@ describe('server tls', () => {
   const at = ({ address }: AdminServer) => `127.0.0.1:${address.port}`;
 
   async function page(server: AdminServer, tls: AdminClientTls): Promise<string> {
-    const [response] = await once(get(`https://${at(server)}/`, { ...tls, agent: false }), 'response');
+    const [response] = await once(get(`https://${at(server)}/metrics`, { ...tls, agent: false }), 'response');
     let text = '';
     for await (const chunk of response.setEncoding('utf8')) text += chunk;
-    return text;
+    return text.trim();
   }
 
   /** Resolves when a connection has closed, for whatever reason. */
@@ -65,7 +52,7 @@ describe('server tls', () => {
 
   describe('the admin port with mutual TLS', () => {
     it('serves the RPC and its pages to clients with a certificate, on every address', async () => {
-      await using server = await serve({ host: '0.0.0.0', tls: files() });
+      await using server = await aPort({ host: '0.0.0.0', tls: files() });
       using client = adminClient(at(server), shows(operator));
       assert.deepEqual((await client.admin.listSessions({})).sessions, []);
       assert.equal(await page(server, shows(operator)), 'a page');
@@ -75,7 +62,7 @@ describe('server tls', () => {
     it('is accepted by its client under its address or as isthmus-admin, and under no other name', async () => {
       const named = async (value: string) => {
         const identity = await authority.server({ hosts: [{ type: 'dns', value }] });
-        await using server = await serve({ tls: files(identity) });
+        await using server = await aPort({ tls: files(identity) });
         using client = adminClient(at(server), shows(operator));
         return await client.admin.listSessions({}, { signal: AbortSignal.timeout(60_000) });
       };
@@ -87,7 +74,7 @@ describe('server tls', () => {
       const refused: string[] = [];
       const drops = new EventEmitter();
       const flooded = once(drops, 'hundredth', { signal: AbortSignal.timeout(60_000) });
-      await using server = await serve({
+      await using server = await aPort({
         host: '0.0.0.0',
         tls: files(),
         refused: (_, { message }) => {
@@ -112,7 +99,7 @@ describe('server tls', () => {
       const refused: string[] = [];
       const drops = new EventEmitter();
       const dropped = once(drops, 'one', { signal: AbortSignal.timeout(60_000) });
-      await using server = await serve({
+      await using server = await aPort({
         tls: files(),
         refused(_, { message }) {
           refused.push(message);
@@ -154,7 +141,7 @@ describe('server tls', () => {
         has: (tenant: string) => !gone.has(tenant),
       };
       const watching = idleBackend({ tenants });
-      await using server = await serve({
+      await using server = await aPort({
         tls: files(),
         backend: watching,
         refused: (_, { message }) => refusals.push(message),
@@ -166,7 +153,7 @@ describe('server tls', () => {
         );
         await once(socket, 'secureConnect');
         const page = once(socket, 'data', { signal: AbortSignal.timeout(20_000) });
-        socket.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
+        socket.write('GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n');
         assert.match(String((await page)[0]), /a page/);
         return socket;
       };
@@ -191,7 +178,7 @@ describe('server tls', () => {
     });
 
     it('speaks HTTP/1.1 with a client that offers both protocols', async () => {
-      await using server = await serve({ tls: files() });
+      await using server = await aPort({ tls: files() });
       const { port } = server.address;
       const socket = connect({ port, host: '127.0.0.1', ...shows(operator), ALPNProtocols: ['h2', 'http/1.1'] });
       await once(socket, 'secureConnect');
@@ -204,7 +191,7 @@ describe('server tls', () => {
     }, async () => {
       let refusals = 0;
       const all = Promise.withResolvers<void>();
-      await using server = await serve({ tls: files(), refused: () => ++refusals === 6 && all.resolve() });
+      await using server = await aPort({ tls: files(), refused: () => ++refusals === 6 && all.resolve() });
       const { ca } = shows(operator);
       for (const tls of [
         { ca },
@@ -219,7 +206,7 @@ describe('server tls', () => {
     });
 
     it('closes plain text connections, and those whose handshake does not come', async () => {
-      await using server = await serve({ tls: files(), headTimeoutMs: 50 });
+      await using server = await aPort({ tls: files(), headTimeoutMs: 50 });
       for (const text of ['GET / HTTP/1.1\r\n\r\n', '']) {
         const socket = connectPlain(server.address.port, '127.0.0.1');
         socket.on('error', () => {});
@@ -230,7 +217,7 @@ describe('server tls', () => {
     });
 
     it('closes while connections are open', async () => {
-      const server = await serve({ tls: files() });
+      const server = await aPort({ tls: files() });
       const idle = connect({ port: server.address.port, host: '127.0.0.1', ...shows(operator) });
       const amid = connectPlain(server.address.port, '127.0.0.1');
       for (const socket of [idle, amid]) socket.on('error', () => {}).resume();
@@ -244,7 +231,7 @@ describe('server tls', () => {
   describe('the admin port on an address that is not loopback, without TLS', () => {
     it('refuses the RPC and says what to do, and serves its pages', async () => {
       const warnings: string[] = [];
-      await using server = await serve({ host: '0.0.0.0', warn: (message) => warnings.push(message) });
+      await using server = await aPort({ host: '0.0.0.0', warn: (message) => warnings.push(message) });
       for (let times = 0; times < 3; times++) {
         using client = adminClient(at(server));
         await assert.rejects(
@@ -252,7 +239,7 @@ describe('server tls', () => {
           /PERMISSION_DENIED: the admin RPC works only on a loopback address or with mutual TLS: set --admin-server-cert, .* or --admin-bind-address=127\.0\.0\.1/,
         );
       }
-      const [response] = await once(getPlain(`http://${at(server)}/`, { agent: new Agent() }), 'response');
+      const [response] = await once(getPlain(`http://${at(server)}/metrics`, { agent: new Agent() }), 'response');
       assert.equal(response.statusCode, 200);
       response.resume();
       await once(response, 'end');
@@ -263,7 +250,7 @@ describe('server tls', () => {
     });
 
     it('closes while a refused client is still connected', async () => {
-      const server = await serve({ host: '0.0.0.0', warn() {} });
+      const server = await aPort({ host: '0.0.0.0', warn() {} });
       const socket = connectPlain(server.address.port, '127.0.0.1');
       socket.on('error', () => {}).resume();
       socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { Agent, get, type RequestListener } from 'node:http';
+import { Agent, get } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { describe, it } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
@@ -8,8 +8,8 @@ import { adminApi } from '@isthmus/proto/admin';
 import type { SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from './backend.ts';
 import { adminClient } from './client.ts';
-import { type AdminOptions, type AdminServer, serveAdmin } from './server.ts';
-import { idleBackend } from './testing/backend.ts';
+import type { AdminOptions, AdminServer } from './server.ts';
+import { aPort, idleBackend } from './testing/backend.ts';
 
 function session(sessionId: string, since: number, tenant = 'default'): SessionInfo {
   return {
@@ -50,12 +50,7 @@ const backend: AdminBackend = idleBackend({
   plan: () => ({ sessions: 2, moves: [], gracefulMs: 25_000 }),
 });
 
-const http: RequestListener = (request, response) => response.end(`${request.method} ${request.url}`);
-
-function serve(overrides: Partial<AdminOptions> = {}): Promise<AdminServer> {
-  const warn = (message: string) => assert.fail(message);
-  return serveAdmin({ host: '127.0.0.1', port: 0, backend, http, warn, ...overrides });
-}
+const serve = (given: Partial<AdminOptions> = {}) => aPort({ backend, ...given });
 
 function at({ address }: AdminServer): string {
   return `127.0.0.1:${address.port}`;
@@ -211,12 +206,12 @@ describe('the admin port', () => {
     await using server = await serve();
     using client = adminClient(at(server));
     await client.admin.listTunnels({});
-    assert.equal(await fetchText(server, '/metrics'), 'GET /metrics');
+    assert.equal(await fetchText(server, '/metrics'), 'a page\n');
     const socket = await open(server);
-    socket.write('PROPFIND /x HTTP/1.1\r\nhost: localhost\r\nConnection: close\r\n\r\n');
+    socket.write('PROPFIND /metrics HTTP/1.1\r\nhost: localhost\r\nConnection: close\r\n\r\n');
     let answer = '';
     for await (const chunk of socket.setEncoding('latin1')) answer += chunk;
-    assert.match(answer, /PROPFIND \/x$/);
+    assert.match(answer, /a page\n$/);
   });
 
   it('tells the protocols apart when bytes arrive one at a time', async () => {
@@ -254,7 +249,7 @@ describe('the admin port', () => {
     broken.write(`PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n${'x'.repeat(300)}`);
     broken.resume();
     await once(broken, 'close');
-    assert.equal(await fetchText(server, '/'), 'GET /');
+    assert.equal(await fetchText(server, '/metrics'), 'a page\n');
   });
 
   it('names the address that it cannot listen on', async () => {

@@ -1,14 +1,47 @@
-import { createServer as createHttpServer, type RequestListener } from 'node:http';
-import { type AddressInfo, isIPv6, type Socket } from 'node:net';
-import { beginsWith, isLoopback, putBack, remoteOf } from '@isthmus/runtime';
+import { createServer as createHttpServer } from 'node:http';
+import { type AddressInfo, createServer, isIPv6, type Socket } from 'node:net';
+import type { TlsOptions, Server as TlsServer } from 'node:tls';
+import {
+  Admitted,
+  type AdmittedLimits,
+  beginsWith,
+  bind,
+  isLoopback,
+  putBack,
+  remoteOf,
+  WaitingConnections,
+  type WaitingLimits,
+} from '@isthmus/runtime';
 import { type Refused, refuseBadRequests, send } from '@isthmus/service';
-import { Visits } from './access/visitor.ts';
+import { Visits, visitorOf } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { Console, type ConsoleOptions } from './console/console.ts';
 import { FOREIGN, faultOfHost, isOwn } from './console/page.ts';
 import { ADMIN } from './defaults.ts';
+import { adminHandler, type TenantMetrics } from './handler.ts';
 import { LazyRpc, refuseRpc } from './lazy-rpc.ts';
-import { type AdminTls, adminListener } from './listener.ts';
+
+/** Connections that are let in, at once: in all and from one source. The port is for operators and a few scrapers. */
+const ADMITTED: AdmittedLimits = { most: 100, mostOfSource: 50 };
+
+/**
+ * Connections amid their handshakes. An operator's is done in a moment, so that only an attack meets these. They are apart from those
+ * that are let in, so that who has no certificate takes no operator's place.
+ */
+const UNPROVEN: Omit<WaitingLimits, 'deadlineMs'> = {
+  most: 200,
+  mostOfSource: 50,
+  names: {
+    most: 'let fewer addresses reach the admin port',
+    mostOfSource: 'find out what runs there, or block it from the admin port',
+  },
+};
+
+/** Makes a TLS server that has the admin port's certificates, renewed ones too, and lets in those whose certificate holds. */
+export type AdminTls = (
+  options: TlsOptions,
+  handlers: { readonly accept: (socket: Socket) => void; readonly refused: Refused },
+) => TlsServer;
 
 export interface AdminOptions {
   readonly host: string;
@@ -19,12 +52,11 @@ export interface AdminOptions {
   readonly backend: AdminBackend;
   /** With TLS, both sides must present a certificate. Unset: plain text, and the RPC is served only on loopback. */
   readonly tls?: AdminTls | undefined;
-  /** What the RPC's health service reports. Default: always true, because it answers. */
-  readonly ready?: () => boolean;
   /** The console, for a program that has one. */
-  readonly console?: ConsoleOptions;
-  /** Handles requests that are neither gRPC nor for the console. Upstream's admin port serves /metrics and /debug/pprof. */
-  readonly http: RequestListener;
+  readonly console?: ConsoleOptions | undefined;
+  readonly metrics: TenantMetrics;
+  /** `--enable-profiling` */
+  readonly profiling: boolean;
   readonly warn: (message: string) => void;
   readonly refused?: Refused;
   /** How long a connection may take to show its protocol and to send the head of its first request, in milliseconds. Default 10 s. */
@@ -34,7 +66,7 @@ export interface AdminOptions {
 export interface AdminServer extends AsyncDisposable {
   /** Means nothing for a unix socket. */
   readonly address: AddressInfo;
-  /** Closes the listener and every connection. */
+  /** Closes the listener and every connection, including those still in the handshake. */
   close(): Promise<void>;
 }
 
@@ -48,33 +80,35 @@ const HTTP2_PREFACE = Buffer.from('PRI');
  * anyone who can connect may read metrics and profiles, as in upstream: any program, but no page of another site in somebody's browser.
  */
 export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
-  const { host, port, path, backend, http, warn, tls, ready = () => true, refused = () => {} } = options;
-  const { headTimeoutMs = ADMIN.headMs } = options;
-  const listener = await adminListener({ host, port, path, tls, refused, handshakeMs: headTimeoutMs });
+  const { path, backend, metrics, profiling, warn, tls, refused = () => {}, headTimeoutMs = ADMIN.headMs } = options;
+  const { tenants, operated } = backend;
+  let take = (socket: Socket): void => void socket.destroy();
+  const listener = await listen(options, refused, headTimeoutMs, (socket) => take(socket));
   const { address } = listener;
   const reached = { tls: tls !== undefined, local: path !== undefined || isLoopback(address.address) };
   const trusted = reached.tls || reached.local;
   if (!trusted) warn(untrusted(address));
   // The libraries take 6 MB and 0.15 s (Node 20, with the rest of a program loaded).
-  const serveRpc = async () => (await import('./rpc.ts')).serveRpc(backend, ready);
+  const serveRpc = async () => (await import('./rpc.ts')).serveRpc(backend);
   const rpc = new LazyRpc(trusted ? serveRpc : refuseRpc, warn);
 
   const page = options.console && new Console(options.console, reached, backend);
+  const pages = adminHandler({ metrics, profiling, tenants, operated });
   const web = createHttpServer({ keepAliveTimeout: ADMIN.idleMs }, (request, response) => {
     // A browser opens no unix socket.
     const asked = path === undefined ? faultOfHost(request.headers, reached) : undefined;
     if (asked !== undefined) return void send(response, { status: 403, body: `${asked}\n` });
     if (page?.accept(request, response)) return;
     if (!isOwn(request.headers, reached)) return void send(response, { status: 403, body: `${FOREIGN}\n` });
-    http(request, response);
+    pages(request, response);
   });
   web.timeout = ADMIN.idleMs;
   refuseBadRequests(web, refused);
 
-  const visits = new Visits(backend.tenants, refused);
+  const visits = new Visits(tenants, refused);
   const heads = new Heads(headTimeoutMs, refused);
   web.on('request', ({ socket }) => heads.settle(socket));
-  listener.accept((socket) => {
+  take = (socket) => {
     visits.enter(socket);
     heads.await(socket);
     beginsWith(socket, HTTP2_PREFACE, (speaksHttp2, first) => {
@@ -87,7 +121,7 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
         socket.resume();
       }
     });
-  });
+  };
 
   let closing: Promise<unknown> | undefined;
   const close = async () => {
@@ -95,6 +129,40 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
     await closing;
   };
   return { address, close, [Symbol.asyncDispose]: close };
+}
+
+/** Opens the listener, in plain text or with mutual TLS. @param take gets each connection that is ready to be read */
+async function listen(
+  { host, port, path, tls }: AdminOptions,
+  refused: Refused,
+  handshakeMs: number,
+  take: (socket: Socket) => void,
+): Promise<Pick<AdminServer, 'address' | 'close'>> {
+  const unproven = new WaitingConnections({ ...UNPROVEN, deadlineMs: handshakeMs }, refused);
+  const admitted = new Admitted(ADMITTED, refused);
+  const accept = (socket: Socket) => {
+    unproven.leave(socket);
+    socket.on('error', () => socket.destroy());
+    if (admitted.enter(socket, visitorOf(socket).operator.tenant)) take(socket);
+  };
+  const server = tls ? tls({ handshakeTimeout: handshakeMs }, { accept, refused }) : createServer(accept);
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket));
+    socket.on('error', () => socket.destroy());
+  });
+  const failed = (error: Error) => refused('', error);
+  const at = path === undefined ? { host, port } : { path, deleteExisting: true };
+  const bound = await bind(server, { at, limits: unproven, failed }).catch((cause: Error) => {
+    throw new Error(`cannot listen on the admin address ${path ?? `${host}:${port}`}: ${cause.message}`, { cause });
+  });
+  const close = async () => {
+    const closed = bound.close();
+    for (const socket of sockets) socket.destroy();
+    await closed;
+  };
+  return { address: bound.address, close };
 }
 
 function untrusted({ address, port }: AddressInfo): string {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { request as ask, type IncomingMessage, type RequestListener } from 'node:http';
+import { request as ask, type IncomingMessage } from 'node:http';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -11,8 +11,8 @@ import { type DialRequest, type Operation, planeEvents } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import type { PlanePart } from '../calls/members.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
-import { type AdminOptions, type AdminServer, serveAdmin } from '../server.ts';
-import { aSession, aTunnel, idleBackend } from '../testing/backend.ts';
+import type { AdminOptions, AdminServer } from '../server.ts';
+import { aPort, aSession, aTunnel, idleBackend } from '../testing/backend.ts';
 
 const RPC = '/console/isthmus.admin.v1.Admin/';
 const CONSOLE = { when: 'auto', traceUrl: 'https://traces.example/{trace_id}' } as const;
@@ -39,15 +39,7 @@ const plane: PlanePart = {
 };
 
 function serve(given: Partial<AdminBackend> = {}, options: Partial<AdminOptions> = {}): Promise<AdminServer> {
-  return serveAdmin({
-    host: '127.0.0.1',
-    port: 0,
-    backend: idleBackend({ plane, ...given }),
-    console: CONSOLE,
-    http: (_request, response) => response.writeHead(404).end('not the console\n'),
-    warn: () => {},
-    ...options,
-  });
+  return aPort({ backend: idleBackend({ plane, ...given }), console: CONSOLE, warn: () => {}, ...options });
 }
 
 interface Asked {
@@ -95,7 +87,7 @@ test('the page comes from memory, with a policy that lets nothing else in, and o
   for (const path of ['/console/none', '/console/constructor', '/console/..%2fetc']) {
     assert.equal((await get(server, path)).status, 404, path);
   }
-  assert.equal((await get(server, '/consoles')).body, 'not the console\n');
+  assert.equal((await get(server, '/consoles')).body, '404 page not found\n');
 });
 
 test('the console is off where anyone could reach it, unless it is turned on there and has mutual TLS', async () => {
@@ -177,7 +169,6 @@ test('no page of another site gets an answer, and what it tried is audited', asy
 });
 
 test('no path of the port answers a page of another site, nor one under a name that is not its own', async () => {
-  const http: RequestListener = (_request, response) => void response.end('a page\n');
   const foreign = [
     { host: 'evil.example' },
     { origin: 'https://evil.example' },
@@ -185,23 +176,23 @@ test('no path of the port answers a page of another site, nor one under a name t
     { 'sec-fetch-site': 'cross-site' },
     { 'sec-fetch-site': 'same-site' },
   ];
-  await using server = await serve({}, { http });
+  await using server = await serve({}, { profiling: true });
   for (const path of ['/metrics', '/debug/pprof/heap', '/debug/pprof/profile?seconds=1', '/']) {
     for (const headers of foreign) {
       const { status, body } = await get(server, path, { headers });
       assert.equal(status, 403, `${path} ${JSON.stringify(headers)}`);
       assert.match(body, /under a name that is not its own|a page of another site/);
     }
-    const own = { 'sec-fetch-site': 'none' };
-    for (const headers of [{}, own]) assert.equal((await get(server, path, { headers })).body, 'a page\n');
   }
+  const own = { 'sec-fetch-site': 'none' };
+  for (const headers of [{}, own]) assert.equal((await get(server, '/metrics', { headers })).body, 'a page\n');
 });
 
 test('a unix socket, which no browser reaches, is asked under any name', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'isthmus-console-'));
   const path = join(dir, 'admin.sock');
   {
-    await using _server = await serve({}, { path, http: (_request, response) => response.end('a page\n') });
+    await using _server = await serve({}, { path });
     for (const [asked, status] of [
       ['/metrics', 200],
       ['/console/', 200],

@@ -6,8 +6,7 @@ import type { AdminBackend, KnownSession } from '../backend.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
 import { RecentRefusals } from '../calls/recent-refusals.ts';
 import { type AdminConnection, adminClient } from '../client.ts';
-import type { AdminTls } from '../listener.ts';
-import { serveAdmin } from '../server.ts';
+import { type AdminOptions, type AdminServer, type AdminTls, serveAdmin } from '../server.ts';
 
 /** Returns an admin backend of an idle program, with the parts that a test gives. */
 export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
@@ -64,15 +63,22 @@ export function tlsBy({ cert: ca }: Authority, { cert, key }: Identity): AdminTl
   return (...rest) => tlsServer({ where: 'admin', files: { cert, key, ca }, events: planeEvents() }, ...rest);
 }
 
-/** Returns a client of an admin port that serves a backend. */
-export async function asking(given: Partial<AdminBackend> = {}): Promise<AdminConnection & AsyncDisposable> {
-  const server = await serveAdmin({
+/** Starts an admin port on loopback, of an idle program unless a test says otherwise. */
+export function aPort(given: Partial<AdminOptions> = {}): Promise<AdminServer> {
+  return serveAdmin({
     host: '127.0.0.1',
     port: 0,
-    backend: idleBackend(given),
-    http: (_request, response) => response.end(),
+    backend: idleBackend(),
+    metrics: async () => ({ contentType: 'text/plain', body: 'a page\n' }),
+    profiling: false,
     warn: (message) => assert.fail(message),
+    ...given,
   });
+}
+
+/** Returns a client of an admin port that serves a backend. */
+export async function asking(given: Partial<AdminBackend> = {}): Promise<AdminConnection & AsyncDisposable> {
+  const server = await aPort({ backend: idleBackend(given) });
   const client = adminClient(`127.0.0.1:${server.address.port}`);
   return {
     admin: client.admin,

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { get } from 'node:https';
@@ -8,9 +7,7 @@ import type { AdminBackend } from '../backend.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
 import { RecentEvents } from '../calls/recent-events.ts';
 import { type AdminClientTls, adminClient } from '../client.ts';
-import { adminHandler } from '../handler.ts';
-import { serveAdmin } from '../server.ts';
-import { aSession, idleBackend, tlsBy } from './backend.ts';
+import { aPort, aSession, idleBackend, tlsBy } from './backend.ts';
 
 const mine = aSession('mine', { tenant: 'acme', agentId: 'edge' });
 const theirs = aSession('theirs', { tenant: 'beta', agentId: 'edge' });
@@ -67,14 +64,11 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
     ...given,
   });
   const metrics = async (_accept?: string, tenant = 'all') => ({ contentType: 'text/plain', body: `of ${tenant}\n` });
-  const { tenants, operated } = backend;
-  const server = await serveAdmin({
-    host: '127.0.0.1',
-    port: 0,
+  const server = await aPort({
     backend,
     console: { when: 'on', traceUrl: '' },
-    http: adminHandler({ metrics, profiling: true, tenants, operated }),
-    warn: (message) => assert.fail(message),
+    metrics,
+    profiling: true,
     tls: tlsBy(authority, own),
   });
   const at = `127.0.0.1:${server.address.port}`;
