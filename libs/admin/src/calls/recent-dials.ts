@@ -52,9 +52,8 @@ export class RecentDials {
   readonly #ring = new Ring<SeenDial>(ADMIN.dials);
   readonly #remarkable = new Ring<SeenDial>(ADMIN.remarkableDials);
   readonly #rates: Readonly<Record<Role, DialHistory>>;
-  readonly #pending: Record<Role, number> = { gateway: 0, hub: 0, agent: 0 };
-  /** The same, by tenant. */
-  readonly #pendingOf: Readonly<Record<Role, Map<string, number>>> = {
+  /** By tenant. */
+  readonly #pending: Readonly<Record<Role, Map<string, number>>> = {
     gateway: new Map(),
     hub: new Map(),
     agent: new Map(),
@@ -91,7 +90,8 @@ export class RecentDials {
 
   /** Dials without an answer yet. @param tenant unset: of all */
   pending(role: Role, tenant?: string): number {
-    return tenant === undefined ? this.#pending[role] : (this.#pendingOf[role].get(tenant) ?? 0);
+    const pending = this.#pending[role];
+    return tenant === undefined ? [...pending.values()].reduce((sum, of) => sum + of, 0) : (pending.get(tenant) ?? 0);
   }
 
   /** Of the last minute, by `performance.now()`. */
@@ -150,8 +150,7 @@ export class RecentDials {
   }
 
   #count(role: Role, tenant: string, by: 1 | -1): void {
-    this.#pending[role] += by;
-    const tenants = this.#pendingOf[role];
+    const tenants = this.#pending[role];
     const left = (tenants.get(tenant) ?? 0) + by;
     if (left === 0) tenants.delete(tenant);
     else tenants.set(tenant, left);
