@@ -3,7 +3,7 @@ import { LIMIT_ENTRIES } from '@isthmus/tunnel/limits';
 import { FINDINGS } from './defaults.ts';
 import type { Evidence, Tenants } from './evidence.ts';
 import { reachedBy } from './reach.ts';
-import { endsSoon, type Finding, millis, type Report, type Result, reportOf } from './result.ts';
+import { endsSoon, type Finding, millis, type Result, reportOf } from './result.ts';
 
 /** By the names that a member tells, which may be of another version. */
 const HOLDERS = new Map<string, readonly [command: string, shows: string] | undefined>(
@@ -92,21 +92,18 @@ export function ofVersions({ members }: Evidence): Result[] {
 }
 
 export function ofClocks({ members, clocks }: Evidence): Result[] {
+  const report = reportOf('clocks');
   const own = members.flatMap(({ id: of, aheadMs }) => (aheadMs === undefined ? [] : [{ of, aheadMs }]));
-  return own.length === 0 ? [] : [judgedClocks(reportOf('clocks'), [...own, ...clocks])];
-}
-
-function judgedClocks(report: Report, clocks: readonly { of: string; aheadMs: number }[]): Result {
-  const sorted = [...clocks].sort((a, b) => a.aheadMs - b.aheadMs);
+  const sorted = [...own, ...clocks].sort((a, b) => a.aheadMs - b.aheadMs);
   const [slowest, fastest] = [sorted[0], sorted.at(-1)];
-  if (!slowest || !fastest) return report.pass('members', 'there are no clocks to compare');
+  if (own.length === 0 || !slowest || !fastest) return [];
   const apart = fastest.aheadMs - slowest.aheadMs;
-  if (apart < FINDINGS.clocksApartMs) return report.pass('members', `within ${millis(apart)} of each other`);
+  if (apart < FINDINGS.clocksApartMs) return [report.pass('members', `within ${millis(apart)} of each other`)];
   const detail = `${fastest.of} is ${millis(apart)} ahead of ${slowest.of}`;
-  const todo = 'check that both synchronise their clocks by NTP (timedatectl, chronyc tracking)';
-  return apart < FINDINGS.clocksFarApartMs
-    ? report.warn('members', detail, todo)
-    : report.fail('members', detail, todo);
+  const outcome = apart < FINDINGS.clocksFarApartMs ? report.warn : report.fail;
+  return [
+    outcome('members', detail, 'check that both synchronise their clocks by NTP (timedatectl, chronyc tracking)'),
+  ];
 }
 
 /** A flag whose value differs between replicas of one program. */

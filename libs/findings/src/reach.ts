@@ -116,20 +116,13 @@ function byAgent(sessions: readonly Session[]): Map<string, Session[]> {
 export function ofMissing(evidence: Evidence): Finding[] {
   const report = reportOf('missing');
   const ago = ({ atMs }: Loss) => `${age(evidence.now - atMs)} ago`;
-  const gateways = lost(evidence, Role.ROLE_GATEWAY).map((loss) => {
-    const { id, remote, reason, by } = loss;
-    const detail = `gateway with its admin port at ${remote}, was lost ${ago(loss)} by ${by.join(', ')}, and has not come back: ${reason}`;
-    const todo =
-      'unless you removed it: its process hangs, has ended, or is cut off. Look at its machine and its log, and restart it. Meanwhile its callers need another gateway';
-    return report.warn(id, detail, todo);
-  });
-  const hubs = lost(evidence, Role.ROLE_HUB).map((loss) => {
-    const { id, remote, reason, by } = loss;
-    const detail = `hub at ${remote}, was lost ${ago(loss)} by ${by.join(', ')}, and has not come back: ${reason}`;
-    const todo =
-      'unless you removed it: its process hangs, has ended, or is cut off. Look at its machine and its log, and restart it. Meanwhile agents and dials use the other hubs';
-    return report.warn(id, detail, todo);
-  });
+  const servers = (role: number, what: string, meanwhile: string) =>
+    lost(evidence, role).map((loss) => {
+      const { id, remote, reason, by } = loss;
+      const detail = `${what} at ${remote}, was lost ${ago(loss)} by ${by.join(', ')}, and has not come back: ${reason}`;
+      const todo = `unless you removed it: its process hangs, has ended, or is cut off. Look at its machine and its log, and restart it. Meanwhile ${meanwhile}`;
+      return report.warn(id, detail, todo);
+    });
   const agents = missing(evidence, Role.ROLE_AGENT).flatMap((loss) => {
     const { tenant, id, hubId, remote, reason, left } = loss;
     const alone = left ? onlyServedBy(loss, evidence.sessions) : '';
@@ -144,7 +137,11 @@ export function ofMissing(evidence: Evidence): Finding[] {
       'unless you removed it: look at its machine and its log; isthmus status --address with its admin port shows its side';
     return report.warn(agentName(tenant, id), detail, todo);
   });
-  return [...gateways, ...hubs, ...agents];
+  return [
+    ...servers(Role.ROLE_GATEWAY, 'gateway with its admin port', 'its callers need another gateway'),
+    ...servers(Role.ROLE_HUB, 'hub', 'agents and dials use the other hubs'),
+    ...agents,
+  ];
 }
 
 /** What no agent of the tenant names any more since one left; undefined if there is nothing. */

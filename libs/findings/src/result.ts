@@ -24,11 +24,6 @@ export const CHECKS = {
 
 export type CheckName = keyof typeof CHECKS;
 
-/** Where to read more about an advice. */
-function sectionOf(check: CheckName): string {
-  return `docs/OPERATE.md#${check}`;
-}
-
 /** The result of one check. */
 export interface Result {
   readonly check: CheckName;
@@ -53,7 +48,7 @@ export interface Report {
 }
 
 export function reportOf(check: CheckName): Report {
-  const docs = sectionOf(check);
+  const docs = `docs/OPERATE.md#${check}`;
   return {
     pass: (about, detail) => ({ check, about, outcome: 'pass', detail }),
     warn: (about, detail, todo) => ({ check, about, outcome: 'warn', detail, todo, docs }),
