@@ -141,11 +141,7 @@ type Tenants = Iterable<readonly [tenant: string, sessions: number]>;
  * @param needed fails while this tenant has none; unset: always passes
  */
 export function sessionsCheck(
-  directory: {
-    sessionsOf(tenant: string): number;
-    tenants(): Iterable<readonly [tenant: string, sessions: number]>;
-    readonly quarantinedSessions: number;
-  },
+  directory: { sessionsOf(tenant: string): number; tenants(): Tenants; readonly quarantinedSessions: number },
   needed?: string,
 ): Check {
   return {
@@ -156,7 +152,7 @@ export function sessionsCheck(
         const kept = directory.quarantinedSessions;
         return countSessions(directory.tenants()) + (kept > 0 ? `, ${kept} in quarantine` : '');
       }
-      const others = sum([...directory.tenants()]);
+      const others = sum(directory.tenants());
       return others === 0 ? NO_SESSION : `${NO_SESSION} (of other tenants: ${others})`;
     },
   };
@@ -173,8 +169,8 @@ export function countSessions(tenants: Tenants): string {
   return `sessions: ${sum(all)} (${listed.join(', ')})`;
 }
 
-function sum(tenants: (readonly [tenant: string, sessions: number])[]): number {
-  return tenants.reduce((total, [, sessions]) => total + sessions, 0);
+function sum(tenants: Tenants): number {
+  return [...tenants].reduce((total, [, sessions]) => total + sessions, 0);
 }
 
 /** Returns a tenant's name, in quotes if it could be mistaken for anything else on the page. */
