@@ -1,10 +1,9 @@
 import {
-  bytesSize,
-  int64Size,
   lengthDelimitedSize,
   lengthTag,
   PacketError,
-  stringSize,
+  sizeOf,
+  type Value,
   varintTag,
   WireReader,
   WireWriter,
@@ -27,38 +26,42 @@ export type Packet =
 
 export type PacketType = Packet['type'];
 
-/** Packet types by their number on the wire. */
-const TYPES: readonly PacketType[] = [
-  'DIAL_REQ',
-  'DIAL_RSP',
-  'CLOSE_REQ',
-  'CLOSE_RSP',
-  'DATA',
-  'DIAL_CLS',
-  'DRAIN',
-] satisfies PacketType[];
-
-interface TypeOnWire {
+interface Kind {
   /** Value of the enum PacketType. */
   readonly number: number;
   /** Field number of its payload in the oneof. */
   readonly payload: number;
+  /** Makes a packet with all fields of its payload at their defaults. */
+  readonly empty: () => Packet;
+  /** The names of those fields, which are numbered from 1 in the order of `empty`. */
+  readonly fields: readonly string[];
 }
 
-const ON_WIRE: Readonly<Record<PacketType, TypeOnWire>> = {
-  DIAL_REQ: { number: 0, payload: 2 },
-  DIAL_RSP: { number: 1, payload: 3 },
-  CLOSE_REQ: { number: 2, payload: 5 },
-  CLOSE_RSP: { number: 3, payload: 6 },
-  DATA: { number: 4, payload: 4 },
-  DIAL_CLS: { number: 5, payload: 7 },
-  DRAIN: { number: 6, payload: 8 },
+const TYPE_FIELD = 1;
+const NO_DATA: Uint8Array = Buffer.alloc(0);
+
+const KINDS: Readonly<Record<PacketType, Kind>> = {
+  DIAL_REQ: kind(0, 2, () => ({ type: 'DIAL_REQ', protocol: '', address: '', random: 0n })),
+  DIAL_RSP: kind(1, 3, () => ({ type: 'DIAL_RSP', error: '', connectID: 0n, random: 0n })),
+  CLOSE_REQ: kind(2, 5, () => ({ type: 'CLOSE_REQ', connectID: 0n })),
+  CLOSE_RSP: kind(3, 6, () => ({ type: 'CLOSE_RSP', error: '', connectID: 0n })),
+  DATA: kind(4, 4, () => ({ type: 'DATA', connectID: 0n, error: '', data: NO_DATA })),
+  DIAL_CLS: kind(5, 7, () => ({ type: 'DIAL_CLS', random: 0n })),
+  DRAIN: kind(6, 8, () => ({ type: 'DRAIN' })),
 };
 
-const TYPE_FIELD = 1;
-const FIRST_PAYLOAD = 2;
-const LAST_PAYLOAD = 8;
-const EMPTY: Uint8Array = Buffer.alloc(0);
+function kind(number: number, payload: number, empty: () => Packet): Kind {
+  const [, ...fields] = Object.keys(empty());
+  return { number, payload, empty, fields };
+}
+
+const BY_NUMBER = new Map(Object.values(KINDS).map((each) => [each.number, each]));
+const BY_TAG = new Map(Object.values(KINDS).map((each) => [lengthTag(each.payload), each]));
+
+/** The fields of a packet by their names. */
+function valuesOf(packet: Packet): Record<string, Value> {
+  return packet as unknown as Record<string, Value>;
+}
 
 /**
  * Encodes a packet into one buffer of exactly its size. Hand-written because DATA is the plane's hot path on ANP's links:
@@ -66,94 +69,33 @@ const EMPTY: Uint8Array = Buffer.alloc(0);
  * @param room bytes to reserve at the start for the caller
  */
 export function encodePacket(packet: Packet, room = 0): Buffer {
-  const { number, payload } = ON_WIRE[packet.type];
-  const length = payloadSize(packet);
-  const writer = new WireWriter((number === 0 ? 0 : 2) + lengthDelimitedSize(length), room);
-  writer.enumeration(TYPE_FIELD, number);
-  writer.messageHead(payload, length);
-  writePayload(writer, packet);
+  const writer = begun(packet, room);
+  const values = valuesOf(packet);
+  let field = 0;
+  for (const name of KINDS[packet.type].fields) writer.value(++field, values[name] as Value);
   return writer.buffer;
 }
 
 /** Encodes a DATA packet up to its data, which is the last field. For callers that send the data separately, right after this. */
 export function encodeDataHead(packet: Extract<Packet, { type: 'DATA' }>, room = 0): Buffer {
-  const { number, payload } = ON_WIRE.DATA;
   const { connectID, error, data } = packet;
-  const length = payloadSize(packet);
-  const writer = new WireWriter(2 + lengthDelimitedSize(length) - data.length, room);
-  writer.enumeration(TYPE_FIELD, number);
-  writer.messageHead(payload, length);
-  writer.int64(1, connectID);
-  writer.string(2, error);
+  const writer = begun(packet, room, data.length);
+  writer.value(1, connectID);
+  writer.value(2, error);
   if (data.length > 0) writer.messageHead(3, data.length);
   return writer.buffer;
 }
 
-function payloadSize(packet: Packet): number {
-  switch (packet.type) {
-    case 'DATA':
-      return int64Size(packet.connectID) + stringSize(packet.error) + bytesSize(packet.data);
-    case 'DIAL_REQ':
-      return stringSize(packet.protocol) + stringSize(packet.address) + int64Size(packet.random);
-    case 'DIAL_RSP':
-      return stringSize(packet.error) + int64Size(packet.connectID) + int64Size(packet.random);
-    case 'CLOSE_REQ':
-      return int64Size(packet.connectID);
-    case 'CLOSE_RSP':
-      return stringSize(packet.error) + int64Size(packet.connectID);
-    case 'DIAL_CLS':
-      return int64Size(packet.random);
-    case 'DRAIN':
-      return 0;
-  }
-}
-
-function writePayload(writer: WireWriter, packet: Packet): void {
-  switch (packet.type) {
-    case 'DATA':
-      writer.int64(1, packet.connectID);
-      writer.string(2, packet.error);
-      writer.bytes(3, packet.data);
-      return;
-    case 'DIAL_REQ':
-      writer.string(1, packet.protocol);
-      writer.string(2, packet.address);
-      writer.int64(3, packet.random);
-      return;
-    case 'DIAL_RSP':
-      writer.string(1, packet.error);
-      writer.int64(2, packet.connectID);
-      writer.int64(3, packet.random);
-      return;
-    case 'CLOSE_REQ':
-      writer.int64(1, packet.connectID);
-      return;
-    case 'CLOSE_RSP':
-      writer.string(1, packet.error);
-      writer.int64(2, packet.connectID);
-      return;
-    case 'DIAL_CLS':
-      writer.int64(1, packet.random);
-      return;
-    case 'DRAIN':
-      return;
-  }
-}
-
-/** What was read of the oneof so far: the fields of all payload messages, at their defaults until they are read. */
-class Payload {
-  /** Field number in the oneof; 0 until one is read. */
-  readonly field: number;
-  protocol = '';
-  address = '';
-  error = '';
-  random = 0n;
-  connectID = 0n;
-  data = EMPTY;
-
-  constructor(field: number) {
-    this.field = field;
-  }
+/** Writes what comes before the payload's fields. @param left so many bytes at the end that others send */
+function begun(packet: Packet, room: number, left = 0): WireWriter {
+  const { number, payload, fields } = KINDS[packet.type];
+  const values = valuesOf(packet);
+  let length = 0;
+  for (const name of fields) length += sizeOf(values[name] as Value);
+  const writer = new WireWriter((number === 0 ? 0 : 2) + lengthDelimitedSize(length) - left, room);
+  writer.enumeration(TYPE_FIELD, number);
+  writer.messageHead(payload, length);
+  return writer;
 }
 
 /**
@@ -166,20 +108,35 @@ class Payload {
 export function decodePacket(bytes: Uint8Array): Packet {
   const reader = new WireReader(bytes);
   let number = 0;
-  let payload = new Payload(0);
+  let packet: Packet | undefined;
   while (!reader.done) {
     const tag = reader.tag();
+    const member = BY_TAG.get(tag);
     if (tag === varintTag(TYPE_FIELD)) {
       number = reader.int32();
-    } else if (isPayloadTag(tag)) {
-      const field = tag >> 3;
-      if (payload.field !== field) payload = new Payload(field);
-      readPayload(reader.message(), payload);
+    } else if (member) {
+      if (!packet || KINDS[packet.type] !== member) packet = member.empty();
+      readFields(reader.message(), packet, member.fields);
     } else {
       reader.skip(tag);
     }
   }
-  return packetOf(number, payload);
+  const found = BY_NUMBER.get(number);
+  if (!found) throw new PacketError(`packet type ${number} is unknown`);
+  if (packet && KINDS[packet.type] !== found)
+    throw new PacketError(`a ${found.empty().type} packet has the payload of ${packet.type}`);
+  return packet ?? found.empty();
+}
+
+function readFields(reader: WireReader, packet: Packet, fields: readonly string[]): void {
+  const values = valuesOf(packet);
+  while (!reader.done) {
+    const tag = reader.tag();
+    const name = fields[Math.floor(tag / 8) - 1];
+    const value = name === undefined ? undefined : reader.value(tag, values[name] as Value);
+    if (name === undefined || value === undefined) reader.skip(tag);
+    else values[name] = value;
+  }
 }
 
 /**
@@ -195,8 +152,8 @@ export function decodeDataHead(
 ): { readonly connectID: bigint; readonly length: number } | undefined {
   const reader = new WireReader(bytes, 0, length);
   try {
-    if (reader.tag() !== varintTag(TYPE_FIELD) || reader.int32() !== ON_WIRE.DATA.number) return undefined;
-    if (reader.tag() !== lengthTag(ON_WIRE.DATA.payload) || !reader.reachesEnd()) return undefined;
+    if (reader.tag() !== varintTag(TYPE_FIELD) || reader.int32() !== KINDS.DATA.number) return undefined;
+    if (reader.tag() !== lengthTag(KINDS.DATA.payload) || !reader.reachesEnd()) return undefined;
     let connectID = 0n;
     let tag = reader.tag();
     if (tag === varintTag(1)) {
@@ -206,81 +163,5 @@ export function decodeDataHead(
     return tag === lengthTag(3) && reader.reachesEnd() ? { connectID, length: reader.offset } : undefined;
   } catch {
     return undefined;
-  }
-}
-
-function isPayloadTag(tag: number): boolean {
-  return tag >= lengthTag(FIRST_PAYLOAD) && tag <= lengthTag(LAST_PAYLOAD) && tag === lengthTag(tag >> 3);
-}
-
-function readPayload(reader: WireReader, payload: Payload): void {
-  while (!reader.done) {
-    const tag = reader.tag();
-    if (!readField(reader, tag, payload)) reader.skip(tag);
-  }
-}
-
-/** Reads one field of a payload message. Returns false if the message has no such field. */
-function readField(reader: WireReader, tag: number, payload: Payload): boolean {
-  switch (payload.field) {
-    case ON_WIRE.DATA.payload:
-      if (tag === varintTag(1)) payload.connectID = reader.int64();
-      else if (tag === lengthTag(2)) payload.error = reader.string();
-      else if (tag === lengthTag(3)) payload.data = reader.bytes();
-      else return false;
-      return true;
-    case ON_WIRE.DIAL_REQ.payload:
-      if (tag === lengthTag(1)) payload.protocol = reader.string();
-      else if (tag === lengthTag(2)) payload.address = reader.string();
-      else if (tag === varintTag(3)) payload.random = reader.int64();
-      else return false;
-      return true;
-    case ON_WIRE.DIAL_RSP.payload:
-      if (tag === lengthTag(1)) payload.error = reader.string();
-      else if (tag === varintTag(2)) payload.connectID = reader.int64();
-      else if (tag === varintTag(3)) payload.random = reader.int64();
-      else return false;
-      return true;
-    case ON_WIRE.CLOSE_REQ.payload:
-      if (tag !== varintTag(1)) return false;
-      payload.connectID = reader.int64();
-      return true;
-    case ON_WIRE.CLOSE_RSP.payload:
-      if (tag === lengthTag(1)) payload.error = reader.string();
-      else if (tag === varintTag(2)) payload.connectID = reader.int64();
-      else return false;
-      return true;
-    case ON_WIRE.DIAL_CLS.payload:
-      if (tag !== varintTag(1)) return false;
-      payload.random = reader.int64();
-      return true;
-    default:
-      return false;
-  }
-}
-
-function packetOf(number: number, payload: Payload): Packet {
-  const type = TYPES[number];
-  if (type === undefined) throw new PacketError(`packet type ${number} is unknown`);
-  if (payload.field !== 0 && payload.field !== ON_WIRE[type].payload) {
-    const other = TYPES.find((candidate) => ON_WIRE[candidate].payload === payload.field);
-    throw new PacketError(`a ${type} packet has the payload of ${other}`);
-  }
-  const { protocol, address, error, random, connectID, data } = payload;
-  switch (type) {
-    case 'DATA':
-      return { type, connectID, error, data };
-    case 'DIAL_REQ':
-      return { type, protocol, address, random };
-    case 'DIAL_RSP':
-      return { type, error, connectID, random };
-    case 'CLOSE_REQ':
-      return { type, connectID };
-    case 'CLOSE_RSP':
-      return { type, error, connectID };
-    case 'DIAL_CLS':
-      return { type, random };
-    case 'DRAIN':
-      return { type };
   }
 }

@@ -19,6 +19,9 @@ const FIXED32 = 5;
 const MAX_GROUP_DEPTH = 32;
 const MAX_FIELD_NUMBER = 2 ** 29 - 1;
 
+/** Of a field: an int64, a string or bytes. */
+export type Value = bigint | string | Uint8Array;
+
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 export function varintTag(field: number): number {
@@ -89,6 +92,14 @@ export class WireReader {
     } catch {
       throw new PacketError('a string is not valid UTF-8');
     }
+  }
+
+  /** Reads a value of the type of `like`. Undefined if a field with this tag has none of that type. */
+  value(tag: number, like: Value): Value | undefined {
+    const type = tag % 8;
+    if (typeof like === 'bigint') return type === VARINT ? this.int64() : undefined;
+    if (type !== LENGTH_DELIMITED) return undefined;
+    return typeof like === 'string' ? this.string() : this.bytes();
   }
 
   message(): WireReader {
@@ -177,18 +188,15 @@ function truncated(): PacketError {
   return new PacketError('the packet is truncated');
 }
 
-/** Size of a field in bytes, like those below: a tag (one byte, since all field numbers here are below 16) and the value. */
-export function int64Size(value: bigint): number {
-  if (value === 0n) return 0;
-  return value > 0n && value <= 0x7fffffffn ? 1 + varintSize(Number(value)) : 1 + longSize(value);
+/** Size of a field in bytes: a tag (one byte, since all field numbers here are below 16) and the value. */
+export function sizeOf(value: Value): number {
+  if (typeof value === 'bigint') return value === 0n ? 0 : 1 + int64Size(value);
+  const length = typeof value === 'string' ? Buffer.byteLength(value) : value.length;
+  return length === 0 ? 0 : lengthDelimitedSize(length);
 }
 
-export function stringSize(value: string): number {
-  return value === '' ? 0 : lengthDelimitedSize(Buffer.byteLength(value));
-}
-
-export function bytesSize(value: Uint8Array): number {
-  return value.length === 0 ? 0 : lengthDelimitedSize(value.length);
+function int64Size(value: bigint): number {
+  return value > 0n && value <= 0x7fffffffn ? varintSize(Number(value)) : longSize(value);
 }
 
 /** Size of a field of `length` bytes, including its tag and its length. */
@@ -226,20 +234,26 @@ export class WireWriter {
     this.#varint(value);
   }
 
-  int64(field: number, value: bigint): void {
+  value(field: number, value: Value): void {
+    if (typeof value === 'bigint') this.#int64(field, value);
+    else if (typeof value === 'string') this.#string(field, value);
+    else this.#bytes(field, value);
+  }
+
+  #int64(field: number, value: bigint): void {
     if (value === 0n) return;
     this.#varint(varintTag(field));
     if (value > 0n && value <= 0x7fffffffn) this.#varint(Number(value));
     else this.#longVarint(BigInt.asUintN(64, value));
   }
 
-  string(field: number, value: string): void {
+  #string(field: number, value: string): void {
     if (value === '') return;
     this.messageHead(field, Buffer.byteLength(value));
     this.#offset += this.buffer.write(value, this.#offset);
   }
 
-  bytes(field: number, value: Uint8Array): void {
+  #bytes(field: number, value: Uint8Array): void {
     if (value.length === 0) return;
     this.messageHead(field, value.length);
     this.buffer.set(value, this.#offset);
