@@ -69,6 +69,14 @@ function settle(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
+/** Gives constants other values, until it is disposed of. */
+export function changed<T extends object>(constants: T, values: Partial<T>): Disposable {
+  const names = Object.keys(values) as (keyof T)[];
+  const before = Object.fromEntries(names.map((name) => [name, constants[name]]));
+  Object.assign(constants, values);
+  return { [Symbol.dispose]: () => void Object.assign(constants, before) };
+}
+
 /** A key pair on P-256. */
 export function keyPair(): { readonly publicKey: KeyObject; readonly privateKey: KeyObject } {
   return generateKeyPairSync('ec', { namedCurve: 'P-256' });

@@ -13,6 +13,7 @@ import {
   startCluster,
   startRedis,
   startSentinels,
+  timesOfSuite,
   UNHURRIED,
 } from '@isthmus/directory/testing';
 import { registryContract } from '@isthmus/directory/testing/contract';
@@ -21,6 +22,7 @@ const skip = redisMissing();
 const stops: (() => Promise<void>)[] = [];
 const urls = { standalone: '', sentinel: '', cluster: '' };
 let clientTls: () => { cert: Buffer; key: Buffer; ca: Buffer };
+timesOfSuite(UNHURRIED);
 
 before(async () => {
   if (skip) return;
@@ -47,6 +49,6 @@ after(async () => {
 });
 
 for (const kind of ['standalone', 'sentinel', 'cluster'] as const) {
-  const plane = async () => new RedisPlane({ url: urls[kind] }, { tls: clientTls, timings: UNHURRIED });
+  const plane = async () => new RedisPlane({ url: urls[kind] }, { tls: clientTls });
   registryContract(`${kind}, TLS and a user of few rights`, plane, { skip });
 }

@@ -12,7 +12,6 @@ import {
   planeKeys,
   type RedisAddress,
   type RedisRegistryOptions,
-  type RedisTimings,
   type TlsSource,
 } from './options.ts';
 import { SCRIPTS, type Scripted } from './scripts.ts';
@@ -198,13 +197,13 @@ export interface Endpoint {
 }
 
 /** @throws RangeError for a malformed URL or plane name. The message does not repeat the URL, which may hold a password. */
-export function endpointOf(options: RedisRegistryOptions, timings: RedisTimings): Endpoint {
+export function endpointOf(options: RedisRegistryOptions): Endpoint {
   const { url, plane, tls, credentials } = options;
   const parsed = parseAddress(url);
   const address = credentials ? withCredentials(parsed, credentials) : parsed;
   const source = address.tls ? (tls ?? (() => ({}))) : undefined;
   const locate = locator(address, planeKeys(plane).meta, (server, user) => {
-    return new Redis(askingOptions(server, user, source, timings));
+    return new Redis(askingOptions(server, user, source));
   });
   return {
     address,
@@ -222,13 +221,8 @@ export function endpointOf(options: RedisRegistryOptions, timings: RedisTimings)
  * Returns the options of a client that asks one question and disconnects. Its deadline is half that of a command. A server that hangs
  * may still be named by those that learn late. It then delays a connection only half as long, and the next lookup finds another server.
  */
-function askingOptions(
-  server: HostPort,
-  user: Credentials,
-  tls: TlsSource | undefined,
-  { commandMs }: RedisTimings,
-): ClientOptions {
-  const deadlineMs = commandMs / 2;
+function askingOptions(server: HostPort, user: Credentials, tls: TlsSource | undefined): ClientOptions {
+  const deadlineMs = DIRECTORY.commandMs / 2;
   return {
     ...connectionOptions(async () => server, tls, user),
     lazyConnect: true,
@@ -264,15 +258,15 @@ export class RedisConnection {
   #closed = false;
 
   /** @param blockMs how much longer than the deadline a command may take, for blocking reads */
-  constructor(endpoint: Endpoint, timings: RedisTimings, blockMs = 0) {
+  constructor(endpoint: Endpoint, blockMs = 0) {
     this.#endpoint = endpoint;
-    this.#deadlineMs = timings.commandMs + blockMs;
+    this.#deadlineMs = DIRECTORY.commandMs + blockMs;
     this.#client = new Redis({
       ...endpoint.options,
       connectionName: 'isthmus',
       disableClientInfo: true,
       scripts: SCRIPTS,
-      connectTimeout: timings.commandMs,
+      connectTimeout: DIRECTORY.commandMs,
       // The client's own check needs extra permissions. The callers here check what they need to know themselves.
       enableReadyCheck: false,
       commandTimeout: this.#deadlineMs,
@@ -280,13 +274,13 @@ export class RedisConnection {
       enableOfflineQueue: false,
       autoResendUnfulfilledCommands: false,
       maxRetriesPerRequest: 0,
-      retryStrategy: reconnecting(timings.backoffCapMs),
+      retryStrategy: reconnecting(),
     }) as unknown as Client;
     keepCurrent(this.#client, endpoint.address);
     this.#client.on('error', (error) => {
       this.#lastError = this.#describe(error);
     });
-    this.#limitHandshake(timings.commandMs);
+    this.#limitHandshake(DIRECTORY.commandMs);
   }
 
   /** Runs commands on a live connection. Rejects with RegistryUnavailable, whatever the cause. */
@@ -351,8 +345,8 @@ export class RedisConnection {
 }
 
 /** Returns a function that says how long to pause before an attempt to connect. Attempts since the last connection count from 1. */
-function reconnecting(capMs: number): (attempt: number) => number {
-  const backoff = new Backoff(DIRECTORY.firstPauseMs, capMs);
+function reconnecting(): (attempt: number) => number {
+  const backoff = new Backoff(DIRECTORY.firstPauseMs, DIRECTORY.backoffCapMs);
   return (attempt) => {
     if (attempt === 1) backoff.reset();
     return backoff.next();

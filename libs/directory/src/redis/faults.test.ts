@@ -1,14 +1,18 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
+import { changed } from '@isthmus/runtime/testing';
+import { DIRECTORY } from '../defaults.ts';
 import type { Registry } from '../registry.ts';
 import { hubRecord, Observer, sessionRecord } from '../testing/observer.ts';
-import { FAST, RedisPlane } from '../testing/redis-plane.ts';
+import { FAST, RedisPlane, timesOfSuite } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { relayTo } from '../testing/tcp-relay.ts';
 
 const skip = redisMissing();
 
 describe('registry on a Redis that fails', { skip }, () => {
+  timesOfSuite({ ...FAST, keptChanges: 100 });
+
   let server: RedisServer;
   let plane: RedisPlane;
   let registry: Registry;
@@ -21,7 +25,7 @@ describe('registry on a Redis that fails', { skip }, () => {
   after(() => server.stop());
 
   beforeEach(async () => {
-    plane = new RedisPlane(server, { keptChanges: 100 });
+    plane = new RedisPlane(server);
     registry = plane.connect();
     observer = new Observer(plane.connect());
     await observer.until('a first snapshot', () => observer.snapshots === 1);
@@ -196,7 +200,8 @@ describe('registry on a Redis that fails', { skip }, () => {
   });
 
   it('reports a session at once, without waiting for the next beat or the next look', async () => {
-    const rare = new RedisPlane(server, { timings: { beatMs: 600_000, ttlMs: 3_600_000, lookMs: 600_000 } });
+    using _times = changed(DIRECTORY, { beatMs: 600_000, ttlMs: 3_600_000, lookMs: 600_000 });
+    const rare = new RedisPlane(server);
     const watcher = new Observer(rare.connect());
     const registration = rare.connect().register(hub);
     await watcher.until('h1', () => watcher.hubIds.length === 1);
@@ -207,7 +212,8 @@ describe('registry on a Redis that fails', { skip }, () => {
   });
 
   it('reports that the registry is up once it has answered, without waiting for a change', async (context) => {
-    const rare = new RedisPlane(server, { timings: { lookMs: 600_000 } });
+    using _times = changed(DIRECTORY, { lookMs: 600_000 });
+    const rare = new RedisPlane(server);
     context.after(() => rare.close());
     const watcher = new Observer(rare.connect());
     context.after(() => watcher.stop());

@@ -1,18 +1,20 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import type { AgentName } from '@isthmus/tunnel';
 import { DIRECTORY } from '../defaults.ts';
 import type { Registry } from '../registry.ts';
 import { hubRecord, member, Observer, sessionRecord } from '../testing/observer.ts';
-import { FAST, RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
+import { FAST, RedisPlane, timesOfSuite, UNHURRIED } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { relayTo } from '../testing/tcp-relay.ts';
 
 describe('a registry whose Redis fails, forgets keys, or holds records that no hub wrote', {
   skip: redisMissing(),
 }, () => {
+  timesOfSuite(FAST);
+
   let server: RedisServer;
   let plane: RedisPlane;
   let registry: Registry;
@@ -211,8 +213,8 @@ describe('a registry whose Redis fails, forgets keys, or holds records that no h
 
   it('keeps a bounded number of agents in quarantine, and remembers a bounded number of released ones', async () => {
     // On a busy machine, a thousand writes in a row wait for each other.
-    const patient = plane.connect({ timings: UNHURRIED });
-    await patient.snapshot();
+    using _times = changed(DIRECTORY, UNHURRIED);
+    const patient = plane.connect();
     const all = Array.from({ length: DIRECTORY.quarantined }, (_, n) => ({ tenant: 'default', agentId: `agent-${n}` }));
     const everyone = async (reason: string | undefined) => {
       for (let start = 0; start < all.length; start += 50) {
@@ -244,9 +246,9 @@ describe('a registry whose Redis fails, forgets keys, or holds records that no h
     registry.join(member('stays'));
     await lists('dies,stays');
     link.cut();
-    const patient = plane.connect({ timings: UNHURRIED });
     await until(async () => {
-      const [dies, stays] = await patient.members();
+      using _times = changed(DIRECTORY, UNHURRIED);
+      const [dies, stays] = await registry.members();
       return dies && stays && dies.quietMs > FAST.memberTtlMs && stays.quietMs < dies.quietMs;
     }, 'how long one was silent');
     await lists('stays');

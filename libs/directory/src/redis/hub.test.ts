@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, describe, mock, test } from 'node:test';
+import { changed } from '@isthmus/runtime/testing';
 import { DIRECTORY } from '../defaults.ts';
 import { RegistryUnavailable } from '../registry.ts';
 import { sessionRecord } from '../testing/observer.ts';
@@ -14,6 +15,7 @@ describe('registration', () => {
   test('a takeover is tried again if the store fails during it', { timeout: 60_000 }, async () => {
     // The clock stands still, because the next report could only follow a second later.
     mock.method(performance, 'now', () => 0);
+    using _times = changed(DIRECTORY, { backoffCapMs: 10 });
     const calls: string[] = [];
     const opened = Promise.withResolvers<void>();
     let later = true;
@@ -35,12 +37,8 @@ describe('registration', () => {
     };
     const connection: Pick<RedisConnection, 'run'> = { run: (task) => task({} as Client) };
     const told: string[] = [];
-    const registration = new RedisRegistration(
-      HUB,
-      connection as RedisConnection,
-      writer as HubWriter,
-      { ...DIRECTORY, backoffCapMs: 10 },
-      (_up, detail) => told.push(detail),
+    const registration = new RedisRegistration(HUB, connection as RedisConnection, writer as HubWriter, (_up, detail) =>
+      told.push(detail),
     );
     await opened.promise;
     await registration.close();
@@ -66,13 +64,7 @@ describe('registration', () => {
       async remove() {},
     };
     const connection: Pick<RedisConnection, 'run'> = { run: (task) => task({} as Client) };
-    const registration = new RedisRegistration(
-      HUB,
-      connection as RedisConnection,
-      writer as HubWriter,
-      DIRECTORY,
-      undefined,
-    );
+    const registration = new RedisRegistration(HUB, connection as RedisConnection, writer as HubWriter, undefined);
     await opened.promise;
     for (let n = 0; n < 100; n++) {
       registration.announce(sessionRecord(HUB, `s${n}`));
@@ -93,8 +85,8 @@ describe('registration', () => {
         return new Promise(() => {});
       },
     };
-    const timings = { ...DIRECTORY, commandMs: 10 };
-    const registration = new RedisRegistration(HUB, connection as RedisConnection, {} as HubWriter, timings, undefined);
+    using _times = changed(DIRECTORY, { commandMs: 10 });
+    const registration = new RedisRegistration(HUB, connection as RedisConnection, {} as HubWriter, undefined);
     await registration.close();
     assert.equal(asked, 1);
   });

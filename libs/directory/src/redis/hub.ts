@@ -11,7 +11,7 @@ import {
 } from '../registry.ts';
 import type { Client, RedisConnection } from './connection.ts';
 import { Alarm, Health } from './loop.ts';
-import type { Keys, RedisTimings } from './options.ts';
+import type { Keys } from './options.ts';
 import { Outbox, type SessionWrite } from './outbox.ts';
 
 /**
@@ -20,28 +20,20 @@ import { Outbox, type SessionWrite } from './outbox.ts';
  */
 export type WriteOutcome = 'ok' | 'superseded' | 'lost' | 'late';
 
-/** A plane in the store, and the number of changes that its stream keeps. */
-export interface Store {
-  readonly keys: Keys;
-  readonly keptChanges: number;
-}
-
 type HubName = Pick<HubRecord, 'hubId' | 'incarnation'>;
 
 /** Runs the scripts for one process of a hub, and numbers its writes. */
 export class HubWriter {
   readonly hubId: string;
-  readonly #store: Store;
-  readonly #ttlMs: number;
+  readonly #keys: Keys;
   #incarnation: number;
   #mark = 0;
   #acknowledged = 0;
 
-  constructor(store: Store, name: HubName, ttlMs: number) {
-    this.hubId = name.hubId;
-    this.#incarnation = name.incarnation;
-    this.#store = store;
-    this.#ttlMs = ttlMs;
+  constructor(keys: Keys, { hubId, incarnation }: HubName) {
+    this.hubId = hubId;
+    this.#incarnation = incarnation;
+    this.#keys = keys;
   }
 
   /** The incarnation of all written records. It replaces their own. */
@@ -51,7 +43,7 @@ export class HubWriter {
 
   /** Continues as the incarnation after the one in charge. */
   async takeOver(client: Client): Promise<void> {
-    const inCharge = Number(await client.hget(this.#store.keys.hubs, this.hubId));
+    const inCharge = Number(await client.hget(this.#keys.hubs, this.hubId));
     this.#incarnation = Math.max(this.#incarnation, inCharge + 1);
   }
 
@@ -72,9 +64,9 @@ export class HubWriter {
       return [write.sessionId, write.version, record, changeOf(this, write, record)];
     });
     const outcome = await client.isthmusWrite(
-      ...keysOf(this.#store, this.hubId),
-      ...argumentsOf(this.#store, this),
-      ...[this.#acknowledged, mark, this.#ttlMs, this.#stamped(hub), hubChanged ? '1' : '0', held],
+      ...keysOf(this.#keys, this.hubId),
+      ...argumentsOf(this),
+      ...[this.#acknowledged, mark, DIRECTORY.ttlMs, this.#stamped(hub), hubChanged ? '1' : '0', held],
       ...changes,
     );
     return this.#acknowledge(mark, outcome as WriteOutcome);
@@ -83,7 +75,7 @@ export class HubWriter {
   /** Writes the hub and all its sessions, replacing everything that the store holds of it. Others see it in one step. */
   async open(client: Client, hub: HubRecord, writes: readonly SessionWrite[], batch: number): Promise<WriteOutcome> {
     const mark = ++this.#mark;
-    const staged = this.#store.keys.staged(this.hubId, this.#incarnation, mark);
+    const staged = this.#keys.staged(this.hubId, this.#incarnation, mark);
     const stage = (part: readonly SessionWrite[]) => {
       const field = ({ version, session }: SessionWrite) => `${version} ${session && this.#stamped(session)}`;
       const fields = part.flatMap((write) => [write.sessionId, field(write)]);
@@ -92,17 +84,17 @@ export class HubWriter {
     for (const group of groupsOf(groupsOf(writes, batch), DIRECTORY.stagedTogether))
       await Promise.all(group.map(stage));
     const outcome = await client.isthmusOpen(
-      ...keysOf(this.#store, this.hubId),
+      ...keysOf(this.#keys, this.hubId),
       staged,
-      ...argumentsOf(this.#store, this),
-      ...[mark, this.#ttlMs, this.#stamped(hub), writes.length],
+      ...argumentsOf(this),
+      ...[mark, DIRECTORY.ttlMs, this.#stamped(hub), writes.length],
     );
     return this.#acknowledge(mark, outcome as WriteOutcome);
   }
 
   /** Removes the hub. Does nothing if another incarnation is in charge. */
   remove(client: Client): Promise<void> {
-    return remove(client, this.#store, this, false);
+    return remove(client, this.#keys, this, false);
   }
 
   #stamped(record: HubRecord | SessionRecord): string {
@@ -116,14 +108,14 @@ export class HubWriter {
 }
 
 /** Removes a hub whose record expired, with its sessions. Every watcher that notices calls this; the script lets one succeed. */
-export function removeExpired(client: Client, store: Store, name: HubName): Promise<void> {
-  return remove(client, store, name, true);
+export function removeExpired(client: Client, keys: Keys, name: HubName): Promise<void> {
+  return remove(client, keys, name, true);
 }
 
-async function remove(client: Client, store: Store, name: HubName, onlyExpired: boolean): Promise<void> {
+async function remove(client: Client, keys: Keys, name: HubName, onlyExpired: boolean): Promise<void> {
   const { hubId, incarnation } = name;
   const change: Change = { kind: 'hub-gone', hubId, incarnation, ...(onlyExpired && { expired: true }) };
-  const shared = [...keysOf(store, hubId), ...argumentsOf(store, name)];
+  const shared = [...keysOf(keys, hubId), ...argumentsOf(name)];
   await client.isthmusRemove(...shared, JSON.stringify(change), onlyExpired ? '1' : '0');
 }
 
@@ -131,12 +123,12 @@ function groupsOf<T>(list: readonly T[], size: number): T[][] {
   return Array.from({ length: Math.ceil(list.length / size) }, (_, n) => list.slice(n * size, (n + 1) * size));
 }
 
-function keysOf({ keys }: Store, hubId: string): string[] {
+function keysOf(keys: Keys, hubId: string): string[] {
   return [keys.hub(hubId), keys.sessions(hubId), keys.hubs, keys.meta, keys.changes];
 }
 
-function argumentsOf({ keptChanges }: Store, { hubId, incarnation }: HubName): (string | number)[] {
-  return [hubId, incarnation, keptChanges];
+function argumentsOf({ hubId, incarnation }: HubName): (string | number)[] {
+  return [hubId, incarnation, DIRECTORY.keptChanges];
 }
 
 /** @param record the session's record as JSON; empty if the session is gone */
@@ -151,8 +143,7 @@ export class RedisRegistration implements HubRegistration {
   readonly superseded: Promise<void>;
   readonly #connection: RedisConnection;
   readonly #writer: HubWriter;
-  readonly #timings: RedisTimings;
-  readonly #outbox: Outbox;
+  readonly #outbox = new Outbox();
   readonly #health: Health;
   readonly #alarm = new Alarm();
   readonly #finished: Promise<void>;
@@ -166,19 +157,11 @@ export class RedisRegistration implements HubRegistration {
   #writtenAt = performance.now();
   #resolveSuperseded!: () => void;
 
-  constructor(
-    hub: HubRecord,
-    connection: RedisConnection,
-    writer: HubWriter,
-    timings: RedisTimings,
-    state: StateListener | undefined,
-  ) {
+  constructor(hub: HubRecord, connection: RedisConnection, writer: HubWriter, state: StateListener | undefined) {
     this.#hub = hub;
     this.#connection = connection;
     this.#writer = writer;
-    this.#timings = timings;
-    this.#outbox = new Outbox(timings);
-    this.#health = new Health(state, timings.backoffCapMs);
+    this.#health = new Health(state);
     this.superseded = new Promise((resolve) => {
       this.#resolveSuperseded = resolve;
     });
@@ -206,7 +189,7 @@ export class RedisRegistration implements HubRegistration {
   async close(): Promise<void> {
     if (this.#state === 'running') this.#state = 'closing';
     this.#alarm.ring();
-    await within(this.#finished, this.#timings.commandMs);
+    await within(this.#finished, DIRECTORY.commandMs);
   }
 
   async #run(): Promise<void> {
@@ -235,7 +218,7 @@ export class RedisRegistration implements HubRegistration {
       return undefined;
     } catch (error) {
       // After the time to live, the store has dropped this hub, so withdrawals need not be remembered.
-      if (performance.now() - this.#writtenAt > this.#timings.ttlMs) {
+      if (performance.now() - this.#writtenAt > DIRECTORY.ttlMs) {
         this.#opened = false;
         this.#outbox.forget();
       }
@@ -244,7 +227,7 @@ export class RedisRegistration implements HubRegistration {
   }
 
   #untilNext(): number {
-    const beatAt = this.#writtenAt + this.#timings.beatMs;
+    const beatAt = this.#writtenAt + DIRECTORY.beatMs;
     const next = this.#hubChanged ? 0 : Math.min(beatAt, this.#outbox.nextDue() ?? beatAt);
     return next - performance.now();
   }

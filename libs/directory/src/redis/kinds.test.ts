@@ -1,11 +1,12 @@
 import { after, before, describe } from 'node:test';
 import { registryContract } from '../testing/contract.ts';
 import { type RedisGroup, startCluster, startSentinels } from '../testing/redis-groups.ts';
-import { RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
+import { RedisPlane, timesOfSuite, UNHURRIED } from '../testing/redis-plane.ts';
 import { redisMissing } from '../testing/redis-server.ts';
 
 describe('kinds', () => {
   const skip = redisMissing();
+  timesOfSuite(UNHURRIED);
   let groups: { readonly sentinels: RedisGroup; readonly cluster: RedisGroup };
 
   before(async () => {
@@ -21,8 +22,6 @@ describe('kinds', () => {
     await Promise.all([groups?.sentinels.stop(), groups?.cluster.stop()]);
   });
 
-  registryContract('Redis behind Sentinels', async () => new RedisPlane(groups.sentinels, { timings: UNHURRIED }), {
-    skip,
-  });
-  registryContract('Redis Cluster', async () => new RedisPlane(groups.cluster, { timings: UNHURRIED }), { skip });
+  registryContract('Redis behind Sentinels', async () => new RedisPlane(groups.sentinels), { skip });
+  registryContract('Redis Cluster', async () => new RedisPlane(groups.cluster), { skip });
 });

@@ -38,9 +38,9 @@ export class Health {
   #detail = '';
   #toldAt = Number.NEGATIVE_INFINITY;
 
-  constructor(listener: StateListener | undefined, capMs: number) {
+  constructor(listener: StateListener | undefined) {
     this.#listener = listener;
-    this.#backoff = new Backoff(DIRECTORY.firstPauseMs, capMs);
+    this.#backoff = new Backoff(DIRECTORY.firstPauseMs, DIRECTORY.backoffCapMs);
   }
 
   /** The store has answered, and nothing was reported yet. What follows may take a while. */

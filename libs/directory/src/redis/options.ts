@@ -1,14 +1,4 @@
 import type { ReadTls } from '@isthmus/runtime';
-import type { DIRECTORY } from '../defaults.ts';
-
-/** What tests change of `DIRECTORY`. */
-export type RedisTimings = Readonly<
-  Pick<
-    typeof DIRECTORY,
-    | ('beatMs' | 'ttlMs' | 'graceMs' | 'lookMs' | 'flapMs' | 'coalesceMs' | 'memberBeatMs' | 'memberTtlMs')
-    | ('commandMs' | 'backoffCapMs')
-  >
->;
 
 /** Returns certificates for TLS. Called for every connection, so that a renewed file takes effect. */
 export type TlsSource = () => ReadTls;
@@ -35,9 +25,6 @@ export interface RedisRegistryOptions {
   readonly tls?: TlsSource;
   /** Users and passwords in place of those in the URL. Default: the URL's. */
   readonly credentials?: CredentialSource;
-  /** About how many changes the stream keeps for watchers that were cut off; one that missed more takes a snapshot. */
-  readonly keptChanges?: number;
-  readonly timings?: Partial<RedisTimings>;
 }
 
 const PLANE_NAME = /^[\w.-]{1,64}$/;

@@ -4,7 +4,7 @@ import { until } from '@isthmus/runtime/testing';
 import type { HubRecord, HubRegistration } from '../registry.ts';
 import { hubRecord, Observer, sessionRecord } from '../testing/observer.ts';
 import { type RedisGroup, startCluster, startSentinels } from '../testing/redis-groups.ts';
-import { RedisPlane } from '../testing/redis-plane.ts';
+import { RedisPlane, timesOfSuite } from '../testing/redis-plane.ts';
 import { PLANE_USER, planeUserArgs, type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { relayTo } from '../testing/tcp-relay.ts';
 
@@ -25,6 +25,9 @@ interface Outage {
   readonly unnoticed?: true;
 }
 
+/** Times are those of production, but a withdrawal waits for nothing, so that it always falls into the outage. */
+const TIMES = { flapMs: 0 };
+
 /** One hub of a plane, the health it reports, and the sessions it announces. */
 class Member {
   readonly states: boolean[] = [];
@@ -41,12 +44,9 @@ class Member {
   }
 }
 
-/**
- * Runs an outage: two hubs and a watcher that start before it, and a hub and a watcher that start during it. Timings are those of production,
- * but a withdrawal waits for nothing, so that it always falls into the outage.
- */
+/** Runs an outage: two hubs and a watcher that start before it, and a hub and a watcher that start during it. */
 async function survives(outage: Outage): Promise<void> {
-  const plane = new RedisPlane(outage, { timings: { flapMs: 0 } });
+  const plane = new RedisPlane(outage);
   const watchers: Observer[] = [];
   const watch = () => watchers[watchers.push(new Observer(plane.connect())) - 1] as Observer;
   const all = async (sessions: string) => {
@@ -122,6 +122,8 @@ async function failover(group: Promise<RedisGroup>, how: 'dies' | 'hangs'): Prom
 }
 
 describe('registry through an outage', { skip: redisMissing(), concurrency: true }, () => {
+  timesOfSuite(TIMES);
+
   const outageOf = (name: string, fault: Parameters<typeof standalone>[0]) =>
     it(name, async () => survives(await standalone(fault)));
 
@@ -178,6 +180,8 @@ describe('registry through an outage', { skip: redisMissing(), concurrency: true
 
 // One at a time: each runs half a dozen servers that use the clock to agree on who is in charge.
 describe('registry through a failover', { skip: redisMissing() }, () => {
+  timesOfSuite(TIMES);
+
   for (const how of ['dies', 'hangs'] as const) {
     it(`survives if the primary behind Sentinels ${how}`, async () => survives(await failover(startSentinels(), how)));
     it(`survives if the primary of a Cluster's slot ${how}`, async () => survives(await failover(startCluster(), how)));

@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { DIRECTORY } from '../defaults.ts';
 import { hubRecord, sessionRecord } from '../testing/observer.ts';
 import { Outbox, type SessionWrite } from './outbox.ts';
 
-const FLAP_MS = 2_000;
-const COALESCE_MS = 20;
+const { flapMs: FLAP_MS, coalesceMs: COALESCE_MS } = DIRECTORY;
 const LATE = 1_000_000;
 const session = (version: number, more = {}) => sessionRecord(hubRecord('h1'), 's1', version, more);
 const words = (writes: readonly SessionWrite[]) =>
   writes.map(({ sessionId, version, session: record }) => `${record ? 'put' : 'drop'} ${sessionId}@${version}`);
 
 function written(version: number): Outbox {
-  const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
+  const outbox = new Outbox();
   outbox.announce(session(version), 0);
   outbox.settle(outbox.takeDue(COALESCE_MS, 10));
   return outbox;
@@ -19,7 +19,7 @@ function written(version: number): Outbox {
 
 describe('outbox', () => {
   it('hands out an announcement when it is due, and only once', () => {
-    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
+    const outbox = new Outbox();
     outbox.announce(session(1), 0);
     outbox.announce(session(2), 10);
     assert.equal(outbox.nextDue(), COALESCE_MS);
@@ -29,7 +29,7 @@ describe('outbox', () => {
   });
 
   it('forgets a session that ended before it was written', () => {
-    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
+    const outbox = new Outbox();
     outbox.announce(session(1), 0);
     outbox.withdraw('s1', 2, 5);
     assert.equal(outbox.nextDue(), undefined);
@@ -68,7 +68,7 @@ describe('outbox', () => {
   });
 
   it('withdraws a session whose announcement is being written or may be lost', () => {
-    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
+    const outbox = new Outbox();
     outbox.announce(session(1), 0);
     const onItsWay = outbox.takeDue(COALESCE_MS, 10);
     outbox.withdraw('s1', 2, 30);
@@ -77,7 +77,7 @@ describe('outbox', () => {
   });
 
   it('repeats failed writes', () => {
-    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
+    const outbox = new Outbox();
     outbox.announce(session(1), 0);
     outbox.retry(outbox.takeDue(COALESCE_MS, 10), 50);
     assert.deepEqual(words(outbox.takeDue(50, 10)), ['put s1@1']);
@@ -92,7 +92,7 @@ describe('outbox', () => {
   });
 
   it('hands out no more than the limit', () => {
-    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
+    const outbox = new Outbox();
     for (let n = 0; n < 5; n++) outbox.announce(sessionRecord(hubRecord('h1'), `s${n}`), 0);
     assert.equal(outbox.takeDue(LATE, 3).length, 3);
     assert.equal(outbox.takeDue(LATE, 3).length, 2);

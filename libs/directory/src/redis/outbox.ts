@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
+import { DIRECTORY } from '../defaults.ts';
 import type { SessionRecord } from '../registry.ts';
-import type { RedisTimings } from './options.ts';
 
 /** One write about a session: its record, or that the session is gone. */
 export interface SessionWrite {
@@ -31,11 +31,6 @@ export class Outbox {
   /** No write is due before. */
   #notBefore = Number.POSITIVE_INFINITY;
   #confirmed = 0;
-  readonly #timings: Pick<RedisTimings, 'flapMs' | 'coalesceMs'>;
-
-  constructor(timings: Pick<RedisTimings, 'flapMs' | 'coalesceMs'>) {
-    this.#timings = timings;
-  }
 
   announce(session: SessionRecord, now: number): void {
     const { sessionId, version } = session;
@@ -46,7 +41,7 @@ export class Outbox {
     else this.#entries.set(sessionId, { wanted, written: undefined, sent: false });
     const unchanged = entry?.written !== undefined && sameButVersion(entry.written, session);
     if (unchanged) this.#due.delete(sessionId);
-    else this.#dueAt(sessionId, Math.min(this.#due.get(sessionId) ?? Infinity, now + this.#timings.coalesceMs));
+    else this.#dueAt(sessionId, Math.min(this.#due.get(sessionId) ?? Infinity, now + DIRECTORY.coalesceMs));
   }
 
   withdraw(sessionId: string, version: number, now: number): void {
@@ -57,7 +52,7 @@ export class Outbox {
       return;
     }
     entry.wanted = { sessionId, version };
-    this.#dueAt(sessionId, now + this.#timings.flapMs);
+    this.#dueAt(sessionId, now + DIRECTORY.flapMs);
   }
 
   /** How many sessions the store must hold by now. */

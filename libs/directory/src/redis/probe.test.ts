@@ -1,22 +1,24 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { changed } from '@isthmus/runtime/testing';
+import { DIRECTORY } from '../defaults.ts';
 import { RegistryUnavailable } from '../registry.ts';
-import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../testing/index.ts';
+import { PLANE_USER, planeUserArgs, redisMissing, startRedis, timesOfSuite } from '../testing/index.ts';
 import { probeRedis } from './probe.ts';
 
 /** A user with only read permissions. */
 const READER = ['--user', 'reader', 'on', '>word', '~*', '-@all', '+@connection', '+@read', '+eval', '+time', '+info'];
 
-/** On a busy machine, late answers are no failure. */
-const PATIENT = { commandMs: 60_000 };
-
 describe('a probe of Redis', { skip: redisMissing() }, () => {
+  // On a busy machine, late answers are no failure.
+  timesOfSuite({ commandMs: 60_000 });
+
   it('reports version, clock, role and what it evicts, finds no missing permission, and leaves nothing behind', async () => {
     const redis = await startRedis({ args: [...planeUserArgs, '--maxmemory-policy', 'allkeys-lru'] });
     try {
       const url = redis.url.replace('//', `//${PLANE_USER.name}:${PLANE_USER.password}@`);
       const start = performance.now();
-      const probe = await probeRedis({ url, plane: 'test', timings: PATIENT });
+      const probe = await probeRedis({ url, plane: 'test' });
       const tookMs = performance.now() - start;
       assert.deepEqual(probe.refused, []);
       assert.match(probe.version, /^\d+\.\d+/);
@@ -33,11 +35,7 @@ describe('a probe of Redis', { skip: redisMissing() }, () => {
   it('names each command that the user may not run', async () => {
     const redis = await startRedis({ args: READER });
     try {
-      const probe = await probeRedis({
-        url: redis.url.replace('//', '//reader:word@'),
-        plane: 'test',
-        timings: PATIENT,
-      });
+      const probe = await probeRedis({ url: redis.url.replace('//', '//reader:word@'), plane: 'test' });
       const names = new Set(probe.refused.map(({ command }) => command));
       for (const command of ['SET', 'HSET', 'XADD', 'UNLINK']) assert.ok(names.has(command), command);
       for (const command of ['GET', 'HGET', 'MGET', 'EVAL', 'XREAD']) assert.ok(!names.has(command), command);
@@ -62,11 +60,7 @@ describe('a probe of Redis', { skip: redisMissing() }, () => {
     ];
     const redis = await startRedis({ args: lacking });
     try {
-      const probe = await probeRedis({
-        url: redis.url.replace('//', '//lacking:word@'),
-        plane: 'test',
-        timings: PATIENT,
-      });
+      const probe = await probeRedis({ url: redis.url.replace('//', '//lacking:word@'), plane: 'test' });
       const names = [...new Set(probe.refused.map(({ command }) => command))].sort();
       assert.deepEqual(names, ['EVALSHA', 'HVALS', 'INFO', 'PING', 'TIME']);
       assert.deepEqual([probe.version, probe.role, probe.maxmemoryPolicy, probe.aheadMs], ['', '', '', undefined]);
@@ -78,6 +72,7 @@ describe('a probe of Redis', { skip: redisMissing() }, () => {
   it('fails if Redis does not answer, without the password in the error', async () => {
     const url = 'redis://user:hunter2@127.0.0.1:1';
     const told = (error: unknown) => error instanceof RegistryUnavailable && !error.message.includes('hunter2');
-    await assert.rejects(probeRedis({ url, plane: 'test', timings: { commandMs: 500 } }), told);
+    using _times = changed(DIRECTORY, { commandMs: 500 });
+    await assert.rejects(probeRedis({ url, plane: 'test' }), told);
   });
 });

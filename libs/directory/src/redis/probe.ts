@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { DIRECTORY } from '../defaults.ts';
 import { type Client, endpointOf, isRefusal, RedisConnection } from './connection.ts';
 import { planeKeys, type RedisRegistryOptions } from './options.ts';
 
@@ -51,9 +50,8 @@ return refused
  * @throws RegistryUnavailable if it cannot be reached or rejects the login; RangeError for a malformed URL or plane name.
  */
 export async function probeRedis(options: RedisRegistryOptions): Promise<RedisProbe> {
-  const timings = { ...DIRECTORY, ...options.timings };
-  const endpoint = endpointOf(options, timings);
-  const connection = new RedisConnection(endpoint, timings);
+  const endpoint = endpointOf(options);
+  const connection = new RedisConnection(endpoint);
   const scratch = planeKeys(options.plane).hub(`check-${randomBytes(8).toString('hex')}`);
   try {
     return await connection.run((client) => probed(client, endpoint.name, scratch));

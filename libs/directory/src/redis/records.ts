@@ -2,7 +2,6 @@ import type { AgentName } from '@isthmus/tunnel';
 import { DIRECTORY } from '../defaults.ts';
 import type { Change, HubRecord, Member, Quarantine, SessionRecord, Snapshot } from '../registry.ts';
 import type { Client } from './connection.ts';
-import type { Store } from './hub.ts';
 import type { Keys } from './options.ts';
 
 /** A change as it is in the stream. `opened`: a hub wrote all its sessions again, to be read from its hash. */
@@ -171,29 +170,29 @@ type Outcome = 'ok' | 'same' | 'full';
 /** Puts an agent in quarantine or, without a reason, releases it. */
 export async function writeQuarantine(
   client: Client,
-  store: Store,
+  keys: Keys,
   { tenant, agentId }: AgentName,
   reason: string | undefined,
 ): Promise<Outcome> {
   // Without the first brace, because the script puts the version in front.
   const rest = JSON.stringify({ tenant, agentId, reason }).slice(1);
   const field = fieldOf({ tenant, agentId });
-  return (await client.isthmusQuarantine(...sharedOf(store), field, signOf(reason), rest, startOf(tenant))) as Outcome;
+  return (await client.isthmusQuarantine(...sharedOf(keys), field, signOf(reason), rest, startOf(tenant))) as Outcome;
 }
 
 /** Writes records that the store lacks. Later ones in the store stay. */
-export async function restoreQuarantines(client: Client, store: Store, lost: readonly Quarantine[]): Promise<void> {
+export async function restoreQuarantines(client: Client, keys: Keys, lost: readonly Quarantine[]): Promise<void> {
   for (let start = 0; start < lost.length; start += DIRECTORY.quarantinesPerWrite) {
     const each = lost.slice(start, start + DIRECTORY.quarantinesPerWrite).flatMap((quarantine) => {
       const { version, tenant, agentId, reason } = quarantine;
       return [fieldOf(quarantine), version, signOf(reason), JSON.stringify({ version, tenant, agentId, reason })];
     });
-    await client.isthmusRestore(...sharedOf(store), ...each);
+    await client.isthmusRestore(...sharedOf(keys), ...each);
   }
 }
 
-function sharedOf({ keys, keptChanges }: Store): (string | number)[] {
-  return [keys.quarantines, keys.meta, keys.changes, keptChanges, DIRECTORY.quarantined];
+function sharedOf(keys: Keys): (string | number)[] {
+  return [keys.quarantines, keys.meta, keys.changes, DIRECTORY.keptChanges, DIRECTORY.quarantined];
 }
 
 function fieldOf({ tenant, agentId }: AgentName): string {

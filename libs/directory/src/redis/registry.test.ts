@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { DIRECTORY } from '../defaults.ts';
 import { registryContract } from '../testing/contract.ts';
 import { member } from '../testing/observer.ts';
-import { RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
+import { RedisPlane, timesOfSuite, UNHURRIED } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import type { RedisConnection } from './connection.ts';
 import { planeKeys } from './options.ts';
@@ -13,6 +13,7 @@ import { RedisMember } from './registry.ts';
 describe('registry', () => {
   const skip = redisMissing();
   let server: RedisServer;
+  timesOfSuite(UNHURRIED);
 
   before(async () => {
     if (!skip) server = await startRedis();
@@ -22,11 +23,11 @@ describe('registry', () => {
     await server?.stop();
   });
 
-  registryContract('Redis', async () => new RedisPlane(server, { timings: UNHURRIED }), { skip });
+  registryContract('Redis', async () => new RedisPlane(server), { skip });
 });
 
 /** A member whose store answers as `run` does. */
-function joined(run: () => Promise<unknown>, memberBeatMs: number): { times: number[]; membership: RedisMember } {
+function joined(run: () => Promise<unknown>): { times: number[]; membership: RedisMember } {
   const times: number[] = [];
   const connection = {
     run() {
@@ -34,16 +35,16 @@ function joined(run: () => Promise<unknown>, memberBeatMs: number): { times: num
       return run();
     },
   };
-  const timings = { ...DIRECTORY, memberBeatMs };
   return {
     times,
-    membership: new RedisMember(member('a'), connection as unknown as RedisConnection, planeKeys('p'), timings),
+    membership: new RedisMember(member('a'), connection as unknown as RedisConnection, planeKeys('p')),
   };
 }
 
 test('a member writes no more often than its interval allows, even if the store fails', async () => {
+  using _times = changed(DIRECTORY, { memberBeatMs: 30 });
   for (const run of [() => Promise.resolve(), () => Promise.reject(new Error('away'))]) {
-    const { times, membership } = joined(run, 30);
+    const { times, membership } = joined(run);
     await until(async () => times.length >= 5, 'five writes');
     const gaps = times.slice(1).map((time, index) => time - (times[index] as number));
     // A timer may fire a millisecond early.
@@ -53,7 +54,8 @@ test('a member writes no more often than its interval allows, even if the store 
 });
 
 test('a leaving member says so at once, and writes nothing else', async () => {
-  const { times, membership } = joined(() => Promise.resolve(), 60_000);
+  using _times = changed(DIRECTORY, { memberBeatMs: 60_000 });
+  const { times, membership } = joined(() => Promise.resolve());
   await until(async () => times.length === 1, 'the first write');
   await membership.close();
   assert.equal(times.length, 2);

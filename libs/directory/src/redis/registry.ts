@@ -17,9 +17,9 @@ import {
   type WatchListener,
 } from '../registry.ts';
 import { type Client, type Endpoint, endpointOf, RedisConnection } from './connection.ts';
-import { HubWriter, RedisRegistration, type Store } from './hub.ts';
+import { HubWriter, RedisRegistration } from './hub.ts';
 import { Alarm } from './loop.ts';
-import { type Keys, planeKeys, type RedisRegistryOptions, type RedisTimings } from './options.ts';
+import { type Keys, planeKeys, type RedisRegistryOptions } from './options.ts';
 import { parseMember, readSnapshot, writeQuarantine } from './records.ts';
 import { RedisWatcher } from './watcher.ts';
 
@@ -31,24 +31,22 @@ export class RedisMember implements Membership {
   readonly #member: Member;
   readonly #connection: RedisConnection;
   readonly #key: string;
-  readonly #timings: RedisTimings;
   readonly #alarm = new Alarm();
   readonly #finished: Promise<void>;
   #first = true;
   #closing = false;
 
-  constructor(member: Member, connection: RedisConnection, keys: Keys, timings: RedisTimings) {
+  constructor(member: Member, connection: RedisConnection, keys: Keys) {
     this.#member = member;
     this.#connection = connection;
     this.#key = keys.members;
-    this.#timings = timings;
     this.#finished = this.#run();
   }
 
   async close(): Promise<void> {
     this.#closing = true;
     this.#alarm.ring();
-    await within(this.#finished, this.#timings.commandMs);
+    await within(this.#finished, DIRECTORY.commandMs);
   }
 
   /** Two processes with one id are two members, so neither hides the other. */
@@ -59,14 +57,14 @@ export class RedisMember implements Membership {
   async #run(): Promise<void> {
     while (!this.#closing) {
       await this.#try((client) => this.#beat(client));
-      if (!this.#closing) await this.#alarm.wait(this.#timings.memberBeatMs);
+      if (!this.#closing) await this.#alarm.wait(DIRECTORY.memberBeatMs);
     }
     await this.#try((client) => client.hdel(this.#key, this.#field));
   }
 
   async #beat(client: Client): Promise<void> {
     const first = this.#first ? '1' : '0';
-    await client.isthmusBeat(this.#key, this.#timings.memberTtlMs, this.#field, JSON.stringify(this.#member), first);
+    await client.isthmusBeat(this.#key, DIRECTORY.memberTtlMs, this.#field, JSON.stringify(this.#member), first);
     this.#first = false;
   }
 
@@ -85,8 +83,7 @@ export function redisRegistry(options: RedisRegistryOptions): Registry {
 
 class RedisRegistry implements Registry {
   readonly #endpoint: Endpoint;
-  readonly #store: Store;
-  readonly #timings: RedisTimings;
+  readonly #keys: Keys;
   readonly #registrations = new Set<HubRegistration>();
   readonly #members = new Set<Membership>();
   readonly #watches = new Set<Promise<void>>();
@@ -94,33 +91,32 @@ class RedisRegistry implements Registry {
   #shared: RedisConnection | undefined;
 
   constructor(options: RedisRegistryOptions) {
-    this.#timings = { ...DIRECTORY, ...options.timings };
-    this.#endpoint = endpointOf(options, this.#timings);
-    this.#store = { keys: planeKeys(options.plane), keptChanges: options.keptChanges ?? DIRECTORY.keptChanges };
+    this.#endpoint = endpointOf(options);
+    this.#keys = planeKeys(options.plane);
   }
 
   register(hub: HubRecord, state?: StateListener): HubRegistration {
-    const writer = new HubWriter(this.#store, hub, this.#timings.ttlMs);
-    const registration = new RedisRegistration(hub, this.#connection(), writer, this.#timings, state);
+    const writer = new HubWriter(this.#keys, hub);
+    const registration = new RedisRegistration(hub, this.#connection(), writer, state);
     this.#registrations.add(registration);
     return registration;
   }
 
   async snapshot(): Promise<Snapshot> {
-    const read = await this.#connection().run((client) => readSnapshot(client, this.#store.keys, () => {}));
+    const read = await this.#connection().run((client) => readSnapshot(client, this.#keys, () => {}));
     const { hubs, sessions, quarantines } = read;
     return { hubs, sessions, quarantines };
   }
 
   watch(listener: WatchListener, signal: AbortSignal): void {
-    const connection = new RedisConnection(this.#endpoint, this.#timings, this.#timings.lookMs);
+    const connection = new RedisConnection(this.#endpoint, DIRECTORY.lookMs);
     const stop = new AbortController();
     const abort = () => stop.abort();
     for (const source of [signal, this.#closing.signal]) {
       if (source.aborted) abort();
       else source.addEventListener('abort', abort, { once: true });
     }
-    const run = new RedisWatcher(connection, this.#store, this.#timings, listener, stop.signal).run().finally(() => {
+    const run = new RedisWatcher(connection, this.#keys, listener, stop.signal).run().finally(() => {
       this.#watches.delete(run);
       signal.removeEventListener('abort', abort);
       this.#closing.signal.removeEventListener('abort', abort);
@@ -129,22 +125,21 @@ class RedisRegistry implements Registry {
   }
 
   join(member: Member): Membership {
-    const joined = new RedisMember(member, this.#connection(), this.#store.keys, this.#timings);
+    const joined = new RedisMember(member, this.#connection(), this.#keys);
     this.#members.add(joined);
     return joined;
   }
 
   async members(signal?: AbortSignal): Promise<readonly PresentMember[]> {
-    const { members } = this.#store.keys;
-    const { memberTtlMs } = this.#timings;
-    const asked = this.#connection().run((client) => client.isthmusRollCall(members, memberTtlMs));
+    const { members } = this.#keys;
+    const asked = this.#connection().run((client) => client.isthmusRollCall(members, DIRECTORY.memberTtlMs));
     const records = await (signal ? abortable(asked, signal) : asked);
     return byId(records.flatMap((line) => presentMember(line) ?? []));
   }
 
   async quarantine(agent: AgentName, reason: string | undefined): Promise<boolean> {
     checkQuarantine(agent, reason);
-    const outcome = await this.#connection().run((client) => writeQuarantine(client, this.#store, agent, reason));
+    const outcome = await this.#connection().run((client) => writeQuarantine(client, this.#keys, agent, reason));
     if (outcome === 'full') throw new QuarantineFull(agent.tenant);
     return outcome === 'ok';
   }
@@ -159,7 +154,7 @@ class RedisRegistry implements Registry {
   /** Returns the connection that everything but watches shares. Throws RegistryUnavailable once the registry is closed. */
   #connection(): RedisConnection {
     if (this.#closing.signal.aborted) throw new RegistryUnavailable('the registry is closed');
-    this.#shared ??= new RedisConnection(this.#endpoint, this.#timings);
+    this.#shared ??= new RedisConnection(this.#endpoint);
     return this.#shared;
   }
 }

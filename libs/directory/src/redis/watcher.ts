@@ -1,9 +1,9 @@
 import { DIRECTORY } from '../defaults.ts';
 import type { Change, HubRecord, Quarantine, WatchListener } from '../registry.ts';
 import { type Client, isRefusal, type RedisConnection } from './connection.ts';
-import { removeExpired, type Store } from './hub.ts';
+import { removeExpired } from './hub.ts';
 import { Alarm, Health } from './loop.ts';
-import type { RedisTimings } from './options.ts';
+import type { Keys } from './options.ts';
 import {
   formatPosition,
   look,
@@ -30,8 +30,7 @@ class Gap extends Error {}
  */
 export class RedisWatcher {
   readonly #connection: RedisConnection;
-  readonly #store: Store;
-  readonly #timings: RedisTimings;
+  readonly #keys: Keys;
   readonly #listener: WatchListener;
   readonly #signal: AbortSignal;
   readonly #health: Health;
@@ -51,19 +50,12 @@ export class RedisWatcher {
   /** This watcher's position at the last look, if the store was ahead of it then. */
   #behindAt: Position | undefined;
 
-  constructor(
-    connection: RedisConnection,
-    store: Store,
-    timings: RedisTimings,
-    listener: WatchListener,
-    signal: AbortSignal,
-  ) {
+  constructor(connection: RedisConnection, keys: Keys, listener: WatchListener, signal: AbortSignal) {
     this.#connection = connection;
-    this.#store = store;
-    this.#timings = timings;
+    this.#keys = keys;
     this.#listener = listener;
     this.#signal = signal;
-    this.#health = new Health((up, detail) => signal.aborted || listener.state(up, detail), timings.backoffCapMs);
+    this.#health = new Health((up, detail) => signal.aborted || listener.state(up, detail));
   }
 
   readonly #skip = (why: string) => {
@@ -94,7 +86,7 @@ export class RedisWatcher {
       const changes = await this.#follow();
       this.#health.up(FOLLOWING);
       // More may come, as when a herd connects: each read costs as much as several changes.
-      return changes > 0 && changes < DIRECTORY.changesPerRead ? this.#timings.coalesceMs : 0;
+      return changes > 0 && changes < DIRECTORY.changesPerRead ? DIRECTORY.coalesceMs : 0;
     } catch (error) {
       if (error instanceof Gap) {
         this.#position = undefined;
@@ -109,7 +101,7 @@ export class RedisWatcher {
 
   async #start(): Promise<void> {
     const { position, run, ...snapshot } = await this.#connection.run((client) =>
-      readSnapshot(client, this.#store.keys, this.#skip),
+      readSnapshot(client, this.#keys, this.#skip),
     );
     this.#lost = this.#signal.aborted ? [] : this.#listener.snapshot(snapshot);
     this.#run = run;
@@ -123,7 +115,7 @@ export class RedisWatcher {
     const block = Math.max(1, Math.ceil(this.#lookAt - performance.now()));
     const from = formatPosition(this.#position as Position);
     const reply = await this.#connection.run((client) =>
-      client.xread('COUNT', DIRECTORY.changesPerRead, 'BLOCK', block, 'STREAMS', this.#store.keys.changes, from),
+      client.xread('COUNT', DIRECTORY.changesPerRead, 'BLOCK', block, 'STREAMS', this.#keys.changes, from),
     );
     const entries = reply?.[0]?.[1] ?? [];
     for (const [id, fields] of entries) {
@@ -153,7 +145,7 @@ export class RedisWatcher {
 
   /** The hub wrote all its sessions again. The sessions read now may be later than the entry. Their versions settle that. */
   async #reopened(hub: HubRecord): Promise<Change> {
-    const read = (client: Client) => readSessions(client, this.#store.keys, hub.hubId, this.#skip);
+    const read = (client: Client) => readSessions(client, this.#keys, hub.hubId, this.#skip);
     return { kind: 'hub', hub, sessions: await this.#connection.run(read) };
   }
 
@@ -162,7 +154,7 @@ export class RedisWatcher {
   }
 
   async #look(): Promise<void> {
-    const { hubs, position, run, quarantines } = await this.#connection.run((client) => look(client, this.#store.keys));
+    const { hubs, position, run, quarantines } = await this.#connection.run((client) => look(client, this.#keys));
     this.#expectRun(run);
     this.#compare(position);
     // Only a store that lost the key has none after it had some. The listener knows what to write again.
@@ -171,7 +163,7 @@ export class RedisWatcher {
     await this.#restoreQuarantines();
     if (this.#skipped !== undefined && this.#health.note(`skipped ${this.#skipped}`)) this.#skipped = undefined;
     await this.#dropAbsent(hubs);
-    this.#lookAt = performance.now() + this.#timings.lookMs;
+    this.#lookAt = performance.now() + DIRECTORY.lookMs;
     if (!this.#signal.aborted) this.#listener.answered(position.seq - (this.#position as Position).seq);
   }
 
@@ -184,7 +176,7 @@ export class RedisWatcher {
     if (lost.length === 0) return;
     const refusal = await this.#connection.run(async (client) => {
       try {
-        await restoreQuarantines(client, this.#store, lost);
+        await restoreQuarantines(client, this.#keys, lost);
       } catch (error) {
         if (isRefusal(error)) return error.message;
         throw error;
@@ -219,7 +211,7 @@ export class RedisWatcher {
     const held = new Map([...this.#listener.hubs()].map(({ hubId, incarnation }) => [hubId, incarnation]));
     const known = [...new Map([...held, ...inCharge]).keys()];
     if (known.length === 0) return;
-    const records = await this.#connection.run((client) => client.mget(known.map(this.#store.keys.hub)));
+    const records = await this.#connection.run((client) => client.mget(known.map(this.#keys.hub)));
     const now = performance.now();
     const before = this.#missing;
     this.#missing = new Map();
@@ -227,10 +219,10 @@ export class RedisWatcher {
       if (records[index] != null) continue;
       const since = before.get(hubId) ?? now;
       this.#missing.set(hubId, since);
-      if (now - since < this.#timings.graceMs) continue;
+      if (now - since < DIRECTORY.graceMs) continue;
       const incarnation = inCharge.get(hubId);
       if (incarnation !== undefined) {
-        await this.#connection.run((client) => removeExpired(client, this.#store, { hubId, incarnation }));
+        await this.#connection.run((client) => removeExpired(client, this.#keys, { hubId, incarnation }));
       } else {
         this.#tell({ kind: 'hub-gone', hubId, incarnation: held.get(hubId) ?? 0, expired: true });
       }

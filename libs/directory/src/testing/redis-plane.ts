@@ -1,4 +1,7 @@
-import type { RedisRegistryOptions, RedisTimings } from '../redis/options.ts';
+import { after, before } from 'node:test';
+import { changed } from '@isthmus/runtime/testing';
+import { DIRECTORY } from '../defaults.ts';
+import type { RedisRegistryOptions } from '../redis/options.ts';
 import { redisRegistry } from '../redis/registry.ts';
 import type { Registry } from '../registry.ts';
 import type { ContractPlane } from './contract.ts';
@@ -7,7 +10,7 @@ import type { ContractPlane } from './contract.ts';
  * Ten times as fast as in production, so that a test sees expiry and flaps within a second. But a hub must be missing for longer before
  * it is considered gone, and a command may take longer, so that a busy machine causes no failure.
  */
-export const FAST: RedisTimings = {
+export const FAST = {
   beatMs: 200,
   ttlMs: 1_000,
   graceMs: 3_000,
@@ -21,7 +24,16 @@ export const FAST: RedisTimings = {
 };
 
 /** For tests in which nothing fails: nothing expires, and no command times out. */
-export const UNHURRIED: RedisTimings = { ...FAST, ttlMs: 60_000, memberTtlMs: 60_000, commandMs: 60_000 };
+export const UNHURRIED = { ...FAST, ttlMs: 60_000, memberTtlMs: 60_000, commandMs: 60_000 };
+
+/** Gives registries these times during the tests of a suite. Call it where hooks may stand. */
+export function timesOfSuite(times: Partial<typeof DIRECTORY>): void {
+  let given: Disposable | undefined;
+  before(() => {
+    given = changed(DIRECTORY, times);
+  });
+  after(() => given?.[Symbol.dispose]());
+}
 
 let planes = 0;
 
@@ -31,7 +43,7 @@ export class RedisPlane implements ContractPlane {
   readonly #registries: Registry[] = [];
 
   constructor(server: { readonly url: string }, options: Partial<RedisRegistryOptions> = {}) {
-    this.#options = { url: server.url, plane: `test-${++planes}`, timings: FAST, ...options };
+    this.#options = { url: server.url, plane: `test-${++planes}`, ...options };
   }
 
   get name(): string {
