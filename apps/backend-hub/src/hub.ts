@@ -311,7 +311,7 @@ class RunningHub implements Hub {
   async #drain(): Promise<void> {
     this.#record = { ...this.#record, draining: true };
     this.#options.changed({ kind: 'hub', hub: this.#record });
-    this.#registration?.update({ draining: true });
+    this.#registration?.drain();
     this.membership(this.#hubs);
     this.#agents.membership.flush();
     await this.#agents.stop();

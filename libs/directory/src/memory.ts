@@ -6,7 +6,6 @@ import {
   checkQuarantine,
   type HubRecord,
   type HubRegistration,
-  type HubUpdate,
   type Member,
   type Membership,
   type PresentMember,
@@ -128,8 +127,8 @@ class MemoryRegistration implements HubRegistration {
     this.#write({ kind: 'session-gone', sessionId, hubId, incarnation, version });
   }
 
-  update(update: HubUpdate): void {
-    this.#hub = { ...this.#hub, ...update };
+  drain(): void {
+    this.#hub = { ...this.#hub, draining: true };
     this.#write({ kind: 'hub', hub: this.#hub });
   }
 

@@ -141,8 +141,8 @@ export interface HubRegistration {
   announce(session: SessionRecord): void;
   /** Removes a session that ended. Written after a pause, so that a session announced again under the same id meanwhile costs nothing. */
   withdraw(sessionId: string, version: number): void;
-  /** Changes the hub's own record. Written at once. */
-  update(hub: HubUpdate): void;
+  /** Says in the hub's own record that it drains. Written at once. */
+  drain(): void;
   /**
    * Removes the hub and all its sessions. Waits for the store for at most one command's deadline. If that is not enough, the record
    * expires.
@@ -160,8 +160,6 @@ export interface Membership {
   /** Removes the member. Waits for the store for at most one command's deadline. If that is not enough, the record expires. */
   close(): Promise<void>;
 }
-
-export type HubUpdate = Partial<Pick<HubRecord, 'draining' | 'zone' | 'peerAddress' | 'agentAddress'>>;
 
 /** Called when the store starts or stops answering, at a bounded rate. `detail` is one line without secrets. */
 export type StateListener = (up: boolean, detail: string) => void;

@@ -186,7 +186,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     registration.announce(sessionRecord(hub, 'short-lived'));
     registration.withdraw('short-lived', 2);
     registration.withdraw('leaves', 2);
-    registration.update({ draining: true });
+    registration.drain();
     let early = false;
     // Both may come at once.
     await observer.until('draining', () => {

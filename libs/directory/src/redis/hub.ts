@@ -4,7 +4,6 @@ import {
   type Change,
   type HubRecord,
   type HubRegistration,
-  type HubUpdate,
   RegistryUnavailable,
   type SessionRecord,
   type StateListener,
@@ -180,8 +179,8 @@ export class RedisRegistration implements HubRegistration {
     this.#alarm.ring();
   }
 
-  update(update: HubUpdate): void {
-    this.#hub = { ...this.#hub, ...update };
+  drain(): void {
+    this.#hub = { ...this.#hub, draining: true };
     this.#hubChanged = true;
     this.#alarm.ring();
   }

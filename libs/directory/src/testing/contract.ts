@@ -108,7 +108,7 @@ export function registryContract(
       const registration = registry.register(hub);
       registration.announce(sessionRecord(hub, 's1'));
       await observer.until('s1', () => observer.has('s1'));
-      registration.update({ draining: true });
+      registration.drain();
       await observer.until('draining', () => observer.hub('h1')?.draining === true);
       assert.deepEqual(observer.sessionIds, ['s1']);
     });
@@ -153,7 +153,7 @@ export function registryContract(
       await observer.until('s2 and s3 alone', () => observer.sessionIds.join() === 's2,s3');
       before.announce(sessionRecord(late, 's1', 5));
       await before.superseded;
-      after.update({ draining: true });
+      after.drain();
       after.withdraw('s3', 2);
       await observer.until('s2 alone', () => observer.sessionIds.join() === 's2');
       await observer.until('draining', () => observer.hub('h1')?.draining === true);
