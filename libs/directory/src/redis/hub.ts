@@ -72,7 +72,7 @@ export class HubWriter {
   }
 
   /** Writes the hub and all its sessions, replacing everything that the store holds of it. Others see it in one step. */
-  async open(client: Client, hub: HubRecord, writes: readonly SessionWrite[], batch: number): Promise<WriteOutcome> {
+  async open(client: Client, hub: HubRecord, writes: readonly SessionWrite[]): Promise<WriteOutcome> {
     const mark = ++this.#mark;
     const staged = this.#keys.staged(this.hubId, this.#incarnation, mark);
     const stage = (part: readonly SessionWrite[]) => {
@@ -80,7 +80,7 @@ export class HubWriter {
       const fields = part.flatMap((write) => [write.sessionId, field(write)]);
       return client.isthmusStage(staged, DIRECTORY.stagedMs / 1000, ...fields);
     };
-    for (const group of groupsOf(groupsOf(writes, batch), DIRECTORY.stagedTogether))
+    for (const group of groupsOf(groupsOf(writes, DIRECTORY.sessionsPerWrite), DIRECTORY.stagedTogether))
       await Promise.all(group.map(stage));
     const outcome = await client.isthmusOpen(
       ...keysOf(this.#keys, this.hubId),
@@ -247,9 +247,7 @@ export class RedisRegistration implements HubRegistration {
   async #open(): Promise<WriteOutcome> {
     const writes = this.#outbox.takeAll();
     this.#hubChanged = false;
-    return this.#deliver(writes, () =>
-      this.#connection.run((client) => this.#writer.open(client, this.#hub, writes, DIRECTORY.sessionsPerWrite)),
-    );
+    return this.#deliver(writes, () => this.#connection.run((client) => this.#writer.open(client, this.#hub, writes)));
   }
 
   async #deliver(writes: readonly SessionWrite[], send: () => Promise<WriteOutcome>): Promise<WriteOutcome> {
