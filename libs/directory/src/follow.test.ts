@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
+import { EventEmitter } from 'node:events';
 import { beforeEach, describe, it, type TestContext, test } from 'node:test';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
+import type { PlaneEvents } from '@isthmus/tunnel';
+import { DIRECTORY } from './defaults.ts';
 import { Directory } from './directory.ts';
 import { type Following, follow, Roster } from './follow.ts';
 import { memoryRegistry } from './memory.ts';
@@ -137,11 +140,19 @@ function member(memberId: string, since: number): Member {
   return { memberId, since, roles: ['hub'], adminAddress: `h:${since}`, host: 'h', version: '1', zone: '' };
 }
 
-/** A registry, and the signal that ends what follows it, with the test. */
-function begun(t: TestContext) {
-  const stop = new AbortController();
-  t.after(() => stop.abort());
-  return { registry: memoryRegistry(), signal: stop.signal };
+const nobody = { looked() {}, freed() {} };
+
+/** A registry, and a roster of it that asks every few milliseconds, and says at once who has its process's id. */
+function begun(t: TestContext, options: Partial<ConstructorParameters<typeof Roster>[1]> = {}) {
+  const times = changed(DIRECTORY, { rosterMs: 5, echoMs: 0 });
+  const registry = memoryRegistry();
+  const own = member('a', 1);
+  const roster = new Roster(registry, { own, events: new EventEmitter(), ...nobody, ...options });
+  t.after(() => {
+    roster.close();
+    times[Symbol.dispose]();
+  });
+  return { registry, roster, own };
 }
 
 /** Notes the ids of each list that a roster tells. */
@@ -152,25 +163,30 @@ function noted() {
 }
 
 test('the roster reports another process with the same id, and when it is gone', { timeout: 60_000 }, async (t) => {
-  const { registry, signal } = begun(t);
-  const own = member('a', 1);
+  const events: PlaneEvents = new EventEmitter();
+  const told: (string | undefined)[] = [];
+  events.on('namesakes', (memberId, warning) => {
+    assert.equal(memberId, 'a');
+    told.push(warning);
+  });
+  const freed = Promise.withResolvers<void>();
+  const { registry, roster, own } = begun(t, { events, freed: freed.resolve });
   registry.join(own);
   registry.join(member('b', 2));
-  const told: number[][] = [];
-  const namesakes = (others: readonly Member[]) => void told.push(others.map(({ since }) => since));
-  new Roster(registry, { own, namesakes, signal, every: 5, echo: 0 });
   const other = registry.join(member('a', 3));
   await until(() => told.length === 1);
+  const warning =
+    'another process uses --server-id a: on h, admin port h:3, started 1970-01-01T00:00:00.003Z. Give each server its own id';
+  assert.equal(roster.shared, warning);
   await other.close();
-  await until(() => told.length === 2);
-  assert.deepEqual(told, [[3], []]);
+  await freed.promise;
+  assert.deepEqual([told, roster.shared], [[warning, undefined], undefined]);
 });
 
 test('the roster tells each list that it asks for', { timeout: 60_000 }, async (t) => {
-  const { registry, signal } = begun(t);
-  registry.join(member('a', 1));
   const { told, looked } = noted();
-  new Roster(registry, { own: member('a', 1), namesakes() {}, looked, signal, every: 5, echo: 0 });
+  const { registry, own } = begun(t, { looked });
+  registry.join(own);
   await until(() => told.includes('a'));
   registry.join(member('b', 2));
   await until(() => told.at(-1) === 'a,b');
@@ -179,8 +195,8 @@ test('the roster tells each list that it asks for', { timeout: 60_000 }, async (
 test('the roster tells no list that must be incomplete, not even before its first complete one', {
   timeout: 60_000,
 }, async (t) => {
-  const { registry, signal } = begun(t);
-  const own = member('a', 1);
+  const { told, looked } = noted();
+  const { registry, own } = begun(t, { looked });
   const b = { ...member('b', 2), quietMs: 0 };
   const answers = [
     [b],
@@ -191,19 +207,16 @@ test('the roster tells no list that must be incomplete, not even before its firs
   ];
   let asked = 0;
   registry.members = async () => answers[asked++] ?? [];
-  const { told, looked } = noted();
-  new Roster(registry, { own, namesakes() {}, looked, signal, every: 1, echo: 0 });
   await until(() => asked > answers.length);
   assert.deepEqual(told, ['b,a']);
 });
 
 test('the roster keeps the last answer while the registry is down', { timeout: 60_000 }, async (t) => {
-  const { registry, signal } = begun(t);
-  registry.join(member('a', 1));
-  const roster = new Roster(registry, { own: member('a', 1), namesakes() {}, signal, every: 5, echo: 0 });
+  const { registry, roster, own } = begun(t);
+  registry.join(own);
   await until(() => roster.last.length === 1);
   registry.members = () => Promise.reject(new Error('away'));
-  await assert.rejects(roster.members(signal), /away/);
+  await assert.rejects(roster.members(), /away/);
   assert.deepEqual(
     roster.last.map(({ memberId }) => memberId),
     ['a'],
@@ -213,12 +226,12 @@ test('the roster keeps the last answer while the registry is down', { timeout: 6
 test('the roster keeps the last complete answer while the registry does not list this process', {
   timeout: 60_000,
 }, async (t) => {
-  const { registry, signal } = begun(t);
-  const own = member('a', 1);
+  const { registry, roster, own } = begun(t);
+  // It asks only when the test does.
+  roster.close();
   const membership = registry.join(own);
   registry.join(member('b', 2));
-  const roster = new Roster(registry, { own, namesakes() {}, signal, every: 60_000, echo: 0 });
-  const listed = async () => (await roster.members(signal)).map(({ memberId }) => memberId);
+  const listed = async () => (await roster.members()).map(({ memberId }) => memberId);
   assert.deepEqual(await listed(), ['a', 'b']);
   await membership.close();
   await assert.rejects(listed(), /no longer renews the record of this process/);

@@ -116,33 +116,32 @@ const INCOMPLETE = 'the registry no longer renews the record of this process: it
 
 interface RosterOptions {
   readonly own: Member;
-  readonly signal: AbortSignal;
-  /** Called when two lists in a row name the same other processes with this one's id, and when there are none any longer. */
-  readonly namesakes: (others: readonly Member[]) => void;
+  readonly events: PlaneEvents;
   /** Called with each complete list that the roster asks for by itself, at regular intervals. */
-  readonly looked?: (members: readonly PresentMember[]) => void;
-  /** Milliseconds; for tests. */
-  readonly every?: number;
-  readonly echo?: number;
+  readonly looked: (members: readonly PresentMember[]) => void;
+  /** Called when no other process has this one's id any longer. */
+  readonly freed: () => void;
 }
 
-/** The members of the plane, by the registry's last answer. Operators see that while the registry is down. */
+/**
+ * The members of the plane, by the registry's last answer: operators see that while the registry is down. It warns when two lists in a row
+ * name the same other processes with this one's --server-id, and when there are none any longer.
+ */
 export class Roster {
   readonly #registry: Registry;
   readonly #options: RosterOptions;
   readonly #start = performance.now();
+  readonly #timer: NodeJS.Timeout;
+  #closed = false;
   #last: readonly Member[] = [];
-  #told = '';
-  #seen = '';
+  /** What the last list says of other processes with this one's id. Undefined: there are none. */
+  #seen: string | undefined;
+  #shared: string | undefined;
 
   constructor(registry: Registry, options: RosterOptions) {
     this.#registry = registry;
     this.#options = options;
-    const { signal, every = DIRECTORY.rosterMs } = options;
-    const timer = setInterval(() => void this.#look(), every);
-    timer.unref();
-    if (signal.aborted) clearInterval(timer);
-    else signal.addEventListener('abort', () => clearInterval(timer), { once: true });
+    this.#timer = setInterval(() => void this.#look(), DIRECTORY.rosterMs).unref();
   }
 
   /** The last complete answer; empty before the first. */
@@ -150,12 +149,22 @@ export class Roster {
     return this.#last;
   }
 
-  /** Asks the registry. Rejects if it does not answer, if its answer must be incomplete, and when `signal` aborts. */
-  async members(signal: AbortSignal): Promise<readonly PresentMember[]> {
-    const members = await this.#registry.members(signal);
+  /** Says which other processes have this one's id; undefined if none has. */
+  get shared(): string | undefined {
+    return this.#shared;
+  }
+
+  /** Asks the registry. Rejects if it does not answer, or if its answer must be incomplete. */
+  async members(): Promise<readonly PresentMember[]> {
+    const members = await this.#registry.members();
     if (!this.#isComplete(members) && this.#last.some((member) => this.#isOwn(member))) throw new Error(INCOMPLETE);
     this.#last = members;
     return members;
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearInterval(this.#timer);
   }
 
   /** A registry that does not renew this record renews no other, and others may have expired before: a read-only Redis, for example. */
@@ -169,63 +178,35 @@ export class Roster {
   }
 
   async #look(): Promise<void> {
-    const { own, signal, namesakes, looked, echo = DIRECTORY.echoMs } = this.#options;
+    const { own, events, looked, freed } = this.#options;
     try {
-      const members = await this.members(signal);
-      if (this.#isComplete(members)) looked?.(members);
-      const others = members.filter((member) => isNamesake(member, own));
-      if (signal.aborted || performance.now() - this.#start < echo) return;
+      const members = await this.members();
+      if (this.#closed) return;
+      if (this.#isComplete(members)) looked(members);
+      if (performance.now() - this.#start < DIRECTORY.echoMs) return;
+      const seen = sameId(own, members);
       // An emptied registry lists nobody for a moment.
-      const seen = JSON.stringify(others.map(({ since, host, adminAddress }) => [since, host, adminAddress]));
       const steady = seen === this.#seen;
       this.#seen = seen;
-      if (!steady || seen === this.#told || (this.#told === '' && others.length === 0)) return;
-      this.#told = seen;
-      namesakes(others);
+      if (!steady || seen === this.#shared) return;
+      this.#shared = seen;
+      events.emit('namesakes', own.memberId, seen);
+      if (seen === undefined) freed();
     } catch {
       // Keep the last list.
     }
   }
 }
 
-function isNamesake({ memberId, since, host, adminAddress }: Member, own: Member): boolean {
-  return memberId === own.memberId && (since !== own.since || host !== own.host || adminAddress !== own.adminAddress);
-}
-
-interface PlaneRoll {
-  readonly roster: Roster;
-  /** Says which other processes have this one's id; undefined if none has. */
-  shared(): string | undefined;
-}
-
-interface RollOptions {
-  readonly events: PlaneEvents;
-  /** Called when no other process has this one's id any longer. */
-  readonly freed?: () => void;
-  readonly looked?: RosterOptions['looked'];
-}
-
-/** Follows the plane's members and warns when another has this process's --server-id. */
-export function planeRoll(
-  registry: Registry,
-  own: Member,
-  closing: { defer(end: () => void): void },
-  { events, freed = () => {}, looked = () => {} }: RollOptions,
-): PlaneRoll {
-  const stop = new AbortController();
-  closing.defer(() => stop.abort());
-  let shared: string | undefined;
-  const namesakes = (others: readonly Member[]) => {
-    shared = others.length === 0 ? undefined : sameId(own.memberId, others);
-    events.emit('namesakes', own.memberId, shared);
-    if (others.length === 0) freed();
-  };
-  return { roster: new Roster(registry, { own, namesakes, looked, signal: stop.signal }), shared: () => shared };
-}
-
-function sameId(id: string, others: readonly Member[]): string {
+function sameId(own: Member, members: readonly Member[]): string | undefined {
+  const others = members.filter((member) => isNamesake(member, own));
+  if (others.length === 0) return undefined;
   const where = others.map(({ host, adminAddress, since }) => {
     return `on ${host}, admin port ${adminAddress}, started ${new Date(since).toISOString()}`;
   });
-  return `another process uses --server-id ${id}: ${where.join('; ')}. Give each server its own id`;
+  return `another process uses --server-id ${own.memberId}: ${where.join('; ')}. Give each server its own id`;
+}
+
+function isNamesake({ memberId, since, host, adminAddress }: Member, own: Member): boolean {
+  return memberId === own.memberId && (since !== own.since || host !== own.host || adminAddress !== own.adminAddress);
 }

@@ -66,8 +66,7 @@ class MemoryRegistry implements Registry {
     };
   }
 
-  async members(signal?: AbortSignal): Promise<readonly PresentMember[]> {
-    signal?.throwIfAborted();
+  async members(): Promise<readonly PresentMember[]> {
     return byId([...this.#members].map((member) => ({ ...member, quietMs: 0 })));
   }
 

@@ -114,8 +114,8 @@ export interface Registry {
   watch(listener: WatchListener, signal: AbortSignal): void;
   /** Lists a process until `close()`. Returns at once. A process that dies without `close()` disappears from the list within seconds. */
   join(member: Member): Membership;
-  /** Returns the processes that are present, sorted by id. Rejects as `snapshot` does, and when `signal` aborts. */
-  members(signal?: AbortSignal): Promise<readonly PresentMember[]>;
+  /** Returns the processes that are present, sorted by id. Rejects as `snapshot` does. */
+  members(): Promise<readonly PresentMember[]>;
   /**
    * Puts an agent in quarantine in the whole plane, whether it is connected or not: its sessions get no dials, but running tunnels
    * continue. Without a reason, releases the agent. Resolves to whether that changed anything. Rejects as `snapshot` does, with

@@ -101,7 +101,7 @@ export class PlaneView {
     const { directory } = this.#options;
     return {
       registry: this.following,
-      members: (signal) => roster.members(signal),
+      members: () => roster.members(),
       lastMembers: () => roster.last,
       hubs: () => directory.hubs(),
       linkTo: (hub) => this.#linkTo(hub),

@@ -14,7 +14,7 @@ import {
   RecentLosses,
   RecentRefusals,
 } from '@isthmus/admin';
-import { Directory, memoryRegistry, planeRoll, type Registry } from '@isthmus/directory';
+import { Directory, memoryRegistry, type Registry, Roster } from '@isthmus/directory';
 import {
   type FlagTable,
   memberOf,
@@ -204,11 +204,13 @@ async function startOperations(
   const roles = ROLES[server.role];
   const own = memberOf(flags, roles, VERSION);
   const losses = new RecentLosses(events, directory, gateway !== undefined);
-  const { roster, shared } = planeRoll(registry, own, closing, {
+  const roster = new Roster(registry, {
+    own,
     events,
-    freed: () => hub?.reclaim(),
     looked: (members) => losses.listed(members),
+    freed: () => hub?.reclaim(),
   });
+  closing.defer(() => roster.close());
   const sessionCount = () => (gateway ? directory.size : (hub?.sessionCount ?? 0));
   closing.defer(history.follow(() => ({ sessions: sessionCount(), tunnels: tunnels.size })));
   await operations({
@@ -225,7 +227,11 @@ async function startOperations(
       refusals,
       losses,
       events: happened,
-      notices: () => [...idNotice(shared()), ...certificates.notices(), ...(server.tenancy?.views.notices() ?? [])],
+      notices: () => [
+        ...idNotice(roster.shared),
+        ...certificates.notices(),
+        ...(server.tenancy?.views.notices() ?? []),
+      ],
       flags: inForce,
       log,
       sessions: () => knownSessions(server),

@@ -13,8 +13,8 @@ const LINKS: Readonly<Record<HubLink, adminApi.Hub_Link>> = valuesOf(adminApi.Hu
 
 /** A gateway's or hub's view of its plane. */
 export interface PlanePart {
-  /** Rejects if the registry does not answer, and when `signal` aborts. */
-  members(signal: AbortSignal): Promise<readonly Member[]>;
+  /** Rejects if the registry does not answer. */
+  members(): Promise<readonly Member[]>;
   /** Those of the last answer. */
   lastMembers(): readonly Member[];
   hubs(): Iterable<HubRecord>;
@@ -49,9 +49,9 @@ type MembersRpc = Pick<adminApi.AdminServiceImplementation, 'listMembers'>;
 
 export function membersRpc(backend: AdminBackend): MembersRpc {
   return {
-    async listMembers(_request, { signal }) {
+    async listMembers() {
       const { plane, servers } = backend;
-      const members = plane ? await plane.members(signal).catch(asError) : [];
+      const members = plane ? await plane.members().catch(asError) : [];
       const known = members instanceof Error ? (plane?.lastMembers() ?? []) : members;
       const messages = known.map((member) => memberMessage(member, backend.identity));
       return {

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { hostname } from 'node:os';
 import type { PageFiles } from '@isthmus/console';
+import { within } from '@isthmus/runtime';
 import { BAD_TARGET, type Page, send, urlOf } from '@isthmus/service';
 import { inWords } from '@isthmus/tunnel';
 import { faultOfVisitor, type Visitor, visitorOf } from '../access/visitor.ts';
@@ -123,8 +124,8 @@ export class Console {
   async #askForMembers(): Promise<void> {
     const now = performance.now();
     if (now - this.#membersAsked.at > ADMIN.membersMs) {
-      const members = this.#backend.plane?.members(AbortSignal.timeout(ADMIN.membersMs));
-      this.#membersAsked = { at: now, members: Promise.resolve(members).catch(() => {}) };
+      const members = Promise.resolve(this.#backend.plane?.members());
+      this.#membersAsked = { at: now, members: within(members, ADMIN.membersMs).catch(() => {}) };
     }
     await this.#membersAsked.members;
   }

@@ -130,10 +130,9 @@ class RedisRegistry implements Registry {
     return joined;
   }
 
-  async members(signal?: AbortSignal): Promise<readonly PresentMember[]> {
+  async members(): Promise<readonly PresentMember[]> {
     const { members } = this.#keys;
-    const asked = this.#connection().run((client) => client.isthmusRollCall(members, DIRECTORY.memberTtlMs));
-    const records = await (signal ? abortable(asked, signal) : asked);
+    const records = await this.#connection().run((client) => client.isthmusRollCall(members, DIRECTORY.memberTtlMs));
     return byId(records.flatMap((line) => presentMember(line) ?? []));
   }
 
@@ -164,18 +163,4 @@ function presentMember(line: string): PresentMember | undefined {
   const end = line.indexOf(' ');
   const member = parseMember(line.slice(end + 1), () => {});
   return member && { ...member, quietMs: Number(line.slice(0, end)) };
-}
-
-/** Stops waiting when the signal aborts. The awaited work has its own deadline. */
-async function abortable<T>(waited: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const abort = () => reject(signal.reason);
-  if (signal.aborted) abort();
-  signal.addEventListener('abort', abort, { once: true });
-  try {
-    return await Promise.race([waited, aborted]);
-  } finally {
-    signal.removeEventListener('abort', abort);
-    waited.catch(() => undefined);
-  }
 }
