@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { afterEach, beforeEach, describe, mock, test } from 'node:test';
 import { Directory, memoryRegistry, type Registry } from '@isthmus/directory';
+import { heldBy } from '@isthmus/directory/testing';
 import { until } from '@isthmus/runtime/testing';
 import { type ControlMessage, LinkServer, type MembershipMessage, requestLink } from '@isthmus/transport';
 import { noTracer, planeEvents } from '@isthmus/tunnel';
@@ -132,7 +133,7 @@ test('a hub whose id another process takes sends its agents there, says why, and
   const back = async () => {
     const again = await agentOf(running.agentAddress);
     await again.heard(({ type }) => type === 'membership');
-    return (await registry.snapshot()).sessions.length;
+    return (await heldBy(registry)).sessions.length;
   };
   let sessions = 0;
   while (sessions === 0) sessions = await back().catch(() => 0);
@@ -179,7 +180,7 @@ test('a hub that cannot listen is told to nobody', async () => {
     changed: ({ kind }) => void changes.push(kind),
   });
   await assert.rejects(failing, { code: 'EADDRINUSE' });
-  assert.deepEqual([changes, (await registry.snapshot()).hubs], [[], []]);
+  assert.deepEqual([changes, (await heldBy(registry)).hubs], [[], []]);
   taken.close();
 });
 
@@ -188,13 +189,13 @@ test('a hub is in the registry when it runs, and its agents when they come', { t
   const running = await hub(options(registry));
   t.after(() => running.close());
   assert.deepEqual(
-    (await registry.snapshot()).hubs.map(({ hubId }) => hubId),
+    (await heldBy(registry)).hubs.map(({ hubId }) => hubId),
     ['h1'],
   );
   const agent = await agentOf(running.agentAddress);
   await agent.heard(({ type }) => type === 'membership');
   assert.deepEqual(
-    (await registry.snapshot()).sessions.map(({ agentId }) => agentId),
+    (await heldBy(registry)).sessions.map(({ agentId }) => agentId),
     ['a1'],
   );
 });

@@ -19,7 +19,6 @@ const expired = { kind: 'hub-gone', hubId: 'h1', incarnation: 1, expired: true }
 function toldBy(test: (listener: WatchListener) => void): Registry {
   return {
     register: () => assert.fail('a follower registers nothing'),
-    snapshot: () => assert.fail('a follower watches'),
     join: () => assert.fail('a follower watches'),
     quarantine: () => assert.fail('a follower watches'),
     members: () => assert.fail('a follower watches'),

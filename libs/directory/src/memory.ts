@@ -12,7 +12,6 @@ import {
   QuarantineFull,
   type Registry,
   type SessionRecord,
-  type Snapshot,
   type StateListener,
   type WatchListener,
 } from './registry.ts';
@@ -38,10 +37,6 @@ class MemoryRegistry implements Registry {
     this.#publish({ kind: 'hub', hub: later });
     if (state) queueMicrotask(() => state(true, 'registered in memory'));
     return registration;
-  }
-
-  snapshot(): Promise<Snapshot> {
-    return Promise.resolve(this.#replica.snapshot());
   }
 
   /** Calls the listener in microtasks: in order, and never from within the call that caused the change. */

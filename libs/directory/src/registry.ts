@@ -108,17 +108,15 @@ export interface Registry {
    * between their starts, all records are written under the next incarnation.
    */
   register(hub: HubRecord, state?: StateListener): HubRegistration;
-  /** Returns what the store holds now. Rejects with RegistryUnavailable if it does not answer in time. */
-  snapshot(): Promise<Snapshot>;
   /** Follows the directory until `signal` aborts. */
   watch(listener: WatchListener, signal: AbortSignal): void;
   /** Lists a process until `close()`. Returns at once. A process that dies without `close()` disappears from the list within seconds. */
   join(member: Member): Membership;
-  /** Returns the processes that are present, sorted by id. Rejects as `snapshot` does. */
+  /** Returns the processes that are present, sorted by id. Rejects with RegistryUnavailable if the store does not answer in time. */
   members(): Promise<readonly PresentMember[]>;
   /**
    * Puts an agent in quarantine in the whole plane, whether it is connected or not: its sessions get no dials, but running tunnels
-   * continue. Without a reason, releases the agent. Resolves to whether that changed anything. Rejects as `snapshot` does, with
+   * continue. Without a reason, releases the agent. Resolves to whether that changed anything. Rejects as `members` does, with
    * QuarantineFull, and with RangeError if a text is too long or a name is empty.
    *
    * The last decision about an agent holds, by the store's clock, and every follower of the directory remembers it. A follower that

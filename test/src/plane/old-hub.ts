@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { createServer, type TLSSocket } from 'node:tls';
 import type { SessionRecord } from '@isthmus/directory';
 import { redisRegistry } from '@isthmus/directory/redis';
+import { heldBy } from '@isthmus/directory/testing';
 import { encodeControl, LinkClient, parseIdentifiers, servePeers, upgradeServer } from '@isthmus/transport';
 import { type Attach, type Dial, DialError, planeEvents } from '@isthmus/tunnel';
 import { freePort, type Scope, type Trust } from '../harness/index.ts';
@@ -100,7 +101,7 @@ export async function oldHub(
     },
   });
   const tellAgents = async () => {
-    const { hubs } = await registry.snapshot();
+    const { hubs } = await heldBy(registry);
     const members = hubs.map(({ hubId, agentAddress, zone, draining, incarnation }) => {
       return { hubId, address: agentAddress, zone, draining, generation: incarnation };
     });

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import type { OutgoingHttpHeaders } from 'node:http2';
 import test from 'node:test';
 import { redisRegistry } from '@isthmus/directory/redis';
+import { heldBy } from '@isthmus/directory/testing';
 import { redisMissing } from '@isthmus/directory/testing/servers';
 import {
   type Destination,
@@ -175,7 +176,7 @@ test(
     const sessionId = await sessionOf(plane, 'acme');
     const registry = redisRegistry({ url: plane.redis.url, plane: 'test' });
     scope.defer(() => registry.close());
-    const real = (await registry.snapshot()).hubs[0]!;
+    const real = (await heldBy(registry)).hubs[0]!;
     // A hub that is the real one, by its address, and says that acme's session is one of globex.
     const hub = { ...real, hubId: 'rogue', incarnation: Date.now(), agentAddress: '' };
     const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: true };

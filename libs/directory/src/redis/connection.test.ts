@@ -26,7 +26,7 @@ test('the error for a connection that broke during a command says so in plain wo
   const { port } = server.address() as AddressInfo;
   const registry = redisRegistry({ url: `redis://127.0.0.1:${port}`, plane: 'p' });
   t.after(() => registry.close());
-  await assert.rejects(registry.snapshot(), (error: Error) => {
+  await assert.rejects(registry.members(), (error: Error) => {
     assert.ok(error instanceof RegistryUnavailable);
     assert.match(
       error.message,

@@ -3,7 +3,7 @@ import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { changed } from '@isthmus/runtime/testing';
 import { DIRECTORY } from '../defaults.ts';
 import type { Registry } from '../registry.ts';
-import { hubRecord, Observer, sessionRecord } from '../testing/observer.ts';
+import { heldBy, hubRecord, Observer, sessionRecord } from '../testing/observer.ts';
 import { FAST, RedisPlane, timesOfSuite } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { relayTo } from '../testing/tcp-relay.ts';
@@ -123,7 +123,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     await server.restart();
     await observer.until('s2 and s3', () => observer.sessionIds.join() === 's2,s3');
     assert.deepEqual(observer.gone, ['s1']);
-    assert.deepEqual((await registry.snapshot()).sessions.map(({ sessionId }) => sessionId).sort(), ['s2', 's3']);
+    assert.deepEqual((await heldBy(registry)).sessions.map(({ sessionId }) => sessionId).sort(), ['s2', 's3']);
   });
 
   it('recovers after Redis came back with an older dump', async () => {
@@ -234,7 +234,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     for (let n = 0; n < 200; n += 2) registrations[0]?.withdraw(`h1-${n}`, 2);
     for (const each of [observer, second]) await each.until('300', () => each.sessions.length === 300);
     assert.deepEqual(observer.sessionIds, second.sessionIds);
-    assert.deepEqual((await registry.snapshot()).sessions.length, 300);
+    assert.deepEqual((await heldBy(registry)).sessions.length, 300);
     second.stop();
   });
 
@@ -247,8 +247,8 @@ describe('registry on a Redis that fails', { skip }, () => {
     for (let n = 0; n < 1_000; n++) registration.withdraw(`s${n}`, 2);
     const unseen = new Observer(away);
     await unseen.until('down', () => unseen.states.length > 0);
-    const failure = await away.snapshot().then(
-      () => assert.fail('a snapshot of nothing'),
+    const failure = await away.members().then(
+      () => assert.fail('members of nothing'),
       (error: Error) => error,
     );
     assert.equal(failure.name, 'RegistryUnavailable');

@@ -5,7 +5,7 @@ import { changed, until } from '@isthmus/runtime/testing';
 import type { AgentName } from '@isthmus/tunnel';
 import { DIRECTORY } from '../defaults.ts';
 import type { Registry } from '../registry.ts';
-import { hubRecord, member, Observer, sessionRecord } from '../testing/observer.ts';
+import { heldBy, hubRecord, member, Observer, sessionRecord } from '../testing/observer.ts';
 import { FAST, RedisPlane, timesOfSuite, UNHURRIED } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { relayTo } from '../testing/tcp-relay.ts';
@@ -63,7 +63,7 @@ describe('a registry whose Redis fails, forgets keys, or holds records that no h
     registry.join(member('m1'));
     await registry.quarantine(agent, 'leaks');
     const complete = async () => {
-      const { hubs, sessions, quarantines } = await registry.snapshot();
+      const { hubs, sessions, quarantines } = await heldBy(registry);
       const members = await registry.members();
       return [hubs, sessions, quarantines, members].map(({ length }) => length).join() === '1,2,1,1';
     };
@@ -181,7 +181,7 @@ describe('a registry whose Redis fails, forgets keys, or holds records that no h
     await cutOff.until('its end', () => cutOff.snapshots === 2 && !('a' in cutOff.quarantined));
     await cutOff.until('two looks', () => cutOff.answers > 2);
     assert.deepEqual(
-      (await registry.snapshot()).quarantines.map(({ reason }) => reason),
+      (await heldBy(registry)).quarantines.map(({ reason }) => reason),
       [undefined],
     );
     cutOff.stop();

@@ -12,7 +12,6 @@ import {
   QuarantineFull,
   type Registry,
   RegistryUnavailable,
-  type Snapshot,
   type StateListener,
   type WatchListener,
 } from '../registry.ts';
@@ -20,7 +19,7 @@ import { type Client, type Endpoint, endpointOf, RedisConnection } from './conne
 import { HubWriter, RedisRegistration } from './hub.ts';
 import { Alarm } from './loop.ts';
 import { type Keys, planeKeys, type RedisRegistryOptions } from './options.ts';
-import { parseMember, readSnapshot, writeQuarantine } from './records.ts';
+import { parseMember, writeQuarantine } from './records.ts';
 import { RedisWatcher } from './watcher.ts';
 
 /**
@@ -100,12 +99,6 @@ class RedisRegistry implements Registry {
     const registration = new RedisRegistration(hub, this.#connection(), writer, state);
     this.#registrations.add(registration);
     return registration;
-  }
-
-  async snapshot(): Promise<Snapshot> {
-    const read = await this.#connection().run((client) => readSnapshot(client, this.#keys, () => {}));
-    const { hubs, sessions, quarantines } = read;
-    return { hubs, sessions, quarantines };
   }
 
   watch(listener: WatchListener, signal: AbortSignal): void {

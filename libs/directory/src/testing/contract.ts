@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
 import type { Quarantine, Registry } from '../registry.ts';
-import { hubRecord, member, Observer, sessionRecord } from './observer.ts';
+import { heldBy, hubRecord, member, Observer, sessionRecord } from './observer.ts';
 
 const AGENT = { tenant: 'default', agentId: 'a1' };
 
@@ -68,17 +68,6 @@ export function registryContract(
       late.stop();
     });
 
-    it('answers a snapshot on request', async () => {
-      const hub = hubRecord('h1');
-      registry.register(hub).announce(sessionRecord(hub, 's1'));
-      await observer.until('s1', () => observer.has('s1'));
-      assert.deepEqual(await registry.snapshot(), {
-        hubs: [hub],
-        sessions: [sessionRecord(hub, 's1')],
-        quarantines: [],
-      });
-    });
-
     it('withdraws a session and keeps the others', async () => {
       const hub = hubRecord('h1');
       const registration = registry.register(hub);
@@ -122,7 +111,7 @@ export function registryContract(
       await registration.close();
       await observer.until('h1 gone', () => observer.hub('h1') === undefined);
       assert.deepEqual(observer.sessionIds, ['s2']);
-      assert.deepEqual((await registry.snapshot()).hubs, [stays]);
+      assert.deepEqual((await heldBy(registry)).hubs, [stays]);
     });
 
     it('lets a later incarnation replace an earlier one, which is told and stops writing', async () => {
@@ -135,7 +124,7 @@ export function registryContract(
       before.announce(sessionRecord(old, 's3'));
       await before.superseded;
       await before.close();
-      assert.deepEqual(await registry.snapshot(), {
+      assert.deepEqual(await heldBy(registry), {
         hubs: [young],
         sessions: [sessionRecord(young, 's2')],
         quarantines: [],
@@ -157,7 +146,7 @@ export function registryContract(
       after.withdraw('s3', 2);
       await observer.until('s2 alone', () => observer.sessionIds.join() === 's2');
       await observer.until('draining', () => observer.hub('h1')?.draining === true);
-      assert.deepEqual(await registry.snapshot(), {
+      assert.deepEqual(await heldBy(registry), {
         hubs: [{ ...soon, incarnation: 10, draining: true }],
         sessions: [{ ...sessionRecord(soon, 's2'), incarnation: 10 }],
         quarantines: [],
@@ -194,7 +183,7 @@ export function registryContract(
       await late.until('a snapshot', () => late.snapshots === 1);
       assert.deepEqual([late.quarantined, late.changes], [observer.quarantined, []]);
       late.stop();
-      const [{ version, ...said }] = (await registry.snapshot()).quarantines as [Quarantine];
+      const [{ version, ...said }] = (await heldBy(registry)).quarantines as [Quarantine];
       assert.deepEqual(said, { ...AGENT, reason: 'leaks "memory"' });
       assert.ok(Math.abs(version - Date.now()) < 60_000, `${version}`);
       assert.equal(await plane.connect().quarantine(AGENT, undefined), true);
@@ -211,7 +200,7 @@ export function registryContract(
       await other.quarantine({ ...AGENT, tenant: 'other' }, 'another tenant');
       assert.equal(await registry.quarantine(AGENT, undefined), true);
       assert.equal(await registry.quarantine(AGENT, undefined), false);
-      const { quarantines } = await registry.snapshot();
+      const { quarantines } = await heldBy(registry);
       const inForce = quarantines.filter(({ reason }) => reason !== undefined);
       assert.deepEqual(
         inForce.map(({ tenant, reason }) => [tenant, reason]),

@@ -125,6 +125,22 @@ export class Observer implements WatchListener {
   }
 }
 
+/** Returns what a registry holds, as a process finds it that starts now. */
+export async function heldBy(registry: Registry): Promise<Snapshot> {
+  const stop = new AbortController();
+  const { promise, resolve } = Promise.withResolvers<Snapshot>();
+  const snapshot = (held: Snapshot) => {
+    resolve(held);
+    return [];
+  };
+  registry.watch({ snapshot, change() {}, hubs: () => [], answered() {}, state() {} }, stop.signal);
+  try {
+    return await within(promise, 'a snapshot');
+  } finally {
+    stop.abort();
+  }
+}
+
 export function hubRecord(hubId: string, incarnation = 1, more: Partial<HubRecord> = {}): HubRecord {
   return { hubId, incarnation, peerAddress: `${hubId}:8097`, agentAddress: '', zone: '', draining: false, ...more };
 }
