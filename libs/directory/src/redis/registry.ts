@@ -83,8 +83,8 @@ export function redisRegistry(options: RedisRegistryOptions): Registry {
 class RedisRegistry implements Registry {
   readonly #endpoint: Endpoint;
   readonly #keys: Keys;
-  readonly #registrations = new Set<HubRegistration>();
-  readonly #members = new Set<Membership>();
+  /** Hubs and members. */
+  readonly #entries = new Set<{ close(): Promise<void> }>();
   readonly #watches = new Set<Promise<void>>();
   readonly #closing = new AbortController();
   #shared: RedisConnection | undefined;
@@ -97,29 +97,20 @@ class RedisRegistry implements Registry {
   register(hub: HubRecord, state?: StateListener): HubRegistration {
     const writer = new HubWriter(this.#keys, hub);
     const registration = new RedisRegistration(hub, this.#connection(), writer, state);
-    this.#registrations.add(registration);
+    this.#entries.add(registration);
     return registration;
   }
 
   watch(listener: WatchListener, signal: AbortSignal): void {
     const connection = new RedisConnection(this.#endpoint, DIRECTORY.lookMs);
-    const stop = new AbortController();
-    const abort = () => stop.abort();
-    for (const source of [signal, this.#closing.signal]) {
-      if (source.aborted) abort();
-      else source.addEventListener('abort', abort, { once: true });
-    }
-    const run = new RedisWatcher(connection, this.#keys, listener, stop.signal).run().finally(() => {
-      this.#watches.delete(run);
-      signal.removeEventListener('abort', abort);
-      this.#closing.signal.removeEventListener('abort', abort);
-    });
+    const stop = AbortSignal.any([signal, this.#closing.signal]);
+    const run = new RedisWatcher(connection, this.#keys, listener, stop).run().finally(() => this.#watches.delete(run));
     this.#watches.add(run);
   }
 
   join(member: Member): Membership {
     const joined = new RedisMember(member, this.#connection(), this.#keys);
-    this.#members.add(joined);
+    this.#entries.add(joined);
     return joined;
   }
 
@@ -138,7 +129,7 @@ class RedisRegistry implements Registry {
 
   async close(): Promise<void> {
     this.#closing.abort();
-    await Promise.all([...this.#registrations, ...this.#members].map((each) => each.close()));
+    await Promise.all([...this.#entries].map((each) => each.close()));
     await Promise.all(this.#watches);
     this.#shared?.close();
   }
