@@ -166,7 +166,7 @@ export class Replica {
     const held = this.#hubs.get(hubId);
     const entry = held ?? { hub, sessions: new Map<string, SessionRecord>(), forgotten: false };
     if (!held) this.#hubs.set(hubId, entry);
-    let changed = !held || !isSame(held.hub, hub);
+    let changed = !held || !isDeepStrictEqual(held.hub, hub);
     entry.hub = hub;
     entry.forgotten = false;
     if (changed) for (const session of entry.sessions.values()) this.moved(session);
@@ -209,8 +209,4 @@ export class Replica {
       if (agents.has(agentKey(session)) || agents.has(agentKey(byCredential(session)))) this.moved(session);
     return true;
   }
-}
-
-function isSame(a: HubRecord, b: HubRecord): boolean {
-  return (Object.keys(b) as (keyof HubRecord)[]).every((key) => a[key] === b[key]);
 }
