@@ -1,3 +1,4 @@
+import { getOrPut } from '@isthmus/runtime';
 import type { AgentName } from '@isthmus/tunnel';
 import { Placement, type Session } from './placement.ts';
 import type { SessionRecord } from './registry.ts';
@@ -5,26 +6,6 @@ import { Replica } from './replica.ts';
 
 /** Called with the hub's id when a session arrives, or when a hub is reachable again. */
 type Arrived = (hubId: string) => void;
-
-/** Callbacks that wait for a session, by tenant. */
-class Arrivals {
-  readonly #waiting = new Map<string, Set<Arrived>>();
-
-  /** Calls back on each arrival. @returns a function that stops waiting */
-  wait(tenant: string, arrived: Arrived): () => void {
-    const waiting = this.#waiting.get(tenant) ?? new Set();
-    this.#waiting.set(tenant, waiting.add(arrived));
-    return () => {
-      waiting.delete(arrived);
-      if (waiting.size === 0 && this.#waiting.get(tenant) === waiting) this.#waiting.delete(tenant);
-    };
-  }
-
-  tell(tenant: string, hubId: string): void {
-    // Iterate over a copy: a callback may stop waiting, or wait again.
-    for (const arrived of [...(this.#waiting.get(tenant) ?? [])]) arrived(hubId);
-  }
-}
 
 /** Called when a session opens or closes. A changed record counts as a close and an open. */
 export interface SessionWatcher {
@@ -49,7 +30,8 @@ export class Directory extends Replica {
   readonly random: () => number;
   /** Its sessions, as routes find them. */
   readonly placement = new Placement();
-  readonly #arrivals = new Arrivals();
+  /** Who waits for a session, by tenant. */
+  readonly #waiting = new Map<string, Set<Arrived>>();
   readonly #watchers = new Set<SessionWatcher>();
 
   constructor({ ownHub, random = Math.random }: DirectoryOptions = {}) {
@@ -60,11 +42,6 @@ export class Directory extends Replica {
 
   get size(): number {
     return this.placement.size;
-  }
-
-  /** Whether a tenant has any session. */
-  hasSessions(tenant: string): boolean {
-    return this.sessionsOf(tenant) > 0;
   }
 
   /** How many sessions a tenant has. */
@@ -84,12 +61,21 @@ export class Directory extends Replica {
       tenants.add(session.tenant);
       for (const watcher of this.#watchers) watcher.changed?.(session);
     }
-    for (const tenant of tenants) this.#arrivals.tell(tenant, hubId);
+    for (const tenant of tenants) this.#tell(tenant, hubId);
   }
 
   /** Calls back when a tenant gets a session, or one of its hubs is reachable again. @returns a function that stops waiting */
   onArrival(tenant: string, arrived: Arrived): () => void {
-    return this.#arrivals.wait(tenant, arrived);
+    const waiting = getOrPut(this.#waiting, tenant, () => new Set<Arrived>()).add(arrived);
+    return () => {
+      waiting.delete(arrived);
+      if (waiting.size === 0 && this.#waiting.get(tenant) === waiting) this.#waiting.delete(tenant);
+    };
+  }
+
+  #tell(tenant: string, hubId: string): void {
+    // Iterate over a copy: a callback may stop waiting, or wait again.
+    for (const arrived of [...(this.#waiting.get(tenant) ?? [])]) arrived(hubId);
   }
 
   /** Reports the existing sessions, then every change. @returns a function that stops watching */
@@ -144,7 +130,7 @@ export class Directory extends Replica {
     const quarantined = this.quarantines.ofSession(record)?.reason;
     const own = record.hubId === this.ownHub;
     this.placement.put(record, { own, zone: hub?.zone ?? '', draining, quarantined }, removed);
-    if (quarantined === undefined) this.#arrivals.tell(record.tenant, record.hubId);
+    if (quarantined === undefined) this.#tell(record.tenant, record.hubId);
   }
 }
 
