@@ -3,10 +3,11 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { after, afterEach, before, describe, it } from 'node:test';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { TokenBucket } from '@isthmus/tunnel';
 import { type KubeClientOptions, KubeStatusError, kubeClient, reserve } from './client.ts';
 import type { KubeConnection } from './connection.ts';
+import { KUBE } from './defaults.ts';
 import { FakeApiServer, failure } from './testing/api-server.ts';
 
 describe('client', () => {
@@ -136,7 +137,8 @@ describe('client', () => {
     });
 
     it('uses a rotated token once the old one is due to be read again', async () => {
-      using kube = await client({ rereadMs: 0 });
+      using _times = changed(KUBE, { rereadMs: 0 });
+      using kube = await client();
       await kube.request(LIST);
       api.token = 'rotated';
       await kube.request(LIST);
@@ -148,7 +150,8 @@ describe('client', () => {
         held.resolve(response);
         return true;
       });
-      using kube = await client({ rereadMs: 0 });
+      using _times = changed(KUBE, { rereadMs: 0 });
+      using kube = await client();
       const slow = kube.request(LIST);
       const response = await held.promise;
       const socket = response.socket as Socket;
@@ -165,7 +168,8 @@ describe('client', () => {
       let reads = 0;
       const source = () =>
         reads++ === 0 ? Promise.resolve(api.connection) : Promise.reject(new Error('half written'));
-      using kube = await kubeClient({ source, rereadMs: 0 });
+      using _times = changed(KUBE, { rereadMs: 0 });
+      using kube = await kubeClient({ source });
       await kube.request(LIST);
       await kube.request(LIST);
       assert.equal(reads, 3);

@@ -16,8 +16,6 @@ export interface KubeClientOptions {
   readonly rateName?: string;
   /** Deadline of one call with all its retries, in milliseconds. Default 10 s. */
   readonly timeoutMs?: number;
-  /** How long credentials count as current after they were read, in milliseconds. Default a minute, as in client-go. */
-  readonly rereadMs?: number;
 }
 
 /** One request to an API server. */
@@ -53,7 +51,6 @@ export async function kubeClient(options: KubeClientOptions): Promise<KubeClient
 export class KubeClient implements Disposable {
   readonly #source: KubeConnectionSource;
   readonly #timeoutMs: number;
-  readonly #rereadMs: number;
   /** client-go's QPS and burst. */
   readonly #rate: TokenRate;
   readonly #bucket = new TokenBucket(() => performance.now());
@@ -65,7 +62,6 @@ export class KubeClient implements Disposable {
   constructor(options: KubeClientOptions, connection: KubeConnection) {
     this.#source = options.source;
     this.#timeoutMs = options.timeoutMs ?? KUBE.callMs;
-    this.#rereadMs = options.rereadMs ?? KUBE.rereadMs;
     const qps = options.qps || KUBE.qps;
     this.#rate = { perSecond: qps < 0 ? Number.POSITIVE_INFINITY : qps, atOnce: options.burst || KUBE.burst };
     this.#rateName = options.rateName ?? '--kubeconfig-qps';
@@ -154,7 +150,7 @@ export class KubeClient implements Disposable {
   async #refresh(): Promise<void> {
     // Without them, a call would be useless.
     if (this.#expired) await this.#refreshing;
-    if (performance.now() - this.#readAt < this.#rereadMs && !this.#expired) return;
+    if (performance.now() - this.#readAt < KUBE.rereadMs && !this.#expired) return;
     this.#readAt = performance.now();
     this.#refreshing = this.#reread();
     await this.#refreshing;

@@ -6,10 +6,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it, type TestContext, test } from 'node:test';
 import { type IdentityTexts, selfSigned } from '@isthmus/certificates';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { stringify } from 'yaml';
 import { kubeClient } from './client.ts';
 import { type ExecPlugin, inClusterConnection, kubeconfigFile, runPlugin } from './connection.ts';
+import { KUBE } from './defaults.ts';
 
 describe('kubeconfig', () => {
   let dir: string;
@@ -276,8 +277,9 @@ const FAILURES: readonly (readonly [does: string, script: string, says: RegExp])
 ];
 for (const [does, script, says] of FAILURES) {
   test(`a plugin that ${does} is an error that says so, and shows nothing of the answer`, async (context) => {
+    using _times = changed(KUBE, { pluginMs: 60_000 });
     const { command } = await plugin(context, script);
-    await assert.rejects(runPlugin(of(command), 60_000), (error: Error) => {
+    await assert.rejects(runPlugin(of(command)), (error: Error) => {
       assert.match(error.message, says);
       assert.doesNotMatch(error.message, /geheim/);
       return true;
@@ -287,7 +289,8 @@ for (const [does, script, says] of FAILURES) {
 
 test('a plugin that hangs is ended with all that it started', async (context) => {
   const { dir, command } = await plugin(context, 'sleep 600 & echo $! > $(dirname $0)/child; wait');
-  const running = runPlugin(of(command), 5000);
+  using _times = changed(KUBE, { pluginMs: 5000 });
+  const running = runPlugin(of(command));
   await assert.rejects(running, /no answer within 5 s/);
   const child = Number(await readFile(join(dir, 'child'), 'utf8'));
   // A zombie that nobody has waited for yet counts as ended.

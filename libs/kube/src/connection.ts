@@ -296,17 +296,18 @@ function list(value: unknown, where: string): readonly unknown[] {
 }
 
 /** Runs a plugin, without a shell, and reads its answer. Rejects with what the plugin did, and never with what it printed to stdout. */
-export async function runPlugin(plugin: ExecPlugin, timeoutMs = KUBE.pluginMs): Promise<ExecCredential> {
+export async function runPlugin(plugin: ExecPlugin): Promise<ExecCredential> {
   const { apiVersion, command, cluster } = plugin;
   try {
     const info = { kind: 'ExecCredential', apiVersion, spec: { interactive: false, ...(cluster && { cluster }) } };
-    return credentialOf(await outputOf(plugin, JSON.stringify(info), timeoutMs), apiVersion);
+    return credentialOf(await outputOf(plugin, JSON.stringify(info)), apiVersion);
   } catch (cause) {
     throw new Error(`exec plugin ${command}: ${inWords(cause)}`, { cause });
   }
 }
 
-function outputOf({ command, args, env, installHint }: ExecPlugin, info: string, timeoutMs: number): Promise<string> {
+function outputOf({ command, args, env, installHint }: ExecPlugin, info: string): Promise<string> {
+  const { pluginMs } = KUBE;
   return new Promise((done, reject) => {
     // A group of its own, so that what it starts ends with it.
     const child = spawn(command, args, {
@@ -324,7 +325,7 @@ function outputOf({ command, args, env, installHint }: ExecPlugin, info: string,
       child.stderr.destroy();
       reject(error);
     };
-    const timer = setTimeout(() => fail(new Error(`no answer within ${timeoutMs / 1000} s`)), timeoutMs);
+    const timer = setTimeout(() => fail(new Error(`no answer within ${pluginMs / 1000} s`)), pluginMs);
     child.stdout.on('data', (chunk: Buffer) => {
       length += chunk.length;
       if (length > KUBE.pluginBytes) fail(new Error(`its answer is longer than ${KUBE.pluginBytes} bytes`));

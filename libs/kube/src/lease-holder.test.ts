@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { type KubeClient, kubeClient } from './client.ts';
+import { KUBE } from './defaults.ts';
 import { type Lease, type LeaseCall, microTime } from './lease.ts';
 import { type LeaseHolderOptions, leaseHolder } from './lease-holder.ts';
 import { FakeApiServer, failure } from './testing/api-server.ts';
@@ -50,25 +51,26 @@ describe('lease holder', () => {
 
   describe("a server's lease", () => {
     it('is created with the fields that agents look for, and deleted at the end', async () => {
-      const now = Date.parse('2026-01-02T03:04:05.678Z');
-      const holder = hold({ now: () => now });
+      const before = Date.now();
+      const holder = hold();
       await until(() => api.leases.has(OWN));
       const { metadata, spec } = api.leases.get(OWN) as Lease;
       assert.equal(metadata.name, OWN);
       assert.equal(metadata.namespace, 'kube-system');
       assert.deepEqual(metadata.labels, LABELS);
-      assert.deepEqual(spec, {
-        holderIdentity: 'one',
-        leaseDurationSeconds: 30,
-        renewTime: '2026-01-02T03:04:05.678000Z',
-      });
+      const { renewTime = '', ...who } = spec ?? {};
+      assert.deepEqual(who, { holderIdentity: 'one', leaseDurationSeconds: 30 });
+      assert.match(renewTime, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}000Z$/);
+      const renewedAt = Date.parse(renewTime);
+      assert.ok(before <= renewedAt && renewedAt <= Date.now(), renewTime);
       await Promise.all([holder[Symbol.asyncDispose](), holder[Symbol.asyncDispose]()]);
       assert.equal(api.leases.has(OWN), false);
       assert.equal(calls('DELETE'), 1);
     });
 
     it('is renewed repeatedly without being read', async () => {
-      await using _holder = hold({ intervalMs: 5 });
+      using _times = changed(KUBE, { leaseRenewMs: 5 });
+      await using _holder = hold();
       await until(() => calls('PUT') >= 3);
       assert.equal(calls(`GET ${PATH}/`), 1);
       assert.equal(calls('POST'), 1);
@@ -85,7 +87,8 @@ describe('lease holder', () => {
     });
 
     it('survives writes and deletion by others', async () => {
-      await using _holder = hold({ intervalMs: 5 });
+      using _times = changed(KUBE, { leaseRenewMs: 5 });
+      await using _holder = hold();
       await until(() => calls('PUT') >= 1);
       api.put(api.leases.get(OWN) as Lease);
       const before = calls('PUT');
@@ -122,7 +125,8 @@ describe('lease holder', () => {
         deleted: (call: LeaseCall) => told.push(['deleted', call]),
         culled: () => told.push(['culled']),
       };
-      await using _holder = hold({ observer, intervalMs: 200 });
+      using _times = changed(KUBE, { leaseRenewMs: 200 });
+      await using _holder = hold({ observer });
       await until(() => !api.leases.has('old') && api.leases.has(OWN));
       const deletions = () => told.filter(([name]) => name !== 'listed');
       await until(() => deletions().length === 2);
@@ -142,7 +146,8 @@ describe('lease holder', () => {
       api.put(expiring('ahead', LABELS, 60_000));
       const timer = setInterval(renew, 100);
       try {
-        await using _holder = hold({ intervalMs: 50 });
+        using _times = changed(KUBE, { leaseRenewMs: 50 });
+        await using _holder = hold();
         await until(() => !api.leases.has('ahead'));
         assert.ok(api.leases.has('behind'));
       } finally {
@@ -157,8 +162,8 @@ describe('lease holder', () => {
         if (request.method === 'DELETE' && request.url?.endsWith('/late')) api.put(api.leases.get('late') as Lease);
         return false;
       };
+      using _times = changed(KUBE, { leaseRenewMs: 200 });
       await using _holder = hold({
-        intervalMs: 200,
         observer: { ...quiet, deleted: (call) => told.push(call), culled: () => assert.fail() },
       });
       await until(() => told.length > 0);
@@ -176,7 +181,8 @@ describe('lease holder', () => {
         failure(response, 401, 'Unauthorized');
         return true;
       };
-      await using _holder = hold({ intervalMs: 5, warn: (message) => warnings.push(message) });
+      using _times = changed(KUBE, { leaseRenewMs: 5 });
+      await using _holder = hold({ warn: (message) => warnings.push(message) });
       await until(() => !api.leases.has('old'));
       assert.match(warnings.join(), /expired leases could not be collected: GET .*401/);
     });

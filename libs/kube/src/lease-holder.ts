@@ -23,10 +23,6 @@ export interface LeaseHolderOptions {
   readonly labels: Readonly<Record<string, string>>;
   readonly observer: LeaseCollectionObserver;
   readonly warn: (message: string) => void;
-  /** Milliseconds since the epoch. */
-  readonly now?: () => number;
-  /** Interval between renewals, and between collections, in milliseconds. Default 15 s, as in upstream. */
-  readonly intervalMs?: number;
 }
 
 /**
@@ -34,7 +30,7 @@ export interface LeaseHolderOptions {
  * @returns what stops that, and deletes the lease, so that agents stop looking for this server
  */
 export function leaseHolder(options: LeaseHolderOptions): AsyncDisposable {
-  const { client, namespace, labels, observer, warn, now = Date.now, intervalMs = KUBE.leaseRenewMs } = options;
+  const { client, namespace, labels, observer, warn } = options;
   const name = `konnectivity-proxy-server-${options.serverId}`;
   const own = new OwnLease(client, namespace, name, (lease) => ({
     ...lease,
@@ -45,7 +41,7 @@ export function leaseHolder(options: LeaseHolderOptions): AsyncDisposable {
       holderIdentity: options.serverId,
       ...lease?.spec,
       leaseDurationSeconds: KUBE.leaseSeconds,
-      renewTime: microTime(now()),
+      renewTime: microTime(Date.now()),
     },
   }));
 
@@ -55,7 +51,7 @@ export function leaseHolder(options: LeaseHolderOptions): AsyncDisposable {
     async (signal) => {
       await own.renew(signal);
       backoff.reset();
-      return intervalMs * (1 + Math.random() * KUBE.leaseRenewJitter);
+      return KUBE.leaseRenewMs * (1 + Math.random() * KUBE.leaseRenewJitter);
     },
     (error) => {
       warn(`lease ${namespace}/${name} could not be renewed: ${inWords(error)}${adviceOnRights(error, rights)}`);
@@ -63,7 +59,7 @@ export function leaseHolder(options: LeaseHolderOptions): AsyncDisposable {
     },
   );
   const selector = labelSelector(labels);
-  const collection = leaseCollection({ client, namespace, selector, observer, warn, intervalMs });
+  const collection = leaseCollection({ client, namespace, selector, observer, warn });
 
   const close = async () => {
     await Promise.all([renewal.stop(), collection.stop()]);
@@ -141,7 +137,6 @@ interface LeaseCollectionOptions {
   readonly selector: string;
   readonly observer: LeaseCollectionObserver;
   readonly warn: (message: string) => void;
-  readonly intervalMs: number;
 }
 
 /**
@@ -149,18 +144,17 @@ interface LeaseCollectionOptions {
  * upstream.
  */
 function leaseCollection(options: LeaseCollectionOptions): Periodic {
-  const { intervalMs, warn } = options;
   const seen = new SeenLeases(() => performance.now());
   return periodic(
     async (signal) => {
       const leases = await list(options, signal);
       seen.list(leases, false);
       for (const lease of leases) if (!seen.isLive(lease.metadata.name)) await remove(lease, options, signal);
-      return intervalMs;
+      return KUBE.leaseRenewMs;
     },
     (error) => {
-      warn(`expired leases could not be collected: ${inWords(error)}`);
-      return intervalMs;
+      options.warn(`expired leases could not be collected: ${inWords(error)}`);
+      return KUBE.leaseRenewMs;
     },
   );
 }

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { until } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { type KubeClient, kubeClient } from './client.ts';
+import { KUBE } from './defaults.ts';
 import { cutEvent, deletionCost, podOf } from './pod.ts';
 import { FakeApiServer, failure, PATCHED_POD } from './testing/api-server.ts';
 
@@ -11,10 +12,12 @@ const POD = { namespace: 'isthmus-agent', name: 'agent-1', uid: 'u' };
 describe("a pod's deletion cost, and the event of its end", () => {
   let api: FakeApiServer;
   let client: KubeClient;
+  let times: Disposable;
   let tunnels = 0;
   const notes: string[] = [];
 
   beforeEach(async () => {
+    times = changed(KUBE, { deletionCostMs: 5 });
     api = await FakeApiServer.start();
     client = await kubeClient({ source: async () => api.connection, qps: -1, timeoutMs: 500 });
     tunnels = 0;
@@ -22,11 +25,12 @@ describe("a pod's deletion cost, and the event of its end", () => {
   });
   afterEach(async () => {
     client[Symbol.dispose]();
+    times[Symbol.dispose]();
     await api[Symbol.asyncDispose]();
   });
 
-  function keep(intervalMs = 5) {
-    return deletionCost({ client, pod: POD, tunnels: () => tunnels, note: (text) => notes.push(text), intervalMs });
+  function keep() {
+    return deletionCost({ client, pod: POD, tunnels: () => tunnels, note: (text) => notes.push(text) });
   }
 
   const rounds = () => new Promise((resolve) => setTimeout(resolve, 50));
@@ -49,7 +53,8 @@ describe("a pod's deletion cost, and the event of its end", () => {
   });
 
   it('is written once in each interval at most', async () => {
-    await using _cost = keep(300);
+    using _times = changed(KUBE, { deletionCostMs: 300 });
+    await using _cost = keep();
     await until(() => api.calls.length === 1);
     tunnels = 1;
     await rounds();

@@ -22,8 +22,6 @@ export interface DeletionCostOptions {
   readonly tunnels: () => number;
   /** Called once at most: why the cost is not kept. */
   readonly note: (message: string) => void;
-  /** Least time between two writes, in milliseconds. Default `KUBE.deletionCostMs`. */
-  readonly intervalMs?: number;
 }
 
 /**
@@ -32,18 +30,18 @@ export interface DeletionCostOptions {
  * too. The API server refuses it if another controller, or the pod's template, has set the annotation; then that value stays.
  */
 export function deletionCost(options: DeletionCostOptions): AsyncDisposable {
-  const { client, pod, tunnels, note, intervalMs = KUBE.deletionCostMs } = options;
+  const { client, pod, tunnels, note } = options;
   const path = `/api/v1/namespaces/${pod.namespace}/pods/${pod.name}/status`;
   let written: string | undefined;
   let refused = false;
   const keep = async (signal: AbortSignal) => {
     const cost = costOf(tunnels());
-    if (refused || cost === written) return intervalMs;
+    if (refused || cost === written) return KUBE.deletionCostMs;
     const metadata = { name: pod.name, annotations: { [COST]: cost } };
     const body = { apiVersion: 'v1', kind: 'Pod', metadata };
     await client.request({ method: 'PATCH', path, query: { fieldManager: FIELD_MANAGER }, body, signal });
     written = cost;
-    return intervalMs;
+    return KUBE.deletionCostMs;
   };
   const failed = (error: unknown) => {
     // Anything else may pass: an API server that is away, or credentials that are being renewed.
@@ -51,7 +49,7 @@ export function deletionCost(options: DeletionCostOptions): AsyncDisposable {
       refused = true;
       note(`the pod's deletion cost is not kept: ${reasonOf(error)}`);
     }
-    return intervalMs;
+    return KUBE.deletionCostMs;
   };
   const keeping = periodic(keep, failed);
   return { [Symbol.asyncDispose]: () => keeping.stop() };
