@@ -2,15 +2,7 @@ import { Backoff } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import { adviceOnRights, type KubeClient, KubeStatusError } from './client.ts';
 import { KUBE } from './defaults.ts';
-import {
-  type Lease,
-  type LeaseCall,
-  type LeaseList,
-  leasesPath,
-  type Periodic,
-  periodic,
-  SeenLeases,
-} from './lease.ts';
+import { type Lease, type LeaseCall, type LeaseList, leasesPath, periodic, SeenLeases } from './lease.ts';
 import { timed } from './lease-holder.ts';
 
 export interface LeaseCountObserver {
@@ -39,7 +31,7 @@ export class LeaseCounter implements AsyncDisposable {
   readonly #options: LeaseCounterOptions;
   readonly #leases: SeenLeases;
   readonly #backoff = new Backoff(KUBE.watchRetryFirstMs, KUBE.watchRetryCapMs);
-  readonly #following: Periodic;
+  readonly #following: AsyncDisposable;
   /** Whether the leases match those of the API server. */
   #current = false;
   #lastCount = 1;
@@ -60,8 +52,8 @@ export class LeaseCounter implements AsyncDisposable {
     return this.#lastCount;
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.#following.stop();
+  [Symbol.asyncDispose](): PromiseLike<void> {
+    return this.#following[Symbol.asyncDispose]();
   }
 
   /** Lists once, then watches until the watch ends. */

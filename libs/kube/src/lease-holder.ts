@@ -10,7 +10,6 @@ import {
   leasePath,
   leasesPath,
   microTime,
-  type Periodic,
   periodic,
   SeenLeases,
 } from './lease.ts';
@@ -30,7 +29,7 @@ export interface LeaseHolderOptions {
  * @returns what stops that, and deletes the lease, so that agents stop looking for this server
  */
 export function leaseHolder(options: LeaseHolderOptions): AsyncDisposable {
-  const { client, namespace, labels, observer, warn } = options;
+  const { client, namespace, labels, warn } = options;
   const name = `konnectivity-proxy-server-${options.serverId}`;
   const own = new OwnLease(client, namespace, name, (lease) => ({
     ...lease,
@@ -58,11 +57,10 @@ export function leaseHolder(options: LeaseHolderOptions): AsyncDisposable {
       return backoff.next();
     },
   );
-  const selector = labelSelector(labels);
-  const collection = leaseCollection({ client, namespace, selector, observer, warn });
+  const collection = leaseCollection(options);
 
   const close = async () => {
-    await Promise.all([renewal.stop(), collection.stop()]);
+    await Promise.all([renewal, collection].map((each) => each[Symbol.asyncDispose]()));
     await own.delete().catch((error) => warn(`lease ${namespace}/${name} could not be deleted: ${inWords(error)}`));
   };
   let closing: Promise<void> | undefined;
@@ -131,19 +129,11 @@ export interface LeaseCollectionObserver {
   culled(): void;
 }
 
-interface LeaseCollectionOptions {
-  readonly client: KubeClient;
-  readonly namespace: string;
-  readonly selector: string;
-  readonly observer: LeaseCollectionObserver;
-  readonly warn: (message: string) => void;
-}
-
 /**
  * Deletes leases that were not renewed for as long as they last, of servers that ended without deleting them. Every server does this, as in
  * upstream.
  */
-function leaseCollection(options: LeaseCollectionOptions): Periodic {
+function leaseCollection(options: LeaseHolderOptions): AsyncDisposable {
   const seen = new SeenLeases(() => performance.now());
   return periodic(
     async (signal) => {
@@ -159,9 +149,10 @@ function leaseCollection(options: LeaseCollectionOptions): Periodic {
   );
 }
 
-async function list(options: LeaseCollectionOptions, signal: AbortSignal): Promise<readonly Lease[]> {
-  const { client, namespace, selector, observer } = options;
-  const call = { method: 'GET', path: leasesPath(namespace), query: { labelSelector: selector }, signal } as const;
+async function list(options: LeaseHolderOptions, signal: AbortSignal): Promise<readonly Lease[]> {
+  const { client, namespace, labels, observer } = options;
+  const query = { labelSelector: labelSelector(labels) };
+  const call = { method: 'GET', path: leasesPath(namespace), query, signal } as const;
   const { items } = await timed(
     () => client.request<LeaseList>(call),
     (outcome) => observer.listed(outcome),
@@ -169,7 +160,7 @@ async function list(options: LeaseCollectionOptions, signal: AbortSignal): Promi
   return items ?? [];
 }
 
-async function remove({ metadata }: Lease, options: LeaseCollectionOptions, signal: AbortSignal): Promise<void> {
+async function remove({ metadata }: Lease, options: LeaseHolderOptions, signal: AbortSignal): Promise<void> {
   const { client, namespace, observer, warn } = options;
   // Delete only the version seen as expired, because its holder may have renewed it since.
   const preconditions = { resourceVersion: metadata.resourceVersion };

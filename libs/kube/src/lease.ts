@@ -106,17 +106,15 @@ export function labelSelector(labels: Readonly<Record<string, string>>): string 
     .join(',');
 }
 
-/** Work that repeats until stopped. */
-export interface Periodic {
-  /** Interrupts the work and resolves when it has ended. */
-  stop(): Promise<void>;
-}
-
 /**
  * Runs `work` at once, and again after as many milliseconds as it returned, until stopped. Rounds never overlap. If `work` rejects,
  * only its round ends: `failed` then returns the delay.
+ * @returns what interrupts the work and waits for its end
  */
-export function periodic(work: (signal: AbortSignal) => Promise<number>, failed: (error: unknown) => number): Periodic {
+export function periodic(
+  work: (signal: AbortSignal) => Promise<number>,
+  failed: (error: unknown) => number,
+): AsyncDisposable {
   const controller = new AbortController();
   const { signal } = controller;
   const round = () => work(signal).catch((error) => (signal.aborted ? 0 : failed(error)));
@@ -129,7 +127,7 @@ export function periodic(work: (signal: AbortSignal) => Promise<number>, failed:
   };
   const done = run();
   return {
-    stop() {
+    [Symbol.asyncDispose]() {
       controller.abort();
       return done;
     },

@@ -51,8 +51,7 @@ export function deletionCost(options: DeletionCostOptions): AsyncDisposable {
     }
     return KUBE.deletionCostMs;
   };
-  const keeping = periodic(keep, failed);
-  return { [Symbol.asyncDispose]: () => keeping.stop() };
+  return periodic(keep, failed);
 }
 
 function costOf(tunnels: number): string {
