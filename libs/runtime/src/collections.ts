@@ -67,13 +67,10 @@ export class Grouped<T> {
 /** A map of at most so many entries. One entry more removes the one that was read or written longest ago. */
 export class LruMap<K, V> extends Map<K, V> {
   readonly #most: number;
-  readonly #removed: (value: V) => void;
 
-  /** @param removed called with a value that another entry has removed */
-  constructor(most: number, removed: (value: V) => void = () => {}) {
+  constructor(most: number) {
     super();
     this.#most = most;
-    this.#removed = removed;
   }
 
   override get(key: K): V | undefined {
@@ -84,21 +81,13 @@ export class LruMap<K, V> extends Map<K, V> {
 
   override set(key: K, value: V): this {
     this.#append(key, value);
-    if (this.size > this.#most) this.#removeOldest();
+    if (this.size > this.#most) this.delete(this.keys().next().value as K);
     return this;
   }
 
   #append(key: K, value: V): void {
     this.delete(key);
     super.set(key, value);
-  }
-
-  #removeOldest(): void {
-    for (const [key, value] of this) {
-      this.delete(key);
-      this.#removed(value);
-      return;
-    }
   }
 }
 
