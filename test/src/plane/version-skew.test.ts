@@ -21,11 +21,12 @@ const WITHOUT: readonly [name: string, options: HubPlaneOptions][] = [
 /** Opens tunnels until one goes through a hub, and keeps that one. */
 async function dialThrough(scope: Scope, plane: HubPlane, destination: Destination, hubId: string): Promise<Duplex> {
   for (;;) {
+    // That of an earlier test may still end.
+    await until(async () => (await plane.gateway.tunnels()).length === 0, { what: 'no tunnel' });
     const tunnel = await dial(scope, plane.ways, 'connect', destination.authority);
     await carries(tunnel);
     if ((await plane.gateway.tunnels())[0]?.hubId === hubId) return tunnel;
     tunnel.destroy();
-    await until(async () => (await plane.gateway.tunnels()).length === 0, { what: 'no tunnel' });
   }
 }
 
