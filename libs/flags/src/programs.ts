@@ -191,7 +191,6 @@ export const proxyServer = program(
   ...ofCallers,
   ...ofBoth,
   ...ofAgents,
-  checkQueues,
 );
 
 export const frontendGateway = program(
@@ -231,7 +230,6 @@ export const proxyAgent = program(
   tls.checkAdminTls,
   agent.checkLeaseSelector,
   common.checkKubeconfig,
-  checkQueues,
   common.checkDebug,
   common.checkLogging,
   common.checkAudit,
@@ -268,11 +266,6 @@ function checkDurations(table: FlagTable, values: Readonly<Record<string, unknow
       throw new FlagError(flag, `bad duration ${writeDuration(value as number)}: it must not be negative`);
     }
   }
-}
-
-function checkQueues(flags: { readonly 'xfr-channel-size': number }): void {
-  const size = flags['xfr-channel-size'];
-  if (size <= 0) throw new FlagError('xfr-channel-size', `bad size ${size}: want 1 or more`);
 }
 
 interface Listener {
