@@ -10,12 +10,6 @@ export interface Kind<V> {
   readonly bare?: string;
 }
 
-/** An older name that is still accepted. */
-export interface OldName {
-  readonly name: string;
-  readonly advice: string;
-}
-
 /** Set for a flag that holds the port of a listener. */
 export interface ListenerPort {
   /** The flag that holds the address. */
@@ -23,17 +17,18 @@ export interface ListenerPort {
   readonly lowest: number;
   readonly highest: number;
   /** Whether 0 turns the listener off. */
-  readonly optional: boolean;
+  readonly optional?: true;
 }
 
-export interface FlagOptions<V> {
+interface FlagOptions<V> {
   readonly short?: string;
   /** Where the value comes from if the flag is not set. Replaces its default. */
   readonly unset?: { from(env: Readonly<Record<string, string | undefined>>): V; readonly text: string };
   /** Why the flag has no effect here. It is accepted, and named in a warning. */
   readonly inert?: string;
-  readonly oldNames?: readonly OldName[];
-  readonly port?: Omit<ListenerPort, 'optional'> & { readonly optional?: boolean };
+  /** Older names that are still accepted. */
+  readonly oldNames?: readonly { readonly name: string; readonly advice: string }[];
+  readonly port?: ListenerPort;
   /** Not a flag of upstream's programs. */
   readonly own?: boolean;
   /** Removes secrets from a value before it is shown as a flag in force. */
@@ -56,7 +51,7 @@ export type FlagTable = Readonly<Record<string, Flag>>;
 export type Values<T> = { readonly [K in keyof T]: T[K] extends { readonly kind: Kind<infer V> } ? V : never };
 
 /** A flag that has no topic yet. */
-export type Untitled<V> = Omit<Flag<V>, 'topic'>;
+type Untitled<V> = Omit<Flag<V>, 'topic'>;
 
 /** Puts flags under one heading. */
 export function topic<T extends Readonly<Record<string, Untitled<unknown>>>>(

@@ -1,5 +1,5 @@
 import { FLAGS } from './defaults.ts';
-import { FlagError, type FlagTable, type Values } from './flag.ts';
+import { FlagError, type FlagTable, type ListenerPort, type Values } from './flag.ts';
 import { writeDuration } from './syntax.ts';
 import * as agent from './topics/agent.ts';
 import * as agentPort from './topics/agent-port.ts';
@@ -268,19 +268,16 @@ function checkDurations(table: FlagTable, values: Readonly<Record<string, unknow
   }
 }
 
-interface Listener {
+/** A listener that values ask for, by the flag that holds its port. */
+interface Listener extends ListenerPort {
   readonly flag: string;
-  readonly bind: string;
   readonly host: string;
   readonly port: number;
 }
 
-/** Returns the listeners that a table's values ask for. */
 export function listenersOf(table: FlagTable, values: Readonly<Record<string, unknown>>): Listener[] {
-  return Object.entries(table).flatMap(([flag, { port: listener }]) => {
-    if (!listener) return [];
-    const port = values[flag] as number;
-    return [{ flag, bind: listener.bind, host: values[listener.bind] as string, port }];
+  return Object.entries(table).flatMap(([flag, { port: rule }]) => {
+    return rule ? [{ ...rule, flag, host: values[rule.bind] as string, port: values[flag] as number }] : [];
   });
 }
 
@@ -289,13 +286,11 @@ function checkPorts(table: FlagTable, values: Readonly<Record<string, unknown>>)
   const closed = closedPorts(values);
   const taken: Listener[] = [];
   for (const listener of listenersOf(table, values)) {
-    const { flag, port, host } = listener;
-    if (closed.includes(flag)) continue;
-    const rule = table[flag]?.port;
-    if (!rule || (rule.optional && port === 0)) continue;
-    if (port < rule.lowest || port > rule.highest) {
-      const off = rule.optional ? ', or 0 for none' : '';
-      throw new FlagError(flag, `bad port ${port}: want ${rule.lowest} to ${rule.highest}${off}`);
+    const { flag, port, host, lowest, highest, optional } = listener;
+    if (closed.includes(flag) || (optional && port === 0)) continue;
+    if (port < lowest || port > highest) {
+      const off = optional ? ', or 0 for none' : '';
+      throw new FlagError(flag, `bad port ${port}: want ${lowest} to ${highest}${off}`);
     }
     const other = taken.find((one) => one.port === port && (one.host === host || one.host === '' || host === ''));
     if (other) throw new FlagError(flag, `--${other.flag} uses port ${port} too`);
