@@ -13,8 +13,8 @@ export const tlsPolicy = topic('TLS: all listeners', {
 
 export function checkTlsPolicy(flags: Values<typeof tlsPolicy>, warn: (message: string) => void): void {
   for (const suite of flags['cipher-suites']) {
-    if (isCipherSuite(suite)) continue;
-    const near = nearest(suite, cipherSuiteNames());
+    if (CIPHER_SUITES.includes(suite)) continue;
+    const near = nearest(suite, CIPHER_SUITES);
     throw new FlagError('cipher-suites', `${JSON.stringify(suite)} is unknown or insecure; the nearest one is ${near}`);
   }
   const named = flags['tls-min-version'];
@@ -95,15 +95,9 @@ const OPENSSL_NAMES: Readonly<Record<string, string>> = {
   TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256: 'ECDHE-ECDSA-CHACHA20-POLY1305',
 };
 
-const ALL_TLS13 = Object.keys(OPENSSL_NAMES).filter((name) => name.startsWith('TLS_') && !name.includes('_WITH_'));
+export const CIPHER_SUITES: readonly string[] = Object.keys(OPENSSL_NAMES);
 
-export function isCipherSuite(name: string): boolean {
-  return Object.hasOwn(OPENSSL_NAMES, name);
-}
-
-export function cipherSuiteNames(): string[] {
-  return Object.keys(OPENSSL_NAMES);
-}
+const ALL_TLS13 = CIPHER_SUITES.filter((name) => !name.includes('_WITH_'));
 
 /** Converts Go's names to the `ciphers` of node:tls. Returns undefined for an empty list, which means the default. */
 export function opensslCiphers(names: readonly string[]): string | undefined {
