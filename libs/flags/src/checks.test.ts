@@ -240,6 +240,7 @@ test('invalid values are rejected', () => {
     ['--proxy-strategies=,', /^--proxy-strategies: must not be empty/],
     ['--proxy-strategies=default,fastest', /^--proxy-strategies: unknown strategy "fastest"/],
     ['--tls-min-version=TLS1.2', /^--tls-min-version: unknown version "TLS1.2"/],
+    ['--tls-min-version=constructor', /^--tls-min-version: unknown version "constructor"/],
     ['--cipher-suites=constructor', /^--cipher-suites: "constructor" is unknown or insecure/],
     [
       '--cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA',

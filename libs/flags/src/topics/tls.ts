@@ -105,17 +105,16 @@ export function opensslCiphers(names: readonly string[]): string | undefined {
   return chosen.length === 0 ? undefined : [...ALL_TLS13, ...chosen].join(':');
 }
 
-const VERSIONS: Readonly<Record<string, SecureVersion>> = {
-  VersionTLS10: 'TLSv1',
-  VersionTLS11: 'TLSv1.1',
-  VersionTLS12: 'TLSv1.2',
-  VersionTLS13: 'TLSv1.3',
-};
+/** By Go's names. An empty one is upstream's default. */
+const VERSIONS: ReadonlyMap<string, SecureVersion> = new Map([
+  ['', 'TLSv1.2'],
+  ['VersionTLS10', 'TLSv1'],
+  ['VersionTLS11', 'TLSv1.1'],
+  ['VersionTLS12', 'TLSv1.2'],
+  ['VersionTLS13', 'TLSv1.3'],
+]);
 
-/**
- * Converts Go's name of a TLS version to that of node:tls. An empty name is TLS 1.2, as in upstream. Returns undefined for an unknown
- * name.
- */
+/** Converts Go's name of a TLS version to that of node:tls. Returns undefined for an unknown name. */
 export function tlsVersion(name: string): SecureVersion | undefined {
-  return name === '' ? 'TLSv1.2' : VERSIONS[name];
+  return VERSIONS.get(name);
 }
