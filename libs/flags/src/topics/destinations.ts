@@ -28,15 +28,9 @@ interface AgentDestinations {
 
 /** @throws FlagError */
 export function parseDestinations(flags: Values<typeof destinations>): AgentDestinations {
-  const { 'allow-destinations': allowed, 'deny-destinations': denied } = flags;
-  const lifted = PROHIBITIONS.filter((name) => allowed.includes(name));
-  const entries = allowed.filter((entry) => !isProhibition(entry));
-  const allow = entries.map((entry) => {
-    if (/^[\w-]+$/.test(entry)) throw new FlagError('allow-destinations', unknownName(entry));
-    return ruleOf('allow-destinations', entry);
-  });
-  const deny = denied.map((entry) => {
-    if (!isProhibition(entry)) return ruleOf('deny-destinations', entry);
+  const { lifted, rules: allow } = listed('allow-destinations', flags['allow-destinations'], PROHIBITIONS);
+  const deny = flags['deny-destinations'].map((entry) => {
+    if (!PROHIBITIONS.some((name) => name === entry)) return ruleOf('deny-destinations', entry);
     throw new FlagError('deny-destinations', `${entry} are denied already, unless --allow-destinations names them`);
   });
   const rules = { ...(allow.length > 0 && { allow }), ...(deny.length > 0 && { deny }) };
@@ -51,32 +45,31 @@ export const directDials = topic('Behaviour', {
   ),
 });
 
-/** What a gateway dials itself. */
-interface DirectDestinations {
+/** Returns what a gateway dials itself. @throws FlagError */
+export function parseDirect(flags: Values<typeof directDials>): Listed {
+  return listed('direct-destinations', flags['direct-destinations'], DIRECT_PROHIBITIONS);
+}
+
+/** A list of entries, and of names that lift prohibitions. */
+interface Listed {
   readonly lifted: readonly Prohibition[];
   readonly rules: readonly PolicyRule[];
 }
 
-/** @throws FlagError */
-export function parseDirect({ 'direct-destinations': entries }: Values<typeof directDials>): DirectDestinations {
-  const isName = (entry: string) => DIRECT_PROHIBITIONS.some((name) => name === entry);
-  const rules = entries.filter((entry) => !isName(entry));
-  const misspelt = rules.find((entry) => /^[\w-]+$/.test(entry));
-  if (misspelt !== undefined) throw new FlagError('direct-destinations', unknownName(misspelt, DIRECT_PROHIBITIONS));
+function listed(flag: string, list: readonly string[], names: readonly Prohibition[]): Listed {
+  const entries = list.filter((entry) => !names.some((name) => name === entry));
+  // A name that is misspelt must not become a host that alone is allowed.
+  const misspelt = entries.find((entry) => /^[\w-]+$/.test(entry));
+  if (misspelt !== undefined) {
+    throw new FlagError(
+      flag,
+      `unknown name ${JSON.stringify(misspelt)}: want ${names.join(', ')}, or write a host without dots with a port or a dot behind it`,
+    );
+  }
   return {
-    lifted: DIRECT_PROHIBITIONS.filter((name) => entries.includes(name)),
-    rules: rules.map((entry) => ruleOf('direct-destinations', entry)),
+    lifted: names.filter((name) => list.includes(name)),
+    rules: entries.map((entry) => ruleOf(flag, entry)),
   };
-}
-
-function isProhibition(entry: string): boolean {
-  return PROHIBITIONS.some((name) => name === entry);
-}
-
-/** A name that is misspelt must not become a host that alone is allowed. */
-function unknownName(entry: string, names: readonly string[] = PROHIBITIONS): string {
-  const known = names.join(', ');
-  return `unknown name ${JSON.stringify(entry)}: want ${known}, or write a host without dots with a port or a dot behind it`;
 }
 
 function ruleOf(flag: string, entry: string): PolicyRule {
