@@ -24,13 +24,10 @@ export const clusterTls = topic('TLS: agents', {
   ),
 });
 
-export const agentAuthentication = topic('Agents', {
+export const agents = topic('Agents', {
   'agent-namespace': string('', 'Namespace of the service account whose token agents must present.'),
   'agent-service-account': string('', 'Name of that service account.'),
   'authentication-audience': string('', 'Audience that the token must have.'),
-});
-
-export const agentLimits = topic('Agents', {
   'max-agent-sessions': int(100, 'Most sessions that one agent may have at this server.', { own: true }),
   'max-agent-identifiers': int(256, 'Most identifiers that one agent may have (--agent-identifiers).', { own: true }),
   'max-agent-identifier-bytes': int(8192, "Most bytes of one agent's identifiers, as a URL query.", { own: true }),
@@ -58,9 +55,7 @@ export const kubernetesRate = topic('Kubernetes API', {
   'kubeconfig-burst': int(0, 'Burst of requests to the API server. 0 means 10.'),
 });
 
-type Flags = Values<typeof agentListening & typeof clusterTls & typeof agentAuthentication & typeof agentLimits> & {
-  readonly 'tenants-dir': string;
-};
+type Flags = Values<typeof agentListening & typeof clusterTls & typeof agents> & { readonly 'tenants-dir': string };
 
 const LIMITS = [
   'max-agent-sessions',

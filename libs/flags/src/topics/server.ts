@@ -44,7 +44,7 @@ export const serverCount = topic('Identity', {
   ),
 });
 
-export const serverHealth = topic('Listening: health, metrics and administration', {
+export const serverPorts = topic('Listening: health, metrics and administration', {
   'health-port': int(8092, 'TCP port of /healthz, /readyz and /metrics.', {
     port: { bind: 'health-bind-address', ...SERVER_PORTS },
   }),
@@ -56,6 +56,16 @@ export const serverHealth = topic('Listening: health, metrics and administration
   'admin-bind-address': string(
     '127.0.0.1',
     'Address that --admin-port listens on. Empty for all addresses. Any address but loopback needs --admin-server-cert for the admin RPC.',
+  ),
+  console: string(
+    'auto',
+    'Serve the console, a page for operators, at /console/ on the admin port: on, off, or auto, which is on for a loopback address or unix socket, and off otherwise. Any other address needs --admin-server-cert.',
+    { own: true },
+  ),
+  'console-trace-url': string(
+    '',
+    'Where the console links to the trace of a dial: an http or https URL with {trace_id} in it. Empty for no links.',
+    { own: true },
   ),
 });
 
@@ -160,27 +170,14 @@ export function checkLeases(flags: Values<typeof serverLeases>): void {
 
 const CONSOLES = ['auto', 'on', 'off'] as const;
 
-export const consolePage = topic('Listening: health, metrics and administration', {
-  console: string(
-    'auto',
-    'Serve the console, a page for operators, at /console/ on the admin port: on, off, or auto, which is on for a loopback address or unix socket, and off otherwise. Any other address needs --admin-server-cert.',
-    { own: true },
-  ),
-  'console-trace-url': string(
-    '',
-    'Where the console links to the trace of a dial: an http or https URL with {trace_id} in it. Empty for no links.',
-    { own: true },
-  ),
-});
-
 /** Returns when the console is served. @throws FlagError */
-export function parseConsole(flags: Pick<Values<typeof consolePage>, 'console'>): (typeof CONSOLES)[number] {
+export function parseConsole(flags: Pick<Values<typeof serverPorts>, 'console'>): (typeof CONSOLES)[number] {
   const found = CONSOLES.find((known) => known === flags.console);
   if (found) return found;
   throw new FlagError('console', `unknown value ${JSON.stringify(flags.console)}: want ${CONSOLES.join(', ')}`);
 }
 
-export function checkConsole(flags: Values<typeof consolePage>): void {
+export function checkConsole(flags: Pick<Values<typeof serverPorts>, 'console' | 'console-trace-url'>): void {
   parseConsole(flags);
   const url = flags['console-trace-url'];
   if (url === '') return;
