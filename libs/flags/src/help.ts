@@ -48,15 +48,8 @@ const WIDTH = 118;
 
 /** Returns the visible flags under their topics, in the order of the table. */
 function byTopic(table: FlagTable): Map<string, [string, Flag][]> {
-  const topics = new Map<string, [string, Flag][]>();
-  for (const entry of Object.entries(table)) {
-    const { topic, hidden } = entry[1];
-    if (hidden) continue;
-    const flags = topics.get(topic);
-    if (flags) flags.push(entry);
-    else topics.set(topic, [entry]);
-  }
-  return topics;
+  const visible = Object.entries(table).filter(([, { hidden }]) => !hidden);
+  return Map.groupBy(visible, ([, { topic }]) => topic);
 }
 
 /** Returns a flag's default as written on the command line; empty for zero values, as in pflag. */

@@ -66,11 +66,7 @@ export const agents = listCommand(AGENTS, {
 
 /** @param sessions grouped by agent */
 export function agentsOf(sessions: readonly SessionView[]) {
-  const groups = new Map<string, SessionView[]>();
-  for (const session of sessions) {
-    const key = JSON.stringify([session.tenant, session.agent]);
-    groups.set(key, [...(groups.get(key) ?? []), session]);
-  }
+  const groups = Map.groupBy(sessions, ({ tenant, agent }) => JSON.stringify([tenant, agent]));
   return [...groups.values()].map((group) => {
     const [{ agent, tenant }] = group as [SessionView];
     const quarantined = group.find((session) => session.quarantined !== undefined)?.quarantined;

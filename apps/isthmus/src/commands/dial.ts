@@ -136,9 +136,8 @@ export function summaryOf(dials: readonly DialView[]) {
   const good = dials.filter(({ ok }) => ok);
   const times = good.map(({ ms }) => ms).sort((a, b) => a - b);
   const counted = (names: readonly string[]) => {
-    const counts = new Map<string, number>();
-    for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
-    return [...counts].sort(([, a], [, b]) => b - a);
+    const groups = [...Map.groupBy(names, (name) => name)];
+    return groups.map(([name, { length }]) => [name, length] as const).sort(([, a], [, b]) => b - a);
   };
   const failed = dials.filter(({ ok }) => !ok).map(({ error }) => error?.code ?? '');
   const agents = good.map(({ agent }) => agent).filter((agent) => agent !== '');

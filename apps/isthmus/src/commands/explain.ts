@@ -109,11 +109,9 @@ interface ExplainView {
 
 /** Gateways with the same answer are shown once. */
 export function explainText({ destination, gateways, unanswered }: ExplainView, style: Style): string {
-  const groups = new Map<string, GatewayView[]>();
-  for (const gateway of gateways) {
-    const same = JSON.stringify([gateway.steps.map(outline), gateway.agent !== '', gateway.tenant, gateway.policy]);
-    groups.set(same, [...(groups.get(same) ?? []), gateway]);
-  }
+  const groups = Map.groupBy(gateways, ({ steps, agent, tenant, policy }) =>
+    JSON.stringify([steps.map(outline), agent !== '', tenant, policy]),
+  );
   const parts = [...groups.values()].map((group) => {
     const [first] = group as [GatewayView];
     const names = group.map(({ gateway }) => gateway).join(', ');

@@ -213,17 +213,11 @@ export class DialsOfMinute {
   }
 
   tenants() {
-    const groups = new Map<string, DialView[]>();
-    for (const { view } of this.#kept.values()) {
-      const group = groups.get(view.tenant);
-      if (group) group.push(view);
-      else groups.set(view.tenant, [view]);
-    }
-    return [...groups]
-      .map(([tenant, views]) => {
-        const times = views.map(({ ms }) => ms).sort((a, b) => a - b);
-        const failed = views.filter(({ ok }) => !ok).length;
-        return { tenant, dials: views.length, failed, p50: quantile(times, 0.5), p99: quantile(times, 0.99) };
+    return [...Map.groupBy(this.#kept.values(), ({ view }) => view.tenant)]
+      .map(([tenant, dials]) => {
+        const times = dials.map(({ view }) => view.ms).sort((a, b) => a - b);
+        const failed = dials.filter(({ view }) => !view.ok).length;
+        return { tenant, dials: dials.length, failed, p50: quantile(times, 0.5), p99: quantile(times, 0.99) };
       })
       .sort((a, b) => b.dials - a.dials);
   }
