@@ -85,9 +85,20 @@ async function dialler({ args: [destination = ''], options, plane }: Call<Option
     return () => dialFromHere({ destination, withinMs: within, firstByteMs: firstByte });
   }
   const met = await plane();
+  const chosen = await answering(met, membersWith(met, 'gateway', gateway));
   const request = { destination, tenant, agentId: agent ?? '', timeoutMs: within, firstByteTimeoutMs: firstByte };
-  const dial = await PlaneDial.from(met, membersWith(met, 'gateway', gateway), request);
-  return () => dial.once();
+  return async () => {
+    const value = await dialFrom(met, chosen, request);
+    return dialView(chosen, request, value, await adviceOn(met, chosen, value));
+  };
+}
+
+/** Returns the first gateway that answers. @throws Failure if none does */
+async function answering(plane: Plane, gateways: readonly Member[]): Promise<Member> {
+  const { answers, unanswered } = await plane.askThese(gateways, (admin, signal) => admin.getStatus({}, { signal }));
+  if (answers[0]) return answers[0].member;
+  const why = unanswered.map(({ member, reason }) => `${member}: ${reason}`).join('; ');
+  throw new Failure(EXIT.unasked, `no gateway answers: ${why}`);
 }
 
 async function repeated(call: Call<Options>, once: () => Promise<DialView>): Promise<ExitStatus> {
@@ -178,57 +189,29 @@ interface PlaneDialRequest {
   readonly firstByteTimeoutMs: number;
 }
 
-/** Opens tunnels through one gateway. */
-class PlaneDial {
-  readonly #plane: Plane;
-  readonly #gateway: Member;
-  readonly #request: PlaneDialRequest;
-
-  private constructor(plane: Plane, gateway: Member, request: PlaneDialRequest) {
-    this.#plane = plane;
-    this.#gateway = gateway;
-    this.#request = request;
+async function dialFrom(plane: Plane, gateway: Member, request: PlaneDialRequest): Promise<adminApi.DialResponse> {
+  const { timeoutMs, firstByteTimeoutMs } = request;
+  const signal = AbortSignal.timeout(timeoutMs + firstByteTimeoutMs + ISTHMUS.dialAnswerMs);
+  try {
+    return await plane.client(gateway).dial(request, { signal });
+  } catch (error) {
+    if (isInvalid(error)) throw usage(plane.reason(error));
+    throw new Failure(EXIT.unasked, `${gateway.id} does not dial: ${plane.reason(error)}`, { cause: error });
   }
+}
 
-  /** Chooses the first gateway that answers. @throws Failure if none does */
-  static async from(plane: Plane, gateways: readonly Member[], request: PlaneDialRequest): Promise<PlaneDial> {
-    const present = await plane.askThese(gateways, (admin, signal) => admin.getStatus({}, { signal }));
-    const [first] = present.answers;
-    if (first) return new PlaneDial(plane, first.member, request);
-    const why = present.unanswered.map(({ member, reason }) => `${member}: ${reason}`).join('; ');
-    throw new Failure(EXIT.unasked, `no gateway answers: ${why}`);
-  }
-
-  async once(): Promise<DialView> {
-    const value = await this.#dial();
-    return dialView(this.#gateway, this.#request, value, await this.#advice(value));
-  }
-
-  async #dial(): Promise<adminApi.DialResponse> {
-    const { timeoutMs, firstByteTimeoutMs } = this.#request;
-    const signal = AbortSignal.timeout(timeoutMs + firstByteTimeoutMs + ISTHMUS.dialAnswerMs);
-    try {
-      return await this.#plane.client(this.#gateway).dial(this.#request, { signal });
-    } catch (error) {
-      if (isInvalid(error)) throw usage(this.#plane.reason(error));
-      const text = `${this.#gateway.id} does not dial: ${this.#plane.reason(error)}`;
-      throw new Failure(EXIT.unasked, text, { cause: error });
-    }
-  }
-
-  /** Returns what to do about a failed dial: the gateway's advice on the state of the plane, otherwise by the error's name. */
-  async #advice({ dial }: adminApi.DialResponse): Promise<readonly string[]> {
-    if (!dial?.error) return [];
-    const { destination, tenant, error } = dial;
-    const general = [adviceFor(error.code)];
-    if (!ROUTING_ERRORS.includes(error.code)) return general;
-    const { answers } = await this.#plane.askThese([this.#gateway], (admin, signal) =>
-      admin.explain({ destination, tenant }, { signal }),
-    );
-    const advice = answers[0]?.value.advice ?? [];
-    const away = error.code === 'destination_unavailable' ? await agentsAway(this.#plane, tenant) : [];
-    return [...(advice.length > 0 ? advice : general), ...away];
-  }
+/** Returns what to do about a failed dial: the gateway's advice on the state of the plane, otherwise by the error's name. */
+async function adviceOn(plane: Plane, gateway: Member, { dial }: adminApi.DialResponse): Promise<readonly string[]> {
+  if (!dial?.error) return [];
+  const { destination, tenant, error } = dial;
+  const general = [adviceFor(error.code)];
+  if (!ROUTING_ERRORS.includes(error.code)) return general;
+  const { answers } = await plane.askThese([gateway], (admin, signal) =>
+    admin.explain({ destination, tenant }, { signal }),
+  );
+  const advice = answers[0]?.value.advice ?? [];
+  const away = error.code === 'destination_unavailable' ? await agentsAway(plane, tenant) : [];
+  return [...(advice.length > 0 ? advice : general), ...away];
 }
 
 /** Errors about which the gateway knows more than the name says. */
