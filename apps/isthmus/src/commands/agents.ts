@@ -188,14 +188,21 @@ export function quarantineText({ agent, tenant, quarantined, by, known, sessions
   return `${name} takes no new dials; ${there}, ${rest}\n`;
 }
 
-/** Asks one member, because the registry spreads the change to all. Tries gateways first: they know all sessions, and have a tenant. */
+/**
+ * Asks one after the other until one answers, because the registry spreads the change to all. Begins with gateways: they know all sessions,
+ * and have a tenant.
+ */
 async function setQuarantine(plane: Plane, request: adminApi.DeepPartial<adminApi.QuarantineRequest>) {
   const isGateway = ({ roles }: Member) => roles.includes('gateway');
   const hubs = plane.members.filter((member) => member.roles.includes('hub') && !isGateway(member));
-  const asked = [...plane.members.filter(isGateway), ...hubs];
-  const answer = await plane.askInTurn(asked, (admin, signal) => admin.quarantine(request, { signal }));
-  if ('value' in answer) return { by: answer.member.id, ...answer.value };
-  const failures = answer.unanswered.map(({ member, reason }) => `${member}: ${reason}`);
+  const failures: string[] = [];
+  for (const each of [...plane.members.filter(isGateway), ...hubs]) {
+    const { answers, unanswered } = await plane.askThese([each], (admin, signal) =>
+      admin.quarantine(request, { signal }),
+    );
+    if (answers[0]) return { by: answers[0].member.id, ...answers[0].value };
+    failures.push(...unanswered.slice(-1).map(({ member, reason }) => `${member}: ${reason}`));
+  }
   throw new Failure(EXIT.unasked, `no gateway or hub took the change: ${failures.join('; ') || 'none is known'}`);
 }
 

@@ -1,3 +1,4 @@
+import timers from 'node:timers/promises';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
 import { type Call, command, durationOption, naming } from '../command.ts';
@@ -160,9 +161,9 @@ async function askToDrain(
   member: Member,
   request: { dryRun?: boolean },
 ): Promise<adminApi.DrainResponse> {
-  const answer = await plane.askInTurn([member], (admin, signal) => admin.drain(request, { signal }));
-  if ('value' in answer) return answer.value;
-  throw new Failure(EXIT.unasked, `${member.id} at ${member.address}: ${answer.unanswered[0]?.reason}`);
+  const { answers, unanswered } = await plane.askThese([member], (admin, signal) => admin.drain(request, { signal }));
+  if (answers[0]) return answers[0].value;
+  throw new Failure(EXIT.unasked, `${member.id} at ${member.address}: ${unanswered.at(-1)?.reason}`);
 }
 
 /** Asks for a drain, then polls what is left until nothing is or the time is over. */
@@ -171,7 +172,7 @@ async function drained(plane: Plane, member: Member, waitMs: number, signal: Abo
   for (;;) {
     const left = await askToDrain(plane, member, {});
     if (left.tunnels === 0 || signal.aborted || performance.now() >= end) return left;
-    await new Promise((resolve) => setTimeout(resolve, ISTHMUS.drainAskMs));
+    await timers.setTimeout(ISTHMUS.drainAskMs);
   }
 }
 

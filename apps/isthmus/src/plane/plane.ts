@@ -152,20 +152,6 @@ export class Plane implements Disposable {
     return { answers, unanswered: [...this.#lost, ...failed] };
   }
 
-  /** Asks one after the other until one answers. @throws Failure as `askThese` does */
-  async askInTurn<T>(
-    members: readonly Member[],
-    question: Question<T>,
-  ): Promise<Answer<T> | Pick<Answers<T>, 'unanswered'>> {
-    const failed: Unanswered[] = [];
-    for (const member of members) {
-      const { answers, unanswered } = await this.askThese([member], question);
-      if (answers[0]) return answers[0];
-      failed.push(...unanswered.slice(-1));
-    }
-    return { unanswered: failed };
-  }
-
   /** Returns a client for streams of a member, which have no deadline. */
   client({ address }: Member): adminApi.AdminClient {
     return this.#connect(address).admin;
@@ -180,7 +166,7 @@ export class Plane implements Disposable {
     this.#connections.clear();
   }
 
-  async #askOne<T>(member: Member, question: Question<T>): Promise<{ member: Member; value: T } | Unanswered> {
+  async #askOne<T>(member: Member, question: Question<T>): Promise<Answer<T> | Unanswered> {
     const { id, address, unreachable } = member;
     if (unreachable !== undefined) return { member: id, address, reason: unreachable };
     try {
