@@ -220,6 +220,23 @@ export async function readNamed(what: string, path: string): Promise<string> {
   });
 }
 
+/** Files with certificates and a key (PEM), as options name them. */
+export interface CredentialOptions {
+  readonly ca?: string;
+  readonly cert?: string;
+  readonly key?: string;
+}
+
+/** Reads the files that the options --ca, --cert and --key name. The last two come together, or neither does. */
+export async function readCredentials({ ca, cert, key }: CredentialOptions): Promise<CredentialOptions> {
+  if ((cert === undefined) !== (key === undefined)) throw usage('--cert and --key go together: give both, or none');
+  return {
+    ...(ca !== undefined && { ca: await readNamed('--ca', ca) }),
+    ...(cert !== undefined && { cert: await readNamed('--cert', cert) }),
+    ...(key !== undefined && { key: await readNamed('--key', key) }),
+  };
+}
+
 /** Parses a URL. Its text, which may hold a token, is not shown. */
 export function urlOf(what: string, text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;

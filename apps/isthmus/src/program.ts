@@ -139,7 +139,7 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
       : await withContext(interpreted.options, sourceOf, terminal);
     const plane = async () => {
       const { address: addresses, timeout: timeoutMs } = options;
-      met ??= await Plane.meet({ addresses, tls: readTls(options), timeoutMs, signal: terminal.interrupted });
+      met ??= await Plane.meet({ addresses, tls: await readTls(options), timeoutMs, signal: terminal.interrupted });
       return met;
     };
     const given = (flag: string) => sourceOf(new Option(flag).attributeName()) === 'cli';

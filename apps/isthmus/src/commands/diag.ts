@@ -36,7 +36,7 @@ export const diag = command({
   ],
   async run({ args: [file], options, output, plane }: Call) {
     const path = file ?? `isthmus-diag-${new Date().toISOString().replaceAll(/[:.]/g, '-')}.tar.gz`;
-    const tls = readTls(options);
+    const tls = await readTls(options);
     const met = await plane();
     const page = (address: string, of: string) =>
       readPage(address, of, { tls, signal: AbortSignal.timeout(options.timeout) });

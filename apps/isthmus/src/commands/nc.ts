@@ -4,7 +4,7 @@ import { finished } from 'node:stream/promises';
 import { inWords } from '@isthmus/tunnel';
 import { Option } from 'commander';
 import { type Call, command, destinationArgument } from '../command.ts';
-import { Kubeconfig, kubeContext, readNamed, urlOf } from '../kubeconfig.ts';
+import { Kubeconfig, kubeContext, readCredentials, urlOf } from '../kubeconfig.ts';
 import { EXIT, Failure, usage } from '../output.ts';
 import { bare, opened, secured, tunnelled } from '../through-gateway.ts';
 import { kubeconfigOption, tokenIn } from './login.ts';
@@ -66,7 +66,7 @@ async function tunnelOf(call: Call<Options>, sockets: Socket[]): Promise<Socket>
 /** Whom to ask, and what its TLS stands on. */
 async function gatewayOf(call: Call<Options>) {
   const { options, terminal } = call;
-  const { gateway, tokenFile, tenant, ca, cert, key } = options;
+  const { gateway, tokenFile, tenant } = options;
   if (gateway === undefined) {
     const unused = ['--token-file', '--ca', '--cert', '--key', '--tenant'].find(call.given);
     if (unused !== undefined)
@@ -85,14 +85,7 @@ async function gatewayOf(call: Call<Options>) {
     proxy.username = encodeURIComponent(tenant);
     proxy.password = encodeURIComponent(tokenIn(tokenFile));
   }
-  if ((cert === undefined) !== (key === undefined)) throw usage('--cert and --key go together: give both, or none');
-  return {
-    proxy,
-    insecure: false,
-    ...(ca !== undefined && { ca: await readNamed('--ca', ca) }),
-    ...(cert !== undefined &&
-      key !== undefined && { cert: await readNamed('--cert', cert), key: await readNamed('--key', key) }),
-  };
+  return { proxy, insecure: false, ...(await readCredentials(options)) };
 }
 
 /** Pipes until the destination has ended, each direction by itself. */

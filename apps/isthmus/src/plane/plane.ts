@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs';
 import type { AdminClientTls, AdminConnection } from '@isthmus/admin/client';
 import type { adminApi } from '@isthmus/proto/admin';
 import { inWords } from '@isthmus/tunnel';
+import { type CredentialOptions, readCredentials } from '../kubeconfig.ts';
 import { EXIT, Failure, usage } from '../output.ts';
 import {
   type Answer,
@@ -241,29 +241,14 @@ export function membersWith(plane: Plane, role: RoleName, id: string | undefined
   );
 }
 
-interface TlsFiles {
-  readonly ca?: string;
-  readonly cert?: string;
-  readonly key?: string;
-}
-
 /** Reads the files that the options name. Returns undefined without them; admin ports are then asked in plain text. */
-export function readTls({ ca, cert, key }: TlsFiles): AdminClientTls | undefined {
-  if ((cert === undefined) !== (key === undefined)) throw usage('--cert and --key go together: give both, or none');
-  if (ca === undefined) {
-    if (cert === undefined) return undefined;
+export async function readTls(options: CredentialOptions): Promise<AdminClientTls | undefined> {
+  if (options.ca === undefined && options.cert !== undefined && options.key !== undefined)
     throw usage('--cert has no effect without --ca, the CA certificates of the admin ports');
-  }
+  const { ca, cert, key } = await readCredentials(options);
+  if (ca === undefined) return undefined;
   return {
-    ca: readOption('--ca', ca),
-    ...(cert !== undefined && key !== undefined && { cert: readOption('--cert', cert), key: readOption('--key', key) }),
+    ca: Buffer.from(ca),
+    ...(cert !== undefined && key !== undefined && { cert: Buffer.from(cert), key: Buffer.from(key) }),
   };
-}
-
-function readOption(option: string, path: string): Buffer {
-  try {
-    return readFileSync(path);
-  } catch (error) {
-    throw usage(`${option}: cannot read ${path}: ${inWords(error)}`);
-  }
 }
