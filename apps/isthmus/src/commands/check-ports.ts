@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { lstatSync, readFileSync } from 'node:fs';
-import { connect, connect as connectTcp, isIP, type Socket } from 'node:net';
+import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { RedisProbe } from '@isthmus/directory/redis';
@@ -173,7 +173,7 @@ async function listening(about: string, path: string): Promise<Result> {
   if (!lstatSync(path, { throwIfNoEntry: false })) {
     return socketReport.fail(about, 'there is no socket', 'start the server with this --uds-name');
   }
-  const socket = connect(path);
+  const socket = connectTcp(path);
   try {
     await once(socket, 'connect', { signal: AbortSignal.timeout(ISTHMUS.socketAcceptMs) });
     return socketReport.pass(about, 'a server listens');

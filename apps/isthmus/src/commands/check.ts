@@ -107,16 +107,17 @@ async function checkPlane(
   if (plane instanceof Failure) {
     return [reportOf('members').warn('the plane', plane.message, 'start it, then check again')];
   }
-  const { lists, configs, sessions, evidence } = await askPlane(plane, options.tenant, true);
+  const { configs, evidence } = await askPlane(plane, options.tenant, true);
   const redis = redisAheadMs === undefined ? [] : [{ of: 'redis', aheadMs: redisAheadMs }];
-  const hubs = [...new Map(lists.answers.flatMap(({ value }) => value.hubs).map((hub) => [hub.hubId, hub])).values()];
   const results = [
     ...judge({ ...evidence, clocks: [...evidence.clocks, ...redis] }),
-    ...(await checkPorts(withAgentPorts(hubs, configs.answers), options, {
+    ...(await checkPorts(withAgentPorts(evidence.hubs, configs.answers), options, {
       timeoutMs: options.timeout,
       announce: announcer(plane),
     })),
-    ...(options.dials ? await checkDials(plane, sessionViews(sessions), { ...options, withinMs: options.within }) : []),
+    ...(options.dials
+      ? await checkDials(plane, sessionViews(evidence.sessions), { ...options, withinMs: options.within })
+      : []),
   ];
   const order = Object.keys(CHECKS);
   return results.sort((a, b) => order.indexOf(a.check) - order.indexOf(b.check));

@@ -59,12 +59,11 @@ export const diag = command({
 async function summaryOf(plane: Plane): Promise<string> {
   const style = styleOf(false);
   const asked = await askPlane(plane, '', false);
-  const { lists, sessions } = asked;
-  const hubs = lists.answers.map(({ member, value }) => ({ member, value: value.hubs }));
+  const hubs = asked.lists.answers.map(({ member, value }) => ({ member, value: value.hubs }));
   const status = statusView(asked);
   return [
     statusText(status, style) + unansweredText(status.unanswered),
-    agentsText(agentsOf(sessionViews(sessions)), style),
+    agentsText(agentsOf(sessionViews(asked.evidence.sessions)), style),
     hubsText(hubsOf(hubs), style),
   ].join('\n');
 }

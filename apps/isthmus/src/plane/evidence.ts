@@ -126,7 +126,7 @@ export async function askPlane(plane: Plane, tenant: string, configs: boolean) {
     clocks: [{ of: 'this machine', aheadMs: 0 }],
     now: Date.now(),
   };
-  return { statuses, lists, configs: flags, sessions, evidence };
+  return { statuses, lists, configs: flags, evidence };
 }
 
 /** Returns why agents may be away, as the plane's members tell it: whom hubs refused, and which agents went. */
