@@ -14,62 +14,58 @@ import {
   verify,
 } from '@isthmus/runtime';
 import { GATEWAY_NAME, HUB_SERVER_NAME, inWords } from '@isthmus/tunnel';
+import { Option } from 'commander';
 
 /** Files by the names of the programs' flags: `peerCert` is `--peer-cert`. */
 export type FileOptions = Readonly<Partial<Record<FileFlag, string>>>;
 
-type FileFlag = (typeof PAIRS)[number]['cert'] | (typeof PAIRS)[number]['key'] | (typeof AUTHORITIES)[number];
+type Side = (typeof SIDES)[number]['side'];
 
-/** A certificate with its key, its purpose, and the flag of the authorities that its other side trusts. */
-const PAIRS = [
-  { cert: 'serverCert', key: 'serverKey', use: 'server', trust: undefined },
-  { cert: 'clusterCert', key: 'clusterKey', use: 'server', trust: 'caCert' },
-  { cert: 'peerCert', key: 'peerKey', use: 'peer', trust: 'peerCaCert' },
-  { cert: 'agentCert', key: 'agentKey', use: 'client', trust: 'clusterCaCert' },
-  { cert: 'redisCert', key: 'redisKey', use: 'client', trust: undefined },
+type FileFlag = `${Side}Cert` | `${Side}Key` | (typeof AUTHORITIES)[number]['flag'];
+
+/** Who presents a certificate: how the flags of its files begin, its purpose, and the flag of the authorities that its other side trusts. */
+const SIDES = [
+  { side: 'server', is: 'what gateways present to callers', use: 'server', trust: undefined },
+  { side: 'cluster', is: 'what hubs present to agents', use: 'server', trust: 'caCert' },
+  { side: 'peer', is: 'what gateways and hubs present to each other', use: 'peer', trust: 'peerCaCert' },
+  { side: 'agent', is: 'what the agent presents to hubs', use: 'client', trust: 'clusterCaCert' },
+  { side: 'redis', is: 'what is presented to Redis', use: 'client', trust: undefined },
 ] as const;
 
-const AUTHORITIES = ['serverCaCert', 'clusterCaCert', 'peerCaCert', 'caCert', 'redisCaCert'] as const;
+const AUTHORITIES = [
+  { flag: 'serverCaCert', is: 'authorities of callers' },
+  { flag: 'clusterCaCert', is: 'authorities of agents' },
+  { flag: 'peerCaCert', is: 'authorities of gateways and hubs' },
+  { flag: 'caCert', is: "authorities of the hubs' certificate, as agents have them" },
+  { flag: 'redisCaCert', is: 'authorities of Redis' },
+] as const;
 
-/** All file flags, for the command's options. */
-export const FILE_FLAGS: readonly FileFlag[] = [...PAIRS.flatMap(({ cert, key }) => [cert, key]), ...AUTHORITIES];
+/** The command's options for files, with what is checked of each. */
+export const FILE_OPTIONS: readonly Option[] = [
+  ...SIDES.flatMap(({ side, is }) => [
+    fileOption(`${side}Cert`, `${is}: valid, for how long, for its purpose, from an authority that is trusted?`),
+    fileOption(`${side}Key`, `its key: does it belong to ${flagName(`${side}Cert`)}?`),
+  ]),
+  ...AUTHORITIES.map(({ flag, is }) => fileOption(flag, `${is}: valid, and for how long?`)),
+];
 
-/** Says what a flag's file is, and what is checked of it. */
-export function aboutFile(flag: FileFlag): string {
-  if (flag in TRUSTED) return `${TRUSTED[flag as keyof typeof TRUSTED]}: valid, and for how long?`;
-  const [, side = '', kind] = /^(.*)(Cert|Key)$/.exec(flag) ?? [];
-  if (kind === 'Key') return `its key: does it belong to ${flagName(`${side}Cert`)}?`;
-  return `${SIDES[side]}: valid, for how long, for its purpose, from an authority that is trusted?`;
+function fileOption(flag: FileFlag, about: string): Option {
+  return new Option(`${flagName(flag)} <file>`, about);
 }
 
-export function flagName(flag: string): string {
+function flagName(flag: FileFlag): string {
   return `--${flag.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
-
-const SIDES: Readonly<Record<string, string>> = {
-  server: 'what gateways present to callers',
-  cluster: 'what hubs present to agents',
-  peer: 'what gateways and hubs present to each other',
-  agent: 'what the agent presents to hubs',
-  redis: 'what is presented to Redis',
-};
-
-const TRUSTED: Readonly<Record<(typeof AUTHORITIES)[number], string>> = {
-  serverCaCert: 'authorities of callers',
-  clusterCaCert: 'authorities of agents',
-  peerCaCert: 'authorities of gateways and hubs',
-  caCert: "authorities of the hubs' certificate, as agents have them",
-  redisCaCert: 'authorities of Redis',
-};
 
 const report = reportOf('certificates');
 
 /** @param hosts names at which servers are reached, if given */
 export function checkFiles(files: FileOptions, hosts: readonly string[]): Result[] {
-  const authorities = AUTHORITIES.filter((flag) => files[flag] !== undefined).flatMap((flag) => {
-    return checked(flag, files[flag], { use: 'authority' });
-  });
-  const pairs = PAIRS.flatMap(({ cert, key, use, trust }) => {
+  const authorities = AUTHORITIES.flatMap(({ flag }) =>
+    files[flag] === undefined ? [] : checked(flag, files[flag], { use: 'authority' }),
+  );
+  const pairs = SIDES.flatMap(({ side, use, trust }) => {
+    const [cert, key] = [`${side}Cert`, `${side}Key`] as const;
     if (files[cert] === undefined && files[key] === undefined) return [];
     const from = trust && files[trust] ? { authorities: readPool(files[trust]), authoritiesFrom: flagName(trust) } : {};
     const names = use === 'server' ? { hosts } : {};

@@ -11,7 +11,7 @@ import { askPlane, type SessionView, sessionViews } from '../plane/evidence.ts';
 import type { Answers, Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { folded } from '../table.ts';
-import { aboutFile, checkFiles, FILE_FLAGS, type FileOptions, flagName } from './check-files.ts';
+import { checkFiles, FILE_OPTIONS, type FileOptions } from './check-files.ts';
 import { checkPorts, checkRedis, checkSocket, type RedisOptions } from './check-ports.ts';
 
 interface Options extends FileOptions, RedisOptions {
@@ -34,7 +34,7 @@ export const check = command({
   summary: 'Look for problems, present and coming: before a start or an upgrade, or when something fails',
   details: `Checks a running plane, and files, a socket and Redis if you name them, with the flags of the programs. Exits with 1 if a check fails.\n\n${looksAt}\n\nEach line that is not ok says what to do, and names a section of docs/OPERATE.md.`,
   options: [
-    ...FILE_FLAGS.map((flag) => new Option(`${flagName(flag)} <file>`, aboutFile(flag))),
+    ...FILE_OPTIONS,
     listOption('--host <names>', 'names that others use to reach the servers with these files', {
       initial: [],
       shown: 'not checked',
