@@ -24,7 +24,6 @@ export {
   findingsIn,
   millis,
   plural,
-  type Report,
   type Result,
   reportOf,
 } from './result.ts';

@@ -1,6 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { FINDINGS, type Report, type Result, reportOf } from '@isthmus/findings';
+import { FINDINGS, type Result, reportOf } from '@isthmus/findings';
 import {
   addressText,
   type Certificate,
@@ -87,7 +87,7 @@ function checked(flag: FileFlag, path: string | undefined, demands: Demands): Re
       ...skipped.map((each) =>
         report.warn(about, `${each}: programs skip it`, 'remove or replace this block of the file'),
       ),
-      ...groups.map((group) => judged(report, about, group, demands)),
+      ...groups.map((group) => judged(about, group, demands)),
     ];
   } catch (error) {
     return [report.fail(about, `cannot be read: ${inWords(error)}`, 'check its path and permissions; it must be PEM')];
@@ -148,7 +148,6 @@ export interface Demands {
 
 /** Checks a certificate. Returns one result, which shows the first problem. */
 export function judged(
-  report: Report,
   about: string,
   [leaf, ...chain]: readonly Certificate[],
   { use, authorities, authoritiesFrom = 'its authorities', hosts = [] }: Demands,

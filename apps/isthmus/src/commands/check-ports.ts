@@ -39,7 +39,6 @@ interface Probing {
 }
 
 const portReport = reportOf('ports');
-const certificateReport = reportOf('certificates');
 
 /** Of every hub: where gateways and agents reach it, from this machine, and the certificates that it shows there. */
 export async function checkPorts(hubs: readonly adminApi.Hub[], trust: PortTrust, probing: Probing): Promise<Result[]> {
@@ -91,7 +90,7 @@ async function checkPort(
     const open = portReport.pass(about, `it listens, and agrees with this program on ${agreed}`);
     const authorities = trust.path === undefined ? undefined : CertificatePool.of(readFileSync(trust.path));
     const demands = { use: 'server', authorities, authoritiesFrom: trust.flag, hosts: [name ?? host] } as const;
-    return [open, judged(certificateReport, `presented by ${about}`, [certificate.leaf, ...certificate.sent], demands)];
+    return [open, judged(`presented by ${about}`, [certificate.leaf, ...certificate.sent], demands)];
   } catch (error) {
     if (proof !== undefined) return [portReport.pass(about, proof)];
     return [portReport.fail(about, `cannot be reached from here: ${inWords(error)}`, todo)];

@@ -17,7 +17,6 @@ import { checkSocket, judgedRedis } from './check-ports.ts';
 
 describe('check', () => {
   const DAY_MS = 86_400_000;
-  const report = reportOf('certificates');
 
   let dir: string;
   let authority: CertificateAuthority;
@@ -33,7 +32,7 @@ describe('check', () => {
   after(() => rm(dir, { recursive: true, force: true }));
 
   function judge({ cert }: { cert: string }, demands: Demands, now?: number): Result {
-    return judged(report, 'it', CertificatePool.of(cert).all, demands, now);
+    return judged('it', CertificatePool.of(cert).all, demands, now);
   }
 
   /** Writes a file with this text and returns its path. */
