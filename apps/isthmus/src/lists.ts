@@ -102,14 +102,14 @@ export async function list<V extends object>(
   const [first] = items;
   const single = names.length === 1 && all.length === 1 && first !== undefined && kind.names(first)[0] === names[0];
   print(kind, call, { ...listed, items }, all, single);
-  const missing = names.filter((name) => !all.some((item) => kind.names(item).includes(name)));
-  if (missing.length > 0) throw new Failure(missingStatus(listed), `there is no ${kind.one} ${missing.join(', ')}`);
+  const unknown = names.filter((name) => !all.some((item) => kind.names(item).includes(name)));
+  if (unknown.length > 0) throw missing(kind.one, unknown, listed.unanswered);
   return listed.status?.(all) ?? statusOf(false, listed.unanswered);
 }
 
 /** One that a silent member may know is not known to be missing. */
-function missingStatus({ unanswered }: Listed<unknown>): ExitStatus {
-  return unanswered.length > 0 ? EXIT.unasked : EXIT.wrong;
+export function missing(one: string, names: readonly string[], unanswered: readonly Unanswered[]): Failure {
+  return new Failure(unanswered.length > 0 ? EXIT.unasked : EXIT.wrong, `there is no ${one} ${names.join(', ')}`);
 }
 
 function chooser<V extends object>(kind: Kind<V>, names: readonly string[], options: ListOptions) {

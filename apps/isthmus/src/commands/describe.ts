@@ -1,7 +1,7 @@
 import { Argument } from 'commander';
 import { type Call, command, naming } from '../command.ts';
-import type { Kind } from '../lists.ts';
-import { age, bytes, EXIT, Failure, type Style, statusOf, unansweredText, usage } from '../output.ts';
+import { type Kind, missing } from '../lists.ts';
+import { age, bytes, type Style, statusOf, unansweredText, usage } from '../output.ts';
 import { textOf } from '../paths.ts';
 import { table } from '../table.ts';
 import { AGENTS, SESSIONS } from './agents.ts';
@@ -13,13 +13,8 @@ import { TUNNELS, type TunnelView, tunnelsText } from './tunnels.ts';
 
 const KINDS: readonly Kind<object>[] = [AGENTS, SESSIONS, HUBS, MEMBERS, TENANTS, TUNNELS] as unknown as Kind<object>[];
 
-/** The field of a tunnel that names an object of the kind. */
-const FIELDS: Readonly<Record<string, keyof TunnelView>> = {
-  agent: 'agent',
-  session: 'session',
-  hub: 'hub',
-  tenant: 'tenant',
-};
+/** The kinds that a tunnel names, by its fields. */
+const OF_TUNNELS = ['agent', 'session', 'hub', 'tenant'] as const;
 
 export const describe = command({
   name: 'describe',
@@ -42,29 +37,22 @@ export const describe = command({
       EVENTS.ask(call),
     ]);
     const found = items.filter((item) => kind.names(item).includes(name));
-    if (found.length === 0) {
-      const status = statusOf(true, []);
-      throw new Failure(unanswered.length > 0 ? EXIT.unasked : status, `there is no ${kind.one} ${name}`);
-    }
-    const field = FIELDS[kind.one];
+    if (found.length === 0) throw missing(kind.one, [name], unanswered);
+    const field = OF_TUNNELS.find((each) => each === kind.one);
     const views = found.map((object) => ({
       [kind.one]: object,
       tunnels: field ? tunnels.items.filter((each) => each[field] === name) : [],
       events: events.items.filter((each) =>
-        kind === TENANTS_KIND ? each.tenant === name : kind.names(object).includes(each.name),
+        kind.one === 'tenant' ? each.tenant === name : kind.names(object).includes(each.name),
       ),
     }));
-    const { output } = call;
-    const text = (style: Style) => views.map((view) => described(kind, view, style)).join('\n');
-    output.show(
+    call.output.show(
       views.length === 1 ? (views[0] as object) : { items: views },
-      (_, style) => text(style) + unansweredText(unanswered),
+      (_, style) => views.map((view) => described(kind, view, style)).join('\n') + unansweredText(unanswered),
     );
     return statusOf(false, unanswered);
   },
 });
-
-const TENANTS_KIND = TENANTS as unknown as Kind<object>;
 
 function wanted([written = '', second]: Call['args']): { readonly kind: Kind<object>; readonly name: string } {
   const [word = '', ...rest] = written.split('/');
