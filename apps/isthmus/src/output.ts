@@ -1,5 +1,5 @@
 import type { Answers, Unanswered } from './plane/member.ts';
-import { folded, type Room } from './table.ts';
+import { folded, type Room, UNBOUNDED } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Colours by meaning: a command says what it means, and a terminal without colours shows the same text. And the room for tables. */
@@ -11,20 +11,10 @@ export interface Style extends Room {
   strong(text: string): string;
 }
 
-const CODES = { good: 32, bad: 31, warning: 33, faint: 2, strong: 1 } as const;
-
-const UNBOUNDED: Room = { columns: Number.POSITIVE_INFINITY, wide: false };
-
 export function styleOf(colours: boolean, room = UNBOUNDED): Style {
   const paint = (code: number) => (text: string) => (colours && text !== '' ? `\u001b[${code}m${text}\u001b[0m` : text);
-  return {
-    ...room,
-    good: paint(CODES.good),
-    bad: paint(CODES.bad),
-    warning: paint(CODES.warning),
-    faint: paint(CODES.faint),
-    strong: paint(CODES.strong),
-  };
+  // Green, red, yellow, faint and bold (ECMA-48, section 8.3.117).
+  return { ...room, good: paint(32), bad: paint(31), warning: paint(33), faint: paint(2), strong: paint(1) };
 }
 
 /** Only commands that say so print Kubernetes objects, and only lists print names and columns. Those with = take an argument. */

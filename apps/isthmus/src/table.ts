@@ -151,7 +151,7 @@ const NO_LINES = {
 };
 
 /** Nobody cuts lines that a program reads. */
-const UNBOUNDED: Room = { columns: Number.POSITIVE_INFINITY, wide: false };
+export const UNBOUNDED: Room = { columns: Number.POSITIVE_INFINITY, wide: false };
 
 /** Formats cells under headings, aligned regardless of colours. An empty cell shows as `-`, so that each line has the same columns. */
 export function table(
