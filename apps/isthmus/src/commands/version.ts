@@ -2,7 +2,7 @@ import process from 'node:process';
 import { VERSION } from '@isthmus/service';
 import { Option } from 'commander';
 import { type Call, command } from '../command.ts';
-import { EXIT, type Failure, statusOf } from '../output.ts';
+import { EXIT, type Failure } from '../output.ts';
 import { roleNames } from '../plane/member.ts';
 import { table } from '../table.ts';
 
@@ -31,10 +31,9 @@ export const version = command({
     const members = answers.map(({ member: { id: member }, value: { roles, version, runtime } }) => {
       return { member, roles: roleNames(roles), version, runtime };
     });
-    output.answers({ client, members, unanswered }, (_, style) => {
+    return output.answers({ client, members, unanswered }, (_, style) => {
       const rows = members.map((each) => [each.member, each.roles.join('+'), each.version, each.runtime]);
       return `${own}\n${table(['member', 'roles', 'version', 'runtime'], rows, style)}`;
     });
-    return statusOf(false, unanswered);
   },
 });
