@@ -8,19 +8,14 @@ import { usage } from '../output.ts';
 
 const DAY_MS = 86_400_000;
 
-/** Who gets a certificate. */
-interface Parties {
+/** Who gets a certificate, as the command line says. */
+export interface Parties {
   /** Names and addresses of gateways and hubs. */
-  readonly hosts: readonly string[];
-  readonly agents: readonly string[];
+  readonly host: readonly string[];
+  readonly agent: readonly string[];
   readonly caller: string;
   readonly operator: string;
   readonly days: number;
-}
-
-interface CertificatesOptions extends Parties {
-  readonly dir: string;
-  readonly force?: true;
 }
 
 interface File {
@@ -60,14 +55,16 @@ interface Wanted {
 export type Texts = ReadonlyMap<string, string>;
 
 /** Makes all certificates, and writes them. Writes nothing if one of the files exists and `force` is not set. */
-export async function makeCertificates(options: CertificatesOptions): Promise<Made & { readonly texts: Texts }> {
-  const { dir, force } = options;
+export async function makeCertificates(
+  dir: string,
+  options: Parties & { readonly force?: true },
+): Promise<Made & { readonly texts: Texts }> {
   const all = wanted(options);
   const parties = partiesOf(all);
   const stems = [...parties.map((party) => `${party}-ca`), ...all.map(({ file }) => file)];
   const paths = stems.flatMap((stem) => [join(dir, `${stem}.pem`), join(dir, `${stem}-key.pem`)]);
   const there = paths.filter((path) => existsSync(path));
-  if (there.length > 0 && !force)
+  if (there.length > 0 && !options.force)
     throw usage(`${there.join(', ')} exist already: nothing was written. --force overwrites them`);
   const texts = await issueCertificates(options);
   await write(dir, texts);
@@ -98,7 +95,7 @@ function partiesOf(all: readonly Wanted[]): Wanted['party'][] {
   return [...new Set(all.map(({ party }) => party))];
 }
 
-function wanted({ agents, caller, operator, hosts }: Parties): Wanted[] {
+function wanted({ agent: agents, caller, operator, host: hosts }: Parties): Wanted[] {
   const [name = 'localhost'] = hosts;
   const server = (party: Wanted['party'], is: string, names: readonly string[] = []): Wanted => {
     return { party, file: `${party}-server`, commonName: name, hosts: [...hosts, ...names], is };
@@ -155,7 +152,7 @@ function listed(parties: readonly string[], all: readonly Wanted[]): File[] {
   ];
 }
 
-function flagsFor(dir: string, { agents, caller, operator }: Parties): Made['flags'] {
+function flagsFor(dir: string, { agent: agents, caller, operator }: Parties): Made['flags'] {
   const given = (values: Readonly<Record<string, string>>) =>
     Object.entries(values).map(([name, file]) => `--${name}=${join(dir, file)}`);
   const apart = (values: Readonly<Record<string, string>>) =>

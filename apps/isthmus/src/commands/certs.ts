@@ -6,14 +6,9 @@ import type { Style } from '../output.ts';
 import { EXIT, type ExitStatus, usage } from '../output.ts';
 import { table } from '../table.ts';
 import { kubernetesText, RECIPE_NAMES, recipeOf } from './certs-kubernetes.ts';
-import { issueCertificates, type Made, makeCertificates, type ProgramFlags } from './certs-make.ts';
+import { issueCertificates, type Made, makeCertificates, type Parties, type ProgramFlags } from './certs-make.ts';
 
-interface Options {
-  readonly host: readonly string[];
-  readonly agent: readonly string[];
-  readonly caller: string;
-  readonly operator: string;
-  readonly days: number;
+interface Options extends Parties {
   readonly recipe?: string;
   readonly force?: true;
 }
@@ -75,8 +70,8 @@ export const certs = command({
     if (options.recipe !== undefined) throw usage('--recipe is for -o kubernetes');
     const [dir] = args;
     if (dir === undefined) throw usage('name the directory to write to, or print secrets with -o kubernetes');
-    const { texts, ...made } = await makeCertificates({ dir, ...options, agents: options.agent, hosts: options.host });
-    const places = { hosts: options.host, npx: terminal.env.npm_command === 'exec' };
+    const { texts, ...made } = await makeCertificates(dir, options);
+    const places = { host: authority(options.host[0] ?? 'localhost'), npx: terminal.env.npm_command === 'exec' };
     output.show(made, (_, style) => certsText(made, places, style));
     return EXIT.good;
   },
@@ -90,17 +85,16 @@ async function printObjects({ args: [dir], options, output, terminal }: Call<Opt
   if (hosts.length === 0)
     throw usage(`--recipe ${name} needs --host: the names and addresses that its agents and API server dial`);
   if (name === 'tenant' && tenant === '') throw usage("--recipe tenant needs --tenant NAME, as in the tenant's file");
-  const parties = { ...options, agents: options.agent, hosts };
-  const texts =
-    dir === undefined ? await issueCertificates(parties) : (await makeCertificates({ dir, ...parties })).texts;
+  const parties = { ...options, host: hosts };
+  const texts = dir === undefined ? await issueCertificates(parties) : (await makeCertificates(dir, parties)).texts;
   terminal.out(kubernetesText(recipe, texts, { caller, operator, tenant }));
   if (dir === undefined) output.remark("the CAs' keys were not kept: name a directory to keep them");
   return EXIT.good;
 }
 
 interface Places {
-  /** Names and addresses of gateways and hubs. The first one is in the commands. */
-  readonly hosts: readonly string[];
+  /** Where gateways and hubs are, in the commands. */
+  readonly host: string;
   /** Whether programs are started through npx here. */
   readonly npx: boolean;
 }
@@ -116,7 +110,7 @@ function certsText({ dir, files, flags }: Made, places: Places, style: Style): s
 /** One command, with a comment above it and one flag per line. */
 function block({ program: named, flags }: ProgramFlags, places: Places, style: Style): string {
   const [, program = named, whose = ''] = /^(\S+) \((.*)\)$/.exec(named) ?? [];
-  const { about, before, after } = COMMANDS[program]?.(authority(places.hosts[0] ?? 'localhost')) ?? NOTHING;
+  const { about, before, after } = COMMANDS[program]?.(places.host) ?? NOTHING;
   const start = [places.npx && program !== 'curl' ? `npx ${program}` : program, ...before].join(' ');
   const lines = [start, ...flagLines(flags), ...after];
   return `${style.faint(`# ${whose === '' ? about : `${about} ${whose}`}`)}\n${lines.join(' \\\n  ')}`;
