@@ -59,6 +59,9 @@ const FILES: Readonly<Record<string, string>> = { dir: '_files -/', file: '_file
 /** Options of every command that say which plane to ask. A script passes them on. */
 const ASKING = ['-a', '--address', '--ca', '--cert', '--key', '--tenant', '--context'] as const;
 
+/** Patterns of the same with their value in one word. */
+const ASKING_WITH_VALUE = ASKING.filter((name) => name.startsWith('--')).map((name) => `${name}=*`);
+
 /** A TAB must not hang: for a plane that is away there are no names to offer. */
 const NAMES_TIMEOUT = `--timeout ${age(ISTHMUS.namesMs)}`;
 
@@ -140,9 +143,7 @@ _isthmus_names() {
   for ((place = 1; place <= $#; place++)); do
     case \${!place} in
       ${ASKING.join('|')}) asked+=("\${@:place:2}") ;;
-      ${ASKING.filter((name) => name.startsWith('--'))
-        .map((name) => `${name}=*`)
-        .join('|')}) asked+=("\${!place}") ;;
+      ${ASKING_WITH_VALUE.join('|')}) asked+=("\${!place}") ;;
     esac
   done
   "$program" completion --names "$kind" ${NAMES_TIMEOUT} "\${asked[@]}" 2>/dev/null </dev/null
@@ -195,8 +196,13 @@ echo :4
 `;
 }
 
+/** Returns the kinds of names that a command's arguments take. */
+function kindsOf({ registeredArguments }: Command): NameKind[] {
+  return registeredArguments.flatMap((argument) => namesFor(argument) ?? []);
+}
+
 function kindText(command: Command): string {
-  const kinds = command.registeredArguments.flatMap((argument) => namesFor(argument) ?? []);
+  const kinds = kindsOf(command);
   return kinds.length > 0 ? `kinds='${kinds.join(' ')}' ` : '';
 }
 
@@ -214,11 +220,10 @@ function fish(root: Command): string {
   const lines = root.commands.flatMap((command) => {
     const name = command.name();
     const here = `-n '__fish_seen_subcommand_from ${name}'`;
-    const kinds = command.registeredArguments.flatMap((argument) => namesFor(argument) ?? []);
     return [
       `complete -c isthmus -f -n __isthmus_needs_command -a ${name} -d '${quoted(command.summary())}'`,
       ...choicesOf(command).map((choice) => `complete -c isthmus -f ${here} -a ${choice}`),
-      ...kinds.map((kind) => `complete -c isthmus -f ${here} -a '(__isthmus_names ${kind})'`),
+      ...kindsOf(command).map((kind) => `complete -c isthmus -f ${here} -a '(__isthmus_names ${kind})'`),
       ...command.options.map((option) => `complete -c isthmus ${here} ${fishOption(option)}`),
     ];
   });
@@ -231,9 +236,7 @@ function __isthmus_names
         switch $typed[$place]
             case ${ASKING.join(' ')}
                 set -a asked $typed[$place] $typed[(math $place + 1)]
-            case ${ASKING.filter((name) => name.startsWith('--'))
-              .map((name) => `'${name}=*'`)
-              .join(' ')}
+            case ${ASKING_WITH_VALUE.map((pattern) => `'${pattern}'`).join(' ')}
                 set -a asked $typed[$place]
         end
     end
@@ -248,15 +251,15 @@ ${[...common, ...lines].join('\n')}
 }
 
 function fishOption(option: Option): string {
-  const { long, short, argChoices, description } = option;
+  const { long, short, description } = option;
   const names = `${short ? `-s ${short.slice(1)} ` : ''}-l ${long?.slice(2)}`;
-  return `${names}${fishValue(option, argChoices)} -d '${quoted(description)}'`;
+  return `${names}${fishValue(option)} -d '${quoted(description)}'`;
 }
 
-function fishValue(option: Option, choices: readonly string[] | undefined): string {
+function fishValue(option: Option): string {
   const kind = namesFor(option);
   if (kind) return ` -x -a '(__isthmus_names ${kind})'`;
-  if (choices) return ` -x -a '${choices.join(' ')}'`;
+  if (option.argChoices) return ` -x -a '${option.argChoices.join(' ')}'`;
   if (!takesValue(option)) return '';
   return takesFile(option) ? ' -r' : ' -x';
 }
@@ -276,9 +279,7 @@ _isthmus_names() {
   for ((place = 2; place <= $#typed; place++)); do
     case $typed[place] in
       ${ASKING.join('|')}) asked+=("$typed[place]" "$typed[place+1]") ;;
-      ${ASKING.filter((name) => name.startsWith('--'))
-        .map((name) => `${name}=*`)
-        .join('|')}) asked+=("$typed[place]") ;;
+      ${ASKING_WITH_VALUE.join('|')}) asked+=("$typed[place]") ;;
     esac
   done
   names=(\${(f)"$($typed[1] completion --names $1 ${NAMES_TIMEOUT} $asked 2>/dev/null </dev/null)"})
