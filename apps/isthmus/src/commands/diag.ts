@@ -36,15 +36,7 @@ export const diag = command({
   ],
   async run({ args: [file], options, output, plane }: Call) {
     const path = file ?? `isthmus-diag-${new Date().toISOString().replaceAll(/[:.]/g, '-')}.tar.gz`;
-    const tls = await readTls(options);
-    const met = await plane();
-    const page = (address: string, of: string) =>
-      readPage(address, of, { tls, signal: AbortSignal.timeout(options.timeout) });
-    const { texts, members, missing } = await collect(
-      met,
-      (member, of) => page(member.address, of),
-      () => summaryOf(met),
-    );
+    const { texts, members, missing } = await collect(await plane(), await readTls(options));
     const size = await writeArchive(path, texts);
     output.show({ file: path, bytes: size, members, files: [...texts.keys()], missing }, () => {
       const left = missing.map((line) => `  ${line}\n`).join('');
@@ -75,9 +67,6 @@ interface Collected {
   readonly missing: readonly string[];
 }
 
-/** Reads a page of a member's admin port. */
-type ReadPage = (member: Member, path: string) => Promise<string>;
-
 /** One kind of data that every member is asked for. */
 interface Part {
   readonly file: string;
@@ -85,10 +74,10 @@ interface Part {
 }
 
 /** Collects everything that helps to understand a plane remotely: a directory for each member, and a summary. */
-async function collect(plane: Plane, readPage: ReadPage, summary: () => Promise<string>): Promise<Collected> {
+async function collect(plane: Plane, tls: AdminClientTls | undefined): Promise<Collected> {
   const texts = new Map<string, string>();
   const missing: string[] = [];
-  for (const { file, read } of partsOf(readPage)) {
+  for (const { file, read } of partsOf(tls)) {
     const { answers, unanswered } = await read(plane);
     for (const { member, value } of answers) texts.set(`${directoryOf(member)}/${file}`, value);
     missing.push(...unanswered.map((each) => missed(file, each)));
@@ -97,11 +86,11 @@ async function collect(plane: Plane, readPage: ReadPage, summary: () => Promise<
   texts.set('differences.json', json(differencesOf(answers.map(configView))));
   const head = `Collected by isthmus ${VERSION} at ${new Date().toISOString()}\n`;
   const left = missing.length > 0 ? `\nNot collected:\n${missing.map((line) => `  ${line}\n`).join('')}` : '';
-  const all = new Map([['summary.txt', `${head}\n${await summary().catch(inWords)}${left}`], ...texts]);
+  const all = new Map([['summary.txt', `${head}\n${await summaryOf(plane).catch(inWords)}${left}`], ...texts]);
   return { texts: all, members: plane.members.map(({ id }) => id), missing };
 }
 
-function partsOf(readPage: ReadPage): Part[] {
+function partsOf(tls: AdminClientTls | undefined): Part[] {
   const part = <T>(file: string, ask: (admin: adminApi.AdminClient, signal: AbortSignal) => Promise<T>): Part => {
     return { file, read: (plane) => plane.ask(async (admin, signal) => json(await ask(admin, signal))) };
   };
@@ -113,7 +102,10 @@ function partsOf(readPage: ReadPage): Part[] {
     part('tunnels.json', (admin, signal) => admin.listTunnels({}, { signal })),
     { file: 'dials.ndjson', read: (plane) => plane.ask(dialsOf) },
     { file: 'log.ndjson', read: (plane) => plane.ask(logOf) },
-    { file: 'metrics.txt', read: (plane) => plane.ask((_admin, _signal, member) => readPage(member, '/metrics')) },
+    {
+      file: 'metrics.txt',
+      read: (plane) => plane.ask((_admin, signal, { address }) => readMetrics(address, tls, signal)),
+    },
   ];
 }
 
@@ -147,20 +139,16 @@ function json(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`;
 }
 
-/** Sends a GET to an admin port, over HTTP or mutual TLS. */
-function readPage(
-  address: string,
-  path: string,
-  { tls, signal }: { readonly tls?: AdminClientTls | undefined; readonly signal: AbortSignal },
-): Promise<string> {
+/** Reads the metrics at an admin port, over HTTP or mutual TLS. */
+function readMetrics(address: string, tls: AdminClientTls | undefined, signal: AbortSignal): Promise<string> {
   const socketPath = socketPathOf(address);
   const place = socketPath === undefined ? parseDestination(address) : { host: 'localhost', socketPath };
   // In plain text, the port answers to no name but this one: any other could be that of a page on the web.
-  const options = { ...place, path, signal, ...(!tls && { headers: { host: 'localhost' } }) };
+  const options = { ...place, path: '/metrics', signal, ...(!tls && { headers: { host: 'localhost' } }) };
   return new Promise((resolve, reject) => {
     const answered = (response: IncomingMessage) => {
       if (response.statusCode === 200) textOf(response).then(resolve, reject);
-      else reject(new Error(`HTTP status ${response.statusCode} for ${path}`));
+      else reject(new Error(`HTTP status ${response.statusCode} for /metrics`));
     };
     const request =
       tls && socketPath === undefined
