@@ -170,7 +170,7 @@ type Texts = ReadonlyMap<string, string>;
  * Writes texts as a tar.gz that only its owner may read, with everything removed that looks like a secret. @returns its size in bytes
  * @throws Failure if the file exists or cannot be written
  */
-export async function writeArchive(path: string, texts: Texts, now = new Date()): Promise<number> {
+export async function writeArchive(path: string, texts: Texts): Promise<number> {
   const file = createWriteStream(path, { flags: 'wx', mode: 0o600 });
   try {
     await once(file, 'open');
@@ -179,7 +179,7 @@ export async function writeArchive(path: string, texts: Texts, now = new Date())
   }
   try {
     const tar = pack();
-    for (const [name, text] of texts) tar.entry({ name, mtime: now, mode: 0o600 }, scrubbed(text));
+    for (const [name, text] of texts) tar.entry({ name, mode: 0o600 }, scrubbed(text));
     tar.finalize();
     await pipeline(tar, createGzip(), file);
     return file.bytesWritten;
