@@ -5,7 +5,7 @@ import { type Call, command, durationOption, naming } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts';
 import { age, bytes, EXIT, Failure, isoTime, plural, type Style, statusOf } from '../output.ts';
-import type { Answer, Member } from '../plane/member.ts';
+import { type Answer, byName, type Member } from '../plane/member.ts';
 import { memberOf, type Plane } from '../plane/plane.ts';
 import { table } from '../table.ts';
 
@@ -75,7 +75,7 @@ export function hubsOf(answers: readonly Answer<adminApi.Hub[]>[]) {
       sessions: hub.sessions,
       links,
     }))
-    .sort((a, b) => a.hub.localeCompare(b.hub, 'en', { numeric: true }));
+    .sort((a, b) => byName(a.hub, b.hub));
 }
 
 /** A reason from yesterday explains nothing today. */

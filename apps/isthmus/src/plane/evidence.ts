@@ -2,7 +2,7 @@ import { type Evidence, findingsIn, judge, type Witness } from '@isthmus/finding
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { ISTHMUS } from '../defaults.ts';
 import { age, isoTime } from '../output.ts';
-import type { Answers, Member, Unanswered } from './member.ts';
+import { type Answers, byName, type Member, type Unanswered } from './member.ts';
 import type { Plane } from './plane.ts';
 
 export async function sessionsOf(
@@ -73,11 +73,7 @@ function reach(identifiers: adminApi.Identifiers | undefined): string[] {
 }
 
 function byAgent(a: SessionView, b: SessionView): number {
-  return (
-    a.tenant.localeCompare(b.tenant) ||
-    a.agent.localeCompare(b.agent, 'en', { numeric: true }) ||
-    a.hub.localeCompare(b.hub, 'en', { numeric: true })
-  );
+  return a.tenant.localeCompare(b.tenant) || byName(a.agent, b.agent) || byName(a.hub, b.hub);
 }
 
 /** What the members of a plane answered, and what the rules of `isthmus check` make of it. */

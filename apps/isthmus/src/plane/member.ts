@@ -84,8 +84,11 @@ export function membersOf(greetings: readonly Greeting[], machine = hostname()):
       members.set(id, { id, address, roles: names, hubId, version, zone, ...(unreachable && { unreachable }) });
     }
   }
-  return new Map([...members].sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true })));
+  return new Map([...members].sort(([a], [b]) => byName(a, b)));
 }
+
+/** Orders names with numbers in them as people count: `hub-2` before `hub-10`. */
+export const byName = new Intl.Collator('en', { numeric: true }).compare;
 
 /** Returns who joined last at each place. A dead member stays in the list for a while, though another may already listen in its place. */
 function lastAt(members: readonly adminApi.Member[], machine: string): Map<string, string> {
