@@ -140,6 +140,11 @@ export function age(ms: number): string {
   return parts.join('');
 }
 
+/** Says how long ago a text was true: a reason from yesterday explains nothing today. */
+export function ago(text: string, atMs: number, now: number): string {
+  return `${text} (${age(Math.max(0, now - atMs))} ago)`;
+}
+
 /** `1 agent`, `2 agents`. */
 export function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;

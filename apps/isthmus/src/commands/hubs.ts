@@ -4,7 +4,7 @@ import { Argument, Option } from 'commander';
 import { type Call, command, durationOption, naming } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts';
-import { age, bytes, EXIT, Failure, isoTime, plural, type Style, statusOf } from '../output.ts';
+import { age, ago, bytes, EXIT, Failure, isoTime, plural, type Style, statusOf } from '../output.ts';
 import { type Answer, byName, type Member } from '../plane/member.ts';
 import { memberOf, type Plane } from '../plane/plane.ts';
 import { table } from '../table.ts';
@@ -57,7 +57,7 @@ export function hubsOf(answers: readonly Answer<adminApi.Hub[]>[]) {
       const known = found.get(hub.hubId) ?? { hub, links: [] };
       if (member.hubId === hub.hubId) known.hub = hub;
       const link = LINKS[hub.link];
-      const reason = link === 'down' && hub.failure && ago(hub.failure, now);
+      const reason = link === 'down' && hub.failure && ago(hub.failure.text, hub.failure.atMs, now);
       if (link && link !== 'none' && member.roles.includes('gateway'))
         known.links.push({ member: member.id, link, ...(reason && { reason }) });
       found.set(hub.hubId, known);
@@ -76,11 +76,6 @@ export function hubsOf(answers: readonly Answer<adminApi.Hub[]>[]) {
       links,
     }))
     .sort((a, b) => byName(a.hub, b.hub));
-}
-
-/** A reason from yesterday explains nothing today. */
-function ago({ text, atMs }: adminApi.LinkFailure, now: number): string {
-  return `${text} (${age(Math.max(0, now - atMs))} ago)`;
 }
 
 function usable({ links }: HubView): number {

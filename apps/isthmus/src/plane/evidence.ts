@@ -1,7 +1,7 @@
 import { type Evidence, findingsIn, judge, type Witness } from '@isthmus/findings';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { ISTHMUS } from '../defaults.ts';
-import { age, isoTime } from '../output.ts';
+import { ago, isoTime } from '../output.ts';
 import { type Answers, byName, type Member, type Unanswered } from './member.ts';
 import type { Plane } from './plane.ts';
 
@@ -160,10 +160,9 @@ export function lastDifferent(lines: readonly string[], now: number): string[] {
   return [...found.values()].reverse();
 }
 
-/** Adds how long ago a log line was written: a reason from yesterday explains nothing today. */
 function aged(text: string, line: string, now: number): string {
   const at = timeOf(line);
-  return Number.isNaN(at) ? text : `${text} (${age(Math.max(0, now - at))} ago)`;
+  return Number.isNaN(at) ? text : ago(text, at, now);
 }
 
 function timeOf(line: string): number {
