@@ -153,35 +153,27 @@ export async function warningsOf(plane: Plane, members: readonly Member[]): Prom
 export function lastDifferent(lines: readonly string[], now: number): string[] {
   const found = new Map<string, string>();
   for (const line of [...lines].reverse()) {
-    const text = readable(line);
-    if (text !== undefined && found.size < ISTHMUS.warningsShown && !found.has(text))
-      found.set(text, aged(text, line, now));
+    if (found.size >= ISTHMUS.warningsShown) break;
+    const { text, atMs } = readable(line) ?? {};
+    if (text === undefined || atMs === undefined || found.has(text)) continue;
+    found.set(text, Number.isNaN(atMs) ? text : ago(text, atMs, now));
   }
   return [...found.values()].reverse();
-}
-
-function aged(text: string, line: string, now: number): string {
-  const at = timeOf(line);
-  return Number.isNaN(at) ? text : ago(text, at, now);
-}
-
-function timeOf(line: string): number {
-  const { time } = JSON.parse(line) as { time?: unknown };
-  return typeof time === 'number' ? time : Date.parse(String(time));
 }
 
 /** Fields that differ from line to line, or are shown elsewhere. */
 const LEFT_OUT = ['level', 'time', 'name', 'msg', 'pid', 'hostname', 'dial', 'trace_id', 'span_id', 'ms'];
 
-/** Formats a log line as `message: field=value, ...`. Returns undefined if it is no log line. */
-function readable(line: string): string | undefined {
+/** Formats a log line as `message: field=value, ...`, and says when it was written. Returns undefined if it is no log line. */
+function readable(line: string): { readonly text: string; readonly atMs: number } | undefined {
   try {
     const fields = JSON.parse(line) as Record<string, unknown>;
     const told = Object.entries(fields)
       .filter(([name]) => !LEFT_OUT.includes(name))
       .map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`);
     const message = String(fields.msg ?? '');
-    return told.length > 0 ? `${message}: ${told.join(', ')}` : message;
+    const text = told.length > 0 ? `${message}: ${told.join(', ')}` : message;
+    return { text, atMs: Date.parse(String(fields.time)) };
   } catch {
     return undefined;
   }
