@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import http2, { type Http2Session } from 'node:http2';
 import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import { EXIT } from './output.ts';
@@ -139,6 +140,26 @@ test('without any answer the exit status is 3, with the reason and what to do', 
   const terminal = new TestTerminal(['status', '--address', '127.0.0.1:1']);
   assert.equal(await run(terminal), EXIT.unasked);
   assert.match(terminal.stderr, /^isthmus: no member answers: 127\.0\.0\.1:1: .*ECONNREFUSED.*--address\n$/);
+});
+
+test('a command that asks for several things at once meets the plane once', async (t) => {
+  const asked: string[] = [];
+  const sessions = new Set<Http2Session>();
+  const server = http2.createServer().on('session', (session) => sessions.add(session));
+  server.on('stream', (stream, headers) => {
+    asked.push(String(headers[':path']).replace(/.*\//, ''));
+    stream.respond({ 'content-type': 'application/grpc', 'grpc-status': 7 }, { endStream: true });
+  });
+  server.listen(0, '127.0.0.1');
+  t.after(() => {
+    server.close();
+    for (const session of sessions) session.destroy();
+  });
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const terminal = new TestTerminal(['describe', 'agent', 'a', '--address', `127.0.0.1:${port}`]);
+  assert.equal(await run(terminal), EXIT.unasked, terminal.stderr);
+  assert.deepEqual(asked.sort(), ['GetStatus', 'ListMembers']);
 });
 
 test('check --wait asks again until its time is over', async () => {

@@ -132,14 +132,21 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
   const interpreted = interpret(terminal);
   if (typeof interpreted === 'number') return interpreted;
   const { definition, args, sourceOf } = interpreted;
-  let met: Plane | undefined;
+  let met: Promise<Plane> | undefined;
   try {
     const options = definition.asksNobody?.(args)
       ? interpreted.options
       : await withContext(interpreted.options, sourceOf, terminal);
-    const plane = async () => {
+    const meet = async () => {
       const { address: addresses, timeout: timeoutMs } = options;
-      met ??= await Plane.meet({ addresses, tls: await readTls(options), timeoutMs, signal: terminal.interrupted });
+      return await Plane.meet({ addresses, tls: await readTls(options), timeoutMs, signal: terminal.interrupted });
+    };
+    const plane = () => {
+      met ??= meet().catch((error) => {
+        // Whoever asks again meets again.
+        met = undefined;
+        throw error;
+      });
       return met;
     };
     const given = (flag: string) => sourceOf(new Option(flag).attributeName()) === 'cli';
@@ -156,7 +163,7 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
     terminal.err(`isthmus: ${inWords(error)}\n`);
     return error.status;
   } finally {
-    met?.[Symbol.dispose]();
+    (await met?.catch(() => undefined))?.[Symbol.dispose]();
   }
 }
 
