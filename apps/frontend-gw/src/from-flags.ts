@@ -1,31 +1,16 @@
 import {
+  callerPorts,
+  callerTls,
   type GatewayValues,
   parseDirect,
   parseStrategies,
   proxyNetworks,
   resumeOptions,
-  tlsPolicy,
 } from '@isthmus/flags';
 import type { Gateway, GatewayParts } from '@isthmus/plane';
-import type { TlsSettings } from '@isthmus/runtime';
-import { type CallerPort, DEFAULT_TENANT } from '@isthmus/transport';
+import { DEFAULT_TENANT } from '@isthmus/transport';
 import { GATEWAY } from './defaults.ts';
 import { type GatewayOptions, gateway } from './gateway.ts';
-
-function callerPorts(flags: GatewayValues): CallerPort[] {
-  const ports: CallerPort[] = [];
-  if (flags['uds-name'] !== '') {
-    ports.push({ address: { path: flags['uds-name'], deleteExisting: flags['delete-existing-uds-file'] } });
-  }
-  if (flags['server-port'] !== 0) {
-    ports.push({ address: { host: flags['server-bind-address'], port: flags['server-port'] }, tls: callerTls(flags) });
-  }
-  return ports;
-}
-
-function callerTls(flags: GatewayValues): TlsSettings {
-  return { cert: flags['server-cert'], key: flags['server-key'], ca: flags['server-ca-cert'], ...tlsPolicy(flags) };
-}
 
 /** Also the ports of a hub in this process. */
 function portsOfProcess(flags: GatewayValues): number[] {

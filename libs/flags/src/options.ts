@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { SecureVersion } from 'node:tls';
 import type { Member } from '@isthmus/directory';
-import { secureContextOptions, type TlsFiles } from '@isthmus/runtime';
+import { secureContextOptions, type TlsFiles, type TlsSettings } from '@isthmus/runtime';
 import { formatDestination } from '@isthmus/tunnel';
 import type { GatewayValues } from './programs.ts';
 import { hubSocket, type REDIS_CREDENTIALS } from './topics/plane.ts';
@@ -18,6 +18,27 @@ export function tlsPolicy(flags: Pick<GatewayValues, 'cipher-suites' | 'tls-min-
   const ciphers = opensslCiphers(flags['cipher-suites']);
   const minVersion = tlsVersion(flags['tls-min-version']);
   return { ...(ciphers && { ciphers }), ...(minVersion && { minVersion }) };
+}
+
+type CallerTlsFlags = Pick<
+  GatewayValues,
+  'server-cert' | 'server-key' | 'server-ca-cert' | 'cipher-suites' | 'tls-min-version'
+>;
+
+/** TLS settings where callers connect. */
+export function callerTls(flags: CallerTlsFlags): TlsSettings {
+  return { cert: flags['server-cert'], key: flags['server-key'], ca: flags['server-ca-cert'], ...tlsPolicy(flags) };
+}
+
+type CallerFlags = CallerTlsFlags &
+  Pick<GatewayValues, 'uds-name' | 'delete-existing-uds-file' | 'server-port' | 'server-bind-address'>;
+
+/** Where callers connect: a unix socket, a TCP port, or both. */
+export function callerPorts(flags: CallerFlags) {
+  const { 'uds-name': path, 'server-port': port, 'server-bind-address': host } = flags;
+  const socket = { address: { path, deleteExisting: flags['delete-existing-uds-file'] } };
+  const overTls = { address: { host, port }, tls: callerTls(flags) };
+  return [...(path === '' ? [] : [socket]), ...(port === 0 ? [] : [overTls])];
 }
 
 type PeerTlsFlags = Pick<GatewayValues, 'peer-cert' | 'peer-key' | 'peer-ca-cert'>;

@@ -1,5 +1,5 @@
 import { hostname } from 'node:os';
-import { type HoldValues, isthmusHold, parseGateways, resumeOptions, tlsPolicy } from '@isthmus/flags';
+import { callerPorts, type HoldValues, isthmusHold, parseGateways, resumeOptions } from '@isthmus/flags';
 import { boundVerification, randomHex } from '@isthmus/runtime';
 import {
   admissionCheck,
@@ -14,7 +14,7 @@ import {
   VERSION,
 } from '@isthmus/service';
 import { createLogger, holdMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
-import { anyoneOf, type CallerPort, Callers, DEFAULT_TENANT, watchCertificate } from '@isthmus/transport';
+import { anyoneOf, Callers, DEFAULT_TENANT, watchCertificate } from '@isthmus/transport';
 import {
   DialLimiter,
   GatewayTunnels,
@@ -96,17 +96,6 @@ function startHold(flags: HoldValues, { log }: Context<ProgramLogger>): Promise<
       cut,
     };
   });
-}
-
-function callerPorts(flags: HoldValues): CallerPort[] {
-  const ports: CallerPort[] = [];
-  const { 'uds-name': path, 'server-port': port } = flags;
-  if (path !== '') ports.push({ address: { path, deleteExisting: flags['delete-existing-uds-file'] } });
-  if (port !== 0) {
-    const tls = { cert: flags['server-cert'], key: flags['server-key'], ca: flags['server-ca-cert'] };
-    ports.push({ address: { host: flags['server-bind-address'], port }, tls: { ...tls, ...tlsPolicy(flags) } });
-  }
-  return ports;
 }
 
 export function runHold(): Promise<void> {
