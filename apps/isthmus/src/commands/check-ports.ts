@@ -11,7 +11,7 @@ import { CertificatePool, type Presented, presentedBy } from '@isthmus/runtime';
 import { type Destination, HUB_SERVER_NAME, inWords, parseDestination } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 import { millis } from '../output.ts';
-import { judged } from './check-files.ts';
+import { type FileOptions, judged } from './check-files.ts';
 
 /** A port that others must reach, and what proves that they do when this machine does not. */
 interface Port {
@@ -26,10 +26,7 @@ interface Port {
   readonly todo: string;
 }
 
-interface PortTrust {
-  readonly peerCaCert?: string;
-  readonly caCert?: string;
-}
+type PortTrust = Pick<FileOptions, 'peerCaCert' | 'caCert'>;
 
 interface Probing {
   /** How long each answer may take. */
@@ -189,12 +186,9 @@ async function listening(about: string, path: string): Promise<Result> {
   }
 }
 
-export interface RedisOptions {
+export interface RedisOptions extends Pick<FileOptions, 'redisCaCert' | 'redisCert' | 'redisKey'> {
   readonly redisUrl?: string;
   readonly plane: string;
-  readonly redisCaCert?: string;
-  readonly redisCert?: string;
-  readonly redisKey?: string;
   readonly redisUsernameFile?: string;
   readonly redisPasswordFile?: string;
   readonly redisSentinelUsernameFile?: string;

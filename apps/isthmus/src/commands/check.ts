@@ -115,9 +115,7 @@ async function checkPlane(
       timeoutMs: options.timeout,
       announce: announcer(plane),
     })),
-    ...(options.dials
-      ? await checkDials(plane, sessionViews(evidence.sessions), { ...options, withinMs: options.within })
-      : []),
+    ...(options.dials ? await checkDials(plane, sessionViews(evidence.sessions), options) : []),
   ];
   const order = Object.keys(CHECKS);
   return results.sort((a, b) => order.indexOf(a.check) - order.indexOf(b.check));
@@ -148,11 +146,7 @@ function withAgentPorts(hubs: readonly adminApi.Hub[], configs: Answers<adminApi
   });
 }
 
-interface DialsOptions {
-  /** What to dial through every agent; unset for the agent's own health port. */
-  readonly destination?: string;
-  readonly withinMs: number;
-}
+type DialsOptions = Pick<Options, 'destination' | 'within'>;
 
 const report = reportOf('dials');
 
@@ -177,14 +171,14 @@ async function dialThrough(
   plane: Plane,
   gateway: Member,
   { agent, tenant }: SessionView,
-  { destination = OWN_HEALTH_PORT, withinMs }: DialsOptions,
+  { destination = OWN_HEALTH_PORT, within }: DialsOptions,
 ): Promise<Result> {
   const name = agentName(tenant, agent);
   const about = `${gateway.id} through ${name} to ${destination}`;
   const { answers, unanswered } = await plane.askThese([gateway], (admin) =>
     admin.dial(
-      { destination, tenant, agentId: agent, timeoutMs: withinMs },
-      { signal: AbortSignal.timeout(withinMs + ISTHMUS.dialAnswerMs) },
+      { destination, tenant, agentId: agent, timeoutMs: within },
+      { signal: AbortSignal.timeout(within + ISTHMUS.dialAnswerMs) },
     ),
   );
   const record = answers[0]?.value.dial;
