@@ -1,4 +1,4 @@
-import { FlagError, readDuration } from '@isthmus/flags';
+import { readDuration } from '@isthmus/flags';
 import { socketPathOf } from '@isthmus/runtime';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
@@ -79,7 +79,6 @@ function valid<T>(read: () => T): T {
   try {
     return read();
   } catch (error) {
-    if (error instanceof FlagError || error instanceof InvalidArgumentError) throw error;
     throw new InvalidArgumentError((error as Error).message);
   }
 }
