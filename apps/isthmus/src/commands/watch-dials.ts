@@ -199,7 +199,7 @@ export class DialsOfMinute {
   }
 
   /** Returns the dials of each of the last full seconds, oldest first. */
-  perSecond(now: number, seconds = ISTHMUS.watchWindowMs / 1000): number[] {
+  perSecond(now: number, seconds: number): number[] {
     const last = Math.floor(now / 1000) - 1;
     return Array.from({ length: seconds }, (_, index) => this.#seconds.get(last - seconds + 1 + index)?.dials ?? 0);
   }

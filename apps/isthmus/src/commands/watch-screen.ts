@@ -14,8 +14,6 @@ export interface Picture {
   readonly room: { readonly columns: number; readonly rows: number };
 }
 
-const right = (name: string, more: object = {}) => ({ name, right: true, ...more }) as const;
-
 /** Returns the lines of the live screen, the most important first, because a low terminal cuts off the end. */
 export function picture({ now, members, recent, unheard, controls, room }: Picture, style: Style): string[] {
   const { columns, rows } = room;
@@ -150,7 +148,7 @@ function errorLines(errors: readonly ErrorView[], style: Style): string[] {
   });
   const saying = roomy ? [{ name: 'saying', least: 20 }] : [];
   const [head = '', ...told] = lines(
-    table([right('count'), 'error', { name: 'last to', least: 16, most: 32 }, ...saying], rows, style),
+    table([{ name: 'count', right: true }, 'error', { name: 'last to', least: 16, most: 32 }, ...saying], rows, style),
   );
   // A narrow screen has the reason on lines of its own: it is what an operator looks for.
   const reasons = errors.map(({ last }) =>

@@ -55,7 +55,7 @@ describe('recent dials', () => {
     recent.add(dial('slow', 3, 420));
     assert.deepEqual(recent.rates(NOW), { dials: 2.2, failed: 0.1 });
     assert.equal(
-      recent.perSecond(NOW).reduce((sum, each) => sum + each, 0),
+      recent.perSecond(NOW, 60).reduce((sum, each) => sum + each, 0),
       22,
     );
     assert.deepEqual(
@@ -81,7 +81,7 @@ describe('recent dials', () => {
     assert.deepEqual([recent.slowest(5), recent.errors()], [[], []]);
     for (let index = 0; index < 21_000; index++) recent.add(dial(`n${index}`, 1, 1));
     assert.equal(recent.tenants()[0]?.dials, 20_000);
-    assert.equal(Math.max(...recent.perSecond(NOW)), 21_000);
+    assert.equal(Math.max(...recent.perSecond(NOW, 60)), 21_000);
   });
 });
 
