@@ -31,6 +31,8 @@ const BASIC = {
   observation: { events: planeEvents(), tracer: noTracer },
 } as const;
 
+const toAgent = (socket: net.Socket) => ({ socket, peer: 'agent a1', events: planeEvents() });
+
 /** An agent of a hub that is played by the test. */
 async function agentOf(
   context: TestContext,
@@ -61,7 +63,7 @@ test('a connection that comes up while the agent drains says so', { timeout: 60_
       await drained.promise;
       return { hubId: 'h1', sessionId: 's1', tenant: 'default', plane: '', serverCount: 1 };
     },
-    open: (socket) => void new LinkClient({ socket, peer: 'agent a1', receive: ({ type }) => told.resolve(type) }),
+    open: (socket) => void new LinkClient({ ...toAgent(socket), receive: ({ type }) => told.resolve(type) }),
     refused: (_socket, error) => told.reject(error),
     fault: (_socket, error) => told.reject(error),
   });
@@ -84,7 +86,7 @@ test('a tunnel of an agent that drains goes on when its hub is there again', { t
       admit: async () => ({ hubId: 'h1', sessionId: 's1', tenant: 'default', plane: '', serverCount: 1 }),
       open: (socket) =>
         void links.push(
-          new LinkClient({ socket, peer: 'agent a1', to: 'agent', receive: ({ type }) => told.push(type) }),
+          new LinkClient({ ...toAgent(socket), to: 'agent', receive: ({ type }) => told.push(type) }),
         ),
       refused() {},
       fault() {},
@@ -131,7 +133,7 @@ for (const [source, leased, told, names, wanted] of [
       context,
       {
         admit: async () => ({ hubId: 'h1', sessionId: 's1', tenant: 'default', plane: '', serverCount: told }),
-        open: (socket) => void new LinkClient({ socket, peer: 'agent a1' }),
+        open: (socket) => void new LinkClient(toAgent(socket)),
         refused() {},
         fault() {},
       },
@@ -161,7 +163,7 @@ test("an agent dials for its link's tenant only, and by that tenant's rules", { 
         heard.push(tenant);
         return { hubId: 'h1', sessionId: 's1', tenant: 'acme', policy: true, plane: '', serverCount: 1 };
       },
-      open: (socket) => opened.resolve(new LinkClient({ socket, peer: 'agent a1' })),
+      open: (socket) => opened.resolve(new LinkClient(toAgent(socket))),
       refused: (_socket, error) => opened.reject(error),
       fault: (_socket, error) => opened.reject(error),
     },

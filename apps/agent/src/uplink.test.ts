@@ -26,7 +26,7 @@ function hub() {
       return { hubId: 'h0', sessionId: 's1', tenant: 'default', plane: 'p', serverCount: 1 };
     },
     open(socket) {
-      const link = new LinkClient({ socket, peer: 'agent a1' });
+      const link = new LinkClient({ socket, peer: 'agent a1', events: planeEvents() });
       link.sendLine(encodeControl({ type: 'membership', current: true, hubs: OTHERS }));
     },
     refused() {},

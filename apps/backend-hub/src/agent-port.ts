@@ -329,16 +329,9 @@ export class AgentPort {
     const { events } = this.#options.observation;
     // The agent may have opened other sessions meanwhile.
     this.#admission.checkRoom(agent, agentId);
-    const fault = (error: Error) => void events.emit('fault', 'agents', `agent ${agentId}`, error);
-    const refused = (error: Error) => void events.emit('refused', 'agents', `agent ${agentId}`, error);
+    const peer = `agent ${agentId}`;
     const link = new LinkClient({
-      socket,
-      peer: `agent ${agentId}`,
-      to: 'agent',
-      ping,
-      orphaned: () => events.emit('tunnel:orphaned', 'hub'),
-      fault,
-      refused,
+      ...{ socket, peer, to: 'agent', ping, events },
       receive: (message) => {
         if (message.type === 'drain') this.#sessions.drain(sessionId);
         else if (message.type === 'credential') void sessionGrant?.renew(message.token, () => link.sendRenewed());
@@ -346,12 +339,12 @@ export class AgentPort {
       },
     });
     const quit = this.membership.add(link);
-    void link.closed.then(guarding(fault)(quit));
+    void link.closed.then(guarding((error) => events.emit('fault', 'agents', peer, error))(quit));
     if (agent.grant) this.#policies.add(agent.grant.tenant, link);
     const ignored: string[] = [];
     const identifiers = parseIdentifiers(query, undefined, (each) => ignored.push(each));
     const mistake = ignoredError(ignored);
-    if (mistake) refused(mistake);
+    if (mistake) events.emit('refused', 'agents', peer, mistake);
     const protocol = 'link' as const;
     const remote = remoteOf(socket);
     const said = { agentId, identifiers, protocol, remote, ...(instance !== undefined && { instance }) };

@@ -41,7 +41,8 @@ async function hub(context: TestContext) {
       checkServerIdentity: () => undefined,
     });
     await once(socket, 'secureConnect');
-    const link = new LinkClient({ socket, peer: 'hub', ...(gatewayInstance !== undefined && { gatewayInstance }) });
+    const named = gatewayInstance !== undefined && { gatewayInstance };
+    const link = new LinkClient({ socket, peer: 'hub', events: planeEvents(), ...named });
     await link.answered;
     return { link, socket };
   };

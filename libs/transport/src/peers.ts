@@ -183,9 +183,7 @@ class Peer {
         socket,
         peer: `hub ${this.#hubId}`,
         ...(instance !== undefined && { gatewayInstance: instance }),
-        orphaned: () => events.emit('tunnel:orphaned', 'gateway'),
-        fault: (error) => events.emit('fault', 'peers', `hub ${this.#hubId}`, error),
-        refused: (error) => events.emit('refused', 'peers', `hub ${this.#hubId}`, error),
+        events,
       });
       // In TLS 1.3, a client learns only after its handshake whether its certificate was accepted.
       this.#unanswered = link;

@@ -172,7 +172,8 @@ for (const [name, message] of Object.entries(CHATTER)) {
     const dialling = await chatter(message, async (scope, heard) => {
       const [socket, victim] = await socketPair(scope);
       const peer = new FrameSocket(socket, PREFACE.length);
-      const link = new LinkClient({ socket: victim, peer: 'rogue', receive: heard, refused: heard });
+      const events = planeEvents().on('refused', heard);
+      const link = new LinkClient({ socket: victim, peer: 'rogue', receive: heard, events });
       await peer.send(settings());
       const { stream: id } = await peer.frame(TYPE.HEADERS);
       await peer.send(frame(TYPE.HEADERS, FLAG.END_HEADERS, id, block([[':status', '200']])));

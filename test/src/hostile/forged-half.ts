@@ -8,6 +8,7 @@ import {
   DialAbort,
   type Mark,
   parseDestination,
+  planeEvents,
 } from '@isthmus/tunnel';
 import { type Identity, type Scope, until } from '../harness/index.ts';
 import { peerSocket } from './gateway-link.ts';
@@ -26,7 +27,8 @@ interface Way {
 /** A link to a hub with a gateway's certificate. */
 export async function forgedLink(scope: Scope, port: number, ca: string, identity: Identity): Promise<LinkClient> {
   const socket = await peerSocket(scope, port, ca, identity);
-  const link = new LinkClient({ socket, peer: 'hub', gatewayInstance: randomBytes(8).toString('hex') });
+  const gatewayInstance = randomBytes(8).toString('hex');
+  const link = new LinkClient({ socket, peer: 'hub', gatewayInstance, events: planeEvents() });
   await link.answered;
   return link;
 }

@@ -76,7 +76,7 @@ const noDial = () => Promise.reject(new DialError('connection_refused', 'nobody'
 test('a control line in 12,000 pieces costs a hub no more than its bytes', async () => {
   await using scope = new Scope();
   const [, socket] = await pair(scope);
-  const client = new LinkClient({ socket, peer: 'agent rogue' });
+  const client = new LinkClient({ socket, peer: 'agent rogue', events: planeEvents() });
   scope.defer(() => client.destroy(new Error('test over')));
   await receive(socket, settings(), frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, block([[':status', '200']])));
   const pieces = endlessLine();
@@ -104,7 +104,7 @@ test('a control line in 12,000 pieces costs an agent no more than its bytes', as
 test('a control line that outgrows its bound ends the link at the bound', async () => {
   await using scope = new Scope();
   const [, socket] = await pair(scope);
-  const client = new LinkClient({ socket, peer: 'agent rogue' });
+  const client = new LinkClient({ socket, peer: 'agent rogue', events: planeEvents() });
   await receive(socket, settings(), frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, block([[':status', '200']])));
   let sent = 0;
   for (; client.usable && sent < 1 << 20; sent += BEGUN.length) await receive(socket, frame(TYPE.DATA, 0, 1, BEGUN));

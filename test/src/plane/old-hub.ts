@@ -79,7 +79,7 @@ export async function oldHub(
       serverCount: 2,
     }),
     open(socket, { agentId, identifiers: query, instance }, { sessionId }) {
-      const link = new LinkClient({ socket, peer: `agent ${agentId}`, to: 'agent' });
+      const link = new LinkClient({ socket, peer: `agent ${agentId}`, to: 'agent', events });
       links.set(sessionId, { link, agentId });
       all.sessions.add(sessionId);
       const identifiers = parseIdentifiers(query);

@@ -290,15 +290,12 @@ class Gateway {
       throw error;
     }
     const link = new LinkClient({
-      ...{ socket, peer, to: 'gateway', gatewayInstance: instance },
+      ...{ socket, peer, to: 'gateway', gatewayInstance: instance, events },
       receive: ({ type }) => {
         if (type !== 'drain') return;
         this.draining = true;
         changed();
       },
-      orphaned: () => events.emit('tunnel:orphaned', 'gateway'),
-      fault: (error) => events.emit('fault', 'gateways', peer, error),
-      refused: (error) => events.emit('refused', 'gateways', peer, error),
     });
     const timer = setTimeout(() => link.destroy(new Error('it does not answer')), ISTHMUS.holdConnectMs);
     const answer = await Promise.race([link.answered, link.closed]);

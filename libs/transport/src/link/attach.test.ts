@@ -61,7 +61,12 @@ async function plane(passOn?: Attach) {
   });
   const socket = net.connect({ port: await listen(hub), host: '127.0.0.1', allowHalfOpen: true });
   await once(socket, 'connect');
-  const gateway = new LinkClient({ socket, peer: 'hub h1', gatewayInstance: '0123456789abcdef' });
+  const gateway = new LinkClient({
+    socket,
+    peer: 'hub h1',
+    gatewayInstance: '0123456789abcdef',
+    events: planeEvents(),
+  });
   cleanups.push(() => gateway.destroy(new Error('test over')));
   /** Begins a tunnel that has echoed `hello`. */
   const begin = async () => {

@@ -73,7 +73,7 @@ test('a credential that is revoked cuts the tunnels of its link, also for the ag
       return { tenant: 'default', caller: { identity: 'certificate' } };
     },
   });
-  const client = new LinkClient({ socket, peer: 'gateway' });
+  const client = new LinkClient({ socket, peer: 'gateway', events: planeEvents() });
   cleanups.push(() => client.destroy(new Error('test over')));
   const destination = net.createServer((accepted) => accepted.on('error', () => {}).resume());
   const { end } = await client.dial(request(await listen(destination)));
@@ -89,7 +89,7 @@ test('a credential that is revoked cuts the tunnels of its link, also for the ag
 
 test("a caller's tunnel goes on after its destination has ended", async () => {
   const socket = await callersSocket();
-  const client = new LinkClient({ socket, peer: 'gateway' });
+  const client = new LinkClient({ socket, peer: 'gateway', events: planeEvents() });
   cleanups.push(() => client.destroy(new Error('test over')));
   const got = Promise.withResolvers<string>();
   const destination = net.createServer({ allowHalfOpen: true }, (accepted) => {

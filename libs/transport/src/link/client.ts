@@ -9,6 +9,7 @@ import {
   DialError,
   type DialRequest,
   type Established,
+  type PlaneEvents,
   planeEnded,
   SessionLost,
 } from '@isthmus/tunnel';
@@ -62,17 +63,15 @@ export interface LinkClientOptions {
   /** Names this process, if it is a gateway. */
   readonly gatewayInstance?: string;
   readonly receive?: (message: ControlMessage) => void;
-  /** Called for a control message that could not be read and was skipped. */
-  readonly refused?: (error: Error) => void;
-  /** Called for a defect of ours that ended the link. */
-  readonly fault?: (error: Error) => void;
-  /** Called for a tunnel or dial that was ended because the other side did not know it. */
-  readonly orphaned?: () => void;
+  readonly events: PlaneEvents;
   /** See `watchLiveness`. */
   readonly ping?: PingInterval | undefined;
   /** How often both sides compare their streams, in milliseconds; for tests. */
   readonly reconcileEvery?: number;
 }
+
+/** What a link's events say it leads to. */
+const PLACES = { agent: 'agents', hub: 'peers', gateway: 'gateways' } as const;
 
 /** A request that opens a stream. */
 interface Asking<Answer> {
@@ -109,7 +108,8 @@ export class LinkClient implements NextHopConnection {
   readonly #drain: Drain;
 
   constructor(options: LinkClientOptions) {
-    const { socket, peer, receive = () => {}, refused = () => {}, reconcileEvery = WIRE.reconcileEveryMs } = options;
+    const { socket, peer, receive = () => {}, events, reconcileEvery = WIRE.reconcileEveryMs } = options;
+    const where = PLACES[options.to ?? 'hub'];
     const http2 = http2Link('client', socket, peer, () => mayHaveDied(), options.to);
     this.#http2 = http2;
     this.#peer = peer;
@@ -122,7 +122,7 @@ export class LinkClient implements NextHopConnection {
     this.attach = (request) => this.#attach(request);
     const fault = (error: Error) => {
       this.destroy(error);
-      options.fault?.(error);
+      events.emit('fault', where, peer, error);
     };
     this.#guarded = guarding(fault);
     this.#closed = this.#guarded((stream: Http2Stream) => {
@@ -152,7 +152,7 @@ export class LinkClient implements NextHopConnection {
     const reconciler = this.#reconciler(options);
     this.#control = new Control(stream, {
       receive: (message) => (message.type === 'lacking' ? reconciler.lacking(message.streams) : receive(message)),
-      refused,
+      refused: (error) => events.emit('refused', where, peer, error),
       fault,
       fail: (error) => this.destroy(error),
     });
@@ -162,12 +162,12 @@ export class LinkClient implements NextHopConnection {
     http2.once('close', () => clearInterval(timer));
   }
 
-  #reconciler({ peer, orphaned = () => {} }: LinkClientOptions): DiallingReconciler<Http2Stream> {
+  #reconciler({ peer, events, to }: LinkClientOptions): DiallingReconciler<Http2Stream> {
     return new DiallingReconciler({
       streams: () => this.#streams,
       send: (message) => this.#control.send(message),
       end(stream) {
-        orphaned();
+        events.emit('tunnel:orphaned', to === 'agent' ? 'hub' : 'gateway');
         stream.reset(ErrorCode.CANCEL, new SessionLost(`${peer} has lost the tunnel`));
       },
     });

@@ -317,8 +317,10 @@ for (const [what, given, told] of [
     });
     const socket = net.connect(await listen(server), '127.0.0.1');
     await once(socket, 'connect');
+    const events = planeEvents();
     const faults: Error[] = [];
-    const client = new LinkClient({ socket, peer: 'hub h1', fault: (error) => faults.push(error) });
+    events.on('fault', (_where, _peer, error) => faults.push(error));
+    const client = new LinkClient({ socket, peer: 'hub h1', events });
     assert.equal((await client.closed).message, `hub h1: it refuses this link: ${told}`);
     assert.deepEqual(faults, []);
   });
@@ -334,7 +336,7 @@ test('a dial that the other side drops is retryable, and no loss of the session:
   });
   const socket = net.connect(await listen(server), '127.0.0.1');
   await once(socket, 'connect');
-  const client = new LinkClient({ socket, peer: 'agent a1' });
+  const client = new LinkClient({ socket, peer: 'agent a1', events: planeEvents() });
   cleanups.push(() => client.destroy(new Error('test over')));
   const message = 'agent a1: the stream ended without an answer';
   await assert.rejects(client.dial(request(1)), { code: 'proxy_internal_error', retryable: true, message });

@@ -29,8 +29,8 @@ async function linkToStranger(
   const socket = net.connect({ port, host: '127.0.0.1' });
   await once(socket, 'connect');
   let orphans = 0;
-  const orphaned = () => void orphans++;
-  const client = new LinkClient({ socket, peer: 'hub h1', orphaned, reconcileEvery: RECONCILE_EVERY_MS });
+  const events = planeEvents().on('tunnel:orphaned', () => void orphans++);
+  const client = new LinkClient({ socket, peer: 'hub h1', events, reconcileEvery: RECONCILE_EVERY_MS });
   cleanups.push(() => client.destroy(new Error('test over')));
   return { client, reset: reset.promise, orphans: () => orphans };
 }
@@ -94,7 +94,7 @@ test('hundreds of tunnels that open and close during reconciliation are no orpha
     net.createServer({ allowHalfOpen: true }, (socket) => socket.on('error', () => {}).pipe(socket)),
   );
   let orphans = 0;
-  const { client, server, events } = await link(dialTcp, { reconcileEvery: 5, orphaned: () => void orphans++ });
+  const { client, server, events } = await link(dialTcp, { reconcileEvery: 5 });
   events.on('tunnel:orphaned', () => void orphans++);
   const bytes = randomBytes(64 * 1024);
   const one = async (index: number) => {

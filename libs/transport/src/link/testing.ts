@@ -67,7 +67,7 @@ export async function link(
     },
     open: (hubSocket) => {
       opened.resolve({
-        client: new LinkClient({ socket: hubSocket, peer: 'agent a1', ...options }),
+        client: new LinkClient({ socket: hubSocket, peer: 'agent a1', events, ...options }),
         hubSocket,
       });
     },
