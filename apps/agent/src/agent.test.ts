@@ -85,9 +85,7 @@ test('a tunnel of an agent that drains goes on when its hub is there again', { t
     {
       admit: async () => ({ hubId: 'h1', sessionId: 's1', tenant: 'default', plane: '', serverCount: 1 }),
       open: (socket) =>
-        void links.push(
-          new LinkClient({ ...toAgent(socket), to: 'agent', receive: ({ type }) => told.push(type) }),
-        ),
+        void links.push(new LinkClient({ ...toAgent(socket), to: 'agent', receive: ({ type }) => told.push(type) })),
       refused() {},
       fault() {},
     },
@@ -192,19 +190,21 @@ test("an agent dials for its link's tenant only, and by that tenant's rules", { 
   };
   // It overtakes the rules, and waits for them.
   const early = dial('acme', 'operator');
-  link.sendPolicy({ deny: [{ name: 'no-loopback', cidr: '127.0.0.0/8', callers: ['operator'] }, { cidr: '::1' }] });
+  const callers = ['operator'];
+  link.send({ type: 'policy', deny: [{ name: 'no-loopback', cidr: '127.0.0.0/8', callers }, { cidr: '::1' }] });
   const other = 'hub h1 dials for tenant default, and this link is of tenant acme';
   assert.match(await early, /the policy of tenant acme refuses (127\.0\.0\.1|::1) \(rule (no-loopback|deny\[1\])\)$/);
   assert.equal(await dial('acme', 'kube-apiserver'), 'dialled');
   assert.equal(await dial('default', 'kube-apiserver'), other);
-  link.sendPolicy({
+  link.send({
+    type: 'policy',
     deny: [
       { name: 'no-loopback', cidr: '127.0.0.0/8' },
       { name: 'no-loopback', cidr: '::1' },
     ],
   });
   assert.match(await dial('acme', 'kube-apiserver'), /\(rule no-loopback\)$/);
-  link.sendPolicy({});
+  link.send({ type: 'policy' });
   assert.equal(await dial('acme', 'operator'), 'dialled');
   assert.deepEqual(
     refused.map((line) => line.split(':')[0]),

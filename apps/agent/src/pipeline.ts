@@ -17,8 +17,8 @@ interface TenantPolicyOptions {
   readonly announced: boolean;
   /** Called if the announced rules did not come in time, or could not be used. Should end the link. */
   readonly missing: (error: Error) => void;
-  /** Milliseconds; for tests. */
-  readonly timeout?: number;
+  /** Called for rules that cannot be used. */
+  readonly refused: (error: Error) => void;
 }
 
 /** What the callers of the tenant of one link may dial, as its hub says. Rules that cannot be used leave the earlier ones in force. */
@@ -31,18 +31,24 @@ export class TenantPolicy implements Disposable {
   };
   readonly #first = Promise.withResolvers<void>();
   readonly #timer: NodeJS.Timeout | undefined;
+  readonly #refused: (error: Error) => void;
   #policy: Policy | undefined;
 
-  constructor({ announced, missing, timeout = AGENT.rulesMs }: TenantPolicyOptions) {
-    const late = () => missing(new Error(`it sent no dial rules that can be used within ${timeout / 1000} s`));
-    if (announced) this.#timer = setTimeout(late, timeout);
+  constructor({ announced, missing, refused }: TenantPolicyOptions) {
+    this.#refused = refused;
+    const late = () => missing(new Error(`it sent no dial rules that can be used within ${AGENT.rulesMs / 1000} s`));
+    if (announced) this.#timer = setTimeout(late, AGENT.rulesMs);
     else this.#first.resolve();
     this.#first.promise.catch(() => {});
   }
 
-  /** @throws Error for rules that cannot be used */
   take(rules: PolicyRules): void {
-    this.#policy = policyOf(rules);
+    try {
+      this.#policy = policyOf(rules);
+    } catch (error) {
+      this.#refused(error as Error);
+      return;
+    }
     clearTimeout(this.#timer);
     this.#first.resolve();
   }

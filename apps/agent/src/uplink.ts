@@ -257,21 +257,29 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
   const mayRoam = token === undefined || options.tls !== undefined;
   let leaving = false;
   const { policy: announced = false, renewal: renews, ping } = offers;
-  const policy = new TenantPolicy({ announced, missing: (error) => link.destroy(error) });
-  const send = (fresh: string) => link.sendCredential(fresh);
+  const peer = `hub ${hubId}`;
+  const policy = new TenantPolicy({
+    announced,
+    missing: (error) => link.destroy(error),
+    refused: (error) => events.emit('refused', 'agent link', peer, error),
+  });
+  const send = (fresh: string) => link.send({ type: 'credential', token: fresh });
   const renewal = renews ? new TokenRenewal({ first: token, read: options.token, send }) : undefined;
   const link = new LinkServer({
     socket,
     tenant,
-    peer: `hub ${hubId}`,
+    peer,
     role: 'agent',
     ...(options.tunnels && { tunnels: options.tunnels }),
     ping,
     dial: options.dial(policy),
-    policy: (rules) => policy.take(rules),
-    renewed: () => renewal?.taken(),
     events,
-    membership: (message) => membership(mayRoam ? message : within(names, message)),
+    receive(message) {
+      if (message.type === 'membership' || message.type === 'membership-change')
+        membership(mayRoam ? message : within(names, message));
+      else if (message.type === 'policy') policy.take(message);
+      else if (message.type === 'renewed') renewal?.taken();
+    },
     goaway: () => {
       if (leaving) return;
       leaving = true;

@@ -228,11 +228,11 @@ async function tokenHub(context: TestContext, texts: Readonly<Record<string, str
     const link = new LinkServer({
       ...{ socket, peer: 'hub h1', role: 'agent' as const, events: planeEvents() },
       dial: () => Promise.reject(new Error('no dial was expected')),
-      renewed: () => void done.renewed++,
+      receive: ({ type }) => void (type === 'renewed' && done.renewed++),
     });
     context.after(() => link.destroy(new Error('the test is over')));
     assert.equal(renewal, true);
-    return { renew: () => link.sendCredential(`${tenant} fresh`), done, link };
+    return { renew: () => link.send({ type: 'credential', token: `${tenant} fresh` }), done, link };
   };
   return { running, events, session, verified, refused };
 }

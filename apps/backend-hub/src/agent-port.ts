@@ -334,7 +334,7 @@ export class AgentPort {
       ...{ socket, peer, to: 'agent', ping, events },
       receive: (message) => {
         if (message.type === 'drain') this.#sessions.drain(sessionId);
-        else if (message.type === 'credential') void sessionGrant?.renew(message.token, () => link.sendRenewed());
+        else if (message.type === 'credential') void sessionGrant?.renew(message.token, () => link.send({ type: 'renewed' }));
         else if (message.type === 'stranger') this.#told(message, agent);
       },
     });

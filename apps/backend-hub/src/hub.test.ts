@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, mock, test } from 'node:test';
 import { Directory, memoryRegistry, type Registry } from '@isthmus/directory';
 import { heldBy } from '@isthmus/directory/testing';
 import { until } from '@isthmus/runtime/testing';
-import { type ControlMessage, LinkServer, type MembershipMessage, requestLink } from '@isthmus/transport';
+import { type ControlMessage, LinkServer, requestLink } from '@isthmus/transport';
 import { noTracer, planeEvents } from '@isthmus/tunnel';
 import { type HubOptions, hub, Succession } from './hub.ts';
 
@@ -38,8 +38,8 @@ async function admitted(address: string, agentId: string, more: { readonly pingS
 async function agentOf(address: string) {
   const { socket } = await admitted(address, 'a1');
   const asked = Promise.withResolvers<void>();
-  const told: MembershipMessage[] = [];
-  let hears = (_message: MembershipMessage) => {};
+  const told: ControlMessage[] = [];
+  let hears = (_message: ControlMessage) => {};
   const link = new LinkServer({
     socket,
     peer: 'hub h1',
@@ -47,13 +47,13 @@ async function agentOf(address: string) {
     events: planeEvents(),
     dial: () => Promise.reject(new Error('no dial was expected')),
     goaway: () => asked.resolve(),
-    membership(message) {
+    receive(message) {
       told.push(message);
       hears(message);
     },
   });
   /** The first message of which this holds. */
-  const heard = (wanted: (message: MembershipMessage) => boolean) =>
+  const heard = (wanted: (message: ControlMessage) => boolean) =>
     new Promise<ControlMessage>((resolve) => {
       hears = (message) => wanted(message) && resolve(message);
       for (const message of told) hears(message);

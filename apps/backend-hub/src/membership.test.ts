@@ -225,7 +225,7 @@ function link() {
   return {
     told,
     end: () => closed.resolve(new Error('over')),
-    sendPolicy: (rules: unknown) => void told.push(rules),
+    send: ({ type: _, ...rules }: ControlMessage) => void told.push(rules),
     closed: closed.promise,
   };
 }

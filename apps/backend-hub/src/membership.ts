@@ -174,7 +174,7 @@ function same(a: HubMember | undefined, b: HubMember): boolean {
   return a?.generation === b.generation && a.draining === b.draining && a.address === b.address && a.zone === b.zone;
 }
 
-type PolicyLink = Pick<LinkClient, 'sendPolicy' | 'closed'>;
+type PolicyLink = Pick<LinkClient, 'send' | 'closed'>;
 
 /** Tells agents the dial rules of their tenants: when their links open, and when the rules change. */
 export class Policies {
@@ -189,7 +189,7 @@ export class Policies {
       told: JSON.stringify(rules),
     }));
     of.links.add(link);
-    link.sendPolicy(rules);
+    link.send({ type: 'policy', ...rules });
     void link.closed.then(() => {
       of.links.delete(link);
       if (of.links.size === 0 && this.#tenants.get(tenant.name) === of) this.#tenants.delete(tenant.name);
@@ -204,7 +204,7 @@ export class Policies {
     const text = JSON.stringify(rules);
     if (of.told === text) return;
     of.told = text;
-    for (const link of of.links) link.sendPolicy(rules);
+    for (const link of of.links) link.send({ type: 'policy', ...rules });
   }
 }
 

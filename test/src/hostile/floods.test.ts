@@ -196,7 +196,7 @@ const CONTROL = block([
 function linkServer(socket: Socket, heard: () => void): LinkServer {
   const events = planeEvents().on('refused', heard);
   const dial = () => new Promise<never>(() => {});
-  return new LinkServer({ socket, peer: 'rogue', role: 'hub', dial, events, goaway: heard, membership: heard });
+  return new LinkServer({ socket, peer: 'rogue', role: 'hub', dial, events, goaway: heard, receive: heard });
 }
 
 interface Chatted {

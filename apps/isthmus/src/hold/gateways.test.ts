@@ -7,7 +7,15 @@ import path from 'node:path';
 import { PassThrough } from 'node:stream';
 import { afterEach, test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
-import { anyoneOf, Callers, type CutMessage, DEFAULT_TENANT, type LinkClient, LinkServer } from '@isthmus/transport';
+import {
+  anyoneOf,
+  Callers,
+  type ControlMessage,
+  type CutMessage,
+  DEFAULT_TENANT,
+  type LinkClient,
+  LinkServer,
+} from '@isthmus/transport';
 import {
   type Dial,
   DialAbort,
@@ -299,7 +307,8 @@ async function toldAt(socket: string) {
       from.write(UPGRADED);
       const attach = async () => assert.fail('nothing is attached');
       const served = { socket: from, peer: 'hold', role: 'gateway', dial: answering, attach } as const;
-      const link = new LinkServer({ ...served, events: planeEvents(), cut: (message) => told.push(message) });
+      const receive = (message: ControlMessage) => void (message.type === 'cut' && told.push(message));
+      const link = new LinkServer({ ...served, events: planeEvents(), receive });
       void link.closed.then(({ message }) => closed.push(message));
     });
   });

@@ -32,15 +32,7 @@ import { TRANSPORT } from '../defaults.ts';
 import { percentDecoded, reasonOf } from '../http1.ts';
 import { abandoned, Drain, type NextHopConnection, pendingDial } from '../next-hop.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
-import {
-  Control,
-  type ControlMessage,
-  type CutMessage,
-  controlCost,
-  encodeControl,
-  GATEWAY_FIELD,
-  type PolicyRules,
-} from './control.ts';
+import { Control, type ControlMessage, type CutMessage, controlCost, encodeControl, GATEWAY_FIELD } from './control.ts';
 import {
   type Answer,
   attachHead,
@@ -165,7 +157,7 @@ export class LinkClient implements NextHopConnection {
   #reconciler({ peer, events, to }: LinkClientOptions): DiallingReconciler<Http2Stream> {
     return new DiallingReconciler({
       streams: () => this.#streams,
-      send: (message) => this.#control.send(message),
+      send: (message) => this.send(message),
       end(stream) {
         events.emit('tunnel:orphaned', to === 'agent' ? 'hub' : 'gateway');
         stream.reset(ErrorCode.CANCEL, new SessionLost(`${peer} has lost the tunnel`));
@@ -183,17 +175,13 @@ export class LinkClient implements NextHopConnection {
     return this.#http2.rtt || undefined;
   }
 
+  send(message: ControlMessage): void {
+    this.#control.send(message);
+  }
+
   /** @param line a control message from `encodeControl` */
   sendLine(line: string): void {
     this.#control.sendLine(line);
-  }
-
-  /**
-   * Tells an agent what the callers of its tenant may dial: all rules, at the start of the link and whenever they change. Dials can
-   * overtake the message, so a hub announces rules that it sends at the start: see `HubHello.policy`.
-   */
-  sendPolicy({ deny, allow }: PolicyRules): void {
-    this.#control.send({ type: 'policy', ...(deny && { deny }), ...(allow && { allow }) });
   }
 
   /**
@@ -216,11 +204,6 @@ export class LinkClient implements NextHopConnection {
     return this.#control.flushed();
   }
 
-  /** Tells an agent that its session now stands on the credential that it sent last. */
-  sendRenewed(): void {
-    this.#control.send({ type: 'renewed' });
-  }
-
   /** Whether the link accepts new dials. */
   get usable(): boolean {
     return this.#drain.reason === undefined;
@@ -228,7 +211,7 @@ export class LinkClient implements NextHopConnection {
 
   /** Tells the other side that this side is about to close, so that it opens another link first. Still accepts dials. */
   leave(): void {
-    this.#control.send({ type: 'drain' });
+    this.send({ type: 'drain' });
   }
 
   /** Accepts no new dials, lets running tunnels finish, then closes. The caller bounds this with `destroy`. */

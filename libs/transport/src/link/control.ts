@@ -157,7 +157,10 @@ export interface PolicyRules {
   readonly allow?: readonly PolicyRule[];
 }
 
-/** From a hub to its agent: the dial rules of the agent's tenant, all of them, at the start of the link and at each change. */
+/**
+ * From a hub to its agent: the dial rules of the agent's tenant, all of them, at the start of the link and at each change. Dials can overtake it,
+ * so a hub announces the first: see `HubHello.policy`.
+ */
 type PolicyMessage = { readonly type: 'policy' } & PolicyRules;
 
 /**

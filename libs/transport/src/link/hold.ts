@@ -120,7 +120,9 @@ export class HoldLinks {
             deadline: Math.min(request.deadline, performance.now() + timeout),
           }),
         limits: LIMITS,
-        cut: ({ dial: id, destination, agent: agentId, trace, type: _type, ...cut }) => {
+        receive: (message) => {
+          if (message.type !== 'cut') return;
+          const { dial: id, destination, agent: agentId, trace, type: _type, ...cut } = message;
           const traceparent = trace === '' ? undefined : trace;
           const dial = { id, tenant, destination: parseDestination(destination), caller: dialler.caller, traceparent };
           events.emit('hold:cut', { ...cut, dial, agentId });

@@ -36,11 +36,8 @@ import { type ServeDialOptions, type ServedDial, serve, serveDial, type Waiter }
 import {
   Control,
   type ControlMessage,
-  type CutMessage,
   GATEWAY_FIELD,
   isInstance,
-  type MembershipMessage,
-  type PolicyRules,
 } from './control.ts';
 import {
   ATTACH_PATH,
@@ -268,18 +265,12 @@ export interface LinkServerOptions extends ServedDialsOptions {
   readonly hubId?: string;
   /** Called when the dialling side closes the link, or is about to. It sends no new dials, and closes when its tunnels have ended. */
   readonly goaway?: () => void;
-  /** Called with what the hub at the other side says about its plane's hubs. */
-  readonly membership?: (message: MembershipMessage) => void;
-  /** Called with what the tenant's callers may dial. It may throw if it cannot use the rules, which are then counted as refused. */
-  readonly policy?: (rules: PolicyRules) => void;
+  /** Called with each message that is not about the link itself. */
+  readonly receive?: (message: ControlMessage) => void;
   /** See `watchLiveness`. */
   readonly ping?: PingInterval | undefined;
   /** Of what the dialling side may do. Unset: it is trusted. */
   readonly limits?: LinkLimits;
-  /** Called when the hub has taken the credential that was sent last. */
-  readonly renewed?: () => void;
-  /** Called with each tunnel that `isthmus hold`, at the other side, says was cut. */
-  readonly cut?: (cut: CutMessage) => void;
 }
 
 /**
@@ -296,7 +287,7 @@ export class LinkServer {
   readonly #unsent: ControlMessage[] = [];
   readonly #reconciler = new ServingReconciler<Http2Stream>({
     streams: () => this.#streams,
-    send: (message) => this.#send(message),
+    send: (message) => this.send(message),
     end: (stream) => this.#endOrphan(stream),
   });
   readonly #guarded = guarding((error) => this.#fault(error));
@@ -363,12 +354,13 @@ export class LinkServer {
   drain(): void {
     if (this.#draining) return;
     this.#draining = true;
-    this.#send({ type: 'drain' });
+    this.send({ type: 'drain' });
   }
 
-  /** Sends a hub a fresh token. Call only if the hub has said that it takes one: see `HubHello.renewal`. */
-  sendCredential(token: string): void {
-    this.#send({ type: 'credential', token });
+  /** Sends a message, once the other side has opened its control stream. */
+  send(message: ControlMessage): void {
+    if (this.#control) this.#control.send(message);
+    else this.#unsent.push(message);
   }
 
   /** Tells a hub who answers at an address that hubs told, and is no hub of its plane. It is lost before the hub has opened its control stream. */
@@ -433,28 +425,11 @@ export class LinkServer {
     for (const message of this.#unsent.splice(0)) this.#control.send(message);
   }
 
-  #send(message: ControlMessage): void {
-    if (this.#control) this.#control.send(message);
-    else this.#unsent.push(message);
-  }
-
   #receive(message: ControlMessage): void {
-    if (message.type === 'membership' || message.type === 'membership-change') this.#options.membership?.(message);
-    else if (message.type === 'drain') this.#options.goaway?.();
+    if (message.type === 'drain') this.#options.goaway?.();
     else if (message.type === 'held') this.#reconciler.held(message);
     else if (message.type === 'hung-up') this.#options.tunnels?.hungUp(message, this);
-    else if (message.type === 'policy') this.#takePolicy(message);
-    else if (message.type === 'renewed') this.#options.renewed?.();
-    else if (message.type === 'cut') this.#options.cut?.(message);
-  }
-
-  #takePolicy(rules: PolicyRules): void {
-    const { role, events, peer, policy } = this.#options;
-    try {
-      policy?.(rules);
-    } catch (error) {
-      events.emit('refused', `${role} link`, peer, error as Error);
-    }
+    else this.#options.receive?.(message);
   }
 
   /** Our code threw where it never should. The link ends, and the other side opens another. */
