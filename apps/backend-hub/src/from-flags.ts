@@ -111,7 +111,6 @@ export async function hubRole(flags: HubValues, { closing, leases, warn, ...part
   const running = await hub({
     ...hubOptions(flags, cluster.authenticate),
     ...parts,
-    manyTenants: parts.tenancy !== undefined,
     // A gateway in this process learns of its hub's sessions before the registry does.
     changed: (change) => directory.ownHub !== undefined && directory.apply(change),
   });

@@ -119,8 +119,6 @@ export interface HubOptions extends AgentPortOptions {
   /** `host:port` where agents reach this hub. Empty if they reach it only through a load balancer. */
   readonly advertiseAgentAddress: string;
   readonly registry: Registry;
-  /** Whether dials of several tenants come, which then take turns. */
-  readonly manyTenants?: boolean;
   /** The registry's copy: where agents have other sessions. */
   readonly directory: Directory;
   /** Called for each change of this hub and its sessions, before the registry knows. */
@@ -157,8 +155,9 @@ class RunningHub implements Hub {
     this.hubId = options.hubId;
     [this.#record, this.#sessions, this.#agents] = this.#term();
     // A hub that begins anew has another table.
-    this.dial = pipeline(hubStages({ ...options, session: (request) => this.#sessions.dial(request) }));
-    this.attach = hubAttach({ ...options, session: (request) => this.#sessions.attach(request) });
+    const way = { observation: options.observation, manyTenants: options.tenancy !== undefined };
+    this.dial = pipeline(hubStages({ ...way, session: (request) => this.#sessions.dial(request) }));
+    this.attach = hubAttach({ ...way, session: (request) => this.#sessions.attach(request) });
     this.#succession = new Succession({
       hubId: this.hubId,
       events: options.observation.events,

@@ -12,7 +12,7 @@ import {
 interface HubStagesOptions {
   readonly observation: Observation;
   /** Whether dials of several tenants come, which then take turns. */
-  readonly manyTenants?: boolean;
+  readonly manyTenants: boolean;
   /** Passes a dial on through the session that its gateway chose. */
   readonly session: Dial;
 }

@@ -47,12 +47,7 @@ function gatewayOptions(
 
 /** Runs a gateway from a program's flags. */
 export async function gatewayRole(flags: GatewayValues, { closing, ...parts }: GatewayParts): Promise<Gateway> {
-  const { tenancy } = parts;
-  const running = await gateway({
-    ...gatewayOptions(flags),
-    ...parts,
-    ...(tenancy && { limits: tenancy.limits }),
-  });
+  const running = await gateway({ ...gatewayOptions(flags), ...parts });
   closing.defer(running.close);
   return running;
 }

@@ -23,7 +23,6 @@ import {
   type ResumeOptions,
   TunnelTable,
 } from '@isthmus/tunnel';
-import type { DialLimits } from '@isthmus/tunnel/limits';
 import { leaveDraining, passedAttach } from './attach.ts';
 import { GATEWAY } from './defaults.ts';
 import { DirectDials, type DirectOptions } from './direct.ts';
@@ -52,8 +51,6 @@ export interface GatewayOptions
   readonly direct: DirectOptions;
   /** Unset: tunnels end with what carries them. */
   readonly resume?: ResumeOptions;
-  /** What each tenant may use of this process, as it is now. Unset: there is one tenant. */
-  readonly limits?: (tenant: string) => DialLimits;
   readonly directory: Directory;
   /** Returns the way to a hub, or undefined while there is none. */
   readonly nextHop: (hubId: string) => NextHop | undefined;
@@ -67,11 +64,10 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const { observation, tenant, tenancy, callerTokens, dialTimeout: timeout, zone, parkTimeout } = options;
   const { events } = observation;
   const suspects = new Suspects();
-  const { limits } = options;
   const routing = { ...options, suspects };
   const routes = (to: RouteTo) => route(routing, to);
   const gatewayTunnels = options.resume && new GatewayTunnels({ ...routing, ...options.resume, route: routes });
-  const limiter = new DialLimiter(limits && { limits });
+  const limiter = new DialLimiter(tenancy && { limits: tenancy.limits });
   const { direct } = options;
   const directDials = direct.rules.length > 0 ? new DirectDials({ ...direct, tenancy, observation }) : undefined;
   const dial = pipeline(gatewayStages({ ...routing, limiter, directDials, gatewayTunnels }));

@@ -25,7 +25,7 @@ function stages({ tenants = false, direct = false, resume = false } = {}): strin
     observation: { events: planeEvents(), tracer: noTracer },
     suspects: new Suspects(),
     limiter: new DialLimiter(),
-    ...(tenants && { limits: () => assert.fail(), tenancy: { permits: () => undefined } }),
+    ...(tenants && { tenancy: { permits: () => undefined } }),
     ...(direct && { directDials: { direct: (next: Dial) => next } }),
     ...(resume && { gatewayTunnels: { resume: (next: Dial) => next } }),
   });
@@ -67,7 +67,6 @@ test('an attach of a caller takes turns, is counted, and is judged as a dial', a
   const forbidden = new DialError('destination_ip_prohibited', 'acme.yaml: dial.deny[0] forbids secret:1');
   const asked = gatewayAttach({
     limiter,
-    limits: () => assert.fail(),
     tenancy: { permits: ({ destination: { host } }) => (host === 'secret' ? forbidden : undefined) },
     attach,
   });

@@ -17,8 +17,7 @@ import type { DirectDials } from './direct.ts';
 interface GatewayStagesOptions extends RoutingOptions {
   readonly suspects: Suspects;
   readonly limiter: Pick<DialLimiter, 'limit'>;
-  /** Set where tenants have limits. */
-  readonly limits?: unknown;
+  /** Set where several tenants take turns. */
   readonly tenancy?: Pick<Tenancy, 'permits'> | undefined;
   /** Unset where neither a flag nor a tenant's file can name what the gateway dials itself. */
   readonly directDials?: Pick<DirectDials, 'direct'> | undefined;
@@ -28,7 +27,7 @@ interface GatewayStagesOptions extends RoutingOptions {
 
 /** A dial's way through a gateway, from the caller's edge to a hub's Dial. The test beside it says why in this order. */
 export function gatewayStages(options: GatewayStagesOptions): readonly Stage[] {
-  const { observation, limiter, limits, tenancy, directDials, gatewayTunnels, suspects } = options;
+  const { observation, limiter, tenancy, directDials, gatewayTunnels, suspects } = options;
   const observe: Stage = (next) => observed('gateway', next, observation);
   const limit: Stage = (next) => limiter.limit(next);
   const takeTurns: Stage = (next) => inTurns(next);
@@ -43,8 +42,7 @@ export function gatewayStages(options: GatewayStagesOptions): readonly Stage[] {
   return [
     observe,
     limit,
-    ...(limits ? [takeTurns] : []),
-    ...(tenancy ? [permit] : []),
+    ...(tenancy ? [takeTurns, permit] : []),
     refuseWhenScarce,
     ...(direct ? [direct] : []),
     ...(resume ? [resume] : []),
@@ -52,14 +50,14 @@ export function gatewayStages(options: GatewayStagesOptions): readonly Stage[] {
   ];
 }
 
-interface GatewayAttachOptions extends Pick<GatewayStagesOptions, 'limits' | 'tenancy'> {
+interface GatewayAttachOptions extends Pick<GatewayStagesOptions, 'tenancy'> {
   readonly limiter: Pick<DialLimiter, 'limitAttaches'>;
   /** Passes an attach on to the agent. */
   readonly attach: Attach;
 }
 
 /** The way of an attach of `isthmus hold` through a gateway: as a dial's, because hold is a caller. */
-export function gatewayAttach({ limiter, limits, tenancy, attach }: GatewayAttachOptions): Attach {
+export function gatewayAttach({ limiter, tenancy, attach }: GatewayAttachOptions): Attach {
   const permitted: Attach = async (request) => {
     const refusal = tenancy?.permits(request);
     if (!refusal) return attach(request);
@@ -67,5 +65,5 @@ export function gatewayAttach({ limiter, limits, tenancy, attach }: GatewayAttac
     const { code, message } = refusal;
     throw new DialError(code, message, { cause: new AttachRefused(message, { final: true, cause: refusal.cause }) });
   };
-  return limiter.limitAttaches(limits ? attachesInTurns(permitted) : permitted);
+  return limiter.limitAttaches(tenancy ? attachesInTurns(permitted) : permitted);
 }
