@@ -3,7 +3,7 @@ import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { test } from 'node:test';
 import type { Tenancy } from '@isthmus/plane';
-import type { CallerPeer } from '@isthmus/transport';
+import type { ConnectionPeer } from '@isthmus/transport';
 import { NotAuthorised, planeEvents } from '@isthmus/tunnel';
 import { type TenantCallersOptions, tenantCallers } from './gateway.ts';
 import { Identities } from './identities.ts';
@@ -44,7 +44,7 @@ function setup() {
     let admitted = 0;
     if (owner) identities.enter(socket, owner, () => void admitted++);
     const end = ({ message }: Error) => void ended.push(message);
-    const peer: CallerPeer = { socket, remote: 'uds', subject: undefined, end };
+    const peer: ConnectionPeer = { socket, remote: 'uds', subject: undefined, end };
     return { peer, ended, socket, admitted: () => admitted };
   };
   return { identities, evidence, watching, known, change: () => change(), refusals, connect };

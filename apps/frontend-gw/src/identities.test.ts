@@ -3,7 +3,7 @@ import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import type { Tenancy } from '@isthmus/plane';
-import { type CallerPeer, RequestRefused } from '@isthmus/transport';
+import { type ConnectionPeer, RequestRefused } from '@isthmus/transport';
 import { NotAuthorised, notAuthorisedIn, planeEvents } from '@isthmus/tunnel';
 import { GATEWAY } from './defaults.ts';
 import { Identities } from './identities.ts';
@@ -50,7 +50,12 @@ function setup() {
   const connect = (address = '10.0.0.1', servername = '') => {
     const socket = Object.assign(new EventEmitter(), { remoteAddress: address, servername }) as unknown as Socket;
     const ended: string[] = [];
-    const peer: CallerPeer = { socket, remote: address, subject: undefined, end: ({ message }) => ended.push(message) };
+    const peer: ConnectionPeer = {
+      socket,
+      remote: address,
+      subject: undefined,
+      end: ({ message }) => ended.push(message),
+    };
     const show = (token: string, tenant = 'acme') =>
       identities.identifyByToken(peer, { ...(tenant !== '' && { tenant }), token }, signal);
     return { peer, ended, show };

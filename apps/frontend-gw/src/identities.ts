@@ -5,7 +5,7 @@ import type { Tenancy } from '@isthmus/plane';
 import { addressOf, getOrPut, RandomSet, sourceOf, within } from '@isthmus/runtime';
 import {
   type CallerIdentity,
-  type CallerPeer,
+  type ConnectionPeer,
   type IdentifyByToken,
   type IdentifyCaller,
   type PortOwner,
@@ -22,7 +22,7 @@ type CallerEvidence = Parameters<Tenancy['identify']['caller']>[0];
 /** A connection whose caller is known. */
 interface Known {
   readonly owner: PortOwner;
-  readonly peer: CallerPeer;
+  readonly peer: ConnectionPeer;
   readonly who: CallerIdentity;
   /** Of what its last request showed. Unset: the connection itself proves the caller, by certificate or by its way in. */
   digest: string | undefined;
@@ -71,7 +71,7 @@ export class Identities {
   }
 
   /** Who a caller is holds for its connection's life, a refusal only until the tenants change. */
-  #identifyCaller(peer: CallerPeer): CallerIdentity | NotAuthorised {
+  #identifyCaller(peer: ConnectionPeer): CallerIdentity | NotAuthorised {
     const judged = this.#judged.get(peer.socket);
     if (judged && 'who' in judged) return judged.digest === undefined ? judged.who : UNSHOWN;
     if (judged?.asOf === this.#changes) return judged.error;
@@ -126,7 +126,7 @@ export class Identities {
   }
 
   /** @throws DialError if the tenant has too many connections */
-  #admit(peer: CallerPeer, grant: Grant, digest: string | undefined): Known {
+  #admit(peer: ConnectionPeer, grant: Grant, digest: string | undefined): Known {
     const { socket, remote, subject } = peer;
     const { owner, admitted } = this.#owners.get(socket) ?? { owner: {}, admitted() {} };
     const { principal } = grant;

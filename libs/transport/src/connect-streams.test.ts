@@ -17,7 +17,7 @@ import { dialTcp, listen } from './link/testing.ts';
 import { destination, established } from './packets/testing.ts';
 import { RequestRefused } from './proxy-authorization.ts';
 import { cleanups } from './testing/cleanups.ts';
-import { anyoneOf, type CallerPeer } from './tls/certificate.ts';
+import { anyoneOf, type ConnectionPeer } from './tls/certificate.ts';
 
 /** A caller's connection to an edge that dials as an agent does, unless the options say otherwise. */
 async function callerOf(options: Partial<CallerEdgeOptions> = {}, serving: Partial<GrpcServerOptions> = {}) {
@@ -135,7 +135,7 @@ test('a cut resets its stream alone, and a reset by the caller cuts its tunnel a
 
 test('a cut by the plane resets the stream, and a caller that may dial no more loses its connection', async () => {
   const nears: Duplex[] = [];
-  let peer: CallerPeer | undefined;
+  let peer: ConnectionPeer | undefined;
   const caller = await callerOf({
     dial: async () => {
       const { near } = destination();

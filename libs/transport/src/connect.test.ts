@@ -18,7 +18,7 @@ import { type CallerEdgeOptions, ConnectReader, connectEdge } from './connect.ts
 import { TRANSPORT } from './defaults.ts';
 import { destination, established } from './packets/testing.ts';
 import { type ProxyCredential, RequestRefused } from './proxy-authorization.ts';
-import { anyoneOf, type CallerPeer } from './tls/certificate.ts';
+import { anyoneOf, type ConnectionPeer } from './tls/certificate.ts';
 
 const REQUEST = 'CONNECT 127.0.0.1:1 HTTP/1.1\r\nhost: x\r\n\r\n';
 
@@ -113,7 +113,7 @@ test('a caller that may not dial reads why, and the refusal says what it wanted 
 });
 
 test('a pending dial whose caller may dial no more is answered why, and aborted', async (context) => {
-  let peer: CallerPeer | undefined;
+  let peer: ConnectionPeer | undefined;
   const { caller, dialled } = await connectTo(context, {
     identifyCaller(of) {
       peer = of;
@@ -129,7 +129,7 @@ test('a pending dial whose caller may dial no more is answered why, and aborted'
 });
 
 test('the tunnel of a caller that may dial no more is closed by the plane', async (context) => {
-  let peer: CallerPeer | undefined;
+  let peer: ConnectionPeer | undefined;
   const { near } = destination();
   const { caller, events } = await connectTo(context, {
     identifyCaller(of) {

@@ -15,7 +15,7 @@ import {
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, socketEnd, type Waiter } from './serve-dial.ts';
 import {
   type CallerIdentity,
-  type CallerPeer,
+  type ConnectionPeer,
   denied,
   type IdentifyByToken,
   type IdentifyCaller,
@@ -339,7 +339,7 @@ async function beginByToken(
   }
 }
 
-function peerOfConnection(connection: CallerConnection): CallerPeer {
+function peerOfConnection(connection: CallerConnection): ConnectionPeer {
   return peerOf(connection.socket, (reason) => connection.end(reason));
 }
 

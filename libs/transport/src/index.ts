@@ -48,7 +48,7 @@ export { RequestRefused } from './proxy-authorization.ts';
 export {
   anyoneOf,
   type CallerIdentity,
-  type CallerPeer,
+  type ConnectionPeer,
   type IdentifyByToken,
   type IdentifyCaller,
   serverNameOf,

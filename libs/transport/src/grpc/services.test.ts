@@ -12,7 +12,7 @@ import { AgentLimitError } from '../identifiers.ts';
 import { CONNECT_METHOD, PROXY_METHOD } from '../packets/channel.ts';
 import { RequestRefused } from '../proxy-authorization.ts';
 import { cleanups } from '../testing/cleanups.ts';
-import { anyoneOf, type CallerPeer } from '../tls/certificate.ts';
+import { anyoneOf, type ConnectionPeer } from '../tls/certificate.ts';
 import { connectPackets } from './client.ts';
 import { connect as connectTo, data, message, open } from './testing/calls.ts';
 import {
@@ -476,7 +476,7 @@ test('a caller shows its token in authorization, and reads what is wrong with it
 });
 
 test('a connection whose caller may dial no more ends with its tunnels, and tells why', async () => {
-  const peers = new Set<CallerPeer>();
+  const peers = new Set<ConnectionPeer>();
   const { target, events, server } = await gateway({
     identifyCaller(peer) {
       peers.add(peer);

@@ -79,9 +79,6 @@ export function peerOf(socket: Socket, end: ConnectionPeer['end']): ConnectionPe
   return { socket, remote: remoteOf(socket), subject, end };
 }
 
-/** A caller's connection. */
-export type CallerPeer = ConnectionPeer;
-
 /** Who dials on a connection. */
 export interface CallerIdentity {
   readonly tenant: string;
@@ -92,7 +89,7 @@ export interface CallerIdentity {
  * Says who a caller is, or why it may not dial. Called for each dial: one gRPC connection may carry
  * many, and gives the same peer. Throws DialError if its tenant has too many connections.
  */
-export type IdentifyCaller = (peer: CallerPeer) => CallerIdentity | NotAuthorised;
+export type IdentifyCaller = (peer: ConnectionPeer) => CallerIdentity | NotAuthorised;
 
 /**
  * Says who a caller is by what it shows in `Proxy-Authorization`. Its connection ends with the credential. Rejects with NotAuthorised, after a
@@ -100,7 +97,7 @@ export type IdentifyCaller = (peer: CallerPeer) => CallerIdentity | NotAuthorise
  * @param signal aborts when the caller has gone
  */
 export type IdentifyByToken = (
-  peer: CallerPeer,
+  peer: ConnectionPeer,
   shown: ProxyCredential,
   signal: AbortSignal,
 ) => Promise<CallerIdentity>;
