@@ -43,7 +43,7 @@ async function plane(context: TestContext, { tenants, uris = [] }: { tenants: re
   });
   const record = { hubId: 'h1', incarnation: 1, agentAddress: '', zone: '', draining: false };
   links.sync([{ ...record, peerAddress: server.address }]);
-  await until(() => links.linked('h1'));
+  await until(() => links.link('h1') !== undefined);
   /** What a gateway gets that dials so, whatever the registry says. */
   const outcome = async (tenant: string, session: string) => {
     const request = {

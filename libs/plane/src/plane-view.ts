@@ -37,7 +37,7 @@ export class PlaneView {
     this.following = follow(registry, {
       directory,
       signal: this.#stop.signal,
-      linked: (hubId) => peers?.linked(hubId) ?? false,
+      linked: (hubId) => peers?.link(hubId) !== undefined,
       hubs(hubs) {
         peers?.sync(hubs.filter(({ hubId }) => hubId !== own?.hubId));
         own?.membership(hubs);
@@ -91,7 +91,7 @@ export class PlaneView {
     for (const { hubId, peerAddress, draining } of directory.hubs()) {
       if (peerAddress === '' || draining || hubId === own?.hubId) continue;
       count.wanted++;
-      if (this.#peers.linked(hubId)) count.up++;
+      if (this.#peers.link(hubId)) count.up++;
     }
     return count;
   }
@@ -114,7 +114,7 @@ export class PlaneView {
   #linkTo({ hubId, peerAddress, draining }: HubRecord): HubLink {
     if (hubId === this.#options.own?.hubId) return 'own';
     if (!this.#peers || peerAddress === '') return 'none';
-    if (this.#peers.linked(hubId)) return 'up';
+    if (this.#peers.link(hubId)) return 'up';
     // A draining hub ends its links, and needs none.
     return draining ? 'none' : 'down';
   }

@@ -109,11 +109,6 @@ export class PeerLinks {
     return link?.usable ? link : undefined;
   }
 
-  /** Whether a hub is known to be alive: its link is up, and it has not said that it leaves. */
-  linked(hubId: string): boolean {
-    return this.#peers.get(hubId)?.link?.usable ?? false;
-  }
-
   /** Why there is no link to a hub; undefined while there is one, and before the first try. */
   failure(hubId: string): LinkFailure | undefined {
     return this.#peers.get(hubId)?.failure;
