@@ -184,16 +184,14 @@ interface EndpointOptions extends OwnRules {
   readonly events?: PlaneEvents;
   /** Gets each name that was resolved and each connection that was tried. */
   readonly tracer?: DialTracer;
-  /** Milliseconds; for tests. */
-  readonly connectTimeout?: number;
 }
 
 /** The agent's Dial: opens the destination's socket. Errors have Go's words (`dial tcp h:p: connect: connection refused`). */
 export function endpointDial(options: EndpointOptions): Dial {
-  const { agentId, events, tracer = noTracer, connectTimeout = TRANSPORT.destinationConnectMs } = options;
+  const { agentId, events, tracer = noTracer } = options;
   return (request) => {
     if (request.signal.aborted) return Promise.reject(abandoned());
-    const ownDeadline = performance.now() + connectTimeout;
+    const ownDeadline = performance.now() + TRANSPORT.destinationConnectMs;
     const steps = new EndpointSteps(request, tracer, refusalOf(request, options));
     let giveUp = () => {};
     // A defect fails the dial: one in the callback for the acknowledgement, say.
