@@ -106,7 +106,7 @@ class AgentListeners {
   async start(protocols: AgentProtocols): Promise<void> {
     const { agents, observation, tenancy } = this.#options;
     const open = this.#opener(protocols);
-    const choose = tenancy && { chooseTls: (serverName: string) => tenancy.chooseTls(serverName) };
+    const choose = tenancy && { chooseTls: tenancy.chooseTls };
     this.#main = await open({ ...agents, ...choose, events: observation.events });
     if (tenancy) await this.#openOwnPorts(tenancy, open);
   }

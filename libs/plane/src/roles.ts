@@ -3,7 +3,7 @@ import type { Admission } from '@isthmus/admission';
 import type { Directory, HubRecord, Registry } from '@isthmus/directory';
 import type { AdmissionState, Check, Closing } from '@isthmus/service';
 import type { ServerMetrics } from '@isthmus/telemetry';
-import type { OtherCertificate, TlsChoice } from '@isthmus/transport';
+import type { ChooseTls, OtherCertificate } from '@isthmus/transport';
 import type { DialUse, NextHop, Observation, SessionInfo } from '@isthmus/tunnel';
 import type { tenantViews } from './tenancy/views.ts';
 
@@ -110,7 +110,7 @@ export interface Tenancy extends Admission {
   /** What operators, metrics and health checks see of them. */
   readonly views: ReturnType<typeof tenantViews>;
   /** For `ListenOptions.chooseTls`: the certificate of the tenant that a server name (SNI) selects. Undefined: it selects none. */
-  chooseTls(serverName: string): TlsChoice | undefined;
+  readonly chooseTls: ChooseTls;
   /** For `ListenOptions.instead`, at a tenant's own port: the certificate of the tenant's file as it is in force. */
   certificateOf(tenant: string): OtherCertificate;
 }

@@ -55,9 +55,9 @@ export {
   shownCertificate,
 } from './tls/certificate.ts';
 export {
+  type ChooseTls,
   type OtherCertificate,
   secureConnect,
-  type TlsChoice,
   tlsChoice,
   tlsServer,
   watchCertificate,

@@ -81,7 +81,7 @@ test('a tenant is served with the files that its file names', async (context) =>
   const { start, said } = await starting(context);
   const { tenancy, agent } = await start();
   assert.equal(principalText((await agent(acme, 'e1')).principal), 'acme/agent/e1');
-  assert.ok(tenancy.chooseTls('acme.example')?.context);
+  assert.ok(tenancy.chooseTls('acme.example'));
   assert.equal(tenancy.chooseTls('acme.example'), tenancy.chooseTls('ACME.example'));
   assert.equal(tenancy.chooseTls('beta.example'), undefined);
   assert.equal(tenancy.views.check({}).detail, '1 in force');

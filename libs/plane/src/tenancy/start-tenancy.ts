@@ -1,4 +1,5 @@
 import { basename, dirname, resolve } from 'node:path';
+import type { SecureContext } from 'node:tls';
 import {
   ADMISSION,
   type Admission,
@@ -10,7 +11,7 @@ import {
 import { type ServerValues, tlsPolicy } from '@isthmus/flags';
 import { getOrPut, LruMap } from '@isthmus/runtime';
 import type { Closing } from '@isthmus/service';
-import { type TlsChoice, tlsChoice } from '@isthmus/transport';
+import { tlsChoice } from '@isthmus/transport';
 import type { PlaneEvents } from '@isthmus/tunnel';
 import { PLANE } from '../defaults.ts';
 import type { Tenancy } from '../roles.ts';
@@ -45,7 +46,7 @@ export async function startTenancy(flags: TenancyFlags, parts: TenancyParts): Pr
   const { tenants } = admission;
   const policy = tlsPolicy(flags);
   /** By tenant. Each is made ready when a peer first asks for it. */
-  const choices = new LruMap<string, TlsChoice>(PLANE.readyCertificates);
+  const choices = new LruMap<string, SecureContext>(PLANE.readyCertificates);
   admission.changed(({ changed, gone }) => {
     for (const name of [...changed, ...gone]) choices.delete(name);
   });

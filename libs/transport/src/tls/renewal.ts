@@ -49,19 +49,14 @@ interface TlsServerOptions extends TlsOptions {
 }
 
 /** What it throws ends the handshake, and is reported as the reason. */
-export type ChooseTls = (serverName: string) => TlsChoice | undefined;
-
-/** What a TLS server shows to one peer. */
-export interface TlsChoice {
-  readonly context: SecureContext;
-}
+export type ChooseTls = (serverName: string) => SecureContext | undefined;
 
 /** A certificate with its key that a server may show, see `ChooseTls`. PEM. @throws OpenSSL's error if it cannot be used */
 export function tlsChoice(
   { cert, key }: { readonly cert: string; readonly key: string },
   policy: Pick<TlsSettings, 'ciphers' | 'minVersion'>,
-): TlsChoice {
-  return { context: createSecureContext({ ...secureContextOptions(policy), cert, key, secureOptions: NO_TICKETS }) };
+): SecureContext {
+  return createSecureContext({ ...secureContextOptions(policy), cert, key, secureOptions: NO_TICKETS });
 }
 
 /** A certificate that comes and goes, which a server shows instead of its files'. */
@@ -157,7 +152,7 @@ export function tlsServer(
 function sniCallback(chooseTls: ChooseTls): NonNullable<TlsOptions['SNICallback']> {
   return (serverName, answer) => {
     try {
-      answer(null, chooseTls(serverName)?.context);
+      answer(null, chooseTls(serverName));
     } catch (error) {
       answer(error as Error);
     }

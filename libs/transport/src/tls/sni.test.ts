@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
-import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
+import tls, { type ConnectionOptions, type SecureContext, type TLSSocket } from 'node:tls';
 import { CertificateAuthority, type IdentityTexts, LOOPBACK } from '@isthmus/certificates';
 import { planeEvents } from '@isthmus/tunnel';
 import { listen } from '../listen.ts';
 import { serverNameOf, shownCertificate } from './certificate.ts';
-import { type TlsChoice, tlsChoice } from './renewal.ts';
+import { tlsChoice } from './renewal.ts';
 
 const DAY = 86_400_000;
 
@@ -28,7 +28,7 @@ async function listening(context: TestContext, policy: { readonly minVersion?: '
     writeFile(files.key, own.key),
     writeFile(files.ca, (await CertificateAuthority.create('program', DAY)).cert),
   ]);
-  const choices = new Map<string, TlsChoice>();
+  const choices = new Map<string, SecureContext>();
   const choose = (name: string, identity: IdentityTexts) => choices.set(name, tlsChoice(identity, policy));
   choose('a.example', a);
   choose('b.example', b);
