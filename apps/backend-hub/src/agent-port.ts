@@ -9,6 +9,7 @@ import {
   WaitingPool,
 } from '@isthmus/runtime';
 import {
+  type Accept,
   type AgentHello,
   agentService,
   DEFAULT_TENANT,
@@ -58,7 +59,7 @@ interface AgentProtocols {
   /** Our agents'. */
   readonly link: (socket: Socket) => void;
   /** Go agents'. */
-  readonly packets: NonNullable<Parameters<typeof listen>[0]['http2']>;
+  readonly packets: Accept;
 }
 
 /** The port that accepted a connection. */
@@ -71,6 +72,7 @@ interface AcceptingPort {
 /** The ports where agents connect: the one of all tenants, and those that tenants have for themselves. */
 class AgentListeners {
   readonly #options: AgentListenersOptions;
+  readonly #protocols: AgentProtocols;
   readonly #ports = new WeakMap<Socket, AcceptingPort>();
   /** Of this port and tenants' own. */
   readonly #unprovenPool: WaitingPool;
@@ -79,8 +81,9 @@ class AgentListeners {
   #main: Listener | undefined;
   #own: TenantPorts<Listener> | undefined;
 
-  constructor(options: AgentListenersOptions) {
+  constructor(options: AgentListenersOptions, protocols: AgentProtocols) {
     this.#options = options;
+    this.#protocols = protocols;
     this.#unprovenPool = new WaitingPool(options.limits.waiting);
   }
 
@@ -103,12 +106,11 @@ class AgentListeners {
     this.#ports.get(socket)?.unproven.leave(socket);
   }
 
-  async start(protocols: AgentProtocols): Promise<void> {
+  async start(): Promise<void> {
     const { agents, observation, tenancy } = this.#options;
-    const open = this.#opener(protocols);
     const choose = tenancy && { chooseTls: tenancy.chooseTls };
-    this.#main = await open({ ...agents, ...choose, events: observation.events });
-    if (tenancy) await this.#openOwnPorts(tenancy, open);
+    this.#main = await this.#open({ ...agents, ...choose, events: observation.events });
+    if (tenancy) await this.#openOwnPorts(tenancy);
   }
 
   async stop(): Promise<void> {
@@ -121,36 +123,34 @@ class AgentListeners {
     await Promise.all([...this.#listeners].map((listener) => listener.close()));
   }
 
-  #opener({ link, packets }: AgentProtocols): Open {
-    const { tenancy } = this.#options;
-    return async (port, tenant) => {
-      const enter = (socket: Socket) => {
-        const { unproven } = listener;
-        this.#ports.set(socket, { unproven, ...(tenant !== undefined && { tenant }) });
-      };
-      const listener: Listener = await listen({
-        ...port,
-        asksOnly: tenancy !== undefined,
-        name: 'agents',
-        handshakeTimeout: HUB.handshakeMs,
-        unproven: this.#unproven(tenant),
-        unprovenPool: this.#unprovenPool,
-        others: fromTheStart((socket) => {
-          enter(socket);
-          link(socket);
-        }),
-        http2(socket, first) {
-          enter(socket);
-          packets(socket, first);
-        },
-      });
-      this.#listeners.add(listener);
-      return listener;
+  async #open(port: OpenedPort, tenant?: string): Promise<Listener> {
+    const { link, packets } = this.#protocols;
+    const enter = (socket: Socket) => {
+      const { unproven } = listener;
+      this.#ports.set(socket, { unproven, ...(tenant !== undefined && { tenant }) });
     };
+    const listener: Listener = await listen({
+      ...port,
+      asksOnly: this.#options.tenancy !== undefined,
+      name: 'agents',
+      handshakeTimeout: HUB.handshakeMs,
+      unproven: this.#unproven(tenant),
+      unprovenPool: this.#unprovenPool,
+      others: fromTheStart((socket) => {
+        enter(socket);
+        link(socket);
+      }),
+      http2(socket, first) {
+        enter(socket);
+        packets(socket, first);
+      },
+    });
+    this.#listeners.add(listener);
+    return listener;
   }
 
   /** Opens and closes tenants' ports with their files. */
-  async #openOwnPorts(tenancy: Tenancy, open: Open): Promise<void> {
+  async #openOwnPorts(tenancy: Tenancy): Promise<void> {
     const { agents, observation } = this.#options;
     const { events } = observation;
     const host = 'host' in agents.address ? agents.address.host : '';
@@ -160,7 +160,7 @@ class AgentListeners {
       of: 'agents',
       open: ({ port = 0, tenant }, portEvents) => {
         const shown = tls && { tls, instead: tenancy.certificateOf(tenant) };
-        return open({ address: { host, port }, ...shown, proxyNetworks, events: portEvents }, tenant);
+        return this.#open({ address: { host, port }, ...shown, proxyNetworks, events: portEvents }, tenant);
       },
       // Sessions go on: an agent's credential says whose it is, wherever it came in.
       close: async (_port, listener) => {
@@ -180,10 +180,10 @@ class AgentListeners {
   }
 }
 
-type Open = (
-  port: Pick<Parameters<typeof listen>[0], 'address' | 'tls' | 'instead' | 'chooseTls' | 'events' | 'proxyNetworks'>,
-  tenant?: string,
-) => Promise<Listener>;
+type OpenedPort = Pick<
+  Parameters<typeof listen>[0],
+  'address' | 'tls' | 'instead' | 'chooseTls' | 'events' | 'proxyNetworks'
+>;
 
 export interface AgentPortOptions extends AgentAdmissionOptions, AgentListenersOptions {
   readonly hubId: string;
@@ -209,14 +209,25 @@ export class AgentPort {
   readonly #admission: AgentAdmission;
   readonly #policies = new Policies();
   readonly #listeners: AgentListeners;
-  #grpc: GrpcServer | undefined;
+  readonly #grpc: GrpcServer;
   #unwatch = () => {};
 
   constructor(options: AgentPortOptions, sessions: SessionTable) {
+    const { events } = options.observation;
     this.#options = options;
-    this.#listeners = new AgentListeners(options);
     this.#sessions = sessions;
     this.#admission = new AgentAdmission(options, sessions, (socket) => this.#listeners.portOf(socket));
+    this.#grpc = this.#goAgents();
+    const upgrades = upgradeServer<Welcome>({
+      admit: (hello, socket) => this.#admit(hello, socket),
+      open: (socket, hello, answer) => this.#open(socket, hello, answer),
+      refused: (socket, error) => events.emit('refused', refusedWhere(error, 'agents'), remoteOf(socket), error),
+      fault: (socket, error) => events.emit('fault', 'agents', remoteOf(socket), error),
+    });
+    this.#listeners = new AgentListeners(options, {
+      link: (socket) => upgrades.accept(socket),
+      packets: (socket, first) => this.#grpc.accept(socket, first),
+    });
   }
 
   /** Sessions of a tenant that were renewed in the last full second. */
@@ -234,24 +245,12 @@ export class AgentPort {
   }
 
   async start(): Promise<void> {
-    const { observation, tenancy } = this.#options;
-    const { events } = observation;
-    const upgrades = upgradeServer<Welcome>({
-      admit: (hello, socket) => this.#admit(hello, socket),
-      open: (socket, hello, answer) => this.#open(socket, hello, answer),
-      refused: (socket, error) => events.emit('refused', refusedWhere(error, 'agents'), remoteOf(socket), error),
-      fault: (socket, error) => events.emit('fault', 'agents', remoteOf(socket), error),
-    });
-    const grpc = this.#goAgents();
-    this.#grpc = grpc;
+    const { tenancy } = this.#options;
     if (tenancy)
       this.#unwatch = tenancy.changed(({ changed }) => {
         for (const name of changed) this.#policies.renew(tenancy.tenants.get(name));
       });
-    await this.#listeners.start({
-      link: (socket) => upgrades.accept(socket),
-      packets: (socket, first) => grpc.accept(socket, first),
-    });
+    await this.#listeners.start();
   }
 
   /** Takes no new agent. */
@@ -263,7 +262,7 @@ export class AgentPort {
   async close(): Promise<void> {
     this.#unwatch();
     this.membership.close();
-    await this.#grpc?.close(HUB.goAgentGraceMs);
+    await this.#grpc.close(HUB.goAgentGraceMs);
     await this.#listeners.close();
   }
 

@@ -35,6 +35,7 @@ export {
   upgradeServer,
 } from './link/upgrade.ts';
 export {
+  type Accept,
   fromTheStart,
   type ListenAddress,
   type Listener,
