@@ -11,6 +11,7 @@ import {
   type IdentifierLimits,
   LinkRefused,
   parseIdentifiers,
+  type Reach,
   serverNameOf,
   shownCertificate,
 } from '@isthmus/transport';
@@ -194,9 +195,17 @@ export class AgentAdmission {
   }
 
   /** Checks the cheap conditions first: a token review asks the API server. */
-  async link({ tenant: claimedTenant, agentId, identifiers: query, token }: AgentHello, socket: Socket) {
+  async link(hello: AgentHello, socket: Socket): Promise<AdmittedAgent & Reach> {
+    const reach = this.#reachOf(hello.identifiers);
+    return { ...reach, ...(await this.#admitLink(hello, reach, socket)) };
+  }
+
+  async #admitLink(
+    { tenant: claimedTenant, agentId, token }: AgentHello,
+    { identifiers }: Reach,
+    socket: Socket,
+  ): Promise<AdmittedAgent> {
     const { tenancy } = this.#options;
-    const identifiers = this.#identifiersOf(query);
     const signal = goneSignal(socket);
     if (tenancy) return this.#admitPrincipal(tenancy, { agentId, identifiers, token, socket, signal, claimedTenant });
     const agent: AdmittedAgent = { tenant: claimedTenant ?? DEFAULT_TENANT };
@@ -246,7 +255,7 @@ export class AgentAdmission {
     return { tenant: principal.tenant, grant, ...(principal.shared && { renew }) };
   }
 
-  #identifiersOf(query: string): AgentIdentifiers {
+  #reachOf(query: string): Reach {
     try {
       return parseIdentifiers(query, this.#identifierLimits);
     } catch (error) {

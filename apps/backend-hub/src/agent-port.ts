@@ -16,7 +16,6 @@ import {
   fromTheStart,
   GrpcServer,
   type HubHello,
-  ignoredError,
   LinkClient,
   type ListenAddress,
   type Listener,
@@ -24,8 +23,8 @@ import {
   type NextHopConnection,
   type PacketAgent,
   PacketClient,
-  parseIdentifiers,
   pingAtRest,
+  type Reach,
   refusedWhere,
   type StrangerMessage,
   strangerText,
@@ -198,7 +197,7 @@ export interface AgentPortOptions extends AgentAdmissionOptions, AgentListenersO
 }
 
 /** What a link's agent is told, and who it is. */
-type Welcome = HubHello & AdmittedAgent;
+type Welcome = HubHello & AdmittedAgent & Reach;
 
 /** Where agents connect: our agents' links and Go agents' packet streams, told apart by the first bytes. */
 export class AgentPort {
@@ -322,27 +321,25 @@ export class AgentPort {
 
   #open(
     socket: Socket,
-    { agentId, identifiers: query, instance }: AgentHello,
-    { sessionId, ping, ...agent }: Welcome,
+    { agentId, instance }: AgentHello,
+    { sessionId, ping, identifiers, mistake, ...agent }: Welcome,
   ): void {
     const { events } = this.#options.observation;
     // The agent may have opened other sessions meanwhile.
     this.#admission.checkRoom(agent, agentId);
     const peer = `agent ${agentId}`;
+    const taken = () => link.send({ type: 'renewed' });
     const link = new LinkClient({
       ...{ socket, peer, to: 'agent', ping, events },
       receive: (message) => {
         if (message.type === 'drain') this.#sessions.drain(sessionId);
-        else if (message.type === 'credential') void sessionGrant?.renew(message.token, () => link.send({ type: 'renewed' }));
+        else if (message.type === 'credential') void sessionGrant?.renew(message.token, taken);
         else if (message.type === 'stranger') this.#told(message, agent);
       },
     });
     const quit = this.membership.add(link);
     void link.closed.then(guarding((error) => events.emit('fault', 'agents', peer, error))(quit));
     if (agent.grant) this.#policies.add(agent.grant.tenant, link);
-    const ignored: string[] = [];
-    const identifiers = parseIdentifiers(query, undefined, (each) => ignored.push(each));
-    const mistake = ignoredError(ignored);
     if (mistake) events.emit('refused', 'agents', peer, mistake);
     const protocol = 'link' as const;
     const remote = remoteOf(socket);

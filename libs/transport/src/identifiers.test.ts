@@ -22,7 +22,7 @@ const GOOD: [query: string, identifiers: object][] = [
 
 for (const [query, identifiers] of GOOD) {
   test(`the identifiers of "${query}"`, () => {
-    assert.deepEqual(parseIdentifiers(query), identifiers);
+    assert.deepEqual(parseIdentifiers(query), { identifiers, mistake: undefined });
   });
 }
 
@@ -41,13 +41,14 @@ for (const [query, error] of BAD) {
 }
 
 test('a network that is none is left out, and named', () => {
-  const refused: string[] = [];
   const said = ['10.0.0.0/8,192.168.0.0/16', '10.0.0.0/33', '10.0.0.1', '10/8', '010.0.0.0/8', 'fe80::1%25eth0/64', ''];
-  const query = ['cidr=172.16.0.0/12', ...said.map((cidr) => `cidr=${cidr}`), 'cidr=fd00::/8'].join('&');
-  const { cidr } = parseIdentifiers(query, undefined, (identifier) => refused.push(identifier));
-  assert.deepEqual(cidr, ['172.16.0.0/12', 'fd00::/8']);
-  assert.deepEqual(
-    refused,
-    said.map((each) => `cidr=${decodeURIComponent(each)}`),
-  );
+  const read = (...networks: readonly string[]) => {
+    const all = ['172.16.0.0/12', ...networks, 'fd00::/8'];
+    const { identifiers, mistake } = parseIdentifiers(all.map((cidr) => `cidr=${cidr}`).join('&'));
+    assert.deepEqual(identifiers.cidr, ['172.16.0.0/12', 'fd00::/8']);
+    return mistake?.message;
+  };
+  const why = 'is no network and is ignored: give each network a cidr= of its own';
+  for (const each of said) assert.equal(read(each), `the identifier cidr=${decodeURIComponent(each)} ${why}`);
+  assert.equal(read(...said), `the identifier cidr=${said[0]} (and 6 more) ${why}`);
 });

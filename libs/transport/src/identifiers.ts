@@ -32,28 +32,37 @@ export interface IdentifierLimits {
 /** What Go's strconv.ParseBool accepts as true. */
 const GO_TRUE = new Set(['1', 't', 'T', 'true', 'True', 'TRUE']);
 
+/** What an agent claims to reach. */
+export interface Reach {
+  readonly identifiers: AgentIdentifiers;
+  /** Names what is ignored, such as `cidr=10.0.0.0/8,192.168.0.0/16`: upstream keeps it, and never matches it. Undefined: nothing is. */
+  readonly mistake: Error | undefined;
+}
+
 /**
  * Reads what an agent claims to reach: a URL query such as `ipv4=10.0.0.1&host=db.internal&default-route=true`, read as Go's
  * url.ParseQuery does. Keys of later versions are ignored. Throws AgentLimitError if it is over the limits, another Error if it is not a URL
  * query.
- * @param ignored called for each network that is none, such as `cidr=10.0.0.0/8,192.168.0.0/16`. Upstream keeps it, and never matches it
  */
-export function parseIdentifiers(
-  query: string,
-  limits?: IdentifierLimits,
-  ignored?: (identifier: string) => void,
-): AgentIdentifiers {
+export function parseIdentifiers(query: string, limits?: IdentifierLimits): Reach {
   if (limits) checkSize(query, limits);
   const values = parseQuery(query);
   const cidr = values.get('cidr') ?? [];
-  for (const text of cidr) if (!isNetwork(text)) ignored?.(`cidr=${text}`);
-  return {
+  const identifiers = {
     ipv4: values.get('ipv4') ?? [],
     ipv6: values.get('ipv6') ?? [],
     host: values.get('host') ?? [],
     cidr: cidr.filter(isNetwork),
     defaultRoute: GO_TRUE.has(values.get('default-route')?.[0] ?? ''),
   };
+  return { identifiers, mistake: mistakeIn(cidr.filter((text) => !isNetwork(text))) };
+}
+
+function mistakeIn([first, ...more]: readonly string[]): Error | undefined {
+  if (first === undefined) return undefined;
+  const others = more.length > 0 ? ` (and ${more.length} more)` : '';
+  const text = `the identifier ${`cidr=${first}`.slice(0, 100)}${others} is no network and is ignored`;
+  return new Error(`${text}: give each network a cidr= of its own`);
 }
 
 /** Checks the limits before it is read. */
@@ -96,12 +105,4 @@ function unescaped(text: string): string {
 /** Upstream's words. */
 function malformed(why: string): Error {
   return new Error(`fail to parse url encoded string: ${why}`);
-}
-
-/** Says which identifiers were ignored; undefined if none was. */
-export function ignoredError(ignored: readonly string[]): Error | undefined {
-  if (ignored.length === 0) return undefined;
-  const more = ignored.length > 1 ? ` (and ${ignored.length - 1} more)` : '';
-  const text = `the identifier ${ignored[0]?.slice(0, 100)}${more} is no network and is ignored`;
-  return new Error(`${text}: give each network a cidr= of its own`);
 }

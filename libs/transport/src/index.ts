@@ -10,7 +10,7 @@ export {
   type PacketAgent,
 } from './grpc/services.ts';
 export { type ProxyFor, proxyFromEnvironment, throughProxy } from './http-proxy.ts';
-export { AgentLimitError, type IdentifierLimits, ignoredError, parseIdentifiers, refusedWhere } from './identifiers.ts';
+export { AgentLimitError, type IdentifierLimits, parseIdentifiers, type Reach, refusedWhere } from './identifiers.ts';
 export { LinkClient } from './link/client.ts';
 export {
   Control,

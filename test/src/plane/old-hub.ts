@@ -82,7 +82,7 @@ export async function oldHub(
       const link = new LinkClient({ socket, peer: `agent ${agentId}`, to: 'agent', events });
       links.set(sessionId, { link, agentId });
       all.sessions.add(sessionId);
-      const identifiers = parseIdentifiers(query);
+      const { identifiers } = parseIdentifiers(query);
       const session: SessionRecord = {
         ...{ sessionId, tenant: 'default', agentId, identifiers, hubId, incarnation },
         ...{ version: 1, draining: false, since: Date.now() },

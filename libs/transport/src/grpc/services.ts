@@ -13,13 +13,7 @@ import {
 } from '@isthmus/tunnel';
 import { type Metadata, type PacketChannel, type ServerCall, StatusError, type StatusName } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import {
-  AgentLimitError,
-  type IdentifierLimits,
-  ignoredError,
-  parseIdentifiers,
-  refusedWhere,
-} from '../identifiers.ts';
+import { AgentLimitError, type IdentifierLimits, parseIdentifiers, type Reach, refusedWhere } from '../identifiers.ts';
 import { CONNECT_METHOD, PROXY_METHOD } from '../packets/channel.ts';
 import { PacketServer } from '../packets/serve.ts';
 import { credentialIn, type ProxyCredential } from '../proxy-authorization.ts';
@@ -255,8 +249,7 @@ async function admit<A>(
   const { metadata, peer } = call;
   try {
     const agentId = readAgentId(metadata);
-    const ignored: string[] = [];
-    const identifiers = readIdentifiers(metadata, options, ignored);
+    const { identifiers, mistake } = readReach(metadata, options);
     options.checkRoom?.(agentId);
     await authenticate(call, options);
     const found = await options.admit?.({ agentId, identifiers, peer, token: tokenOf(call), signal: call.signal });
@@ -270,7 +263,6 @@ async function admit<A>(
       ['servercount', String(serverCount())],
     ]);
     onAgent({ agentId, identifiers, peer, channel: call }, found);
-    const mistake = ignoredError(ignored);
     if (mistake) events.emit('refused', 'agents', `agent ${agentId}`, mistake);
   } catch (error) {
     const refusal = error as Error;
@@ -303,11 +295,7 @@ function readAgentId(metadata: Metadata): string {
   return valid(() => checkAgentId('agent ID', ids[0] as string));
 }
 
-function readIdentifiers(
-  metadata: Metadata,
-  { identifierLimits }: Pick<AgentServiceOptions, 'identifierLimits'>,
-  ignored: string[],
-): AgentIdentifiers {
+function readReach(metadata: Metadata, { identifierLimits }: Pick<AgentServiceOptions, 'identifierLimits'>): Reach {
   const queries = metadata.get('agentidentifiers');
   if (queries.length > 1) {
     const shown = queries.join(' ');
@@ -316,7 +304,7 @@ function readIdentifiers(
       `expected at most one set of agent identifiers in the context, got [${shown}]`,
     );
   }
-  return valid(() => parseIdentifiers(queries[0] ?? '', identifierLimits, (each) => ignored.push(each)));
+  return valid(() => parseIdentifiers(queries[0] ?? '', identifierLimits));
 }
 
 function valid<T>(read: () => T): T {
