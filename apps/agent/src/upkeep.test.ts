@@ -662,7 +662,7 @@ const [first, second, third, fourth] = ranking(SELF, HUBS).map(({ hubId }) => hu
 ];
 
 function held(serverId: string, open = 0, plane = 'p'): Held {
-  return { serverId, plane, open };
+  return { serverId, plane, open, leave: () => assert.fail() };
 }
 
 function assessed(

@@ -101,18 +101,18 @@ function weight(agentId: string, { hubId }: HubMember): number {
 }
 
 /** The part of a session that matters here. */
-export type Held = Pick<Uplink, 'serverId' | 'plane' | 'open'>;
+export type Held = Pick<Uplink, 'serverId' | 'plane' | 'open' | 'leave'>;
 
 /** What an agent knows when it decides whether, and where, to connect next. */
-interface Known<U extends Held = Held> extends Pick<AgentOptions, 'agentId' | 'zone' | 'sessionCount'> {
+interface Known extends Pick<AgentOptions, 'agentId' | 'zone' | 'sessionCount'> {
   /** Sessions that are up and stay. */
-  readonly sessions: readonly U[];
+  readonly sessions: readonly Held[];
   /** How many servers without a plane there are, by the last one's count or by leases. */
   readonly serverCount: number;
   readonly membership: Membership;
 }
 
-interface Assessment<U extends Held = Held> {
+interface Assessment {
   /** How many distinct servers to be connected to. */
   readonly wanted: number;
   /** Hubs of the plane that accept agents and are not connected, best first. */
@@ -120,14 +120,14 @@ interface Assessment<U extends Held = Held> {
   /** Those of them that should be connected, in place of `displaced`. */
   readonly better: readonly HubMember[];
   /** Sessions with hubs of the plane that should not be connected: first those without tunnels, then the worst. */
-  readonly displaced: readonly U[];
+  readonly displaced: readonly Held[];
 }
 
 /**
  * Compares an agent's sessions with what they should be. Within a plane, any hub reaches all gateways, so a few hubs are enough: the
  * first by `ranking`. Servers without a plane must all be connected.
  */
-export function assess<U extends Held>(known: Known<U>): Assessment<U> {
+export function assess(known: Known): Assessment {
   const { sessionCount, serverCount, sessions, membership } = known;
   const ranked = ranking(known, membership.hubs);
   const connected = new Set(sessions.map(({ serverId }) => serverId));
@@ -281,7 +281,7 @@ export class Upkeep {
   }
 
   /** Connects to a better hub whose time has come. */
-  #move({ registry }: Membership, better: readonly HubMember[], displaced: readonly Uplink[], surplus: number): Step {
+  #move({ registry }: Membership, better: readonly HubMember[], displaced: readonly Held[], surplus: number): Step {
     const reconnect = this.#reconnect;
     reconnect.anew();
     // Times that were drawn while nothing may move would all have passed when something may.
@@ -321,7 +321,7 @@ export class Upkeep {
     return this.#staying.length > 0;
   }
 
-  get #known(): Known<Uplink> {
+  get #known(): Known {
     const sessions = this.#staying;
     return {
       ...this.#options,
