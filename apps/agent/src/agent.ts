@@ -1,4 +1,4 @@
-import { systemClock, type TlsSettings } from '@isthmus/runtime';
+import { resolveName, systemClock, type TlsSettings } from '@isthmus/runtime';
 import type { ProxyFor } from '@isthmus/transport';
 import {
   AgentTunnels,
@@ -13,7 +13,6 @@ import {
 } from '@isthmus/tunnel';
 import { AGENT } from './defaults.ts';
 import { agentStages } from './pipeline.ts';
-import { resolved } from './reconnect.ts';
 import { Upkeep } from './upkeep.ts';
 import { connectUplink, type Uplink, type UplinkOptions } from './uplink.ts';
 
@@ -79,7 +78,8 @@ export class Agent {
     this.#upkeep = new Upkeep({
       ...options,
       clock: systemClock,
-      resolve: async (host, signal) => (this.#isProxied(host) ? [host] : resolved(host, signal)),
+      resolve: async (host, signal) =>
+        this.#isProxied(host) ? [host] : (await resolveName(host, signal)).map(({ address }) => address),
       events: observation.events,
       serverCount: (uplinks) => this.#serverCount(uplinks),
       // What comes after it may speak another protocol.

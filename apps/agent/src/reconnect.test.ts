@@ -5,7 +5,7 @@ import type { HubMember } from '@isthmus/transport';
 import { ConfiguredServer, Reconnect, type ReconnectOptions, type Resolve } from './reconnect.ts';
 
 const SECOND = 1000;
-const SERVER = new ConfiguredServer('server', 1);
+const SERVER = new ConfiguredServer('server', 1, async (host) => [host]);
 const CONFIGURED = { place: SERVER.place, configured: SERVER };
 
 function made(clock = new FakeClock(), more: Partial<ReconnectOptions> = {}): Reconnect {

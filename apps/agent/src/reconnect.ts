@@ -1,4 +1,4 @@
-import { type Clock, resolveName, within } from '@isthmus/runtime';
+import { type Clock, within } from '@isthmus/runtime';
 import type { HubMember } from '@isthmus/transport';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { AGENT } from './defaults.ts';
@@ -13,6 +13,7 @@ export interface Target {
   readonly better?: HubMember;
 }
 
+/** Returns the addresses of a name. */
 export type Resolve = (host: string, signal: AbortSignal) => Promise<readonly string[]>;
 
 /** One server, a load balancer before several, or a name that resolves to all of them. */
@@ -25,7 +26,7 @@ export class ConfiguredServer {
   #places: readonly string[] = [];
   #turn = 0;
 
-  constructor(host: string, port: number, resolve: Resolve = resolved) {
+  constructor(host: string, port: number, resolve: Resolve) {
     this.place = formatDestination({ host, port });
     this.#host = host;
     this.#port = port;
@@ -81,11 +82,6 @@ export function placeOf({ address }: HubMember): string | undefined {
 export function addressOf(place: string): ServerAddress {
   const { host, port } = parseDestination(place);
   return { address: host, port };
-}
-
-/** As this machine resolves it. */
-export async function resolved(host: string, signal: AbortSignal): Promise<readonly string[]> {
-  return (await resolveName(host, signal)).map(({ address }) => address);
 }
 
 /** Earlier than any time of a clock. */

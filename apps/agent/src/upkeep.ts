@@ -167,7 +167,7 @@ export interface UpkeepOptions
   > {
   /** How many servers without a plane there are. */
   readonly serverCount: (uplinks: readonly Uplink[]) => number;
-  readonly resolve?: Resolve;
+  readonly resolve: Resolve;
   readonly connect: (
     server: ServerAddress,
     attempt: Pick<UplinkOptions, 'membership' | 'leave' | 'timeout' | 'signal'>,
