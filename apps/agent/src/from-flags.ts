@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
-import { networkInterfaces } from 'node:os';
 import { policyOf } from '@isthmus/admission/policy';
 import { type AgentValues, parseDestinations, resumeOptions } from '@isthmus/flags';
+import { machineAddresses } from '@isthmus/runtime';
 import { type Observation, prohibitedBy } from '@isthmus/tunnel';
 import type { AgentOptions } from './agent.ts';
 
@@ -31,7 +31,7 @@ export function agentOptions(flags: AgentValues, version: string, observation: O
     ...(resume && { resume }),
     prohibited: prohibitedBy({
       ownPorts: [flags['health-server-port'], flags['admin-server-port']],
-      ownAddresses: () => Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address) ?? []),
+      ownAddresses: machineAddresses,
       lifted: ['loopback', ...lifted],
     }),
     ...(rules && { lists: policyOf(rules) }),

@@ -1,7 +1,6 @@
-import { networkInterfaces } from 'node:os';
 import { type PolicyRule, policyOf } from '@isthmus/admission/policy';
 import type { Tenancy } from '@isthmus/plane';
-import { extended } from '@isthmus/runtime';
+import { extended, machineAddresses } from '@isthmus/runtime';
 import { endpointDial } from '@isthmus/transport';
 import {
   type AttemptRecord,
@@ -100,7 +99,7 @@ export class DirectDials {
   }
 
   #prohibited(address: string, port: number): Prohibition | undefined {
-    const { lifted, ownAddresses = addressesHere } = this.#parts;
+    const { lifted, ownAddresses = machineAddresses } = this.#parts;
     this.#ownPorts ??= this.#portsNow();
     const ownPorts = this.#ownPorts;
     return prohibitedBy({ ownPorts, ownAddresses, lifted })(address, port);
@@ -112,8 +111,4 @@ export class DirectDials {
     const tenantPorts = files.flatMap(({ agents = [], callers = [] }) => [...agents, ...callers]);
     return [...ports, ...tenantPorts.flatMap(({ port }) => port ?? [])];
   }
-}
-
-function addressesHere(): string[] {
-  return Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address) ?? []);
 }

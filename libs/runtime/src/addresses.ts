@@ -1,4 +1,5 @@
 import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import { guarding } from './async.ts';
 import { RUNTIME } from './defaults.ts';
 
@@ -32,6 +33,11 @@ export function addressOf(socket: Socket): string | undefined {
 export function remoteOf(socket: Socket): string {
   const { address, port } = headers.get(socket)?.source ?? { address: socket.remoteAddress, port: socket.remotePort };
   return address ? `${address}:${port}` : 'uds';
+}
+
+/** The addresses that this machine has now. */
+export function machineAddresses(): string[] {
+  return Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address) ?? []);
 }
 
 const loopback = new BlockList();

@@ -4,6 +4,7 @@ export {
   isIP,
   isIPv6,
   isLoopback,
+  machineAddresses,
   passHeader,
   remoteOf,
   socketPathOf,
