@@ -89,17 +89,21 @@ export function readMembership(value: Readonly<Record<string, unknown>>): Member
   const { type, current = true, hubs, changed, gone } = value;
   if (typeof current !== 'boolean') return undefined;
   if (type === 'membership') {
-    const all = listOf(hubs, readMember);
+    const all = hubList(hubs, readMember);
     return all && { type, current, hubs: all };
   }
   if (type !== 'membership-change') return undefined;
-  const members = listOf(changed, readMember);
-  const ids = listOf(gone, readId);
+  const members = hubList(changed, readMember);
+  const ids = hubList(gone, readId);
   return members && ids && { type, current, changed: members, gone: ids };
 }
 
-function listOf<T>(value: unknown, read: (item: unknown) => T | undefined): T[] | undefined {
-  if (!Array.isArray(value) || value.length > TRANSPORT.hubsInMessage) return undefined;
+function hubList<T>(value: unknown, read: (item: unknown) => T | undefined): T[] | undefined {
+  return listOf(value, TRANSPORT.hubsInMessage, read);
+}
+
+function listOf<T>(value: unknown, most: number, read: (item: unknown) => T | undefined): T[] | undefined {
+  if (!Array.isArray(value) || value.length > most) return undefined;
   const items: T[] = [];
   for (const item of value) {
     const known = read(item);
@@ -167,23 +171,15 @@ type PolicyMessage = { readonly type: 'policy' } & PolicyRules;
  * Returns a policy message with nothing but its own fields, or undefined if it is malformed. The agent checks prefixes and patterns when it
  * uses them.
  */
-export function readPolicy({ deny, allow }: Readonly<Record<string, unknown>>): PolicyMessage | undefined {
-  const [denied, allowed] = [readRules(deny), readRules(allow)];
-  if (denied === null || allowed === null) return undefined;
-  return { type: 'policy', ...(denied && { deny: denied }), ...(allowed && { allow: allowed }) };
-}
-
-/** Returns null for anything but a list of rules. */
-function readRules(value: unknown): PolicyRule[] | undefined | null {
-  if (value === undefined) return undefined;
-  if (!Array.isArray(value) || value.length > TRANSPORT.ruleEntries) return null;
-  const rules: PolicyRule[] = [];
-  for (const item of value) {
-    const rule = readRule(item);
-    if (!rule) return null;
-    rules.push(rule);
+export function readPolicy(value: Readonly<Record<string, unknown>>): PolicyMessage | undefined {
+  const message: { -readonly [Key in keyof PolicyMessage]: PolicyMessage[Key] } = { type: 'policy' };
+  for (const name of ['deny', 'allow'] as const) {
+    if (value[name] === undefined) continue;
+    const rules = listOf(value[name], TRANSPORT.ruleEntries, readRule);
+    if (!rules) return undefined;
+    message[name] = rules;
   }
-  return rules;
+  return message;
 }
 
 function readRule(value: unknown): PolicyRule | undefined {
