@@ -49,8 +49,8 @@ function readCredential({ token }: Readonly<Record<string, unknown>>): Credentia
 /** Names a gateway's process in the head of its control stream. */
 export const GATEWAY_FIELD = 'isthmus-gateway';
 
-/** The name of a process: 16 hexadecimal digits. */
-export function isInstance(text: string): boolean {
+/** Whether a text can name a process or a dial: 16 hexadecimal digits. */
+export function isHexId(text: string): boolean {
   return /^[0-9a-f]{16}$/.test(text);
 }
 
@@ -238,7 +238,7 @@ export function readCut(value: Readonly<Record<string, unknown>>): CutMessage | 
   const { dial, by, reason, destination, agent, gateway, hold, trace, ms, agoMs, up, down } = value;
   const counts = [ms, agoMs, up, down];
   if (!counts.every((count) => Number.isSafeInteger(count) && (count as number) >= 0)) return undefined;
-  if (typeof dial !== 'string' || !isInstance(dial) || !CUT_BY.includes(by as CutBy)) return undefined;
+  if (typeof dial !== 'string' || !isHexId(dial) || !CUT_BY.includes(by as CutBy)) return undefined;
   if (!isReason(reason)) return undefined;
   if (!isNameOf(destination) || !isPlace(destination) || !isNameOf(agent) || !isNameOf(trace)) return undefined;
   if (!isNameOf(gateway) || readId(hold) === undefined) return undefined;
@@ -415,6 +415,6 @@ function read(value: Head): ControlMessage | undefined {
 
 /** A hub of an earlier version does not say whether the connection was reset. */
 function readHungUp({ gateway, reset = false }: Head): ControlMessage | undefined {
-  const readable = typeof gateway === 'string' && isInstance(gateway) && typeof reset === 'boolean';
+  const readable = typeof gateway === 'string' && isHexId(gateway) && typeof reset === 'boolean';
   return readable ? { type: 'hung-up', gateway, reset } : undefined;
 }

@@ -21,6 +21,7 @@ import type { Head, OutgoingHead } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { percentDecoded, percentEncoded, quoted, reasonOf } from '../http1.ts';
 import type { ServedDial } from '../serve-dial.ts';
+import { isHexId } from './control.ts';
 
 /** The fields of a head with which a tunnel can outlive its hub (docs/RESUME.md). Hubs pass both on. */
 const RESUME_FIELD = 'isthmus-resume';
@@ -31,7 +32,6 @@ const AGENT_FIELD = 'isthmus-agent';
 const INSTANCE_FIELD = 'isthmus-instance';
 /** Names a hub in an answer to a dial, and in that to a gateway's control stream. */
 export const HUB_FIELD = 'isthmus-hub';
-const INSTANCE = /^[0-9a-f]{16}$/;
 
 /** Positions are counts of bytes. They fit into a mark: see tunnel-end.ts. */
 const POSITION = /^\d{1,15}$/;
@@ -212,16 +212,16 @@ function readProcess(head: Head): AttachRequest['process'] {
   const instance = head[INSTANCE_FIELD];
   const agentId = percentDecoded(head[AGENT_FIELD] ?? '');
   if (instance === undefined || !agentId) return undefined;
-  if (!INSTANCE.test(instance))
+  if (!isHexId(instance))
     throw new DialError('http_request_error', "not an attach: the agent's process has no such name");
   return { agentId: checkName(AGENT_FIELD, agentId), instance };
 }
 
 function readCommon(head: Head) {
   const left = Number(head['isthmus-deadline']);
-  const id = head['isthmus-dial'];
+  const id = head['isthmus-dial'] ?? '';
   const tenant = head[TENANT_FIELD];
-  if (!/^[0-9a-f]{16}$/.test(id ?? '') || !tenant || !(left > 0)) {
+  if (!isHexId(id) || !tenant || !(left > 0)) {
     throw new DialError(
       'http_request_error',
       'not a dial: isthmus-dial, isthmus-tenant or isthmus-deadline is missing',
@@ -230,7 +230,7 @@ function readCommon(head: Head) {
   const caller = readCaller(head['isthmus-caller']);
   const { traceparent } = head;
   return {
-    id: id as string,
+    id,
     tenant,
     destination: parseDestination(head[':authority'] ?? ''),
     deadline: performance.now() + Math.min(left, TRANSPORT.longestDialMs),

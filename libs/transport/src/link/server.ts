@@ -33,12 +33,7 @@ import {
 import { TRANSPORT } from '../defaults.ts';
 import { percentEncoded } from '../http1.ts';
 import { type ServeDialOptions, type ServedDial, serve, serveDial, type Waiter } from '../serve-dial.ts';
-import {
-  Control,
-  type ControlMessage,
-  GATEWAY_FIELD,
-  isInstance,
-} from './control.ts';
+import { Control, type ControlMessage, GATEWAY_FIELD, isHexId } from './control.ts';
 import {
   ATTACH_PATH,
   answerHead,
@@ -411,7 +406,7 @@ export class LinkServer {
 
   #openControl(stream: DuplexStream, head: Head): void {
     const gateway = head[GATEWAY_FIELD];
-    if (gateway !== undefined && isInstance(gateway)) this.#gatewayInstance = gateway;
+    if (gateway !== undefined && isHexId(gateway)) this.#gatewayInstance = gateway;
     const { hubId } = this.#options;
     stream.respond({ ':status': 200, ...(hubId !== undefined && { [HUB_FIELD]: percentEncoded(hubId) }) });
     stream.once('close', () => this.destroy(new Error('control stream ended')));

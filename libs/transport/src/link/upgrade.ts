@@ -19,7 +19,7 @@ import {
   write,
 } from '../http1.ts';
 import { AgentLimitError } from '../identifiers.ts';
-import { isInstance } from './control.ts';
+import { isHexId } from './control.ts';
 
 /** The other side speaks HTTP/1.1 but refuses the link. `status` says whether it knows the protocol at all. */
 export class LinkRefused extends Error {
@@ -271,7 +271,7 @@ function readHello([line = '', ...lines]: readonly string[]): AgentHello {
 /** Throws LinkRefused for anything but 16 hexadecimal digits. */
 function instanceOf(text: string): { readonly instance?: string } {
   if (text === '') return {};
-  if (isInstance(text)) return { instance: copied(text) };
+  if (isHexId(text)) return { instance: copied(text) };
   throw new LinkRefused(400, `isthmus-instance is ${quoted(text)}: want 16 hexadecimal digits`);
 }
 
