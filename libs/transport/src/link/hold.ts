@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { extended, guarding, RandomSet } from '@isthmus/runtime';
+import { extended, guarding, RandomSet, within } from '@isthmus/runtime';
 import { type Attach, dialLog, NotAuthorised, parseDestination } from '@isthmus/tunnel';
 import { WIRE } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
@@ -74,12 +74,8 @@ export class HoldLinks {
   /** Asks them to use other gateways, then closes the links. What has no other gateway waits for the next one. */
   async leave(): Promise<void> {
     this.#leaving = true;
-    if (this.#links.size === 0) return;
     for (const link of this.#links) link.drain();
-    await Promise.race([
-      Promise.all([...this.#links].map(({ closed }) => closed)),
-      new Promise((resolve) => setTimeout(resolve, TRANSPORT.holdMovesMs)),
-    ]);
+    await within(Promise.all([...this.#links].map(({ closed }) => closed)), TRANSPORT.holdMovesMs);
     this.close();
   }
 
