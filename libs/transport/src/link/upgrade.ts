@@ -43,30 +43,20 @@ export function pingAtRest(links: number): PingInterval | undefined {
 }
 
 /** The field of an agent's request, and of an answer that keeps to it. */
-const FIELD = 'isthmus-ping';
+const PING_FIELD = 'isthmus-ping';
 
 /** The field of an answer to an agent that wants no interval. Agents of earlier versions know only the other, and would keep to it always. */
-const AT_REST_FIELD = 'isthmus-ping-at-rest';
-
-/** Returns the line of an answer's head. */
-function pingField({ seconds, atRest }: PingInterval): string {
-  return `${atRest ? AT_REST_FIELD : FIELD}: ${seconds}`;
-}
+const PING_AT_REST_FIELD = 'isthmus-ping-at-rest';
 
 /** Reads an answer. Hubs of earlier versions answer only what the agent wants, or nothing. Throws LinkRefused with this status. */
 function pingOf(fields: ReadonlyMap<string, string>, status: number): PingInterval | undefined {
-  const seconds = secondsOf(fields.get(FIELD), FIELD, status);
+  const seconds = secondsOf(fields.get(PING_FIELD), PING_FIELD, status);
   if (seconds !== undefined) return { seconds, atRest: false };
-  const resting = secondsOf(fields.get(AT_REST_FIELD), AT_REST_FIELD, status);
+  const resting = secondsOf(fields.get(PING_AT_REST_FIELD), PING_AT_REST_FIELD, status);
   return resting === undefined ? undefined : { seconds: resting, atRest: true };
 }
 
-/** Reads the field of a request, in seconds. Throws LinkRefused with this status. */
-function wantedPing(text: string, status: number): number | undefined {
-  return secondsOf(text, FIELD, status);
-}
-
-/** Throws LinkRefused with this status for anything but whole seconds in range. */
+/** Throws LinkRefused with this status for anything but whole seconds in range. Undefined without a field. */
 function secondsOf(text: string | undefined, name: string, status: number): number | undefined {
   if (text === undefined || text === '') return undefined;
   const seconds = Number(text);
@@ -136,7 +126,7 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   ];
   if (hello.tenant !== undefined) lines.push(`isthmus-tenant: ${encodeURIComponent(hello.tenant)}`);
   if (hello.token !== undefined) lines.push(`authorization: Bearer ${hello.token}`);
-  if (hello.pingSeconds !== undefined) lines.push(`isthmus-ping: ${hello.pingSeconds}`);
+  if (hello.pingSeconds !== undefined) lines.push(`${PING_FIELD}: ${hello.pingSeconds}`);
   if (hello.instance !== undefined) lines.push(`isthmus-instance: ${hello.instance}`);
   // Wait for both at once: a broken connection fails both, and neither failure may go unhandled.
   const request = write(socket, `${lines.join('\r\n')}\r\n\r\n`);
@@ -255,7 +245,7 @@ function readHello([line = '', ...lines]: readonly string[]): AgentHello {
   if (field('isthmus-agent') === '') throw new LinkRefused(400, 'want exactly one agent id');
   const named = (name: string, check?: typeof checkName) => readName(field(name), name, 400, check);
   const tenant = named('isthmus-tenant');
-  const pingSeconds = wantedPing(field('isthmus-ping'), 400);
+  const pingSeconds = secondsOf(fields.get(PING_FIELD), PING_FIELD, 400);
   const token = /^Bearer (.+)$/.exec(field('authorization'))?.[1];
   return {
     agentId: named('isthmus-agent', checkAgentId),
@@ -302,7 +292,7 @@ function acceptance(hello: HubHello): string {
   ];
   if (hello.policy) lines.push('isthmus-policy: ?1');
   if (hello.renewal) lines.push('isthmus-renewal: ?1');
-  if (hello.ping) lines.push(pingField(hello.ping));
+  if (hello.ping) lines.push(`${hello.ping.atRest ? PING_AT_REST_FIELD : PING_FIELD}: ${hello.ping.seconds}`);
   if (hello.plane !== '') lines.push(`isthmus-plane: ${encodeURIComponent(hello.plane)}`);
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
