@@ -1,7 +1,7 @@
 import type { BlockList, Socket } from 'node:net';
 import { type TlsSettings, WaitingPool, within } from '@isthmus/runtime';
 import type { Attach, CallerProtocol, PlaneEvents } from '@isthmus/tunnel';
-import { type CallerEdgeOptions, connectEdge } from './connect.ts';
+import { connectEdge } from './connect.ts';
 import { connectStreams } from './connect-streams.ts';
 import { TRANSPORT } from './defaults.ts';
 import { GrpcServer } from './grpc/server.ts';
@@ -27,7 +27,7 @@ export interface CallerPort extends Pick<ListenOptions, 'instead' | 'chooseTls' 
   readonly tls?: TlsSettings;
 }
 
-export interface CallersOptions extends CallerEdgeOptions, Pick<ProxyServiceOptions, 'awaitDial'> {
+export interface CallersOptions extends ProxyServiceOptions {
   /** Passes on the attaches of `isthmus hold`, which may then connect where callers do. Unset: it may not. */
   readonly attach?: Attach;
   /** Unset: both, told apart by the first bytes. */

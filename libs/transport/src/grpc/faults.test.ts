@@ -4,6 +4,7 @@ import type { ClientHttp2Session } from 'node:http2';
 import { test } from 'node:test';
 import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
 import { type PlaneEventMap, type PlaneEvents, planeEvents, type TunnelOutcome } from '@isthmus/tunnel';
+import { TRANSPORT } from '../defaults.ts';
 import { endpointDial } from '../endpoint.ts';
 import { PROXY_METHOD } from '../packets/channel.ts';
 import { PacketServer } from '../packets/serve.ts';
@@ -128,9 +129,14 @@ test('a defect where a broken stream is reported ends no more, also if a timer e
   assert.equal((await fault)[0], 'gateway packets');
 });
 
-test('a defect where a caller is reported that dials nothing, or is gone, ends its connection', async () => {
+test('a defect where a caller is reported that dials nothing, or is gone, ends its connection', async (context) => {
+  const usual = TRANSPORT.firstDialMs;
+  context.after(() => {
+    TRANSPORT.firstDialMs = usual;
+  });
+  TRANSPORT.firstDialMs = 50;
   for (const event of ['refused', 'caller:close'] as const) {
-    const { target, events } = await gateway({ firstDialMs: 50 });
+    const { target, events } = await gateway();
     const fault = failOnce(events, event);
     open(connectTo(Number(target.split(':').at(-1))), { ':path': PROXY_METHOD });
     assert.equal((await fault)[0], 'grpc');

@@ -341,8 +341,13 @@ test('a caller that does not read stops its destination, and nothing is lost whe
   assert.deepEqual(got.at(-1), { type: 'CLOSE_RSP', connectID: 1n, error: '' });
 });
 
-test('a caller that dials nothing is told so, and one that has dialled has all the time it wants', async () => {
-  const { target, events } = await gateway({ firstDialMs: 500 });
+test('a caller that dials nothing is told so, and one that has dialled has all the time it wants', async (context) => {
+  const usual = TRANSPORT.firstDialMs;
+  context.after(() => {
+    TRANSPORT.firstDialMs = usual;
+  });
+  TRANSPORT.firstDialMs = 500;
+  const { target, events } = await gateway();
   const dialled = await (await caller(target)).dial(request(await destination(echo)));
   const refused = once(events, 'refused');
   const idle = callMethod(target, PROXY_METHOD);

@@ -12,18 +12,13 @@ import {
   type PlaneEvents,
 } from '@isthmus/tunnel';
 import { type Metadata, type PacketChannel, type ServerCall, StatusError, type StatusName } from '@isthmus/wire';
+import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
 import { AgentLimitError, type IdentifierLimits, parseIdentifiers, type Reach, refusedWhere } from '../identifiers.ts';
 import { CONNECT_METHOD, PROXY_METHOD } from '../packets/channel.ts';
 import { PacketServer } from '../packets/serve.ts';
 import { credentialIn, type ProxyCredential } from '../proxy-authorization.ts';
-import {
-  type CallerIdentity,
-  type ConnectionPeer,
-  denied,
-  type IdentifyByToken,
-  type IdentifyCaller,
-} from '../tls/certificate.ts';
+import { type CallerIdentity, type ConnectionPeer, denied, type IdentifyByToken } from '../tls/certificate.ts';
 
 /** A method of a service that streams packets both ways. */
 export interface GrpcService {
@@ -33,24 +28,15 @@ export interface GrpcService {
   readonly serve: (call: ServerCall<ConnectionPeer>, admit: () => void) => void;
 }
 
-export interface ProxyServiceOptions {
-  readonly dial: Dial;
-  readonly identifyCaller: IdentifyCaller;
-  /** Judges the `authorization` of a call, as `Proxy-Authorization` of a CONNECT. Unset: it says nothing. */
-  readonly identifyByToken?: IdentifyByToken | undefined;
+export interface ProxyServiceOptions extends CallerEdgeOptions {
   /**
    * Counts a stream that has not dialled yet among its tenant's pending dials. Returns what to call when it dials or ends.
    * @throws DialError if the tenant has no room for it
    */
   readonly awaitDial?: ((tenant: string) => () => void) | undefined;
-  readonly events: PlaneEvents;
-  /** How long a dial may take, in milliseconds. */
-  readonly timeout: number;
-  /** Milliseconds; for tests. */
-  readonly firstDialMs?: number;
 }
 
-/** The callers' gRPC edge, as API servers use it: one stream a dial. */
+/** The callers' gRPC edge, as API servers use it: one stream a dial. What `authorization` shows is judged as `Proxy-Authorization` of a CONNECT. */
 export function proxyService(options: ProxyServiceOptions): GrpcService {
   const { identifyCaller, identifyByToken } = options;
   return {
@@ -101,7 +87,7 @@ function serve(
   options: ProxyServiceOptions,
   who: Judged,
 ): void {
-  const { events, timeout, firstDialMs = TRANSPORT.firstDialMs, awaitDial = () => () => {} } = options;
+  const { events, timeout, awaitDial = () => () => {} } = options;
   const { peer } = call;
   const { remote } = peer;
   const refused = (why: Error) => events.emit('refused', 'callers', remote, why);
@@ -142,11 +128,11 @@ function serve(
   const traceparent = call.metadata.first('traceparent');
   events.emit('caller:open', 'grpc');
   const refuse = () => {
-    const error = new Error(`no dial within ${firstDialMs / 1000} s`);
+    const error = new Error(`no dial within ${TRANSPORT.firstDialMs / 1000} s`);
     served.destroy(error);
     if (!untold) refused(error);
   };
-  const late = setTimeout(call.guarded(refuse), firstDialMs).unref();
+  const late = setTimeout(call.guarded(refuse), TRANSPORT.firstDialMs).unref();
   const waitsNoMore = () => {
     clearTimeout(late);
     dialled();
