@@ -58,8 +58,6 @@ export interface LinkClientOptions {
   readonly events: PlaneEvents;
   /** See `watchLiveness`. */
   readonly ping?: PingInterval | undefined;
-  /** How often both sides compare their streams, in milliseconds; for tests. */
-  readonly reconcileEvery?: number;
 }
 
 /** What a link's events say it leads to. */
@@ -100,7 +98,7 @@ export class LinkClient implements NextHopConnection {
   readonly #drain: Drain;
 
   constructor(options: LinkClientOptions) {
-    const { socket, peer, receive = () => {}, events, reconcileEvery = WIRE.reconcileEveryMs } = options;
+    const { socket, peer, receive = () => {}, events } = options;
     const where = PLACES[options.to ?? 'hub'];
     const http2 = http2Link('client', socket, peer, () => mayHaveDied(), options.to);
     this.#http2 = http2;
@@ -149,7 +147,7 @@ export class LinkClient implements NextHopConnection {
       fail: (error) => this.destroy(error),
     });
     const round = this.#guarded(() => reconciler.round());
-    const timer = setInterval(round, reconcileEvery);
+    const timer = setInterval(round, WIRE.reconcileEveryMs);
     timer.unref();
     http2.once('close', () => clearInterval(timer));
   }

@@ -3,15 +3,22 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import http2 from 'node:http2';
 import net from 'node:net';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { planeEvents } from '@isthmus/tunnel';
+import { WIRE } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient } from './client.ts';
 import { requestHead } from './head.ts';
 import { LinkServer } from './server.ts';
 import { dialTcp, link, listen, readAll, request } from './testing.ts';
 
-const RECONCILE_EVERY_MS = 20;
+function reconcileEvery(ms: number, context: TestContext): void {
+  const usual = WIRE.reconcileEveryMs;
+  WIRE.reconcileEveryMs = ms;
+  context.after(() => {
+    WIRE.reconcileEveryMs = usual;
+  });
+}
 
 /** A link to a peer of another make, which answers PING and every dial, and does as it likes with all else. */
 async function linkToStranger(
@@ -30,7 +37,7 @@ async function linkToStranger(
   await once(socket, 'connect');
   let orphans = 0;
   const events = planeEvents().on('tunnel:orphaned', () => void orphans++);
-  const client = new LinkClient({ socket, peer: 'hub h1', events, reconcileEvery: RECONCILE_EVERY_MS });
+  const client = new LinkClient({ socket, peer: 'hub h1', events });
   cleanups.push(() => client.destroy(new Error('test over')));
   return { client, reset: reset.promise, orphans: () => orphans };
 }
@@ -43,7 +50,8 @@ test('an aborted tunnel is reset at a peer of another make', async () => {
   assert.deepEqual([client.open, client.usable], [0, true]);
 });
 
-test('a tunnel that the other side says it lacks is ended as lost', async () => {
+test('a tunnel that the other side says it lacks is ended as lost', async (context) => {
+  reconcileEvery(20, context);
   const { client, orphans } = await linkToStranger((stream) => {
     let text = '';
     stream.setEncoding('utf8').on('data', (chunk: string) => {
@@ -89,12 +97,13 @@ test('a tunnel that the dialling side has forgotten is ended, and its destinatio
   assert.deepEqual([orphans, kept.destroyed], [['hub'], false]);
 });
 
-test('hundreds of tunnels that open and close during reconciliation are no orphans', async () => {
+test('hundreds of tunnels that open and close during reconciliation are no orphans', async (context) => {
+  reconcileEvery(5, context);
   const port = await listen(
     net.createServer({ allowHalfOpen: true }, (socket) => socket.on('error', () => {}).pipe(socket)),
   );
   let orphans = 0;
-  const { client, server, events } = await link(dialTcp, { reconcileEvery: 5 });
+  const { client, server, events } = await link(dialTcp);
   events.on('tunnel:orphaned', () => void orphans++);
   const bytes = randomBytes(64 * 1024);
   const one = async (index: number) => {
