@@ -148,7 +148,7 @@ function serve(
     },
     ...dialler,
     events,
-    limits: { dialMs: timeout },
+    dialMs: timeout,
     ...(traceparent !== undefined && { traceparent }),
   });
   const gone = () => {

@@ -3,22 +3,11 @@ import { asDialError, type Caller, DialAbort, DialError, PlaneEnded, type Role, 
 import type { ChannelError, PacketChannel } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
-import { Backlog, type BacklogLimits, ObservedChannel, pausing, type Unread } from './channel.ts';
+import { Backlog, ObservedChannel, pausing, type Unread } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
 type DialRequestPacket = Extract<Packet, { type: 'DIAL_REQ' }>;
-
-interface ServeLimits {
-  /** How long a dial may take, in milliseconds. */
-  readonly dialMs: number;
-  /** Dials and tunnels at the same time on a channel that carries many. */
-  readonly tunnels: number;
-  /** How much may wait for slow destinations on a channel that carries many tunnels. */
-  readonly backlog?: BacklogLimits;
-}
-
-const SERVE_LIMITS: ServeLimits = { dialMs: TRANSPORT.packetsDialMs, tunnels: TRANSPORT.packetsTunnels };
 
 export interface ServePacketsOptions extends ServeDialOptions {
   /** `gateway`: a caller's stream, which carries one tunnel. `agent`: a Go server's stream, which carries many. */
@@ -27,7 +16,8 @@ export interface ServePacketsOptions extends ServeDialOptions {
   readonly caller?: Caller;
   /** W3C trace context that the caller sent. */
   readonly traceparent?: string;
-  readonly limits?: Partial<ServeLimits>;
+  /** How long a dial may take, in milliseconds. */
+  readonly dialMs?: number;
 }
 
 /** Serves the dials that arrive as packets. */
@@ -37,7 +27,6 @@ export class PacketServer {
   readonly closed = this.#closed.promise;
   readonly #channel: ObservedChannel;
   readonly #options: ServePacketsOptions;
-  readonly #limits: ServeLimits;
   readonly #mux: PacketMux;
   /** By the dial's random number: the dial's signal until it has an answer, then its tunnel's stream. */
   readonly #served = new Map<bigint, DialAbort | PacketStream>();
@@ -47,7 +36,6 @@ export class PacketServer {
 
   constructor(channel: PacketChannel, options: ServePacketsOptions) {
     this.#options = options;
-    this.#limits = { ...SERVE_LIMITS, ...options.limits };
     this.#channel = new ObservedChannel(channel, options.events, options.role);
     this.#mux = new PacketMux(this.#channel, {
       side: 'serving',
@@ -62,7 +50,7 @@ export class PacketServer {
     const { role, events } = this.#options;
     if (role === 'gateway') return () => pausing(this.#channel);
     const stalled = () => void events.emit('tunnel:stalled', role);
-    const backlog = new Backlog(this.#channel, { reader: 'destination', stalled, limits: this.#limits.backlog });
+    const backlog = new Backlog(this.#channel, { reader: 'destination', stalled });
     return (end) => backlog.open(end);
   }
 
@@ -109,8 +97,9 @@ export class PacketServer {
         'this stream carries one tunnel only: open another stream for another dial',
       );
     }
-    if (this.open >= this.#limits.tunnels) {
-      throw new DialError('connection_limit_reached', `this stream carries ${this.#limits.tunnels} tunnels already`);
+    if (this.open >= TRANSPORT.packetsTunnels) {
+      const text = `this stream carries ${TRANSPORT.packetsTunnels} tunnels already`;
+      throw new DialError('connection_limit_reached', text);
     }
   }
 
@@ -119,8 +108,8 @@ export class PacketServer {
     if (protocol !== 'tcp') {
       throw new DialError('http_request_error', `dial ${protocol} ${address}: unknown network, want tcp`);
     }
-    const { tenant, caller, traceparent } = this.#options;
-    return newDial(address, { tenant, timeout: this.#limits.dialMs }, caller, traceparent);
+    const { tenant, caller, traceparent, dialMs: timeout = TRANSPORT.packetsDialMs } = this.#options;
+    return newDial(address, { tenant, timeout }, caller, traceparent);
   }
 
   async #serve(random: bigint, request: ServedDial): Promise<void> {
