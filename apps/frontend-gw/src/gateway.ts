@@ -26,7 +26,7 @@ import {
 import { leaveDraining, passedAttach } from './attach.ts';
 import { GATEWAY } from './defaults.ts';
 import { DirectDials, type DirectOptions } from './direct.ts';
-import { Identities } from './identities.ts';
+import { type CallersTenancy, Identities } from './identities.ts';
 import { gatewayAttach, gatewayStages } from './pipeline.ts';
 
 export interface GatewayOptions
@@ -36,7 +36,7 @@ export interface GatewayOptions
   readonly tenant: string;
   readonly tenancy?: Tenancy;
   /** Who callers are of `tenant`, where some show tokens. Unset: none does. */
-  readonly callerTokens?: Pick<Tenancy, 'identify' | 'changed' | 'limits' | 'tenants'>;
+  readonly callerTokens?: CallersTenancy;
   /** For tenants' own ports and unix sockets. */
   readonly ownPorts: OwnPorts;
   readonly strategies: readonly Strategy[];

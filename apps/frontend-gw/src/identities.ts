@@ -17,6 +17,8 @@ import { DialError, NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
 import { GATEWAY } from './defaults.ts';
 
 type Grant = ReturnType<Tenancy['identify']['caller']>;
+/** Who callers are, and how many connections a tenant's may have. */
+export type CallersTenancy = Pick<Tenancy, 'identify' | 'changed' | 'limits' | 'tenants'>;
 type CallerEvidence = Parameters<Tenancy['identify']['caller']>[0];
 
 /** A connection whose caller is known. */
@@ -42,36 +44,8 @@ interface Refused {
  * dials, so that idle ones take no other's.
  */
 export class Identities {
-  readonly identifyCaller: IdentifyCaller = (peer) => this.#identifyCaller(peer);
-  readonly identifyByToken: IdentifyByToken = (...asked) => this.#identifyByToken(...asked);
-  readonly #tenancy: Pick<Tenancy, 'identify' | 'changed' | 'limits' | 'tenants'>;
-  readonly #events: PlaneEvents;
-  readonly #owners = new WeakMap<Socket, { readonly owner: PortOwner; readonly admitted: () => void }>();
-  readonly #judged = new WeakMap<Socket, Known | Refused>();
-  readonly #known = new RandomSet<Known>();
-  /** How many of them each tenant has. */
-  readonly #connections = new Map<string, number>();
-  readonly #guesses = new Guesses();
-  #changes = 0;
-
-  constructor(tenancy: Pick<Tenancy, 'identify' | 'changed' | 'limits' | 'tenants'>, events: PlaneEvents) {
-    this.#tenancy = tenancy;
-    this.#events = events;
-    tenancy.changed(() => this.#changes++);
-  }
-
-  /** Notes which port accepted a connection. @param admitted called once its caller is known */
-  enter(socket: Socket, owner: PortOwner, admitted: () => void): void {
-    this.#owners.set(socket, { owner, admitted });
-  }
-
-  /** Ends the connections that a port accepted. */
-  endAll(owner: PortOwner, reason: NotAuthorised): void {
-    for (const known of this.#known) if (known.owner === owner) this.#end(known, reason);
-  }
-
   /** Who a caller is holds for its connection's life, a refusal only until the tenants change. */
-  #identifyCaller(peer: ConnectionPeer): CallerIdentity | NotAuthorised {
+  readonly identifyCaller: IdentifyCaller = (peer) => {
     const judged = this.#judged.get(peer.socket);
     if (judged && 'who' in judged) return judged.digest === undefined ? judged.who : UNSHOWN;
     if (judged?.asOf === this.#changes) return judged.error;
@@ -83,10 +57,9 @@ export class Identities {
       this.#judged.set(peer.socket, { error, asOf: this.#changes });
       return error;
     }
-  }
-
+  };
   /** Verified once a connection, unless its next request shows another one. */
-  async #identifyByToken(...[peer, { tenant, token }, signal]: Parameters<IdentifyByToken>): Promise<CallerIdentity> {
+  readonly identifyByToken: IdentifyByToken = async (peer, { tenant, token }, signal) => {
     const { socket } = peer;
     const digest = digestOf(tenant, token);
     const before = this.#judged.get(socket);
@@ -106,6 +79,31 @@ export class Identities {
     signal.throwIfAborted();
     const now = this.#judged.get(socket);
     return now && 'who' in now ? this.#replace(now, grant, digest) : this.#admit(peer, grant, digest).who;
+  };
+  readonly #tenancy: CallersTenancy;
+  readonly #events: PlaneEvents;
+  readonly #owners = new WeakMap<Socket, { readonly owner: PortOwner; readonly admitted: () => void }>();
+  readonly #judged = new WeakMap<Socket, Known | Refused>();
+  readonly #known = new RandomSet<Known>();
+  /** How many of them each tenant has. */
+  readonly #connections = new Map<string, number>();
+  readonly #guesses = new Guesses();
+  #changes = 0;
+
+  constructor(tenancy: CallersTenancy, events: PlaneEvents) {
+    this.#tenancy = tenancy;
+    this.#events = events;
+    tenancy.changed(() => this.#changes++);
+  }
+
+  /** Notes which port accepted a connection. @param admitted called once its caller is known */
+  enter(socket: Socket, owner: PortOwner, admitted: () => void): void {
+    this.#owners.set(socket, { owner, admitted });
+  }
+
+  /** Ends the connections that a port accepted. */
+  endAll(owner: PortOwner, reason: NotAuthorised): void {
+    for (const known of this.#known) if (known.owner === owner) this.#end(known, reason);
   }
 
   /** Whose a token is said to be. It is a claim. Names of no tenant are one: nobody has more guesses by inventing them. */
