@@ -27,8 +27,8 @@ import {
 import { HUB } from './defaults.ts';
 import type { SessionTable } from './sessions.ts';
 
-/** An agent that asks for a session at a hub with tenants, with what it claims and what it shows. */
-interface Applicant {
+/** An agent that asks for a session, with what it claims and what it shows. */
+interface Asking {
   readonly agentId: string;
   readonly identifiers: AgentIdentifiers;
   readonly socket: Socket;
@@ -36,10 +36,13 @@ interface Applicant {
   readonly token: string | undefined;
   /** The tenant that it says it is of. */
   readonly claimedTenant?: string | undefined;
-  /** The tenant whose own port it came to. */
-  readonly portOf?: string | undefined;
   /** Aborts when it has gone. */
   readonly signal: AbortSignal;
+}
+
+interface Applicant extends Asking {
+  /** The tenant whose own port it came to. */
+  readonly portOf: string | undefined;
 }
 
 /**
@@ -182,37 +185,32 @@ export class AgentAdmission {
   }
 
   /** What decides on Go agents, which bring no tenant: their credential names it. */
-  get packets(): Pick<
-    Parameters<typeof agentService<AdmittedAgent>>[0],
-    'admit' | 'authenticate' | 'checkRoom' | 'identifierLimits'
-  > {
-    const { tenancy, authenticate } = this.#options;
-    const identifierLimits = this.#identifierLimits;
-    if (tenancy)
-      return { identifierLimits, admit: ({ peer, ...agent }) => this.#admitPrincipal(tenancy, { ...agent, ...peer }) };
-    const checkRoom = (agentId: string) => this.checkRoom({ tenant: DEFAULT_TENANT }, agentId);
-    return { identifierLimits, checkRoom, ...(authenticate && { authenticate }) };
+  get packets(): Pick<Parameters<typeof agentService<AdmittedAgent>>[0], 'admit' | 'identifierLimits'> {
+    return {
+      identifierLimits: this.#identifierLimits,
+      admit: ({ peer, authenticate, ...agent }) => this.#admit({ ...agent, ...peer }, authenticate),
+    };
   }
 
-  /** Checks the cheap conditions first: a token review asks the API server. */
   async link(hello: AgentHello, socket: Socket): Promise<AdmittedAgent & Reach> {
+    const { tenant: claimedTenant, agentId, token } = hello;
     const reach = this.#reachOf(hello.identifiers);
-    return { ...reach, ...(await this.#admitLink(hello, reach, socket)) };
+    const agent = { agentId, ...reach, token, socket, signal: goneSignal(socket), claimedTenant };
+    return { ...reach, ...(await this.#admit(agent, (check) => authenticate(agent, check))) };
   }
 
-  async #admitLink(
-    { tenant: claimedTenant, agentId, token }: AgentHello,
-    { identifiers }: Reach,
-    socket: Socket,
-  ): Promise<AdmittedAgent> {
-    const { tenancy } = this.#options;
-    const signal = goneSignal(socket);
-    if (tenancy) return this.#admitPrincipal(tenancy, { agentId, identifiers, token, socket, signal, claimedTenant });
-    const agent: AdmittedAgent = { tenant: claimedTenant ?? DEFAULT_TENANT };
-    this.checkRoom(agent, agentId);
-    await this.#authenticate(token, socket, signal);
-    this.checkRoom(agent, agentId);
-    return agent;
+  /**
+   * Checks the cheap conditions first: a token review asks the API server.
+   * @param authenticate lets the agent's token be checked
+   */
+  async #admit(agent: Asking, authenticate: (check: Authenticate) => Promise<void>): Promise<AdmittedAgent> {
+    const { tenancy, authenticate: check } = this.#options;
+    if (tenancy) return this.#admitPrincipal(tenancy, agent);
+    const { agentId, claimedTenant: tenant = DEFAULT_TENANT } = agent;
+    this.checkRoom({ tenant }, agentId);
+    if (check) await authenticate(check);
+    this.checkRoom({ tenant }, agentId);
+    return { tenant };
   }
 
   /** Call again before the session opens, because other agents may have come meanwhile. @throws AgentLimitError */
@@ -233,7 +231,7 @@ export class AgentAdmission {
     return tenancy ? { ...limits, identifiers: limits.identifierBytes } : limits;
   }
 
-  async #admitPrincipal(tenancy: Tenancy, agent: Omit<Applicant, 'portOf'>): Promise<AdmittedAgent> {
+  async #admitPrincipal(tenancy: Tenancy, agent: Asking): Promise<AdmittedAgent> {
     const { socket } = agent;
     const attempts = this.#attempts.get(socket) ?? 0;
     if (attempts >= HUB.attempts) {
@@ -263,18 +261,17 @@ export class AgentAdmission {
       throw new LinkRefused(400, (error as Error).message);
     }
   }
+}
 
-  async #authenticate(token: string | undefined, socket: Socket, signal: AbortSignal): Promise<void> {
-    const { authenticate } = this.#options;
-    if (!authenticate) return;
-    if (token === undefined) throw new LinkRefused(401, 'this hub wants a service account token');
-    const source = sourceOf(addressOf(socket) ?? '');
-    try {
-      await authenticate(token, { source, signal });
-    } catch (error) {
-      if (error instanceof AgentLimitError) throw error;
-      throw new LinkRefused(403, `token was not accepted: ${(error as Error).message}`);
-    }
+/** Lets the token of an agent be checked that asks for a link. Rejects with LinkRefused, or AgentLimitError. */
+async function authenticate({ token, socket, signal }: Asking, check: Authenticate): Promise<void> {
+  if (token === undefined) throw new LinkRefused(401, 'this hub wants a service account token');
+  const source = sourceOf(addressOf(socket) ?? '');
+  try {
+    await check(token, { source, signal });
+  } catch (error) {
+    if (error instanceof AgentLimitError) throw error;
+    throw new LinkRefused(403, `token was not accepted: ${(error as Error).message}`);
   }
 }
 

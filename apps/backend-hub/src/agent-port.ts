@@ -12,7 +12,6 @@ import {
   type Accept,
   type AgentHello,
   agentService,
-  DEFAULT_TENANT,
   fromTheStart,
   GrpcServer,
   type HubHello,
@@ -271,7 +270,7 @@ export class AgentPort {
     const service = agentService<AdmittedAgent>({
       serverId,
       events,
-      onAgent: (agent, admitted) => this.#openPackets(agent, admitted ?? { tenant: DEFAULT_TENANT }),
+      onAgent: (agent, admitted) => this.#openPackets(agent, admitted),
       serverCount: () => this.#serverCount(),
       ...this.#admission.packets,
     });

@@ -144,8 +144,7 @@ test('a defect where a caller is reported that dials nothing, or is gone, ends i
 });
 
 test('a defect where a refused agent, or a peer that breaks the protocol, is reported ends its connection', async () => {
-  const authenticate = () => Promise.reject(new Error('no'));
-  const { target, events } = await hub({ authenticate });
+  const { target, events } = await hub({ admit: () => Promise.reject(new Error('no')) });
   const fault = failOnce(events, 'refused');
   await assert.rejects(connect(target, '', 'token'));
   assert.equal((await fault)[0], 'grpc');

@@ -83,10 +83,10 @@ const BAD_AGENTS: [what: string, metadata: Record<string, string | string[]>, co
 
 for (const [what, fields, code, details] of BAD_AGENTS) {
   test(`an agent with ${what} is refused`, async () => {
-    const authenticate = async (token: string) => {
+    const check = async (token: string) => {
       if (token !== 'good') throw new Error(`token is ${token}`);
     };
-    const { target, agents, events } = await hub({ authenticate });
+    const { target, agents, events } = await hub({ admit: ({ authenticate }) => authenticate(check) });
     const refused = once(events, 'refused');
     const metadata = new Metadata();
     for (const [key, values] of Object.entries(fields)) for (const value of [values].flat()) metadata.add(key, value);
@@ -101,18 +101,16 @@ for (const [what, fields, code, details] of BAD_AGENTS) {
 }
 
 test('an agent with a good token is let in', async () => {
-  const { target, agents } = await hub({ authenticate: async (token) => assert.equal(token, 'good') });
+  const check = async (token: string) => assert.equal(token, 'good');
+  const { target, agents } = await hub({ admit: ({ authenticate }) => authenticate(check) });
   const { channel } = await connect(target, '', 'good');
   assert.equal(agents.length, 1);
   channel.destroy(new Error('over'));
 });
 
 test('an agent says why a server did not let it in', async () => {
-  const { target } = await hub({
-    authenticate: async () => {
-      throw new Error('no');
-    },
-  });
+  const check = () => Promise.reject(new Error('no'));
+  const { target } = await hub({ admit: ({ authenticate }) => authenticate(check) });
   await assert.rejects(connect(target), { code: 'Unauthenticated', message: /Authentication context was not found/ });
   const silent = await listen(() => {});
   const signal = new AbortController().signal;
@@ -169,10 +167,10 @@ for (const [what, fields, code, details, where] of LIMITED) {
   test(`an agent with ${what} is refused before its token is looked at`, async () => {
     const reviewed: string[] = [];
     const { target, agents, events } = await hub({
-      authenticate: async (token) => void reviewed.push(token),
       identifierLimits: { identifiers: 4, identifierBytes: 100 },
-      checkRoom(agentId) {
+      async admit({ agentId, authenticate }) {
         if (agentId === 'full') throw new AgentLimitError('agent sessions', 'full has enough');
+        await authenticate(async (token) => void reviewed.push(token));
       },
     });
     const refused = once(events, 'refused');
@@ -191,11 +189,12 @@ for (const [what, fields, code, details, where] of LIMITED) {
 test('the check of a token is given up when its agent goes away', async () => {
   const asked = Promise.withResolvers<AbortSignal>();
   const { target } = await hub({
-    authenticate: (_token, { signal, source }) => {
-      assert.equal(source, '127.0.0.1');
-      asked.resolve(signal);
-      return new Promise(() => {});
-    },
+    admit: ({ authenticate }) =>
+      authenticate((_token, { signal, source }) => {
+        assert.equal(source, '127.0.0.1');
+        asked.resolve(signal);
+        return new Promise(() => {});
+      }),
   });
   const metadata = new Metadata();
   metadata.add('agentid', 'a');

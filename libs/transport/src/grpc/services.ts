@@ -184,6 +184,8 @@ interface AskingAgent {
   readonly token: string | undefined;
   /** Aborts when the agent has gone. */
   readonly signal: AbortSignal;
+  /** Lets its token be checked. Rejects in ANP's words if it shows none, or none that is valid. */
+  readonly authenticate: (check: Authenticate) => Promise<void>;
 }
 
 /** An accepted agent. Nothing is read from its channel until it is started. */
@@ -206,19 +208,15 @@ interface TokenBearer {
 export type Authenticate = (token: string, bearer: TokenBearer) => Promise<void>;
 
 /** @typeParam A what `admit` found */
-export interface AgentServiceOptions<A = undefined> {
+export interface AgentServiceOptions<A> {
   readonly serverId: string;
   readonly serverCount: () => number;
   readonly events: PlaneEvents;
-  /** Unset: agents need no token. */
-  readonly authenticate?: Authenticate;
   readonly identifierLimits?: IdentifierLimits;
-  /** Throws if the agent may have no further session. */
-  readonly checkRoom?: (agentId: string) => void;
-  /** Decides instead of the two above. Rejects with NotAuthorised or AgentLimitError. */
-  readonly admit?: (agent: AskingAgent) => Promise<A>;
+  /** Decides whether it gets one. Rejects with NotAuthorised or AgentLimitError. */
+  readonly admit: (agent: AskingAgent) => Promise<A>;
   /** Throws AgentLimitError if others took the room meanwhile. */
-  readonly onAgent: (agent: PacketAgent, admitted: A | undefined) => void;
+  readonly onAgent: (agent: PacketAgent, admitted: A) => void;
 }
 
 /** The Go agents' edge. Each agent has one stream, which carries all its tunnels. */
@@ -235,13 +233,12 @@ async function admit<A>(
   const { metadata, peer } = call;
   try {
     const agentId = readAgentId(metadata);
-    const { identifiers, mistake } = readReach(metadata, options);
-    options.checkRoom?.(agentId);
-    await authenticate(call, options);
-    const found = await options.admit?.({ agentId, identifiers, peer, token: tokenOf(call), signal: call.signal });
+    const { identifiers, mistake } = readReach(metadata, options.identifierLimits);
+    const found = await options.admit({
+      ...{ agentId, identifiers, peer, token: tokenOf(call), signal: call.signal },
+      authenticate: (check) => authenticate(call, check),
+    });
     if (call.over) return;
-    // Others may have connected meanwhile.
-    options.checkRoom?.(agentId);
     admitted();
     // Agents wait for these two before anything else.
     call.respond([
@@ -281,7 +278,7 @@ function readAgentId(metadata: Metadata): string {
   return valid(() => checkAgentId('agent ID', ids[0] as string));
 }
 
-function readReach(metadata: Metadata, { identifierLimits }: Pick<AgentServiceOptions, 'identifierLimits'>): Reach {
+function readReach(metadata: Metadata, limits: IdentifierLimits | undefined): Reach {
   const queries = metadata.get('agentidentifiers');
   if (queries.length > 1) {
     const shown = queries.join(' ');
@@ -290,7 +287,7 @@ function readReach(metadata: Metadata, { identifierLimits }: Pick<AgentServiceOp
       `expected at most one set of agent identifiers in the context, got [${shown}]`,
     );
   }
-  return valid(() => parseIdentifiers(queries[0] ?? '', identifierLimits));
+  return valid(() => parseIdentifiers(queries[0] ?? '', limits));
 }
 
 function valid<T>(read: () => T): T {
@@ -303,11 +300,9 @@ function valid<T>(read: () => T): T {
 }
 
 async function authenticate(
-  call: ServerCall<ConnectionPeer>,
-  options: Pick<AgentServiceOptions, 'authenticate'>,
+  { metadata, peer, signal }: ServerCall<ConnectionPeer>,
+  check: Authenticate,
 ): Promise<void> {
-  if (!options.authenticate) return;
-  const { metadata, peer, signal } = call;
   const value = metadata.first('authorization');
   if (value === undefined) {
     throw new StatusError('Unauthenticated', 'Authentication context was not found in metadata');
@@ -317,7 +312,7 @@ async function authenticate(
   }
   try {
     const source = sourceOf(addressOf(peer.socket) ?? '');
-    await options.authenticate(value.slice(SCHEME.length), { source, signal });
+    await check(value.slice(SCHEME.length), { source, signal });
   } catch (error) {
     if (error instanceof AgentLimitError) throw error;
     const why = (error as Error).message;

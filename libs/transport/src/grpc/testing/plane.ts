@@ -101,7 +101,7 @@ export interface Hub extends Served {
   events: PlaneEvents;
 }
 
-export async function hub(options: Partial<AgentServiceOptions> = {}, backlog: BacklogLimits = {}): Promise<Hub> {
+export async function hub(options: Partial<AgentServiceOptions<void>> = {}, backlog: BacklogLimits = {}): Promise<Hub> {
   const events = planeEvents();
   const agents: PacketAgent[] = [];
   const clients: PacketClient[] = [];
@@ -109,6 +109,7 @@ export async function hub(options: Partial<AgentServiceOptions> = {}, backlog: B
     serverId: 'h1',
     serverCount: () => 3,
     events,
+    admit: async () => {},
     onAgent: (agent) => {
       agents.push(agent);
       clients.push(
