@@ -17,7 +17,7 @@ export const WIRE = {
    * What all connections of the process together hold of heads of several frames, beyond the first of each, until the last has come. A head that
    * finds no room ends its connection.
    */
-  heldHeadBytes: 16 * 1024 * 1024,
+  unfinishedHeadBytes: 16 * 1024 * 1024,
   /** A peer that has not sent its first SETTINGS by then is closed. Only with a keepalive. */
   greetingMs: 10_000,
   /** A PING of the keepalive that has no answer by then ends the connection. Go's default. */

@@ -115,12 +115,12 @@ const calm = (error: unknown) =>
 test('heads that are not complete share what they may hold beyond a frame', () => {
   const whole = encodeHead({ ':status': '200', a: 'b' });
   const begin = () => {
-    const reader = new HeadReader(4_096, WIRE.heldHeadBytes, { headMs: WIRE.headMs, late() {} });
+    const reader = new HeadReader(WIRE.unfinishedHeadBytes, { headMs: WIRE.headMs, late() {} });
     reader.headers(1, 0, whole.subarray(0, 2));
     return { reader, more: (bytes: number) => reader.continuation(0, Buffer.alloc(bytes)) };
   };
   const [first, second, third] = [begin(), begin(), begin()];
-  first.more(WIRE.heldHeadBytes - 1024);
+  first.more(WIRE.unfinishedHeadBytes - 1024);
   assert.throws(() => second.more(1024), calm);
   // One of two frames needs no room.
   assert.equal(third.reader.continuation(Flag.END_HEADERS, whole.subarray(2))?.fields?.length, 2);
@@ -134,7 +134,7 @@ test('heads that are not complete share what they may hold beyond a frame', () =
 test('what is held of a head in short frames counts with what each takes in memory', () => {
   const readers: HeadReader[] = [];
   const fill = () => {
-    const reader = new HeadReader(4_096, 1024 * 1024, { headMs: WIRE.headMs, late() {} });
+    const reader = new HeadReader(1024 * 1024, { headMs: WIRE.headMs, late() {} });
     readers.push(reader);
     reader.headers(1, 0, Buffer.alloc(1));
     for (let frame = 0; frame < 6_000; frame++) reader.continuation(0, Buffer.alloc(1));

@@ -9,102 +9,6 @@ const PRIORITY_LENGTH = 5;
 /** What each frame costs on top of its bytes, so that empty ones are bounded too: the object that holds them takes as much. */
 const FRAME_COST = 300;
 
-/** A complete header section, still compressed. */
-interface HeaderSection {
-  readonly stream: number;
-  readonly block: Buffer;
-  /** Whether the other side sends nothing more on the stream. */
-  readonly ends: boolean;
-}
-
-interface Begun extends Omit<HeaderSection, 'block'> {
-  readonly parts: Buffer[];
-  cost: number;
-  /** What its parts beyond the first cost, while it is incomplete. */
-  held: number;
-}
-
-/** What all connections of the process hold of incomplete sections, beyond the first frame of each. */
-const HELD = new SharedBudget(WIRE.heldHeadBytes);
-
-/** When a head of several frames must be complete. */
-interface HeadDeadline extends Pick<Config, 'headMs'> {
-  /** Called when it was not. */
-  readonly late: () => void;
-}
-
-/** Assembles header sections: HEADERS, and CONTINUATION until END_HEADERS (RFC 9113 sections 6.2 and 6.10). */
-class HeaderSections {
-  readonly #maxBytes: number;
-  readonly #deadline: HeadDeadline;
-  /** An incomplete section. No other frame may come before its end. */
-  #begun: Begun | undefined;
-  #timer: NodeJS.Timeout | undefined;
-
-  /** @param maxBytes largest section, compressed, with a cost for each frame */
-  constructor(maxBytes: number, deadline: HeadDeadline) {
-    this.#maxBytes = maxBytes;
-    this.#deadline = deadline;
-  }
-
-  /** @throws ConnectionError if a section is incomplete and this frame does not continue it, or if there is none to continue */
-  expect(type: number, stream: number): void {
-    const begun = this.#begun;
-    if (type === FrameType.CONTINUATION ? begun?.stream === stream : !begun) return;
-    const what = begun
-      ? `a header section on stream ${begun.stream} was not continued`
-      : 'CONTINUATION without HEADERS';
-    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, what);
-  }
-
-  headers(stream: number, flags: number, payload: Buffer): HeaderSection | undefined {
-    const part = flags & Flag.PADDED ? unpadded(payload) : payload;
-    this.#begun = { stream, ends: (flags & Flag.END_STREAM) !== 0, parts: [], cost: 0, held: 0 };
-    return this.continuation(flags, flags & Flag.PRIORITY ? part.subarray(PRIORITY_LENGTH) : part);
-  }
-
-  /** Call only after `expect`. */
-  continuation(flags: number, part: Buffer): HeaderSection | undefined {
-    const begun = this.#begun as Begun;
-    begun.cost += part.length + FRAME_COST;
-    if (begun.cost > this.#maxBytes) {
-      throw new HeadTooLong(`a header section of more than ${this.#maxBytes} bytes`);
-    }
-    if (!(flags & Flag.END_HEADERS)) {
-      this.#hold(begun, part);
-      return undefined;
-    }
-    const { stream, ends, parts } = begun;
-    this.drop();
-    return { stream, ends, block: parts.length === 0 ? part : Buffer.concat([...parts, part]) };
-  }
-
-  #hold(begun: Begun, part: Buffer): void {
-    const { headMs, late } = this.#deadline;
-    this.#timer ??= setTimeout(late, headMs).unref();
-    // As much is held of any frame until it has come whole.
-    if (begun.parts.length > 0) {
-      const cost = part.length + FRAME_COST;
-      // Others hold what may be held: this one may come again, so it is not too long.
-      if (!HELD.take(cost))
-        throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'too many long heads are on their way: try again');
-      begun.held += cost;
-    }
-    // A copy, and not in Node's pool: a view would keep the whole chunk that it was read with, or the whole pool.
-    const own = Buffer.alloc(part.length);
-    part.copy(own);
-    begun.parts.push(own);
-  }
-
-  /** Forgets an incomplete section. */
-  drop(): void {
-    if (this.#begun) HELD.give(this.#begun.held);
-    this.#begun = undefined;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-  }
-}
-
 /** A field of a header section. */
 export type Field = readonly [name: string, value: string];
 
@@ -194,43 +98,96 @@ export interface ReceivedHead {
   readonly ends: boolean;
 }
 
-/** Reads the heads of one direction of a connection. */
+/** A head whose last frame has not come. */
+interface UnfinishedHead extends Omit<ReceivedHead, 'fields'> {
+  /** Its frames' bytes, still compressed. */
+  readonly parts: Buffer[];
+  cost: number;
+  /** What its parts beyond the first took of `UNFINISHED`. */
+  taken: number;
+}
+
+/** What all connections of the process keep of unfinished heads, beyond the first frame of each. */
+const UNFINISHED = new SharedBudget(WIRE.unfinishedHeadBytes);
+
+/** When a head of several frames must be complete. */
+interface HeadDeadline extends Pick<Config, 'headMs'> {
+  /** Called when it was not. */
+  readonly late: () => void;
+}
+
+/** Reads the heads of one direction of a connection: HEADERS, and CONTINUATION until END_HEADERS (RFC 9113 sections 6.2 and 6.10). */
 export class HeadReader {
   readonly #decoder: HpackDecoder;
-  readonly #sections: HeaderSections;
+  readonly #maxRead: number;
+  readonly #deadline: HeadDeadline;
+  /** No other frame may come before its end. */
+  #begun: UnfinishedHead | undefined;
+  #timer: NodeJS.Timeout | undefined;
 
-  /**
-   * @param maxTable what the settings allow the other side's compression table, in bytes
-   * @param maxList the longest head, in bytes. One up to twice as long is read, so that what follows can be, and its fields are left out
-   */
-  constructor(maxTable: number, maxList: number, deadline: HeadDeadline) {
-    const maxRead = 2 * maxList;
-    this.#decoder = new HpackDecoder(maxTable, { maxList, maxRead });
-    this.#sections = new HeaderSections(maxRead, deadline);
+  /** @param maxList the longest head, in bytes. One up to twice as long is read, so that what follows can be, and its fields are left out */
+  constructor(maxList: number, deadline: HeadDeadline) {
+    this.#maxRead = 2 * maxList;
+    this.#decoder = new HpackDecoder(maxList, this.#maxRead);
+    this.#deadline = deadline;
   }
 
-  /** Forgets an incomplete head. */
-  drop(): void {
-    this.#sections.drop();
-  }
-
-  /** @throws ConnectionError if a head is incomplete and this frame does not continue it */
+  /** @throws ConnectionError if a head is incomplete and this frame does not continue it, or if there is none to continue */
   expect(type: number, stream: number): void {
-    this.#sections.expect(type, stream);
+    const begun = this.#begun;
+    if (type === FrameType.CONTINUATION ? begun?.stream === stream : !begun) return;
+    const what = begun
+      ? `a header section on stream ${begun.stream} was not continued`
+      : 'CONTINUATION without HEADERS';
+    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, what);
   }
 
   headers(stream: number, flags: number, payload: Buffer): ReceivedHead | undefined {
-    return this.#decode(this.#sections.headers(stream, flags, payload));
+    const part = flags & Flag.PADDED ? unpadded(payload) : payload;
+    this.#begun = { stream, ends: (flags & Flag.END_STREAM) !== 0, parts: [], cost: 0, taken: 0 };
+    return this.continuation(flags, flags & Flag.PRIORITY ? part.subarray(PRIORITY_LENGTH) : part);
   }
 
+  /** Call only after `expect`. */
   continuation(flags: number, part: Buffer): ReceivedHead | undefined {
-    return this.#decode(this.#sections.continuation(flags, part));
+    const begun = this.#begun as UnfinishedHead;
+    begun.cost += part.length + FRAME_COST;
+    if (begun.cost > this.#maxRead) {
+      throw new HeadTooLong(`a header section of more than ${this.#maxRead} bytes`);
+    }
+    if (!(flags & Flag.END_HEADERS)) {
+      this.#keep(begun, part);
+      return undefined;
+    }
+    const { stream, ends, parts } = begun;
+    this.drop();
+    const block = parts.length === 0 ? part : Buffer.concat([...parts, part]);
+    return { stream, fields: this.#decoder.decode(block), ends };
   }
 
-  #decode(section: HeaderSection | undefined): ReceivedHead | undefined {
-    if (!section) return undefined;
-    const { stream, block, ends } = section;
-    return { stream, fields: this.#decoder.decode(block), ends };
+  #keep(begun: UnfinishedHead, part: Buffer): void {
+    const { headMs, late } = this.#deadline;
+    this.#timer ??= setTimeout(late, headMs).unref();
+    // As much is kept of any frame until it has come whole.
+    if (begun.parts.length > 0) {
+      const cost = part.length + FRAME_COST;
+      // Others keep what may be kept: this one may come again, so it is not too long.
+      if (!UNFINISHED.take(cost))
+        throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'too many long heads are on their way: try again');
+      begun.taken += cost;
+    }
+    // A copy, and not in Node's pool: a view would keep the whole chunk that it was read with, or the whole pool.
+    const own = Buffer.alloc(part.length);
+    part.copy(own);
+    begun.parts.push(own);
+  }
+
+  /** Forgets an unfinished head. */
+  drop(): void {
+    if (this.#begun) UNFINISHED.give(this.#begun.taken);
+    this.#begun = undefined;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
   }
 }
 

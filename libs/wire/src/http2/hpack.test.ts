@@ -6,7 +6,7 @@ import { until } from '@isthmus/runtime/testing';
 import { ConnectionError } from './frames.ts';
 import { HpackDecoder, hpackEncode } from './hpack.ts';
 
-const LISTS = { maxList: 65_536, maxRead: 131_072 };
+const LISTS = [65_536, 131_072] as const;
 
 type Field = readonly [name: string, value: string];
 
@@ -76,7 +76,7 @@ const EXAMPLES: readonly [
 
 for (const [name, expected, ...sections] of EXAMPLES) {
   test(`the RFC's ${name} are read`, () => {
-    const decoder = new HpackDecoder(4_096, LISTS);
+    const decoder = new HpackDecoder(...LISTS);
     assert.deepEqual(
       sections.map((section) => decoder.decode(hex(section))),
       expected,
@@ -100,13 +100,13 @@ const REFUSED: readonly [name: string, section: string, message: RegExp][] = [
 
 for (const [name, section, message] of REFUSED) {
   test(`${name} is refused`, () => {
-    const decode = () => new HpackDecoder(4_096, LISTS).decode(hex(section));
+    const decode = () => new HpackDecoder(...LISTS).decode(hex(section));
     assert.throws(decode, (error) => error instanceof ConnectionError && message.test(error.message));
   });
 }
 
 test('of a section that unpacks to more than it may nothing is left but its entries in the table', () => {
-  const decoder = new HpackDecoder(4_096, { maxList: 10_000, maxRead: 20_000 });
+  const decoder = new HpackDecoder(10_000, 20_000);
   const entry = (name: string, length: number) =>
     Buffer.concat([Buffer.of(0x40), hpackEncode([[name, 'x'.repeat(length)]]).subarray(1)]);
   decoder.decode(entry('bomb', 3_000));
@@ -120,7 +120,7 @@ test('of a section that unpacks to more than it may nothing is left but its entr
 test('nothing is kept of the chunk that a block was read with', { skip: 'Deno' in globalThis }, async () => {
   setFlagsFromString('--expose-gc');
   const collect: () => void = runInNewContext('gc');
-  const decoder = new HpackDecoder(4_096, LISTS);
+  const decoder = new HpackDecoder(...LISTS);
   const read = () => {
     const chunk = new ArrayBuffer(1024);
     const block = Buffer.from(chunk);
@@ -141,6 +141,6 @@ test('what is written is read again, whatever its length', () => {
       [':status', '200'],
       ['x', 'é'.repeat(length)],
     ];
-    assert.deepEqual(new HpackDecoder(4_096, LISTS).decode(hpackEncode(fields)), fields);
+    assert.deepEqual(new HpackDecoder(...LISTS).decode(hpackEncode(fields)), fields);
   }
 });

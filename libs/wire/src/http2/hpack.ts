@@ -1,4 +1,4 @@
-import { ConnectionError, ErrorCode, HeadTooLong } from './frames.ts';
+import { ConnectionError, DEFAULT_SETTINGS, ErrorCode, HeadTooLong } from './frames.ts';
 import type { Field } from './heads.ts';
 
 /**
@@ -175,26 +175,22 @@ const NO_BLOCK = Buffer.alloc(0);
 
 /** Reads the header blocks of one direction of a connection (RFC 7541). */
 export class HpackDecoder {
-  readonly #maxTable: number;
   readonly #maxList: number;
   readonly #maxRead: number;
   /** The newest first. */
   #table: Field[] = [];
   #tableBytes = 0;
-  #tableLimit: number;
+  #tableLimit = DEFAULT_SETTINGS.headerTableSize;
   #block: Buffer = NO_BLOCK;
   #at = 0;
   /** The octets of a short block as characters: to read all at once takes V8 as long as to read one string. */
   #text: string | undefined;
 
   /**
-   * @param maxTable what the settings allow the other side's table, in bytes
    * @param maxList the longest list of fields, in bytes
    * @param maxRead the longest that is read, in bytes: of one longer than `maxList`, the fields are left out
    */
-  constructor(maxTable: number, { maxList, maxRead }: { readonly maxList: number; readonly maxRead: number }) {
-    this.#maxTable = maxTable;
-    this.#tableLimit = maxTable;
+  constructor(maxList: number, maxRead: number) {
     this.#maxList = maxList;
     this.#maxRead = maxRead;
   }
@@ -250,7 +246,7 @@ export class HpackDecoder {
   }
 
   #resize(limit: number): void {
-    if (limit > this.#maxTable) throw broken(`a table of ${limit} bytes`);
+    if (limit > DEFAULT_SETTINGS.headerTableSize) throw broken(`a table of ${limit} bytes`);
     this.#tableLimit = limit;
     this.#evict();
   }

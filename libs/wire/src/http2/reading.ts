@@ -2,7 +2,6 @@ import { printable } from '@isthmus/runtime';
 import {
   ConnectionError,
   codeName,
-  DEFAULT_SETTINGS,
   ErrorCode,
   Flag,
   FRAME_HEAD,
@@ -247,7 +246,7 @@ export class Reading implements FrameHandler {
     const late = output.guarded(() => {
       throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a head that was not complete after ${headMs / 1000} s`);
     });
-    this.#heads = new HeadReader(DEFAULT_SETTINGS.headerTableSize, settings.maxHeaderListSize, { headMs, late });
+    this.#heads = new HeadReader(settings.maxHeaderListSize, { headMs, late });
     this.#prefaceLeft = role === 'server' ? PREFACE.length : 0;
   }
 
