@@ -18,7 +18,7 @@ export type ReconcileMessage =
 
 type Stream = Pick<Http2Stream, 'id' | 'closed'>;
 
-export interface DiallingOptions<S extends Stream> {
+interface ReconcilerOptions<S extends Stream> {
   /** Returns all streams that this side holds. */
   readonly streams: () => Iterable<S>;
   readonly send: (message: ReconcileMessage) => void;
@@ -28,7 +28,7 @@ export interface DiallingOptions<S extends Stream> {
 
 /** The dialling side: says in each round what it holds. */
 export class DiallingReconciler<S extends Stream> {
-  readonly #options: DiallingOptions<S>;
+  readonly #options: ReconcilerOptions<S>;
   readonly #floods = new FloodGuard();
   /** The highest id of the last round. */
   #seen = 0;
@@ -36,7 +36,7 @@ export class DiallingReconciler<S extends Stream> {
   #lackedBefore = new Set<number>();
   #lacked = new Set<number>();
 
-  constructor(options: DiallingOptions<S>) {
+  constructor(options: ReconcilerOptions<S>) {
     this.#options = options;
   }
 
@@ -82,20 +82,14 @@ export class DiallingReconciler<S extends Stream> {
   }
 }
 
-export interface ServingOptions<S extends Stream> {
-  readonly streams: () => Iterable<S>;
-  readonly send: (message: ReconcileMessage) => void;
-  readonly end: (stream: S) => void;
-}
-
 /** The serving side: answers each round. */
 export class ServingReconciler<S extends Stream> {
-  readonly #options: ServingOptions<S>;
+  readonly #options: ReconcilerOptions<S>;
   readonly #floods = new FloodGuard();
   /** Streams that only this side held in the last round. */
   readonly #unmatched = new Set<number>();
 
-  constructor(options: ServingOptions<S>) {
+  constructor(options: ReconcilerOptions<S>) {
     this.#options = options;
   }
 
