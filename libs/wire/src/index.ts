@@ -1,7 +1,6 @@
 export { type Config, WIRE } from './defaults.ts';
 export {
   type CallPeer,
-  ChannelError,
   ClientCall,
   type PacketChannel,
   type PacketSink,

@@ -4,7 +4,7 @@ import http2 from 'node:http2';
 import { test } from 'node:test';
 import { Client, credentials, Metadata } from '@grpc/grpc-js';
 import { PlaneEnded } from '@isthmus/tunnel';
-import { type ChannelError, type ServerCall, StatusError } from '@isthmus/wire';
+import { type ServerCall, StatusError } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
 import { connect, data, message, open, PATH, type Reply, serve } from './testing/calls.ts';
 
@@ -158,7 +158,7 @@ const FAILURES: readonly [what: string, fail: (call: ServerCall, reply: Reply) =
 for (const [what, fail, code, text] of FAILURES) {
   test(`a call that has nothing left to send and fails since ${what} tells its sink so`, async () => {
     const came = Promise.withResolvers<ServerCall>();
-    const closed: (ChannelError | undefined)[] = [];
+    const closed: (StatusError | undefined)[] = [];
     const { port } = await serve((call) => {
       call.respond([]);
       call.start({ packet() {}, drain() {}, close: (error) => void closed.push(error) });

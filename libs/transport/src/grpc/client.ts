@@ -83,7 +83,7 @@ interface PacketServerLink {
 
 /**
  * Asks a Go server for a session, on a connection of its own, because many servers may be behind one address. Rejects with an Error that
- * says why the server did not accept the agent, or a ChannelError if the connection or the server failed.
+ * says why the server did not accept the agent, or a StatusError if the connection or the server failed.
  */
 export async function connectPackets(socket: Socket, options: ConnectPacketsOptions): Promise<PacketServerLink> {
   const { agentId: agentid, identifiers: agentidentifiers, token, target, timeout, signal } = options;

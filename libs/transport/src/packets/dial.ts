@@ -12,7 +12,7 @@ import {
   type PlaneEvents,
   SessionLost,
 } from '@isthmus/tunnel';
-import type { ChannelError, PacketChannel } from '@isthmus/wire';
+import type { PacketChannel, StatusError } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { abandoned, Drain, type NextHopConnection, type PendingDial, pendingDial } from '../next-hop.ts';
 import { Backlog, type BacklogLimits, ObservedChannel } from './channel.ts';
@@ -177,7 +177,7 @@ export class PacketClient implements NextHopConnection {
       this.#givenUp.delete(this.#givenUp.values().next().value as bigint);
   }
 
-  #end(streams: Iterable<PacketStream>, error?: ChannelError): void {
+  #end(streams: Iterable<PacketStream>, error?: StatusError): void {
     const { agentId } = this.#options;
     const cause = error ?? this.#drain.reason ?? new Error('agent closed its stream');
     // An agent that closes its stream in order leaves. Whatever else ends it may be on the way.

@@ -1,7 +1,7 @@
 import type { Packet } from '@isthmus/proto';
 import { OpenTable } from '@isthmus/runtime';
 import { PlaneEnded } from '@isthmus/tunnel';
-import type { ChannelError, PacketChannel } from '@isthmus/wire';
+import type { PacketChannel, StatusError } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import type { Unread } from './channel.ts';
 import { closePacket, type PacketSide, PacketStream } from './stream.ts';
@@ -114,7 +114,7 @@ interface PacketMuxOptions {
   /** Called with each packet that belongs to no tunnel. */
   readonly receive: (packet: DialPacket) => void;
   /** Called when the channel has ended. The tunnels on it do not know yet. */
-  readonly closed: (streams: Iterable<PacketStream>, error?: ChannelError) => void;
+  readonly closed: (streams: Iterable<PacketStream>, error?: StatusError) => void;
 }
 
 /** The tunnels of one channel, by connection id. */
@@ -224,7 +224,7 @@ export class PacketMux {
     if (this.#past.size > TRANSPORT.packetsRemembered) this.#past.delete(this.#past.values().next().value as bigint);
   }
 
-  #close(error?: ChannelError): void {
+  #close(error?: StatusError): void {
     if (this.#closed) return;
     this.#closed = true;
     this.#outbox.clear();

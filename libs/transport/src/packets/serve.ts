@@ -1,6 +1,6 @@
 import type { Packet } from '@isthmus/proto';
 import { asDialError, type Caller, DialAbort, DialError, PlaneEnded, type Role, SessionLost } from '@isthmus/tunnel';
-import type { ChannelError, PacketChannel } from '@isthmus/wire';
+import type { PacketChannel, StatusError } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
 import { Backlog, ObservedChannel, pausing, type Unread } from './channel.ts';
@@ -149,7 +149,7 @@ export class PacketServer {
     this.#mux.end();
   }
 
-  #end(streams: Iterable<PacketStream>, error?: ChannelError): void {
+  #end(streams: Iterable<PacketStream>, error?: StatusError): void {
     this.#over = true;
     clearTimeout(this.#closeTimer);
     const orderly = this.#options.role === 'gateway' && !error;
@@ -161,7 +161,7 @@ export class PacketServer {
     this.#closed.resolve(error);
   }
 
-  #reason(cause: ChannelError | undefined): Error {
+  #reason(cause: StatusError | undefined): Error {
     if (cause?.cause instanceof PlaneEnded) return cause.cause;
     const text = cause?.message ?? 'stream ended';
     return this.#options.role === 'gateway' ? new Error(`caller went away: ${text}`) : new SessionLost(text, { cause });

@@ -10,7 +10,7 @@ import {
   planeEvents,
   type TunnelOutcome,
 } from '@isthmus/tunnel';
-import { ChannelError, type PacketChannel, type PacketSink } from '@isthmus/wire';
+import { type PacketChannel, type PacketSink, StatusError } from '@isthmus/wire';
 import type { BacklogLimits } from './channel.ts';
 import { PacketClient } from './dial.ts';
 import { PacketServer, type ServePacketsOptions } from './serve.ts';
@@ -93,8 +93,8 @@ class PairedChannel implements PacketChannel {
   }
 
   destroy(reason: Error): void {
-    this.#close(new ChannelError('Canceled', reason.message, { cause: reason }));
-    this.peer.#close(new ChannelError('Canceled', reason.message));
+    this.#close(new StatusError('Canceled', reason.message, { cause: reason }));
+    this.peer.#close(new StatusError('Canceled', reason.message));
   }
 
   #deliver(event: () => void): void {
@@ -108,7 +108,7 @@ class PairedChannel implements PacketChannel {
     });
   }
 
-  #close(error?: ChannelError): void {
+  #close(error?: StatusError): void {
     if (this.#closed) return;
     this.#closed = true;
     this.#sink?.close(error);

@@ -4,14 +4,15 @@ import { WIRE } from '../defaults.ts';
 import { ErrorCode, FrameType, headersFrames, settingsFrame } from '../http2/frames.ts';
 import { encodeHead } from '../http2/heads.ts';
 import { streamsOf } from '../http2/testing.ts';
-import { type ChannelError, ClientCall } from './call.ts';
+import { ClientCall } from './call.ts';
+import type { StatusError } from './status.ts';
 
 /** A call at a server that the test plays. */
 function called() {
   const { streams, reading, sent } = streamsOf('client');
   reading.read(settingsFrame({}));
   const head = { ':method': 'POST', ':scheme': 'http', ':path': '/', ':authority': 'h' };
-  const heard = { left: 0, closed: [] as (ChannelError | undefined)[] };
+  const heard = { left: 0, closed: [] as (StatusError | undefined)[] };
   const call = new ClientCall(streams.request(encodeHead(head)), 'h', 0, () => void heard.left++);
   call.start({ packet() {}, drain() {}, close: (error) => void heard.closed.push(error) });
   const end = (fields: Record<string, string>) =>

@@ -36,19 +36,7 @@ export interface PacketSink {
   /** The channel takes packets again. */
   drain(): void;
   /** The last call. Without an error, the stream ended in good order. */
-  close(error?: ChannelError): void;
-}
-
-/** A channel that failed. */
-export class ChannelError extends Error {
-  override readonly name = 'ChannelError';
-  /** Go's name of a gRPC status, such as `Unavailable`. */
-  readonly code: string;
-
-  constructor(code: string, message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.code = code;
-  }
+  close(error?: StatusError): void;
 }
 
 const RESPONSE: readonly Field[] = [
@@ -82,7 +70,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
   /** The sink waits for `drain`. */
   #isFull = false;
   /** Set once it is over, with the error unless it ended in good order. */
-  #closed: { readonly error: ChannelError | undefined } | undefined;
+  #closed: { readonly error: StatusError | undefined } | undefined;
   #reset: NodeJS.Timeout | undefined;
 
   /** @param freeBytes how many held bytes count as read */
@@ -224,7 +212,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
     this.#reset = setTimeout(reset, ms);
   }
 
-  protected close(error?: ChannelError): void {
+  protected close(error?: StatusError): void {
     if (this.#closed) return;
     this.#closed = { error };
     this.#sink?.close(error);
@@ -239,7 +227,7 @@ export class ServerCall<Peer extends CallPeer = CallPeer> extends PacketCall {
   readonly peer: Peer;
   #responded = false;
   /** Why it fails, before its sink hears of it. */
-  #failure: ChannelError | undefined;
+  #failure: StatusError | undefined;
   #abort: AbortController | undefined;
   #deadline: NodeJS.Timeout | undefined;
 
@@ -302,14 +290,14 @@ export class ServerCall<Peer extends CallPeer = CallPeer> extends PacketCall {
     if (this.over) return;
     this.ended = true;
     // First, because the stream may close as soon as its end is sent.
-    this.#failure = new ChannelError(error.status, error.message, { cause: error.cause });
+    this.#failure = error;
     const fields = statusFields(error);
     if (!this.#responded) this.stream.answer(hpackEncode([...RESPONSE, ...fields]), true);
     else {
       this.stream.end(hpackEncode(fields));
       this.resetAfter(this.stream.config.callResetMs);
     }
-    this.close(this.#failure);
+    this.close(error);
   }
 
   /** Callers have nothing to say in trailers. */
@@ -319,7 +307,7 @@ export class ServerCall<Peer extends CallPeer = CallPeer> extends PacketCall {
     super.onClose(code, reason);
     const orderly = code === undefined || this.ended;
     const text = reason?.message ?? 'stream was cancelled';
-    this.close(this.#failure ?? (orderly ? undefined : new ChannelError('Canceled', text, { cause: reason })));
+    this.close(this.#failure ?? (orderly ? undefined : new StatusError('Canceled', text, { cause: reason })));
   }
 
   protected finish(whole: boolean): void {
@@ -329,7 +317,7 @@ export class ServerCall<Peer extends CallPeer = CallPeer> extends PacketCall {
     this.close();
   }
 
-  protected override close(error?: ChannelError): void {
+  protected override close(error?: StatusError): void {
     if (this.over) return;
     clearTimeout(this.#deadline);
     super.close(error);
@@ -349,7 +337,7 @@ const RESETS: Readonly<Record<number, StatusName>> = {
 export class ClientCall extends PacketCall {
   readonly remote: string;
   readonly #answered = Promise.withResolvers<Metadata>();
-  /** Resolves with the server's metadata. Rejects with a ChannelError. */
+  /** Resolves with the server's metadata. Rejects with a StatusError. */
   readonly answered = this.#answered.promise;
   readonly #left: () => void;
   /** What the server says of the call's end, once it has said it. */
@@ -374,14 +362,12 @@ export class ClientCall extends PacketCall {
 
   destroy(reason: Error): void {
     this.ended = true;
-    this.close(
-      reason instanceof ChannelError ? reason : new ChannelError('Canceled', reason.message, { cause: reason }),
-    );
+    this.close(reason instanceof StatusError ? reason : new StatusError('Canceled', reason.message, { cause: reason }));
     this.stream.reset(ErrorCode.CANCEL);
   }
 
-  protected fail({ status, message }: StatusError): void {
-    this.destroy(new ChannelError(status, message));
+  protected fail(error: StatusError): void {
+    this.destroy(error);
   }
 
   onHeaders(fields: readonly Field[], kind: HeadKind): void {
@@ -397,9 +383,9 @@ export class ClientCall extends PacketCall {
     super.onClose(code, reason);
     // A server that has said how the call ends may reset what is left of it.
     if (this.#status) this.finish(true);
-    else if (reason) this.close(new ChannelError('Unavailable', reason.message, { cause: reason }));
+    else if (reason) this.close(new StatusError('Unavailable', reason.message, { cause: reason }));
     else if (code !== undefined)
-      this.close(new ChannelError(RESETS[code] ?? 'Internal', `the server reset the call with ${codeName(code)}`));
+      this.close(new StatusError(RESETS[code] ?? 'Internal', `the server reset the call with ${codeName(code)}`));
     this.#left();
   }
 
@@ -409,11 +395,11 @@ export class ClientCall extends PacketCall {
     const error = this.#status?.error ?? (amid === undefined ? undefined : new StatusError('Internal', amid));
     this.end();
     this.resetAfter(this.stream.config.flushMs);
-    this.close(error && new ChannelError(error.status, error.message));
+    this.close(error);
   }
 
-  protected override close(error?: ChannelError): void {
+  protected override close(error?: StatusError): void {
     super.close(error);
-    this.#answered.reject(error ?? new ChannelError('Unknown', 'the call ended without an answer'));
+    this.#answered.reject(error ?? new StatusError('Unknown', 'the call ended without an answer'));
   }
 }

@@ -92,7 +92,7 @@ for (const [what, bytes, status, text] of REFUSED) {
     reader.add(bytes.subarray(0, PREFIX));
     assert.throws(
       () => reader.next(),
-      (error) => error instanceof StatusError && error.status === status && text.test(error.message),
+      (error) => error instanceof StatusError && error.code === status && text.test(error.message),
     );
   });
 }

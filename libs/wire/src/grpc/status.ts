@@ -28,18 +28,14 @@ export type StatusName = keyof typeof STATUS;
 
 const NAMES = new Map(Object.entries(STATUS).map(([name, code]): [number, StatusName] => [code, name as StatusName]));
 
-function statusName(code: number): StatusName {
-  return NAMES.get(code) ?? 'Unknown';
-}
-
-/** Why a call ends. */
+/** Why a call failed. */
 export class StatusError extends Error {
   override readonly name = 'StatusError';
-  readonly status: StatusName;
+  readonly code: StatusName;
 
-  constructor(status: StatusName, message: string, options?: ErrorOptions) {
+  constructor(code: StatusName, message: string, options?: ErrorOptions) {
     super(message, options);
-    this.status = status;
+    this.code = code;
   }
 }
 
@@ -48,7 +44,7 @@ const OK_FIELDS: readonly Field[] = [['grpc-status', '0']];
 export function statusFields(error?: StatusError): readonly Field[] {
   if (!error) return OK_FIELDS;
   return [
-    ['grpc-status', String(STATUS[error.status])],
+    ['grpc-status', String(STATUS[error.code])],
     ['grpc-message', percentEncode(error.message).slice(0, WIRE.statusChars)],
   ];
 }
@@ -77,7 +73,8 @@ export function statusIn(metadata: Metadata): { readonly error?: StatusError } |
     metadata.first(name),
   );
   if (code === '0') return {};
-  if (code !== undefined) return { error: new StatusError(statusName(Number(code)), printable(percentDecode(text))) };
+  if (code !== undefined)
+    return { error: new StatusError(NAMES.get(Number(code)) ?? 'Unknown', printable(percentDecode(text))) };
   if (http === '200') return undefined;
   return { error: new StatusError(OF_HTTP[http] ?? 'Unknown', `answered with HTTP status ${http}`) };
 }
