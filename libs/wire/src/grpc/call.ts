@@ -184,16 +184,16 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
    * unfinished message, or of a slow reader.
    */
   #give(least = this.#heldBack > 0 ? this.stream.config.heldBackBytes : undefined): void {
-    const kept = Math.min(this.#heldBack + this.#packets.held, this.#owed);
-    const taken = this.#owed - kept;
-    this.#owed = kept;
+    const owed = Math.min(this.#heldBack + this.#packets.length, this.#owed);
+    const taken = this.#owed - owed;
+    this.#owed = owed;
     if (taken > 0) this.stream.consume(taken, least);
   }
 
   #deliver(): void {
     try {
       while (!this.#paused && !this.#closed) {
-        const packet = this.#packets.next();
+        const packet = this.#packets.nextPacket();
         if (!packet) break;
         this.#sink?.packet(packet);
       }
@@ -344,11 +344,11 @@ export class ClientCall extends PacketCall {
   #status: ReturnType<typeof statusIn>;
 
   /**
-   * @param heldBytes how much its reader may hold without holding back the server
+   * @param freeBytes how many held bytes count as read
    * @param left called once nothing more of the call comes or leaves
    */
-  constructor(stream: Http2Stream, remote: string, heldBytes: number, left: () => void) {
-    super(stream, heldBytes);
+  constructor(stream: Http2Stream, remote: string, freeBytes: number, left: () => void) {
+    super(stream, freeBytes);
     this.remote = remote;
     this.#left = left;
     this.answered.catch(() => {});

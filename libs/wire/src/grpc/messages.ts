@@ -10,7 +10,7 @@ const NONE = Buffer.alloc(0);
 
 /** Cuts the bytes of a stream into messages. A message in one piece is a view of it; any other is copied once. */
 export class MessageReader {
-  readonly #config: Config;
+  protected readonly config: Config;
   /** Received pieces that were not taken, in order. */
   readonly #pieces: Buffer[] = [];
   #packing = new Packing();
@@ -19,7 +19,7 @@ export class MessageReader {
   #expected: number | undefined;
 
   constructor(config: Config = WIRE) {
-    this.#config = config;
+    this.config = config;
   }
 
   /** Whether no part of a message is left. */
@@ -27,7 +27,7 @@ export class MessageReader {
     return this.#length === 0 && this.#expected === undefined;
   }
 
-  /** Received bytes that were not taken. */
+  /** Received bytes that were not taken. Those of a call count against its stream's window. */
   get length(): number {
     return this.#length;
   }
@@ -83,8 +83,8 @@ export class MessageReader {
     if (flag === 1) throw new StatusError('Internal', 'grpc: compressed flag set with identity or empty encoding');
     if (flag !== 0) throw new StatusError('Internal', `grpc: received unexpected payload format ${flag}`);
     const length = prefix.readUInt32BE(1);
-    if (length > this.#config.messageBytes) {
-      const text = `grpc: received message larger than max (${length} vs. ${this.#config.messageBytes})`;
+    if (length > this.config.messageBytes) {
+      const text = `grpc: received message larger than max (${length} vs. ${this.config.messageBytes})`;
       throw new StatusError('ResourceExhausted', text);
     }
     return length;
@@ -116,68 +116,39 @@ const DATA_HEAD = 64;
  * Cuts the bytes of a stream into packets. It passes the data of a long message on as it arrives, in packets of its own: to keep it
  * until it is complete would take 4 MiB for each stream, and no window has room for that.
  */
-export class PacketReader {
-  readonly #messages: MessageReader;
-  readonly #config: Config;
-  /** State of a long message that is arriving. */
+export class PacketReader extends MessageReader {
+  /** Of the long message that is arriving. */
   #connectID: bigint | undefined;
 
-  /** @param mostBytes the longest message */
-  constructor(config: Config = WIRE) {
-    this.#config = config;
-    this.#messages = new MessageReader(config);
-  }
-
-  /** Whether no part of a message is left. */
-  get empty(): boolean {
-    return this.#messages.empty;
-  }
-
-  /** Received bytes that were not taken. They count against the stream's window. */
-  get held(): number {
-    return this.#messages.length;
-  }
-
-  add(piece: Buffer): void {
-    this.#messages.add(piece);
-  }
-
-  /** Call if the rest has to wait for more, or for its reader. */
-  hold(): void {
-    this.#messages.hold();
-  }
-
   /** Returns the next packet, or undefined until it has arrived. Throws StatusError for what is not a packet. */
-  next(): Packet | undefined {
-    const messages = this.#messages;
-    const { expected } = messages;
+  nextPacket(): Packet | undefined {
+    const { expected } = this;
     if (expected === undefined) return undefined;
-    if (this.#connectID === undefined && expected > this.#config.wholeMessageBytes) {
-      if (messages.length < DATA_HEAD) return undefined;
+    if (this.#connectID === undefined && expected > this.config.wholeMessageBytes) {
+      if (this.length < DATA_HEAD) return undefined;
       this.#readHead(expected);
     }
-    if (this.#connectID !== undefined) return this.#part(this.#connectID);
-    const message = messages.next();
+    if (this.#connectID !== undefined) return this.#nextPart(this.#connectID);
+    const message = this.next();
     return message && read(message);
   }
 
   #readHead(expected: number): void {
-    const head = decodeDataHead(this.#messages.peek(DATA_HEAD), expected);
+    const head = decodeDataHead(this.peek(DATA_HEAD), expected);
     if (!head)
       throw new StatusError(
         'ResourceExhausted',
-        `received a message of ${expected} bytes that is not DATA; at most ${this.#config.wholeMessageBytes} are allowed`,
+        `received a message of ${expected} bytes that is not DATA; at most ${this.config.wholeMessageBytes} are allowed`,
       );
-    this.#messages.part(head.length);
+    this.part(head.length);
     this.#connectID = head.connectID;
   }
 
-  #part(connectID: bigint): Packet | undefined {
-    const messages = this.#messages;
-    const left = messages.expected as number;
-    const least = Math.min(left, this.#config.messagePartBytes);
-    if (messages.length < least) return undefined;
-    const data = messages.part(Math.min(left, messages.peek(least).length));
+  #nextPart(connectID: bigint): Packet | undefined {
+    const left = this.expected as number;
+    const least = Math.min(left, this.config.messagePartBytes);
+    if (this.length < least) return undefined;
+    const data = this.part(Math.min(left, this.peek(least).length));
     if (data.length === left) this.#connectID = undefined;
     return { type: 'DATA', connectID, error: '', data };
   }
