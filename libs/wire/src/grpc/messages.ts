@@ -49,8 +49,8 @@ export class MessageReader {
     else this.#pieces.push(this.#packing.begin(piece) as Buffer);
   }
 
-  /** Returns the length of the next message once its prefix has arrived. Throws StatusError if it is not accepted. */
-  get expected(): number | undefined {
+  /** Reads the length of the next message, once its prefix has arrived. Throws StatusError if it is not accepted. */
+  readLength(): number | undefined {
     if (this.#expected === undefined && this.#length >= PREFIX) {
       this.#expected = this.#readPrefix(this.#take(PREFIX));
     }
@@ -59,7 +59,7 @@ export class MessageReader {
 
   /** Returns the next message, or undefined until it is complete. Throws StatusError if it is not accepted. */
   next(): Buffer | undefined {
-    const { expected } = this;
+    const expected = this.readLength();
     return expected === undefined || this.#length < expected ? undefined : this.part(expected);
   }
 
@@ -122,13 +122,13 @@ export class PacketReader extends MessageReader {
 
   /** Returns the next packet, or undefined until it has arrived. Throws StatusError for what is not a packet. */
   nextPacket(): Packet | undefined {
-    const { expected } = this;
+    const expected = this.readLength();
     if (expected === undefined) return undefined;
     if (this.#connectID === undefined && expected > this.config.wholeMessageBytes) {
       if (this.length < DATA_HEAD) return undefined;
       this.#readHead(expected);
     }
-    if (this.#connectID !== undefined) return this.#nextPart(this.#connectID);
+    if (this.#connectID !== undefined) return this.#nextPart(this.#connectID, this.readLength() as number);
     const message = this.next();
     return message && read(message);
   }
@@ -144,8 +144,8 @@ export class PacketReader extends MessageReader {
     this.#connectID = head.connectID;
   }
 
-  #nextPart(connectID: bigint): Packet | undefined {
-    const left = this.expected as number;
+  /** @param left how much is left of its message */
+  #nextPart(connectID: bigint, left: number): Packet | undefined {
     const least = Math.min(left, this.config.messagePartBytes);
     if (this.length < least) return undefined;
     const data = this.part(Math.min(left, this.peek(least).length));
