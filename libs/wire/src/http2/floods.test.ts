@@ -1,11 +1,21 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { Allowance, FloodGuard } from './floods.ts';
 import { ConnectionError, ErrorCode, Flag, FrameType } from './frames.ts';
 
+/** A clock that moves when it is told to. */
+function clockOf({ mock }: TestContext) {
+  const clock = { ms: 0, looks: 0 };
+  mock.method(performance, 'now', () => {
+    clock.looks++;
+    return clock.ms;
+  });
+  return clock;
+}
+
 /** A guard, and how many frames it takes until it has enough. */
-function guardAt(now: () => number) {
-  const guard = new FloodGuard(now);
+function guarded() {
+  const guard = new FloodGuard();
   const takes = (come: (guard: FloodGuard) => void, most = 1_000_000) => {
     for (let count = 0; count < most; count++) {
       try {
@@ -22,33 +32,34 @@ function guardAt(now: () => number) {
 
 const ping = (guard: FloodGuard) => guard.came(FrameType.PING);
 
-test('a burst is taken, and then as many as time allows', () => {
-  let now = 0;
-  const { takes } = guardAt(() => now);
+test('a burst is taken, and then as many as time allows', (context) => {
+  const clock = clockOf(context);
+  const { takes } = guarded();
   const about = (count: number, wanted: number) => assert.ok(Math.abs(count - wanted) <= 3, `${count}, not ${wanted}`);
   about(takes(ping), 10_000);
-  now += 2_000;
+  clock.ms += 2_000;
   about(takes(ping), 2_000);
-  now += 3_600_000;
+  clock.ms += 3_600_000;
   // An hour of silence allows no more than one burst.
   about(takes(ping), 10_000);
 });
 
-test('SETTINGS and GOAWAY, which may look at every stream, are taken less often', () => {
+test('SETTINGS and GOAWAY, which may look at every stream, are taken less often', (context) => {
+  const clock = clockOf(context);
   for (const type of [FrameType.SETTINGS, FrameType.GOAWAY]) {
-    let now = 0;
-    const { takes } = guardAt(() => now);
+    const { takes } = guarded();
     assert.equal(
       takes((guard) => guard.came(type)),
       50,
     );
-    now += 2_000;
+    clock.ms += 2_000;
     assert.ok(takes((guard) => guard.came(type)) <= 10);
   }
 });
 
-test('heads, data and the ends of streams are bounded elsewhere', () => {
-  const { guard, takes } = guardAt(() => 0);
+test('heads, data and the ends of streams are bounded elsewhere', (context) => {
+  clockOf(context);
+  const { guard, takes } = guarded();
   const each = [FrameType.HEADERS, FrameType.CONTINUATION, FrameType.RST_STREAM];
   for (const type of each)
     assert.equal(
@@ -69,8 +80,9 @@ test('heads, data and the ends of streams are bounded elsewhere', () => {
   );
 });
 
-test('who gets data may send windows’ updates and PINGs for it, at any rate', () => {
-  const { takes } = guardAt(() => 0);
+test('who gets data may send windows’ updates and PINGs for it, at any rate', (context) => {
+  clockOf(context);
+  const { takes } = guarded();
   const round = (guard: FloodGuard) => {
     guard.sent(16_384);
     // As Go's client reads: an update for each 4 KiB, of the stream and of the connection, and a PING.
@@ -90,13 +102,8 @@ test('who gets data may send windows’ updates and PINGs for it, at any rate', 
 const MOST = 1701;
 const LIMITS = { atOnce: 1600, perSecond: 100 };
 
-function allowance() {
-  const clock = { ms: 0, looks: 0 };
-  const now = () => {
-    clock.looks++;
-    return clock.ms;
-  };
-  return { clock, bucket: new Allowance({ ...LIMITS, now }) };
+function allowance(context: TestContext) {
+  return { clock: clockOf(context), bucket: new Allowance(LIMITS) };
 }
 
 /** What can be spent at once. */
@@ -107,8 +114,8 @@ function burst(bucket: Allowance): number {
 }
 
 for (const before of [0, 1, 50]) {
-  test(`a burst after a rest is no larger than one at once, with ${before} spent before the rest`, () => {
-    const { clock, bucket } = allowance();
+  test(`a burst after a rest is no larger than one at once, with ${before} spent before the rest`, (context) => {
+    const { clock, bucket } = allowance(context);
     for (let spent = 0; spent < before; spent++) bucket.spend(1);
     clock.ms = 60_000;
     const spent = burst(bucket);
@@ -117,8 +124,8 @@ for (const before of [0, 1, 50]) {
   });
 }
 
-test('a burst after a rest is no larger when something was earned before', () => {
-  const { clock, bucket } = allowance();
+test('a burst after a rest is no larger when something was earned before', (context) => {
+  const { clock, bucket } = allowance(context);
   burst(bucket);
   bucket.earn(10_000);
   clock.ms = 60_000;
@@ -126,16 +133,16 @@ test('a burst after a rest is no larger when something was earned before', () =>
   assert.ok(spent <= MOST, `${spent}`);
 });
 
-test('what is spent no faster than it comes back is never too much', () => {
-  const { clock, bucket } = allowance();
+test('what is spent no faster than it comes back is never too much', (context) => {
+  const { clock, bucket } = allowance(context);
   for (let spent = 0; spent < 100_000; spent++) {
     assert.ok(bucket.spend(1), `${spent}`);
     clock.ms += 10;
   }
 });
 
-test('an empty bucket fills as time goes by', () => {
-  const { clock, bucket } = allowance();
+test('an empty bucket fills as time goes by', (context) => {
+  const { clock, bucket } = allowance(context);
   burst(bucket);
   clock.ms += 2000;
   const spent = burst(bucket);

@@ -1,4 +1,3 @@
-import { systemClock } from '@isthmus/runtime';
 import { type Config, WIRE } from '../defaults.ts';
 import { ConnectionError, ErrorCode, Flag, FrameType } from './frames.ts';
 
@@ -7,8 +6,6 @@ interface AllowanceOptions {
   readonly atOnce: number;
   /** What each second adds. */
   readonly perSecond: number;
-  /** Milliseconds. */
-  readonly now?: () => number;
 }
 
 /** How often the clock is looked at while a full bucket is spent. */
@@ -22,19 +19,16 @@ const CLOCK_LOOKS = 16;
 export class Allowance {
   readonly #atOnce: number;
   readonly #perSecond: number;
-  readonly #now: () => number;
   #left: number;
   /** The clock is looked at when less than this is left. */
   #lookBelow: number;
-  #since: number;
+  #since = performance.now();
 
-  constructor({ atOnce, perSecond, now = systemClock.now }: AllowanceOptions) {
+  constructor({ atOnce, perSecond }: AllowanceOptions) {
     this.#atOnce = atOnce;
     this.#perSecond = perSecond;
-    this.#now = now;
     this.#left = atOnce;
     this.#lookBelow = atOnce - atOnce / CLOCK_LOOKS;
-    this.#since = now();
   }
 
   earn(more: number): void {
@@ -49,7 +43,7 @@ export class Allowance {
   }
 
   #refill(): boolean {
-    const now = this.#now();
+    const now = performance.now();
     this.#lookBelow = 0;
     this.earn(((now - this.#since) / 1000) * this.#perSecond);
     this.#since = now;
@@ -81,14 +75,9 @@ export class FloodGuard {
   readonly #allowance: Allowance;
   readonly #config: Config;
 
-  /** @param now milliseconds */
-  constructor(now?: () => number, config: Config = WIRE) {
+  constructor(config: Config = WIRE) {
     this.#config = config;
-    this.#allowance = new Allowance({
-      atOnce: this.#config.floodBurst,
-      perSecond: this.#config.floodPerSecond,
-      ...(now && { now }),
-    });
+    this.#allowance = new Allowance({ atOnce: config.floodBurst, perSecond: config.floodPerSecond });
   }
 
   /**
@@ -147,19 +136,17 @@ export class FloodGuard {
 export class ResetCounter {
   readonly #maxResets: number;
   readonly #config: Config;
-  readonly #now: () => number;
   #since = Number.NEGATIVE_INFINITY;
   #resets = 0;
 
   /** @param most streams that may be reset in `resetsMs` */
-  constructor(most: number, now: () => number = () => performance.now(), config: Config = WIRE) {
+  constructor(most: number, config: Config) {
     this.#config = config;
     this.#maxResets = most;
-    this.#now = now;
   }
 
   count(): void {
-    const now = this.#now();
+    const now = performance.now();
     if (now - this.#since > this.#config.resetsMs) {
       this.#since = now;
       this.#resets = 0;

@@ -165,7 +165,7 @@ export class Output {
       failed,
     } = options;
     this.config = config;
-    this.floods = new FloodGuard(undefined, config);
+    this.floods = new FloodGuard(config);
     this.#common = new SendGroup(undefined, config);
     this.#readyLines = new Rounds(config.groupTurnBytes);
     this.#socket = socket;

@@ -141,7 +141,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     this.output = options.output;
     const { config } = this.output;
     this.#ids = new ClientIds(config);
-    this.resets = new ResetCounter(options.rules.maxResets, undefined, config);
+    this.resets = new ResetCounter(options.rules.maxResets, config);
   }
 
   /** The last stream that is served, for GOAWAY: the other side may try later ones elsewhere. */
