@@ -234,35 +234,29 @@ export type PlaneEvents = EventEmitter<PlaneEventMap>;
 
 /** Returns an emitter whose `emit` never throws. A subscriber that throws causes a `fault` event; the plane and the others go on. */
 export function planeEvents(): PlaneEvents {
-  const emitter: EventEmitter = new IsolatingEmitter((name, error) => {
-    // A subscriber of `fault` itself threw, so only a process warning is left.
-    if (name === 'fault') process.emitWarning(error);
-    else events.emit('fault', `subscriber of ${name}`, '', error);
-  });
-  const events = emitter as PlaneEvents;
-  return events;
+  const events: EventEmitter = new IsolatingEmitter();
+  return events as PlaneEvents;
 }
 
-/** An emitter whose `emit` never throws. If a subscriber throws or rejects, `fault` gets the error, and the others still get the event. */
 class IsolatingEmitter extends EventEmitter {
-  readonly #fault: (name: string, error: Error) => void;
-
-  constructor(fault: (name: string, error: Error) => void) {
-    super();
-    this.#fault = fault;
-  }
-
   override emit(name: string | symbol, ...args: unknown[]): boolean {
     const subscribers = this.rawListeners(name);
     for (const subscriber of subscribers) {
       try {
         const done: unknown = Reflect.apply(subscriber, this, args);
-        if (done instanceof Promise) done.catch((error) => this.#fault(String(name), error));
+        if (done instanceof Promise) done.catch((error) => this.#failed(name, error));
       } catch (error) {
-        this.#fault(String(name), error as Error);
+        this.#failed(name, error as Error);
       }
     }
     return subscribers.length > 0;
+  }
+
+  /** A subscriber threw, or rejected. */
+  #failed(name: string | symbol, error: Error): void {
+    // For one of `fault` itself, only a process warning is left.
+    if (name === 'fault') process.emitWarning(error);
+    else this.emit('fault', `subscriber of ${String(name)}`, '', error);
   }
 }
 
