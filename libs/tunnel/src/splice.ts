@@ -2,9 +2,9 @@ import type { Duplex } from 'node:stream';
 import { endAfterPeer, type Guarded, guarding, writerOf } from '@isthmus/runtime';
 import { TUNNEL } from './defaults.ts';
 import type { MarkStream, TunnelEnd } from './dial.ts';
-import { type CutBy, PlaneEnded, planeEnded, SessionLost } from './errors.ts';
+import { type CutBy, PlaneEnded, planeEnded, type ReaderStalled, SessionLost } from './errors.ts';
 import type { TunnelOutcome, TunnelSide } from './events.ts';
-import type { ByteMeter, Gate } from './limits/byte-meter.ts';
+import { type ByteMeter, FlowGate } from './limits/byte-meter.ts';
 
 const NOTHING = new Uint8Array(0);
 
@@ -15,10 +15,25 @@ interface WatchedEnd {
   open: boolean;
   /** True once its last byte has been read. */
   ended: boolean;
+  /** Bytes that were read from it. */
+  bytes: number;
   /** When something was last read from it, in milliseconds of `performance.now()`. */
   readAt: number;
   /** When it last took the rest of what had waited for it. */
   tookAt: number;
+}
+
+interface SpliceOptions {
+  /** Called for each write to the caller with the milliseconds it waited. If it did not wait: 0, and the clock is not read. */
+  readonly written?: ((ms: number) => void) | undefined;
+  /** Called when our own code threw, which ends the tunnel. */
+  readonly fault?: (error: Error) => void;
+  /** Decides when each side may be read on. Default: when the other side takes more. */
+  readonly meter?: ByteMeter | undefined;
+  /** Called when the meter ends the tunnel, because its reader has stalled. */
+  readonly stalled?: () => void;
+  /** How long it may be silent once a side has half-closed, in milliseconds. */
+  readonly halfClosedMs?: number | undefined;
 }
 
 /**
@@ -29,11 +44,6 @@ interface WatchedEnd {
  * is queued and is then closed. Nothing is buffered here: a full writer pauses its reader.
  */
 export class Splice {
-  /** Bytes from caller to destination. */
-  up = 0;
-  /** Bytes from destination to caller. */
-  down = 0;
-
   /** Wraps each callback so that it never throws: an exception in our own code ends the tunnel, closed by the plane. */
   readonly guarded: Guarded;
   readonly #done = Promise.withResolvers<TunnelOutcome>();
@@ -52,49 +62,43 @@ export class Splice {
   #restarts = false;
   readonly #halfClosedMs: number;
 
-  /**
-   * @param written called for each write to the caller with the milliseconds it waited. If it did not wait: 0, and the clock is not read
-   * @param fault called when our own code threw, which ends the tunnel
-   * @param meter decides when each side may be read on. Default: when the other side takes more
-   * @param halfClosedMs how long it may be silent once a side has half-closed, in milliseconds
-   */
-  constructor(
-    caller: TunnelEnd,
-    destination: TunnelEnd,
-    written: (ms: number) => void = () => {},
-    fault: (error: Error) => void = () => {},
-    meter?: Pick<ByteMeter, 'open'>,
-    halfClosedMs = TUNNEL.halfClosedMs,
-  ) {
+  constructor(caller: TunnelEnd, destination: TunnelEnd, options: SpliceOptions = {}) {
+    const { written, fault, halfClosedMs = TUNNEL.halfClosedMs } = options;
     this.#halfClosedMs = halfClosedMs;
     this.guarded = guarding((error) => {
       this.abort(error);
-      fault(error);
+      fault?.(error);
     });
-    this.#caller = { side: 'caller', end: caller, open: true, ended: false, readAt: 0, tookAt: 0 };
-    this.#destination = { side: 'destination', end: destination, open: true, ended: false, readAt: 0, tookAt: 0 };
+    const begun = { open: true, ended: false, bytes: 0, readAt: 0, tookAt: 0 };
+    this.#caller = { side: 'caller', end: caller, ...begun };
+    this.#destination = { side: 'destination', end: destination, ...begun };
     this.#watch(this.#caller, this.#destination);
     this.#watch(this.#destination, this.#caller);
-    const up = (bytes: number) => {
-      this.up += bytes;
-      this.#caller.readAt = performance.now();
-    };
-    const down = (bytes: number) => {
-      this.down += bytes;
-      this.#destination.readAt = performance.now();
-    };
-    this.#copy(this.#caller, this.#destination, up, () => {}, this.#gate(meter, caller, destination));
-    this.#copy(this.#destination, this.#caller, down, written, this.#gate(meter, destination, caller));
+    this.#copy(this.#caller, this.#destination, undefined, this.#gate(caller, destination, options));
+    this.#copy(this.#destination, this.#caller, written, this.#gate(destination, caller, options));
     this.#passMarks(caller.marks, destination.marks);
   }
 
-  #gate(meter: Pick<ByteMeter, 'open'> | undefined, from: TunnelEnd, to: TunnelEnd): Gate | undefined {
+  #gate(from: TunnelEnd, to: TunnelEnd, { meter, stalled }: SpliceOptions): FlowGate | undefined {
     if (!meter) return undefined;
-    const end = (reason: Error) => this.abort(planeEnded(reason, 'limit'));
+    const end = (reason: ReaderStalled) => {
+      if (!this.#cut) stalled?.();
+      this.abort(reason);
+    };
     const detached = () => isDetached(to);
-    const gate = meter.open({ source: from.stream, sink: to.stream, detached, end, guarded: this.guarded });
+    const gate = new FlowGate(meter, { source: from.stream, sink: to.stream, detached, end, guarded: this.guarded });
     void this.done.then(() => gate.close());
     return gate;
+  }
+
+  /** Bytes from caller to destination. */
+  get up(): number {
+    return this.#caller.bytes;
+  }
+
+  /** Bytes from destination to caller. */
+  get down(): number {
+    return this.#destination.bytes;
   }
 
   /** Whether both halves of the tunnel are elsewhere. They may go on without this carrier, and the caller's half says what becomes of it. */
@@ -177,31 +181,26 @@ export class Splice {
     else this.#outcome = { how: 'failed', by: before.by, error: outcome.error };
   }
 
-  #copy(
-    from: WatchedEnd,
-    to: WatchedEnd,
-    count: (bytes: number) => void,
-    written: (ms: number) => void,
-    gate: Gate | undefined,
-  ): void {
+  #copy(from: WatchedEnd, to: WatchedEnd, written?: (ms: number) => void, gate?: FlowGate): void {
     const source = from.end.stream;
     const sink = to.end.stream;
     const write = writerOf(sink);
     let waitingSince: number | undefined;
     const copy = (chunk: Uint8Array) => {
-      count(chunk.length);
+      from.bytes += chunk.length;
+      from.readAt = performance.now();
       if (this.#endsIdle && from === this.#caller)
         return this.abort(new PlaneEnded('a request came as the idle tunnel ended', { by: this.#endsIdle }));
       if (this.#restarts) this.#timer?.refresh();
       const room = write(chunk);
       gate?.afterRead(chunk.length, room);
-      if (room) return written(0);
+      if (room) return written?.(0);
       waitingSince ??= performance.now();
       source.pause();
     };
     const goOn = () => {
       to.tookAt = performance.now();
-      if (waitingSince !== undefined) written(to.tookAt - waitingSince);
+      if (waitingSince !== undefined) written?.(to.tookAt - waitingSince);
       waitingSince = undefined;
       if (gate?.drained() !== false) source.resume();
     };

@@ -2,7 +2,6 @@ import { RandomSet } from '@isthmus/runtime';
 import { TUNNEL } from './defaults.ts';
 import type { DialRequest, Established, ResumableTunnel, TunnelEnd } from './dial.ts';
 import type { PlaneEvents, Role, TunnelInfo, TunnelOutcome } from './events.ts';
-import type { ByteMeter } from './limits/byte-meter.ts';
 import { Splice } from './splice.ts';
 
 /** What a tunnel needs of the answer to its dial or attach. */
@@ -46,17 +45,13 @@ export class Tunnel implements TunnelInfo {
       if (silent) events.emit('tunnel:first-byte', this, performance.now() - start);
       silent = false;
     };
-    const written = role === 'gateway' ? passed : undefined;
-    const fault = (error: Error) => void events.emit('fault', `${role} tunnel`, dial.caller?.remote ?? '', error);
-    const stalled = () => void events.emit('tunnel:stalled', role);
-    this.#splice = new Splice(
-      caller,
-      established.end,
-      written,
-      fault,
-      watched(established.meter, stalled),
+    this.#splice = new Splice(caller, established.end, {
+      written: role === 'gateway' ? passed : undefined,
+      fault: (error) => void events.emit('fault', `${role} tunnel`, dial.caller?.remote ?? '', error),
+      meter: established.meter,
+      stalled: () => void events.emit('tunnel:stalled', role),
       halfClosedMs,
-    );
+    });
     const { guarded } = this.#splice;
     guarded(() => events.emit('tunnel:open', this))();
     this.done = this.#splice.done.then((outcome) => {
@@ -108,24 +103,6 @@ export class Tunnel implements TunnelInfo {
   abort(reason: Error): void {
     this.#splice.abort(reason);
   }
-}
-
-/** A meter that says when it ends the tunnel, once. */
-function watched(meter: ByteMeter | undefined, stalled: () => void): Pick<ByteMeter, 'open'> | undefined {
-  let told = false;
-  return (
-    meter && {
-      open: (flow) =>
-        meter.open({
-          ...flow,
-          end(reason) {
-            if (!told) stalled();
-            told = true;
-            flow.end(reason);
-          },
-        }),
-    }
-  );
 }
 
 /** The tunnels that run in this process, tracked through its events. */

@@ -53,7 +53,7 @@ describe('byte meter', () => {
     const sink = new Reader();
     const end = (stream: Duplex) => ({ stream, halfOpen: true, abort: (why: Error) => void stream.destroy(why) });
     for (const stream of [source, sink]) stream.on('error', () => {});
-    const splice = new Splice({ ...end(sink), ...(half && { half }) }, end(source), undefined, undefined, meter);
+    const splice = new Splice({ ...end(sink), ...(half && { half }) }, end(source), { meter });
     return { source, sink, splice };
   }
 

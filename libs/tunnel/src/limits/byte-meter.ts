@@ -6,25 +6,15 @@ import { PerSecond, TokenBucket, type TokenRate } from './limits.ts';
 import type { DialLimits } from './table.ts';
 
 /** One direction of a tunnel. */
-export interface MeteredFlow {
+interface MeteredFlow {
   readonly source: Duplex;
   readonly sink: Duplex;
   /** Whether the sink has lost its way to the reader, and waits for another. */
-  readonly detached?: () => boolean;
+  readonly detached: () => boolean;
   /** Ends the tunnel, because its reader has stalled. */
   readonly end: (reason: ReaderStalled) => void;
   /** Wraps what timers call. */
   readonly guarded: Guarded;
-}
-
-/** Decides when a direction of a tunnel reads on. */
-export interface Gate {
-  /** Call when bytes of the source were written to the sink. Pauses the source if necessary. @param room whether the sink takes more at once */
-  afterRead(bytes: number, room: boolean): void;
-  /** The sink takes more. @returns whether the source may be read on now */
-  drained(): boolean;
-  /** The tunnel is over. */
-  close(): void;
 }
 
 /**
@@ -53,11 +43,6 @@ export class ByteMeter {
     this.#limits = limits;
     this.#bucket = new TokenBucket(now);
     this.perSecond = new PerSecond(now);
-  }
-
-  /** A direction of a tunnel begins. */
-  open(flow: MeteredFlow): Gate {
-    return new FlowGate(this, flow);
   }
 
   // For the gates.
@@ -131,7 +116,8 @@ export class ByteMeter {
   }
 }
 
-class FlowGate implements Gate {
+/** Decides when a direction of a tunnel reads on. */
+export class FlowGate {
   readonly #meter: ByteMeter;
   readonly #flow: MeteredFlow;
   /** Bytes in the sink that the meter counts as queued. */
@@ -146,6 +132,7 @@ class FlowGate implements Gate {
     this.#flow = flow;
   }
 
+  /** Call when bytes of the source were written to the sink. Pauses the source if necessary. @param room whether the sink takes more at once */
   afterRead(bytes: number, room: boolean): void {
     const { source, sink } = this.#flow;
     if (!room && this.#queued === 0) {
@@ -160,11 +147,13 @@ class FlowGate implements Gate {
     this.#meter.pause(this);
   }
 
+  /** The sink takes more. @returns whether the source may be read on now */
   drained(): boolean {
     this.#dequeue();
     return !this.#paused;
   }
 
+  /** The tunnel is over. */
   close(): void {
     this.#dequeue();
     this.#paused = false;
@@ -182,7 +171,7 @@ class FlowGate implements Gate {
   checkReader(over: boolean): number {
     const { sink, detached } = this.#flow;
     const { writableLength } = sink;
-    const still = over && writableLength === this.#lastLength && !detached?.();
+    const still = over && writableLength === this.#lastLength && !detached();
     this.#stalledChecks = still ? this.#stalledChecks + 1 : 0;
     this.#lastLength = writableLength;
     return this.#stalledChecks;

@@ -65,7 +65,7 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
       const { end, meter } = await limited({ ...request, tenant: 'acme' });
       const caller = new Stalled();
       const callerEnd = { stream: caller, halfOpen: true, abort: () => void caller.destroy() };
-      splices.push(new Splice(callerEnd, end, undefined, undefined, meter));
+      splices.push(new Splice(callerEnd, end, { meter }));
     } catch (error) {
       const { limit = 'none' } = error as { limit?: string };
       refused.set(limit, (refused.get(limit) ?? 0) + 1);
