@@ -158,7 +158,7 @@ export interface AttachRequest
 }
 
 /** An attach that succeeded. */
-export interface Attached extends Pick<Established, 'end' | 'agentId' | 'sessionId' | 'hubId'> {
+export interface Attached extends Pick<Established, 'end' | 'agentId' | 'sessionId' | 'hubId' | 'meter'> {
   /** From where both halves go on. */
   readonly answer: AttachAnswer;
   /** Makes the stream of the answer a carrier, at the gateway. Call it once. A hub passes on `end` instead, with its marks. */

@@ -1,4 +1,4 @@
-import { descriptors, extended } from '@isthmus/runtime';
+import { descriptors } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import type { Attach, Dial, DialRequest, Established, Stage } from '../dial.ts';
 import { DialError } from '../errors.ts';
@@ -48,8 +48,7 @@ export class DialLimiter {
    */
   awaitDial(tenant: string): () => void {
     const limiter = this.#limiterOf(tenant);
-    const refused = this.#limits ? limiter.noRoom() : tooManyPending(limiter, tenant);
-    if (refused) throw refused;
+    limiter.admit('caller');
     limiter.pendingDials++;
     return () => limiter.pendingDials--;
   }
@@ -60,14 +59,13 @@ export class DialLimiter {
    */
   limitAttaches(attach: Attach): Attach {
     return async (request) => {
-      const { tenant } = request;
-      const limiter = this.#limiterOf(tenant);
-      const refused = this.#limits ? limiter.manyPending() : tooManyPending(limiter, tenant);
-      if (refused) throw refused;
+      const limiter = this.#limiterOf(request.tenant);
+      limiter.admit('attach');
       limiter.pendingDials++;
       try {
         const attached = await attach(request);
-        return this.#limits ? limiter.carry(attached) : attached;
+        limiter.carry(attached);
+        return attached;
       } finally {
         limiter.pendingDials--;
       }
@@ -86,14 +84,13 @@ export class DialLimiter {
 
   async #admit(request: DialRequest, next: Dial): Promise<Established> {
     if (this.#closed) throw shuttingDown();
-    const { tenant } = request;
-    const limiter = this.#limiterOf(tenant);
-    const refused = this.#limits ? limiter.refusal() : tooManyPending(limiter, tenant);
-    if (refused) throw refused;
+    const limiter = this.#limiterOf(request.tenant);
+    limiter.admit('dial');
     this.#count(limiter, 1);
     try {
       const established = await next(request);
-      return this.#limits ? limiter.carry(established) : established;
+      limiter.carry(established);
+      return established;
     } finally {
       this.#count(limiter, -1);
       if (this.#pending === 0) for (const resolve of this.#idle.splice(0)) resolve();
@@ -109,8 +106,8 @@ export class DialLimiter {
     const known = this.#tenants.get(tenant);
     if (known) return known;
     if (this.#tenants.size >= this.#pruneAt) this.#prune();
-    const limits = this.#limits ?? (() => UNLIMITED);
-    const limiter = new TenantLimiter(tenant, () => limits(tenant), this.#now);
+    const limits = this.#limits;
+    const limiter = new TenantLimiter(tenant, limits && (() => limits(tenant)), this.#now);
     this.#tenants.set(tenant, limiter);
     return limiter;
   }
@@ -120,12 +117,6 @@ export class DialLimiter {
     for (const [tenant, limiter] of this.#tenants) if (limiter.idle) this.#tenants.delete(tenant);
     this.#pruneAt = Math.max(TUNNEL.idleTenants, 2 * this.#tenants.size);
   }
-}
-
-function tooManyPending({ pendingDials }: TenantLimiter, tenant: string): DialError | undefined {
-  if (pendingDials < TUNNEL.pendingDials) return undefined;
-  const text = `tenant ${tenant} has ${TUNNEL.pendingDials} dials without an answer already`;
-  return new DialError('connection_limit_reached', text);
 }
 
 /** `retryAfter` is 0 because another process accepts the dial at once. */
@@ -145,13 +136,20 @@ class TenantLimiter implements DialUse {
   readonly meter: ByteMeter;
   readonly #tenant: string;
   readonly #limits: () => DialLimits;
+  /** Whether its dials and bytes are counted. */
+  readonly #limited: boolean;
   readonly #rate: TokenBucket;
   readonly #perSecond: PerSecond;
 
-  /** @param now milliseconds */
-  constructor(tenant: string, limits: () => DialLimits, now: () => number) {
+  /**
+   * @param ofTenant its limits. Unset: only `TUNNEL.pendingDials`
+   * @param now milliseconds
+   */
+  constructor(tenant: string, ofTenant: (() => DialLimits) | undefined, now: () => number) {
+    const limits = ofTenant ?? (() => UNLIMITED);
     this.#tenant = tenant;
     this.#limits = limits;
+    this.#limited = ofTenant !== undefined;
     this.#rate = new TokenBucket(now);
     this.#perSecond = new PerSecond(now);
     this.meter = new ByteMeter(tenant, limits, now);
@@ -178,74 +176,58 @@ class TenantLimiter implements DialUse {
     return this.pendingDials + this.tunnels === 0 && this.#rate.left(rateOf(this.#limits())) >= this.#limits().burst;
   }
 
-  /** Returns why not even a caller that has yet to dial is admitted. */
-  noRoom(): DialError | undefined {
-    return this.#counted(this.#full());
-  }
-
-  /** Returns why not even a tunnel that was counted before is admitted. */
-  manyPending(): DialError | undefined {
-    return this.#counted(this.#tooMany());
-  }
-
-  #counted(refusal: DialError | undefined): DialError | undefined {
-    if (refusal?.limit) this.#countRefused(refusal.limit);
-    return refusal;
-  }
-
-  /** Returns why a dial is refused; undefined for one that is admitted, and that has then used the rate. */
-  refusal(): DialError | undefined {
-    const refusal = this.#refusal();
-    if (!refusal?.limit) {
-      this.dials++;
-      this.#perSecond.add(1);
-    } else this.#countRefused(refusal.limit);
-    return refusal;
-  }
-
-  #countRefused(limit: RefusingLimit): void {
-    this.refused.set(limit, (this.refused.get(limit) ?? 0) + 1);
-  }
-
-  #refusal(): DialError | undefined {
-    const full = this.#full();
-    if (full) return full;
-    const limits = this.#limits();
-    const tenant = this.#tenant;
-    if (this.meter.queued >= limits.bytesQueued) return overLimit(tenant, 'bytesQueued', limits);
-    // Last, because it counts the dial.
-    const rate = rateOf(limits);
-    if (this.#rate.take(1, rate)) return undefined;
-    const seconds = (1 - this.#rate.left(rate)) / limits.dialsPerSecond;
-    return overLimit(tenant, 'dialsPerSecond', limits, Math.max(1, Math.ceil(seconds)));
-  }
-
-  #full(): DialError | undefined {
-    const limits = this.#limits();
-    const pending = this.#tooMany();
-    if (pending) return pending;
-    if (this.pendingDials + this.tunnels >= limits.tunnels) return overLimit(this.#tenant, 'tunnels', limits);
-    return undefined;
-  }
-
-  #tooMany(): DialError | undefined {
-    const limits = this.#limits();
-    return this.pendingDials >= limits.pendingDials ? overLimit(this.#tenant, 'pendingDials', limits) : undefined;
-  }
-
-  /** A dial has become a tunnel, which counts until its destination's stream has closed. */
-  carry<T extends Pick<Established, 'end'>>(established: T): T & Pick<Established, 'meter'> {
-    const { stream } = established.end;
-    if (!stream.closed) {
-      this.tunnels++;
-      stream.once('close', () => this.tunnels--);
+  /**
+   * Uses the rate for a dial, and nothing for a caller that has yet to dial or an attach, whose tunnel was counted before.
+   * @throws DialError if it is refused
+   */
+  admit(what: 'dial' | 'caller' | 'attach'): void {
+    if (!this.#limited) {
+      if (this.pendingDials >= TUNNEL.pendingDials) throw tooManyPending(this.#tenant);
+      return;
     }
-    return extended(established, { meter: this.meter });
+    const limits = this.#limits();
+    const limit = this.#reached(what, limits);
+    if (limit) {
+      this.refused.set(limit, (this.refused.get(limit) ?? 0) + 1);
+      throw overLimit(this.#tenant, limit, limits, limit === 'dialsPerSecond' ? this.#secondsToDial(limits) : 1);
+    }
+    if (what !== 'dial') return;
+    this.dials++;
+    this.#perSecond.add(1);
+  }
+
+  #reached(what: 'dial' | 'caller' | 'attach', limits: DialLimits): RefusingLimit | undefined {
+    if (this.pendingDials >= limits.pendingDials) return 'pendingDials';
+    if (what === 'attach') return undefined;
+    if (this.pendingDials + this.tunnels >= limits.tunnels) return 'tunnels';
+    if (what === 'caller') return undefined;
+    if (this.meter.queued >= limits.bytesQueued) return 'bytesQueued';
+    // Last, because it counts the dial.
+    return this.#rate.take(1, rateOf(limits)) ? undefined : 'dialsPerSecond';
+  }
+
+  #secondsToDial(limits: DialLimits): number {
+    return Math.max(1, Math.ceil((1 - this.#rate.left(rateOf(limits))) / limits.dialsPerSecond));
+  }
+
+  /** A dial has become a tunnel, or an attach goes on with one, which counts until its destination's stream has closed. */
+  carry(established: Pick<Established, 'end' | 'meter'>): void {
+    if (!this.#limited) return;
+    established.meter = this.meter;
+    const { stream } = established.end;
+    if (stream.closed) return;
+    this.tunnels++;
+    stream.once('close', () => this.tunnels--);
   }
 }
 
+function tooManyPending(tenant: string): DialError {
+  const text = `tenant ${tenant} has ${TUNNEL.pendingDials} dials without an answer already`;
+  return new DialError('connection_limit_reached', text);
+}
+
 /** @param retryAfter in seconds */
-function overLimit(tenant: string, limit: RefusingLimit, limits: DialLimits, retryAfter = 1): DialError {
+function overLimit(tenant: string, limit: RefusingLimit, limits: DialLimits, retryAfter: number): DialError {
   const text =
     `tenant ${tenant} has reached its limit ${limit} of ${limits[limit]}: ` +
     `dial again after ${retryAfter} s, or raise it in the tenant's file`;
