@@ -85,7 +85,7 @@ export type TunnelOutcome =
   | { readonly how: 'cut'; readonly by: CutBy; readonly error: PlaneEnded };
 
 /** A tunnel that was cut at `isthmus hold`, as it tells a gateway. Its tenant and caller are those of hold's credential; the rest are claims. */
-export interface HeldCut {
+export interface HoldCut {
   /** Its caller is hold. */
   readonly dial: Pick<DialRequest, 'id' | 'tenant' | 'destination' | 'caller' | 'traceparent'>;
   readonly agentId: string;
@@ -160,7 +160,7 @@ export interface PlaneEventMap {
   'tunnel:first-byte': [tunnel: TunnelInfo, ms: number];
   'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome, ms: number];
   /** At a gateway: `isthmus hold` says that a tunnel of its callers was cut, perhaps while no gateway was there to see it. */
-  'hold:cut': [cut: HeldCut];
+  'hold:cut': [cut: HoldCut];
   /** A process that drains ends an idle tunnel. Its `tunnel:close` follows. */
   'tunnel:idle': [tunnel: TunnelInfo];
   /** At the gateway: a tunnel has lost what carried it, and waits for another way to its agent. */

@@ -56,7 +56,7 @@ export {
   type CertificatePlace,
   type DialFailure,
   type DialOutcome,
-  type HeldCut,
+  type HoldCut,
   type Operation,
   type Operator,
   type PacketWay,

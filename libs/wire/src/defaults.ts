@@ -14,7 +14,7 @@ export const WIRE = {
   /** How long a head of several frames may take. Then the connection ends. */
   headMs: 10_000,
   /**
-   * What all connections of the process together hold of heads of several frames, beyond the first of each, until the last has come. A head that
+   * What all connections of the process together keep of heads of several frames, beyond the first of each, until the last has come. A head that
    * finds no room ends its connection.
    */
   unfinishedHeadBytes: 16 * 1024 * 1024,

@@ -1,6 +1,6 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { Grouped } from '@isthmus/runtime';
-import { type CutBy, formatDestination, type HeldCut, type PlaneEvents, type TunnelInfo } from '@isthmus/tunnel';
+import { type CutBy, formatDestination, type HoldCut, type PlaneEvents, type TunnelInfo } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
 /** The cuts of the last hour: the last first. */
@@ -86,7 +86,7 @@ class KeptCuts {
 }
 
 /** What is cut: a tunnel's names and counts, without its buffers. */
-type Cuttable = Pick<TunnelInfo, 'agentId' | 'hubId' | 'up' | 'down'> & Pick<HeldCut, 'dial'>;
+type Cuttable = Pick<TunnelInfo, 'agentId' | 'hubId' | 'up' | 'down'> & Pick<HoldCut, 'dial'>;
 
 /** A cut as this gateway saw it. */
 function cutOf({ dial, agentId, hubId, up, down }: Cuttable, { by, reason, ms, atMs }: How): adminApi.Cut {

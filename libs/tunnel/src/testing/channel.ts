@@ -14,15 +14,15 @@ export class Channel {
   readonly agent: ChannelEnd;
   readonly time: SeededTime;
   /** Whether it runs through a gateway. */
-  readonly held: boolean;
+  readonly throughGateway: boolean;
   cutOff = false;
   gatewayDied = false;
   /** Nothing arrives before this time. */
   hangsUntil = 0;
 
-  constructor(time: SeededTime, held = false) {
+  constructor(time: SeededTime, throughGateway = false) {
     this.time = time;
-    this.held = held;
+    this.throughGateway = throughGateway;
     this.gateway = new ChannelEnd(this);
     this.agent = new ChannelEnd(this);
     this.gateway.other = this.agent;
@@ -135,10 +135,10 @@ class ChannelEnd implements Carrier {
 
   send(arrive: Arrival): void {
     const { channel } = this;
-    const { time, held } = channel;
+    const { time, throughGateway } = channel;
     if (channel.cutOff || channel.gatewayDied) return;
     this.#underWay.push(arrive);
-    time.after(time.below(LATENCY), () => (held ? this.#passOn() : this.#deliver(this.#underWay)));
+    time.after(time.below(LATENCY), () => (throughGateway ? this.#passOn() : this.#deliver(this.#underWay)));
   }
 
   #passOn(): void {

@@ -55,8 +55,8 @@ class Schedule {
   readonly #heard = { gateway: 0, agent: 0 };
   #channel: Channel;
   /** Whether the gateway's half is at `isthmus hold`. */
-  readonly #held: boolean;
-  /** All that run through the gateway that lives now. Empty unless `#held`. */
+  readonly #atHold: boolean;
+  /** All that run through the gateway that lives now. Empty unless `#atHold`. */
   readonly #throughGateway: Channel[] = [];
   #gatewaysKilled = 0;
   /** Until when no attach reaches the agent. */
@@ -72,7 +72,7 @@ class Schedule {
     this.#limit = [100, 4096, 65_536][time.below(3)] as number;
     this.#timeoutMs = 15_000;
     this.#trouble = time.chance(0.5) ? 0 : 0.6 * time.random();
-    this.#held = time.chance(0.5);
+    this.#atHold = time.chance(0.5);
     const sends = () => (time.chance(0.2) ? 0 : time.below(8 * this.#limit));
     const party = (): PartyOptions => ({
       time,
@@ -132,7 +132,7 @@ class Schedule {
     const what = time.below(10);
     if (what < 3) this.#gateway.move();
     else if (what < 5) this.#channel.hangsUntil = time.now() + time.below(4000);
-    else if (what < 8 && this.#held) this.#killGateway();
+    else if (what < 8 && this.#atHold) this.#killGateway();
     else this.#cut(this.#channel);
   }
 
@@ -210,8 +210,8 @@ class Schedule {
   }
 
   #newChannel(): Channel {
-    const channel = new Channel(this.#time, this.#held);
-    if (this.#held) this.#throughGateway.push(channel);
+    const channel = new Channel(this.#time, this.#atHold);
+    if (this.#atHold) this.#throughGateway.push(channel);
     channel.gateway.heard = (half) => this.#heardBy('gateway', half);
     channel.agent.heard = (half) => this.#heardBy('agent', half);
     return channel;

@@ -73,7 +73,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
   #closed: { readonly error: StatusError | undefined } | undefined;
   #reset: NodeJS.Timeout | undefined;
 
-  /** @param freeBytes how many held bytes count as read */
+  /** @param freeBytes how many withheld bytes count as read */
   constructor(stream: Http2Stream, freeBytes = 0) {
     this.stream = stream;
     this.#freeBytes = freeBytes;
@@ -164,7 +164,7 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
       this.#deliver();
       this.#give();
     }
-    this.#packets.hold();
+    this.#packets.keep();
   }
 
   onWritable(): void {
@@ -180,8 +180,8 @@ abstract class PacketCall implements PacketChannel, StreamHandler {
   }
 
   /**
-   * Lets the peer send as many bytes as were taken. Bytes that are held count against its window: those of a paused reader, of an
-   * unfinished message, or of a slow reader.
+   * Lets the peer send as many bytes as were taken. Others count against its window: those of a paused reader, of an unfinished message, or
+   * withheld for a slow reader.
    */
   #give(least = this.#heldBack > 0 ? this.stream.config.heldBackBytes : undefined): void {
     const owed = Math.min(this.#heldBack + this.#packets.length, this.#owed);
@@ -344,7 +344,7 @@ export class ClientCall extends PacketCall {
   #status: ReturnType<typeof statusIn>;
 
   /**
-   * @param freeBytes how many held bytes count as read
+   * @param freeBytes how many withheld bytes count as read
    * @param left called once nothing more of the call comes or leaves
    */
   constructor(stream: Http2Stream, remote: string, freeBytes: number, left: () => void) {

@@ -56,7 +56,7 @@ test('pieces of all sizes, some put together and some not, read while others com
     // A paused call takes nothing for a while.
     const paused = upTo(4) !== 0;
     for (let next = paused ? undefined : reader.next(); next; next = reader.next()) got.push(String(next));
-    reader.hold();
+    reader.keep();
   }
   for (let next = reader.next(); next; next = reader.next()) got.push(String(next));
   assert.deepEqual(got, messages);
@@ -103,7 +103,7 @@ test('a small piece that is kept does not keep the block that it came in', () =>
   for (const block of blocks) {
     message('kept').copy(block, 100);
     reader.add(block.subarray(100, 100 + PREFIX + 4));
-    reader.hold();
+    reader.keep();
   }
   const messages: Buffer[] = [];
   for (let next = reader.next(); next; next = reader.next()) messages.push(next);
@@ -118,7 +118,7 @@ test('a piece of some size is kept without a much larger block', () => {
   const block = Buffer.alloc(64 * 1024);
   writePrefix(block, 10_000 - PREFIX);
   reader.add(block.subarray(0, 10_000));
-  reader.hold();
+  reader.keep();
   assert.equal(reader.next()?.buffer.byteLength, 10_000);
 });
 

@@ -38,7 +38,7 @@ export class MessageReader {
   }
 
   /** Call after each piece, once nothing more of it is taken for now: the rest is kept at its own cost. */
-  hold(): void {
+  keep(): void {
     const piece = this.#pieces.pop();
     if (!piece) return;
     const at = this.#pieces.length - 1;

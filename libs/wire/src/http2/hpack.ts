@@ -268,8 +268,8 @@ export class HpackDecoder {
     throw broken('a number of more than 28 bits');
   }
 
-  /** @param kept whether it stays in the table, and so must not keep the whole block's text */
-  #string(kept: boolean): string {
+  /** @param stays whether it stays in the table, and so must not keep the whole block's text */
+  #string(stays: boolean): string {
     const coded = ((this.#block[this.#at] ?? 0) & 0x80) !== 0;
     const length = this.#integer(7);
     const end = this.#at + length;
@@ -277,7 +277,7 @@ export class HpackDecoder {
     const start = this.#at;
     this.#at = end;
     if (coded) return huffmanDecode(this.#block.subarray(start, end));
-    if (kept || this.#block.length > SHORT_BLOCK) return this.#block.toString('latin1', start, end);
+    if (stays || this.#block.length > SHORT_BLOCK) return this.#block.toString('latin1', start, end);
     this.#text ??= this.#block.toString('latin1');
     return this.#text.slice(start, end);
   }
