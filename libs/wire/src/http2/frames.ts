@@ -116,11 +116,6 @@ const IDS: Readonly<Record<keyof Settings, number>> = {
 
 const NAMES = new Map(Object.entries(IDS).map(([name, id]) => [id, name as keyof Settings]));
 
-/** Settings as pairs of id and value. */
-function settingsEntries(settings: Partial<Settings>): [number, number][] {
-  return Object.entries(settings).map(([name, value]) => [IDS[name as keyof Settings], Number(value)]);
-}
-
 /**
  * Applies a SETTINGS frame's payload. Unknown settings are ignored, as the RFC requires.
  * @throws ConnectionError for a value out of range
@@ -195,11 +190,11 @@ export function rstStreamFrame(stream: number, code: number): Buffer {
 }
 
 export function settingsFrame(settings: Partial<Settings>): Buffer {
-  const entries = settingsEntries(settings);
+  const entries = Object.entries(settings);
   const bytes = frame(FrameType.SETTINGS, 0, 0, entries.length * 6);
-  entries.forEach(([id, value], index) => {
-    bytes.writeUInt16BE(id, FRAME_HEAD + index * 6);
-    bytes.writeUInt32BE(value, FRAME_HEAD + index * 6 + 2);
+  entries.forEach(([name, value], index) => {
+    bytes.writeUInt16BE(IDS[name as keyof Settings], FRAME_HEAD + index * 6);
+    bytes.writeUInt32BE(Number(value), FRAME_HEAD + index * 6 + 2);
   });
   return bytes;
 }

@@ -46,26 +46,19 @@ const RULES: readonly Rule[] = [
 /** Longer than any mark. Each is kept until somebody reads it. */
 const MARK: Rule = { name: 'MARK', on: 'stream', most: 64 };
 
-/** Errors of a frame that do not depend on its stream's state, at either end of a connection without server push. */
-class FrameChecks {
-  #greeted = false;
-
-  /** @throws ConnectionError */
-  check(type: number, flags: number, stream: number, length: number): void {
-    if (!this.#greeted) {
-      // Section 3.4: a preface ends with SETTINGS, and the other side cannot answer before it.
-      if (type !== FrameType.SETTINGS || flags & Flag.ACK) throw broken('SETTINGS must come first');
-      this.#greeted = true;
-    }
-    const rule = type === FrameType.MARK ? MARK : RULES[type];
-    // Unknown types are ignored (section 5.5).
-    if (!rule) return;
-    const { name, on, size, least = 0, most = length } = rule;
-    if (stream === 0 ? on === 'stream' : on === 'connection') throw broken(`${name} on stream ${stream}`);
-    if ((size !== undefined && length !== size) || length < least || length > most) throw missized(name, length);
-    if (type === FrameType.PUSH_PROMISE) throw broken('PUSH_PROMISE, which was not enabled');
-    if (type === FrameType.SETTINGS && flags & Flag.ACK && length > 0) throw missized('the answer to SETTINGS', length);
-  }
+/**
+ * Checks what does not depend on the state of a frame's stream, at either end of a connection without server push.
+ * @throws ConnectionError
+ */
+function checkFrame(type: number, flags: number, stream: number, length: number): void {
+  const rule = type === FrameType.MARK ? MARK : RULES[type];
+  // Unknown types are ignored (section 5.5).
+  if (!rule) return;
+  const { name, on, size, least = 0, most = length } = rule;
+  if (stream === 0 ? on === 'stream' : on === 'connection') throw broken(`${name} on stream ${stream}`);
+  if ((size !== undefined && length !== size) || length < least || length > most) throw missized(name, length);
+  if (type === FrameType.PUSH_PROMISE) throw broken('PUSH_PROMISE, which was not enabled');
+  if (type === FrameType.SETTINGS && flags & Flag.ACK && length > 0) throw missized('the answer to SETTINGS', length);
 }
 
 function broken(text: string): ConnectionError {
@@ -232,8 +225,9 @@ export class Reading implements FrameHandler {
   readonly #sink: ReadingSink;
   readonly #reader: FrameReader;
   readonly #heads: HeadReader;
-  readonly #checks = new FrameChecks();
   #prefaceLeft: number;
+  /** Whether the other side's first SETTINGS have come. */
+  #greeted = false;
   /** Bytes received and not yet returned to the connection's window. */
   #received = 0;
 
@@ -277,8 +271,7 @@ export class Reading implements FrameHandler {
   }
 
   data(id: number, bytes: Buffer, flags: number, last: boolean, padding: number): void {
-    this.#checks.check(FrameType.DATA, flags, id, bytes.length);
-    this.#heads.expect(FrameType.DATA, id);
+    this.#check(FrameType.DATA, flags, id, bytes.length);
     this.#output.floods.data(bytes.length + padding, flags);
     this.#received += bytes.length + padding;
     if (this.#received > CONNECTION_WINDOW / 2) {
@@ -291,8 +284,7 @@ export class Reading implements FrameHandler {
   }
 
   frame(type: number, flags: number, id: number, payload: Buffer): void {
-    this.#checks.check(type, flags, id, payload.length);
-    this.#heads.expect(type, id);
+    this.#check(type, flags, id, payload.length);
     this.#output.floods.came(type);
     switch (type) {
       case FrameType.HEADERS:
@@ -321,6 +313,14 @@ export class Reading implements FrameHandler {
       default:
       // PRIORITY asks for what we do not do. Other types are unknown, and skipped (section 5.5).
     }
+  }
+
+  #check(type: number, flags: number, id: number, length: number): void {
+    // Section 3.4: a preface ends with SETTINGS, and the other side cannot answer before it.
+    if (!this.#greeted && (type !== FrameType.SETTINGS || flags & Flag.ACK)) throw broken('SETTINGS must come first');
+    this.#greeted = true;
+    checkFrame(type, flags, id, length);
+    this.#heads.expect(type, id);
   }
 
   #onMark(id: number, payload: Buffer): void {
