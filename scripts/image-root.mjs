@@ -34,9 +34,9 @@ function imageRoot(directory, from) {
   put('etc/passwd', `root:x:0:0:root:/:/nologin\nnonroot:x:${UID}:${UID}:nonroot:/:/nologin\n`);
   put('etc/group', `root:x:0:\nnonroot:x:${UID}:\n`);
   put('etc/nsswitch.conf', 'hosts: files dns\n');
-  const parts = bill(ROOT, runtimeParts(libraries, from));
+  const parts = bill(runtimeParts(libraries, from));
   put(join(HOME, 'sbom.cdx.json'), `${JSON.stringify(parts, undefined, 1)}\n`);
-  put(join(HOME, 'licences.txt'), licences(parts, ROOT, from));
+  put(join(HOME, 'licences.txt'), licences(parts, from));
   mkdirSync(to('tmp'));
   chmodSync(to('tmp'), 0o1777);
 }

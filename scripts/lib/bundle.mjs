@@ -5,10 +5,10 @@ import { pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
 import { programs, ROOT } from './workspace.mjs';
 
-const OPTIONS = {
-  ...{ bundle: true, splitting: true, format: 'esm', platform: 'node', target: 'node22.18' },
-  // Keep lines separate and names nearly unchanged, for stack traces; `node --enable-source-maps` shows those of the sources.
-  ...{ write: false, metafile: true, sourcesContent: false, logLevel: 'silent' },
+/** Of each bundle. Lines stay separate and names nearly unchanged, for stack traces; `node --enable-source-maps` shows those of the sources. */
+export const ESBUILD = {
+  ...{ bundle: true, format: 'esm', platform: 'node', target: 'node22.18' },
+  ...{ metafile: true, logLevel: 'silent' },
 };
 
 /**
@@ -16,7 +16,7 @@ const OPTIONS = {
  * 340 modules takes a program twice the processor time and 15 MB more than loading one.
  */
 export async function bundlePrograms(to, root = ROOT) {
-  const options = { ...OPTIONS, absWorkingDir: root };
+  const options = { ...ESBUILD, splitting: true, sourcemap: true, sourcesContent: false, absWorkingDir: root };
   const all = programs(root);
   const plugins = [withPage(root), withNames(root), withPlaces(root), withoutUndici()];
   // Nothing is written any more once this has failed.
@@ -27,7 +27,7 @@ export async function bundlePrograms(to, root = ROOT) {
         const banner = { js: bannerOf(relative(outdir, root)) };
         const made = await build({
           ...options,
-          ...{ entryPoints: [mainOf(program)], outdir, plugins, banner, sourcemap: true, write: true },
+          ...{ entryPoints: [mainOf(program)], outdir, plugins, banner },
         });
         for (const path of Object.keys(made.metafile.outputs)) refuseOwnPlace(join(root, path), banner.js.length);
       }),

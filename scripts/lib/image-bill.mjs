@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { npm } from './command.mjs';
 import { packagesOf } from './system.mjs';
-import { INSTALLED, programs, readJson } from './workspace.mjs';
+import { INSTALLED, programs, ROOT, readJson } from './workspace.mjs';
 
 const NPM_TIMEOUT_MS = 120_000;
 const MODULES = 'node_modules/';
@@ -13,10 +13,10 @@ const MODULES = 'node_modules/';
  * same for the same parts, so it has neither the time nor the random number that npm gives it.
  * @param others the components that are not npm's: `runtimeParts` for an image
  */
-export function bill(root, others = []) {
-  const { serialNumber: _number, metadata, ...document } = npmSbom(root);
+export function bill(others = []) {
+  const { serialNumber: _number, metadata, ...document } = npmSbom();
   const { timestamp: _time, component, ...rest } = metadata;
-  const there = installedPackages(root);
+  const there = installedPackages();
   const isThere = (ref) => there.has(ref) || ref === component['bom-ref'];
   const dependencies = document.dependencies
     .filter(({ ref }) => isThere(ref))
@@ -27,24 +27,24 @@ export function bill(root, others = []) {
 }
 
 /** npm's list follows the lock file, which has packages of other platforms and of tools too. */
-function npmSbom(root) {
-  const workspaces = programs(root).map(({ path }) => `--workspace=${path}`);
+function npmSbom() {
+  const workspaces = programs().map(({ path }) => `--workspace=${path}`);
   const what = ['--sbom-format=cyclonedx', '--package-lock-only', '--omit=dev'];
   const [program, ...args] = npm('sbom', ...what, ...workspaces);
-  const run = spawnSync(program, args, { cwd: root, encoding: 'utf8', timeout: NPM_TIMEOUT_MS, maxBuffer: 64 << 20 });
+  const run = spawnSync(program, args, { cwd: ROOT, encoding: 'utf8', timeout: NPM_TIMEOUT_MS, maxBuffer: 64 << 20 });
   if (run.status !== 0) throw new Error(`npm sbom: ${run.stderr}`);
   return JSON.parse(run.stdout);
 }
 
 /** Returns the places of installed packages below the root, by name and version as npm's list has them. */
-function installedPackages(root) {
-  const entries = Object.entries(readJson(join(root, INSTALLED)).packages).filter(([path]) => path.includes(MODULES));
+function installedPackages() {
+  const entries = Object.entries(readJson(join(ROOT, INSTALLED)).packages).filter(([path]) => path.includes(MODULES));
   return new Map(
     entries.flatMap(([path, { version, link, resolved }]) => {
       const name = path.slice(path.lastIndexOf(MODULES) + MODULES.length);
       if (!link) return [[`${name}@${version}`, path]];
       // Of the workspace, tests and tools are no part of anything.
-      const manifest = readJson(join(root, resolved, 'package.json'));
+      const manifest = readJson(join(ROOT, resolved, 'package.json'));
       return manifest.exports || manifest.bin ? [[`${name}@${manifest.version}`, resolved]] : [];
     }),
   );
@@ -61,23 +61,23 @@ export function runtimeParts(libraries, from) {
 }
 
 /** Returns the licence of every part: its name, and its text as far as its package has one. The parts that are not npm's are below `from`. */
-export function licences({ components }, root, from = '/') {
-  const places = installedPackages(root);
+export function licences({ components }, from = '/') {
+  const places = installedPackages();
   const parts = components.map((part) => {
     const named = (part.licenses ?? []).map(({ license, expression }) => expression ?? license.id ?? license.name);
-    const texts = textsOf(part, places, root, from).map((file) => readFileSync(file, 'utf8').trim());
+    const texts = textsOf(part, places, from).map((file) => readFileSync(file, 'utf8').trim());
     return [`${part.name} ${part.version} ${named.join(' ')}`.trim(), ...texts].join('\n\n');
   });
   return `${parts.join(`\n\n${'='.repeat(80)}\n\n`)}\n`;
 }
 
-function textsOf({ name, purl, 'bom-ref': ref }, places, root, from) {
+function textsOf({ name, purl, 'bom-ref': ref }, places, from) {
   if (!purl.startsWith('pkg:npm/')) {
     const node = join(dirname(dirname(process.execPath)), 'LICENSE');
     const file = join(from, name === 'node' ? node : `/usr/share/doc/${name}/copyright`);
     return existsSync(file) ? [file] : [];
   }
-  const directory = join(root, places.get(ref));
+  const directory = join(ROOT, places.get(ref));
   const files = readdirSync(directory).filter((file) => /^(licen[cs]e|copying|notice)/i.test(file));
   return files.map((file) => join(directory, file));
 }

@@ -1,12 +1,13 @@
-import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { bundlePrograms } from './bundle.mjs';
-import { command, npm } from './command.mjs';
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { build } from 'esbuild';
+import { bundlePrograms, ESBUILD } from './bundle.mjs';
+import { bin, command, npm } from './command.mjs';
 import { bill, licences } from './image-bill.mjs';
-import { putStandAlone } from './standalone.mjs';
-import { copyPrograms, ROOT, readJson, workspacePackages } from './workspace.mjs';
+import { copyPrograms, filesBelow, ROOT, readJson, workspacePackages } from './workspace.mjs';
 
 const PACK_MS = 5 * 60_000;
+const COMPILE_MS = 5 * 60_000;
 
 /**
  * Packs for npm: one package with all programs, and each library that stands alone. What else the programs consist of is in their bundles. In
@@ -16,18 +17,16 @@ const PACK_MS = 5 * 60_000;
  * @param repository the address of the repository, which npm compares with where a package was built; undefined if there is none
  * @returns the tarballs' paths, the programs' first
  */
-export async function packAll({ to, scratch, repository, root = ROOT }) {
+export async function packAll({ to, scratch, repository }) {
   const common = (path) => ({
-    ...fieldsOf(readJson(join(root, 'package.json'))),
+    ...fieldsOfAll(),
     ...(repository && { repository: { type: 'git', url: repository, ...(path && { directory: path }) } }),
   });
-  const libraries = workspacePackages(root).filter(({ manifest }) => manifest.standsAlone);
-  const directories = [await putPrograms(join(scratch, 'isthmus'), common(), root)];
-  for (const library of libraries) {
-    directories.push(await putAlone(join(scratch, library.path), library, common(library.path), root));
-  }
-  cpSync(join(root, 'README.md'), join(directories[0], 'README.md'));
-  return npmPack(directories, { to, scratch, root });
+  const libraries = workspacePackages().filter(({ manifest }) => manifest.standsAlone);
+  const directories = [await putPrograms(join(scratch, 'isthmus'), common())];
+  for (const library of libraries) directories.push(await putAlone(scratch, library, common(library.path)));
+  cpSync(join(ROOT, 'README.md'), join(directories[0], 'README.md'));
+  return npmPack(directories, { to, scratch });
 }
 
 /**
@@ -35,49 +34,98 @@ export async function packAll({ to, scratch, repository, root = ROOT }) {
  * @param path its directory: `libs/wire`
  * @returns the tarball's path
  */
-export async function packAlone(path, { to, scratch, root = ROOT }) {
-  const library = workspacePackages(root).find((each) => each.path === path);
+export async function packAlone(path, { to, scratch }) {
+  const library = workspacePackages().find((each) => each.path === path);
   if (!library?.manifest.standsAlone) throw new Error(`${path} is no library that stands alone`);
-  const directory = join(scratch, path);
-  await putAlone(directory, library, fieldsOf(readJson(join(root, 'package.json'))), root);
-  const [file] = await npmPack([directory], { to, scratch, root });
+  const [file] = await npmPack([await putAlone(scratch, library, fieldsOfAll())], { to, scratch });
   return file;
 }
 
-async function npmPack(directories, { to, scratch, root }) {
-  for (const directory of directories) cpSync(join(root, 'LICENSE'), join(directory, 'LICENSE'));
+async function npmPack(directories, { to, scratch }) {
+  for (const directory of directories) cpSync(join(ROOT, 'LICENSE'), join(directory, 'LICENSE'));
   const [program, ...args] = npm('pack', '--json', `--pack-destination=${to}`, ...directories);
   const { status, output } = await command([program, ...args, '--loglevel=error'], { cwd: scratch, timeout: PACK_MS });
   if (status !== 0) throw new Error(`npm pack: ${output}`);
   return JSON.parse(output.slice(output.indexOf('['))).map(({ filename }) => join(to, filename));
 }
 
-function fieldsOf({ version, description, license, engines }) {
+/** What the manifests of all that is packed say alike. */
+function fieldsOfAll() {
+  const { version, description, license, engines } = readJson(join(ROOT, 'package.json'));
   return { version, description, license, type: 'module', engines };
 }
 
 /** Puts together the package of all programs: each as its bundle, which needs no other package. */
-async function putPrograms(directory, common, root) {
+async function putPrograms(directory, common) {
   const bundles = `${directory}-bundles`;
-  await bundlePrograms(bundles, root);
+  await bundlePrograms(bundles);
   const names = copyPrograms(bundles, directory, '/usr/bin/env node');
-  const bin = Object.fromEntries(names.map((name) => [name, `bin/${name}.js`]));
+  const commands = Object.fromEntries(names.map((name) => [name, `bin/${name}.js`]));
   // kubectl runs what it finds under this name as `kubectl isthmus`.
-  bin['kubectl-isthmus'] = bin.isthmus;
-  const parts = bill(root);
+  commands['kubectl-isthmus'] = commands.isthmus;
+  const parts = bill();
   write(join(directory, 'sbom.cdx.json'), `${JSON.stringify(parts, undefined, 1)}\n`);
-  write(join(directory, 'licences.txt'), licences(parts, root));
-  write(join(directory, 'package.json'), JSON.stringify({ name: 'isthmus', ...common, bin }, undefined, 2));
+  write(join(directory, 'licences.txt'), licences(parts));
+  write(join(directory, 'package.json'), JSON.stringify({ name: 'isthmus', ...common, bin: commands }, undefined, 2));
   return directory;
 }
 
 /** A library that needs no other package, with what it uses of other packages of the workspace, and its README. */
-async function putAlone(directory, { dir, path, manifest: { name, description } }, common, root) {
-  const { module, types } = await putStandAlone({ directory, path, scratch: `${directory}-types`, root });
+async function putAlone(scratch, { dir, path, manifest: { name, description } }, common) {
+  const directory = join(scratch, path);
+  const { module, types } = await putStandAlone({ directory, path, scratch: `${directory}-types` });
   cpSync(join(dir, 'README.md'), join(directory, 'README.md'));
   const exports = { '.': { types: `./${types}`, default: `./${module}` } };
   write(join(directory, 'package.json'), JSON.stringify({ name, ...common, description, exports }, undefined, 2));
   return directory;
+}
+
+/**
+ * Puts together a library that needs no other package: one module with what it uses of other packages of the workspace, and the types of all
+ * of them.
+ * @param scratch an empty directory
+ * @returns where its module and its types are in `directory`
+ */
+async function putStandAlone({ directory, path, scratch }) {
+  const module = 'dist/index.js';
+  const entryPoints = [join(ROOT, path, 'src/index.ts')];
+  const { metafile } = await build({ ...ESBUILD, entryPoints, outfile: join(directory, module), absWorkingDir: ROOT });
+  const foreign = Object.keys(metafile.inputs).find((input) => input.startsWith('node_modules/'));
+  if (foreign) throw new Error(`${path} needs ${foreign}: a library that stands alone has it not`);
+  await declare(path, scratch);
+  for (const file of filesBelow(scratch).filter((each) => each.endsWith('.d.ts'))) {
+    const to = typesOf(relative(scratch, file));
+    const up = relative(dirname(to), 'dist');
+    const text = readFileSync(file, 'utf8')
+      .replace(/'@isthmus\/([^'/]+)'/g, `'${up}/$1/index.js'`)
+      .replace(/'(\.[^']*)\.ts'/g, "'$1.js'");
+    if (/['"]@isthmus\//.test(text)) throw new Error(`${to} imports another package in a way that is not known here`);
+    write(join(directory, to), text);
+  }
+  return { module, types: typesOf(join(path, 'src/index.d.ts')) };
+}
+
+/** `libs/wire/src/x.d.ts` is at `dist/wire/x.d.ts`. */
+function typesOf(file) {
+  return file.replace(/^libs\/([^/]+)\/src\//, 'dist/$1/');
+}
+
+/** Writes the types of a package, and of those that it uses. */
+async function declare(path, to) {
+  const packages = workspacePackages();
+  const used = Object.keys(packages.find((each) => each.path === path).manifest.dependencies ?? {});
+  const paths = [path, ...used.map((name) => packages.find(({ manifest }) => manifest.name === name).path)];
+  const compilerOptions = {
+    ...{ noEmit: false, incremental: false, declaration: true, emitDeclarationOnly: true, stripInternal: true },
+    ...{ rootDir: ROOT, outDir: to, tsBuildInfoFile: null },
+    ...{ types: ['node'], typeRoots: [join(ROOT, 'node_modules/@types')] },
+  };
+  const config = join(to, 'tsconfig.json');
+  mkdirSync(to, { recursive: true });
+  const files = paths.map((each) => join(ROOT, each, 'src/index.ts'));
+  writeFileSync(config, JSON.stringify({ extends: join(ROOT, 'tsconfig.json'), compilerOptions, files, include: [] }));
+  const { status, output } = await command([bin('tsc'), '--project', config], { timeout: COMPILE_MS });
+  if (status !== 0) throw new Error(`tsc: ${output}`);
 }
 
 function write(file, text) {
