@@ -1,5 +1,5 @@
 // npm run cluster: a real Kubernetes cluster on this machine, with Isthmus from k8s/. `npm run cluster -- --help` shows the options.
-import { clusterOptions, USAGE } from './lib/cluster-options.mjs';
+import { clusterOptions, USAGE } from '../test/src/cluster/options.ts';
 import { ensureInstalled } from './lib/ready.mjs';
 import { ensureClusterTools } from './lib/tools.mjs';
 

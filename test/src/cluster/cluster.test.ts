@@ -1,5 +1,6 @@
 // What the cluster's run relies on, for machines that cannot run it.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
@@ -12,6 +13,7 @@ import { balance } from './balancer.ts';
 import { sample } from './checks/metrics.ts';
 import { CONTROL_PLANES, server } from './control-planes.ts';
 import { restarted } from './kubernetes.ts';
+import { clusterOptions, USAGE } from './options.ts';
 import { commandsOf, SECTION } from './recipe.ts';
 import { PAGE, pageWith, table } from './report.ts';
 import { ANP_VERSION, SOURCES, VERSION } from './settings.ts';
@@ -32,9 +34,28 @@ test('the images have the version of the modules', () => {
   for (const [, module, version] of replaced) assert.equal(version, minor, module);
 });
 
-test('the options name all ways', async () => {
-  const { WAY_NAMES } = await import(`${ROOT}scripts/lib/cluster-options.mjs`);
-  assert.deepEqual(WAY_NAMES, Object.keys(WAYS));
+function cluster(...args: readonly string[]) {
+  const program = `${ROOT}scripts/cluster.mjs`;
+  const { status, stdout, stderr } = spawnSync(process.execPath, [program, ...args], { encoding: 'utf8' });
+  return { status, stdout, stderr };
+}
+
+test('options are read, and may be repeated', () => {
+  const { way, only, short, build } = clusterOptions(['--way', 'grpc', '--way=mtls', '--only', 'exec', '--short']);
+  assert.deepEqual([way, only, short, build], [['grpc', 'mtls'], ['exec'], true, false]);
+});
+
+test('an unknown way or option is refused with what there is', () => {
+  assert.throws(() => clusterOptions(['--way', 'udp']), { message: /--way udp: .* grpc, connect/ });
+  assert.throws(() => clusterOptions(['--wy', 'grpc']), /--wy/);
+});
+
+test('help and mistakes are answered at once: nothing is installed or built', () => {
+  assert.deepEqual(cluster('--help'), { status: 0, stdout: `${USAGE}\n`, stderr: '' });
+  const { status, stdout, stderr } = cluster('--build', '--way', 'udp');
+  assert.deepEqual([status, stdout], [2, '']);
+  assert.ok(stderr.startsWith('--way udp: there is no such way'), stderr);
+  assert.ok(Object.keys(WAYS).every((name) => stderr.includes(name)) && !stderr.includes('Building'), stderr);
 });
 
 test('every control plane of three has its own address, names and directories', () => {

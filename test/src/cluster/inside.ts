@@ -96,7 +96,7 @@ async function main(): Promise<void> {
   await using scope = new Scope();
   const kubernetes = await clusterUp();
   for (const [name, way] of Object.entries(WAYS) as [WayName, Way][]) {
-    if (options.ways.length > 0 && !options.ways.includes(name)) continue;
+    if (options.way.length > 0 && !options.way.includes(name)) continue;
     await step(way.name, () => PLANS[name].prepare({ kubernetes, directory, scope }));
     await tryOut(way, PLANS[name], kubernetes);
   }

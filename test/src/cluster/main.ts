@@ -8,22 +8,12 @@ import { helmProgram } from '../k8s/chart.ts';
 import { build, NODE_IMAGE, restoreNodeImage } from './build.ts';
 import { ended, must } from './command.ts';
 import { unfit } from './machine.ts';
-import type { Options } from './options.ts';
+import type { ClusterOptions, Options } from './options.ts';
 import { Machine } from './outside.ts';
 import { writePage } from './report.ts';
 import { KEPT } from './settings.ts';
 
 const IMAGE_MS = 30 * 60_000;
-
-/** The options as scripts/lib/cluster-options.mjs reads them. */
-interface Values {
-  readonly build: boolean;
-  readonly way: readonly string[];
-  readonly only: readonly string[];
-  readonly short: boolean;
-  readonly stay: boolean;
-  readonly 'if-possible': boolean;
-}
 
 function say(text: string): void {
   process.stdout.write(`${text}\n`);
@@ -39,14 +29,14 @@ async function isthmusImage(archive: string): Promise<void> {
   say(`        npm run image (${((performance.now() - start) / 1000).toFixed(1)} s)`);
 }
 
-async function cluster({ way: ways, only, short, stay }: Values): Promise<number> {
+async function cluster({ way, only, short, stay }: ClusterOptions): Promise<number> {
   await using machine = new Machine();
   const image = join(machine.directory, 'isthmus.tar');
   const outcomes = join(machine.directory, 'outcomes.json');
   await isthmusImage(image);
   // There is no network in the cluster's machine.
-  if (ways.length === 0 || ways.includes('helm')) await helmProgram();
-  const options: Options = { image, ways, only, short, stay, outcomes };
+  if (way.length === 0 || way.includes('helm')) await helmProgram();
+  const options: Options = { image, way, only, short, stay, outcomes };
   const program = [process.execPath, fileURLToPath(new URL('./inside.ts', import.meta.url)), JSON.stringify(options)];
   const status = await machine.run([...program, machine.directory, machine.name], ended.signal);
   const whole = only.length === 0 && !short;
@@ -55,7 +45,7 @@ async function cluster({ way: ways, only, short, stay }: Values): Promise<number
 }
 
 /** Returns the exit status. */
-export async function main(values: Values): Promise<number> {
+export async function main(values: ClusterOptions): Promise<number> {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => ended.abort());
   const reason = unfit(values.build);
   if (reason) {
