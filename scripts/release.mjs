@@ -5,13 +5,11 @@ import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { parseArgs } from 'node:util';
 import { archive, unpack } from './lib/archive.mjs';
-import { changesOf } from './lib/changelog.mjs';
 import { installed, seconds } from './lib/command.mjs';
 import * as images from './lib/image.mjs';
-import { krewManifest } from './lib/krew.mjs';
 import { packAll } from './lib/npm-packages.mjs';
 import { ensureInstalled } from './lib/ready.mjs';
-import { originAddress, unlike } from './lib/repository.mjs';
+import { changesOf, krewManifest, originAddress, unlike } from './lib/release.mjs';
 import { versionOf } from './lib/version.mjs';
 import { filesBelow, ROOT } from './lib/workspace.mjs';
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-const { krewManifest } = await import(new URL('../../../scripts/lib/krew.mjs', import.meta.url).href);
+const { krewManifest } = await import(new URL('../../../scripts/lib/release.mjs', import.meta.url).href);
 
 /* What krew's validation asks of a manifest (internal/index/validation/validate.go of kubernetes-sigs/krew). */
 test("krew's manifest has what krew validates, and the checksum of what it installs", () => {
