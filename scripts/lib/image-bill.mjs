@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { npm } from './command.mjs';
 import { packagesOf } from './system.mjs';
-import { INSTALLED, programs, ROOT, readJson } from './workspace.mjs';
+import { programs, ROOT, readJson } from './workspace.mjs';
 
 const NPM_TIMEOUT_MS = 120_000;
 const MODULES = 'node_modules/';
@@ -38,7 +38,9 @@ function npmSbom() {
 
 /** Returns the places of installed packages below the root, by name and version as npm's list has them. */
 function installedPackages() {
-  const entries = Object.entries(readJson(join(ROOT, INSTALLED)).packages).filter(([path]) => path.includes(MODULES));
+  const entries = Object.entries(readJson(join(ROOT, MODULES, '.package-lock.json')).packages).filter(([path]) =>
+    path.includes(MODULES),
+  );
   return new Map(
     entries.flatMap(([path, { version, link, resolved }]) => {
       const name = path.slice(path.lastIndexOf(MODULES) + MODULES.length);

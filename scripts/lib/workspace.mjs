@@ -4,9 +4,6 @@ import { fileURLToPath } from 'node:url';
 
 export const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 
-/** The file that npm writes last, after everything else is in place; relative to the root. */
-export const INSTALLED = join('node_modules', '.package-lock.json');
-
 const NOT_OURS = new Set(['node_modules', 'dist']);
 
 export function readJson(file) {

@@ -1,19 +1,12 @@
-import { readFileSync, writeFileSync } from 'node:fs';
-import { ROOT } from '../harness/index.ts';
+import { markdownTable, tableLine, writtenBy } from '../harness/docs-page.ts';
 import type { Book, Made } from './store.ts';
-import { asMarkdown, upstreamTable } from './tables.ts';
-
-const PAGE = `${ROOT}docs/PERFORMANCE.md`;
-const BEGIN = '<!-- npm run bench writes from here -->';
-const END = '<!-- to here -->';
+import { upstreamTable } from './tables.ts';
 
 /** Writes the ratios of several runs to ANP's into docs/PERFORMANCE.md, as ranges. */
 export function writePage(books: readonly [Book, ...Book[]]): void {
-  const text = readFileSync(PAGE, 'utf8');
-  const [begin, end] = [text.indexOf(BEGIN), text.indexOf(END)];
-  if (begin < 0 || end < begin) throw new Error(`${PAGE} has no lines ${BEGIN} and ${END}`);
-  const parts = [asMarkdown(upstreamTable(books)), books.map(({ made }) => `- ${madeWith(made)}`).join('\n')];
-  writeFileSync(PAGE, `${text.slice(0, begin)}${BEGIN}\n\n${parts.join('\n\n')}\n\n${text.slice(end)}`);
+  const [head = [], ...rows] = upstreamTable(books);
+  const made = books.map((book) => `- ${madeWith(book.made)}`).join('\n');
+  writtenBy('bench', 'docs/PERFORMANCE.md').write(`${markdownTable(head, rows.map(tableLine))}\n\n${made}`);
 }
 
 /** Says on which machine a run was made, and how busy that was. */

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { LINES } from './lines.ts';
 import { madeWith } from './page.ts';
 import { type Book, figureOf, type Run } from './store.ts';
-import { asMarkdown, asText, comparison, farTable, figureTable, tracingTable, upstreamTable } from './tables.ts';
+import { asText, comparison, farTable, figureTable, tracingTable, upstreamTable } from './tables.ts';
 
 const made = { at: '', node: '', cores: 2, processor: '', commit: '', windowMs: 1, rounds: 1 };
 
@@ -149,11 +149,10 @@ test('a comparison says what got better and what got worse, by the meaning of ea
   );
 });
 
-test('rows become aligned text, or a table in Markdown that no cell can break', () => {
+test('rows become aligned text', () => {
   const rows = [
     ['a', 'long'],
     ['bcd', 'x|y'],
   ];
   assert.equal(asText(rows), 'a    long\nbcd  x|y');
-  assert.equal(asMarkdown(rows), '| a | long |\n| --- | --- |\n| bcd | x\\|y |');
 });

@@ -156,8 +156,3 @@ export function asText(rows: readonly Row[]): string {
     )
     .join('\n');
 }
-
-export function asMarkdown([head = [], ...rows]: readonly Row[]): string {
-  const line = (cells: Row) => `| ${cells.map((each) => each.replaceAll('|', '\\|')).join(' | ')} |`;
-  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n');
-}

@@ -1,12 +1,7 @@
-import { readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { ROOT } from '../harness/index.ts';
+import { markdownTable, tableLine, writtenBy } from '../harness/docs-page.ts';
 import type { Measure, Row } from './row.ts';
 import { DIALS_PER_SECOND, LONG_TUNNELS, type Outcome } from './run-row.ts';
-
-const PAGE = `${ROOT}docs/RELIABILITY.md`;
-const BEGIN = '<!-- chaos: begin -->';
-const END = '<!-- chaos: end -->';
 
 const HEAD = [
   'fault',
@@ -22,15 +17,11 @@ const HEAD = [
 
 /** The table in Markdown, a line for each row. */
 export function table(outcomes: readonly Outcome[]): string {
-  return tableOf(outcomes.map((outcome) => lineOf(cells(outcome))));
+  return markdownTable(HEAD, outcomes.map(lineOf));
 }
 
-function tableOf(lines: readonly string[]): string {
-  return [lineOf(HEAD), lineOf(HEAD.map(() => '---')), ...lines].join('\n');
-}
-
-function lineOf(cells: readonly string[]): string {
-  return `| ${cells.join(' | ')} |`;
+function lineOf(outcome: Outcome): string {
+  return tableLine(cells(outcome));
 }
 
 function cells({ row, skipped, figures, measures, notes, normalMs, problems }: Outcome): string[] {
@@ -82,22 +73,20 @@ function time(ms: number): string {
 }
 
 function inCell(text: string): string {
-  return text.replaceAll('|', '/').replaceAll('\n', ' ').slice(0, 600);
+  return text.replaceAll('\n', ' ').slice(0, 600);
 }
 
 /** Writes rows that ran in full into the page, with how they were made. Rows that did not run stay as they are. */
 export function writePage(outcomes: readonly Outcome[], rows: readonly Row[]): void {
-  const page = readFileSync(PAGE, 'utf8');
-  const [from, to] = [page.indexOf(BEGIN), page.indexOf(END)];
-  if (from < 0 || to < from) throw new Error(`${PAGE} lacks the lines ${BEGIN} and ${END}`);
-  const lines = new Map(outcomes.map((outcome) => [outcome.row.fault, lineOf(cells(outcome))]));
-  for (const [line, fault = ''] of page.slice(from, to).matchAll(/^\| (.*?) \| .*$/gm)) {
+  const { before, write } = writtenBy('chaos', 'docs/RELIABILITY.md');
+  const lines = new Map(outcomes.map((outcome) => [outcome.row.fault, lineOf(outcome)]));
+  for (const [line, fault = ''] of before.matchAll(/^\| (.*?) \| .*$/gm)) {
     if (!lines.has(fault)) lines.set(fault, line);
   }
   const known = rows.flatMap(({ fault }) => lines.get(fault) ?? []);
   const date = new Date().toISOString().slice(0, 10);
   const made = `\`npm run chaos\`, ${date}, ${machine()}, ${DIALS_PER_SECOND} dials/s and ${LONG_TUNNELS} long tunnels.`;
-  writeFileSync(PAGE, `${page.slice(0, from)}${BEGIN}\n${made}\n\n${tableOf(known)}\n${page.slice(to)}`);
+  write(`${made}\n\n${markdownTable(HEAD, known)}`);
 }
 
 function machine(): string {

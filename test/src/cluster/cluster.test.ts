@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { parseAllDocuments } from 'yaml';
+import { writtenBy } from '../harness/docs-page.ts';
 import { freePort, Scope, until } from '../harness/index.ts';
 import { ROOT } from '../harness/runtime.ts';
 import { balance } from './balancer.ts';
@@ -15,7 +16,7 @@ import { CONTROL_PLANES, server } from './control-planes.ts';
 import { restarted } from './kubernetes.ts';
 import { clusterOptions, USAGE } from './options.ts';
 import { commandsOf, SECTION } from './recipe.ts';
-import { PAGE, pageWith, table } from './report.ts';
+import { table } from './report.ts';
 import { ANP_VERSION, SOURCES, VERSION } from './settings.ts';
 import { recipesServer } from './three.ts';
 import { ofAnp } from './upstream.ts';
@@ -146,7 +147,7 @@ test('the table goes into the page for operators', () => {
   );
   assert.equal(table([], table(outcomes)), table(outcomes));
   assert.match(
-    pageWith(readFileSync(PAGE, 'utf8'), table(outcomes, '', '2026-01-02')),
+    writtenBy('cluster', 'docs/KUBERNETES.md').pageWith(table(outcomes, '', '2026-01-02')),
     /\| gRPC, unix socket, 2026-01-02 \| agents rolled \| 20 \| 0 \(and 1 under way\) \| 1\.2 s \| 3 of 6: 2 execs, watch \| 1 of 40 \(and 2 under way\) \|/,
   );
 });

@@ -1,14 +1,9 @@
-import { readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { getOrPut } from '@isthmus/runtime';
-import { ROOT } from '../harness/runtime.ts';
+import { markdownTable, tableLine, writtenBy } from '../harness/docs-page.ts';
 import type { Outcome } from './faults/run.ts';
 import { VERSION } from './settings.ts';
 import { WAYS } from './way.ts';
-
-export const PAGE = `${ROOT}docs/KUBERNETES.md`;
-const BEGIN = '<!-- npm run cluster writes from here -->';
-const END = '<!-- to here -->';
 
 const HEAD = [
   'how the API server dials, and when',
@@ -20,8 +15,6 @@ const HEAD = [
   'admissions failed',
 ];
 
-const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
-
 /**
  * The outcomes as a table in Markdown.
  * @param before a page that has such a table, whose rows of other ways stay
@@ -32,9 +25,9 @@ export function table(outcomes: readonly Outcome[], before = '', on = today()): 
   const rows = Object.values(WAYS).flatMap((way) => {
     const fresh = outcomes.filter((each) => each.way === way);
     if (fresh.length === 0) return kept.get(way.name) ?? [];
-    return fresh.map((each, index) => line([index === 0 ? `${way.name}, ${on}` : '', ...cells(each)]));
+    return fresh.map((each, index) => tableLine([index === 0 ? `${way.name}, ${on}` : '', ...cells(each)]));
   });
-  return [line(HEAD), line(HEAD.map(() => '---')), ...rows].join('\n');
+  return markdownTable(HEAD, rows);
 }
 
 /** The rows of a page by their way, which only the first of them names, with the day of its run. */
@@ -72,14 +65,7 @@ function counted(kinds: readonly string[]): string {
 
 /** Writes the outcomes of a run into the page for operators. */
 export function writePage(outcomes: readonly Outcome[]): void {
-  const page = readFileSync(PAGE, 'utf8');
+  const { before, write } = writtenBy('cluster', 'docs/KUBERNETES.md');
   const made = `\`npm run cluster\`, Kubernetes ${VERSION}, ${availableParallelism()} cores.`;
-  writeFileSync(PAGE, pageWith(page, `${made}\n\n${table(outcomes, page)}`));
-}
-
-/** Returns the page with another text between its marks. */
-export function pageWith(page: string, text: string): string {
-  const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
-  if (begin < 0 || end < begin) throw new Error(`${PAGE} lacks the lines ${BEGIN} and ${END}`);
-  return `${page.slice(0, begin)}${BEGIN}\n\n${text}\n\n${page.slice(end)}`;
+  write(`${made}\n\n${table(outcomes, before)}`);
 }

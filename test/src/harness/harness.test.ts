@@ -12,6 +12,7 @@ import { blackHole } from './black-hole.ts';
 import { nextChunk } from './chunks.ts';
 import { connectThrough, open, tunnelThrough } from './connect-caller.ts';
 import { Digest, echo, refused, resetter, sink, source, stalled, web } from './destination.ts';
+import { markdownTable, tableLine } from './docs-page.ts';
 import { freePort, tempDir } from './places.ts';
 import { startCommand } from './program.ts';
 import { relayTo } from './relay.ts';
@@ -62,6 +63,11 @@ test('until names what it waited for and why the wait failed', async () => {
   );
   const failing = () => Promise.reject(new Error('not yet'));
   await assert.rejects(until(failing, { deadline: 20, what: 'Godot' }), /\(not yet\)/);
+});
+
+test('no cell breaks a table in Markdown', () => {
+  const lines = [['bcd', 'x|y']].map(tableLine);
+  assert.equal(markdownTable(['a', 'long'], lines), '| a | long |\n| --- | --- |\n| bcd | x\\|y |');
 });
 
 test(

@@ -1,4 +1,4 @@
-import { type Facts, kib, mib, seconds, whole } from './findings.ts';
+import { type Facts, kib, mib, seconds, section, whole } from './findings.ts';
 
 const AGENTS = 100_000;
 const SESSIONS_PER_AGENT = 2;
@@ -72,10 +72,7 @@ export function growth(facts: Facts): string {
       `${kib(all.redisTraffic)}/s`,
     ],
   ];
-  const lines = rows.map((cells) => `| ${cells.join(' | ')} |`);
-  return [`### ${whole(AGENTS)} agents, by arithmetic`, '', '| | from | is |', '| --- | --- | --- |', ...lines].join(
-    '\n',
-  );
+  return section({ title: `${whole(AGENTS)} agents, by arithmetic`, columns: ['', 'from', 'is'], rows });
 }
 
 /** Returns the fewest hubs of which one may die: the others share its sessions. */

@@ -1,3 +1,5 @@
+import { markdownTable, tableLine } from '../harness/docs-page.ts';
+
 /** Figures of a phase, as one table of the report. Rows of tables with the same title are put together. */
 export interface Table {
   readonly title: string;
@@ -79,6 +81,11 @@ function costOfDials(cpu: ReadonlyMap<number, number>): Check[] {
   if (!least || !most || least === most) return [];
   const what = `a dial with ${most[0]} agents costs no more than ${GROWN} times one with ${least[0]}`;
   return [timedCheck(what, most[1] <= GROWN * least[1], (most[1] / least[1]).toFixed(2))];
+}
+
+/** A table as a section of a page. */
+export function section({ title, columns, rows }: Table): string {
+  return `### ${title}\n\n${markdownTable(columns, rows.map(tableLine))}`;
 }
 
 /** Text for figures. */

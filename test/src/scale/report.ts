@@ -1,11 +1,7 @@
-import { readFileSync, writeFileSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
-import { ROOT } from '../harness/runtime.ts';
+import { writtenBy } from '../harness/docs-page.ts';
 import { growth } from './arithmetic.ts';
-import { type Check, type Findings, merged, mib, type Table } from './findings.ts';
-
-const BEGIN = '<!-- npm run scale writes from here -->';
-const END = '<!-- to here -->';
+import { type Check, type Findings, merged, mib, section, type Table } from './findings.ts';
 
 /** Prints tables, checks that do not hold, and the closing line. A short run leaves out checks of time. @returns whether all held */
 export function print(all: readonly Findings[], short: boolean, out: (text: string) => void): boolean {
@@ -25,24 +21,14 @@ export function print(all: readonly Findings[], short: boolean, out: (text: stri
  */
 export function write(all: readonly Findings[], page = 'docs/LIMITS.md', command = 'npm run scale', more = ''): void {
   const { tables, checks, facts } = merged(all);
-  const path = `${ROOT}${page}`;
-  const text = readFileSync(path, 'utf8');
-  const [begin, end] = [text.indexOf(BEGIN), text.indexOf(END)];
-  if (begin < 0 || end < begin) throw new Error(`${page} has no lines ${BEGIN} and ${END}`);
   const parts = [measuredOn(command), ...tables.map(section), bounds(checks), growth(facts), more];
-  const written = parts.filter((part) => part !== '').join('\n\n');
-  writeFileSync(path, `${text.slice(0, begin)}${BEGIN}\n\n${written}\n\n${text.slice(end)}`);
+  writtenBy('scale', page).write(parts.filter((part) => part !== '').join('\n\n'));
 }
 
 function measuredOn(command: string): string {
   const { length, 0: first } = cpus();
   const machine = `${length} processors (${first?.model.trim()}), ${mib(totalmem())}`;
   return `Measured with \`${command}\` on Node ${process.versions.node}, ${machine}; all processes, the simulated agents too, share them.`;
-}
-
-function section({ title, columns, rows }: Table): string {
-  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
-  return [`### ${title}`, '', line(columns), line(columns.map(() => '---')), ...rows.map(line)].join('\n');
 }
 
 /** Returns the checks that do not hold, or nothing. */

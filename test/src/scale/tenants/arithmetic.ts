@@ -1,4 +1,4 @@
-import { kib, mib, millis, seconds, whole } from '../findings.ts';
+import { kib, mib, millis, seconds, section, whole } from '../findings.ts';
 import type { TenantFacts } from './index.ts';
 
 const TENANTS = 10_000;
@@ -59,8 +59,5 @@ export function forMore(facts: TenantFacts): string {
     ['memory of the plane', `${hubs} hubs, ${gateways} gateways`, mib(hubs * hub + gateways * gateway)],
     ['of it, a tenant', 'memory / tenants', kib((hubs * hub + gateways * gateway) / TENANTS)],
   ];
-  const lines = rows.map((cells) => `| ${cells.join(' | ')} |`);
-  return [`### ${whole(TENANTS)} tenants, by arithmetic`, '', '| | from | is |', '| --- | --- | --- |', ...lines].join(
-    '\n',
-  );
+  return section({ title: `${whole(TENANTS)} tenants, by arithmetic`, columns: ['', 'from', 'is'], rows });
 }
