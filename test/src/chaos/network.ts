@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
-import type { Scope } from '../harness/index.ts';
+import { isAlive, type Scope } from '../harness/index.ts';
 
 const run = promisify(execFile);
 const NAMESPACES = '/run/netns';
@@ -91,15 +91,6 @@ function ownersOf(names: readonly string[]): number[] {
     .filter((name) => name.startsWith(PREFIX))
     .map((name) => Number(name.slice(PREFIX.length)))
     .filter((pid) => !isAlive(pid));
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 async function ip(...args: string[]): Promise<void> {

@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { statOf } from '../harness/index.ts';
 
 /** The unit of /proc is a hundredth of a second. */
 const TICKS_PER_SECOND = 100;
@@ -30,7 +31,7 @@ function treeTicks(root: number): number {
   for (const name of readdirSync('/proc')) {
     const pid = Number(name);
     if (!Number.isInteger(pid)) continue;
-    const fields = statOf(pid);
+    const fields = fieldsOf(pid);
     if (!fields) continue;
     parents.set(pid, fields[1] ?? 0);
     ticks.set(pid, (fields[11] ?? 0) + (fields[12] ?? 0) + (fields[13] ?? 0) + (fields[14] ?? 0));
@@ -45,11 +46,10 @@ function isBelow(pid: number, root: number, parents: ReadonlyMap<number, number>
   return false;
 }
 
-/** What follows the name in /proc/PID/stat, which may contain blanks: state, parent, ... */
-function statOf(pid: number): number[] | undefined {
+/** Undefined if the process has ended. */
+function fieldsOf(pid: number): number[] | undefined {
   try {
-    const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    return numbers(text.slice(text.lastIndexOf(')') + 2));
+    return statOf(pid).map(Number);
   } catch {
     return undefined;
   }

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
 import test from 'node:test';
 import { adminClient } from '@isthmus/admin/client';
 import {
@@ -8,9 +7,11 @@ import {
   echo,
   freePort,
   open,
+  openDescriptors,
   type Program,
   packetsThrough,
   refused,
+  residentBytes,
   Scope,
   SLOW_TESTS,
   scoped,
@@ -140,6 +141,5 @@ interface Held {
 }
 
 function holds({ pid }: Program): Held {
-  const memory = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1];
-  return { descriptors: readdirSync(`/proc/${pid}/fd`).length, memory: Number(memory) * 1024 };
+  return { descriptors: openDescriptors(pid), memory: residentBytes(pid) };
 }

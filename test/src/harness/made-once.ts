@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { access, link, readFile, rm, writeFile } from 'node:fs/promises';
 import { until } from '@isthmus/runtime/testing';
+import { isAlive } from './processes.ts';
 
 const EVERY_MS = 200;
 
@@ -29,7 +30,7 @@ export async function madeOnce(path: string, deadline: number, make: () => Promi
     if (await exists(path)) return 'is made';
     if (await isMine()) return 'make it';
     // Its maker was killed. If two find out at once, both make it, which does no harm.
-    if (!(await isAlive(claim))) await rm(claim, { force: true });
+    if (!(await isClaimed(claim))) await rm(claim, { force: true });
     return undefined;
   };
   const next = await until(mayMake, { deadline, every: EVERY_MS, what: `${path}, which another process makes` });
@@ -41,19 +42,12 @@ export async function madeOnce(path: string, deadline: number, make: () => Promi
   }
 }
 
-async function isAlive(claim: string): Promise<boolean> {
+async function isClaimed(claim: string): Promise<boolean> {
   const text = await readFile(claim, 'utf8').catch(() => undefined);
   // It has just gone.
   if (text === undefined) return true;
-  const pid = Number(text);
-  // Of a version that wrote it later.
-  if (pid === 0) return false;
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code !== 'ESRCH';
-  }
+  // Of a version that wrote it later, it may be empty.
+  return text !== '' && isAlive(Number(text));
 }
 
 export function exists(path: string): Promise<boolean> {

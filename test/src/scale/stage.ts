@@ -7,10 +7,10 @@ import { type Program, startProgram } from '../harness/program.ts';
 import { AS_IN_IMAGE, type Flags } from '../harness/runtime.ts';
 import { Scope } from '../harness/scope.ts';
 import { newTrust } from '../harness/trust.ts';
+import { residentBytes } from '../harness/processes.ts';
 import { Fleet } from './fleet.ts';
 import { type RedisUse, redisUse } from './redis-info.ts';
 import { type Target, target } from './target.ts';
-import { settledBytes } from './usage.ts';
 
 const HUBS = 3;
 const GATEWAYS = 2;
@@ -136,6 +136,19 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
     },
     [Symbol.asyncDispose]: () => scope[Symbol.asyncDispose](),
   };
+}
+
+/** How long a program may take for a collection, in milliseconds. Nothing reports when V8's threads have returned what it freed. */
+const COLLECTION = 1500;
+
+/** Returns the resident memory of programs that are `COLLECTABLE`, after a garbage collection, in bytes. */
+export async function settledBytes(pids: readonly number[]): Promise<number[]> {
+  // Twice: the second collection frees what finalizers and the first one released.
+  for (let round = 0; round < 2; round++) {
+    for (const pid of pids) process.kill(pid, 'SIGUSR2');
+    await new Promise((resolve) => setTimeout(resolve, COLLECTION));
+  }
+  return pids.map(residentBytes);
 }
 
 async function knownSessions(program: Program): Promise<number> {

@@ -10,6 +10,7 @@ import {
   open,
   type Program,
   ROOT,
+  residentBytes,
   type Scope,
   scoped,
   source,
@@ -17,7 +18,6 @@ import {
   unlessSlow,
   until,
 } from '../harness/index.ts';
-import { residentBytes } from '../scale/usage.ts';
 import { addCluster, callerOf, dialled, tenantsPlane } from './rig.ts';
 
 const KIB = 1024;

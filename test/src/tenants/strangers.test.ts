@@ -5,9 +5,8 @@ import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { redisMissing } from '@isthmus/directory/testing';
-import { freePort, type Scope, scoped, unlessSlow, until } from '../harness/index.ts';
+import { freePort, residentBytes, type Scope, scoped, unlessSlow, until } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE } from '../hostile/frames.ts';
-import { residentBytes } from '../scale/usage.ts';
 import { addCluster, callerOf, dialled, tenantsPlane } from './rig.ts';
 
 const KIB = 1024;

@@ -1,4 +1,4 @@
-import { cpuMs, residentBytes } from '../../scale/usage.ts';
+import { cpuMs, residentBytes } from '../../harness/processes.ts';
 import type { Groups } from './messages.ts';
 
 /** Processor seconds so far, and resident megabytes. */

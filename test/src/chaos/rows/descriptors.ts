@@ -1,6 +1,13 @@
-import { readdirSync, readFileSync } from 'node:fs';
 import type { Duplex } from 'node:stream';
-import { limitDescriptors, type Member, prlimitMissing, type Scope, until } from '../../harness/index.ts';
+import {
+  cpuMs,
+  limitDescriptors,
+  type Member,
+  openDescriptors,
+  prlimitMissing,
+  type Scope,
+  until,
+} from '../../harness/index.ts';
 import { clock } from '../clock.ts';
 import { dial } from '../load/dial.ts';
 import { type Door, PROTOCOLS } from '../load/door.ts';
@@ -64,7 +71,7 @@ async function turnedAway({ plane, targets }: Starving): Promise<{ readonly ms: 
 /** Opens tunnels until the server has only its reserve left. */
 async function useUp(context: Starving, server: Member): Promise<void> {
   const { scope, plane, targets, hold, short, measure } = context;
-  limitDescriptors(server.program, openDescriptors(server) + FOR_TUNNELS);
+  limitDescriptors(server.program, openDescriptors(server.program.pid) + FOR_TUNNELS);
   const held: Duplex[] = [];
   scope.defer(() => held.forEach((stream) => void stream.destroy()));
   const fill = async () => {
@@ -112,14 +119,14 @@ async function takesAgain(door: Door, { echo }: Targets): Promise<number> {
 async function useUpAll(context: Starving, server: Member): Promise<void> {
   const { plane, targets, hold, measure, short } = context;
   limitDescriptors(server.program, NONE);
-  const [from, at] = [processorMs(server), clock()];
+  const [from, at] = [cpuMs([server.program.pid]), clock()];
   let slowest = 0;
   for (let round = 0; round < (short ? 3 : 15); round++) {
     slowest = Math.max(slowest, (await turnedAway(context)).ms);
     await hold(1000, 1000);
   }
   measure({ name: 'callers rejected within', value: slowest, unit: 'ms', most: 1000 });
-  const share = (processorMs(server) - from) / (clock() - at);
+  const share = (cpuMs([server.program.pid]) - from) / (clock() - at);
   measure({ name: 'CPU of the starved server', value: share * 100, unit: '% of a processor', most: 30 });
   limitDescriptors(server.program, ENOUGH);
   measure({
@@ -144,14 +151,5 @@ const serverDescriptors: Row<ServerPlane & { readonly starved: Door }> = {
     await useUpAll(context, server);
   },
 };
-
-function openDescriptors({ program }: Member): number {
-  return readdirSync(`/proc/${program.pid}/fd`).length;
-}
-
-function processorMs({ program }: Member): number {
-  const fields = readFileSync(`/proc/${program.pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
-  return (Number(fields[11]) + Number(fields[12])) * 10;
-}
 
 export const descriptorRows: readonly Row[] = [agentDescriptors, serverDescriptors];

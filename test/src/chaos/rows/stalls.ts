@@ -1,5 +1,4 @@
-import { readFileSync } from 'node:fs';
-import type { Member } from '../../harness/index.ts';
+import { type Member, residentBytes } from '../../harness/index.ts';
 import { startSource, startSwarm } from '../load/helpers.ts';
 import { networksMissing } from '../network.ts';
 import type { Context, Row } from '../row.ts';
@@ -12,8 +11,7 @@ const HELD = 1.5 * MB;
 const NOISE = 150 * MB;
 
 function resident({ program }: Member): number {
-  const [, kib] = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${program.pid}/status`, 'utf8')) ?? [];
-  return Number(kib) * 1024;
+  return residentBytes(program.pid);
 }
 
 interface Stall {

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { cpuMs } from '../../harness/processes.ts';
 import { type Callers, dialAsFast, SteadyDials } from '../dials.ts';
 import { check, type Findings, millis, whole } from '../findings.ts';
 import type { Stage } from '../stage.ts';
-import { cpuMs } from '../usage.ts';
 import type { PlanePhase, Sizes } from './phase.ts';
 
 /** Enough to keep two processors busy. */

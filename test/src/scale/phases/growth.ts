@@ -1,5 +1,6 @@
+import { cpuMs } from '../../harness/processes.ts';
 import { check, kib, millis, seconds, whole } from '../findings.ts';
-import { cpuMs, settledBytes } from '../usage.ts';
+import { settledBytes } from '../stage.ts';
 import type { PlanePhase } from './phase.ts';
 
 const TITLE = 'Sessions';

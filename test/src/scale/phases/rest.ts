@@ -1,6 +1,6 @@
+import { cpuMs } from '../../harness/processes.ts';
 import { check, kib, millis, whole } from '../findings.ts';
 import { redisUse } from '../redis-info.ts';
-import { cpuMs } from '../usage.ts';
 import type { PlanePhase } from './phase.ts';
 
 /** Measures what the plane does while nobody dials. */

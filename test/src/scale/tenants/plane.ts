@@ -2,14 +2,14 @@ import { startRedis } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
 import { peerFlags } from '../../harness/flags.ts';
 import { startGateway, startHub } from '../../harness/plane.ts';
+import { cpuMs } from '../../harness/processes.ts';
 import type { Program } from '../../harness/program.ts';
 import type { Flags } from '../../harness/runtime.ts';
 import { Scope } from '../../harness/scope.ts';
 import { newTrust, type Trust } from '../../harness/trust.ts';
 import { Fleet } from '../fleet.ts';
 import type { FleetSettings } from '../messages.ts';
-import { COLLECTABLE } from '../stage.ts';
-import { cpuMs, settledBytes } from '../usage.ts';
+import { COLLECTABLE, settledBytes } from '../stage.ts';
 import { Hosting } from './hosted.ts';
 
 const HUBS = 2;
