@@ -9,6 +9,7 @@ test('a quantile is a value that was measured', () => {
     [0, 0.5, 0.99, 1].map((q) => quantile(values, q)),
     [1, 51, 100, 100],
   );
+  assert.equal(quantile([3, 1, 2], 0.5), 2);
   assert.equal(quantile([7], 0.99), 7);
   assert.equal(quantile([], 0.5), 0);
 });

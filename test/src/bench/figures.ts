@@ -1,11 +1,12 @@
-/** @param sorted ascending values; 0 if there are none */
-export function quantile(sorted: readonly number[], q: number): number {
+/** @param values in any order; 0 if there are none */
+export function quantile(values: readonly number[], q: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? 0;
 }
 
 /** Returns undefined if there are no values. */
 export function median(values: readonly number[]): number | undefined {
-  const sorted = [...values].sort((a, b) => a - b);
+  const sorted = values.toSorted((a, b) => a - b);
   const middle = sorted.length >> 1;
   const [low, high] = [sorted[middle - 1], sorted[middle]];
   return sorted.length % 2 === 1 || low === undefined || high === undefined ? high : (low + high) / 2;

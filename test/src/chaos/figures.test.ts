@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { judge, quantile, type Seen } from './figures.ts';
+import { judge, type Seen } from './figures.ts';
 import type { DialRecord } from './load/messages.ts';
 import type { Strike } from './row.ts';
 
@@ -89,12 +89,6 @@ test('without bounds on time, counts are still judged, and so is anything that n
     'destination sockets ended after Infinity, and the limit is 1000',
     'sessions ended: 1, and the limit is 0',
   ]);
-});
-
-test('quantiles', () => {
-  assert.equal(quantile([], 0.99), 0);
-  assert.equal(quantile([3, 1, 2], 0.5), 2);
-  assert.equal(quantile([3, 1, 2], 0.99), 3);
 });
 
 test('a tunnel that a strike touches must go on, and its pause is bounded', () => {

@@ -1,3 +1,4 @@
+import { quantile } from '../bench/figures.ts';
 import type { Cut, DialRecord, Pause } from './load/messages.ts';
 import type { TargetEnd } from './load/targets.ts';
 import type { Bounds, Measure, Strike } from './row.ts';
@@ -164,9 +165,4 @@ function beyond(what: string, value: number | undefined, most: number | undefine
   if (value === undefined || most === undefined || value <= most) return [];
   if (!judged && Number.isFinite(value)) return [];
   return [`${what} ${Math.round(value)}, and the limit is ${most}`];
-}
-
-export function quantile(values: readonly number[], q: number): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? 0;
 }

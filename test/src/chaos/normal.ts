@@ -1,5 +1,5 @@
+import { quantile } from '../bench/figures.ts';
 import { clock } from './clock.ts';
-import { quantile } from './figures.ts';
 import type { Load } from './load/load.ts';
 import type { Topology } from './row.ts';
 

@@ -1,6 +1,7 @@
+import { quantile } from '../bench/figures.ts';
 import { Scope, until } from '../harness/index.ts';
 import { clock } from './clock.ts';
-import { type Figures, judge, quantile } from './figures.ts';
+import { type Figures, judge } from './figures.ts';
 import { type Load, startLoad } from './load/load.ts';
 import { Targets } from './load/targets.ts';
 import { normalAgain } from './normal.ts';

@@ -1,4 +1,5 @@
 import { connect } from 'node:net';
+import { quantile } from '../bench/figures.ts';
 import type { Target } from './target.ts';
 
 /** How long a dial may take, in milliseconds; the gateway's own limit is lower. */
@@ -15,8 +16,7 @@ export class DialResults {
 
   /** Latency in milliseconds, of the dials that succeeded. */
   quantile(q: number): number {
-    const sorted = this.latencies.toSorted((a, b) => a - b);
-    return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
+    return this.latencies.length === 0 ? Number.NaN : quantile(this.latencies, q);
   }
 }
 

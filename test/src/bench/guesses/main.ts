@@ -169,8 +169,7 @@ async function measure(at: Plane, seconds: number) {
   const busy = (loopMs(at.pid) - cpu) / (performance.now() - from);
   const all = await Promise.all(dials);
   const good = all.filter((took) => took !== undefined);
-  const sorted = (of: keyof Took) => good.map((took) => took[of]).sort((a, b) => a - b);
-  return { ms: sorted('ms'), loop: sorted('loop'), failed: all.length - good.length, busy };
+  return { ms: good.map(({ ms }) => ms), loop: good.map(({ loop }) => loop), failed: all.length - good.length, busy };
 }
 
 async function beside(settings: FloodSettings, at: Plane, seconds: number) {

@@ -109,7 +109,7 @@ export function flowFigures(
 }
 
 export function pingFigures({ samples, seconds, oldest, stuck, failures }: Phase, prefix = ''): Record<string, number> {
-  const all = samples.ping.sort((a, b) => a - b);
+  const all = samples.ping;
   const some = all.length > 0 && {
     [`${prefix}p50_us`]: quantile(all, 0.5),
     [`${prefix}p90_us`]: quantile(all, 0.9),
@@ -119,21 +119,19 @@ export function pingFigures({ samples, seconds, oldest, stuck, failures }: Phase
   return {
     ...some,
     [`${prefix}pings_per_s`]: all.length / seconds,
-    [`${prefix}max_us`]: Math.max(oldest, all.at(-1) ?? 0),
+    [`${prefix}max_us`]: Math.max(oldest, quantile(all, 1)),
     [`${prefix}stuck`]: stuck,
     [`${prefix}pings_failed`]: failures,
   };
 }
 
 export function dialFigures({ samples, seconds, failures, stuck }: Phase, prefix = ''): Record<string, number> {
-  const [dial, first, cycle] = [samples.dial, samples['first byte'], samples.cycle].map((all) =>
-    all.sort((a, b) => a - b),
-  ) as [number[], number[], number[]];
+  const { dial, 'first byte': first, cycle } = samples;
   const some = dial.length > 0 && {
     [`${prefix}dial_p50_us`]: quantile(dial, 0.5),
     [`${prefix}dial_p90_us`]: quantile(dial, 0.9),
     [`${prefix}dial_p99_us`]: quantile(dial, 0.99),
-    [`${prefix}dial_max_us`]: dial.at(-1) ?? 0,
+    [`${prefix}dial_max_us`]: quantile(dial, 1),
     [`${prefix}first_byte_p50_us`]: quantile(first, 0.5),
     [`${prefix}first_byte_p99_us`]: quantile(first, 0.99),
     [`${prefix}cycle_p50_us`]: quantile(cycle, 0.5),

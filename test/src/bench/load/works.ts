@@ -85,7 +85,6 @@ async function dials(bench: Bench, length: number): Promise<Figures> {
   phase.end(workers);
   const after = usage(bench.settings.groups);
   const done = phase.samples.cycle.length;
-  // Before they are sorted.
   const firstTen = median(phase.samples.dial.slice(0, FIRST_DIALS));
   const instructions = await counted();
   await stopDialling(workers);
