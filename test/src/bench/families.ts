@@ -83,11 +83,11 @@ export function beside(family: Family): Family {
 
 /** An all-in-one server and an agent on another Node, with the image's options. */
 export function onNode(node: string): Family {
-  return (scope, destinationPort) => inOne({ node }, scope, destinationPort);
+  return (scope) => inOne({ node }, scope);
 }
 
 /** An all-in-one server and an agent with mTLS between them, or simulated agents instead of the real one. */
-export const allInOne: Family = (scope, destinationPort, agents) => inOne({ agents }, scope, destinationPort);
+export const allInOne: Family = (scope, _destinationPort, agents) => inOne({ agents }, scope);
 
 const WITHOUT_RESUME = { 'resume-timeout': 0 };
 
@@ -100,8 +100,7 @@ export const farRelay: Family = async (scope, destinationPort) => async () => {
 };
 
 /** An all-in-one server whose agent is far away. */
-export const farAgent: Family = (scope, destinationPort) =>
-  inOne({ way: (port) => farTo(scope, port) }, scope, destinationPort);
+export const farAgent: Family = (scope) => inOne({ way: (port) => farTo(scope, port) }, scope);
 
 async function farTo(scope: Scope, port: number): Promise<number> {
   const relay = await relayTo(scope, port);
@@ -111,27 +110,22 @@ async function farTo(scope: Scope, port: number): Promise<number> {
 
 /** The same with traces, sampled as given, for a collector beside it; without a sampler, no traces at all. */
 export function traced(sampler?: 'always_on' | 'always_off'): Family {
-  return async (scope, destinationPort) => {
-    if (sampler === undefined) return inOne({ env: { OTEL_SDK_DISABLED: 'true' } }, scope, destinationPort);
+  return async (scope) => {
+    if (sampler === undefined) return inOne({ env: { OTEL_SDK_DISABLED: 'true' } }, scope);
     const { port } = await listening(scope, './collector.ts');
     const endpoint = `http://127.0.0.1:${port}`;
-    return inOne(
-      { env: { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_TRACES_SAMPLER: sampler } },
-      scope,
-      destinationPort,
-    );
+    return inOne({ env: { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_TRACES_SAMPLER: sampler } }, scope);
   };
 }
 
 /** The same without resume: tunnels end with the link that carries them. */
-export const withoutResume: Family = (scope, destinationPort) =>
-  inOne({ flags: WITHOUT_RESUME }, scope, destinationPort);
-export const farWithoutResume: Family = (scope, destinationPort) =>
-  inOne({ flags: WITHOUT_RESUME, way: (port) => farTo(scope, port) }, scope, destinationPort);
+export const withoutResume: Family = (scope) => inOne({ flags: WITHOUT_RESUME }, scope);
+export const farWithoutResume: Family = (scope) =>
+  inOne({ flags: WITHOUT_RESUME, way: (port) => farTo(scope, port) }, scope);
 
 /** An all-in-one server with upstream's agent. */
 export function goAgent({ agent }: AnpBinaries): Family {
-  return (scope, destinationPort) => inOne({ agent }, scope, destinationPort);
+  return (scope) => inOne({ agent }, scope);
 }
 
 interface InOne {
@@ -151,7 +145,6 @@ interface InOne {
 async function inOne(
   { node, env = {}, flags = {}, agent: program, agents, way }: InOne,
   scope: Scope,
-  _destinationPort: number,
 ): ReturnType<Family> {
   const place = await newPlace(scope);
   const front = await frontFlags(place.trust);

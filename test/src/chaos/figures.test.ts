@@ -4,7 +4,7 @@ import { judge, type Seen } from './figures.ts';
 import type { DialRecord } from './load/messages.ts';
 import type { Strike } from './row.ts';
 
-const dial: DialRecord = { kind: 'short', protocol: 'grpc', first: 0, by: 0, at: 1000, ms: 5, outcome: 'ok' };
+const dial: DialRecord = { protocol: 'grpc', first: 0, by: 0, at: 1000, ms: 5, outcome: 'ok' };
 const strike: Strike = { at: 2000, over: 2000, tunnels: new Set([1, 2]), outlive: new Set(), fatal: true };
 
 function seen(parts: Partial<Seen>): Seen {
@@ -43,7 +43,7 @@ test('only a dial that was under way through a killed gateway may fail', () => {
 
 test('only tunnels that a strike took may be cut, once per strike, and all of them must end', () => {
   const cut = (tunnel: number, at: number) => ({ tunnel, at, how: 'ended' });
-  const ends = [1, 2].map((tunnel) => ({ tunnel, at: 2100, finished: false }));
+  const ends = [1, 2].map((tunnel) => ({ tunnel, at: 2100 }));
   const both = [cut(1, 2010), cut(2, 2300)];
   const held = judge(seen({ cuts: both, ends, strikes: [strike] }), { callersEndMs: 300 }, []);
   assert.deepEqual(held.problems, []);
@@ -61,7 +61,7 @@ test('only tunnels that a strike took may be cut, once per strike, and all of th
 
 test('a destination socket that never ends is too late', () => {
   const cuts = [1, 2].map((tunnel) => ({ tunnel, at: 2001, how: 'ended' }));
-  const ends = [{ tunnel: 1, at: 2050, finished: false }];
+  const ends = [{ tunnel: 1, at: 2050 }];
   assert.match(problems({ cuts, ends, strikes: [strike] }, { destinationsEndMs: 3000 }).join(), /Infinity/);
 });
 

@@ -27,20 +27,16 @@ export interface Facts {
   readonly gatewayBase?: number;
   /** Processor time of all hubs until one session is up. */
   readonly acceptCpu?: number;
-  /** Processor time of a gateway to learn of one session. */
-  readonly learnCpu?: number;
   /** Processor time of gateways and hubs per dial, by the number of agents. */
   readonly dialCpu?: ReadonlyMap<number, number>;
   /** Processor time per second and 1,000 sessions at rest, in milliseconds. */
   readonly hubIdleCpu?: number;
-  readonly agentIdleCpu?: number;
   /** Memory of Redis for the stream of changes, at most. */
   readonly redisStreamBytes?: number;
   /** Time until a starting gateway knows of one session. */
   readonly snapshotMs?: number;
-  /** Redis: memory per session, and commands and bytes per second while all is at rest. */
+  /** Redis: memory per session, and bytes per second while all is at rest. */
   readonly redisBytes?: number;
-  readonly redisCommands?: number;
   readonly redisTraffic?: number;
 }
 

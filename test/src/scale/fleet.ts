@@ -49,10 +49,6 @@ export class Fleet implements AsyncDisposable {
     return this.#size;
   }
 
-  get pids(): number[] {
-    return this.#workers.map(({ pid }) => pid ?? 0);
-  }
-
   /** Starts agents, as fast as the machine can, until there are `size`. */
   grow(size: number): void {
     for (const [index, worker] of this.#workers.entries()) {

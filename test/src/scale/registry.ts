@@ -11,7 +11,6 @@ import { redisRegistry } from '@isthmus/directory/redis';
 import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
 import { type RedisUse, redisUse } from './redis-info.ts';
-import { cpuMs } from './usage.ts';
 
 const HUBS = 3;
 const GATEWAYS = 2;
@@ -35,8 +34,6 @@ export interface RegistryAtRest {
   /** While nothing changes, by Redis' own counts. A command inside a script counts as one. */
   readonly commandsPerSecond: number;
   readonly bytesPerSecond: number;
-  /** Milliseconds of processor time that Redis uses per second. */
-  readonly cpuMsPerSecond: number;
 }
 
 export async function registryAtRest(): Promise<RegistryAtRest> {
@@ -111,13 +108,12 @@ async function timed(act: () => Promise<void>): Promise<number> {
 async function atRest(redis: RedisServer) {
   const per = (use: (use: RedisUse) => number, before: RedisUse, after: RedisUse) =>
     (use(after) - use(before)) / (AT_REST_MS / 1000);
-  const [before, cpuBefore] = [await redisUse(redis.port), cpuMs([redis.pid])];
+  const before = await redisUse(redis.port);
   await new Promise((resolve) => setTimeout(resolve, AT_REST_MS));
-  const [after, cpuAfter] = [await redisUse(redis.port), cpuMs([redis.pid])];
+  const after = await redisUse(redis.port);
   return {
     commandsPerSecond: per(({ commands }) => commands, before, after),
     bytesPerSecond: per(({ bytes }) => bytes, before, after),
-    cpuMsPerSecond: (cpuAfter - cpuBefore) / (AT_REST_MS / 1000),
   };
 }
 

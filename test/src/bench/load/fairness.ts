@@ -3,7 +3,7 @@ import { Flooding } from './flooding.ts';
 import { pause } from './flow.ts';
 import type { Figures, FloodSettings } from './messages.ts';
 import { memoryGrowth, usage } from './usage.ts';
-import { beginPhase, Dialler, Phase, type Pinger } from './workers.ts';
+import { beginPhase, Dialler, Phase, type Pinger, stopAll } from './workers.ts';
 
 /** How long the quiet tenant runs before it is measured alone, in milliseconds: a fresh plane is slower. */
 const GET_GOING = 4000;
@@ -61,8 +61,7 @@ export async function fairness(bench: Bench): Promise<Figures> {
     await pause(REST * pace);
   }
   const growth = memoryGrowth(memory, usage(groups));
-  for (const worker of [...quiet.pings, ...quiet.dialling]) worker.stop();
-  await Promise.all(quiet.dialling.map(({ ended }) => ended));
+  await stopAll([...quiet.pings, ...quiet.dialling]);
   const alone = seen.alone.figures('before_');
   const beside = seen.beside.figures('');
   const compared = ['ping_p50', 'ping_p99', 'dial_p50', 'dial_p99'].map((figure) => times(beside, alone, figure));

@@ -6,7 +6,7 @@ import type { Figures } from './messages.ts';
 import { header } from './modes.ts';
 import { closeAll, STANDING } from './tunnels.ts';
 import { memoryGrowth, usage } from './usage.ts';
-import { beginPhase, Dialler, type Pinger } from './workers.ts';
+import { beginPhase, Dialler, type Pinger, stopAll } from './workers.ts';
 
 /** How long the healthy load runs before it is measured, since a fresh plane is slower, and how long it is measured, in milliseconds. */
 const GET_GOING = 3000;
@@ -151,9 +151,7 @@ async function swallowedBytes({ control }: Bench, flows: readonly Flow[], up: bo
 }
 
 async function finish(bench: Bench, { down, up, pings, dialling }: Healthy): Promise<void> {
-  for (const each of [...pings, ...dialling]) each.stop();
-  await bench.finishFlows([...down, ...up]);
-  await Promise.all(dialling.map(({ ended }) => ended));
+  await Promise.all([stopAll([...pings, ...dialling]), bench.finishFlows([...down, ...up])]);
 }
 
 /** Ends busy downloads all at once, as a dying caller does, and measures when the next dial works. */

@@ -53,7 +53,14 @@ export interface Worker {
   phase: Phase | undefined;
   /** When the running operation began. */
   began: number | undefined;
+  /** Settles once it has stopped, if that takes time. */
+  readonly ended?: Promise<void>;
   stop(): void;
+}
+
+export async function stopAll(workers: readonly Worker[]): Promise<void> {
+  for (const worker of workers) worker.stop();
+  await Promise.all(workers.map(({ ended }) => ended));
 }
 
 export function beginPhase(workers: Iterable<Worker>): Phase {

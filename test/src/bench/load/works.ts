@@ -7,7 +7,7 @@ import type { Figures, WorkName } from './messages.ts';
 import { besideSlow, cut, stall } from './stall.ts';
 import { closeAll, oneByte } from './tunnels.ts';
 import { cpuPer, differences, usage } from './usage.ts';
-import { beginPhase, Dialler, type Phase, type Worker } from './workers.ts';
+import { beginPhase, Dialler, type Phase, stopAll } from './workers.ts';
 
 /** How long idle tunnels are held before processor time is measured, and while it is, in milliseconds. */
 const HOLD_IDLE = 1500;
@@ -62,7 +62,7 @@ async function ping(bench: Bench, pings: number, downloads: number): Promise<Fig
   await bench.window();
   phase.end(workers);
   const after = await bench.look(flows);
-  for (const worker of workers) worker.stop();
+  await stopAll(workers);
   await bench.finishFlows(flows);
   const perPing = phase.samples.ping.length / 1e6;
   return {
@@ -87,7 +87,7 @@ async function dials(bench: Bench, length: number): Promise<Figures> {
   const done = phase.samples.cycle.length;
   const firstTen = median(phase.samples.dial.slice(0, FIRST_DIALS));
   const instructions = await counted();
-  await stopDialling(workers);
+  await stopAll(workers);
   return {
     ...dialFigures(phase),
     ...(first !== undefined && firstTen !== undefined && { first_ten_p50_us: firstTen }),
@@ -99,11 +99,6 @@ async function dials(bench: Bench, length: number): Promise<Figures> {
 async function dialled(phase: Phase, dials: number): Promise<void> {
   const late = performance.now() + FIRST_WITHIN;
   while (phase.samples.cycle.length + phase.failures < dials && performance.now() < late) await pause(2);
-}
-
-export async function stopDialling(workers: readonly (Worker & { readonly ended: Promise<void> })[]): Promise<void> {
-  for (const worker of workers) worker.stop();
-  await Promise.all(workers.map(({ ended }) => ended));
 }
 
 /** Opens tunnels, proves each with one byte, and holds them. */

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { connect as connectTcp, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls';
 import { brokenOff, CallError } from './call-error.ts';
 import type { Door } from './door.ts';
@@ -55,7 +56,7 @@ export function connectCall(door: Door, protocol: 'connect' | 'mtls', destinatio
 
 /** A pending dial: its answer, and how to give it up. */
 export interface Call {
-  readonly answer: Promise<import('node:stream').Duplex>;
+  readonly answer: Promise<Duplex>;
   end(): void;
 }
 

@@ -16,7 +16,6 @@ export class Load implements AsyncDisposable {
   readonly wrong: string[] = [];
   moving = 0;
   carrying = 0;
-  finished = 0;
   cpuMs = 0;
   readonly #child: ChildProcess;
 
@@ -60,12 +59,12 @@ export class Load implements AsyncDisposable {
     await within(gone, { deadline: END_WITHIN, what: 'the end of the load' });
   }
 
-  #take({ dials, cuts, pauses, wrong, moving, carrying, finished, cpuMs }: Report): void {
+  #take({ dials, cuts, pauses, wrong, moving, carrying, cpuMs }: Report): void {
     this.dials.push(...dials);
     this.cuts.push(...cuts);
     this.pauses.push(...pauses);
     this.wrong.push(...wrong);
-    Object.assign(this, { moving, carrying, finished, cpuMs });
+    Object.assign(this, { moving, carrying, cpuMs });
   }
 }
 

@@ -10,8 +10,6 @@ export interface LoadSettings {
   readonly tunnels: number;
   /** Tunnels finish after a time between these milliseconds and are opened again; if unset, they stay. */
   readonly tunnelLife?: readonly [least: number, most: number];
-  /** Default: all, mixed. */
-  readonly protocols?: readonly Protocol[];
 }
 
 /**
@@ -19,7 +17,6 @@ export interface LoadSettings {
  * `wrong`: other bytes came back.
  */
 export interface DialRecord {
-  readonly kind: 'short' | 'long';
   readonly protocol: Protocol;
   /** The gateway that was dialled first, and the one that answered. */
   readonly first: number;
@@ -60,7 +57,6 @@ export interface Report {
   readonly moving: number;
   /** Long tunnels that have carried bytes since they were opened. */
   readonly carrying: number;
-  readonly finished: number;
   /** Milliseconds of processor time so far. */
   readonly cpuMs: number;
 }

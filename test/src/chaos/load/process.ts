@@ -1,4 +1,5 @@
 // The callers, in their own process: short dials at an even rate, and long tunnels. Settings come as the first message.
+import type { Duplex } from 'node:stream';
 import { clock } from '../clock.ts';
 import { dial } from './dial.ts';
 import { PROTOCOLS, type Protocol } from './door.ts';
@@ -17,21 +18,18 @@ const MESSAGE = Buffer.from('a few echoed bytes, to see that the tunnel works');
 
 class Load {
   readonly #settings: LoadSettings;
-  readonly #protocols: readonly Protocol[];
   readonly #tunnels = new Map<number, LongTunnel>();
   readonly #timers: NodeJS.Timeout[] = [];
   #dials: DialRecord[] = [];
   #cuts: Cut[] = [];
   #pauses: Pause[] = [];
   #wrong: string[] = [];
-  #finished = 0;
   #started = 0;
   #pending = 0;
   #stopping = false;
 
   constructor(settings: LoadSettings) {
     this.#settings = settings;
-    this.#protocols = settings.protocols ?? PROTOCOLS;
     for (let index = 0; index < settings.tunnels; index++) this.#open(index, 0);
     const from = clock();
     this.#every(DIAL_EVERY, () => this.#dialUpTo(((clock() - from) / 1000) * settings.dialsPerSecond));
@@ -68,7 +66,7 @@ class Load {
   /** Uses the first protocol at each gateway in turn, then the second. */
   #nth(index: number): { first: number; protocol: Protocol } {
     const gateways = this.#settings.doors.length;
-    const protocol = this.#protocols[Math.floor(index / gateways) % this.#protocols.length] as Protocol;
+    const protocol = PROTOCOLS[Math.floor(index / gateways) % PROTOCOLS.length] as Protocol;
     return { first: index % gateways, protocol };
   }
 
@@ -76,7 +74,7 @@ class Load {
     const { doors, echo } = this.#settings;
     const { first, protocol } = this.#nth(index);
     const at = clock();
-    const common = { kind: 'short', protocol, first, at } as const;
+    const common = { protocol, first, at };
     try {
       const { stream, by } = await dial(doors, first, protocol, echo);
       const ms = clock() - at;
@@ -95,7 +93,7 @@ class Load {
     const { doors, framesPort } = this.#settings;
     const { first, protocol } = this.#nth(index);
     const at = clock();
-    const common = { kind: 'long', protocol, first, at } as const;
+    const common = { protocol, first, at };
     try {
       const { stream, by } = await dial(doors, first, protocol, `127.0.1.${index + 1}:${framesPort}`);
       this.#dials.push({ ...common, by, ms: clock() - at, outcome: 'ok' });
@@ -104,10 +102,7 @@ class Load {
         this.#open(index, ms);
       };
       const tunnel = new LongTunnel(index, stream, this.#life(), {
-        finished: () => {
-          this.#finished++;
-          again(0);
-        },
+        finished: () => again(0),
         cut: (how) => {
           this.#cuts.push({ tunnel: index, at: clock(), how });
           again(REOPEN_AFTER);
@@ -145,7 +140,6 @@ class Load {
       wrong: this.#wrong,
       moving: tunnels.filter(({ heard }) => now - heard < MOVED_WITHIN).length,
       carrying: tunnels.filter(({ carries }) => carries).length,
-      finished: this.#finished,
       cpuMs: (user + system) / 1000,
     };
     this.#dials = [];
@@ -159,7 +153,7 @@ class Load {
 type Carried = Pick<DialRecord, 'outcome' | 'error' | 'endedAt'>;
 
 /** Sends a few bytes, compares what comes back, and closes cleanly. */
-function carries(stream: import('node:stream').Duplex): Promise<Carried> {
+function carries(stream: Duplex): Promise<Carried> {
   return new Promise((resolve) => {
     const seen: Buffer[] = [];
     let bytes = 0;

@@ -7,7 +7,6 @@ import { FRAME_EVERY, FrameReader, frame } from './frames.ts';
 export interface TargetEnd {
   readonly tunnel: number;
   readonly at: number;
-  readonly finished: boolean;
 }
 
 interface Serving {
@@ -40,11 +39,6 @@ export class Targets implements AsyncDisposable {
     return targets;
   }
 
-  /** Sockets of long tunnels that are open now. */
-  get open(): number {
-    return this.#serving.size;
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
     clearInterval(this.#timer);
     const closed = new Promise((resolve) => this.#server.close(resolve));
@@ -60,7 +54,7 @@ export class Targets implements AsyncDisposable {
     socket.on('error', () => {});
     const over = () => {
       if (!this.#serving.delete(socket)) return;
-      this.ends.push({ tunnel, at: clock(), finished: serving.reader.finished });
+      this.ends.push({ tunnel, at: clock() });
       socket.destroy();
     };
     socket.once('end', over).once('close', over);

@@ -13,16 +13,15 @@ export const known: PlanePhase = {
   what: 'the whole fleet connects; time until all gateways know all sessions',
   agents: () => 0,
   async run(stage, { all }) {
-    const { fleet, hubs, gateways } = stage;
+    const { fleet, hubs } = stage;
     const wanted = all * stage.sessionsPerAgent;
-    const pids = (programs: typeof hubs | typeof gateways) => programs.map(({ program }) => program.pid);
-    const before = [cpuMs(pids(hubs)), cpuMs(pids(gateways))] as const;
+    const hubPids = hubs.map(({ program }) => program.pid);
+    const before = cpuMs(hubPids);
     const start = performance.now();
     fleet.grow(all);
     const connected = (await fleet.complete(DEADLINE)) - start;
-    const acceptCpu = (cpuMs(pids(hubs)) - before[0]) / wanted;
+    const acceptCpu = (cpuMs(hubPids) - before) / wanted;
     await stage.learnt(all);
-    const learnCpu = (cpuMs(pids(gateways)) - before[1]) / wanted / gateways.length;
     const counts = await stage.known();
     const failed = [...fleet.failures.values()].reduce((sum, count) => sum + count, 0);
     const rows = [
@@ -41,7 +40,7 @@ export const known: PlanePhase = {
           counts.join(', '),
         ),
       ],
-      facts: { acceptCpu, learnCpu },
+      facts: { acceptCpu },
     };
   },
 };

@@ -20,7 +20,6 @@ export const registry: LonePhase = {
     const facts: Facts = {
       redisBytes: found.bytesPerSession,
       redisStreamBytes: found.streamBytes,
-      redisCommands: found.commandsPerSecond,
       redisTraffic: found.bytesPerSecond,
       snapshotMs: found.snapshotMs / found.sessions,
     };

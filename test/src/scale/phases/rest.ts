@@ -13,7 +13,6 @@ export const rest: PlanePhase = {
     const groups = {
       hubs: hubs.map(({ program }) => program.pid),
       gateways: gateways.map(({ program }) => program.pid),
-      agents: fleet.pids,
       redis: [redis.pid],
     };
     const cpu = () => Object.values(groups).map(cpuMs);
@@ -23,9 +22,9 @@ export const rest: PlanePhase = {
     await new Promise((resolve) => setTimeout(resolve, restMs));
     const [cpuAfter, use, end] = [cpu(), await redisUse(redis.port), performance.now()];
     const elapsed = (end - start) / 1000;
-    const [hubMs, gatewayMs, agentMs, redisMs] = cpuAfter.map(
+    const [hubMs, gatewayMs, redisMs] = cpuAfter.map(
       (ms, index) => (ms - (cpuBefore[index] as number)) / elapsed,
-    ) as [number, number, number, number];
+    ) as [number, number, number];
     await fleet.coverage();
     const again = fleet.opened.length - openings;
     const thousands = sessions / 1000;
@@ -43,7 +42,7 @@ export const rest: PlanePhase = {
     return {
       tables: [{ title: 'At rest', columns: ['figure', 'value'], rows }],
       checks: [check('no session is lost at rest', again === 0, again)],
-      facts: { hubIdleCpu: hubMs / thousands, agentIdleCpu: agentMs / thousands },
+      facts: { hubIdleCpu: hubMs / thousands },
     };
   },
 };
