@@ -3,8 +3,7 @@
 import { writeFileSync } from 'node:fs';
 import { Scope } from '../harness/index.ts';
 import type { Check, Context } from './checks/check.ts';
-import type { Fault } from './faults/fault.ts';
-import { type Outcome, runFault } from './faults/run.ts';
+import { type Fault, type Outcome, runFault } from './faults/fault.ts';
 import { Kubernetes, kubectl } from './kubernetes.ts';
 import type { Options } from './options.ts';
 import { PLANS, type Plan } from './plan.ts';

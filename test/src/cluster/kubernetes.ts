@@ -1,9 +1,10 @@
-import { existsSync, globSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, globSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { until } from '../harness/index.ts';
-import { type CommandOptions, type Ended, must, run } from './command.ts';
-import { Daemon } from './daemon.ts';
+import { type Command, type CommandOptions, type Ended, must, run } from './command.ts';
 import { BIN, IMAGES, SOURCES, VERSION } from './settings.ts';
 import { manifestOf, removePod, writeManifest } from './static-pods.ts';
 
@@ -30,6 +31,40 @@ export function tryKubectl(args: readonly string[], options?: CommandOptions): P
 
 export async function apply(text: string): Promise<void> {
   await kubectl(['apply', '-f', '-'], { input: text });
+}
+
+/** A program of the node that runs as a unit of systemd would: with a log, and started again if it was told to. */
+class Daemon {
+  readonly #command: Command;
+  readonly #log: number;
+  #child: ChildProcess;
+
+  constructor(command: Command, log: string) {
+    mkdirSync(dirname(log), { recursive: true });
+    this.#command = command;
+    this.#log = openSync(log, 'a');
+    this.#child = this.#start();
+  }
+
+  /** Throws why it is no use to wait for it: it has ended. */
+  check(): void {
+    const { exitCode, signalCode } = this.#child;
+    if (exitCode !== null || signalCode !== null)
+      throw new Error(`${this.#command[0]} ended: ${exitCode ?? signalCode}`);
+  }
+
+  /** As `systemctl restart`. */
+  async restart(): Promise<void> {
+    const ended = once(this.#child, 'exit');
+    this.#child.kill('SIGTERM');
+    await ended;
+    this.#child = this.#start();
+  }
+
+  #start(): ChildProcess {
+    const [program, ...args] = this.#command;
+    return spawn(program, args, { stdio: ['ignore', this.#log, this.#log] }).on('error', () => {});
+  }
 }
 
 /** The programs of the node, and the cluster that kubeadm makes with them. */

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { getOrPut } from '@isthmus/runtime';
 import { markdownTable, tableLine, writtenBy } from '../harness/docs-page.ts';
-import type { Outcome } from './faults/run.ts';
+import type { Outcome } from './faults/fault.ts';
 import { VERSION } from './settings.ts';
 import { WAYS } from './way.ts';
 

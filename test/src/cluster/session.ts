@@ -5,7 +5,7 @@ import { kubectlArgs } from './kubernetes.ts';
 
 const KEPT_LINES = 100_000;
 /** Longer than anything waits for a peer that has died. */
-const SILENT_MS = 90_000;
+export const SILENT_MS = 90_000;
 
 /** A kubectl that goes on until its scope ends, and what it has printed. */
 export class Session {

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { until } from '../../harness/index.ts';
 import { containerOf, killStatic, kubectl, nextStatic, restarted, tryKubectl } from '../kubernetes.ts';
-import { rolledOut } from '../recipe.ts';
-import { writeManifest } from '../static-pods.ts';
+import { HOLDER, rolledOut, SERVER } from '../recipe.ts';
+import { manifestOf, writeManifest } from '../static-pods.ts';
+import { putAnp } from '../upstream.ts';
 import type { Fault, Scene } from './fault.ts';
 
-const SERVER = '/etc/kubernetes/manifests/proxy-server.yaml';
 /** The longest grace period of k8s/base but for agents, which wait for their tunnels for a day, and some more. */
 const DRAIN_MS = 180_000;
 
@@ -85,19 +85,19 @@ const kubeletRestarted: Fault = {
   },
 };
 
-export const serverChanged: Fault = {
+const serverChanged: Fault = {
   name: 'the static pod changed',
   async commit() {
-    const before = await containerOf('proxy-server');
-    writeManifest(SERVER, restarted(readFileSync(SERVER, 'utf8')));
-    await nextStatic('proxy-server', before);
+    const [before, path] = [await containerOf(SERVER), manifestOf(SERVER)];
+    writeManifest(path, restarted(readFileSync(path, 'utf8')));
+    await nextStatic(SERVER, before);
   },
 };
 
-export const serverKilled: Fault = {
+const serverKilled: Fault = {
   name: 'the server SIGKILLed',
   async commit({ load }) {
-    await nextStatic('proxy-server', await load.strike(() => killStatic('proxy-server')));
+    await nextStatic(SERVER, await load.strike(() => killStatic(SERVER)));
   },
 };
 
@@ -138,6 +138,22 @@ export const OF_THE_PLANE: readonly Fault[] = [
   agentDeleted,
   kubeletRestarted,
 ];
+
+let putBack = async () => {};
+
+/** What callers notice with ANP's server in the place of ours, without what holds its socket. The agents stay ours. */
+export const BESIDE_ANP: readonly Fault[] = [serverChanged, serverKilled].map(({ name, commit }) => ({
+  name: `${name}, of ANP`,
+  mayFail: /./,
+  mayCut: true,
+  commit,
+  comparison: {
+    begin: async () => {
+      putBack = await putAnp(SERVER, HOLDER);
+    },
+    end: () => putBack(),
+  },
+}));
 
 async function restart({ namespace, name }: Deployment): Promise<void> {
   await kubectl(['-n', namespace, 'rollout', 'restart', `deployment/${name}`]);

@@ -7,8 +7,9 @@ import { LongCalls, type LongFigures } from './long-calls.ts';
 const CALL_MS = 60_000;
 
 interface Failure {
-  /** Its number, from 0. */
-  readonly call: number;
+  /** When it began and failed, on the clock of `performance.now()`. */
+  readonly from: number;
+  readonly to: number;
   /** When it failed, as logs have it. */
   readonly at: string;
   readonly reason: string;
@@ -57,8 +58,6 @@ export class Load implements AsyncDisposable {
   readonly #admissions = new Admissions();
   #calls = 0;
   readonly #failures: Failure[] = [];
-  /** The calls that were under way when things were killed. */
-  readonly #struck: (readonly [first: number, last: number])[] = [];
   readonly #strikes: Strike[] = [];
   #longest = 0;
   #over = false;
@@ -87,9 +86,8 @@ export class Load implements AsyncDisposable {
 
   /** Kills something, which takes the calls with it that it carries. */
   async strike<T>(kill: () => Promise<T>): Promise<T> {
-    const [first, from] = [this.#calls, performance.now()];
+    const from = performance.now();
     const result = await kill();
-    this.#struck.push([first, this.#calls]);
     this.#strikes.push([from, performance.now()]);
     return result;
   }
@@ -100,8 +98,9 @@ export class Load implements AsyncDisposable {
     const long = await this.#long.end();
     const { mayFail, oneSilent, mayCut, mayCutAdmissions } = this.#tolerance;
     const admissions = await this.#admissions.end(mayCutAdmissions ? this.#strikes : []);
-    const underWayOf = ({ call }: Failure) => this.#struck.some(([first, last]) => call >= first && call <= last);
-    const failed = this.#failures.filter((failure) => !underWayOf(failure));
+    const wasUnderWay = (failure: Failure) =>
+      this.#strikes.some(([from, to]) => failure.from <= to && failure.to >= from);
+    const failed = this.#failures.filter((failure) => !wasUnderWay(failure));
     const silent = failed.find(({ reason }) => oneSilent && reason === SILENT);
     const first = failed.find((each) => each !== silent && !mayFail?.test(each.reason));
     const cut = long.cut.length > 0 && !mayCut ? `cut: ${long.cut.join(', ')}` : undefined;
@@ -121,13 +120,14 @@ export class Load implements AsyncDisposable {
   async #calling(): Promise<void> {
     const args = ['-n', NAMESPACE, 'exec', this.#pod, '--', 'echo', 'ok'];
     for (; !this.#over; this.#calls += 1) {
-      const start = performance.now();
+      const from = performance.now();
       const { status, stdout, stderr } = await tryKubectl(args, { deadline: CALL_MS });
-      this.#longest = Math.max(this.#longest, performance.now() - start);
+      const to = performance.now();
+      this.#longest = Math.max(this.#longest, to - from);
       if (status === 0 && stdout === 'ok\n') continue;
       // kubectl ends with 0 if the connection goes before the answer.
       const reason = stderr.trim().split('\n').at(-1) || (status === 0 ? SILENT : `status ${status}, and no answer`);
-      this.#failures.push({ call: this.#calls, at: new Date().toISOString(), reason });
+      this.#failures.push({ from, to, at: new Date().toISOString(), reason });
     }
   }
 }

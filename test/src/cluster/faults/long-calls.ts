@@ -4,15 +4,13 @@ import { get, type IncomingMessage } from 'node:http';
 import { type Scope, until } from '../../harness/index.ts';
 import { kubectl } from '../kubernetes.ts';
 import { GROUP, NAMESPACE } from '../probe.ts';
-import { Session } from '../session.ts';
+import { Session, SILENT_MS } from '../session.ts';
 
 const EXECS = 3;
 /** What an exec that was not cut ends with. kubectl says 0 of one that was. */
 const CODE = 7;
 /** How many more lines a call prints that is taken to stand: more than may be under way from a pod whose agent is gone. */
 const MORE_LINES = 10;
-/** Longer than anything waits for a peer that has died. */
-const SILENT_MS = 90_000;
 const WATCH = `/apis/${GROUP}/v1/visits?watch=1`;
 
 /** What became of the calls that were to last. */
