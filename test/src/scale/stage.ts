@@ -1,16 +1,16 @@
 import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
-import { agentPortFlags, healthFlags, hubFlags, peerFlags } from '../harness/flags.ts';
-import { freePort } from '../harness/places.ts';
-import { isUp, startGateway } from '../harness/plane.ts';
-import { type Program, startProgram } from '../harness/program.ts';
+import { peerFlags } from '../harness/flags.ts';
+import type { Member } from '../harness/member.ts';
+import { hubMember, isUp, startGateway } from '../harness/plane.ts';
+import type { Program } from '../harness/program.ts';
 import { AS_IN_IMAGE, type Flags } from '../harness/runtime.ts';
 import { Scope } from '../harness/scope.ts';
 import { newTrust } from '../harness/trust.ts';
 import { residentBytes } from '../harness/processes.ts';
+import { type Target, target } from './dials.ts';
 import { Fleet } from './fleet.ts';
 import { type RedisUse, redisUse } from './redis-info.ts';
-import { type Target, target } from './target.ts';
 
 const HUBS = 3;
 const GATEWAYS = 2;
@@ -22,29 +22,10 @@ export const COLLECTABLE = {
   NODE_OPTIONS: `${AS_IN_IMAGE.NODE_OPTIONS} --expose-gc --import ${new URL('./collect.mjs', import.meta.url)}`,
 };
 
-/** A hub that can be killed and restarted as the same one. */
-export class StageHub {
-  readonly hubId: string;
-  readonly agentPort: number;
-  program: Program;
-  readonly #start: () => Program;
-
-  constructor(hubId: string, agentPort: number, start: () => Program) {
-    this.hubId = hubId;
-    this.agentPort = agentPort;
-    this.#start = start;
-    this.program = start();
-  }
-
-  restart(): void {
-    this.program = this.#start();
-  }
-}
-
 /** A whole plane with Redis and mTLS, a fleet of simulated agents, and something to dial. */
 export interface Stage extends AsyncDisposable {
   readonly redis: RedisServer;
-  readonly hubs: readonly StageHub[];
+  readonly hubs: readonly Member[];
   readonly gateways: readonly { readonly program: Program; readonly uds: string }[];
   readonly fleet: Fleet;
   readonly target: Target;
@@ -84,16 +65,13 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
   const redis = await startRedis();
   scope.defer(() => redis.stop());
   const plane: Flags = { 'redis-url': redis.url, plane: 'scale', v: 0 };
-  const hubs = await Promise.all(
-    Array.from({ length: HUBS }, async (_, index) => {
-      const agentPort = await freePort();
-      const health = await healthFlags();
-      const own = { ...(await hubFlags(trust, agentPort)), ...(await agentPortFlags(trust, agentPort)) };
-      const flags = { ...plane, ...health, ...own, 'server-id': `hub-${index}` };
-      const options = { flags, env: COLLECTABLE, healthPort: health['health-port'] };
-      return new StageHub(`hub-${index}`, agentPort, () => startProgram(scope, 'backend-hub', options));
+  const built = await Promise.all(
+    Array.from({ length: HUBS }, (_, index) => {
+      const id = `hub-${index}`;
+      return hubMember(scope, trust, id, { flags: { ...plane, 'server-id': id }, env: COLLECTABLE });
     }),
   );
+  const hubs = built.map(({ member }) => member);
   const gateways = await Promise.all(
     Array.from({ length: GATEWAYS }, async () => {
       const flags = { ...plane, ...(await peerFlags(trust)) };
@@ -104,7 +82,7 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
   for (const { program } of hubs) await isUp(program);
   const { cert, key } = await trust.agents.client('agent');
   const tls = { ca: trust.agents.cert, cert, key };
-  const hubPorts = hubs.map(({ agentPort }) => agentPort);
+  const hubPorts = built.map(({ agentPort }) => agentPort);
   const fleet = scope.use(new Fleet({ hubPorts, tls, sessionCount: SESSIONS_PER_AGENT, rebalanceTime }));
   const known = () => Promise.all(gateways.map(({ program }) => knownSessions(program)));
   const learnt = async (agents: number) => {

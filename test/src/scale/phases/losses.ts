@@ -1,7 +1,8 @@
 import { until } from '@isthmus/runtime/testing';
+import type { Member } from '../../harness/member.ts';
 import { SteadyDials } from '../dials.ts';
 import { check, type Findings, millis, seconds, timedCheck, whole } from '../findings.ts';
-import type { Stage, StageHub } from '../stage.ts';
+import type { Stage } from '../stage.ts';
 import type { PlanePhase } from './phase.ts';
 
 /** Dials per second that continue meanwhile. */
@@ -41,14 +42,14 @@ export const herd: PlanePhase = {
   what: 'a hub is killed (SIGKILL) and started again',
   agents: ({ herd: agents }) => agents,
   spoils: true,
-  run: (stage) => lose(stage, 'hub restarted', async (hub) => hub.restart()),
+  run: (stage) => lose(stage, 'hub restarted', (hub) => hub.restart()),
 };
 
-async function lose(stage: Stage, fault: string, after: (hub: StageHub) => Promise<void>): Promise<Findings> {
+async function lose(stage: Stage, fault: string, after: (hub: Member) => Promise<void>): Promise<Findings> {
   const { fleet, hubs, gateways, target } = stage;
-  const hub = hubs[0] as StageHub;
+  const hub = hubs[0] as Member;
   await fleet.settled();
-  const lost = (await fleet.coverage()).sessions.get(hub.hubId) ?? 0;
+  const lost = (await fleet.coverage()).sessions.get(hub.id) ?? 0;
   const load = new SteadyDials({ gateways: gateways.map(({ uds }) => uds), target }, LOAD);
   await until(() => load.results.latencies.length >= LOAD, { what: 'a second of dials before the fault' });
   const openedBefore = fleet.opened.length;
@@ -60,7 +61,7 @@ async function lose(stage: Stage, fault: string, after: (hub: StageHub) => Promi
   const opened = fleet.opened.slice(openedBefore);
   const back = Math.max(...opened.map(([at]) => at)) - start;
   const { tried, failures, latencies } = await load.stop();
-  const others = hubs.slice(1).map(({ hubId }) => peak(opened.filter((each) => each[1] === hubId).map(([at]) => at)));
+  const others = hubs.slice(1).map(({ id }) => peak(opened.filter((each) => each[1] === id).map(([at]) => at)));
   const most = Math.max(...others);
   const bound = Math.ceil(lost / (STAGGER / 1000));
   const row = [

@@ -1,5 +1,4 @@
-import { createServer, type Socket } from 'node:net';
-import type { Identity } from '../../harness/index.ts';
+import { Destination, type Identity } from '../../harness/index.ts';
 import type { Scope } from '../../harness/scope.ts';
 import type { TenantTrust } from '../../tenants/tenant-trust.ts';
 import { TenantsDirectory } from '../../tenants/tenants-directory.ts';
@@ -88,17 +87,9 @@ function numberAt(address: string): number {
 
 /** Answers each connection with the name of the tenant whose address was dialled. @returns its port */
 async function answeringByAddress(scope: Scope): Promise<number> {
-  const sockets = new Set<Socket>();
-  const server = createServer((socket) => {
-    sockets.add(socket);
-    socket.on('error', () => {}).once('close', () => sockets.delete(socket));
+  const destination = new Destination('0.0.0.0', (socket) => {
     socket.write(`${nameOf(numberAt(socket.localAddress ?? ''))}\n`);
-    socket.resume();
+    socket.pipe(socket);
   });
-  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(0, '0.0.0.0', resolve));
-  scope.defer(() => {
-    server.close();
-    for (const socket of sockets) socket.destroy();
-  });
-  return (server.address() as { port: number }).port;
+  return (await scope.use(destination).listen()).port;
 }
