@@ -1,7 +1,6 @@
-import { type ChildProcess, fork } from 'node:child_process';
+import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
-import { type Scope, within } from '../harness/index.ts';
+import { killChild, type Scope, within } from '../harness/index.ts';
 
 /** Starts a process of the bench that ends with the scope. Resolves with the first message it sends: the port where it listens. */
 export function listening(scope: Scope, file: string, ...args: readonly string[]) {
@@ -10,22 +9,15 @@ export function listening(scope: Scope, file: string, ...args: readonly string[]
 
 /** The same on another Node. */
 export async function listeningOn(node: string, scope: Scope, file: string, ...args: readonly string[]) {
-  const child = fork(fileURLToPath(new URL(file, import.meta.url)), args, { execPath: node });
-  scope.defer(() => kill(child));
+  const child = fork(new URL(file, import.meta.url), args, { execPath: node });
+  scope.defer(() => killChild(child));
   const [port] = await within(once(child, 'message'), { what: `${file} to listen` });
   return { port: port as number, pid: child.pid ?? 0 };
 }
 
-export async function kill(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return;
-  const gone = once(child, 'exit');
-  process.kill(child.pid, 'SIGKILL');
-  await gone;
-}
-
 /** Starts a process of the bench, sends it one message, returns its one answer, and ends it. */
 export async function ask<Answer>(file: string, message: object, deadline: number): Promise<Answer> {
-  const child = fork(fileURLToPath(new URL(file, import.meta.url)));
+  const child = fork(new URL(file, import.meta.url));
   const lost = once(child, 'exit').then(([status, signal]) => {
     throw new Error(`${file} ended without an answer (${signal ?? `status ${status}`})`);
   });
@@ -36,6 +28,6 @@ export async function ask<Answer>(file: string, message: object, deadline: numbe
     return said as Answer;
   } finally {
     lost.catch(() => {});
-    await kill(child);
+    await killChild(child);
   }
 }

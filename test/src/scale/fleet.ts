@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import { until } from '@isthmus/runtime/testing';
+import { killChild } from '../harness/processes.ts';
 import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
 
 /** Enough that no worker has more agents than its event loop can handle, or more descriptors than it may open. */
@@ -16,7 +16,7 @@ const CALM = 3000;
 /** In milliseconds. Agents move to the hubs that they prefer in half a minute, and some also wait for others' handshakes. */
 const SETTLE_DEADLINE = 120_000;
 
-const WORKER = fileURLToPath(new URL('./worker.ts', import.meta.url));
+const WORKER = new URL('./worker.ts', import.meta.url);
 
 /** The current state of the whole fleet. */
 export interface Coverage {
@@ -76,12 +76,11 @@ export class Fleet implements AsyncDisposable {
   async complete(deadline: number): Promise<number> {
     let last: Coverage | undefined;
     const complete = async () => {
-      await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY));
       last = await this.coverage();
       return last.agents === this.#size && last.covered === this.#size;
     };
     const what = () => `all sessions of ${this.#size} agents (${last?.covered} have theirs; ${this.#failed()})`;
-    await until(complete, { deadline, what, hopeless: () => this.#lost() });
+    await until(complete, { deadline, every: LOOK_EVERY, what, hopeless: () => this.#lost() });
     return performance.now();
   }
 
@@ -92,12 +91,11 @@ export class Fleet implements AsyncDisposable {
       const before = opened;
       await this.coverage();
       opened = this.opened.length;
-      if (opened === before) return true;
-      await new Promise((resolve) => setTimeout(resolve, CALM));
-      return false;
+      return opened === before;
     };
     await until(calm, {
       deadline: SETTLE_DEADLINE,
+      every: CALM,
       what: 'a fleet at rest',
       hopeless: () => this.#lost(),
     });
@@ -106,24 +104,19 @@ export class Fleet implements AsyncDisposable {
   /** Waits until this many sessions have opened since the fleet started. */
   async hasOpened(count: number, deadline: number): Promise<void> {
     const enough = async () => {
-      await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY));
       await this.coverage();
       return this.opened.length >= count;
     };
     await until(enough, {
       deadline,
+      every: LOOK_EVERY,
       hopeless: () => this.#lost(),
       what: () => `${count} sessions (${this.opened.length} came up; ${this.#failed()})`,
     });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const worker of this.#workers) {
-      if (worker.exitCode !== null || worker.signalCode !== null) continue;
-      const gone = once(worker, 'exit');
-      worker.kill('SIGKILL');
-      await gone;
-    }
+    await Promise.all(this.#workers.map(killChild));
   }
 
   async #report(worker: ChildProcess): Promise<WorkerReport> {

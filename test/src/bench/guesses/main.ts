@@ -9,11 +9,9 @@ import { connect as connectHttp2 } from 'node:http2';
 import { connect } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
-import { fileURLToPath } from 'node:url';
 import { newPassword } from '@isthmus/admission';
-import { echo, newTrust, Scope, startAgent, startServer, until } from '../../harness/index.ts';
+import { echo, killChild, newTrust, Scope, startAgent, startServer, until } from '../../harness/index.ts';
 import { TenantsDirectory } from '../../tenants/tenants-directory.ts';
-import { kill } from '../child.ts';
 import { quantile } from '../figures.ts';
 
 /**
@@ -173,7 +171,7 @@ async function measure(at: Plane, seconds: number) {
 }
 
 async function beside(settings: FloodSettings, at: Plane, seconds: number) {
-  const child = fork(fileURLToPath(import.meta.url), ['flood']);
+  const child = fork(new URL(import.meta.url), ['flood']);
   child.send(settings);
   const said = async () => {
     child.send('done');
@@ -184,7 +182,7 @@ async function beside(settings: FloodSettings, at: Plane, seconds: number) {
   const before = await said();
   const seen = await measure(at, seconds);
   const after = await said();
-  await kill(child);
+  await killChild(child);
   return {
     ...seen,
     guesses: (after.guesses - before.guesses) / seconds,

@@ -1,8 +1,6 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
-import { within } from '../../harness/index.ts';
-import { kill } from '../child.ts';
+import { killChild, within } from '../../harness/index.ts';
 import type { FloodDone, FloodSettings } from './messages.ts';
 
 /** How long a flood may take to begin, in milliseconds: it opens 5,000 tunnels, and a plane that is fair lets it wait. */
@@ -17,14 +15,14 @@ export class Flooding {
   }
 
   static async begin(settings: FloodSettings): Promise<Flooding> {
-    const child = fork(fileURLToPath(new URL('./flood.ts', import.meta.url)));
+    const child = fork(new URL('./flood.ts', import.meta.url));
     const begun = once(child, 'message');
     child.send(settings);
     try {
       await within(begun, { deadline: BEGIN_WITHIN, what: 'the flood to begin' });
       return new Flooding(child);
     } catch (error) {
-      await kill(child);
+      await killChild(child);
       throw error;
     }
   }
@@ -37,6 +35,6 @@ export class Flooding {
   }
 
   end(): Promise<void> {
-    return kill(this.#child);
+    return killChild(this.#child);
   }
 }

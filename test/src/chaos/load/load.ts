@@ -1,7 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
-import { type Scope, until, within } from '../../harness/index.ts';
+import { killChild, type Scope, until, within } from '../../harness/index.ts';
 import type { Cut, DialRecord, LoadSettings, Pause, Report } from './messages.ts';
 
 /** Pending dials reach their own deadline before this. */
@@ -21,13 +20,9 @@ export class Load implements AsyncDisposable {
 
   constructor(settings: LoadSettings) {
     this.settings = settings;
-    this.#child = fork(fileURLToPath(new URL('./process.ts', import.meta.url)));
+    this.#child = fork(new URL('./process.ts', import.meta.url));
     this.#child.on('message', (report) => this.#take(report as Report));
     this.#child.send(settings);
-  }
-
-  get pid(): number {
-    return this.#child.pid ?? 0;
   }
 
   /** Waits until every long tunnel has carried data, however slowly. */
@@ -39,24 +34,15 @@ export class Load implements AsyncDisposable {
     });
   }
 
-  /** Kills the load's process, as when an API server is killed. */
-  async kill(): Promise<void> {
-    await this.#end(() => process.kill(this.pid, 'SIGKILL'));
-  }
-
   async stop(): Promise<void> {
-    await this.#end(() => this.#child.send('stop'));
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.kill();
-  }
-
-  async #end(act: () => void): Promise<void> {
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    if (!this.#child.connected) return;
     const gone = once(this.#child, 'exit');
-    act();
+    this.#child.send('stop');
     await within(gone, { deadline: END_WITHIN, what: 'the end of the load' });
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return killChild(this.#child);
   }
 
   #take({ dials, cuts, pauses, wrong, moving, carrying, cpuMs }: Report): void {

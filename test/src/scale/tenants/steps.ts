@@ -1,6 +1,5 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import { until, within } from '@isthmus/runtime/testing';
 import { noOutcomes, type Outcomes, TenantCaller } from './caller.ts';
 import type { FlapOrder, Flapped } from './flapper.ts';
@@ -25,7 +24,7 @@ export const CALM = 2000;
 const ADDED = 5;
 const ADD_DEADLINE = 60_000;
 
-const FLAPPER = fileURLToPath(new URL('./flapper.ts', import.meta.url));
+const FLAPPER = new URL('./flapper.ts', import.meta.url);
 
 export function callersOf({ hosting }: TenantsPlane): TenantCaller[] {
   return hosting.tenants.slice(0, CALLERS).map((tenant) => new TenantCaller(tenant));
