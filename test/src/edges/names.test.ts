@@ -122,8 +122,8 @@ describe('names', { skip: missing() }, () => {
     'a name with an address that answers late and one that is dead is reached',
     scoped(async (scope) => {
       const { server } = await plane(scope, ['']);
-      const late = await silentListener(scope, LATE);
-      await silentListener(scope, DEAD, late.port);
+      const late = await silentListener(scope, { host: LATE });
+      await silentListener(scope, { host: DEAD, port: late.port });
       const dial = connectThrough(scope, { via: server.connect, destination: `both:${late.port}` });
       // Its first SYN is lost. The kernel sends another one after a second.
       const sent = () => [LATE, DEAD].every((address) => asksFor(address, late.port));

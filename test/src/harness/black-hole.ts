@@ -6,8 +6,9 @@ import type { Scope } from './scope.ts';
 
 const LISTENER = `
 const net = await import('node:net');
-const [host, port] = process.argv.slice(-2);
-const server = net.createServer().listen({ host, port, backlog: 1 }, () => console.log('port=' + server.address().port));
+const [host, port, backlog] = process.argv.slice(-3);
+const server = net.createServer((socket) => socket.on('error', () => {}).resume());
+server.listen({ host, port, backlog: Number(backlog) }, () => console.log('port=' + server.address().port));
 `;
 /** The kernel accepts a connection over loopback in well under a millisecond. */
 const SILENCE_MS = 250;
@@ -21,10 +22,11 @@ export async function blackHole(scope: Scope): Promise<string> {
 /**
  * Listens on loopback, and answers no SYN until it wakes. It is a stopped listener (SIGSTOP) whose accept queue is full, so the kernel drops
  * further SYNs.
+ * @param backlog how many connections it has room for at once, when it wakes
  */
-export async function silentListener(scope: Scope, host = '127.0.0.1', wanted = 0) {
+export async function silentListener(scope: Scope, { host = '127.0.0.1', port: wanted = 0, backlog = 1 } = {}) {
   const evaluate = onDeno ? (['eval', LISTENER] as const) : (['--input-type=module', '-e', LISTENER] as const);
-  const listener = startCommand(scope, [process.execPath, ...evaluate, host, `${wanted}`]);
+  const listener = startCommand(scope, [process.execPath, ...evaluate, host, `${wanted}`, `${backlog}`]);
   const port = Number((await listener.waitForLine(/^port=\d+$/)).slice('port='.length));
   listener.signal('SIGSTOP');
   while (await isAccepted(scope, host, port));

@@ -1,6 +1,5 @@
-import { type Member, until } from '../../harness/index.ts';
+import { type Member, silentListener, until } from '../../harness/index.ts';
 import { clock } from '../clock.ts';
-import { LateListener } from '../late-listener.ts';
 import { dial } from '../load/dial.ts';
 import { PROTOCOLS, type Protocol } from '../load/door.ts';
 import type { Context, Row } from '../row.ts';
@@ -37,12 +36,13 @@ const killed: Row<SplitPlane> = {
   async inject(context) {
     const { plane, scope, strike, measure, hold } = context;
     const [agent] = plane.agents as [Member];
-    const late = await LateListener.start(scope, HOST);
-    const answers = pending(context, late.authority);
+    // Room for all dials, which come again at once.
+    const late = await silentListener(scope, { host: HOST, backlog: 256 });
+    const answers = pending(context, `${HOST}:${late.port}`);
     await until(async () => (await pendingDials(plane)) >= PENDING, { what: `${PENDING} dials that wait` });
     const { at } = await strike({ takes: ({ agentId }) => agentId === agent.id }, async () => {
       const gone = agent.kill();
-      late.release();
+      late.wake();
       await gone;
     });
     const all = await Promise.all(answers);
