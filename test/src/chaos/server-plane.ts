@@ -1,5 +1,7 @@
+import type { AddressInfo } from 'node:net';
 import { startRedis } from '@isthmus/directory/testing/servers';
 import {
+  balance,
   type Flags,
   holdMember,
   Member,
@@ -11,7 +13,6 @@ import {
   type Trust,
   uplinkFlags,
 } from '../harness/index.ts';
-import { balancer } from './balancer.ts';
 import { doorOf } from './load/door.ts';
 import type { Topology } from './row.ts';
 import { agentOf, carriedBy, times } from './split-plane.ts';
@@ -54,7 +55,13 @@ export async function serverPlane(scope: Scope, options: ServerPlaneOptions): Pr
     const port = ports[index % count] as number;
     return agentOf(scope, trust, index, port, { ...QUIET, ...levelOf(flagsOf('server-0')) }, place?.(`agent-${index}`));
   });
-  const behind = goAgents > 0 ? await balancer(scope, ports) : 0;
+  const host = '127.0.0.1';
+  const balancer = await balance(
+    scope,
+    { host, port: 0 },
+    ports.map((port) => ({ host, port })),
+  );
+  const { port: behind } = balancer.address() as AddressInfo;
   const go = await times(goAgents, (index) => goAgentOf(scope, trust, index, behind));
   const agents = [...own, ...go];
   await Promise.all([...servers, ...agents].map(({ program }) => program.waitReady()));

@@ -2,15 +2,11 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { parseAllDocuments } from 'yaml';
 import { writtenBy } from '../harness/docs-page.ts';
-import { freePort, Scope, until } from '../harness/index.ts';
 import { ROOT } from '../harness/runtime.ts';
-import { balance } from './balancer.ts';
 import { sample } from './checks/metrics.ts';
 import { CONTROL_PLANES, server } from './control-planes.ts';
 import { restarted } from './kubernetes.ts';
@@ -84,21 +80,6 @@ test("ANP's server gets only flags that it has", () => {
     [],
   );
   assert.ok(!flags.includes('--dial-park-timeout') && !flags.includes('--admin-server-cert'));
-});
-
-test('a balancer goes on with hosts that pass their check', async () => {
-  await using scope = new Scope();
-  const port = await freePort();
-  const up = new Set(['127.0.0.2', '127.0.0.3']);
-  for (const host of up) {
-    const here = createServer((socket) => socket.end(host)).listen(port, host);
-    scope.defer(() => here.close());
-  }
-  await balance(scope, '127.0.0.9', port, [...up], async (host) => up.has(host));
-  const said = async () => text(connect({ host: '127.0.0.9', port }));
-  assert.deepEqual(new Set([await said(), await said()]), up);
-  up.delete('127.0.0.2');
-  await until(async () => (await said()) + (await said()) === '127.0.0.3127.0.0.3', 'the check');
 });
 
 test('configurations are YAML', () => {

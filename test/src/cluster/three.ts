@@ -1,9 +1,9 @@
 import { cpSync, existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { request } from 'node:https';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { type Scope, until } from '../harness/index.ts';
+import { balance, type Scope, until } from '../harness/index.ts';
 import { ROOT } from '../harness/runtime.ts';
-import { apiServerReady, balance, serverAlive } from './balancer.ts';
 import { must } from './command.ts';
 import {
   apiServer,
@@ -34,6 +34,7 @@ const SECTIONS = ['What each API server needs', "Each node's files"];
 export const SERVER = 'konnectivity-server';
 export const API_SERVER = 'kube-apiserver';
 const ADDRESSES = CONTROL_PLANES.map(({ address }) => address);
+const CHECK_MS = 2000;
 
 /** recipes/kubeadm-ha without Redis: three API servers, a server beside each, and agents that find all servers behind a load balancer. */
 export async function threeControlPlanes(scope: Scope, kubernetes: Kubernetes): Promise<void> {
@@ -44,8 +45,9 @@ export async function threeControlPlanes(scope: Scope, kubernetes: Kubernetes): 
   await tryKubectl(['delete', 'namespace', 'isthmus-plane', '--ignore-not-found', '--wait=false']);
   await allowPods();
   await apiServers();
-  await balance(scope, BALANCER, 6443, ADDRESSES, apiServerReady);
-  await balance(scope, BALANCER, 8132, ADDRESSES, serverAlive);
+  const behind = (port: number) => ADDRESSES.map((host) => ({ host, port }));
+  await balance(scope, { host: BALANCER, port: 6443 }, behind(6443), ({ host }) => apiServerReady(host));
+  await balance(scope, { host: BALANCER, port: 8132 }, behind(8132), ({ host }) => serverAlive(host));
   useBalancer();
   await kubernetes.restartKubelet();
   for (const name of ['kube-controller-manager', 'kube-scheduler']) await nextStatic(name, await killStatic(name));
@@ -54,6 +56,34 @@ export async function threeControlPlanes(scope: Scope, kubernetes: Kubernetes): 
   await rolledOut('isthmus-agent', 'agent');
   for (const { suffix } of CONTROL_PLANES)
     for (const name of [SERVER, HOLDER]) await nextStatic(`${name}${suffix}`, '');
+}
+
+/** A server says on its health port that it is alive. (It is ready only once it has agents, which come through the balancer.) */
+async function serverAlive(host: string): Promise<boolean> {
+  const answer = await fetch(`http://${host}:8134/healthz`, { signal: AbortSignal.timeout(CHECK_MS) });
+  await answer.text();
+  return answer.status === 200;
+}
+
+/** An API server says that it is ready: before that it takes connections, and refuses what is asked. */
+export function apiServerReady(host: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const asked = request({
+      host,
+      port: 6443,
+      path: '/readyz',
+      rejectUnauthorized: false,
+      agent: false,
+      timeout: CHECK_MS,
+    });
+    asked.once('response', (answer) => {
+      answer.resume();
+      resolve(answer.statusCode === 200);
+    });
+    asked.once('timeout', () => asked.destroy(new Error('no answer')));
+    asked.once('error', () => resolve(false));
+    asked.end();
+  });
 }
 
 /** The recipe's commands. A node's own files are then copied for the other two. */
@@ -83,7 +113,7 @@ async function apiServers(): Promise<void> {
   await nextStatic(API_SERVER, before);
   for (const pod of others) writePod(pod);
   for (const address of ADDRESSES)
-    await until(() => apiServerReady(address, 6443), { what: `the API server at ${address}`, deadline: 180_000 });
+    await until(() => apiServerReady(address), { what: `the API server at ${address}`, deadline: 180_000 });
 }
 
 export function recipesServer(): StaticPod {

@@ -8,6 +8,7 @@ import test, { mock } from 'node:test';
 import { createServer as createTlsServer } from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
 import { DEADLINE_MS, eventually, until } from '@isthmus/runtime/testing';
+import { balance } from './balancer.ts';
 import { blackHole } from './black-hole.ts';
 import { nextChunk } from './chunks.ts';
 import { connectThrough, open, tunnelThrough } from './connect-caller.ts';
@@ -16,7 +17,7 @@ import { markdownTable, tableLine } from './docs-page.ts';
 import { freePort, tempDir } from './places.ts';
 import { startCommand } from './program.ts';
 import { relayTo } from './relay.ts';
-import { scoped } from './scope.ts';
+import { Scope, scoped } from './scope.ts';
 
 function connectTo(scope: { defer(end: () => unknown): void }, port: number): Socket {
   const socket = connectTcp({ port, host: '127.0.0.1', allowHalfOpen: true });
@@ -129,6 +130,22 @@ test(
     assert.deepEqual(await program.exit, { code: null, signal: 'SIGKILL' });
   }),
 );
+
+test('a balancer goes on with hosts that pass their check', async () => {
+  await using scope = new Scope();
+  const port = await freePort();
+  const up = new Set(['127.0.0.2', '127.0.0.3']);
+  for (const host of up) {
+    const here = createServer((socket) => socket.end(host)).listen(port, host);
+    scope.defer(() => here.close());
+  }
+  const backends = [...up].map((host) => ({ host, port }));
+  await balance(scope, { host: '127.0.0.9', port }, backends, async ({ host }) => up.has(host));
+  const said = async () => text(connectTcp({ host: '127.0.0.9', port }));
+  assert.deepEqual(new Set([await said(), await said()]), up);
+  up.delete('127.0.0.2');
+  await until(async () => (await said()) + (await said()) === '127.0.0.3127.0.0.3', 'the check');
+});
 
 test(
   'destinations do what they promise and count their sockets',

@@ -1,5 +1,6 @@
 export { Authority, type Identity, type IdentityOptions } from '@isthmus/certificates/testing';
 export * from '@isthmus/runtime/testing';
+export * from './balancer.ts';
 export * from './black-hole.ts';
 export * from './chunks.ts';
 export * from './connect-caller.ts';

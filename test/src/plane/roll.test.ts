@@ -3,6 +3,7 @@ import test from 'node:test';
 import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
 import {
   agentMember,
+  balance,
   connectThrough,
   echo,
   type Front,
@@ -18,7 +19,6 @@ import {
   unlessSlow,
   until,
 } from '../harness/index.ts';
-import { balancer } from './balancer.ts';
 import { Callers } from './callers.ts';
 import { carries, dial, PROTOCOLS } from './dials.ts';
 
@@ -38,7 +38,7 @@ test(
     scope.defer(() => redis.stop());
     const flags = { 'redis-url': redis.url, plane: 'test', 'graceful-shutdown-timeout': '45s' };
     const backs = await Promise.all([1, 2].map((index) => hubMember(scope, trust, `hub-${index}`, { flags })));
-    // The balancer checks every 200 ms. It must notice before the gateway refuses a CONNECT.
+    // The balancer checks twice a second. It must notice before the gateway refuses a CONNECT.
     const gatewayFlags = { ...flags, ...(await peerFlags(trust)), 'shutdown-delay-duration': '4s' };
     const fronts = await Promise.all(
       [1, 2].map((index) => gatewayMember(scope, trust, `gateway-${index}`, { flags: gatewayFlags })),
@@ -60,8 +60,12 @@ test(
     };
     await settled();
     const destination = await echo(scope);
-    const backends = fronts.map(({ member, ways }) => ({ uds: ways.grpc.uds, program: () => member.program }));
-    const callers = new Callers(scope, (await balancer(scope, backends)).uds, destination.authority);
+    const backends = fronts.map(({ member, ways }) => ({ path: ways.grpc.uds, member }));
+    const uds = `${trust.dir}/balancer.sock`;
+    const isReady = async ({ member }: (typeof backends)[number]) =>
+      (await member.program.get('/readyz')).status === 200;
+    await balance(scope, { path: uds }, backends, isReady);
+    const callers = new Callers(scope, uds, destination.authority);
     callers.start(LONG_TUNNELS, LIFE);
     const more = async () => {
       const before = callers.dials;
@@ -125,7 +129,8 @@ test(
     assert.match(reason + body, /shutting down/);
 
     // gRPC callers find the other gateway by themselves, although the balancer offers them this one every other time.
-    const { uds } = await balancer(scope, [first.grpc, second.grpc]);
+    const uds = `${plane.trust.dir}/balancer.sock`;
+    await balance(scope, { path: uds }, [{ path: first.grpc.uds }, { path: second.grpc.uds }]);
     for (let dials = 0; dials < 20; dials++) await carries(await grpcThrough(scope, { uds }, destination.authority));
     if (!goMissing()) {
       const summary = await peerDial(scope, {

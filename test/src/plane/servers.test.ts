@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { type AddressInfo, connect, createServer } from 'node:net';
-import { type Duplex, pipeline } from 'node:stream';
+import type { Duplex } from 'node:stream';
 import test from 'node:test';
 import { redisMissing, startRedis } from '@isthmus/directory/testing/servers';
 import { adminApi } from '@isthmus/proto/admin';
@@ -15,6 +14,7 @@ import {
   newTrust,
   type Program,
   peer,
+  relayTo,
   type Scope,
   scoped,
   startAgent,
@@ -141,19 +141,6 @@ for (const agents of [1, 2]) {
   );
 }
 
-/** Opens a port that forwards to each server in turn, like a load balancer. */
-async function balancer(scope: Scope, backs: readonly Back[]): Promise<number> {
-  let next = 0;
-  const relay = createServer({ allowHalfOpen: true }, (near) => {
-    const far = connect({ port: backs[next++ % backs.length]?.agentPort as number, allowHalfOpen: true });
-    pipeline(near, far, near, () => {});
-    scope.defer(() => near.destroy());
-  });
-  scope.defer(() => relay.close());
-  await new Promise<void>((resolve) => relay.listen(0, '127.0.0.1', resolve));
-  return (relay.address() as AddressInfo).port;
-}
-
 test(
   'a Go agent learns how many servers the plane has, and finds each of them behind a load balancer',
   { skip: skip || goMissing() },
@@ -162,7 +149,8 @@ test(
     const all: (Front & Back)[] = [...servers];
     for (const count of [2, 3]) {
       if (count === 3) all.push(await join('server-3'));
-      const { healthPort, ...own } = await uplinkFlags(trust, await balancer(scope, all));
+      const balancer = await relayTo(scope, ...all.map(({ agentPort }) => agentPort));
+      const { healthPort, ...own } = await uplinkFlags(trust, balancer.port);
       const flags = { ...own, 'agent-id': `go-${count}`, v: 4 };
       const agent = startCommand(scope, [await peer(), 'agent'], { flags, healthPort });
       await eventually(async () => {

@@ -1,10 +1,9 @@
 import { until } from '../../harness/index.ts';
-import { apiServerReady } from '../balancer.ts';
 import { CONTROL_PLANES, type ControlPlane, SOCKET } from '../control-planes.ts';
 import { killStatic, nextStatic } from '../kubernetes.ts';
 import { HOLDER } from '../recipe.ts';
 import { manifestOf, readPod } from '../static-pods.ts';
-import { API_SERVER, SERVER } from '../three.ts';
+import { API_SERVER, apiServerReady, SERVER } from '../three.ts';
 import { change, putAnp } from '../upstream.ts';
 import type { Fault } from './fault.ts';
 import { agentDeleted, agentsRolled } from './faults.ts';
@@ -40,7 +39,7 @@ export const OF_THREE: readonly Fault[] = [
       for (const { address, suffix } of CONTROL_PLANES) {
         const name = `${API_SERVER}${suffix}`;
         await nextStatic(name, await load.strike(() => killStatic(name)));
-        await until(() => apiServerReady(address, 6443), {
+        await until(() => apiServerReady(address), {
           what: `the API server at ${address}`,
           deadline: API_SERVER_MS,
         });
