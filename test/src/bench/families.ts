@@ -1,16 +1,18 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { Authority } from '@isthmus/certificates/testing';
 import { startRedis } from '@isthmus/directory/testing/servers';
-import type { Door } from '../chaos/load/door.ts';
+import { type Door, doorOf } from '../chaos/load/door.ts';
 import {
   AS_IN_IMAGE,
   agentPortFlags,
+  callersAt,
   commandOf,
   type Env,
   type Flags,
   freePort,
   healthFlags,
   hubFlags,
+  isUp,
   newTrust,
   Program,
   type ProgramName,
@@ -68,7 +70,9 @@ export function floor(way: 'connect' | 'mtls', onward: boolean, node = process.e
     const settings: FloorSettings = { listen, ...(onward && { to: destinationPort }) };
     return async () => {
       const { port, pid } = await listeningOn(node, scope, './floor.ts', JSON.stringify(settings));
-      return { door: doorAt(trust, uds, port), groups: { floor: [pid] }, ready: async () => {} };
+      const mtls = { port, ca: trust.callers.cert, identity: trust.caller };
+      const door = doorOf({ grpc: { uds }, connect: { uds }, mtls });
+      return { door, groups: { floor: [pid] }, ready: async () => {} };
     };
   };
 }
@@ -154,12 +158,12 @@ async function inOne(
     const tls = { ca: place.trust.agents.cert, cert, key };
     return async () => {
       const server = run(place, 'proxy-server', { ...front.flags, ...back.flags });
-      await isReady(server, '/healthz');
+      await isUp(server);
       const hubPorts = [back.agentPort];
       const fleet = scope.use(new Fleet({ hubPorts, tls, sessionCount: 1, rebalanceTime: 600_000 }));
       fleet.grow(agents);
       await fleet.complete(120_000);
-      return { door: front.door, groups: { server: [server.pid] }, ready: () => isReady(server) };
+      return { door: front.door, groups: { server: [server.pid] }, ready: () => server.waitReady() };
     };
   }
   const uplink = await agentFlags(place.trust, way ? await way(back.agentPort) : back.agentPort);
@@ -167,7 +171,7 @@ async function inOne(
     const server = run(place, onThis('proxy-server', node), { ...front.flags, ...back.flags, ...flags }, env);
     const onwards = { ...uplink, ...flags };
     const agent = run(place, program === undefined ? onThis('proxy-agent', node) : [program], onwards, env);
-    return { door: front.door, groups: { server: [server.pid], agent: [agent.pid] }, ready: () => isReady(server) };
+    return { door: front.door, groups: { server: [server.pid], agent: [agent.pid] }, ready: () => server.waitReady() };
   };
 }
 
@@ -195,7 +199,7 @@ async function split(scope: Scope, place: Place, links: Flags): ReturnType<Famil
     const gateway = run(place, 'frontend-gw', { ...plane, ...front.flags, ...peers });
     const agent = run(place, 'proxy-agent', uplink);
     const groups = { gateway: [gateway.pid], hub: [hub.pid], agent: [agent.pid] };
-    return { door: front.door, groups, ready: () => isReady(gateway) };
+    return { door: front.door, groups, ready: () => gateway.waitReady() };
   };
 }
 
@@ -234,16 +238,16 @@ async function withTenants(scope: Scope, all: readonly string[]): ReturnType<Fam
     const gateway = run(place, 'frontend-gw', { ...plane, ...front.flags, ...peers, 'uds-name': undefined });
     const agents = uplinks.map((uplink) => run(place, 'proxy-agent', uplink));
     const groups = { gateway: [gateway.pid], hub: [hub.pid], agents: agents.map(({ pid }) => pid) };
-    const doorOf = (name = '') => ({
+    const tenantDoor = (name = '') => ({
       ...front.door,
       grpc: socketOf(place.trust, name),
       connect: socketOf(place.trust, name),
     });
     const ready = async () => {
-      await isReady(gateway);
-      await Promise.all(agents.map((agent) => isReady(agent)));
+      await gateway.waitReady();
+      await Promise.all(agents.map((agent) => agent.waitReady()));
     };
-    return { door: doorOf(all[0]), floodDoor: doorOf(all.at(-1)), groups, ready };
+    return { door: tenantDoor(all[0]), floodDoor: tenantDoor(all.at(-1)), groups, ready };
   };
 }
 
@@ -285,7 +289,7 @@ export function anpPair({ server, agent }: AnpBinaries, protocol: 'grpc' | 'conn
       return {
         door: front.door,
         groups: { server: [running.pid], agent: [other.pid] },
-        ready: () => isReady(running),
+        ready: () => running.waitReady(),
       };
     };
   };
@@ -332,37 +336,9 @@ function run({ scope, trust }: Place, runs: ProgramName | Command, flags: Flags,
   );
 }
 
-async function isReady(program: Program, path = '/readyz'): Promise<void> {
-  const late = performance.now() + 20_000;
-  for (;;) {
-    const status = await program.get(path).then(
-      (page) => page.status,
-      () => 0,
-    );
-    if (status === 200) return;
-    if (!program.running || performance.now() > late) throw new Error(`${program.name} did not become ready`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
 async function frontFlags(trust: Trust): Promise<{ readonly flags: Flags; readonly door: Door }> {
-  const { cert, key } = await trust.callers.server();
-  const [health, port] = [await healthFlags(), await freePort()];
-  const uds = `${trust.dir}/callers.sock`;
-  const flags = {
-    ...health,
-    'uds-name': uds,
-    'server-port': port,
-    'server-bind-address': '127.0.0.1',
-    'server-cert': cert,
-    'server-key': key,
-    'server-ca-cert': trust.callers.cert,
-  };
-  return { flags, door: doorAt(trust, uds, port) };
-}
-
-function doorAt({ callers, caller }: Trust, uds: string, port: number): Door {
-  return { grpc: uds, connect: uds, mtls: { port, ca: callers.cert, cert: caller.cert, key: caller.key } };
+  const { flags, ways } = await callersAt(trust, `${trust.dir}/callers.sock`);
+  return { flags: { ...(await healthFlags()), ...flags }, door: doorOf(ways) };
 }
 
 async function backFlags(trust: Trust): Promise<{ readonly flags: Flags; readonly agentPort: number }> {

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { readFileSync } from 'node:fs';
 import { Scope } from '../harness/index.ts';
 import { ask, listening } from './child.ts';
@@ -5,7 +6,6 @@ import { type Contender, frontOf, Planes } from './contenders.ts';
 import { derived } from './derived.ts';
 import type { Started } from './families.ts';
 import type { Line } from './lines.ts';
-import { pause } from './load/flow.ts';
 import type { Figures, FloodKind, FloodSettings, Result, Settings } from './load/messages.ts';
 import { close, oneByte, Tunnels } from './load/tunnels.ts';
 import { planebench } from './planebench.ts';

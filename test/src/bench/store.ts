@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
+import { setTimeout as pause } from 'node:timers/promises';
 import { ROOT } from '../harness/index.ts';
 import { median } from './figures.ts';
 import type { Line } from './lines.ts';
@@ -52,7 +53,7 @@ const WATCHED_MS = 1000;
 /** Returns what part of the processors' time is used now: 0 to 1. Call it while this process does nothing. */
 export async function busyNow(): Promise<number> {
   const before = ticks();
-  await new Promise((resolve) => setTimeout(resolve, WATCHED_MS));
+  await pause(WATCHED_MS);
   const after = ticks();
   const all = after.all - before.all;
   return all > 0 ? 1 - (after.idle - before.idle) / all : 0;

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { quantile } from '../bench/figures.ts';
 import { clock } from './clock.ts';
 import type { Load } from './load/load.ts';
@@ -34,7 +35,7 @@ export async function normalAgain(
     if (!found) return { ms: Math.max(0, now - WINDOW - over), lacking };
     lacking = found;
     if (now - over > GIVE_UP) return { lacking };
-    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY));
+    await pause(LOOK_EVERY);
   }
 }
 

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { quantile } from '../bench/figures.ts';
 import { Scope, until } from '../harness/index.ts';
 import { clock } from './clock.ts';
@@ -183,8 +184,4 @@ function between(
   if (!from || !to) return undefined;
   const share = (a: number, b: number) => ((b - a) * 1000) / ms;
   return { ours: share(from.ours, to.ours), machine: share(from.machine, to.machine) };
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

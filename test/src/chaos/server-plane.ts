@@ -11,13 +11,12 @@ import {
   type Scope,
   serverMember,
   type Trust,
+  times,
   uplinkFlags,
 } from '../harness/index.ts';
 import { doorOf } from './load/door.ts';
 import type { Topology } from './row.ts';
-import { agentOf, carriedBy, times } from './split-plane.ts';
-
-const QUIET = { v: 1 };
+import { agentOf, carriedBy, QUIET } from './split-plane.ts';
 
 export interface ServerPlaneOptions {
   /** More than one server share a Redis. */

@@ -15,13 +15,14 @@ import {
   relayTo,
   type Scope,
   type Trust,
+  times,
 } from '../harness/index.ts';
 import { doorOf } from './load/door.ts';
 import { tunnelNumber } from './load/targets.ts';
 import type { Carried, Topology } from './row.ts';
 
 /** Only warnings. With a line for each of 200 dials a second at three programs, the row would measure the reader of the logs. */
-const QUIET = { v: 1 };
+export const QUIET = { v: 1 };
 
 export interface SplitPlaneOptions {
   readonly hubs?: number;
@@ -225,8 +226,4 @@ async function missingIn({ gateways, hubs, agents }: SplitPlane, perAgent: numbe
     if (links !== hubs.length) return `${gateway.id} has ${links} of ${hubs.length} links`;
   }
   return undefined;
-}
-
-export function times<T>(count: number, make: (index: number) => Promise<T>): Promise<T[]> {
-  return Promise.all(Array.from({ length: count }, (_, index) => make(index)));
 }

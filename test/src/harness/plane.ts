@@ -203,7 +203,7 @@ async function frontMember(scope: Scope, trust: Trust, runs: ProgramName, id: st
 }
 
 /** A unix socket and a port with mutual TLS, where a program accepts callers. */
-async function callersAt(trust: Trust, uds: string): Promise<{ readonly flags: Flags; readonly ways: Ways }> {
+export async function callersAt(trust: Trust, uds: string): Promise<{ readonly flags: Flags; readonly ways: Ways }> {
   const { cert, key } = await trust.callers.server();
   const port = await freePort();
   const { cert: ca } = trust.callers;
@@ -228,6 +228,6 @@ export async function isUp(program: Program): Promise<void> {
   });
 }
 
-function times<T>(count: number, make: (index: number) => Promise<T>): Promise<T[]> {
+export function times<T>(count: number, make: (index: number) => Promise<T>): Promise<T[]> {
   return Promise.all(Array.from({ length: count }, (_, index) => make(index)));
 }

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 import {
   Directory,
   type Following,
@@ -109,7 +110,7 @@ async function atRest(redis: RedisServer) {
   const per = (use: (use: RedisUse) => number, before: RedisUse, after: RedisUse) =>
     (use(after) - use(before)) / (AT_REST_MS / 1000);
   const before = await redisUse(redis.port);
-  await new Promise((resolve) => setTimeout(resolve, AT_REST_MS));
+  await pause(AT_REST_MS);
   const after = await redisUse(redis.port);
   return {
     commandsPerSecond: per(({ commands }) => commands, before, after),

@@ -1,13 +1,14 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
 import { peerFlags } from '../harness/flags.ts';
 import type { Member } from '../harness/member.ts';
 import { hubMember, isUp, startGateway } from '../harness/plane.ts';
+import { residentBytes } from '../harness/processes.ts';
 import type { Program } from '../harness/program.ts';
 import { AS_IN_IMAGE, type Flags } from '../harness/runtime.ts';
 import { Scope } from '../harness/scope.ts';
 import { newTrust } from '../harness/trust.ts';
-import { residentBytes } from '../harness/processes.ts';
 import { type Target, target } from './dials.ts';
 import { Fleet } from './fleet.ts';
 import { type RedisUse, redisUse } from './redis-info.ts';
@@ -124,7 +125,7 @@ export async function settledBytes(pids: readonly number[]): Promise<number[]> {
   // Twice: the second collection frees what finalizers and the first one released.
   for (let round = 0; round < 2; round++) {
     for (const pid of pids) process.kill(pid, 'SIGUSR2');
-    await new Promise((resolve) => setTimeout(resolve, COLLECTION));
+    await pause(COLLECTION);
   }
   return pids.map(residentBytes);
 }

@@ -1,6 +1,7 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { quantile } from '../figures.ts';
 import type { Control, Counted } from './control.ts';
-import { Flow, pause } from './flow.ts';
+import { Flow } from './flow.ts';
 import type { Settings } from './messages.ts';
 import { close, oneByte, Tunnels } from './tunnels.ts';
 import { type Usage, usage } from './usage.ts';

@@ -1,6 +1,6 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
 import { Flooding } from './flooding.ts';
-import { pause } from './flow.ts';
 import type { Figures, FloodSettings } from './messages.ts';
 import { memoryGrowth, usage } from './usage.ts';
 import { beginPhase, Dialler, Phase, type Pinger, stopAll } from './workers.ts';

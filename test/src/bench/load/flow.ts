@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Control } from './control.ts';
 import { header } from './modes.ts';
 import { Position } from './pattern.ts';
@@ -68,8 +69,4 @@ export class Flow {
   get #reads(): boolean {
     return this.tunnel.listenerCount('data') > 0;
   }
-}
-
-export function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import type { Duplex } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
 import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
-import { Flow, pause } from './flow.ts';
+import { Flow } from './flow.ts';
 import type { Figures } from './messages.ts';
 import { header } from './modes.ts';
 import { closeAll, STANDING } from './tunnels.ts';

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { pause } from './flow.ts';
+import { setTimeout as pause } from 'node:timers/promises';
 import { MODES } from './modes.ts';
 import { close, oneByte, type Tunnels } from './tunnels.ts';
 

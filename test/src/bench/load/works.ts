@@ -1,7 +1,7 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { median } from '../figures.ts';
 import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
 import { fairness } from './fairness.ts';
-import { pause } from './flow.ts';
 import { countInstructions } from './instructions.ts';
 import type { Figures, WorkName } from './messages.ts';
 import { besideSlow, cut, stall } from './stall.ts';

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { cpuMs } from '../../harness/processes.ts';
 import { check, kib, millis, whole } from '../findings.ts';
 import { redisUse } from '../redis-info.ts';
@@ -19,12 +20,14 @@ export const rest: PlanePhase = {
     await fleet.settled();
     const openings = fleet.opened.length;
     const [cpuBefore, useBefore, start] = [cpu(), await redisUse(redis.port), performance.now()];
-    await new Promise((resolve) => setTimeout(resolve, restMs));
+    await pause(restMs);
     const [cpuAfter, use, end] = [cpu(), await redisUse(redis.port), performance.now()];
     const elapsed = (end - start) / 1000;
-    const [hubMs, gatewayMs, redisMs] = cpuAfter.map(
-      (ms, index) => (ms - (cpuBefore[index] as number)) / elapsed,
-    ) as [number, number, number];
+    const [hubMs, gatewayMs, redisMs] = cpuAfter.map((ms, index) => (ms - (cpuBefore[index] as number)) / elapsed) as [
+      number,
+      number,
+      number,
+    ];
     await fleet.coverage();
     const again = fleet.opened.length - openings;
     const thousands = sessions / 1000;

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
 import { connect, createSecureContext, type SecureContext } from 'node:tls';
 import { type Hosted, SAME_DESTINATION } from './hosted.ts';
 
@@ -36,7 +37,7 @@ export class TenantCaller {
   async dialUntil(isOver: () => boolean, ports: readonly number[], outcomes: Outcomes, pauseMs: number): Promise<void> {
     for (let dials = 0; !isOver(); dials++) {
       await this.dial(ports[dials % ports.length] as number, outcomes);
-      if (pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs));
+      if (pauseMs > 0) await pause(pauseMs);
     }
   }
 

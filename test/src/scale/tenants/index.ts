@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { check, type Findings, kib, mib, millis, seconds, timedCheck, whole } from '../findings.ts';
 import type { Outcomes } from './caller.ts';
 import type { Flapped } from './flapper.ts';
@@ -191,8 +192,4 @@ async function timed<T>(log: (text: string) => void, what: string, act: () => Pr
   const result = await act();
   log(`${seconds(performance.now() - start)}\n`);
   return result;
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { startRedis } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
 import { peerFlags } from '../../harness/flags.ts';
@@ -102,7 +103,7 @@ export class TenantsPlane implements AsyncDisposable {
   /** Watches the plane for a while. @returns processor time of one hub and of one gateway in each second, in milliseconds */
   async rest(ms: number): Promise<{ readonly hub: number; readonly gateway: number }> {
     const before = this.cpu();
-    await new Promise((resolve) => setTimeout(resolve, ms));
+    await pause(ms);
     const after = this.cpu();
     const each = (cpu: number, { length }: readonly Program[]) => cpu / length / (ms / 1000);
     return {
