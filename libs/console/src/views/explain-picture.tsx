@@ -12,12 +12,23 @@ const COLUMNS_AT = { gateway: 10, hub: 370, agent: 680 };
 const BOX = { width: 220, height: 34 };
 const WIDTH = 910;
 
-const STANDINGS: Readonly<Record<number, readonly [tone: Tone, word: string]>> = {
-  [STANDING_TAKEN]: ['good', 'takes it'],
-  [STANDING_EQUAL]: ['good', 'as good'],
-  [STANDING_LATER]: ['calm', 'later'],
-  [STANDING_NOT]: ['bad', 'no'],
-};
+interface Standing {
+  /** Of its line and box in the picture. */
+  readonly style: string;
+  readonly tone: Tone;
+  readonly word: string;
+}
+
+/** The best first. */
+const STANDINGS = new Map<number, Standing>([
+  [STANDING_TAKEN, { style: 'taken', tone: 'good', word: 'takes it' }],
+  [STANDING_EQUAL, { style: 'equal', tone: 'good', word: 'as good' }],
+  [STANDING_LATER, { style: 'later', tone: 'calm', word: 'later' }],
+  [STANDING_NOT, { style: 'not', tone: 'bad', word: 'no' }],
+]);
+
+/** Of a gateway of a later version. */
+const UNKNOWN: Standing = { style: 'later', tone: 'calm', word: '?' };
 
 /** What `isthmus explain` says, as a picture: gateway, hubs, agents, and which way is taken. */
 export function ExplainPicture({
@@ -94,13 +105,13 @@ function Ways({ candidates, gateway }: { readonly candidates: readonly Candidate
           d={curve(COLUMNS_AT.gateway + BOX.width, height / 2, COLUMNS_AT.hub, yOf(index, hubs.length))}
         />
       ))}
-      {drawn.map(({ hubId, sessionId, standing }, index) => (
+      {drawn.map((candidate, index) => (
         <path
-          key={sessionId}
-          class={standingClass(standing)}
+          key={candidate.sessionId}
+          class={styleOf(candidate)}
           d={curve(
             COLUMNS_AT.hub + BOX.width,
-            yOf(hubs.indexOf(hubId), hubs.length),
+            yOf(hubs.indexOf(candidate.hubId), hubs.length),
             COLUMNS_AT.agent,
             yOf(index, drawn.length),
           )}
@@ -110,15 +121,11 @@ function Ways({ candidates, gateway }: { readonly candidates: readonly Candidate
       {hubs.map((hub, index) => (
         <Box key={hub} x={COLUMNS_AT.hub} y={yOf(index, hubs.length)} text={hub} of={best.get(hub) ?? ''} />
       ))}
-      {drawn.map(({ agentId, sessionId, standing }, index) => (
-        <Box
-          key={sessionId}
-          x={COLUMNS_AT.agent}
-          y={yOf(index, drawn.length)}
-          text={agentId}
-          of={standingClass(standing)}
-        />
-      ))}
+      {drawn.map((candidate, index) => {
+        const y = yOf(index, drawn.length);
+        const of = styleOf(candidate);
+        return <Box key={candidate.sessionId} x={COLUMNS_AT.agent} y={y} text={candidate.agentId} of={of} />;
+      })}
     </svg>
   );
 }
@@ -150,20 +157,18 @@ function curve(x1: number, y1: number, x2: number, y2: number): string {
 }
 
 function bestOf(candidates: readonly Candidate[]): string {
-  const classes = candidates.map(({ standing }) => standingClass(standing));
-  return ['taken', 'equal', 'later', 'not'].find((each) => classes.includes(each)) ?? 'not';
+  const styles = candidates.map(styleOf);
+  return [...STANDINGS.values()].find(({ style }) => styles.includes(style))?.style ?? '';
 }
 
-function standingClass(standing: number): string {
-  if (standing === STANDING_TAKEN) return 'taken';
-  if (standing === STANDING_EQUAL) return 'equal';
-  return standing === STANDING_NOT ? 'not' : 'later';
+function styleOf({ standing }: Candidate): string {
+  return (STANDINGS.get(standing) ?? UNKNOWN).style;
 }
 
 /** @param expected that they are not used is nothing bad */
 function columnsOf(expected: boolean): readonly Column<Candidate>[] {
   const standingOf = ({ standing }: Candidate) => {
-    const [tone, word] = STANDINGS[standing] ?? ['calm', '?'];
+    const { tone, word } = STANDINGS.get(standing) ?? UNKNOWN;
     return <State tone={expected ? 'calm' : tone} word={word} />;
   };
   return [
