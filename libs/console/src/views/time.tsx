@@ -1,7 +1,8 @@
+import { age, millis } from '@isthmus/findings';
 import { useMemo, useState } from 'preact/hooks';
 import { finished, minutesOf, together } from '../model/history.ts';
 import { frontsOf } from '../model/plane.ts';
-import { age, clock, millis, shown } from '../model/text.ts';
+import { clock, shown } from '../model/text.ts';
 import { Chart, type Line } from '../parts/chart.tsx';
 import { useHistories } from '../parts/follow.ts';
 import { type Column, MemberChoice, Silent, Table } from '../parts/table.tsx';
@@ -9,7 +10,9 @@ import { type History, reasonOf } from '../rpc.ts';
 import { Cuts } from './cuts.tsx';
 import type { ViewProps } from './view.ts';
 
-const COLUMNS: readonly Column<History['slots'][number]>[] = [
+type Slot = History['slots'][number];
+
+const COLUMNS: readonly Column<Slot>[] = [
   { name: 'Minute', of: ({ startMs }) => clock(startMs) },
   { name: 'Dials', right: true, of: ({ dials }) => dials.toLocaleString('en') },
   { name: 'Failures', right: true, of: ({ failures }) => failures.toLocaleString('en') },
@@ -59,47 +62,22 @@ export function TimeView({ plane, settings }: ViewProps) {
 
 function Charts({ history: { slots: all, slotMs } }: { readonly history: ReturnType<typeof together> }) {
   const { slots, seconds, rates, latencies, counts } = useMemo(() => {
-    const perSecond = 1000 / slotMs;
     const slots = finished(all);
-    const line = (label: string, colour: string, values: Line['values']): Line => ({ label, colour, values });
+    const line = (label: string, colour: string, of: (slot: Slot) => number | undefined): Line => {
+      return { label, colour, values: slots.map((slot) => round(of(slot))) };
+    };
+    const perSecond = (count: number) => (count * 1000) / slotMs;
     return {
       slots,
       seconds: slots.map(({ startMs }) => startMs / 1000),
       rates: [
-        line(
-          'dials',
-          '--accent',
-          slots.map(({ dials }) => round(dials * perSecond)),
-        ),
-        line(
-          'failures',
-          '--bad',
-          slots.map(({ failures }) => round(failures * perSecond)),
-        ),
+        line('dials', '--accent', ({ dials }) => perSecond(dials)),
+        line('failures', '--bad', ({ failures }) => perSecond(failures)),
       ],
-      latencies: [
-        line(
-          'p50',
-          '--accent',
-          slots.map(({ p50Ms }) => round(p50Ms)),
-        ),
-        line(
-          'p99',
-          '--second',
-          slots.map(({ p99Ms }) => round(p99Ms)),
-        ),
-      ],
+      latencies: [line('p50', '--accent', ({ p50Ms }) => p50Ms), line('p99', '--second', ({ p99Ms }) => p99Ms)],
       counts: [
-        line(
-          'sessions',
-          '--accent',
-          slots.map(({ sessions }) => sessions ?? null),
-        ),
-        line(
-          'tunnels',
-          '--second',
-          slots.map(({ tunnels }) => tunnels ?? null),
-        ),
+        line('sessions', '--accent', ({ sessions }) => sessions),
+        line('tunnels', '--second', ({ tunnels }) => tunnels),
       ],
     };
   }, [all, slotMs]);
