@@ -1,7 +1,7 @@
 import { Role } from '@isthmus/proto/admin-enums';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { findingsOf, lostOf, sumOf, toneOf } from './model/findings.ts';
-import { agentsOf, selfOf } from './model/plane.ts';
+import { agentsOf, type Plane, selfOf } from './model/plane.ts';
 import { clock, shown } from './model/text.ts';
 import { type Action, Confirm } from './parts/confirm.tsx';
 import { usePlane } from './parts/follow.ts';
@@ -57,7 +57,7 @@ export function App({ settings }: { readonly settings: Settings }) {
           ))}
         </nav>
         {wrong !== '' && (
-          <a class="alarm" href="#/plane">
+          <a href="#/plane">
             <State tone={toneOf(findings)} word={wrong} />
           </a>
         )}
@@ -80,13 +80,7 @@ export function App({ settings }: { readonly settings: Settings }) {
 }
 
 /** Which member this is, and whether what the page shows is old. */
-function Where({
-  plane,
-  tenant,
-}: {
-  readonly plane: Parameters<typeof PlaneView>[0]['plane'];
-  readonly tenant: string;
-}) {
+function Where({ plane, tenant }: { readonly plane: Plane; readonly tenant: string }) {
   const self = selfOf(plane);
   const name = self?.status?.plane || self?.status?.program || '';
   return (

@@ -1,7 +1,8 @@
+import { millis } from '@isthmus/findings';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import UPlot from 'uplot';
 import { lonePoints } from '../model/history.ts';
-import { clock, millis, shown } from '../model/text.ts';
+import { clock, shown } from '../model/text.ts';
 import type { Phase } from '../rpc.ts';
 
 export interface Line {
@@ -131,7 +132,7 @@ export function Waterfall({ phases, failed }: { readonly phases: readonly Phase[
   const end = Math.max(...phases.map(({ startMs, ms }) => startMs + ms), 0.001);
   const scale = (WIDTH - LABEL - 90) / end;
   return (
-    <figure class="waterfall">
+    <figure>
       <svg
         viewBox={`0 0 ${WIDTH} ${phases.length * ROW}`}
         role="img"
