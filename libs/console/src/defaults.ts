@@ -46,14 +46,12 @@ export const CONSOLE = {
   dialRows: 100,
   /** Agents of the dials that the page keeps, the slowest ones. */
   slowAgents: 8,
-  /** Rows of the other tables of sessions and tunnels. */
+  /** Rows of the other tables of agents, sessions and tunnels. */
   rows: 50,
   /** Names that a field offers. */
   namesKnown: 500,
   /** Groups of agents that have a picture of their own. */
   agentGroups: 60,
-  /** Agents that a search lists. */
-  agentsListed: 50,
   /**
    * Gateways, and hubs, that the picture of links can have. More would overlap: the table has all links, and the findings have all that is
    * lost.

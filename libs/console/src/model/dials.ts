@@ -12,17 +12,12 @@ export interface SeenDial {
 
 /** The dials of an hour of watching: the newest, each once, whatever their number. */
 export class DialFeed {
-  readonly #most: number;
   /** By member, role and id, in the order of their start here. */
   readonly #dials = new Map<string, SeenDial>();
   /** Events that members have dropped because the page read too slowly. */
   lost = 0;
   /** Goes up with each change. */
   version = 0;
-
-  constructor(most: number = CONSOLE.keptDials) {
-    this.#most = most;
-  }
 
   get size(): number {
     return this.#dials.size;
@@ -34,7 +29,7 @@ export class DialFeed {
     this.#dials.set(key, { member, dial });
     this.version++;
     for (const oldest of this.#dials.keys()) {
-      if (this.#dials.size <= this.#most) return;
+      if (this.#dials.size <= CONSOLE.keptDials) return;
       this.#dials.delete(oldest);
     }
   }

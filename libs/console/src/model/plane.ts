@@ -69,7 +69,7 @@ export function originOf(
 }
 
 /** The gateways that this page can ask, its own first. */
-export function gatewaysOf({ members }: Plane): Seen[] {
+export function gatewaysOf({ members }: Pick<Plane, 'members'>): Seen[] {
   const asked = members.filter(({ roles, status }) => roles.includes('gateway') && status !== undefined);
   return asked.sort((a, b) => Number(b.self) - Number(a.self));
 }
@@ -240,9 +240,7 @@ async function seen(member: Member, known: Known, before: Seen | undefined): Pro
 
 /** A gateway knows the sessions of all hubs; a hub without one knows its own. */
 async function sessionsOf({ members }: Pick<Plane, 'members'>): Promise<Session[]> {
-  const own = members.filter(({ self, roles }) => self && roles.includes('gateway'));
-  const gateways = members.filter(({ roles, status }) => roles.includes('gateway') && status !== undefined);
-  const [from] = [...own, ...gateways];
+  const [from] = gatewaysOf({ members });
   if (from) return (await read(from.origin ?? '', 'ListSessions', {})).sessions;
   const hubs = members.filter(({ status }) => status !== undefined);
   const lists = await Promise.all(hubs.map(({ origin = '' }) => read(origin, 'ListSessions', {})));

@@ -1,7 +1,5 @@
 import { CONSOLE } from '../defaults.ts';
 
-export { age, millis, plural } from '@isthmus/findings';
-
 /** Controls, and characters that hide or turn the text around them: marks of direction, joiners, tags. */
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\u2028\u2029]/gu;
 

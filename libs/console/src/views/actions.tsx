@@ -1,7 +1,8 @@
+import { age, plural } from '@isthmus/findings';
 import { useEffect, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { consoleOf, type Seen, selfOf } from '../model/plane.ts';
-import { age, clock, plural, shown } from '../model/text.ts';
+import { clock, shown } from '../model/text.ts';
 import type { Action } from '../parts/confirm.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Name } from '../parts/text.tsx';

@@ -1,7 +1,8 @@
+import { plural } from '@isthmus/findings';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { type Agent, addressOf, type Group, groupsOf, STATES } from '../model/plane.ts';
-import { clock, plural, shown } from '../model/text.ts';
+import { clock, shown } from '../model/text.ts';
 import { useAddressed } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
 import { Name, State, type Tone } from '../parts/text.tsx';
@@ -47,7 +48,7 @@ export function AgentMap({
         keyOf={({ tenant, id }) => `${tenant}\0${id}`}
         bad={({ state }) => TONES[state] === 'bad'}
         none={noneFor(agents, wanted, known)}
-        most={CONSOLE.agentsListed}
+        most={CONSOLE.rows}
         more={(left) => `${left.toLocaleString('en')} more.`}
       />
       <div class="groups">

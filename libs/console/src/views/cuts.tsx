@@ -1,8 +1,8 @@
-import { age, cutsIn, groupsOfCuts } from '@isthmus/findings';
+import { age, cutsIn, groupsOfCuts, plural } from '@isthmus/findings';
 import { CONSOLE } from '../defaults.ts';
 import { traceLink } from '../model/dials.ts';
 import { addressOf, frontsOf, type Plane, type Told } from '../model/plane.ts';
-import { clock, plural, shown } from '../model/text.ts';
+import { clock, shown } from '../model/text.ts';
 import { useHistories } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
 import type { History } from '../rpc.ts';

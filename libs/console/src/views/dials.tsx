@@ -1,4 +1,4 @@
-import { adviceFor } from '@isthmus/findings';
+import { adviceFor, millis, plural } from '@isthmus/findings';
 import { Role } from '@isthmus/proto/admin-enums';
 import { useMemo, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
@@ -20,7 +20,7 @@ import {
   traceLink,
 } from '../model/dials.ts';
 import { addressOf, gatewaysOf, ownAddress } from '../model/plane.ts';
-import { clock, millis, plural, shown } from '../model/text.ts';
+import { clock, shown } from '../model/text.ts';
 import { Waterfall } from '../parts/chart.tsx';
 import { useAsked, useDials } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';

@@ -1,8 +1,9 @@
+import { millis, plural } from '@isthmus/findings';
 import { Hub_Link, Role } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
 import { lostOf } from '../model/findings.ts';
 import { type Health, healthOf, healthOfHub, type Plane, type Seen } from '../model/plane.ts';
-import { millis, plural, short, shown } from '../model/text.ts';
+import { short, shown } from '../model/text.ts';
 import { type Column, Table } from '../parts/table.tsx';
 import type { Hub } from '../rpc.ts';
 

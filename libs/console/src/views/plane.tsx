@@ -1,7 +1,8 @@
+import { age } from '@isthmus/findings';
 import { Role } from '@isthmus/proto/admin-enums';
 import type { ComponentChildren } from 'preact';
 import { consoleOf, type Health, healthOf, type Plane, type Seen } from '../model/plane.ts';
-import { age, clock, shown } from '../model/text.ts';
+import { clock, shown } from '../model/text.ts';
 import { type Column, Table } from '../parts/table.tsx';
 import { Findings, Name, State, type Tone } from '../parts/text.tsx';
 import type { Status } from '../rpc.ts';

@@ -1,9 +1,10 @@
+import { age, plural } from '@isthmus/findings';
 import { Role } from '@isthmus/proto/admin-enums';
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { type Rate, TunnelRates } from '../model/dials.ts';
 import { addressOf, askAll, consoleOf, frontsOf, type Seen, selfOf, type Told } from '../model/plane.ts';
-import { age, bytes, plural, shown } from '../model/text.ts';
+import { bytes, shown } from '../model/text.ts';
 import { useAddressed, useAsked } from '../parts/follow.ts';
 import { type Column, MemberChoice, Silent, Table } from '../parts/table.tsx';
 import { Name } from '../parts/text.tsx';

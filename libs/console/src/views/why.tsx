@@ -1,10 +1,10 @@
-import { adviceFor, findingsIn, type Result } from '@isthmus/findings';
+import { adviceFor, age, findingsIn, plural, type Result } from '@isthmus/findings';
 import { useEffect, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { dialLine } from '../model/dials.ts';
 import { check, toneOf, usableOf } from '../model/findings.ts';
 import { gatewaysOf, ownAddress, type Seen, selfOf } from '../model/plane.ts';
-import { age, clock, plural, shown } from '../model/text.ts';
+import { clock, shown } from '../model/text.ts';
 import { Waterfall } from '../parts/chart.tsx';
 import { useAsked } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
