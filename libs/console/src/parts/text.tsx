@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { sumOf, toneOf } from '../model/findings.ts';
 import { shown } from '../model/text.ts';
+import { reasonOf } from '../rpc.ts';
 
 /** Characters of a name that is not broken into lines: a table scrolls sideways instead. */
 const BRIEF_NAME = 24;
@@ -33,6 +34,16 @@ export function State({ tone, word }: { readonly tone: Tone; readonly word: stri
     <span class={`state ${tone}${word.length > BRIEF_STATE ? '' : ' brief'}`}>
       <span aria-hidden="true">{MARKS[tone]}</span> {word}
     </span>
+  );
+}
+
+/** Why something that was asked for did not come. Nothing without an error. */
+export function Fault({ error, most = 300 }: { readonly error: unknown; readonly most?: number }) {
+  if (error === undefined) return null;
+  return (
+    <p class="fault" role="alert">
+      {shown(reasonOf(error), most)}
+    </p>
   );
 }
 

@@ -5,7 +5,7 @@ import { consoleOf, type Seen, selfOf } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import type { Action } from '../parts/confirm.tsx';
 import { type Column, Table } from '../parts/table.tsx';
-import { Name } from '../parts/text.tsx';
+import { Fault, Name } from '../parts/text.tsx';
 import { act, type Drained, type LogLevels, type Quarantined, reasonOf, type Session, type Tunnel } from '../rpc.ts';
 import type { ViewProps } from './view.ts';
 
@@ -80,11 +80,7 @@ function DrainPanel({ member, ask }: Pick<ViewProps, 'ask'> & { readonly member:
           </button>
         )}
       </p>
-      {state.fault !== undefined && (
-        <p class="fault" role="alert">
-          {shown(reasonOf(state.fault), 300)}
-        </p>
-      )}
+      <Fault error={state.fault} />
       {state.answer && <Plan answer={state.answer} />}
     </section>
   );

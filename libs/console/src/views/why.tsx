@@ -1,15 +1,14 @@
 import { adviceFor, age, findingsIn, plural, type Result } from '@isthmus/findings';
 import { useEffect, useState } from 'preact/hooks';
-import { CONSOLE } from '../defaults.ts';
 import { dialLine } from '../model/dials.ts';
 import { check, toneOf, usableOf } from '../model/findings.ts';
 import { gatewaysOf, ownAddress, type Seen, selfOf } from '../model/plane.ts';
 import { clock, shown } from '../model/text.ts';
 import { Waterfall } from '../parts/chart.tsx';
-import { useAsked } from '../parts/follow.ts';
+import { useHistories } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
-import { CopyLine, FindingList, Findings, Name } from '../parts/text.tsx';
-import { act, type Explanation, type Refusal, read, reasonOf, type TriedDial } from '../rpc.ts';
+import { CopyLine, Fault, FindingList, Findings, Name } from '../parts/text.tsx';
+import { act, type Explanation, type Refusal, read, type TriedDial } from '../rpc.ts';
 import { ExplainPicture } from './explain-picture.tsx';
 import type { ViewProps } from './view.ts';
 
@@ -111,13 +110,7 @@ function Explained({ asked, gateway }: { readonly asked: Asked; readonly gateway
       ended = true;
     };
   }, [asked, origin]);
-  if (state.fault !== undefined) {
-    return (
-      <p class="fault" role="alert">
-        {shown(reasonOf(state.fault), 500)}
-      </p>
-    );
-  }
+  if (state.fault !== undefined) return <Fault error={state.fault} most={500} />;
   if (!state.answer) return <p>Asking {shown(gateway.id)} …</p>;
   const { destination, tenant } = state.answer;
   const dial = () => {
@@ -141,11 +134,7 @@ function Explained({ asked, gateway }: { readonly asked: Asked; readonly gateway
         <p>To dial it now, open the console of a gateway, or run:</p>
       )}
       <CopyLine line={dialLine({ destination, tenant, agentId: '' }, { address: ownAddress(), gateway: '' })} />
-      {tried.fault !== undefined && (
-        <p class="fault" role="alert">
-          {shown(reasonOf(tried.fault), 500)}
-        </p>
-      )}
+      <Fault error={tried.fault} most={500} />
       {tried.answer && <Tried answer={tried.answer} />}
     </>
   );
@@ -167,21 +156,14 @@ function Tried({ answer: { dial, phases, firstByteMs, ended } }: { readonly answ
 }
 
 function RefusedInTheLastHour({ members, now }: { readonly members: readonly Seen[]; readonly now: number }) {
-  const asked = members.filter(({ status }) => status !== undefined);
-  const list = async () => {
-    const answers = await Promise.allSettled(
-      asked.map(async ({ id, origin = '' }) => {
-        const { refusals } = await read(origin, 'GetHistory', {});
-        return refusals.map((refusal) => ({ member: id, refusal }));
-      }),
-    );
-    return answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
-  };
-  const { answer = [] } = useAsked(list, CONSOLE.slowLookMs, asked.map(({ id }) => id).join());
+  const { answer = [] } = useHistories(members.filter(({ status }) => status !== undefined));
+  const refusals = answer.flatMap(({ member: { id }, answer: history }) =>
+    (history?.refusals ?? []).map((refusal) => ({ member: id, refusal })),
+  );
   return (
     <section aria-labelledby="refused">
       <h2 id="refused">Connections refused in the last hour</h2>
-      <Refusals refusals={answer} now={now} />
+      <Refusals refusals={refusals} now={now} />
     </section>
   );
 }
@@ -214,11 +196,7 @@ function CheckPanel({ plane, agents }: Pick<ViewProps, 'plane' | 'agents'>) {
           {done === undefined ? 'Run the check' : `Checking: ${plural(done, 'agent')} dialled …`}
         </button>
       </p>
-      {fault !== undefined && (
-        <p class="fault" role="alert">
-          {shown(reasonOf(fault), 300)}
-        </p>
-      )}
+      <Fault error={fault} />
       {results && <Report results={results} />}
     </section>
   );
