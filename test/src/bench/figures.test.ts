@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { derived } from './derived.ts';
-import { median, quantile, short } from './figures.ts';
+import { derived, median, quantile, short } from './figures.ts';
 
 test('a quantile is a value that was measured', () => {
   const values = Array.from({ length: 100 }, (_, index) => index + 1);

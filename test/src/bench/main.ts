@@ -2,10 +2,9 @@
 import { execFileSync } from 'node:child_process';
 import { parseArgs } from 'node:util';
 import { LINES } from './lines.ts';
-import { writePage } from './page.ts';
 import { type Plan, runAll } from './run.ts';
 import { type Book, busyNow, madeHere, readBook, writeBook } from './store.ts';
-import { asText, comparison, farTable, figureTable, resumeTables, tracingTable } from './tables.ts';
+import { asText, comparison, farTable, figureTable, resumeTables, tracingTable, writePage } from './tables.ts';
 
 const SECONDS = 3;
 /** Long enough to see that a work runs, too short for a figure. */

@@ -1,10 +1,10 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import { readFileSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
 import { Scope } from '../harness/index.ts';
 import { ask, listening } from './child.ts';
 import { type Contender, frontOf, Planes } from './contenders.ts';
-import { derived } from './derived.ts';
 import type { Started } from './families.ts';
+import { derived } from './figures.ts';
 import type { Line } from './lines.ts';
 import type { Figures, FloodKind, FloodSettings, Result, Settings } from './load/messages.ts';
 import { close, oneByte, Tunnels } from './load/tunnels.ts';

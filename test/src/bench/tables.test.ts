@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LINES } from './lines.ts';
-import { madeWith } from './page.ts';
 import { type Book, figureOf, type Run } from './store.ts';
-import { asText, comparison, farTable, figureTable, tracingTable, upstreamTable } from './tables.ts';
+import { asText, comparison, farTable, figureTable, madeWith, tracingTable, upstreamTable } from './tables.ts';
 
 const made = { at: '', node: '', cores: 2, processor: '', commit: '', windowMs: 1, rounds: 1 };
 

@@ -9,7 +9,6 @@ export * from './destination.ts';
 export * from './flags.ts';
 export * from './go-program.ts';
 export * from './grpc-caller.ts';
-export * from './h2spec.ts';
 export * from './member.ts';
 export * from './most-kept.ts';
 export * from './packet-hub.ts';

@@ -2,11 +2,21 @@
 import { parseArgs } from 'node:util';
 import { redisMissing } from '@isthmus/directory/testing/servers';
 import type { Findings } from './findings.ts';
-import { PHASES, type Phase, type Sizes } from './phases/index.ts';
+import { dials } from './phases/dials.ts';
+import { known, memory } from './phases/growth.ts';
+import { death, herd } from './phases/losses.ts';
+import type { Phase, PlanePhase, Sizes } from './phases/phase.ts';
+import { registry } from './phases/registry.ts';
+import { rest } from './phases/rest.ts';
 import { print, write } from './report.ts';
 import { type Stage, stage } from './stage.ts';
 import { forMore } from './tenants/arithmetic.ts';
 import { tenantsRun } from './tenants/index.ts';
+
+const [few, some, all] = dials as [PlanePhase, PlanePhase, PlanePhase];
+
+/** Ordered so that the fleet only grows for as long as possible. */
+const PHASES: readonly Phase[] = [few, some, herd, known, memory, rest, all, death, registry];
 
 const AGENTS = 5000;
 const SHORT_AGENTS = 300;

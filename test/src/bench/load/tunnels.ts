@@ -1,8 +1,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { connectCall } from '../../chaos/load/connect.ts';
-import { grpcCall } from '../../chaos/load/grpc.ts';
+import { answered } from '../../chaos/load/dial.ts';
 import type { Front } from './messages.ts';
 import { MODES } from './modes.ts';
 
@@ -49,27 +48,14 @@ export class Tunnels {
   async open(window = READING): Promise<Duplex> {
     const front = this.#front;
     if (front.kind === 'door') {
-      return (await this.#answered(front, window)).on('error', () => {});
+      const { door, protocol } = front;
+      const tunnel = await answered(door, protocol, `127.0.0.1:${this.#destinationPort}`, DIAL_WITHIN, window);
+      return tunnel.on('error', () => {});
     }
     const port = front.kind === 'direct' ? this.#destinationPort : front.port;
     const socket = connect({ port, host: '127.0.0.1', noDelay: true });
     await once(socket, 'connect');
     return socket.on('error', () => {});
-  }
-
-  async #answered({ door, protocol }: Front & { kind: 'door' }, window: number): Promise<Duplex> {
-    const destination = `127.0.0.1:${this.#destinationPort}`;
-    const call =
-      protocol === 'grpc' ? grpcCall(door.grpc, destination, window) : connectCall(door, protocol, destination);
-    const timer = setTimeout(() => call.end(), DIAL_WITHIN);
-    try {
-      return await call.answer;
-    } catch (error) {
-      call.end();
-      throw error;
-    } finally {
-      clearTimeout(timer);
-    }
   }
 
   /** Opens many tunnels, a few at a time. Those that fail are counted and left out. */

@@ -1,6 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { CallError } from './call-error.ts';
-import { connectCall } from './connect.ts';
+import { CallError, connectCall } from './connect.ts';
 import type { Door, Protocol } from './door.ts';
 import { grpcCall } from './grpc.ts';
 
@@ -26,7 +25,7 @@ export async function dial(
   for (let tried = 0; ; tried++) {
     const by = (first + tried) % doors.length;
     try {
-      return { stream: await answered(doors[by] as Door, protocol, destination), by };
+      return { stream: await answered(doors[by] as Door, protocol, destination, ANSWER_WITHIN), by };
     } catch (error) {
       const elsewhere = error instanceof CallError && error.kind !== 'failed';
       if (!elsewhere || tried + 1 >= doors.length) throw error;
@@ -34,12 +33,24 @@ export async function dial(
   }
 }
 
-async function answered(door: Door, protocol: Protocol, destination: string): Promise<Duplex> {
-  const call = protocol === 'grpc' ? grpcCall(door.grpc, destination) : connectCall(door, protocol, destination);
+/**
+ * Dials once.
+ * @param ms how long the answer may take
+ * @param window how many bytes may be sent ahead of a gRPC caller, if not HTTP/2's default
+ */
+export async function answered(
+  door: Door,
+  protocol: Protocol,
+  destination: string,
+  ms: number,
+  window?: number,
+): Promise<Duplex> {
+  const call =
+    protocol === 'grpc' ? grpcCall(door.grpc, destination, window) : connectCall(door, protocol, destination);
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    const error = new CallError('failed', `no answer within ${ANSWER_WITHIN / 1000} s`);
-    timer = setTimeout(() => reject(error), ANSWER_WITHIN);
+    const error = new CallError('failed', `no answer within ${ms / 1000} s`);
+    timer = setTimeout(() => reject(error), ms);
   });
   try {
     return await Promise.race([call.answer, late]);

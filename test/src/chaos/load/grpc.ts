@@ -3,8 +3,7 @@ import { type ClientHttp2Session, type ClientHttp2Stream, connect as connectHttp
 import { connect as connectSocket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { decodePacket, encodePacket, type Packet } from '@isthmus/proto';
-import { brokenOff, CallError } from './call-error.ts';
-import type { Call } from './connect.ts';
+import { brokenOff, type Call, CallError } from './connect.ts';
 
 const HEADERS = {
   ':method': 'POST',
