@@ -40,7 +40,7 @@ import { agentOptions } from './from-flags.ts';
 import type { Uplink } from './uplink.ts';
 
 /** Runs proxy-agent from its flags. */
-function startAgent(flags: AgentValues, { log, flags: inForce, onHangup }: Context<ProgramLogger>): Promise<Running> {
+function startAgent(flags: AgentValues, { log, flags: inForce }: Context<ProgramLogger>): Promise<Running> {
   boundVerification((message) => log.warn({}, message));
   return Closing.guard(async (closing) => {
     const source = { program: 'proxy-agent', role: 'agent', version: VERSION } as const;
@@ -53,7 +53,7 @@ function startAgent(flags: AgentValues, { log, flags: inForce, onHangup }: Conte
       log: flags['audit-log'],
       otlp: flags['audit-otlp'],
     };
-    await audited(events, audit, { closing, onHangup });
+    await audited(events, audit, closing);
     const dials = new RecentDials(events);
     const refusals = new RecentRefusals(events);
     const certificates = new CertificateEnds(events);

@@ -121,7 +121,7 @@ async function startRoles(
 ): Promise<Server> {
   const role = roles.gateway ? (roles.hub ? 'server' : 'gateway') : 'hub';
   const source = { program: name, role, version: VERSION } as const;
-  const instruments = await serverInstruments(closing, source, flags, context);
+  const instruments = await serverInstruments(closing, source, flags, context.log);
   const { events, observation, keptAfter } = instruments;
   // A hub without a gateway reads its own sessions from the registry too.
   const directory = new Directory(role === 'server' ? { ownHub: flags['server-id'] } : {});
@@ -311,7 +311,7 @@ async function serverInstruments(
   closing: Closing,
   source: { readonly program: string; readonly role: 'gateway' | 'hub' | 'server'; readonly version: string },
   flags: ServerValues,
-  { log, onHangup }: Context<ProgramLogger>,
+  log: ProgramLogger,
 ): Promise<ServerInstruments> {
   const hasCallers = source.role !== 'hub';
   const { shutdown, ...instruments } = await instrument({
@@ -339,6 +339,6 @@ async function serverInstruments(
     log: flags['audit-log'],
     otlp: flags['audit-otlp'],
   };
-  await audited(events, settings, { closing, onHangup });
+  await audited(events, settings, closing);
   return { ...instruments, ...recent };
 }

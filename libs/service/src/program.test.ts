@@ -160,20 +160,6 @@ test('a signal before the program is up ends it at once', async () => {
   assert.equal(await program.ended, 143);
 });
 
-test('SIGHUP goes to a program that asks for it, every time, from its start', async () => {
-  const program = run(`
-let times = 0;
-context.onHangup(() => process.stdout.write('hangup ' + ++times + '\\n'));
-${ORDERLY}`);
-  await program.saw(/^up/);
-  for (const times of [1, 2]) {
-    program.signal('SIGHUP');
-    await program.saw(new RegExp(`hangup ${times}`));
-  }
-  program.signal('SIGTERM');
-  assert.equal(await program.ended, 0, program.err);
-});
-
 const timeout = (value: string) => `'graceful-shutdown-timeout': flag.duration(${value}, 'Limit.'),`;
 
 test('the drain ends at its time limit, and the program still closes', async () => {

@@ -44,8 +44,6 @@ export interface Context<L extends ProgramLog> {
   readonly log: L;
   /** The flags in force, without secrets. */
   readonly flags: readonly FlagInForce[];
-  /** Calls `handler` for each SIGHUP, to reopen rotated files. Without a handler SIGHUP ends the process, as in upstream. */
-  onHangup(handler: () => void): void;
 }
 
 interface ProgramOptions<T extends FlagTable, L extends ProgramLog> extends ProgramFlags<T> {
@@ -79,11 +77,7 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
     running?.cut?.();
   };
   const stopped = firstSignal(log, cut);
-  const context = {
-    log,
-    flags: flagsInForce(options.flags, values, set),
-    onHangup: (handler: () => void) => void process.on('SIGHUP', handler),
-  };
+  const context = { log, flags: flagsInForce(options.flags, values, set) };
   const started = await Promise.race([options.start(values, context), stopped]).catch((error) =>
     fail(options.name, startFailure(error, options.flags, values)),
   );

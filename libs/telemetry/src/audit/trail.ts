@@ -50,24 +50,22 @@ interface AuditTrail {
   close(): Promise<void>;
 }
 
-/** What ends a program, and tells it to reopen its files. */
-interface AuditOwner {
-  readonly closing: { defer(step: () => unknown): void };
-  onHangup(handler: () => void): void;
-}
-
 interface Means {
   readonly events: PlaneEvents;
   readonly logger: Logger;
   readonly bursts: Bursts;
 }
 
-/** Audits a program until it closes, see `auditTrail`. */
-export async function audited(events: PlaneEvents, options: AuditOptions, owner: AuditOwner): Promise<void> {
+/** Audits a program until it closes, see `auditTrail`. SIGHUP reopens its file; without an audit it ends the program, as in upstream. */
+export async function audited(
+  events: PlaneEvents,
+  options: AuditOptions,
+  closing: { defer(step: () => unknown): void },
+): Promise<void> {
   const trail = await auditTrail(events, options);
   if (!trail) return;
-  owner.closing.defer(trail.close);
-  owner.onHangup(trail.reopen);
+  closing.defer(trail.close);
+  process.on('SIGHUP', trail.reopen);
 }
 
 /** Audits a process as its flags and the OTEL_* variables say. Returns undefined if none of them enables the audit. */
