@@ -2,11 +2,12 @@ import { readFileSync } from 'node:fs';
 import { policyOf } from '@isthmus/admission/policy';
 import { type AgentValues, parseDestinations, resumeOptions } from '@isthmus/flags';
 import { machineAddresses } from '@isthmus/runtime';
+import { VERSION } from '@isthmus/service';
 import { type Observation, prohibitedBy } from '@isthmus/tunnel';
 import type { AgentOptions } from './agent.ts';
 
 /** Returns an agent's options from its flags. */
-export function agentOptions(flags: AgentValues, version: string, observation: Observation): AgentOptions {
+export function agentOptions(flags: AgentValues, observation: Observation): AgentOptions {
   const { 'agent-cert': cert, 'agent-key': key, 'ca-cert': ca, 'service-account-token-path': tokenPath } = flags;
   const { lifted, rules } = parseDestinations(flags);
   const resume = resumeOptions(flags);
@@ -15,7 +16,7 @@ export function agentOptions(flags: AgentValues, version: string, observation: O
     identifiers: flags['agent-identifiers'],
     tenant: flags.tenant,
     zone: flags.zone,
-    version,
+    version: VERSION,
     server: { hosts: flags['proxy-server-host'], port: flags['proxy-server-port'] },
     ...(ca !== '' && { tls: { ca, ...(cert !== '' && { cert, key }) } }),
     alpn: flags['alpn-proto'],

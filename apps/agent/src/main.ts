@@ -62,7 +62,7 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
     closing.defer(await exportMetrics(metrics, own));
     const leases = await countLeases(flags, closing, metrics.leases, (message) => log.warn({}, message));
     const proxy = proxyFromEnvironment(process.env);
-    const options = { ...agentOptions(flags, VERSION, observation), ...(proxy && { proxy }) };
+    const options = { ...agentOptions(flags, observation), ...(proxy && { proxy }) };
     for (const host of options.server.hosts) {
       const through = proxy?.({ host, port: options.server.port });
       if (through) log.info({ proxy: through.name, host }, 'HTTPS_PROXY: this server is reached through a proxy');
