@@ -1,5 +1,4 @@
 import {
-  agentOperationsPorts,
   CertificateEnds,
   type ConnectedServer,
   type Identity,
@@ -8,7 +7,7 @@ import {
   RecentDials,
   RecentRefusals,
 } from '@isthmus/admin';
-import { type AgentValues, proxyAgent } from '@isthmus/flags';
+import { type AgentValues, adminTls, proxyAgent } from '@isthmus/flags';
 import {
   cutEvent,
   deletionCost,
@@ -93,8 +92,16 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
       draining = true;
       return running.drain();
     };
+    const adminFiles = adminTls(flags);
     await operations({
-      ...agentOperationsPorts(flags, (files, ...rest) => tlsServer({ where: 'admin', files, events }, ...rest)),
+      health: { host: flags['health-server-host'], port: flags['health-server-port'] },
+      admin: {
+        host: flags['admin-bind-address'],
+        port: flags['admin-server-port'],
+        path: flags['admin-uds-name'] || undefined,
+        tls: adminFiles && ((...rest) => tlsServer({ where: 'admin', files: adminFiles, events }, ...rest)),
+      },
+      profiling: flags['enable-profiling'],
       unready: AGENT_UNREADY,
       metrics: metrics.render,
       backend: {

@@ -10,4 +10,5 @@ export { RecentLosses } from './calls/recent-losses.ts';
 export { RecentCallers, RecentRefusals } from './calls/recent-refusals.ts';
 export type { Identity } from './calls/status.ts';
 export type { FileProblem, KnownTenant, TenantsPart } from './calls/tenants.ts';
-export { agentOperationsPorts, identityOf, operations, operationsPorts } from './operations.ts';
+export { operations } from './operations.ts';
+export type { AdminTls } from './server.ts';

@@ -1,7 +1,17 @@
 export { faultOfSocketPath, hiddenSocket } from './files.ts';
 export { FlagError, type FlagTable, type Values } from './flag.ts';
 export { helpText } from './help.ts';
-export { callerPorts, callerTls, memberOf, peerLinks, peerTls, redisOptions, redisTls, tlsPolicy } from './options.ts';
+export {
+  adminTls,
+  callerPorts,
+  callerTls,
+  memberOf,
+  peerLinks,
+  peerTls,
+  redisOptions,
+  redisTls,
+  tlsPolicy,
+} from './options.ts';
 export { type FlagInForce, flagsInForce, parseFlags } from './parse.ts';
 export {
   type AgentValues,

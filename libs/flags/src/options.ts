@@ -61,6 +61,14 @@ export function redisTls(flags: RedisTlsFlags): TlsFiles {
   return { cert: flags['redis-cert'], key: flags['redis-key'], ca: flags['redis-ca-cert'] };
 }
 
+type AdminTlsFlags = Pick<GatewayValues, 'admin-server-cert' | 'admin-server-key' | 'admin-ca-cert'>;
+
+/** Certificates of the admin port; undefined if it has none. */
+export function adminTls(flags: AdminTlsFlags): TlsFiles | undefined {
+  const { 'admin-server-cert': cert, 'admin-server-key': key, 'admin-ca-cert': ca } = flags;
+  return cert === '' ? undefined : { cert, key, ca };
+}
+
 type RedisFlags = RedisTlsFlags & Pick<GatewayValues, 'redis-url' | 'plane' | (typeof REDIS_CREDENTIALS)[number]>;
 
 /** How to reach the plane's registry. */

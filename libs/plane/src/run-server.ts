@@ -1,10 +1,10 @@
 import {
+  type AdminTls,
   CertificateEnds,
-  identityOf,
+  type Identity,
   type KnownSession,
   type Notice,
   operations,
-  operationsPorts,
   quarantineIn,
   RecentCallers,
   RecentCuts,
@@ -16,15 +16,18 @@ import {
 } from '@isthmus/admin';
 import { Directory, memoryRegistry, type Registry, Roster } from '@isthmus/directory';
 import {
+  adminTls,
   type FlagTable,
   memberOf,
   type ProgramFlags,
+  parseConsole,
   parseStrategies,
   peerLinks,
   peerTls,
   redisOptions,
   redisTls,
   type ServerValues,
+  tlsPolicy,
   type Values,
 } from '@isthmus/flags';
 import { boundVerification } from '@isthmus/runtime';
@@ -214,11 +217,11 @@ async function startOperations(
   const sessionCount = () => (gateway ? directory.size : (hub?.sessionCount ?? 0));
   closing.defer(history.follow(() => ({ sessions: sessionCount(), tunnels: tunnels.size })));
   await operations({
-    ...operationsPorts(flags, (files, ...rest) => tlsServer({ where: 'admin', files, events }, ...rest)),
+    ...operatorPorts(flags, events),
     unready: SERVER_UNREADY,
     metrics: server.metrics.render,
     backend: {
-      identity: identityOf(flags, name, roles),
+      identity: identityOf(server, name),
       admission: () => (gateway ?? hub)?.admission ?? 'open',
       checks: () => checks(server),
       dials,
@@ -267,6 +270,29 @@ async function startOperations(
     closing,
   });
   registry.join(own);
+}
+
+function operatorPorts(flags: ServerValues, events: PlaneEvents) {
+  const files = adminTls(flags);
+  const tls = files && { where: 'admin' as const, files: { ...files, ...tlsPolicy(flags) }, events };
+  return {
+    health: { host: flags['health-bind-address'], port: flags['health-port'] },
+    admin: {
+      host: flags['admin-bind-address'],
+      port: flags['admin-port'],
+      path: flags['admin-uds-name'] || undefined,
+      tls: tls && ((...rest: Parameters<AdminTls>) => tlsServer(tls, ...rest)),
+    },
+    console: { when: parseConsole(flags), traceUrl: flags['console-trace-url'] },
+    profiling: flags['enable-profiling'],
+  };
+}
+
+/** What it says of itself on its admin port. */
+function identityOf({ role, flags, hub }: Server, program: string): Identity {
+  const { 'server-id': memberId, zone, 'redis-url': redis } = flags;
+  const hubId = hub ? memberId : '';
+  return { program, roles: ROLES[role], memberId, hubId, agentId: '', zone, plane: redis === '' ? '' : flags.plane };
 }
 
 /** Yields the hub's own sessions and those that the gateway knows of other hubs. */
