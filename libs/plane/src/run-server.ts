@@ -128,7 +128,8 @@ async function startRoles(
   const { events, observation, keptAfter } = instruments;
   // A hub without a gateway reads its own sessions from the registry too.
   const directory = new Directory(role === 'server' ? { ownHub: flags['server-id'] } : {});
-  const tenancy = flags['tenants-dir'] === '' ? undefined : await followedTenants(flags, closing, events);
+  const hasTenants = flags['tenants-dir'] !== '';
+  const tenancy = hasTenants ? await (await tenancyCode()).startTenancy(flags, { closing, events }) : undefined;
   const metrics = serverMetrics(events, {
     role,
     process: true,
@@ -159,7 +160,9 @@ async function startRoles(
   closing.defer(() => plane.close());
   const { instance } = plane;
   const tokens = roles.gateway && flags['caller-token-file'] !== '';
-  const callerTokens = tokens && { callerTokens: await followedTokens(flags, closing, events) };
+  const callerTokens = tokens && {
+    callerTokens: await (await tenancyCode()).startCallerTokens(flags, { closing, events }),
+  };
   const nextHop = (hubId: string) => plane.nextHop(hubId);
   const gateway = await roles.gateway?.(flags, { ...parts, ...callerTokens, instance, nextHop });
   const using = tenancy && gateway && { using: () => tenancy.views.using(gateway) };
@@ -168,16 +171,9 @@ async function startRoles(
   return { role, flags, instruments, metrics, registry, directory, plane, gateway, hub, tenancy };
 }
 
-/** Loads the code that reads tenants' files and tokens only now: it is a third of a server's code. */
-async function followedTenants(flags: ServerValues, closing: Closing, events: PlaneEvents): Promise<Tenancy> {
-  const { startTenancy } = await import('./tenancy/start-tenancy.ts');
-  return startTenancy(flags, { closing, events });
-}
-
-/** Loads the same code. */
-async function followedTokens(flags: ServerValues, closing: Closing, events: PlaneEvents) {
-  const { startCallerTokens } = await import('./tenancy/start-tenancy.ts');
-  return startCallerTokens(flags, { closing, events });
+/** Loads the code that reads tenants' files and tokens only where there are some: it is a third of a server's code. */
+function tenancyCode() {
+  return import('./tenancy/start-tenancy.ts');
 }
 
 /** Loads Redis' client only now: it takes 8 MB, which a server without Redis saves. */

@@ -51,7 +51,7 @@ export function membersRpc(backend: AdminBackend): MembersRpc {
   return {
     async listMembers() {
       const { plane, servers } = backend;
-      const members = plane ? await plane.members().catch(asError) : [];
+      const members = plane ? await plane.members().catch((error: Error) => error) : [];
       const known = members instanceof Error ? (plane?.lastMembers() ?? []) : members;
       const messages = known.map((member) => memberMessage(member, backend.identity));
       return {
@@ -64,10 +64,6 @@ export function membersRpc(backend: AdminBackend): MembersRpc {
       };
     },
   };
-}
-
-function asError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error));
 }
 
 function memberMessage({ roles, since, ...member }: Member, { memberId }: Identity): adminApi.Member {
