@@ -1,7 +1,7 @@
-import { randomBytes } from 'node:crypto';
 import type { HubLink, PlanePart } from '@isthmus/admin';
 import type { Directory, HubRecord } from '@isthmus/directory';
 import { type Following, follow, type Registry, type Roster } from '@isthmus/directory';
+import { randomHex } from '@isthmus/runtime';
 import type { PlaneState } from '@isthmus/telemetry';
 import { PeerLinks, type PeerLinksOptions } from '@isthmus/transport';
 import type { NextHop, PlaneEvents } from '@isthmus/tunnel';
@@ -21,7 +21,7 @@ export interface PlaneViewOptions {
 /** A server's view of its plane: a copy of the registry and, for a gateway, a link to each hub. */
 export class PlaneView {
   /** Names this process to hubs and agents. */
-  readonly instance = randomBytes(8).toString('hex');
+  readonly instance = randomHex(8);
   readonly following: Following;
   readonly #options: PlaneViewOptions;
   readonly #peers: PeerLinks | undefined;

@@ -1,6 +1,6 @@
-import { randomBytes } from 'node:crypto';
 import { Duplex } from 'node:stream';
 import type { adminApi } from '@isthmus/proto/admin';
+import { randomHex } from '@isthmus/runtime';
 import {
   type AnyPrincipal,
   asDialError,
@@ -103,14 +103,14 @@ function requestOf(
 ): DialRequest {
   const timeout = checked('timeout_ms', asked.timeoutMs) || dialTimeout;
   return {
-    id: hex(8),
+    id: randomHex(8),
     tenant: asked.tenant,
     destination: destinationOf(asked.destination),
     ...(asked.agentId !== '' && { agent: asked.agentId }),
     deadline: performance.now() + timeout,
     caller,
     // Its own trace, sampled whatever the sampling rate: the operator who asks wants to see it.
-    traceparent: `00-${hex(16)}-${hex(8)}-01`,
+    traceparent: `00-${randomHex(16)}-${randomHex(8)}-01`,
     signal,
     log: dialLog(),
   };
@@ -129,8 +129,4 @@ async function listen(routing: RoutingPart, request: DialRequest, established: E
 function checked(field: string, ms: number): number {
   if (ms >= 0 && ms <= ADMIN.dialMs) return ms;
   throw invalid(`${field} is ${ms}: want 0 to ${ADMIN.dialMs}`);
-}
-
-function hex(bytes: number): string {
-  return randomBytes(bytes).toString('hex');
 }
