@@ -1,4 +1,5 @@
 import type { adminApi } from '@isthmus/proto/admin';
+import { getOrPut } from '@isthmus/runtime';
 import type { AdminBackend } from '../backend.ts';
 
 /** What a tenant uses of a limit. */
@@ -87,11 +88,7 @@ function unconfigured(name: string): KnownTenant {
 
 function countsOf(backend: AdminBackend): Map<string, Counts> {
   const counts = new Map<string, Counts>();
-  const of = (tenant: string) => {
-    const found = counts.get(tenant) ?? { agents: new Set<string>(), sessions: 0, tunnels: 0 };
-    counts.set(tenant, found);
-    return found;
-  };
+  const of = (tenant: string) => getOrPut(counts, tenant, () => ({ agents: new Set(), sessions: 0, tunnels: 0 }));
   for (const { tenant, agentId } of backend.sessions()) {
     const tally = of(tenant);
     tally.agents.add(agentId);
