@@ -6,9 +6,6 @@ import { ADMIN } from '../defaults.ts';
 /** Upper bounds of the histogram's buckets, in milliseconds: two for each doubling, from .1 ms to 7 minutes. */
 const BOUNDS = Array.from({ length: 44 }, (_, index) => 0.1 * 2 ** (index / 2));
 
-/** In place of a sample that nobody took. */
-const NOT_SAMPLED = 0xffffffff;
-
 /** Number of dials that were answered in a window that ends now. */
 interface Rate {
   /** Length of the window: what was asked for, or the time since counting started if that is shorter. */
@@ -17,54 +14,59 @@ interface Rate {
   readonly failures: number;
 }
 
-/** The last dials in slots of equal length. Its size is fixed: 220 bytes a slot. */
+interface Slot {
+  /** The time since the epoch of the clock, in slots. */
+  readonly number: number;
+  dials: number;
+  failures: number;
+  /** Of the last sample; undefined if nobody took one. */
+  sessions: number | undefined;
+  tunnels: number | undefined;
+}
+
+function emptySlot(number: number): Slot {
+  return { number, dials: 0, failures: 0, sessions: undefined, tunnels: undefined };
+}
+
+/** The last dials in slots of equal length. Its size is bounded: 250 bytes a slot. */
 export class DialHistory {
   readonly slotMs: number;
   readonly #count: number;
   readonly #startedAt: number;
-  readonly #start: number;
-  readonly #dials: Uint32Array;
-  readonly #failures: Uint32Array;
-  readonly #sessions: Uint32Array;
-  readonly #tunnels: Uint32Array;
+  /** By their numbers, each in the place of the one that is too old by then. */
+  readonly #slots: Slot[] = [];
+  /** Of the slot in the same place: how many dials fell into each bucket. */
   readonly #latencies: Uint32Array;
   /** The number of the current slot. */
   #now: number;
 
   /** @param now milliseconds of one clock, here and below */
   constructor(slotMs: number, now: number, allMs = ADMIN.historyMs) {
-    const count = Math.ceil(allMs / slotMs);
     this.slotMs = slotMs;
-    this.#count = count;
+    this.#count = Math.ceil(allMs / slotMs);
     this.#startedAt = now;
     this.#now = Math.floor(now / slotMs);
-    this.#start = this.#now;
-    this.#dials = new Uint32Array(count);
-    this.#failures = new Uint32Array(count);
-    this.#sessions = new Uint32Array(count).fill(NOT_SAMPLED);
-    this.#tunnels = new Uint32Array(count).fill(NOT_SAMPLED);
-    this.#latencies = new Uint32Array(count * BOUNDS.length);
+    this.#latencies = new Uint32Array(this.#count * BOUNDS.length);
   }
 
   count(now: number, ms: number, failed: boolean): void {
-    const at = this.#advance(now);
-    add(this.#dials, at);
-    if (failed) add(this.#failures, at);
-    add(this.#latencies, at * BOUNDS.length + bucketOf(ms));
+    const slot = this.#current(now);
+    slot.dials++;
+    if (failed) slot.failures++;
+    const at = this.#placeOf(slot) * BOUNDS.length + bucketOf(ms);
+    this.#latencies[at] = (this.#latencies[at] as number) + 1;
   }
 
   /** Notes how many there are now. The last sample of a slot stays. */
   sample(now: number, sessions: number, tunnels: number): void {
-    const at = this.#advance(now);
-    this.#sessions[at] = sessions;
-    this.#tunnels[at] = tunnels;
+    Object.assign(this.#current(now), { sessions, tunnels });
   }
 
   /** Oldest first, the current slot last. */
   slots(now: number): adminApi.HistorySlot[] {
-    this.#advance(now);
-    const first = Math.max(this.#start, this.#now - this.#count + 1);
-    return Array.from({ length: this.#now - first + 1 }, (_, index) => this.#slot(first + index));
+    const { number: last } = this.#current(now);
+    const first = Math.max(Math.floor(this.#startedAt / this.slotMs), last - this.#count + 1);
+    return Array.from({ length: last - first + 1 }, (_, index) => this.#slot(first + index));
   }
 
   /** Counts the last full slots, and the elapsed part of the current one. @param count fewer than all */
@@ -76,44 +78,33 @@ export class DialHistory {
   }
 
   #slot(number: number): adminApi.HistorySlot {
-    const at = number % this.#count;
-    const latencies = this.#latencies.subarray(at * BOUNDS.length, (at + 1) * BOUNDS.length);
-    const dials = this.#dials[at] as number;
-    return {
-      startMs: number * this.slotMs,
-      dials,
-      failures: this.#failures[at] as number,
-      p50Ms: quantile(latencies, dials, 0.5),
-      p99Ms: quantile(latencies, dials, 0.99),
-      sessions: sampled(this.#sessions[at]),
-      tunnels: sampled(this.#tunnels[at]),
-    };
+    const kept = this.#slots[number % this.#count];
+    const slot = kept?.number === number ? kept : emptySlot(number);
+    const { dials, failures, sessions, tunnels } = slot;
+    const [p50Ms, p99Ms] = [0.5, 0.99].map((share) => quantile(this.#latenciesOf(slot), dials, share));
+    return { startMs: number * this.slotMs, dials, failures, p50Ms, p99Ms, sessions, tunnels };
   }
 
-  /** Clears the slots that began since the last call. A clock that was set back changes the current slot. @returns where its counts are */
-  #advance(now: number): number {
-    const current = Math.floor(now / this.slotMs);
-    const passed = Math.min(current - this.#now, this.#count);
-    for (let step = 0; step < passed; step++) this.#clear((current - step) % this.#count);
-    if (passed > 0) this.#now = current;
-    return this.#now % this.#count;
+  #placeOf({ number }: Slot): number {
+    return number % this.#count;
   }
 
-  #clear(at: number): void {
-    this.#dials[at] = 0;
-    this.#failures[at] = 0;
-    this.#sessions[at] = NOT_SAMPLED;
-    this.#tunnels[at] = NOT_SAMPLED;
-    this.#latencies.fill(0, at * BOUNDS.length, (at + 1) * BOUNDS.length);
+  #latenciesOf(slot: Slot): Uint32Array {
+    const at = this.#placeOf(slot) * BOUNDS.length;
+    return this.#latencies.subarray(at, at + BOUNDS.length);
   }
-}
 
-function add(counts: Uint32Array, at: number): void {
-  counts[at] = (counts[at] as number) + 1;
-}
-
-function sampled(value: number | undefined): number | undefined {
-  return value === NOT_SAMPLED ? undefined : value;
+  /** A clock that was set back changes nothing: the current slot stays the current one. */
+  #current(now: number): Slot {
+    this.#now = Math.max(this.#now, Math.floor(now / this.slotMs));
+    const at = this.#now % this.#count;
+    const kept = this.#slots[at];
+    if (kept?.number === this.#now) return kept;
+    const slot = emptySlot(this.#now);
+    this.#slots[at] = slot;
+    this.#latenciesOf(slot).fill(0);
+    return slot;
+  }
 }
 
 function bucketOf(ms: number): number {
