@@ -81,13 +81,12 @@ export function ofCertificates({ members }: Evidence): Result[] {
 
 export function ofVersions({ members }: Evidence): Result[] {
   const report = reportOf('versions');
-  const versions = new Map<string, string[]>();
-  for (const { id, version } of members) {
-    if (version !== '') versions.set(version, [...(versions.get(version) ?? []), id]);
-  }
-  if (versions.size === 0) return [];
-  if (versions.size === 1) return [report.pass('members', `all run ${[...versions.keys()][0]}`)];
-  const list = [...versions].map(([version, ids]) => `${version} at ${ids.join(', ')}`).join('; ');
+  const known = members.filter(({ version }) => version !== '');
+  const versions = [...Map.groupBy(known, ({ version }) => version)];
+  const [first, second] = versions;
+  if (!first) return [];
+  if (!second) return [report.pass('members', `all run ${first[0]}`)];
+  const list = versions.map(([version, all]) => `${version} at ${all.map(({ id }) => id).join(', ')}`).join('; ');
   return [report.warn('members', list, 'finish the upgrade, or find out why these members were left out')];
 }
 

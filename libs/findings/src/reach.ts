@@ -18,10 +18,10 @@ export function ofLinks(evidence: Evidence): Result[] {
       : 'isthmus hubs says why; check its log, its --advertise-address, and --peer-ca-cert of both';
     return [report.fail(hubId, detail, todo)];
   });
-  const faults = registryFaults(evidence);
-  const registry = [...new Set(faults.map(({ detail }) => detail))].map((detail) => {
-    const ids = faults.filter((fault) => fault.detail === detail).map(({ id }) => id);
-    return report.fail('the registry', `${ids.join(', ')} cannot use it: ${detail}`, registryTodo(detail));
+  const faults = Map.groupBy(registryFaults(evidence), ({ detail }) => detail);
+  const registry = [...faults].map(([detail, own]) => {
+    const ids = own.map(({ id }) => id).join(', ');
+    return report.fail('the registry', `${ids} cannot use it: ${detail}`, registryTodo(detail));
   });
   const well = members.flatMap(({ id, roles, list }) => {
     if (!roles.includes('gateway') || !list || list.registry?.up === false) return [];
@@ -67,7 +67,8 @@ export function ofAgents(evidence: Evidence): Result[] {
   }
   // What hubs a gateway knows an agent at may be old then.
   const old = registryFaults(evidence).length > 0;
-  const judged = [...byAgent(sessions)].map(([name, own]) => {
+  const agents = Map.groupBy(sessions, ({ tenant, agentId }) => agentName(tenant, agentId));
+  const judged = [...agents].map(([name, own]) => {
     const [first] = own as [Session];
     if (first.quarantined) {
       const of = first.tenant === 'default' ? '' : ` --tenant ${first.tenant}`;
@@ -96,17 +97,6 @@ function withoutAgents({ members, sessions }: Evidence): Finding[] {
     const detail = `no agent has a session: ${plural(count, 'dial')} of its callers failed in the last minutes`;
     return reportOf('agents').fail(`tenant ${tenant}`, detail, todo);
   });
-}
-
-function byAgent(sessions: readonly Session[]): Map<string, Session[]> {
-  const agents = new Map<string, Session[]>();
-  for (const session of sessions) {
-    const name = agentName(session.tenant, session.agentId);
-    const own = agents.get(name);
-    if (own) own.push(session);
-    else agents.set(name, [session]);
-  }
-  return agents;
 }
 
 /**
