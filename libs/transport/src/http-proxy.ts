@@ -3,7 +3,7 @@ import { TLSSocket } from 'node:tls';
 import { clientTls, connectTls, connectTo, isLoopback, keptAlive, printable, secured } from '@isthmus/runtime';
 import { type Destination, formatDestination } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
-import { type HttpAnswer, readAnswer, write } from './http1.ts';
+import { ask, type HttpAnswer } from './http1.ts';
 
 /** An HTTP proxy that opens connections to others by CONNECT. */
 export interface HttpProxy {
@@ -172,8 +172,7 @@ async function askProxy(
   signal?.addEventListener('abort', abandon, { once: true });
   try {
     if (socket instanceof TLSSocket) await secured(socket);
-    // Both at once: a broken connection fails both, and neither failure may go unhandled.
-    const [head] = await Promise.all([readAnswer(socket, timeout), write(socket, request(proxy, destination))]);
+    const head = await ask(socket, request(proxy, destination), timeout);
     if (head.status < 200 || head.status > 299) throw new Error(refusal(head, proxy, destination));
     return socket;
   } catch (error) {

@@ -121,8 +121,14 @@ export interface HttpAnswer {
   readonly fields: ReadonlyMap<string, string>;
 }
 
-/** Reads the head of an answer, see `readHead`. Passes over lines that are no fields. */
-export async function readAnswer(socket: Socket, timeout: number): Promise<HttpAnswer> {
+/** Sends a request and reads the head of its answer, see `readHead`. Passes over lines that are no fields. */
+export async function ask(socket: Socket, request: string, timeout: number): Promise<HttpAnswer> {
+  // A broken connection fails both, and neither failure may go unhandled.
+  const [answer] = await Promise.all([readAnswer(socket, timeout), write(socket, request)]);
+  return answer;
+}
+
+async function readAnswer(socket: Socket, timeout: number): Promise<HttpAnswer> {
   const [line = '', ...lines] = await readHead(socket, timeout, 'answer');
   const [, status, reason = ''] = /^HTTP\/1\.[01] (\d{3})(?: (.*))?$/.exec(line) ?? [];
   if (status === undefined) throw new Error(`not an HTTP/1.1 answer: ${quoted(line)}`);

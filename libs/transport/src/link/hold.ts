@@ -5,7 +5,7 @@ import { WIRE } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
 import { CALLERS_GROWTH } from '../grpc/server.ts';
-import { answerLast, percentEncoded, readAnswer, reasonOf, write } from '../http1.ts';
+import { answerLast, ask, percentEncoded, reasonOf, write } from '../http1.ts';
 import { type Accept, fromTheStart } from '../listen.ts';
 import { peerOf } from '../tls/certificate.ts';
 import { TENANT_FIELD } from './head.ts';
@@ -34,8 +34,7 @@ const LIMITS = {
  * @throws what the gateway says against it, or that something else answered
  */
 export async function requestHoldLink(socket: Socket, timeout: number): Promise<void> {
-  // A broken connection fails both, and neither failure may go unhandled.
-  const [{ status, reason, fields }] = await Promise.all([readAnswer(socket, timeout), write(socket, `${REQUEST}`)]);
+  const { status, reason, fields } = await ask(socket, `${REQUEST}`, timeout);
   if (status === 101 && fields.get('upgrade') === 'isthmus-hold') return;
   const why = reasonOf(fields.get('isthmus-error') ?? reason);
   throw new Error(`it answered ${status} ${why}${status === 405 ? ': it serves no links of isthmus hold' : ''}`);

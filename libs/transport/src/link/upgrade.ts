@@ -6,6 +6,7 @@ import type { PingInterval } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import {
   answerLast,
+  ask,
   copied,
   fieldOf,
   HeadLate,
@@ -13,7 +14,6 @@ import {
   percentDecoded,
   percentEncoded,
   quoted,
-  readAnswer,
   readHead,
   reasonOf,
   write,
@@ -128,9 +128,7 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   if (hello.token !== undefined) lines.push(`authorization: Bearer ${hello.token}`);
   if (hello.pingSeconds !== undefined) lines.push(`${PING_FIELD}: ${hello.pingSeconds}`);
   if (hello.instance !== undefined) lines.push(`isthmus-instance: ${hello.instance}`);
-  // Wait for both at once: a broken connection fails both, and neither failure may go unhandled.
-  const request = write(socket, `${lines.join('\r\n')}\r\n\r\n`);
-  const [head] = await Promise.all([readAnswer(socket, timeout), request]);
+  const head = await ask(socket, `${lines.join('\r\n')}\r\n\r\n`, timeout);
   if (head.status !== 101) throw await refusal(socket, head);
   const hubId = named(head, 'isthmus-hub');
   if (hubId === '')
