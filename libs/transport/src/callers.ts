@@ -71,13 +71,22 @@ export class Callers {
 
   /** @param owner what it says about its callers */
   async open(port: CallerPort, owner: PortOwner = {}): Promise<Listener> {
-    const { proxyNetworks, events, identities } = this.#options;
+    const { proxyNetworks, events, identities, mode } = this.#options;
     const local = 'path' in port.address;
-    const admitted = (socket: Socket) => listener.unproven.leave(socket);
+    const grpc = local ? this.#local : this.#remote;
+    const connect = serves(mode, 'http-connect') ? this.#connect.accept : undefined;
+    const others = this.#holds?.before(connect) ?? connect;
+    const entering =
+      (accept: Accept): Accept =>
+      (socket, first) => {
+        identities?.enter(socket, owner, () => listener.unproven.leave(socket));
+        accept(socket, first);
+      };
     const listener: Listener = await listen({
       events,
       ...port,
-      ...this.#edges(local, owner, admitted),
+      ...(others && { others: entering(others) }),
+      http2: entering((socket, first) => grpc.accept(socket, first)),
       ...(identities && { unproven: HANDSHAKES }),
       unprovenPool: this.#unprovenPool,
       proxyNetworks,
@@ -87,28 +96,6 @@ export class Callers {
     // The gateway stopped while it opened.
     if (this.#stopped || (this.#hidden && local)) await this.close(listener);
     return listener;
-  }
-
-  #edges(
-    local: boolean,
-    owner: PortOwner,
-    admitted: (socket: Socket) => void,
-  ): { readonly others?: Accept; readonly http2?: Accept } {
-    const { mode, identities } = this.#options;
-    const grpc = local ? this.#local : this.#remote;
-    const entering = (accept: Accept): Accept =>
-      identities
-        ? (socket, first) => {
-            identities.enter(socket, owner, () => admitted(socket));
-            accept(socket, first);
-          }
-        : accept;
-    const connect = serves(mode, 'http-connect') ? this.#connect.accept : undefined;
-    const others = this.#holds?.before(connect) ?? connect;
-    return {
-      ...(others && { others: entering(others) }),
-      http2: entering((socket, first) => grpc.accept(socket, first)),
-    };
   }
 
   /** Removes the unix sockets. Resolves when callers that connected before have dialled, or after a second. */
