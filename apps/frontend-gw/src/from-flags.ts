@@ -8,7 +8,6 @@ import {
   resumeOptions,
 } from '@isthmus/flags';
 import type { Gateway, GatewayParts } from '@isthmus/plane';
-import { DEFAULT_TENANT } from '@isthmus/transport';
 import { GATEWAY } from './defaults.ts';
 import { type GatewayOptions, gateway } from './gateway.ts';
 
@@ -27,7 +26,6 @@ function gatewayOptions(
     callers: callerPorts(flags),
     ...(flags.mode !== '' && { mode: flags.mode }),
     proxyNetworks: proxyNetworks(flags),
-    tenant: DEFAULT_TENANT,
     ownPorts: {
       host: flags['server-bind-address'],
       tls: callerTls(flags),

@@ -8,6 +8,7 @@ import {
   type CallerPort,
   Callers,
   type CallersOptions,
+  DEFAULT_TENANT,
   type Listener,
   type PortOwner,
 } from '@isthmus/transport';
@@ -32,10 +33,8 @@ import { gatewayAttach, gatewayStages } from './pipeline.ts';
 export interface GatewayOptions
   extends Pick<CallersOptions, 'mode' | 'keepaliveTime' | 'proxyNetworks' | 'halfClosedMs'> {
   readonly callers: readonly CallerPort[];
-  /** The tenant of every caller, unless `tenancy` says who is of which. */
-  readonly tenant: string;
   readonly tenancy?: Tenancy;
-  /** Who callers are of `tenant`, where some show tokens. Unset: none does. */
+  /** Who callers are where there are no tenants and some show tokens. Unset: none does. */
   readonly callerTokens?: CallersTenancy;
   /** For tenants' own ports and unix sockets. */
   readonly ownPorts: OwnPorts;
@@ -61,7 +60,7 @@ export interface GatewayOptions
 
 /** Runs a gateway: accepts callers, chooses a session for each dial, splices bytes. */
 export async function gateway(options: GatewayOptions): Promise<Gateway> {
-  const { observation, tenant, tenancy, callerTokens, dialTimeout: timeout, zone, parkTimeout } = options;
+  const { observation, tenancy, callerTokens, dialTimeout: timeout, zone, parkTimeout } = options;
   const { events } = observation;
   const suspects = new Suspects();
   const routing = { ...options, suspects };
@@ -73,7 +72,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const dial = pipeline(gatewayStages({ ...routing, limiter, directDials, gatewayTunnels }));
   const judges = tenancy ?? callerTokens;
   const identities = judges && new Identities(judges, events);
-  const identifyCaller = identities?.identifyCaller ?? anyoneOf(tenant);
+  const identifyCaller = identities?.identifyCaller ?? anyoneOf(DEFAULT_TENANT);
   const awaitDial = (of: string) => limiter.awaitDial(of);
   const attach = gatewayAttach({ ...routing, limiter, attach: passedAttach({ ...routing, route: routes }) });
   leaveDraining({ ...routing, route: routes }, events);
@@ -103,8 +102,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     await callers.close();
   };
   try {
-    for (const port of options.callers)
-      await callers.open(shared(port, options), callerTokens && ownerOf(port, tenant));
+    for (const port of options.callers) await callers.open(shared(port, options), callerTokens && ownerOf(port));
     if (tenancy && identities)
       own = await tenantCallers({ ...options, tenancy, ports: options.ownPorts, callers, identities, events });
   } catch (error) {
@@ -119,7 +117,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
       return own?.problems ?? [];
     },
     routing: {
-      tenant,
+      tenant: DEFAULT_TENANT,
       zone,
       dialTimeout: timeout,
       parkTimeout,
@@ -164,8 +162,8 @@ function shared(port: CallerPort, { tenancy, callerTokens }: GatewayOptions): Ca
 }
 
 /** Without tenants, every port is of the one that there is. */
-function ownerOf({ address }: CallerPort, tenant: string): PortOwner {
-  return 'path' in address ? { tenant, unixSocket: address.path } : { tenant };
+function ownerOf({ address }: CallerPort): PortOwner {
+  return { tenant: DEFAULT_TENANT, ...('path' in address && { unixSocket: address.path }) };
 }
 
 /** What the tenants' own ports and unix sockets share. */
