@@ -99,8 +99,8 @@ class AgentListeners {
     return this.#ports.get(socket)?.tenant;
   }
 
-  /** Call when the agent of a connection is admitted: it waits no longer. */
-  admitted(socket: Socket): void {
+  /** Call when the agent of a connection has proven who it is. */
+  proven(socket: Socket): void {
     this.#ports.get(socket)?.unproven.leave(socket);
   }
 
@@ -366,7 +366,7 @@ export class AgentPort {
     socket: Socket,
   ): SessionGrant | undefined {
     const { tenant, grant } = agent;
-    this.#listeners.admitted(socket);
+    this.#listeners.proven(socket);
     const identity = { ...session, tenant, ...(grant && { principal: grant.principal }) };
     // A Go agent judges no addresses: a name is refused unless a rule allows it as a name.
     const { tenancy } = this.#options;

@@ -82,7 +82,7 @@ export class Identities {
   };
   readonly #tenancy: CallersTenancy;
   readonly #events: PlaneEvents;
-  readonly #owners = new WeakMap<Socket, { readonly owner: PortOwner; readonly admitted: () => void }>();
+  readonly #owners = new WeakMap<Socket, { readonly owner: PortOwner; readonly proven: () => void }>();
   readonly #judged = new WeakMap<Socket, Known | Refused>();
   readonly #known = new RandomSet<Known>();
   /** How many of them each tenant has. */
@@ -96,9 +96,9 @@ export class Identities {
     tenancy.changed(() => this.#changes++);
   }
 
-  /** Notes which port accepted a connection. @param admitted called once its caller is known */
-  enter(socket: Socket, owner: PortOwner, admitted: () => void): void {
-    this.#owners.set(socket, { owner, admitted });
+  /** Notes which port accepted a connection. @param proven called once its caller is known */
+  enter(socket: Socket, owner: PortOwner, proven: () => void): void {
+    this.#owners.set(socket, { owner, proven });
   }
 
   /** Ends the connections that a port accepted. */
@@ -126,7 +126,7 @@ export class Identities {
   /** @throws DialError if the tenant has too many connections */
   #admit(peer: ConnectionPeer, grant: Grant, digest: string | undefined): Known {
     const { socket, remote, subject } = peer;
-    const { owner, admitted } = this.#owners.get(socket) ?? { owner: {}, admitted() {} };
+    const { owner, proven } = this.#owners.get(socket) ?? { owner: {}, proven() {} };
     const { principal } = grant;
     const { tenant } = principal;
     this.#checkRoom(tenant);
@@ -136,7 +136,7 @@ export class Identities {
     this.#known.add(known);
     this.#count(tenant, 1);
     this.#judged.set(socket, known);
-    admitted();
+    proven();
     socket.once('close', () => {
       known.unwatch();
       this.#known.delete(known);

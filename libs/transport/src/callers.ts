@@ -37,7 +37,7 @@ export interface CallersOptions extends ProxyServiceOptions {
   /** Load balancers in front of the ports, which use the PROXY protocol. */
   readonly proxyNetworks?: BlockList | undefined;
   /** Unset: nobody asks which port accepted a caller. */
-  readonly identities?: { enter(socket: Socket, owner: PortOwner, admitted: () => void): void } | undefined;
+  readonly identities?: { enter(socket: Socket, owner: PortOwner, proven: () => void): void } | undefined;
 }
 
 /** Where callers connect, and what serves them there. */

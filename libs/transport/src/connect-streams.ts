@@ -25,7 +25,7 @@ const ESTABLISHED = hpackEncode([[':status', '200']]);
 interface Call {
   readonly pending: PendingStream;
   readonly peer: ConnectionPeer;
-  readonly admit: () => void;
+  readonly proven: () => void;
   /** Aborts when the caller has gone, before its dial began. */
   readonly gone: AbortController;
   /** Of its dial, once it began. */
@@ -75,7 +75,7 @@ export function connectStreams(options: CallerEdgeOptions): NonNullable<GrpcServ
     answerError(pending.stream, error);
     peer.refused?.(why);
   };
-  return (stream, request, peer, admit) => {
+  return (stream, request, peer, proven) => {
     events.emit('caller:open', 'http-connect');
     const gone = new AbortController();
     const closed = () => {
@@ -83,14 +83,14 @@ export function connectStreams(options: CallerEdgeOptions): NonNullable<GrpcServ
       gone.abort();
       call.signal?.abort(stream.reason ?? new Error('the caller went away'));
     };
-    const call: Call = { pending: new PendingStream(stream, { closed }), peer, admit, gone, signal: undefined };
+    const call: Call = { pending: new PendingStream(stream, { closed }), peer, proven, gone, signal: undefined };
     stream.guarded(() => serve(call, request))();
   };
 }
 
 /** @throws DialError */
 async function identified(
-  { peer, admit, gone }: Call,
+  { peer, proven, gone }: Call,
   credentials: readonly string[],
   target: string,
   { identifyCaller, identifyByToken }: CallerEdgeOptions,
@@ -98,7 +98,7 @@ async function identified(
   const shown = identifyByToken && credentialIn(credentials, peer.socket);
   try {
     const who = shown ? await identifyByToken(peer, shown, gone.signal) : identifyCaller(peer);
-    if (!(who instanceof NotAuthorised)) admit();
+    if (!(who instanceof NotAuthorised)) proven();
     return who;
   } catch (error) {
     throw error instanceof NotAuthorised ? challenged(error.dialling(target)) : error;

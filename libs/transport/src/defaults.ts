@@ -74,7 +74,7 @@ export const TRANSPORT = {
   grpcFieldsBytes: 64 * 1024,
   /** Answers (to PING, SETTINGS, refused streams) that may wait for a gRPC peer that does not read them. */
   grpcBacklogBytes: 1024 * 1024,
-  /** The same until a service has admitted the peer. Nothing but such answers can wait for it. */
+  /** The same until the peer has proven who it is. Nothing but such answers can wait for it. */
   grpcWaitingBacklogBytes: 16 * 1024,
   /** How much the windows of all gRPC callers together may grow. They have a budget of their own, so that they cannot shrink the links' windows. */
   grpcGrowthBytes: 128 * 1024 * 1024,

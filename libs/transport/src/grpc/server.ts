@@ -39,9 +39,9 @@ const RULES: StreamRules = {
 
 export interface GrpcServerOptions {
   readonly services: readonly GrpcService[];
-  /** Serves CONNECT beside gRPC. Unset: it is refused. @param admit see `GrpcService.serve` */
+  /** Serves CONNECT beside gRPC. Unset: it is refused. @param proven see `GrpcService.serve` */
   readonly connect?:
-    | ((stream: Http2Stream, request: Metadata, peer: ConnectionPeer, admit: () => void) => void)
+    | ((stream: Http2Stream, request: Metadata, peer: ConnectionPeer, proven: () => void) => void)
     | undefined;
   readonly events: PlaneEvents;
   /** Names the server in events: `grpc callers`, `grpc agents`. */
@@ -54,7 +54,7 @@ export interface GrpcServerOptions {
   readonly maxStreams?: number;
   /** How long the header fields of a request may be, in bytes. Default 64 KiB. */
   readonly maxFields?: number;
-  /** The limits of a peer until a service has admitted it. Default: the same as afterwards. */
+  /** The limits of a peer until a service says that it has proven who it is. Default: the same as afterwards. */
   readonly unproven?: PeerLimits;
 }
 
@@ -73,9 +73,9 @@ export class GrpcServer {
   readonly #greeting: Buffer;
   /** What a connection begins with. */
   readonly #settings: PeerSettings;
-  /** The limits of a peer at first, and once it is admitted. */
+  /** The limits of a peer at first, and once it has proven who it is. */
   readonly #first: StreamSettings;
-  readonly #admitted: StreamSettings;
+  readonly #proven: StreamSettings;
   readonly #connections = new RandomSet<Connection>();
   #draining = false;
   /** Set by `close`. Called when the last connection has ended. */
@@ -88,8 +88,8 @@ export class GrpcServer {
       maxFields: maxHeaderListSize = TRANSPORT.grpcFieldsBytes,
     } = options;
     this.#options = options;
-    this.#admitted = settingsOf({ streamWindow, maxStreams });
-    this.#first = options.unproven ? settingsOf(options.unproven) : this.#admitted;
+    this.#proven = settingsOf({ streamWindow, maxStreams });
+    this.#first = options.unproven ? settingsOf(options.unproven) : this.#proven;
     this.#settings = { ...this.#first, maxFrameSize: DEFAULT_FRAME, maxHeaderListSize };
     this.#greeting = greeting('server', { ...this.#first, maxHeaderListSize });
     this.#methods = new Map(options.services.map((service) => [service.path, service]));
@@ -162,23 +162,23 @@ export class GrpcServer {
       refusals ??= new Allowance({ atOnce: TRANSPORT.challenges - 1, perSecond: 1000 / TRANSPORT.challengeMs });
       if (!refusals.spend(1)) connection.leave();
     };
-    const admit = () => {
-      if (limits !== this.#admitted) connection.allow(this.#admitted, TRANSPORT.grpcBacklogBytes);
-      limits = this.#admitted;
+    const proven = () => {
+      if (limits !== this.#proven) connection.allow(this.#proven, TRANSPORT.grpcBacklogBytes);
+      limits = this.#proven;
     };
     const connection = new Connection(socket, {
       role: 'server',
       settings: this.#settings,
       greeting: this.#greeting,
       rules: RULES,
-      maxBacklog: this.#first === this.#admitted ? TRANSPORT.grpcBacklogBytes : TRANSPORT.grpcWaitingBacklogBytes,
+      maxBacklog: this.#first === this.#proven ? TRANSPORT.grpcBacklogBytes : TRANSPORT.grpcWaitingBacklogBytes,
       defer: process.nextTick,
       latePongs: true,
       keepaliveMs,
       lost: (reason, isFault) => (isFault ? planeEnded(reason) : reason),
       opened: (stream, request) => {
         peer ??= { ...peerOf(socket, (reason) => connection.destroy(planeEnded(reason, 'credential'), true)), refused };
-        this.#serve(stream, request, peer, admit);
+        this.#serve(stream, request, peer, proven);
       },
       longHead: () => {
         const error = new RequestRefused(
@@ -199,17 +199,17 @@ export class GrpcServer {
     return connection;
   }
 
-  #serve(stream: Http2Stream, request: readonly Field[], peer: ConnectionPeer, admit: () => void): void {
+  #serve(stream: Http2Stream, request: readonly Field[], peer: ConnectionPeer, proven: () => void): void {
     const metadata = new Metadata(request);
     const connect = metadata.first(':method') === 'CONNECT' ? this.#options.connect : undefined;
     const timeout = readTimeout(metadata.first('grpc-timeout'));
     const path = metadata.first(':path') ?? '';
     const service = this.#methods.get(path);
     const refusal = refusalOf(metadata, timeout);
-    if (connect) connect(stream, metadata, peer, admit);
+    if (connect) connect(stream, metadata, peer, proven);
     else if (refusal) refuse(stream, ...refusal);
     else if (!service) refuse(stream, 200, new StatusError('Unimplemented', `unknown method ${path}`));
-    else service.serve(new ServerCall(stream, metadata, peer, timeout), admit);
+    else service.serve(new ServerCall(stream, metadata, peer, timeout), proven);
   }
 }
 

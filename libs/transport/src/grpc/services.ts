@@ -24,8 +24,8 @@ import { type CallerIdentity, type ConnectionPeer, denied, type IdentifyByToken 
 export interface GrpcService {
   /** `/Service/Method`. */
   readonly path: string;
-  /** @param admit reports that the peer has proven who it is, so that the limits of unproven peers no longer apply */
-  readonly serve: (call: ServerCall<ConnectionPeer>, admit: () => void) => void;
+  /** @param proven reports that the peer has proven who it is, so that the limits of unproven peers no longer apply */
+  readonly serve: (call: ServerCall<ConnectionPeer>, proven: () => void) => void;
 }
 
 export interface ProxyServiceOptions extends CallerEdgeOptions {
@@ -41,18 +41,18 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
   const { identifyCaller, identifyByToken } = options;
   return {
     path: PROXY_METHOD,
-    serve(call, admitted) {
+    serve(call, proven) {
       const shown = identifyByToken ? call.metadata.get('authorization') : [];
       if (!identifyByToken || shown.length === 0) {
         serve(
           call,
-          admitted,
+          proven,
           options,
           judged(() => identifyCaller(call.peer)),
         );
         return;
       }
-      call.guarded(async () => serve(call, admitted, options, await judgedBy(identifyByToken, call, shown)))();
+      call.guarded(async () => serve(call, proven, options, await judgedBy(identifyByToken, call, shown)))();
     },
   };
 }
@@ -81,12 +81,7 @@ async function judgedBy(
   }
 }
 
-function serve(
-  call: ServerCall<ConnectionPeer>,
-  admitted: () => void,
-  options: ProxyServiceOptions,
-  who: Judged,
-): void {
+function serve(call: ServerCall<ConnectionPeer>, proven: () => void, options: ProxyServiceOptions, who: Judged): void {
   const { events, timeout, awaitDial = () => () => {} } = options;
   const { peer } = call;
   const { remote } = peer;
@@ -110,7 +105,7 @@ function serve(
   }
   let dialled = () => {};
   if (!(who instanceof NotAuthorised)) {
-    admitted();
+    proven();
     try {
       dialled = awaitDial(who.tenant);
     } catch (error) {
@@ -221,12 +216,12 @@ export interface AgentServiceOptions<A> {
 
 /** The Go agents' edge. Each agent has one stream, which carries all its tunnels. */
 export function agentService<A>(options: AgentServiceOptions<A>): GrpcService {
-  return { path: CONNECT_METHOD, serve: (call, admitted) => call.guarded(() => admit(call, admitted, options))() };
+  return { path: CONNECT_METHOD, serve: (call, proven) => call.guarded(() => admit(call, proven, options))() };
 }
 
 async function admit<A>(
   call: ServerCall<ConnectionPeer>,
-  admitted: () => void,
+  proven: () => void,
   options: AgentServiceOptions<A>,
 ): Promise<void> {
   const { serverId, serverCount, events, onAgent } = options;
@@ -239,7 +234,7 @@ async function admit<A>(
       authenticate: (check) => authenticate(call, check),
     });
     if (call.over) return;
-    admitted();
+    proven();
     // Agents wait for these two before anything else.
     call.respond([
       ['serverid', serverId],
