@@ -1,6 +1,6 @@
 import { isIP, type Socket } from 'node:net';
 import tls from 'node:tls';
-import { type Clock, clientTlsOf, connectTo, systemClock, type TlsSettings } from '@isthmus/runtime';
+import { type Clock, clientTlsOf, connectTo, systemClock, type TlsSettings, unlessGivenUp } from '@isthmus/runtime';
 import {
   type AgentHello,
   connectPackets,
@@ -217,13 +217,8 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
         [...namesOf(server, options), HUB_SERVER_NAME],
       )
     : { socket: below, done: Promise.resolve() };
-  const late = () => socket.destroy(new Error(`no connection to ${address}:${port} within ${timeout / 1000} s`));
-  const timer = setTimeout(late, Math.max(1, timeout - (performance.now() - start)));
-  try {
-    await unlessGivenUp(socket, signal, done);
-  } finally {
-    clearTimeout(timer);
-  }
+  const late = `no connection to ${address}:${port} within ${timeout / 1000} s`;
+  await unlessGivenUp(socket, () => done, { signal, late, timeout: timeout - (performance.now() - start) });
   socket.on('error', () => {});
   return socket;
 }
@@ -234,25 +229,13 @@ function namesOf({ address, name }: ServerAddress, { serverNames }: UplinkOption
   return [first, ...others];
 }
 
-/** Waits for a socket's event. The wait ends when the attempt is abandoned. */
-async function unlessGivenUp<T>(socket: Socket, signal: AbortSignal, step: Promise<T>): Promise<T> {
-  const abandon = () => socket.destroy(new Error('connection attempt abandoned'));
-  if (signal.aborted) abandon();
-  signal.addEventListener('abort', abandon, { once: true });
-  try {
-    return await step;
-  } finally {
-    signal.removeEventListener('abort', abandon);
-  }
-}
-
 async function linkUplink(server: ServerAddress, socket: Socket, options: UplinkOptions): Promise<Uplink> {
   const { events, membership, timeout, signal } = options;
   const names = namesOf(server, options);
   const token = options.token();
   const hello = { ...options.hello, ...(token !== undefined && { token }) };
   const answer = requestLink(socket, names[0], hello, timeout);
-  const { hubId, plane, serverCount, tenant, ...offers } = await unlessGivenUp(socket, signal, answer);
+  const { hubId, plane, serverCount, tenant, ...offers } = await unlessGivenUp(socket, () => answer, { signal });
   // Without TLS nothing proves who answers, so only the configured host gets a token.
   const mayRoam = token === undefined || options.tls !== undefined;
   let leaving = false;

@@ -68,6 +68,7 @@ export {
   endAfterPeer,
   keptAlive,
   putBack,
+  unlessGivenUp,
   wholeOf,
   writerOf,
 } from './sockets.ts';

@@ -153,6 +153,35 @@ export async function wholeOf(
   return Buffer.concat(chunks);
 }
 
+interface GiveUpOptions {
+  /** How long the step may take, in milliseconds, and what the connection then ends with. Unset: for as long as it takes. */
+  readonly timeout?: number;
+  readonly late?: string;
+  /** Gives up the attempt. Has no effect once the step is done. */
+  readonly signal?: AbortSignal | undefined;
+  /** What the connection then ends with. */
+  readonly abandoned?: string;
+}
+
+/** Waits for a step of making a connection. If it takes too long, or is given up, the connection is destroyed, which must reject the step. */
+export async function unlessGivenUp<T>(
+  connection: { destroy(reason: Error): unknown },
+  step: () => Promise<T>,
+  { timeout, late, signal, abandoned = 'connection attempt abandoned' }: GiveUpOptions,
+): Promise<T> {
+  const end = (why: string | undefined) => connection.destroy(new Error(why));
+  const abandon = () => end(abandoned);
+  const timer = timeout === undefined ? undefined : setTimeout(end, Math.max(1, timeout), late);
+  if (signal?.aborted) abandon();
+  signal?.addEventListener('abort', abandon, { once: true });
+  try {
+    return await step();
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', abandon);
+  }
+}
+
 interface FirstOptions {
   /** Starts to connect. */
   readonly open: (address: string) => Socket;

@@ -1,6 +1,15 @@
 import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { clientTls, connectTls, connectTo, isLoopback, keptAlive, printable, secured } from '@isthmus/runtime';
+import {
+  clientTls,
+  connectTls,
+  connectTo,
+  isLoopback,
+  keptAlive,
+  printable,
+  secured,
+  unlessGivenUp,
+} from '@isthmus/runtime';
 import { type Destination, formatDestination } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
 import { ask, type HttpAnswer } from './http1.ts';
@@ -135,14 +144,13 @@ export async function throughProxy(
   { timeout, signal }: ThroughProxyOptions,
 ): Promise<Socket> {
   const late = performance.now() + timeout;
-  const raw = await connectTo(proxy, { timeout, signal }).catch((error) => {
-    throw failed(proxy, error);
-  });
-  return askProxy(raw, proxy, to, { timeout: Math.max(1, late - performance.now()), ...(signal && { signal }) });
-}
-
-function failed({ name }: HttpProxy, error: Error): Error {
-  return new Error(`through the proxy ${name}: ${error.message}`, { cause: error });
+  try {
+    const raw = await connectTo(proxy, { timeout, signal });
+    const left = { timeout: Math.max(1, late - performance.now()), ...(signal && { signal }) };
+    return await askProxy(raw, proxy, to, left);
+  } catch (error) {
+    throw new Error(`through the proxy ${proxy.name}: ${(error as Error).message}`, { cause: error });
+  }
 }
 
 /** On a socket that is connected to the proxy. Destroys it if the attempt fails. */
@@ -162,26 +170,22 @@ async function askProxy(
     : raw;
   // Also between two steps, when nothing else listens: an error without a listener would end the process.
   if (socket !== raw) socket.on('error', ignore);
-  const end = (error: Error) => {
+  const end = (error?: Error) => {
     socket.destroy(error);
     raw.destroy(error);
   };
-  const timer = setTimeout(() => end(new Error(`no answer within ${Math.ceil(timeout / 100) / 10} s`)), timeout);
-  const abandon = () => end(new Error('connection attempt abandoned'));
-  if (signal?.aborted) abandon();
-  signal?.addEventListener('abort', abandon, { once: true });
-  try {
+  const answered = async () => {
     if (socket instanceof TLSSocket) await secured(socket);
     const head = await ask(socket, request(proxy, destination), timeout);
     if (head.status < 200 || head.status > 299) throw new Error(refusal(head, proxy, destination));
+  };
+  const late = `no answer within ${Math.ceil(timeout / 100) / 10} s`;
+  try {
+    await unlessGivenUp({ destroy: end }, answered, { timeout, late, signal });
     return socket;
   } catch (error) {
-    socket.destroy();
-    raw.destroy();
-    throw failed(proxy, error as Error);
-  } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener('abort', abandon);
+    end();
+    throw error;
   }
 }
 

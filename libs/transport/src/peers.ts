@@ -10,6 +10,7 @@ import {
   printable,
   remoteOf,
   type TlsSettings,
+  unlessGivenUp,
 } from '@isthmus/runtime';
 import {
   type Attach,
@@ -261,15 +262,8 @@ async function connectHub(address: string, settings: TlsSettings): Promise<Socke
     clientTlsOf(settings),
     [HUB_SERVER_NAME],
   );
-  const timer = setTimeout(
-    () => socket.destroy(new Error(`no TLS handshake within ${TRANSPORT.peerConnectMs} ms`)),
-    Math.max(1, late - performance.now()),
-  );
-  try {
-    await done;
-  } finally {
-    clearTimeout(timer);
-  }
+  const text = `no TLS handshake within ${TRANSPORT.peerConnectMs} ms`;
+  await unlessGivenUp(socket, () => done, { timeout: late - performance.now(), late: text });
   return socket;
 }
 

@@ -9,6 +9,7 @@ import {
   printable,
   Queue,
   type TlsSettings,
+  unlessGivenUp,
   within,
 } from '@isthmus/runtime';
 import { type CutMessage, LinkClient, requestHoldLink, secureConnect, TRANSPORT } from '@isthmus/transport';
@@ -317,13 +318,7 @@ class Gateway {
     const below = await connectTo(this.#place, { timeout });
     const options = { socket: below, ...(isIP(host) === 0 && { servername: host }), ALPNProtocols: ['http/1.1'] };
     const { socket, done } = secureConnect(options, tls, [host]);
-    const late = () => socket.destroy(new Error(`no TLS handshake within ${timeout / 1000} s`));
-    const timer = setTimeout(late, timeout);
-    try {
-      await done;
-    } finally {
-      clearTimeout(timer);
-    }
+    await unlessGivenUp(socket, () => done, { timeout, late: `no TLS handshake within ${timeout / 1000} s` });
     return socket;
   }
 }

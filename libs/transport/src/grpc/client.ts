@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import { unlessGivenUp } from '@isthmus/runtime';
 import { checkName, planeEnded } from '@isthmus/tunnel';
 import {
   ClientCall,
@@ -89,19 +90,14 @@ export async function connectPackets(socket: Socket, options: ConnectPacketsOpti
   const { agentId: agentid, identifiers: agentidentifiers, token, target, timeout, signal } = options;
   const metadata = { agentid, agentidentifiers, ...(token !== undefined && { authorization: `Bearer ${token}` }) };
   const call = clientCall(socket, { ...options, method: CONNECT_METHOD, metadata });
-  const abandon = () => call.destroy(new Error(`connection attempt to ${target} abandoned`));
-  const late = () => call.destroy(new Error(`no answer from ${target} within ${timeout} ms`));
-  const timer = setTimeout(late, timeout);
-  signal.addEventListener('abort', abandon, { once: true });
-  if (signal.aborted) abandon();
+  const late = `no answer from ${target} within ${timeout} ms`;
+  const abandoned = `connection attempt to ${target} abandoned`;
   try {
-    return { ...readAnswer(await call.answered), channel: call };
+    const answer = await unlessGivenUp(call, () => call.answered, { timeout, late, signal, abandoned });
+    return { ...readAnswer(answer), channel: call };
   } catch (error) {
     call.destroy(error as Error);
     throw error;
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener('abort', abandon);
   }
 }
 
