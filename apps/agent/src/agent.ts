@@ -26,12 +26,13 @@ export interface AgentOptions {
   readonly version: string;
   /** Each is one server, a balancer before several, or a name that resolves to all of them. */
   readonly server: { readonly hosts: readonly string[]; readonly port: number };
+  /** Unset: no TLS. */
   readonly tls?: TlsSettings;
   /** Unset: servers are reached directly. A proxy resolves their names. */
   readonly proxy?: ProxyFor;
   /** Further ALPN names to offer, for balancers that route by them. */
   readonly alpn: readonly string[];
-  /** The service account token to present, read anew for each connection. */
+  /** The service account token to present, read anew for each connection, because tokens are renewed in place. */
   readonly token: () => string | undefined;
   readonly sessionCount: number | 'all';
   /** Which count of servers without a plane is used: that of the leases, or else of the last server; or the largest of all. */
@@ -45,6 +46,7 @@ export interface AgentOptions {
   readonly syncForever: boolean;
   /** Sessions move to better hubs within this time, in milliseconds; see docs/LIMITS.md. */
   readonly rebalanceTime: number;
+  /** gRPC keepalive towards ANP's servers, in milliseconds. */
   readonly keepaliveTime: number;
   /** How long a link to a hub may be silent before either side asks, in milliseconds. Default: 1 s, at rest what the hub says. */
   readonly pingInterval?: number | undefined;

@@ -1,15 +1,7 @@
 import { type Policy, policyOf } from '@isthmus/admission/policy';
 import { endpointDial, type PolicyRules } from '@isthmus/transport';
-import {
-  DialError,
-  type DialLimiter,
-  type DialPolicy,
-  type Observation,
-  observed,
-  type Prohibited,
-  refuseWhenScarce,
-  type Stage,
-} from '@isthmus/tunnel';
+import { DialError, type DialLimiter, observed, refuseWhenScarce, type Stage } from '@isthmus/tunnel';
+import type { AgentOptions } from './agent.ts';
 import { AGENT } from './defaults.ts';
 
 interface TenantPolicyOptions {
@@ -60,19 +52,12 @@ export class TenantPolicy implements Disposable {
   }
 }
 
-interface AgentStagesOptions {
-  readonly agentId: string;
-  readonly observation: Observation;
+interface AgentStagesOptions
+  extends Pick<AgentOptions, 'agentId' | 'observation' | 'prohibited' | 'lists' | 'network'> {
   /** Of all connections together. */
   readonly limiter: Pick<DialLimiter, 'limit'>;
   /** What the connection's hub says that callers may dial. Unset for a server that can say nothing. */
   readonly rules: Pick<TenantPolicy, 'permit'> | undefined;
-  /** Decides which addresses are not dialled. */
-  readonly prohibited?: Prohibited;
-  /** The agent's own lists of what it dials. */
-  readonly lists?: DialPolicy;
-  /** See `AgentOptions`. */
-  readonly network?: Stage;
 }
 
 /** A dial's way through an agent, from one of its connections to the destination's socket. The test beside it says why in this order. */

@@ -1,6 +1,6 @@
 import { isIP, type Socket } from 'node:net';
 import tls from 'node:tls';
-import { type Clock, clientTlsOf, connectTo, systemClock, type TlsSettings, unlessGivenUp } from '@isthmus/runtime';
+import { type Clock, clientTlsOf, connectTo, systemClock, unlessGivenUp } from '@isthmus/runtime';
 import {
   type AgentHello,
   connectPackets,
@@ -10,7 +10,6 @@ import {
   LinkServer,
   type MembershipMessage,
   PacketServer,
-  type ProxyFor,
   requestLink,
   secureConnect,
   throughProxy,
@@ -23,6 +22,7 @@ import {
   type PlaneEvents,
   parseDestination,
 } from '@isthmus/tunnel';
+import type { AgentOptions } from './agent.ts';
 import { AGENT } from './defaults.ts';
 import { TenantPolicy } from './pipeline.ts';
 
@@ -96,22 +96,12 @@ export interface ServerAddress {
   readonly name?: string;
 }
 
-export interface UplinkOptions {
+export interface UplinkOptions extends Pick<AgentOptions, 'tls' | 'proxy' | 'alpn' | 'token' | 'keepaliveTime'> {
   /** The configured servers' names or addresses. A server's certificate names the one that led to it, or `HUB_SERVER_NAME`. */
   readonly serverNames: readonly string[];
-  /** Unset: no TLS. */
-  readonly tls?: TlsSettings;
-  /** Unset: servers are reached directly. */
-  readonly proxy?: ProxyFor;
-  /** Further ALPN names to offer, for balancers that route by them. */
-  readonly alpn: readonly string[];
   /** Addresses without TLS whose last answer was gRPC. They are not asked for a link again, see `connectUplink`. */
   readonly packetServers: Set<string>;
   readonly hello: Omit<AgentHello, 'token'>;
-  /** Read anew for each connection, because tokens are renewed in place. */
-  readonly token: () => string | undefined;
-  /** gRPC keepalive towards ANP's servers, in milliseconds. */
-  readonly keepaliveTime: number;
   /** How long a server may take to admit the agent, in milliseconds. */
   readonly timeout: number;
   /** Gives up the attempt. Has no effect on an established connection. */
