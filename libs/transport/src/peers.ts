@@ -288,7 +288,7 @@ export interface PeerServerOptions {
   readonly hungUp?: (loss: GatewayLoss) => void;
 }
 
-export interface PeerServer extends Pick<Listener, 'address' | 'connections' | 'stop' | 'close'> {
+export interface PeerServer extends Pick<Listener, 'address' | 'connections' | 'close'> {
   /** Accepts no new gateways, asks the connected ones to dial elsewhere, and lets running tunnels finish. */
   drain(): void;
 }
@@ -338,16 +338,14 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
     await close();
     throw error;
   }
-  const stop = async () => void (await Promise.all(listeners.map((each) => each.stop())));
   return {
     address: listeners.at(-1)?.address as string,
     get connections() {
       return listeners.flatMap(({ connections }) => [...connections]);
     },
-    stop,
     drain() {
       draining = true;
-      void stop();
+      for (const listener of listeners) void listener.stop();
       for (const link of links) link.close();
     },
     async close() {
