@@ -96,7 +96,7 @@ test('a reader that moves between any two looks is never ended, and one that hel
     pair.window = 1;
     const channel = new ObservedChannel(pair, planeEvents(), 'hub');
     const ended: Error[] = [];
-    const backlog = new Backlog(channel, { reader: 'caller', stalled() {}, limits: { shareBytes: 0 } });
+    const backlog = new Backlog(channel, { reader: 'caller', limits: { shareBytes: 0 } });
     const unread = backlog.open((reason) => {
       ended.push(reason);
       unread.close();

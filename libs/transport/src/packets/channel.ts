@@ -87,6 +87,11 @@ export class ObservedChannel implements PacketChannel {
     return this.#channel.over;
   }
 
+  /** Call when a tunnel is ended because its reader stands. */
+  stalled(): void {
+    this.#events.emit('tunnel:stalled', this.#role);
+  }
+
   end(): void {
     this.#channel.end();
   }
@@ -111,10 +116,9 @@ export class ObservedChannel implements PacketChannel {
 /** The budget of this process. */
 const processBudget = new SharedBudget(TRANSPORT.packetsBudgetBytes);
 
-/** Whose readers they are, and who hears of one whose tunnel is ended. */
 interface BacklogOptions {
+  /** Whose readers they are. */
   readonly reader: TunnelSide;
-  readonly stalled: () => void;
   readonly limits?: BacklogLimits | undefined;
   /** Who uses the budget: of several tenants none can take all. */
   readonly tenant?: string | undefined;
@@ -222,7 +226,7 @@ export class Backlog {
     for (const unread of [...this.#slow]) {
       // Nobody waits for a channel that has ended, but its data takes memory all the same.
       if (unread.look(heldUp || over) < (this.#patience * TRANSPORT.packetsReaderChecks) / this.#patienceMs) continue;
-      this.#options.stalled();
+      this.#channel.stalled();
       unread.end(this.#reason(unread));
     }
   }

@@ -75,13 +75,7 @@ export class PacketClient implements NextHopConnection {
     this.#drain = new Drain({ peer, open: () => this.open, end: () => this.#mux.end() });
     this.closed = this.#drain.closed;
     this.#channel = new ObservedChannel(channel, options.events, 'hub');
-    const stalled = () => void options.events.emit('tunnel:stalled', 'hub');
-    const backlog = new Backlog(this.#channel, {
-      reader: 'caller',
-      stalled,
-      limits: options.backlog,
-      tenant: options.tenant,
-    });
+    const backlog = new Backlog(this.#channel, { reader: 'caller', limits: options.backlog, tenant: options.tenant });
     this.#mux = new PacketMux(this.#channel, {
       side: 'dialling',
       unread: (end) => backlog.open(end),

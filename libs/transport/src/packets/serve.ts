@@ -47,10 +47,8 @@ export class PacketServer {
   }
 
   #unread(): (end: (reason: Error) => void) => Unread {
-    const { role, events } = this.#options;
-    if (role === 'gateway') return () => pausing(this.#channel);
-    const stalled = () => void events.emit('tunnel:stalled', role);
-    const backlog = new Backlog(this.#channel, { reader: 'destination', stalled });
+    if (this.#options.role === 'gateway') return () => pausing(this.#channel);
+    const backlog = new Backlog(this.#channel, { reader: 'destination' });
     return (end) => backlog.open(end);
   }
 
