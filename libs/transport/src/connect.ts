@@ -1,8 +1,9 @@
 import type { Socket } from 'node:net';
 import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
 import { asDialError, type DialError, NotAuthorised, PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
+import type { Field } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
-import { answerLast, copied, type Field, fieldOf, HEAD_END, Pieces, quoted } from './http1.ts';
+import { answerLast, copied, fieldOf, HEAD_END, Pieces, quoted } from './http1.ts';
 import { proxyStatus } from './link/head.ts';
 import {
   CHALLENGES,

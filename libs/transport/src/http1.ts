@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { printable } from '@isthmus/runtime';
+import type { Field } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
 
 const NOTHING = Buffer.alloc(0);
@@ -48,8 +49,6 @@ export const HEAD_END = '\r\n\r\n';
 
 /** A name without a space before the colon, a value without control characters, and no folding (RFC 9112 section 5). */
 const FIELD = /^([!#$%&'*+.^`|~\w-]+):([\t\x20-\x7e\x80-\xff]*)$/;
-
-export type Field = readonly [name: string, value: string];
 
 /** Returns the field of a head's line, with its name in lower case. Undefined if the line is none. */
 export function fieldOf(line: string): Field | undefined {
