@@ -57,14 +57,15 @@ describe('a table', () => {
 
 describe('a waterfall', () => {
   it('draws each phase at its time and with its length', () => {
-    const spans = [
-      { label: 'gateway', depth: 0, start: 0, ms: 8 },
-      { label: 'attempt', depth: 1, start: 0, ms: 2, note: 'agent-1: failed', failed: true },
-      { label: 'attempt', depth: 1, start: 2, ms: 6, note: 'agent-2' },
-      { label: 'DNS', depth: 2, start: 5, ms: 0.01 },
+    const part = { depth: 1, detail: '', failed: false };
+    const phases = [
+      { ...part, name: 'gateway', depth: 0, startMs: 0, ms: 8 },
+      { ...part, name: 'attempt', startMs: 0, ms: 2, detail: 'agent-1: failed', failed: true },
+      { ...part, name: 'attempt', startMs: 2, ms: 6, detail: 'agent-2' },
+      { ...part, name: 'dns', depth: 2, startMs: 5, ms: 0.01 },
     ];
     assert.equal(
-      waterfall(spans, 16, plain),
+      waterfall(phases, undefined, 16, plain),
       [
         'gateway      8.0 ms  ████████████████',
         '  attempt    2.0 ms  ████              agent-1: failed',
@@ -76,7 +77,8 @@ describe('a waterfall', () => {
   });
 
   it('draws something for a dial that took no time', () => {
-    assert.equal(waterfall([{ label: 'a', depth: 0, start: 0, ms: 0 }], 8, plain), 'a   0.00 ms  ▏\n');
+    const phase = { name: 'a', depth: 0, startMs: 0, ms: 0, detail: '', failed: false };
+    assert.equal(waterfall([phase], undefined, 8, plain), 'a   0.00 ms  ▏\n');
   });
 });
 

@@ -1,40 +1,38 @@
 import { millis, type Style } from '../output.ts';
 
-/** One bar of a waterfall. Times are in milliseconds from the start of the whole. */
-interface Span {
-  readonly label: string;
-  /** Indentation level. The span that contains it is above it. */
-  readonly depth: number;
-  readonly start: number;
-  readonly ms: number;
-  readonly note?: string;
-  readonly failed?: boolean;
-}
-
 /** Eighths of a character, so that short spans differ. */
 const EIGHTHS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'] as const;
 
-/** Draws spans as bars below each other on one time scale, each with its milliseconds. */
-export function waterfall(spans: readonly Span[], width: number, style: Style): string {
-  const total = Math.max(...spans.map(({ start, ms }) => start + ms), 0.001);
-  const labels = spans.map(({ label, depth }) => '  '.repeat(depth) + label);
+/**
+ * Draws phases as bars below each other on one time scale, each with its milliseconds.
+ * @param told what stands above them already: why the dial failed
+ */
+export function waterfall(phases: readonly PhaseView[], told: string | undefined, width: number, style: Style): string {
+  const total = Math.max(...phases.map(({ startMs, ms }) => startMs + ms), 0.001);
+  const labels = phases.map(({ name, depth }) => '  '.repeat(depth) + (NAMES[name] ?? name));
   const left = Math.max(...labels.map((label) => label.length));
-  const lines = spans.map((span, index) => {
-    const paint = span.failed ? style.bad : style.good;
-    const bar = barOf(span, total, width);
-    const note = span.note ? `  ${span.failed ? style.bad(span.note) : style.faint(span.note)}` : '';
-    const drawn = `${' '.repeat(bar.offset)}${paint(bar.text)}`;
-    const gap = note === '' ? '' : ' '.repeat(width - bar.offset - bar.text.length);
-    return `${labels[index]?.padEnd(left)}  ${millis(span.ms).padStart(8)}  ${drawn}${gap}${note}`;
+  const lines = phases.map((phase, index) => {
+    const bar = barOf(phase, total, width);
+    const note = noteOf(phase, told);
+    const drawn = `${' '.repeat(bar.offset)}${phase.failed ? style.bad(bar.text) : style.good(bar.text)}`;
+    const gap = ' '.repeat(width - bar.offset - bar.text.length);
+    const behind = note === '' ? '' : `${gap}  ${phase.failed ? style.bad(note) : style.faint(note)}`;
+    return `${labels[index]?.padEnd(left)}  ${millis(phase.ms).padStart(8)}  ${drawn}${behind}`;
   });
   return `${lines.join('\n')}\n`;
 }
 
-function barOf({ start, ms }: Span, total: number, width: number): { offset: number; text: string } {
-  const offset = Math.min(width - 1, Math.floor((start / total) * width));
+function barOf({ startMs, ms }: PhaseView, total: number, width: number): { offset: number; text: string } {
+  const offset = Math.min(width - 1, Math.floor((startMs / total) * width));
   const eighths = Math.max(1, Math.round((ms / total) * width * 8));
   const full = '█'.repeat(Math.floor(eighths / 8)) + EIGHTHS[eighths % 8];
   return { offset, text: full.slice(0, width - offset) };
+}
+
+/** The verdict covers the whole dial, so the bars show only the parts. */
+function noteOf({ depth, detail }: PhaseView, told: string | undefined): string {
+  const shown = depth === 0 ? '' : detail.replace(/, session [^,]+/, '');
+  return told === undefined ? shown : shown.replace(`, ${told}`, '');
 }
 
 export interface PhaseView {
@@ -86,14 +84,7 @@ export function dialText(view: DialView, columns: number, style: Style): string 
   const width = Math.min(MOST_WIDTH, Math.max(LEAST_WIDTH, columns - BESIDE_BARS));
   const ids = [`gateway ${gateway}`, `tenant ${view.tenant}`, `dial ${view.dial}`];
   if (view.trace !== '') ids.push(`trace ${view.trace}`);
-  const picture =
-    phases.length > 0
-      ? `\n${waterfall(
-          phases.map((phase) => spanOf(phase, error?.text)),
-          width,
-          style,
-        )}`
-      : '';
+  const picture = phases.length > 0 ? `\n${waterfall(phases, error?.text, width, style)}` : '';
   const named = gateway === '' ? '' : `${style.faint(ids.join(', '))}\n`;
   return `${verdict}\n${named}${picture}${endText(view, style)}`;
 }
@@ -117,11 +108,4 @@ function endText({ ended, silentMs, firstByteMs, ok, error }: DialView, style: S
   if (silentMs !== undefined) return `\n${style.warning(`No byte arrived within ${millis(silentMs)}`)}\n`;
   if (!ok || firstByteMs !== undefined || ended === undefined) return '';
   return `\n${style.warning(`No byte arrived: ${ended}`)}\n`;
-}
-
-/** The verdict above covers the whole dial and why it failed, so the bars show only the parts. */
-function spanOf({ name, depth, startMs, ms, detail, failed }: PhaseView, told: string | undefined): Span {
-  const shown = depth === 0 ? '' : detail.replace(/, session [^,]+/, '');
-  const note = told === undefined ? shown : shown.replace(`, ${told}`, '');
-  return { label: NAMES[name] ?? name, depth, start: startMs, ms, note, failed };
 }
