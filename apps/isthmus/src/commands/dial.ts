@@ -180,16 +180,7 @@ export function seriesText(summary: Summary, style: Style): string {
   return `\n${plural(dials, 'dial')}, ${bad}\n${spread}${times}`;
 }
 
-interface PlaneDialRequest {
-  readonly destination: string;
-  readonly tenant: string;
-  readonly agentId: string;
-  readonly timeoutMs: number;
-  /** How long to wait for a first byte, in milliseconds; 0 to wait for none. */
-  readonly firstByteTimeoutMs: number;
-}
-
-async function dialFrom(plane: Plane, gateway: Member, request: PlaneDialRequest): Promise<adminApi.DialResponse> {
+async function dialFrom(plane: Plane, gateway: Member, request: adminApi.DialRequest): Promise<adminApi.DialResponse> {
   const { timeoutMs, firstByteTimeoutMs } = request;
   const signal = AbortSignal.timeout(timeoutMs + firstByteTimeoutMs + ISTHMUS.dialAnswerMs);
   try {
@@ -219,7 +210,7 @@ const ROUTING_ERRORS = ['connection_limit_reached', 'connection_terminated', 'de
 
 function dialView(
   gateway: Member,
-  { destination, firstByteTimeoutMs: firstByte }: PlaneDialRequest,
+  { destination, firstByteTimeoutMs: firstByte }: adminApi.DialRequest,
   value: adminApi.DialResponse,
   advice: readonly string[],
 ): DialView {
