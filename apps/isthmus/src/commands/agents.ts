@@ -229,15 +229,13 @@ function quarantinedText(agents: Awaited<ReturnType<typeof quarantined>>['agents
 
 type Target = NonNullable<adminApi.KickRequest['target']>;
 
-const KINDS = ['agent', 'session', 'tunnel'] as const;
-
 export const kick = command({
   name: 'kick',
   summary: "End an agent's sessions, one session, or one tunnel, at once",
   details:
     'An agent reconnects by itself; use quarantine to keep new dials away from it. On a plane with tenants, an agent needs --tenant. Exits with 1 if there is nothing with that name.',
   args: [
-    new Argument('<what>', 'what to end').choices(KINDS),
+    new Argument('<what>', 'what to end').choices(['agent', 'session', 'tunnel']),
     naming(
       'agents',
       new Argument(
@@ -275,9 +273,7 @@ export const kick = command({
 
 function targetOf(what: string, id: string, tenant: string): Target {
   if (what === 'agent') return { $case: 'agent', value: { agentId: id, tenant } };
-  if (what === 'session') return { $case: 'sessionId', value: id };
-  if (what === 'tunnel') return { $case: 'dialId', value: id };
-  throw usage(`want one of ${KINDS.join(', ')}`);
+  return { $case: what === 'session' ? 'sessionId' : 'dialId', value: id };
 }
 
 /** The answer of a member that has nothing of that name. */

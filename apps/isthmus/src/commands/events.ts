@@ -29,8 +29,6 @@ type Seen = Omit<EventView, 'event' | 'at' | 'agoMs'> & {
   readonly event?: string;
 };
 
-type Event = adminApi.Event;
-
 interface Told {
   readonly status: adminApi.GetStatusResponse;
   readonly list: adminApi.ListMembersResponse;
@@ -130,7 +128,7 @@ const TYPES = namesOf(adminApi.Event_Type, 'TYPE');
 
 /** An event that a member kept; none if a later version knows more types. */
 function happenedAt(
-  { type: told, role, tenant, id: name, hubId, address, reason, atMs }: Event,
+  { type: told, role, tenant, id: name, hubId, address, reason, atMs }: adminApi.Event,
   seenBy: string,
 ): Seen[] {
   const type = TYPES[told];
