@@ -29,7 +29,7 @@ interface FlagOptions<V> {
   /** Older names that are still accepted. */
   readonly oldNames?: readonly { readonly name: string; readonly advice: string }[];
   readonly port?: ListenerPort;
-  /** Not a flag of upstream's programs. */
+  /** Not a flag of upstream's programs. Set for all of an `ownTopic`. */
   readonly own?: boolean;
   /** Removes secrets from a value before it is shown as a flag in force. */
   readonly shown?: (text: string) => string;
@@ -60,6 +60,12 @@ export function topic<T extends Readonly<Record<string, Untitled<unknown>>>>(
 ): { readonly [K in keyof T]: T[K] & { readonly topic: string } } {
   const titled = Object.entries(flags).map(([name, flag]) => [name, { ...flag, topic: title }]);
   return Object.fromEntries(titled) as { [K in keyof T]: T[K] & { readonly topic: string } };
+}
+
+/** The same for flags that upstream's programs do not have. */
+export function ownTopic<T extends Readonly<Record<string, Untitled<unknown>>>>(title: string, flags: T) {
+  const own = Object.entries(flags).map(([name, flag]) => [name, { ...flag, own: true }]);
+  return topic(title, Object.fromEntries(own) as T);
 }
 
 function flagOf<V>(kind: Kind<V>) {

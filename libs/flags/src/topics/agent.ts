@@ -12,6 +12,7 @@ import {
   names,
   oneOf,
   optionalDuration,
+  ownTopic,
   string,
   strings,
   topic,
@@ -122,12 +123,11 @@ export const agentHealth = topic('Listening: health, metrics and administration'
   }),
 });
 
-export const agentDrain = topic('Behaviour', {
+export const agentDrain = ownTopic('Behaviour', {
   'drain-timeout': optionalDuration(
     0,
     'How long tunnels may take to end after SIGTERM, while new dials go to other agents. Then they are cut, as by a second signal. 0 cuts them at once.',
     {
-      own: true,
       unset: {
         from: () => undefined,
         text: 'until the last tunnel has ended; a pod, until its grace period is over',

@@ -1,6 +1,6 @@
 import { BlockList } from 'node:net';
 import { checkTlsFiles, faultOfSocketPath, hiddenSocket, readNamedFile } from '../files.ts';
-import { bool, duration, FlagError, int, oneOf, string, strings, topic, type Values } from '../flag.ts';
+import { bool, duration, FlagError, int, oneOf, ownTopic, string, strings, topic, type Values } from '../flag.ts';
 import { readCidr } from '../syntax.ts';
 
 /** Upstream keeps its servers away from the reserved and the ephemeral ports. */
@@ -38,12 +38,11 @@ export const callerTls = topic('TLS: callers', {
   ),
 });
 
-export const callerTokens = topic('TLS: callers', {
+export const callerTokens = ownTopic('TLS: callers', {
   'caller-token-file': string(
     '',
     'Tokens that callers may show in Proxy-Authorization at --server-port instead of a client certificate: a file of the lines that isthmus tenants token prints, read again when it changes. ' +
       "Then --server-port asks for a certificate without demanding one, --server-ca-cert is optional, and the common name in a caller's certificate is its name.",
-    { own: true },
   ),
 });
 
@@ -108,12 +107,11 @@ function checkSocketPath(path: string, warn: (message: string) => void): void {
   if (hidden !== undefined) warn(`--uds-name: ${hidden}`);
 }
 
-export const proxyProtocol = topic('Listening: behind a load balancer', {
+export const proxyProtocol = ownTopic('Listening: behind a load balancer', {
   'proxy-protocol-networks': strings(
     [],
     "Networks of load balancers that send a header of the PROXY protocol (v1 or v2) to --server-port, --agent-port and tenants' own ports: a comma list such as 10.0.0.0/8. " +
       'Logs, audit and limits then use the true source. A connection from these networks without the header is refused, and so is one from elsewhere with it.',
-    { own: true },
   ),
 });
 
@@ -135,15 +133,14 @@ export function proxyNetworks(flags: Values<typeof proxyProtocol>): BlockList | 
   return networks;
 }
 
-export const gateways = topic('Gateways', {
+export const gateways = ownTopic('Gateways', {
   gateways: strings(
     [],
     "Where callers connect to the plane's gateways: a comma list, the one to prefer first. /path or unix:/path is a unix socket, host:port is mutual TLS.",
-    { own: true },
   ),
-  'gateway-ca-cert': string('', "CA certificates that gateways' certificates must chain to (PEM).", { own: true }),
-  'gateway-cert': string('', 'Certificate to show to gateways, as a caller does (PEM, with its chain).', { own: true }),
-  'gateway-key': string('', 'Private key of --gateway-cert (PEM).', { own: true }),
+  'gateway-ca-cert': string('', "CA certificates that gateways' certificates must chain to (PEM)."),
+  'gateway-cert': string('', 'Certificate to show to gateways, as a caller does (PEM, with its chain).'),
+  'gateway-key': string('', 'Private key of --gateway-cert (PEM).'),
 });
 
 /** Where a gateway listens for callers. */

@@ -10,6 +10,7 @@ import {
   level,
   moduleSpec,
   oneOf,
+  ownTopic,
   severity,
   string,
   topic,
@@ -53,16 +54,14 @@ export function checkLogging(flags: Values<typeof logging>, warn: (message: stri
   if (!flags.logtostderr) warn('--logtostderr=false has no effect here: logs go to standard error');
 }
 
-export const audit = topic('Audit', {
+export const audit = ownTopic('Audit', {
   'audit-log': string(
     '',
     'Write audit records, one line of JSON each, to this file, reopened on SIGHUP, or to standard output with -. Empty for none.',
-    { own: true },
   ),
   'audit-otlp': bool(
     false,
     'Send audit records as OTLP logs to the endpoint in OTEL_EXPORTER_OTLP_*. OTEL_LOGS_EXPORTER=otlp does the same.',
-    { own: true },
   ),
 });
 
@@ -84,33 +83,30 @@ export function checkDebug(flags: Values<typeof debug>): void {
   }
 }
 
-export const about = topic('Help', {
-  help: bool(false, 'Show this help.', { short: 'h', own: true }),
-  version: bool(false, 'Show the version.', { own: true }),
+export const about = ownTopic('Help', {
+  help: bool(false, 'Show this help.', { short: 'h' }),
+  version: bool(false, 'Show the version.'),
 });
 
 /** The standard OTEL_* variables set where traces go. */
-export const tracing = topic('Traces', {
+export const tracing = ownTopic('Traces', {
   'trace-slow': duration(
     1000,
     'Log each dial that takes longer than this, and export a trace of one span for each that does or fails, even if it is not sampled. ' +
       '0 for neither. The OTEL_* variables say where traces go.',
-    { own: true },
   ),
 });
 
 const MIB = 1024 * 1024;
 
-export const resume = topic('Behaviour', {
+export const resume = ownTopic('Behaviour', {
   'resume-timeout': duration(
     120_000,
     'How long a tunnel outlives what carries it: it waits so long for another way between gateway and agent. The default outlives a snapshot of a machine. 0 turns this off. See docs/RESUME.md.',
-    { own: true },
   ),
   'resume-memory': int(
     64,
     'MiB that all tunnels together may keep until the other end has them, beyond 256 KiB each. Above it they are slower, and nothing is lost. At most a quarter of what a memory limit leaves beyond 32 MiB.',
-    { own: true },
   ),
 });
 

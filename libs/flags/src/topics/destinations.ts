@@ -1,21 +1,19 @@
 import { type PolicyRule, type PolicyRules, type PortRange, policyOf } from '@isthmus/admission/policy';
 import { DIRECT_PROHIBITIONS, PROHIBITIONS, type Prohibition } from '@isthmus/tunnel';
-import { FlagError, strings, topic, type Values } from '../flag.ts';
+import { FlagError, ownTopic, strings, type Values } from '../flag.ts';
 
 const ENTRY =
   'An entry is an address, a prefix or a host pattern, with a port or a range of ports if need be: ' +
   '10.0.0.0/8, *.svc.cluster.local:443, [fd00::/8]:30000-32767, *:22 (everywhere).';
 
-export const destinations = topic('Behaviour', {
+export const destinations = ownTopic('Behaviour', {
   'allow-destinations': strings(
     [],
     `The only destinations that this agent dials, whatever the plane asks: a comma list. ${ENTRY} Without entries it dials all but its own health and admin ports, link-local addresses and the metadata services of clouds; the names ${PROHIBITIONS.join(', ')} in this list lift these exceptions, and nothing else does.`,
-    { own: true },
   ),
   'deny-destinations': strings(
     [],
     'Destinations that this agent does not dial, whatever the plane asks, and though --allow-destinations lists them: a comma list of such entries. Addresses are checked after the name was resolved.',
-    { own: true },
   ),
 });
 
@@ -37,11 +35,10 @@ export function parseDestinations(flags: Values<typeof destinations>): AgentDest
   return { lifted, rules: allow.length + deny.length > 0 ? rules : undefined };
 }
 
-export const directDials = topic('Behaviour', {
+export const directDials = ownTopic('Behaviour', {
   'direct-destinations': strings(
     [],
     `Destinations that the gateway dials itself, without an agent, under the same rules, limits and records: a comma list. ${ENTRY} A name is compared as the caller wrote it. Never addresses of this machine's loopback, its own ports, link-local addresses and the metadata services of clouds; the names ${DIRECT_PROHIBITIONS.join(', ')} in this list lift these exceptions. Of the list, a tenant's file (dial.direct) may choose a part.`,
-    { own: true },
   ),
 });
 

@@ -2,46 +2,38 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { parseDestination } from '@isthmus/tunnel';
 import { checkTlsFiles, checkTogether, faultOfDirectory, faultOfSocketPath, readNamedFile } from '../files.ts';
-import { FlagError, int, string, topic, type Values } from '../flag.ts';
+import { FlagError, int, ownTopic, string, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 
-export const membership = topic('Plane', {
+export const membership = ownTopic('Plane', {
   'redis-url': string(
     '',
     'URL of the registry: redis://[user[:password]@]host[:port][/db], redis+sentinel://[user[:password]@]host[:port],.../primary[/db] ' +
       '(with ?sentinel-username=name&sentinel-password=word if Sentinels require them), or ' +
       'redis+cluster://[user[:password]@]host[:port],... Write rediss instead of redis for TLS.',
-    { own: true, shown: withoutPasswords },
+    { shown: withoutPasswords },
   ),
-  plane: string('isthmus', 'Name of the plane. Gateways and hubs with the same name and registry form one plane.', {
-    own: true,
-  }),
+  plane: string('isthmus', 'Name of the plane. Gateways and hubs with the same name and registry form one plane.'),
   zone: string(
     '',
     "Zone of this process. Dials prefer sessions in their own zone; in proxy-server, its own hub's sessions come first.",
-    { own: true },
   ),
 });
 
-export const tenants = topic('Tenants', {
+export const tenants = ownTopic('Tenants', {
   'tenants-dir': string(
     '',
     'Directory with one YAML file a tenant (docs/TENANTS.md), which may be a mounted ConfigMap or Secret. Changes apply within 5s. Empty: one tenant, default, and no credential names another.',
-    { own: true },
   ),
 });
 
 const REREAD = 'Read again for each connection, so you can replace it while the program runs';
 
-export const redisCredentials = topic('Plane', {
-  'redis-username-file': string('', `File with the user name for Redis. Overrides the one in --redis-url. ${REREAD}.`, {
-    own: true,
-  }),
-  'redis-password-file': string('', `File with the password for Redis. Overrides the one in --redis-url. ${REREAD}.`, {
-    own: true,
-  }),
-  'redis-sentinel-username-file': string('', `File with the user name for Sentinels. ${REREAD}.`, { own: true }),
-  'redis-sentinel-password-file': string('', `File with the password for Sentinels. ${REREAD}.`, { own: true }),
+export const redisCredentials = ownTopic('Plane', {
+  'redis-username-file': string('', `File with the user name for Redis. Overrides the one in --redis-url. ${REREAD}.`),
+  'redis-password-file': string('', `File with the password for Redis. Overrides the one in --redis-url. ${REREAD}.`),
+  'redis-sentinel-username-file': string('', `File with the user name for Sentinels. ${REREAD}.`),
+  'redis-sentinel-password-file': string('', `File with the password for Sentinels. ${REREAD}.`),
 });
 
 export const REDIS_CREDENTIALS = [
@@ -51,48 +43,39 @@ export const REDIS_CREDENTIALS = [
   'redis-sentinel-password-file',
 ] as const;
 
-export const redisTls = topic('TLS: to Redis', {
-  'redis-ca-cert': string('', "CA certificates that Redis' certificates must chain to (PEM). Empty for the system's.", {
-    own: true,
-  }),
-  'redis-cert': string('', 'Client certificate for Redis and its Sentinels (PEM, with its chain).', { own: true }),
-  'redis-key': string('', 'Private key of --redis-cert (PEM).', { own: true }),
+export const redisTls = ownTopic('TLS: to Redis', {
+  'redis-ca-cert': string('', "CA certificates that Redis' certificates must chain to (PEM). Empty for the system's."),
+  'redis-cert': string('', 'Client certificate for Redis and its Sentinels (PEM, with its chain).'),
+  'redis-key': string('', 'Private key of --redis-cert (PEM).'),
 });
 
-export const advertising = topic('Plane', {
-  'advertise-address': string('', 'host:port where gateways reach --peer-port.', { own: true }),
+export const advertising = ownTopic('Plane', {
+  'advertise-address': string('', 'host:port where gateways reach --peer-port.'),
   'advertise-agent-address': string(
     '',
     'host:port where agents reach --agent-port. Leave empty if agents reach all servers through one load balancer.',
-    { own: true },
   ),
 });
 
-export const adminAdvertising = topic('Plane', {
+export const adminAdvertising = ownTopic('Plane', {
   'advertise-admin-address': string(
     '',
     "host:port where the operator's command line (isthmus) reaches --admin-port. " +
       "If empty, it is --admin-bind-address, or this machine's name if that is empty. A loopback address works only on this machine.",
-    { own: true },
   ),
 });
 
-export const peerListening = topic('Listening: gateways', {
+export const peerListening = ownTopic('Listening: gateways', {
   'peer-port': int(8097, 'TCP port for the gateways of the plane.', {
-    own: true,
     port: { bind: 'peer-bind-address', ...SERVER_PORTS },
   }),
-  'peer-bind-address': string('', 'Address that --peer-port listens on. Empty for all addresses.', { own: true }),
+  'peer-bind-address': string('', 'Address that --peer-port listens on. Empty for all addresses.'),
 });
 
-export const peerTls = topic('TLS: between gateways and hubs', {
-  'peer-cert': string('', 'Certificate for connections with other gateways and hubs (PEM, with its chain).', {
-    own: true,
-  }),
-  'peer-key': string('', 'Private key of --peer-cert (PEM).', { own: true }),
-  'peer-ca-cert': string('', "CA certificates that other gateways' and hubs' certificates must chain to (PEM).", {
-    own: true,
-  }),
+export const peerTls = ownTopic('TLS: between gateways and hubs', {
+  'peer-cert': string('', 'Certificate for connections with other gateways and hubs (PEM, with its chain).'),
+  'peer-key': string('', 'Private key of --peer-cert (PEM).'),
+  'peer-ca-cert': string('', "CA certificates that other gateways' and hubs' certificates must chain to (PEM)."),
 });
 
 type Membership = Values<typeof membership>;
@@ -202,11 +185,10 @@ function checkAddress(flag: string, address: string): void {
   }
 }
 
-export const peerSockets = topic('Plane', {
+export const peerSockets = ownTopic('Plane', {
   'peer-uds-dir': string(
     '',
     'Directory of unix sockets that link gateways and hubs on one machine without TLS. A process that can open a socket in it can dial, and one that can make files in it can pose as a hub. A hub that has no socket in it is reached over TLS.',
-    { own: true },
   ),
 });
 

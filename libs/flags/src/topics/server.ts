@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 // Not all of the package: agents load this file too.
 import { STRATEGIES, type Strategy } from '@isthmus/directory/placement';
-import { bool, duration, FlagError, int, optionalInt, string, topic, type Values } from '../flag.ts';
+import { bool, duration, FlagError, int, optionalInt, ownTopic, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 import { adminSocket } from './common.ts';
 
@@ -98,19 +98,17 @@ export function shutdown(initial: number) {
 }
 
 /** For what has tunnels of its own: gateways and agents. */
-export const drainIdle = topic('Behaviour', {
+export const drainIdle = ownTopic('Behaviour', {
   'drain-idle-timeout': duration(
     45_000,
     "While this process drains, it ends in order (FIN) each tunnel that has carried nothing for so long since its destination's last answer: connections that API servers keep for their next requests. 0 for none. Less than 31s also ends HTTP/2 connections that are in use, which send a PING after 30s.",
-    { own: true },
   ),
 });
 
-export const shutdownDelay = topic('Behaviour', {
+export const shutdownDelay = ownTopic('Behaviour', {
   'shutdown-delay-duration': duration(
     0,
     'How long to keep accepting callers and agents after SIGTERM. /readyz fails from the start, so that load balancers stop sending them here. --graceful-shutdown-timeout starts afterwards.',
-    { own: true },
   ),
 });
 

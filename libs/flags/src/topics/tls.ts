@@ -1,6 +1,6 @@
 import type { SecureVersion } from 'node:tls';
 import { checkTlsFiles, checkTogether, faultOfSocketPath, sharedAuthority } from '../files.ts';
-import { FlagError, string, strings, topic, type Values } from '../flag.ts';
+import { FlagError, ownTopic, string, strings, topic, type Values } from '../flag.ts';
 import { nearest } from '../parse.ts';
 
 export const tlsPolicy = topic('TLS: all listeners', {
@@ -30,15 +30,14 @@ export function checkTlsPolicy(flags: Values<typeof tlsPolicy>, warn: (message: 
   }
 }
 
-export const adminTls = topic('TLS: admin port', {
+export const adminTls = ownTopic('TLS: admin port', {
   'admin-server-cert': string(
     '',
     'Certificate of the admin port (PEM, with its chain). If set, every client of that port needs a certificate too, also to scrape /metrics. ' +
       'If not set, the admin RPC works only on a loopback address.',
-    { own: true },
   ),
-  'admin-server-key': string('', 'Private key of --admin-server-cert (PEM).', { own: true }),
-  'admin-ca-cert': string('', "CA certificates that operators' certificates must chain to (PEM).", { own: true }),
+  'admin-server-key': string('', 'Private key of --admin-server-cert (PEM).'),
+  'admin-ca-cert': string('', "CA certificates that operators' certificates must chain to (PEM)."),
 });
 
 /** Of the admin port: its certificates, or its unix socket. */
