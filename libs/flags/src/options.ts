@@ -5,7 +5,7 @@ import type { Member } from '@isthmus/directory';
 import { secureContextOptions, type TlsFiles, type TlsSettings } from '@isthmus/runtime';
 import { formatDestination } from '@isthmus/tunnel';
 import type { GatewayValues } from './programs.ts';
-import { hubSocket, type REDIS_CREDENTIALS } from './topics/plane.ts';
+import { hubSocket, type redisCredentials } from './topics/plane.ts';
 import { opensslCiphers, tlsVersion } from './topics/tls.ts';
 
 /** Options that several programs read from the same flags. */
@@ -69,11 +69,13 @@ export function adminTls(flags: AdminTlsFlags): TlsFiles | undefined {
   return cert === '' ? undefined : { cert, key, ca };
 }
 
-type RedisFlags = RedisTlsFlags & Pick<GatewayValues, 'redis-url' | 'plane' | (typeof REDIS_CREDENTIALS)[number]>;
+type CredentialFlag = keyof typeof redisCredentials;
+
+type RedisFlags = RedisTlsFlags & Pick<GatewayValues, 'redis-url' | 'plane' | CredentialFlag>;
 
 /** How to reach the plane's registry. */
 export function redisOptions(flags: RedisFlags) {
-  const kept = (username: (typeof REDIS_CREDENTIALS)[number], password: (typeof REDIS_CREDENTIALS)[number]) => ({
+  const kept = (username: CredentialFlag, password: CredentialFlag) => ({
     ...(flags[username] && { username: textIn(flags[username]) }),
     ...(flags[password] && { password: textIn(flags[password]) }),
   });

@@ -36,13 +36,6 @@ export const redisCredentials = ownTopic('Plane', {
   'redis-sentinel-password-file': string('', `File with the password for Sentinels. ${REREAD}.`),
 });
 
-export const REDIS_CREDENTIALS = [
-  'redis-username-file',
-  'redis-password-file',
-  'redis-sentinel-username-file',
-  'redis-sentinel-password-file',
-] as const;
-
 export const redisTls = ownTopic('TLS: to Redis', {
   'redis-ca-cert': string('', "CA certificates that Redis' certificates must chain to (PEM). Empty for the system's."),
   'redis-cert': string('', 'Client certificate for Redis and its Sentinels (PEM, with its chain).'),
@@ -130,7 +123,8 @@ export function checkRedisTls(flags: Membership & RedisTls): void {
 }
 
 export function checkRedisCredentials(flags: Membership & Values<typeof redisCredentials>): void {
-  for (const name of REDIS_CREDENTIALS.filter((each) => flags[each] !== '')) {
+  for (const name of Object.keys(redisCredentials) as (keyof typeof redisCredentials)[]) {
+    if (flags[name] === '') continue;
     if (flags['redis-url'] === '') throw new FlagError(name, 'has no effect without --redis-url');
     if (name.startsWith('redis-sentinel') && !/^rediss?\+sentinel:/.test(flags['redis-url'])) {
       throw new FlagError(name, 'has no effect unless --redis-url names Sentinels');
