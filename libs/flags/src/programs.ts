@@ -143,13 +143,13 @@ const ofAgents: readonly Check<HubValues>[] = [
   agentPort.checkAgents,
   common.checkKubeconfig,
   server.checkServerCount,
-  server.checkLeases,
+  (values) => server.parseLabels(values['lease-label']),
   plane.checkAdvertising,
   plane.checkPeerListener,
 ];
 
 const ofBoth: readonly Check<Pick<HubValues, keyof GatewayValues & keyof HubValues>>[] = [
-  server.checkServerId,
+  (values) => server.checkId('server-id', values['server-id']),
   callers.proxyNetworks,
   tls.checkTlsPolicy,
   plane.checkMembership,

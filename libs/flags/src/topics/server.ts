@@ -6,12 +6,12 @@ import { bool, duration, FlagError, int, optionalInt, ownTopic, string, topic, t
 import { SERVER_PORTS } from './callers.ts';
 import { adminSocket } from './common.ts';
 
-/** Parses `a=b,c=d` (upstream's `--lease-label`). */
+/** Parses `a=b,c=d` (upstream's `--lease-label`). @throws FlagError */
 export function parseLabels(text: string): Record<string, string> {
   const pairs = text.split(',').map((pair): [string, string] => {
     const [key = '', value, ...rest] = pair.split('=');
     if (key.trim() === '' || value === undefined || rest.length > 0) {
-      throw new Error(`bad label ${JSON.stringify(pair)}: want key=value`);
+      throw new FlagError('lease-label', `bad label ${JSON.stringify(pair)}: want key=value`);
     }
     return [key.trim(), value.trim()];
   });
@@ -142,10 +142,6 @@ export function parseStrategies(list: string): Strategy[] {
   });
 }
 
-export function checkServerId(flags: Values<typeof serverIdentity>): void {
-  checkId('server-id', flags['server-id']);
-}
-
 /** Ids are used in gRPC metadata, HTTP headers and registry keys. */
 export function checkId(flag: string, id: string): void {
   if (!/^[!-~]{1,253}$/.test(id)) {
@@ -156,14 +152,6 @@ export function checkId(flag: string, id: string): void {
 export function checkServerCount(flags: Values<typeof serverCount>): void {
   const count = flags['server-count'];
   if (count !== undefined && count < 1) throw new FlagError('server-count', `bad number ${count}: want 1 or more`);
-}
-
-export function checkLeases(flags: Values<typeof serverLeases>): void {
-  try {
-    parseLabels(flags['lease-label']);
-  } catch (error) {
-    throw new FlagError('lease-label', (error as Error).message);
-  }
 }
 
 const CONSOLES = ['auto', 'on', 'off'] as const;
