@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
-import type { CertificateAuthority, Hosts, Use } from '@isthmus/certificates';
+import type { Hosts, Use } from '@isthmus/certificates';
 import { ADMIN_SERVER_NAME, GATEWAY_NAME, HUB_SERVER_NAME, inWords } from '@isthmus/tunnel';
 import { usage } from '../output.ts';
 
@@ -76,17 +76,15 @@ export async function issueCertificates(options: Parties): Promise<Texts> {
   const { days } = options;
   const all = wanted(options);
   const { CertificateAuthority } = await import('@isthmus/certificates');
-  const authorities = new Map<string, CertificateAuthority>();
   const texts = new Map<string, string>();
   for (const party of partiesOf(all)) {
     const authority = await CertificateAuthority.create(`isthmus ${party}`, 10 * days * DAY_MS);
-    authorities.set(party, authority);
     texts.set(`${party}-ca.pem`, authority.cert).set(`${party}-ca-key.pem`, await authority.key());
-  }
-  for (const { party, file, commonName, hosts, uses } of all) {
-    const issued = { commonName, validMs: days * DAY_MS, hosts: hosts && hostNames(hosts), uses };
-    const identity = await authorities.get(party)?.issue(issued);
-    if (identity) texts.set(`${file}.pem`, identity.cert).set(`${file}-key.pem`, identity.key);
+    for (const { file, commonName, hosts, uses } of all.filter((each) => each.party === party)) {
+      const issued = { commonName, validMs: days * DAY_MS, hosts: hosts && hostNames(hosts), uses };
+      const { cert, key } = await authority.issue(issued);
+      texts.set(`${file}.pem`, cert).set(`${file}-key.pem`, key);
+    }
   }
   return texts;
 }
