@@ -110,7 +110,7 @@ function certsText({ dir, files, flags }: Made, places: Places, style: Style): s
 /** One command, with a comment above it and one flag per line. */
 function block({ program: named, flags }: ProgramFlags, places: Places, style: Style): string {
   const [, program = named, whose = ''] = /^(\S+) \((.*)\)$/.exec(named) ?? [];
-  const { about, before, after } = COMMANDS[program]?.(places.host) ?? NOTHING;
+  const { about, before = [], after = [] } = COMMANDS[program]?.(places.host) ?? { about: '' };
   const start = [places.npx && program !== 'curl' ? `npx ${program}` : program, ...before].join(' ');
   const lines = [start, ...flagLines(flags), ...after];
   return `${style.faint(`# ${whose === '' ? about : `${about} ${whose}`}`)}\n${lines.join(' \\\n  ')}`;
@@ -119,18 +119,15 @@ function block({ program: named, flags }: ProgramFlags, places: Places, style: S
 interface Command {
   readonly about: string;
   /** Words before and after the flags. */
-  readonly before: readonly string[];
-  readonly after: readonly string[];
+  readonly before?: readonly string[];
+  readonly after?: readonly string[];
 }
 
-const NOTHING: Command = { about: '', before: [], after: [] };
-
 const COMMANDS: Readonly<Record<string, (host: string) => Command>> = {
-  'proxy-server': () => ({ ...NOTHING, about: 'gateway and hub in one process' }),
-  'frontend-gw': () => ({ ...NOTHING, about: 'or a gateway alone, which also needs --redis-url' }),
-  'backend-hub': () => ({ ...NOTHING, about: 'and a hub alone, which also needs --redis-url and --advertise-address' }),
+  'proxy-server': () => ({ about: 'gateway and hub in one process' }),
+  'frontend-gw': () => ({ about: 'or a gateway alone, which also needs --redis-url' }),
+  'backend-hub': () => ({ about: 'and a hub alone, which also needs --redis-url and --advertise-address' }),
   'proxy-agent': (host) => ({
-    ...NOTHING,
     about: 'the agent',
     after: [quoted(`--proxy-server-host=${host.replaceAll(/[[\]]/g, '')}`)],
   }),
