@@ -153,11 +153,13 @@ export function plural(count: number, noun: string): string {
 /** Lists the members that did not answer, to print below the answers. */
 export function unansweredText(unanswered: readonly Unanswered[]): string {
   if (unanswered.length === 0) return '';
-  const lines = unanswered.map(({ member, address, reason }) => {
-    const at = address === '' || address === member ? '' : ` at ${address}`;
-    return `  ${member}${at}: ${reason}`;
-  });
+  const lines = unanswered.map((each) => `  ${silentText(each)}`);
   return `\n${plural(unanswered.length, 'member')} did not answer:\n${lines.join('\n')}\n`;
+}
+
+/** `hub-1 at 10.0.0.5:8095: no answer within 5 s` */
+export function silentText({ member, address, reason }: Unanswered): string {
+  return `${member}${address === '' || address === member ? '' : ` at ${address}`}: ${reason}`;
 }
 
 /** Something wrong takes precedence over a missing answer. */

@@ -15,9 +15,9 @@ import { Argument } from 'commander';
 import { pack } from 'tar-stream';
 import { type Call, command } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
-import { bytes, EXIT, plural, styleOf, unansweredText, usage } from '../output.ts';
+import { bytes, EXIT, plural, silentText, styleOf, unansweredText, usage } from '../output.ts';
 import { askPlane, sessionViews } from '../plane/evidence.ts';
-import type { Answers, Member, Unanswered } from '../plane/member.ts';
+import type { Answers, Member } from '../plane/member.ts';
 import { type Plane, readTls } from '../plane/plane.ts';
 import { agentsOf, agentsText } from './agents.ts';
 import { configsOf, configView } from './config.ts';
@@ -80,7 +80,7 @@ async function collect(plane: Plane, tls: AdminClientTls | undefined): Promise<C
   for (const { file, read } of partsOf(tls)) {
     const { answers, unanswered } = await read(plane);
     for (const { member, value } of answers) texts.set(`${directoryOf(member)}/${file}`, value);
-    missing.push(...unanswered.map((each) => missed(file, each)));
+    missing.push(...unanswered.map((each) => `${file} of ${silentText(each)}`));
   }
   const { answers } = await configsOf(plane);
   texts.set('differences.json', json(differencesOf(answers.map(configView))));
@@ -129,10 +129,6 @@ function ndjson(lines: readonly string[]): string {
 /** Ids may contain characters that a path must not. */
 function directoryOf({ id }: Member): string {
   return `members/${id.replaceAll(/[^\w.-]/g, '_').replace(/^\.+/, '_')}`;
-}
-
-function missed(file: string, { member, address, reason }: Unanswered): string {
-  return `${file} of ${member}${address === '' || address === member ? '' : ` at ${address}`}: ${reason}`;
 }
 
 function json(value: unknown): string {
