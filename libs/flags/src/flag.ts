@@ -22,8 +22,8 @@ export interface ListenerPort {
 
 interface FlagOptions<V> {
   readonly short?: string;
-  /** Where the value comes from if the flag is not set. Replaces its default. */
-  readonly unset?: { from(env: Readonly<Record<string, string | undefined>>): V; readonly text: string };
+  /** Where the value comes from if the flag is not set, in place of its default. Without `from`, it stays undefined. */
+  readonly unset?: { from?(env: Readonly<Record<string, string | undefined>>): V; readonly text: string };
   /** Why the flag has no effect here. It is accepted, and named in a warning. */
   readonly inert?: string;
   /** Older names that are still accepted. */

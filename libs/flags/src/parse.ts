@@ -116,7 +116,7 @@ function unexpected({ names, table }: Reading, arg: string, before: string): Fla
 function withDefaults<T extends FlagTable>(table: T, given: Map<string, unknown>, env: Environment): Values<T> {
   const entries = Object.entries(table).map(([name, { initial, unset }]) => [
     name,
-    given.has(name) ? given.get(name) : unset ? unset.from(env) : initial,
+    given.has(name) ? given.get(name) : unset ? unset.from?.(env) : initial,
   ]);
   return Object.fromEntries(entries);
 }

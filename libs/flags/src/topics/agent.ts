@@ -47,10 +47,7 @@ export const serverConnection = topic('Server', {
     'How long a link to a hub may be silent before either side sends a PING: 1s to 5m, in whole seconds. A dead link is noticed after 2.25 to 2.5 times as long. More saves bytes on metered links; see docs/EDGE.md.',
     {
       own: true,
-      unset: {
-        from: () => undefined,
-        text: '1s; up to 5s at rest, if the hub has many agents',
-      },
+      unset: { text: '1s; up to 5s at rest, if the hub has many agents' },
     },
   ),
 });
@@ -128,10 +125,7 @@ export const agentDrain = ownTopic('Behaviour', {
     0,
     'How long tunnels may take to end after SIGTERM, while new dials go to other agents. Then they are cut, as by a second signal. 0 cuts them at once.',
     {
-      unset: {
-        from: () => undefined,
-        text: 'until the last tunnel has ended; a pod, until its grace period is over',
-      },
+      unset: { text: 'until the last tunnel has ended; a pod, until its grace period is over' },
     },
   ),
 });

@@ -39,7 +39,7 @@ export const serverCount = topic('Identity', {
     1,
     'Number of servers that this server reports to agents, so that they connect to each.',
     {
-      unset: { from: () => undefined, text: '1; in a plane, the number of its hubs that accept agents' },
+      unset: { text: '1; in a plane, the number of its hubs that accept agents' },
     },
   ),
 });
