@@ -117,26 +117,23 @@ export function durationOption(flags: string, about: string, initial?: number, s
   return initial === undefined ? option : option.default(initial, shown ?? age(initial));
 }
 
-/** An option with a list: with commas, or by repeating it. What is given replaces the default. */
+/**
+ * An option with a list: with commas, or by repeating it. What is given replaces the default.
+ * @param read checks one of the list
+ * @param shown what help shows as the default
+ */
 export function listOption(
   flags: string,
   about: string,
-  { initial, read = (text) => text, shown }: ListOptions,
+  initial: readonly string[],
+  { read = (text: string) => text, shown = initial.join() } = {},
 ): Option {
   return new Option(flags, about)
-    .default(initial, shown ?? initial.join())
+    .default(initial, shown)
     .argParser((text: string, before: readonly string[] | undefined) => [
       ...(before === undefined || before === initial ? [] : before),
       ...text.split(',').map((each) => read(each.trim())),
     ]);
-}
-
-interface ListOptions {
-  readonly initial: readonly string[];
-  /** Checks one of the list. */
-  readonly read?: (text: string) => string;
-  /** What help shows as the default. */
-  readonly shown?: string;
 }
 
 export function count(text: string): number {
@@ -150,7 +147,8 @@ export function commonOptions(): Option[] {
     listOption(
       '-a, --address <host:port>',
       'admin port of any gateway or hub, or unix:/path for its unix socket; the others are found through it. Repeat it to name spares',
-      { initial: ['127.0.0.1:8095'], read: adminPlace },
+      ['127.0.0.1:8095'],
+      { read: adminPlace },
     ).env('ISTHMUS_ADDRESS'),
     new Option(
       '--ca <file>',

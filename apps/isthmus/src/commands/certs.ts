@@ -38,8 +38,8 @@ export const certs = command({
   args: [new Argument('[dir]', 'directory to write to; created if missing. May be left out with -o kubernetes')],
   printsObjects: true,
   options: [
-    listOption('--host <names>', 'names and addresses of gateways and hubs', { initial: HOSTS, read: host }),
-    listOption('--agent <ids>', 'one certificate for each agent', { initial: ['agent'], read: subject }),
+    listOption('--host <names>', 'names and addresses of gateways and hubs', HOSTS, { read: host }),
+    listOption('--agent <ids>', 'one certificate for each agent', ['agent'], { read: subject }),
     new Option('--caller <name>', 'caller to make a certificate for').argParser(subject).default('kube-apiserver'),
     new Option('--operator <name>', 'operator of the admin ports to make a certificate for')
       .argParser(subject)

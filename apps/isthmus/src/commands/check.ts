@@ -35,8 +35,7 @@ export const check = command({
   details: `Checks a running plane, and files, a socket and Redis if you name them, with the flags of the programs. Exits with 1 if a check fails.\n\n${looksAt}\n\nEach line that is not ok says what to do, and names a section of docs/OPERATE.md.`,
   options: [
     ...FILE_OPTIONS,
-    listOption('--host <names>', 'names that others use to reach the servers with these files', {
-      initial: [],
+    listOption('--host <names>', 'names that others use to reach the servers with these files', [], {
       shown: 'not checked',
     }),
     new Option('--uds-name <path>', 'as for the programs: does a server listen there, where an API server finds it?'),
