@@ -6,10 +6,10 @@ import { admissionName, type Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 
 /** An answered dial, as a gateway saw it. */
-export type DialView = NonNullable<ReturnType<typeof dialViewOf>>;
+export type AnsweredDial = NonNullable<ReturnType<typeof answeredDial>>;
 
 /** Returns undefined for a dial that is still running. */
-function dialViewOf(gateway: string, record: adminApi.DialRecord) {
+function answeredDial(gateway: string, record: adminApi.DialRecord) {
   if (record.state === adminApi.DialState.DIAL_STATE_RUNNING) return undefined;
   const { error } = record;
   return {
@@ -57,13 +57,13 @@ export class Following {
   readonly #plane: Plane;
   readonly #filter: Filter;
   readonly #signal: AbortSignal;
-  readonly #told: (dial: DialView) => void;
+  readonly #told: (dial: AnsweredDial) => void;
   readonly #streams = new Map<string, Promise<void>>();
   /** Dials already reported. A reopened stream starts with some earlier ones. */
   readonly #heard = new Set<string>();
   #lost = 0;
 
-  constructor(plane: Plane, filter: Filter, signal: AbortSignal, told: (dial: DialView) => void) {
+  constructor(plane: Plane, filter: Filter, signal: AbortSignal, told: (dial: AnsweredDial) => void) {
     this.#plane = plane;
     this.#filter = filter;
     this.#signal = signal;
@@ -124,7 +124,7 @@ export class Following {
         };
         for await (const { dial, lost } of this.#plane.client(member).watchDials(request, { signal: this.#signal })) {
           this.#lost += lost;
-          const view = dial && dialViewOf(id, dial);
+          const view = dial && answeredDial(id, dial);
           if (view) this.#tell(view);
         }
       } catch {
@@ -134,7 +134,7 @@ export class Following {
     }
   }
 
-  #tell(dial: DialView): void {
+  #tell(dial: AnsweredDial): void {
     if (this.#heard.has(dial.dial)) return;
     this.#heard.add(dial.dial);
     const [oldest] = this.#heard;
@@ -158,19 +158,19 @@ function loadOf(status: adminApi.GetStatusResponse) {
 }
 
 interface Kept {
-  readonly view: DialView;
+  readonly view: AnsweredDial;
   /** When it ended, in milliseconds since the epoch. */
   readonly at: number;
 }
 
 /** The dials of one tenant. Times in milliseconds. */
-export type TenantView = ReturnType<DialsOfMinute['tenants']>[number];
+export type TenantDials = ReturnType<DialsOfMinute['tenants']>[number];
 
 export interface ErrorView {
   readonly code: string;
   readonly count: number;
   /** The latest dial with this error. */
-  readonly last: DialView;
+  readonly last: AnsweredDial;
 }
 
 /** The dials of the last minute, each once, even if several members report it. */
@@ -179,7 +179,7 @@ export class DialsOfMinute {
   /** Dials of each second, the latest last. */
   readonly #seconds = new Map<number, { dials: number; failed: number }>();
 
-  add(view: DialView): void {
+  add(view: AnsweredDial): void {
     if (this.#kept.has(view.dial)) return;
     const at = Date.parse(view.started) + view.ms;
     this.#kept.set(view.dial, { view, at });
@@ -234,20 +234,20 @@ export class DialsOfMinute {
   }
 
   /** Returns those that `wanted` accepts, apart from these. */
-  only(wanted: (dial: DialView) => boolean): DialsOfMinute {
+  only(wanted: (dial: AnsweredDial) => boolean): DialsOfMinute {
     const found = new DialsOfMinute();
     for (const { view } of this.#kept.values()) if (wanted(view)) found.add(view);
     return found;
   }
 
-  newest(count: number): DialView[] {
+  newest(count: number): AnsweredDial[] {
     return [...this.#kept.values()]
       .sort((a, b) => b.at - a.at)
       .slice(0, count)
       .map(({ view }) => view);
   }
 
-  slowest(count: number): DialView[] {
+  slowest(count: number): AnsweredDial[] {
     return [...this.#kept.values()]
       .map(({ view }) => view)
       .sort((a, b) => b.ms - a.ms)

@@ -2,7 +2,7 @@ import { ISTHMUS } from '../defaults.ts';
 import { type ListColumn, rowsTable } from '../lists.ts';
 import { age, millis, plural, type Style } from '../output.ts';
 import { cut, table, wrapped } from '../table.ts';
-import type { DialsOfMinute, DialView, ErrorView, Followed, Load, TenantView } from './watch-dials.ts';
+import type { AnsweredDial, DialsOfMinute, ErrorView, Followed, Load, TenantDials } from './watch-dials.ts';
 
 export interface Picture {
   readonly now: number;
@@ -171,7 +171,7 @@ interface Listed {
 function dialLines(recent: DialsOfMinute, { now, order, count }: Listed, style: Style): string[] {
   const dials = order === 'slowest' ? recent.slowest(count) : recent.newest(count);
   if (dials.length === 0) return [];
-  const columns: readonly ListColumn<DialView>[] = [
+  const columns: readonly ListColumn<AnsweredDial>[] = [
     { name: 'took', right: true, of: ({ ms }) => millis(ms) },
     { name: 'to', least: 15, most: 48, of: ({ destination }) => destination },
     { name: 'agent', least: 8, most: 32, of: ({ agent }) => agent },
@@ -188,7 +188,7 @@ function dialLines(recent: DialsOfMinute, { now, order, count }: Listed, style: 
   return [style.strong(title), ...lines(rowsTable(columns, dials, style)), ''];
 }
 
-const TENANT_COLUMNS: readonly ListColumn<TenantView>[] = [
+const TENANT_COLUMNS: readonly ListColumn<TenantDials>[] = [
   { name: 'tenant', least: 12, of: ({ tenant }) => tenant },
   { name: 'dials', right: true, of: ({ dials }) => String(dials) },
   { name: 'failed', right: true, of: ({ failed }, style) => (failed > 0 ? style.bad(String(failed)) : '0') },
@@ -196,7 +196,7 @@ const TENANT_COLUMNS: readonly ListColumn<TenantView>[] = [
   { name: '99 % within', right: true, of: ({ p99 }) => millis(p99) },
 ];
 
-function tenantLines(tenants: readonly TenantView[], style: Style): string[] {
+function tenantLines(tenants: readonly TenantDials[], style: Style): string[] {
   if (tenants.length === 0) return [];
   const rows = lines(rowsTable(TENANT_COLUMNS, tenants.slice(0, ISTHMUS.watchItems), style));
   const more =
@@ -229,7 +229,7 @@ export const HELP: readonly string[] = [
 ];
 
 /** Formats one dial, for output that is not redrawn. */
-export function dialLine(dial: DialView): string {
+export function dialLine(dial: AnsweredDial): string {
   const through = dial.agent === '' ? '' : ` through ${dial.agent} at ${dial.hub}`;
   const outcome = dial.ok ? 'established' : `failed: ${dial.error?.code}: ${dial.error?.text}`;
   const more = dial.attempts > 1 ? `, ${dial.attempts} attempts` : '';
@@ -314,7 +314,7 @@ function after<T>(all: readonly T[], current: T): T {
 }
 
 /** Returns a test of dials, or undefined if all are shown. */
-export function chosen({ filter, onlyFailed }: Controls): ((dial: DialView) => boolean) | undefined {
+export function chosen({ filter, onlyFailed }: Controls): ((dial: AnsweredDial) => boolean) | undefined {
   if (filter === '' && !onlyFailed) return undefined;
   const wanted = filter.toLowerCase();
   return (dial) => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { stripVTControlCharacters } from 'node:util';
 import { styleOf } from '../output.ts';
-import { DialsOfMinute, type DialView, type Followed } from './watch-dials.ts';
+import { type AnsweredDial, DialsOfMinute, type Followed } from './watch-dials.ts';
 import {
   AT_START,
   type Controls,
@@ -19,7 +19,7 @@ import {
 
 const NOW = Date.parse('2026-05-01T12:00:30.500Z');
 
-function dial(id: string, secondsAgo: number, ms: number, more: Partial<DialView> = {}): DialView {
+function dial(id: string, secondsAgo: number, ms: number, more: Partial<AnsweredDial> = {}): AnsweredDial {
   const started = new Date(NOW - secondsAgo * 1000 - ms).toISOString();
   return {
     gateway: 'gw-1',
@@ -258,8 +258,8 @@ describe('a filter', () => {
     caller: 'c',
     dial: 'd',
   };
-  const fine = { ...dial, ok: true } as DialView;
-  const failed = { ...dial, ok: false, error: { code: 'dns_error', text: 'no such host' } } as DialView;
+  const fine = { ...dial, ok: true } as AnsweredDial;
+  const failed = { ...dial, ok: false, error: { code: 'dns_error', text: 'no such host' } } as AnsweredDial;
 
   it('looks at every name of a dial, in any case', () => {
     const finds = (filter: string) => [fine, failed].map((each) => chosen({ ...AT_START, filter })?.(each));

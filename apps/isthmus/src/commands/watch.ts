@@ -4,7 +4,7 @@ import { ISTHMUS } from '../defaults.ts';
 import type { Style } from '../output.ts';
 import { EXIT } from '../output.ts';
 import type { Terminal } from '../terminal.ts';
-import { DialsOfMinute, type DialView, Following } from './watch-dials.ts';
+import { type AnsweredDial, DialsOfMinute, Following } from './watch-dials.ts';
 import {
   AT_START,
   type Controls,
@@ -47,7 +47,7 @@ export const watch = command({
     const ends = options.for === undefined ? [] : [AbortSignal.timeout(options.for)];
     const signal = AbortSignal.any([terminal.interrupted, quit.signal, ...ends]);
     const recent = new DialsOfMinute();
-    const told = drawn ? (dial: DialView) => recent.add(dial) : (dial: DialView) => output.line(dial, dialLine);
+    const told = drawn ? (dial: AnsweredDial) => recent.add(dial) : (dial: AnsweredDial) => output.line(dial, dialLine);
     const filter = {
       tenant: options.tenant,
       destination: options.destination,
