@@ -1,5 +1,4 @@
 import type { ServerResponse } from 'node:http';
-import type { Session } from 'node:inspector';
 import { pipeline } from 'node:stream/promises';
 import { getHeapSnapshot } from 'node:v8';
 import { NOT_FOUND, type Page, send } from '@isthmus/service';
@@ -43,24 +42,18 @@ async function sendHeap(response: ServerResponse): Promise<void> {
 }
 
 async function cpuProfile(response: ServerResponse, ms: number): Promise<Page> {
-  const inspector = await import('node:inspector');
-  const session = new inspector.Session();
+  const { Session } = await import('node:inspector/promises');
+  const session = new Session();
   session.connect();
   try {
-    await post(session, 'Profiler.enable');
-    await post(session, 'Profiler.start');
+    await session.post('Profiler.enable');
+    await session.post('Profiler.start');
     await closedOrPassed(response, ms);
-    const { profile } = await post(session, 'Profiler.stop');
+    const { profile } = await session.post('Profiler.stop');
     return { status: 200, body: JSON.stringify(profile), headers: attachment('cpu.cpuprofile') };
   } finally {
     session.disconnect();
   }
-}
-
-function post(session: Session, method: string): Promise<{ readonly profile?: unknown }> {
-  return new Promise((resolve, reject) => {
-    session.post(method, (error, result) => (error ? reject(error) : resolve(result ?? {})));
-  });
 }
 
 /** Waits for `ms`, or until the client closes the connection. */
