@@ -76,8 +76,8 @@ const HTTP2_PREFACE = Buffer.from('PRI');
 /**
  * Serves the admin port: HTTP/1.1 and the admin RPC (gRPC) on one listener, which tells them apart by the first bytes. With TLS, both
  * require a client certificate. Without TLS there is no authentication, as in upstream. The RPC is then served only on loopback and on
- * unix sockets, while
- * anyone who can connect may read metrics and profiles, as in upstream: any program, but no page of another site in somebody's browser.
+ * unix sockets, while anyone who can connect may read metrics and profiles, as in upstream: any program, but no page of another site in
+ * somebody's browser.
  */
 export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const { path, backend, metrics, profiling, warn, tls, refused = () => {}, headTimeoutMs = ADMIN.headMs } = options;

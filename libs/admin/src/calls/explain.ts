@@ -70,18 +70,22 @@ interface Question {
   readonly backend: AdminBackend;
 }
 
-/** What the answer is made from. */
-interface Explanation {
-  /** Unset if there is none. A dial that it refuses is not routed. */
-  readonly policy: PolicyVerdict | undefined;
-  /** The rule by which the gateway dials itself. Such a dial is not routed either. */
-  readonly direct: string | undefined;
+/** The sessions for a dial. */
+interface Routing {
   readonly steps: readonly adminApi.RoutingStep[];
   /** The tenant's sessions that no strategy finds. */
   readonly others: readonly adminApi.Candidate[];
   /** Those that are found, each session once. */
   readonly found: ReadonlyMap<string, adminApi.Candidate>;
   readonly taken: adminApi.Candidate | undefined;
+}
+
+/** What the answer is made from. */
+interface Explanation extends Routing {
+  /** Unset if there is none. A dial that it refuses is not routed. */
+  readonly policy: PolicyVerdict | undefined;
+  /** The rule by which the gateway dials itself. Such a dial is not routed either. */
+  readonly direct: string | undefined;
 }
 
 /** Explains how a dial would be routed now, and why. Dials nothing, and changes nothing. */
@@ -115,19 +119,10 @@ export function explainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImp
   };
 }
 
-const NOT_ROUTED: Omit<Explanation, 'policy' | 'direct'> = {
-  steps: [],
-  others: [],
-  found: new Map(),
-  taken: undefined,
-};
+const NOT_ROUTED: Routing = { steps: [], others: [], found: new Map(), taken: undefined };
 
 /** Returns the sessions of a dial's route, by strategy, each with the reason for its place. */
-export function explained({
-  tenant,
-  destination: { host },
-  routing,
-}: Omit<Question, 'backend'>): Omit<Explanation, 'policy' | 'direct'> {
+export function explained({ tenant, destination: { host }, routing }: Omit<Question, 'backend'>): Routing {
   const others: adminApi.Candidate[] = [];
   const found = new Map<string, adminApi.Candidate>();
   const steps = routing.strategies.map((strategy) => ({

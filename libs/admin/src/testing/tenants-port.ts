@@ -2,20 +2,18 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { get } from 'node:https';
 import type { Authority } from '@isthmus/certificates/testing';
-import { type DialRequest, type Operation, planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
+import { type Operation, planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
 import { RecentEvents } from '../calls/recent-events.ts';
 import { type AdminClientTls, adminClient } from '../client.ts';
-import { aPort, aSession, idleBackend, tlsBy } from './backend.ts';
+import { aPort, aSession, aTunnel, idleBackend, tlsBy } from './backend.ts';
 
 const mine = aSession('mine', { tenant: 'acme', agentId: 'edge' });
 const theirs = aSession('theirs', { tenant: 'beta', agentId: 'edge' });
 
 function tunnelOf({ tenant, sessionId }: SessionInfo): TunnelInfo {
-  const { signal } = new AbortController();
-  const dial: DialRequest = { id: `d-${tenant}`, tenant, destination: { host: 'h', port: 1 }, deadline: 0, signal };
-  return { role: 'gateway', dial, agentId: 'edge', sessionId, hubId: 'h', since: 1, up: 0, down: 0 };
+  return aTunnel({ agentId: 'edge', sessionId, dial: { ...aTunnel().dial, id: `d-${tenant}`, tenant } });
 }
 
 /** Starts an admin port with two tenants, and returns what happens there and clients of it. */
