@@ -1,5 +1,16 @@
 /** Times, sizes and counts of the admin port: times in milliseconds, sizes in bytes. */
 export const ADMIN = {
+  /** Connections that are let in, at once. The port is for operators and a few scrapers. */
+  connections: 100,
+  /** Of them, from one source. */
+  connectionsOfSource: 50,
+  /**
+   * Connections amid their handshakes. An operator's is done in a moment, so that only an attack meets these. They are apart from those
+   * that are let in, so that who has no certificate takes no operator's place.
+   */
+  handshakes: 200,
+  /** Of them, from one source. */
+  handshakesOfSource: 50,
   /** A client of the RPC without a call for this long may be gone, and is disconnected. */
   idleConnectionMs: 300_000,
   /** How often clients of the RPC are pinged: a dead machine closes no connection, even if it watches something. */

@@ -1,17 +1,7 @@
 import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer, isIPv6, type Socket } from 'node:net';
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
-import {
-  Admitted,
-  type AdmittedLimits,
-  beginsWith,
-  bind,
-  isLoopback,
-  putBack,
-  remoteOf,
-  WaitingConnections,
-  type WaitingLimits,
-} from '@isthmus/runtime';
+import { Admitted, beginsWith, bind, isLoopback, putBack, remoteOf, WaitingConnections } from '@isthmus/runtime';
 import { type Refused, refuseBadRequests, send } from '@isthmus/service';
 import { Visits, visitorOf } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
@@ -20,22 +10,6 @@ import { FOREIGN, faultOfHost, isOwn } from './console/page.ts';
 import { ADMIN } from './defaults.ts';
 import { adminHandler, type TenantMetrics } from './handler.ts';
 import { LazyRpc, refuseRpc } from './lazy-rpc.ts';
-
-/** Connections that are let in, at once: in all and from one source. The port is for operators and a few scrapers. */
-const ADMITTED: AdmittedLimits = { most: 100, mostOfSource: 50 };
-
-/**
- * Connections amid their handshakes. An operator's is done in a moment, so that only an attack meets these. They are apart from those
- * that are let in, so that who has no certificate takes no operator's place.
- */
-const UNPROVEN: Omit<WaitingLimits, 'deadlineMs'> = {
-  most: 200,
-  mostOfSource: 50,
-  names: {
-    most: 'let fewer addresses reach the admin port',
-    mostOfSource: 'find out what runs there, or block it from the admin port',
-  },
-};
 
 /** Makes a TLS server that has the admin port's certificates, renewed ones too, and lets in those whose certificate holds. */
 export type AdminTls = (
@@ -138,8 +112,13 @@ async function listen(
   handshakeMs: number,
   take: (socket: Socket) => void,
 ): Promise<Pick<AdminServer, 'address' | 'close'>> {
-  const unproven = new WaitingConnections({ ...UNPROVEN, deadlineMs: handshakeMs }, refused);
-  const admitted = new Admitted(ADMITTED, refused);
+  const names = {
+    most: 'let fewer addresses reach the admin port',
+    mostOfSource: 'find out what runs there, or block it from the admin port',
+  };
+  const [most, mostOfSource] = [ADMIN.handshakes, ADMIN.handshakesOfSource];
+  const unproven = new WaitingConnections({ most, mostOfSource, names, deadlineMs: handshakeMs }, refused);
+  const admitted = new Admitted({ most: ADMIN.connections, mostOfSource: ADMIN.connectionsOfSource }, refused);
   const accept = (socket: Socket) => {
     unproven.leave(socket);
     socket.on('error', () => socket.destroy());

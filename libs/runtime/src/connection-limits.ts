@@ -319,7 +319,7 @@ function endsOf(socket: Socket): string {
   return `${remoteAddress}:${remotePort} ${localAddress}:${localPort}`;
 }
 
-export interface AdmittedLimits {
+interface AdmittedLimits {
   /** Connections, in all. */
   readonly most: number;
   /** Of those, from one source address. */

@@ -51,7 +51,6 @@ export {
 } from './collections.ts';
 export {
   Admitted,
-  type AdmittedLimits,
   SharedBudget,
   WaitingConnections,
   type WaitingLimits,
