@@ -101,8 +101,7 @@ function start(
   return Closing.guard(async (closing) => {
     const server = await startRoles(name, roles, flags, context, closing);
     const { gateway, hub } = server;
-    const drain = () => drainRoles(server);
-    await startOperations(name, server, drain, context, closing);
+    await startOperations(name, server, context, closing);
     const { hubId, agentAddress: agents, peerAddress: gateways } = hub ?? {};
     const addresses = { hub: hubId, callers: gateway?.addresses, agents, gateways };
     context.log.info({ ...addresses, plane: flags.plane, version: VERSION }, 'ready');
@@ -110,7 +109,7 @@ function start(
       gateway?.leave();
       hub?.leave();
     };
-    return { leave, drain, close: () => closing.close(), cut: () => gateway?.cut() };
+    return { leave, drain: () => drainRoles(server), close: () => closing.close(), cut: () => gateway?.cut() };
   });
 }
 
@@ -194,7 +193,6 @@ async function drainRoles({ gateway, hub, instruments }: Server): Promise<void> 
 async function startOperations(
   name: string,
   server: Server,
-  drain: () => Promise<void>,
   { log, flags: inForce }: Context<ProgramLogger>,
   closing: Closing,
 ): Promise<void> {
@@ -253,7 +251,7 @@ async function startOperations(
       plane: plane.part(roster),
       quarantine: quarantineIn(registry, directory),
       ...(server.tenancy && { tenants: server.tenancy.views.part(server) }),
-      drain: () => void drain(),
+      drain: () => void drainRoles(server),
       plan: () => ({
         sessions: hub?.sessionCount ?? 0,
         moves: hub?.moves() ?? [],
