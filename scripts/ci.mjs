@@ -46,7 +46,7 @@ const MOST_FAILED_LINES = 40;
 
 /** Runs a command that ends with a closing line. */
 async function counted(line, timeout) {
-  const { status, output } = await command(line.split(' '), { show: true, timeout });
+  const { status, output } = await command(line.split(' '), { show: () => true, timeout });
   failed.push(...new Set(output.split('\n').filter((each) => FAILED_LINE.test(each))));
   if (status !== 0) failed.push(`${line} ended with status ${status}`);
   const counts = readClosingLine(output) ?? ONE_FAILED;

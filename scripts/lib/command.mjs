@@ -14,10 +14,10 @@ const running = new Set();
 
 /**
  * Runs a command without a shell and without input. Resolves with its status and output; never rejects.
- * `show` passes the output through as it arrives: all of it, or the lines for which it returns true. A command that still runs after `timeout`
- * (ms) is ended with all that it started, and has failed with status 124.
+ * Of its output, the lines for which `show` returns true are passed through as they arrive. A command that still runs after `timeout` (ms) is
+ * ended with all that it started, and has failed with status 124.
  */
-export function command([program, ...args], { show = false, timeout = 10 * MINUTE, env = {}, cwd = ROOT } = {}) {
+export function command([program, ...args], { show, timeout = 10 * MINUTE, env = {}, cwd = ROOT } = {}) {
   return new Promise((resolve) => {
     const stdio = ['ignore', 'pipe', 'pipe'];
     const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio, detached: true });
@@ -42,10 +42,8 @@ export function command([program, ...args], { show = false, timeout = 10 * MINUT
     for (const stream of [child.stdout, child.stderr]) {
       stream.setEncoding('utf8').on('data', (text) => {
         output += text;
-        if (show === true) process.stdout.write(text);
       });
-      if (typeof show === 'function')
-        createInterface({ input: stream }).on('line', (line) => show(line) && console.log(line));
+      if (show) createInterface({ input: stream }).on('line', (line) => show(line) && console.log(line));
     }
     child.once('error', (error) => done(127, `cannot run ${program}: ${error.message}\n`));
     child.once('close', (status, signal) => {

@@ -55,7 +55,7 @@ async function late(argv) {
 
 /** The command line of a script that runs a command and shows what it prints. */
 function script() {
-  const code = `import { command } from '${MODULE}'; await command(${JSON.stringify(['sh', '-c', NESTED])}, { show: true });`;
+  const code = `import { command } from '${MODULE}'; await command(${JSON.stringify(['sh', '-c', NESTED])}, { show: () => true });`;
   return [process.execPath, '--input-type=module', '-e', code];
 }
 

@@ -40,11 +40,9 @@ export async function ensureTools(...names) {
   );
 }
 
-/** Installs the packages of programs that the cluster needs. With --if-possible, no cluster may come of it, and nothing is installed. */
-export async function ensureClusterTools(options, { unable, missingPackages }) {
-  if (options['if-possible'] || !installed('apt-get') || unable(options.build)) return;
-  const packages = missingPackages(options.build);
-  if (packages.length === 0) return;
+/** Installs packages by apt-get, if that is there. */
+export async function installPackages(packages) {
+  if (packages.length === 0 || !installed('apt-get')) return;
   await aptUpdate(packages);
   await aptInstall(...packages);
 }
