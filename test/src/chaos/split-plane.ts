@@ -24,6 +24,8 @@ import type { Carried, Topology } from './row.ts';
 /** Only warnings. With a line for each of 200 dials a second at three programs, the row would measure the reader of the logs. */
 export const QUIET = { v: 1 };
 
+const LOCAL = '127.0.0.1';
+
 export interface SplitPlaneOptions {
   readonly hubs?: number;
   readonly gateways?: number;
@@ -56,6 +58,14 @@ export interface HubRelays {
   readonly agent?: Relay;
 }
 
+interface HubSettings {
+  /** The links that run through a relay. */
+  readonly relayed: ReadonlySet<string>;
+  /** Where it runs, if not beside the others. */
+  readonly place?: HubPlace;
+  readonly flags: Flags;
+}
+
 /** Gateways, hubs and agents around a Redis, mTLS on every link. */
 export interface SplitPlane extends Topology {
   readonly trust: Trust;
@@ -77,8 +87,10 @@ export async function splitPlane(scope: Scope, options: SplitPlaneOptions = {}):
 
   const { firstHub } = options;
   const built = await times(options.hubs ?? 3, (index) => {
-    if (index > 0 || !firstHub) return hubOf(scope, trust, index, relayed, { ...common, ...options.hubFlags });
-    return hubAt(firstHub, scope, trust, { ...common, 'redis-url': firstHub.registryUrl });
+    if (index > 0 || !firstHub)
+      return hubOf(scope, trust, index, { relayed, flags: { ...common, ...options.hubFlags } });
+    const flags = { ...common, 'redis-url': firstHub.registryUrl };
+    return hubOf(scope, trust, index, { relayed, place: firstHub, flags });
   });
   const hubs = built.map(({ hub }) => hub);
   const fronts = await times(options.gateways ?? 2, (index) =>
@@ -114,59 +126,45 @@ async function ownRedis(scope: Scope): Promise<string> {
   return redis.url;
 }
 
-async function hubOf(scope: Scope, trust: Trust, index: number, relayed: ReadonlySet<string>, flags: Flags) {
+async function hubOf(scope: Scope, trust: Trust, index: number, { relayed, place, flags }: HubSettings) {
   const [agentPort, peerPort, health] = [await freePort(), await freePort(), await healthFlags()];
   const relays: HubRelays = {
     ...(relayed.has('peer') && { peer: await relayTo(scope, peerPort) }),
     ...(relayed.has('agent') && { agent: await relayTo(scope, agentPort) }),
   };
   const id = `hub-${index}`;
+  const { peer = LOCAL, agent = LOCAL } = place ?? {};
   const all = {
     ...health,
-    ...(await peerFlags(trust)),
+    ...(await peerFlags(trust, ['hub'])),
     ...(await agentPortFlags(trust, agentPort)),
+    ...(place && (await adminFlags(trust, place))),
     'server-id': id,
+    'agent-bind-address': agent,
     'peer-port': peerPort,
-    'peer-bind-address': '127.0.0.1',
-    'advertise-address': relays.peer?.authority ?? `127.0.0.1:${peerPort}`,
-    'advertise-agent-address': relays.agent?.authority ?? `127.0.0.1:${agentPort}`,
+    'peer-bind-address': peer,
+    'advertise-address': relays.peer?.authority ?? `${peer}:${peerPort}`,
+    'advertise-agent-address': relays.agent?.authority ?? `${agent}:${agentPort}`,
     ...flags,
   };
-  const hub = new Member(scope, { id, runs: 'backend-hub', flags: all, healthPort: health['health-port'] });
+  const hub = new Member(scope, { id, runs: 'backend-hub', flags: all, healthPort: health['health-port'], place });
   return { hub, relays, agentPort: relays.agent?.port ?? agentPort };
 }
 
-/** Starts the first hub, as if on another machine. */
-async function hubAt(place: HubPlace, scope: Scope, trust: Trust, flags: Flags) {
-  const [agentPort, peerPort, health] = [await freePort(), await freePort(), await healthFlags()];
-  const { cert, key } = await trust.peers.peer(['hub']);
+/** Of a hub on another machine, whose health and admin ports are reached over the network. */
+async function adminFlags(trust: Trust, { host }: HubPlace): Promise<Flags> {
   // The admin port shows this certificate, and so do we when we ask there.
-  const admin = await trust.peers.server({
+  const { cert, key } = await trust.peers.server({
     hosts: [{ type: 'dns', value: 'isthmus-admin' }],
     uses: ['server', 'client'],
   });
-  const all = {
-    ...health,
-    ...(await agentPortFlags(trust, agentPort)),
-    'peer-cert': cert,
-    'peer-key': key,
-    'peer-ca-cert': trust.peers.cert,
-    'server-id': 'hub-0',
-    'health-bind-address': place.host,
-    'admin-bind-address': place.host,
-    'admin-server-cert': admin.cert,
-    'admin-server-key': admin.key,
+  return {
+    'health-bind-address': host,
+    'admin-bind-address': host,
+    'admin-server-cert': cert,
+    'admin-server-key': key,
     'admin-ca-cert': trust.peers.cert,
-    'agent-bind-address': place.agent,
-    'peer-port': peerPort,
-    'peer-bind-address': place.peer,
-    'advertise-address': `${place.peer}:${peerPort}`,
-    'advertise-agent-address': `${place.agent}:${agentPort}`,
-    ...flags,
   };
-  const healthPort = health['health-port'];
-  const hub = new Member(scope, { id: 'hub-0', runs: 'backend-hub', flags: all, healthPort, place });
-  return { hub, relays: {}, agentPort };
 }
 
 export async function gatewayOf(scope: Scope, trust: Trust, index: number, flags: Flags) {
