@@ -2,7 +2,7 @@ import { execFile, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cp, mkdir, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { promisify } from 'node:util';
-import { exists, madeOnce } from './made-once.ts';
+import { madeOnce } from './made-once.ts';
 import { ROOT } from './runtime.ts';
 
 const BUILD_MS = 15 * 60_000;
@@ -28,13 +28,19 @@ export async function goProgram(name: string, patch?: Patch): Promise<string> {
   const hash = createHash('sha256');
   for (const file of (await readdir(sources)).sort()) hash.update(await readFile(`${sources}/${file}`));
   if (patch) hash.update(String(patch));
-  const path = `${CACHE}/${name}-${hash.digest('hex').slice(0, 16)}`;
-  if (await exists(path)) return path;
+  return builtOnce(`${name}-${hash.digest('hex').slice(0, 16)}`, async (fresh) => {
+    if (patch) await buildPatched(sources, fresh, patch);
+    else await run('go', ['build', '-o', fresh, '.'], { cwd: sources, timeout: BUILD_MS });
+  });
+}
+
+/** @param build puts the program at a path that it is given */
+async function builtOnce(name: string, build: (fresh: string) => Promise<void>): Promise<string> {
+  const path = `${CACHE}/${name}`;
   await mkdir(CACHE, { recursive: true });
   await madeOnce(path, BUILD_MS, async () => {
     const fresh = `${path}-${process.pid}`;
-    if (patch) await buildPatched(sources, fresh, patch);
-    else await run('go', ['build', '-o', fresh, '.'], { cwd: sources, timeout: BUILD_MS });
+    await build(fresh);
     await rename(fresh, path);
   });
   return path;
@@ -49,19 +55,15 @@ export async function buildGoPrograms(): Promise<void> {
 /** Returns the path of a program of a published Go module, such as example.com/module/cmd/name@v1.2.3, which is built once for each version. */
 export async function goInstalled(module: string): Promise<string> {
   const [, name, version] = /\/([^/]+)@(.+)$/.exec(module) ?? [];
-  const path = `${CACHE}/${name}-${version}`;
-  if (await exists(path)) return path;
-  await mkdir(CACHE, { recursive: true });
-  await madeOnce(path, BUILD_MS, async () => {
-    const fresh = `${path}-${process.pid}`;
+  return builtOnce(`${name}-${version}`, async (fresh) => {
+    const bin = `${fresh}-bin`;
     try {
-      await run('go', ['install', module], { env: { ...process.env, GOBIN: fresh }, timeout: BUILD_MS });
-      await rename(`${fresh}/${name}`, path);
+      await run('go', ['install', module], { env: { ...process.env, GOBIN: bin }, timeout: BUILD_MS });
+      await rename(`${bin}/${name}`, fresh);
     } finally {
-      await rm(fresh, { recursive: true, force: true });
+      await rm(bin, { recursive: true, force: true });
     }
   });
-  return path;
 }
 
 /** Builds from a copy with vendored modules, so that Go's shared module cache stays as it is. */
