@@ -1,5 +1,6 @@
-import { connect } from 'node:net';
 import { quantile } from '../bench/figures.ts';
+import { answered } from '../chaos/load/dial.ts';
+import type { Door } from '../chaos/load/door.ts';
 import { echo } from '../harness/destination.ts';
 import type { Scope } from '../harness/scope.ts';
 
@@ -37,8 +38,8 @@ export class DialResults {
 }
 
 export interface Callers {
-  /** Unix sockets of gateways, used in turn. */
-  readonly gateways: readonly string[];
+  /** Used in turn. */
+  readonly gateways: readonly Door[];
   readonly target: Target;
 }
 
@@ -82,32 +83,13 @@ export class SteadyDials {
 }
 
 /** Dials by HTTP CONNECT, measured from the connection to the answer, and closes the tunnel at once. */
-function dialOnce({ gateways, target }: Callers, n: number, results: DialResults): Promise<void> {
-  return new Promise((resolve) => {
-    const start = performance.now();
-    const destination = target.next();
-    const socket = connect({ path: gateways[n % gateways.length] as string });
-    let over = false;
-    const done = (failure?: string) => {
-      if (over) return;
-      over = true;
-      clearTimeout(timer);
-      if (failure === undefined) results.latencies.push(performance.now() - start);
-      else results.failures.push(failure);
-      socket.end();
-      resolve();
-    };
-    const timer = setTimeout(() => {
-      done('no answer in time');
-      socket.destroy();
-    }, DIAL_DEADLINE);
-    socket.once('connect', () => socket.write(`CONNECT ${destination} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`));
-    socket.once('data', (answer) => {
-      const line = answer.toString('latin1').split('\r\n', 1)[0] ?? '';
-      done(line.startsWith('HTTP/1.1 200 ') ? undefined : line);
-      socket.resume();
-    });
-    socket.once('error', (error) => done(error.message));
-    socket.once('close', () => done('closed without an answer'));
-  });
+async function dialOnce({ gateways, target }: Callers, n: number, results: DialResults): Promise<void> {
+  const start = performance.now();
+  try {
+    const tunnel = await answered(gateways[n % gateways.length] as Door, 'connect', target.next(), DIAL_DEADLINE);
+    results.latencies.push(performance.now() - start);
+    tunnel.resume().end();
+  } catch (error) {
+    results.failures.push((error as Error).message);
+  }
 }

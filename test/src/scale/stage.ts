@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { type RedisServer, startRedis } from '@isthmus/directory/testing/servers';
 import { until } from '@isthmus/runtime/testing';
+import { type Door, doorOf } from '../chaos/load/door.ts';
 import { peerFlags } from '../harness/flags.ts';
 import type { Member } from '../harness/member.ts';
 import { hubMember, isUp, startGateway } from '../harness/plane.ts';
@@ -27,7 +28,7 @@ export const COLLECTABLE = {
 export interface Stage extends AsyncDisposable {
   readonly redis: RedisServer;
   readonly hubs: readonly Member[];
-  readonly gateways: readonly { readonly program: Program; readonly uds: string }[];
+  readonly gateways: readonly { readonly program: Program; readonly door: Door }[];
   readonly fleet: Fleet;
   readonly target: Target;
   readonly sessionsPerAgent: number;
@@ -76,8 +77,8 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
   const gateways = await Promise.all(
     Array.from({ length: GATEWAYS }, async () => {
       const flags = { ...plane, ...(await peerFlags(trust)) };
-      const { program, connect } = await startGateway(scope, trust, flags, COLLECTABLE);
-      return { program, uds: connect.uds };
+      const front = await startGateway(scope, trust, flags, COLLECTABLE);
+      return { program: front.program, door: doorOf(front) };
     }),
   );
   for (const { program } of hubs) await isUp(program);

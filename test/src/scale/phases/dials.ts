@@ -34,7 +34,7 @@ export const dials: readonly PlanePhase[] = (['few', 'some', 'all'] as const).ma
 }));
 
 async function measure(stage: Stage, { dialMs, firstDials }: Sizes, agents: number): Promise<Findings> {
-  const callers: Callers = { gateways: stage.gateways.map(({ uds }) => uds), target: stage.target };
+  const callers: Callers = { gateways: stage.gateways.map(({ door }) => door), target: stage.target };
   // Agents that move to other hubs cost handshakes.
   await stage.fleet.settled();
   // The first dials of a process are slow: code is compiled meanwhile. There are as many with few agents, who take them faster.
