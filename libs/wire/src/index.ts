@@ -8,7 +8,7 @@ export {
 } from './grpc/call.ts';
 export { MessageReader, PREFIX, writePrefix } from './grpc/messages.ts';
 export { Metadata, readTimeout, StatusError, type StatusName, statusFields } from './grpc/status.ts';
-export { Connection, greeting, type PeerSettings } from './http2/connection.ts';
+export { Connection, greeting } from './http2/connection.ts';
 export { DuplexStream, PendingStream } from './http2/duplex.ts';
 export { Allowance, FloodGuard } from './http2/floods.ts';
 export {
@@ -26,7 +26,7 @@ export { encodeHead, type Field, type Head, type OutgoingHead } from './http2/he
 export { hpackEncode } from './http2/hpack.ts';
 export { FrameReader } from './http2/reading.ts';
 export type { HeadKind, Http2Stream, StreamHandler } from './http2/stream.ts';
-export type { StreamRules, StreamSettings } from './http2/streams.ts';
+export type { StreamRules } from './http2/streams.ts';
 export { Http2Link, type Http2LinkOptions, LinkChecks, type PingInterval, watchLiveness } from './link/link.ts';
 export {
   DiallingReconciler,

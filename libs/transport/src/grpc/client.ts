@@ -4,6 +4,7 @@ import { unlessGivenUp } from '@isthmus/runtime';
 import { checkName, planeEnded } from '@isthmus/tunnel';
 import {
   ClientCall,
+  type Config,
   Connection,
   DEFAULT_FRAME,
   encodeHead,
@@ -11,6 +12,7 @@ import {
   type Metadata,
   type OutgoingHead,
   type PacketChannel,
+  WIRE,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { quoted } from '../http1.ts';
@@ -19,9 +21,15 @@ import { inWords } from '../tls/admit.ts';
 import { CALLERS_GROWTH } from './server.ts';
 
 /** What a server may do. It opens no streams. */
-const SETTINGS = { initialWindowSize: TRANSPORT.packetsStreamWindowBytes, maxConcurrentStreams: 0 };
-
-const MAX_FIELDS = { maxHeaderListSize: TRANSPORT.grpcFieldsBytes };
+const CONFIG: Config = {
+  ...WIRE,
+  windowBytes: TRANSPORT.packetsStreamWindowBytes,
+  streams: 0,
+  frameBytes: DEFAULT_FRAME,
+  headBytes: TRANSPORT.grpcFieldsBytes,
+  resets: TRANSPORT.grpcResets,
+  backlogBytes: TRANSPORT.grpcBacklogBytes,
+};
 
 /** One window for good: what a server sends ahead waits in front of every other tunnel's bytes. */
 const GROWTH = { largest: TRANSPORT.packetsStreamWindowBytes, budget: CALLERS_GROWTH, local: CALLERS_GROWTH };
@@ -40,10 +48,9 @@ interface CallOptions {
 export function clientCall(socket: Socket, { target, method, metadata, keepaliveMs }: CallOptions): ClientCall {
   const connection = new Connection(socket, {
     role: 'client',
-    settings: { ...SETTINGS, ...MAX_FIELDS, maxFrameSize: DEFAULT_FRAME },
-    greeting: greeting('client', { ...SETTINGS, ...MAX_FIELDS }),
-    rules: { maxResets: TRANSPORT.grpcResets, countsAnswered: false, abandonsRequests: false, growth: GROWTH },
-    maxBacklog: TRANSPORT.grpcBacklogBytes,
+    config: CONFIG,
+    greeting: greeting('client', CONFIG),
+    rules: { growth: GROWTH },
     defer: process.nextTick,
     latePongs: true,
     keepaliveMs,

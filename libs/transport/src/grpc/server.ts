@@ -3,6 +3,7 @@ import { guarding, RandomSet, remoteOf, SharedBudget } from '@isthmus/runtime';
 import { DialError, NotAuthorised, PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import {
   Allowance,
+  type Config,
   Connection,
   DEFAULT_FRAME,
   type Field,
@@ -10,13 +11,12 @@ import {
   type Http2Stream,
   hpackEncode,
   Metadata,
-  type PeerSettings,
   readTimeout,
   ServerCall,
   StatusError,
   type StreamRules,
-  type StreamSettings,
   statusFields,
+  WIRE,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { RequestRefused } from '../proxy-authorization.ts';
@@ -31,7 +31,6 @@ export const CALLERS_GROWTH = new SharedBudget(TRANSPORT.grpcGrowthBytes);
  * answer the rest of a request is dropped, as in Go.
  */
 const RULES: StreamRules = {
-  maxResets: TRANSPORT.grpcResets,
   countsAnswered: true,
   abandonsRequests: true,
   growth: { largest: TRANSPORT.grpcWindowBytes, budget: CALLERS_GROWTH, local: CALLERS_GROWTH },
@@ -71,27 +70,35 @@ export class GrpcServer {
   readonly #options: GrpcServerOptions;
   readonly #methods: ReadonlyMap<string, GrpcService>;
   readonly #greeting: Buffer;
-  /** What a connection begins with. */
-  readonly #settings: PeerSettings;
-  /** The limits of a peer at first, and once it has proven who it is. */
-  readonly #first: StreamSettings;
-  readonly #proven: StreamSettings;
+  /** What a peer may do at first, and once it has proven who it is. */
+  readonly #first: Config;
+  readonly #proven: Config;
   readonly #connections = new RandomSet<Connection>();
   #draining = false;
   /** Set by `close`. Called when the last connection has ended. */
   #idle = () => {};
 
   constructor(options: GrpcServerOptions) {
-    const {
-      streamWindow,
-      maxStreams = TRANSPORT.grpcStreams,
-      maxFields: maxHeaderListSize = TRANSPORT.grpcFieldsBytes,
-    } = options;
+    const { unproven } = options;
     this.#options = options;
-    this.#proven = settingsOf({ streamWindow, maxStreams });
-    this.#first = options.unproven ? settingsOf(options.unproven) : this.#proven;
-    this.#settings = { ...this.#first, maxFrameSize: DEFAULT_FRAME, maxHeaderListSize };
-    this.#greeting = greeting('server', { ...this.#first, maxHeaderListSize });
+    this.#proven = {
+      ...WIRE,
+      windowBytes: options.streamWindow,
+      streams: options.maxStreams ?? TRANSPORT.grpcStreams,
+      frameBytes: DEFAULT_FRAME,
+      headBytes: options.maxFields ?? TRANSPORT.grpcFieldsBytes,
+      resets: TRANSPORT.grpcResets,
+      backlogBytes: TRANSPORT.grpcBacklogBytes,
+    };
+    this.#first = unproven
+      ? {
+          ...this.#proven,
+          windowBytes: unproven.streamWindow,
+          streams: unproven.maxStreams,
+          backlogBytes: TRANSPORT.grpcWaitingBacklogBytes,
+        }
+      : this.#proven;
+    this.#greeting = greeting('server', this.#first);
     this.#methods = new Map(options.services.map((service) => [service.path, service]));
   }
 
@@ -163,15 +170,14 @@ export class GrpcServer {
       if (!refusals.spend(1)) connection.leave();
     };
     const proven = () => {
-      if (limits !== this.#proven) connection.allow(this.#proven, TRANSPORT.grpcBacklogBytes);
+      if (limits !== this.#proven) connection.allow(this.#proven);
       limits = this.#proven;
     };
     const connection = new Connection(socket, {
       role: 'server',
-      settings: this.#settings,
+      config: this.#first,
       greeting: this.#greeting,
       rules: RULES,
-      maxBacklog: this.#first === this.#proven ? TRANSPORT.grpcBacklogBytes : TRANSPORT.grpcWaitingBacklogBytes,
       defer: process.nextTick,
       latePongs: true,
       keepaliveMs,
@@ -181,10 +187,7 @@ export class GrpcServer {
         this.#serve(stream, request, peer, proven);
       },
       longHead: () => {
-        const error = new RequestRefused(
-          431,
-          `the request's head is longer than ${this.#settings.maxHeaderListSize} bytes`,
-        );
+        const error = new RequestRefused(431, `the request's head is longer than ${this.#first.headBytes} bytes`);
         events.emit('refused', name, remoteOf(socket), error);
         refused(error);
       },
@@ -246,8 +249,4 @@ function refuse(stream: Http2Stream, http: number, error: StatusError): void {
 function isBusy(why: Error): boolean {
   if (why instanceof NotAuthorised) return why.undecided;
   return why instanceof DialError && (why.status === 429 || why.status >= 500);
-}
-
-function settingsOf({ streamWindow, maxStreams }: PeerLimits): StreamSettings {
-  return { initialWindowSize: streamWindow, maxConcurrentStreams: maxStreams };
 }

@@ -1,14 +1,14 @@
 import type { Socket } from 'node:net';
 import type { Guarded } from '@isthmus/runtime';
-import { type Config, WIRE } from '../defaults.ts';
+import type { Config } from '../defaults.ts';
 import {
   ConnectionError,
+  DEFAULT_FRAME,
   DEFAULT_SETTINGS,
   ErrorCode,
   goawayFrame,
   PREFACE,
   pingFrame,
-  type Settings,
   settingsAck,
   settingsFrame,
   windowUpdateFrame,
@@ -19,22 +19,16 @@ import { Output } from './output.ts';
 import { behindBulk, Keepalive, Pings } from './pings.ts';
 import { CONNECTION_WINDOW, Reading, type ReadingSink } from './reading.ts';
 import type { Http2Stream } from './stream.ts';
-import { type StreamRules, type StreamSettings, Streams } from './streams.ts';
+import { type StreamRules, Streams } from './streams.ts';
 import { ConnectionReads, closings, readBudget } from './ticks.ts';
-
-/** What the other side may do. */
-export type PeerSettings = StreamSettings & Pick<Settings, 'maxFrameSize' | 'maxHeaderListSize'>;
 
 interface ConnectionOptions {
   readonly role: 'client' | 'server';
-  /** Times, sizes and counts. Default: `WIRE`. */
-  readonly config?: Config;
-  readonly settings: PeerSettings;
+  /** Times, sizes and counts, also of what the other side may do. */
+  readonly config: Config;
   /** From `greeting`. Leaves with our first frame. At a server, that is the answer to the peer's SETTINGS, so the peer wakes up once. */
   readonly greeting: Buffer;
   readonly rules: StreamRules;
-  /** Most bytes that may wait for a peer that asks (PING, SETTINGS, requests) and does not read. */
-  readonly maxBacklog: number;
   /** When frames leave that were sent in this tick of the event loop: `process.nextTick`, or `setImmediate` if many sockets feed this one. */
   readonly defer: (flush: () => void) => void;
   /** Whether the answer to a PING may wait for bulk to leave with. */
@@ -60,9 +54,15 @@ interface ConnectionOptions {
 }
 
 /** The first frames, which say what the other side may do. The connection's window is no limit: a stalled stream must not stop others. */
-export function greeting(role: 'client' | 'server', settings: Partial<Settings>): Buffer {
+export function greeting(role: 'client' | 'server', { windowBytes, streams, frameBytes, headBytes }: Config): Buffer {
   const words = [
-    settingsFrame(role === 'client' ? { ...settings, enablePush: false } : settings),
+    settingsFrame({
+      initialWindowSize: windowBytes,
+      maxConcurrentStreams: streams,
+      ...(frameBytes !== DEFAULT_FRAME && { maxFrameSize: frameBytes }),
+      maxHeaderListSize: headBytes,
+      ...(role === 'client' && { enablePush: false }),
+    }),
     windowUpdateFrame(0, CONNECTION_WINDOW - DEFAULT_SETTINGS.initialWindowSize),
   ];
   return Buffer.concat(role === 'client' ? [PREFACE, ...words] : words);
@@ -103,18 +103,7 @@ export class Connection implements ReadingSink {
   #unread: Buffer | undefined;
 
   constructor(socket: Socket, options: ConnectionOptions) {
-    const {
-      role,
-      config = WIRE,
-      settings,
-      greeting,
-      rules,
-      maxBacklog,
-      defer,
-      opened,
-      longHead,
-      keepaliveMs,
-    } = options;
+    const { role, config, greeting, rules, defer, opened, longHead, keepaliveMs } = options;
     this.#socket = socket;
     this.#options = options;
     this.#config = config;
@@ -135,7 +124,6 @@ export class Connection implements ReadingSink {
       socket,
       greeting,
       defer,
-      maxBacklog,
       ...patience,
       inFlight,
       checkpoint,
@@ -143,8 +131,8 @@ export class Connection implements ReadingSink {
     });
     this.#output = output;
     const [rtt, idle] = [() => pings.rtt, () => this.#endWhenIdle()];
-    this.#streams = new Streams({ role, settings, rules, output, rtt, opened, longHead, idle });
-    this.#reading = new Reading({ role, settings, streams: this.#streams, output, sink: this });
+    this.#streams = new Streams({ role, rules, output, rtt, opened, longHead, idle });
+    this.#reading = new Reading({ role, streams: this.#streams, output, sink: this });
     if (keepaliveMs !== undefined) {
       const dead = (error: Error) => this.#fail(new ConnectionError(ErrorCode.NO_ERROR, error.message));
       this.#keepalive = new Keepalive({ config, keepaliveMs, ping: () => this.ping(), dead, guarded: this.guarded });
@@ -208,12 +196,14 @@ export class Connection implements ReadingSink {
     return this.#streams.request(head, group);
   }
 
-  /** The other side may do more from now on, also on the streams that it has open. */
-  allow(settings: StreamSettings, maxBacklog: number): void {
+  /** The other side may have more streams, send more ahead on each, and have a longer backlog from now on. */
+  allow(config: Config): void {
     if (this.#state === 'ended') return;
-    this.#output.maxBacklog = maxBacklog;
-    this.#output.frame(settingsFrame(settings));
-    this.#streams.allow(settings);
+    const { windowBytes, streams } = config;
+    const more = windowBytes - this.#output.config.windowBytes;
+    this.#output.config = config;
+    this.#output.frame(settingsFrame({ initialWindowSize: windowBytes, maxConcurrentStreams: streams }));
+    for (const stream of this.#streams.values()) stream.widenReceiving(more);
   }
 
   /** Sends a PING. @param done called on its answer; never if the connection ends first */

@@ -132,17 +132,17 @@ export class FloodGuard {
   }
 }
 
-/** Counts a connection's reset streams. Many are an attack (CVE-2023-44487), because opening one costs the attacker almost nothing. */
+/**
+ * Counts the streams of a connection that the other side cancels, breaks, or has refused. Our own resets do not count. Many are an attack
+ * (CVE-2023-44487), because opening one costs the attacker almost nothing.
+ */
 export class ResetCounter {
-  readonly #maxResets: number;
   readonly #config: Config;
   #since = Number.NEGATIVE_INFINITY;
   #resets = 0;
 
-  /** @param most streams that may be reset in `resetsMs` */
-  constructor(most: number, config: Config) {
+  constructor(config: Config) {
     this.#config = config;
-    this.#maxResets = most;
   }
 
   count(): void {
@@ -156,11 +156,9 @@ export class ResetCounter {
 
   /** Call after the frame is fully handled. @throws ConnectionError after too many */
   check(): void {
-    if (this.#resets > this.#maxResets)
-      throw new ConnectionError(
-        ErrorCode.ENHANCE_YOUR_CALM,
-        `more than ${this.#maxResets} streams were reset in a row`,
-      );
+    const { resets } = this.#config;
+    if (this.#resets > resets)
+      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `more than ${resets} streams were reset in a row`);
   }
 }
 

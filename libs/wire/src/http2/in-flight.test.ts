@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
+import { WIRE } from '../defaults.ts';
 import { DEFAULT_SETTINGS } from './frames.ts';
 import { InFlight } from './in-flight.ts';
 import { Output, SendGroup } from './output.ts';
@@ -26,7 +27,7 @@ function busy({ rtt = 1 } = {}) {
     socket,
     greeting: Buffer.alloc(0),
     defer: setImmediate,
-    maxBacklog: 2 ** 30,
+    config: { ...WIRE, backlogBytes: 2 ** 30 },
     inFlight,
     checkpoint,
     failed,
@@ -139,7 +140,7 @@ test('an output without a bound sends no checkpoints', async () => {
     socket: new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() }),
     greeting: Buffer.alloc(0),
     defer: setImmediate,
-    maxBacklog: 2 ** 30,
+    config: { ...WIRE, backlogBytes: 2 ** 30 },
     checkpoint: () => assert.fail('a checkpoint'),
     failed: (error) => assert.fail(error),
   });

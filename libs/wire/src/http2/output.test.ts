@@ -97,12 +97,11 @@ describe('output', () => {
       return NOTHING;
     };
     const failed = () => assert.fail('no frame waits');
-    const maxBacklog = 2 ** 30;
     const output = new Output({
       socket,
       greeting: NOTHING,
       defer: setImmediate,
-      maxBacklog,
+      config: { ...WIRE, backlogBytes: 2 ** 30 },
       patience,
       checkpoint,
       failed,

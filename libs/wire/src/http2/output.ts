@@ -102,8 +102,6 @@ interface OutputOptions {
   readonly greeting: Buffer;
   /** Runs the callback a little later. Whatever has been added by then leaves in one write. */
   readonly defer: (flush: () => void) => void;
-  /** Most bytes of frames without a window that may wait for a peer that does not read. */
-  readonly maxBacklog: number;
   /** Default: `WIRE`. */
   readonly config?: Config | undefined;
   /** What late frames wait for. Default: any other frame. */
@@ -125,7 +123,8 @@ export class Output {
   maxFrame = DEFAULT_FRAME;
   /** Guards what arrives. It is here because sent bytes earn the peer its answers. */
   readonly floods: FloodGuard;
-  readonly config: Config;
+  /** `Connection.allow` replaces it. */
+  config: Config;
   /** Wraps callbacks: an error that they throw fails the connection. */
   readonly guarded: Guarded;
   /** Total bytes written to the socket. */
@@ -133,8 +132,6 @@ export class Output {
   readonly #socket: Duplex;
   readonly #defer: (flush: () => void) => void;
   readonly #sendSoon: () => void;
-  /** Most bytes that may wait for a peer that asks and does not read. */
-  maxBacklog: number;
   readonly #checkpoint: OutputOptions['checkpoint'];
   readonly #inFlight: InFlight | undefined;
   readonly #lateFrames: LateFrames;
@@ -154,16 +151,7 @@ export class Output {
   #ended = false;
 
   constructor(options: OutputOptions) {
-    const {
-      socket,
-      greeting,
-      defer,
-      maxBacklog,
-      config = WIRE,
-      patience = behindAny(config),
-      checkpoint,
-      failed,
-    } = options;
+    const { socket, greeting, defer, config = WIRE, patience = behindAny(config), checkpoint, failed } = options;
     this.config = config;
     this.floods = new FloodGuard(config);
     this.#common = new SendGroup(undefined, config);
@@ -172,7 +160,6 @@ export class Output {
     this.#parts = [greeting];
     this.#addedBytes = greeting.length;
     this.#defer = defer;
-    this.maxBacklog = maxBacklog;
     this.#inFlight = options.inFlight;
     this.#checkpoint = checkpoint;
     this.guarded = guarding(failed);
@@ -270,7 +257,7 @@ export class Output {
     this.#scheduled = false;
     if (this.#ended) return;
     this.#flush();
-    if (this.#socket.writableLength > this.maxBacklog)
+    if (this.#socket.writableLength > this.config.backlogBytes)
       throw new ConnectionError(
         ErrorCode.ENHANCE_YOUR_CALM,
         'the other side sends requests faster than it reads answers',

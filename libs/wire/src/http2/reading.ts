@@ -10,7 +10,6 @@ import {
   MAX_WINDOW,
   PREFACE,
   readSettings,
-  type Settings,
   unpadded,
   windowUpdateFrame,
 } from './frames.ts';
@@ -211,8 +210,6 @@ export interface ReadingSink {
 
 interface ReadingOptions {
   readonly role: 'client' | 'server';
-  /** What the other side may do. */
-  readonly settings: Pick<Settings, 'maxFrameSize' | 'maxHeaderListSize'>;
   readonly streams: Streams;
   readonly output: Output;
   readonly sink: ReadingSink;
@@ -231,16 +228,16 @@ export class Reading implements FrameHandler {
   /** Bytes received and not yet returned to the connection's window. */
   #received = 0;
 
-  constructor({ role, settings, streams, output, sink }: ReadingOptions) {
+  constructor({ role, streams, output, sink }: ReadingOptions) {
     this.#streams = streams;
     this.#output = output;
     this.#sink = sink;
-    this.#reader = new FrameReader(this, settings.maxFrameSize);
-    const { headMs } = output.config;
+    const { frameBytes, headBytes, headMs } = output.config;
+    this.#reader = new FrameReader(this, frameBytes);
     const late = output.guarded(() => {
       throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a head that was not complete after ${headMs / 1000} s`);
     });
-    this.#heads = new HeadReader(settings.maxHeaderListSize, { headMs, late });
+    this.#heads = new HeadReader(headBytes, { headMs, late });
     this.#prefaceLeft = role === 'server' ? PREFACE.length : 0;
   }
 

@@ -13,7 +13,7 @@ import {
 import type { Field } from './heads.ts';
 import type { Http2Stream } from './stream.ts';
 import { ClientIds } from './streams.ts';
-import { HEAD, raw, SETTINGS, streamsOf } from './testing.ts';
+import { CONFIG, HEAD, raw, streamsOf } from './testing.ts';
 import { closings } from './ticks.ts';
 
 describe('streams', () => {
@@ -33,7 +33,7 @@ describe('streams', () => {
 
   /** A server whose streams 1 and 3 are open, and whose client sends these frames. */
   function serverTold(...frames: Buffer[]) {
-    const server = streamsOf('server', { initialWindowSize: 1024 });
+    const server = streamsOf('server', { windowBytes: 1024 });
     for (const id of [1, 3]) server.open(id);
     const say = () => server.reading.read(Buffer.concat([HELLO, ...frames]));
     return { ...server, say };
@@ -61,7 +61,7 @@ describe('streams', () => {
   });
 
   test('streams beyond the most are refused, until one has ended', async () => {
-    const { streams, open, opened, sent } = streamsOf('server', { maxConcurrentStreams: 1 });
+    const { streams, open, opened, sent } = streamsOf('server', { streams: 1 });
     for (const id of [1, 3]) open(id);
     streams.get(1)?.reset(ErrorCode.CANCEL);
     open(5);
@@ -288,7 +288,7 @@ describe('stream resets', () => {
         // A clock that stands still: all of them fall into one window of time.
         mock.method(performance, 'now', () => 0);
         const maxResets = 300;
-        const { streams, open } = streamsOf('server', { rules: { countsAnswered, maxResets } });
+        const { streams, open } = streamsOf('server', { rules: { countsAnswered }, resets: maxResets });
         for (let n = 0; n <= maxResets; n++) {
           streams.resets.check();
           const id = 2 * n + 1;
@@ -302,7 +302,7 @@ describe('stream resets', () => {
   }
 
   test('stream errors of a server count for its client, too', () => {
-    const { streams, open } = streamsOf('client', { rules: { maxResets: 10 } });
+    const { streams, open } = streamsOf('client', { resets: 10 });
     for (let n = 0; n <= 10; n++) open(2 * n + 1).widen(0);
     assert.throws(() => streams.resets.check(), tooMany);
   });
@@ -356,7 +356,7 @@ describe('stream windows', () => {
     test(`${what} gives back nothing that is unread, and widens no window`, async () => {
       const { open, sent } = streamsOf('server');
       const stream = open(1);
-      stream.receiveData(Buffer.alloc(SETTINGS.initialWindowSize - 40_000), 0, false);
+      stream.receiveData(Buffer.alloc(CONFIG.windowBytes - 40_000), 0, false);
       for (let n = 0; n < 39; n++) stream.receiveData(Buffer.alloc(bytes), padding, false);
       const given = (await sent()).filter(([type]) => type === WINDOW_UPDATE).map(([, , by]) => by);
       assert.ok(given.reduce((sum, by) => sum + by, 0) <= 39 * padding, `${given}`);
@@ -365,13 +365,13 @@ describe('stream windows', () => {
   }
 
   test('more padding than its window resets a stream', async () => {
-    const { open, sent } = streamsOf('server', { initialWindowSize: 1024 });
+    const { open, sent } = streamsOf('server', { windowBytes: 1024 });
     open(1).receiveData(NOTHING, 1025, false);
     assert.deepEqual(await sent(), [[RST_STREAM, 1, ErrorCode.FLOW_CONTROL_ERROR]]);
   });
 
   test('padding alone gives back itself, and no more', async () => {
-    const { open, sent } = streamsOf('server', { initialWindowSize: 1024 });
+    const { open, sent } = streamsOf('server', { windowBytes: 1024 });
     const stream = open(1);
     for (let n = 0; n < 8; n++) stream.receiveData(NOTHING, 256, false);
     const update = [WINDOW_UPDATE, 1, 512];

@@ -73,20 +73,12 @@ export class ClientIds {
 /** RFC 6585 section 5. */
 const TOO_LONG = hpackEncode([[':status', '431']]);
 
-/** What the other side may do with streams. */
-export type StreamSettings = Pick<Settings, 'initialWindowSize' | 'maxConcurrentStreams'>;
-
 /** How streams are treated by those who use the connection. */
 export interface StreamRules {
-  /**
-   * Most streams in 10 seconds that the other side may cancel, break, or have refused. Our own resets do not count. More are an attack,
-   * because opening a stream costs an attacker almost nothing (CVE-2023-44487).
-   */
-  readonly maxResets: number;
-  /** Whether a request counts, too, that is cancelled after its answer. A tunnel does not: opening it cost a dial. */
-  readonly countsAnswered: boolean;
-  /** See `StreamOwner`. */
-  readonly abandonsRequests: boolean;
+  /** Whether a request counts as reset, too, that is cancelled after its answer. A tunnel does not: opening it cost a dial. Default false. */
+  readonly countsAnswered?: boolean;
+  /** See `StreamOwner`. Default false. */
+  readonly abandonsRequests?: boolean;
   /** The field of a request that names its stream's group. Groups get equal shares of the connection. Default: there is one group. */
   readonly groupField?: string;
   /** How receive windows grow. Default: as far as the path can use them. */
@@ -95,7 +87,6 @@ export interface StreamRules {
 
 interface StreamsOptions {
   readonly role: 'client' | 'server';
-  readonly settings: StreamSettings;
   readonly rules: StreamRules;
   readonly output: Output;
   /** The connection's round-trip time, in milliseconds. */
@@ -116,8 +107,6 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   readonly resets: ResetCounter;
   readonly output: Output;
   readonly #options: StreamsOptions;
-  /** What the other side may do. */
-  #settings: StreamSettings;
   /** What this side may do. */
   #maxOwn = DEFAULT_SETTINGS.maxConcurrentStreams;
   /** What it may send on a new stream, in bytes. */
@@ -137,11 +126,10 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   constructor(options: StreamsOptions) {
     super();
     this.#options = options;
-    this.#settings = options.settings;
     this.output = options.output;
     const { config } = this.output;
     this.#ids = new ClientIds(config);
-    this.resets = new ResetCounter(options.rules.maxResets, config);
+    this.resets = new ResetCounter(config);
   }
 
   /** The last stream that is served, for GOAWAY: the other side may try later ones elsewhere. */
@@ -155,7 +143,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   }
 
   get abandonsRequests(): boolean {
-    return this.#options.rules.abandonsRequests;
+    return this.#options.rules.abandonsRequests ?? false;
   }
 
   /** Stops new streams, both our own and the other side's. */
@@ -184,7 +172,8 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
 
   #open(id: number, incoming: IncomingHeads, name: string | undefined): Http2Stream {
     const { rules, rtt } = this.#options;
-    const window = new ReceiveWindow(this.#settings.initialWindowSize, rtt, rules.growth, name, this.output.config);
+    const { config } = this.output;
+    const window = new ReceiveWindow(config.windowBytes, rtt, rules.growth, name, config);
     const limits = { incoming, window, sendWindow: this.#sendWindow, group: this.#join(name) };
     const stream = new Http2Stream(id, this, limits);
     this.set(id, stream);
@@ -199,13 +188,6 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     const group = this.#groups.get(name) ?? new SendGroup(name, this.output.config);
     if (group.streams++ === 0) this.#groups.set(name, group);
     return group;
-  }
-
-  /** The other side may do more from now on, also on the streams that it has open. */
-  allow(settings: StreamSettings): void {
-    const more = settings.initialWindowSize - this.#settings.initialWindowSize;
-    this.#settings = settings;
-    for (const stream of this.values()) stream.widenReceiving(more);
   }
 
   /**
@@ -268,7 +250,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     }
     const request = IncomingHeads.request(fields, this.output.config);
     if (!request) this.#refuse(id, ErrorCode.PROTOCOL_ERROR);
-    else if (this.size >= this.#settings.maxConcurrentStreams) this.#refuse(id, ErrorCode.REFUSED_STREAM);
+    else if (this.size >= this.output.config.streams) this.#refuse(id, ErrorCode.REFUSED_STREAM);
     else {
       const stream = this.#open(id, request, this.#groupOf(fields));
       this.#options.opened(stream, fields);

@@ -12,7 +12,7 @@ import { encodeHead, type Field } from './heads.ts';
 import { Output } from './output.ts';
 import { FrameReader, Reading } from './reading.ts';
 import type { Http2Stream } from './stream.ts';
-import { type StreamRules, type StreamSettings, Streams } from './streams.ts';
+import { type StreamRules, Streams } from './streams.ts';
 
 /** Run after each test, the last first. */
 export const cleanups: (() => void)[] = [];
@@ -20,23 +20,16 @@ afterEach(() => {
   for (const cleanup of cleanups.splice(0).reverse()) cleanup();
 });
 
-export const SETTINGS = {
-  initialWindowSize: 64 * 1024,
-  maxConcurrentStreams: 1000,
-  maxFrameSize: 32 * 1024,
-  maxHeaderListSize: 16 * 1024,
-};
-
 export const CONFIG: Config = {
   ...WIRE,
-  windowBytes: SETTINGS.initialWindowSize,
-  streams: SETTINGS.maxConcurrentStreams,
-  frameBytes: SETTINGS.maxFrameSize,
-  headBytes: SETTINGS.maxHeaderListSize,
+  windowBytes: 64 * 1024,
+  streams: 1000,
+  frameBytes: 32 * 1024,
+  headBytes: 16 * 1024,
 };
 
 /** The sending side of a connection without another side, and what has left: each write, from the next turn on. */
-export function recorded(): { output: Output; frames: Buffer[] } {
+export function recorded(config: Config): { output: Output; frames: Buffer[] } {
   const frames: Buffer[] = [];
   const reader = new FrameReader(
     {
@@ -57,7 +50,7 @@ export function recorded(): { output: Output; frames: Buffer[] } {
     socket,
     greeting: Buffer.alloc(0),
     defer: setImmediate,
-    maxBacklog: 2 ** 30,
+    config: { ...config, backlogBytes: 2 ** 30 },
     checkpoint: () => Buffer.alloc(0),
     failed,
   });
@@ -66,19 +59,14 @@ export function recorded(): { output: Output; frames: Buffer[] } {
 
 export const HEAD = { ':method': 'CONNECT', ':authority': 'h:1' };
 
-export const TEST_RULES: StreamRules = { maxResets: 10_000, countsAnswered: false, abandonsRequests: false };
-
 export type Role = 'client' | 'server';
 
 /** What became of a stream: the other side has ended, or it closed, with the code of a reset. */
 export type End = [id: number, end: 'remote' | number | undefined];
 
 /** Streams whose other side is played by the test, and what became of them. */
-export function streamsOf(
-  role: Role,
-  { rules = {}, ...settings }: { rules?: Partial<StreamRules> } & Partial<StreamSettings> = {},
-) {
-  const { output, frames } = recorded();
+export function streamsOf(role: Role, { rules = {}, ...config }: { rules?: StreamRules } & Partial<Config> = {}) {
+  const { output, frames } = recorded({ ...CONFIG, ...config });
   const counts = { idle: 0, settings: 0, pongs: 0 };
   const pings: Buffer[] = [];
   const goaways: (string | undefined)[] = [];
@@ -91,11 +79,9 @@ export function streamsOf(
     stream.handler = { onHeaders() {}, onData() {}, onWritable() {}, onEnd, onClose };
     return stream;
   };
-  const own = { ...SETTINGS, ...settings };
   const streams = new Streams({
     role,
-    settings: own,
-    rules: { ...TEST_RULES, ...rules },
+    rules,
     output,
     rtt: () => 0,
     opened: (stream) => void opened.push(faceOf(stream).id),
@@ -108,7 +94,7 @@ export function streamsOf(
     onPong: () => void counts.pongs++,
     onGoaway: (reason?: Error) => void goaways.push(reason?.message),
   };
-  const reading = new Reading({ role, settings: own, streams, output, sink });
+  const reading = new Reading({ role, streams, output, sink });
   return {
     ...{ streams, reading, output, counts, pings, goaways, ends, opened, sink },
     /** Opens a stream: the client's own, or one of the other side. */

@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { guarding } from '@isthmus/runtime';
 import { type Config, WIRE } from '../defaults.ts';
-import { Connection, greeting, type PeerSettings } from '../http2/connection.ts';
+import { Connection, greeting } from '../http2/connection.ts';
 import { DuplexStream } from '../http2/duplex.ts';
 import { encodeHead, type Head, headOf, type OutgoingHead } from '../http2/heads.ts';
 import type { Http2Stream } from '../http2/stream.ts';
@@ -15,7 +15,7 @@ export interface Http2LinkOptions {
   /** Times, sizes and counts. Default: `WIRE`. */
   readonly config?: Partial<Config>;
   /** Default: both sides are trusted, and may cancel many requests at once. */
-  readonly rules?: Partial<StreamRules>;
+  readonly rules?: StreamRules;
   /** Makes the error that open streams get when the link ends. Default: the reason itself. */
   readonly lost?: (reason: Error) => Error;
 }
@@ -33,18 +33,8 @@ interface Http2LinkEvents {
   close: [reason: Error];
 }
 
-function opening(role: Http2LinkOptions['role'], config: Config) {
-  const settings: PeerSettings = {
-    initialWindowSize: config.windowBytes,
-    maxConcurrentStreams: config.streams,
-    maxFrameSize: config.frameBytes,
-    maxHeaderListSize: config.headBytes,
-  };
-  return { settings, greeting: greeting(role, settings) };
-}
-
 /** Shared by all links: a small buffer that lives as long as a link keeps the whole 64 KiB that it was cut from. */
-const USUAL = { client: opening('client', WIRE), server: opening('server', WIRE) };
+const USUAL = { client: greeting('client', WIRE), server: greeting('server', WIRE) };
 
 /** One side of a connection whose streams are Duplexes, as links use it. */
 export class Http2Link extends EventEmitter<Http2LinkEvents> {
@@ -53,17 +43,16 @@ export class Http2Link extends EventEmitter<Http2LinkEvents> {
   readonly #groupField: string | undefined;
   #over: Error | undefined;
 
-  constructor({ role, socket, config: given, rules, lost = (reason) => reason }: Http2LinkOptions) {
+  constructor({ role, socket, config: given, rules = {}, lost = (reason) => reason }: Http2LinkOptions) {
     super();
     const config = given ? { ...WIRE, ...given } : WIRE;
     this.socket = socket;
-    this.#groupField = rules?.groupField;
+    this.#groupField = rules.groupField;
     this.#connection = new Connection(socket, {
       role,
       config,
-      ...(config === WIRE ? USUAL[role] : opening(role, config)),
-      rules: { maxResets: config.resets, countsAnswered: false, abandonsRequests: false, ...rules },
-      maxBacklog: config.backlogBytes,
+      greeting: config === WIRE ? USUAL[role] : greeting(role, config),
+      rules,
       defer: setImmediate,
       latePongs: false,
       lost,
