@@ -12,7 +12,10 @@ describe('byte meter', () => {
   const MIB = 1024 * KIB;
   const CHUNK = Buffer.alloc(64 * KIB);
 
-  afterEach(() => mock.timers.reset());
+  afterEach(() => {
+    mock.timers.reset();
+    mock.restoreAll();
+  });
 
   /** A stream that always has bytes, as fast as it is read. */
   class Endless extends Duplex {
@@ -61,11 +64,8 @@ describe('byte meter', () => {
   function metered(limits: Partial<DialLimits>) {
     mock.timers.enable({ apis: ['setInterval'] });
     const state = { now: 0, limits: { ...UNLIMITED, ...limits } };
-    const meter = new ByteMeter(
-      'acme',
-      () => state.limits,
-      () => state.now,
-    );
+    mock.method(performance, 'now', () => state.now);
+    const meter = new ByteMeter('acme', () => state.limits);
     return {
       meter,
       state,

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import type { Guarded } from '@isthmus/runtime';
+import { type Guarded, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import { ReaderStalled } from '../errors.ts';
 import { PerSecond, TokenBucket, type TokenRate } from './limits.ts';
@@ -28,21 +28,19 @@ export class ByteMeter {
   /** Bytes read so far. */
   bytes = 0;
   /** Counted while their rate is limited. */
-  readonly perSecond: PerSecond;
+  readonly perSecond = new PerSecond(systemClock.now);
   readonly #tenant: string;
   readonly #limits: () => DialLimits;
-  readonly #bucket: TokenBucket;
+  readonly #bucket = new TokenBucket(systemClock.now);
   readonly #paused = new Set<FlowGate>();
   /** Those whose sinks hold bytes for slow readers. */
   readonly #queueing = new Set<FlowGate>();
   #resumeTimer: NodeJS.Timeout | undefined;
   #readerTimer: NodeJS.Timeout | undefined;
 
-  constructor(tenant: string, limits: () => DialLimits, now: () => number) {
+  constructor(tenant: string, limits: () => DialLimits) {
     this.#tenant = tenant;
     this.#limits = limits;
-    this.#bucket = new TokenBucket(now);
-    this.perSecond = new PerSecond(now);
   }
 
   // For the gates.

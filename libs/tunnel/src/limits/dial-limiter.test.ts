@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import type { Attached, AttachRequest, Dial, DialRequest, Established } from '../dial.ts';
 import { DialLimiter, type DialLimiterOptions, refuseWhenScarce } from './dial-limiter.ts';
 import { UNLIMITED } from './limits.ts';
@@ -24,10 +24,11 @@ function held(options: DialLimiterOptions = {}) {
 }
 
 /** A limiter with limits that the test changes, and a clock that stands still. */
-function limited(limits: Partial<DialLimits>) {
+function limited({ mock }: TestContext, limits: Partial<DialLimits>) {
   const state = { now: 0, limits: { ...UNLIMITED, ...limits } };
   const of = (tenant: string) => (tenant === 'acme' ? state.limits : UNLIMITED);
-  return { state, ...held({ limits: of, now: () => state.now }) };
+  mock.method(performance, 'now', () => state.now);
+  return { state, ...held({ limits: of }) };
 }
 
 test('a tenant with too many pending dials is refused, others are not', async () => {
@@ -66,8 +67,8 @@ test('closing refuses new dials and waits for pending ones', async () => {
   await closing;
 });
 
-test('dials over the rate are refused as 429 with the limit’s name, until time has passed; others are not', async () => {
-  const { limiter, dial, answers, state } = limited({ dialsPerSecond: 2, burst: 3 });
+test('dials over the rate are refused as 429 with the limit’s name, until time has passed; others are not', async (context) => {
+  const { limiter, dial, answers, state } = limited(context, { dialsPerSecond: 2, burst: 3 });
   const dials = [1, 2, 3].map(() => dial(request('acme')));
   await assert.rejects(dial(request('acme')), {
     code: 'connection_limit_reached',
@@ -88,8 +89,8 @@ test('dials over the rate are refused as 429 with the limit’s name, until time
   assert.equal(limiter.use('acme')?.dials, 4);
 });
 
-test('pending dials and tunnels are limited, and a limit that is raised counts at once', async () => {
-  const { limiter, dial, answers, state, stream } = limited({ pendingDials: 1 });
+test('pending dials and tunnels are limited, and a limit that is raised counts at once', async (context) => {
+  const { limiter, dial, answers, state, stream } = limited(context, { pendingDials: 1 });
   const first = dial(request('acme'));
   await assert.rejects(dial(request('acme')), { status: 503, limit: 'pendingDials', retryAfter: 1 });
   state.limits = { ...UNLIMITED, tunnels: 2 };
@@ -129,8 +130,8 @@ test('attaches count as pending dials, and those of a tenant with all its tunnel
   }
 });
 
-test('tenants that use nothing are forgotten, those that do are not', async () => {
-  const { limiter, dial, answers, state } = limited({ dialsPerSecond: 1, burst: 1 });
+test('tenants that use nothing are forgotten, those that do are not', async (context) => {
+  const { limiter, dial, answers, state } = limited(context, { dialsPerSecond: 1, burst: 1 });
   const kept = dial(request('acme'));
   const others = Array.from({ length: 999 }, (_, tenant) => dial(request(`other-${tenant}`)));
   for (const answer of answers.splice(0)) answer();

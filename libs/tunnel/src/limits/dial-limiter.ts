@@ -1,4 +1,4 @@
-import { descriptors } from '@isthmus/runtime';
+import { descriptors, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import type { Attach, Dial, DialRequest, Established, Stage } from '../dial.ts';
 import { DialError } from '../errors.ts';
@@ -9,8 +9,6 @@ import type { DialLimits, RefusingLimit } from './table.ts';
 export interface DialLimiterOptions {
   /** A tenant's limits, as they are now. Default: `TUNNEL.pendingDials`, and nothing else is counted. */
   readonly limits?: (tenant: string) => DialLimits;
-  /** Milliseconds. */
-  readonly now?: () => number;
 }
 
 /**
@@ -20,16 +18,14 @@ export interface DialLimiterOptions {
 export class DialLimiter {
   readonly limit: Stage = (next) => (request) => this.#admit(request, next);
   readonly #limits: DialLimiterOptions['limits'];
-  readonly #now: () => number;
   readonly #idle: (() => void)[] = [];
   readonly #tenants = new Map<string, TenantLimiter>();
   #pruneAt = TUNNEL.idleTenants;
   #pending = 0;
   #closed = false;
 
-  constructor({ limits, now = () => performance.now() }: DialLimiterOptions = {}) {
+  constructor({ limits }: DialLimiterOptions = {}) {
     this.#limits = limits;
-    this.#now = now;
   }
 
   /** Dials without an answer yet. */
@@ -107,7 +103,7 @@ export class DialLimiter {
     if (known) return known;
     if (this.#tenants.size >= this.#pruneAt) this.#prune();
     const limits = this.#limits;
-    const limiter = new TenantLimiter(tenant, limits && (() => limits(tenant)), this.#now);
+    const limiter = new TenantLimiter(tenant, limits && (() => limits(tenant)));
     this.#tenants.set(tenant, limiter);
     return limiter;
   }
@@ -138,21 +134,16 @@ class TenantLimiter implements DialUse {
   readonly #limits: () => DialLimits;
   /** Whether its dials and bytes are counted. */
   readonly #limited: boolean;
-  readonly #rate: TokenBucket;
-  readonly #perSecond: PerSecond;
+  readonly #rate = new TokenBucket(systemClock.now);
+  readonly #perSecond = new PerSecond(systemClock.now);
 
-  /**
-   * @param ofTenant its limits. Unset: only `TUNNEL.pendingDials`
-   * @param now milliseconds
-   */
-  constructor(tenant: string, ofTenant: (() => DialLimits) | undefined, now: () => number) {
+  /** @param ofTenant its limits. Unset: only `TUNNEL.pendingDials` */
+  constructor(tenant: string, ofTenant: (() => DialLimits) | undefined) {
     const limits = ofTenant ?? (() => UNLIMITED);
     this.#tenant = tenant;
     this.#limits = limits;
     this.#limited = ofTenant !== undefined;
-    this.#rate = new TokenBucket(now);
-    this.#perSecond = new PerSecond(now);
-    this.meter = new ByteMeter(tenant, limits, now);
+    this.meter = new ByteMeter(tenant, limits);
   }
 
   get bytesQueued(): number {
