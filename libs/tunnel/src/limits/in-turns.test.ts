@@ -1,20 +1,19 @@
 import assert from 'node:assert/strict';
-import { mock, type TestContext, test } from 'node:test';
+import { mock, test } from 'node:test';
 import { setImmediate as answered } from 'node:timers/promises';
 import type { Dial } from '../dial.ts';
 import { established, request } from '../testing/index.ts';
 import { inTurns } from './in-turns.ts';
 
 /** Dials in ticks that the test runs, and the tenants of those that started. */
-function ticks({ mock }: TestContext, startsATick: number) {
+function ticks(startsATick: number) {
   const started: string[] = [];
   const due: (() => void)[] = [];
-  mock.method(globalThis, 'setImmediate', (next: () => void) => void due.push(next));
   const inner: Dial = async ({ tenant }) => {
     started.push(tenant);
     return established();
   };
-  const dial = inTurns(inner, { startsATick });
+  const dial = inTurns(inner, { startsATick, later: (next) => void due.push(next) });
   const of = (tenant: string) => dial({ ...request, tenant });
   return {
     started,
@@ -25,8 +24,8 @@ function ticks({ mock }: TestContext, startsATick: number) {
   };
 }
 
-test('dials start at once while few come, and nothing is scheduled once none does', async (context) => {
-  const { of, started, tick, idle } = ticks(context, 3);
+test('dials start at once while few come, and nothing is scheduled once none does', async () => {
+  const { of, started, tick, idle } = ticks(3);
   await Promise.all([of('a'), of('b'), of('a')]);
   assert.deepEqual(started, ['a', 'b', 'a']);
   assert.equal(idle(), false);
@@ -34,8 +33,8 @@ test('dials start at once while few come, and nothing is scheduled once none doe
   assert.equal(idle(), true);
 });
 
-test('a dial of another tenant starts in the next tick, whatever a flood left waiting', async (context) => {
-  const { of, flood, started, tick } = ticks(context, 4);
+test('a dial of another tenant starts in the next tick, whatever a flood left waiting', async () => {
+  const { of, flood, started, tick } = ticks(4);
   flood('a', 1000);
   assert.equal(started.length, 4);
   for (let i = 0; i < 20; i++) {
@@ -47,8 +46,8 @@ test('a dial of another tenant starts in the next tick, whatever a flood left wa
   }
 });
 
-test('tenants that flood alike start alike, and all dials are answered', async (context) => {
-  const { flood, started, tick, idle } = ticks(context, 8);
+test('tenants that flood alike start alike, and all dials are answered', async () => {
+  const { flood, started, tick, idle } = ticks(8);
   const names = ['a', 'b', 'c', 'd', 'e'];
   const answers = names.flatMap((name) => flood(name, 200));
   while (!idle()) {
@@ -61,11 +60,10 @@ test('tenants that flood alike start alike, and all dials are answered', async (
   assert.equal((await Promise.all(answers)).length, 1000);
 });
 
-test('a dial that fails after it has waited rejects', async (context) => {
+test('a dial that fails after it has waited rejects', async () => {
   const due: (() => void)[] = [];
-  context.mock.method(globalThis, 'setImmediate', (next: () => void) => void due.push(next));
   const inner: Dial = () => Promise.reject(new Error('refused'));
-  const dial = inTurns(inner, { startsATick: 1 });
+  const dial = inTurns(inner, { startsATick: 1, later: (next) => void due.push(next) });
   await assert.rejects(dial(request), /refused/);
   const waited = assert.rejects(dial(request), /refused/);
   for (const next of due.splice(0)) next();
@@ -112,10 +110,10 @@ test('a tenant has 32 dials under way, and those that take longer than 100 ms ma
 
 test('a tenant has one line while any of its dials runs, so that it takes one turn', async (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] });
-  t.mock.method(globalThis, 'setImmediate', queueMicrotask);
   const ends: (() => void)[] = [];
   const dial = inTurns(() => new Promise((resolve) => ends.push(() => resolve(established()))), {
     startsATick: 1000,
+    later: queueMicrotask,
   });
   const flood = (count: number) => {
     for (let i = 0; i < count; i++) void dial({ ...request, tenant: 'a' });

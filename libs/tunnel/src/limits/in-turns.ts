@@ -5,6 +5,8 @@ interface TurnsOptions {
   readonly startsATick?: number;
   /** How many of a tenant's are under way and young at most. */
   readonly young?: number;
+  /** Runs the callback in the next tick of the event loop. */
+  readonly later?: (next: () => void) => void;
 }
 
 /** A dial, or what is like one. */
@@ -35,6 +37,7 @@ class DialTurns<Request extends OfTenant, Answer> {
   readonly #dial: (request: Request) => Promise<Answer>;
   readonly #startsATick: number;
   readonly #young: number;
+  readonly #later: (next: () => void) => void;
   readonly #tenants = new Map<string, TenantLine>();
   /** Those that have dials waiting and may start some. */
   readonly #rounds = new Rounds<TenantLine>(1);
@@ -46,10 +49,11 @@ class DialTurns<Request extends OfTenant, Answer> {
   #aging: NodeJS.Timeout | undefined;
 
   constructor(dial: (request: Request) => Promise<Answer>, options: TurnsOptions) {
-    const { startsATick = TUNNEL.startsATick, young = TUNNEL.youngDials } = options;
+    const { startsATick = TUNNEL.startsATick, young = TUNNEL.youngDials, later = setImmediate } = options;
     this.#dial = dial;
     this.#startsATick = startsATick;
     this.#young = young;
+    this.#later = later;
     this.#left = startsATick;
   }
 
@@ -98,7 +102,7 @@ class DialTurns<Request extends OfTenant, Answer> {
   }
 
   #schedule(): void {
-    if (!this.#scheduled) setImmediate(() => this.#startSome());
+    if (!this.#scheduled) this.#later(() => this.#startSome());
     this.#scheduled = true;
   }
 

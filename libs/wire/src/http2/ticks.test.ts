@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
-import { describe, it, type TestContext, test } from 'node:test';
+import { describe, it, test } from 'node:test';
 import { Closings, ConnectionReads, ReadBudget } from './ticks.ts';
 
 /** Closings whose ticks the test runs. */
-function rig({ mock }: TestContext) {
+function rig() {
   const ticks: (() => void)[] = [];
-  mock.method(globalThis, 'setImmediate', (next: () => void) => void ticks.push(next));
-  const closings = new Closings();
+  const closings = new Closings((next) => void ticks.push(next));
   const called: number[] = [];
   return {
     closings,
@@ -29,16 +28,16 @@ function rig({ mock }: TestContext) {
 let ends = 0;
 
 describe('ends of streams and connections', () => {
-  it('are acted upon at once while they are few', (context) => {
+  it('are acted upon at once while they are few', () => {
     ends = 0;
-    const { called, end } = rig(context);
+    const { called, end } = rig();
     end(2);
     assert.deepEqual(called, [0, 1]);
   });
 
-  it('are spread over ticks of the event loop when they are many, in their order', (context) => {
+  it('are spread over ticks of the event loop when they are many, in their order', () => {
     ends = 0;
-    const { called, end, tick } = rig(context);
+    const { called, end, tick } = rig();
     end(100);
     const each: number[] = [called.length];
     while (tick()) each.push(called.length - each.reduce((sum, count) => sum + count, 0));
@@ -50,9 +49,9 @@ describe('ends of streams and connections', () => {
     assert.ok(most <= 16, `${most} in one tick`);
   });
 
-  it('wait behind those that came before', (context) => {
+  it('wait behind those that came before', () => {
     ends = 0;
-    const { called, end, tick } = rig(context);
+    const { called, end, tick } = rig();
     end(100);
     tick();
     const before = called.length;
@@ -62,9 +61,9 @@ describe('ends of streams and connections', () => {
     assert.equal(called.at(-1), 100);
   });
 
-  it('are acted upon at once again after a calm tick', (context) => {
+  it('are acted upon at once again after a calm tick', () => {
     ends = 0;
-    const { called, end, tick } = rig(context);
+    const { called, end, tick } = rig();
     end(50);
     while (tick());
     end(1);
@@ -75,16 +74,16 @@ describe('ends of streams and connections', () => {
 const KIB = 1024;
 
 /** Turns that end when the test says so. */
-function ticks({ mock }: TestContext) {
+function ticks() {
   let end = () => {};
-  mock.method(globalThis, 'setImmediate', (next: () => void) => {
+  const readBudget = new ReadBudget((next) => {
     end = next;
   });
-  return { readBudget: new ReadBudget(), end: () => end() };
+  return { readBudget, end: () => end() };
 }
 
-test('a connection with much to read rests once a tick has read 512 KiB, and reads on in the next', (context) => {
-  const { readBudget, end } = ticks(context);
+test('a connection with much to read rests once a tick has read 512 KiB, and reads on in the next', () => {
+  const { readBudget, end } = ticks();
   const bulk = new ConnectionReads();
   const reads = () => Array.from({ length: 9 }, () => readBudget.count(bulk, 64 * KIB));
   const rests = [...Array(7).fill(false), true, true];
@@ -93,8 +92,8 @@ test('a connection with much to read rests once a tick has read 512 KiB, and rea
   assert.deepEqual(reads(), rests);
 });
 
-test('all connections share a tick', (context) => {
-  const { readBudget } = ticks(context);
+test('all connections share a tick', () => {
+  const { readBudget } = ticks();
   const rest = Array.from({ length: 8 }, () => {
     const reader = new ConnectionReads();
     return [readBudget.count(reader, 64 * KIB), readBudget.count(reader, 64 * KIB)];
@@ -103,8 +102,8 @@ test('all connections share a tick', (context) => {
   assert.deepEqual(rest.slice(4), Array(4).fill([false, true]));
 });
 
-test('a connection with little to read never rests', (context) => {
-  const { readBudget } = ticks(context);
+test('a connection with little to read never rests', () => {
+  const { readBudget } = ticks();
   const [bulk, quiet] = [new ConnectionReads(), new ConnectionReads()];
   for (let read = 0; read < 16; read++) readBudget.count(bulk, 64 * KIB);
   assert.equal(readBudget.count(quiet, 100), false);

@@ -3,10 +3,15 @@ import { WIRE } from '../defaults.ts';
 
 /** Handles the ends of streams and connections in their order, spread over ticks of the event loop. */
 export class Closings {
+  readonly #later: (next: () => void) => void;
   readonly #waiting = new Queue<() => void>();
   /** How many may still be called in this tick. */
   #left = WIRE.closingsATick;
   #scheduled = false;
+
+  constructor(later: (next: () => void) => void = setImmediate) {
+    this.#later = later;
+  }
 
   /** Calls back at once, or in a later tick if many have ended in this one. @param closed must not throw */
   add(closed: () => void): void {
@@ -18,7 +23,7 @@ export class Closings {
   }
 
   #schedule(): void {
-    if (!this.#scheduled) setImmediate(() => this.#tick());
+    if (!this.#scheduled) this.#later(() => this.#tick());
     this.#scheduled = true;
   }
 
@@ -31,7 +36,7 @@ export class Closings {
 }
 
 /** Shared by this process. */
-export const closings = new Closings();
+export const closings: Closings = new Closings();
 
 /** What connections have read in this tick of the event loop. */
 export class ReadBudget {
@@ -39,6 +44,11 @@ export class ReadBudget {
   #tick = 0;
   #bytes = 0;
   #begun = false;
+  readonly #later: (next: () => void) => void;
+
+  constructor(later: (next: () => void) => void = setImmediate) {
+    this.#later = later;
+  }
 
   /** Counts bytes that one connection read, or what a stream that it opened counts for. @returns whether it should rest until the next tick */
   count(reader: ConnectionReads, bytes: number): boolean {
@@ -54,7 +64,7 @@ export class ReadBudget {
 
   #begin(): void {
     this.#begun = true;
-    setImmediate(() => {
+    this.#later(() => {
       this.#begun = false;
       this.#tick++;
       this.#bytes = 0;
