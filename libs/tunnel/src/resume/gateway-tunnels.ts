@@ -275,8 +275,10 @@ class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel 
   ): Promise<void> {
     const { observation, directory, suspects } = this.#shared;
     const signal = new DialAbort();
+    // It names the tunnel as the dial that began it.
+    const { id, tenant, destination, caller, callerName, traceparent } = this.dial;
     const request: AttachRequest = {
-      ...namedBy(this.dial),
+      ...{ id, tenant, destination, caller, callerName, traceparent },
       session: session.sessionId,
       process: this.#process.name,
       halfAtPeer: true,
@@ -365,17 +367,4 @@ function finalOf({ code, message, cause }: DialError): Error {
   if (message.startsWith(ENDED_TEXT)) return new Error(message, { cause });
   const by = code === 'destination_ip_prohibited' ? 'policy' : code === 'http_request_denied' ? 'credential' : 'agent';
   return new SessionLost(message, { by, cause });
-}
-
-/** How an attach names its tunnel: as the dial that began it. */
-function namedBy(dial: DialRequest): Omit<AttachRequest, 'session' | 'halfAtPeer' | 'claim' | 'deadline' | 'signal'> {
-  const { id, tenant, destination, caller, callerName, traceparent } = dial;
-  return {
-    id,
-    tenant,
-    destination,
-    ...(caller && { caller }),
-    ...(callerName !== undefined && { callerName }),
-    ...(traceparent !== undefined && { traceparent }),
-  };
 }
