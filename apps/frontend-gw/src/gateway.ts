@@ -66,7 +66,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const routing = { ...options, suspects };
   const routes = (to: RouteTo) => route(routing, to);
   const gatewayTunnels = options.resume && new GatewayTunnels({ ...routing, ...options.resume, route: routes });
-  const limiter = new DialLimiter(tenancy && { limits: tenancy.limits });
+  const limiter = new DialLimiter(tenancy?.limits);
   const { direct } = options;
   const directDials = direct.rules.length > 0 ? new DirectDials({ ...direct, tenancy, observation }) : undefined;
   const dial = pipeline(gatewayStages({ ...routing, limiter, directDials, gatewayTunnels }));

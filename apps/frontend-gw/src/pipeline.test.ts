@@ -59,7 +59,7 @@ test('a stage that does not apply is not there', () => {
 test('an attach of a caller takes turns, is counted, and is judged as a dial', async () => {
   const passed: string[] = [];
   const waits: (() => void)[] = [];
-  const limiter = new DialLimiter({ limits: () => ({ ...DEFAULT_LIMITS, pendingDials: 40 }) });
+  const limiter = new DialLimiter(() => ({ ...DEFAULT_LIMITS, pendingDials: 40 }));
   const attach: Attach = ({ destination: { host } }) => {
     passed.push(host);
     return new Promise((_, reject) => waits.push(() => reject(new Error('over'))));

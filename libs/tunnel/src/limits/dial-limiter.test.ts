@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import type { Attached, AttachRequest, Dial, DialRequest, Established } from '../dial.ts';
-import { DialLimiter, type DialLimiterOptions, refuseWhenScarce } from './dial-limiter.ts';
+import { DialLimiter, refuseWhenScarce } from './dial-limiter.ts';
 import { UNLIMITED } from './limits.ts';
 import type { DialLimits } from './table.ts';
 
@@ -13,12 +13,12 @@ function request(tenant = 'default'): DialRequest {
 }
 
 /** A limiter, and a Dial behind it that answers when the test says so. */
-function held(options: DialLimiterOptions = {}) {
+function held(limits?: (tenant: string) => DialLimits) {
   const answers: (() => void)[] = [];
   const stream = new PassThrough().setMaxListeners(0);
   const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
   const established: Established = { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
-  const limiter = new DialLimiter(options);
+  const limiter = new DialLimiter(limits);
   const dial = limiter.limit(() => new Promise<Established>((resolve) => answers.push(() => resolve(established))));
   return { limiter, dial, answers, stream };
 }
@@ -28,7 +28,7 @@ function limited({ mock }: TestContext, limits: Partial<DialLimits>) {
   const state = { now: 0, limits: { ...UNLIMITED, ...limits } };
   const of = (tenant: string) => (tenant === 'acme' ? state.limits : UNLIMITED);
   mock.method(performance, 'now', () => state.now);
-  return { state, ...held({ limits: of }) };
+  return { state, ...held(of) };
 }
 
 test('a tenant with too many pending dials is refused, others are not', async () => {
@@ -110,8 +110,8 @@ test('pending dials and tunnels are limited, and a limit that is raised counts a
 });
 
 test('attaches count as pending dials, and those of a tenant with all its tunnels are not refused', async () => {
-  for (const options of [undefined, { limits: () => ({ ...UNLIMITED, pendingDials: 2000, tunnels: 1 }) }]) {
-    const { limiter, dial, answers, stream } = held(options);
+  for (const limits of [undefined, () => ({ ...UNLIMITED, pendingDials: 2000, tunnels: 1 })]) {
+    const { limiter, dial, answers, stream } = held(limits);
     const answer = { end: { stream } } as unknown as Attached;
     const attach = limiter.limitAttaches(() => new Promise((resolve) => answers.push(() => resolve(answer))));
     const asked = request() as DialRequest & AttachRequest;
@@ -123,7 +123,7 @@ test('attaches count as pending dials, and those of a tenant with all its tunnel
     for (const each of answers.splice(0)) each();
     await Promise.all(attaches);
     assert.equal(limiter.use('default')?.pendingDials, 0);
-    assert.equal(limiter.use('default')?.tunnels, options ? 2001 : 0);
+    assert.equal(limiter.use('default')?.tunnels, limits ? 2001 : 0);
     stream.destroy();
     await once(stream, 'close');
     assert.equal(limiter.use('default')?.tunnels, 0);

@@ -6,25 +6,21 @@ import { ByteMeter } from './byte-meter.ts';
 import { type DialUse, PerSecond, TokenBucket, UNLIMITED } from './limits.ts';
 import type { DialLimits, RefusingLimit } from './table.ts';
 
-export interface DialLimiterOptions {
-  /** A tenant's limits, as they are now. Default: `TUNNEL.pendingDials`, and nothing else is counted. */
-  readonly limits?: (tenant: string) => DialLimits;
-}
-
 /**
  * Limits the dials of one program, all of them: a gateway's before it chooses a session, and an agent's before it dials the destination.
  * A hub has none, because both ends of its dials have one. Tenants' limits belong here.
  */
 export class DialLimiter {
   readonly limit: Stage = (next) => (request) => this.#admit(request, next);
-  readonly #limits: DialLimiterOptions['limits'];
+  readonly #limits: ((tenant: string) => DialLimits) | undefined;
   readonly #idle: (() => void)[] = [];
   readonly #tenants = new Map<string, TenantLimiter>();
   #pruneAt = TUNNEL.idleTenants;
   #pending = 0;
   #closed = false;
 
-  constructor({ limits }: DialLimiterOptions = {}) {
+  /** @param limits a tenant's, as they are now. Default: `TUNNEL.pendingDials`, and nothing else is counted */
+  constructor(limits?: (tenant: string) => DialLimits) {
     this.#limits = limits;
   }
 

@@ -57,7 +57,7 @@ test('a tenant that stalls all its tunnels and floods dials holds no more than i
     return { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
   };
   const dial = inTurns(() => (stalls.now ? Promise.resolve(establish()) : new Promise<never>(() => {})));
-  const limiter = new DialLimiter({ limits: () => LIMITS });
+  const limiter = new DialLimiter(() => LIMITS);
   const limited = limiter.limit(dial);
   const refused = new Map<string, number>();
   const open = async () => {
