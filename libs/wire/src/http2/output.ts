@@ -102,8 +102,7 @@ interface OutputOptions {
   readonly greeting: Buffer;
   /** Runs the callback a little later. Whatever has been added by then leaves in one write. */
   readonly defer: (flush: () => void) => void;
-  /** Default: `WIRE`. */
-  readonly config?: Config | undefined;
+  readonly config: Config;
   /** What late frames wait for. Default: any other frame. */
   readonly patience?: Patience;
   /** Bounds what the peer has not read. Default: only the windows and the socket do. */
@@ -151,7 +150,7 @@ export class Output {
   #ended = false;
 
   constructor(options: OutputOptions) {
-    const { socket, greeting, defer, config = WIRE, patience = behindAny(config), checkpoint, failed } = options;
+    const { socket, greeting, defer, config, patience = behindAny(config), checkpoint, failed } = options;
     this.config = config;
     this.floods = new FloodGuard(config);
     this.#common = new SendGroup(undefined, config);
