@@ -165,9 +165,9 @@ export interface AdmittedAgent {
 
 /** Decides which agents may have sessions: by the program's flags, or by the tenants' files where they are. */
 export class AgentAdmission {
+  readonly renewals = new RenewalRates();
   readonly #options: AgentAdmissionOptions;
   readonly #sessions: SessionTable;
-  readonly #renewals = new RenewalRates();
   /** The tenant whose own port a connection came to. */
   readonly #portOf: (socket: Socket) => string | undefined;
   /** Attempts of a connection that were not admitted, or not yet. */
@@ -177,11 +177,6 @@ export class AgentAdmission {
     this.#options = options;
     this.#sessions = sessions;
     this.#portOf = portOf;
-  }
-
-  /** Sessions of a tenant that were renewed in the last full second. */
-  renewals(tenant: string): number {
-    return this.#renewals.last(tenant);
   }
 
   /** What decides on Go agents, which bring no tenant: their credential names it. */
@@ -247,7 +242,7 @@ export class AgentAdmission {
     this.#attempts.delete(socket);
     const { principal } = grant;
     const renew = async (token: string) => {
-      this.#renewals.take(grant);
+      this.renewals.take(grant);
       return await renewed(tenancy, { ...applicant, token }, principal);
     };
     return { tenant: principal.tenant, grant, ...(principal.shared && { renew }) };

@@ -202,11 +202,11 @@ type Welcome = HubHello & AdmittedAgent & Reach;
 export class AgentPort {
   /** Tells agents about the plane's hubs. */
   readonly membership = new Membership();
+  readonly admission: AgentAdmission;
+  readonly listeners: AgentListeners;
   readonly #options: AgentPortOptions;
   readonly #sessions: SessionTable;
-  readonly #admission: AgentAdmission;
   readonly #policies = new Policies();
-  readonly #listeners: AgentListeners;
   readonly #grpc: GrpcServer;
   #unwatch = () => {};
 
@@ -214,7 +214,7 @@ export class AgentPort {
     const { events } = options.observation;
     this.#options = options;
     this.#sessions = sessions;
-    this.#admission = new AgentAdmission(options, sessions, (socket) => this.#listeners.portOf(socket));
+    this.admission = new AgentAdmission(options, sessions, (socket) => this.listeners.portOf(socket));
     this.#grpc = this.#goAgents();
     const upgrades = upgradeServer<Welcome>({
       admit: (hello, socket) => this.#admit(hello, socket),
@@ -222,24 +222,10 @@ export class AgentPort {
       refused: (socket, error) => events.emit('refused', refusedWhere(error, 'agents'), remoteOf(socket), error),
       fault: (socket, error) => events.emit('fault', 'agents', remoteOf(socket), error),
     });
-    this.#listeners = new AgentListeners(options, {
+    this.listeners = new AgentListeners(options, {
       link: (socket) => upgrades.accept(socket),
       packets: (socket, first) => this.#grpc.accept(socket, first),
     });
-  }
-
-  /** Sessions of a tenant that were renewed in the last full second. */
-  renewals(tenant: string): number {
-    return this.#admission.renewals(tenant);
-  }
-
-  get address(): string {
-    return this.#listeners.address;
-  }
-
-  /** Why tenants' own ports cannot be opened. */
-  get unopened(): readonly string[] {
-    return this.#listeners.unopened;
   }
 
   async start(): Promise<void> {
@@ -248,20 +234,20 @@ export class AgentPort {
       this.#unwatch = tenancy.changed(({ changed }) => {
         for (const name of changed) this.#policies.renew(tenancy.tenants.get(name));
       });
-    await this.#listeners.start();
+    await this.listeners.start();
   }
 
   /** Takes no new agent. */
   async stop(): Promise<void> {
     this.#unwatch();
-    await this.#listeners.stop();
+    await this.listeners.stop();
   }
 
   async close(): Promise<void> {
     this.#unwatch();
     this.membership.close();
     await this.#grpc.close(HUB.goAgentGraceMs);
-    await this.#listeners.close();
+    await this.listeners.close();
   }
 
   #goAgents(): GrpcServer {
@@ -272,7 +258,7 @@ export class AgentPort {
       events,
       onAgent: (agent, admitted) => this.#openPackets(agent, admitted),
       serverCount: () => this.#serverCount(),
-      ...this.#admission.packets,
+      ...this.admission.packets,
     });
     const windows = {
       streamWindow: HUB.goAgentWindowBytes,
@@ -284,7 +270,7 @@ export class AgentPort {
 
   #openPackets({ agentId, identifiers, peer, channel }: PacketAgent, agent: AdmittedAgent): void {
     const { hubId, observation } = this.#options;
-    this.#admission.checkRoom(agent, agentId);
+    this.admission.checkRoom(agent, agentId);
     const sessionId = newSessionId();
     const drain = () => this.#sessions.drain(sessionId);
     const { tenant } = agent;
@@ -307,7 +293,7 @@ export class AgentPort {
 
   async #admit(hello: AgentHello, socket: Socket): Promise<Welcome> {
     const { hubId, plane } = this.#options;
-    const agent = await this.#admission.link(hello, socket);
+    const agent = await this.admission.link(hello, socket);
     const { pingSeconds: seconds } = hello;
     const ping = seconds === undefined ? pingAtRest(this.membership.links) : { seconds, atRest: false };
     const offers = {
@@ -325,7 +311,7 @@ export class AgentPort {
   ): void {
     const { events } = this.#options.observation;
     // The agent may have opened other sessions meanwhile.
-    this.#admission.checkRoom(agent, agentId);
+    this.admission.checkRoom(agent, agentId);
     const peer = `agent ${agentId}`;
     const taken = () => link.send({ type: 'renewed' });
     const link = new LinkClient({
@@ -366,7 +352,7 @@ export class AgentPort {
     socket: Socket,
   ): SessionGrant | undefined {
     const { tenant, grant } = agent;
-    this.#listeners.proven(socket);
+    this.listeners.proven(socket);
     const identity = { ...session, tenant, ...(grant && { principal: grant.principal }) };
     // A Go agent judges no addresses: a name is refused unless a rule allows it as a name.
     const { tenancy } = this.#options;

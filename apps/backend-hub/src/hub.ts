@@ -190,7 +190,7 @@ class RunningHub implements Hub {
   }
 
   get agentAddress(): string {
-    return this.#agents.address;
+    return this.#agents.listeners.address;
   }
 
   get peerAddress(): string {
@@ -211,7 +211,7 @@ class RunningHub implements Hub {
   }
 
   get unopened(): readonly string[] {
-    return this.#agents.unopened;
+    return this.#agents.listeners.unopened;
   }
 
   sessions() {
@@ -219,7 +219,7 @@ class RunningHub implements Hub {
   }
 
   renewals(tenant: string): number {
-    return this.#agents.renewals(tenant);
+    return this.#agents.admission.renewals.last(tenant);
   }
 
   kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[] {
