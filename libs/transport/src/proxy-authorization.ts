@@ -2,7 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { DialError, type DialErrorCode, NotAuthorised } from '@isthmus/tunnel';
-import { below } from './serve-dial.ts';
+import { tcpOf } from './serve-dial.ts';
 
 interface RefusedAs {
   readonly code?: DialErrorCode;
@@ -45,7 +45,7 @@ const BEARER = /^[A-Za-z0-9._~+/-]+=*$/;
 export function credentialIn(values: readonly string[], socket: Socket): ProxyCredential | undefined {
   const [value, ...more] = values;
   if (value === undefined) return undefined;
-  if (!(socket instanceof TLSSocket) && below(socket))
+  if (!(socket instanceof TLSSocket) && tcpOf(socket))
     throw new RequestRefused(
       403,
       'Proxy-Authorization came over plain text, where others can read it: use the https:// address of the TLS port, and make a new token',

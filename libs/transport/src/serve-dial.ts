@@ -110,7 +110,7 @@ const HIDES_RESETS = /^1\.([0-4]?\d|5[01])\./.test(process.versions.uv ?? '');
  */
 export function socketEnd(socket: Socket): TunnelEnd {
   // A unix socket has no reset, and TLS ends by a message of its own.
-  if (HIDES_RESETS && !(socket instanceof TLSSocket) && below(socket) !== undefined)
+  if (HIDES_RESETS && !(socket instanceof TLSSocket) && tcpOf(socket) !== undefined)
     socket.prependListener('end', () => {
       if (wasReset(socket)) socket.destroy(Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }));
     });
@@ -120,7 +120,7 @@ export function socketEnd(socket: Socket): TunnelEnd {
     abort: () => reset(socket),
     delivered(then, silentMs) {
       const ms = TRANSPORT.deliveryMs - silentMs;
-      if (ms > 0 && below(socket)) setTimeout(then, ms).unref();
+      if (ms > 0 && tcpOf(socket)) setTimeout(then, ms).unref();
       else then();
     },
   };
@@ -135,12 +135,12 @@ function wasReset(socket: Socket): boolean {
 function reset(socket: Socket): void {
   // Node cannot reset a socket whose end is on its way. All its bytes have left by then.
   const ending = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
-  if (!ending) below(socket)?.resetAndDestroy();
+  if (!ending) tcpOf(socket)?.resetAndDestroy();
   socket.destroy();
 }
 
 /** Returns the TCP connection; undefined for a unix socket, or after the end. */
-export function below(socket: Socket): Socket | undefined {
+export function tcpOf(socket: Socket): Socket | undefined {
   const connection = socket instanceof TLSSocket ? belowOf(socket) : socket;
   return connection?.remotePort === undefined ? undefined : connection;
 }
