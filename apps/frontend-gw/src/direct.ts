@@ -1,6 +1,6 @@
 import { type PolicyRule, policyOf } from '@isthmus/admission/policy';
 import type { Tenancy } from '@isthmus/plane';
-import { extended, machineAddresses } from '@isthmus/runtime';
+import { machineAddresses } from '@isthmus/runtime';
 import { endpointDial } from '@isthmus/transport';
 import {
   type AttemptRecord,
@@ -50,7 +50,7 @@ export class DirectDials {
       const attempt: AttemptRecord = { ...BY_THE_GATEWAY, start, outcome: 'running' };
       request.log?.attempts.push(attempt);
       const span = tracer.attempt(request, attempt, 1);
-      const asked = extended(request, policy ? { policy } : {});
+      const asked = { ...request, ...(policy && { policy }) };
       enterSpan(asked, span);
       try {
         const established = await open(asked);

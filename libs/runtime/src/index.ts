@@ -37,7 +37,6 @@ export {
   verify,
 } from './certificates/verify.ts';
 export {
-  extended,
   Grouped,
   getOrPut,
   LruMap,

@@ -1,4 +1,3 @@
-import { extended } from '@isthmus/runtime';
 import type { Attach, AttachRequest, AttemptRecord, Dial, DialRequest, Established } from './dial.ts';
 import { asDialError, type DialError, type DialTiming } from './errors.ts';
 import type { DialFailure, DialOutcome, PlaneEvents, Role } from './events.ts';
@@ -110,7 +109,7 @@ export function observedAttach(attach: Attach, { tracer }: Pick<Observation, 'tr
 /** Adds this part's own time to the report that goes back to the caller. */
 function timed(role: Role, ms: number, timing: DialTiming): DialTiming {
   if (role === 'gateway') return timing;
-  return role === 'hub' ? extended(timing, { hubMs: ms }) : extended(timing, { agentMs: ms });
+  return role === 'hub' ? { ...timing, hubMs: ms } : { ...timing, agentMs: ms };
 }
 
 function failureOf(error: DialError, request: DialRequest): DialFailure {

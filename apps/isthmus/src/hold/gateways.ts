@@ -5,7 +5,6 @@ import {
   Backoff,
   clientTlsOf,
   connectTo,
-  extended,
   printable,
   Queue,
   type TlsSettings,
@@ -133,7 +132,7 @@ export class Gateways {
       tried.add(gateway);
       try {
         // The session that it chose may change at any time. To this process, the gateway is the session.
-        return extended(await link.dial(request), { sessionId: gateway.name, hubId: gateway.name });
+        return { ...(await link.dial(request)), sessionId: gateway.name, hubId: gateway.name };
       } catch (thrown) {
         const error = asDialError(thrown);
         if (!error.retryable || request.signal.aborted || error.expired) throw error;

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { extended, guarding, RandomSet, within } from '@isthmus/runtime';
+import { guarding, RandomSet, within } from '@isthmus/runtime';
 import { type Attach, dialLog, NotAuthorised, parseDestination } from '@isthmus/tunnel';
 import { WIRE } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
@@ -108,12 +108,12 @@ export class HoldLinks {
     const serve = (from: Socket) => {
       const opened = new LinkServer({
         ...{ socket: from, peer: `hold ${caller.identity}`, role: 'gateway', dial, attach, events, halfClosedMs },
-        enter: (request) =>
-          extended(request, {
-            ...dialler,
-            log: dialLog(),
-            deadline: Math.min(request.deadline, performance.now() + timeout),
-          }),
+        enter: (request) => ({
+          ...request,
+          ...dialler,
+          log: dialLog(),
+          deadline: Math.min(request.deadline, performance.now() + timeout),
+        }),
         limits: LIMITS,
         receive: (message) => {
           if (message.type !== 'cut') return;
