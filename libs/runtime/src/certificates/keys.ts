@@ -142,34 +142,6 @@ export function isSigned({ hash, saltLength }: Signature, data: Buffer, signer: 
  * Whether a private key (PEM) is a certificate's. Node and Deno take a key of another certificate, and then every handshake fails.
  * @throws OpenSSL's error if it is no private key
  */
-export function isKeyOf(
-  key: Buffer | string,
-  certificate: { readonly raw: Buffer; readonly publicKey: Buffer },
-): boolean {
-  return (
-    holds(key.toString('latin1'), certificate) ||
-    new X509Certificate(certificate.raw).checkPrivateKey(createPrivateKey(key))
-  );
-}
-
-/**
- * Whether a key's file holds the public key of a certificate, as those of RSA and ECDSA do (RFC 8017 appendix A.1.2, RFC 5915 section 3).
- * OpenSSL takes a millisecond to say so.
- */
-function holds(key: string, { publicKey }: Signer): boolean {
-  const [, base64 = ''] = /-----BEGIN (?:RSA |EC )?PRIVATE KEY-----([^-]+)-----END/.exec(key) ?? [];
-  const der = Buffer.from(base64, 'base64');
-  try {
-    const whole = new DerReader(der);
-    whole.read(TAG.sequence);
-    const parts = new DerReader(new DerReader(publicKey).read(TAG.sequence).value);
-    parts.read(TAG.sequence);
-    const bits = bitsIn(parts.read(TAG.bits));
-    // Of RSA's modulus and exponent, the modulus.
-    const part =
-      bits[0] === TAG.sequence ? new DerReader(new DerReader(bits).read().value).read(TAG.integer).value : bits;
-    return whole.empty && part.length > 32 && der.includes(part);
-  } catch {
-    return false;
-  }
+export function isKeyOf(key: Buffer | string, { raw }: { readonly raw: Buffer }): boolean {
+  return new X509Certificate(raw).checkPrivateKey(createPrivateKey(key));
 }
