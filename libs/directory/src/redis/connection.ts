@@ -19,9 +19,6 @@ import { SCRIPTS, type Scripted } from './scripts.ts';
 /** Returns the server that is in charge now. Rejects if no server knows it. */
 type Locate = () => Promise<HostPort>;
 
-/** Returns a client of one server that neither connects by itself nor retries. */
-type Connect = (server: HostPort, user: Credentials) => Redis;
-
 /** Sends a few commands to one server over their own connection, and returns the answers. */
 type Ask = (server: HostPort, user: Credentials, ...commands: readonly (readonly string[])[]) => Promise<unknown[]>;
 
@@ -29,8 +26,7 @@ type Ask = (server: HostPort, user: Credentials, ...commands: readonly (readonly
  * Returns the lookup of a plane's server. All keys of a plane are in one slot, so even in a Cluster there is one server to talk to.
  * Each connection looks it up again. A connection is dropped when its server says that it is not, or no longer, in charge.
  */
-function locator(address: RedisAddress, keyOfPlane: string, connect: Connect): Locate {
-  const ask = asker(connect);
+function locator(address: RedisAddress, keyOfPlane: string, ask: Ask): Locate {
   switch (address.kind) {
     case 'standalone':
       return async () => address.seeds[0] as HostPort;
@@ -106,9 +102,9 @@ function shuffled<T>(list: readonly T[]): T[] {
     .map(({ item }) => item);
 }
 
-function asker(connect: Connect): Ask {
+function asker(tls: TlsSource | undefined): Ask {
   return async (server, user, ...commands) => {
-    const client = connect(server, user);
+    const client = new Redis(askingOptions(server, user, tls));
     client.on('error', () => undefined);
     try {
       await client.connect();
@@ -202,9 +198,7 @@ export function endpointOf(options: RedisRegistryOptions): Endpoint {
   const parsed = parseAddress(url);
   const address = credentials ? withCredentials(parsed, credentials) : parsed;
   const source = address.tls ? (tls ?? (() => ({}))) : undefined;
-  const locate = locator(address, planeKeys(plane).meta, (server, user) => {
-    return new Redis(askingOptions(server, user, source));
-  });
+  const locate = locator(address, planeKeys(plane).meta, asker(source));
   return {
     address,
     options: { ...connectionOptions(locate, source, address.user), db: address.db },
