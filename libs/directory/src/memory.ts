@@ -96,20 +96,20 @@ class MemoryRegistry implements Registry {
 }
 
 class MemoryRegistration implements HubRegistration {
-  readonly superseded: Promise<void>;
+  readonly #succession = Promise.withResolvers<void>();
   readonly #publish: (change: Change) => void;
   readonly #state: StateListener | undefined;
   #hub: HubRecord;
   #ended = false;
-  #resolveSuperseded!: () => void;
 
   constructor(hub: HubRecord, publish: (change: Change) => void, state: StateListener | undefined) {
     this.#hub = hub;
     this.#publish = publish;
     this.#state = state;
-    this.superseded = new Promise((resolve) => {
-      this.#resolveSuperseded = resolve;
-    });
+  }
+
+  get superseded(): Promise<void> {
+    return this.#succession.promise;
   }
 
   announce(session: SessionRecord): void {
@@ -138,7 +138,7 @@ class MemoryRegistration implements HubRegistration {
     const { hubId, incarnation } = this.#hub;
     const detail = `hub ${hubId} has a later incarnation than ${incarnation}: this one stops writing`;
     queueMicrotask(() => this.#state?.(false, detail));
-    this.#resolveSuperseded();
+    this.#succession.resolve();
   }
 
   #write(change: Change): void {

@@ -139,7 +139,7 @@ function changeOf(name: HubName, { sessionId, version }: Omit<SessionWrite, 'ses
 
 /** Keeps one hub's part of the directory up to date: one loop, one write at a time, until closed or superseded. */
 export class RedisRegistration implements HubRegistration {
-  readonly superseded: Promise<void>;
+  readonly #succession = Promise.withResolvers<void>();
   readonly #connection: RedisConnection;
   readonly #writer: HubWriter;
   readonly #outbox = new Outbox();
@@ -154,17 +154,17 @@ export class RedisRegistration implements HubRegistration {
   #inCharge = false;
   #state: 'running' | 'superseded' | 'closing' = 'running';
   #writtenAt = performance.now();
-  #resolveSuperseded!: () => void;
 
   constructor(hub: HubRecord, connection: RedisConnection, writer: HubWriter, state: StateListener | undefined) {
     this.#hub = hub;
     this.#connection = connection;
     this.#writer = writer;
     this.#health = new Health(state);
-    this.superseded = new Promise((resolve) => {
-      this.#resolveSuperseded = resolve;
-    });
     this.#finished = this.#run();
+  }
+
+  get superseded(): Promise<void> {
+    return this.#succession.promise;
   }
 
   announce(session: SessionRecord): void {
@@ -279,7 +279,7 @@ export class RedisRegistration implements HubRegistration {
     const { hubId, incarnation } = this.#writer;
     const other = outcome === 'late' ? 'another process with this incarnation' : 'a later incarnation';
     this.#health.final(`hub ${hubId}, incarnation ${incarnation}: ${other} is registered, so this one stops writing`);
-    this.#resolveSuperseded();
+    this.#succession.resolve();
     return 0;
   }
 }
