@@ -183,7 +183,7 @@ class Attempts {
     // The session was gone, or ended under the dial: its agent restarts, or another takes its place. If it refused, waiting does not help.
     if (this.#last) return SESSION_GONE.has(this.#last.error.code) || this.#last.hubLost;
     // No attempt yet: the tenant has no session at all, or those for this destination cannot be reached.
-    if (this.#routing.directory.sessionsOf(this.#request.tenant) === 0) return true;
+    if (this.#routing.directory.placement.sessionsOf(this.#request.tenant) === 0) return true;
     return serving(this.#routing, this.#to()).next().value !== undefined;
   }
 

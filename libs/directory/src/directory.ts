@@ -40,20 +40,6 @@ export class Directory extends Replica {
     this.random = random;
   }
 
-  get size(): number {
-    return this.placement.size;
-  }
-
-  /** How many sessions a tenant has. */
-  sessionsOf(tenant: string): number {
-    return this.placement.sessionsOf(tenant);
-  }
-
-  /** The tenants that have sessions, and how many. */
-  tenants(): Iterable<readonly [tenant: string, sessions: number]> {
-    return this.placement.tenants();
-  }
-
   /** Call this when a hub is reachable again. Waiting dials then treat its sessions as new arrivals. */
   reachable(hubId: string): void {
     const tenants = new Set<string>();
@@ -100,11 +86,6 @@ export class Directory extends Replica {
   enter(sessionId: string): () => void {
     const session = this.placement.get(sessionId);
     return session ? countOn(session) : () => {};
-  }
-
-  /** How many sessions are in quarantine, over all tenants. */
-  get quarantinedSessions(): number {
-    return this.placement.quarantinedCount;
   }
 
   protected override came(record: SessionRecord, before?: SessionRecord): void {

@@ -230,7 +230,7 @@ export class Placement {
   }
 
   /** How many sessions are in quarantine, over all tenants. */
-  get quarantinedCount(): number {
+  get quarantinedSessions(): number {
     let count = 0;
     for (const { quarantined } of this.#tenants.values()) count += quarantined.get('any')?.size ?? 0;
     return count;

@@ -208,7 +208,7 @@ async function startOperations(
     freed: () => hub?.reclaim(),
   });
   closing.defer(() => roster.close());
-  const sessionCount = () => (gateway ? directory.size : (hub?.sessionCount ?? 0));
+  const sessionCount = () => (gateway ? directory.placement.size : (hub?.sessionCount ?? 0));
   closing.defer(history.follow(() => ({ sessions: sessionCount(), tunnels: tunnels.size })));
   await operations({
     ...operatorPorts(flags, events),
@@ -306,7 +306,7 @@ function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
   if (gateway) {
     // Upstream's server is ready once it has an agent (docs/adr/0015). A gateway lets dials wait for one, and with many tenants
     // one without agents is no reason to send the callers of the others elsewhere.
-    found.push(sessionsCheck(directory, hub && !tenancy ? gateway.routing.tenant : undefined));
+    found.push(sessionsCheck(directory.placement, hub && !tenancy ? gateway.routing.tenant : undefined));
     found.push({ name: 'hubs', ok: plane.linked, detail: plane.links });
   } else if (hub) {
     // A hub without agents is ready. Its agents may come through a load balancer that first checks readiness.

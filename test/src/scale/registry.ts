@@ -94,8 +94,8 @@ class Copy {
   }
 
   async holds(sessions: number): Promise<void> {
-    const all = async () => this.#directory.size === sessions;
-    const what = () => `${this.#directory.size} of ${sessions} sessions: ${this.#following.detail}`;
+    const all = async () => this.#directory.placement.size === sessions;
+    const what = () => `${this.#directory.placement.size} of ${sessions} sessions: ${this.#following.detail}`;
     await until(all, { deadline: DEADLINE, what });
   }
 }
