@@ -2,14 +2,12 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { killChild, type Scope, within } from '../harness/index.ts';
 
-/** Starts a process of the bench that ends with the scope. Resolves with the first message it sends: the port where it listens. */
-export function listening(scope: Scope, file: string, ...args: readonly string[]) {
-  return listeningOn(process.execPath, scope, file, ...args);
-}
-
-/** The same on another Node. */
-export async function listeningOn(node: string, scope: Scope, file: string, ...args: readonly string[]) {
-  const child = fork(new URL(file, import.meta.url), args, { execPath: node });
+/**
+ * Starts a process of the bench that ends with the scope. Resolves with the first message it sends: the port where it listens.
+ * @param node what runs it
+ */
+export async function listening(scope: Scope, file: string, argument = '', node = process.execPath) {
+  const child = fork(new URL(file, import.meta.url), [argument], { execPath: node });
   scope.defer(() => killChild(child));
   const [port] = await within(once(child, 'message'), { what: `${file} to listen` });
   return { port: port as number, pid: child.pid ?? 0 };

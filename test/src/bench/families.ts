@@ -23,7 +23,7 @@ import {
   uplinkFlags,
 } from '../harness/index.ts';
 import { Fleet } from '../scale/fleet.ts';
-import { listening, listeningOn } from './child.ts';
+import { listening } from './child.ts';
 import type { FloorSettings } from './floor.ts';
 import type { Groups } from './load/messages.ts';
 
@@ -69,7 +69,7 @@ export function floor(way: 'connect' | 'mtls', onward: boolean, node = process.e
     const listen = way === 'connect' ? { path: uds } : { cert, key, ca: trust.callers.cert };
     const settings: FloorSettings = { listen, ...(onward && { to: destinationPort }) };
     return async () => {
-      const { port, pid } = await listeningOn(node, scope, './floor.ts', JSON.stringify(settings));
+      const { port, pid } = await listening(scope, './floor.ts', JSON.stringify(settings), node);
       const mtls = { port, ca: trust.callers.cert, identity: trust.caller };
       const door = doorOf({ grpc: { uds }, connect: { uds }, mtls });
       return { door, groups: { floor: [pid] }, ready: async () => {} };
