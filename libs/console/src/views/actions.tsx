@@ -212,10 +212,7 @@ function setting({ id }: Seen, level: string, durationMs: number, done: (now: Lo
   };
 }
 
-interface AgentName {
-  readonly tenant: string;
-  readonly agentId: string;
-}
+type AgentName = Pick<Quarantined, 'tenant' | 'agentId'>;
 
 function quarantineColumns(ask: ViewProps['ask']): readonly Column<Quarantined>[] {
   const lift = (agent: Quarantined) => (
