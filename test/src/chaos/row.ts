@@ -3,6 +3,9 @@ import type { Door } from './load/door.ts';
 import type { Load } from './load/load.ts';
 import type { Targets } from './load/targets.ts';
 
+/** How long a supervisor takes to restart a process, in milliseconds. */
+export const RESTART_AFTER = 2000;
+
 /** A long tunnel of the load, as listed by a gateway. */
 export interface Carried {
   readonly tunnel: number;

@@ -1,11 +1,9 @@
 import { goMissing, type Member } from '../../harness/index.ts';
-import type { Carried, Context, Row } from '../row.ts';
+import { type Carried, type Context, RESTART_AFTER, type Row } from '../row.ts';
 import { type ServerPlane, serverPlane } from '../server-plane.ts';
 
 const FAULT = '3 all-in-one servers beside 3 API-server callers, 6 agents (2 of them Go agents)';
 const HOLDS = '0 failed dials for any caller';
-/** How long a supervisor takes to restart a process, in milliseconds. */
-const RESTART_AFTER = 2000;
 /** How long each process may let its tunnels finish, in milliseconds. */
 const EACH_MS = 10_000;
 const SLACK_MS = 5000;

@@ -1,10 +1,8 @@
 import { type Member, until } from '../../harness/index.ts';
 import { clock } from '../clock.ts';
-import type { Context, Row } from '../row.ts';
+import { type Context, RESTART_AFTER, type Row } from '../row.ts';
 import { type ServerPlane, serverPlane } from '../server-plane.ts';
 
-/** How long a supervisor takes to restart a process, in milliseconds. */
-const RESTART_AFTER = 2000;
 /** From one strike to the next, in milliseconds, for a minute. */
 const EVERY = 5000;
 const STRIKES = 12;

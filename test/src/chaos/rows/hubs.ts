@@ -1,10 +1,8 @@
 import { type Member, until } from '../../harness/index.ts';
 import { clock } from '../clock.ts';
-import type { Context, Row } from '../row.ts';
+import { type Context, RESTART_AFTER, type Row } from '../row.ts';
 import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
-/** How long a supervisor takes to restart a process, in milliseconds. */
-const RESTART_AFTER = 2000;
 const DETECTED_WITHIN = 3000;
 /** Of tunnels through a hub that was killed, in milliseconds. */
 const PAUSE = 500;
