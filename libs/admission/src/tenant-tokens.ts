@@ -128,8 +128,6 @@ interface TenantTokensOptions {
   readonly path: (named: string) => string;
   /** How long an API server's answer is valid, in milliseconds. */
   readonly rememberMs: number;
-  /** How long a review may take, in milliseconds; for tests. */
-  readonly reviewTimeoutMs?: number;
   /** Called when tenants have new keys without a change of their files, or when keys cannot be had. */
   readonly changed: (tenants: readonly string[]) => void;
 }
@@ -181,12 +179,11 @@ export class TenantTokens implements TokenJudge {
   }
 
   async judge(evidence: ShownToken, among: Tenant | undefined): Promise<Proven> {
-    const { token } = evidence;
     try {
-      return await this.#verified(token, among?.name);
+      return await this.#verified(evidence.token, among?.name);
     } catch (error) {
       if (!(error instanceof TokenRejected)) throw error;
-      const reviewed = among && (await this.#reviewed(token, among, evidence));
+      const reviewed = among && (await this.#reviewed(evidence, among));
       if (reviewed) return reviewed;
       throw new NotAuthorised(refused(error.message), among && { rule: `${among.path}: ${this.#options.role}s` });
     }
@@ -210,13 +207,13 @@ export class TenantTokens implements TokenJudge {
   }
 
   /** @returns undefined if no API server reviews this tenant's tokens */
-  async #reviewed(token: string, tenant: Tenant, evidence: ShownToken): Promise<Proven | undefined> {
-    const answer = await this.#reviews.check(token, tenant, evidence);
+  async #reviewed(shown: ShownToken, tenant: Tenant): Promise<Proven | undefined> {
+    const answer = await this.#reviews.check(shown, tenant);
     if (!answer) return undefined;
     const { rule, rules, verdict } = answer;
-    if (!verdict.ok) throw new NotAuthorised(refused(verdict.message), { rule, undecided: !verdict.decided });
+    if (!verdict.ok) throw new NotAuthorised(refused(verdict.message), { rule, undecided: !verdict.reviewed });
     const fell = { why: 'the entry that accepted its token was removed', rule };
-    return this.#proven(tenant.name, verdict.user, rule, endOf(token), (current) =>
+    return this.#proven(tenant.name, verdict.user, rule, endOf(shown.token), (current) =>
       this.#reviews.has(current, rules) ? undefined : fell,
     );
   }

@@ -1,32 +1,31 @@
-import { type KubeClient, kubeClient, kubeconfigFile, TokenReviews, tokenAuthenticator } from '@isthmus/kube';
+import {
+  type KubeClient,
+  kubeClient,
+  kubeconfigFile,
+  TokenReviews,
+  type TokenVerdict,
+  tokenAuthenticator,
+} from '@isthmus/kube';
 import type { Principal } from '@isthmus/tunnel';
 import { type ReviewRules, reviewRules } from './credentials.ts';
 import { ADMISSION } from './defaults.ts';
+import type { ShownToken } from './identify.ts';
 import type { Tenant } from './tenants.ts';
-
-interface BreakerOptions {
-  readonly now?: () => number;
-}
 
 /** A circuit breaker for a server that does not answer. Those who need it fail at once, and one at a time checks whether it is back. */
 export class Breaker {
-  readonly #now: () => number;
   #failures = 0;
   #restsUntil = Number.NEGATIVE_INFINITY;
   #why = '';
 
-  constructor({ now = () => performance.now() }: BreakerOptions = {}) {
-    this.#now = now;
-  }
-
   /** Why nobody may ask now; undefined if one may. Call `succeeded` or `failed` after asking. */
   get refusal(): string | undefined {
     if (this.#failures < ADMISSION.tokenReviewFailures) return undefined;
-    const left = this.#restsUntil - this.#now();
+    const left = this.#restsUntil - performance.now();
     if (left > 0)
       return `it failed ${this.#failures} times in a row, and is asked again in ${Math.ceil(left / 1000)} s: ${this.#why}`;
     // One tries. If its result never comes, another one may try after the same time.
-    this.#restsUntil = this.#now() + ADMISSION.tokenReviewRestMs;
+    this.#restsUntil = performance.now() + ADMISSION.tokenReviewRestMs;
     return undefined;
   }
 
@@ -37,39 +36,25 @@ export class Breaker {
   failed(why: string): void {
     this.#failures++;
     this.#why = why;
-    this.#restsUntil = this.#now() + ADMISSION.tokenReviewRestMs;
+    this.#restsUntil = performance.now() + ADMISSION.tokenReviewRestMs;
   }
-}
-
-type Reviewed =
-  | { readonly ok: true; readonly user: string }
-  /** `decided`: the API server or this process refused the token. Otherwise nobody could verify it. */
-  | { readonly ok: false; readonly decided: boolean; readonly message: string };
-
-interface TokenAsker {
-  readonly source: string;
-  readonly signal: AbortSignal;
-}
-
-interface TenantReviewerOptions {
-  /** How long an answer is valid, in milliseconds. */
-  readonly rememberMs: number;
-  /** Default: 4 s. */
-  readonly reviewTimeoutMs?: number;
 }
 
 /** Reviews the tokens of one tenant's agents, or callers, at its own API server. Only that tenant notices when the server fails. */
 class TenantReviewer {
+  readonly tenant: string;
+  /** Tokens that wait for its answer. */
+  asking = 0;
   readonly #rules: ReviewRules;
   readonly #reviews: TokenReviews;
   readonly #breaker = new Breaker();
-  readonly #timeoutMs: number;
   #client: Promise<KubeClient> | undefined;
   #closed = false;
 
-  constructor(rules: ReviewRules, { rememberMs, reviewTimeoutMs = ADMISSION.tokenReviewMs }: TenantReviewerOptions) {
+  /** @param rememberMs how long an answer is valid, in milliseconds */
+  constructor(tenant: string, rules: ReviewRules, rememberMs: number) {
+    this.tenant = tenant;
     this.#rules = rules;
-    this.#timeoutMs = reviewTimeoutMs;
     this.#reviews = new TokenReviews({
       rememberMs,
       mostWaiting: ADMISSION.tokenReviewsWaiting,
@@ -77,9 +62,12 @@ class TenantReviewer {
     });
   }
 
-  async check(token: string, asker: TokenAsker): Promise<Reviewed> {
-    const verdict = await this.#reviews.check(token, asker);
-    return verdict.ok ? verdict : { ok: false, decided: verdict.reviewed, message: verdict.message };
+  /** Never rejects. */
+  async check({ token, source, signal }: ShownToken): Promise<TokenVerdict> {
+    this.asking++;
+    const verdict = await this.#reviews.check(token, { source, signal });
+    this.asking--;
+    return verdict;
   }
 
   close(): void {
@@ -88,22 +76,22 @@ class TenantReviewer {
   }
 
   /** Never rejects. */
-  async #review(token: string) {
+  async #review(token: string): Promise<TokenVerdict> {
     const rests = this.#breaker.refusal;
-    if (rests !== undefined) return { ok: false, reviewed: false, message: rests } as const;
+    if (rests !== undefined) return { ok: false, reviewed: false, message: rests };
     const verdict = await this.#ask(token);
     if (verdict.ok || verdict.reviewed) this.#breaker.succeeded();
     else this.#breaker.failed(verdict.message);
     return verdict;
   }
 
-  async #ask(token: string) {
+  async #ask(token: string): Promise<TokenVerdict> {
     try {
       const client = await this.#connected();
       const { audience, users } = this.#rules;
       return await tokenAuthenticator({ client, audience, users })(token);
     } catch (error) {
-      return { ok: false, reviewed: false, message: (error as Error).message } as const;
+      return { ok: false, reviewed: false, message: (error as Error).message };
     }
   }
 
@@ -114,7 +102,7 @@ class TenantReviewer {
       qps: ADMISSION.tokenReviewsPerSecond,
       burst: ADMISSION.tokenReviewsBurst,
       rateName: 'the rate of a tenant',
-      timeoutMs: this.#timeoutMs,
+      timeoutMs: ADMISSION.tokenReviewMs,
     }).then(
       (client) => {
         if (this.#closed) client[Symbol.dispose]();
@@ -137,18 +125,11 @@ interface Rule {
   readonly key: string;
 }
 
-interface Entry {
-  readonly tenant: string;
-  readonly reviewer: TenantReviewer;
-  /** Tokens that wait for its answer. */
-  asking: number;
-}
-
 /** By tenant and rules, the one asked last at the end. */
-type Reviewers = Map<string, Entry>;
+type Reviewers = Map<string, TenantReviewer>;
 
 interface ReviewAnswer {
-  readonly verdict: Reviewed;
+  readonly verdict: TokenVerdict;
   /** `acme.yaml: agents[0].tokenReview` */
   readonly rule: string;
   readonly rules: ReviewRules;
@@ -159,8 +140,8 @@ interface TenantReviewsOptions {
   readonly role: Principal['role'];
   /** A path in a tenant's file as an absolute one. */
   readonly path: (named: string) => string;
+  /** How long an answer is valid, in milliseconds. */
   readonly rememberMs: number;
-  readonly reviewTimeoutMs?: number;
 }
 
 /** Reviews of tokens at the tenants' own API servers: one reviewer a tenant, made when its first token comes. */
@@ -175,10 +156,10 @@ export class TenantReviews {
   }
 
   /** @returns undefined if the tenant's file has no `tokenReview` */
-  async check(token: string, tenant: Tenant, asker: TokenAsker): Promise<ReviewAnswer | undefined> {
+  async check(shown: ShownToken, tenant: Tenant): Promise<ReviewAnswer | undefined> {
     let answer: ReviewAnswer | undefined;
     for (const { rule, rules, key } of this.#entriesOf(tenant).slice(0, ADMISSION.tokenReviewServers)) {
-      const verdict = await this.#check(token, tenant.name, rules, key, asker);
+      const verdict = await this.#check(shown, tenant.name, rules, key);
       answer = { verdict, rule, rules };
       if (verdict.ok) break;
     }
@@ -194,29 +175,27 @@ export class TenantReviews {
   update(name: string, tenant: Tenant | undefined): void {
     const wanted = new Set(tenant && this.#entriesOf(tenant).map(({ key }) => key));
     for (const kept of [this.#proven, this.#others])
-      for (const [key, entry] of kept) if (entry.tenant === name && !wanted.has(key)) drop(kept, key);
+      for (const [key, { tenant: of }] of kept) if (of === name && !wanted.has(key)) drop(kept, key);
   }
 
   close(): void {
     for (const kept of [this.#proven, this.#others]) for (const key of [...kept.keys()]) drop(kept, key);
   }
 
-  async #check(token: string, tenant: string, rules: ReviewRules, key: string, asker: TokenAsker): Promise<Reviewed> {
-    const known = this.#known(key);
-    const entry: Entry = known ?? { tenant, reviewer: new TenantReviewer(rules, this.#options), asking: 0 };
-    entry.asking++;
-    if (!this.#proven.has(key)) keep(this.#others, key, entry);
-    const verdict = await entry.reviewer.check(token, asker);
-    entry.asking--;
+  async #check(shown: ShownToken, tenant: string, rules: ReviewRules, key: string): Promise<TokenVerdict> {
+    const reviewer = this.#known(key) ?? new TenantReviewer(tenant, rules, this.#options.rememberMs);
+    const checked = reviewer.check(shown);
+    if (!this.#proven.has(key)) keep(this.#others, key, reviewer);
+    const verdict = await checked;
     // The tenant may have been removed meanwhile.
-    if (verdict.ok && this.#known(key) === entry) {
+    if (verdict.ok && this.#known(key) === reviewer) {
       this.#others.delete(key);
-      keep(this.#proven, key, entry);
+      keep(this.#proven, key, reviewer);
     }
     return verdict;
   }
 
-  #known(key: string): Entry | undefined {
+  #known(key: string): TenantReviewer | undefined {
     return this.#proven.get(key) ?? this.#others.get(key);
   }
 
@@ -230,9 +209,9 @@ export class TenantReviews {
 }
 
 /** Keeps a reviewer, and drops old ones, but none that is being asked: a connection waits for it (--max-waiting-agents bounds these). */
-function keep(kept: Reviewers, key: string, entry: Entry): void {
+function keep(kept: Reviewers, key: string, reviewer: TenantReviewer): void {
   kept.delete(key);
-  kept.set(key, entry);
+  kept.set(key, reviewer);
   for (const [oldest, { asking }] of kept) {
     if (kept.size <= ADMISSION.tokenReviewers) return;
     if (asking === 0) drop(kept, oldest);
@@ -240,7 +219,7 @@ function keep(kept: Reviewers, key: string, entry: Entry): void {
 }
 
 function drop(kept: Reviewers, key: string): void {
-  kept.get(key)?.reviewer.close();
+  kept.get(key)?.close();
   kept.delete(key);
 }
 

@@ -3,4 +3,4 @@ export { inClusterConnection, kubeconfigFile } from './connection.ts';
 export { LeaseCounter, type LeaseCountObserver } from './lease-counter.ts';
 export { type LeaseCollectionObserver, leaseHolder } from './lease-holder.ts';
 export { cutEvent, deletionCost, podOf } from './pod.ts';
-export { TokenReviews, tokenAuthenticator } from './token-reviews.ts';
+export { TokenReviews, type TokenVerdict, tokenAuthenticator } from './token-reviews.ts';
