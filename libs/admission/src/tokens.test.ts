@@ -68,6 +68,7 @@ describe('a token', () => {
     ['is no token', async () => 'x.y.z', /not a signed JWT/],
     ['is empty', async () => '', /not a signed JWT/],
     ['is of another key with an id', () => signed(ec().privateKey, {}, { kid: 'other' }), /signature does not match/],
+    ['expired before all dates', () => signed(pair.privateKey, { expires: -1e300 }), /it expired at 1970/],
     ['is valid in an hour', () => signed(pair.privateKey, { from: '1h' }), /not valid yet: is the clock right/],
     [
       'has a thousand audiences',
