@@ -82,12 +82,6 @@ export class HostPattern {
   hasCanonical(name: string): boolean {
     return this.#below ? name.endsWith(this.#suffix) : name === this.#name;
   }
-
-  /** Whether each name that another pattern matches matches here too. */
-  covers(other: HostPattern): boolean {
-    if (!this.#below) return !other.#below && other.#name === this.#name;
-    return other.#name.endsWith(this.#suffix) || (other.#below && other.#name === this.#name);
-  }
 }
 
 /** Labels of letters, digits, hyphens and underscores (which Kubernetes' SRV names have), 253 characters at most. */
