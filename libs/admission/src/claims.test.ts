@@ -6,7 +6,7 @@ import { type Claims, claimsOf } from './claims.ts';
 const nothing: AgentIdentifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
 
 function refusal(claims: Claims, identifiers: Partial<AgentIdentifiers>, agentId = 'node-7'): string | undefined {
-  return claims.refusal({ agentId, identifiers: { ...nothing, ...identifiers } }, 'node-7')?.message;
+  return claims({ agentId, identifiers: { ...nothing, ...identifiers } }, { name: 'node-7' })?.why;
 }
 
 test('without a file an agent claims its own id and the default route, and nothing else', () => {
@@ -30,7 +30,7 @@ test('an agent may claim what lies in what the file allows', () => {
 
 test('agents that share a credential may have any id, unless the file says otherwise', () => {
   const claim = { agentId: 'node-8', identifiers: nothing };
-  const owned = 'system:serviceaccount:kube-system:konnectivity-agent';
-  assert.equal(claimsOf().refusal(claim, owned, true), undefined);
-  assert.equal(claimsOf({ agentId: 'own' }).refusal(claim, owned, true)?.rule, 'claims.agentId');
+  const owner = { name: 'system:serviceaccount:kube-system:konnectivity-agent', shared: true };
+  assert.equal(claimsOf()(claim, owner), undefined);
+  assert.equal(claimsOf({ agentId: 'own' })(claim, owner)?.rule, 'claims.agentId');
 });

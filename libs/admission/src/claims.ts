@@ -16,21 +16,11 @@ export interface Fault {
   readonly rule: string;
 }
 
-/** What an agent of a tenant may claim. */
-export interface Claims {
-  /**
-   * Says why a claim goes beyond what the credential and the tenant's file allow; undefined if it does not.
-   * @param owned the id that the credential names
-   * @param shared whether several agents hold the credential, such as a service account's token
-   */
-  refusal(claim: Claim, owned: string, shared?: boolean): ClaimRefusal | undefined;
-}
-
-interface ClaimRefusal {
-  readonly message: string;
-  /** In the tenant's file: `claims.cidr`. */
-  readonly rule: string;
-}
+/**
+ * Says why a claim goes beyond what the credential and the tenant's file allow; undefined if it does not. The rule is a place in the file:
+ * `claims.cidr`.
+ */
+export type Claims = (claim: Claim, owner: Pick<Principal, 'name' | 'shared'>) => Fault | undefined;
 
 type ClaimsFile = NonNullable<TenantFile['claims']>;
 
@@ -52,22 +42,20 @@ function claimsIn(file: ClaimsFile): Claims {
   const beyond = (kind: string, texts: readonly string[], allowed: (text: string) => boolean) => {
     const found = texts.find((text) => !allowed(text));
     const rule = `claims.${kind}`;
-    return found === undefined ? undefined : { rule, message: `${kind}=${found} is not covered by ${rule}` };
+    return found === undefined ? undefined : { rule, why: `${kind}=${found} is not covered by ${rule}` };
   };
-  return {
-    refusal({ agentId, identifiers }, owned, shared = false) {
-      const id = file.agentId ?? (shared ? 'any' : 'own');
-      if (!mayBe(id, agentId, owned))
-        return { rule: 'claims.agentId', message: `agent id ${agentId} is not ${owned}: claims.agentId is ${id}` };
-      if (identifiers.defaultRoute && !defaultRoute)
-        return { rule: 'claims.defaultRoute', message: 'default-route=true, and claims.defaultRoute is false' };
-      return (
-        beyond('ipv4', identifiers.ipv4, address) ??
-        beyond('ipv6', identifiers.ipv6, address) ??
-        beyond('cidr', identifiers.cidr, network) ??
-        beyond('host', identifiers.host, host)
-      );
-    },
+  return ({ agentId, identifiers }, { name, shared = false }) => {
+    const id = file.agentId ?? (shared ? 'any' : 'own');
+    if (!mayBe(id, agentId, name))
+      return { rule: 'claims.agentId', why: `agent id ${agentId} is not ${name}: claims.agentId is ${id}` };
+    if (identifiers.defaultRoute && !defaultRoute)
+      return { rule: 'claims.defaultRoute', why: 'default-route=true, and claims.defaultRoute is false' };
+    return (
+      beyond('ipv4', identifiers.ipv4, address) ??
+      beyond('ipv6', identifiers.ipv6, address) ??
+      beyond('cidr', identifiers.cidr, network) ??
+      beyond('host', identifiers.host, host)
+    );
   };
 }
 
@@ -86,17 +74,14 @@ function prefixOf(text: string): Prefix | undefined {
   }
 }
 
-/** Credentials that a tenant's file denies, although they are valid. */
-export interface Denials {
-  /**
-   * Where the file denies one: `deny.agents[0]`; undefined if it does not.
-   * @param serials of its certificates
-   */
-  place(who: Pick<Principal, 'role' | 'name'>, serials: readonly string[]): string | undefined;
-}
+/**
+ * Says where a tenant's file denies a credential that is valid: `deny.agents[0]`; undefined if it does not.
+ * @param serials of its certificates
+ */
+export type Denials = (who: Pick<Principal, 'role' | 'name'>, serials: readonly string[]) => string | undefined;
 
 /** Of most tenants. */
-const NOTHING: Denials = { place: () => undefined };
+const NOTHING: Denials = () => undefined;
 
 export function denialsOf(file: TenantFile['deny']): Denials {
   if (!file) return NOTHING;
@@ -112,11 +97,9 @@ export function denialsOf(file: TenantFile['deny']): Denials {
         .toUpperCase(),
     ),
   );
-  return {
-    place({ role, name }, shown) {
-      const serial = shown.find((each) => bySerial.has(each));
-      return names[role].get(name) ?? (serial === undefined ? undefined : bySerial.get(serial));
-    },
+  return ({ role, name }, shown) => {
+    const serial = shown.find((each) => bySerial.has(each));
+    return names[role].get(name) ?? (serial === undefined ? undefined : bySerial.get(serial));
   };
 }
 
@@ -127,9 +110,9 @@ function placesOf(list: string, values: readonly string[]): Map<string, string> 
 /** Why an agent of a tenant may not be what it claims; undefined if it may. */
 export function claimFault(
   { claims, path }: { readonly claims: Claims; readonly path: string },
-  { name, shared }: Principal,
+  principal: Principal,
   claim: Claim,
 ): Fault | undefined {
-  const refusal = claims.refusal(claim, name, shared);
-  return refusal && { why: refusal.message, rule: `${path}: ${refusal.rule}` };
+  const fault = claims(claim, principal);
+  return fault && { ...fault, rule: `${path}: ${fault.rule}` };
 }

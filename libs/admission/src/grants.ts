@@ -215,7 +215,7 @@ function graceOf({ file }: Tenant): number {
 }
 
 function faultOf(principal: Principal, tenant: Tenant, validity: Validity): Fault | undefined {
-  const denied = tenant.denials.place(principal, validity.serials ?? []);
+  const denied = tenant.denials(principal, validity.serials ?? []);
   return denied === undefined
     ? validity.fault(tenant)
     : { why: 'it is on the list of what is denied', rule: `${tenant.path}: ${denied}` };
