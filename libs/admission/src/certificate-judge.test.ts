@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { test } from 'node:test';
 import { CertificateAuthority, selfSigned } from '@isthmus/certificates';
-import { CertificateRejected, type Presented } from '@isthmus/runtime';
+import { CertificateRejected, type Presented, type Trust } from '@isthmus/runtime';
 import { verifyChain } from './certificate-judge.ts';
-import { type TenantTrust, TrustSet } from './certificate-trust.ts';
+import { TrustSet } from './certificate-trust.ts';
 import { DAY, read, shownBy } from './testing.ts';
 
 test("an authority's end and serial number are read as OpenSSL reads them, also beyond 2049", async () => {
@@ -24,7 +24,7 @@ function accepted(shown: Presented, by = trust, now = Date.now()) {
   return verifyChain(shown, by, now);
 }
 
-function refused(shown: Presented, why: RegExp, by: TenantTrust = trust, now = Date.now()): void {
+function refused(shown: Presented, why: RegExp, by: Trust = trust, now = Date.now()): void {
   assert.throws(
     () => verifyChain(shown, by, now),
     (error: Error) => error instanceof CertificateRejected && why.test(error.message),

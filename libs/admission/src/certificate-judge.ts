@@ -5,9 +5,10 @@ import {
   faultOfLeaf,
   type Presented,
   printable,
+  type Trust,
 } from '@isthmus/runtime';
 import { isName, NotAuthorised, type Principal } from '@isthmus/tunnel';
-import type { Signed, TenantTrust, TrustSet } from './certificate-trust.ts';
+import type { Signed, TrustSet } from './certificate-trust.ts';
 import type { Fault } from './claims.ts';
 import type { CertificateWay } from './credentials.ts';
 import type { Proven, Validity } from './grants.ts';
@@ -28,7 +29,7 @@ interface Chain {
  * Verifies a client's certificate against the authorities of one tenant alone: TLS has verified it against nothing.
  * @throws CertificateRejected
  */
-export function verifyChain(presented: Presented, trust: TenantTrust, now: number): Chain {
+export function verifyChain(presented: Presented, trust: Trust, now: number): Chain {
   const chains = [...chainsOf(presented, trust, { use: 'client', now })];
   const signed = new Map<string, Signed>();
   for (const chain of chains)
@@ -112,7 +113,7 @@ export class CertificateJudge {
       if (fault !== undefined) throw new CertificateRejected(fault);
       const id = spiffeIdOf(leaf);
       const tenant = hinted ?? this.#byId(role, id) ?? this.#byIssuer(role, shown);
-      return this.#judgeAt(tenant, role, shown, leaf, id, rejected);
+      return this.#judgeAt(tenant, role, shown, id, rejected);
     } catch (error) {
       throw rejected(error, hinted && `${hinted.path}: ${role}s`);
     }
@@ -141,7 +142,6 @@ export class CertificateJudge {
     tenant: Tenant,
     role: Role,
     shown: Presented,
-    leaf: Certificate,
     id: SpiffeId | undefined,
     rejected: (error: unknown, rule: string) => unknown,
   ): Proven {
@@ -159,7 +159,7 @@ export class CertificateJudge {
         chain = this.#chain(way, role, shown, tenant);
         const revoked = revokedBy(tenant, role, chain);
         if (revoked) throw rejected(new CertificateRejected(revoked.why), revoked.rule);
-        return this.#named(way, tenant, role, leaf, id, chain);
+        return this.#named(way, tenant, role, id, chain);
       } catch (error) {
         if (chain) unnamed ??= rejected(error, way.rule);
         else untrusted ??= rejected(error, way.rule);
@@ -189,15 +189,8 @@ export class CertificateJudge {
     throw new CertificateRejected(`it was issued by an authority ${whose}`);
   }
 
-  #named(
-    way: CertificateWay,
-    tenant: Tenant,
-    role: Role,
-    leaf: Certificate,
-    id: SpiffeId | undefined,
-    chain: Chain,
-  ): Proven {
-    const name = nameIn(leaf, id, way, { tenant: tenant.name, role });
+  #named(way: CertificateWay, tenant: Tenant, role: Role, id: SpiffeId | undefined, chain: Chain): Proven {
+    const name = nameIn(chain.leaf, id, way, { tenant: tenant.name, role });
     if (way.names && !way.names.has(name))
       throw new CertificateRejected(`its name ${printable(name)} is not among the names allowed`);
     return { tenant, name, rule: way.rule, validity: this.#validity(chain, role, name, way) };

@@ -1,13 +1,8 @@
 import { type Certificate, CertificatePool, getOrPut, type RevocationList, type Trust } from '@isthmus/runtime';
 import { ADMISSION } from './defaults.ts';
 
-/** Authorities of tenants. An authority is its name and key (`Certificate.authorityId`), whichever certificate it has. */
-export interface TenantTrust extends Trust {
-  hasAuthority(id: string): boolean;
-}
-
-/** The certificate authorities of a CA bundle. */
-export class TrustSet extends CertificatePool implements TenantTrust {
+/** The certificate authorities of a CA bundle. An authority is its name and key (`Certificate.authorityId`), whichever certificate it has. */
+export class TrustSet extends CertificatePool {
   /**
    * @param pem one certificate or more; text between them is skipped, and so are those that cannot be read
    * @throws Error if there is none, or one that is no authority
@@ -40,7 +35,7 @@ export class TrustSet extends CertificatePool implements TenantTrust {
 type Listed = Map<string, Certificate[]>;
 
 /** The authorities of all tenants: says whose authority issued a certificate. */
-export class AuthorityIndex implements TenantTrust {
+export class AuthorityIndex implements Trust {
   /** By the authority's name, then by its key's name. Every kubeadm cluster's authority is called `kubernetes`. */
   readonly #bySubject = new Map<string, Map<string, Listed>>();
   readonly #owners = new Map<string, Set<string>>();
