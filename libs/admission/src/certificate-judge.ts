@@ -89,12 +89,10 @@ export type CertificateBundles = (role: Role) => TrustSet | undefined;
 export class CertificateJudge {
   readonly #tenants: Tenants;
   readonly #bundles: CertificateBundles;
-  readonly #now: () => number;
 
-  constructor(tenants: Tenants, bundles: CertificateBundles, now: () => number) {
+  constructor(tenants: Tenants, bundles: CertificateBundles) {
     this.#tenants = tenants;
     this.#bundles = bundles;
-    this.#now = now;
   }
 
   /**
@@ -109,7 +107,7 @@ export class CertificateJudge {
       return new NotAuthorised(rule === undefined ? text : `${text} (${rule})`, rule === undefined ? {} : { rule });
     };
     try {
-      const fault = faultOfLeaf(leaf, { use: 'client', now: this.#now() });
+      const fault = faultOfLeaf(leaf, { use: 'client', now: Date.now() });
       if (fault !== undefined) throw new CertificateRejected(fault);
       const id = spiffeIdOf(leaf);
       const tenant = hinted ?? this.#byId(role, id) ?? this.#byIssuer(role, shown);
@@ -128,7 +126,7 @@ export class CertificateJudge {
   /** By the authority that issued it, the nearest first. */
   #byIssuer(role: Role, shown: Presented): Tenant {
     const index = this.#tenants.authorities(role);
-    const { authorities } = verifyChain(shown, index, this.#now());
+    const { authorities } = verifyChain(shown, index, Date.now());
     const owners = [...index.owners(authorities.find((id) => index.hasAuthority(id)) ?? '')];
     const [owner = '', ...others] = owners;
     const tenant = this.#tenants.get(owner);
@@ -172,7 +170,7 @@ export class CertificateJudge {
   #chain(way: CertificateWay, role: Role, shown: Presented, tenant: Tenant): Chain {
     const trust = this.#trustOf(way, role);
     if (!trust) throw new CertificateRejected(`this program has no CA bundle for ${role}s (${FLAGS[role]})`);
-    const chain = verifyChain(shown, trust, this.#now());
+    const chain = verifyChain(shown, trust, Date.now());
     this.#checkNearest(chain, way, role, tenant);
     return chain;
   }

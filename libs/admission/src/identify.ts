@@ -74,16 +74,14 @@ export interface IdentifyOptions {
   readonly tokens?: { readonly [Role in Principal['role']]?: TokenJudge | undefined };
   /** The program's own CA bundles, which verify SPIFFE IDs. */
   readonly bundles: CertificateBundles;
-  /** Milliseconds since the epoch. Default: the system's clock. */
-  readonly now?: () => number;
 }
 
 /**
  * A peer's tenant is the one of its own port or unix socket, else that of its server name (SNI), of its SPIFFE ID, of the authority that
  * issued its certificate, or of its token. Hints that contradict each other refuse it.
  */
-export function identifyBy({ tenants, grants, tokens, bundles, now = Date.now }: IdentifyOptions): Identify {
-  const certificates = new CertificateJudge(tenants, bundles, now);
+export function identifyBy({ tenants, grants, tokens, bundles }: IdentifyOptions): Identify {
+  const certificates = new CertificateJudge(tenants, bundles);
   const granted = (role: Principal['role'], { tenant, name, rule, shared, validity }: Proven) =>
     grants.grant({ tenant: tenant.name, role, name, rule, ...(shared && { shared }) }, tenant, validity);
   return {
