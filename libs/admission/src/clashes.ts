@@ -184,7 +184,7 @@ function tokensOf({ file, credentials }: Pick<Claimant, 'file' | 'credentials'>,
       ...{ part, shared, fix },
     });
     if (jwksUrl !== undefined) return [claim(new URL(jwksUrl).href, `the key set at ${jwksUrl}`, 'jwksUrl')];
-    const keys = credentials.keys(`${at}.keys`) ?? [];
+    const keys = credentials.file(`${at}.keys`).keys ?? [];
     return keys.map((key) => claim(keyText(key), `token key ${quoted(key.id ?? 'without id')}`, 'keys'));
   });
 }
@@ -194,7 +194,7 @@ function reviewsOf(
   role: Principal['role'],
 ): Exclusive[] {
   return reviewRules(file, role).flatMap(({ audience, users, shared, at }) => {
-    const server = credentials.apiServer(`${at}.kubeconfig`);
+    const server = credentials.file(`${at}.kubeconfig`).apiServer;
     if (server === undefined) return [];
     const claim = (user: string, who: string, field: string) => ({
       what: `tokenReview of ${who} at ${server} for audience ${quoted(audience)}`,

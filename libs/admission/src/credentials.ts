@@ -76,39 +76,20 @@ export class Credentials {
     this.#read = read;
   }
 
-  trust(at: string): TrustSet | undefined {
-    return this.#at(at)?.trust;
+  /** What the file holds that is named at a place; nothing if it cannot be used. */
+  file(place: string): Credential {
+    const found = this.#read.get(place);
+    return found === undefined || found instanceof Error ? {} : found;
   }
 
   /**
    * What is revoked at a place such as `agents[0].certificates`; undefined if there is no list.
    * @throws Error if no authority there signed it
    */
-  revocations(at: string): Revocations | undefined {
-    const lists = this.#at(`${at}.crl`)?.revoked;
-    const trust = this.trust(`${at}.ca`);
-    return lists && trust && new Revocations(lists, trust);
-  }
-
-  keys(at: string): TokenKeys | undefined {
-    return this.#at(at)?.keys;
-  }
-
-  text(at: string): string | undefined {
-    return this.#at(at)?.text;
-  }
-
-  apiServer(at: string): string | undefined {
-    return this.#at(at)?.apiServer;
-  }
-
-  digest(at: string): string | undefined {
-    return this.#at(at)?.digest;
-  }
-
-  #at(at: string): Credential | undefined {
-    const found = this.#read.get(at);
-    return found instanceof Error ? undefined : found;
+  revocations(place: string): Revocations | undefined {
+    const { revoked } = this.file(`${place}.crl`);
+    const { trust } = this.file(`${place}.ca`);
+    return revoked && trust && new Revocations(revoked, trust);
   }
 }
 
@@ -131,7 +112,7 @@ export function credentialProblems({ file, problem }: UsableFile, read: ReadCred
     }
   });
   if (unsigned.length > 0 || !file.server) return unsigned;
-  const fault = faultOfPair(credentials.text('server.certificate') ?? '', credentials.text('server.key') ?? '');
+  const fault = faultOfPair(credentials.file('server.certificate').text ?? '', credentials.file('server.key').text ?? '');
   return fault === undefined ? [] : [problem(`server.${fault.of}`, `${file.server[fault.of]}: ${fault.why}`)];
 }
 
@@ -187,7 +168,7 @@ export function certificateWays(
     const { names } = certificates as { readonly names?: readonly string[] };
     return {
       rule: `${path}: ${at}`,
-      trust: credentials.trust(`${at}.ca`),
+      trust: credentials.file(`${at}.ca`).trust,
       trustDomain: certificates.trustDomain,
       revocations: credentials.revocations(at),
       shared: certificates.shared ?? false,

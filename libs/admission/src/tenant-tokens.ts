@@ -243,8 +243,8 @@ export class TenantTokens implements TokenJudge {
       const { issuer, audience, subject, jwksUrl, shared = false } = tokens;
       const at = `${list}[${index}].tokens`;
       const rules = { issuer, audience, ...(subject !== undefined && { subject }) };
-      const url = jwksUrl === undefined ? undefined : this.#urlOf(jwksUrl, credentials.text(`${at}.ca`));
-      const keys = credentials.keys(`${at}.keys`) ?? [];
+      const url = jwksUrl === undefined ? undefined : this.#urlOf(jwksUrl, credentials.file(`${at}.ca`).text);
+      const keys = credentials.file(`${at}.keys`).keys ?? [];
       return { way: { tenant, rule: `${path}: ${at}`, rules, keys, published: url !== undefined, shared }, url };
     });
   }

@@ -203,7 +203,7 @@ export class TenantReviews {
     const { role } = this.#options;
     return reviewRules(file, role).map(({ at, ...each }) => {
       const rules = { ...each, kubeconfig: this.#options.path(each.kubeconfig) };
-      return { rule: `${path}: ${at}`, rules, key: keyOf(name, rules, credentials.digest(`${at}.kubeconfig`)) };
+      return { rule: `${path}: ${at}`, rules, key: keyOf(name, rules, credentials.file(`${at}.kubeconfig`).digest) };
     });
   }
 }

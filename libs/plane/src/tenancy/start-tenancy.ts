@@ -100,6 +100,6 @@ export async function startCallerTokens(flags: CallerTokenFlags, parts: TenancyP
 
 /** Returns the tenant's certificate with its chain, and its key, as PEM; undefined if it has none. */
 function certificateOf({ credentials }: Tenant): { readonly cert: string; readonly key: string } | undefined {
-  const [cert, key] = [credentials.text('server.certificate'), credentials.text('server.key')];
+  const [cert, key] = [credentials.file('server.certificate').text, credentials.file('server.key').text];
   return cert === undefined || key === undefined ? undefined : { cert, key };
 }

@@ -192,7 +192,7 @@ function certificatesOf(tenant: Tenant): readonly Certificate[] {
   const before = known.get(tenant);
   if (before) return before;
   const { credentials, certificates, path } = tenant;
-  const server = credentials.text('server.certificate');
+  const server = credentials.file('server.certificate').text;
   const authorities = [...certificates.agent, ...certificates.caller].flatMap(({ rule, trust }) =>
     (trust?.all ?? []).map(({ title, validTo }) => ({
       where: `${rule.slice(`${path}: `.length)}.ca`,
