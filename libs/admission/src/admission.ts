@@ -17,8 +17,8 @@ import { type Identify, identifyBy } from './identify.ts';
 import { ScrapeTargets } from './scrape-targets.ts';
 import { problemText } from './tenant-file.ts';
 import { TenantTokens } from './tenant-tokens.ts';
-import type { FileProblems, Tenant, Tenants } from './tenants.ts';
-import { followTenants, type OnlyFile } from './tenants-dir.ts';
+import type { FileProblems, Tenant, Tenants, TenantsChange } from './tenants.ts';
+import { type OnlyFile, TenantsDir } from './tenants-dir.ts';
 
 /** Who the peers of a server with tenants are, and what they may claim, dial and use. A server without tenants has none: its flags decide. */
 export interface Admission {
@@ -38,12 +38,6 @@ export interface Admission {
   readonly problems: readonly FileProblems[];
   /** What the files have Prometheus scrape. */
   readonly scraped: Pick<ScrapeTargets, 'of' | 'failures'>;
-}
-
-/** Names of tenants. */
-export interface TenantsChange {
-  readonly changed: readonly string[];
-  readonly gone: readonly string[];
 }
 
 export interface AdmissionOptions {
@@ -71,8 +65,8 @@ export interface AdmissionOptions {
 export async function startAdmission(options: AdmissionOptions): Promise<Admission> {
   const { closing, events, pollMs, rememberMs, tokensOf } = options;
   const dir = resolve(options.dir);
+  const path = (named: string) => resolve(dir, named);
   const listeners = new Set<(change: TenantsChange) => void>();
-  const report = problemReporter(events);
   const guarded = guarding((error) => void events.emit('fault', 'tenants', '', error));
   const changed = (change: TenantsChange) => {
     const names = [...change.changed, ...change.gone];
@@ -81,45 +75,39 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
     scraped.forget(names);
     for (const listener of listeners) guarded(listener)(change);
   };
-  const early: TenantsChange[] = [];
-  let started = (change: TenantsChange) => void early.push(change);
-  let alsoFailing = (): readonly FileProblems[] => [];
-  const directory = await followTenants({
+  const problems = () => [...directory.problems, ...tokens.flatMap((each) => each.problems)];
+  const report = problemReporter(events);
+  const directory = new TenantsDir({
     dir,
     only: options.only,
     pollMs,
-    changed: (change) => started(change),
-    failing: (found) => report([...found, ...alsoFailing()]),
-  }).catch((error: Error) => {
-    throw new Error(`--tenants-dir ${dir} cannot be read: ${error.message}`, { cause: error });
+    changed(change) {
+      changed(change);
+      events.emit('tenants', { ...change, inForce: tenants.size });
+    },
+    failing: () => report(problems()),
   });
   closing.defer(() => directory.close());
   const { tenants } = directory;
-  const scraped = new ScrapeTargets({ tenants, path: (named) => resolve(dir, named) });
+  const tenant = (name: string) => tenants.get(name);
+  const scraped = new ScrapeTargets({ tenants, path });
   closing.defer(() => scraped.close());
-  const grants = new Grants({ tenant: (name) => tenants.get(name) });
+  const grants = new Grants({ tenant });
   closing.defer(() => grants.close());
-  const problems = () => [...directory.problems, ...alsoFailing()];
+  const renewed = (names: readonly string[]) => {
+    grants.review(names);
+    report(problems());
+  };
   const judges = Object.fromEntries(
-    tokensOf.map((role) => [
-      role,
-      new TenantTokens({
-        role,
-        tenant: (name) => tenants.get(name),
-        path: (named) => resolve(dir, named),
-        rememberMs,
-        changed(names) {
-          grants.review(names);
-          report(problems());
-        },
-      }),
-    ]),
+    tokensOf.map((role) => [role, new TenantTokens({ role, tenant, path, rememberMs, changed: renewed })]),
   ) as { readonly [Role in Principal['role']]?: TenantTokens };
   const tokens = Object.values(judges);
   closing.defer(() => {
     for (const each of tokens) each.close();
   });
-  alsoFailing = () => tokens.flatMap(({ problems }) => problems);
+  await directory.read().catch((error: Error) => {
+    throw new Error(`--tenants-dir ${dir} cannot be read: ${error.message}`, { cause: error });
+  });
   const bundles = new ProgramBundles({
     paths: options.bundles,
     changed: () => changed({ changed: [...tenants.all].map(({ name }) => name), gone: [] }),
@@ -127,11 +115,6 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
     pollMs,
   });
   closing.defer(() => bundles.close());
-  started = (change) => {
-    changed(change);
-    events.emit('tenants', { ...change, inForce: tenants.size });
-  };
-  for (const change of early) started(change);
   return {
     identify: identifyBy({ tenants, grants, tokens: judges, bundles: (role) => bundles.of(role) }),
     admit({ tenant, principal }, claim) {
@@ -139,13 +122,13 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
       if (fault) throw new NotAuthorised(`${tenant.path}: ${fault.why}`, { rule: fault.rule, principal });
     },
     permits(request, addresses) {
-      const tenant = tenants.get(request.tenant);
-      if (tenant) return dialRefusal(tenant, request, addresses);
+      const found = tenant(request.tenant);
+      if (found) return dialRefusal(found, request, addresses);
       const text = `there is no tenant ${request.tenant}: no file in --tenants-dir names it`;
       return new DialError('http_request_denied', text);
     },
     // A tenant whose file was just removed is refused elsewhere.
-    limits: (name) => tenants.get(name)?.limits ?? DEFAULT_LIMITS,
+    limits: (name) => tenant(name)?.limits ?? DEFAULT_LIMITS,
     changed(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);

@@ -13,7 +13,7 @@ import { exportJWK, SignJWT } from 'jose';
 import { Grants } from './grants.ts';
 import { identifyBy } from './identify.ts';
 import { TenantTokens } from './tenant-tokens.ts';
-import { followTenants } from './tenants-dir.ts';
+import { TenantsDir } from './tenants-dir.ts';
 
 const TIMEOUT = { timeout: 60_000 };
 
@@ -43,13 +43,12 @@ function token(key: KeyObject, { issuer = 'https://issuer.example', kid, expires
 /** Who agents with tokens are, by tenants' files in a directory. */
 async function plane(context: TestContext) {
   const dir = await mkdtemp(join(tmpdir(), 'tokens-'));
-  const started: { tokens?: TenantTokens; grants?: Grants } = {};
-  const directory = await followTenants({
+  const directory = new TenantsDir({
     dir,
     failing: (problems) => assert.deepEqual(problems, []),
     changed({ changed, gone }) {
-      started.tokens?.update([...changed, ...gone]);
-      started.grants?.review([...changed, ...gone]);
+      tokens.update([...changed, ...gone]);
+      grants.review([...changed, ...gone]);
     },
   });
   const { tenants } = directory;
@@ -61,7 +60,7 @@ async function plane(context: TestContext) {
     rememberMs: 30_000,
     changed: (names) => grants.review(names),
   });
-  Object.assign(started, { grants, tokens });
+  await directory.read();
   // Their own timers keep no process running.
   const running = setInterval(() => {}, 1000);
   context.after(async () => {

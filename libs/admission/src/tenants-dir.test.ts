@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import type { FileProblems } from './tenants.ts';
-import { followTenants } from './tenants-dir.ts';
+import { TenantsDir } from './tenants-dir.ts';
 
 async function directory(context: TestContext) {
   const dir = await mkdtemp(join(tmpdir(), 'tenants-'));
@@ -13,12 +13,13 @@ async function directory(context: TestContext) {
   const seen: string[] = [];
   const failures: (readonly FileProblems[])[] = [];
   const follow = async () => {
-    const followed = await followTenants({
+    const followed = new TenantsDir({
       dir,
       changed: ({ changed, gone }) => void seen.push(`${changed.join()} -${gone.join()}`),
       failing: (problems) => void failures.push(problems),
     });
     context.after(() => followed.close());
+    await followed.read();
     return followed;
   };
   // At once: a look may come between any two writes.
@@ -108,7 +109,7 @@ test('a directory that goes away keeps its tenants, and is reported', async (con
 test('a look that is asked for while another runs sees what was written before', async (context) => {
   const { dir, write } = await directory(context);
   let asked: Promise<void> | undefined;
-  const followed = await followTenants({
+  const followed = new TenantsDir({
     dir,
     failing() {},
     changed({ changed }) {
@@ -119,6 +120,7 @@ test('a look that is asked for while another runs sees what was written before',
     },
   });
   context.after(() => followed.close());
+  await followed.read();
   await write('acme.yaml', 'tenant: acme');
   await followed.look();
   await asked;
@@ -126,10 +128,12 @@ test('a look that is asked for while another runs sees what was written before',
 });
 
 test('a program does not start without the directory', async () => {
-  await assert.rejects(followTenants({ dir: '/nowhere', changed() {}, failing() {} }), /ENOENT/);
+  const followed = new TenantsDir({ dir: '/nowhere', changed() {}, failing() {} });
+  await assert.rejects(followed.read(), /ENOENT/);
+  followed.close();
 });
 
-async function bound(following: ReturnType<typeof followTenants>) {
+async function bound(following: Promise<TenantsDir>) {
   const followed = await following;
   return { tenants: followed.tenants, look: () => followed.look() };
 }

@@ -4,16 +4,16 @@ import { setImmediate as tick } from 'node:timers/promises';
 import { type Content, CredentialCache, readIfChanged } from './credential-files.ts';
 import { ADMISSION } from './defaults.ts';
 import { type ReadFile, readTenantFile } from './tenant-file.ts';
-import { type FileProblems, type TenantSource, Tenants } from './tenants.ts';
+import { type FileProblems, type TenantSource, Tenants, type TenantsChange } from './tenants.ts';
 
 const FILE_ENDINGS = new Set(['.yaml', '.yml']);
 
-export interface TenantsDirOptions {
+interface TenantsDirOptions {
   readonly dir: string;
   /** The only file there that is read, and how. Default: all tenants' files. */
   readonly only?: OnlyFile | undefined;
   /** Called after each change of the tenants in force. */
-  readonly changed: (change: { readonly changed: readonly string[]; readonly gone: readonly string[] }) => void;
+  readonly changed: (change: TenantsChange) => void;
   /** Called when the files that cannot be used change, and when the directory cannot be read. */
   readonly failing: (problems: readonly FileProblems[]) => void;
   /** How often the files are checked for changes, in milliseconds; default 2000. */
@@ -25,29 +25,14 @@ export interface OnlyFile {
   readonly read: (source: string) => ReadFile;
 }
 
-/** The tenants of a directory of YAML files, followed until `close`. */
-export interface TenantsDir {
-  readonly tenants: Tenants;
-  readonly problems: readonly FileProblems[];
-  /** Looks at the files now. What was written before the call is in force when it resolves. */
-  look(): Promise<void>;
-  close(): void;
-}
-
-/** @throws Error if the directory cannot be read, because a server that started without its tenants would refuse them all */
-export async function followTenants(options: TenantsDirOptions): Promise<TenantsDir> {
-  const follower = new Follower(options);
-  await follower.read();
-  return follower;
-}
-
 /** A tenant's file, and what it names. */
 interface Known {
   readonly content: Content<ReadFile>;
   readonly source: TenantSource;
 }
 
-class Follower implements TenantsDir {
+/** The tenants of a directory of YAML files, followed from the first `read` until `close`. */
+export class TenantsDir {
   readonly tenants = new Tenants();
   readonly #options: TenantsDirOptions;
   readonly #credentials: CredentialCache;
@@ -73,7 +58,10 @@ class Follower implements TenantsDir {
     return [...this.#unreadable, ...this.tenants.problems];
   }
 
-  /** One look at a time: one that runs may have passed the file that its caller has just written. */
+  /**
+   * Looks at the files. What was written before the call is in force when it resolves: looks follow each other, because one that runs may
+   * have passed the file that its caller has just written.
+   */
   look(deep = true): Promise<void> {
     this.#looking = this.#looking.catch(() => {}).then(() => this.#look(deep));
     return this.#looking;
@@ -95,7 +83,10 @@ class Follower implements TenantsDir {
     clearTimeout(this.#timer);
   }
 
-  /** Reads what has changed, and puts it in force. If a tenant's file cannot be read, the tenant stays as it was. */
+  /**
+   * Reads what has changed, and puts it in force. If a tenant's file cannot be read, the tenant stays as it was.
+   * @throws Error if the directory cannot be read: a server that started without its tenants would refuse them all
+   */
   async read(): Promise<void> {
     clearTimeout(this.#timer);
     try {

@@ -79,6 +79,13 @@ export interface TenantSource {
   readonly credentials: ReadCredentials;
 }
 
+/** Names of tenants. */
+export interface TenantsChange {
+  /** New ones too. */
+  readonly changed: readonly string[];
+  readonly gone: readonly string[];
+}
+
 /** Why a file is not in force, or not its newest text. */
 export interface FileProblems {
   readonly path: string;
@@ -155,11 +162,8 @@ export class Tenants {
     if (!this.#stands(path, source)) this.#prepared.set(path, this.#judged(path, source));
   }
 
-  /**
-   * Takes all files. Costs what has changed. @param files by name
-   * @returns the names of tenants that are new, changed or gone
-   */
-  update(files: ReadonlyMap<string, TenantSource>): { readonly changed: string[]; readonly gone: string[] } {
+  /** Takes all files. Costs what has changed. @param files by name */
+  update(files: ReadonlyMap<string, TenantSource>): TenantsChange {
     const before = this.#entries;
     const left = [...before.keys()].filter((path) => !files.has(path));
     const due: Candidate[] = [];
@@ -229,7 +233,7 @@ export class Tenants {
   }
 
   /** @param pairs tenants as they were, with what they are now */
-  #replace(pairs: readonly (readonly [Tenant | undefined, Tenant | undefined])[]) {
+  #replace(pairs: readonly (readonly [Tenant | undefined, Tenant | undefined])[]): TenantsChange {
     const [changed, gone]: [string[], string[]] = [[], []];
     const different = pairs.filter(([last, now]) => last !== now);
     const byName = new Map(this.#byName);
