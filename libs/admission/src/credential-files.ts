@@ -124,9 +124,8 @@ export class CredentialCache {
     const read = (content: Buffer) => readCredential(kind, content).catch((error: Error) => error);
     // Taken before the file is read, so that a change during the read is noticed.
     const state = stateOf(path);
-    if (before?.mark === state.mark) return before;
     try {
-      return readIfChanged(path, most, undefined, read, state);
+      return readIfChanged(path, most, before, read, state);
     } catch (error) {
       return { mark: state.mark, value: unreadable(error as NodeJS.ErrnoException) };
     }
