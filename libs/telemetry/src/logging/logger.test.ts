@@ -17,22 +17,6 @@ test('JSON is as pino writes it, with an ISO time and the level as a word', () =
   assert.deepEqual(rest, { level: 'info', name: 'gateway', agent: 'a1', msg: 'hello' });
 });
 
-test('each line has its own time, even if the clock stands still or goes back', (t) => {
-  const { logger, records } = recorder();
-  const start = Date.UTC(2026, 0, 1);
-  const times = [start, start, start + 1, start - 5];
-  const now = t.mock.method(Date, 'now');
-  for (const time of times) {
-    now.mock.mockImplementation(() => time);
-    logger.info('hello');
-  }
-  now.mock.restore();
-  assert.deepEqual(
-    records().map(({ time }) => Date.parse(time)),
-    times,
-  );
-});
-
 test('text is one readable line', () => {
   const { logger, lines } = recorder({ format: 'text' });
   logger.info({ destination: '10.0.0.1:443', agent: 'a1', ms: 3.2, reason: 'two words' }, 'dial established');
