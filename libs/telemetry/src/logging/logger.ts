@@ -88,10 +88,6 @@ interface LogRecord {
 /** Fields that come first in a line, in a fixed order. */
 const HEAD: ReadonlySet<string> = new Set(['time', 'level', 'name', 'msg']);
 
-/** An object of JSON whose text needs no escapes: printable ASCII without a backslash. */
-const PLAIN_LINE = /^\{[ -[\]-~]*\}\n?$/;
-const [QUOTE, BRACE, BRACKET] = [0x22, 0x7b, 0x5b];
-
 const WORD = /^[^\s"=\p{Cc}]+$/u;
 
 // Nearly all values match these, which need no Unicode tables.
@@ -105,43 +101,6 @@ const ASCII_TEXT = /^[ -~]*$/;
  * `error` or `fatal` is followed by the stack of its `err`.
  */
 export function textLine(json: string): string {
-  return PLAIN_LINE.test(json) ? (flatLine(json) ?? parsedLine(json)) : parsedLine(json);
-}
-
-/**
- * Formats a line of plain text whose values are not nested, as nearly all lines are. To parse one takes half as long again: that makes an
- * object with a shape of its own, and each field is then looked up by name. Returns undefined for other lines.
- */
-function flatLine(json: string): string | undefined {
-  let [time, level, name, msg, fields] = ['', '', '', '', ''];
-  let at = 1;
-  while (json.charCodeAt(at) === QUOTE) {
-    const keyEnd = json.indexOf('"', at + 1);
-    const key = json.slice(at + 1, keyEnd);
-    const from = keyEnd + 2;
-    const quoted = json.charCodeAt(from) === QUOTE;
-    const to = quoted ? json.indexOf('"', from + 1) + 1 : endOfBare(json, from);
-    if (to === from) return undefined;
-    const value = quoted ? json.slice(from + 1, to - 1) : json.slice(from, to);
-    if (key === 'time') time = value;
-    else if (key === 'level') level = value;
-    else if (key === 'name') name = value;
-    else if (key === 'msg') msg = value;
-    else fields += ` ${key}=${!quoted || ASCII_WORD.test(value) ? value : `"${value}"`}`;
-    at = to + 1;
-  }
-  return `${time} ${level.padEnd(5)} ${name ? `${name}  ` : ''}${msg}${fields}\n`;
-}
-
-/** Returns where a number or a literal ends: its start if something else begins there. */
-function endOfBare(json: string, from: number): number {
-  const first = json.charCodeAt(from);
-  if (first === BRACE || first === BRACKET) return from;
-  const comma = json.indexOf(',', from);
-  return comma < 0 ? json.lastIndexOf('}') : comma;
-}
-
-function parsedLine(json: string): string {
   const record = JSON.parse(json) as LogRecord;
   const { time, level, name, msg, err } = record;
   let text = `${time} ${level.padEnd(5)} ${name ? `${name}  ` : ''}${plain(msg ?? '')}`;
