@@ -90,10 +90,6 @@ const HEAD: ReadonlySet<string> = new Set(['time', 'level', 'name', 'msg']);
 
 const WORD = /^[^\s"=\p{Cc}]+$/u;
 
-// Nearly all values match these, which need no Unicode tables.
-const ASCII_WORD = /^[!#-<>-~]+$/;
-const ASCII_TEXT = /^[ -~]*$/;
-
 /**
  * Formats a line of pino's JSON as text: `2026-11-21T10:00:00.000Z info  gateway  dial established destination=10.0.0.1:443 ms=3.2`.
  *
@@ -111,13 +107,12 @@ export function textLine(json: string): string {
 /** Returns a one-word value unchanged, and any other value as JSON. */
 function shown(value: unknown): string {
   if (typeof value === 'number') return String(value);
-  if (typeof value === 'string' && (ASCII_WORD.test(value) || WORD.test(value))) return value;
+  if (typeof value === 'string' && WORD.test(value)) return value;
   if (isError(value)) return shown(value.message);
   return plain(JSON.stringify(value));
 }
 
 function plain(text: string): string {
-  if (ASCII_TEXT.test(text)) return text;
   return text.replace(/[\p{Cc}\u2028\u2029]/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
