@@ -7,28 +7,9 @@ import { LogSink, stderrWriter } from './log-sink.ts';
 
 export type { Logger } from 'pino';
 
-/** The last lines of a log, as JSON and without secrets, for operators of a running program. */
-class RecentLines {
-  readonly #ring = new Ring<string>(TELEMETRY.recentLines);
-
-  /** How many lines are no longer kept. */
-  get forgotten(): number {
-    return this.#ring.forgotten;
-  }
-
-  /** @param line of JSON, with its line feed */
-  take(line: string): void {
-    this.#ring.push(line.length > TELEMETRY.recentLineCharacters ? shortened(line) : line);
-  }
-
-  /** Oldest first. */
-  *[Symbol.iterator](): Iterator<string> {
-    for (const line of this.#ring) yield line.trimEnd();
-  }
-}
-
-/** Keeps the fields that identify a long line, and its length. */
-function shortened(line: string): string {
+/** Returns a line as it is kept: of a long one the fields that identify it, and its length. */
+function keptLine(line: string): string {
+  if (line.length <= TELEMETRY.recentLineCharacters) return line.trimEnd();
   const { level, time, name, msg } = JSON.parse(line) as Record<string, unknown>;
   return JSON.stringify({
     level,
@@ -132,7 +113,8 @@ function isError(value: unknown): value is { message: string; stack?: unknown } 
 
 /** A program's own log. An operator can read its last lines and change its level at run time. */
 export interface ProgramLogger extends Logger {
-  readonly recent: RecentLines;
+  /** The last lines, as JSON without secrets, oldest first. */
+  readonly recent: Ring<string>;
   readonly levelOf: typeof levelOf;
 }
 
@@ -165,11 +147,11 @@ export function levelOf(verbosity: number): 'warn' | 'info' | 'debug' | 'trace' 
 export function createLogger({ name, format, verbosity, destination }: LoggerOptions): ProgramLogger {
   const target: LogDestination =
     destination ?? standardError((lines, reason) => logger.warn({ lines, reason }, 'log lines were lost'));
-  const recent = new RecentLines();
+  const recent = new Ring<string>(TELEMETRY.recentLines);
   const sink = {
     write(line: string) {
       const clean = redactLine(line);
-      recent.take(clean);
+      recent.push(keptLine(clean));
       target.write(format === 'text' ? textLine(clean) : clean);
     },
     /** Called by pino after a line of level `fatal`, as the process may end within this event loop tick. */
