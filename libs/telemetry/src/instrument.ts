@@ -29,23 +29,23 @@ export interface Instruments extends Pick<Tracing, 'keptAfter' | 'shutdown'> {
 /** Logs and traces a program's events. */
 export async function instrument({ log, traceSlow = 0, ...source }: InstrumentOptions): Promise<Instruments> {
   const events = planeEvents();
-  const slow = traceSlow > 0 && { slowMs: traceSlow };
-  logEvents(events, log, { ...slow });
+  const slowMs = traceSlow > 0 ? traceSlow : Number.POSITIVE_INFINITY;
+  logEvents(events, log, slowMs);
   const tunnels = new TunnelTable(events);
-  const { tracer, follow, shutdown, keptAfter } = await openTelemetry({ ...source, logger: log, ...slow });
+  const { tracer, follow, shutdown, keptAfter } = await openTelemetry({ ...source, logger: log, slowMs });
   follow(events);
   return { events, tunnels, shutdown, keptAfter, observation: { events, tracer } };
 }
 
 interface TracingOptions extends Source {
-  /** In milliseconds. A gateway's dial that failed or took longer is exported even if it was not sampled. Unset turns this off. */
+  /** In milliseconds. A gateway's dial that failed or took longer is exported even if it was not sampled. Default: none is. */
   readonly slowMs?: number;
 }
 
 export interface Tracing {
   readonly tracer: DialTracer;
-  /** In milliseconds. A gateway's dial that failed or took longer is exported even if it was not sampled. Unset if this is off. */
-  readonly keptAfter?: number | undefined;
+  /** In milliseconds. A gateway's dial that failed or took longer is exported even if it was not sampled. Infinity: none is. */
+  readonly keptAfter: number;
   /** Records the tunnels of a gateway. */
   follow(events: PlaneEvents): void;
   /** Sends the last spans. Bounded in time, never rejects. */
@@ -65,10 +65,12 @@ export async function openTelemetry(options: TracingOptions): Promise<Tracing> {
     return tracing(spanTracer(trace.getTracer('isthmus', version)), async () => {});
   }
   const settings = traceSettings(env);
-  return (settings && (await exporting(settings, options))) ?? { tracer: noTracer, follow() {}, async shutdown() {} };
+  const off = { tracer: noTracer, keptAfter: Number.POSITIVE_INFINITY, follow() {}, async shutdown() {} };
+  return (settings && (await exporting(settings, options))) ?? off;
 }
 
-function exporting(settings: TraceSettings, { slowMs, ...source }: TracingOptions): Promise<Tracing | undefined> {
+function exporting(settings: TraceSettings, options: TracingOptions): Promise<Tracing | undefined> {
+  const { slowMs = Number.POSITIVE_INFINITY, ...source } = options;
   const lines = { what: 'traces', failing: 'traces cannot be exported and are dropped' };
   return startExport(lines, settings, source.logger, async (report) => {
     const [{ startSdk }, { keepDials, spanTracer }] = await Promise.all([
@@ -76,14 +78,19 @@ function exporting(settings: TraceSettings, { slowMs, ...source }: TracingOption
       import('./tracing/spans.ts'),
     ]);
     const { tracer, startAs, shutdown } = await startSdk(settings, source, report);
-    if (slowMs === undefined) return tracing(spanTracer(tracer), shutdown);
-    return { ...tracing(spanTracer(tracer, keepDials(startAs, slowMs)), shutdown), keptAfter: slowMs };
+    const keep = Number.isFinite(slowMs) ? keepDials(startAs, slowMs) : undefined;
+    return tracing(spanTracer(tracer, keep), shutdown, slowMs);
   });
 }
 
-function tracing(tracer: SpanTracer, shutdown: () => Promise<void>): Tracing {
+function tracing(
+  tracer: SpanTracer,
+  shutdown: Tracing['shutdown'],
+  keptAfter = Number.POSITIVE_INFINITY,
+): Tracing {
   return {
     tracer,
+    keptAfter,
     follow(events) {
       events.on('tunnel:close', (tunnel, outcome, ms) => {
         if (tunnel.role === 'gateway') tracer.tunnel(tunnel, outcome, ms);

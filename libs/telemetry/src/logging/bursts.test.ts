@@ -1,24 +1,25 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { until } from '@isthmus/runtime/testing';
 import { DialError, type PlaneEvents, planeEvents, type SessionInfo } from '@isthmus/tunnel';
+import { TELEMETRY } from '../defaults.ts';
 import { dial, logged, recorder } from '../testing/events.ts';
 import { logEvents } from './log-events.ts';
 
-test('a flood of refusals is logged as a few lines and a count, separately for each place', async () => {
+test('a flood of refusals is logged as a few lines and a count, separately for each place', (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
   const { logger, records } = recorder();
   const events = planeEvents();
-  const end = logEvents(events, logger, { refusals: { most: 2, windowMs: 50 } });
+  const end = logEvents(events, logger);
   for (let i = 0; i < 100; i++) events.emit('refused', 'agent port', `10.0.0.${i}`, new Error('no TLS'));
   events.emit('refused', 'caller port', 'r', new Error('no TLS'));
-  assert.equal(records().length, 3);
-  await until(() => records().length === 4, 'a count');
-  const { where, count, msg } = records()[3];
-  assert.deepEqual([msg, where, count], ['further refusals were not logged', 'agent port', 98]);
+  assert.equal(records().length, 11);
+  context.mock.timers.tick(TELEMETRY.logRefusalsMs);
+  const [{ where, count, msg }, ...others] = records().slice(11);
+  assert.deepEqual([msg, where, count, others], ['further refusals were not logged', 'agent port', 90, []]);
   events.emit('refused', 'agent port', 'r', new Error('no TLS'));
-  assert.equal(records().length, 5);
+  assert.equal(records().length, 13);
   end();
-  assert.equal(records().length, 5);
+  assert.equal(records().length, 13);
 });
 
 test('dials refused by a limit are logged a few at a time, all others one by one', () => {
@@ -45,10 +46,11 @@ test('dials that a rule refuses are logged a few at a time, and those of another
   assert.deepEqual([count('a'), count('b')], [10, 1]);
 });
 
-test('a flapping connection is logged a few times, then counted, and its latest state is logged last', async () => {
+test('a flapping connection is logged a few times, then counted, and its latest state is logged last', (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
   const { logger, records } = recorder();
   const events = planeEvents();
-  const end = logEvents(events, logger, { flaps: { most: 3, windowMs: 50 } });
+  const end = logEvents(events, logger);
   for (let i = 0; i < 100; i++) {
     events.emit('registry', 'down', `reset ${i}`);
     events.emit('registry', 'up', 'again');
@@ -56,22 +58,22 @@ test('a flapping connection is logged a few times, then counted, and its latest 
     events.emit('peer:failure', 'h1', 'y:1', new Error('refused'));
   }
   events.emit('server:failure', '10.0.0.2:8091', 'connecting', new Error('refused'));
-  assert.equal(records().length, 10);
-  await until(() => records().length === 16, 'counts and last lines');
-  const later = records().slice(10);
+  assert.equal(records().length, 31);
+  context.mock.timers.tick(TELEMETRY.logFlapsMs);
+  const later = records().slice(31);
   const shown = later.map(({ level, msg, of, count }) => [level, msg, of, count].filter((each) => each !== undefined));
   assert.deepEqual(shown, [
-    ['warn', 'further lines were dropped', 'registry', 196],
+    ['warn', 'further lines were dropped', 'registry', 189],
     ['info', 'registry is up'],
-    ['warn', 'further lines were dropped', 'server 10.0.0.1:8091', 96],
+    ['warn', 'further lines were dropped', 'server 10.0.0.1:8091', 89],
     ['warn', 'server connection failed'],
-    ['warn', 'further lines were dropped', 'hub h1', 96],
+    ['warn', 'further lines were dropped', 'hub h1', 89],
     ['warn', 'hub cannot be reached'],
   ]);
   events.emit('registry', 'down', 'a minute later');
-  assert.equal(records().length, 17);
+  assert.equal(records().length, 38);
   end();
-  assert.equal(records().length, 17);
+  assert.equal(records().length, 38);
 });
 
 test('an agent that keeps reconnecting is limited by its name, whatever the ids of its sessions', () => {

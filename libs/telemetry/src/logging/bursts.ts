@@ -1,7 +1,7 @@
 import { notAuthorisedIn } from '@isthmus/tunnel';
 
 /** How many events of one kind may pass in a window. */
-export interface BurstLimit {
+interface BurstLimit {
   readonly most: number;
   readonly windowMs: number;
 }

@@ -55,7 +55,7 @@ test('a dial that succeeded gets a line only if it was slow, or for debugging', 
     for (const ms of [1000, 1001])
       for (const role of ['hub', 'gateway'] as const) events.emit('dial:end', role, dial, { ms });
   };
-  const of = (verbosity: number) => logged(emit, verbosity, { slowMs: 1000 }).map(({ role, ms }) => [role, ms]);
+  const of = (verbosity: number) => logged(emit, verbosity, 1000).map(({ role, ms }) => [role, ms]);
   assert.deepEqual(of(4), [['gateway', 1001]]);
   assert.equal(of(5).length, 4);
 });

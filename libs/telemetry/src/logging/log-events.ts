@@ -19,7 +19,7 @@ import {
 import type { Logger } from 'pino';
 import { TELEMETRY } from '../defaults.ts';
 import { SERVER_DIRECTIONS, type Subscriptions, subscribe } from '../events.ts';
-import { type BurstLimit, Bursts, refusalKind } from './bursts.ts';
+import { Bursts, refusalKind } from './bursts.ts';
 
 /**
  * Logs tunnels that lose what carries them, and go on. All tunnels of a hub lose it at once, so the limit is by hub: a few lines show what
@@ -51,29 +51,23 @@ function fieldsOf({ dial, agentId, sessionId, hubId }: ResumableTunnel) {
   };
 }
 
-const REFUSAL_BURST: BurstLimit = { most: TELEMETRY.logRefusals, windowMs: TELEMETRY.logRefusalsMs };
-const FLAP_BURST: BurstLimit = { most: TELEMETRY.logFlaps, windowMs: TELEMETRY.logFlapsMs };
-
-interface LogOptions {
-  /** A dial that took longer, in milliseconds, gets a line although it succeeded. Unset: no dial is slow. */
-  readonly slowMs?: number;
-  readonly refusals?: BurstLimit;
-  readonly flaps?: BurstLimit;
-}
+const REFUSAL_BURST = { most: TELEMETRY.logRefusals, windowMs: TELEMETRY.logRefusalsMs };
+const FLAP_BURST = { most: TELEMETRY.logFlaps, windowMs: TELEMETRY.logFlapsMs };
 
 /**
  * Logs one line for each event that an operator acts on.
+ * @param slowMs a dial that took longer, in milliseconds, gets a line although it succeeded
  * @returns a function that stops it, and logs how many lines were dropped so far
  */
-export function logEvents(events: PlaneEvents, logger: Logger, options: LogOptions = {}): () => void {
-  const refusals = new Bursts(options.refusals ?? REFUSAL_BURST, (where, count) => {
+export function logEvents(events: PlaneEvents, logger: Logger, slowMs = Number.POSITIVE_INFINITY): () => void {
+  const refusals = new Bursts(REFUSAL_BURST, (where, count) => {
     logger.warn({ where, count }, 'further refusals were not logged');
   });
-  const flaps = new Bursts(options.flaps ?? FLAP_BURST, (of, count) => {
+  const flaps = new Bursts(FLAP_BURST, (of, count) => {
     logger.warn({ of, count }, 'further lines were dropped');
   });
   const ends = [
-    dialLines(logger, refusals, options.slowMs ?? Number.POSITIVE_INFINITY),
+    dialLines(logger, refusals, slowMs),
     resumeLines(logger, flaps),
     sessionLines(logger, flaps),
     linkLines(logger, flaps),

@@ -107,7 +107,7 @@ test('exemplars name traces that are kept, and appear only in OpenMetrics', asyn
 test('a dial whose trace is kept because it failed or was slow is an exemplar even if it was not sampled', async () => {
   const traceparent = sampled.replace(/01$/, '00');
   const error = new DialError('connection_refused', 'connection refused');
-  for (const [keptAfter, expected] of [[1000, ['0.5', '2.5']] as const, [undefined, []] as const]) {
+  for (const [keptAfter, expected] of [[1000, ['0.5', '2.5']] as const, [Number.POSITIVE_INFINITY, []] as const]) {
     const { events, metrics } = server({ keptAfter });
     const end = (ms: number, failed?: DialError) => {
       const outcome = { ms, ...(failed && { error: failed }) };

@@ -27,7 +27,7 @@ export interface ServerMetricsOptions {
    */
   readonly sessions?: (backends: Backends) => () => void;
   /** In milliseconds. A gateway's dial that failed or took longer can also be an exemplar. Default: only sampled dials can. */
-  readonly keptAfter?: number | undefined;
+  readonly keptAfter?: number;
   /** Set with `--tenants-dir`: adds the metrics of each tenant. */
   readonly tenants?: TenantsState | undefined;
   /** Adds the process's own metrics (event loop delay, `process_*`, `nodejs_*`), which can exist once per process. Default false. */

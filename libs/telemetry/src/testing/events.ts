@@ -44,10 +44,10 @@ export function recorder(options: Partial<LoggerOptions> = {}) {
 }
 
 /** Returns the log records that events produce. */
-export function logged(emit: (events: PlaneEvents) => void, verbosity = 4, options: { readonly slowMs?: number } = {}) {
+export function logged(emit: (events: PlaneEvents) => void, verbosity = 4, slowMs?: number) {
   const { logger, records } = recorder({ verbosity });
   const events = planeEvents();
-  const end = logEvents(events, logger, options);
+  const end = logEvents(events, logger, slowMs);
   emit(events);
   end();
   assert.deepEqual(events.eventNames(), []);
