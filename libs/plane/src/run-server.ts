@@ -135,7 +135,6 @@ async function startRoles(
     strategies: roles.gateway ? parseStrategies(flags['proxy-strategies']) : ['default'],
     keptAfter,
     ...(tenancy && { tenants: tenancy.views.state }),
-    ...(role === 'gateway' && { sessions: (backends) => directory.watch(backends) }),
   });
   closing.defer(metrics.close);
   closing.defer(await exportMetrics(metrics, { ...source, process: flags['server-id'], logger: context.log }));

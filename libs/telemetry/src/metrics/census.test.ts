@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Strategy } from '@isthmus/directory';
-import type { SessionInfo } from '@isthmus/tunnel';
-import type { Backends } from './census.ts';
 import { SERVER, samples, server, session } from './testing.ts';
 
 test('two sessions of an agent are one backend, a draining one still counts, and tenants are separate', async () => {
@@ -28,22 +26,16 @@ test('two sessions of an agent are one backend, a draining one still counts, and
 
 test('each strategy counts the backends that it chooses among', async () => {
   const identifiers = { ipv4: ['10.0.0.1'], ipv6: [], host: ['a', 'b'], cidr: ['10.0.0.0/8'], defaultRoute: true };
-  const sessions = [session('s1', 'a1', { identifiers }), session('s2', 'a2', { identifiers }), session('s3', 'a3')];
+  const own = { identifiers };
+  const sessions = [session('s1', 'a1', own), session('s2', 'a2', own), session('s3', 'a3')] as const;
   const strategies: Strategy[] = ['default', 'destHost', 'destCIDR', 'defaultRoute'];
-  const told: Backends[] = [];
-  const { metrics } = server({
-    strategies,
-    sessions(backends) {
-      for (const each of sessions) backends.came(each);
-      told.push(backends);
-      return () => {};
-    },
-  });
+  const { events, metrics } = server({ strategies });
+  for (const each of sessions) events.emit('session:open', each);
   const ready = async () => {
     const page = await samples(metrics);
     return strategies.map((strategy) => page.get(`${SERVER}ready_backends{proxy_strategy="${strategy}"}`));
   };
   assert.deepEqual(await ready(), [3, 3, 1, 2]);
-  told[0]?.went(sessions[0] as SessionInfo);
+  events.emit('session:close', sessions[0], 'gone');
   assert.deepEqual(await ready(), [2, 3, 1, 1]);
 });

@@ -8,11 +8,16 @@ const OTHERS = '(others)';
 
 const REST = `The first ${TELEMETRY.metricNames} have a line each; the rest share "${OTHERS}".`;
 
-/** Counts sessions, whether a hub holds them or a directory knows them. */
-export type CountedSessions = Record<
-  'came' | 'went',
-  (session: Pick<SessionRecord, 'tenant' | 'agentId' | 'hubId'>) => void
->;
+/** The part of a session that is counted, whether a hub holds it or a directory knows it. */
+type CountedSession = Pick<SessionRecord, 'tenant' | 'agentId' | 'hubId' | 'identifiers'>;
+
+/** Counts sessions. */
+export type SessionCounter = Record<'came' | 'went', (session: CountedSession) => void>;
+
+/** The sessions that the process itself holds as a hub. */
+export function ownSessions(counter: SessionCounter): Subscriptions {
+  return { 'session:open': (session) => counter.came(session), 'session:close': (session) => counter.went(session) };
+}
 
 /** The tenant and hub that something belongs to. */
 interface Placed {
@@ -89,25 +94,14 @@ function* bounded(counts: ReadonlyMap<string, number>, always: readonly string[]
   if (others > 0) yield [OTHERS, others];
 }
 
-/** The part of a session record that matters here: an agent that dials can go through. */
-type Backend = Pick<SessionRecord, 'tenant' | 'agentId' | 'identifiers'>;
-
 /**
  * How many backends each strategy can choose among, as upstream counts them: agent ids (several sessions of an agent are one
  * backend), for destHost the addresses and names that agents announce, for destCIDR their networks. A draining agent counts.
  *
  * The counts are updated when a session opens or closes, so a scrape costs the same with one session and with a hundred thousand.
  */
-export class Backends {
-  /** How many sessions there are. Several may be one backend. */
-  sessions = 0;
+export class Backends implements SessionCounter {
   readonly #ready: ReadonlyMap<Strategy, DistinctNames>;
-
-  /** Listeners that count a hub's own sessions. */
-  readonly subscriptions: Subscriptions = {
-    'session:open': (session) => this.came(session),
-    'session:close': (session) => this.went(session),
-  };
 
   constructor(strategies: readonly Strategy[]) {
     this.#ready = new Map(strategies.map((strategy) => [strategy, new DistinctNames()]));
@@ -117,18 +111,17 @@ export class Backends {
     return this.#ready.get(strategy)?.total ?? 0;
   }
 
-  came(backend: Backend): void {
-    this.#count(backend, 1);
+  came(session: CountedSession): void {
+    this.#count(session, 1);
   }
 
-  went(backend: Backend): void {
-    this.#count(backend, -1);
+  went(session: CountedSession): void {
+    this.#count(session, -1);
   }
 
-  #count(backend: Backend, by: 1 | -1): void {
-    this.sessions += by;
+  #count(session: CountedSession, by: 1 | -1): void {
     for (const [strategy, tally] of this.#ready) {
-      for (const name of backendNames(strategy, backend)) tally.count(backend.tenant, name, by);
+      for (const name of backendNames(strategy, session)) tally.count(session.tenant, name, by);
     }
   }
 }
@@ -155,7 +148,7 @@ export class DistinctNames {
   }
 }
 
-function backendNames(strategy: Strategy, { agentId, identifiers }: Backend): readonly string[] {
+function backendNames(strategy: Strategy, { agentId, identifiers }: CountedSession): readonly string[] {
   switch (strategy) {
     case 'default':
       return [agentId];

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Directory, type SessionRecord } from '@isthmus/directory';
 import type { GatewayState } from './plane.ts';
-import { beginning, dial, samples, server, session, tunnel } from './testing.ts';
+import { beginning, dial, SERVER, samples, server, session, tunnel } from './testing.ts';
 
 function hub(hubId: string) {
   const at = { peerAddress: `${hubId}:1`, agentAddress: '', zone: '', draining: false };
@@ -47,6 +47,7 @@ test('a gateway counts the sessions of the plane by tenant and by hub, and shows
   assert.deepEqual(await shown(), both);
   const page = await samples(metrics);
   assert.equal(page.get('isthmus_known_sessions'), 3);
+  assert.equal(page.get(`${SERVER}ready_backends{proxy_strategy="default"}`), 2);
   assert.equal(page.get('isthmus_reachable_sessions'), 1);
   assert.equal(page.get('isthmus_hub_links_wanted'), 2);
   assert.equal(page.get('isthmus_hub_links'), 1);

@@ -1,6 +1,6 @@
 import type { SessionWatcher } from '@isthmus/directory';
 import type { Subscriptions } from '../events.ts';
-import { Census, type CountedSessions } from './census.ts';
+import { Census, ownSessions, type SessionCounter } from './census.ts';
 import type { Families } from './families.ts';
 import { type LimitedTenant, tenantLimitMetrics } from './tenants.ts';
 import { keptMetrics } from './tunnels.ts';
@@ -34,8 +34,8 @@ export interface GatewayState {
 
 interface PlaneMetrics {
   readonly subscriptions: Subscriptions;
-  /** Reports sessions that dials can use to one more watcher. Call before events come. */
-  watch(watcher: CountedSessions): void;
+  /** Lets one more count the sessions that dials can use. Call before events come. */
+  watch(counter: SessionCounter): void;
   /** Call once, as soon as the program has its plane. */
   measure(state: PlaneState): void;
   close(): void;
@@ -58,20 +58,21 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTen
     keptMetrics(families, () => state?.kept?.());
   }
   if (role === 'gateway' && hasTenants) tenantLimitMetrics(families, () => state?.using?.() ?? []);
-  const watchers: CountedSessions[] = [known];
-  const came: CountedSessions['came'] = (session) => {
-    for (const watcher of watchers) watcher.came(session);
+  const counters: SessionCounter[] = [known];
+  const all: SessionCounter = {
+    came(session) {
+      for (const counter of counters) counter.came(session);
+    },
+    went(session) {
+      for (const counter of counters) counter.went(session);
+    },
   };
-  const went: CountedSessions['went'] = (session) => {
-    for (const watcher of watchers) watcher.went(session);
-  };
-  const own: Subscriptions = { 'session:open': came, 'session:close': went };
   return {
-    subscriptions: role === 'hub' ? { ...registry, ...own } : registry,
-    watch: (watcher) => watchers.push(watcher),
+    subscriptions: role === 'hub' ? { ...registry, ...ownSessions(all) } : registry,
+    watch: (counter) => counters.push(counter),
     measure(seen) {
       state = seen;
-      if (seen.gateway) unwatch = seen.gateway.watch({ came, went });
+      if (seen.gateway) unwatch = seen.gateway.watch(all);
     },
     close: () => unwatch(),
   };

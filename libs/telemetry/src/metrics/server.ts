@@ -1,7 +1,7 @@
 import type { Strategy } from '@isthmus/directory';
 import { type CallerProtocol, type PlaneEvents, type Role, upstreamReason } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../events.ts';
-import { Backends } from './census.ts';
+import { Backends, ownSessions } from './census.ts';
 import { attemptMetrics, dialLatency } from './dials.ts';
 import { Families, type Metrics } from './families.ts';
 import { leaseCollection } from './leases.ts';
@@ -21,11 +21,6 @@ export interface ServerMetricsOptions {
   /** What the process is. A `server` is gateway and hub in one, and counts only the gateway's dials and tunnels, so each counts once. */
   readonly role: 'gateway' | 'hub' | 'server';
   readonly strategies: readonly Strategy[];
-  /**
-   * Reports the sessions that dials may use, first the existing ones, then every change, until the returned function is called.
-   * Default: the sessions of `session:open` and `session:close`, which are not emitted in a process that is only a gateway.
-   */
-  readonly sessions?: (backends: Backends) => () => void;
   /** In milliseconds. A gateway's dial that failed or took longer can also be an exemplar. Default: only sampled dials can. */
   readonly keptAfter?: number;
   /** Set with `--tenants-dir`: adds the metrics of each tenant. */
@@ -64,8 +59,10 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
     all.push(subscriptions);
     plane.watch(sessions);
   }
-  const ends = all.map((subscriptions) => subscribe(events, subscriptions));
-  ends.push(plane.close, options.sessions ? options.sessions(backends) : subscribe(events, backends.subscriptions));
+  // As with upstream, a server that is also a hub counts only the agents that are connected to itself.
+  if (options.role === 'server') all.push(ownSessions(backends));
+  else plane.watch(backends);
+  const ends = [plane.close, ...all.map((subscriptions) => subscribe(events, subscriptions))];
   if (options.process) ends.push(processMetrics(families));
   return { leases, measure: plane.measure, ...families.page(ends) };
 }

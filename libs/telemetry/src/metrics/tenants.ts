@@ -10,7 +10,7 @@ import {
 import { type DialLimits, GAUGE_LIMITS, REFUSING_LIMITS, USED_LIMITS } from '@isthmus/tunnel/limits';
 import { TELEMETRY } from '../defaults.ts';
 import type { Subscriptions } from '../events.ts';
-import { type CountedSessions, DistinctNames } from './census.ts';
+import { DistinctNames, type SessionCounter } from './census.ts';
 import type { Families } from './families.ts';
 
 /** The tenants of a process with `--tenants-dir`. Read for each page. */
@@ -42,7 +42,7 @@ export function tenantMetrics(
   families: Families,
   role: Role,
   state: TenantsState,
-): { readonly subscriptions: Subscriptions; readonly sessions: CountedSessions } {
+): { readonly subscriptions: Subscriptions; readonly sessions: SessionCounter } {
   const counts = new Map<string, Counts>();
   const open = new RandomSet<TunnelInfo>();
   const agents = new DistinctNames();
