@@ -2,7 +2,7 @@ import type { Certificate, Presented } from '@isthmus/runtime';
 import { NotAuthorised, type Principal } from '@isthmus/tunnel';
 import { type CertificateBundles, CertificateJudge, gatewayTenants } from './certificate-judge.ts';
 import type { Grant, Grants, Proven } from './grants.ts';
-import { beginsAsPassword, type Password, passwordId, passwordOf } from './passwords.ts';
+import { beginsAsPassword, isEntryOf, type Password, passwordId } from './passwords.ts';
 import type { Tenant, Tenants } from './tenants.ts';
 
 /** What a connection shows of who its peer is. */
@@ -192,9 +192,8 @@ function whyUnknown(token: string, among: Tenant | undefined): string {
 function passwordProof(tenants: Tenants, token: string): Proven | undefined {
   const id = passwordId(token) ?? '';
   const tenant = tenants.byPassword(id);
-  const entry = tenant && passwordOf(tenant.passwords, token);
-  if (!entry) return undefined;
-  return proofOf(tenant, id, entry);
+  const entry = tenant?.passwords.get(id);
+  return tenant && entry && isEntryOf(entry, id, token) ? proofOf(tenant, id, entry) : undefined;
 }
 
 /** Keeps nothing of the token itself. */
