@@ -127,7 +127,6 @@ function textOf({ key, part }: Pick<Place, 'key' | 'part'>): string {
 
 /** A tenant as far as others must not have the same. */
 interface Claimant {
-  readonly path: string;
   readonly file: TenantFile;
   readonly credentials: Credentials;
   readonly passwords: Passwords;
@@ -136,7 +135,7 @@ interface Claimant {
 
 /** Lists what no other tenant may have, unless both say that they share it. */
 export function exclusivesOf(tenant: Claimant): Exclusive[] {
-  const { file, certificates, path } = tenant;
+  const { file, certificates } = tenant;
   const { server, agents = [], callers = [] } = file;
   const claimed: Exclusive[] = [{ what: `tenant ${file.tenant}`, at: 'tenant' }];
   for (const [index, name] of (server?.serverNames ?? []).entries())
@@ -148,12 +147,12 @@ export function exclusivesOf(tenant: Claimant): Exclusive[] {
     if (unixSocket !== undefined)
       claimed.push({ what: `unix socket ${unixSocket}`, at: `callers[${index}].unixSocket` });
   }
-  for (const { trust, shared, rule } of [...certificates.agent, ...certificates.caller])
+  for (const { at, trust, shared } of [...certificates.agent, ...certificates.caller])
     for (const { authorityId: id, subjectText: name } of trust?.all ?? [])
       claimed.push({
         what: `certificate authority ${name}`,
         key: id,
-        at: `${rule.slice(`${path}: `.length)}.ca`,
+        at: `${at}.ca`,
         shared,
       });
   for (const [id, { at }] of tenant.passwords)

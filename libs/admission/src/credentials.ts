@@ -112,7 +112,10 @@ export function credentialProblems({ file, problem }: UsableFile, read: ReadCred
     }
   });
   if (unsigned.length > 0 || !file.server) return unsigned;
-  const fault = faultOfPair(credentials.file('server.certificate').text ?? '', credentials.file('server.key').text ?? '');
+  const fault = faultOfPair(
+    credentials.file('server.certificate').text ?? '',
+    credentials.file('server.key').text ?? '',
+  );
   return fault === undefined ? [] : [problem(`server.${fault.of}`, `${file.server[fault.of]}: ${fault.why}`)];
 }
 
@@ -136,6 +139,8 @@ function faultOfPair(certificate: string, key: string): PairFault | undefined {
 
 /** A way in by certificate, as a tenant's file lists it. */
 export interface CertificateWay {
+  /** `agents[0].certificates`. */
+  readonly at: string;
   /** `acme.yaml: agents[0].certificates`. */
   readonly rule: string;
   /** Unset: the program's own CA bundle verifies. */
@@ -167,6 +172,7 @@ export function certificateWays(
     const at = `${list}[${index}].certificates`;
     const { names } = certificates as { readonly names?: readonly string[] };
     return {
+      at,
       rule: `${path}: ${at}`,
       trust: credentials.file(`${at}.ca`).trust,
       trustDomain: certificates.trustDomain,

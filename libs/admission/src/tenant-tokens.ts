@@ -134,6 +134,8 @@ interface TenantTokensOptions {
 
 /** An entry `tokens` of a tenant's file. Its keys are in files, or published at a URL. */
 interface Entry {
+  /** `agents[0].tokens` */
+  readonly at: string;
   readonly way: TokenWay;
   readonly url: UrlKeys | undefined;
 }
@@ -159,8 +161,8 @@ export class TenantTokens implements TokenJudge {
   get problems(): FileProblems[] {
     return [...this.#entries].flatMap(([tenant, entries]) => {
       const path = this.#options.tenant(tenant)?.path ?? tenant;
-      const problems = entries.flatMap(({ way: { rule }, url }) =>
-        url?.problem ? { line: 1, column: 1, at: rule.slice(path.length + 2), message: url.problem } : [],
+      const problems = entries.flatMap(({ at, url }) =>
+        url?.problem ? { line: 1, column: 1, at, message: url.problem } : [],
       );
       return problems.length > 0 ? { path, problems, kept: tenant } : [];
     });
@@ -245,7 +247,7 @@ export class TenantTokens implements TokenJudge {
       const rules = { issuer, audience, ...(subject !== undefined && { subject }) };
       const url = jwksUrl === undefined ? undefined : this.#urlOf(jwksUrl, credentials.file(`${at}.ca`).text);
       const keys = credentials.file(`${at}.keys`).keys ?? [];
-      return { way: { tenant, rule: `${path}: ${at}`, rules, keys, published: url !== undefined, shared }, url };
+      return { at, way: { tenant, rule: `${path}: ${at}`, rules, keys, published: url !== undefined, shared }, url };
     });
   }
 

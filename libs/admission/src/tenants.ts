@@ -302,14 +302,11 @@ function candidate(path: string, source: TenantSource, before: Tenant | undefine
  * Revocation lists that should have been replaced. They stay in use: what they revoke stays revoked, and to refuse all others would let a
  * list that is late cut off a tenant.
  */
-function overdue({ certificates, path }: Tenant, { read }: TenantSource, now: number): Problem[] {
-  return [...certificates.agent, ...certificates.caller].flatMap(({ revocations, rule }) => {
+function overdue({ certificates }: Tenant, { read }: TenantSource, now: number): Problem[] {
+  return [...certificates.agent, ...certificates.caller].flatMap(({ revocations, at }) => {
     if (!revocations || now <= revocations.nextUpdate || 'problems' in read) return [];
     const since = new Date(revocations.nextUpdate).toISOString();
-    return read.problem(
-      `${rule.slice(`${path}: `.length)}.crl`,
-      `its next update was due at ${since}: replace it; it stays in use`,
-    );
+    return read.problem(`${at}.crl`, `its next update was due at ${since}: replace it; it stays in use`);
   });
 }
 
@@ -361,7 +358,7 @@ function tokenProblems(tenant: Tenant): Pick<Problem, 'at' | 'message'>[] {
     .map(({ at }) => ({ at, message }));
 }
 
-function certificateProblems({ certificates, path }: Tenant): Pick<Problem, 'at' | 'message'>[] {
+function certificateProblems({ certificates }: Tenant): Pick<Problem, 'at' | 'message'>[] {
   const ofAgents = new Set(
     certificates.agent.flatMap(({ trust }) => trust?.all.map(({ authorityId }) => authorityId) ?? []),
   );
@@ -370,8 +367,8 @@ function certificateProblems({ certificates, path }: Tenant): Pick<Problem, 'at'
       ({ names, trustDomain, trust }) =>
         !names && trustDomain === undefined && trust?.all.some(({ authorityId }) => ofAgents.has(authorityId)),
     )
-    .map(({ rule }) => ({
-      at: rule.slice(`${path}: `.length),
+    .map(({ at }) => ({
+      at,
       message:
         "the agents' certificates are of the same CA, and could dial: list the callers' names, or use another CA",
     }));

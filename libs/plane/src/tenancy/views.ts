@@ -191,14 +191,10 @@ const known = new WeakMap<Tenant, readonly Certificate[]>();
 function certificatesOf(tenant: Tenant): readonly Certificate[] {
   const before = known.get(tenant);
   if (before) return before;
-  const { credentials, certificates, path } = tenant;
+  const { credentials, certificates } = tenant;
   const server = credentials.file('server.certificate').text;
-  const authorities = [...certificates.agent, ...certificates.caller].flatMap(({ rule, trust }) =>
-    (trust?.all ?? []).map(({ title, validTo }) => ({
-      where: `${rule.slice(`${path}: `.length)}.ca`,
-      name: title,
-      validUntil: validTo,
-    })),
+  const authorities = [...certificates.agent, ...certificates.caller].flatMap(({ at, trust }) =>
+    (trust?.all ?? []).map(({ title, validTo }) => ({ where: `${at}.ca`, name: title, validUntil: validTo })),
   );
   const [own] = server === undefined ? [] : CertificatePool.of(server).all;
   const found = [
