@@ -1,4 +1,5 @@
 import { close, constants, fstatSync, open, write, writeSync } from 'node:fs';
+import { promisify } from 'node:util';
 import { within } from '@isthmus/runtime';
 import { TELEMETRY } from '../defaults.ts';
 import { LineQueue } from '../logging/line-queue.ts';
@@ -191,7 +192,7 @@ export function fileTarget(path: string): LineTarget {
   return {
     batch: TELEMETRY.auditWriteBytes,
     async open() {
-      const opened = await openFile(path);
+      const opened = await promisify(open)(path, FLAGS, FILE_MODE);
       const old = fd;
       fd = opened;
       if (old !== undefined) await closeFile(old);
@@ -225,14 +226,9 @@ function opened(fd: number | undefined): number {
   return fd;
 }
 
-function openFile(path: string): Promise<number> {
-  return new Promise((resolve, reject) => {
-    open(path, FLAGS, FILE_MODE, (error, fd) => (error ? reject(error) : resolve(fd)));
-  });
-}
-
-function closeFile(fd: number): Promise<void> {
-  return new Promise((resolve) => close(fd, () => resolve()));
+async function closeFile(fd: number): Promise<void> {
+  // Nothing can be done about a failure.
+  await promisify(close)(fd).catch(() => {});
 }
 
 function writeTo(fd: number, bytes: Uint8Array): Promise<number> {
