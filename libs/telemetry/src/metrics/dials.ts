@@ -82,18 +82,17 @@ function latencies(families: Families) {
     DIAL_BUCKETS,
     ['phase', 'outcome'],
   );
-  const series: Partial<Record<Phase, Partial<Record<Outcome, Durations>>>> = {};
+  // The look-up by labels costs more than to observe.
+  const series = Object.fromEntries(PHASES.map((phase) => [phase, new Map()])) as Record<
+    Phase,
+    Map<Outcome, Durations>
+  >;
   return (phase: Phase, outcome: Outcome, ms: number | undefined, traceparent?: string, kept?: boolean): void => {
     if (ms === undefined) return;
-    let ofPhase = series[phase];
-    if (!ofPhase) {
-      ofPhase = {};
-      series[phase] = ofPhase;
-    }
-    let durations = ofPhase[outcome];
+    let durations = series[phase].get(outcome);
     if (!durations) {
       durations = labelled.of({ phase, outcome });
-      ofPhase[outcome] = durations;
+      series[phase].set(outcome, durations);
     }
     durations.observe(ms / 1000, traceparent, kept);
   };
