@@ -199,11 +199,13 @@ const tokens = v.pipe(
   ),
 );
 
+const reviewingKubeconfig = described(
+  path,
+  "A kubeconfig of a user of the tenant's own API server that may create TokenReviews. exec is refused in it, because it would run a program here.",
+);
+
 const tokenReview = v.strictObject({
-  kubeconfig: described(
-    path,
-    "A kubeconfig of a user of the tenant's own API server that may create TokenReviews. exec is refused in it, because it would run a program here.",
-  ),
+  kubeconfig: reviewingKubeconfig,
   audience: v.exactOptional(described(text, 'Default: system:konnectivity-server.')),
   namespace: v.exactOptional(described(text, "The agents' namespace. Default: kube-system.")),
   serviceAccount: v.exactOptional(described(text, "The agents' service account. Default: konnectivity-agent.")),
@@ -262,10 +264,7 @@ const callerCertificates = v.pipe(
 );
 
 const callerReview = v.strictObject({
-  kubeconfig: described(
-    path,
-    "A kubeconfig of a user of the tenant's own API server that may create TokenReviews. exec is refused in it, because it would run a program here.",
-  ),
+  kubeconfig: reviewingKubeconfig,
   audience: v.exactOptional(
     described(text, "Default: isthmus. Not the agents' audience: their tokens would be callers' tokens."),
   ),
