@@ -4,7 +4,7 @@ import tls from 'node:tls';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { clientTls, connectTls, keptAlive, lookupName, secureContextOptions, secured } from '@isthmus/runtime';
-import { type Config, type DuplexStream, type Head, Http2Link, WIRE } from '@isthmus/wire';
+import { type Config, type DuplexStream, type Head, Http2Link, PREFIX, WIRE, writePrefix } from '@isthmus/wire';
 import { TELEMETRY } from '../defaults.ts';
 
 /** Where a collector is, and how to call it. */
@@ -25,9 +25,6 @@ const CONFIG: Config = { ...WIRE, windowBytes: 65_535, streams: 0, frameBytes: 1
 
 /** The port of OTLP/gRPC, if the URL names none. */
 const DEFAULT_PORT = 4317;
-
-/** Bytes before a message: whether it is compressed, and its length. */
-const FRAME_HEAD = 5;
 
 /** gRPC statuses after which OTLP retries: CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE and DATA_LOSS. */
 const RETRYABLE = ['1', '4', '10', '11', '14', '15'];
@@ -103,7 +100,7 @@ export class GrpcCalls {
       stream.end(body);
       const { head, body: answer } = await answered(stream);
       const { 'grpc-status': status = '', 'grpc-message': text = '' } = head;
-      if (status === '0') return answer.subarray(FRAME_HEAD);
+      if (status === '0') return answer.subarray(PREFIX);
       throw new Refused(`the collector answered with gRPC status ${status}: ${text}`, RETRYABLE.includes(status));
     } finally {
       stream.close();
@@ -149,9 +146,9 @@ export class GrpcCalls {
 /** Frames a message for gRPC: whether it is compressed, its length, and the message. */
 async function framed(message: Uint8Array, compress: boolean): Promise<Buffer> {
   const body = compress ? await promisify(gzip)(message) : message;
-  const head = Buffer.alloc(FRAME_HEAD);
-  head[0] = compress ? 1 : 0;
-  head.writeUInt32BE(body.length, 1);
+  const head = Buffer.alloc(PREFIX);
+  writePrefix(head, body.length);
+  if (compress) head[0] = 1;
   return Buffer.concat([head, body]);
 }
 
