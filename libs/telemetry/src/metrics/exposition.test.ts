@@ -8,15 +8,21 @@ import { server } from './testing.ts';
 const exemplar = { labels: { trace_id: 'abc' }, value: 0.02, timestamp: 1_700_000_000.5 };
 
 const families: readonly Family[] = [
-  { name: 'a_total', type: 'counter', help: 'A \\ and\nb.', samples: [{ name: 'a_total', labels: {}, value: 3 }] },
-  { name: 'b_count', type: 'counter', help: 'B.', samples: [{ name: 'b_count', labels: { x: '"\\\n' }, value: 1 }] },
+  { name: 'a_total', type: 'counter', help: 'A \\ and\nb.', samples: [{ labels: {}, value: 3 }] },
+  { name: 'b_count', type: 'counter', help: 'B.', samples: [{ labels: { x: '"\\\n' }, value: 1 }] },
   {
     name: 'c',
     type: 'histogram',
     help: 'C.',
     samples: [
-      { name: 'c_bucket', labels: { le: 0.00001 }, value: 1, exemplar },
-      { name: 'c_bucket', labels: { le: Number.POSITIVE_INFINITY }, value: 1 },
+      {
+        labels: { y: 'z' },
+        value: 0.5,
+        buckets: [
+          { le: 0.00001, count: 1, exemplar },
+          { le: Number.POSITIVE_INFINITY, count: 2 },
+        ],
+      },
     ],
   },
 ];
@@ -27,7 +33,7 @@ test('text format 0.0.4', () => {
     [
       '# HELP a_total A \\\\ and\\nb.\n# TYPE a_total counter\na_total 3\n',
       '# HELP b_count B.\n# TYPE b_count counter\nb_count{x="\\"\\\\\\n"} 1\n',
-      '# HELP c C.\n# TYPE c histogram\nc_bucket{le="1e-05"} 1\nc_bucket{le="+Inf"} 1\n',
+      '# HELP c C.\n# TYPE c histogram\nc_bucket{le="1e-05",y="z"} 1\nc_bucket{le="+Inf",y="z"} 2\nc_sum{y="z"} 0.5\nc_count{y="z"} 2\n',
     ].join('\n'),
   );
 });
@@ -39,7 +45,8 @@ test('OpenMetrics: counter families drop _total, counters without it have the ty
       '# HELP a A \\\\ and\\nb.\n# TYPE a counter\na_total 3\n',
       '# HELP b_count B.\n# TYPE b_count unknown\nb_count{x="\\"\\\\\\n"} 1\n',
       '# HELP c C.\n# TYPE c histogram\n',
-      'c_bucket{le="1e-05"} 1 # {trace_id="abc"} 0.02 1700000000.500\nc_bucket{le="+Inf"} 1\n',
+      'c_bucket{le="1e-05",y="z"} 1 # {trace_id="abc"} 0.02 1700000000.500\nc_bucket{le="+Inf",y="z"} 2\n',
+      'c_sum{y="z"} 0.5\nc_count{y="z"} 2\n',
       '# EOF\n',
     ].join(''),
   );
@@ -103,10 +110,10 @@ test('what a histogram observes is also in a native bucket, whose bound is at mo
   const endless = [nativeMostSeconds, nativeMostSeconds * 8, Number.POSITIVE_INFINITY];
   for (const seconds of [...nothing, 0.25, 0.2501, 1, 1, 1.1, 3, ...endless]) histogram.observe(seconds);
   const [family] = await families.collect();
-  const count = family?.samples.find(({ name }) => name === 'x_seconds_count');
-  assert.equal(count?.native?.zero, nothing.length);
+  const [sample] = family?.samples ?? [];
+  assert.equal(sample?.native?.zero, nothing.length);
   assert.deepEqual(
-    [...(count?.native?.counts ?? [])],
+    [...(sample?.native?.counts ?? [])],
     [
       [-2 * steps, 1],
       [-2 * steps + 1, 1],
@@ -116,8 +123,8 @@ test('what a histogram observes is also in a native bucket, whose bound is at mo
       [20 * steps, endless.length],
     ],
   );
-  const native = [...(count?.native?.counts.values() ?? [])].reduce((all, own) => all + own, nothing.length);
-  assert.equal(native, count?.value);
+  const native = [...(sample?.native?.counts.values() ?? [])].reduce((all, own) => all + own, nothing.length);
+  assert.equal(native, sample?.buckets?.at(-1)?.count);
 });
 
 test('protobuf: a family as the bytes that client_model says', () => {
@@ -129,12 +136,8 @@ test('protobuf: a family as the bytes that client_model says', () => {
       [0, 4],
     ]),
   };
-  const labels = { a: 'b' };
-  const samples = [
-    { name: 'h_bucket', labels: { le: Number.POSITIVE_INFINITY, ...labels }, value: 12, exemplar },
-    { name: 'h_sum', labels, value: 2.5 },
-    { name: 'h_count', labels, value: 300, native },
-  ];
+  const buckets = [{ le: Number.POSITIVE_INFINITY, count: 300, exemplar }];
+  const samples = [{ labels: { a: 'b' }, value: 2.5, buckets, native }];
   const bytes = (hex: string) => hex.replaceAll(/\s/g, '');
   const double = (value: number) => {
     const buffer = Buffer.alloc(8);
@@ -143,7 +146,7 @@ test('protobuf: a family as the bytes that client_model says', () => {
   };
   const pair = '0a06 0a0161 120162';
   const told = `1a28 0a0f 0a0874726163655f6964 1203616263 11${double(0.02)} 1a0c 0880e2cfaa06 1080cab5ee01`;
-  const bucket = `1a35 080c 11${double(Number.POSITIVE_INFINITY)} ${told}`;
+  const bucket = `1a36 08ac02 11${double(Number.POSITIVE_INFINITY)} ${told}`;
   const spans = '6204 0801 1002 6204 0804 1001';
   const histogram = `${bucket} 11${double(2.5)} 08ac02 2806 31${double(TELEMETRY.nativeZeroSeconds)} 3801 ${spans} 6804 6804 6802`;
   const shown = PROTOBUF.render([{ name: 'h', type: 'histogram', help: 'H.', samples }]).toString('hex');

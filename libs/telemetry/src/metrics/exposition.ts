@@ -1,6 +1,5 @@
 /** Renders families in the formats that Prometheus reads. */
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
-import { getOrPut } from '@isthmus/runtime';
 import { TELEMETRY } from '../defaults.ts';
 
 export type FamilyType = 'counter' | 'gauge' | 'histogram';
@@ -13,13 +12,25 @@ export interface Exemplar {
 }
 
 export interface Sample {
-  /** The family's name, with the suffix that the sample has (`_bucket`, `_sum`, `_count`). */
-  readonly name: string;
   readonly labels: Readonly<Record<string, string | number>>;
+  /** For a histogram, the sum of what was observed. */
   readonly value: number;
-  readonly exemplar?: Exemplar;
-  /** The histogram's native buckets, with its `_count`. Text has no place for them. */
+  /** Set for a histogram, by ascending bounds. */
+  readonly buckets?: readonly Bucket[];
+  /** The histogram's native buckets. Text has no place for them. */
   readonly native?: Native;
+}
+
+/** How many observations were at most at a bound. The last bound of a histogram is infinity. */
+export interface Bucket {
+  readonly le: number;
+  readonly count: number;
+  readonly exemplar?: Exemplar;
+}
+
+/** How many observations a histogram has. */
+export function countOf(buckets: readonly Bucket[]): number {
+  return buckets.at(-1)?.count ?? 0;
 }
 
 /** The observations of a histogram: those of at most `TELEMETRY.nativeZeroSeconds`, and the others by the index of their bucket. */
@@ -48,8 +59,7 @@ export const PROTOBUF: Format<Buffer> = {
 
 export const TEXT: Format<string> = {
   contentType: 'text/plain; version=0.0.4; charset=utf-8',
-  render: (families) =>
-    families.map((family) => `${head(family.name, family)}${family.samples.map(line).join('')}`).join('\n'),
+  render: (families) => families.map((family) => `${head(family.name, family)}${linesOf(family, false)}`).join('\n'),
 };
 
 /**
@@ -63,8 +73,8 @@ export const OPEN_METRICS: Format<string> = {
 };
 
 function openFamily(family: Family): string {
-  const { name, type, samples } = family;
-  const lines = samples.map((sample) => line(sample, sample.exemplar)).join('');
+  const { name, type } = family;
+  const lines = linesOf(family, true);
   if (type !== 'counter') return head(name, family) + lines;
   const isTotal = name.endsWith('_total');
   const named = isTotal ? name.slice(0, -'_total'.length) : name;
@@ -75,9 +85,21 @@ function head(name: string, { help, type }: { readonly help: string; readonly ty
   return `# HELP ${name} ${escaped(help)}\n# TYPE ${name} ${type}\n`;
 }
 
-function line({ name, labels, value }: Sample, exemplar?: Exemplar | number): string {
+function linesOf({ name, samples }: Family, withExemplars: boolean): string {
+  return samples
+    .flatMap(({ labels, value, buckets }) => {
+      if (!buckets) return line(name, labels, value);
+      const ofBuckets = buckets.map(({ le, count, exemplar }) =>
+        line(`${name}_bucket`, { le, ...labels }, count, withExemplars ? exemplar : undefined),
+      );
+      return [...ofBuckets, line(`${name}_sum`, labels, value), line(`${name}_count`, labels, countOf(buckets))];
+    })
+    .join('');
+}
+
+function line(name: string, labels: Sample['labels'], value: number, exemplar?: Exemplar): string {
   const shown = `${name}${labelSet(labels)} ${numeral(value)}`;
-  if (typeof exemplar !== 'object') return `${shown}\n`;
+  if (!exemplar) return `${shown}\n`;
   const at = exemplar.timestamp.toFixed(3);
   return `${shown} # ${labelSet(exemplar.labels) || '{}'} ${numeral(exemplar.value)} ${at}\n`;
 }
@@ -106,6 +128,9 @@ function numeral(value: number): string {
 /** Protobuf: delimited messages of io.prometheus.client.MetricFamily (client_model's metrics.proto). */
 
 const TYPES = { counter: 0, gauge: 1, histogram: 4 };
+
+/** The field of a Metric that holds a value of each type. */
+const FIELDS = { counter: 3, gauge: 2, histogram: 7 };
 
 const { Varint, Bit64, LengthDelimited } = WireType;
 
@@ -166,38 +191,32 @@ function writeNative(to: BinaryWriter, { zero, counts }: Native): void {
   for (const delta of deltas) to.tag(13, Varint).sint64(delta);
 }
 
-function writeLine(to: BinaryWriter, { name, labels: { le }, value, exemplar, native }: Sample): void {
-  if (name.endsWith('_sum')) double(to, 2, value);
-  else if (name.endsWith('_count')) {
-    to.tag(1, Varint).uint64(value);
-    if (native) writeNative(to, native);
-  } else
+function writeHistogram(to: BinaryWriter, buckets: readonly Bucket[], { value, native }: Sample): void {
+  for (const { le, count, exemplar } of buckets)
     message(to, 3, () => {
-      to.tag(1, Varint).uint64(value);
-      double(to, 2, le === '+Inf' ? Number.POSITIVE_INFINITY : Number(le));
+      to.tag(1, Varint).uint64(count);
+      double(to, 2, le);
       if (exemplar) writeExemplar(to, exemplar);
     });
+  double(to, 2, value);
+  to.tag(1, Varint).uint64(countOf(buckets));
+  if (native) writeNative(to, native);
 }
 
 /** Writes a family with its length before it. */
 function writeFamily(to: BinaryWriter, { name, help, type, samples }: Family): void {
-  const metric = (labels: Sample['labels'], field: number, write: () => void) =>
-    message(to, 4, () => {
-      writeLabels(to, labels);
-      message(to, field, write);
-    });
   to.fork();
   text(to, 1, name);
   text(to, 2, help);
   to.tag(3, Varint).int32(TYPES[type]);
-  if (type === 'histogram') {
-    for (const [labels, lines] of seriesOf(samples))
-      metric(labels, 7, () => {
-        for (const line of lines) writeLine(to, line);
+  for (const sample of samples)
+    message(to, 4, () => {
+      writeLabels(to, sample.labels);
+      message(to, FIELDS[type], () => {
+        if (sample.buckets) writeHistogram(to, sample.buckets, sample);
+        else double(to, 1, sample.value);
       });
-  } else {
-    for (const { labels, value } of samples) metric(labels, type === 'gauge' ? 2 : 3, () => double(to, 1, value));
-  }
+    });
   to.join();
 }
 
@@ -205,17 +224,6 @@ function protobufOf(families: readonly Family[]): Buffer {
   const writer = new BinaryWriter();
   for (const family of families) if (family.samples.length > 0) writeFamily(writer, family);
   return Buffer.from(writer.finish());
-}
-
-/** Puts together a histogram's lines of each series: their labels are the same, apart from `le`. */
-export function seriesOf(samples: readonly Sample[]): Iterable<[labels: Sample['labels'], lines: Sample[]]> {
-  const series = new Map<string, [Sample['labels'], Sample[]]>();
-  for (const sample of samples) {
-    const { le: _, ...labels } = sample.labels;
-    const key = JSON.stringify(Object.entries(labels).sort());
-    getOrPut<string, [Sample['labels'], Sample[]]>(series, key, () => [labels, []])[1].push(sample);
-  }
-  return series.values();
 }
 
 /**

@@ -1,6 +1,6 @@
 import { TELEMETRY } from '../defaults.ts';
 import { parseTraceparent } from '../events.ts';
-import { type Exemplar, type Family, type FamilyType, formatFor, type Sample } from './exposition.ts';
+import { type Bucket, type Exemplar, type Family, type FamilyType, formatFor, type Sample } from './exposition.ts';
 
 /** A program's page of metrics. */
 export interface Metrics {
@@ -89,7 +89,7 @@ export class Families {
   ): Series<L, Durations> {
     const series = new Series(labels, () => new Durations(buckets));
     const declared = { ...this.#declare('histogram', name, help, labels), buckets };
-    const read = () => [...series].flatMap(([labels, durations]) => [...durations.samples(declared.name, labels)]);
+    const read = () => Array.from(series, ([labels, durations]) => durations.sample(labels));
     this.#entries.push({ declared, read });
     return series;
   }
@@ -111,7 +111,7 @@ export class Families {
     tally: () => Lines<L>,
   ): void {
     const declared = this.#declare(type, name, help, labels);
-    const read = () => Array.from(tally(), ([labels, value]) => ({ name: declared.name, labels, value }));
+    const read = () => Array.from(tally(), ([labels, value]) => ({ labels, value }));
     this.#entries.push({ declared, read });
   }
 
@@ -217,16 +217,14 @@ export class Durations {
     } else this.#zero++;
   }
 
-  *samples(name: string, labels: Sample['labels']): Iterable<Sample> {
+  sample(labels: Sample['labels']): Sample {
     let count = 0;
-    for (const [bucket, own] of this.#counts.entries()) {
+    const buckets = this.#counts.map((own, bucket): Bucket => {
       count += own;
-      const le = this.#bounds[bucket] ?? Number.POSITIVE_INFINITY;
       const exemplar = exemplarOf(this.#traced[bucket]);
-      yield { name: `${name}_bucket`, labels: { le, ...labels }, value: count, ...(exemplar && { exemplar }) };
-    }
-    yield { name: `${name}_sum`, labels, value: this.#sum };
-    yield { name: `${name}_count`, labels, value: count, native: { zero: this.#zero, counts: this.#native } };
+      return { le: this.#bounds[bucket] ?? Number.POSITIVE_INFINITY, count, ...(exemplar && { exemplar }) };
+    });
+    return { labels, value: this.#sum, buckets, native: { zero: this.#zero, counts: this.#native } };
   }
 }
 

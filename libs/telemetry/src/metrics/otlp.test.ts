@@ -21,32 +21,28 @@ function page(value = () => 7) {
   return {
     async collect() {
       const buckets = [
-        [0.5, 1],
-        [2.5, 3],
-        ['+Inf', 4],
-      ] as const;
+        { le: 0.5, count: 1 },
+        { le: 2.5, count: 3 },
+        { le: Number.POSITIVE_INFINITY, count: 4 },
+      ];
       return [
         {
           name: 'dials_total',
           type: 'counter' as const,
           help: 'Dials.',
           samples: [
-            { name: 'dials_total', labels, value: value() },
-            { name: 'dials_total', labels: { tenant: 'b' }, value: 1 },
+            { labels, value: value() },
+            { labels: { tenant: 'b' }, value: 1 },
           ],
         },
-        { name: 'age', type: 'gauge' as const, help: 'Age.', samples: [{ name: 'age', labels: {}, value: 0.25 }] },
+        { name: 'age', type: 'gauge' as const, help: 'Age.', samples: [{ labels: {}, value: 0.25 }] },
         { name: 'none', type: 'gauge' as const, help: 'No value.', samples: [] },
-        { name: 'nan', type: 'gauge' as const, help: '', samples: [{ name: 'nan', labels: {}, value: Number.NaN }] },
+        { name: 'nan', type: 'gauge' as const, help: '', samples: [{ labels: {}, value: Number.NaN }] },
         {
           name: 'seconds',
           type: 'histogram' as const,
           help: 'Time.',
-          samples: [
-            ...buckets.map(([le, value]) => ({ name: 'seconds_bucket', labels: { le, ...labels }, value })),
-            { name: 'seconds_sum', labels, value: 9.5 },
-            { name: 'seconds_count', labels, value: 4 },
-          ],
+          samples: [{ labels, value: 9.5, buckets }],
         },
       ];
     },

@@ -11,7 +11,7 @@ import {
 import { TELEMETRY } from '../defaults.ts';
 import { endSdk, originOf, otlpExporter } from '../otlp/exporter.ts';
 import type { ExportReport, MetricSettings, Source } from '../otlp/settings.ts';
-import { type Family, type Sample, seriesOf } from './exposition.ts';
+import { type Bucket, countOf, type Family, type Sample } from './exposition.ts';
 
 /**
  * Starts an OpenTelemetry SDK that is not registered with the process-wide API. It has no instruments: at each export it reads the
@@ -60,7 +60,7 @@ function metricOf({ name, help: description, type, samples }: Family, endTime: H
     return { startTime: START, endTime, attributes: textOf(labels), value };
   };
   if (type === 'histogram') {
-    const dataPoints = Array.from(seriesOf(samples), ([labels, lines]) => point(labels, histogramOf(lines)));
+    const dataPoints = samples.map(({ labels, value, buckets = [] }) => point(labels, histogramOf(value, buckets)));
     return { ...common, dataPointType: DataPointType.HISTOGRAM, dataPoints };
   }
   const finite = samples.filter(({ value }) => Number.isFinite(value));
@@ -69,20 +69,11 @@ function metricOf({ name, help: description, type, samples }: Family, endTime: H
   return { ...common, dataPointType: DataPointType.SUM, isMonotonic: true, dataPoints };
 }
 
-/** @param lines of one series. Its buckets are in ascending order, and each counts those before it too */
-function histogramOf(lines: readonly Sample[]): Histogram {
-  const histogram: Histogram = { buckets: { boundaries: [], counts: [] }, sum: 0, count: 0 };
-  const { boundaries, counts } = histogram.buckets;
-  for (const { name, labels, value } of lines) {
-    if (name.endsWith('_sum')) histogram.sum = value;
-    else if (name.endsWith('_count')) histogram.count = value;
-    else {
-      counts.push(value - counts.reduce((sum, count) => sum + count, 0));
-      // Infinity, the last bound, is implied.
-      if (Number.isFinite(Number(labels.le))) boundaries.push(Number(labels.le));
-    }
-  }
-  return histogram;
+function histogramOf(sum: number, buckets: readonly Bucket[]): Histogram {
+  const counts = buckets.map(({ count }, index) => count - (buckets[index - 1]?.count ?? 0));
+  // Infinity, the last bound, is implied.
+  const boundaries = buckets.slice(0, -1).map(({ le }) => le);
+  return { buckets: { boundaries, counts }, sum, count: countOf(buckets) };
 }
 
 function textOf(labels: Sample['labels']): Record<string, string> {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Gauge, Registry } from 'prom-client';
+import { Gauge, Histogram, Registry } from 'prom-client';
+import { TEXT } from './exposition.ts';
 import { Families } from './families.ts';
 import { eventLoopDelay, processFamilies } from './process.ts';
 import { agent, beginning, server } from './testing.ts';
@@ -27,6 +28,16 @@ test('if process metrics cannot be loaded, the page lacks them and the next page
       ['process_open_fds'],
     );
   }
+});
+
+test("the library's histograms are shown as it shows them itself", async () => {
+  const registry = new Registry();
+  const labelled = { labelNames: ['kind'], buckets: [0.001, 1], registers: [registry] };
+  const pauses = new Histogram({ name: 'gc_seconds', help: 'Garbage collections.', ...labelled });
+  pauses.observe({ kind: 'minor' }, 0.0005);
+  pauses.observe({ kind: 'major' }, 2);
+  const shown = TEXT.render(await processFamilies(async () => registry)());
+  assert.equal(shown.trim(), (await registry.metrics()).trim());
 });
 
 function withGauge(name: string): Registry {

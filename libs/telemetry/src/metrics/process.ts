@@ -1,8 +1,9 @@
+import { getOrPut } from '@isthmus/runtime';
 import type { AuditSink } from '@isthmus/tunnel';
 import type { Registry } from 'prom-client';
 import { TELEMETRY } from '../defaults.ts';
 import type { Subscriptions } from '../events.ts';
-import type { Family, FamilyType, Sample } from './exposition.ts';
+import type { Bucket, Family, FamilyType, Sample } from './exposition.ts';
 import type { Families } from './families.ts';
 
 /** Adds what a process says of itself: the event loop's delay, `process_*` and `nodejs_*`. Call it only once per process. @returns a function that stops it */
@@ -33,9 +34,10 @@ export function processFamilies(open = openRegistry): () => Promise<Family[]> {
       throw error;
     });
     const families = await (await opened).getMetricsAsJSON();
-    return families.map(({ name, help, type, values }) => {
-      // At run time `type` is the word that the page shows, whatever the type declarations say.
-      return { name, help, type: String(type) as FamilyType, samples: samplesOf(name, values) };
+    return families.map(({ name, help, type: word, values }) => {
+      // At run time it is the word that the page shows, whatever the type declarations say.
+      const type = String(word) as FamilyType;
+      return { name, help, type, samples: type === 'histogram' ? histogramsOf(values) : values.map(sampleOf) };
     });
   };
   return () => measured().catch(() => []);
@@ -56,17 +58,28 @@ async function openRegistry(): Promise<Registry> {
   return registry;
 }
 
-/** A value as prom-client reports it. In fact all labels have a value, but its types do not say so. */
+/** A line as prom-client reports it. */
 interface Measured {
   readonly value: number;
   readonly labels: Partial<Record<string, string | number>>;
   readonly metricName?: string;
 }
 
-function samplesOf(family: string, values: readonly Measured[]): Sample[] {
-  return values.map(({ metricName: name = family, labels, value }) => {
-    return { name, labels: labels as Sample['labels'], value };
-  });
+/** All labels have a value, but prom-client's types do not say so. */
+function sampleOf({ labels, value }: Measured): Sample {
+  return { labels: labels as Sample['labels'], value };
+}
+
+/** Puts together the lines of each series of a histogram: their labels are the same, apart from `le`. */
+function histogramsOf(lines: readonly Measured[]): Sample[] {
+  const series = new Map<string, { readonly labels: Sample['labels']; value: number; readonly buckets: Bucket[] }>();
+  for (const { metricName = '', labels, value } of lines) {
+    const { le, ...others } = labels as Sample['labels'];
+    const one = getOrPut(series, JSON.stringify(others), () => ({ labels: others, value: 0, buckets: [] }));
+    if (metricName.endsWith('_sum')) one.value = value;
+    if (le !== undefined) one.buckets.push({ le: le === '+Inf' ? Number.POSITIVE_INFINITY : Number(le), count: value });
+  }
+  return [...series.values()];
 }
 
 /** In seconds. A Node timer is up to one millisecond late even if nothing else runs. */
