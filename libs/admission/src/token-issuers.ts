@@ -83,7 +83,7 @@ export class TokenIssuers {
    * @param tenant whose it must be; undefined if nothing else says that
    * @throws TokenRejected, UnknownKey
    */
-  async verify(token: string, tenant: string | undefined, now: () => number = Date.now): Promise<TokenProof> {
+  async verify(token: string, tenant: string | undefined): Promise<TokenProof> {
     const said = readToken(token);
     const digest = createHash('sha256')
       .update(`${tenant ?? ''} ${token}`)
@@ -92,7 +92,7 @@ export class TokenIssuers {
     const asOf = this.#changes;
     for (const candidates of this.#candidates(said, tenant)) {
       if (!candidates) throw new TokenRejected(SEVERAL);
-      const signing = await signers(token, candidates, now);
+      const signing = await signers(token, candidates);
       if (signing.length === 0) continue;
       const way = this.#decided(said, tenant, signing);
       const { verified, key } = signing.find(({ ways }) => ways.includes(way)) as Signer;
@@ -194,13 +194,13 @@ function* meeting(said: SaidByToken, ways: Iterable<TokenWay>): Iterable<TokenWa
  * Those whose key has signed the token. Further ones are tried for other tenants' sake: a token that is of several is of none.
  * Rejects with TokenRejected if no key would do.
  */
-async function signers(token: string, candidates: readonly Candidate[], now: () => number): Promise<Signer[]> {
+async function signers(token: string, candidates: readonly Candidate[]): Promise<Signer[]> {
   const several = new Set(candidates.flatMap(({ ways }) => ways.map(({ tenant }) => tenant))).size > 1;
   const signing: Signer[] = [];
   for (const candidate of candidates) {
     const [way] = candidate.ways as [TokenWay];
     try {
-      signing.push({ ...candidate, verified: await verifyToken(token, way.rules, candidate.key, now) });
+      signing.push({ ...candidate, verified: await verifyToken(token, way.rules, candidate.key) });
       if (!several) break;
     } catch (error) {
       if (!(error instanceof OtherKey)) throw error;
