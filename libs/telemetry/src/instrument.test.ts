@@ -20,7 +20,8 @@ const dial: DialRequest = { ...request, caller: { via: 'http-connect', identity:
 const TREE = { 'gateway.dial': { 'hub.dial': { 'agent.dial': {} } } };
 
 function options(role: string) {
-  return { program: `isthmus-${role}`, version: '1.2.3', role, logger: { info() {}, warn() {} } };
+  const logger = { info() {}, warn() {} };
+  return { program: `isthmus-${role}`, version: '1.2.3', role, events: planeEvents(), logger };
 }
 
 /** Runs one dial through three programs. Each has its own tracing, and passes on the context as a string. */
@@ -53,8 +54,10 @@ function byName(spans: readonly ReceivedSpan[], name: string): ReceivedSpan {
 function loadedWith(env: Record<string, string>): string[] {
   const source = [
     `import { openTelemetry } from ${JSON.stringify(import.meta.resolve('./instrument.ts'))};`,
+    `import { planeEvents } from ${JSON.stringify(import.meta.resolve('@isthmus/tunnel'))};`,
     'const logger = { info() {}, warn() {} };',
-    "const { shutdown } = await openTelemetry({ program: 'x', version: '1', role: 'gateway', logger });",
+    "const by = { program: 'x', version: '1', role: 'gateway', events: planeEvents(), logger };",
+    'const { shutdown } = await openTelemetry(by);',
     'await shutdown();',
   ];
   return loadedSdk(source, env);
@@ -220,15 +223,15 @@ for (const [protocol, start] of RECEIVERS) {
     };
     const lines: string[] = [];
     const say = (_fields: object, message: string) => void lines.push(message);
+    const events = planeEvents();
     const tracing = await openTelemetry({
       env,
+      events,
       program: 'frontend-gw',
       version: '1',
       role: 'gateway',
       logger: { info: say, warn: say },
     });
-    const events = planeEvents();
-    tracing.follow(events);
     const dial = observed('gateway', established, { events, tracer: tracing.tracer });
     await dial({ ...request });
     await until(() => receiver.spans.length > 0, 'a span');

@@ -32,12 +32,13 @@ export async function instrument({ log, traceSlow = 0, ...source }: InstrumentOp
   const slowMs = traceSlow > 0 ? traceSlow : Number.POSITIVE_INFINITY;
   logEvents(events, log, slowMs);
   const tunnels = new TunnelTable(events);
-  const { tracer, follow, shutdown, keptAfter } = await openTelemetry({ ...source, logger: log, slowMs });
-  follow(events);
+  const { tracer, shutdown, keptAfter } = await openTelemetry({ ...source, logger: log, events, slowMs });
   return { events, tunnels, shutdown, keptAfter, observation: { events, tracer } };
 }
 
 interface TracingOptions extends Source {
+  /** A gateway's tell of its tunnels. */
+  readonly events: PlaneEvents;
   /** In milliseconds. A gateway's dial that failed or took longer is exported even if it was not sampled. Default: none is. */
   readonly slowMs?: number;
 }
@@ -46,8 +47,6 @@ export interface Tracing {
   readonly tracer: DialTracer;
   /** In milliseconds. A gateway's dial that failed or took longer is exported even if it was not sampled. Infinity: none is. */
   readonly keptAfter: number;
-  /** Records the tunnels of a gateway. */
-  follow(events: PlaneEvents): void;
   /** Sends the last spans. Bounded in time, never rejects. */
   shutdown(): Promise<void>;
 }
@@ -62,15 +61,15 @@ export async function openTelemetry(options: TracingOptions): Promise<Tracing> {
   if ('Deno' in globalThis && env.OTEL_DENO === 'true') {
     logger.info({}, 'traces are exported by Deno (OTEL_DENO)');
     const [{ trace }, { spanTracer }] = await Promise.all([import('@opentelemetry/api'), import('./tracing/spans.ts')]);
-    return tracing(spanTracer(trace.getTracer('isthmus', version)), async () => {});
+    return tracing(spanTracer(trace.getTracer('isthmus', version)), options.events, async () => {});
   }
   const settings = traceSettings(env);
-  const off = { tracer: noTracer, keptAfter: Number.POSITIVE_INFINITY, follow() {}, async shutdown() {} };
+  const off = { tracer: noTracer, keptAfter: Number.POSITIVE_INFINITY, async shutdown() {} };
   return (settings && (await exporting(settings, options))) ?? off;
 }
 
 function exporting(settings: TraceSettings, options: TracingOptions): Promise<Tracing | undefined> {
-  const { slowMs = Number.POSITIVE_INFINITY, ...source } = options;
+  const { slowMs = Number.POSITIVE_INFINITY, events, ...source } = options;
   const lines = { what: 'traces', failing: 'traces cannot be exported and are dropped' };
   return startExport(lines, settings, source.logger, async (report) => {
     const [{ startSdk }, { keepDials, spanTracer }] = await Promise.all([
@@ -79,25 +78,20 @@ function exporting(settings: TraceSettings, options: TracingOptions): Promise<Tr
     ]);
     const { tracer, startAs, shutdown } = await startSdk(settings, source, report);
     const keep = Number.isFinite(slowMs) ? keepDials(startAs, slowMs) : undefined;
-    return tracing(spanTracer(tracer, keep), shutdown, slowMs);
+    return tracing(spanTracer(tracer, keep), events, shutdown, slowMs);
   });
 }
 
 function tracing(
   tracer: SpanTracer,
+  events: PlaneEvents,
   shutdown: Tracing['shutdown'],
   keptAfter = Number.POSITIVE_INFINITY,
 ): Tracing {
-  return {
-    tracer,
-    keptAfter,
-    follow(events) {
-      events.on('tunnel:close', (tunnel, outcome, ms) => {
-        if (tunnel.role === 'gateway') tracer.tunnel(tunnel, outcome, ms);
-      });
-    },
-    shutdown,
-  };
+  events.on('tunnel:close', (tunnel, outcome, ms) => {
+    if (tunnel.role === 'gateway') tracer.tunnel(tunnel, outcome, ms);
+  });
+  return { tracer, keptAfter, shutdown };
 }
 
 /**

@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { type AttemptRecord, DialError, type DialOutcome, type DialRequest, PlaneEnded } from '@isthmus/tunnel';
+import {
+  type AttemptRecord,
+  DialError,
+  type DialOutcome,
+  type DialRequest,
+  PlaneEnded,
+  planeEvents,
+} from '@isthmus/tunnel';
 import { ROOT_CONTEXT, SpanKind, type Tracer } from '@opentelemetry/api';
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
 import { openTelemetry } from '../instrument.ts';
@@ -28,7 +35,13 @@ async function trace(outcome: DialOutcome, { traceparent, sampler, slowMs = SLOW
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_TRACES_SAMPLER: sampler };
   const { tracer, shutdown } = await openTelemetry({
     env: { ...env, OTEL_TRACES_SAMPLER_ARG: '0' },
-    ...{ program: 'frontend-gw', version: '1', role: 'gateway', logger: { info() {}, warn() {} } },
+    ...{
+      program: 'frontend-gw',
+      version: '1',
+      role: 'gateway',
+      logger: { info() {}, warn() {} },
+      events: planeEvents(),
+    },
     ...(slowMs > 0 && { slowMs }),
   });
   const span = tracer.start('gateway.dial', traceparent === undefined ? told : { ...told, traceparent });
