@@ -124,21 +124,9 @@ function tunnelLevel({ role }: TunnelInfo, { how, error }: TunnelOutcome): 'debu
   return how === 'failed' ? 'info' : 'debug';
 }
 
-/*
- * The fields of both lines. Those from `role` to `trace` identify the dial in other programs' logs, in traces and in the caller's
- * logs. Each object is one literal, though they have much in common, because spreading one object into another takes longer than
- * writing the line. Undefined fields are not logged.
- */
-
-function dialFields(role: Role, dial: DialRequest, outcome: DialOutcome) {
-  const { ms, error, failure, agentId, sessionId, hubId, timing } = outcome;
+/** The fields by which a dial is found in other programs' logs, in traces and in the caller's logs. Undefined fields are not logged. */
+function identityOf(role: Role, dial: DialRequest, { sessionId, hubId }: Pick<DialOutcome, 'sessionId' | 'hubId'>) {
   return {
-    destination: formatDestination(dial.destination),
-    agent: agentId,
-    ms: rounded(ms),
-    error: error?.code,
-    reason: failure && upstreamReason(failure),
-    text: error?.message,
     role,
     dial: dial.id,
     tenant: dial.tenant,
@@ -147,6 +135,19 @@ function dialFields(role: Role, dial: DialRequest, outcome: DialOutcome) {
     trace: traceOf(dial),
     session: sessionId,
     hub: hubId,
+  };
+}
+
+function dialFields(role: Role, dial: DialRequest, outcome: DialOutcome) {
+  const { ms, error, failure, agentId, timing } = outcome;
+  return {
+    destination: formatDestination(dial.destination),
+    agent: agentId,
+    ms: rounded(ms),
+    error: error?.code,
+    reason: failure && upstreamReason(failure),
+    text: error?.message,
+    ...identityOf(role, dial, outcome),
     dnsMs: fine(timing?.dnsMs),
     connectMs: fine(timing?.connectMs),
     agentMs: fine(timing?.agentMs),
@@ -155,7 +156,7 @@ function dialFields(role: Role, dial: DialRequest, outcome: DialOutcome) {
 }
 
 function tunnelFields(tunnel: TunnelInfo, { how, by, error }: TunnelOutcome, ms: number) {
-  const { role, dial, agentId, sessionId, hubId, up, down, resumable } = tunnel;
+  const { role, dial, agentId, up, down, resumable } = tunnel;
   return {
     destination: formatDestination(dial.destination),
     agent: agentId,
@@ -166,14 +167,7 @@ function tunnelFields(tunnel: TunnelInfo, { how, by, error }: TunnelOutcome, ms:
     cut: how === 'cut' ? by : undefined,
     moves: resumable?.moves || undefined,
     text: error?.message,
-    role,
-    dial: dial.id,
-    tenant: dial.tenant,
-    caller: dial.caller?.identity,
-    via: dial.caller?.via,
-    trace: traceOf(dial),
-    session: sessionId,
-    hub: hubId,
+    ...identityOf(role, dial, tunnel),
   };
 }
 
