@@ -18,7 +18,6 @@ interface ScrapeTargetsOptions {
   readonly path: (named: string) => string;
   /** How long an answer waits for API servers that have not answered yet, in milliseconds. Default 3 s. */
   readonly firstMs?: number;
-  readonly now?: () => number;
 }
 
 /**
@@ -27,14 +26,12 @@ interface ScrapeTargetsOptions {
  */
 export class ScrapeTargets {
   readonly #options: ScrapeTargetsOptions;
-  readonly #now: () => number;
   readonly #lists = new Map<string, NodeList>();
   readonly #looks = new Semaphore(ADMISSION.nodeLooks);
   readonly #closing = new AbortController();
 
   constructor(options: ScrapeTargetsOptions) {
     this.#options = options;
-    this.#now = options.now ?? (() => performance.now());
   }
 
   /**
@@ -84,13 +81,13 @@ export class ScrapeTargets {
   /** Starts to list what is due. Those that failed the last time come last. @returns what ends with lists that there are none of yet */
   #look(lists: readonly NodeList[]): Promise<void>[] {
     const due = [...new Set(lists)].filter(({ looking, lookedAt }) => {
-      return !looking && this.#now() - lookedAt >= ADMISSION.nodesMs;
+      return !looking && performance.now() - lookedAt >= ADMISSION.nodesMs;
     });
     for (const list of due.sort((a, b) => Number(a.failure !== undefined) - Number(b.failure !== undefined))) {
       list.looking = this.#looks
         .take(() => list.look(this.#closing.signal))
         .finally(() => {
-          list.lookedAt = this.#now();
+          list.lookedAt = performance.now();
           list.looking = undefined;
         });
     }
