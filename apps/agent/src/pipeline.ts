@@ -1,6 +1,6 @@
-import { type Policy, policyOf } from '@isthmus/admission/policy';
+import { policyOf } from '@isthmus/admission/policy';
 import { endpointDial, type PolicyRules } from '@isthmus/transport';
-import { DialError, type DialLimiter, observed, refuseWhenScarce, type Stage } from '@isthmus/tunnel';
+import { DialError, type DialLimiter, type DialPolicy, observed, refuseWhenScarce, type Stage } from '@isthmus/tunnel';
 import type { AgentOptions } from './agent.ts';
 import { AGENT } from './defaults.ts';
 
@@ -24,7 +24,7 @@ export class TenantPolicy implements Disposable {
   readonly #first = Promise.withResolvers<void>();
   readonly #timer: NodeJS.Timeout | undefined;
   readonly #refused: (error: Error) => void;
-  #policy: Policy | undefined;
+  #policy: DialPolicy | undefined;
 
   constructor({ announced, missing, refused }: TenantPolicyOptions) {
     this.#refused = refused;

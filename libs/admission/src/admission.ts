@@ -26,7 +26,7 @@ export interface Admission {
   readonly identify: Identify;
   /** @throws NotAuthorised if an agent may not be what it claims. `Grant.watch` looks again after each change */
   admit(grant: Grant, claim: Claim): void;
-  /** Why a dial is refused, by its tenant's file; undefined if it is not. @param addresses see `Policy` */
+  /** Why a dial is refused, by its tenant's file; undefined if it is not. @param addresses see `DialPolicy` */
   permits(request: DialRequest, addresses?: readonly string[]): DialError | undefined;
   /** What a tenant may use of this process, as its file has it now. */
   limits(tenant: string): TenantLimits;
@@ -147,11 +147,11 @@ function dialRefusal(
   request: DialRequest,
   addresses?: readonly string[],
 ): DialError | undefined {
-  const found = policy.refusal(request.destination, callerName(request), addresses);
-  if (found === undefined) return undefined;
-  const rule = `${path}: dial.${found}`;
+  const { allowed, rule: named } = policy.verdict(request.destination, callerName(request), addresses);
+  if (allowed) return undefined;
+  const rule = `${path}: dial.${named || 'allow'}`;
   const destination = formatDestination(request.destination);
-  const text = found === 'allow' ? `no rule of ${rule} allows ${destination}` : `${rule} forbids ${destination}`;
+  const text = named === '' ? `no rule of ${rule} allows ${destination}` : `${rule} forbids ${destination}`;
   const cause = new NotAuthorised(text, { rule, principal: request.caller?.principal, destination });
   return new DialError('destination_ip_prohibited', text, { cause });
 }

@@ -1,18 +1,7 @@
 import { isIP } from '@isthmus/runtime';
-import { type Destination, type DialPolicy, reachedAddress } from '@isthmus/tunnel';
+import { type DialPolicy, reachedAddress } from '@isthmus/tunnel';
 import { type Address, addressOf, comparableHost, HostPattern, Prefix, spelledAddress } from './patterns.ts';
 import type { DialRule } from './tenant-schema.ts';
-
-/** What the callers of a tenant may dial. */
-export interface Policy extends DialPolicy {
-  /**
-   * The name of the rule that refuses a dial, `allow` if no rule allows it; undefined if it is allowed.
-   * @param caller the caller's name; empty if it has none
-   * @param addresses what a name was resolved to, at an agent; none where nobody will judge its addresses. Unset, it is not resolved
-   * yet: a name that only rules by `cidr` can allow is left to the agent.
-   */
-  refusal(destination: Destination, caller: string, addresses?: readonly string[]): string | undefined;
-}
 
 /** From the first to the last, both included. */
 export type PortRange = readonly [first: number, last: number];
@@ -43,29 +32,24 @@ type Target = string | Address;
  * IPv6 one. With `allow`, each address must be allowed as it is, unless a rule allows the name.
  * @throws Error for a prefix or pattern that is none
  */
-export function policyOf(rules: PolicyRules = {}): Policy {
+export function policyOf(rules: PolicyRules = {}): DialPolicy {
   const deny = (rules.deny ?? []).map((rule, index) => ruleOf(rule, `deny[${index}]`));
   const allow = rules.allow?.map((rule, index) => ruleOf(rule, `allow[${index}]`));
-  const verdict: Policy['verdict'] = ({ host: given, port }, caller, addresses) => {
-    const [host, resolved] = [targetOf(given), (addresses ?? []).map(targetOf)];
-    const targets = [host, ...resolved].flatMap((target) => [target, ...reachedBy(target)]);
-    const denied = deny.find((rule) => targets.some((target) => rule.matches(target, port, caller)));
-    if (denied) return { allowed: false, rule: denied.name };
-    if (!allow) return { allowed: true, rule: '' };
-    const allowing = (target: Target) => allow.find((rule) => rule.matches(target, port, caller));
-    const byAddress = resolved.map(allowing);
-    const unresolved = addresses === undefined && typeof host === 'string';
-    const rule =
-      allowing(host) ??
-      (byAddress.every(Boolean) ? byAddress[0] : undefined) ??
-      (unresolved ? allow.find((each) => each.mayMatch(port, caller)) : undefined);
-    return { allowed: rule !== undefined, rule: rule?.name ?? '' };
-  };
   return {
-    verdict,
-    refusal(...dial) {
-      const { allowed, rule } = verdict(...dial);
-      return allowed ? undefined : rule || 'allow';
+    verdict({ host: given, port }, caller, addresses) {
+      const [host, resolved] = [targetOf(given), (addresses ?? []).map(targetOf)];
+      const targets = [host, ...resolved].flatMap((target) => [target, ...reachedBy(target)]);
+      const denied = deny.find((rule) => targets.some((target) => rule.matches(target, port, caller)));
+      if (denied) return { allowed: false, rule: denied.name };
+      if (!allow) return { allowed: true, rule: '' };
+      const allowing = (target: Target) => allow.find((rule) => rule.matches(target, port, caller));
+      const byAddress = resolved.map(allowing);
+      const unresolved = addresses === undefined && typeof host === 'string';
+      const rule =
+        allowing(host) ??
+        (byAddress.every(Boolean) ? byAddress[0] : undefined) ??
+        (unresolved ? allow.find((each) => each.mayMatch(port, caller)) : undefined);
+      return { allowed: rule !== undefined, rule: rule?.name ?? '' };
     },
   };
 }

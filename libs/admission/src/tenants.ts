@@ -1,3 +1,4 @@
+import type { DialPolicy } from '@isthmus/tunnel';
 import type { TenantLimits } from '@isthmus/tunnel/limits';
 import { AuthorityIndex } from './certificate-trust.ts';
 import { type Claims, claimsOf, type Denials, denialsOf } from './claims.ts';
@@ -12,7 +13,7 @@ import {
 import { ADMISSION } from './defaults.ts';
 import { type Passwords, passwordsOf } from './passwords.ts';
 import { comparableHost } from './patterns.ts';
-import { type Policy, type PolicyRule, policyOf } from './policy.ts';
+import { type PolicyRule, policyOf } from './policy.ts';
 import type { Problem, ReadFile, UsableFile } from './tenant-file.ts';
 import { type DialRule, limitsOf, type TenantFile } from './tenant-schema.ts';
 
@@ -58,9 +59,9 @@ export interface Tenant {
   readonly file: TenantFile;
   /** The same object for as long as the file says the same of claims. */
   readonly claims: Claims;
-  readonly policy: Policy;
+  readonly policy: DialPolicy;
   /** What gateways dial for it themselves, of what their flag lists. Unset: all of that. */
-  readonly direct: Policy | undefined;
+  readonly direct: DialPolicy | undefined;
   readonly limits: TenantLimits;
   readonly denials: Denials;
   /** What the files hold that its file names. */

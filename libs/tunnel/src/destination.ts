@@ -44,7 +44,8 @@ export interface PolicyVerdict {
 export interface DialPolicy {
   /**
    * @param caller the caller's name; empty if it has none
-   * @param addresses what a name was resolved to, at an agent. Without them a name matches rules for hosts and ports only.
+   * @param addresses what a name was resolved to, at an agent; none where nobody will judge its addresses. Unset, it is not resolved yet: a
+   * name that only rules by `cidr` can allow is left to the agent.
    */
   verdict(destination: Destination, caller: string, addresses?: readonly string[]): PolicyVerdict;
 }
