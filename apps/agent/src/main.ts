@@ -56,7 +56,7 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
     const dials = new RecentDials(events);
     const refusals = new RecentRefusals(events);
     const certificates = new CertificateEnds(events);
-    const metrics = agentMetrics(events, { process: true });
+    const metrics = agentMetrics({ events, tunnels }, { process: true });
     closing.defer(metrics.close);
     closing.defer(await exportMetrics(metrics, own));
     const leases = await countLeases(flags, closing, metrics.leases, (message) => log.warn({}, message));

@@ -129,7 +129,7 @@ async function startRoles(
   const directory = new Directory(role === 'server' ? { ownHub: flags['server-id'] } : {});
   const hasTenants = flags['tenants-dir'] !== '';
   const tenancy = hasTenants ? await (await tenancyCode()).startTenancy(flags, { closing, events }) : undefined;
-  const metrics = serverMetrics(events, {
+  const metrics = serverMetrics(instruments, {
     role,
     process: true,
     strategies: roles.gateway ? parseStrategies(flags['proxy-strategies']) : ['default'],

@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import test from 'node:test';
 import { agentMetrics, type Metrics, serverMetrics } from '@isthmus/telemetry';
-import { type DialRequest, dialLog, planeEvents } from '@isthmus/tunnel';
+import { type DialRequest, dialLog, planeEvents, TunnelTable } from '@isthmus/tunnel';
 import { eventually, type Scope, scoped } from '../harness/index.ts';
 import { noPromtool, prometheus, promtool } from './promtool.ts';
 import { startPrometheus } from './scraper.ts';
@@ -14,7 +14,8 @@ const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 /** Returns a server's and an agent's metrics with samples of every kind, and label values that need escaping. */
 function pages() {
   const events = planeEvents();
-  const server = serverMetrics(events, { role: 'server', strategies: ['default'], process: true });
+  const program = { events, tunnels: new TunnelTable(events) };
+  const server = serverMetrics(program, { role: 'server', strategies: ['default'], process: true });
   const signal = new AbortController().signal;
   const destination = { host: '10.0.0.1', port: 443 };
   const request = { id: '00000000000000d1', tenant: 'a"b\\c', destination, deadline: 0, signal, log: dialLog() };
@@ -24,7 +25,7 @@ function pages() {
   events.emit('tunnel:open', tunnel);
   events.emit('packet', 'hub', 'received', 'DATA');
   server.leases.listed({ status: 200, reason: '', ms: 3 });
-  return { server, agent: agentMetrics(planeEvents()) };
+  return { server, agent: agentMetrics({ events: planeEvents(), tunnels: [] }) };
 }
 
 /** Serves pages as /server and /agent. */

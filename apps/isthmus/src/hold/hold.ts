@@ -34,7 +34,7 @@ function startHold(flags: HoldValues, { log }: Context<ProgramLogger>): Promise<
     const own = { program: isthmusHold.name, role: 'gateway' as const, version: VERSION, log };
     const { events, observation, tunnels, shutdown } = await instrument(own);
     closing.defer(shutdown);
-    const metrics = holdMetrics(events);
+    const metrics = holdMetrics({ events, tunnels });
     closing.defer(metrics.close);
     const tls = { cert: flags['gateway-cert'], key: flags['gateway-key'], ca: flags['gateway-ca-cert'] };
     const instance = randomHex(8);

@@ -1,7 +1,6 @@
-import type { PlaneEvents } from '@isthmus/tunnel';
 import { SERVER_DIRECTIONS, type Subscriptions, subscribe } from '../events.ts';
 import { dialLatency } from './dials.ts';
-import { Families, type Metrics } from './families.ts';
+import { Families, type Metrics, type ObservedProgram } from './families.ts';
 import { leaseCount } from './leases.ts';
 import { packetMetrics } from './links.ts';
 import { auditMetrics, certificateMetrics, processMetrics } from './process.ts';
@@ -32,7 +31,7 @@ export interface AgentMetrics extends Metrics {
 }
 
 /** The metrics page of an agent: upstream's `konnectivity_network_proxy_agent_*`, and `isthmus_*`. */
-export function agentMetrics(events: PlaneEvents, options: AgentMetricsOptions = {}): AgentMetrics {
+export function agentMetrics({ events, tunnels }: ObservedProgram, options: AgentMetricsOptions = {}): AgentMetrics {
   const families = new Families('konnectivity_network_proxy_agent_');
   const own = families.under('isthmus_');
   const all = [endpointMetrics(families), serverLinkMetrics(families), packetMetrics(families)];
@@ -40,7 +39,7 @@ export function agentMetrics(events: PlaneEvents, options: AgentMetricsOptions =
   let state: AgentState = { connected: 0, wanted: 0 };
   all.push(
     dialLatency(own, 'agent'),
-    tunnelMetrics(own, 'agent'),
+    tunnelMetrics(own, 'agent', tunnels),
     coverageMetrics(own, () => state),
     certificateMetrics(own),
     auditMetrics(own),

@@ -1,6 +1,14 @@
+import type { PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
 import { TELEMETRY } from '../defaults.ts';
 import { parseTraceparent } from '../events.ts';
 import { type Bucket, type Exemplar, type Family, type FamilyType, formatFor, type Sample } from './exposition.ts';
+
+/** A program whose page it is. */
+export interface ObservedProgram {
+  readonly events: PlaneEvents;
+  /** Those that run, in each role of the program. */
+  readonly tunnels: Iterable<TunnelInfo>;
+}
 
 /** A program's page of metrics. */
 export interface Metrics {

@@ -11,12 +11,13 @@ interface ProgramPage {
 /** Returns the families on each program's page, except `process_*` and `nodejs_*`. */
 export function programPages(): readonly ProgramPage[] {
   const tenants = { size: 0, badFiles: 0, has: () => false, certificates: () => [] };
+  const program = () => ({ events: planeEvents(), tunnels: [] });
   const servers = { strategies: ['default'], process: true, tenants } as const;
   return [
-    { letter: 'S', metrics: serverMetrics(planeEvents(), { role: 'server', ...servers }) },
-    { letter: 'G', metrics: serverMetrics(planeEvents(), { role: 'gateway', ...servers }) },
-    { letter: 'H', metrics: serverMetrics(planeEvents(), { role: 'hub', ...servers }) },
-    { letter: 'A', metrics: agentMetrics(planeEvents(), { process: true }) },
+    { letter: 'S', metrics: serverMetrics(program(), { role: 'server', ...servers }) },
+    { letter: 'G', metrics: serverMetrics(program(), { role: 'gateway', ...servers }) },
+    { letter: 'H', metrics: serverMetrics(program(), { role: 'hub', ...servers }) },
+    { letter: 'A', metrics: agentMetrics(program(), { process: true }) },
   ].map(({ letter, metrics }) => ({ letter, declared: taken(metrics) }));
 }
 

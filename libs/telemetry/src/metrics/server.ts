@@ -1,9 +1,9 @@
 import type { Strategy } from '@isthmus/directory';
-import { type CallerProtocol, type PlaneEvents, type Role, upstreamReason } from '@isthmus/tunnel';
+import { type CallerProtocol, type Role, upstreamReason } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../events.ts';
 import { Backends, ownSessions } from './census.ts';
 import { attemptMetrics, dialLatency } from './dials.ts';
-import { Families, type Metrics } from './families.ts';
+import { Families, type Metrics, type ObservedProgram } from './families.ts';
 import { leaseCollection } from './leases.ts';
 import { hubLinkMetrics, packetMetrics, sessionMetrics } from './links.ts';
 import { type PlaneState, planeMetrics } from './plane.ts';
@@ -36,7 +36,7 @@ export interface ServerMetrics extends Metrics {
 }
 
 /** The metrics page of a gateway, a hub or both: upstream's `konnectivity_network_proxy_server_*`, and `isthmus_*`. */
-export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions): ServerMetrics {
+export function serverMetrics({ events, tunnels }: ObservedProgram, options: ServerMetricsOptions): ServerMetrics {
   const families = new Families('konnectivity_network_proxy_server_');
   const own = families.under('isthmus_');
   const { strategies } = options;
@@ -47,7 +47,7 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
   const plane = planeMetrics(own, role, options.tenants !== undefined);
   all.push(
     dialLatency(own, role, options.keptAfter),
-    tunnelMetrics(own, role),
+    tunnelMetrics(own, role, tunnels),
     plane.subscriptions,
     certificateMetrics(own),
     auditMetrics(own),
@@ -55,7 +55,7 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
   if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own), cutMetrics(own), resumeMetrics(own));
   if (options.role !== 'gateway') all.push(sessionMetrics(own));
   if (options.tenants) {
-    const { subscriptions, sessions } = tenantMetrics(own, role, options.tenants);
+    const { subscriptions, sessions } = tenantMetrics(own, role, tunnels, options.tenants);
     all.push(subscriptions);
     plane.watch(sessions);
   }
@@ -68,10 +68,10 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
 }
 
 /** The metrics page of `isthmus hold`: its dials and tunnels, and how these went on. */
-export function holdMetrics(events: PlaneEvents): Metrics {
+export function holdMetrics({ events, tunnels }: ObservedProgram): Metrics {
   const own = new Families('isthmus_');
-  const tunnels = [tunnelMetrics(own, 'gateway'), cutMetrics(own), resumeMetrics(own)];
-  const all = [...tunnels, dialLatency(own, 'gateway'), certificateMetrics(own)];
+  const ofTunnels = [tunnelMetrics(own, 'gateway', tunnels), cutMetrics(own), resumeMetrics(own)];
+  const all = [...ofTunnels, dialLatency(own, 'gateway'), certificateMetrics(own)];
   return own.page([...all.map((subscriptions) => subscribe(events, subscriptions)), processMetrics(own)]);
 }
 

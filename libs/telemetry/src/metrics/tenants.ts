@@ -1,17 +1,9 @@
-import { RandomSet } from '@isthmus/runtime';
-import {
-  type DialUse,
-  isRefusedDial,
-  notAuthorisedIn,
-  type Role,
-  type TunnelInfo,
-  unlessProbed,
-} from '@isthmus/tunnel';
+import { type DialUse, isRefusedDial, notAuthorisedIn, type Role, unlessProbed } from '@isthmus/tunnel';
 import { type DialLimits, GAUGE_LIMITS, REFUSING_LIMITS, USED_LIMITS } from '@isthmus/tunnel/limits';
 import { TELEMETRY } from '../defaults.ts';
 import type { Subscriptions } from '../events.ts';
 import { DistinctNames, type SessionCounter } from './census.ts';
-import type { Families } from './families.ts';
+import type { Families, ObservedProgram } from './families.ts';
 
 /** The tenants of a process with `--tenants-dir`. Read for each page. */
 export interface TenantsState {
@@ -41,10 +33,10 @@ interface Counts {
 export function tenantMetrics(
   families: Families,
   role: Role,
+  tunnels: ObservedProgram['tunnels'],
   state: TenantsState,
 ): { readonly subscriptions: Subscriptions; readonly sessions: SessionCounter } {
   const counts = new Map<string, Counts>();
-  const open = new RandomSet<TunnelInfo>();
   const agents = new DistinctNames();
   const of = (tenant: string): Counts | undefined => {
     const known = counts.get(tenant);
@@ -53,7 +45,7 @@ export function tenantMetrics(
     counts.set(tenant, made);
     return made;
   };
-  declare(families, { counts, open, agents, state });
+  declare(families, { role, counts, tunnels, agents, state });
   return {
     sessions: {
       came: ({ tenant, agentId }) => agents.count(tenant, agentId, 1),
@@ -67,12 +59,8 @@ export function tenantMetrics(
         else if (isRefusedDial(dial, error)) tally.refused++;
         else tally[failure === 'abandoned' ? 'abandoned' : 'failed']++;
       },
-      'tunnel:open'(tunnel) {
-        if (tunnel.role === role) open.add(tunnel);
-      },
       'tunnel:close'(tunnel) {
-        if (!open.delete(tunnel)) return;
-        const tally = of(tunnel.dial.tenant);
+        const tally = tunnel.role === role ? of(tunnel.dial.tenant) : undefined;
         if (!tally) return;
         tally.up += tunnel.up;
         tally.down += tunnel.down;
@@ -89,13 +77,14 @@ export function tenantMetrics(
 }
 
 interface Kept {
+  readonly role: Role;
   readonly counts: ReadonlyMap<string, Counts>;
-  readonly open: Iterable<TunnelInfo>;
+  readonly tunnels: ObservedProgram['tunnels'];
   readonly agents: DistinctNames;
   readonly state: TenantsState;
 }
 
-function declare(families: Families, { counts, open, agents, state }: Kept): void {
+function declare(families: Families, { role, counts, tunnels, agents, state }: Kept): void {
   families.tallied(
     'counter',
     'tenant_dials_total',
@@ -113,8 +102,8 @@ function declare(families: Families, { counts, open, agents, state }: Kept): voi
     ['tenant', 'direction'],
     () => {
       const bytes = new Map([...counts].map(([tenant, { up, down }]) => [tenant, { up, down }]));
-      for (const { dial, up, down } of open) {
-        const sum = bytes.get(dial.tenant);
+      for (const { role: of, dial, up, down } of tunnels) {
+        const sum = of === role ? bytes.get(dial.tenant) : undefined;
         if (sum) bytes.set(dial.tenant, { up: sum.up + up, down: sum.down + down });
       }
       return [...bytes].flatMap(([tenant, { up, down }]) => [

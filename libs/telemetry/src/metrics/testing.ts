@@ -1,4 +1,11 @@
-import { planeEvents, type ResumableTunnel, type Role, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
+import {
+  planeEvents,
+  type ResumableTunnel,
+  type Role,
+  type SessionInfo,
+  type TunnelInfo,
+  TunnelTable,
+} from '@isthmus/tunnel';
 import { request as dial } from '../testing/events.ts';
 import { agentMetrics } from './agent.ts';
 import type { Metrics } from './families.ts';
@@ -36,12 +43,13 @@ function textual<M extends Metrics>(metrics: M) {
 
 export function server(options: Partial<ServerMetricsOptions> = {}) {
   const events = planeEvents();
-  return { events, metrics: textual(serverMetrics(events, { role: 'server', strategies: ['default'], ...options })) };
+  const program = { events, tunnels: new TunnelTable(events) };
+  return { events, metrics: textual(serverMetrics(program, { role: 'server', strategies: ['default'], ...options })) };
 }
 
 export function agent() {
   const events = planeEvents();
-  return { events, metrics: textual(agentMetrics(events)) };
+  return { events, metrics: textual(agentMetrics({ events, tunnels: new TunnelTable(events) })) };
 }
 
 /** Returns the page's samples: `name{labels}` to value. */

@@ -1,12 +1,11 @@
-import { getOrPut, RandomSet } from '@isthmus/runtime';
-import { CUT_BY, type CutBy, type ResumableTunnel, type Role, type TunnelInfo, unlessProbed } from '@isthmus/tunnel';
+import { getOrPut } from '@isthmus/runtime';
+import { CUT_BY, type CutBy, type ResumableTunnel, type Role, unlessProbed } from '@isthmus/tunnel';
 import type { Subscriptions } from '../events.ts';
 import { Census } from './census.ts';
-import type { Families } from './families.ts';
+import type { Families, ObservedProgram } from './families.ts';
 
 /** Tunnel metrics that upstream does not have, for gateways, hubs and agents. */
-export function tunnelMetrics(families: Families, role: Role): Subscriptions {
-  const open = new RandomSet<TunnelInfo>();
+export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedProgram['tunnels']): Subscriptions {
   const census = new Census();
   /** The hubs under which tunnels are counted that may move. */
   const hubs = new Map<ResumableTunnel, string>();
@@ -23,7 +22,8 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
     () => {
       let openUp = 0;
       let openDown = 0;
-      for (const tunnel of open) {
+      for (const tunnel of tunnels) {
+        if (tunnel.role !== role) continue;
         openUp += tunnel.up;
         openDown += tunnel.down;
       }
@@ -38,7 +38,7 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
     'Bytes that open tunnels buffer for readers that are slower than their writers. Windows bound the bytes of each tunnel.',
     () => {
       let queued = 0;
-      for (const tunnel of open) queued += tunnel.queued ?? 0;
+      for (const tunnel of tunnels) if (tunnel.role === role) queued += tunnel.queued ?? 0;
       return queued;
     },
   );
@@ -81,7 +81,6 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
     },
     'tunnel:open'(tunnel) {
       if (tunnel.role !== role) return;
-      open.add(tunnel);
       const { dial, hubId, resumable } = tunnel;
       census.came({ tenant: dial.tenant, hubId });
       if (resumable) hubs.set(resumable, hubId);
@@ -96,7 +95,7 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
       hubs.set(resumable, hubId);
     },
     'tunnel:close'(tunnel) {
-      if (!open.delete(tunnel)) return;
+      if (tunnel.role !== role) return;
       const { dial, resumable } = tunnel;
       const hubId = (resumable && hubs.get(resumable)) ?? tunnel.hubId;
       if (resumable) hubs.delete(resumable);
