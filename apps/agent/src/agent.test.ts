@@ -204,11 +204,13 @@ test("an agent dials for its link's tenant only, and by that tenant's rules", { 
     ],
   });
   assert.match(await dial('acme', 'kube-apiserver'), /\(rule no-loopback\)$/);
+  link.send({ type: 'policy', deny: [{ cidr: '10.0.0.0/99' }] });
+  assert.match(await dial('acme', 'kube-apiserver'), /\(rule no-loopback\)$/, 'rules that cannot be used change none');
   link.send({ type: 'policy' });
   assert.equal(await dial('acme', 'operator'), 'dialled');
   assert.deepEqual(
     refused.map((line) => line.split(':')[0]),
-    ['destination', 'agent link', 'destination'],
+    ['destination', 'agent link', 'destination', 'agent link', 'destination'],
   );
 });
 

@@ -6,7 +6,7 @@ import { type AgentEvidence, type Grant, readTenantFile, type Tenant, Tenants } 
 import { Directory, memoryRegistry } from '@isthmus/directory';
 import type { Tenancy } from '@isthmus/plane';
 import { until } from '@isthmus/runtime/testing';
-import { LinkServer, refusedWhere, requestLink } from '@isthmus/transport';
+import { LinkServer, parseIdentifiers, refusedWhere, requestLink } from '@isthmus/transport';
 import { NotAuthorised, noTracer, notAuthorisedIn, planeEvents } from '@isthmus/tunnel';
 import { AgentAdmission, RenewalRates, SessionGrant } from './agent-admission.ts';
 import { hub } from './hub.ts';
@@ -58,6 +58,35 @@ test('attempts that nobody has refused yet count too, and are not called refused
   assert.equal(hasty.destroyed, true);
   verdict.reject(new NotAuthorised('nobody knows it'));
   await Promise.all(undecided.map((attempt) => assert.rejects(attempt, /nobody knows it/)));
+});
+
+test('an agent without room is refused before its token is looked at, and after that if others took the room meanwhile', async () => {
+  let [sessions, reviews] = [1, 0];
+  const limits = { identifiers: 10, identifierBytes: 1000, sessions: 1 };
+  const authenticate = async () => {
+    reviews++;
+    sessions = 1;
+  };
+  const table = { ofAgent: () => sessions } as unknown as SessionTable;
+  const admits = new AgentAdmission({ authenticate, limits }, table, () => undefined);
+  const socket = connection() as unknown as Socket;
+  const asked = { agentId: 'a', token: 'junk', ...parseIdentifiers('') };
+  const link = () => admits.link({ ...asked, identifiers: '', version: 'test' }, socket);
+  const packets = () =>
+    admits.packets.admit({
+      ...asked,
+      peer: { socket, remote: '10.0.0.1:1', subject: undefined, end() {} },
+      signal: AbortSignal.timeout(60_000),
+      authenticate: (check) => check('junk', { source: '10.0.0.1', signal: AbortSignal.timeout(60_000) }),
+    });
+  for (const asks of [link, packets]) {
+    [sessions, reviews] = [1, 0];
+    await assert.rejects(asks(), /agent a has 1 sessions here already: --max-agent-sessions/);
+    assert.equal(reviews, 0);
+    sessions = 0;
+    await assert.rejects(asks(), /agent a has 1 sessions here already: --max-agent-sessions/);
+    assert.equal(reviews, 1);
+  }
 });
 
 const PRINCIPAL = {

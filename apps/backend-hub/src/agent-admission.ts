@@ -180,10 +180,11 @@ export class AgentAdmission {
   }
 
   /** What decides on Go agents, which bring no tenant: their credential names it. */
-  get packets(): Pick<Parameters<typeof agentService<AdmittedAgent>>[0], 'admit' | 'identifierLimits'> {
+  get packets(): Pick<Parameters<typeof agentService<AdmittedAgent>>[0], 'admit' | 'checkRoom' | 'identifierLimits'> {
     return {
       identifierLimits: this.#identifierLimits,
       admit: ({ peer, authenticate, ...agent }) => this.#admit({ ...agent, ...peer }, authenticate),
+      checkRoom: (agent, agentId) => this.checkRoom(agent, agentId),
     };
   }
 

@@ -270,7 +270,6 @@ export class AgentPort {
 
   #openPackets({ agentId, identifiers, peer, channel }: PacketAgent, agent: AdmittedAgent): void {
     const { hubId, observation } = this.#options;
-    this.admission.checkRoom(agent, agentId);
     const sessionId = newSessionId();
     const drain = () => this.#sessions.drain(sessionId);
     const { tenant } = agent;

@@ -186,6 +186,25 @@ for (const [what, fields, code, details, where] of LIMITED) {
   });
 }
 
+test('an agent whose room others took while its token was looked at is told so, and not that it is in', {
+  timeout: 60_000,
+}, async () => {
+  const { target, agents, events } = await hub({
+    checkRoom() {
+      throw new AgentLimitError('agent sessions', 'full has enough');
+    },
+  });
+  const refused = once(events, 'refused');
+  const metadata = new Metadata();
+  metadata.add('agentid', 'full');
+  const call = callMethod(target, CONNECT_METHOD, metadata);
+  const heads: Metadata[] = [];
+  call.on('metadata', (head: Metadata) => heads.push(head)).on('data', () => {});
+  assert.equal((await ended(call)).code, status.RESOURCE_EXHAUSTED);
+  assert.equal((await refused)[0], 'agent sessions');
+  assert.deepEqual([heads.flatMap((head) => head.get('serverid')), agents], [[], []]);
+});
+
 test('the check of a token is given up when its agent goes away', async () => {
   const asked = Promise.withResolvers<AbortSignal>();
   const { target } = await hub({

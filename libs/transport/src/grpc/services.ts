@@ -210,7 +210,8 @@ export interface AgentServiceOptions<A> {
   readonly identifierLimits?: IdentifierLimits;
   /** Decides whether it gets one. Rejects with NotAuthorised or AgentLimitError. */
   readonly admit: (agent: AskingAgent) => Promise<A>;
-  /** Throws AgentLimitError if others took the room meanwhile. */
+  /** Throws AgentLimitError if others took the room meanwhile: several agents may share one review of a token. */
+  readonly checkRoom: (found: A, agentId: string) => void;
   readonly onAgent: (agent: PacketAgent, admitted: A) => void;
 }
 
@@ -224,7 +225,7 @@ async function admit<A>(
   proven: () => void,
   options: AgentServiceOptions<A>,
 ): Promise<void> {
-  const { serverId, serverCount, events, onAgent } = options;
+  const { serverId, serverCount, events, checkRoom, onAgent } = options;
   const { metadata, peer } = call;
   try {
     const agentId = readAgentId(metadata);
@@ -234,6 +235,7 @@ async function admit<A>(
       authenticate: (check) => authenticate(call, check),
     });
     if (call.over) return;
+    checkRoom(found, agentId);
     proven();
     // Agents wait for these two before anything else.
     call.respond([

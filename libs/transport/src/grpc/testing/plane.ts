@@ -110,6 +110,7 @@ export async function hub(options: Partial<AgentServiceOptions<void>> = {}, back
     serverCount: () => 3,
     events,
     admit: async () => {},
+    checkRoom() {},
     onAgent: (agent) => {
       agents.push(agent);
       clients.push(
