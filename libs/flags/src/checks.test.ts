@@ -249,6 +249,7 @@ test('invalid values are rejected', () => {
     ['--backend-dial-timeout=-1s', '--backend-dial-timeout: bad duration -1s: it must not be negative'],
     ['--graceful-shutdown-timeout=-1s', /^--graceful-shutdown-timeout: bad duration/],
     ['--enable-contention-profiling', '--enable-contention-profiling: needs --enable-profiling'],
+    ['--xfr-channel-size=0', '--xfr-channel-size: bad size 0: want 1 or more'],
     ['--lease-label=a', '--lease-label: bad label "a": want key=value'],
     ['--server-count=0', '--server-count: bad number 0: want 1 or more'],
     ['--server-id=', /^--server-id: bad id ""/],

@@ -189,6 +189,7 @@ export const proxyServer = program(
   ...ofCallers,
   ...ofBoth,
   ...ofAgents,
+  checkQueues,
 );
 
 export const frontendGateway = program(
@@ -228,6 +229,7 @@ export const proxyAgent = program(
   tls.checkAdminTls,
   agent.checkLeaseSelector,
   common.checkKubeconfig,
+  checkQueues,
   common.checkDebug,
   common.checkLogging,
   common.checkAudit,
@@ -264,6 +266,11 @@ function checkDurations(table: FlagTable, values: Readonly<Record<string, unknow
       throw new FlagError(flag, `bad duration ${writeDuration(value as number)}: it must not be negative`);
     }
   }
+}
+
+function checkQueues(flags: { readonly 'xfr-channel-size': number }): void {
+  const size = flags['xfr-channel-size'];
+  if (size <= 0) throw new FlagError('xfr-channel-size', `bad size ${size}: want 1 or more`);
 }
 
 /** A listener that values ask for, by the flag that holds its port. */
