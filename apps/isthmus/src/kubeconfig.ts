@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
 import { mkdir, open, readFile, realpath, rename, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import timers from 'node:timers/promises';
@@ -32,11 +31,12 @@ export class Kubeconfig {
   }
 
   /** The file of --kubeconfig or of KUBECONFIG's list the first that exists, as kubectl chooses. */
-  static locate({ env }: Pick<Terminal, 'env'>, given?: string): string {
+  static async locate({ env }: Pick<Terminal, 'env'>, given?: string): Promise<string> {
     if (given !== undefined) return resolve(given);
     const listed = (env.KUBECONFIG ?? '').split(':').filter((path) => path !== '');
-    const path = listed.find((each) => existsSync(each)) ?? listed.at(-1);
-    if (path !== undefined) return resolve(path);
+    for (const path of listed) if (await exists(path)) return resolve(path);
+    const last = listed.at(-1);
+    if (last !== undefined) return resolve(last);
     if (!env.HOME) throw usage('there is no KUBECONFIG and no HOME: name the file with --kubeconfig');
     return join(env.HOME, '.kube', 'config');
   }
@@ -134,6 +134,13 @@ export class Kubeconfig {
     const list = (this.#document.toJS() as Record<string, unknown> | null)?.[section];
     return Array.isArray(list) ? list : [];
   }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await readFile(path).then(
+    () => true,
+    (error: NodeJS.ErrnoException) => error.code !== 'ENOENT',
+  );
 }
 
 /** Takes a lock as kubectl does: whoever creates the file has it. */

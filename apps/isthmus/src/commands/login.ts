@@ -57,7 +57,7 @@ Short-lived tokens: name a command behind -- that prints one. kubectl then asks 
     if (gateway.protocol !== 'https:')
       throw usage('--gateway: want https://, since gateways take tokens over TLS only');
     if ((options.tokenFile === undefined) === (run.length === 0)) throw usage('give --token-file FILE, or -- COMMAND');
-    const path = Kubeconfig.locate(terminal, options.kubeconfig);
+    const path = await Kubeconfig.locate(terminal, options.kubeconfig);
     const base = options.server === undefined ? await baseOf(await Kubeconfig.read(path), options.from) : undefined;
     if (base?.insecure)
       throw usage(
@@ -157,7 +157,7 @@ export const credential = command({
   asksNobody: () => true,
   async run({ args, options, terminal }: Call<Pick<Options, 'kubeconfig'>>) {
     const [context, run] = args as unknown as [string, readonly string[]];
-    const path = Kubeconfig.locate(terminal, options.kubeconfig);
+    const path = await Kubeconfig.locate(terminal, options.kubeconfig);
     const { cluster, proxy } = await kubeContext(await Kubeconfig.read(path), context);
     if (!proxy) throw usage(`context ${context} has no proxy-url: isthmus login writes it`);
     const { token, expires } = await tokenFrom(run);
