@@ -85,6 +85,20 @@ test('whatever a caller tells takes no place of what the gateway saw, even of it
   assert.deepEqual([ids('acme').length, cuts.of('acme').forgotten], [ADMIN.cuts + ADMIN.toldCuts, 5]);
 });
 
+test('what is told late makes room for what was cut later, and is the first that is forgotten', (context) => {
+  context.mock.timers.enable({ apis: ['Date'], now: 10 * ADMIN.historyMs });
+  const { cuts, tell, ids } = recent();
+  tell('first', 0);
+  for (let n = 1; n < ADMIN.toldCuts; n++) tell(`late ${n}`, ADMIN.historyMs - n);
+  for (let n = 0; n < 10; n++) tell(`now ${n}`, 0);
+  assert.equal(cuts.of('acme').forgotten, 10);
+  const kept = ids('acme');
+  assert.ok(kept.includes('first') && kept.includes('late 11') && !kept.includes('late 10'));
+  context.mock.timers.tick(ADMIN.toldCuts);
+  tell('then', 0);
+  assert.deepEqual([ids('acme').length, cuts.of('acme').forgotten], [12, 0]);
+});
+
 test('cuts are kept for an hour', () => {
   const { cuts, end } = recent();
   end('acme', 'path');

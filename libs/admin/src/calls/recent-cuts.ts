@@ -40,11 +40,13 @@ export class RecentCuts {
   }
 }
 
-/** Cuts of an hour. Where there are too many, the tenant with the most loses its first, so that no tenant hides the cuts of another. */
+/** Cuts of an hour. Where there are too many, the tenant with the most loses its oldest, so that no tenant hides the cuts of another. */
 class KeptCuts {
   readonly #most: number;
-  /** By tenant. When an agent dies, each of its 10,000 tunnels forgets one. */
+  /** By tenant, the last one last. When an agent dies, each of its 10,000 tunnels forgets one. */
   readonly #kept = new Grouped<adminApi.Cut>();
+  /** When the last one was cut, in milliseconds since the epoch. */
+  #lastMs = 0;
   /** How many of each tenant are not kept, and when the last of them was cut, in milliseconds since the epoch. */
   readonly #forgotten = new Map<string, { readonly count: number; readonly at: number }>();
 
@@ -53,18 +55,21 @@ class KeptCuts {
   }
 
   of(tenant: string | undefined, now: number): CutsOfHour {
-    const since = now - ADMIN.historyMs;
-    this.#forgetBefore(since);
+    this.#forgetBefore(now - ADMIN.historyMs);
     const kept = tenant === undefined ? this.#kept.all : (this.#kept.of(tenant) ?? []);
     const forgotten = [...this.#forgotten].filter(([name]) => tenant === undefined || name === tenant);
     return {
-      cuts: [...kept].filter(({ atMs }) => atMs >= since),
+      cuts: [...kept],
       forgotten: forgotten.reduce((sum, [, { count }]) => sum + count, 0),
     };
   }
 
   keep(cut: adminApi.Cut): void {
-    this.#kept.add(cut.tenant, cut);
+    // One that hold told late was cut before others.
+    const later = cut.atMs < this.#lastMs ? [...this.#kept.all].filter(({ atMs }) => atMs > cut.atMs) : [];
+    for (const each of later) this.#kept.delete(each.tenant, each);
+    for (const each of [cut, ...later]) this.#kept.add(each.tenant, each);
+    this.#lastMs = Math.max(this.#lastMs, cut.atMs);
     if (this.#kept.size > this.#most) this.#forgetBefore(Date.now() - ADMIN.historyMs);
     if (this.#kept.size <= this.#most) return;
     const [oldest] = this.#kept.most ?? [];
@@ -77,7 +82,6 @@ class KeptCuts {
 
   #forgetBefore(since: number): void {
     for (const cut of this.#kept.all) {
-      // What hold told late stands behind what was cut later, and is left out when it is asked for.
       if (cut.atMs >= since) break;
       this.#kept.delete(cut.tenant, cut);
     }
