@@ -57,10 +57,16 @@ function ownName(path: string): string {
   return name;
 }
 
+/** Deno keeps what a test replaces until it is given back. */
+function draw(context: TestContext, random: () => number): void {
+  const { mock } = context.mock.method(Math, 'random', random);
+  context.after(() => mock.restore());
+}
+
 test('a name of its own that is taken is left alone, and another is bound', async (context) => {
   const path = socketPath(context);
   const drawn = [0.1, 0.1, 0.1, 0.2];
-  context.mock.method(Math, 'random', () => drawn.shift() ?? assert.fail('drew again'));
+  draw(context, () => drawn.shift() ?? assert.fail('drew again'));
   const others = await bind(new SocketFile(path, true), 'other');
   const taken = ownName(path);
   const file = new SocketFile(path, true);
@@ -74,7 +80,7 @@ test('a name of its own that is taken is left alone, and another is bound', asyn
 
 test('a process that finds no name of its own says so', async (context) => {
   const path = socketPath(context);
-  context.mock.method(Math, 'random', () => 0.1);
+  draw(context, () => 0.1);
   const others = await bind(new SocketFile(path, true), 'other');
   await assert.rejects(bind(new SocketFile(path, true), 'own'), { code: 'EADDRINUSE' });
   await close(others);
