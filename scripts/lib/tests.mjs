@@ -18,8 +18,11 @@ const RUNTIME_MS = 20 * 60_000;
 const SCHEDULES = '100000';
 /** They take a minute of one processor. What runs beside them, and comes first, may take its own deadlines: the gate, the oldest Node, Deno. */
 const SCHEDULES_MS = TESTS_MS + 3 * RUNTIME_MS;
-/** What runs side by side: tests that wait leave the processors to others. */
-const PARALLEL = 3;
+/**
+ * What runs side by side, each with two files at once: tests that wait leave the processors to others. With more, two processors are so busy
+ * that a program is silent for longer than its peers wait.
+ */
+const PARALLEL = 2;
 /** Edges where runtimes have differed: what ends, resets, waits and moves much. */
 const ON_RUNTIMES = 'test/src/edges/{closing,cuts,destinations,failures,pressure,resets}.test.ts';
 /** What a tunnel's bytes pass through. Of the other packages, Deno runs the unit tests every night. */

@@ -141,9 +141,10 @@ describe('with gateway and hub apart, each records what happened at it', { skip:
       ['hub-1', 'acme', 'agent edge-2', 'gone bad'],
     );
     assert.match(kick.operator.identity, /^127\.0\.0\.1:\d+$/);
-    const closed = await recorded(hub, 'session', ({ state, agent: id }) => state === 'closed' && id === 'edge-2');
-    assert.deepEqual([closed.tenant, closed.principal], ['acme', 'acme/agent/edge-2']);
-    assert.match(closed.text ?? '', /gone bad/);
+    // On a busy machine it may have lost a session before, and come back.
+    const isKicked = ({ state, text = '' }: Of<'session'>) => state === 'closed' && text.includes('gone bad');
+    const closed = await recorded(hub, 'session', isKicked);
+    assert.deepEqual([closed.agent, closed.tenant, closed.principal], ['edge-2', 'acme', 'acme/agent/edge-2']);
   });
 
   it('a drain: at the hub', async () => {
