@@ -143,7 +143,7 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
     };
     const plane = () => {
       met ??= meet().catch((error) => {
-        // Whoever asks again meets again.
+        // A later question tries again.
         met = undefined;
         throw error;
       });

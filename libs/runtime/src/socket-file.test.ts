@@ -67,7 +67,7 @@ test('a name of its own that is taken is left alone, and another is bound', asyn
   const path = socketPath(context);
   const drawn = [0.1, 0.1, 0.1, 0.2];
   draw(context, () => drawn.shift() ?? assert.fail('drew again'));
-  const others = await bind(new SocketFile(path, true), 'other');
+  const other = await bind(new SocketFile(path, true), 'other');
   const taken = ownName(path);
   const file = new SocketFile(path, true);
   const server = await bind(file, 'own');
@@ -75,15 +75,15 @@ test('a name of its own that is taken is left alone, and another is bound', asyn
   assert.deepEqual(readdirSync(join(path, '..')).sort(), [taken, 'callers.sock']);
   assert.equal(await text(net.connect(join(path, '..', taken))), 'other');
   assert.equal(await text(net.connect(path)), 'own');
-  await Promise.all([close(others), close(server)]);
+  await Promise.all([close(other), close(server)]);
 });
 
 test('a process that finds no name of its own says so', async (context) => {
   const path = socketPath(context);
   draw(context, () => 0.1);
-  const others = await bind(new SocketFile(path, true), 'other');
+  const other = await bind(new SocketFile(path, true), 'other');
   await assert.rejects(bind(new SocketFile(path, true), 'own'), { code: 'EADDRINUSE' });
-  await close(others);
+  await close(other);
 });
 
 test('a socket that is bound again takes its place again, but not from a process that took over meanwhile', async (context) => {
