@@ -86,6 +86,21 @@ test('a hub hears the tenant that the agent names, and the agent the one that th
   assert.deepEqual(heard, [undefined, 'acme']);
 });
 
+test('the answer leaves with the first frames of the link', async () => {
+  const upgrades = upgradeServer({
+    admit: async () => ({ hubId: 'h1', sessionId: 's1', tenant: 'default', plane: '', serverCount: 1 }),
+    open: (socket) => void setImmediate(() => socket.write('frames')),
+    refused: (_socket, error) => assert.fail(error),
+    fault: (_socket, error) => assert.fail(error),
+  });
+  const port = await listen(net.createServer((socket) => upgrades.accept(socket)));
+  const socket = net.connect(port, '127.0.0.1');
+  socket.write(`GET ${LINK_PATH} HTTP/1.1\r\nupgrade: ${LINK_PROTOCOL}\r\nisthmus-agent: a\r\n\r\n`);
+  const [first] = await once(socket, 'data');
+  assert.match(String(first), /^HTTP\/1\.1 101 .*\r\n\r\nframes$/s);
+  socket.destroy();
+});
+
 test('a hub takes no agent by the name of what gateways dial themselves', async () => {
   const upgrades = upgradeServer({
     admit: () => assert.fail('it was admitted'),

@@ -16,7 +16,6 @@ import {
   quoted,
   readHead,
   reasonOf,
-  write,
 } from '../http1.ts';
 import { AgentLimitError } from '../identifiers.ts';
 import { isHexId } from './control.ts';
@@ -186,8 +185,12 @@ export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<
     try {
       const hello = readHello(await readRequest(socket));
       const answer = await options.admit(hello, socket);
+      if (!socket.writable) throw new Error('the agent has closed its connection');
       answered = true;
-      await write(socket, acceptance(answer));
+      // It leaves with the link's first frames, in one write.
+      socket.cork();
+      setImmediate(() => socket.uncork());
+      socket.write(acceptance(answer));
       options.open(socket, hello, answer);
     } catch (error) {
       options.refused(socket, error as Error);
