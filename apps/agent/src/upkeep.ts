@@ -52,6 +52,12 @@ export function updated(report: Report | undefined, message: MembershipMessage, 
   return { hubs, current: message.current, until: now + TRANSPORT.membershipTtlMs };
 }
 
+/** Whether a message says nothing but that a report, which has not expired, still holds. */
+function isRenewal({ current, until }: Report, message: MembershipMessage, now: number): boolean {
+  if (message.type === 'membership' || now >= until) return false;
+  return message.current === current && message.changed.length + message.gone.length === 0;
+}
+
 /** @param last the report of the link that ended last, for when no link has reported any hub */
 export function membershipOf(reports: readonly Report[], last: Report | undefined, now: number): Membership {
   const holds = ({ until }: Report) => now < until;
@@ -456,9 +462,14 @@ export class Upkeep {
 
   /** Takes a hub's report. A hub that started is worth an attempt at once, but not by all agents at the same moment. */
   #hear(link: ServerLink, message: MembershipMessage): void {
+    const { report } = link;
+    if (report && isRenewal(report, message, this.#now)) {
+      link.report = updated(report, message, this.#now);
+      return;
+    }
     if (this.#links.has(link)) {
       const known = new Map(this.#membership.hubs.map(({ hubId, generation }) => [hubId, generation]));
-      link.report = updated(link.report, message, this.#now);
+      link.report = updated(report, message, this.#now);
       const started = this.#membership.hubs.filter(({ hubId, generation }) => generation > (known.get(hubId) ?? -1));
       if (started.length > 0) this.#reconnect.started(started.flatMap((hub) => placeOf(hub) ?? []));
     }

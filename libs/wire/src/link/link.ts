@@ -207,9 +207,11 @@ export function watchLiveness(
   let ask = WIRE.pingAfterChecks * seconds;
   const roundTrip = () => Math.floor((link.rtt || WIRE.unknownRoundTripMs) / WIRE.checkEveryMs);
   const check = () => {
-    silent = link.bytesRead === bytesRead ? silent + 1 : 0;
-    unsent = link.bytesWritten === bytesWritten ? unsent + 1 : 0;
-    ({ bytesRead, bytesWritten } = link);
+    const [read, written] = [link.bytesRead, link.bytesWritten];
+    silent = read === bytesRead ? silent + 1 : 0;
+    unsent = written === bytesWritten ? unsent + 1 : 0;
+    bytesRead = read;
+    bytesWritten = written;
     const isAsUsual = atRest && carries();
     // A PING that has no answer counts. What the link begins to carry is written on both sides, so `unsent` is small.
     if (isAsUsual && wasAtRest)
@@ -217,7 +219,8 @@ export function watchLiveness(
     wasAtRest = atRest && !isAsUsual;
     const scale = isAsUsual ? 1 : seconds;
     ask = WIRE.pingAfterChecks * scale;
-    if (silent >= WIRE.deadAfterChecks * scale + roundTrip())
+    const late = silent - WIRE.deadAfterChecks * scale;
+    if (late >= 0 && late >= roundTrip())
       dead(new Error(`silent for ${(silent * WIRE.checkEveryMs) / 1000} s, even to PING`));
     else if (silent === ask || unsent === ask) link.ping();
   };
