@@ -191,7 +191,7 @@ export const TRANSPORT = {
   /** How many bytes of control messages may wait for a peer that does not read. Beyond that, the link is useless and ends. */
   controlBacklogBytes: 4 * 1024 * 1024,
   /** So many links to agents have the same interval of PINGs. The next ones have a second more. */
-  linksPerPingStep: 500,
+  linksPerPingStep: 100,
   /** The longest interval of PINGs that a hub chooses for its links at rest, in seconds. An agent then notices within 12.5 s that its hub hangs. */
   longestAtRestSeconds: 5,
   /** The longest silence that an agent may ask for, in seconds (`--ping-interval`). A hub notices only after such a silence that the agent is gone. */
