@@ -95,6 +95,10 @@ export class Replica {
     for (const { hub } of this.#hubs.values()) yield hub;
   }
 
+  hubIds(): Iterable<string> {
+    return this.#hubs.keys();
+  }
+
   hub(hubId: string): HubRecord | undefined {
     return this.#hubs.get(hubId)?.hub;
   }

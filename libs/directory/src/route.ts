@@ -100,7 +100,7 @@ export function* ranked(options: RouteOptions, to: RouteTo, seen: Seen = {}): Ge
     const takes = (id: string) => suspected || !suspects.has(id, tenant);
     const usable = (hubId: string) => nextHop(hubId) !== undefined && takes(hubId);
     // Without a usable hub, the search would visit every session in vain, perhaps thousands.
-    if (!some(directory.hubs(), ({ hubId }) => usable(hubId))) continue;
+    if (!some(directory.hubIds(), usable)) continue;
     const eligible = ({ record: { sessionId, hubId } }: Session) =>
       !tried.has(sessionId) && usable(hubId) && takes(sessionId);
     for (const found of findings(options, to)) {
@@ -131,28 +131,28 @@ export function* quarantined(options: RouteOptions, to: RouteTo): Generator<Sess
 }
 
 /** Yields what is looked up for a destination: by each strategy in turn, best first. */
-export function* lookups(
-  { directory, strategies }: Pick<RouteOptions, 'directory' | 'strategies'>,
-  { tenant, host }: RouteTo,
-): Generator<Lookup, void> {
-  const lengths = directory.placement.prefixLengths(tenant);
-  for (const [step, strategy] of strategies.entries())
-    for (const key of destinationKeys(strategy, host, lengths)) yield { step, key };
+export function lookups(options: Pick<RouteOptions, 'directory' | 'strategies'>, to: RouteTo): Generator<Lookup, void> {
+  return findings(options, to);
 }
 
-function* findings(options: RouteOptions, to: RouteTo): Generator<Found> {
+function* findings(options: Pick<RouteOptions, 'directory' | 'strategies'>, to: RouteTo): Generator<Found, void> {
   const { placement } = options.directory;
-  const { tenant, agent } = to;
+  const { tenant, host, agent } = to;
   if (agent !== undefined) {
     yield foundOfAgent(options, { ...to, agent });
     return;
   }
-  for (const { step, key } of lookups(options, to))
-    yield { step, key, pool: placement.pool(tenant, key), quarantined: placement.quarantined(tenant, key) };
+  const lengths = placement.prefixLengths(tenant);
+  let step = 0;
+  for (const strategy of options.strategies) {
+    for (const key of destinationKeys(strategy, host, lengths))
+      yield { step, key, pool: placement.pool(tenant, key), quarantined: placement.quarantined(tenant, key) };
+    step++;
+  }
 }
 
 /** An agent has few sessions, so they need no index. */
-function foundOfAgent({ directory }: RouteOptions, to: RouteTo & { readonly agent: string }): Found {
+function foundOfAgent({ directory }: Pick<RouteOptions, 'directory'>, to: RouteTo & { readonly agent: string }): Found {
   const { tenant, agent: agentId, instance } = to;
   const pool = new Pool();
   const quarantined: Session[] = [];
