@@ -35,9 +35,13 @@ const ALLOWED: Readonly<Record<SectionKind, ReadonlySet<string>>> = {
 
 const STATUS = /^[1-5]\d\d$/;
 
+/** An object without a prototype's fields, as by Object.create(null), which V8 would make a hash table. */
+const Fields = function Fields() {} as unknown as new () => Record<string, string>;
+Fields.prototype = Object.create(null);
+
 /** @returns the pseudo-header fields; undefined if the section is malformed (sections 8.1.1 and 8.3) */
 function readPseudo(section: readonly Field[], kind: SectionKind): PseudoFields | undefined {
-  const own: Record<string, string | undefined> = Object.create(null);
+  const own = new Fields();
   let regular = false;
   for (const field of section) {
     const name = field[0];
@@ -190,10 +194,6 @@ export class HeadReader {
     this.#timer = undefined;
   }
 }
-
-/** An object without a prototype's fields, as by Object.create(null), which V8 would make a hash table. */
-const Fields = function Fields() {} as unknown as new () => Record<string, string>;
-Fields.prototype = Object.create(null);
 
 /** Joins fields of the same name with `, ` (RFC 9110 section 5.3). */
 export function headOf(fields: readonly Field[]): Head {
