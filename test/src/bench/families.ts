@@ -162,7 +162,7 @@ async function inOne(
       const hubPorts = [back.agentPort];
       const fleet = scope.use(new Fleet({ hubPorts, tls, sessionCount: 1, rebalanceTime: 600_000 }));
       fleet.grow(agents);
-      await fleet.complete(120_000);
+      await fleet.complete();
       return { door: front.door, groups: { server: [server.pid] }, ready: () => server.waitReady() };
     };
   }

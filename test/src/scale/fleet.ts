@@ -13,8 +13,11 @@ const LOOK_EVERY = 100;
 /** A fleet without a new session for this long is at rest, in milliseconds. */
 const CALM = 3000;
 
-/** In milliseconds. Agents move to the hubs that they prefer in half a minute, and some also wait for others' handshakes. */
-const SETTLE_DEADLINE = 120_000;
+/** Agents move to the hubs that they prefer in half a minute. In milliseconds. */
+const DEADLINE = 60_000;
+
+/** What each agent adds to that: both ends of all handshakes share the machine. In milliseconds. */
+const DEADLINE_OF_AGENT = 100;
 
 const WORKER = new URL('./worker.ts', import.meta.url);
 
@@ -49,6 +52,11 @@ export class Fleet implements AsyncDisposable {
     return this.#size;
   }
 
+  /** How long it may take for what it does, in milliseconds. */
+  get deadline(): number {
+    return DEADLINE + this.#size * DEADLINE_OF_AGENT;
+  }
+
   /** Starts agents, as fast as the machine can, until there are `size`. */
   grow(size: number): void {
     for (const [index, worker] of this.#workers.entries()) {
@@ -73,14 +81,14 @@ export class Fleet implements AsyncDisposable {
   }
 
   /** Waits until every agent holds all sessions that it should. @returns when that was seen, by `performance.now()` */
-  async complete(deadline: number): Promise<number> {
+  async complete(): Promise<number> {
     let last: Coverage | undefined;
     const complete = async () => {
       last = await this.coverage();
       return last.agents === this.#size && last.covered === this.#size;
     };
     const what = () => `all sessions of ${this.#size} agents (${last?.covered} have theirs; ${this.#failed()})`;
-    await until(complete, { deadline, every: LOOK_EVERY, what, hopeless: () => this.#lost() });
+    await until(complete, { deadline: this.deadline, every: LOOK_EVERY, what, hopeless: () => this.#lost() });
     return performance.now();
   }
 
@@ -94,7 +102,7 @@ export class Fleet implements AsyncDisposable {
       return opened === before;
     };
     await until(calm, {
-      deadline: SETTLE_DEADLINE,
+      deadline: this.deadline,
       every: CALM,
       what: 'a fleet at rest',
       hopeless: () => this.#lost(),
@@ -102,13 +110,13 @@ export class Fleet implements AsyncDisposable {
   }
 
   /** Waits until this many sessions have opened since the fleet started. */
-  async hasOpened(count: number, deadline: number): Promise<void> {
+  async hasOpened(count: number): Promise<void> {
     const enough = async () => {
       await this.coverage();
       return this.opened.length >= count;
     };
     await until(enough, {
-      deadline,
+      deadline: this.deadline,
       every: LOOK_EVERY,
       hopeless: () => this.#lost(),
       what: () => `${count} sessions (${this.opened.length} came up; ${this.#failed()})`,

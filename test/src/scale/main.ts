@@ -1,7 +1,7 @@
 // npm run scale: measures how the plane copes with thousands of agents. Prints tables, and every check that fails.
 import { parseArgs } from 'node:util';
 import { redisMissing } from '@isthmus/directory/testing/servers';
-import type { Findings } from './findings.ts';
+import { check, type Findings } from './findings.ts';
 import { dials } from './phases/dials.ts';
 import { known, memory } from './phases/growth.ts';
 import { death, herd } from './phases/losses.ts';
@@ -88,13 +88,22 @@ async function measured({ sizes, phases }: Run): Promise<Findings[]> {
     for (const phase of phases) {
       const start = performance.now();
       process.stderr.write(`${phase.name}: ${phase.what} ... `);
-      findings.push(await plane.run(phase, sizes));
+      findings.push(await outcome(phase, () => plane.run(phase, sizes)));
       process.stderr.write(`${((performance.now() - start) / 1000).toFixed(1)} s\n`);
     }
   } finally {
     await plane.end();
   }
   return findings;
+}
+
+/** A phase that does not end takes no other's figures with it. */
+async function outcome({ name, what }: Phase, run: () => Promise<Findings>): Promise<Findings> {
+  try {
+    return await run();
+  } catch (error) {
+    return { tables: [], checks: [check(`${name}: ${what}`, false, (error as Error).message)] };
+  }
 }
 
 /** The plane that phases share, as long as it fits the next phase. */
@@ -110,9 +119,11 @@ class CurrentPlane {
     const agents = phase.agents(sizes);
     if (this.#spoilt || (this.#stage && this.#stage.fleet.size > agents)) await this.end();
     this.#stage ??= await stage(sizes.rebalanceMs);
+    this.#spoilt = true;
     if (agents > 0) await this.#stage.populate(agents);
+    const found = await phase.run(this.#stage, sizes);
     this.#spoilt = phase.spoils ?? false;
-    return phase.run(this.#stage, sizes);
+    return found;
   }
 
   async end(): Promise<void> {

@@ -45,12 +45,6 @@ export interface Stage extends AsyncDisposable {
   populate(agents: number): Promise<void>;
 }
 
-/** How long the whole fleet may take to connect, in milliseconds: a handshake costs both ends, here on the same processors. */
-const POPULATE_DEADLINE = 120_000;
-
-/** How long the gateways may then take to learn of the fleet, in milliseconds. */
-const LEARN_DEADLINE = 120_000;
-
 /** @param rebalanceTime how long agents take to move to the hubs that they prefer, in milliseconds */
 export async function stage(rebalanceTime: number): Promise<Stage> {
   const scope = new Scope();
@@ -90,7 +84,7 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
   const learnt = async (agents: number) => {
     const all = async () => (await known()).every((count) => count >= agents * SESSIONS_PER_AGENT);
     // A page of metrics visits all sessions, so read it only a few times a second.
-    const rarely = { every: 200, deadline: LEARN_DEADLINE };
+    const rarely = { every: 200, deadline: fleet.deadline };
     await until(all, { ...rarely, what: `all sessions of ${agents} agents at every gateway` });
     return performance.now();
   };
@@ -111,7 +105,7 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
     },
     async populate(agents) {
       if (fleet.size < agents) fleet.grow(agents);
-      await fleet.complete(POPULATE_DEADLINE);
+      await fleet.complete();
       await learnt(agents);
     },
     [Symbol.asyncDispose]: () => scope[Symbol.asyncDispose](),

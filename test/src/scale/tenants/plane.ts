@@ -120,13 +120,17 @@ export class TenantsPlane implements AsyncDisposable {
   }
 
   /** Grows the fleet to this many agents, and waits until each has its sessions and the gateways know them. */
-  async populate(agents: number, deadline: number): Promise<void> {
+  async populate(agents: number): Promise<void> {
     this.fleet.grow(agents);
-    await this.fleet.complete(deadline);
+    await this.fleet.complete();
     const sessions = agents * HUBS;
     const known = async (gateway: Program) => (await gateway.value('isthmus_known_sessions')) >= sessions;
     const all = async () => (await Promise.all(this.gateways.map(known))).every(Boolean);
-    await until(all, { every: LOOK_EVERY, deadline, what: `${sessions} sessions at every gateway` });
+    await until(all, {
+      every: LOOK_EVERY,
+      deadline: this.fleet.deadline,
+      what: `${sessions} sessions at every gateway`,
+    });
   }
 
   [Symbol.asyncDispose](): Promise<void> {
