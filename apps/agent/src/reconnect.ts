@@ -60,16 +60,16 @@ export class ConfiguredServer {
     const giveUp = new AbortController();
     try {
       const found = this.#resolve(this.#host, giveUp.signal);
-      if (!(await within(found, AGENT.lookupTimeoutMs)))
+      if (!(await within(found, AGENT.lookupTimeoutMs))) {
+        giveUp.abort();
         throw new Error(`${this.#host} did not resolve within ${AGENT.lookupTimeoutMs / 1000} s`);
+      }
       const places = (await found).map((host) => formatDestination({ host, port: this.#port }));
       if (places.length === 0) throw new Error(`${this.#host} resolves to no address`);
       return places;
     } catch (error) {
       if (this.#places.length > 0) return this.#places;
       throw error;
-    } finally {
-      giveUp.abort();
     }
   }
 }

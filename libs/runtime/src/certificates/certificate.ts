@@ -89,6 +89,7 @@ export class Certificate {
   /** subjectAltName's DER, in hex: two certificates of one subject and key that differ in it are not the same authority. */
   readonly #altNames: string | undefined;
   #id: string | undefined;
+  #name: string | undefined;
   /** Of issuers that were tried: whether its signature is theirs. Weak, as certificates that strangers sent come and go. */
   #signers: WeakMap<Certificate, boolean> | undefined;
 
@@ -196,13 +197,8 @@ export class Certificate {
 
   /** For people: its subject, or else its first name. A valid one may have neither. */
   get name(): string | undefined {
-    const { dns = [], uris = [], emails = [] } = this.names ?? {};
-    const [first] = [
-      ...dns.map((each) => `DNS:${each}`),
-      ...uris.map((each) => `URI:${each}`),
-      ...emails.map((each) => `email:${each}`),
-    ];
-    return nameText(this.subject) || first;
+    this.#name ??= nameText(this.subject) || firstName(this.names);
+    return this.#name || undefined;
   }
 
   /** For people: `CN=a,O=b`. */
@@ -242,6 +238,12 @@ export class Certificate {
   signed(data: Buffer, signature: Signature, value: Buffer): boolean {
     return signature.kind === this.keyKind && isSigned(signature, data, this, value);
   }
+}
+
+function firstName({ dns, uris, emails }: Partial<SubjectNames> = {}): string {
+  if (dns?.[0] !== undefined) return `DNS:${dns[0]}`;
+  if (uris?.[0] !== undefined) return `URI:${uris[0]}`;
+  return emails?.[0] === undefined ? '' : `email:${emails[0]}`;
 }
 
 type Part = readonly [from: number, to: number];
