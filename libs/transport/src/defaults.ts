@@ -168,9 +168,9 @@ export const TRANSPORT = {
   /** The longest token that an agent may send over its link, in characters: as many as the head of a link's request has room for. */
   tokenCharacters: 16 * 1024,
   /** How often a hub renews the list of hubs at its agents. */
-  membershipBeatMs: 10_000,
-  /** How long an agent believes the list of hubs without a renewal. Two beats may be late. */
-  membershipTtlMs: 3 * 10_000,
+  membershipBeatMs: 20_000,
+  /** How long an agent believes the list of hubs without a renewal. Two beats may be late. Earlier versions: 30 s. */
+  membershipTtlMs: 3 * 20_000,
   /** Hubs in one message to an agent. A longer list continues in changes, so that no line exceeds what the other side reads. */
   hubsInMessage: 128,
   /** Rules in a list of dial rules, and ports or callers of a rule: as many as a tenant's file may have. */
@@ -192,8 +192,8 @@ export const TRANSPORT = {
   controlBacklogBytes: 4 * 1024 * 1024,
   /** So many links to agents have the same interval of PINGs. The next ones have a second more. */
   linksPerPingStep: 100,
-  /** The longest interval of PINGs that a hub chooses for its links at rest, in seconds. An agent then notices within 12.5 s that its hub hangs. */
-  longestAtRestSeconds: 5,
+  /** The longest interval of PINGs that a hub chooses for its links at rest, in seconds. An agent then notices within 25 s that its hub hangs. */
+  longestAtRestSeconds: 10,
   /** The longest silence that an agent may ask for, in seconds (`--ping-interval`). A hub notices only after such a silence that the agent is gone. */
   longestPingSeconds: 300,
   /** How long an agent may take to send its request for a link. */

@@ -47,7 +47,7 @@ export const serverConnection = topic('Server', {
     'How long a link to a hub may be silent before either side sends a PING: 1s to 5m, in whole seconds. A dead link is noticed after 2.25 to 2.5 times as long. More saves bytes on metered links; see docs/EDGE.md.',
     {
       own: true,
-      unset: { text: '1s; up to 5s at rest, if the hub has many agents' },
+      unset: { text: '1s; up to 10s at rest, if the hub has many agents' },
     },
   ),
 });

@@ -200,28 +200,33 @@ export function watchLiveness(
   { ping, carries = () => false, checks = CHECKS }: LivenessOptions = {},
 ): () => boolean {
   const { seconds = 1, atRest = false } = ping ?? {};
+  const scale = atRest ? 1 : seconds;
+  const [ask, deadAfter] = [WIRE.pingAfterChecks * scale, WIRE.deadAfterChecks * scale];
   let { bytesRead, bytesWritten } = link;
   /** Checks in a row without a byte from the other side, and without one to it. */
   let [silent, unsent] = [0, 0];
-  let wasAtRest = false;
-  let ask = WIRE.pingAfterChecks * seconds;
+  let [wasResting, skipped] = [false, 0];
   const roundTrip = () => Math.floor((link.rtt || WIRE.unknownRoundTripMs) / WIRE.checkEveryMs);
   const check = () => {
+    const resting = atRest && !carries();
+    // At rest, a check counts for a longer time.
+    if (resting && ++skipped < seconds) return;
+    skipped = 0;
     const [read, written] = [link.bytesRead, link.bytesWritten];
     silent = read === bytesRead ? silent + 1 : 0;
     unsent = written === bytesWritten ? unsent + 1 : 0;
     bytesRead = read;
     bytesWritten = written;
-    const isAsUsual = atRest && carries();
-    // A PING that has no answer counts. What the link begins to carry is written on both sides, so `unsent` is small.
-    if (isAsUsual && wasAtRest)
-      silent = Math.min(WIRE.deadAfterChecks, Math.max(0, silent - WIRE.pingAfterChecks * (seconds - 1)));
-    wasAtRest = atRest && !isAsUsual;
-    const scale = isAsUsual ? 1 : seconds;
-    ask = WIRE.pingAfterChecks * scale;
-    const late = silent - WIRE.deadAfterChecks * scale;
-    if (late >= 0 && late >= roundTrip())
-      dead(new Error(`silent for ${(silent * WIRE.checkEveryMs) / 1000} s, even to PING`));
+    if (wasResting && !resting) {
+      // A PING that has no answer counts.
+      silent = silent < ask ? 0 : Math.min(deadAfter, ask + (silent - ask) * seconds);
+      unsent *= seconds;
+    }
+    wasResting = resting;
+    const each = resting ? seconds : 1;
+    const late = silent - deadAfter;
+    if (late >= 0 && late * each >= roundTrip())
+      dead(new Error(`silent for ${(silent * each * WIRE.checkEveryMs) / 1000} s, even to PING`));
     else if (silent === ask || unsent === ask) link.ping();
   };
   // An exception in one check must not skip the others.
