@@ -132,6 +132,18 @@ describe('liveness', () => {
     assert.deepEqual(deaths, ['silent for 2.25 s, even to PING']);
   });
 
+  test('a link that comes to rest has as long to answer as one at rest', () => {
+    let carries = true;
+    const { session, deaths, check } = watched({ seconds: 5, atRest: true }, () => carries);
+    session.bytesRead++;
+    check(9);
+    carries = false;
+    check(29);
+    assert.deepEqual(deaths, []);
+    check(1);
+    assert.deepEqual(deaths, ['silent for 11.25 s, even to PING']);
+  });
+
   test('an interval that an agent wants counts whatever the link carries', () => {
     const { session, check } = watched({ seconds: 5, atRest: false }, () => true);
     check(19);

@@ -221,7 +221,7 @@ export function watchLiveness(
       // A PING that has no answer counts.
       silent = silent < ask ? 0 : Math.min(deadAfter, ask + (silent - ask) * seconds);
       unsent *= seconds;
-    }
+    } else if (resting && !wasResting) silent = Math.min(silent, ask);
     wasResting = resting;
     const each = resting ? seconds : 1;
     const late = silent - deadAfter;
