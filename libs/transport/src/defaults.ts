@@ -169,7 +169,7 @@ export const TRANSPORT = {
   tokenCharacters: 16 * 1024,
   /** How often a hub renews the list of hubs at its agents. */
   membershipBeatMs: 20_000,
-  /** How long an agent believes the list of hubs without a renewal. Two beats may be late. Earlier versions: 30 s. */
+  /** How long an agent believes the list of hubs without a renewal. Two beats may be late, at agents of earlier versions half of one. */
   membershipTtlMs: 3 * 20_000,
   /** Hubs in one message to an agent. A longer list continues in changes, so that no line exceeds what the other side reads. */
   hubsInMessage: 128,
@@ -192,7 +192,7 @@ export const TRANSPORT = {
   controlBacklogBytes: 4 * 1024 * 1024,
   /** So many links to agents have the same interval of PINGs. The next ones have a second more. */
   linksPerPingStep: 100,
-  /** The longest interval of PINGs that a hub chooses for its links at rest, in seconds. An agent then notices within 25 s that its hub hangs. */
+  /** The longest interval of PINGs that a hub chooses for its links at rest, in seconds. An agent on a short path then notices within 25 s that its hub hangs. */
   longestAtRestSeconds: 10,
   /** The longest silence that an agent may ask for, in seconds (`--ping-interval`). A hub notices only after such a silence that the agent is gone. */
   longestPingSeconds: 300,

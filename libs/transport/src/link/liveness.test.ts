@@ -121,15 +121,39 @@ describe('liveness', () => {
     assert.equal(session.pings, 1);
     session.bytesRead++;
     check(12);
+    assert.equal(session.pings, 1);
     carries = true;
-    check(4);
-    assert.equal(session.pings, 1, 'it counts from when it began to carry something');
     check(1);
-    assert.equal(session.pings, 2);
+    assert.equal(session.pings, 2, 'it was silent for a second');
     check(4);
     assert.deepEqual(deaths, []);
     check(1);
-    assert.deepEqual(deaths, ['silent for 2.25 s, even to PING']);
+    assert.deepEqual(deaths, ['silent for 3.25 s, even to PING']);
+  });
+
+  test('a link that was asked at rest has a second to answer once it carries something', () => {
+    let carries = false;
+    const { session, deaths, check } = watched({ seconds: 10, atRest: true }, () => carries);
+    check(40);
+    assert.equal(session.pings, 1);
+    carries = true;
+    check(4);
+    assert.deepEqual(deaths, []);
+    session.bytesRead++;
+    check(4);
+    assert.deepEqual(deaths, [], 'it has answered');
+  });
+
+  test('a dead link is found though it carries something only for a moment, again and again', () => {
+    let carries = false;
+    const { deaths, check } = watched({ seconds: 10, atRest: true }, () => carries);
+    for (let moment = 0; moment < 4; moment++) {
+      check(15);
+      carries = true;
+      check(1);
+      carries = false;
+    }
+    assert.equal(deaths.length, 1);
   });
 
   test('a link that comes to rest has as long to answer as one at rest', () => {
@@ -138,10 +162,10 @@ describe('liveness', () => {
     session.bytesRead++;
     check(9);
     carries = false;
-    check(29);
+    check(24);
     assert.deepEqual(deaths, []);
     check(1);
-    assert.deepEqual(deaths, ['silent for 11.25 s, even to PING']);
+    assert.deepEqual(deaths, ['silent for 8.25 s, even to PING']);
   });
 
   test('an interval that an agent wants counts whatever the link carries', () => {

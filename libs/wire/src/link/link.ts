@@ -200,40 +200,42 @@ export function watchLiveness(
   { ping, carries = () => false, checks = CHECKS }: LivenessOptions = {},
 ): () => boolean {
   const { seconds = 1, atRest = false } = ping ?? {};
-  const scale = atRest ? 1 : seconds;
-  const [ask, deadAfter] = [WIRE.pingAfterChecks * scale, WIRE.deadAfterChecks * scale];
   let { bytesRead, bytesWritten } = link;
   /** Checks in a row without a byte from the other side, and without one to it. */
   let [silent, unsent] = [0, 0];
-  let [wasResting, skipped] = [false, 0];
+  /** Checks since the PING that a silence led to. Undefined if there was none, or if the other side was heard since. */
+  let waited: number | undefined;
+  /** Checks that were passed over, as a link at rest needs few. */
+  let passed = 0;
   const roundTrip = () => Math.floor((link.rtt || WIRE.unknownRoundTripMs) / WIRE.checkEveryMs);
   const check = () => {
-    const resting = atRest && !carries();
-    // At rest, a check counts for a longer time.
-    if (resting && ++skipped < seconds) return;
-    skipped = 0;
+    const scale = atRest && carries() ? 1 : seconds;
+    passed++;
+    if (atRest && passed < scale) return;
     const [read, written] = [link.bytesRead, link.bytesWritten];
-    silent = read === bytesRead ? silent + 1 : 0;
-    unsent = written === bytesWritten ? unsent + 1 : 0;
+    silent = read === bytesRead ? silent + passed : 0;
+    unsent = written === bytesWritten ? unsent + passed : 0;
+    if (waited !== undefined) waited = silent === 0 ? undefined : waited + passed;
     bytesRead = read;
     bytesWritten = written;
-    if (wasResting && !resting) {
-      // A PING that has no answer counts.
-      silent = silent < ask ? 0 : Math.min(deadAfter, ask + (silent - ask) * seconds);
-      unsent *= seconds;
-    } else if (resting && !wasResting) silent = Math.min(silent, ask);
-    wasResting = resting;
-    const each = resting ? seconds : 1;
-    const late = silent - deadAfter;
-    if (late >= 0 && late * each >= roundTrip())
-      dead(new Error(`silent for ${(silent * each * WIRE.checkEveryMs) / 1000} s, even to PING`));
-    else if (silent === ask || unsent === ask) link.ping();
+    passed = 0;
+    const ask = WIRE.pingAfterChecks * scale;
+    const late = (waited ?? 0) - (WIRE.deadAfterChecks * scale - ask);
+    if (late >= 0 && late >= roundTrip()) {
+      dead(new Error(`silent for ${(silent * WIRE.checkEveryMs) / 1000} s, even to PING`));
+      return;
+    }
+    const asks = silent >= ask && waited === undefined;
+    if (!asks && unsent < ask) return;
+    if (asks) waited = 0;
+    unsent = 0;
+    link.ping();
   };
   // An exception in one check must not skip the others.
   const quit = checks.add(guarding(dead)(check));
   link.once('close', quit);
   return () => {
-    const heard = silent <= ask + 1 + roundTrip() || link.bytesRead !== bytesRead;
+    const heard = (waited ?? 0) <= 1 + roundTrip() || link.bytesRead !== bytesRead;
     return heard && (unsent === 0 || link.bytesWritten !== bytesWritten);
   };
 }
