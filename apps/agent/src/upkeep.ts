@@ -463,7 +463,7 @@ export class Upkeep {
   /** Takes a hub's report. A hub that started is worth an attempt at once, but not by all agents at the same moment. */
   #hear(link: ServerLink, message: MembershipMessage): void {
     const { report } = link;
-    if (report && isRenewal(report, message, this.#now)) {
+    if (report && this.#links.has(link) && isRenewal(report, message, this.#now)) {
       link.report = updated(report, message, this.#now);
       return;
     }

@@ -131,7 +131,10 @@ export function* quarantined(options: RouteOptions, to: RouteTo): Generator<Sess
 }
 
 /** Yields what is looked up for a destination: by each strategy in turn, best first. */
-export function lookups(options: Pick<RouteOptions, 'directory' | 'strategies'>, to: RouteTo): Generator<Lookup, void> {
+export function lookups(
+  options: Pick<RouteOptions, 'directory' | 'strategies'>,
+  to: Pick<RouteTo, 'tenant' | 'host'>,
+): Generator<Lookup, void> {
   return findings(options, to);
 }
 

@@ -14,7 +14,7 @@ const LOOK_EVERY = 100;
 const CALM = 3000;
 
 /** Agents move to the hubs that they prefer in half a minute. In milliseconds. */
-const DEADLINE = 60_000;
+const DEADLINE = 120_000;
 
 /** What each agent adds to that: both ends of all handshakes share the machine. In milliseconds. */
 const DEADLINE_OF_AGENT = 100;

@@ -102,6 +102,7 @@ async function outcome({ name, what }: Phase, run: () => Promise<Findings>): Pro
   try {
     return await run();
   } catch (error) {
+    process.stderr.write(`${(error as Error).stack}\n`);
     return { tables: [], checks: [check(`${name}: ${what}`, false, (error as Error).message)] };
   }
 }
