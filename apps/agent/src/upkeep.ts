@@ -462,14 +462,12 @@ export class Upkeep {
 
   /** Takes a hub's report. A hub that started is worth an attempt at once, but not by all agents at the same moment. */
   #hear(link: ServerLink, message: MembershipMessage): void {
-    const { report } = link;
-    if (report && this.#links.has(link) && isRenewal(report, message, this.#now)) {
-      link.report = updated(report, message, this.#now);
-      return;
-    }
     if (this.#links.has(link)) {
-      const known = new Map(this.#membership.hubs.map(({ hubId, generation }) => [hubId, generation]));
+      const { report } = link;
+      const isNews = !report || !isRenewal(report, message, this.#now);
+      const known = isNews && new Map(this.#membership.hubs.map(({ hubId, generation }) => [hubId, generation]));
       link.report = updated(report, message, this.#now);
+      if (!known) return;
       const started = this.#membership.hubs.filter(({ hubId, generation }) => generation > (known.get(hubId) ?? -1));
       if (started.length > 0) this.#reconnect.started(started.flatMap((hub) => placeOf(hub) ?? []));
     }

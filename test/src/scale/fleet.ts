@@ -13,7 +13,7 @@ const LOOK_EVERY = 100;
 /** A fleet without a new session for this long is at rest, in milliseconds. */
 const CALM = 3000;
 
-/** Agents move to the hubs that they prefer in half a minute. In milliseconds. */
+/** How long the smallest fleet may take: agents move to the hubs that they prefer in half a minute. In milliseconds. */
 const DEADLINE = 120_000;
 
 /** What each agent adds to that: both ends of all handshakes share the machine. In milliseconds. */

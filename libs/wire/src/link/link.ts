@@ -192,7 +192,7 @@ export interface LivenessOptions {
  * them later only while the link carries nothing: bulk data could hide its answers
  * @param carries whether the link carries anything
  * @returns whether the process at the other side may have died just now: it was heard as it should be, and it may not have read what was
- * sent since the last check, or in the 250 ms before it
+ * sent since the last check, or in the 250 ms before it. Not for a link at rest, which is checked more rarely and carries nothing
  */
 export function watchLiveness(
   link: Http2Link,
@@ -220,14 +220,13 @@ export function watchLiveness(
     bytesWritten = written;
     passed = 0;
     const ask = WIRE.pingAfterChecks * scale;
-    const late = (waited ?? 0) - (WIRE.deadAfterChecks * scale - ask);
-    if (late >= 0 && late >= roundTrip()) {
+    const patience = WIRE.deadAfterChecks * scale - ask;
+    if (waited !== undefined && waited >= patience + roundTrip()) {
       dead(new Error(`silent for ${(silent * WIRE.checkEveryMs) / 1000} s, even to PING`));
       return;
     }
-    const asks = silent >= ask && waited === undefined;
-    if (!asks && unsent < ask) return;
-    if (asks) waited = 0;
+    if (silent >= ask && waited === undefined) waited = 0;
+    else if (unsent < ask) return;
     unsent = 0;
     link.ping();
   };
