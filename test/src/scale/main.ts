@@ -26,7 +26,7 @@ const LONG = { firstDials: 12_000, dialMs: 10_000, restMs: 30_000, rebalanceMs: 
 const SHORT = { firstDials: 500, dialMs: 1500, restMs: 3000, rebalanceMs: 2000 };
 
 /** A whole run for tenants. `dialMs` is how long callers dial, `rounds` how often each of a tenant's agents comes and goes. */
-const TENANTS = 1000;
+const TENANTS = 4000;
 const LONG_TENANTS = { dialMs: 20_000, rounds: 10 };
 const SHORT_TENANTS = { dialMs: 2000, rounds: 2 };
 

@@ -10,12 +10,6 @@ import { simulatedAgent } from './simulated-agent.ts';
  */
 const STARTING = 25;
 
-/**
- * The same for tenants' agents, whose hubs also follow the tenants' files: 12 in all workers keep two processors busy, and with more of
- * them a busy machine lets all time out, and do their work again.
- */
-const TENANTS_STARTING = 3;
-
 const agents: Agent[] = [];
 /** Numbers of the agents that have yet to start. */
 const waiting: number[] = [];
@@ -26,8 +20,7 @@ let failures: Record<string, number> = {};
 let losses: Record<string, number> = {};
 
 function startWaiting(settings: FleetSettings): void {
-  const most = settings.members ? TENANTS_STARTING : STARTING;
-  for (; starting < most; starting++) {
+  for (; starting < STARTING; starting++) {
     const number = waiting.shift();
     if (number === undefined) return;
     let missing = settings.sessionCount;

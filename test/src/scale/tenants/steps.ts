@@ -85,6 +85,7 @@ export async function flapping(plane: TenantsPlane): Promise<(rounds: number) =>
   const tenant = await plane.hosting.prepare(FLAPPING);
   const members = plane.hosting.members.splice(before);
   await plane.hosting.admit(tenant);
+  await plane.inForce(plane.hosting.tenants.length);
   return async (rounds) => {
     const child = fork(FLAPPER, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
     const settings = { ...plane.fleetSettings, sessionCount: 1, members };
