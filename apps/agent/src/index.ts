@@ -1,2 +1,2 @@
 export { Agent } from './agent.ts';
-export { ranking } from './upkeep.ts';
+export { ranking } from './membership.ts';

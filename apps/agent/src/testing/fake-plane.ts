@@ -1,7 +1,8 @@
 import { FakeClock } from '@isthmus/runtime/testing';
 import type { HubMember, MembershipMessage } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
-import { ranking, Upkeep, type UpkeepOptions } from '../upkeep.ts';
+import { ranking } from '../membership.ts';
+import { Upkeep, type UpkeepOptions } from '../upkeep.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from '../uplink.ts';
 
 /** The delay of a hub's first message after the connection, in milliseconds. */
