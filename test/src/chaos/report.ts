@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { markdownTable, tableLine, writtenBy } from '../harness/docs-page.ts';
-import type { Measure, Row } from './row.ts';
+import type { Measure } from './row.ts';
 import { DIALS_PER_SECOND, LONG_TUNNELS, type Outcome } from './run-row.ts';
 
 const HEAD = [
@@ -17,11 +17,10 @@ const HEAD = [
 
 /** The table in Markdown, a line for each row. */
 export function table(outcomes: readonly Outcome[]): string {
-  return markdownTable(HEAD, outcomes.map(lineOf));
-}
-
-function lineOf(outcome: Outcome): string {
-  return tableLine(cells(outcome));
+  return markdownTable(
+    HEAD,
+    outcomes.map((outcome) => tableLine(cells(outcome))),
+  );
 }
 
 function cells({ row, skipped, figures, measures, notes, normalMs, problems }: Outcome): string[] {
@@ -76,17 +75,11 @@ function inCell(text: string): string {
   return text.replaceAll('\n', ' ').slice(0, 600);
 }
 
-/** Writes rows that ran in full into the page, with how they were made. Rows that did not run stay as they are. */
-export function writePage(outcomes: readonly Outcome[], rows: readonly Row[]): void {
-  const { before, write } = writtenBy('chaos', 'docs/RELIABILITY.md');
-  const lines = new Map(outcomes.map((outcome) => [outcome.row.fault, lineOf(outcome)]));
-  for (const [line, fault = ''] of before.matchAll(/^\| (.*?) \| .*$/gm)) {
-    if (!lines.has(fault)) lines.set(fault, line);
-  }
-  const known = rows.flatMap(({ fault }) => lines.get(fault) ?? []);
+/** Writes a run of all rows into the page, with how it was made. */
+export function writePage(outcomes: readonly Outcome[]): void {
   const date = new Date().toISOString().slice(0, 10);
   const made = `\`npm run chaos\`, ${date}, ${machine()}, ${DIALS_PER_SECOND} dials/s and ${LONG_TUNNELS} long tunnels.`;
-  write(`${made}\n\n${markdownTable(HEAD, known)}`);
+  writtenBy('chaos', 'docs/RELIABILITY.md').write(`${made}\n\n${table(outcomes)}`);
 }
 
 function machine(): string {
