@@ -155,7 +155,7 @@ export interface SplitOptions extends PlaneOptions {
   readonly gateways?: number;
   readonly hubs?: number;
   readonly gatewayFlags?: Flags;
-  readonly hubFlags?: Flags;
+  readonly hubFlags?: Flags | ((index: number) => Flags);
 }
 
 export interface Split {
@@ -168,12 +168,15 @@ export interface Split {
 
 /** Gateways, hubs and agents around their own Redis, with mTLS between all. All are ready. */
 export async function split(scope: Scope, options: SplitOptions = {}): Promise<Split> {
-  const { gateways: gatewayCount = 2, hubs: hubCount = 2, gatewayFlags, hubFlags, env } = options;
+  const { gateways: gatewayCount = 2, hubs: hubCount = 2, gatewayFlags, hubFlags = {}, env } = options;
   const trust = await newTrust(scope);
   const redis = await startRedis();
   scope.defer(() => redis.stop());
   const plane = { 'redis-url': redis.url, plane: 'test' };
-  const hubs = await times(hubCount, () => startHub(scope, trust, { ...plane, ...hubFlags }, env));
+  const hubs = await times(hubCount, (index) => {
+    const own = typeof hubFlags === 'function' ? hubFlags(index) : hubFlags;
+    return startHub(scope, trust, { ...plane, ...own }, env);
+  });
   const gateways = await times(gatewayCount, async () =>
     startGateway(scope, trust, { ...plane, ...(await peerFlags(trust, ['gateway'])), ...gatewayFlags }, env),
   );

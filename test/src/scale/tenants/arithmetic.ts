@@ -13,16 +13,20 @@ const DIALS_PER_SECOND = 0.5;
 const MEMORY = 4 * 1024 ** 3;
 const BUSY = 500;
 
+/** What a hub's sessions at rest may use of its processor in each second, in milliseconds. */
+const IDLE = 250;
+
 /** How long the other hubs may be busy with a dead hub's sessions, in milliseconds. */
 const RECOVERY = 30_000;
 
 /** Returns what 10,000 tenants need, calculated from what was measured. */
 export function forMore(facts: TenantFacts): string {
-  const { hubBase, hubFile, hubSession, gatewayBase, gatewayFile, gatewaySession, acceptCpu, dialCpu } = facts;
+  const { hubBase, hubFile, hubSession, gatewayBase, gatewayFile, gatewaySession, acceptCpu, dialCpu, hubRest } = facts;
   const hubsByMemory = Math.max(1, Math.ceil((SESSIONS * hubSession) / (MEMORY - hubBase - TENANTS * hubFile)));
   let hubsByRecovery = 2;
   while ((SESSIONS * acceptCpu) / (hubsByRecovery * (hubsByRecovery - 1)) > RECOVERY) hubsByRecovery++;
-  const hubs = Math.max(hubsByMemory, hubsByRecovery);
+  const hubsByRest = Math.ceil((SESSIONS * hubRest) / IDLE);
+  const hubs = Math.max(hubsByMemory, hubsByRest, hubsByRecovery);
   const dials = TENANTS * DIALS_PER_SECOND;
   const gateways = Math.max(2, Math.ceil((dials * dialCpu) / BUSY));
   const hub = hubBase + TENANTS * hubFile + (SESSIONS / hubs) * hubSession;
@@ -35,11 +39,16 @@ export function forMore(facts: TenantFacts): string {
       whole(hubsByMemory),
     ],
     [
+      'hubs, for a quarter of a processor each at rest',
+      `sessions · ${(hubRest * 1000).toFixed(1)} µs / ${IDLE} ms`,
+      whole(hubsByRest),
+    ],
+    [
       `hubs k, for ${seconds(RECOVERY)} of handshakes after one died`,
       `sessions · ${millis(acceptCpu)} / (k · (k − 1)) ≤ ${seconds(RECOVERY)}`,
       whole(hubsByRecovery),
     ],
-    ['so hubs, a processor each', 'the greater', whole(hubs)],
+    ['so hubs, a processor each', 'the greatest', whole(hubs)],
     [
       'memory of a hub',
       `${mib(hubBase)} + tenants · ${kib(hubFile)} + sessions / ${hubs} · ${kib(hubSession)}`,

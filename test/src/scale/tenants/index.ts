@@ -13,18 +13,16 @@ const AGENTS_EACH = 2;
  */
 const FIRST = 100;
 
-/** How long the plane is watched at rest, in milliseconds: hubs renew what agents know of them once in 20 s. */
-const REST = 20_000;
-
-/** What is asked of a plane: MiB of memory a tenant, and milliseconds until a tenant is served, and a tenant until the files are loaded. */
+/** What is asked of a plane: MiB of memory a tenant, milliseconds until a tenant is served, and those that a tenant adds until all files are loaded. */
 const MOST_MIB = 1;
 const MOST_FIRST_DIAL = 5000;
 const MOST_LOAD = 2;
 
 export interface TenantsRun {
   readonly tenants: number;
-  /** How long callers dial, in milliseconds. */
+  /** How long callers dial, and how long the plane is watched at rest, in milliseconds. */
   readonly dialMs: number;
+  readonly restMs: number;
   /** How often each of a tenant's agents comes and goes. */
   readonly rounds: number;
 }
@@ -42,10 +40,12 @@ export interface TenantFacts {
   /** Processor time of a hub for one more session to come up, and of gateway and hub for a dial. */
   readonly acceptCpu: number;
   readonly dialCpu: number;
+  /** Of a hub for a session at rest, in each second. */
+  readonly hubRest: number;
 }
 
 /** Runs a plane for many tenants, and tries to get from one to another. */
-export async function tenantsRun({ tenants, dialMs, rounds }: TenantsRun, log: (text: string) => void) {
+export async function tenantsRun({ tenants, dialMs, restMs, rounds }: TenantsRun, log: (text: string) => void) {
   const emptyStart = await timed(log, 'a plane without tenants', () => TenantsPlane.start());
   await using plane = emptyStart;
   const { hosting, hubs, gateways } = plane;
@@ -69,14 +69,14 @@ export async function tenantsRun({ tenants, dialMs, rounds }: TenantsRun, log: (
   };
   const firstPopulated = await populate(first * AGENTS_EACH);
   const firstSessions = await plane.memory();
-  const restBefore = await timed(log, 'the plane at rest with them', () => plane.rest(REST));
+  const restBefore = await timed(log, 'the plane at rest with them', () => plane.rest(restMs));
   const cpuBefore = plane.cpu();
   const laterPopulated = await populate(hosting.members.length);
   const cpuAfter = plane.cpu();
   const sessions = hosting.members.length * hubs.length;
   const later = sessions - first * AGENTS_EACH * hubs.length;
   const full = await timed(log, 'memory', () => plane.memory());
-  const rest = await timed(log, 'the plane at rest', () => plane.rest(REST));
+  const rest = await timed(log, 'the plane at rest', () => plane.rest(restMs));
   // What rest took meanwhile grew with the sessions.
   const restMeanwhile = ((restBefore.hub + rest.hub) / 2) * hubs.length * (laterPopulated / 1000);
   const acceptCpu = (cpuAfter.hubs - cpuBefore.hubs - restMeanwhile) / later;
@@ -85,7 +85,9 @@ export async function tenantsRun({ tenants, dialMs, rounds }: TenantsRun, log: (
   const dialStart = plane.cpu();
   const dials = await timed(log, `${CALLERS} callers dial`, () => dialDuring(plane, callers, pause(dialMs)));
   const dialEnd = plane.cpu();
-  const idle = (rest.hub * hubs.length + rest.gateway * gateways.length) * (dialMs / 1000);
+  const restAfter = await timed(log, 'the plane at rest again', () => plane.rest(restMs));
+  const [hubRest, gatewayRest] = [(rest.hub + restAfter.hub) / 2, (rest.gateway + restAfter.gateway) / 2];
+  const idle = (hubRest * hubs.length + gatewayRest * gateways.length) * (dialMs / 1000);
   const dialCpu = (dialEnd.gateways - dialStart.gateways + dialEnd.hubs - dialStart.hubs - idle) / tried(dials);
   const trespasses = await timed(log, 'each caller dials as another tenant', () => trespass(plane, callers));
   const added = await timed(log, 'tenants are added', () => addTenants(plane));
@@ -111,6 +113,7 @@ export async function tenantsRun({ tenants, dialMs, rounds }: TenantsRun, log: (
     gatewaySession: Math.max(0, (full.gateways - firstSessions.gateways) / later / gateways.length),
     acceptCpu,
     dialCpu,
+    hubRest: (hubRest * hubs.length) / sessions,
   };
   const slowest = Math.max(...added);
   const rows = [
@@ -132,10 +135,10 @@ export async function tenantsRun({ tenants, dialMs, rounds }: TenantsRun, log: (
       `${(total / 2 ** 20).toFixed(2)} MiB`,
     ],
     ['all agents have their sessions after', seconds(firstPopulated + laterPopulated)],
-    ['CPU of a hub for one more session to come up', millis(acceptCpu)],
-    ['CPU of a hub, of a gateway, in a second at rest', `${millis(rest.hub)}, ${millis(rest.gateway)}`],
+    ['CPU of a hub for one more session to come up, without rest', millis(acceptCpu)],
+    ['CPU of a hub, of a gateway, in a second at rest', `${millis(hubRest)}, ${millis(gatewayRest)}`],
     [`dials of ${CALLERS} tenants' callers over mutual TLS; failed; crossed`, counts(dials)],
-    ['CPU of gateway and hub a dial, with its TLS handshake', millis(dialCpu)],
+    ['CPU of gateway and hub a dial, with its TLS handshake, without rest', millis(dialCpu)],
     ["a tenant's file to its first dial", added.map((ms) => seconds(ms)).join(', ')],
     [
       `sessions of ${FLAPPING} agents that come and go; attempts that failed`,
@@ -160,8 +163,8 @@ export async function tenantsRun({ tenants, dialMs, rounds }: TenantsRun, log: (
         seconds(slowest),
       ),
       timedCheck(
-        `all files are loaded within ${MOST_LOAD} ms a tenant`,
-        loaded - emptyGateway <= MOST_LOAD * tenants,
+        `all files are loaded within ${MOST_LOAD} ms a tenant, and two seconds for a thousand or fewer`,
+        loaded - emptyGateway <= MOST_LOAD * Math.max(1000, tenants),
         seconds(loaded - emptyGateway),
       ),
     ],

@@ -16,8 +16,8 @@ export const FLAPPING = 100;
 const FLAP_DEADLINE = 180_000;
 
 /**
- * Between two dials of a caller while others are disturbed, in milliseconds: 20 dials a second in all. A dial costs this machine 40 ms with
- * both of its ends, so that more of them would be the flood that starves those they watch.
+ * Between two dials of a caller while others are disturbed, in milliseconds: 20 dials a second in all. More of them would be the flood that
+ * starves those they watch.
  */
 export const CALM = 2000;
 
