@@ -128,10 +128,17 @@ export async function hasHedged(program: Program): Promise<boolean> {
   return attempts.some(([labels, count]) => labels.includes('kind="hedge"') && count > 0);
 }
 
+/** The same for all, or by their number. */
+type FlagsOfEach = Flags | ((index: number) => Flags);
+
+function flagsOf(flags: FlagsOfEach | undefined, index: number): Flags | undefined {
+  return typeof flags === 'function' ? flags(index) : flags;
+}
+
 export interface PlaneOptions {
   readonly agents?: number;
   readonly serverFlags?: Flags;
-  readonly agentFlags?: Flags | ((index: number) => Flags);
+  readonly agentFlags?: FlagsOfEach;
   /** Added to the environment of all programs. */
   readonly env?: Env;
 }
@@ -155,7 +162,7 @@ export interface SplitOptions extends PlaneOptions {
   readonly gateways?: number;
   readonly hubs?: number;
   readonly gatewayFlags?: Flags;
-  readonly hubFlags?: Flags | ((index: number) => Flags);
+  readonly hubFlags?: FlagsOfEach;
 }
 
 export interface Split {
@@ -168,15 +175,12 @@ export interface Split {
 
 /** Gateways, hubs and agents around their own Redis, with mTLS between all. All are ready. */
 export async function split(scope: Scope, options: SplitOptions = {}): Promise<Split> {
-  const { gateways: gatewayCount = 2, hubs: hubCount = 2, gatewayFlags, hubFlags = {}, env } = options;
+  const { gateways: gatewayCount = 2, hubs: hubCount = 2, gatewayFlags, hubFlags, env } = options;
   const trust = await newTrust(scope);
   const redis = await startRedis();
   scope.defer(() => redis.stop());
   const plane = { 'redis-url': redis.url, plane: 'test' };
-  const hubs = await times(hubCount, (index) => {
-    const own = typeof hubFlags === 'function' ? hubFlags(index) : hubFlags;
-    return startHub(scope, trust, { ...plane, ...own }, env);
-  });
+  const hubs = await times(hubCount, (index) => startHub(scope, trust, { ...plane, ...flagsOf(hubFlags, index) }, env));
   const gateways = await times(gatewayCount, async () =>
     startGateway(scope, trust, { ...plane, ...(await peerFlags(trust, ['gateway'])), ...gatewayFlags }, env),
   );
@@ -188,10 +192,9 @@ export async function split(scope: Scope, options: SplitOptions = {}): Promise<S
 
 function startAgents(scope: Scope, trust: Trust, backs: readonly Back[], options: PlaneOptions): Promise<Program[]> {
   return times(options.agents ?? 1, (index) => {
-    const { agentFlags = {}, env } = options;
     const { agentPort } = backs[index % backs.length] as Back;
-    const own = typeof agentFlags === 'function' ? agentFlags(index) : agentFlags;
-    return startAgent(scope, trust, agentPort, { 'agent-id': `agent-${index}`, ...own }, env);
+    const flags = { 'agent-id': `agent-${index}`, ...flagsOf(options.agentFlags, index) };
+    return startAgent(scope, trust, agentPort, flags, options.env);
   });
 }
 

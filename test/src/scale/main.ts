@@ -25,7 +25,10 @@ const SHORT_AGENTS = 300;
 const LONG = { firstDials: 12_000, dialMs: 10_000, restMs: 30_000, rebalanceMs: 30_000 };
 const SHORT = { firstDials: 500, dialMs: 1500, restMs: 3000, rebalanceMs: 2000 };
 
-/** A whole run for tenants. `dialMs` is how long callers dial, `restMs` how long nobody does: hubs renew what agents know of them once in 20 s; `rounds` how often each of a tenant's agents comes and goes. */
+/**
+ * A whole run for tenants. `dialMs` is how long callers dial, `restMs` how long nobody does: hubs renew what agents know of them once in 20 s.
+ * `rounds` is how often each of a tenant's agents comes and goes.
+ */
 const TENANTS = 4000;
 const LONG_TENANTS = { dialMs: 20_000, restMs: 20_000, rounds: 10 };
 const SHORT_TENANTS = { dialMs: 2000, restMs: 3000, rounds: 2 };
