@@ -32,6 +32,8 @@ test('a tunnel is ended by the id of its dial, with the reason, and the others c
 
 test('a drain ends the tunnels of its role that are idle, each once', async (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] });
+  let now = 1000;
+  t.mock.method(performance, 'now', () => now);
   const events = planeEvents();
   const tunnels = new TunnelTable(events);
   const ended: string[] = [];
@@ -40,7 +42,7 @@ test('a drain ends the tunnels of its role that are idle, each once', async (t) 
   using _endsIdle = tunnels.endIdle('hub', 20);
   using _others = tunnels.endIdle('gateway', 20);
   using _none = tunnels.endIdle('hub', 0);
-  await new Promise((resolve) => setTimeout(resolve, 25));
+  now += 20;
   const young = aTunnel(events, 'young');
   t.mock.timers.tick(40);
   assert.deepEqual(ended, ['idle']);

@@ -85,10 +85,11 @@ test(
       /the server's certificate is refused: .*malformed/.test(JSON.stringify(line));
     await agent.waitForLog(isLine, { what: 'a line that names the reason' });
     await until(() => met.length >= 6, { what: () => `6 attempts${agent.tail}` });
-    const gaps = met.slice(1).map((at, i) => at - (met[i] as number));
+    const gaps = met.slice(1, 6).map((at, i) => at - (met[i] as number));
     // At least half of 50 ms, the first pause of an agent without a session, doubled with each further failure. It begins after the attempt did.
+    // A timer may fire a millisecond early.
     for (const [failures, gap] of gaps.entries())
-      assert.ok(gap >= 25 * 2 ** failures, `${gaps.map(Math.round)} ms between attempts`);
+      assert.ok(gap >= 25 * 2 ** failures - 1, `${gaps.map(Math.round)} ms between attempts`);
   }),
 );
 
