@@ -156,18 +156,22 @@ test('a token does not wait for its turn without end', async (context) => {
 });
 
 test("one tenant's wrong tokens hold up no other tenant's good ones from the same address, up to a bound", async (context) => {
-  waits(context, 200, 2, 3);
-  stays(context);
+  // No answer to a wrong one comes while the test runs.
+  waits(context, 600_000, 2, 3);
   const { verified, connect } = setup();
-  const wrong = [connect(), connect()].map(({ show }) => assert.rejects(show('wrong'), /the token is wrong/));
+  const guess = (tenant?: string) =>
+    void connect()
+      .show('wrong', tenant)
+      .catch(() => {});
+  guess();
+  guess();
   await new Promise(setImmediate);
   await connect().show('ci.1', 'beta');
   assert.equal(verified.all, 3, 'the token of beta is verified');
-  wrong.push(assert.rejects(connect().show('wrong', 'beta'), /the token is wrong/));
+  guess('beta');
   await new Promise(setImmediate);
   await assert.rejects(connect().show('ci.1', 'gamma'), /3 wrong tokens wait/);
   assert.equal(verified.all, 4, 'names cost nothing, so they do not make room without end');
-  await Promise.all(wrong);
 });
 
 test('names of no tenant are one name, in Basic and in the server name, and lock out no tenant', async (context) => {

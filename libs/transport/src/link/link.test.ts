@@ -208,8 +208,11 @@ test('a connection that breaks during the Upgrade is a failure to its caller alo
   const socket = net.connect(await listen(net.createServer()), '127.0.0.1');
   await once(socket, 'connect');
   const hello = { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' };
+  const closed = once(socket, 'close');
   await assert.rejects(requestLink(socket.destroy(), 'hub', hello, 60_000));
-  await new Promise((resolve) => setTimeout(resolve, 10));
+  await closed;
+  // What was rejected meanwhile, and is not handled, has been told by then.
+  await new Promise(setImmediate);
   assert.deepEqual(unhandled, []);
 });
 
