@@ -22,8 +22,8 @@ import { adminOf, carries, Dialler, dial } from './dials.ts';
 
 const skip = redisMissing();
 
-function hubIdOf({ program }: Back): string {
-  return String(program.logs.find((line) => line.msg === 'ready')?.hub);
+async function hubIdOf({ program }: Back): Promise<string> {
+  return String((await program.waitForLog(({ msg }) => msg === 'ready', { what: 'its id' })).hub);
 }
 
 async function sessionsOn(scope: Scope, program: Program): Promise<number> {
@@ -90,6 +90,7 @@ test('a plane goes on while its parts leave and join', { skip }, async (t) => {
   const flags = { 'redis-url': redis.url, plane: 'test' };
   const fronts = gateways.map(({ program }) => program);
   const [first, second] = plane.hubs as [Back, Back];
+  const [firstId, secondId] = [await hubIdOf(first), await hubIdOf(second)];
   const destination = await echo(scope);
   let third: Back;
   await allHave(scope, fronts, 4);
@@ -101,15 +102,15 @@ test('a plane goes on while its parts leave and join', { skip }, async (t) => {
       // A link that a busy machine left silent for too long ended before, and is there again.
       before = fronts.map(({ logs }) => logs.length);
       await first.program.kill();
-      await carries(tunnels.get(hubIdOf(first)) as Duplex);
+      await carries(tunnels.get(firstId) as Duplex);
     });
     for (const [index, { logs }] of fronts.entries()) {
-      const isEnd = (line: LogLine) => line.msg === 'hub connection closed' && line.hub === hubIdOf(first);
+      const isEnd = (line: LogLine) => line.msg === 'hub connection closed' && line.hub === firstId;
       const { reason } = await until(() => logs.slice(before[index]).find(isEnd), { what: 'the end of the link' });
       assert.match(String(reason), /^hub .*: ./);
       assert.doesNotMatch(String(reason), /PING/);
     }
-    await carries(tunnels.get(hubIdOf(second)) as Duplex);
+    await carries(tunnels.get(secondId) as Duplex);
     for (const tunnel of tunnels.values()) tunnel.destroy();
   });
 
@@ -125,7 +126,7 @@ test('a plane goes on while its parts leave and join', { skip }, async (t) => {
 
   await t.test('a hub that drains fails no dial, hands its tunnels over, and ends', async () => {
     const tunnels = await tunnelThroughEach(scope, { ...plane, hubs: [second, third] }, destination);
-    const tunnel = tunnels.get(hubIdOf(second)) as Duplex;
+    const tunnel = tunnels.get(secondId) as Duplex;
     await undisturbed(scope, gateways, destination, async () => {
       second.program.signal('SIGTERM');
       await second.program.waitForLog((line) => line.msg === 'stopping', { what: 'the signal' });

@@ -18,7 +18,9 @@ test(
     const { gateway, hubs, ways } = plane;
     const addressOf = (hub: Member, lines = gateway.program.logs) =>
       lines.filter((line) => line.msg === 'hub connected' && line.hub === hub.id).map(({ address }) => `${address}`);
-    const sockets = new Map(hubs.map((hub) => [hub, addressOf(hub)[0] ?? '']));
+    const sockets = new Map<Member, string>();
+    for (const hub of hubs)
+      sockets.set(hub, await until(() => addressOf(hub)[0], { what: `a line about the link to ${hub.id}` }));
     for (const path of sockets.values()) assert.equal(dirname(path), directory);
     const socketOf = (hub: Member) => sockets.get(hub) ?? '';
     const { authority } = await echo(scope);

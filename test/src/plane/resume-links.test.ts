@@ -26,7 +26,7 @@ test(
       said('tunnel closed').filter(({ cut }) => cut),
       [],
     );
-    assert.ok(said('tunnel resumed').length > 0);
+    await until(() => said('tunnel resumed').length > 0, { what: 'a line about a tunnel that was resumed' });
     tunnel.destroy();
   }),
 );

@@ -140,9 +140,10 @@ test(
     const second = await startAgent(scope, trust, server.agentPort, await certified('second'));
     await second.waitForLine(/tenant acme has 1 agents here already \(acme\.yaml: limits\.agents\)/);
     const { logs } = server.program;
+    // On a busy machine it may have lost its session, and come again.
     assert.deepEqual(
-      logs.filter(({ msg }) => msg === 'session opened').map(({ agent }) => agent),
-      ['first'],
+      new Set(logs.flatMap(({ msg, agent }) => (msg === 'session opened' ? [agent] : []))),
+      new Set(['first']),
     );
   }),
 );
