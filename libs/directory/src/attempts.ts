@@ -139,7 +139,8 @@ class Attempts {
 
   /** Returns the best session that was not tried, as things are now. */
   #best(): Session | undefined {
-    return ranked(this.#routing, this.#to()).next().value?.session;
+    const [best] = ranked(this.#routing, this.#to());
+    return best?.session;
   }
 
   run(): Promise<Established> {
@@ -184,7 +185,8 @@ class Attempts {
     if (this.#last) return SESSION_GONE.has(this.#last.error.code) || this.#last.hubLost;
     // No attempt yet: the tenant has no session at all, or those for this destination cannot be reached.
     if (this.#routing.directory.placement.sessionsOf(this.#request.tenant) === 0) return true;
-    return serving(this.#routing, this.#to()).next().value !== undefined;
+    const [serves] = serving(this.#routing, this.#to());
+    return serves !== undefined;
   }
 
   #park(): void {
