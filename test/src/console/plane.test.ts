@@ -60,6 +60,9 @@ test(
     const { gateway, other, programs, admin, watched, page } = await planeWithConsole(scope);
     const { authority } = await echo(scope);
     const refused = `127.0.0.1:${await freePort()}`;
+    // While the browser starts, a hub may have been silent for too long.
+    const linked = async () => (await gateway.program.value('isthmus_hub_links')) === 2;
+    await until(linked, { what: 'links to both hubs' });
     const tunnel = await dial(scope, gateway, 'grpc', authority);
     await carries(tunnel, 'x'.repeat(2000));
     await assert.rejects(dial(scope, gateway, 'connect', refused));
