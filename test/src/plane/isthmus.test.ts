@@ -172,7 +172,9 @@ describe('isthmus', { skip: redisMissing() }, () => {
     const versions = await isthmus(program, 'version');
     assert.match(versions.out, /^isthmus \S+, node \S+\n\nMEMBER .*\ngateway-1 +gateway +\d+\.\d+\.\d+ +\w+ \d/);
     const came = await isthmus(program, 'events', '--for', 'node-a', '--no-headers');
-    assert.equal(came.out.match(/ came +agent\/node-a +default +session with hub-[12]/g)?.length, 2, came.out);
+    // On a busy machine, it may have lost a session, and come again.
+    const sessions = [...came.out.matchAll(/ came +agent\/node-a +default +session with (\S+)/g)];
+    assert.deepEqual(new Set(sessions.map(([, hub]) => hub)), new Set(['hub-1', 'hub-2']), came.out);
     // The hubs' own starts are told first, so the command leaves these out.
     const { events: linked } = await adminOf(scope, program).listEvents({});
     assert.deepEqual(new Set(linked.map(({ id }) => id).filter(Boolean)), new Set(['hub-1', 'hub-2']));

@@ -62,12 +62,15 @@ async function seeThePlane({ gateway, hub, agent }: Programs): Promise<void> {
     ['isthmus_tenant_sessions', { default: 1 }],
     ['isthmus_hub_links', { '': 1 }],
     ['isthmus_hub_links_wanted', { '': 1 }],
-    ['isthmus_hub_link_opens_total', { '': 1 }],
     ['isthmus_registry_lag_changes', { '': 0 }],
   ] as const) {
     await eventually(async () => assert.deepEqual(await samples(gateway, name), expected, name));
   }
-  assert.deepEqual(await samples(hub, 'isthmus_session_opens_total'), { link: 1, packets: 0 });
+  // On a busy machine, a link or a session may have been lost, and opened again.
+  assert.ok(((await value(gateway, 'isthmus_hub_link_opens_total')) ?? 0) >= 1);
+  const { link = 0, ...others } = await samples(hub, 'isthmus_session_opens_total');
+  assert.ok(link >= 1);
+  assert.deepEqual(others, { packets: 0 });
   assert.equal(await value(agent, 'isthmus_agent_sessions'), 1);
   assert.equal(await value(agent, 'isthmus_agent_sessions_wanted'), 1);
 }
