@@ -1,5 +1,12 @@
 import type { Guarded } from '@isthmus/runtime';
-import { DialError, type DialRequest, type Established, formatDestination, type NextHop } from '@isthmus/tunnel';
+import {
+  DialError,
+  type DialRequest,
+  type Established,
+  formatDestination,
+  type NextHop,
+  SessionLost,
+} from '@isthmus/tunnel';
 
 /** A connection to the next hop, as the side that dials has it: a link of ours, or the packet stream of a Go agent. */
 export interface NextHopConnection extends NextHop {
@@ -67,7 +74,8 @@ export class Drain {
 
   /** The error of a dial that got no answer. It may have reached the destination. */
   lost(cause: Error): DialError {
-    const text = `${this.#options.peer}: ${cause.message}`;
+    // Of a lost session, the error names the peer.
+    const text = cause instanceof SessionLost ? cause.message : `${this.#options.peer}: ${cause.message}`;
     return new DialError('connection_terminated', text, { retryable: true, cause });
   }
 }

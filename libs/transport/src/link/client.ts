@@ -121,7 +121,7 @@ export class LinkClient implements NextHopConnection {
     });
     this.#carriers = { peer, far: 'destination', closed: this.#closed };
     http2.on('fault', fault);
-    http2.once('goaway', () => drain.refuseDials(new Error(`${peer} is closing the link`)));
+    http2.once('goaway', () => drain.refuseDials(new Error('it is closing the link')));
     http2.once('close', (reason) => drain.over(reason));
     // It tells the other side the reason. If that arrives, the other side does not think that this process is dead.
     const mayHaveDied = watchLiveness(http2, (error) => http2.destroy(error, true), {
@@ -214,7 +214,7 @@ export class LinkClient implements NextHopConnection {
 
   /** Accepts no new dials, lets running tunnels finish, then closes. The caller bounds this with `destroy`. */
   close(): void {
-    this.#drain.refuseDials(new Error(`link to ${this.#peer} is closing`));
+    this.#drain.refuseDials(new Error('the link is closing'));
     this.#http2.close();
     this.#drain.endIfIdle();
   }
