@@ -145,8 +145,11 @@ async function askedBy(scope: Scope, trust: Trust, acme: TenantTrust, tenant: st
   ];
   const fields = Object.entries(dialHead(tenant, '', destination)).filter(([name]) => name !== 'isthmus-session');
   const head = fields.map(([name, value]) => [name, String(value)] as const);
+  let links = 0;
   let answered: number | undefined;
   const port = await rogueHub(scope, trust, lines.join('\r\n'), (link) => {
+    // It answers no PING. An agent that comes again is asked no more.
+    if (links++ > 0) return;
     link.onFrame = ({ type, stream, payload }) => {
       if (type !== TYPE.HEADERS || stream !== 1) return;
       const status = statusIn(payload);
