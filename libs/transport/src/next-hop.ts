@@ -74,7 +74,7 @@ export class Drain {
 
   /** The error of a dial that got no answer. It may have reached the destination. */
   lost(cause: Error): DialError {
-    // Of a lost session, the error names the peer.
+    // A SessionLost names its peer already.
     const text = cause instanceof SessionLost ? cause.message : `${this.#options.peer}: ${cause.message}`;
     return new DialError('connection_terminated', text, { retryable: true, cause });
   }

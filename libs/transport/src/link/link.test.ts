@@ -211,7 +211,7 @@ test('a connection that breaks during the Upgrade is a failure to its caller alo
   const closed = once(socket, 'close');
   await assert.rejects(requestLink(socket.destroy(), 'hub', hello, 60_000));
   await closed;
-  // What was rejected meanwhile, and is not handled, has been told by then.
+  // Node has reported unhandled rejections by then.
   await new Promise(setImmediate);
   assert.deepEqual(unhandled, []);
 });
