@@ -28,7 +28,7 @@ test(
       const look = async () => {
         found = (await rowsOf(page, 'Tunnels'))[0];
         const { State, Moves } = found as Record<string, string>;
-        return State === state && Number(Moves) > before && { moves: Number(Moves) };
+        return State === state && /^\d+$/.test(`${Moves}`) && Number(Moves) > before && { moves: Number(Moves) };
       };
       const what = () => `${state} after more than ${before} moves in ${JSON.stringify(found)}`;
       return (await until(look, { what })).moves;

@@ -168,7 +168,8 @@ test(
     await until(() => target.seen.length > 0, { what: "the caller's end at the destination" });
     // What the destination says keeps the tunnel until it was looked at, however long that takes.
     const [socket] = target.sockets;
-    const speaking = setInterval(() => socket?.write('.'), 100);
+    assert.ok(socket);
+    const speaking = setInterval(() => socket.write('.'), 100);
     scope.defer(() => clearInterval(speaking));
     assert.match(await listed(), /ended by caller/);
     clearInterval(speaking);

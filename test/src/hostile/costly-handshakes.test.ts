@@ -86,7 +86,7 @@ test(
     await agent.waitForLog(isLine, { what: 'a line that names the reason' });
     await until(() => met.length >= 6, { what: () => `6 attempts${agent.tail}` });
     const gaps = met.slice(1, 6).map((at, i) => at - (met[i] as number));
-    // At least half of 50 ms, the first pause of an agent without a session, doubled with each further failure. It begins after the attempt did.
+    // At least half of 50 ms, the first pause of an agent without a session, doubled with each further failure. A gap also contains the attempt.
     // A timer may fire a millisecond early.
     for (const [failures, gap] of gaps.entries())
       assert.ok(gap >= 25 * 2 ** failures - 1, `${gaps.map(Math.round)} ms between attempts`);

@@ -23,8 +23,8 @@ import { type StreamRules, Streams } from './streams.ts';
 import { ConnectionReads, closings, readBudget } from './ticks.ts';
 
 /**
- * The other side has closed the connection. A write after that would fail with this code, and after a reset with another. One for all: a gRPC
- * caller closes a connection after each dial, and the stack of an error is a sixtieth of what that costs.
+ * The other side has closed the connection. A write after that would fail with this code, and after a reset with another. All connections share
+ * it: a gRPC caller closes one after each dial, and the stack of an error is a sixtieth of what that costs.
  */
 const CLOSED = Object.assign(new Error('connection closed'), { code: 'EPIPE' });
 
