@@ -18,6 +18,9 @@ const HUBS = 3;
 const GATEWAYS = 2;
 const SESSIONS_PER_AGENT = 2;
 
+/** The default of `--max-waiting-agents`, also for one address: all agents here have the same, where a fleet has many. */
+const WAITING_AGENTS = 2000;
+
 /** As in the image, and `collect.mjs` is loaded, so that a garbage collection can be requested. */
 export const COLLECTABLE = {
   ...AS_IN_IMAGE,
@@ -64,7 +67,8 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
   const built = await Promise.all(
     Array.from({ length: HUBS }, (_, index) => {
       const id = `hub-${index}`;
-      return hubMember(scope, trust, id, { flags: { ...plane, 'server-id': id }, env: COLLECTABLE });
+      const flags = { ...plane, 'server-id': id, 'max-waiting-agents-per-source': WAITING_AGENTS };
+      return hubMember(scope, trust, id, { flags, env: COLLECTABLE });
     }),
   );
   const hubs = built.map(({ member }) => member);
