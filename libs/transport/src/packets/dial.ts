@@ -175,10 +175,7 @@ export class PacketClient implements NextHopConnection {
     const { agentId } = this.#options;
     const cause = error ?? this.#drain.reason ?? new Error('agent closed its stream');
     // An agent that closes its stream in order leaves. Whatever else ends it may be on the way.
-    const lost =
-      cause instanceof SessionLost
-        ? cause
-        : new SessionLost(`agent ${agentId}: ${cause.message}`, { cause, ...(!error && { by: 'agent' }) });
+    const lost = new SessionLost(`agent ${agentId}: ${cause.message}`, { cause, ...(!error && { by: 'agent' }) });
     this.#drain.refuseDials(lost);
     for (const stream of streams) stream.lost(lost);
     for (const pending of [...this.#pending.values()]) pending.fail(this.#drain.lost(lost));
