@@ -21,8 +21,8 @@ import { writeEgressConfigs } from './rig.ts';
 /** How long a tunnel keeps the stopping server alive, in milliseconds. Callers that met GOAWAY gave up after 5 s or more. */
 const TUNNEL_MS = 8000;
 
-/** How long a dial may take, as a flag and in milliseconds: far longer than a server needs to start on a busy machine. */
-const [PATIENT, PATIENT_MS] = ['3m', 180_000];
+/** How long a dial may take, in milliseconds: far longer than a server needs to start on a busy machine. */
+const PATIENT_MS = 180_000;
 
 /** Dials as API servers do, many at a time, until stopped. */
 class ApiServer {
@@ -42,8 +42,9 @@ class ApiServer {
 
   async #dialAll(scope: Scope, dial: PeerDial): Promise<void> {
     while (!this.#stopped && !scope.signal.aborted) {
-      const dials = { ...dial, do: 'echo', size: 100, count: 32, concurrency: 8, timeout: PATIENT } as const;
-      const { results } = await peerDial(scope, dials, 2 * PATIENT_MS);
+      const timeout = `${PATIENT_MS}ms`;
+      const many = { ...dial, do: 'echo', size: 100, count: 32, concurrency: 8, timeout } as const;
+      const { results } = await peerDial(scope, many, 2 * PATIENT_MS);
       this.dials += results.length;
       this.failures.push(...results.flatMap(({ error }) => (error === '' ? [] : [error])));
     }
