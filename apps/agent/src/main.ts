@@ -189,7 +189,7 @@ async function inPod(
 }
 
 function kubeSource({ kubeconfig }: AgentValues) {
-  return kubeconfig === '' ? inClusterConnection() : kubeconfigFile(kubeconfig, { exec: true });
+  return kubeconfig === '' ? inClusterConnection() : kubeconfigFile(kubeconfig);
 }
 
 async function kubeApi(flags: AgentValues, closing: Closing): Promise<KubeClient> {

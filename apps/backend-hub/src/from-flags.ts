@@ -69,7 +69,7 @@ async function kubernetes(flags: HubValues, closing: Closing, warn: (message: st
   const wanted = namespace !== '' || flags['enable-lease-controller'];
   if (!wanted) return { authenticate: undefined, holdLease() {} };
   const client = await kubeClient({
-    source: flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig, { exec: true }),
+    source: flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig),
     qps: flags['kubeconfig-qps'],
     burst: flags['kubeconfig-burst'],
   });

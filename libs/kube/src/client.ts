@@ -57,7 +57,6 @@ export class KubeClient implements Disposable {
   readonly #rateName: string;
   #pool: ConnectionPool;
   #readAt = performance.now();
-  #refreshing: Promise<void> | undefined;
 
   constructor(options: KubeClientOptions, connection: KubeConnection) {
     this.#source = options.source;
@@ -136,39 +135,21 @@ export class KubeClient implements Disposable {
       throw new RateExceeded(`too many calls wait: ${this.#rateName} does not let this one through in time`);
     if (wait > 0) await sleep(wait, undefined, { signal: deadline.signal });
     await this.#refresh();
-    const { connection } = this.#pool;
     const response = await exchange(this.#pool, call, deadline.signal);
-    if (response.statusCode === 401 && connection.rejected) {
-      connection.rejected();
-      this.#readAt = Number.NEGATIVE_INFINITY;
-    }
     await expectSuccess(response);
     return response;
   }
 
   /** Rereads the credentials once they are old. If they cannot be read, they may be half written, and the last good ones stay. */
   async #refresh(): Promise<void> {
-    // Without them, a call would be useless.
-    if (this.#expired) await this.#refreshing;
-    if (performance.now() - this.#readAt < KUBE.rereadMs && !this.#expired) return;
+    if (performance.now() - this.#readAt < KUBE.rereadMs) return;
     this.#readAt = performance.now();
-    this.#refreshing = this.#reread();
-    await this.#refreshing;
-  }
-
-  get #expired(): boolean {
-    const { expires } = this.#pool.connection;
-    return expires !== undefined && Date.now() >= expires;
-  }
-
-  async #reread(): Promise<void> {
     const { agent: old, connection } = this.#pool;
     try {
       const next = await this.#source();
       if (JSON.stringify(next) === JSON.stringify(connection)) return;
       this.#pool = openPool(next);
-    } catch (error) {
-      if (this.#expired) throw error;
+    } catch {
       return;
     }
     // Running calls keep their sockets until they end. Nobody would close idle ones.

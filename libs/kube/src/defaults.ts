@@ -20,12 +20,6 @@ export const KUBE = {
   sockets: 16,
   /** Connections to an API server that are kept open without a call. */
   idleSockets: 2,
-  /** How long a credential plugin (`exec` in a kubeconfig) may take: less than a call, which waits for it. Then it is killed. */
-  pluginMs: 8000,
-  /** The longest answer of a credential plugin. Certificates and tokens have a few thousand bytes. */
-  pluginBytes: 1024 * 1024,
-  /** How many characters of what a credential plugin says about a failure are shown. */
-  pluginSaidCharacters: 300,
   /** How long a server's lease lasts without a renewal, in seconds. Then others delete it. */
   leaseSeconds: 30,
   /** The interval between renewals of a server's lease, and between searches for expired ones, as in upstream. */
