@@ -35,8 +35,6 @@ function terminalFor(args: string[], err: string[]): Terminal {
     interrupted: new AbortController().signal,
     out: () => {},
     err: (text) => err.push(text),
-    keys: () => () => {},
-    resized: () => () => {},
     size: () => ({ columns: 120, rows: 40 }),
   };
 }

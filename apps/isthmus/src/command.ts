@@ -1,9 +1,9 @@
 import { readDuration } from '@isthmus/flags';
 import { socketPathOf } from '@isthmus/runtime';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
-import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
+import { Argument, InvalidArgumentError, Option } from 'commander';
 import { ISTHMUS } from './defaults.ts';
-import { age, type ExitStatus, FORMATS, formatOf, type Output } from './output.ts';
+import { age, type ExitStatus, FORMATS, type Output } from './output.ts';
 import type { Plane } from './plane/plane.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -31,8 +31,6 @@ export interface Call<O = object> {
   readonly given: (flag: string) => boolean;
   /** Connects to the members of the plane. The connections close when the command ends. */
   plane(): Promise<Plane>;
-  /** All commands with their options, as commander knows them. */
-  commands(): Command;
 }
 
 interface Example {
@@ -52,7 +50,7 @@ export interface Definition<O = object> {
   readonly examples: readonly Example[];
   /** Whether it prints Kubernetes objects with `-o kubernetes`. */
   readonly printsObjects?: true;
-  /** Whether it prints a list, with `-o name` and `-o custom-columns`. */
+  /** Whether it prints a list, with `-o name`. */
   readonly lists?: true;
   /** Whether it asks no member of a plane, so that the operator's context does not count. */
   asksNobody?(args: Call['args']): boolean;
@@ -62,16 +60,6 @@ export interface Definition<O = object> {
 /** Lets a command with its own options stand among others. Only `run` knows these options. */
 export function command<O extends object>(definition: Definition<O>): Definition {
   return definition as unknown as Definition;
-}
-
-/** Names that TAB offers: of a plane, or of the operator's contexts. */
-export const NAME_KINDS = ['members', 'gateways', 'hubs', 'agents', 'tenants', 'contexts'] as const;
-
-export type NameKind = (typeof NAME_KINDS)[number];
-
-/** Says which names TAB offers for an argument or an option. */
-export function naming<T extends Argument | Option>(names: NameKind, described: T): T & { readonly names: NameKind } {
-  return Object.assign(described, { names });
 }
 
 /** Runs `read`. Converts its errors so that commander reports them with the name of the option. */
@@ -156,33 +144,18 @@ export function commonOptions(): Option[] {
     ).env('ISTHMUS_CA'),
     new Option('--cert <file>', 'client certificate for them (PEM)').env('ISTHMUS_CERT'),
     new Option('--key <file>', 'private key of --cert (PEM)').env('ISTHMUS_KEY'),
-    naming(
-      'tenants',
-      new Option('--tenant <name>', "only this tenant; a dial uses it instead of the gateway's own"),
-    ).default('', 'all'),
-    naming(
-      'contexts',
-      new Option(
-        '--context <name>',
-        'context that gives the options above, instead of the current one of isthmus config; for why and nc, a context of the kubeconfig',
-      ),
+    new Option('--tenant <name>', "only this tenant; a dial uses it instead of the gateway's own").default('', 'all'),
+    new Option(
+      '--context <name>',
+      'context that gives the options above, instead of the current one of isthmus config; for why and nc, a context of the kubeconfig',
     ),
     durationOption('--timeout <duration>', 'how long each member may take to answer', ISTHMUS.answerMs).argParser(
       deadline,
     ),
-    new Option(
-      '-o, --output <format>',
-      "table for people, json for programs; a path such as jsonpath='{.items[*].id}', and for lists custom-columns=ID:.id,AGE:.ageMs, read that document, where items is the list and id a name; for certs also kubernetes",
-    )
+    new Option('-o, --output <format>', 'table for people, json for programs; for certs also kubernetes')
       .choices(FORMATS)
-      .argParser(outputFormat)
       .default('table'),
   ];
-}
-
-function outputFormat(text: string): string {
-  if (formatOf(text)) return text;
-  throw new InvalidArgumentError(`Allowed choices are ${FORMATS.join(', ')}.`);
 }
 
 export function destinationArgument(): Argument {

@@ -97,11 +97,6 @@ function contextOf(config: Kubeconfig, name: string): ContextOptions {
   }
 }
 
-/** The names of all contexts. */
-export async function contextNames(terminal: Pick<Terminal, 'env'>): Promise<string[]> {
-  return (await Kubeconfig.read(placeOfContexts(terminal))).names('contexts');
-}
-
 /** What `isthmus config` does with contexts, by kubectl's words. Those that change something need a name. */
 export const CONTEXT_ACTIONS = [
   'get-contexts',

@@ -74,28 +74,12 @@ export const ISTHMUS = {
   tokenCommandMs: 120_000,
   /** The longest token: with the rest of a head, gateways read 32 KiB. */
   tokenBytes: 16_384,
-  /** How often the screen of `isthmus watch` is drawn again. */
-  watchDrawMs: 1000,
-  /** How often `isthmus watch` asks members for their load. */
-  watchLoadMs: 1000,
   /** How often `isthmus watch` asks who is in the plane. */
   watchMembersMs: 5000,
   /** The pause before a gateway's stream of dials that ended is opened again. */
   watchAgainMs: 1000,
-  /** How many earlier dials of each gateway fill the screen from the start. */
-  watchEarlierDials: 500,
   /** How many dials of a gateway are read again after its stream was lost. */
   watchMissedDials: 100,
   /** How many dials are remembered by id, so that those read again are told once. */
   watchToldDials: 10_000,
-  /** The time that the screen covers. */
-  watchWindowMs: 60_000,
-  /** Dials that the screen keeps: 300 a second for its minute. Above that the oldest are dropped, and rates still count them. */
-  watchKeptDials: 20_000,
-  /** How many errors and tenants the screen shows, and how many dials at least. */
-  watchItems: 5,
-  /** For how many lost members the screen says why. */
-  watchReasons: 3,
-  /** The longest filter that can be typed, in characters. */
-  watchFilterCharacters: 80,
 };

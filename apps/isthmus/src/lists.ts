@@ -1,9 +1,8 @@
 import timers from 'node:timers/promises';
 import { Argument, Option } from 'commander';
-import { type Call, command, type Definition, NAME_KINDS, naming } from './command.ts';
+import { type Call, command, type Definition } from './command.ts';
 import { ISTHMUS } from './defaults.ts';
-import { EXIT, type ExitStatus, Failure, type Style, statusOf, styleOf, unansweredText } from './output.ts';
-import { customColumns, pathOf, selector, textOf } from './paths.ts';
+import { EXIT, type ExitStatus, Failure, type Style, statusOf, styleOf, unansweredText, usage } from './output.ts';
 import type { Unanswered } from './plane/member.ts';
 import { type Column, folded, table } from './table.ts';
 
@@ -58,11 +57,10 @@ export function listCommand<V extends object, O extends ListOptions = ListOption
   own: Pick<Definition, 'summary' | 'examples'> & Partial<Definition<O>>,
 ): Definition {
   const named = new Argument('[name...]', `only ${kind.name} with these names`);
-  const offered = NAME_KINDS.find((each) => each === kind.name);
   return command<O>({
     name: kind.name,
     lists: true,
-    args: [offered ? naming(offered, named) : named],
+    args: [named],
     run: (call) => list(kind, call),
     ...own,
     options: [...(own.options ?? []), ...listOptions(kind)],
@@ -119,8 +117,33 @@ function chooser<V extends object>(kind: Kind<V>, names: readonly string[], opti
   return (item: V) => {
     if (names.length > 0 && !kind.names(item).some((name) => names.includes(name))) return false;
     if (labelled && !labelled((key) => kind.labels?.(item)[key] ?? [])) return false;
-    return !fields || fields((key) => pathOf(`.${key}`)(item).flat().map(textOf));
+    return !fields || fields((key) => valuesAt(item, key.split('.')));
   };
+}
+
+/** The texts of a field; `error.code` is a field of a field. A list has several, and what is missing none. */
+function valuesAt(value: unknown, [key, ...deeper]: readonly string[]): readonly string[] {
+  if (Array.isArray(value)) return value.flatMap((each) => valuesAt(each, key === undefined ? [] : [key, ...deeper]));
+  if (value === undefined || value === null) return [];
+  if (key === undefined) return [typeof value === 'object' ? JSON.stringify(value) : String(value)];
+  const own = typeof value === 'object' && Object.hasOwn(value, key);
+  return own ? valuesAt((value as Record<string, unknown>)[key], deeper) : [];
+}
+
+/** Parses a selector as of kubectl: `a=b,c!=d,e,!f`. Returns whether values have what it wants. */
+export function selector(text: string, option: string): (valuesOf: (key: string) => readonly string[]) => boolean {
+  const wanted = text.split(',').map((term) => {
+    const [, not, key, sign, value = ''] = /^\s*(!?)([^=!\s]+)\s*(?:(==?|!=)\s*(.*?)\s*)?$/.exec(term) ?? [];
+    if (key === undefined || (not && sign))
+      throw usage(`${option} wants KEY=VALUE or KEY!=VALUE, with commas between, and not ${JSON.stringify(term)}`);
+    const negative = not === '!' || sign === '!=';
+    return { key, negative, value: sign === undefined ? undefined : value };
+  });
+  return (valuesOf) =>
+    wanted.every(({ key, negative, value }) => {
+      const values = valuesOf(key);
+      return (value === undefined ? values.length > 0 : values.includes(value)) !== negative;
+    });
 }
 
 function print<V extends object>(
@@ -136,10 +159,6 @@ function print<V extends object>(
   const bare = options.headers === false;
   if (format === 'name') {
     terminal.out(items.map((item) => `${kind.one}/${kind.names(item)[0]}\n`).join(''));
-  } else if (format === 'custom-columns') {
-    const columns = customColumns(output.argument);
-    const rows = items.map((item) => customCells(columns, named(kind, item)));
-    terminal.out(table(columns, rows, { ...style, headers: !bare }));
   } else if (output.forPeople) {
     const columns = kind.columns(items);
     const text = bare ? rowsTable(columns, items, { ...style, headers: false }) : listed.text(items, style, all);
@@ -148,22 +167,10 @@ function print<V extends object>(
     const [first] = items;
     const total = options.limit === undefined ? {} : { total: all.length };
     const whole = { [kind.name]: items, ...total, ...listed.more?.(all), unanswered };
-    const path = (item: V) => named(kind, item);
-    const root = format === 'jsonpath' ? { ...whole, items: items.map(path) } : whole;
-    output.show(single && first ? (format === 'jsonpath' ? path(first) : first) : root, () => '');
+    output.show(single && first ? first : whole, () => '');
   }
   // Programs that read names or one object learn of silent members on standard error.
-  if (silent !== '' && (bare || single || format === 'name' || format === 'custom-columns'))
-    terminal.err(silent.trimStart());
-}
-
-function customCells(columns: ReturnType<typeof customColumns>, item: object): string[] {
-  return columns.map(({ find }) => find(item).map(textOf).join(',') || '<none>');
-}
-
-/** For paths, any object has an `id`, whatever its kind calls it. */
-function named<V extends object>(kind: Kind<V>, item: V): object {
-  return { id: kind.names(item)[0], ...item };
+  if (silent !== '' && (bare || single || format === 'name')) terminal.err(silent.trimStart());
 }
 
 /** One that came, changed or went. */
@@ -237,13 +244,10 @@ function rowTeller<V extends object>(kind: Kind<V>, { output, options, terminal 
 }
 
 function documentTeller<V extends object>(kind: Kind<V>, { output, terminal }: Call<ListOptions>): Tell<V> {
-  const { format } = output;
-  const columns = format === 'custom-columns' ? customColumns(output.argument) : [];
   return (changes) => {
     for (const { event, item } of changes) {
-      if (format === 'name') terminal.out(`${kind.one}/${kind.names(item)[0]}\n`);
-      else if (format === 'custom-columns') terminal.out(`${customCells(columns, named(kind, item)).join('   ')}\n`);
-      else output.line({ event, [kind.one]: format === 'jsonpath' ? named(kind, item) : item }, () => '');
+      if (output.format === 'name') terminal.out(`${kind.one}/${kind.names(item)[0]}\n`);
+      else output.line({ event, [kind.one]: item }, () => '');
     }
   };
 }

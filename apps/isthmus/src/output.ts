@@ -17,19 +17,10 @@ export function styleOf(colours: boolean, room = UNBOUNDED): Style {
   return { ...room, good: paint(32), bad: paint(31), warning: paint(33), faint: paint(2), strong: paint(1) };
 }
 
-/** Only commands that say so print Kubernetes objects, and only lists print names and columns. Those with = take an argument. */
-export const FORMATS = ['table', 'wide', 'json', 'yaml', 'name', 'jsonpath=', 'custom-columns=', 'kubernetes'] as const;
+/** Only commands that say so print Kubernetes objects, and only lists print names. */
+export const FORMATS = ['table', 'wide', 'json', 'yaml', 'name', 'kubernetes'] as const;
 
-type Trimmed<F> = F extends `${infer Name}=` ? Name : F;
-export type Format = Trimmed<(typeof FORMATS)[number]>;
-
-/** Reads the value of `--output`: `json`, or `jsonpath={.items[*].id}`. Returns undefined for an unknown format. */
-export function formatOf(text: string): { readonly format: Format; readonly argument: string } | undefined {
-  const [format = '', ...rest] = text.split('=');
-  const wanted = rest.length > 0 ? `${format}=` : format;
-  if (!FORMATS.some((each) => each === wanted)) return undefined;
-  return { format: format as Format, argument: rest.join('=') };
-}
+export type Format = (typeof FORMATS)[number];
 
 /** Formats a document for programs. */
 export type Write = (view: object) => string;
@@ -37,21 +28,14 @@ export type Write = (view: object) => string;
 /** Prints what a command found, for people or for programs. */
 export class Output {
   readonly format: Format;
-  /** What stands behind `jsonpath=` or `custom-columns=`. */
-  readonly argument: string;
   readonly style: Style;
   readonly #terminal: Terminal;
   readonly #write: Write | undefined;
 
-  /**
-   * @param output a value of `--output`
-   * @param write set if the format is `yaml` or `jsonpath`
-   */
-  constructor(terminal: Terminal, output: string, write?: Write) {
-    const { format, argument } = formatOf(output) ?? { format: 'table', argument: '' };
+  /** @param write set if the format is `yaml` */
+  constructor(terminal: Terminal, format: Format, write?: Write) {
     this.#terminal = terminal;
     this.format = format;
-    this.argument = argument;
     this.#write = write;
     const columns = terminal.interactive ? terminal.size().columns : Number.POSITIVE_INFINITY;
     this.style = styleOf(terminal.colours && this.forPeople, { columns, wide: format === 'wide' });

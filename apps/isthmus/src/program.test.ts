@@ -4,7 +4,7 @@ import http2, { type Http2Session } from 'node:http2';
 import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import { EXIT } from './output.ts';
-import { COMMANDS, commandTree, interpret, run } from './program.ts';
+import { COMMANDS, interpret, run } from './program.ts';
 import { TestTerminal } from './testing/test-terminal.ts';
 
 function parsed(...args: string[]) {
@@ -70,7 +70,6 @@ const MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
   ['tunnels --limit 0', /want a number from 1/],
   ['kick everything x', /Allowed choices are agent, session, tunnel/],
   ['quarantine a --lift --reason b', /cannot be used with option/],
-  ['completion tcsh', /Allowed choices are bash, zsh, fish/],
 ];
 
 test('a mistake gives the usage status, and one line that says what to write', () => {
@@ -85,10 +84,7 @@ test('a mistake gives the usage status, and one line that says what to write', (
 const LATE_MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
   ['quarantine agent-1', /say why, for other operators: --reason TEXT/],
   ['quarantine --lift', /name the agent/],
-  ['agents -o jsonpath=items', /wants a path in braces, such as '\{\.items\[\*\]\.id\}'/],
   ['check -o name', /check prints no list/],
-  ['describe pet rex', /there is no kind "pet"; the kinds are agent, session, hub/],
-  ['describe agent', /name the agent: isthmus describe agent NAME/],
   ['log-level loud', /unknown level "loud"/],
   ['log-level --for 5m', /--for needs a level/],
   ['status --cert a.pem', /--cert and --key go together/],
@@ -103,16 +99,6 @@ test('so does a mistake that only the command itself can find', async () => {
     assert.match(terminal.stderr, says, line);
     assert.equal(status, EXIT.usage, line);
   }
-});
-
-test('get before a list changes nothing', () => {
-  const { args, options, definition } = {
-    args: [],
-    options: undefined,
-    definition: undefined,
-    ...parsed('get', 'agents', 'agent-1', '-w'),
-  };
-  assert.deepEqual([definition?.name, args, options && 'watch' in options], ['agents', [['agent-1']], true]);
 });
 
 test('addresses may be repeated or listed, and replace the default', () => {
@@ -157,7 +143,7 @@ test('a command that asks for several things at once meets the plane once', asyn
   });
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
-  const terminal = new TestTerminal(['describe', 'agent', 'a', '--address', `127.0.0.1:${port}`]);
+  const terminal = new TestTerminal(['events', '--address', `127.0.0.1:${port}`]);
   assert.equal(await run(terminal), EXIT.unasked, terminal.stderr);
   assert.deepEqual(asked.sort(), ['GetStatus', 'ListMembers']);
 });
@@ -182,17 +168,4 @@ test('check --wait asks again until its time is over', async () => {
   interrupt.abort();
   assert.equal(await waiting, EXIT.unasked);
   server.close();
-});
-
-test('each shell completes every command and option', async () => {
-  const tree = commandTree();
-  for (const shell of ['bash', 'zsh', 'fish']) {
-    const terminal = new TestTerminal(['completion', shell]);
-    assert.equal(await run(terminal), EXIT.good);
-    for (const command of tree.commands) {
-      assert.match(terminal.stdout, new RegExp(`\\b${command.name()}\\b`), shell);
-      for (const { long } of command.options)
-        assert.ok(terminal.stdout.includes(`${long?.slice(2)}`), `${shell}: ${long}`);
-    }
-  }
 });

@@ -5,10 +5,8 @@ import { type Call, type CommonOptions, commonOptions, type Definition } from '.
 import { agents, kick, quarantine } from './commands/agents.ts';
 import { certs } from './commands/certs.ts';
 import { check } from './commands/check.ts';
-import { completion } from './commands/completion.ts';
 import { config, logLevel } from './commands/config.ts';
 import { cuts } from './commands/cuts.ts';
-import { describe } from './commands/describe.ts';
 import { diag } from './commands/diag.ts';
 import { dial } from './commands/dial.ts';
 import { events } from './commands/events.ts';
@@ -24,18 +22,17 @@ import { version } from './commands/version.ts';
 import { watch } from './commands/watch.ts';
 import { why } from './commands/why.ts';
 import { type SourceOf, withContext } from './contexts.ts';
-import { EXIT, type ExitStatus, Failure, formatOf, Output, usage, type Write } from './output.ts';
-import { template } from './paths.ts';
+import { EXIT, type ExitStatus, Failure, type Format, Output, usage, type Write } from './output.ts';
 import { Plane, readTls } from './plane/plane.ts';
 import type { Terminal } from './terminal.ts';
 
 /** By the headings of --help. */
 const GROUPS: readonly (readonly [heading: string, commands: readonly Definition[]])[] = [
-  ['See what is there:', [status, tenants, agents, hubs, tunnels, cuts, events, describe, watch]],
+  ['See what is there:', [status, tenants, agents, hubs, tunnels, cuts, events, watch]],
   ['Find out why:', [check, explain, dial, diag]],
   ['Change a running plane:', [drain, kick, quarantine, config, logLevel]],
   ['Reach a cluster as a caller:', [login, why, nc, credential]],
-  ['Set up:', [certs, hold, completion, version]],
+  ['Set up:', [certs, hold, version]],
 ];
 
 export const COMMANDS: readonly Definition[] = GROUPS.flatMap(([, commands]) => commands);
@@ -55,7 +52,7 @@ Exit status:
 export interface Interpreted {
   readonly definition: Definition;
   readonly args: Call['args'];
-  readonly options: CommonOptions & { readonly output: string };
+  readonly options: CommonOptions & { readonly output: Format };
   readonly sourceOf: SourceOf;
 }
 
@@ -67,7 +64,7 @@ export function interpret(terminal: Terminal): Interpreted | ExitStatus {
     chosen = { definition, args: made.processedArgs, options: made.optsWithGlobals(), sourceOf };
   }, terminal);
   try {
-    root.parse(withoutGet(terminal.args), { from: 'user' });
+    root.parse([...terminal.args], { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     return error.exitCode === 0 ? EXIT.good : EXIT.usage;
@@ -75,15 +72,10 @@ export function interpret(terminal: Terminal): Interpreted | ExitStatus {
   return chosen ?? EXIT.usage;
 }
 
-/** `isthmus get agents` is `isthmus agents`: hands that know kubectl write it so. */
-function withoutGet([first, ...rest]: readonly string[]): string[] {
-  return first === undefined || first === 'get' ? rest : [first, ...rest];
-}
-
 type Choose = (definition: Definition, made: Command) => void;
 
-/** Returns the commands as commander knows them. Completion is generated from them too. */
-export function commandTree(choose: Choose = () => {}, terminal?: Terminal): Command {
+/** Returns the commands as commander knows them. */
+function commandTree(choose: Choose = () => {}, terminal?: Terminal): Command {
   const root = new Command('isthmus').description(ABOUT).version(VERSION).exitOverride();
   if (terminal) {
     root.configureOutput({
@@ -151,11 +143,10 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
     };
     const given = (flag: string) => sourceOf(new Option(flag).attributeName()) === 'cli';
     const output = new Output(terminal, options.output, await writerOf(options.output));
-    const call: Call = { args, options, terminal, output, given, plane, commands: commandTree };
+    const call: Call = { args, options, terminal, output, given, plane };
     if (output.format === 'kubernetes' && !definition.printsObjects)
       throw usage(`${definition.name} prints no Kubernetes objects: use -o json`);
-    if (['name', 'custom-columns'].includes(output.format) && !definition.lists)
-      throw usage(`${definition.name} prints no list: use -o json or -o jsonpath=`);
+    if (output.format === 'name' && !definition.lists) throw usage(`${definition.name} prints no list: use -o json`);
     return await definition.run(call);
   } catch (error) {
     if (terminal.interrupted.aborted) return EXIT.unasked;
@@ -167,14 +158,9 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
   }
 }
 
-/** Loads what writes YAML, or reads paths, only if that is asked for. */
-async function writerOf(output: string): Promise<Write | undefined> {
-  const { format, argument = '' } = formatOf(output) ?? {};
-  if (format === 'yaml') {
-    const { stringify } = await import('yaml');
-    return (view) => stringify(view);
-  }
-  if (format !== 'jsonpath') return undefined;
-  const print = template(argument);
-  return (view) => `${print(view)}\n`;
+/** Loads what writes YAML only if that is asked for. */
+async function writerOf(format: Format): Promise<Write | undefined> {
+  if (format !== 'yaml') return undefined;
+  const { stringify } = await import('yaml');
+  return (view) => stringify(view);
 }

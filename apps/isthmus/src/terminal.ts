@@ -7,18 +7,11 @@ export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
   out(text: string): void;
   err(text: string): void;
-  /** Whether people read standard output live, so that it may be redrawn. */
+  /** Whether people read standard output live. */
   readonly interactive: boolean;
   readonly colours: boolean;
   /** In characters; 80 by 24 if the terminal does not tell. */
   size(): { readonly columns: number; readonly rows: number };
-  /**
-   * Calls back with what is typed, key by key and unseen, until the returned function is called. Ctrl-C is then a key too. Without a
-   * keyboard nothing is typed.
-   */
-  keys(typed: (input: string) => void): () => void;
-  /** Calls back when the size changes, until the returned function is called. */
-  resized(changed: () => void): () => void;
   /** Aborts at the first SIGINT or SIGTERM. */
   readonly interrupted: AbortSignal;
 }
@@ -45,21 +38,6 @@ export function processTerminal(): Terminal {
     // https://no-color.org: it counts if it is set and not empty.
     colours: interactive && !env.NO_COLOR,
     size: () => ({ columns: stdout.columns || 80, rows: stdout.rows || 24 }),
-    keys,
-    resized(changed) {
-      stdout.on('resize', changed);
-      return () => stdout.off('resize', changed);
-    },
     interrupted: interrupt.signal,
-  };
-}
-
-function keys(typed: (input: string) => void): () => void {
-  const { stdin } = process;
-  if (!stdin.isTTY) return () => {};
-  const take = (chunk: Buffer) => typed(chunk.toString());
-  stdin.setRawMode(true).on('data', take).resume();
-  return () => {
-    stdin.off('data', take).pause().setRawMode(false);
   };
 }

@@ -55,8 +55,6 @@ export class Session {
       },
       interactive: false,
       colours: false,
-      keys: () => () => {},
-      resized: () => () => {},
       size: () => ({ columns: 120, rows: 40 }),
       interrupted: this.#interrupt.signal,
     };

@@ -43,8 +43,6 @@ async function ran(args: string[]): Promise<{ status: number; text: string }> {
       text += part;
     },
     err: () => {},
-    keys: () => () => {},
-    resized: () => () => {},
     size: () => ({ columns: 120, rows: 40 }),
   };
   return { status: await isthmus(terminal), text };

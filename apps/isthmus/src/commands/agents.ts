@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import type { adminApi } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
-import { type Call, command, naming } from '../command.ts';
+import { type Call, command } from '../command.ts';
 import { type Kind, type ListColumn, type ListOptions, list, listCommand, rowsTable } from '../lists.ts';
 import { age, EXIT, Failure, plural, type Style, statusOf, usage } from '../output.ts';
 import { type SessionView, sessionsOf } from '../plane/evidence.ts';
@@ -146,7 +146,7 @@ export const quarantine = command({
   summary: 'Keep new dials away from an agent, lift that again, or list agents in quarantine',
   details:
     "Applies to the whole plane. Open tunnels through the agent stay open; isthmus kick ends them. A plane with tenants needs --tenant; without tenants, the agent is one of the gateway's own. Exits with 1 if no such agent is known.",
-  args: [naming('agents', new Argument('[agent]', "the agent's id; without it, lists agents in quarantine"))],
+  args: [new Argument('[agent]', "the agent's id; without it, lists agents in quarantine")],
   options: [
     new Option('--reason <text>', 'why, for other operators').conflicts('lift'),
     new Option('--lift', 'lift the quarantine'),
@@ -236,12 +236,9 @@ export const kick = command({
     'An agent reconnects by itself; use quarantine to keep new dials away from it. On a plane with tenants, an agent needs --tenant. Exits with 1 if there is nothing with that name.',
   args: [
     new Argument('<what>', 'what to end').choices(['agent', 'session', 'tunnel']),
-    naming(
-      'agents',
-      new Argument(
-        '<id>',
-        'id of the agent, of the session (isthmus agents --sessions) or of the dial (isthmus tunnels)',
-      ),
+    new Argument(
+      '<id>',
+      'id of the agent, of the session (isthmus agents --sessions) or of the dial (isthmus tunnels)',
     ),
   ],
   options: [new Option('--reason <text>', 'why, for logs and audit').default('', 'none')],

@@ -1,7 +1,7 @@
 import { type Difference, differencesOf } from '@isthmus/findings';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
-import { type Call, command, durationOption, naming } from '../command.ts';
+import { type Call, command, durationOption } from '../command.ts';
 import { CONTEXT_ACTIONS, type ContextAction, contextAction } from '../contexts.ts';
 import { isoTime, type Style, usage } from '../output.ts';
 import type { Answer, Answers } from '../plane/member.ts';
@@ -27,12 +27,9 @@ export const config = command({
     'Contexts are as in kubectl: set-context NAME keeps --address, --ca, --cert, --key and --tenant of its command line under a name, use-context NAME makes them the defaults of every command, get-contexts lists them, and delete-context NAME forgets one. They are in the file of ISTHMUSCONFIG, or ~/.isthmus/config, which names the files of certificates and keys. --address, and ISTHMUS_ADDRESS, count before the current context; --context NAME counts before the environment.\n\nWithout any of these words, it shows flags that differ from their defaults, without secrets. Names, addresses and certificates differ between replicas anyway and do not count. Exits with 1 if replicas differ.',
   args: [
     new Argument('[action]', 'for contexts').choices(CONTEXT_ACTIONS),
-    naming('contexts', new Argument('[name]', "the context's name")),
+    new Argument('[name]', "the context's name"),
   ],
-  options: [
-    naming('members', new Option('--member <id>', 'only this member')),
-    new Option('--all', 'also flags that have their default'),
-  ],
+  options: [new Option('--member <id>', 'only this member'), new Option('--all', 'also flags that have their default')],
   examples: [
     { line: 'config', does: 'flags that were set, and differences' },
     { line: 'config --member gateway-1 --all', does: 'every flag of one member' },
@@ -119,7 +116,7 @@ export const logLevel = command({
   ],
   options: [
     durationOption('--for <duration>', 'go back to the earlier level after this time'),
-    naming('members', new Option('--member <id>', 'only this member')),
+    new Option('--member <id>', 'only this member'),
   ],
   examples: [
     { line: 'log-level', does: 'the current levels' },

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { CutGroup } from '@isthmus/findings';
 import type { Call } from '../command.ts';
 import { list } from '../lists.ts';
-import { Output, styleOf } from '../output.ts';
+import { type Format, Output, styleOf } from '../output.ts';
 import type { Member } from '../plane/member.ts';
 import { TestTerminal } from '../testing/test-terminal.ts';
 import { CUTS, cutsOf } from './cuts.ts';
@@ -81,7 +81,7 @@ test('what hold told is blamed on the gateway or hold that it names, and counts 
 });
 
 test('cuts are a list, whose groups are those of the chosen ones', async () => {
-  const listed = async (output: string, fieldSelector: string, names: readonly string[] = []) => {
+  const listed = async (output: Format, fieldSelector: string, names: readonly string[] = []) => {
     const terminal = new TestTerminal([]);
     const plane = async () => ({ ask: async () => ({ answers: [{ member, value }], unanswered: [] }) });
     const options = { since: Number.POSITIVE_INFINITY, limit: 1, fieldSelector };

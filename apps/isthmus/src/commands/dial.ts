@@ -5,7 +5,7 @@ import { adviceFor } from '@isthmus/findings';
 import { adminApi } from '@isthmus/proto/admin';
 import { inWords, parseDestination } from '@isthmus/tunnel';
 import { InvalidArgumentError, Option } from 'commander';
-import { type Call, command, count, destinationArgument, durationOption, naming } from '../command.ts';
+import { type Call, command, count, destinationArgument, durationOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { EXIT, type ExitStatus, Failure, millis, plural, quantile, type Style, usage } from '../output.ts';
 import { agentsAway } from '../plane/evidence.ts';
@@ -37,8 +37,8 @@ export const dial = command({
     'The plane routes, counts, traces and audits this dial like any other. The gateway at --address dials, or else the first one that answers. A plane with tenants needs --tenant. JSON output has the same content, with phases as numbers. Exits with 1 if a dial fails.',
   args: [destinationArgument()],
   options: [
-    naming('gateways', new Option('--gateway <id>', 'dial from this gateway')),
-    naming('agents', new Option('--agent <id>', 'dial through this agent, whichever one the strategies would choose')),
+    new Option('--gateway <id>', 'dial from this gateway'),
+    new Option('--agent <id>', 'dial through this agent, whichever one the strategies would choose'),
     new Option(
       '--from <place>',
       'plane: through a gateway and an agent; here: straight from this machine, past the plane, to compare',

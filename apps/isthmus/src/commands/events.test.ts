@@ -3,7 +3,6 @@ import { describe, it, test } from 'node:test';
 import { adminApi } from '@isthmus/proto/admin';
 import { styleOf } from '../output.ts';
 import type { Member } from '../plane/member.ts';
-import { fieldsText } from './describe.ts';
 import { EVENTS, eventsOf, eventsText, seenBy } from './events.ts';
 
 const NOW = Date.parse('2026-05-01T12:00:00Z');
@@ -105,35 +104,4 @@ test('what a member kept is told with where and why, and what a later version ke
       'registry, registry, registry, , down: READONLY',
     ],
   );
-});
-
-describe('what describe prints', () => {
-  it('is each field by its name, and lists of objects as tables', () => {
-    const view = {
-      agent: 'a',
-      reaches: ['10.0.0.0/8', 'db'],
-      drainingMs: 65_000,
-      zone: '',
-      sessions: [
-        { session: 's1', bytesUp: 1500, links: ['x', 'y'] },
-        { session: 's2', ageMs: 1000 },
-      ],
-    };
-    assert.equal(
-      fieldsText(view, styleOf(false)),
-      [
-        'Agent:     a',
-        'Reaches:   10.0.0.0/8',
-        '           db',
-        'Draining:  1m5s',
-        'Zone:      -',
-        '',
-        'Sessions:',
-        'SESSION   BYTES UP   LINKS   AGE',
-        's1        1.5 kB     x,y     -',
-        's2        -          -       1s',
-        '',
-      ].join('\n'),
-    );
-  });
 });

@@ -1,6 +1,6 @@
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Option } from 'commander';
-import { type Call, naming } from '../command.ts';
+import type { Call } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts';
 import { age, isoTime, plural, type Style } from '../output.ts';
@@ -80,7 +80,7 @@ export const events = listCommand(EVENTS, {
   details:
     "From what members keep: their sessions, losses, refusals and last events, so a busy member's older events may be missing.",
   args: [],
-  options: [naming('agents', new Option('--for <name>', 'only events of this agent, hub or gateway'))],
+  options: [new Option('--for <name>', 'only events of this agent, hub or gateway')],
   examples: [
     { line: 'events', does: 'the newest last' },
     { line: 'events --for agent-3', does: 'does it come and go?' },

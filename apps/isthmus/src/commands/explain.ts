@@ -1,6 +1,6 @@
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Option } from 'commander';
-import { type Call, command, destinationArgument, naming } from '../command.ts';
+import { type Call, command, destinationArgument } from '../command.ts';
 import { type ListColumn, rowsTable } from '../lists.ts';
 import { EXIT, type Style, statusOf, unansweredText } from '../output.ts';
 import { agentsAway } from '../plane/evidence.ts';
@@ -14,7 +14,7 @@ export const explain = command({
     'Dials nothing. Asks every gateway, since each routes by its own copy of the registry. A plane with tenants needs --tenant. Exits with 1 if no agent would take the dial.',
   args: [destinationArgument()],
   options: [
-    naming('gateways', new Option('--gateway <id>', 'ask only this gateway')),
+    new Option('--gateway <id>', 'ask only this gateway'),
     new Option('--caller <name>', "as this caller, for rules of the tenant's policy that name callers").default(
       '',
       'none',

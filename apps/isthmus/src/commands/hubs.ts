@@ -1,7 +1,7 @@
 import timers from 'node:timers/promises';
 import { adminApi, namesOf } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
-import { type Call, command, durationOption, naming } from '../command.ts';
+import { type Call, command, durationOption } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts';
 import { age, ago, bytes, EXIT, Failure, isoTime, plural, type Style, statusOf } from '../output.ts';
@@ -123,7 +123,7 @@ export const drain = command({
   summary: 'Drain a hub: it takes no new dials, its agents move, and tunnels move or finish',
   details:
     'Only a restart of the hub undoes it. Works for gateways and all-in-one servers too. A dry run exits with 1 if an agent would be left without a session, --wait if tunnels are left.',
-  args: [naming('hubs', new Argument('<hub>', 'its id, from isthmus hubs'))],
+  args: [new Argument('<hub>', 'its id, from isthmus hubs')],
   options: [
     new Option('--dry-run', 'only show what would move, and what might be cut'),
     durationOption('--wait <duration>', 'wait up to this long until no tunnel is left'),

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { inWords } from '@isthmus/tunnel';
 import { Argument, Option } from 'commander';
-import { type Call, command, naming } from '../command.ts';
+import { type Call, command } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type KubeContext, Kubeconfig, kubeContext, readNamed, urlOf } from '../kubeconfig.ts';
 import { age, EXIT, Failure, usage } from '../output.ts';
@@ -28,7 +28,7 @@ export const login = command({
 
 Short-lived tokens: name a command behind -- that prints one. kubectl then asks isthmus for a credential (an exec plugin), which runs the command, writes the new token into proxy-url, and gives it to the API server as well. kubectl has read proxy-url by then, so the new token serves its next call: after a pause longer than a token lives, the first call is answered with 407, and the second works.`,
   args: [
-    naming('tenants', new Argument('<tenant>', 'the tenant of the cluster')),
+    new Argument('<tenant>', 'the tenant of the cluster'),
     new Argument('[command...]', 'behind --: what prints a token, or an ExecCredential, to run whenever one is needed'),
   ],
   options: [

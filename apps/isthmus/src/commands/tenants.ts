@@ -2,7 +2,7 @@ import { FINDINGS } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { isName } from '@isthmus/tunnel';
 import { Argument, InvalidArgumentError, Option } from 'commander';
-import { type Call, naming } from '../command.ts';
+import type { Call } from '../command.ts';
 import { type Kind, type ListColumn, type ListOptions, list, listCommand, rowsTable } from '../lists.ts';
 import { EXIT, isoTime, plural, type Style, statusOf, usage } from '../output.ts';
 import type { Answer, Unanswered } from '../plane/member.ts';
@@ -45,12 +45,9 @@ export const tenants = listCommand(TENANTS, {
   details:
     "A list has the tenants in force, the agents and callers of each, its fullest limit, and the files that cannot be used. Limits hold in each process by itself; -o json has them all. With check, it asks no server: it reads files, or all files of a directory, with the certificates and keys that they name, and prints FILE:LINE:COLUMN: what is wrong. Exits with 1 if a file cannot be used. With token, it makes a token with which a tool dials as a caller of the tenant, and the line of the tenant's file that accepts it. It asks no server, and stores nothing: the file holds its hash, below passwords (its tokens are those of an issuer), and the token is shown this once.",
   args: [
-    naming(
-      'tenants',
-      new Argument(
-        '[what]',
-        'tenants to list; or check, which reads files, or token, which makes one: both ask no server',
-      ),
+    new Argument(
+      '[what]',
+      'tenants to list; or check, which reads files, or token, which makes one: both ask no server',
     )
       .choices(['check', 'token'])
       .argParser((text: string) => text),

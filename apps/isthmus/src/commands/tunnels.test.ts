@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { adminApi } from '@isthmus/proto/admin';
 import type { Call } from '../command.ts';
 import { type ListOptions, list } from '../lists.ts';
-import { Output } from '../output.ts';
+import { type Format, Output } from '../output.ts';
 import { TestTerminal } from '../testing/test-terminal.ts';
 import { TUNNELS } from './tunnels.ts';
 
@@ -12,7 +12,7 @@ const tunnels = ['old', 'middle', 'young'].map((dialId, nth) => {
 });
 
 /** Lists at most one tunnel. */
-async function listed(output: string, options: ListOptions, names: readonly string[] = []): Promise<string> {
+async function listed(output: Format, options: ListOptions, names: readonly string[] = []): Promise<string> {
   const terminal = new TestTerminal([]);
   const plane = async () => ({
     ask: async () => ({ answers: [{ member: { id: 'gw-1' }, value: tunnels }], unanswered: [] }),

@@ -1,6 +1,6 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
-import { type Call, count, naming } from '../command.ts';
+import { type Call, count } from '../command.ts';
 import { ISTHMUS } from '../defaults.ts';
 import { type Kind, type ListColumn, listCommand, rowsTable } from '../lists.ts';
 import { age, bytes, isoTime, plural, type Style } from '../output.ts';
@@ -35,8 +35,8 @@ export const TUNNELS: Kind<TunnelView> = {
 export const tunnels = listCommand(TUNNELS, {
   summary: 'List the open tunnels of the plane, with their bytes and age',
   options: [
-    naming('agents', new Option('--agent <id>', 'only tunnels through this agent')),
-    naming('hubs', new Option('--hub <id>', 'only tunnels through this hub')),
+    new Option('--agent <id>', 'only tunnels through this agent'),
+    new Option('--hub <id>', 'only tunnels through this hub'),
     new Option('--destination <text>', 'only tunnels whose destination contains this text'),
     new Option('--sort <by>', 'order: oldest first, or most bytes first').choices(['age', 'bytes']).default('age'),
     new Option('--limit <count>', 'most tunnels to list').argParser(count).default(ISTHMUS.tunnelsListed),

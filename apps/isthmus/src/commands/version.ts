@@ -13,7 +13,7 @@ export const version = command({
   options: [new Option('--client', "only this program's; asks nobody")],
   examples: [
     { line: 'version', does: 'are all members of one version?' },
-    { line: "version --client -o jsonpath='{.client.version}'", does: 'for scripts' },
+    { line: 'version --client -o json', does: 'for scripts' },
   ],
   async run({ options, output, plane }: Call<{ readonly client?: true }>) {
     const client = { version: VERSION, runtime: `node ${process.versions.node}` };

@@ -9,9 +9,6 @@ export class TestTerminal implements Terminal {
   readonly interrupted: AbortSignal;
   stdout = '';
   stderr = '';
-  #size = { columns: 100, rows: 30 };
-  readonly #typed = new Set<(input: string) => void>();
-  readonly #resized = new Set<() => void>();
 
   constructor(
     args: readonly string[],
@@ -32,27 +29,7 @@ export class TestTerminal implements Terminal {
     this.stderr += text;
   }
 
-  /** Types these keys, if somebody listens. */
-  type(input: string): void {
-    for (const typed of this.#typed) typed(input);
-  }
-
-  keys(typed: (input: string) => void): () => void {
-    this.#typed.add(typed);
-    return () => this.#typed.delete(typed);
-  }
-
-  resize(columns: number, rows: number): void {
-    this.#size = { columns, rows };
-    for (const changed of this.#resized) changed();
-  }
-
-  resized(changed: () => void): () => void {
-    this.#resized.add(changed);
-    return () => this.#resized.delete(changed);
-  }
-
   size(): { readonly columns: number; readonly rows: number } {
-    return this.#size;
+    return { columns: 100, rows: 30 };
   }
 }
