@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { AgentEvidence, Grant, Tenant } from '@isthmus/admission';
 import type { Tenancy } from '@isthmus/plane';
-import { addressOf, LruMap, sourceOf } from '@isthmus/runtime';
+import { addressOf, LruMap, onceClosed, sourceOf } from '@isthmus/runtime';
 import {
   type AgentHello,
   AgentLimitError,
@@ -274,7 +274,7 @@ async function authenticate({ token, socket, signal }: Asking, check: Authentica
 /** Aborts when the peer has gone. */
 function goneSignal(socket: Socket): AbortSignal {
   const gone = new AbortController();
-  socket.once('close', () => gone.abort());
+  onceClosed(socket, () => gone.abort());
   return gone.signal;
 }
 

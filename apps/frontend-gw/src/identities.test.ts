@@ -14,7 +14,7 @@ type Evidence = Parameters<Tenancy['identify']['callerToken']>[0];
  * Identities by an authority that takes a token's name for its caller's, and refuses `wrong`. Verifying any but `password` costs a
  * tick of the event loop, and `slow` until it is released.
  */
-function setup() {
+function setup(tunnels = 99) {
   const asked: Evidence[] = [];
   const verified = { all: 0, now: 0, atOnce: 0, release() {} };
   const watching = new Map<string, (reason: NotAuthorised) => void>();
@@ -44,21 +44,25 @@ function setup() {
   };
   const known = (name: string) => (['acme', 'beta', 'gamma'].includes(name) ? { name } : undefined);
   const tenants = { get: known, byServerName: (name: string) => known(name.replace(/\.example$/, '')) };
-  const tenancy = { identify, tenants, changed: () => () => {}, limits: () => ({ tunnels: 99, pendingDials: 99 }) };
+  const tenancy = { identify, tenants, changed: () => () => {}, limits: () => ({ tunnels, pendingDials: 0 }) };
   const identities = new Identities(tenancy as unknown as Tenancy, planeEvents());
   const { signal } = new AbortController();
   const connect = (address = '10.0.0.1', servername = '') => {
-    const socket = Object.assign(new EventEmitter(), { remoteAddress: address, servername }) as unknown as Socket;
+    const socket = Object.assign(new EventEmitter(), { remoteAddress: address, servername, closed: false });
     const ended: string[] = [];
     const peer: ConnectionPeer = {
-      socket,
+      socket: socket as unknown as Socket,
       remote: address,
       subject: undefined,
       end: ({ message }) => ended.push(message),
     };
     const show = (token: string, tenant = 'acme') =>
       identities.identifyByToken(peer, { ...(tenant !== '' && { tenant }), token }, signal);
-    return { peer, ended, show };
+    const close = () => {
+      socket.closed = true;
+      socket.emit('close');
+    };
+    return { peer, ended, show, close };
   };
   return { identities, asked, verified, watching, connect };
 }
@@ -90,6 +94,24 @@ test('a connection stands on the newest token of its caller, and takes none of a
   await assert.rejects(show('other.1'), /is of caller ci of tenant acme, and the token of other of acme/);
   watching.get('ci.2')?.(new NotAuthorised('its token was removed'));
   assert.deepEqual(ended, ['its token was removed']);
+});
+
+test('a connection that ends while its token is verified takes no place, however late its request hears of it', async () => {
+  const { verified, watching, connect } = setup(1);
+  for (let round = 0; round < 3; round++) {
+    const { show, close } = connect();
+    const slow = show('slow');
+    await new Promise(setImmediate);
+    close();
+    verified.release();
+    await slow;
+    assert.deepEqual([...watching.keys()], [], 'its credential is watched no more');
+  }
+  const { show, close } = connect();
+  assert.equal((await show('ci.1')).tenant, 'acme');
+  await assert.rejects(connect().show('ci.2'), /tenant acme has 1 connections of callers/);
+  close();
+  assert.equal((await connect().show('ci.3')).tenant, 'acme');
 });
 
 /** Timers of answers that wait keep no process running. */

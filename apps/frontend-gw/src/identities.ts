@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import type { Tenancy } from '@isthmus/plane';
-import { addressOf, getOrPut, RandomSet, sourceOf, within } from '@isthmus/runtime';
+import { addressOf, getOrPut, onceClosed, RandomSet, sourceOf, within } from '@isthmus/runtime';
 import {
   type CallerIdentity,
   type ConnectionPeer,
@@ -137,7 +137,7 @@ export class Identities {
     this.#count(tenant, 1);
     this.#judged.set(socket, known);
     proven();
-    socket.once('close', () => {
+    onceClosed(socket, () => {
       known.unwatch();
       this.#known.delete(known);
       this.#count(tenant, -1);

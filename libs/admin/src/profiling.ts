@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import { getHeapSnapshot } from 'node:v8';
+import { onceClosed } from '@isthmus/runtime';
 import { NOT_FOUND, type Page, send } from '@isthmus/service';
 import { ADMIN } from './defaults.ts';
 
@@ -65,7 +66,7 @@ function closedOrPassed(response: ServerResponse, ms: number): Promise<void> {
       resolve();
     };
     const timer = setTimeout(done, ms);
-    response.once('close', done);
+    onceClosed(response, done);
   });
 }
 

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import type { Readable, Writable } from 'node:stream';
 import { Server, ServerCredentials, type ServerWritableStream } from '@grpc/grpc-js';
 import { adminApi } from '@isthmus/proto/admin';
+import { onceClosed } from '@isthmus/runtime';
 import { type CallContext, ServerError, Status, type TsProtoServiceDefinition } from 'nice-grpc';
 import { HealthDefinition, HealthServiceImpl, HealthState } from 'nice-grpc-server-health';
 import { visitorOf } from './access/visitor.ts';
@@ -68,7 +69,7 @@ export function serveRpc(backend: AdminBackend): RpcServer {
     accept(socket) {
       const server = serverFor(serviceFor(visitorOf(socket), backend), health);
       servers.add(server);
-      socket.once('close', () => {
+      onceClosed(socket, () => {
         servers.delete(server);
         server.forceShutdown();
       });

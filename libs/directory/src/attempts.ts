@@ -1,4 +1,4 @@
-import { type Guarded, guarding, LruMap } from '@isthmus/runtime';
+import { type Guarded, guarding, LruMap, onceClosed } from '@isthmus/runtime';
 import {
   type AttemptKind,
   type AttemptRecord,
@@ -351,8 +351,7 @@ class Attempts {
 /** Calls back once the tunnel has left the session that it began on. */
 function whenLeft({ end, resumption }: Established, left: () => void): void {
   if (resumption) resumption.end.whenLeft(left);
-  else if (end.stream.closed) left();
-  else end.stream.on('close', left);
+  else onceClosed(end.stream, left);
 }
 
 function quarantineText([agentId, other]: readonly string[]): string {

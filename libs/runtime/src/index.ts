@@ -65,6 +65,8 @@ export {
   destroyOnceRead,
   endAfterPeer,
   keptAlive,
+  onceAborted,
+  onceClosed,
   putBack,
   unlessGivenUp,
   wholeOf,

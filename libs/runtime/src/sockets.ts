@@ -48,6 +48,34 @@ export function putBack(socket: Socket, first: Buffer): void {
   socket.unshift(first);
 }
 
+/**
+ * Calls back once when a stream closes; now, if it has closed already. Then no event follows, and behind an await nobody can know: the listener
+ * that takes back a count would never run.
+ */
+export function onceClosed(
+  stream: {
+    readonly closed?: boolean | undefined;
+    readonly destroyed: boolean;
+    once(event: 'close', listener: () => void): unknown;
+  },
+  act: () => void,
+): void {
+  // Deno 2.9 does not say of an answer whether it has closed.
+  if (stream.closed ?? stream.destroyed) act();
+  else stream.once('close', act);
+}
+
+/** The same for a signal that aborts. */
+export function onceAborted(
+  signal: Pick<AbortSignal, 'aborted'> & {
+    addEventListener(type: 'abort', listener: () => void, options: { readonly once: true }): void;
+  },
+  act: () => void,
+): void {
+  if (signal.aborted) act();
+  else signal.addEventListener('abort', act, { once: true });
+}
+
 /** Sockets that hold back what was written in this tick of the event loop. */
 let holding: Socket[] = [];
 

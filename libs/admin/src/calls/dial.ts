@@ -1,6 +1,6 @@
 import { Duplex } from 'node:stream';
 import type { adminApi } from '@isthmus/proto/admin';
-import { randomHex } from '@isthmus/runtime';
+import { onceClosed, randomHex } from '@isthmus/runtime';
 import {
   type AnyPrincipal,
   asDialError,
@@ -58,7 +58,7 @@ class FirstByte {
       signal.addEventListener('abort', silent, { once: true });
       this.#heard = () => settle({ ms: performance.now() - start, ended: false });
       const ended = () => settle({ ms: undefined, ended: true });
-      this.#stream.once('finish', ended).once('close', ended);
+      onceClosed(this.#stream.once('finish', ended), ended);
     });
   }
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { AdminJson, adminApi } from '@isthmus/proto/admin';
-import { wholeOf } from '@isthmus/runtime';
+import { onceClosed, wholeOf } from '@isthmus/runtime';
 import { send } from '@isthmus/service';
 import { type CallContext, ServerError, Status } from 'nice-grpc';
 import type { AnyMethod, Method } from '../access/guard.ts';
@@ -53,7 +53,7 @@ export class JsonRpc {
   /** @param path `isthmus.admin.v1.Admin/GetStatus` */
   async serve(request: IncomingMessage, response: ServerResponse, path: string, visitor: Visitor): Promise<void> {
     const gone = new AbortController();
-    response.once('close', () => gone.abort());
+    onceClosed(response, () => gone.abort());
     try {
       const method = methodAt(path);
       const asked = this.#request(method, await messageOf(request, method));

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { onceClosed } from '@isthmus/runtime';
 import {
   type Carrier,
   type CarrierUser,
@@ -125,7 +126,7 @@ export class ResumableEnd implements TunnelEnd {
 
   whenLeft(left: () => void): void {
     this.#left = left;
-    this.#duplex?.on('close', left);
+    if (this.#duplex) onceClosed(this.#duplex, left);
   }
 
   abort(reason: Error): void {

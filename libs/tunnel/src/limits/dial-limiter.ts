@@ -1,4 +1,4 @@
-import { descriptors, systemClock } from '@isthmus/runtime';
+import { descriptors, onceClosed, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import type { Attach, Dial, DialRequest, Established, Stage } from '../dial.ts';
 import { DialError } from '../errors.ts';
@@ -201,10 +201,8 @@ class TenantLimiter implements DialUse {
   carry(established: Pick<Established, 'end' | 'meter'>): void {
     if (!this.#limited) return;
     established.meter = this.meter;
-    const { stream } = established.end;
-    if (stream.closed) return;
     this.tunnels++;
-    stream.once('close', () => this.tunnels--);
+    onceClosed(established.end.stream, () => this.tunnels--);
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Clock } from '@isthmus/runtime';
+import { type Clock, onceAborted } from '@isthmus/runtime';
 import { type Attached, type AttachRequest, DialAbort, type NextHop, SilenceTimer } from '../dial.ts';
 import { asDialError } from '../errors.ts';
 import { enterSpan, type Observation } from '../observe.ts';
@@ -42,7 +42,7 @@ export async function attachThrough(
 ): Promise<Attached> {
   const signal = new DialAbort();
   const abandon = () => signal.abort(request.signal.reason);
-  request.signal.addEventListener('abort', abandon, { once: true });
+  onceAborted(request.signal, abandon);
   let silent = false;
   const giveUp = () => {
     silent = true;
