@@ -7,12 +7,15 @@ export const GATEWAY = {
   /** How long the answer to a caller's wrong token waits. */
   wrongTokenMs: 1000,
   /**
-   * Such answers that wait for one source address and one tenant, which the tokens are said to be of. Beyond them, further wrong tokens are refused
-   * at once, and those of issuers unread. Tokens of issuers that are verified take their places meanwhile.
+   * Such answers that wait for one source address and one tenant, which the tokens are said to be of, with the tokens of issuers that are verified
+   * meanwhile. More tokens of issuers wait for a turn. An address that nobody knows has 64 handshakes a second with three tokens each: it
+   * does not fill these. Verifying as many takes 50 ms.
    */
-  wrongTokensOfSource: 16,
-  /** The same for one source address and all tenants, and for one tenant and all addresses. Only wrong tokens are refused for the latter. */
-  wrongTokens: 256,
+  wrongTokensOfSource: 256,
+  /** The same for one source address and all tenants, and for one tenant and all addresses. For the latter, wrong tokens are refused at once. */
+  wrongTokens: 1024,
+  /** Tokens of issuers that were good, of all tenants, 100 bytes each: they need no turn. The one that was shown longest ago is forgotten. */
+  goodTokens: 4096,
   /** How long callers may take to close when the gateway ends: upstream drops them within 0.4 s. */
   callerGraceMs: 300,
 };

@@ -3,6 +3,7 @@ import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import type { Tenancy } from '@isthmus/plane';
+import { until } from '@isthmus/runtime/testing';
 import { type ConnectionPeer, RequestRefused } from '@isthmus/transport';
 import { NotAuthorised, notAuthorisedIn, planeEvents } from '@isthmus/tunnel';
 import { GATEWAY } from './defaults.ts';
@@ -46,7 +47,6 @@ function setup(tunnels = 99) {
   const tenants = { get: known, byServerName: (name: string) => known(name.replace(/\.example$/, '')) };
   const tenancy = { identify, tenants, changed: () => () => {}, limits: () => ({ tunnels, pendingDials: 0 }) };
   const identities = new Identities(tenancy as unknown as Tenancy, planeEvents());
-  const { signal } = new AbortController();
   const connect = (address = '10.0.0.1', servername = '') => {
     const socket = Object.assign(new EventEmitter(), { remoteAddress: address, servername, closed: false });
     const ended: string[] = [];
@@ -56,13 +56,14 @@ function setup(tunnels = 99) {
       subject: undefined,
       end: ({ message }) => ended.push(message),
     };
+    const gone = new AbortController();
     const show = (token: string, tenant = 'acme') =>
-      identities.identifyByToken(peer, { ...(tenant !== '' && { tenant }), token }, signal);
+      identities.identifyByToken(peer, { ...(tenant !== '' && { tenant }), token }, gone.signal);
     const close = () => {
       socket.closed = true;
       socket.emit('close');
     };
-    return { peer, ended, show, close };
+    return { peer, ended, show, close, leave: () => gone.abort() };
   };
   return { identities, asked, verified, watching, connect };
 }
@@ -122,35 +123,66 @@ function stays(context: TestContext): void {
 
 const tooMany = (error: unknown) => error instanceof RequestRefused && error.status === 429;
 
-test('the answer to a wrong token waits, and a source has few such answers at a time', async (context) => {
+test('the answer to a wrong token waits, and so does what has no turn meanwhile', async (context) => {
   waits(context, 200, 2);
   stays(context);
   const { verified, connect } = setup();
   const wrong = [connect(), connect()].map(({ show }) => assert.rejects(show('wrong'), /the token is wrong/));
-  await new Promise(setImmediate);
-  await assert.rejects(connect().show('wrong'), tooMany);
-  assert.equal(verified.all, 2, 'nothing that costs is verified for it');
+  await until(() => verified.all === 2 && verified.now === 0, { what: 'both verdicts' });
+  const third = assert.rejects(connect().show('wrong'), /the token is wrong/);
   await assert.rejects(connect().show('wrong password'), (error) => {
-    assert.ok(tooMany(error) && notAuthorisedIn(error), 'it is refused as wrong too');
+    assert.ok(tooMany(error) && notAuthorisedIn(error), 'what costs nothing is refused as wrong at once');
     return true;
   });
   assert.equal((await connect('10.0.0.2').show('ci.1')).tenant, 'acme', 'another source goes on');
+  assert.equal(verified.all, 3, 'nothing that costs was verified for the third');
   await Promise.all(wrong);
-  await assert.rejects(connect().show('wrong'), /the token is wrong/, 'it may try again');
+  await third;
 });
 
-test('of wrong tokens that come at once, few are verified, also of one connection', async (context) => {
-  waits(context, 30, 2);
+test('wrong tokens of an address hold up good ones from it for a turn, and those not that were good before', async (context) => {
+  waits(context, 20, 2);
+  stays(context);
+  const { verified, connect } = setup();
+  await connect().show('ci.1');
+  const junk = Array.from({ length: 50 }, (_, index) => assert.rejects(connect().show(`wrong ${index}`), /is wrong/));
+  await new Promise(setImmediate);
+  verified.all = 0;
+  await connect().show('ci.1');
+  assert.equal(verified.all, 1, 'the one that was good before is verified at once');
+  const fresh = Array.from({ length: 12 }, (_, index) => connect().show(`ci.${2 + index}`));
+  assert.equal((await Promise.all(fresh)).length, 12);
+  await Promise.all(junk);
+});
+
+test('who goes away while it waits for a turn leaves it to the next', async (context) => {
+  waits(context, 600_000, 1);
+  const { verified, connect } = setup();
+  const slow = connect().show('slow');
+  await new Promise(setImmediate);
+  const gone = connect();
+  const left = assert.rejects(gone.show('ci.1'), { name: 'AbortError' });
+  const next = connect().show('ci.2');
+  gone.leave();
+  await left;
+  verified.release();
+  await slow;
+  assert.equal((await next).tenant, 'acme');
+  assert.equal(verified.all, 2, 'the token of who went away is not verified');
+});
+
+test('of wrong tokens that come at once, few are verified at a time, also of one connection', async (context) => {
+  waits(context, 5, 2);
   stays(context);
   const { verified, connect } = setup();
   const known = connect();
   await known.show('ci.1');
-  verified.all = 0;
-  const shown = Array.from({ length: 100 }, () => known.show('wrong'));
+  Object.assign(verified, { all: 0, atOnce: 0 });
+  const shown = Array.from({ length: 100 }, () => assert.rejects(known.show('wrong'), /the token is wrong/));
   assert.equal((await connect().show('password')).tenant, 'acme', 'what costs nothing need not wait');
   assert.equal(await known.show('ci.1'), await known.show('ci.1'), 'nor what was verified');
-  const errors = (await Promise.allSettled(shown)).map((each) => each.status === 'rejected' && each.reason);
-  assert.deepEqual([verified.all, errors.filter(tooMany).length], [2, 98]);
+  await Promise.all(shown);
+  assert.deepEqual([verified.all, verified.atOnce], [100, 2]);
 });
 
 test('of good tokens that come at once, all are accepted, a few at a time', async (context) => {
@@ -171,7 +203,7 @@ test('a token does not wait for its turn without end', async (context) => {
   stays(context);
   const { connect, verified } = setup();
   const slow = connect().show('slow');
-  await assert.rejects(connect().show('ci.1'), /1 tokens are being verified/);
+  await assert.rejects(connect().show('ci.1'), /1 other tokens are being verified/);
   verified.release();
   await slow;
   await connect().show('ci.1');
@@ -192,7 +224,8 @@ test("one tenant's wrong tokens hold up no other tenant's good ones from the sam
   assert.equal(verified.all, 3, 'the token of beta is verified');
   guess('beta');
   await new Promise(setImmediate);
-  await assert.rejects(connect().show('ci.1', 'gamma'), /3 wrong tokens wait/);
+  Object.assign(GATEWAY, { dialMs: 20 });
+  await assert.rejects(connect().show('ci.1', 'gamma'), /3 other tokens are being verified, or were wrong/);
   assert.equal(verified.all, 4, 'names cost nothing, so they do not make room without end');
 });
 
@@ -201,11 +234,11 @@ test('names of no tenant are one name, in Basic and in the server name, and lock
   stays(context);
   const { verified, connect } = setup();
   const wrong = ['x1', 'x2'].map((name) => assert.rejects(connect().show('wrong', name), /the token is wrong/));
-  await new Promise(setImmediate);
-  await assert.rejects(connect().show('wrong', 'x3'), tooMany);
-  await assert.rejects(connect('10.0.0.1', 'x4.example').show('wrong', ''), tooMany);
-  assert.equal(verified.all, 2);
+  await until(() => verified.all === 2 && verified.now === 0, { what: 'both verdicts' });
+  wrong.push(assert.rejects(connect().show('wrong', 'x3'), /the token is wrong/));
+  wrong.push(assert.rejects(connect('10.0.0.1', 'x4.example').show('wrong', ''), /the token is wrong/));
   await connect('10.0.0.1', 'beta.example').show('ci.1', '');
-  await connect().show('ci.1', 'acme');
+  assert.equal(verified.all, 3, 'those of no tenant wait for one turn');
   await Promise.all(wrong);
+  await connect().show('ci.1', 'acme');
 });

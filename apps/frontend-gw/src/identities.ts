@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import type { Tenancy } from '@isthmus/plane';
-import { addressOf, getOrPut, onceClosed, RandomSet, sourceOf, within } from '@isthmus/runtime';
+import { addressOf, getOrPut, LruMap, onceClosed, RandomSet, sourceOf, within } from '@isthmus/runtime';
 import {
   type CallerIdentity,
   type ConnectionPeer,
@@ -66,7 +66,8 @@ export class Identities {
     if (before && 'who' in before && before.digest === digest) return before.who;
     const evidence = this.#evidence(socket);
     const source = sourceOf(addressOf(socket) ?? '');
-    const grant = await this.#guesses.judge(source, this.#saidTenant(evidence, tenant), (waitToVerify) =>
+    const shownBy = { source, tenant: this.#saidTenant(evidence, tenant), digest, signal };
+    const grant = await this.#guesses.judge(shownBy, (waitToVerify) =>
       this.#tenancy.identify.callerToken({
         ...evidence,
         token,
@@ -198,18 +199,30 @@ function digestOf(tenant = '', token: string): string {
   return createHash('sha256').update(`${tenant}:${token}`).digest('base64');
 }
 
+interface ShownBy {
+  readonly source: string;
+  /** Whose the token is said to be. */
+  readonly tenant: string;
+  readonly digest: string;
+  /** Aborts when its bearer has gone. */
+  readonly signal: AbortSignal;
+}
+
 /**
- * Tokens that are verified now, and wrong ones whose answers wait. Each wrong one costs its sender a while, and also one that does not wait for
- * the answer. A source may be a balancer with many tenants behind it, so one tenant's tokens hold up no other's.
+ * Tokens that are verified now, and wrong ones whose answers wait. Each wrong one costs its sender a while, also one that does not wait for the
+ * answer, and a turn: further tokens of the same source wait for one, in random order, so that no flood keeps a good one from its own. A
+ * token that was good before needs none. A source may be a balancer with many tenants behind it, so one tenant's tokens hold up no other's.
  */
 class Guesses {
   readonly #shares = new Map<string, Share>();
+  /** Digests of tokens that needed a turn and were good. */
+  readonly #good = new LruMap<string, true>(GATEWAY.goodTokens);
 
-  /**
-   * @param tenant whose the token is said to be
-   * @param judge awaits `waitToVerify` before it verifies what costs. The answer to a wrong token waits, or is that too many wait already
-   */
-  async judge<T>(source: string, tenant: string, judge: (waitToVerify: () => Promise<void>) => Promise<T>): Promise<T> {
+  /** @param judge awaits `waitToVerify` before it verifies what costs. The answer to a wrong token waits, or is that too many wait already */
+  async judge<T>(
+    { source, tenant, digest, signal }: ShownBy,
+    judge: (waitToVerify: () => Promise<void>) => Promise<T>,
+  ): Promise<T> {
     const both = this.#share(`source ${source} tenant ${tenant}`, GATEWAY.wrongTokensOfSource);
     const from = this.#share(`source ${source}`, GATEWAY.wrongTokens);
     const all = [both, from, this.#share(`tenant ${tenant}`, GATEWAY.wrongTokens)];
@@ -218,15 +231,19 @@ class Guesses {
       for (const share of taken.splice(0)) share.leave('judged');
     };
     const waitToVerify = async () => {
+      if (this.#good.has(digest)) return;
       for (const share of [both, from]) {
-        await share.enter();
+        await share.enter(signal);
         taken.push(share);
       }
     };
     try {
-      return await judge(waitToVerify);
+      const judged = await judge(waitToVerify);
+      if (taken.length > 0) this.#good.set(digest, true);
+      return judged;
     } catch (error) {
       if (!(error instanceof NotAuthorised) || error.undecided) throw error;
+      this.#good.delete(digest);
       for (const share of all) share.check(error);
       for (const share of all) share.wrong++;
       leave();
@@ -255,8 +272,8 @@ class Share {
   /** Wrong ones whose answers wait. */
   wrong = 0;
   readonly #most: number;
-  /** Wake those that wait to be verified. */
-  readonly #waiting = new Set<() => void>();
+  /** Tokens that wait for a turn. */
+  readonly #waiting = new RandomSet<{ wake(): void }>();
 
   constructor(key: string, most: number) {
     this.key = key;
@@ -264,38 +281,51 @@ class Share {
   }
 
   /** @param wrong why a token is refused that was verified. @throws RequestRefused if as many wrong answers wait as may */
-  check(wrong?: NotAuthorised): void {
-    if (this.wrong >= this.#most) throw this.#refusal(`${this.#most} wrong tokens wait for their answer`, wrong);
+  check(wrong: NotAuthorised): void {
+    if (this.wrong >= this.#most) throw refusal(`${this.#most} wrong tokens wait for their answer`, wrong);
   }
 
-  /** Resolves when a token may be verified, which may turn out wrong. Good ones are soon through. @throws RequestRefused */
-  async enter(): Promise<void> {
+  /** Resolves when a token may be verified, which may turn out wrong. Rejects with RequestRefused, or when its bearer has gone. */
+  async enter(signal: AbortSignal): Promise<void> {
     const late = performance.now() + GATEWAY.dialMs;
-    while (this.judged + this.wrong >= this.#most) {
-      this.check();
+    while (this.#full) {
       const left = late - performance.now();
-      if (left <= 0) throw this.#refusal(`${this.#most} tokens are being verified`);
+      if (left <= 0) throw refusal(`${this.#most} other tokens are being verified, or were wrong a moment ago`);
       const { promise, resolve } = Promise.withResolvers<void>();
-      this.#waiting.add(resolve);
+      const turn = { wake: () => resolve() };
+      this.#waiting.add(turn);
+      signal.addEventListener('abort', turn.wake, { once: true });
       await within(promise, left);
-      this.#waiting.delete(resolve);
+      signal.removeEventListener('abort', turn.wake);
+      this.#waiting.delete(turn);
+      if (signal.aborted) {
+        this.#wake();
+        signal.throwIfAborted();
+      }
     }
     this.judged++;
   }
 
   leave(as: 'judged' | 'wrong'): void {
     this[as]--;
-    // Those that wait behind wrong ones need not.
-    let awake = this.wrong >= this.#most ? this.#waiting.size : 1;
-    for (const wake of this.#waiting) {
-      if (awake-- <= 0) break;
-      this.#waiting.delete(wake);
-      wake();
-    }
+    this.#wake();
   }
 
-  #refusal(why: string, cause?: NotAuthorised): RequestRefused {
-    const code = 'connection_limit_reached';
-    return new RequestRefused(429, `${why}: try again later, with a good one`, { code, cause });
+  get #full(): boolean {
+    return this.judged + this.wrong >= this.#most;
   }
+
+  #wake(): void {
+    const turn = this.#full ? undefined : this.#waiting.draw(Math.random, () => true);
+    if (!turn) return;
+    this.#waiting.delete(turn);
+    turn.wake();
+  }
+}
+
+function refusal(why: string, cause?: NotAuthorised): RequestRefused {
+  return new RequestRefused(429, `${why}: try again later, with a good one`, {
+    code: 'connection_limit_reached',
+    cause,
+  });
 }

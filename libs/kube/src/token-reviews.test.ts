@@ -9,7 +9,7 @@ describe('reviews', () => {
   afterEach(() => mock.timers.reset());
 
   /** An API server that answers when the test says so: `good...` holds, `away` cannot be asked about. */
-  function reviewed({ rememberMs = 30_000, random = (): number => 0 } = {}) {
+  function reviewed({ rememberMs = 30_000, random = (): number => 0, mostWaiting = 10_000 } = {}) {
     const asked: { token: string; answer: () => void }[] = [];
     const clock = { now: 0 };
     const verdict = (token: string): TokenVerdict =>
@@ -17,8 +17,7 @@ describe('reviews', () => {
         ? { ok: true, user: token }
         : { ok: false, reviewed: !token.startsWith('away'), message: 'no' };
     const reviews = new TokenReviews({
-      rememberMs,
-      random,
+      ...{ rememberMs, random, mostWaiting },
       now: () => clock.now,
       review: (token) => new Promise((resolve) => asked.push({ token, answer: () => resolve(verdict(token)) })),
     });
@@ -95,6 +94,40 @@ describe('reviews', () => {
       asked[at]?.answer();
       await tick();
     }
+  });
+
+  test('junk of many sources leaves a further one a place and its turn', async () => {
+    mock.timers.enable({ apis: ['setTimeout'] });
+    const { reviews, asked, asker } = reviewed({ mostWaiting: 200 });
+    const junk = Array.from({ length: 20 * 16 }, (_, i) => reviews.check(`junk-${i}`, asker(`10.0.0.${i % 20}`)));
+    const refused = await Promise.race([junk.at(-1), tick()]);
+    assert.match(JSON.stringify(refused), /200 tokens already wait for a review/);
+    const honest = reviews.check('good', asker('10.1.0.1'));
+    assert.deepEqual([asked.length, reviews.waiting], [10, 200], 'it has the place of one of those with the most');
+    for (let at = 0; !asked.some(({ token }) => token === 'good'); at++) {
+      assert.ok(at < 21, 'its turn came late');
+      asked[at]?.answer();
+      await tick();
+    }
+    asked.at(-1)?.answer();
+    assert.equal((await honest).ok, true);
+  });
+
+  test('a token that was good before is reviewed again ahead of all others, also where too many wait', async () => {
+    mock.timers.enable({ apis: ['setTimeout'] });
+    const { reviews, asked, clock, asker, answerAll } = reviewed({ mostWaiting: 20 });
+    const before = reviews.check('good', asker('10.0.0.1'));
+    await answerAll();
+    await before;
+    clock.now = 30_000;
+    for (let i = 0; i < 40; i++) void reviews.check(`junk-${i}`, asker('10.0.0.1'));
+    assert.equal(reviews.waiting, 20);
+    const again = reviews.check('good', asker('10.0.0.1'));
+    asked[1]?.answer();
+    await tick();
+    assert.equal(asked.at(-1)?.token, 'good');
+    asked.at(-1)?.answer();
+    assert.equal((await again).ok, true);
   });
 
   test('who goes away or waits for too long is not reviewed', async () => {

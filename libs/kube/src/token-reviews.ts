@@ -31,18 +31,24 @@ interface Answer {
   readonly until: number;
 }
 
+/** Stands for the sources of all tokens that were good before: they are reviewed first. */
+const KNOWN = Symbol('tokens that were good before');
+
+type Source = string | typeof KNOWN;
+
 /** A token under review, or waiting for it. */
 interface Review {
   readonly key: string;
   readonly token: string;
-  readonly source: string;
+  readonly source: Source;
   /** The callers that wait for the verdict. */
   readonly waiting: Set<(verdict: TokenVerdict) => void>;
 }
 
 /**
- * Reviews of tokens: a few at a time, each token once however many present it, and each answer is valid for a while. Sources of
- * connections take turns, so a flood of junk from one delays no other. While the API server does not answer, only tokens with a
+ * Reviews of tokens: a few at a time, each token once however many present it, and each answer is valid for a while. A token that was good
+ * before is reviewed again ahead of all others, and always has a place. Sources of connections take turns, and where too many tokens wait,
+ * one of the source with the most gives up its place: so a flood of junk delays no other source. While the API server does not answer, only tokens with a
  * remembered good answer are accepted. A missing answer is not remembered.
  */
 export class TokenReviews {
@@ -52,7 +58,7 @@ export class TokenReviews {
   readonly #bad = new LruMap<string, Answer>(KUBE.answersRemembered);
   readonly #open = new Map<string, Review>();
   /** Those that wait for their review, by source, in order of turns. */
-  readonly #queues = new Map<string, RandomSet<Review>>();
+  readonly #queues = new Map<Source, RandomSet<Review>>();
   readonly #mostWaiting: number;
   readonly #now: () => number;
   readonly #random: () => number;
@@ -82,19 +88,34 @@ export class TokenReviews {
     const key = createHash('sha256').update(token).digest('base64');
     const known = this.#good.get(key) ?? this.#bad.get(key);
     if (known && known.until > this.#now()) return Promise.resolve(known.verdict);
-    const review = this.#open.get(key) ?? this.#begin(key, token, asker.source);
-    if (!review)
-      return Promise.resolve(notReviewed(`${this.#mostWaiting} tokens already wait for a review, try again`));
-    return this.#answer(review, asker.signal);
+    const source = this.#good.has(key) ? KNOWN : asker.source;
+    const review = this.#open.get(key) ?? this.#begin(key, token, source);
+    return review ? this.#answer(review, asker.signal) : Promise.resolve(this.#tooMany);
   }
 
-  #begin(key: string, token: string, source: string): Review | undefined {
-    if (this.waiting >= this.#mostWaiting) return undefined;
+  get #tooMany(): TokenVerdict {
+    return notReviewed(`${this.#mostWaiting} tokens already wait for a review, try again`);
+  }
+
+  #begin(key: string, token: string, source: Source): Review | undefined {
+    if (source !== KNOWN && this.waiting >= this.#mostWaiting && !this.#makeRoom(source)) return undefined;
     const review: Review = { key, token, source, waiting: new Set() };
     this.#open.set(key, review);
     getOrPut(this.#queues, source, () => new RandomSet()).add(review);
     this.#next();
     return review;
+  }
+
+  /** Takes the place of a token of the source that has the most, if that has more than this one would. */
+  #makeRoom(source: string): boolean {
+    let most: RandomSet<Review> | undefined;
+    for (const [of, queue] of this.#queues) if (of !== KNOWN && queue.size > (most?.size ?? 0)) most = queue;
+    if (!most || most.size <= (this.#queues.get(source)?.size ?? 0) + 1) return false;
+    const given = most.draw(this.#random, () => true) as Review;
+    this.#unqueue(given);
+    this.#open.delete(given.key);
+    for (const settle of [...given.waiting]) settle(this.#tooMany);
+    return true;
   }
 
   #answer(review: Review, signal: AbortSignal): Promise<TokenVerdict> {
@@ -118,9 +139,10 @@ export class TokenReviews {
 
   #next(): void {
     while (this.#running < KUBE.reviewsAtOnce) {
-      const [turn] = this.#queues;
-      if (!turn) return;
-      const [source, queue] = turn;
+      const [first] = this.#queues.keys();
+      const source = this.#queues.has(KNOWN) ? KNOWN : first;
+      const queue = source !== undefined && this.#queues.get(source);
+      if (!queue) return;
       // At random: if honest tokens and junk come from one address, neither order of arrival would ever reach the honest ones in a flood.
       const review = queue.draw(this.#random, () => true) as Review;
       this.#unqueue(review);
