@@ -50,9 +50,8 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
       ...own,
       of: { dials: false, others: true },
       log: flags['audit-log'],
-      otlp: flags['audit-otlp'],
     };
-    await audited(events, audit, closing);
+    audited(events, audit, closing);
     const dials = new RecentDials(events);
     const refusals = new RecentRefusals(events);
     const certificates = new CertificateEnds(events);

@@ -356,8 +356,7 @@ async function serverInstruments(
     of: { dials: hasCallers, others: !hasCallers || flags['tenants-dir'] !== '' },
     logger: log,
     log: flags['audit-log'],
-    otlp: flags['audit-otlp'],
   };
-  await audited(events, settings, closing);
+  audited(events, settings, closing);
   return { ...instruments, ...recent };
 }

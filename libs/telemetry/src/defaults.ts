@@ -1,22 +1,17 @@
 /** Times, sizes and counts of telemetry: times in milliseconds, sizes in bytes. */
 export const TELEMETRY = {
-  /** How long sending a batch of spans, audit records or metrics over OTLP may take, retries included. `OTEL_EXPORTER_OTLP_TIMEOUT` sets it. */
+  /** How long sending a batch of spans or metrics over OTLP may take, retries included. `OTEL_EXPORTER_OTLP_TIMEOUT` sets it. */
   exportMs: 10_000,
-  /** How long the SDK waits for one batch of spans or audit records. `OTEL_BSP_EXPORT_TIMEOUT` and `OTEL_BLRP_EXPORT_TIMEOUT` set it. */
+  /** How long the SDK waits for one batch of spans. `OTEL_BSP_EXPORT_TIMEOUT` sets it. */
   batchExportMs: 30_000,
-  /**
-   * Spans, and audit records, that wait for a collector. Further ones are lost; lost records are counted. `OTEL_BSP_MAX_QUEUE_SIZE` and
-   * `OTEL_BLRP_MAX_QUEUE_SIZE` set it.
-   */
+  /** Spans that wait for a collector. Further ones are lost. `OTEL_BSP_MAX_QUEUE_SIZE` sets it. */
   queuedItems: 2048,
-  /** The longest queue that an operator may set. A span or a record takes at least half a kilobyte of memory while a collector is down. */
+  /** The longest queue that an operator may set. A span takes at least half a kilobyte of memory while a collector is down. */
   mostQueuedItems: 1_000_000,
-  /** Spans or audit records in one batch. `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` and `OTEL_BLRP_MAX_EXPORT_BATCH_SIZE` set it. */
+  /** Spans in one batch. `OTEL_BSP_MAX_EXPORT_BATCH_SIZE` sets it. */
   batchItems: 512,
   /** Time between two batches of spans. `OTEL_BSP_SCHEDULE_DELAY` sets it. */
   spansMs: 5000,
-  /** Time between two batches of audit records. `OTEL_BLRP_SCHEDULE_DELAY` sets it. */
-  recordsMs: 1000,
   /** Time between two exports of metrics. `OTEL_METRIC_EXPORT_INTERVAL` sets it. */
   metricsMs: 60_000,
   /** How long one export of metrics may take, at most the time between two. `OTEL_METRIC_EXPORT_TIMEOUT` sets it. */
@@ -38,7 +33,7 @@ export const TELEMETRY = {
   auditRetryMs: 100,
   /** Delay before an audit file that cannot be reopened is tried again. Meanwhile the old file stays in use. */
   auditReopenMs: 1000,
-  /** How long a stopping program waits for its last audit records to be written or sent. */
+  /** How long a stopping program waits for its last audit records to be written. */
   auditEndMs: 1000,
   /** Characters of a peer's own text that an audit record holds. The rest is cut off. */
   auditTextCharacters: 500,
@@ -83,12 +78,6 @@ export const TELEMETRY = {
   metricNames: 1000,
   /** The longest name that has a line of its own. A tenant's name has at most 63 characters. */
   metricNameCharacters: 128,
-  /** The resolution of native histograms, as Prometheus counts it: two to its power buckets for each doubling, here 8 of 9 % each. */
-  nativeSchema: 3,
-  /** What is as short is one bucket of a native histogram, in seconds: 1 µs. */
-  nativeZeroSeconds: 2 ** -20,
-  /** What is longer is in the last bucket of a native histogram, in seconds: 12 days. So a series has at most 320 buckets. */
-  nativeMostSeconds: 2 ** 20,
   /**
    * Time between two samples of the event loop's delay. A delay that callers notice takes as long. Each sample wakes a process that would
    * sleep: every 20 ms, that was half of what an idle agent or hub cost its node.

@@ -114,9 +114,6 @@ interface CertificateFacts {
   readonly validFrom: number;
 }
 
-/** Where audit records go. */
-export type AuditSink = 'log' | 'otlp';
-
 /** Who uses an admin port. */
 export interface Operator {
   /** The certificate's subject; `host:port` without one, on loopback. */
@@ -227,7 +224,7 @@ export interface PlaneEventMap {
   /** An operator acted on the admin port, or was refused there. */
   operation: [operation: Operation];
   /** Audit records were lost on their way to a file or standard output (`log`), or over OTLP (`otlp`). */
-  'audit:dropped': [sink: AuditSink, records: number];
+  'audit:dropped': [records: number];
 }
 
 export type PlaneEvents = EventEmitter<PlaneEventMap>;

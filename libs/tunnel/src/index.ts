@@ -52,7 +52,6 @@ export {
   SessionLost,
 } from './errors.ts';
 export {
-  type AuditSink,
   type CertificatePlace,
   type DialFailure,
   type DialOutcome,

@@ -52,13 +52,6 @@ test('promtool has no complaint about our families', { skip: noPromtool }, async
   }
 });
 
-interface Answers {
-  readonly result: readonly {
-    readonly metric: Readonly<Record<string, string>>;
-    readonly value: readonly [number, string];
-  }[];
-}
-
 /** A Prometheus that scrapes both pages, as `/server` and `/agent`. @returns what asks it, once both are up */
 async function scraped(scope: Scope, { server, agent }: ReturnType<typeof pages>, feature: string) {
   for (const metrics of [server, agent]) scope.defer(() => metrics.close());
@@ -91,43 +84,6 @@ async function scraped(scope: Scope, { server, agent }: ReturnType<typeof pages>
   });
   return ask;
 }
-
-/** A page's samples by name, without those of the process itself, which change. */
-async function ofText(metrics: Metrics): Promise<[name: string, sum: number][]> {
-  const { body } = await metrics.render();
-  const sums = new Map<string, number>();
-  for (const [, name = '', value] of body.toString().matchAll(/^(isthmus_\w+|konnectivity_\w+)(?:\{.*\})? (\S+)$/gm))
-    sums.set(name, (sums.get(name) ?? 0) + Number(value));
-  return [...sums];
-}
-
-test(
-  'Prometheus reads the pages as protobuf too, with native histograms that count the same',
-  { skip: prometheus === undefined && 'Prometheus is not installed' },
-  scoped(async (scope) => {
-    const both = pages();
-    const ask = await scraped(scope, both, 'native-histograms');
-    const total = async (expression: string) => {
-      const { result } = (await ask(`query?query=${encodeURIComponent(expression)}`)) as Answers;
-      return Number(result[0]?.value[1]);
-    };
-    for (const [job, metrics] of Object.entries(both)) {
-      const text = await ofText(metrics);
-      const isOf = (name: string) => metrics.declared.find((family) => name.startsWith(family.name));
-      // The event loop's delay is sampled all the time.
-      const counts = text.filter(
-        ([name]) => /_count$/.test(name) && isOf(name)?.type === 'histogram' && !/loop/.test(name),
-      );
-      assert.ok(counts.length > 0, job);
-      for (const [name, count] of counts)
-        assert.equal(await total(`sum(histogram_count(${isOf(name)?.name}{job="${job}"}))`), count, name);
-      const others = text.filter(([name]) => isOf(name)?.type !== 'histogram' && !/loop|seconds|memory/.test(name));
-      assert.ok(others.length > 10, job);
-      for (const [name, value] of others) assert.equal(await total(`sum(${name}{job="${job}"})`), value, name);
-    }
-    assert.equal(await total('sum(histogram_count(isthmus_dial_latency_seconds))'), 3);
-  }),
-);
 
 test(
   'Prometheus reads the pages as OpenMetrics, keeps the exemplars, and sees the same names as in the text format',

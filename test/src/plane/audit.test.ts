@@ -112,7 +112,7 @@ test(
     rmSync(filler);
     await says('audit records are written again');
     await recordsOf(log, dials);
-    assert.deepEqual([...(await server.program.metric('isthmus_audit_dropped_total')).values()], [0, 0]);
+    assert.deepEqual([...(await server.program.metric('isthmus_audit_dropped_total')).values()], [0]);
 
     await carries(await dial(scope, server, 'connect', target.authority));
     server.program.signal('SIGTERM');

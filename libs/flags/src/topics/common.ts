@@ -59,10 +59,6 @@ export const audit = ownTopic('Audit', {
     '',
     'Write audit records, one line of JSON each, to this file, reopened on SIGHUP, or to standard output with -. Empty for none.',
   ),
-  'audit-otlp': bool(
-    false,
-    'Send audit records as OTLP logs to the endpoint in OTEL_EXPORTER_OTLP_*. OTEL_LOGS_EXPORTER=otlp does the same.',
-  ),
 });
 
 export function checkAudit(flags: Values<typeof audit>): void {

@@ -264,15 +264,3 @@ interface TenantsRecord extends Base<'tenants'> {
 export type OtherRecord = RefusalRecord | RefusalsRecord | SessionRecord | OperationRecord | TenantsRecord;
 
 export type TrailRecord = AuditRecord | OtherRecord;
-
-/** Where records go. */
-export interface RecordSink {
-  /** @param dial unset for a record of something else */
-  write(record: TrailRecord, dial?: DialRequest): void;
-  /** Reopens the file. Call after it was renamed. */
-  reopen(): void;
-  /** Waits until pending records are written. Bounded in time, never rejects. */
-  end(): Promise<void>;
-  /** Writes what can be written synchronously, for a process that exits. */
-  endSync(): void;
-}

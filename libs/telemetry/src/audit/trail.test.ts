@@ -32,16 +32,11 @@ test('a process that exits while its audit is closing still writes the waiting r
     const events = planeEvents();
     const logger = createLogger({ name: 'gateway', format: 'json', verbosity: 0, destination: { write() {} } });
     const before = process.listeners('exit');
-    const trail = await auditTrail(events, {
+    const trail = auditTrail(events, {
       process: 'gw-1',
       of: { dials: true, others: false },
-      program: 'frontend-gw',
-      role: 'gateway',
-      version: '1',
       logger,
       log,
-      otlp: false,
-      env: {},
     });
     assert.ok(trail);
     events.emit('dial:end', 'gateway', dial, { ms: 1, error: new DialError('dns_error', 'no such host') });

@@ -1,9 +1,7 @@
 import process from 'node:process';
 import { RandomSet } from '@isthmus/runtime';
 import {
-  type AuditSink,
   type DialRequest,
-  inWords,
   isRefusedDial,
   notAuthorisedIn,
   type Operation,
@@ -17,7 +15,6 @@ import { TELEMETRY } from '../defaults.ts';
 import { subscribe } from '../events.ts';
 import { Bursts, refusalKind } from '../logging/bursts.ts';
 import type { Logger } from '../logging/logger.ts';
-import { logSettings, type Source, targetOf } from '../otlp/settings.ts';
 import { fileTarget, LineWriter, stdoutTarget } from './line-writer.ts';
 import {
   type Answer,
@@ -25,20 +22,18 @@ import {
   auditRecord,
   type EndedTunnel,
   type OtherRecord,
-  type RecordSink,
   shortened,
+  type TrailRecord,
   verified,
 } from './records.ts';
 
-interface AuditOptions extends Source {
+interface AuditOptions {
   /** `--server-id`, or an agent's id. */
   readonly process: string;
   /** What gets records: a gateway's dials, and all else. */
   readonly of: { readonly dials: boolean; readonly others: boolean };
   /** A path, `-` for standard output, or empty for neither. */
   readonly log: string;
-  /** Whether to export records as OTLP logs, unless the environment says otherwise. */
-  readonly otlp: boolean;
   readonly logger: Logger;
 }
 
@@ -57,44 +52,38 @@ interface Means {
 }
 
 /** Audits a program until it closes, see `auditTrail`. SIGHUP reopens its file; without an audit it ends the program, as in upstream. */
-export async function audited(
+export function audited(
   events: PlaneEvents,
   options: AuditOptions,
   closing: { defer(step: () => unknown): void },
-): Promise<void> {
-  const trail = await auditTrail(events, options);
+): void {
+  const trail = auditTrail(events, options);
   if (!trail) return;
   closing.defer(trail.close);
   process.on('SIGHUP', trail.reopen);
 }
 
-/** Audits a process as its flags and the OTEL_* variables say. Returns undefined if none of them enables the audit. */
-export async function auditTrail(events: PlaneEvents, options: AuditOptions): Promise<AuditTrail | undefined> {
+/** Audits a process as its flags say. Returns undefined if they do not enable the audit. */
+export function auditTrail(events: PlaneEvents, options: AuditOptions): AuditTrail | undefined {
   const { log, logger } = options;
+  if (log === '') return undefined;
   const bursts = new Bursts({ most: TELEMETRY.auditTroubles, windowMs: TELEMETRY.auditTroublesMs }, (of, count) =>
     logger.warn({ of, count }, 'further lines were dropped'),
   );
-  const means = { events, logger, bursts };
-  const sinks = [log === '' ? undefined : logSink(log, means), await otlpSink(options, means)].filter(
-    (sink) => sink !== undefined,
-  );
-  if (sinks.length === 0) return undefined;
-  const end = auditOf(events, options, (record, dial) => {
-    for (const sink of sinks) sink.write(record, dial);
-  });
+  const target = log === '-' ? stdoutTarget() : fileTarget(log);
+  const writer = new LineWriter(target, new WriterReport(log, { events, logger, bursts }));
+  const end = auditOf(events, options, (record) => writer.write(`${JSON.stringify(record)}\n`));
   // After a crash or a second signal, nothing is closed before the process exits.
   const atExit = () => {
     end();
-    for (const sink of sinks) sink.endSync();
+    writer.endSync();
   };
   process.once('exit', atExit);
   return {
-    reopen() {
-      for (const sink of sinks) sink.reopen();
-    },
+    reopen: () => writer.reopen(),
     async close() {
       end();
-      await Promise.all(sinks.map((sink) => sink.end()));
+      await writer.end();
       // Not earlier: a second signal or a shutdown timeout may end the process during the wait above.
       process.off('exit', atExit);
       bursts.end();
@@ -102,8 +91,8 @@ export async function auditTrail(events: PlaneEvents, options: AuditOptions): Pr
   };
 }
 
-function auditOf(events: PlaneEvents, { process, of }: AuditOptions, write: RecordSink['write']): () => void {
-  const others = of.others ? auditOthers(events, process, (record) => write(record)) : undefined;
+function auditOf(events: PlaneEvents, { process, of }: AuditOptions, write: (record: TrailRecord) => void): () => void {
+  const others = of.others ? auditOthers(events, process, write) : undefined;
   const dials = of.dials ? auditDials(events, process, write, others?.passes) : undefined;
   return () => {
     dials?.end();
@@ -111,51 +100,16 @@ function auditOf(events: PlaneEvents, { process, of }: AuditOptions, write: Reco
   };
 }
 
-function logSink(log: string, means: Means): RecordSink {
-  const target = log === '-' ? stdoutTarget() : fileTarget(log);
-  const writer = new LineWriter(target, new SinkReport('log', { log }, means));
-  return {
-    write: (record) => writer.write(`${JSON.stringify(record)}\n`),
-    reopen: () => writer.reopen(),
-    end: () => writer.end(),
-    endSync: () => writer.endSync(),
-  };
-}
-
-/** Loads the SDK only if it is needed. @throws Error if the settings are bad: an operator counts on the audit */
-async function otlpSink(options: AuditOptions, means: Means): Promise<RecordSink | undefined> {
-  const { logger } = means;
-  const settings = logSettings(options.env ?? process.env, options.otlp);
-  if (!settings) return undefined;
-  for (const warning of settings.warnings) logger.warn({}, warning);
-  const fields = targetOf(settings);
-  try {
-    const { otlpRecords } = await import('./otlp.ts');
-    const sink = await otlpRecords(settings, options, new SinkReport('otlp', fields, means));
-    logger.info(fields, 'audit records are exported');
-    return sink;
-  } catch (error) {
-    const text = inWords(error);
-    throw new Error(`cannot export audit records: bad OTEL_EXPORTER_OTLP settings: ${text}`, { cause: error });
-  }
-}
-
 /** Logs when records have to wait or are lost, and, once writing works again, how many were lost. */
-class SinkReport {
-  readonly #sink: AuditSink;
-  readonly #fields: object;
-  readonly #events: PlaneEvents;
-  readonly #logger: Logger;
-  readonly #bursts: Bursts;
+class WriterReport {
+  readonly #log: string;
+  readonly #means: Means;
   #dropped = 0;
   #troubled = false;
 
-  constructor(sink: AuditSink, fields: object, { events, logger, bursts }: Means) {
-    this.#sink = sink;
-    this.#fields = fields;
-    this.#events = events;
-    this.#logger = logger;
-    this.#bursts = bursts;
+  constructor(log: string, means: Means) {
+    this.#log = log;
+    this.#means = means;
   }
 
   failing(reason: string): void {
@@ -177,12 +131,13 @@ class SinkReport {
   dropped(records: number, reason?: string): void {
     this.#troubled = true;
     this.#dropped += records;
-    this.#events.emit('audit:dropped', this.#sink, records);
+    this.#means.events.emit('audit:dropped', records);
     this.#say('warn', { dropped: this.#dropped, reason }, 'audit records are lost');
   }
 
   #say(level: 'info' | 'warn', fields: object, message: string): void {
-    this.#bursts.say(`${message} (${this.#sink})`, () => this.#logger[level]({ ...this.#fields, ...fields }, message));
+    const { bursts, logger } = this.#means;
+    bursts.say(message, () => logger[level]({ log: this.#log, ...fields }, message));
   }
 }
 
@@ -199,7 +154,7 @@ export interface DialAudit {
 export function auditDials(
   events: PlaneEvents,
   gateway: string,
-  write: (record: AuditRecord, dial: DialRequest) => void,
+  write: (record: AuditRecord) => void,
   passes: (kind: string) => boolean = () => true,
 ): DialAudit {
   /** Dials that were answered with a tunnel, until that tunnel ends. */
@@ -207,7 +162,7 @@ export function auditDials(
   const tunnels = new RandomSet<TunnelInfo>();
   const end = (dial: DialRequest, tunnel: EndedTunnel) => {
     const answer = answers.get(dial);
-    if (answer && answers.delete(dial)) write(auditRecord(gateway, dial, answer, tunnel), dial);
+    if (answer && answers.delete(dial)) write(auditRecord(gateway, dial, answer, tunnel));
   };
   const unsubscribe = subscribe(events, {
     'dial:end'(role, dial, outcome) {
@@ -215,7 +170,7 @@ export function auditDials(
       const answer = { outcome, time: Date.now() - outcome.ms, start: performance.now() - outcome.ms };
       if (!outcome.error) answers.set(dial, answer);
       else if (!isRefusedDial(dial, outcome.error) || passes(`dials of tenant ${dial.tenant}`))
-        write(auditRecord(gateway, dial, answer), dial);
+        write(auditRecord(gateway, dial, answer));
     },
     // The destination was reached, but the caller was gone, so no tunnel will report it.
     'dial:undelivered'(dial) {

@@ -192,7 +192,7 @@ import { request } from ${url('testing/events')};
 
 const logger = createLogger({ name: 'gateway', format: 'json', verbosity: 0 });
 const events = planeEvents();
-const where = { process: 'gw-1', of: { dials: true, others: false }, log: '/dev/null/audit.log', otlp: false };
+const where = { process: 'gw-1', of: { dials: true, others: false }, log: '/dev/null/audit.log' };
 await auditTrail(events, { ...where, program: 'p', role: 'gateway', version: '1', logger, env: {} });
 logger.error({}, 'before');
 const error = new DialError('dns_error', 'no such host');

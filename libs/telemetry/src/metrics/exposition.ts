@@ -1,7 +1,4 @@
 /** Renders families in the formats that Prometheus reads. */
-import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
-import { TELEMETRY } from '../defaults.ts';
-
 export type FamilyType = 'counter' | 'gauge' | 'histogram';
 
 export interface Exemplar {
@@ -17,8 +14,6 @@ export interface Sample {
   readonly value: number;
   /** Set for a histogram, by ascending bounds. */
   readonly buckets?: readonly Bucket[];
-  /** The histogram's native buckets. Text has no place for them. */
-  readonly native?: Native;
 }
 
 /** How many observations were at most at a bound. The last bound of a histogram is infinity. */
@@ -33,12 +28,6 @@ export function countOf(buckets: readonly Bucket[]): number {
   return buckets.at(-1)?.count ?? 0;
 }
 
-/** The observations of a histogram: those of at most `TELEMETRY.nativeZeroSeconds`, and the others by the index of their bucket. */
-interface Native {
-  readonly zero: number;
-  readonly counts: ReadonlyMap<number, number>;
-}
-
 export interface Family {
   readonly name: string;
   readonly type: FamilyType;
@@ -46,18 +35,12 @@ export interface Family {
   readonly samples: readonly Sample[];
 }
 
-interface Format<Body extends string | Buffer> {
+interface Format {
   readonly contentType: string;
-  render(families: readonly Family[]): Body;
+  render(families: readonly Family[]): string;
 }
 
-/** The one with native histograms. */
-export const PROTOBUF: Format<Buffer> = {
-  contentType: 'application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited',
-  render: protobufOf,
-};
-
-export const TEXT: Format<string> = {
+export const TEXT: Format = {
   contentType: 'text/plain; version=0.0.4; charset=utf-8',
   render: (families) => families.map((family) => `${head(family.name, family)}${linesOf(family, false)}`).join('\n'),
 };
@@ -67,7 +50,7 @@ export const TEXT: Format<string> = {
  * any name, so that every sample has the same name in both formats. Bounds are also written as in the other format: for Prometheus 2,
  * a bound that is written differently is another series.
  */
-export const OPEN_METRICS: Format<string> = {
+export const OPEN_METRICS: Format = {
   contentType: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
   render: (families) => `${families.map(openFamily).join('')}# EOF\n`,
 };
@@ -125,128 +108,22 @@ function numeral(value: number): string {
   return value.toExponential().replace(/e-(\d)$/, 'e-0$1');
 }
 
-/** Protobuf: delimited messages of io.prometheus.client.MetricFamily (client_model's metrics.proto). */
-
-const TYPES = { counter: 0, gauge: 1, histogram: 4 };
-
-/** The field of a Metric that holds a value of each type. */
-const FIELDS = { counter: 3, gauge: 2, histogram: 7 };
-
-const { Varint, Bit64, LengthDelimited } = WireType;
-
-/** @param write writes the message's fields to the same writer */
-function message(to: BinaryWriter, field: number, write: () => void): void {
-  to.tag(field, LengthDelimited).fork();
-  write();
-  to.join();
-}
-
-function text(to: BinaryWriter, field: number, value: string): void {
-  to.tag(field, LengthDelimited).string(value);
-}
-
-function double(to: BinaryWriter, field: number, value: number): void {
-  to.tag(field, Bit64).double(value);
-}
-
-function writeLabels(to: BinaryWriter, labels: Sample['labels']): void {
-  for (const [name, value] of Object.entries(labels)) {
-    message(to, 1, () => {
-      text(to, 1, name);
-      text(to, 2, String(value));
-    });
-  }
-}
-
-function writeExemplar(to: BinaryWriter, { labels, value, timestamp }: Exemplar): void {
-  const seconds = Math.floor(timestamp);
-  message(to, 3, () => {
-    writeLabels(to, labels);
-    double(to, 2, value);
-    message(to, 3, () => {
-      to.tag(1, Varint).int64(seconds);
-      to.tag(2, Varint).int32(Math.round((timestamp - seconds) * 1e9));
-    });
-  });
-}
-
-/** Buckets that follow each other are a span. Counts are told as differences. */
-function writeNative(to: BinaryWriter, { zero, counts }: Native): void {
-  const buckets = [...counts].sort(([a], [b]) => a - b);
-  const spans: { offset: number; length: number }[] = [];
-  let [next, before] = [0, 0];
-  const deltas = buckets.map(([index, count]) => {
-    const last = spans.at(-1);
-    if (last && index === next) last.length++;
-    else spans.push({ offset: index - next, length: 1 });
-    const delta = count - before;
-    [next, before] = [index + 1, count];
-    return delta;
-  });
-  to.tag(5, Varint).sint32(TELEMETRY.nativeSchema);
-  double(to, 6, TELEMETRY.nativeZeroSeconds);
-  to.tag(7, Varint).uint64(zero);
-  for (const { offset, length } of spans)
-    message(to, 12, () => to.tag(1, Varint).sint32(offset).tag(2, Varint).uint32(length));
-  for (const delta of deltas) to.tag(13, Varint).sint64(delta);
-}
-
-function writeHistogram(to: BinaryWriter, buckets: readonly Bucket[], { value, native }: Sample): void {
-  for (const { le, count, exemplar } of buckets)
-    message(to, 3, () => {
-      to.tag(1, Varint).uint64(count);
-      double(to, 2, le);
-      if (exemplar) writeExemplar(to, exemplar);
-    });
-  double(to, 2, value);
-  to.tag(1, Varint).uint64(countOf(buckets));
-  if (native) writeNative(to, native);
-}
-
-/** Writes a family with its length before it. */
-function writeFamily(to: BinaryWriter, { name, help, type, samples }: Family): void {
-  to.fork();
-  text(to, 1, name);
-  text(to, 2, help);
-  to.tag(3, Varint).int32(TYPES[type]);
-  for (const sample of samples)
-    message(to, 4, () => {
-      writeLabels(to, sample.labels);
-      message(to, FIELDS[type], () => {
-        if (sample.buckets) writeHistogram(to, sample.buckets, sample);
-        else double(to, 1, sample.value);
-      });
-    });
-  to.join();
-}
-
-function protobufOf(families: readonly Family[]): Buffer {
-  const writer = new BinaryWriter();
-  for (const family of families) if (family.samples.length > 0) writeFamily(writer, family);
-  return Buffer.from(writer.finish());
-}
-
 /**
- * Returns the format that a scraper's `Accept` header asks for (RFC 9110 section 12.5.1): protobuf or OpenMetrics if the header names
- * a version of it that we support and prefers no other. Otherwise the text format, as in upstream.
+ * Returns the format that a scraper's `Accept` header asks for (RFC 9110 section 12.5.1): OpenMetrics if the header names a version of it
+ * that we support and does not prefer text. Otherwise the text format, as in upstream.
  */
-export function formatFor(accept = ''): Format<string | Buffer> {
-  let [protobuf, open, text] = [0, 0, 0];
-  for (const { type, version, proto, encoding, weight } of accept.split(',').map(rangeOf)) {
+export function formatFor(accept = ''): Format {
+  let [open, text] = [0, 0];
+  for (const { type, version, weight } of accept.split(',').map(rangeOf)) {
     if (type === 'application/openmetrics-text' && (version ?? '1.0.0') === '1.0.0') open = Math.max(open, weight);
     if (type === 'text/plain') text = Math.max(text, weight);
-    const families = proto === 'io.prometheus.client.metricfamily' && encoding === 'delimited';
-    if (type === 'application/vnd.google.protobuf' && families) protobuf = Math.max(protobuf, weight);
   }
-  if (protobuf > 0 && protobuf >= Math.max(open, text)) return PROTOBUF;
   return open > 0 && open >= text ? OPEN_METRICS : TEXT;
 }
 
 interface MediaRange {
   readonly type: string;
   readonly version: string | undefined;
-  readonly proto: string | undefined;
-  readonly encoding: string | undefined;
   /** 0 to 1. */
   readonly weight: number;
 }
@@ -259,6 +136,5 @@ function rangeOf(text: string): MediaRange {
       ?.slice(name.length + 1)
       .replaceAll('"', '');
   const weight = Number(value('q') ?? 1);
-  const [version, proto, encoding] = [value('version'), value('proto'), value('encoding')];
-  return { type, version, proto, encoding, weight: weight >= 0 && weight <= 1 ? weight : 0 };
+  return { type, version: value('version'), weight: weight >= 0 && weight <= 1 ? weight : 0 };
 }

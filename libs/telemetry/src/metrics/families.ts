@@ -1,5 +1,4 @@
 import type { PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
-import { TELEMETRY } from '../defaults.ts';
 import { parseTraceparent } from '../events.ts';
 import { type Bucket, type Exemplar, type Family, type FamilyType, formatFor, type Sample } from './exposition.ts';
 
@@ -193,9 +192,6 @@ export class Durations {
   /** Observations in each bucket, not cumulative. The last one counts those above the last bound. */
   readonly #counts: number[];
   readonly #traced: (Traced | undefined)[];
-  /** By index: with `TELEMETRY.nativeSchema` 3, bucket i has what is above 2^((i-1)/8) and up to 2^(i/8) seconds. */
-  readonly #native = new Map<number, number>();
-  #zero = 0;
   #sum = 0;
 
   /** @param bounds in seconds, ascending, without infinity */
@@ -211,18 +207,9 @@ export class Durations {
     while (seconds > (this.#bounds[bucket] ?? Number.POSITIVE_INFINITY)) bucket++;
     this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1;
     this.#sum += seconds;
-    this.#observeNative(seconds);
     if (traceparent !== undefined && (kept || isSampled(traceparent))) {
       this.#traced[bucket] = { traceparent, seconds, at: Date.now() };
     }
-  }
-
-  #observeNative(seconds: number): void {
-    const { nativeSchema, nativeZeroSeconds, nativeMostSeconds } = TELEMETRY;
-    if (seconds > nativeZeroSeconds) {
-      const index = Math.ceil(Math.log2(Math.min(seconds, nativeMostSeconds)) * 2 ** nativeSchema);
-      this.#native.set(index, (this.#native.get(index) ?? 0) + 1);
-    } else this.#zero++;
   }
 
   sample(labels: Sample['labels']): Sample {
@@ -232,7 +219,7 @@ export class Durations {
       const exemplar = exemplarOf(this.#traced[bucket]);
       return { le: this.#bounds[bucket] ?? Number.POSITIVE_INFINITY, count, ...(exemplar && { exemplar }) };
     });
-    return { labels, value: this.#sum, buckets, native: { zero: this.#zero, counts: this.#native } };
+    return { labels, value: this.#sum, buckets };
   }
 }
 

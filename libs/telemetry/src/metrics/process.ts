@@ -1,5 +1,4 @@
 import { getOrPut } from '@isthmus/runtime';
-import type { AuditSink } from '@isthmus/tunnel';
 import type { Registry } from 'prom-client';
 import { TELEMETRY } from '../defaults.ts';
 import type { Subscriptions } from '../events.ts';
@@ -113,19 +112,13 @@ export function eventLoopDelay(families: Families, now = () => performance.now()
   return () => clearInterval(timer);
 }
 
-const SINKS: readonly AuditSink[] = ['log', 'otlp'];
-
 /** Counts the audit records that a process lost. */
 export function auditMetrics(families: Families): Subscriptions {
-  const dropped = families.counters(
+  const dropped = families.counter(
     'audit_dropped_total',
-    'Audit records that were lost, by sink: log (a file or standard output) or otlp.',
-    ['sink'],
+    'Audit records that were lost: a file or standard output took no more.',
   );
-  for (const sink of SINKS) dropped.of({ sink });
-  return {
-    'audit:dropped': (sink, records) => dropped.of({ sink }).inc(records),
-  };
+  return { 'audit:dropped': (records) => dropped.inc(records) };
 }
 
 /** When a program's certificates expire. */

@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Backoff, within } from '@isthmus/runtime';
 import type { ISerializer } from '@opentelemetry/otlp-transformer';
 import { defaultResource, type Resource, resourceFromAttributes } from '@opentelemetry/resources';
-import type { ReadableLogRecord } from '@opentelemetry/sdk-logs';
 import type { ResourceMetrics } from '@opentelemetry/sdk-metrics';
 import type { ReadableSpan } from '@opentelemetry/sdk-trace';
 import { TELEMETRY } from '../defaults.ts';
@@ -24,7 +23,6 @@ interface Exporter<Batch> {
 /** What the SDK hands to an exporter. */
 interface Batches {
   readonly traces: ReadableSpan[];
-  readonly logs: ReadableLogRecord[];
   readonly metrics: ResourceMetrics;
 }
 
@@ -33,7 +31,6 @@ interface Response {
   readonly partialSuccess?: {
     readonly errorMessage?: string;
     readonly rejectedSpans?: number;
-    readonly rejectedLogRecords?: number;
     readonly rejectedDataPoints?: number;
   };
 }
@@ -62,15 +59,6 @@ const EXPORTERS: { readonly [S in Signal]: Exporters<Batches[S]> } = {
     grpc: async () => ({
       path: '/opentelemetry.proto.collector.trace.v1.TraceService/Export',
       serializer: (await import('@opentelemetry/otlp-transformer')).ProtobufTraceSerializer,
-      size: ({ length }) => length,
-    }),
-  },
-  logs: {
-    'http/protobuf': async () => (await import('@opentelemetry/exporter-logs-otlp-proto')).OTLPLogExporter,
-    'http/json': async () => (await import('@opentelemetry/exporter-logs-otlp-http')).OTLPLogExporter,
-    grpc: async () => ({
-      path: '/opentelemetry.proto.collector.logs.v1.LogsService/Export',
-      serializer: (await import('@opentelemetry/otlp-transformer')).ProtobufLogsSerializer,
       size: ({ length }) => length,
     }),
   },
@@ -171,7 +159,7 @@ export function grpcExporter<Batch>(
     if (!message) throw new Error('cannot be encoded');
     const answer = await insist(calls, message, timeoutMillis, ended.signal);
     const { partialSuccess: partial } = serializer.deserializeResponse(answer);
-    const lost = partial?.rejectedSpans || partial?.rejectedLogRecords || partial?.rejectedDataPoints;
+    const lost = partial?.rejectedSpans || partial?.rejectedDataPoints;
     if (lost) throw new PartlyRejected(lost, size(batch), partial?.errorMessage);
   };
   return {

@@ -199,8 +199,8 @@ test('environment variables configure the calls, and those of the signal take pr
     key: undefined,
   });
   const insecure = new OtelEnvironment({ ...env, OTEL_EXPORTER_OTLP_INSECURE: 'true' });
-  assert.equal(insecure.otlp('logs').grpc?.url, 'http://collector:4317');
-  assert.equal(insecure.otlp('logs').grpc?.ca, '/ca.pem');
+  assert.equal(insecure.otlp('metrics').grpc?.url, 'http://collector:4317');
+  assert.equal(insecure.otlp('metrics').grpc?.ca, '/ca.pem');
 });
 
 test('a bad list of headers causes a warning without its text, which may be a secret', () => {

@@ -8,7 +8,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 const PROTOCOLS = ['http/protobuf', 'http/json', 'grpc'] as const;
 export type Protocol = (typeof PROTOCOLS)[number];
 
-export type Signal = 'traces' | 'logs' | 'metrics';
+export type Signal = 'traces' | 'metrics';
 
 /** Where and how a signal is exported. */
 export interface OtlpSettings {
@@ -112,13 +112,12 @@ export class OtelEnvironment {
     };
   }
 
-  /** @param prefix OTEL_BSP for spans, OTEL_BLRP for log records */
-  batch(prefix: 'OTEL_BSP' | 'OTEL_BLRP', delay: number): BatchSettings {
+  batch(): BatchSettings {
     return {
-      scheduledDelayMillis: this.number(`${prefix}_SCHEDULE_DELAY`, delay, MILLISECONDS),
-      exportTimeoutMillis: this.number(`${prefix}_EXPORT_TIMEOUT`, TELEMETRY.batchExportMs, MILLISECONDS),
-      maxQueueSize: this.number(`${prefix}_MAX_QUEUE_SIZE`, TELEMETRY.queuedItems, QUEUE),
-      maxExportBatchSize: this.number(`${prefix}_MAX_EXPORT_BATCH_SIZE`, TELEMETRY.batchItems, QUEUE),
+      scheduledDelayMillis: this.number('OTEL_BSP_SCHEDULE_DELAY', TELEMETRY.spansMs, MILLISECONDS),
+      exportTimeoutMillis: this.number('OTEL_BSP_EXPORT_TIMEOUT', TELEMETRY.batchExportMs, MILLISECONDS),
+      maxQueueSize: this.number('OTEL_BSP_MAX_QUEUE_SIZE', TELEMETRY.queuedItems, QUEUE),
+      maxExportBatchSize: this.number('OTEL_BSP_MAX_EXPORT_BATCH_SIZE', TELEMETRY.batchItems, QUEUE),
     };
   }
 
@@ -225,25 +224,8 @@ export function traceSettings(env: Environment): TraceSettings | undefined {
       name: otel.oneOf('OTEL_TRACES_SAMPLER', SAMPLERS, otel.read('OTEL_TRACES_SAMPLER'), 'parentbased_always_on'),
       ratio: otel.number('OTEL_TRACES_SAMPLER_ARG', 1, [0, 1]),
     },
-    batch: otel.batch('OTEL_BSP', TELEMETRY.spansMs),
+    batch: otel.batch(),
   };
-}
-
-/** How records are exported as OTLP logs. */
-export interface LogSettings extends OtlpSettings {
-  readonly batch: BatchSettings;
-}
-
-/**
- * Returns how to export records. Unlike with traces, an endpoint alone does not enable the export: an operator who has a collector for
- * spans may not want to send it the names of callers.
- * @param asked whether a flag asks for it; OTEL_LOGS_EXPORTER takes precedence
- * @returns undefined if nothing asks for it, if OTEL_LOGS_EXPORTER names only other exporters, or if OTEL_SDK_DISABLED is set
- */
-export function logSettings(env: Environment, asked: boolean): LogSettings | undefined {
-  const otel = new OtelEnvironment(env);
-  if (otel.disabled || !(otel.exports('logs') ?? asked)) return undefined;
-  return { ...otel.otlp('logs'), batch: otel.batch('OTEL_BLRP', TELEMETRY.recordsMs) };
 }
 
 /** How metrics are exported. */

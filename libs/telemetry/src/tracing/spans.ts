@@ -14,7 +14,6 @@ import {
   upstreamReason,
 } from '@isthmus/tunnel';
 import {
-  type Attributes,
   type Context,
   ROOT_CONTEXT,
   type Span,
@@ -85,17 +84,6 @@ type AttributeName = (typeof ATTRIBUTES)[number];
 /** Sets one attribute, to avoid creating an object with all attributes for every span. */
 function put(span: Span, name: AttributeName, value: string | number | undefined): void {
   if (value !== undefined) span.setAttribute(name, value);
-}
-
-/** Returns the values that are defined. */
-export function known(
-  values: {
-    readonly [Name in AttributeName]?: string | number | undefined;
-  },
-): Attributes {
-  const attributes: Attributes = {};
-  for (const [name, value] of Object.entries(values)) if (value !== undefined) attributes[name] = value;
-  return attributes;
 }
 
 function describeDial(span: Span, name: DialSpanName, dial: DialRequest, outcome: DialOutcome): void {
