@@ -121,12 +121,20 @@ export const WIRE = {
   inFlightAloneBytes: 4 * 1024 * 1024,
   /** What a path holds at most for each millisecond of its round-trip time: 160 MB/s. */
   pathBytesPerMs: 160 * 1024,
-  /** Bytes that wait on a path for longer than this make it full: the bound then falls. */
+  /** Bytes may wait on a path for as long as it takes itself, and for this long if it is shorter. */
   queueMs: 50,
-  /** A path on which bytes waited is emptied again only after this time. */
-  emptyAgainFullMs: 1000,
-  /** A path on which no bytes waited, and which is just long, is emptied again only after this time. */
-  emptyAgainLongMs: 5_000,
+  /** How often a full link tries how long its path is with less under way, at most. */
+  trialEveryMs: 10_000,
+  /** The same in round trips, because a trial takes two. */
+  trialEveryRounds: 32,
+  /** What is under way in a trial, of what the path holds. With half, a path with 1 % loss carried a tenth less. */
+  trialShare: 0.75,
+  /** What has changed by this factor has changed, and it is no noise. */
+  growth: 1.25,
+  /** Delivery no longer gets faster if it did not in so many rounds. */
+  growthRounds: 3,
+  /** After a rest of this time, a link begins with `inFlightFirstBytes` again, as TCP begins with little. */
+  restartMs: 1000,
   /** Checkpoints that are under way on a full connection. With fewer, the sender would pause between their answers. */
   checkpoints: 8,
   /** The size to which a receive window grows on any connection if its reader keeps up. With 1 MiB, bulk is a third slower. */
@@ -135,6 +143,13 @@ export const WIRE = {
   largestWindowBytes: 16 * 1024 * 1024,
   /** A reader that reads half a window within this time is fast, and its window grows. */
   fastReadMs: 200,
+  /**
+   * A window limits its sender if half of it is read within so many round trips: often the other half was returned with it, and bytes wait on the
+   * path for as long as it takes itself. With 1, a download stayed at 135 kB/s on an empty path of 300 ms.
+   */
+  windowRounds: 2,
+  /** By how much of its size such a window grows. A window that doubles is always a little behind TCP's, which doubles too. */
+  farGrowth: 3,
   /** How much all receive windows of the process may grow together because their round-trip times are long. */
   growthBytes: 112 * 1024 * 1024,
   /**

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { setImmediate as tick } from 'node:timers/promises';
 import { WIRE } from '../defaults.ts';
 import { DEFAULT_SETTINGS } from './frames.ts';
 import { InFlight } from './in-flight.ts';
 import { Output, SendGroup } from './output.ts';
+import { type PathSettings, SimulatedPath, seeded } from './simulated-path.ts';
 
 const KIB = 1024;
 const FRAME = Buffer.alloc(16 * KIB);
@@ -98,15 +99,15 @@ test('a path that has become thin recovers once it is wide again', async () => {
   const { read } = await flooded({ groups: 2 });
   await read(10, () => 1);
   const thin = await read(10, (bytes) => 1 + bytes / 125);
-  assert.ok(thin <= 16 * KIB, `${thin} bytes`);
+  assert.ok(thin <= 125 * 150, `${thin} bytes`);
   const wide = await read(10, () => 1);
   assert.ok(wide >= 512 * KIB, `${wide} bytes`);
 });
 
-test('a path that becomes longer has as much under way as it holds after nine round trips', async () => {
+test('a path that becomes longer has as much under way as it holds after ten round trips', async () => {
   const { read } = await flooded({ groups: 2 });
   await read(10, () => 1);
-  const unread = await read(9, () => 50);
+  const unread = await read(10, () => 50);
   assert.ok(unread >= 4 * KIB * KIB, `${unread} bytes`);
 });
 
@@ -165,13 +166,94 @@ test('the answers of checkpoints that come late say how far the other side has r
 });
 
 test('what was sent while the limit was high holds nothing up for ever once it is low', () => {
-  const pings = { rtt: 100 };
-  const inFlight = new InFlight(pings);
+  const inFlight = new InFlight({ rtt: 100 });
   inFlight.send(64 * KIB);
   const read = inFlight.checkpoint();
   inFlight.send(7 * KIB);
-  pings.rtt = 0;
   read(10_000);
   assert.ok(inFlight.room >= 8 * KIB, 'no answer will come that ends a wait');
   assert.equal(inFlight.send(KIB), true, 'a checkpoint follows the next bytes');
+});
+
+/** 40 Mbit/s, in bytes per millisecond. */
+const WIDE = 5000;
+
+/** TCP on a path with as much under way as the bound allows, and bare TCP on such a path. */
+function onPath(context: TestContext, settings: PathSettings, seed = 1) {
+  const ours = new SimulatedPath({ ...settings }, seeded(seed));
+  const bare = new SimulatedPath({ ...settings }, seeded(seed));
+  context.mock.method(performance, 'now', () => ours.now);
+  ours.bound(new InFlight({ rtt: settings.rtt }));
+  const change = (to: Partial<PathSettings>) => {
+    for (const path of [ours, bare]) Object.assign(path.settings, to);
+  };
+  /** @returns which share of bare TCP's bytes came meanwhile */
+  const share = (ms: number) => {
+    const expected = bare.run(ms);
+    return ours.run(ms) / expected;
+  };
+  return { ours, change, share };
+}
+
+for (const rtt of [50, 300, 600, 2100]) {
+  test(`TCP grows as fast as without a bound where a round trip takes ${rtt} ms`, (context) => {
+    const { share, ours } = onPath(context, { rtt, rate: WIDE });
+    const beginning = share(20 * rtt);
+    assert.ok(beginning > 0.9, `${beginning} of bare TCP's bytes in 20 round trips`);
+    const later = share(40 * rtt);
+    assert.ok(later > 0.9, `${later} of bare TCP's bytes in 40 more`);
+    assert.ok(ours.delay < 6 * rtt + 100, `what leaves now takes ${ours.delay} ms`);
+  });
+}
+
+test('a path that loses packets carries nearly what bare TCP gets', (context) => {
+  for (const rtt of [50, 300]) {
+    const shares = Array.from({ length: 10 }, (_, seed) =>
+      onPath(context, { rtt, rate: WIDE, queue: 500_000, loss: 0.01 }, seed).share(200 * rtt),
+    );
+    const mean = shares.reduce((sum, each) => sum + each, 0) / shares.length;
+    assert.ok(mean > 0.85, `${mean} at ${rtt} ms`);
+  }
+});
+
+test('bytes on a thin path wait for about as long as the path takes', (context) => {
+  for (const rate of [125, 1250]) {
+    const { share, ours } = onPath(context, { rtt: 50, rate, queue: 100_000 });
+    share(5000);
+    for (let second = 0; second < 10; second++) {
+      assert.ok(share(1000) > 0.9);
+      assert.ok(ours.delay < 200, `${ours.delay} ms at ${rate} bytes/ms`);
+    }
+  }
+});
+
+test('a path that becomes longer, and one whose answers take longer, carry as much again within seconds', (context) => {
+  for (const change of [{ rtt: 300 }, { answers: 100 }]) {
+    const path = onPath(context, { rtt: 50, rate: WIDE, queue: 500_000 });
+    path.share(20_000);
+    path.change(change);
+    path.share(5000);
+    const share = path.share(5000);
+    assert.ok(share > 0.85, `${share} with ${JSON.stringify(change)}`);
+  }
+});
+
+test('a path that becomes thin soon has little under way', (context) => {
+  const path = onPath(context, { rtt: 50, rate: WIDE, queue: 100_000 });
+  path.share(20_000);
+  path.change({ rate: 125 });
+  path.share(10_000);
+  assert.ok(path.ours.delay < 500, `what leaves now takes ${path.ours.delay} ms`);
+});
+
+test('a link that has rested begins with little, as TCP does', (context) => {
+  const { share, ours } = onPath(context, { rtt: 300, rate: WIDE });
+  share(20_000);
+  assert.ok(ours.unread > 1000 * KIB);
+  ours.sends = false;
+  ours.run(10_000);
+  assert.equal(ours.unread, 0);
+  ours.sends = true;
+  ours.run(2);
+  assert.ok(ours.unread <= 64 * KIB, `${ours.unread} bytes`);
 });

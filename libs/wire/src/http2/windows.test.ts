@@ -43,6 +43,12 @@ describe('receive window', () => {
     assert.equal(pour(far, time, 50), 16 * MIB);
   });
 
+  test('a window whose halves are returned together, and so once a round trip, grows', () => {
+    const time = clock();
+    const window = new ReceiveWindow(64 * KIB, () => 300, budgets(100 * MIB, 0));
+    assert.equal(pour(window, time, 310), 16 * MIB);
+  });
+
   test('windows that grow because they are read fast have a budget of their own', () => {
     const time = clock();
     const limits = budgets(100 * MIB, 16 * MIB);

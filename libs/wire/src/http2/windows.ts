@@ -20,7 +20,7 @@ const PROCESS: WindowGrowth = {
 };
 
 /**
- * The receive window of one stream. It starts small, so that many idle or stalled streams hold little. It doubles while its reader
+ * The receive window of one stream. It starts small, so that many idle or stalled streams hold little. It grows while its reader
  * empties it faster than the connection can fill it, within the process' budget.
  */
 export class ReceiveWindow {
@@ -108,13 +108,22 @@ export class ReceiveWindow {
     const took = now - this.#since;
     this.#since = now;
     const { budget, local, largest } = this.#limits;
+    const { localWindowBytes, fastReadMs, windowRounds, farGrowth } = this.#config;
     const growth = Math.min(this.#size, largest - this.#size);
     if (growth <= 0) return 0;
-    const isFast = this.#size < this.#config.localWindowBytes && took < this.#config.fastReadMs;
-    // Half a window that limits its sender is read within about half a round trip.
-    if (took < this.#rtt() && budget.take(growth, this.#group)) this.#grown += growth;
-    else if (isFast && local.take(growth, this.#group)) this.#grownLocal += growth;
-    else return 0;
+    const far = Math.min(farGrowth * this.#size, largest - this.#size);
+    const limits = took < windowRounds * this.#rtt();
+    if (limits && budget.take(far, this.#group)) return this.#grow(far);
+    if (limits && budget.take(growth, this.#group)) return this.#grow(growth);
+    const isFast = this.#size < localWindowBytes && took < fastReadMs;
+    if (!isFast || !local.take(growth, this.#group)) return 0;
+    this.#grownLocal += growth;
+    this.#size += growth;
+    return growth;
+  }
+
+  #grow(growth: number): number {
+    this.#grown += growth;
     this.#size += growth;
     return growth;
   }
