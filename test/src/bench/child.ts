@@ -4,10 +4,15 @@ import { killChild, type Scope, within } from '../harness/index.ts';
 
 /**
  * Starts a process of the bench that ends with the scope. Resolves with the first message it sends: the port where it listens.
- * @param node what runs it
+ * @param command what runs it: a Node, perhaps behind `ip netns exec ...`
  */
-export async function listening(scope: Scope, file: string, argument = '', node = process.execPath) {
-  const child = fork(new URL(file, import.meta.url), [argument], { execPath: node });
+export async function listening(
+  scope: Scope,
+  file: string,
+  argument = '',
+  [execPath = '', ...execArgv]: readonly string[] = [process.execPath],
+) {
+  const child = fork(new URL(file, import.meta.url), [argument], { execPath, execArgv });
   scope.defer(() => killChild(child));
   const [port] = await within(once(child, 'message'), { what: `${file} to listen` });
   return { port: port as number, pid: child.pid ?? 0 };

@@ -69,7 +69,7 @@ export function floor(way: 'connect' | 'mtls', onward: boolean, node = process.e
     const listen = way === 'connect' ? { path: uds } : { cert, key, ca: trust.callers.cert };
     const settings: FloorSettings = { listen, ...(onward && { to: destinationPort }) };
     return async () => {
-      const { port, pid } = await listening(scope, './floor.ts', JSON.stringify(settings), node);
+      const { port, pid } = await listening(scope, './floor.ts', JSON.stringify(settings), [node]);
       const mtls = { port, ca: trust.callers.cert, identity: trust.caller };
       const door = doorOf({ grpc: { uds }, connect: { uds }, mtls });
       return { door, groups: { floor: [pid] }, ready: async () => {} };
@@ -291,6 +291,33 @@ export function anpPair({ server, agent }: AnpBinaries, protocol: 'grpc' | 'conn
         groups: { server: [running.pid], agent: [other.pid] },
         ready: () => running.waitReady(),
       };
+    };
+  };
+}
+
+/** Where an agent runs, and the address at which it reaches the server here. */
+export interface Far {
+  /** Runs another command there: `ip netns exec ...`. */
+  readonly command: readonly string[];
+  readonly outside: string;
+}
+
+/** An all-in-one server here, and its agent behind a path; ours or upstream's. Callers come by CONNECT. */
+export function overPath({ command, outside }: Far, anp?: AnpBinaries): Family {
+  return async (scope) => {
+    const place = await newPlace(scope);
+    const front = await frontFlags(place.trust);
+    const back = await backFlags(place.trust);
+    const { cert, key } = await place.trust.agents.server({ hosts: [{ type: 'ip', value: outside }] });
+    const port = { ...back.flags, 'agent-bind-address': outside, 'cluster-cert': cert, 'cluster-key': key };
+    const own: Flags = anp ? { ...OVER_UDS, mode: 'http-connect' } : {};
+    const uplink = { ...(await agentFlags(place.trust, back.agentPort)), 'proxy-server-host': outside };
+    return async () => {
+      const server = run(place, anp ? [anp.server] : 'proxy-server', { ...front.flags, ...own, ...port });
+      const there = [...command, ...(anp ? [anp.agent] : commandOf('proxy-agent'))] as unknown as Command;
+      const agent = run(place, there, uplink);
+      const groups = { server: [server.pid], agent: [agent.pid] };
+      return { door: front.door, groups, ready: () => server.waitReady() };
     };
   };
 }

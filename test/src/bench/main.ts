@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { parseArgs } from 'node:util';
 import { LINES } from './lines.ts';
+import { runPaths } from './paths/run.ts';
 import { type Plan, runAll } from './run.ts';
 import { type Book, busyNow, madeHere, readBook, writeBook } from './store.ts';
 import { asText, comparison, farTable, figureTable, resumeTables, tracingTable, writePage } from './tables.ts';
@@ -20,6 +21,9 @@ const USAGE = `npm run bench [-- OPTIONS]
   --planebench PATH    also load the planes with this program
   --anp-server PATH --anp-agent PATH   also measure upstream's pair
   --node PATH          also run our programs on this Node
+  --paths              instead of lines, measure paths that are long, lossy or thin; needs root and Go
+  --path NAME          only these paths, such as 300ms or 1mbit; may be repeated
+  --tcp NAME           TCP's congestion control on them (default: the machine's)
   --compare A B        compare the JSON files of two runs
   --page FILE...       write JSON files of runs into docs/PERFORMANCE.md: ratios to ANP as ranges
                        over all runs; of other figures the last run's that has the line
@@ -40,6 +44,9 @@ const { values, positionals } = parseArgs({
     'anp-server': { type: 'string' },
     'anp-agent': { type: 'string' },
     node: { type: 'string' },
+    paths: { type: 'boolean', default: false },
+    path: { type: 'string', multiple: true, default: [] },
+    tcp: { type: 'string' },
     compare: { type: 'boolean', default: false },
     page: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -69,6 +76,14 @@ function plan(): Plan | undefined {
     ...(values.node !== undefined && { node: { path: values.node, version: versionOf(values.node) } }),
     ...(server !== undefined && agent !== undefined && { anp: { server, agent } }),
   };
+}
+
+/** Paths have figures of their own, which are not compared line by line. */
+async function measurePaths({ windowMs, anp }: Plan): Promise<void> {
+  const ended = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort());
+  const settings = { cases: values.path, windowMs, ...(anp && { anp }), ...(values.tcp && { tcp: values.tcp }) };
+  if (!(await runPaths(settings, ended.signal))) process.exitCode = 1;
 }
 
 /** @returns the major version of a Node */
@@ -103,4 +118,4 @@ else if (values.page && before) writePage([readBook(before), ...positionals.slic
 else if (values.help || values.compare || values.page || positionals.length > 0 || !wanted) {
   process.stderr.write(USAGE);
   process.exitCode = values.help ? 0 : 2;
-} else await run(wanted);
+} else await (values.paths ? measurePaths(wanted) : run(wanted));

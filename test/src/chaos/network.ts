@@ -1,7 +1,8 @@
-import { execFile } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { execFile, spawn } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
-import { isAlive, type Scope } from '../harness/index.ts';
+import { goMissing, goProgram, isAlive, killChild, type Scope, within } from '../harness/index.ts';
 
 const run = promisify(execFile);
 const NAMESPACES = '/run/netns';
@@ -35,15 +36,14 @@ export async function namespace<T extends string>(scope: Scope, wires: readonly 
   await ip('-n', name, 'link', 'set', 'lo', 'up');
   const made = new Map<T, Wire>();
   for (const [index, wire] of wires.entries()) made.set(wire, await stretch(scope, name, index));
-  return { command: ['ip', 'netns', 'exec', name] as const, wire: (of: T) => made.get(of) as Wire };
+  return { name, command: ['ip', 'netns', 'exec', name] as const, wire: (of: T) => made.get(of) as Wire };
 }
 
 async function stretch(scope: Scope, name: string, index: number): Promise<Wire> {
-  // Interface names have at most 15 characters; 198.18.0.0/15 is reserved for network tests (RFC 2544).
+  // Interface names have at most 15 characters.
   const id = `${process.pid}-${index}`;
   const [bridge, port, far] = [`icb${id}`, `icp${id}`, `icn${id}`];
-  const net = `198.${18 + (process.pid % 2)}.${(process.pid >> 1) % 256}`;
-  const [outside, inside] = [`${net}.${index * 4 + 1}`, `${net}.${index * 4 + 2}`];
+  const { outside, inside } = addresses(index);
   await ip('link', 'add', bridge, 'type', 'bridge');
   scope.defer(() => ip('link', 'del', bridge));
   await ip('link', 'add', port, 'type', 'veth', 'peer', 'name', far, 'netns', name);
@@ -60,6 +60,64 @@ async function stretch(scope: Scope, name: string, index: number): Promise<Wire>
     cut: () => ip('link', 'set', port, 'nomaster'),
     mend: () => ip('link', 'set', port, 'master', bridge),
     packets: () => ['rx_packets', 'tx_packets'].reduce((sum, name) => sum + counter(port, name), 0),
+  };
+}
+
+/** The two addresses of a wire or path of this process: 198.18.0.0/15 is reserved for network tests (RFC 2544). */
+function addresses(index: number) {
+  const net = `198.${18 + (process.pid % 2)}.${(process.pid >> 1) % 256}`;
+  return { outside: `${net}.${index * 4 + 1}`, inside: `${net}.${index * 4 + 2}` };
+}
+
+/** Paths have the addresses behind those of wires. */
+const FIRST_PATH = 32;
+
+/** One direction of a path. What is left out is no limit, and no fault. */
+export interface Direction {
+  readonly delayMs?: number;
+  /** Packets take up to this much longer, in the same order. */
+  readonly jitterMs?: number;
+  /** The share of packets that are lost. */
+  readonly loss?: number;
+  readonly bytesPerSecond?: number;
+  /** Bytes that may wait for that rate. More are lost. */
+  readonly queueBytes?: number;
+  /** The longest packet, in bytes. Longer ones vanish, and nobody is told. */
+  readonly mtu?: number;
+}
+
+/** A namespace's way to the outside that is as long, thin and lossy as one likes. */
+export interface Path extends Pick<Wire, 'inside' | 'outside'> {
+  /** `up` leads into the namespace. */
+  set(both: { readonly up: Direction; readonly down: Direction }): Promise<void>;
+}
+
+/** Why there can be no paths here, or false if there can. */
+export function pathsMissing(): string | false {
+  return networksMissing() ?? (existsSync('/dev/net/tun') ? goMissing() : 'paths need /dev/net/tun');
+}
+
+/** Adds a path to a namespace: two TUN devices, and a program between them. @param index its number among the process' paths */
+export async function pathTo(scope: Scope, { name }: { readonly name: string }, index = 0): Promise<Path> {
+  const [near, far] = [`ipp${process.pid}-${index}`, `ipn${process.pid}-${index}`];
+  const { outside, inside } = addresses(FIRST_PATH + index);
+  const child = spawn(await goProgram('path'), [near, far], { stdio: ['pipe', 'pipe', 'inherit'] });
+  scope.defer(() => killChild(child));
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const said = () => within(lines.next(), { what: 'the program between two TUN devices' });
+  await said();
+  await ip('link', 'set', far, 'netns', name);
+  await ip('addr', 'add', outside, 'peer', inside, 'dev', near);
+  await ip('link', 'set', near, 'up');
+  await ip('-n', name, 'addr', 'add', inside, 'peer', outside, 'dev', far);
+  await ip('-n', name, 'link', 'set', far, 'up');
+  return {
+    inside,
+    outside,
+    async set(both) {
+      child.stdin.write(`${JSON.stringify(both)}\n`);
+      await said();
+    },
   };
 }
 

@@ -137,7 +137,8 @@ function control(socket: Socket, rest: Buffer): void {
 }
 
 const server = createServer({ highWaterMark: 256 * 1024 }, serve);
-server.listen({ host: '127.0.0.1', port: 0, backlog: 4096 }, () => {
+// Without an address, only this machine's processes reach it.
+server.listen({ host: process.argv[2] || '127.0.0.1', port: 0, backlog: 4096 }, () => {
   process.send?.((server.address() as { port: number }).port);
 });
 process.once('disconnect', () => process.exit(0));

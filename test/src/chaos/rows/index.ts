@@ -6,7 +6,7 @@ import { fairnessRows } from './fairness.ts';
 import { gatewayRows } from './gateways.ts';
 import { holdRows } from './hold.ts';
 import { hubRows } from './hubs.ts';
-import { halfOpenRows, linkRows } from './links.ts';
+import { halfOpenRows, linkRows, pathRows } from './links.ts';
 import { machineRows } from './machine.ts';
 import { registryRows } from './registry.ts';
 import { rollRows } from './rolls.ts';
@@ -16,6 +16,7 @@ import { stallRows } from './stalls.ts';
 export const ROWS: readonly Row[] = [
   ...hubRows,
   ...halfOpenRows,
+  ...pathRows,
   ...linkRows,
   ...gatewayRows,
   ...holdRows,

@@ -1,6 +1,10 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { startRedis } from '@isthmus/directory/testing/servers';
-import type { Relay, Scope } from '../../harness/index.ts';
-import { namespace, networksMissing, type Wire } from '../network.ts';
+import { type Relay, type Scope, within } from '../../harness/index.ts';
+import { clock } from '../clock.ts';
+import { answered } from '../load/dial.ts';
+import type { Door } from '../load/door.ts';
+import { type Direction, namespace, networksMissing, type Path, pathsMissing, pathTo, type Wire } from '../network.ts';
 import type { Context, Row } from '../row.ts';
 import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
@@ -101,3 +105,101 @@ function halfOpen(link: Link): Row<WiredPlane> {
 }
 
 export const halfOpenRows: readonly Row<WiredPlane>[] = [halfOpen('peer'), halfOpen('agent')];
+
+interface PathPlane extends SplitPlane {
+  /** The first hub's ways to gateways and to agents. */
+  readonly paths: readonly Path[];
+}
+
+/** The first hub has its own network, behind paths. */
+async function behindPaths(scope: Scope): Promise<PathPlane> {
+  const far = await namespace(scope, ['registry']);
+  const { inside: host, outside } = far.wire('registry');
+  const redis = await startRedis({ args: ['--bind', '127.0.0.1', outside, '--protected-mode', 'no'] });
+  scope.defer(() => redis.stop());
+  const [peer, agent] = [await pathTo(scope, far, 0), await pathTo(scope, far, 1)];
+  const place = { command: far.command, host, registryUrl: `redis://${outside}:${redis.port}` };
+  const firstHub = { ...place, peer: peer.inside, agent: agent.inside };
+  return { ...(await splitPlane(scope, { registryUrl: redis.url, firstHub })), paths: [peer, agent] };
+}
+
+/** Longer packets vanish. TCP does not find out: it sends them again and again, and all that follows waits behind them. */
+const SHRUNK = { mtu: 1300 };
+
+const pathShrinks: Row<PathPlane> = {
+  name: 'hub-path-shrinks',
+  fault: 'packets above 1,300 bytes vanish on all links of one hub for 12 s',
+  holds: '0 failed dials; dials within 1 s; 0 cut tunnels; pauses of at most 3.5 s',
+  bounds: { dialMs: 1000, pauseMs: 3500 },
+  skip: () => pathsMissing() || undefined,
+  topology: behindPaths,
+  async inject({ plane, targets, strike, hold, measure }) {
+    const [hub] = plane.hubs;
+    const large = new LargeDials(plane.doors, targets.echo.authority);
+    const set = (way: Direction) => Promise.all(plane.paths.map((path) => path.set({ up: way, down: way })));
+    await strike({ touches: ({ hubId }) => hubId === hub?.id }, () => set(SHRUNK));
+    await hold(12_000, 12_000);
+    await set({});
+    await hold(5000, 2000);
+    const { took, failed } = await large.stop();
+    measure({ name: 'dials with 64 KiB each way', value: took.length, unit: '' });
+    measure({ name: 'of them failed', value: failed.length, unit: '', most: 0 });
+    measure({ name: 'the slowest of them', value: Math.max(0, ...took), unit: 'ms', most: 6000 });
+  },
+};
+
+/** Dials whose bytes fill packets, one after the other at each gateway: what an API server's watch or `kubectl logs` is. */
+class LargeDials {
+  readonly took: number[] = [];
+  readonly failed: string[] = [];
+  readonly #running: Promise<unknown>;
+  #stopped = false;
+
+  constructor(doors: readonly Door[], echo: string) {
+    this.#running = Promise.all(doors.flatMap((door) => [1, 2, 3, 4].map(() => this.#run(door, echo))));
+  }
+
+  async stop(): Promise<this> {
+    this.#stopped = true;
+    await this.#running;
+    return this;
+  }
+
+  async #run(door: Door, echo: string): Promise<void> {
+    while (!this.#stopped) {
+      const from = clock();
+      try {
+        await exchange(door, echo);
+        this.took.push(clock() - from);
+      } catch (error) {
+        this.failed.push((error as Error).message);
+      }
+      await pause(200);
+    }
+  }
+}
+
+/** Dials, and sends as much as comes back, within ten seconds. */
+async function exchange(door: Door, echo: string): Promise<void> {
+  const stream = await answered(door, 'connect', echo, 10_000);
+  stream.on('error', () => {});
+  try {
+    let missing = LARGE.length;
+    const back = new Promise<void>((resolve, reject) => {
+      stream.on('data', (chunk: Buffer) => {
+        missing -= chunk.length;
+        if (missing <= 0) resolve();
+      });
+      stream.once('close', () => reject(new Error(`ended ${missing} bytes short`)));
+    });
+    stream.resume();
+    stream.write(LARGE);
+    await within(back, { deadline: 10_000, what: () => `${missing} bytes` });
+  } finally {
+    stream.destroy();
+  }
+}
+
+const LARGE = Buffer.alloc(64 * 1024, '.');
+
+export const pathRows: readonly Row<PathPlane>[] = [pathShrinks];
