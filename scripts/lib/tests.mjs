@@ -23,6 +23,8 @@ const SCHEDULES_MS = TESTS_MS + 3 * RUNTIME_MS;
  * that a program is silent for longer than its peers wait.
  */
 const PARALLEL = 2;
+/** Of what runs in the program of others, with the `fetch` of their Node. */
+const ON_FLOOR_ALSO = 'libs/client/src/undici.test.ts';
 /** Edges where runtimes have differed: what ends, resets, waits and moves much. */
 const ON_RUNTIMES = 'test/src/edges/{closing,cuts,destinations,failures,pressure,resets}.test.ts';
 /** What a tunnel's bytes pass through. Of the other packages, Deno runs the unit tests every night. */
@@ -84,7 +86,14 @@ export async function testSlow() {
 /** Runs the programs on the oldest Node that package.json allows. Tests need a newer one: they have `using`. */
 export async function testOnFloor() {
   const node = await fetchNode(`${readJson(join(ROOT, 'package.json')).engines.node.replace('>=', '')}.0`);
-  const argv = [process.execPath, '--test', '--test-concurrency=3', '--test-timeout=600000', ON_RUNTIMES];
+  const argv = [
+    process.execPath,
+    '--test',
+    '--test-concurrency=3',
+    '--test-timeout=600000',
+    ON_RUNTIMES,
+    ON_FLOOR_ALSO,
+  ];
   return counted(argv, nodeCounts, { timeout: RUNTIME_MS, env: { ISTHMUS_NODE: node } });
 }
 

@@ -23,6 +23,9 @@ export type Connector = (
 /** What Node's `fetch` takes as `dispatcher`. Where a program has the types of browsers, those of `fetch` do not know it. */
 export type Dispatcher = RequestInit extends { dispatcher?: infer D } ? NonNullable<D> : object;
 
+/** undici's `Agent`. */
+type AgentClass = new (options: { connect: Connector }) => Dispatcher;
+
 /** What an agent of Node has of the request that needs a connection. */
 interface Wanted {
   readonly host?: string | undefined;
@@ -74,22 +77,26 @@ export function connectorOf(dial: Dial, tls: ConnectionOptions = {}): Connector 
   };
 }
 
-/** The symbols under which undici keeps its global dispatcher: of its version 8, and of those before it. */
+/** Symbols under which undici keeps its global dispatcher: of its version 8, which changed what a dispatcher is given, and of those before it. */
 const GLOBAL_DISPATCHERS = ['undici.globalDispatcher.2', 'undici.globalDispatcher.1'];
 
-/** Node has undici's Agent inside, and exports it only as what its `fetch` uses where nothing else is set. */
+/**
+ * Node has undici's Agent inside, and exports it only as what its `fetch` uses where nothing else is set. Node 26 has undici 8 inside. The
+ * package undici 8 puts its own Agent there, on Node 22 in a wrapper that its old `fetch` understands. The wrapper takes new requests as well.
+ */
 export function dispatcherOf(dial: Dial, tls?: ConnectionOptions): Dispatcher {
   // Node loads undici with the first of its classes.
   void globalThis.Request;
   const found = GLOBAL_DISPATCHERS.map((name) => Reflect.get(globalThis, Symbol.for(name))?.constructor);
-  const Agent: (new (options: { connect: Connector }) => Dispatcher) | undefined = found.find(
-    (each) => each?.name === 'Agent',
-  );
+  const [newer, older] = found.map((each) => (each?.name === 'Agent' ? (each as AgentClass) : undefined));
+  const Agent = older && Number.parseInt(process.versions.undici ?? '', 10) < 8 ? older : (newer ?? older);
   if (!Agent)
     throw new Error(
       'this runtime has no undici inside, or another global dispatcher: use the package undici, with connector()',
     );
-  return new Agent({ connect: connectorOf(dial, tls) });
+  const agent = new Agent({ connect: connectorOf(dial, tls) });
+  const Wrapper: (new (agent: Dispatcher) => Dispatcher) | undefined = found[1];
+  return Wrapper?.name === 'Dispatcher1Wrapper' ? new Wrapper(agent) : agent;
 }
 
 /** TLS to the destination, through a tunnel. */
