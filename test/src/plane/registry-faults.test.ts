@@ -13,13 +13,15 @@ import {
   echo,
   type Front,
   type Program,
+  peerFlags,
   Scope,
   split,
   startAgent,
+  startGateway,
   tempDir,
   until,
 } from '../harness/index.ts';
-import { adminOf, Dialler } from './dials.ts';
+import { adminOf, carries, Dialler, dial } from './dials.ts';
 
 const skip = redisMissing();
 
@@ -87,4 +89,17 @@ test('a hub that the registry has lost goes on serving over its link, until the 
   await hub.kill();
   const forgotten = async () => (await agentsKnownTo(scope, gateway)).size === 0;
   await until(forgotten, { what: 'the end of the session of the hub that was killed' });
+});
+
+test('a gateway that starts while Redis takes no writes serves the hubs that Redis holds', { skip }, async () => {
+  await using scope = new Scope();
+  const { redis, trust } = await split(scope, { hubs: 1, gateways: 1 });
+  await redis.command('CONFIG SET min-replicas-to-write 1');
+  const expired = async () => /^:0/.test(await redis.command("EVAL \"return #redis.call('KEYS','{test}:hub:*')\" 0"));
+  await until(expired, { what: "the end of the hub's record" });
+  const flags = { 'redis-url': redis.url, plane: 'test', ...(await peerFlags(trust, ['gateway'])) };
+  const gateway = await startGateway(scope, trust, flags);
+  await gateway.program.waitReady();
+  const { authority } = await echo(scope);
+  await carries(await dial(scope, gateway, 'connect', authority));
 });

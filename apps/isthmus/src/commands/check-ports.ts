@@ -198,6 +198,9 @@ export interface RedisOptions extends Pick<FileOptions, 'redisCaCert' | 'redisCe
 /** The oldest version in the plane's tests. */
 const OLDEST_REDIS = 7;
 
+const WRITES =
+  'see its log, and cure the cause there. Until then processes use what it holds and what they know: a new hub, and what changes, is not found';
+
 const redisReport = reportOf('redis');
 
 interface RedisResults {
@@ -226,14 +229,15 @@ export async function checkRedis(options: RedisOptions): Promise<RedisResults> {
     const { aheadMs } = probe;
     return { results: judgedRedis(probe, options.plane), ...(aheadMs !== undefined && { aheadMs }) };
   } catch (error) {
-    const todo =
-      'check that it runs, its address, user name and password (--redis-password-file), and whether it needs TLS (rediss). Gateways and hubs that run keep working without it';
+    const todo = /max number of clients/.test(inWords(error))
+      ? 'raise its maxclients, or end what else connects to it (CLIENT LIST). Gateways and hubs that are connected keep working'
+      : 'check that it runs, its address, user name and password (--redis-password-file), and whether it needs TLS (rediss). Gateways and hubs that run keep working without it';
     return { results: [redisReport.fail('--redis-url', inWords(error), todo)] };
   }
 }
 
 export function judgedRedis(probe: RedisProbe, plane: string): Result[] {
-  const { server, version, role, maxmemoryPolicy, roundTripMs, refused } = probe;
+  const { server, version, role, maxmemoryPolicy, roundTripMs, refused, noWrites } = probe;
   const results = [
     roundTripMs < ISTHMUS.redisSlowMs
       ? redisReport.pass(server, `answers in ${millis(roundTripMs)}`)
@@ -258,7 +262,18 @@ export function judgedRedis(probe: RedisProbe, plane: string): Result[] {
       redisReport.warn(server, fact, 'CONFIG SET maxmemory-policy noeviction, here and in its configuration'),
     );
   }
+  if (noWrites) {
+    const { why, reason } = noWrites;
+    const fact = `it takes no writes, because ${why}: ${reason}`;
+    results.push(
+      // Scripts of a plane begin with a write that it takes, and then it takes the others.
+      reason.startsWith('OOM')
+        ? redisReport.warn(server, `${fact}. Those of a plane it takes`, 'raise maxmemory, or see what else fills it')
+        : redisReport.fail(server, fact, WRITES),
+    );
+  }
   const names = [...new Set(refused.map(({ command }) => command))];
+  if (noWrites && names.length === 0) return results;
   results.push(
     names.length === 0
       ? redisReport.pass(server, 'the user may run every command that a plane needs')

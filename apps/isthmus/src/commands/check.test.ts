@@ -183,6 +183,13 @@ describe('check', () => {
       assert.deepEqual(outcomes({ maxmemoryPolicy: '' }), ['pass', 'pass', 'pass']);
       const readOnly = [{ command: 'SET', reason: 'READONLY' }];
       assert.deepEqual(outcomes({ role: 'slave', refused: readOnly }), ['pass', 'pass', 'fail']);
+      const noWrites = { why: 'it cannot save to its disk', reason: 'MISCONF no' };
+      const [, , unsaved] = judgedRedis({ ...good, noWrites }, 'prod');
+      const detail = 'it takes no writes, because it cannot save to its disk: MISCONF no';
+      assert.deepEqual([unsaved?.outcome, unsaved?.detail], ['fail', detail]);
+      assert.doesNotMatch(unsaved?.todo ?? '', /ACL/);
+      const full = { why: 'its memory is full (maxmemory)', reason: 'OOM command not allowed' };
+      assert.deepEqual(outcomes({ noWrites: full }), ['pass', 'pass', 'warn']);
       const refused = ['XADD', 'XADD', 'INFO'].map((command) => ({ command, reason: 'NOPERM' }));
       const last = judgedRedis({ ...good, refused }, 'prod').at(-1);
       assert.deepEqual([last?.outcome, last?.detail], ['fail', 'the user may not run XADD, INFO (NOPERM)']);

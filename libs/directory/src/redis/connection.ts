@@ -125,6 +125,9 @@ function connectionOptions(locate: Locate, tls: TlsSource | undefined, user: Cre
     // Setting `tls` makes the client wait for the TLS handshake.
     ...(tls && { tls: {} }),
     Connector: class extends AbstractConnector {
+      /** Whether the server ended the last connection while we wrote to it. */
+      #cutOff = false;
+
       constructor() {
         super(DIRECTORY.disconnectMs);
       }
@@ -133,11 +136,16 @@ function connectionOptions(locate: Locate, tls: TlsSource | undefined, user: Cre
         this.connecting = true;
         const server = await locate();
         if (!this.connecting) throw new Error('disconnected while looking for the server');
-        this.stream = open(server, tls);
-        this.stream.once('error', (error: Error) => {
+        const stream = open(server, tls);
+        this.stream = stream;
+        const listens = this.#cutOff;
+        this.#cutOff = false;
+        stream.once('error', (error: NodeJS.ErrnoException) => {
           this.firstError = error;
+          this.#cutOff = error.code === 'EPIPE' || error.code === 'ECONNRESET';
         });
-        return this.stream;
+        if (listens) await silent(stream);
+        return stream;
       }
     },
   };
@@ -147,6 +155,33 @@ function open({ host, port }: HostPort, tls: TlsSource | undefined): NetStream {
   if (!tls) return keptAlive(connectTcp({ host, port, lookup: lookupName }));
   const options = { host, port, lookup: lookupName, ...(isIP(host) === 0 && { servername: host }) };
   return keptAlive(connectTls(options, clientTls(tls()), [host]));
+}
+
+/**
+ * A server that has as many clients as it may have says so and ends the connection. Who writes at once reads EPIPE or a reset instead, so
+ * after such an end the next connection is only listened to at first.
+ * Rejects with what the server says, or if the stream ends; resolves if it is silent.
+ */
+async function silent(stream: NetStream): Promise<void> {
+  const { promise: heard, reject } = Promise.withResolvers<never>();
+  const says = (text: Buffer) => {
+    reject(
+      new Error(
+        text
+          .toString('latin1')
+          .split('\r\n')[0]
+          ?.replace(/^-(ERR )?/, ''),
+      ),
+    );
+    stream.destroy();
+  };
+  const ended = () => reject(new Error('it ended the connection'));
+  stream.on('data', says).on('error', reject).on('close', ended);
+  try {
+    await within(heard, DIRECTORY.staggerMs);
+  } finally {
+    stream.off('data', says).off('error', reject).off('close', ended);
+  }
 }
 
 /** Returns an address that reads its credentials on each access. While a file cannot be read, it has the last ones. */
@@ -235,6 +270,25 @@ const NOT_IN_CHARGE = /^(MOVED|ASK|CLUSTERDOWN|TRYAGAIN|READONLY|UNBLOCKED|MASTE
 /** The server does not accept this connection's password, or no longer does. The next connection may have a newer one. */
 const UNKNOWN_USER = /^(NOAUTH|WRONGPASS)\b/;
 
+/** Why a server that answers refuses writes, whoever asks. */
+const TAKES_NO_WRITES: readonly (readonly [RegExp, string])[] = [
+  [/^MISCONF\b/, 'it cannot save to its disk'],
+  [/^OOM\b/, 'its memory is full (maxmemory)'],
+  [/^NOREPLICAS\b/, 'too few replicas follow it (min-replicas-to-write)'],
+  [/^READONLY\b/, 'it is a replica'],
+];
+
+/** Returns why the server takes no writes of anybody; undefined for another answer. */
+export function whyNoWrites(answer: string): string | undefined {
+  return TAKES_NO_WRITES.find(([pattern]) => pattern.test(answer))?.[1];
+}
+
+/** An answer, with what it means if the server takes no writes. */
+export function withoutWrites(answer: string): string {
+  const why = whyNoWrites(answer);
+  return why === undefined ? answer : `it takes no writes, because ${why}: ${answer}`;
+}
+
 /** Whether the server in charge refused a command. It may accept the next one. */
 export function isRefusal(error: unknown): error is Error {
   return error instanceof Error && error.name === 'ReplyError' && !NOT_IN_CHARGE.test(error.message);
@@ -313,7 +367,7 @@ export class RedisConnection {
   }
 
   #describe(error: unknown): string {
-    const text = inWords(error);
+    const text = withoutWrites(inWords(error));
     return this.#endpoint
       .secrets()
       .reduce((shown, secret) => shown.replaceAll(secret, '***'), text)

@@ -33,7 +33,10 @@ const PLANE_NAME = /^[\w.-]{1,64}$/;
 export interface Keys {
   /** Hash: hub id to the incarnation that is in charge. */
   readonly hubs: string;
-  /** Hash: `epoch`, which changes each time the store was emptied; `seq`, the number of changes in that epoch. */
+  /**
+   * Hash: `epoch`, which changes each time the store was emptied; `seq`, the number of changes in that epoch; `hub:` and a hub id, to the
+   * hub's last HubRecord as JSON, which stays while the store takes no writes and `hub` expires.
+   */
   readonly meta: string;
   /** Stream of changes; an entry's id is `epoch-seq`. */
   readonly changes: string;

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
+import { connect, type Socket } from 'node:net';
 import { describe, it } from 'node:test';
-import { changed } from '@isthmus/runtime/testing';
+import { changed, until } from '@isthmus/runtime/testing';
 import { DIRECTORY } from '../defaults.ts';
 import { RegistryUnavailable } from '../registry.ts';
 import { PLANE_USER, planeUserArgs, redisMissing, startRedis, timesOfSuite } from '../testing/index.ts';
@@ -64,6 +65,33 @@ describe('a probe of Redis', { skip: redisMissing() }, () => {
       const names = [...new Set(probe.refused.map(({ command }) => command))].sort();
       assert.deepEqual(names, ['EVALSHA', 'HVALS', 'INFO', 'PING', 'TIME']);
       assert.deepEqual([probe.version, probe.role, probe.maxmemoryPolicy, probe.aheadMs], ['', '', '', undefined]);
+    } finally {
+      await redis.stop();
+    }
+  });
+
+  it('says that Redis has as many clients as it takes', async () => {
+    const redis = await startRedis({ args: ['--maxclients', '4'] });
+    const sockets: Socket[] = [];
+    try {
+      // With its own connection to the server, the command that counts them is one more.
+      const full = async () => {
+        sockets.push(connect(redis.port, '127.0.0.1').on('error', () => {}));
+        return (await redis.command('PING')).startsWith('-ERR max number of clients');
+      };
+      await until(full, 'a server with as many clients as it takes');
+      await assert.rejects(probeRedis({ url: redis.url, plane: 'test' }), /max number of clients reached$/);
+    } finally {
+      for (const socket of sockets) socket.destroy();
+      await redis.stop();
+    }
+  });
+
+  it('tells a full memory from missing rights', async () => {
+    const redis = await startRedis({ args: ['--maxmemory', '1'] });
+    try {
+      const probe = await probeRedis({ url: redis.url, plane: 'test' });
+      assert.deepEqual([probe.refused, probe.noWrites?.why], [[], 'its memory is full (maxmemory)']);
     } finally {
       await redis.stop();
     }

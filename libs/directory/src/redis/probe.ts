@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { type Client, endpointOf, isRefusal, RedisConnection } from './connection.ts';
+import { type Client, endpointOf, isRefusal, RedisConnection, whyNoWrites } from './connection.ts';
 import { planeKeys, type RedisRegistryOptions } from './options.ts';
 
 /** How well a Redis suits a plane that uses it or would use it. */
@@ -21,6 +21,8 @@ export interface RedisProbe {
   readonly aheadMs?: number;
   /** Commands that a plane needs and this user may not run, with the server's reason. */
   readonly refused: readonly { readonly command: string; readonly reason: string }[];
+  /** Set if it takes writes of nobody now: why, and its answer. */
+  readonly noWrites?: { readonly why: string; readonly reason: string };
 }
 
 /** Tries commands on its own key with the plane's prefix, which expires by itself. KEYS: scratch, and one to rename it to. */
@@ -37,7 +39,7 @@ local commands = {
 local refused = {}
 for _, command in ipairs(commands) do
   local answer = redis.pcall(unpack(command))
-  if type(answer) == 'table' and answer.err then
+  if type(answer) == 'table' and answer.err and not string.find(answer.err, 'no such key', 1, true) then
     refused[#refused + 1] = command[1]
     refused[#refused + 1] = answer.err
   end
@@ -54,7 +56,12 @@ export async function probeRedis(options: RedisRegistryOptions): Promise<RedisPr
   const connection = new RedisConnection(endpoint);
   const scratch = planeKeys(options.plane).hub(`check-${randomBytes(8).toString('hex')}`);
   try {
-    return await connection.run((client) => probed(client, endpoint.name, scratch));
+    const probe = (client: Client) => probed(client, endpoint.name, scratch);
+    return await connection.run(probe).catch((error: Error) => {
+      // The server ended the connection while it was written to. The next one hears why.
+      if (/EPIPE|ECONNRESET/.test(error.message)) return connection.run(probe);
+      throw error;
+    });
   } finally {
     connection.close();
   }
@@ -74,6 +81,7 @@ async function probed(client: Client, server: string, scratch: string): Promise<
     server,
     roundTripMs,
     refused: trial.refused,
+    ...(trial.noWrites && { noWrites: trial.noWrites }),
     ...(aheadMs !== undefined && { aheadMs }),
     version: /redis_version:(\S+)/.exec(info)?.[1] ?? '',
     role: /role:(\w+)/.exec(info)?.[1] ?? '',
@@ -84,6 +92,7 @@ async function probed(client: Client, server: string, scratch: string): Promise<
 /** Tries commands one by one, and collects the refused ones. */
 class Trial {
   readonly refused: { readonly command: string; readonly reason: string }[] = [];
+  noWrites: RedisProbe['noWrites'];
 
   /** @returns the answer, or undefined if the server refused the command */
   async attempt<T>(command: string, run: () => Promise<T>): Promise<T | undefined> {
@@ -91,16 +100,22 @@ class Trial {
       return await run();
     } catch (error) {
       if (!isRefusal(error)) throw error;
-      this.refused.push({ command, reason: error.message });
+      this.refuse(command, error.message);
       return undefined;
     }
+  }
+
+  refuse(command: string, reason: string): void {
+    const why = whyNoWrites(reason);
+    if (why === undefined) this.refused.push({ command, reason });
+    else this.noWrites ??= { why, reason };
   }
 }
 
 async function tryAll(trial: Trial, client: Client, scratch: string): Promise<void> {
   const pairs = await trial.attempt('EVAL', () => client.eval(TRY, 2, scratch, `${scratch}:2`));
   const flat = Array.isArray(pairs) ? pairs.map(String) : [];
-  for (let i = 0; i < flat.length; i += 2) trial.refused.push({ command: flat[i] ?? '', reason: flat[i + 1] ?? '' });
+  for (let i = 0; i < flat.length; i += 2) trial.refuse(flat[i] ?? '', flat[i + 1] ?? '');
   await trial.attempt('EVALSHA', () => client.evalsha(NO_SCRIPT, 1, scratch).catch(unlessUnknown));
   await trial.attempt('MGET', () => client.mget([scratch]));
   await trial.attempt('HSCAN', () => client.hscan(scratch, '0'));

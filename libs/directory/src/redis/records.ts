@@ -92,14 +92,21 @@ export interface Position {
 }
 
 /** A snapshot, and a position from before it was read. Changes after that position may already be in the snapshot. Their versions tell. */
-interface PlacedSnapshot extends Snapshot, Pick<Look, 'position' | 'run'> {}
+interface PlacedSnapshot extends Snapshot, Pick<Look, 'position' | 'run' | 'replica'> {}
 
-/** Reads everything in pages, however long it takes. The position is that of the beginning of the read. */
+/**
+ * Reads everything in pages, however long it takes. The position is that of the beginning of the read. A hub whose record has expired is
+ * in it as it was last: it may be well, in a store that takes no writes. If it is gone, watchers drop it later.
+ */
 export async function readSnapshot(client: Client, keys: Keys, skipped: Skipped): Promise<PlacedSnapshot> {
-  const { hubs: inCharge, position, run } = await look(client, keys);
+  const { hubs: inCharge, position, run, replica } = await look(client, keys);
   const hubIds = [...inCharge.keys()];
   const records = hubIds.length === 0 ? [] : await client.mget(hubIds.map(keys.hub));
-  const hubs = records.flatMap((record) => (record && parseHub(afterMark(record), skipped)) || []);
+  const kept = hubIds.length === 0 ? [] : await client.hmget(keys.meta, ...hubIds.map((hubId) => `hub:${hubId}`));
+  const hubs = records.flatMap((record, index) => {
+    const json = record ? afterMark(record) : kept[index];
+    return (json && parseHub(json, skipped)) || [];
+  });
   const sessions: SessionRecord[][] = [];
   for (let start = 0; start < hubs.length; start += DIRECTORY.hubsPerRead) {
     const group = hubs.slice(start, start + DIRECTORY.hubsPerRead);
@@ -107,7 +114,7 @@ export async function readSnapshot(client: Client, keys: Keys, skipped: Skipped)
   }
   const statements = await client.hvals(keys.quarantines);
   const quarantines = statements.flatMap((value) => parseQuarantine(value.replace(/^\d+[+-]/, ''), skipped) ?? []);
-  return { hubs, sessions: sessions.flat(), quarantines, position, run };
+  return { hubs, sessions: sessions.flat(), quarantines, position, run, replica };
 }
 
 /** A session that opens or closes during the read may be in the result or not. The stream reports it. */
@@ -136,16 +143,22 @@ interface Look {
   /** Identifies the run of the server that answered. */
   readonly run: string;
   /** Whether any agent is or was in quarantine. */
-  readonly quarantines: boolean;
+  readonly someQuarantined: boolean;
+  /** The server's data may be old, and it accepts no writes. */
+  readonly replica: boolean;
 }
 
-/** @throws if the server is a replica: its data may be old, and it accepts no writes. */
 export async function look(client: Client, keys: Keys): Promise<Look> {
   const [charge, position, [run, role], quarantines] = await client.isthmusLook(keys.hubs, keys.meta, keys.quarantines);
-  if (role !== 'master') throw new Error('READONLY this server is a replica');
   const hubs = new Map<string, number>();
   for (let i = 0; i < charge.length; i += 2) hubs.set(charge[i] as string, Number(charge[i + 1]));
-  return { hubs, position: toPosition(position), run, quarantines: quarantines > 0 };
+  return {
+    hubs,
+    position: toPosition(position),
+    run,
+    someQuarantined: quarantines > 0,
+    replica: role !== 'master',
+  };
 }
 
 export function parsePosition(id: string): Position {

@@ -41,6 +41,7 @@ local hub, sessions, hubs, meta, changes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], K
 local hubId, incarnation, kept = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 ${HISTORY}
 local charge = tonumber(redis.call('HGET', hubs, hubId) or '')
+local function keep(record) redis.call('HSET', meta, 'hub:' .. hubId, record) end
 `;
 
 /**
@@ -59,7 +60,10 @@ if held >= mark then return 'late' end
 if redis.call('HLEN', sessions) < tonumber(ARGV[9]) then return 'lost' end
 redis.call('PEXPIRE', hub, ttl)
 redis.call('SET', hub, ARGV[5] .. ' ' .. record, 'PX', ttl)
-if ARGV[8] == '1' then publish('{"kind":"hub","hub":' .. record .. '}') end
+if ARGV[8] == '1' then
+  keep(record)
+  publish('{"kind":"hub","hub":' .. record .. '}')
+end
 for i = 10, #ARGV, 4 do
   local id, version, session, change = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
   local current = leading_number(redis.call('HGET', sessions, id))
@@ -104,6 +108,7 @@ end
 redis.call('SET', hub, ARGV[4] .. ' ' .. record, 'PX', ttl)
 redis.call('HSET', hubs, hubId, ARGV[2])
 publish('{"kind":"opened","hub":' .. record .. '}')
+keep(record)
 return 'ok'
 `;
 
@@ -113,6 +118,7 @@ if charge ~= incarnation then return 'superseded' end
 if ARGV[5] == '1' and redis.call('EXISTS', hub) == 1 then return 'alive' end
 redis.call('UNLINK', hub, sessions)
 redis.call('HDEL', hubs, hubId)
+redis.call('HDEL', meta, 'hub:' .. hubId)
 publish(ARGV[4])
 return 'ok'
 `;

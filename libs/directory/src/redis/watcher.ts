@@ -1,6 +1,6 @@
 import { DIRECTORY } from '../defaults.ts';
 import type { Change, HubRecord, Quarantine, WatchListener } from '../registry.ts';
-import { type Client, isRefusal, type RedisConnection } from './connection.ts';
+import { type Client, isRefusal, type RedisConnection, withoutWrites } from './connection.ts';
 import { removeExpired } from './hub.ts';
 import { Alarm, Health } from './loop.ts';
 import type { Keys } from './options.ts';
@@ -16,6 +16,8 @@ import {
 } from './records.ts';
 
 const FOLLOWING = 'following the directory';
+
+const isReplica = () => new Error('READONLY this server is a replica');
 
 /** Changes may have been missed. A fresh snapshot fixes it. */
 class Gap extends Error {}
@@ -36,6 +38,8 @@ export class RedisWatcher {
   readonly #health: Health;
   readonly #alarm = new Alarm();
   #position: Position | undefined;
+  /** Whether the listener had a snapshot. */
+  #began = false;
   /** Run of the server that gave the snapshot. */
   #run = '';
   #lookAt = 0;
@@ -99,10 +103,15 @@ export class RedisWatcher {
     }
   }
 
+  /** What a replica holds may be old, but is more than nothing to a process that has just started. */
   async #start(): Promise<void> {
-    const { position, run, ...snapshot } = await this.#connection.run((client) =>
-      readSnapshot(client, this.#keys, this.#skip),
-    );
+    const { position, run, ...snapshot } = await this.#connection.run(async (client) => {
+      const { replica, ...read } = await readSnapshot(client, this.#keys, this.#skip);
+      if (replica && !this.#began && !this.#signal.aborted) this.#listener.snapshot(read);
+      this.#began = true;
+      if (replica) throw isReplica();
+      return read;
+    });
     this.#lost = this.#signal.aborted ? [] : this.#listener.snapshot(snapshot);
     this.#run = run;
     this.#position = position;
@@ -154,12 +163,16 @@ export class RedisWatcher {
   }
 
   async #look(): Promise<void> {
-    const { hubs, position, run, quarantines } = await this.#connection.run((client) => look(client, this.#keys));
+    const { hubs, position, run, someQuarantined } = await this.#connection.run(async (client) => {
+      const found = await look(client, this.#keys);
+      if (found.replica) throw isReplica();
+      return found;
+    });
     this.#expectRun(run);
     this.#compare(position);
     // Only a store that lost the key has none after it had some. The listener knows what to write again.
-    if (this.#quarantines && !quarantines) throw new Gap('the store lost its quarantines');
-    this.#quarantines = quarantines;
+    if (this.#quarantines && !someQuarantined) throw new Gap('the store lost its quarantines');
+    this.#quarantines = someQuarantined;
     await this.#restoreQuarantines();
     if (this.#skipped !== undefined && this.#health.note(`skipped ${this.#skipped}`)) this.#skipped = undefined;
     await this.#dropAbsent(hubs);
@@ -174,17 +187,22 @@ export class RedisWatcher {
   async #restoreQuarantines(): Promise<void> {
     const lost = this.#lost;
     if (lost.length === 0) return;
-    const refusal = await this.#connection.run(async (client) => {
+    const refusal = await this.#refusalOf((client) => restoreQuarantines(client, this.#keys, lost));
+    if (refusal === undefined) this.#lost = [];
+    else this.#health.note(`cannot restore quarantines that the registry lost: ${refusal}`);
+  }
+
+  /** Writes, and returns why the store refused it; undefined if it did not. */
+  #refusalOf(write: (client: Client) => Promise<void>): Promise<string | undefined> {
+    return this.#connection.run(async (client) => {
       try {
-        await restoreQuarantines(client, this.#keys, lost);
+        await write(client);
       } catch (error) {
-        if (isRefusal(error)) return error.message;
+        if (isRefusal(error)) return withoutWrites(error.message);
         throw error;
       }
       return undefined;
     });
-    if (refusal === undefined) this.#lost = [];
-    else this.#health.note(`cannot restore quarantines that the registry lost: ${refusal}`);
   }
 
   /** Another server, or another run of it, may lack changes that were read from the last one, or hold different ones. */
@@ -205,7 +223,8 @@ export class RedisWatcher {
 
   /**
    * Drops hubs whose record has been missing for too long. If the store still lists the hub as in charge, it is removed there, and
-   * everyone learns of it from the stream.
+   * everyone learns of it from the stream. A store that takes no writes takes none of hubs that are well, either: then all stay, and once
+   * it does again, they have time to write.
    */
   async #dropAbsent(inCharge: ReadonlyMap<string, number>): Promise<void> {
     const held = new Map([...this.#listener.hubs()].map(({ hubId, incarnation }) => [hubId, incarnation]));
@@ -222,7 +241,11 @@ export class RedisWatcher {
       if (now - since < DIRECTORY.graceMs) continue;
       const incarnation = inCharge.get(hubId);
       if (incarnation !== undefined) {
-        await this.#connection.run((client) => removeExpired(client, this.#keys, { hubId, incarnation }));
+        const refusal = await this.#refusalOf((client) => removeExpired(client, this.#keys, { hubId, incarnation }));
+        if (refusal === undefined) continue;
+        this.#health.note(`following the directory, but cannot remove hubs that no longer write to it: ${refusal}`);
+        this.#distrustAbsence();
+        return;
       } else {
         this.#tell({ kind: 'hub-gone', hubId, incarnation: held.get(hubId) ?? 0, expired: true });
       }
