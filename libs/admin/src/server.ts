@@ -85,9 +85,9 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   take = (socket) => {
     visits.enter(socket);
     heads.await(socket);
-    beginsWith(socket, HTTP2_PREFACE, (speaksHttp2, first) => {
+    beginsWith(socket, [HTTP2_PREFACE], (index, first) => {
       putBack(socket, first);
-      if (speaksHttp2) {
+      if (index === 0) {
         heads.settle(socket);
         rpc.accept(socket);
       } else {

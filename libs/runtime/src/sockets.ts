@@ -20,26 +20,37 @@ export function keptAlive<T extends Socket>(socket: T): T {
 }
 
 /**
- * Reads just enough of a flowing socket to tell whether it begins with `prefix`, and calls `decided` once, with all bytes read so far.
- * Returns a function that stops reading.
+ * Reads just enough of a flowing socket to tell whether it begins with one of some prefixes, and calls `decided` once, with the index of
+ * that prefix or -1, and all bytes read so far. Returns a function that stops reading.
  */
 export function beginsWith(
   socket: Socket,
-  prefix: Buffer,
-  decided: (matches: boolean, first: Buffer) => void,
+  prefixes: readonly Buffer[],
+  decided: (index: number, first: Buffer) => void,
 ): () => void {
   let seen: Buffer | undefined;
   const stop = () => void socket.off('data', read);
   const read = (chunk: Buffer) => {
     seen = seen ? Buffer.concat([seen, chunk]) : chunk;
-    const length = Math.min(seen.length, prefix.length);
-    const matches = seen.compare(prefix, 0, length, 0, length) === 0;
-    if (matches && length < prefix.length) return;
+    const index = prefixAt(prefixes, seen);
+    if (index === undefined) return;
     stop();
-    decided(matches, seen);
+    decided(index, seen);
   };
   socket.on('data', read);
   return stop;
+}
+
+/** The index of the prefix that the bytes have, -1 if they have none, undefined while more bytes may make one. */
+function prefixAt(prefixes: readonly Buffer[], bytes: Buffer): number | undefined {
+  let undecided = false;
+  for (const [index, prefix] of prefixes.entries()) {
+    const length = Math.min(bytes.length, prefix.length);
+    if (bytes.compare(prefix, 0, length, 0, length) !== 0) continue;
+    if (length === prefix.length) return index;
+    undecided = true;
+  }
+  return undecided ? undefined : -1;
 }
 
 /** Puts bytes that were read back in front of a socket, and pauses it until something reads it. */

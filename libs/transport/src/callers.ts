@@ -75,7 +75,6 @@ export class Callers {
     const local = 'path' in port.address;
     const grpc = local ? this.#local : this.#remote;
     const connect = serves(mode, 'http-connect') ? this.#connect.accept : undefined;
-    const others = this.#holds?.before(connect) ?? connect;
     const entering =
       (accept: Accept): Accept =>
       (socket, first) => {
@@ -85,7 +84,8 @@ export class Callers {
     const listener: Listener = await listen({
       events,
       ...port,
-      ...(others && { others: entering(others) }),
+      ...(connect && { others: entering(connect) }),
+      hold: this.#holds && entering(this.#holds.accept),
       http2: entering((socket, first) => grpc.accept(socket, first)),
       ...(identities && { unproven: HANDSHAKES }),
       unprovenPool: this.#unprovenPool,

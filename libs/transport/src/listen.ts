@@ -30,6 +30,11 @@ export const HANDSHAKES: WaitingLimits = {
 /** The start of HTTP/2's connection preface (RFC 9113 section 3.4). No HTTP/1.1 method starts like this. */
 const PREFACE = Buffer.from('PRI * HTTP/2.0');
 
+/** The start of what `isthmus hold` asks for. */
+export const HOLD_REQUEST = 'GET /hold HTTP/1.1\r\n';
+
+const PREFIXES = [PREFACE, Buffer.from(HOLD_REQUEST)] as const;
+
 export type ListenAddress =
   | { readonly path: string; readonly deleteExisting: boolean }
   | { readonly host: string; readonly port: number };
@@ -53,6 +58,8 @@ export interface ListenOptions {
   readonly handshakeTimeout?: number;
   /** Takes connections that begin with HTTP/2's preface. Unset: they are refused. */
   readonly http2?: Accept;
+  /** Takes connections that begin with a request of `isthmus hold`. Unset: `others` does. */
+  readonly hold?: Accept | undefined;
   /** Takes all other connections. Unset: they are refused. */
   readonly others?: Accept;
   /**
@@ -87,7 +94,7 @@ export interface Listener {
   close(): Promise<void>;
 }
 
-/** Listens for two protocols on one address and tells them apart by the first bytes of a connection. */
+/** Listens for several protocols on one address and tells them apart by the first bytes of a connection. */
 export async function listen(options: ListenOptions): Promise<Listener> {
   const { address, events, name } = options;
   const connections = new RandomSet<Socket>();
@@ -166,7 +173,7 @@ function secured(
 }
 
 /** Gives a connection to the protocol that its first bytes show. */
-function dispatch(socket: Socket, { others, http2, events, name }: ListenOptions): void {
+function dispatch(socket: Socket, { others, http2, hold = others, events, name }: ListenOptions): void {
   const settle = () => {
     clearTimeout(timer);
     stop();
@@ -182,11 +189,11 @@ function dispatch(socket: Socket, { others, http2, events, name }: ListenOptions
     settle();
     socket.destroy();
   };
-  const stop = beginsWith(socket, PREFACE, (isHttp2, first) => {
+  const stop = beginsWith(socket, PREFIXES, (index, first) => {
     settle();
-    const accept = isHttp2 ? http2 : others;
+    const accept = index === 0 ? http2 : index === 1 ? hold : others;
     try {
-      if (!accept) throw new Error(isHttp2 ? 'HTTP/2 is not served here' : 'HTTP/1.1 is not served here');
+      if (!accept) throw new Error(index === 0 ? 'HTTP/2 is not served here' : 'HTTP/1.1 is not served here');
       accept(socket, first);
     } catch (error) {
       refuse(error as Error);

@@ -4,32 +4,87 @@ import net, { type Socket } from 'node:net';
 import { test } from 'node:test';
 import { type PlaneEnded, planeEvents } from '@isthmus/tunnel';
 import { Http2Link } from '@isthmus/wire';
+import { Callers, type CallersOptions } from '../callers.ts';
 import { TRANSPORT } from '../defaults.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient } from './client.ts';
-import { HoldLinks, requestHoldLink } from './hold.ts';
+import { requestHoldLink } from './hold.ts';
 import { dialTcp, listen, readAll, request } from './testing.ts';
 
-/** A caller's connection to a gateway, on which it may begin a link. */
-async function callersSocket(more: Partial<ConstructorParameters<typeof HoldLinks>[0]> = {}): Promise<Socket> {
-  const links = new HoldLinks({
+/** A connection to a gateway's port for callers, and the gateway's end of it. */
+async function connected(
+  more: Partial<CallersOptions> = {},
+): Promise<[caller: Socket, gateway: () => Socket | undefined]> {
+  const callers = new Callers({
     identifyCaller: () => ({ tenant: 'default', caller: { identity: 'certificate' } }),
     events: planeEvents(),
     dial: dialTcp,
     attach: () => assert.fail('nothing attaches'),
     timeout: 60_000,
+    keepaliveTime: 60_000,
     ...more,
   });
-  cleanups.push(() => links.close());
-  const accept = links.before(undefined);
-  const gateway = net.createServer({ allowHalfOpen: true }, (accepted) =>
-    accepted.once('data', (first: Buffer) => accept(accepted, first)),
-  );
-  const socket = net.connect({ port: await listen(gateway), host: '127.0.0.1', allowHalfOpen: true });
+  cleanups.push(async () => {
+    await callers.endCalls(0);
+    await callers.close();
+  });
+  const { address, connections } = await callers.open({ address: { host: '127.0.0.1', port: 0 } });
+  const port = Number(address.split(':').at(-1));
+  const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true }).setNoDelay(true);
+  cleanups.push(() => void socket.destroy());
   await once(socket, 'connect');
+  return [socket, () => [...connections][0]];
+}
+
+/** A caller's connection to a gateway, on which it may begin a link. */
+async function callersSocket(more: Partial<CallersOptions> = {}): Promise<Socket> {
+  const [socket] = await connected(more);
   await requestHoldLink(socket, 60_000);
   return socket;
 }
+
+const HEAD = 'GET /hold HTTP/1.1\r\nhost: gateway\r\nconnection: upgrade\r\nupgrade: isthmus-hold\r\n\r\n';
+
+/** Sends pieces, each once the gateway has read the one before it, and returns the first line of the answer. */
+async function answerTo(pieces: readonly string[], more: Partial<CallersOptions> = {}): Promise<string> {
+  const [socket, gateway] = await connected(more);
+  const answered = once(socket, 'data') as Promise<[Buffer]>;
+  let sent = 0;
+  for (const piece of pieces) {
+    socket.write(piece);
+    sent += piece.length;
+    while (!socket.readableEnded && (gateway()?.bytesRead ?? 0) < sent) await new Promise((done) => setImmediate(done));
+  }
+  const [answer] = await answered;
+  socket.destroy();
+  return answer.toString('latin1').split('\r\n', 1)[0] as string;
+}
+
+test('a request of isthmus hold is known however it is cut, and whichever fields it has', async () => {
+  for (const mode of [undefined, 'grpc'] as const) {
+    for (let cut = 1; cut < HEAD.length; cut++)
+      assert.equal(
+        await answerTo([HEAD.slice(0, cut), HEAD.slice(cut)], { mode }),
+        'HTTP/1.1 101 Switching Protocols',
+        `cut at ${cut}`,
+      );
+    assert.equal(await answerTo([...HEAD], { mode }), 'HTTP/1.1 101 Switching Protocols', 'byte by byte');
+  }
+  const other = HEAD.replace('host: gateway', 'Host: proxied.example\r\nVia: 1.1 balancer').replace(
+    'upgrade: i',
+    'Upgrade: i',
+  );
+  assert.equal(await answerTo([other]), 'HTTP/1.1 101 Switching Protocols');
+});
+
+test('what only begins like a request of isthmus hold is answered as any other', async () => {
+  for (const path of ['/holder', '/hol', '/'])
+    assert.equal(
+      await answerTo(['GET /', `${path.slice(1)} HTTP/1.1\r\n\r\n`]),
+      'HTTP/1.1 405 Method Not Allowed: this port serves CONNECT, not "GET"',
+    );
+  assert.match(await answerTo([HEAD.replace('upgrade: isthmus-hold', 'x: y')]), /^HTTP\/1\.1 400 /);
+});
 
 test('a request of a caller that is refused is over, even if the caller never ends it', async () => {
   const socket = await callersSocket();

@@ -5,16 +5,14 @@ import { WIRE } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
 import { CALLERS_GROWTH } from '../grpc/server.ts';
-import { answerLast, ask, percentEncoded, reasonOf, write } from '../http1.ts';
-import { type Accept, fromTheStart } from '../listen.ts';
+import { answerLast, ask, fieldOf, HeadLate, percentEncoded, readHead, reasonOf, write } from '../http1.ts';
+import { type Accept, fromTheStart, HOLD_REQUEST } from '../listen.ts';
 import { peerOf } from '../tls/certificate.ts';
 import { TENANT_FIELD } from './head.ts';
 import { LinkServer } from './server.ts';
 
 /** How `isthmus hold` asks for a link, where callers connect. A gateway without such links answers as to any GET. */
-const REQUEST = Buffer.from(
-  'GET /hold HTTP/1.1\r\nhost: gateway\r\nconnection: upgrade\r\nupgrade: isthmus-hold\r\n\r\n',
-);
+const REQUEST = `${HOLD_REQUEST}host: gateway\r\nconnection: upgrade\r\nupgrade: isthmus-hold\r\n\r\n`;
 
 const ACCEPTED = 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: isthmus-hold\r\n\r\n';
 
@@ -34,7 +32,7 @@ const LIMITS = {
  * @throws what the gateway says against it, or that something else answered
  */
 export async function requestHoldLink(socket: Socket, timeout: number): Promise<void> {
-  const { status, reason, fields } = await ask(socket, `${REQUEST}`, timeout);
+  const { status, reason, fields } = await ask(socket, REQUEST, timeout);
   if (status === 101 && fields.get('upgrade') === 'isthmus-hold') return;
   const why = reasonOf(fields.get('isthmus-error') ?? reason);
   throw new Error(`it answered ${status} ${why}${status === 405 ? ': it serves no links of isthmus hold' : ''}`);
@@ -55,20 +53,14 @@ export class HoldLinks {
     this.#options = options;
   }
 
-  /** Takes connections that ask for such a link. @param others takes all other ones; unset: they are refused */
-  before(others: Accept | undefined): Accept {
-    const { events } = this.#options;
-    return (socket, first) => {
-      if (first.subarray(0, REQUEST.length).equals(REQUEST)) {
-        const failed = (error: Error) => {
-          socket.destroy();
-          events.emit('fault', 'hold links', '', error);
-        };
-        guarding(failed)(() => this.#open(socket, first.subarray(REQUEST.length)))();
-      } else if (others) others(socket, first);
-      else throw new Error('HTTP/1.1 is not served here');
+  /** Takes connections that ask for such a link: see `ListenOptions.hold`. */
+  readonly accept: Accept = fromTheStart((socket) => {
+    const failed = (error: Error) => {
+      socket.destroy();
+      this.#options.events.emit('fault', 'hold links', '', error);
     };
-  }
+    guarding(failed)(() => this.#open(socket))();
+  });
 
   /** Asks them to use other gateways, then closes the links. What has no other gateway waits for the next one. */
   async leave(): Promise<void> {
@@ -84,7 +76,7 @@ export class HoldLinks {
     for (const link of this.#links) link.destroy(new Error('the gateway leaves'));
   }
 
-  async #open(socket: Socket, rest: Buffer): Promise<void> {
+  async #open(socket: Socket): Promise<void> {
     const { identifyCaller, events, dial, attach, halfClosedMs, timeout } = this.#options;
     let link: LinkServer | undefined;
     const peer = peerOf(socket, (reason) => {
@@ -96,39 +88,48 @@ export class HoldLinks {
       const why = `isthmus-error: ${percentEncoded(error.message)}`;
       answerLast(socket, `HTTP/1.1 ${status}\r\nconnection: close\r\n${why}\r\ncontent-length: 0\r\n\r\n`);
     };
+    const fault = await readHead(socket, TRANSPORT.connectHeadMs, 'request').then(
+      faultOfRequest,
+      (error: Error) => error,
+    );
+    if (fault) return refuse(fault instanceof HeadLate ? '408 Request Timeout' : '400 Bad Request', fault);
     if (this.#leaving) return refuse('503 Service Unavailable', new Error('this gateway is leaving'));
     const who = identifyCaller(peer);
     if (who instanceof NotAuthorised) return refuse('403 Forbidden', who);
-    socket.pause();
     await write(socket, ACCEPTED);
     if (socket.destroyed) return;
     const { tenant, caller } = who;
     // What the other side says of its callers is a claim: its own credential decides.
     const dialler = { tenant, caller: { via: 'hold' as const, ...caller }, callerName: undefined };
-    const serve = (from: Socket) => {
-      const opened = new LinkServer({
-        ...{ socket: from, peer: `hold ${caller.identity}`, role: 'gateway', dial, attach, events, halfClosedMs },
-        enter: (request) => ({
-          ...request,
-          ...dialler,
-          log: dialLog(),
-          deadline: Math.min(request.deadline, performance.now() + timeout),
-        }),
-        limits: LIMITS,
-        receive: (message) => {
-          if (message.type !== 'cut') return;
-          const { dial: id, destination, agent: agentId, trace, type: _type, ...cut } = message;
-          const traceparent = trace === '' ? undefined : trace;
-          const dial = { id, tenant, destination: parseDestination(destination), caller: dialler.caller, traceparent };
-          events.emit('hold:cut', { ...cut, dial, agentId });
-        },
-      });
-      link = opened;
-      this.#links.add(opened);
-      void opened.closed.then(() => this.#links.delete(opened));
-      // It came while the gateway began to leave.
-      if (this.#leaving) opened.destroy(new Error('the gateway leaves'));
-    };
-    fromTheStart(serve)(socket, rest);
+    const opened = new LinkServer({
+      ...{ socket, peer: `hold ${caller.identity}`, role: 'gateway', dial, attach, events, halfClosedMs },
+      enter: (request) => ({
+        ...request,
+        ...dialler,
+        log: dialLog(),
+        deadline: Math.min(request.deadline, performance.now() + timeout),
+      }),
+      limits: LIMITS,
+      receive: (message) => {
+        if (message.type !== 'cut') return;
+        const { dial: id, destination, agent: agentId, trace, type: _type, ...cut } = message;
+        const traceparent = trace === '' ? undefined : trace;
+        const dial = { id, tenant, destination: parseDestination(destination), caller: dialler.caller, traceparent };
+        events.emit('hold:cut', { ...cut, dial, agentId });
+      },
+    });
+    link = opened;
+    this.#links.add(opened);
+    void opened.closed.then(() => this.#links.delete(opened));
+    // It came while the gateway began to leave.
+    if (this.#leaving) opened.destroy(new Error('the gateway leaves'));
   }
+}
+
+function faultOfRequest([, ...lines]: readonly string[]): Error | undefined {
+  const upgrades = lines.some((line) => {
+    const [name, value] = fieldOf(line) ?? [];
+    return name === 'upgrade' && value === 'isthmus-hold';
+  });
+  return upgrades ? undefined : new Error('GET /hold without upgrade: isthmus-hold');
 }
