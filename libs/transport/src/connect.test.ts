@@ -36,8 +36,10 @@ async function connectTo(
     );
   };
   const edge = connectEdge({ dial, identifyCaller: anyoneOf('default'), events, timeout: 60_000, ...options });
+  const accepted = Promise.withResolvers<net.Socket>();
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
     socket.on('error', () => {}).once('data', (chunk) => edge.accept(socket, chunk));
+    accepted.resolve(socket);
   });
   const path = join(tmpdir(), `connect-${randomHex(8)}.sock`);
   server.listen(unixSocket ? { path } : { port: 0, host: '127.0.0.1' });
@@ -45,8 +47,60 @@ async function connectTo(
   context.after(() => server.close());
   const address = unixSocket ? { path } : { port: (server.address() as AddressInfo).port, host: '127.0.0.1' };
   const caller = net.connect({ ...address, allowHalfOpen: true }).on('error', () => {});
-  return { caller, events, dialled: first.promise };
+  return { caller, events, dialled: first.promise, accepted: accepted.promise };
 }
+
+const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
+
+const ends: [from: string, options: { unixSocket?: boolean; byToken?: boolean }][] = [
+  ['TCP', {}],
+  ['a unix socket', { unixSocket: true }],
+  ['a unix socket, by token', { unixSocket: true, byToken: true }],
+];
+for (const [from, { unixSocket = false, byToken = false }] of ends) {
+  for (const early of ['', 'ping', 'x'.repeat(2 * TRANSPORT.earlyBytes)]) {
+    test(`from ${from}, an end before the answer is the tunnel's, behind ${early.length} early bytes`, {
+      timeout: 60_000,
+    }, async (context) => {
+      const { near, far } = destination();
+      far.pipe(far);
+      const hasEnded = async () => {
+        const socket = await accepted;
+        // The gateway reads no further than it may keep.
+        if (early.length < TRANSPORT.earlyBytes && !socket.readableEnded) await once(socket, 'end');
+      };
+      const { caller, accepted } = await connectTo(context, {
+        unixSocket,
+        async dial() {
+          await hasEnded();
+          return established(near);
+        },
+        ...(byToken && {
+          async identifyByToken() {
+            await hasEnded();
+            return { tenant: 'default', caller: { identity: 'token' } };
+          },
+        }),
+      });
+      caller.end(`${byToken ? asking(BASIC) : REQUEST}${early}`);
+      assert.equal(await text(caller), `${ESTABLISHED}${early}`);
+    });
+  }
+}
+
+test('a dial ends with its caller: one that resets its connection, or closes its unix socket', {
+  timeout: 60_000,
+}, async (context) => {
+  for (const unixSocket of [false, true]) {
+    const { caller, dialled } = await connectTo(context, { unixSocket });
+    caller.write(`${REQUEST}early`);
+    const { signal } = await dialled;
+    const aborted = new Promise((resolve) => signal.addEventListener('abort', resolve));
+    if (unixSocket) caller.destroy();
+    else caller.resetAndDestroy();
+    await aborted;
+  }
+});
 
 /** A caller that dials through an edge where every dial fails for this reason. */
 async function refusedCaller(context: TestContext, reason: Error): Promise<net.Socket> {

@@ -123,26 +123,33 @@ interface PendingCaller {
   stop(): void;
   /** Stops reading and returns what arrived. Read on at once. */
   take(): Buffer;
-  /** Stops reading and puts back what arrived. The socket is then paused until it is resumed. */
+  /** Call before the tunnel begins. Stops reading and puts back what arrived. The socket is then paused until `goOn` is called. */
   putBack(): void;
+  /** Call once the tunnel has begun. It gets what arrived before it, also an end. */
+  goOn(): void;
 }
 
 /**
  * Reads a caller's socket while its dial is pending, because a socket that nobody reads does not report that its peer has gone. What
- * arrives early is kept.
+ * arrives early is kept, and an early end is the tunnel's, as in upstream's server and over HTTP/2. Only a caller that resets its
+ * connection, or closes its unix socket, is known to have gone: over TCP a FIN looks the same whether more is read or not.
  * @param first what has arrived already
  */
 function watchCaller(socket: Socket, first: Buffer, gone: () => void): PendingCaller {
   const early: Buffer[] = [];
   let length = 0;
+  let over = false;
   const read = (chunk: Buffer) => {
     early.push(chunk);
     length += chunk.length;
     if (length >= TRANSPORT.earlyBytes) socket.pause();
   };
-  const stop = () => void socket.off('data', read).off('end', gone).off('close', gone);
+  const ended = () => {
+    if (remoteOf(socket) === 'uds') closeIfClosed(socket);
+  };
+  const stop = () => void socket.off('data', read).off('end', ended).off('close', gone);
   if (first.length > 0) read(first);
-  socket.on('data', read).on('end', gone).on('close', gone);
+  socket.on('data', read).on('end', ended).on('close', gone);
   return {
     stop,
     take() {
@@ -152,9 +159,17 @@ function watchCaller(socket: Socket, first: Buffer, gone: () => void): PendingCa
     },
     putBack() {
       stop();
-      if (length === 0 || socket.destroyed) return;
+      over = socket.readableEnded;
+      if (length === 0 || over || socket.destroyed) return;
       socket.pause();
       socket.unshift(Buffer.concat(early));
+    },
+    goOn() {
+      if (socket.isPaused()) socket.resume();
+      if (!over || socket.destroyed) return;
+      // A stream that has ended takes nothing back.
+      if (length > 0) socket.emit('data', Buffer.concat(early));
+      socket.emit('end');
     },
   };
 }
@@ -334,7 +349,7 @@ async function beginByToken(
   } catch (error) {
     const rest = watch.take();
     const { target } = request;
-    const keepsAlive = request.keepsAlive && !gone.signal.aborted;
+    const keepsAlive = request.keepsAlive && !gone.signal.aborted && !socket.readableEnded;
     const why = error instanceof NotAuthorised ? challenged(error.dialling(target)) : asDialError(error);
     refuse(socket, why, options, { keepsAlive, rest, refusals });
   }
@@ -391,8 +406,10 @@ async function serve(request: ServedDial, first: Buffer, connection: CallerConne
       socket.destroy();
     },
   };
-  connection.carries = await serveDial(request, waiter, options);
-  if (socket.isPaused()) socket.resume();
+  const tunnel = await serveDial(request, waiter, options);
+  connection.carries = tunnel;
+  if (tunnel) watch.goOn();
+  else if (socket.isPaused()) socket.resume();
 }
 
 /**
