@@ -1,4 +1,4 @@
-import { isIP, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import tls from 'node:tls';
 import { type Clock, clientTlsOf, connectTo, systemClock, unlessGivenUp } from '@isthmus/runtime';
 import {
@@ -198,7 +198,7 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
     ? secureConnect(
         {
           socket: below,
-          ...(isIP(serverName) === 0 && { servername: serverName }),
+          servername: serverName,
           // Ours first. ANP's servers know only the second.
           ALPNProtocols: ['http/1.1', 'h2', ...alpn],
         },

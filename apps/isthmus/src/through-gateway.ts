@@ -4,6 +4,7 @@ import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { asked, DialError, refusalOf } from '@isthmus/client/gateways';
 import { adviceFor } from '@isthmus/findings';
+import { sniOf } from '@isthmus/runtime';
 import type { KubeContext } from './kubeconfig.ts';
 import { isoTime } from './output.ts';
 
@@ -52,11 +53,10 @@ type Trusted = Pick<KubeContext, 'ca' | 'insecure' | 'serverName' | 'cert' | 'ke
 /** TLS as client-go makes it: the cluster's CA data and tls-server-name and the user's certificate, for gateway and API server alike. */
 export async function secured(below: Socket, host: string, context: Trusted, sockets: Socket[], signal: AbortSignal) {
   const { ca, insecure, serverName = host, cert, key } = context;
-  const servername = isIP(serverName) === 0 ? serverName : '';
   const options = {
     socket: below,
     host: serverName,
-    servername,
+    ...sniOf(serverName),
     rejectUnauthorized: !insecure,
     ALPNProtocols: ['http/1.1'],
   };

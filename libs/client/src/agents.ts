@@ -1,7 +1,8 @@
 import { type AgentOptions, Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent, type AgentOptions as HttpsAgentOptions } from 'node:https';
-import { isIP, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
+import { sniOf } from './gateways.ts';
 
 type Dial = (host: string, port: number) => Promise<Socket>;
 type Done = (error: Error | null, socket: Socket) => void;
@@ -102,6 +103,7 @@ export function dispatcherOf(dial: Dial, tls?: ConnectionOptions): Dispatcher {
 /** TLS to the destination, through a tunnel. */
 function secured(socket: Socket, host: string, tls: ConnectionOptions): Socket {
   const name = host.replace(/^\[(.*)\]$/, '$1');
-  const servername = isIP(name) === 0 ? { servername: name } : {};
-  return connectTls({ ALPNProtocols: ['http/1.1'], ...servername, ...tls, host: name, socket });
+  // Node and undici take the name of a URL as it is.
+  const named = sniOf(tls.servername ?? name);
+  return connectTls({ ALPNProtocols: ['http/1.1'], ...tls, ...named, host: name, socket });
 }

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { IncomingMessage } from 'node:http';
+import { createServer as createHttpsServer, get } from 'node:https';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -11,7 +13,7 @@ import { Authority } from '@isthmus/certificates/testing';
 import { within } from '@isthmus/runtime/testing';
 import { CLIENT } from './defaults.ts';
 import { createDialer } from './dialer.ts';
-import { DialError } from './gateways.ts';
+import { DialError, sniOf } from './gateways.ts';
 
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
 
@@ -210,6 +212,31 @@ test('a dial ends at its time-out, and when nobody waits for it, while credentia
     reason,
   );
   assert.deepEqual(heads, []);
+});
+
+test('no name has its last dot in TLS: of a gateway, or of a destination', async (context) => {
+  const authority = await Authority.create(place(context), 'names');
+  const [ca, own] = [readFileSync(authority.cert), await authority.server()];
+  const sent: unknown[] = [];
+  const destination = createHttpsServer(
+    { cert: readFileSync(own.cert), key: readFileSync(own.key) },
+    (_request, response) => response.end('there'),
+  ).on('secureConnection', (socket) => sent.push(socket.servername));
+  context.after(() => destination.close());
+  await once(destination.listen(0, '127.0.0.1'), 'listening');
+  const { port } = destination.address() as AddressInfo;
+  const { url } = await local(context, (socket) => {
+    socket.write(ESTABLISHED);
+    const to = connect(port, '127.0.0.1').on('error', () => {});
+    socket.pipe(to).pipe(socket);
+  });
+  const dialer = createDialer({ gateway: url });
+  const agent = dialer.httpsAgent({ ca });
+  const [answer] = (await once(get({ agent, host: 'localhost.', port: 443 }), 'response')) as [IncomingMessage];
+  assert.equal(await text(answer), 'there');
+  agent.destroy();
+  assert.deepEqual(sent, ['localhost']);
+  assert.deepEqual(['gw.example.', '127.0.0.1'].map(sniOf), [{ servername: 'gw.example' }, {}]);
 });
 
 test('a token is sent over TLS as Basic with its tenant, else as Bearer, is renewed, and never to a unix socket', async (context) => {

@@ -95,9 +95,13 @@ export function connected(gateway: Gateway, tls: SecureContextOptions, signal: A
   });
 }
 
+/** The server name (SNI) for a host: an address has none, and a name's last dot, which Go's servers refuse, is not part of it. */
+export function sniOf(host: string): { readonly servername?: string } {
+  return host === '' || isIP(host) !== 0 ? {} : { servername: host.replace(/\.+$/, '') };
+}
+
 function secure({ host, port }: { readonly host: string; readonly port: number }, tls: SecureContextOptions): Socket {
-  const servername = isIP(host) === 0 ? { servername: host } : {};
-  const options = { host, port, ...servername, ...tls, allowHalfOpen: true };
+  const options = { host, port, ...sniOf(host), ...tls, allowHalfOpen: true };
   return connectTls(options).setNoDelay(true).setKeepAlive(true, CLIENT.keepAliveMs);
 }
 

@@ -1,7 +1,7 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { answerTo, Backoff, httpsAgent, lookupName, wholeOf } from '@isthmus/runtime';
+import { answerTo, Backoff, httpsAgent, lookupName, sniOf, wholeOf } from '@isthmus/runtime';
 import { inWords, TokenBucket, type TokenRate } from '@isthmus/tunnel';
 import type { KubeConnection, KubeConnectionSource } from './connection.ts';
 import { KUBE } from './defaults.ts';
@@ -315,7 +315,7 @@ function openPool(connection: KubeConnection): ConnectionPool {
   const { ca, cert, key, serverName, insecureSkipTlsVerify } = connection;
   const name = serverName ?? connection.server.hostname.replace(/^\[(.*)\]$/, '$1');
   if (insecureSkipTlsVerify)
-    return { connection, agent: new HttpsAgent({ ...limits, cert, key, servername: name, rejectUnauthorized: false }) };
+    return { connection, agent: new HttpsAgent({ ...limits, cert, key, ...sniOf(name), rejectUnauthorized: false }) };
   return { connection, agent: httpsAgent({ ca, cert, key }, [name], limits) };
 }
 

@@ -82,6 +82,7 @@ export {
   type ReadTls,
   secureContextOptions,
   secured,
+  sniOf,
   type TlsFiles,
   TlsRenewal,
   type TlsSettings,

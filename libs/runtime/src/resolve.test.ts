@@ -77,10 +77,14 @@ test(
   onLinux,
   async (context) => {
     const { server, etc, resolve } = await rig(context, () => ['10.9.9.9'], {
-      files: { hosts: '10.1.1.1 Box box.test # ours\n10.1.1.2 box\n# 10.1.1.3 gone\nnonsense other\n' },
+      files: {
+        hosts: '10.1.1.1 Box box.test # ours\n10.1.1.2 box\n# 10.1.1.3 gone\n10.1.1.4 dotted.\nnonsense other\n',
+      },
     });
     assert.deepEqual(await resolve('BOX'), ['10.1.1.1', '10.1.1.2']);
     assert.deepEqual(await resolve('box.test'), ['10.1.1.1']);
+    assert.deepEqual(await resolve('Box.test.'), ['10.1.1.1'], 'with a last dot');
+    assert.deepEqual(await resolve('dotted'), ['10.1.1.4']);
     assert.deepEqual(server.asked, []);
     assert.deepEqual(await resolve('gone'), ['10.9.9.9']);
     etc.write('hosts', '10.1.1.77 box\n');

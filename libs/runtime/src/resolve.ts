@@ -10,7 +10,7 @@ interface NameService {
   readonly sources: readonly string[];
   /** Whether others come before or after them, as mDNS. */
   readonly others: boolean;
-  /** By lower-case name (hosts(5)). */
+  /** By `hostsKey` (hosts(5)). */
   readonly hosts: ReadonlyMap<string, readonly LookupAddress[]>;
   /** resolv.conf(5), as the fields below. */
   readonly servers: readonly string[];
@@ -77,13 +77,18 @@ function readHosts(text: string): NameService['hosts'] {
     const [address = '', ...names] = words(line);
     const family = isIP(address);
     if (family === 0) continue;
-    for (const name of names.map((each) => each.toLowerCase())) {
+    for (const name of names.map(hostsKey)) {
       const known = hosts.get(name);
       if (!known) hosts.set(name, [{ address, family }]);
       else if (!known.some((each) => each.address === address)) known.push({ address, family });
     }
   }
   return hosts;
+}
+
+/** Names of the hosts file are whole, so a last dot says nothing, as with Go. */
+function hostsKey(name: string): string {
+  return name.toLowerCase().replace(/\.$/, '');
 }
 
 function readResolver(text: string): Omit<NameService, 'hosts' | 'sources' | 'others'> {
@@ -233,7 +238,7 @@ export class Names {
     if (!KNOWS_FILES || NUMERIC.test(name)) return this.#system.find(name, asked);
     const service = this.#service();
     for (const source of service.sources) {
-      const found = source === 'files' ? service.hosts.get(name.toLowerCase()) : await askServers(name, service, asked);
+      const found = source === 'files' ? service.hosts.get(hostsKey(name)) : await askServers(name, service, asked);
       if (found) return inOrder(found);
     }
     if (service.others) return this.#system.find(name, asked);

@@ -118,7 +118,15 @@ export function clientTlsOf(settings: TlsSettings): ClientTls {
 }
 
 /**
- * Connects over TLS. Nothing is sent before the server's certificate was judged: if it is refused, the connection ends with an error that
+ * The server name (SNI) for a host: an address has none, and a name's last dot is not part of it (RFC 6066 section 3). Go's servers refuse one
+ * with a dot.
+ */
+export function sniOf(host: string): { readonly servername?: string } {
+  return host === '' || isIP(host) !== 0 ? {} : { servername: host.replace(/\.+$/, '') };
+}
+
+/**
+ * Connects over TLS. The `servername` may be any host: see `sniOf`. Nothing is sent before the server's certificate was judged: if it is refused, the connection ends with an error that
  * says why.
  * @param names of which the certificate must have one: hosts, addresses or a role
  */
@@ -127,7 +135,8 @@ export function connectTls(
   { secureContext, roots }: ClientTls,
   names: readonly string[],
 ): TLSSocket {
-  const socket = connect({ ...options, secureContext, rejectUnauthorized: false });
+  const { servername = '', ...others } = options;
+  const socket = connect({ ...others, ...sniOf(servername), secureContext, rejectUnauthorized: false });
   // Node sends what was written before, as soon as all listeners have returned.
   socket.prependListener('secureConnect', () => {
     const fault = serverFault(socket, roots, names);
@@ -171,10 +180,13 @@ export function secured(socket: TLSSocket): Promise<void> {
 export function httpsAgent(tls: ReadTls, names: readonly [string, ...string[]], options: AgentOptions = {}): Agent {
   const trust = clientTls(tls);
   const [name] = names;
-  const named = isIP(name) === 0 && { servername: name };
   return Object.assign(new Agent({ ...options, maxCachedSessions: 0 }), {
     createConnection: ({ host, port, ALPNProtocols }: ConnectionOptions) =>
-      connectTls({ host, port, lookup: lookupName, ...(ALPNProtocols && { ALPNProtocols }), ...named }, trust, names),
+      connectTls(
+        { host, port, lookup: lookupName, servername: name, ...(ALPNProtocols && { ALPNProtocols }) },
+        trust,
+        names,
+      ),
   });
 }
 

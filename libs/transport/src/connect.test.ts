@@ -95,7 +95,7 @@ test('a dial ends with its caller: one that resets its connection, or closes its
     const { caller, dialled } = await connectTo(context, { unixSocket });
     caller.write(`${REQUEST}early`);
     const { signal } = await dialled;
-    const aborted = new Promise((resolve) => signal.addEventListener('abort', resolve));
+    const aborted = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
     if (unixSocket) caller.destroy();
     else caller.resetAndDestroy();
     await aborted;

@@ -165,9 +165,7 @@ async function askProxy(
   const ignore = () => {};
   raw.on('error', ignore);
   keptAlive(raw).setNoDelay(true);
-  const socket = secure
-    ? connectTls({ socket: raw, host, ...(isIP(host) === 0 && { servername: host }) }, clientTls({}), [host])
-    : raw;
+  const socket = secure ? connectTls({ socket: raw, host, servername: host }, clientTls({}), [host]) : raw;
   // Also between two steps, when nothing else listens: an error without a listener would end the process.
   if (socket !== raw) socket.on('error', ignore);
   const end = (error?: Error) => {

@@ -33,7 +33,8 @@ const PREFACE = Buffer.from('PRI * HTTP/2.0');
 /** The start of what `isthmus hold` asks for. */
 export const HOLD_REQUEST = 'GET /hold HTTP/1.1\r\n';
 
-const PREFIXES = [PREFACE, Buffer.from(HOLD_REQUEST)] as const;
+const PREFIXES = [PREFACE];
+const PREFIXES_WITH_HOLD = [PREFACE, Buffer.from(HOLD_REQUEST)];
 
 export type ListenAddress =
   | { readonly path: string; readonly deleteExisting: boolean }
@@ -173,7 +174,7 @@ function secured(
 }
 
 /** Gives a connection to the protocol that its first bytes show. */
-function dispatch(socket: Socket, { others, http2, hold = others, events, name }: ListenOptions): void {
+function dispatch(socket: Socket, { others, http2, hold, events, name }: ListenOptions): void {
   const settle = () => {
     clearTimeout(timer);
     stop();
@@ -189,7 +190,7 @@ function dispatch(socket: Socket, { others, http2, hold = others, events, name }
     settle();
     socket.destroy();
   };
-  const stop = beginsWith(socket, PREFIXES, (index, first) => {
+  const stop = beginsWith(socket, hold ? PREFIXES_WITH_HOLD : PREFIXES, (index, first) => {
     settle();
     const accept = index === 0 ? http2 : index === 1 ? hold : others;
     try {

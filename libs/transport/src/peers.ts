@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import net, { isIP, type Socket } from 'node:net';
+import net, { type Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import {
   Backoff,
@@ -256,7 +256,7 @@ async function connectHub(address: string, settings: TlsSettings): Promise<Socke
   const { socket, done } = secureConnect(
     {
       socket: await connectTo({ host, port: Number(port) }, { timeout: TRANSPORT.peerConnectMs }),
-      ...(isIP(host) === 0 && { servername: host }),
+      servername: host,
       ALPNProtocols: ['h2'],
     },
     clientTlsOf(settings),

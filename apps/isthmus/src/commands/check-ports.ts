@@ -1,13 +1,13 @@
 import { once } from 'node:events';
 import { lstatSync, readFileSync } from 'node:fs';
-import { connect as connectTcp, isIP, type Socket } from 'node:net';
+import { connect as connectTcp, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { RedisProbe } from '@isthmus/directory/redis';
 import { type Result, reportOf } from '@isthmus/findings';
 import { faultOfSocketPath, hiddenSocket, redisOptions } from '@isthmus/flags';
 import type { adminApi } from '@isthmus/proto/admin';
-import { CertificatePool, type Presented, presentedBy } from '@isthmus/runtime';
+import { CertificatePool, type Presented, presentedBy, sniOf } from '@isthmus/runtime';
 import { type Destination, HUB_SERVER_NAME, inWords, parseDestination } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 import { millis } from '../output.ts';
@@ -111,7 +111,7 @@ async function shownAt(
     await settled(socket, 'connect', timeoutMs);
     await announce(`${socket.localAddress}:${socket.localPort}`);
     // Not verified by OpenSSL, which stops at the first fault and names it in its own words: `judged` looks at it.
-    const tls = connectTls({ socket, rejectUnauthorized: false, ...(isIP(host) === 0 && { servername: host }) });
+    const tls = connectTls({ socket, rejectUnauthorized: false, ...sniOf(host) });
     try {
       await settled(tls, 'secureConnect', timeoutMs);
     } catch {

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import net, { isIP, type Socket } from 'node:net';
+import net, { type Socket } from 'node:net';
 import type { GatewayPlace } from '@isthmus/flags';
 import {
   Backoff,
@@ -315,7 +315,7 @@ class Gateway {
     const timeout = ISTHMUS.holdConnectMs;
     const tls = clientTlsOf(this.#options.tls);
     const below = await connectTo(this.#place, { timeout });
-    const options = { socket: below, ...(isIP(host) === 0 && { servername: host }), ALPNProtocols: ['http/1.1'] };
+    const options = { socket: below, servername: host, ALPNProtocols: ['http/1.1'] };
     const { socket, done } = secureConnect(options, tls, [host]);
     await unlessGivenUp(socket, () => done, { timeout, late: `no TLS handshake within ${timeout / 1000} s` });
     return socket;

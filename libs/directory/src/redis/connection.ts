@@ -1,4 +1,4 @@
-import { connect as connectTcp, isIP } from 'node:net';
+import { connect as connectTcp } from 'node:net';
 import { Backoff, clientTls, connectTls, keptAlive, lookupName, within } from '@isthmus/runtime';
 import { formatDestination, inWords } from '@isthmus/tunnel';
 import { AbstractConnector, Redis, type RedisOptions } from 'ioredis';
@@ -153,7 +153,7 @@ function connectionOptions(locate: Locate, tls: TlsSource | undefined, user: Cre
 
 function open({ host, port }: HostPort, tls: TlsSource | undefined): NetStream {
   if (!tls) return keptAlive(connectTcp({ host, port, lookup: lookupName }));
-  const options = { host, port, lookup: lookupName, ...(isIP(host) === 0 && { servername: host }) };
+  const options = { host, port, lookup: lookupName, servername: host };
   return keptAlive(connectTls(options, clientTls(tls()), [host]));
 }
 

@@ -89,7 +89,7 @@ export async function otlpExporter<S extends Signal>(
   const exporter =
     protocol === 'grpc'
       ? grpcExporter(settings, await exporters.grpc())
-      : new (await exporters[protocol]())({ url, timeoutMillis });
+      : new (await exporters[protocol]())({ url, timeoutMillis, ...hostOf(url) });
   return {
     export(batch, done) {
       exporter.export(batch, (result) => {
@@ -101,6 +101,12 @@ export async function otlpExporter<S extends Signal>(
     forceFlush: () => exporter.forceFlush(),
     shutdown: () => exporter.shutdown(),
   };
+}
+
+/** Node takes the server name (SNI) from the field host, where no name may have its last dot: see `sniOf`. */
+function hostOf(url: string): { readonly headers?: Record<string, string> } {
+  const { hostname, port } = new URL(url);
+  return hostname.endsWith('.') ? { headers: { host: hostname.replace(/\.+$/, port && `:${port}`) } } : {};
 }
 
 /** Returns who exports, and the scope of what the program itself exports. */

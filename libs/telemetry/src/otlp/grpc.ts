@@ -132,8 +132,7 @@ export class GrpcCalls {
     const { ca, cert, key } = this.#settings;
     const { host, port } = this.#place;
     const files = cert !== undefined && key !== undefined ? { ca, cert, key } : { ca };
-    const named = net.isIP(host) === 0 && { servername: host };
-    const to = { host, port, lookup: lookupName, ALPNProtocols: ['h2'], ...named };
+    const to = { host, port, lookup: lookupName, ALPNProtocols: ['h2'], servername: host };
     return connectTls(to, clientTls(secureContextOptions(files)), [host]);
   }
 

@@ -52,10 +52,10 @@ export function shownCertificate(socket: Socket): Presented | undefined {
   return socket instanceof TLSSocket ? presentedBy(socket) : undefined;
 }
 
-/** The server name that a client sent (SNI); undefined if it sent none. */
+/** The server name that a client sent (SNI), without a last dot, which some send; undefined if it sent none. */
 export function serverNameOf(socket: Socket): string | undefined {
   const { servername } = socket as Partial<TLSSocket>;
-  return servername || undefined;
+  return servername ? servername.replace(/\.$/, '') : undefined;
 }
 
 /** The other side of a connection. */

@@ -152,7 +152,7 @@ export function tlsServer(
 function sniCallback(chooseTls: ChooseTls): NonNullable<TlsOptions['SNICallback']> {
   return (serverName, answer) => {
     try {
-      answer(null, chooseTls(serverName));
+      answer(null, chooseTls(serverName.replace(/\.$/, '')));
     } catch (error) {
       answer(error as Error);
     }

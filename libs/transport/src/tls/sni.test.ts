@@ -1,11 +1,16 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import type { IncomingMessage } from 'node:http';
+import { createServer, get } from 'node:https';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
 import tls, { type ConnectionOptions, type SecureContext, type TLSSocket } from 'node:tls';
 import { CertificateAuthority, type IdentityTexts, LOOPBACK } from '@isthmus/certificates';
+import { clientTls, connectTls, httpsAgent, secured, sniOf } from '@isthmus/runtime';
 import { planeEvents } from '@isthmus/tunnel';
 import { listen } from '../listen.ts';
 import { serverNameOf, shownCertificate } from './certificate.ts';
@@ -91,6 +96,37 @@ test("a peer is shown the certificate of the tenant that it names, and otherwise
   assert.equal((await ask('b.example', names('b.example'))).sni, 'b.example');
   assert.equal((await ask('c.example', names('own'))).sni, 'c.example');
   assert.equal((await ask('', names('own'))).sni, undefined);
+});
+
+test("no name has its last dot: neither what is sent to a server, nor what a peer's name selects", async (context) => {
+  const { ask } = await listening(context);
+  assert.equal((await ask('a.example.', names('a.example'))).sni, 'a.example');
+  const sent: unknown[] = [];
+  const pair = { cert: a.cert, key: a.key };
+  const server = createServer(pair, (_request, response) => response.end()).on('secureConnection', (socket) =>
+    sent.push((socket as TLSSocket).servername),
+  );
+  context.after(() => server.close());
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  const trust = clientTls({ ca: authority.cert });
+  const taken = once(server, 'secureConnection');
+  const socket = connectTls({ host: '127.0.0.1', port, servername: 'a.example.' }, trust, ['a.example.']);
+  await Promise.all([secured(socket), taken]);
+  socket.destroy();
+  const agent = httpsAgent({ ca: authority.cert }, ['a.example.']);
+  const [answer] = (await once(get({ agent, host: '127.0.0.1', port }), 'response')) as [IncomingMessage];
+  answer.resume();
+  await once(answer, 'end');
+  agent.destroy();
+  assert.deepEqual(sent, ['a.example', 'a.example']);
+  assert.deepEqual(['a.example..', 'localhost', '::1', '127.0.0.1', ''].map(sniOf), [
+    { servername: 'a.example' },
+    { servername: 'localhost' },
+    {},
+    {},
+    {},
+  ]);
 });
 
 test('a certificate that was replaced is shown from then on', async (context) => {
