@@ -1,7 +1,6 @@
-import { readFileSync } from 'node:fs';
 import { policyOf } from '@isthmus/admission/policy';
 import { type AgentValues, parseDestinations, resumeOptions } from '@isthmus/flags';
-import { machineAddresses } from '@isthmus/runtime';
+import { machineAddresses, readNamedFile } from '@isthmus/runtime';
 import { VERSION } from '@isthmus/service';
 import { type Observation, prohibitedBy } from '@isthmus/tunnel';
 import type { AgentOptions } from './agent.ts';
@@ -20,7 +19,7 @@ export function agentOptions(flags: AgentValues, observation: Observation): Agen
     server: { hosts: flags['proxy-server-host'], port: flags['proxy-server-port'] },
     ...(ca !== '' && { tls: { ca, ...(cert !== '' && { cert, key }) } }),
     alpn: flags['alpn-proto'],
-    token: () => (tokenPath === '' ? undefined : readFileSync(tokenPath, 'utf8').trim()),
+    token: () => (tokenPath === '' ? undefined : readNamedFile(tokenPath).toString().trim()),
     sessionCount: flags['session-count'],
     serverCountSource: flags['server-count-source'] === 'max' ? 'max' : 'default',
     syncInterval: flags['sync-interval'],

@@ -66,6 +66,8 @@ export const ISTHMUS = {
   holdCutsAgainMs: 1000,
   /** How long gRPC callers may take to close when `isthmus hold` ends, and its last words to gateways to leave. */
   holdEndMs: 300,
+  /** The largest kubeconfig: one of a few thousand clusters, with their certificates. */
+  kubeconfigBytes: 16 * 1024 * 1024,
   /** How long to wait for a kubeconfig that another program changes. */
   kubeconfigLockMs: 5000,
   /** How often to look whether its lock is gone. */

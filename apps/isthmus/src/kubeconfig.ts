@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, open, readFile, realpath, rename, rm } from 'node:fs/promises';
+import { access, mkdir, open, realpath, rename, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import timers from 'node:timers/promises';
+import { readNamedFile, reasonOf } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import { type Document, isMap, isSeq, parseDocument, YAMLMap, YAMLSeq } from 'yaml';
 import { ISTHMUS } from './defaults.ts';
@@ -43,11 +44,7 @@ export class Kubeconfig {
 
   /** Reads a file; one that does not exist is empty. */
   static async read(path: string): Promise<Kubeconfig> {
-    const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return '';
-      throw usage(`cannot read ${path}: ${inWords(error)}`);
-    });
-    const document = parseDocument(text);
+    const document = parseDocument(textOf(path));
     const [error] = document.errors;
     if (error || (document.contents !== null && !isMap(document.contents)))
       throw usage(
@@ -136,8 +133,17 @@ export class Kubeconfig {
   }
 }
 
+function textOf(path: string): string {
+  try {
+    return readNamedFile(path, ISTHMUS.kubeconfigBytes).toString();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return '';
+    throw usage(`cannot read ${path}: ${reasonOf(error)}`);
+  }
+}
+
 async function exists(path: string): Promise<boolean> {
-  return await readFile(path).then(
+  return await access(path).then(
     () => true,
     (error: NodeJS.ErrnoException) => error.code !== 'ENOENT',
   );
@@ -185,11 +191,9 @@ export async function kubeContext(config: Kubeconfig, name = config.currentConte
   if (!cluster)
     throw usage(`${config.path} has no cluster ${JSON.stringify(context.cluster)}, which context ${name} names`);
   const user = config.entry('users', String(context.user))?.user ?? {};
-  const [ca, cert, key] = await Promise.all([
-    pemOf(config.path, cluster, 'certificate-authority'),
-    pemOf(config.path, user, 'client-certificate'),
-    pemOf(config.path, user, 'client-key'),
-  ]);
+  const ca = pemOf(config.path, cluster, 'certificate-authority');
+  const cert = pemOf(config.path, user, 'client-certificate');
+  const key = pemOf(config.path, user, 'client-key');
   if ((cert === undefined) !== (key === undefined))
     throw usage(`user ${context.user} of ${config.path} has only one of client-certificate and client-key`);
   const { server, 'tls-server-name': serverName, 'proxy-url': proxy } = cluster;
@@ -207,17 +211,19 @@ export async function kubeContext(config: Kubeconfig, name = config.currentConte
 }
 
 /** Reads a field that names a file, or has its text in `-data` beside it. */
-async function pemOf(path: string, entry: Readonly<Record<string, unknown>>, field: string) {
+function pemOf(path: string, entry: Readonly<Record<string, unknown>>, field: string) {
   const { [`${field}-data`]: data, [field]: file } = entry;
   if (typeof data === 'string' && data !== '') return Buffer.from(data, 'base64').toString();
   if (typeof file !== 'string' || file === '') return undefined;
-  return await readNamed(field, resolve(dirname(path), file));
+  return readNamed(field, resolve(dirname(path), file));
 }
 
-export async function readNamed(what: string, path: string): Promise<string> {
-  return await readFile(path, 'utf8').catch((error) => {
-    throw usage(`${what}: cannot read ${path}: ${inWords(error)}`);
-  });
+export function readNamed(what: string, path: string): string {
+  try {
+    return readNamedFile(path).toString();
+  } catch (error) {
+    throw usage(`${what}: cannot read ${path}: ${reasonOf(error)}`);
+  }
 }
 
 /** Files with certificates and a key (PEM), as options name them. */
@@ -231,9 +237,9 @@ export interface CredentialOptions {
 export async function readCredentials({ ca, cert, key }: CredentialOptions): Promise<CredentialOptions> {
   if ((cert === undefined) !== (key === undefined)) throw usage('--cert and --key go together: give both, or none');
   return {
-    ...(ca !== undefined && { ca: await readNamed('--ca', ca) }),
-    ...(cert !== undefined && { cert: await readNamed('--cert', cert) }),
-    ...(key !== undefined && { key: await readNamed('--key', key) }),
+    ...(ca !== undefined && { ca: readNamed('--ca', ca) }),
+    ...(cert !== undefined && { cert: readNamed('--cert', cert) }),
+    ...(key !== undefined && { key: readNamed('--key', key) }),
   };
 }
 

@@ -1,6 +1,7 @@
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { setImmediate as tick } from 'node:timers/promises';
+import { readNamedFile, reasonOf } from '@isthmus/runtime';
 import type { PlaneEvents, Principal } from '@isthmus/tunnel';
 import { TrustSet } from './certificate-trust.ts';
 import {
@@ -20,45 +21,37 @@ export interface Content<T> {
   readonly value: T;
 }
 
-/** A file's state, without its content. */
-interface FileState {
-  readonly mark: string;
-  readonly size: number;
-  /** Why it cannot be read. */
-  readonly fault?: Error;
-}
-
-/** Reads a file's state. Blocks, because a thousand small files cost five times as much in threads. */
-function stateOf(path: string): FileState {
+/** A file's state, without its content. Blocks, because a thousand small files cost five times as much in threads. */
+function markOf(path: string): string {
   try {
-    const stat = statSync(path);
-    const { size, mtimeMs, ino, ctimeMs } = stat;
+    const { size, mtimeMs, ino, ctimeMs } = statSync(path);
     // Joined, because V8 would keep the parts of a template string in memory as well.
-    const mark = [ino, size, mtimeMs, ctimeMs].join(' ');
-    // A pipe or a device might never end.
-    return stat.isFile() ? { mark, size } : { mark, size, fault: new Error('it is not a regular file') };
+    return [ino, size, mtimeMs, ctimeMs].join(' ');
   } catch (error) {
-    return { mark: (error as Error).message, size: 0, fault: error as Error };
+    return (error as Error).message;
   }
 }
 
 /**
  * Reads a file if it has changed since `before`.
  * @returns `before` itself if nothing has changed
- * @throws the file system's error, or one that says that the file is too large
+ * @param mark of the file, taken before it is read, so that a change during the read is noticed
+ * @throws Error that says why the file cannot be read, without its path
  */
 export function readIfChanged<T>(
   path: string,
   most: number,
   before: Content<T> | undefined,
   read: (content: Buffer) => T,
-  { mark, size, fault } = stateOf(path),
+  mark = markOf(path),
 ): Content<T> {
-  if (fault) throw fault;
   if (before?.mark === mark) return before;
-  if (size > most) throw new Error(`it has ${size} bytes: at most ${most} are allowed`);
-  const content = readFileSync(path);
-  if (content.length > most) throw new Error(`it has more than ${most} bytes`);
+  let content: Buffer;
+  try {
+    content = readNamedFile(path, most);
+  } catch (cause) {
+    throw new Error(reasonOf(cause), { cause });
+  }
   return { mark, value: read(content) };
 }
 
@@ -88,7 +81,7 @@ export class CredentialCache {
     let looked = 0;
     for (const known of Object.values(this.#read)) {
       for (const [path, { mark }] of known) {
-        if (stateOf(path).mark !== mark) return true;
+        if (markOf(path) !== mark) return true;
         if (++looked % ADMISSION.credentialFilesATick === 0) await tick();
       }
     }
@@ -122,24 +115,13 @@ export class CredentialCache {
   #look(path: string, kind: CredentialFile['kind'], most: number): Content<Reading> {
     const before = this.#read[kind].get(path);
     const read = (content: Buffer) => readCredential(kind, content).catch((error: Error) => error);
-    // Taken before the file is read, so that a change during the read is noticed.
-    const state = stateOf(path);
+    const mark = markOf(path);
     try {
-      return readIfChanged(path, most, before, read, state);
+      return readIfChanged(path, most, before, read, mark);
     } catch (error) {
-      return { mark: state.mark, value: unreadable(error as NodeJS.ErrnoException) };
+      return { mark, value: error as Error };
     }
   }
-}
-
-const READ_FAILURES: Readonly<Record<string, string>> = {
-  ENOENT: 'there is no such file',
-  EACCES: 'permission denied',
-  EISDIR: 'it is a directory',
-};
-
-function unreadable({ code = '', message }: NodeJS.ErrnoException): Error {
-  return new Error(READ_FAILURES[code] ?? message);
 }
 
 function sameIn(before: ReadCredentials, found: ReadCredentials): boolean {

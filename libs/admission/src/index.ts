@@ -1,6 +1,6 @@
 export { type Admission, startAdmission } from './admission.ts';
 export { gatewayTenants } from './certificate-judge.ts';
-export { type Credential, credentialFiles, readCredential } from './credentials.ts';
+export { CredentialCache } from './credential-files.ts';
 export { ADMISSION } from './defaults.ts';
 export type { Grant } from './grants.ts';
 export type { AgentEvidence } from './identify.ts';

@@ -52,6 +52,26 @@ test('a file that is missing, unreadable or of another kind is named with its fl
   ]);
 });
 
+test('a file that might never end, or is too large, is named with its flag', () => {
+  const large = file('large.pem', '-'.repeat(1024 * 1024 + 1));
+  const size = 'it has 1048577 bytes: at most 1048576 are allowed';
+  refuses(server, [
+    ['--cluster-ca-cert=/dev/zero', '--cluster-ca-cert: cannot read /dev/zero: it is not a regular file'],
+    [
+      `--cluster-cert=/dev/zero --cluster-key=${one.key}`,
+      '--cluster-cert: cannot read /dev/zero: it is not a regular file',
+    ],
+    ['--kubeconfig=/dev/zero', '--kubeconfig: cannot read /dev/zero: it is not a regular file'],
+    [`--cluster-ca-cert=${large}`, `--cluster-ca-cert: cannot read ${large}: ${size}`],
+  ]);
+  refuses(agent, [
+    [
+      '--service-account-token-path=/dev/zero',
+      /^--service-account-token-path: cannot read .*: it is not a regular file/,
+    ],
+  ]);
+});
+
 test('a key that a mounted Secret or ConfigMap lacks is named, with those that it has', () => {
   const secret = join(dir, 'secret');
   mkdirSync(secret);

@@ -1,16 +1,16 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { accessSync, closeSync, constants, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
-import { type Certificate, CertificatePool } from '@isthmus/runtime';
+import { type Certificate, CertificatePool, readNamedFile, reasonOf } from '@isthmus/runtime';
 import { FLAGS } from './defaults.ts';
 import { FlagError } from './flag.ts';
 
 /** Returns the text of a file that a flag names. @throws FlagError if it cannot be read */
-export function readNamedFile(flag: string, path: string): string {
+export function readFlagFile(flag: string, path: string): string {
   try {
-    return readFileSync(path, 'utf8');
+    return readNamedFile(path).toString();
   } catch (error) {
-    throw new FlagError(flag, `cannot read ${path}: ${reason(error)}${lackOfKey(path)}`);
+    throw new FlagError(flag, `cannot read ${path}: ${reasonOf(error)}${lackOfKey(path)}`);
   }
 }
 
@@ -44,7 +44,7 @@ export function checkAppendable(flag: string, path: string): void {
     if (PASSING.has(code)) return;
     throw new FlagError(
       flag,
-      `cannot write ${path}: ${code === 'ENOENT' ? 'there is no such directory' : reason(error)}`,
+      `cannot write ${path}: ${code === 'ENOENT' ? 'there is no such directory' : reasonOf(error)}`,
     );
   }
 }
@@ -85,7 +85,7 @@ export function sharedAuthority(
 
 /** Blocks of other types, and those that cannot be read, are skipped, as in upstream's loader. */
 function poolIn(flag: string, path: string): CertificatePool {
-  const pool = CertificatePool.of(readNamedFile(flag, path));
+  const pool = CertificatePool.of(readFlagFile(flag, path));
   if (pool.all.length > 0) return pool;
   throw new FlagError(flag, [`there is no certificate (PEM) in ${path}`, ...pool.skipped].join(': '));
 }
@@ -98,28 +98,15 @@ function leafIn(flag: string, path: string): Certificate | undefined {
 }
 
 function privateKeyIn(flag: string, path: string): KeyObject {
-  const text = readNamedFile(flag, path);
+  const text = readFlagFile(flag, path);
   if (/^-----BEGIN ENCRYPTED|^Proc-Type: 4,ENCRYPTED/m.test(text)) {
     throw new FlagError(flag, `the key in ${path} is encrypted: remove its passphrase`);
   }
   try {
     return createPrivateKey(text);
   } catch (error) {
-    throw new FlagError(flag, `there is no usable private key (PEM) in ${path}: ${reason(error)}`);
+    throw new FlagError(flag, `there is no usable private key (PEM) in ${path}: ${reasonOf(error)}`);
   }
-}
-
-const REASONS: Readonly<Record<string, string>> = {
-  ENOENT: 'there is no such file',
-  EACCES: 'permission denied',
-  EISDIR: 'it is a directory',
-  ENOTDIR: 'a part of its path is not a directory',
-  EROFS: 'the file system is read-only',
-};
-
-function reason(error: unknown): string {
-  const { code, message } = error as NodeJS.ErrnoException;
-  return REASONS[code ?? ''] ?? message.replaceAll(/\s+/g, ' ');
 }
 
 /** sun_path has 108 bytes, and the last one terminates the string (unix(7)). */

@@ -1,8 +1,7 @@
-import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { SecureVersion } from 'node:tls';
 import type { Member } from '@isthmus/directory';
-import { secureContextOptions, type TlsFiles, type TlsSettings } from '@isthmus/runtime';
+import { readNamedFile, secureContextOptions, type TlsFiles, type TlsSettings } from '@isthmus/runtime';
 import { formatDestination } from '@isthmus/tunnel';
 import type { GatewayValues } from './programs.ts';
 import { hubSocket, type redisCredentials } from './topics/plane.ts';
@@ -92,7 +91,9 @@ export function redisOptions(flags: RedisFlags) {
 
 /** Without the line's end, which editors and `echo` add. */
 function textIn(path: string): string {
-  return readFileSync(path, 'utf8').replace(/\r?\n$/, '');
+  return readNamedFile(path)
+    .toString()
+    .replace(/\r?\n$/, '');
 }
 
 type MemberFlags = Pick<

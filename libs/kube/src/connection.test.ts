@@ -106,7 +106,21 @@ describe('kubeconfig', () => {
         () => config({ 'certificate-authority-data': base64(identity.key) }, {}),
         /certificate-authority is not a PEM certificate/,
       ],
-      ['a file that is not there', () => config({ 'certificate-authority': 'none.pem' }, {}), /ENOENT.*none\.pem/],
+      [
+        'a file that is not there',
+        () => config({ 'certificate-authority': 'none.pem' }, {}),
+        /cluster c: certificate-authority none\.pem cannot be read: there is no such file/,
+      ],
+      [
+        'a device',
+        () => config({ 'certificate-authority': '/dev/zero' }, {}),
+        /certificate-authority \/dev\/zero cannot be read: it is not a regular file/,
+      ],
+      [
+        'a token that is a device',
+        () => config({}, { tokenFile: '/dev/zero' }),
+        /user u: tokenFile \/dev\/zero cannot be read: it is not a regular file/,
+      ],
       [
         'a bad server',
         () => config({ server: 'ftp://a' }, {}),
@@ -123,7 +137,10 @@ describe('kubeconfig', () => {
     }
 
     it('names the missing file', async () => {
-      await assert.rejects(kubeconfigFile('/nowhere/kubeconfig')(), /^Error: kubeconfig \/nowhere\/kubeconfig: ENOENT/);
+      await assert.rejects(
+        kubeconfigFile('/nowhere/kubeconfig')(),
+        /^Error: kubeconfig \/nowhere\/kubeconfig: the file cannot be read: there is no such file$/,
+      );
     });
   });
 

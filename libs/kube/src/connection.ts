@@ -1,6 +1,5 @@
-import { readFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { CertificatePool } from '@isthmus/runtime';
+import { CertificatePool, readNamedFile, reasonOf } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 
 /** How to reach an API server, and the credentials. PEM texts, not paths. */
@@ -36,9 +35,9 @@ export function inClusterConnection(
     }
     const authority = host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
     try {
-      const token = await readToken(join(directory, 'token'));
+      const token = readToken(join(directory, 'token'));
       const path = join(directory, 'ca.crt');
-      const ca = checkedCertificates(await readFile(path, 'utf8'), path);
+      const ca = checkedCertificates(textIn(path), path);
       return { server: parseServer(`https://${authority}`, 'environment'), ca, token, insecureSkipTlsVerify: false };
     } catch (cause) {
       throw new Error(`the pod's service account: ${inWords(cause)}`, { cause });
@@ -66,7 +65,7 @@ const UNSUPPORTED_USER = ['username', 'password', 'as', 'auth-provider', 'exec']
 async function read(path: string): Promise<KubeConnection> {
   // Loaded only if there is such a file, because it takes 2 MB.
   const { parse } = await import('yaml');
-  const config = asPart(parse(await readFile(path, 'utf8')), 'the file');
+  const config = asPart(parse(textIn(path, 'the file')), 'the file');
   const current = requiredText(config, 'current-context', 'the file');
   const context = named(config, 'contexts', 'context', current);
   const clusterName = requiredText(context, 'cluster', `context ${current}`);
@@ -76,9 +75,9 @@ async function read(path: string): Promise<KubeConnection> {
   const dir = dirname(path);
   const inCluster = `cluster ${clusterName}`;
   if (text(cluster, 'proxy-url')) throw new Error(`${inCluster}: proxy-url is not supported`);
-  const ca = await material(cluster, 'certificate-authority', dir, inCluster);
+  const ca = material(cluster, 'certificate-authority', dir, inCluster);
   const serverName = text(cluster, 'tls-server-name');
-  const own = await credentials(user, dir, `user ${userName}`);
+  const own = credentials(user, dir, `user ${userName}`);
   return {
     server: parseServer(requiredText(cluster, 'server', inCluster), inCluster),
     insecureSkipTlsVerify: cluster['insecure-skip-tls-verify'] === true,
@@ -88,19 +87,22 @@ async function read(path: string): Promise<KubeConnection> {
   };
 }
 
-async function credentials(user: Part, dir: string, where: string): Promise<Partial<KubeConnection>> {
+function credentials(user: Part, dir: string, where: string): Partial<KubeConnection> {
   const unsupported = UNSUPPORTED_USER.find((field) => user[field] !== undefined && user[field] !== null);
   if (unsupported !== undefined) {
     throw new Error(`${where}: ${unsupported} is not supported, use a client certificate, token or tokenFile`);
   }
-  const cert = await material(user, 'client-certificate', dir, where);
-  const key = await material(user, 'client-key', dir, where);
+  const cert = material(user, 'client-certificate', dir, where);
+  const key = material(user, 'client-key', dir, where);
   if ((cert === undefined) !== (key === undefined)) {
     throw new Error(`${where}: client-certificate and client-key go together, one is missing`);
   }
   // A token file takes precedence over a token, as in client-go, because it is the one that is rotated.
   const tokenFile = text(user, 'tokenFile');
-  const token = tokenFile === undefined ? text(user, 'token') : await readToken(resolve(dir, tokenFile));
+  const token =
+    tokenFile === undefined
+      ? text(user, 'token')
+      : readToken(resolve(dir, tokenFile), `${where}: tokenFile ${tokenFile}`);
   return {
     ...(cert === undefined || key === undefined
       ? {}
@@ -109,14 +111,23 @@ async function credentials(user: Part, dir: string, where: string): Promise<Part
   };
 }
 
-async function readToken(path: string): Promise<string> {
-  const token = (await readFile(path, 'utf8')).trim();
+/** @param what names the file in an error */
+function textIn(path: string, what = path): string {
+  try {
+    return readNamedFile(path).toString();
+  } catch (cause) {
+    throw new Error(`${what} cannot be read: ${reasonOf(cause)}`, { cause });
+  }
+}
+
+function readToken(path: string, what = path): string {
+  const token = textIn(path, what).trim();
   if (token === '') throw new Error(`token file ${path} is empty`);
   return token;
 }
 
 /** Returns `field-data` decoded from base64, or the file that `field` names, relative to the kubeconfig. */
-async function material(part: Part, field: string, dir: string, where: string): Promise<string | undefined> {
+function material(part: Part, field: string, dir: string, where: string): string | undefined {
   const data = text(part, `${field}-data`);
   if (data !== undefined) {
     const pem = Buffer.from(data, 'base64').toString('utf8');
@@ -124,7 +135,7 @@ async function material(part: Part, field: string, dir: string, where: string): 
     return pem;
   }
   const path = text(part, field);
-  return path === undefined ? undefined : readFile(resolve(dir, path), 'utf8');
+  return path === undefined ? undefined : textIn(resolve(dir, path), `${where}: ${field} ${path}`);
 }
 
 /** Checks early what would otherwise fail at the first request, with an error that does not name the file. One certificate must be readable. */

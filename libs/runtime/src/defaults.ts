@@ -19,6 +19,9 @@ export const RUNTIME = {
   /** How often another process may be faster to take a unix socket's path before this one gives up. */
   socketTries: 10,
 
+  /** The largest file that a flag or another file names, unless something else is said there. The CA bundles of systems have 250 KB. */
+  namedFileBytes: 1024 * 1024,
+
   /** How long a load balancer may take to send its PROXY header; then the connection is closed. A lost packet is sent again after 3 s. */
   proxyHeaderMs: 5000,
   /** Connections of one port that may wait for their PROXY header. Further ones are refused: a load balancer sends it at once. */

@@ -56,6 +56,7 @@ export {
   WaitingPool,
 } from './connection-limits.ts';
 export { descriptors } from './descriptors.ts';
+export { readAtMost, readNamedFile, reasonOf } from './files.ts';
 export { lookupName, names, resolveName } from './resolve.ts';
 export {
   answerTo,

@@ -1,5 +1,4 @@
 import { X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { Agent, type AgentOptions } from 'node:https';
 import { isIP } from 'node:net';
 import {
@@ -16,6 +15,7 @@ import { isKeyOf } from './certificates/keys.ts';
 import { CertificatePool, withIssuers } from './certificates/pool.ts';
 import { presentedBy, verify } from './certificates/verify.ts';
 import { RUNTIME } from './defaults.ts';
+import { readNamedFile } from './files.ts';
 import { lookupName } from './resolve.ts';
 import { boundVerification } from './verification-bound.ts';
 
@@ -69,9 +69,9 @@ export function secureContextOptions({ minVersion = 'TLSv1.2', ...settings }: Tl
   boundVerification();
   const { cert, key, ca, ciphers = defaultCiphers(minVersion) } = settings;
   return {
-    ...(cert && { cert: readFileSync(cert) }),
-    ...(key && { key: readFileSync(key) }),
-    ...(ca && { ca: readFileSync(ca) }),
+    ...(cert && { cert: readNamedFile(cert) }),
+    ...(key && { key: readNamedFile(key) }),
+    ...(ca && { ca: readNamedFile(ca) }),
     ...(ciphers && { ciphers }),
     minVersion,
   };

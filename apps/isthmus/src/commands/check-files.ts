@@ -1,5 +1,4 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { FINDINGS, type Result, reportOf } from '@isthmus/findings';
 import {
   addressText,
@@ -11,9 +10,11 @@ import {
   missingPurpose,
   type Presented,
   printable,
+  readNamedFile,
+  reasonOf,
   verify,
 } from '@isthmus/runtime';
-import { GATEWAY_NAME, HUB_SERVER_NAME, inWords } from '@isthmus/tunnel';
+import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
 import { Option } from 'commander';
 
 /** Files by the names of the programs' flags: `peerCert` is `--peer-cert`. */
@@ -79,7 +80,7 @@ function checked(flag: FileFlag, path: string | undefined, demands: Demands): Re
   if (path === undefined)
     return [report.fail(about, 'the key is given without its certificate', `give ${flagName(flag)} too`)];
   try {
-    const { all: certificates, skipped } = CertificatePool.of(readFileSync(path));
+    const { all: certificates, skipped } = CertificatePool.of(readNamedFile(path));
     // Each authority of a bundle is checked by itself. In other files the first certificate is the one presented.
     const groups =
       demands.use === 'authority' && certificates.length > 0 ? certificates.map((each) => [each]) : [certificates];
@@ -90,13 +91,13 @@ function checked(flag: FileFlag, path: string | undefined, demands: Demands): Re
       ...groups.map((group) => judged(about, group, demands)),
     ];
   } catch (error) {
-    return [report.fail(about, `cannot be read: ${inWords(error)}`, 'check its path and permissions; it must be PEM')];
+    return [report.fail(about, `cannot be read: ${reasonOf(error)}`, 'check its path and permissions; it must be PEM')];
   }
 }
 
 function readPool(path: string): CertificatePool | undefined {
   try {
-    return CertificatePool.of(readFileSync(path));
+    return CertificatePool.of(readNamedFile(path));
   } catch {
     // Reported where the file itself is checked.
     return undefined;
@@ -109,7 +110,7 @@ function checkKey(cert: FileFlag, key: FileFlag, files: FileOptions): Result[] {
   if (files[key] === undefined)
     return [report.fail(about, 'the certificate is given without its key', `give ${flagName(key)} too`)];
   try {
-    const own = createPrivateKey(readFileSync(files[key]));
+    const own = createPrivateKey(readNamedFile(files[key]));
     const belongs = leaf === undefined || new X509Certificate(leaf.raw).checkPrivateKey(own);
     if (belongs) return [report.pass(about, `belongs to ${flagName(cert)}`)];
     return [
@@ -123,7 +124,7 @@ function checkKey(cert: FileFlag, key: FileFlag, files: FileOptions): Result[] {
     return [
       report.fail(
         about,
-        `cannot be read: ${inWords(error)}`,
+        `cannot be read: ${reasonOf(error)}`,
         'check its path and permissions; it must be PEM without a passphrase',
       ),
     ];

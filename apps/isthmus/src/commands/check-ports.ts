@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { lstatSync, readFileSync } from 'node:fs';
+import { lstatSync } from 'node:fs';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
@@ -7,7 +7,7 @@ import type { RedisProbe } from '@isthmus/directory/redis';
 import { type Result, reportOf } from '@isthmus/findings';
 import { faultOfSocketPath, hiddenSocket, redisOptions } from '@isthmus/flags';
 import type { adminApi } from '@isthmus/proto/admin';
-import { CertificatePool, type Presented, presentedBy, sniOf } from '@isthmus/runtime';
+import { CertificatePool, type Presented, presentedBy, readNamedFile, sniOf } from '@isthmus/runtime';
 import { type Destination, HUB_SERVER_NAME, inWords, parseDestination } from '@isthmus/tunnel';
 import { ISTHMUS } from '../defaults.ts';
 import { millis } from '../output.ts';
@@ -85,7 +85,7 @@ async function checkPort(
       ];
     const { certificate, agreed } = shown;
     const open = portReport.pass(about, `it listens, and agrees with this program on ${agreed}`);
-    const authorities = trust.path === undefined ? undefined : CertificatePool.of(readFileSync(trust.path));
+    const authorities = trust.path === undefined ? undefined : CertificatePool.of(readNamedFile(trust.path));
     const demands = { use: 'server', authorities, authoritiesFrom: trust.flag, hosts: [name ?? host] } as const;
     return [open, judged(`presented by ${about}`, [certificate.leaf, ...certificate.sent], demands)];
   } catch (error) {

@@ -342,6 +342,15 @@ describe('login and why', () => {
         /--ca alone would replace the system's CAs/,
       ],
       [['nc', 'db:1', '--gateway', pair.url, '--cert', 'c.pem'], /--cert and --key go together/],
+      [
+        ['login', 'acme', '--gateway', pair.url, '--server', pair.api, '--token-file', '/dev/zero'],
+        /--token-file: cannot read \/dev\/zero: it is not a regular file/,
+      ],
+      [
+        ['login', 'acme', '--gateway', pair.url, '--server', pair.api, ...token, '--cluster-ca', '/dev/zero'],
+        /--cluster-ca: cannot read \/dev\/zero: it is not a regular file/,
+      ],
+      [['why', '--kubeconfig', '/dev/zero'], /cannot read \/dev\/zero: it is not a regular file/],
       [['nc', 'db:1', ...token], /--token-file goes with --gateway/],
       [['nc', 'db:1', '--ca', 'ca.pem'], /--ca goes with --gateway/],
       [['nc', 'db:1', '--cert', 'c.pem', '--key', 'k.pem'], /--cert goes with --gateway/],

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { readAtMost, readNamedFile, reasonOf } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import { Argument, Option } from 'commander';
 import { type Call, command } from '../command.ts';
@@ -109,8 +109,8 @@ async function clusterOf(options: Options & { readonly ca?: string }, base: Kube
     ? base.ca
     : options.clusterCa === undefined
       ? undefined
-      : await readNamed('--cluster-ca', options.clusterCa);
-  const gatewayCa = options.ca === undefined ? undefined : await readNamed('--ca', options.ca);
+      : readNamed('--cluster-ca', options.clusterCa);
+  const gatewayCa = options.ca === undefined ? undefined : readNamed('--ca', options.ca);
   // Certificates in a kubeconfig take the place of the system's.
   if (gatewayCa !== undefined && ca === undefined)
     throw usage(
@@ -235,11 +235,14 @@ async function printedBy([program = '', ...args]: readonly string[]): Promise<st
 }
 
 export function tokenIn(file: string): string {
+  return checked(tokenBytes(file)?.toString().trim() ?? '', '--token-file');
+}
+
+function tokenBytes(file: string): Buffer | undefined {
   try {
-    return checked(readFileSync(file === '-' ? 0 : file, 'utf8').trim(), '--token-file');
+    return file === '-' ? readAtMost(0, ISTHMUS.tokenBytes) : readNamedFile(file, ISTHMUS.tokenBytes);
   } catch (error) {
-    if (error instanceof Failure) throw error;
-    throw usage(`--token-file: cannot read ${file}: ${inWords(error)}`);
+    throw usage(`--token-file: cannot read ${file}: ${reasonOf(error)}`);
   }
 }
 

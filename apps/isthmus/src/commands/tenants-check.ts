@@ -1,16 +1,15 @@
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { dirname, extname, join, resolve } from 'node:path';
 import {
   ADMISSION,
-  type Credential,
-  credentialFiles,
+  CredentialCache,
   problemMessage,
   type ReadFile,
-  readCredential,
   readTenantFile,
   type TenantSource,
   Tenants,
 } from '@isthmus/admission';
+import { readNamedFile, reasonOf } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 import { usage } from '../output.ts';
 
@@ -66,34 +65,15 @@ function filesAt(path: string): string[] {
 
 async function sourceOf(path: string): Promise<TenantSource> {
   const read = tenantFileAt(path);
-  const credentials = new Map<string, Credential | Error>();
-  if ('problems' in read) return { read, credentials };
-  for (const { at, path: named, kind, most } of credentialFiles(read.file)) {
-    const content = bytesOf(resolve(dirname(path), named), most);
-    const credential = content instanceof Error ? content : await readCredential(kind, content).catch(asError);
-    credentials.set(at, credential);
-  }
-  return { read, credentials };
+  if ('problems' in read) return { read, credentials: new Map() };
+  return { read, credentials: await new CredentialCache(dirname(path)).of(read, undefined) };
 }
 
 function tenantFileAt(path: string): ReadFile {
-  const content = bytesOf(path, ADMISSION.tenantFileBytes);
-  if (!(content instanceof Error))
-    return readTenantFile(content.toString(), (socket) => resolve(dirname(path), socket));
-  return { problems: [{ line: 1, column: 1, at: '', message: content.message }] };
-}
-
-/** Returns a file's content, or why it cannot be used. */
-function bytesOf(path: string, most: number): Buffer | Error {
   try {
-    const { size } = statSync(path);
-    if (size > most) return new Error(`it has ${size} bytes: at most ${most} are allowed`);
-    return readFileSync(path);
+    const content = readNamedFile(path, ADMISSION.tenantFileBytes);
+    return readTenantFile(content.toString(), (socket) => resolve(dirname(path), socket));
   } catch (error) {
-    return new Error(`it cannot be read: ${inWords(error)}`);
+    return { problems: [{ line: 1, column: 1, at: '', message: reasonOf(error) }] };
   }
-}
-
-function asError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error));
 }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -90,15 +91,19 @@ describe('what tenants check prints', () => {
       file('same.yaml', 'tenant: one');
       file('typo.yaml', 'tenant: two', 'agnets: []');
       file('lost.yaml', 'tenant: three', 'agents:', '  - certificates: {ca: nowhere.crt}');
-      const text = checkedText(await checkTenantFiles([dir]))
-        .replaceAll(`${dir}/`, '')
-        .replaceAll(/stat '.*'/g, 'stat');
+      file('zero.yaml', 'tenant: four', 'agents:', '  - certificates: {ca: /dev/zero}');
+      execFileSync('mkfifo', [join(dir, 'pipe'), join(dir, 'pipe.yaml')]);
+      file('review.yaml', 'tenant: five', 'agents:', '  - tokenReview: {kubeconfig: pipe}');
+      const text = checkedText(await checkTenantFiles([dir])).replaceAll(`${dir}/`, '');
       assert.equal(
         text,
         [
-          'lost.yaml:3:24: agents[0].certificates.ca: nowhere.crt: it cannot be read: ENOENT: no such file or directory, stat',
+          'lost.yaml:3:24: agents[0].certificates.ca: nowhere.crt: there is no such file',
+          'pipe.yaml:1:1: it is not a regular file',
+          'review.yaml:3:31: agents[0].tokenReview.kubeconfig: pipe: it is not a regular file',
           'same.yaml:1:9: tenant: tenant one is in one.yaml too',
           'typo.yaml:2:1: agnets: unknown field agnets',
+          'zero.yaml:3:24: agents[0].certificates.ca: /dev/zero: it is not a regular file',
           '',
         ].join('\n'),
       );

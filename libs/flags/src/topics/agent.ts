@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { isIP } from 'node:net';
 import { isLoopback } from '@isthmus/runtime';
 import { DIRECT } from '@isthmus/tunnel';
-import { checkTlsFiles, readNamedFile } from '../files.ts';
+import { checkTlsFiles, readFlagFile } from '../files.ts';
 import {
   bool,
   countOrAll,
@@ -159,7 +159,7 @@ export function checkServerConnection(flags: Values<typeof serverConnection>): v
   if (authorities === '' && flags['agent-cert'] !== '')
     throw new FlagError('ca-cert', 'must be set when --agent-cert is');
   const tokenPath = flags['service-account-token-path'];
-  if (tokenPath !== '') readNamedFile('service-account-token-path', tokenPath);
+  if (tokenPath !== '') readFlagFile('service-account-token-path', tokenPath);
 }
 
 function isSame(one: string, other: string): boolean {

@@ -1,5 +1,5 @@
 import { BlockList } from 'node:net';
-import { checkTlsFiles, faultOfSocketPath, hiddenSocket, readNamedFile } from '../files.ts';
+import { checkTlsFiles, faultOfSocketPath, hiddenSocket, readFlagFile } from '../files.ts';
 import { bool, duration, FlagError, int, oneOf, ownTopic, string, strings, topic, type Values } from '../flag.ts';
 import { readCidr } from '../syntax.ts';
 
@@ -85,7 +85,7 @@ function checkOwnCallers(flags: Flags, warn: (message: string) => void): void {
   }
   if (flags['uds-name'] !== '') checkSocketPath(flags['uds-name'], warn);
   const byToken = flags['caller-token-file'] !== '';
-  if (byToken) readNamedFile('caller-token-file', flags['caller-token-file']);
+  if (byToken) readFlagFile('caller-token-file', flags['caller-token-file']);
   for (const name of ['server-cert', 'server-key', 'server-ca-cert', 'caller-token-file'] as const) {
     const isSet = flags[name] !== '';
     if (isSet && flags['server-port'] === 0) throw new FlagError(name, 'has no effect while --server-port is 0');

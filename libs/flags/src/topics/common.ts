@@ -1,7 +1,7 @@
 import { memoryLimit, SharedBudget } from '@isthmus/runtime';
 import type { ResumeOptions } from '@isthmus/tunnel';
 import { FLAGS } from '../defaults.ts';
-import { checkAppendable, readNamedFile } from '../files.ts';
+import { checkAppendable, readFlagFile } from '../files.ts';
 import {
   bool,
   duration,
@@ -146,5 +146,5 @@ export const kubernetesContentType = topic('Kubernetes API', {
 });
 
 export function checkKubeconfig(flags: Values<typeof kubeconfig>): void {
-  if (flags.kubeconfig !== '') readNamedFile('kubeconfig', flags.kubeconfig);
+  if (flags.kubeconfig !== '') readFlagFile('kubeconfig', flags.kubeconfig);
 }

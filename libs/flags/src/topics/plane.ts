@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { parseDestination } from '@isthmus/tunnel';
-import { checkTlsFiles, checkTogether, faultOfDirectory, faultOfSocketPath, readNamedFile } from '../files.ts';
+import { checkTlsFiles, checkTogether, faultOfDirectory, faultOfSocketPath, readFlagFile } from '../files.ts';
 import { FlagError, int, ownTopic, string, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 
@@ -129,7 +129,7 @@ export function checkRedisCredentials(flags: Membership & Values<typeof redisCre
     if (name.startsWith('redis-sentinel') && !/^rediss?\+sentinel:/.test(flags['redis-url'])) {
       throw new FlagError(name, 'has no effect unless --redis-url names Sentinels');
     }
-    readNamedFile(name, flags[name]);
+    readFlagFile(name, flags[name]);
   }
 }
 
