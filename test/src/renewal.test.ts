@@ -7,6 +7,8 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { mock, test } from 'node:test';
 import { connect, type TLSSocket } from 'node:tls';
+import { selfSigned } from '@isthmus/certificates';
+import { clientTlsOf } from '@isthmus/runtime';
 import { listen, servePeers, tlsServer, watchCertificate } from '@isthmus/transport';
 import { type CertificatePlace, planeEvents } from '@isthmus/tunnel';
 import {
@@ -51,8 +53,8 @@ async function place(scope: Scope) {
   const events = planeEvents();
   const told: string[] = [];
   events.on('certificate', (where, validUntil) => told.push(`${where} until ${validUntil}`));
-  events.on('certificate:failure', (where, { message }) =>
-    told.push(`${where} ${message.replaceAll(`${here.dir}/`, '')}`),
+  events.on('certificate:failure', (where, _files, error) =>
+    told.push(`${where} ${error?.message.replaceAll(`${here.dir}/`, '') ?? 'well'}`),
   );
   return { ...here, events, told, look: () => mock.timers.tick(LOOK) };
 }
@@ -124,8 +126,10 @@ test(
       until('agents', own),
       'agents the key in tls.key does not belong to the certificate in tls.crt',
       until('agents', next),
+      'agents well',
       "agents ENOENT: no such file or directory, open 'tls.key'",
-      'agents there is no certificate (PEM) in tls.crt',
+      'agents tls.crt: there is no certificate (PEM) in it',
+      'agents well',
       "agents ENOENT: no such file or directory, open 'tls.key'",
     ]);
   }),
@@ -209,7 +213,82 @@ test(
     look();
     await once(greeted(port, authority.cert, stranger), 'data');
     assert.ok(open.writable);
-    assert.deepEqual(told.slice(1), ['agents there is no certificate (PEM) in ca.crt', until('agents', own)]);
+    assert.deepEqual(told.slice(1), [
+      'agents ca.crt: there is no certificate (PEM) in it',
+      until('agents', own),
+      'agents well',
+    ]);
+  }),
+);
+
+test(
+  'a port and a client keep their authorities while a certificate of the new bundle is malformed, and take one with a damaged block',
+  scoped(async (scope) => {
+    const here = await place(scope);
+    const { dir, authority, own, files, told, look } = here;
+    const { port } = await serve(scope, here);
+    const other = await Authority.create(dir, 'others');
+    const stranger = await other.client('stranger');
+    const [known, more] = [authority, other].map(({ cert }) => readFileSync(cert, 'utf8')) as [string, string];
+    const answerTo = async (identity: Identity) => {
+      const socket = greeted(port, authority.cert, identity).on('error', () => {});
+      const [said] = await Promise.race([once(socket, 'data'), once(socket, 'close')]);
+      socket.destroy();
+      return String(said);
+    };
+    const trust = clientTlsOf(files);
+    const renew = async (ca: string) => {
+      await writeFile(files.ca, ca);
+      look();
+    };
+    await renew(`${more}-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n${known}`);
+    assert.equal(clientTlsOf(files), trust);
+    assert.equal(await answerTo(own), 'hello');
+    assert.notEqual(await answerTo(stranger), 'hello');
+    await renew(`# ${more}${known}`);
+    assert.notEqual(await answerTo(stranger), 'hello', 'an authority that was commented out was trusted');
+    await renew(`\ufeff${more}${more.slice(0, 100)}\n${known}`);
+    for (const identity of [own, stranger]) assert.equal(await answerTo(identity), 'hello');
+    assert.equal(clientTlsOf(files).roots.all.length, 2);
+    await renew(known);
+    assert.notEqual(await answerTo(stranger), 'hello');
+    assert.deepEqual(
+      told.filter((each) => !each.includes('until')),
+      [
+        'agents ca.crt: certificate 2 of 3 is malformed: malformed DER',
+        'agents well',
+        'agents ca.crt: certificate 2 of 3: its PEM block is damaged, or has no end: the others are used, this one is not',
+        'agents well',
+      ],
+    );
+  }),
+);
+
+test(
+  'what is checked of a certificate is what OpenSSL gets: one behind a byte order mark is shown, a weak one is refused by its size',
+  scoped(async (scope) => {
+    const here = await place(scope);
+    const { authority, files, put, told, look } = here;
+    const { port } = await serve(scope, here);
+    const next = await authority.server(BOTH);
+    for (const [file, from] of [
+      [files.cert, next.cert],
+      [files.key, next.key],
+    ] as const)
+      await writeFile(file, `\ufeff${readFileSync(from, 'utf8').replaceAll('\n', '\r\n')}`);
+    look();
+    assert.equal(await shown(port, here), certificateIn(next).serialNumber);
+    const weak = await selfSigned('weak', undefined, 1024);
+    await writeFile(files.cert, weak.cert);
+    await writeFile(files.key, weak.key);
+    look();
+    assert.equal(await shown(port, here), certificateIn(next).serialNumber);
+    await put(next);
+    look();
+    assert.deepEqual(told.slice(-2), [
+      'agents tls.crt: certificate 1 of 1 (CN=weak): its RSA key has 1024 bits: 2048 to 8192 are allowed',
+      'agents well',
+    ]);
   }),
 );
 
@@ -274,6 +353,7 @@ test(
     const next = await authority.client('agent');
     await put(next);
     look();
-    assert.deepEqual(told, ["uplink ENOENT: no such file or directory, open 'tls.key'", until('uplink', next)]);
+    const missing = "uplink ENOENT: no such file or directory, open 'tls.key'";
+    assert.deepEqual(told, [missing, until('uplink', next), 'uplink well']);
   }),
 );

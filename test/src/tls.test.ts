@@ -30,7 +30,8 @@ test('a context is made once, and again when its files have changed', async (t) 
   assert.notEqual(renewed, context);
   assert.equal(clientTlsOf(settings), renewed);
   await rm(settings.key);
-  assert.throws(() => clientTlsOf(settings), { code: 'ENOENT' });
+  assert.equal(clientTlsOf(settings), renewed, 'what was in force stays');
+  assert.throws(() => clientTlsOf({ ...settings }), { code: 'ENOENT' });
 });
 
 /** Each suite is offered with TLS 1.2 alone, since TLS 1.3 has no weak suite. */

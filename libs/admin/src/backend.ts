@@ -17,7 +17,14 @@ import type { TenantsPart } from './calls/tenants.ts';
 
 /** What an operator should fix although the program is ready. */
 export interface Notice {
-  readonly kind: 'server_id' | 'tenant_file' | 'nodes' | 'certificate_expires' | 'certificate_expired' | 'servers';
+  readonly kind:
+    | 'server_id'
+    | 'tenant_file'
+    | 'nodes'
+    | 'certificate_expires'
+    | 'certificate_expired'
+    | 'certificate_fault'
+    | 'servers';
   readonly text: string;
   /** What to do about it, unless the text says it. */
   readonly todo?: string;

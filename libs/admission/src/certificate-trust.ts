@@ -4,13 +4,11 @@ import { ADMISSION } from './defaults.ts';
 /** The certificate authorities of a CA bundle. An authority is its name and key (`Certificate.authorityId`), whichever certificate it has. */
 export class TrustSet extends CertificatePool {
   /**
-   * @param pem one certificate or more; text between them is skipped, and so are those that cannot be read
-   * @throws Error if there is none, or one that is no authority
+   * @param pem one certificate or more; text between them is skipped, and so are those whose block is damaged
+   * @throws Error if there is none, or one that is malformed or no authority
    */
   constructor(pem: string) {
-    const { all, skipped } = CertificatePool.of(pem);
-    if (all.length === 0)
-      throw new Error(`there is no certificate (PEM) in it${skipped.map((each) => `: ${each}`).join('')}`);
+    const { all, skipped, weak } = CertificatePool.authorities(pem);
     if (all.length > ADMISSION.authorities)
       throw new Error(`there are ${all.length} certificates in it: at most ${ADMISSION.authorities} are allowed`);
     for (const [index, { isAuthority, maySign, commonNames }] of all.entries())
@@ -18,7 +16,7 @@ export class TrustSet extends CertificatePool {
         throw new Error(
           `certificate ${index + 1} in it (${commonNames[0] || 'without a common name'}) is of no certificate authority (basicConstraints, keyUsage)`,
         );
-    super(all, skipped);
+    super(all, skipped, weak);
   }
 
   /** What it holds are authorities, not agents or callers. */

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { setImmediate as tick } from 'node:timers/promises';
-import { readNamedFile, reasonOf } from '@isthmus/runtime';
+import { readNamedFile, reasonOf, skippedIn } from '@isthmus/runtime';
 import type { PlaneEvents, Principal } from '@isthmus/tunnel';
 import { TrustSet } from './certificate-trust.ts';
 import {
@@ -187,24 +187,22 @@ export class ProgramBundles {
     const before = this.#read[role];
     const now = readIfChanged(path, ADMISSION.credentialFileBytes, before, read);
     this.#read[role] = now;
-    if (now === before) return;
-    for (const each of now.value.skipped) this.#tell(role, `${each}: the others are used, this one is not`);
+    this.#tell(role, skippedIn(path, now.value));
   }
 
   #lookAgain(role: Role): void {
     try {
       this.#look(role);
-      this.#reported[role] = '';
     } catch (error) {
-      const { message } = error as Error;
-      const known = this.#reported[role] === message;
-      this.#reported[role] = message;
-      if (!known) this.#tell(role, message);
+      this.#tell(role, `${this.#options.paths[role]}: ${(error as Error).message}`);
     }
   }
 
-  #tell(role: Role, message: string): void {
+  #tell(role: Role, fault: string): void {
     const { paths, events } = this.#options;
-    events.emit('certificate:failure', CERTIFICATE_PLACES[role], new Error(`${paths[role]}: ${message}`));
+    if (fault === (this.#reported[role] ?? '')) return;
+    this.#reported[role] = fault;
+    const error = fault === '' ? undefined : new Error(fault);
+    events.emit('certificate:failure', CERTIFICATE_PLACES[role], paths[role], error);
   }
 }

@@ -1,5 +1,15 @@
 import { createHash } from 'node:crypto';
-import { CertificatePool, isKeyOf, missingPurpose, type RevocationList, readRevocationLists } from '@isthmus/runtime';
+import {
+  type Certificate,
+  type CertificatePool,
+  faultOfContext,
+  isKeyOf,
+  missingPurpose,
+  ownChain,
+  pemText,
+  type RevocationList,
+  readRevocationLists,
+} from '@isthmus/runtime';
 import type { Principal } from '@isthmus/tunnel';
 import { parse } from 'yaml';
 import { Revocations, TrustSet } from './certificate-trust.ts';
@@ -126,15 +136,21 @@ interface PairFault {
 
 function faultOfPair(certificate: string, key: string): PairFault | undefined {
   const of = (name: PairFault['of'], why: string) => ({ of: name, why });
-  const [leaf] = CertificatePool.of(certificate).all;
-  if (!leaf) return of('certificate', 'there is no certificate (PEM) in it');
+  let chain: CertificatePool;
+  try {
+    chain = ownChain(certificate);
+  } catch (error) {
+    return of('certificate', (error as Error).message);
+  }
+  const [leaf] = chain.all as [Certificate];
   if (missingPurpose(leaf, 'server')) return of('certificate', 'its extended key usage lacks serverAuth');
   try {
-    if (isKeyOf(key, leaf)) return undefined;
+    if (!isKeyOf(pemText(key), leaf)) return of('key', 'the key does not match the certificate');
   } catch {
     return of('key', 'there is no usable private key (PEM) in it');
   }
-  return of('key', 'the key does not match the certificate');
+  const fault = faultOfContext({ cert: chain.pem, key: pemText(key) });
+  return fault === undefined ? undefined : of('certificate', fault);
 }
 
 /** A way in by certificate, as a tenant's file lists it. */

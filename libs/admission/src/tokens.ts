@@ -1,4 +1,5 @@
-import { createHash, createPublicKey, type KeyObject } from 'node:crypto';
+import { createHash, createPublicKey, type KeyObject, X509Certificate } from 'node:crypto';
+import { pemBlocks } from '@isthmus/runtime';
 import { decodeJwt, decodeProtectedHeader, errors, exportJWK, type JWK, jwtVerify } from 'jose';
 import { ADMISSION } from './defaults.ts';
 
@@ -127,10 +128,15 @@ function isSignatureKey(value: unknown): value is JWK {
   return KINDS.includes(kty) && use !== 'enc' && (kid === undefined || typeof kid === 'string');
 }
 
-const PEM = /-----BEGIN (PUBLIC KEY|RSA PUBLIC KEY|CERTIFICATE)-----[A-Za-z0-9+/=\s]+-----END \1-----/g;
+const KEY_BLOCKS = ['PUBLIC KEY', 'RSA PUBLIC KEY', 'CERTIFICATE'] as const;
 
 function pemKeys(text: string): KeyObject[] {
-  return (text.match(PEM) ?? []).map((pem) => createPublicKey(pem));
+  const blocks = pemBlocks(text, ...KEY_BLOCKS);
+  return blocks.map(({ label, bytes }, index) => {
+    if (!bytes) throw new Error(`key ${index + 1} of ${blocks.length} in it is damaged, or has no end`);
+    if (label === 'CERTIFICATE') return new X509Certificate(bytes).publicKey;
+    return createPublicKey({ key: bytes, format: 'der', type: label === 'PUBLIC KEY' ? 'spki' : 'pkcs1' });
+  });
 }
 
 /** PEM has no key ids. The one here is what Kubernetes' API servers put into their tokens (pkg/serviceaccount/jwt.go). */

@@ -3,6 +3,7 @@ import type { webcrypto } from 'node:crypto';
 import * as x509 from '@peculiar/x509';
 
 const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
+const RSA = { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' };
 const HOUR_MS = 3_600_000;
 
 export type Hosts = x509.JsonGeneralNames;
@@ -68,7 +69,7 @@ export class CertificateAuthority {
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
       await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
     ]);
-    return new CertificateAuthority(commonName, certificate.toString('pem'), keys, await keyIdOf(keys));
+    return new CertificateAuthority(commonName, pemOf(certificate), keys, await keyIdOf(keys));
   }
 
   /** Returns it with another certificate of the same name and key. */
@@ -139,20 +140,21 @@ export class CertificateAuthority {
       signingKey: this.#keys.privateKey,
       extensions: [...extensions, this.#keyId],
     });
-    return certificate.toString('pem');
+    return pemOf(certificate);
   }
 }
 
 /**
  * Issues a self-signed certificate for the loopback names, valid for a day, for a server or a client.
  * @param uses what the certificate may be used for. Unset: it has no such restriction
+ * @param rsaBits the size of its RSA key. Unset: it has the usual key
  */
-export async function selfSigned(commonName: string, uses?: readonly Use[]): Promise<IdentityTexts> {
-  const keys = await newKeys();
+export async function selfSigned(commonName: string, uses?: readonly Use[], rsaBits?: number): Promise<IdentityTexts> {
+  const keys = rsaBits === undefined ? await newKeys() : await newRsaKeys(rsaBits);
   const names = new x509.SubjectAlternativeNameExtension(LOOPBACK);
   const purposes = uses && new x509.ExtendedKeyUsageExtension(uses.map((use) => PURPOSES[use]));
   const certificate = await signItself(commonName, keys, 24 * HOUR_MS, [names, ...(purposes ? [purposes] : [])]);
-  return { cert: certificate.toString('pem'), key: await privateKeyPem(keys) };
+  return { cert: pemOf(certificate), key: await privateKeyPem(keys) };
 }
 
 function signItself(
@@ -165,7 +167,7 @@ function signItself(
     serialNumber: '01',
     name: nameOf(commonName),
     ...validity(validMs),
-    signingAlgorithm: ALGORITHM,
+    signingAlgorithm: keys.publicKey.algorithm.name === RSA.name ? RSA : ALGORITHM,
     keys,
     extensions: [new x509.BasicConstraintsExtension(true, undefined, true), ...extensions],
   });
@@ -187,7 +189,17 @@ function newKeys(): Promise<webcrypto.CryptoKeyPair> {
   return crypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
 }
 
+function newRsaKeys(modulusLength: number): Promise<webcrypto.CryptoKeyPair> {
+  const algorithm = { ...RSA, modulusLength, publicExponent: Uint8Array.of(1, 0, 1) };
+  return crypto.subtle.generateKey(algorithm, true, ['sign', 'verify']);
+}
+
 /** The default start is two hours ago, for peers whose clocks are behind, and so that an expired certificate was once valid. */
 function validity(validMs: number, notBeforeMs = -2 * HOUR_MS): { notBefore: Date; notAfter: Date } {
   return { notBefore: new Date(Date.now() + notBeforeMs), notAfter: new Date(Date.now() + validMs) };
+}
+
+/** With a line's end, so that `cat` makes a bundle of two. */
+function pemOf(certificate: x509.X509Certificate): string {
+  return `${certificate.toString('pem')}\n`;
 }

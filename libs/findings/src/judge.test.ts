@@ -42,7 +42,14 @@ test('an agent that does not reach a server says which address leads elsewhere',
 });
 
 test('a notice is judged by its kind, whatever its text says', () => {
-  const { KIND_SERVER_ID, KIND_TENANT_FILE, KIND_NODES, KIND_CERTIFICATE_EXPIRED, KIND_CERTIFICATE_EXPIRES } = Kind;
+  const {
+    KIND_SERVER_ID,
+    KIND_TENANT_FILE,
+    KIND_NODES,
+    KIND_CERTIFICATE_EXPIRED,
+    KIND_CERTIFICATE_EXPIRES,
+    KIND_CERTIFICATE_FAULT,
+  } = Kind;
   const rows: readonly [Kind, string | undefined][] = [
     [KIND_SERVER_ID, 'fail members g1: certificate: change --server-id of one of them and restart it'],
     [KIND_TENANT_FILE, undefined],
@@ -51,6 +58,7 @@ test('a notice is judged by its kind, whatever its text says', () => {
       'warn members g1: certificate: fix what it names: until then, /sd lists the nodes that were read last',
     ],
     [KIND_CERTIFICATE_EXPIRES, 'warn certificates g1, its own: certificate: do: programs use the new ones within 10 s'],
+    [KIND_CERTIFICATE_FAULT, 'fail certificates g1, its own: certificate: do'],
     [KIND_CERTIFICATE_EXPIRED, 'fail certificates g1, its own: certificate: do: programs use the new ones within 10 s'],
     [99 as Kind, 'warn members g1: certificate: do'],
   ];

@@ -16,6 +16,7 @@ const {
   KIND_NODES,
   KIND_CERTIFICATE_EXPIRED,
   KIND_CERTIFICATE_EXPIRES,
+  KIND_CERTIFICATE_FAULT,
   KIND_SERVERS,
 } = Kind;
 
@@ -26,7 +27,12 @@ const TODO = new Map<Kind, string>([
 ]);
 
 /** Notices that `ofTenants` and `ofCertificates` report. */
-const ELSEWHERE: ReadonlySet<Kind> = new Set([KIND_TENANT_FILE, KIND_CERTIFICATE_EXPIRES, KIND_CERTIFICATE_EXPIRED]);
+const OF_CERTIFICATES: ReadonlySet<Kind> = new Set([
+  KIND_CERTIFICATE_EXPIRES,
+  KIND_CERTIFICATE_EXPIRED,
+  KIND_CERTIFICATE_FAULT,
+]);
+const ELSEWHERE: ReadonlySet<Kind> = new Set([KIND_TENANT_FILE, ...OF_CERTIFICATES]);
 
 export function ofMembers(evidence: Evidence): Result[] {
   const report = reportOf('members');
@@ -70,11 +76,12 @@ export function ofCertificates({ members }: Evidence): Result[] {
   const report = reportOf('certificates');
   return members.flatMap(({ id, status }) =>
     (status?.notices ?? []).flatMap(({ kind, text, todo }) => {
-      if (kind !== KIND_CERTIFICATE_EXPIRES && kind !== KIND_CERTIFICATE_EXPIRED) return [];
-      const outcome = kind === KIND_CERTIFICATE_EXPIRED ? report.fail : report.warn;
+      if (!OF_CERTIFICATES.has(kind)) return [];
+      const outcome = kind === KIND_CERTIFICATE_EXPIRES ? report.warn : report.fail;
       // The check's name says what it is.
       const detail = text.replace(/^certificate /, '');
-      return outcome(`${id}, its own`, detail, `${todo}: programs use the new ones within 10 s`);
+      const what = kind === KIND_CERTIFICATE_FAULT ? todo : `${todo}: programs use the new ones within 10 s`;
+      return outcome(`${id}, its own`, detail, what);
     }),
   );
 }

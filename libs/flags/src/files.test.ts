@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
+import { selfSigned } from '@isthmus/certificates';
 import { faultOfSocketPath, hiddenSocket, startedByKubelet } from './files.ts';
 import { proxyServer } from './programs.ts';
 import { check, commandLines, refuses } from './testing/command-lines.ts';
 
 const { dir, one, other, uds, server, gateway, agent } = await commandLines();
+const small = await selfSigned('weak', undefined, 1024);
 after(() => rmSync(dir, { recursive: true }));
 
 const file = (name: string, text = '') => {
@@ -20,6 +22,12 @@ test('a file that is missing, unreadable or of another kind is named with its fl
   const garbage = file('garbage.pem', 'garbage');
   const broken = file('broken.pem', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n');
   const encrypted = file('encrypted.pem', '-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n');
+  const text = (path: string) => readFileSync(path, 'utf8');
+  const weak = { cert: file('weak.pem', small.cert), key: file('weak-key.pem', small.key) };
+  const above = file('above.pem', text(one.cert) + small.cert);
+  const partly = file('partly.pem', text(one.cert) + text(broken) + text(other.cert));
+  const damaged = file('damaged.pem', small.cert + text(one.cert) + text(other.cert).slice(0, 200));
+  const commented = file('commented.pem', `# ${text(one.cert)}`);
   const base = (...args: string[]) => check(proxyServer, ...uds(), ...args);
   refuses(base, [
     [`--cluster-cert=${one.cert}`, '--cluster-key: must be set when --cluster-cert is'],
@@ -29,19 +37,38 @@ test('a file that is missing, unreadable or of another kind is named with its fl
     [`--cluster-cert=${one.cert} --cluster-key=${dir}`, `--cluster-key: cannot read ${dir}: it is a directory`],
     [
       `--cluster-cert=${garbage} --cluster-key=${one.key}`,
-      `--cluster-cert: there is no certificate (PEM) in ${garbage}`,
+      `--cluster-cert: ${garbage}: there is no certificate (PEM) in it`,
     ],
     [
       `--cluster-cert=${broken} --cluster-key=${one.key}`,
-      /^--cluster-cert: there is no certificate \(PEM\) in .*: certificate 1 of 1 is malformed: [^\n]+$/,
+      `--cluster-cert: ${broken}: certificate 1 of 1 is malformed: unexpected element of DER`,
     ],
     [`--cluster-cert=${one.cert} --cluster-key=${garbage}`, /^--cluster-key: there is no usable private key \(PEM\)/],
     [`--cluster-cert=${one.cert} --cluster-key=${encrypted}`, /^--cluster-key: the key in .* is encrypted/],
     [`--cluster-cert=${one.cert} --cluster-key=${other.key}`, /^--cluster-key: the key in .* does not match/],
+    [
+      `--cluster-cert=${weak.cert} --cluster-key=${weak.key}`,
+      `--cluster-cert: ${weak.cert}: certificate 1 of 1 (CN=weak): its RSA key has 1024 bits: 2048 to 8192 are allowed`,
+    ],
+    [
+      `--cluster-cert=${above} --cluster-key=${one.key}`,
+      `--cluster-cert: ${above}: certificate 2 of 2 (CN=weak): its RSA key has 1024 bits: 2048 to 8192 are allowed`,
+    ],
+    [
+      `--cluster-ca-cert=${partly}`,
+      `--cluster-ca-cert: ${partly}: certificate 2 of 3 is malformed: unexpected element of DER`,
+    ],
+    [
+      `--cluster-ca-cert=${weak.cert}`,
+      `--cluster-ca-cert: ${weak.cert}: certificate 1 of 1 (CN=weak): its RSA key has 1024 bits: 2048 to 8192 are allowed`,
+    ],
+    [`--cluster-ca-cert=${commented}`, `--cluster-ca-cert: ${commented}: there is no certificate (PEM) in it`],
   ]);
+  const [own, key] = [file('own.pem', `\ufeff${text(one.cert)}`), file('own-key.pem', `\ufeff${text(one.key)}`)];
+  base(`--cluster-cert=${own}`, `--cluster-key=${key}`, `--cluster-ca-cert=${damaged}`);
   refuses(server, [
     [`--cluster-ca-cert=${none}`, `--cluster-ca-cert: cannot read ${none}: there is no such file`],
-    [`--cluster-ca-cert=${one.key}`, `--cluster-ca-cert: there is no certificate (PEM) in ${one.key}`],
+    [`--cluster-ca-cert=${one.key}`, `--cluster-ca-cert: ${one.key}: there is no certificate (PEM) in it`],
     [`--kubeconfig=${none}`, `--kubeconfig: cannot read ${none}: there is no such file`],
   ]);
   refuses(agent, [

@@ -1,7 +1,7 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { accessSync, closeSync, constants, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
-import { type Certificate, CertificatePool, readNamedFile, reasonOf } from '@isthmus/runtime';
+import { CertificatePool, faultOfContext, ownChain, pemText, readNamedFile, reasonOf } from '@isthmus/runtime';
 import { FLAGS } from './defaults.ts';
 import { FlagError } from './flag.ts';
 
@@ -56,10 +56,12 @@ export function checkAppendable(flag: string, path: string): void {
 export function checkTlsFiles<Flag extends string>(flags: Files<Flag>, cert: Flag, key: Flag, ca: Flag): void {
   checkTogether(flags, cert, key);
   if (flags[cert] !== '') {
-    const leaf = leafIn(cert, flags[cert]);
+    const chain = inFile(cert, flags[cert], ownChain);
     const privateKey = privateKeyIn(key, flags[key]);
-    if (!leaf || !new X509Certificate(leaf.raw).checkPrivateKey(privateKey))
+    if (!new X509Certificate(chain.pem).checkPrivateKey(privateKey))
       throw new FlagError(key, `the key in ${flags[key]} does not match the certificate in ${flags[cert]}`);
+    const fault = faultOfContext({ cert: chain.pem, key: pemText(readFlagFile(key, flags[key])) });
+    if (fault !== undefined) throw new FlagError(cert, `${flags[cert]}: ${fault}`);
   }
   if (flags[ca] !== '') poolIn(ca, flags[ca]);
 }
@@ -83,22 +85,22 @@ export function sharedAuthority(
   return poolIn(...other).all.find(({ publicKey }) => keys.has(publicKey.toString('base64')))?.subjectText;
 }
 
-/** Blocks of other types, and those that cannot be read, are skipped, as in upstream's loader. */
+/** Blocks of other types, and those that are damaged, are skipped, and a malformed certificate refuses all, as in upstream's loader. */
 function poolIn(flag: string, path: string): CertificatePool {
-  const pool = CertificatePool.of(readFlagFile(flag, path));
-  if (pool.all.length > 0) return pool;
-  throw new FlagError(flag, [`there is no certificate (PEM) in ${path}`, ...pool.skipped].join(': '));
+  return inFile(flag, path, CertificatePool.authorities);
 }
 
-/** What this program shows must be whole. */
-function leafIn(flag: string, path: string): Certificate | undefined {
-  const { all, skipped } = poolIn(flag, path);
-  if (skipped[0] !== undefined) throw new FlagError(flag, `${path}: ${skipped[0]}`);
-  return all[0];
+function inFile<T>(flag: string, path: string, read: (text: string) => T): T {
+  const text = readFlagFile(flag, path);
+  try {
+    return read(text);
+  } catch (error) {
+    throw new FlagError(flag, `${path}: ${(error as Error).message}`);
+  }
 }
 
 function privateKeyIn(flag: string, path: string): KeyObject {
-  const text = readFlagFile(flag, path);
+  const text = pemText(readFlagFile(flag, path));
   if (/^-----BEGIN ENCRYPTED|^Proc-Type: 4,ENCRYPTED/m.test(text)) {
     throw new FlagError(flag, `the key in ${path} is encrypted: remove its passphrase`);
   }

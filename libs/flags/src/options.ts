@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import type { SecureVersion } from 'node:tls';
 import type { Member } from '@isthmus/directory';
-import { readNamedFile, secureContextOptions, type TlsFiles, type TlsSettings } from '@isthmus/runtime';
+import { readNamedFile, type TlsFiles, type TlsSettings } from '@isthmus/runtime';
 import { formatDestination } from '@isthmus/tunnel';
 import type { GatewayValues } from './programs.ts';
 import { hubSocket, type redisCredentials } from './topics/plane.ts';
@@ -81,7 +81,7 @@ export function redisOptions(flags: RedisFlags) {
   return {
     url: flags['redis-url'],
     plane: flags.plane,
-    tls: () => secureContextOptions(redisTls(flags)),
+    tls: redisTls(flags),
     credentials: () => ({
       user: kept('redis-username-file', 'redis-password-file'),
       sentinelUser: kept('redis-sentinel-username-file', 'redis-sentinel-password-file'),

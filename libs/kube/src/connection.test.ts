@@ -104,7 +104,7 @@ describe('kubeconfig', () => {
       [
         'a PEM that is no certificate',
         () => config({ 'certificate-authority-data': base64(identity.key) }, {}),
-        /certificate-authority is not a PEM certificate/,
+        /certificate-authority: there is no certificate \(PEM\) in it/,
       ],
       [
         'a file that is not there',

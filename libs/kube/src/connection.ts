@@ -1,5 +1,5 @@
 import { dirname, join, resolve } from 'node:path';
-import { CertificatePool, readNamedFile, reasonOf } from '@isthmus/runtime';
+import { CertificatePool, ownChain, readNamedFile, reasonOf } from '@isthmus/runtime';
 import { inWords } from '@isthmus/tunnel';
 
 /** How to reach an API server, and the credentials. PEM texts, not paths. */
@@ -106,7 +106,7 @@ function credentials(user: Part, dir: string, where: string): Partial<KubeConnec
   return {
     ...(cert === undefined || key === undefined
       ? {}
-      : { cert: checkedCertificates(cert, `${where}: client-certificate`), key }),
+      : { cert: checkedCertificates(cert, `${where}: client-certificate`, ownChain), key }),
     ...(token === undefined ? {} : { token }),
   };
 }
@@ -139,10 +139,13 @@ function material(part: Part, field: string, dir: string, where: string): string
 }
 
 /** Checks early what would otherwise fail at the first request, with an error that does not name the file. One certificate must be readable. */
-function checkedCertificates(pem: string, where: string): string {
-  const { all, skipped } = CertificatePool.of(pem);
-  if (all.length > 0) return pem;
-  throw new Error([`${where} is not a PEM certificate`, ...skipped].join(': '));
+function checkedCertificates(pem: string, where: string, check = CertificatePool.authorities): string {
+  try {
+    check(pem);
+    return pem;
+  } catch (cause) {
+    throw new Error(`${where}: ${(cause as Error).message}`, { cause });
+  }
 }
 
 /** Parses an API server's address into a URL to which paths can be appended. */

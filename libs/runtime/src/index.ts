@@ -24,7 +24,8 @@ export { bufferSizes, compact, MultiplexedDuplex, memoryLimit, Packing, pushComp
 export { Certificate, certificateOf, renewalIsDue } from './certificates/certificate.ts';
 export { isKeyOf } from './certificates/keys.ts';
 export { addressText, isFor } from './certificates/names.ts';
-export { CertificatePool, type Trust, withIssuers } from './certificates/pool.ts';
+export { pemBlocks, pemText } from './certificates/pem.ts';
+export { CertificatePool, ownChain, type Trust, withIssuers } from './certificates/pool.ts';
 export { type RevocationList, readRevocationLists } from './certificates/revocations.ts';
 export {
   CertificateRejected,
@@ -79,10 +80,12 @@ export {
   clientTls,
   clientTlsOf,
   connectTls,
+  faultOfContext,
   httpsAgent,
   type ReadTls,
   secureContextOptions,
   secured,
+  skippedIn,
   sniOf,
   type TlsFiles,
   TlsRenewal,

@@ -1,4 +1,3 @@
-import { X509Certificate } from 'node:crypto';
 import { Agent, type AgentOptions } from 'node:https';
 import { isIP } from 'node:net';
 import {
@@ -10,9 +9,10 @@ import {
   type SecureVersion,
   type TLSSocket,
 } from 'node:tls';
-import { type Certificate, certificateOf } from './certificates/certificate.ts';
+import type { Certificate } from './certificates/certificate.ts';
 import { isKeyOf } from './certificates/keys.ts';
-import { CertificatePool, withIssuers } from './certificates/pool.ts';
+import { pemText } from './certificates/pem.ts';
+import { CertificatePool, ownChain, withIssuers } from './certificates/pool.ts';
 import { presentedBy, verify } from './certificates/verify.ts';
 import { RUNTIME } from './defaults.ts';
 import { readNamedFile } from './files.ts';
@@ -69,9 +69,9 @@ export function secureContextOptions({ minVersion = 'TLSv1.2', ...settings }: Tl
   boundVerification();
   const { cert, key, ca, ciphers = defaultCiphers(minVersion) } = settings;
   return {
-    ...(cert && { cert: readNamedFile(cert) }),
-    ...(key && { key: readNamedFile(key) }),
-    ...(ca && { ca: readNamedFile(ca) }),
+    ...(cert && { cert: pemText(readNamedFile(cert)) }),
+    ...(key && { key: pemText(readNamedFile(key)) }),
+    ...(ca && { ca: pemText(readNamedFile(ca)) }),
     ...(ciphers && { ciphers }),
     minVersion,
   };
@@ -90,12 +90,10 @@ export interface ClientTls {
 
 /**
  * Without `ca`, trusts what the machine trusts, which may be nobody.
- * @throws OpenSSL's error if the certificate and key cannot be used, and an Error if there is no authority in `ca`
+ * @throws Error that says what cannot be used of the certificate, its key and the authorities
  */
 export function clientTls({ ca, ...own }: ReadTls): ClientTls {
-  const roots = ca === undefined ? CertificatePool.system() : CertificatePool.of(ca);
-  if (ca !== undefined && roots.all.length === 0)
-    throw new Error('there is no certificate (PEM) among the authorities');
+  const roots = ca === undefined ? CertificatePool.system() : CertificatePool.authorities(ca);
   const cert = withIssuers({ cert: own.cert, ca });
   // OpenSSL is told of no authority: the judgement is ours, and it would verify the same signatures.
   return { secureContext: createSecureContext({ ...own, ...(cert && { cert }), ca: [] }), roots };
@@ -105,16 +103,24 @@ const made = new WeakMap<TlsSettings, { readonly of: string; readonly tls: Clien
 
 /**
  * Returns what an outgoing connection needs. It reads the files each time, because certificates are renewed in place, and parses them only
- * when they have changed, because that takes as long as a whole handshake. Throws the file system's error for a file that cannot be read.
+ * when they have changed, because that takes as long as a whole handshake. While they cannot be used, the last usable content stays in force,
+ * and `TlsRenewal` says why.
+ * @throws Error if they never could be used with these settings
  */
 export function clientTlsOf(settings: TlsSettings): ClientTls {
-  const read = secureContextOptions(settings);
-  const of = textOf(read);
   const last = made.get(settings);
-  if (last?.of === of) return last.tls;
-  const tls = clientTls(read);
-  made.set(settings, { of, tls });
-  return tls;
+  try {
+    const read = secureContextOptions(settings);
+    const of = textOf(read);
+    if (last?.of === of) return last.tls;
+    usable(read, settings);
+    const tls = clientTls(read);
+    made.set(settings, { of, tls });
+    return tls;
+  } catch (error) {
+    if (last) return last.tls;
+    throw error;
+  }
 }
 
 /**
@@ -196,14 +202,16 @@ interface TlsRenewalOptions {
   readonly use: (read: ReadTls) => void;
   /** Called with each certificate that comes into force, the first too. */
   readonly inForce: (leaf: Certificate) => void;
-  /** Called when the files cannot be used, or not as a whole, once for each different message in a row. */
-  readonly failed: (error: Error) => void;
+  /** Called when the files cannot be used, or not as a whole, once for each different message in a row; with undefined once they can. */
+  readonly fault: (error: Error | undefined) => void;
 }
 
 /** Watches the files of one certificate. While they cannot be used, the last usable content stays in force. */
 export class TlsRenewal {
   readonly #options: TlsRenewalOptions;
   #inForce = '';
+  /** What is not used of the files in force. */
+  #skipped = '';
   #reported = '';
   #timer: NodeJS.Timeout | undefined;
 
@@ -233,51 +241,65 @@ export class TlsRenewal {
     try {
       const read = secureContextOptions(this.#options.files);
       if (textOf(read) !== this.#inForce) this.#accept(read, this.#options.use);
-      this.#reported = '';
+      this.#tell(this.#skipped);
     } catch (error) {
-      const { message } = error as Error;
-      if (message !== this.#reported) this.#options.failed(error as Error);
-      this.#reported = message;
+      this.#tell((error as Error).message);
     }
   }
 
   #accept(read: ReadTls, use: (read: ReadTls) => void): void {
-    const { files, inForce, failed } = this.#options;
+    const { files, inForce } = this.#options;
     const leaf = usable(read, files);
     use(read);
     this.#inForce = textOf(read);
+    this.#skipped = skippedIn(files.ca ?? '', read.ca ? CertificatePool.of(read.ca) : undefined);
     if (leaf) inForce(leaf);
-    for (const each of read.ca ? CertificatePool.of(read.ca).skipped : [])
-      failed(new Error(`${files.ca}: ${each}: the others are used, this one is not`));
+    this.#tell(this.#skipped);
   }
+
+  #tell(fault: string): void {
+    if (fault === this.#reported) return;
+    this.#reported = fault;
+    this.#options.fault(fault === '' ? undefined : new Error(fault));
+  }
+}
+
+/** What is not used of a bundle, for people; empty if all is. */
+export function skippedIn(path: string, bundle: Pick<CertificatePool, 'skipped'> | undefined): string {
+  return (bundle?.skipped ?? []).map((each) => `${path}: ${each}: the others are used, this one is not`).join('; ');
 }
 
 /**
  * Returns the certificate, if there is one beside the authorities. Node accepts a file without authorities, such as one that is being
  * written, and then every client is refused.
+ * @throws Error that names the file and what is wrong with it
  */
-function usable({ cert, key, ca }: ReadTls, files: TlsSettings): Certificate | undefined {
-  if (ca !== undefined && CertificatePool.of(ca).all.length === 0) throw new Error(lack(files.ca));
+function usable({ cert = '', key = '', ca }: ReadTls, files: TlsFiles): Certificate | undefined {
+  if (ca !== undefined) inFile(files.ca, () => CertificatePool.authorities(ca));
   if (!files.cert) return undefined;
-  const leaf = leafIn(cert, files.cert);
-  if (isKeyOf(key ?? '', leaf)) return leaf;
-  throw new Error(`the key in ${files.key} does not belong to the certificate in ${files.cert}`);
+  const chain = inFile(files.cert, () => ownChain(cert));
+  const [leaf] = chain.all as [Certificate];
+  if (!inFile(files.key, () => isKeyOf(key, leaf)))
+    throw new Error(`the key in ${files.key} does not belong to the certificate in ${files.cert}`);
+  const fault = faultOfContext({ cert: chain.pem, key });
+  if (fault !== undefined) throw new Error(`${files.cert}: ${fault}`);
+  return leaf;
 }
 
-function leafIn(pem: ReadTls['cert'], path: string): Certificate {
-  let raw: Buffer;
+function inFile<T>(path: string | undefined, read: () => T): T {
   try {
-    ({ raw } = new X509Certificate(pem as Buffer));
+    return read();
   } catch (cause) {
-    throw new Error(lack(path), { cause });
-  }
-  try {
-    return certificateOf(raw);
-  } catch (cause) {
-    throw new Error(`the certificate in ${path} is malformed: ${(cause as Error).message}`, { cause });
+    throw new Error(`${path}: ${(cause as Error).message}`, { cause });
   }
 }
 
-function lack(path: string | undefined): string {
-  return `there is no certificate (PEM) in ${path}`;
+/** Why OpenSSL does not show a certificate with its key; undefined if it does. Node's message begins with numbers that nobody looks up. */
+export function faultOfContext(own: Pick<SecureContextOptions, 'cert' | 'key'>): string | undefined {
+  try {
+    createSecureContext(own);
+    return undefined;
+  } catch (error) {
+    return `OpenSSL does not take it: ${(error as Error).message.replace(/^error:[0-9A-F]+:[^:]*::?/, '')}`;
+  }
 }

@@ -209,8 +209,11 @@ export interface PlaneEventMap {
   fault: [where: string, remote: string, error: Error];
   /** A certificate, the first or a renewed one, is now in use. `validUntil` is in milliseconds since the epoch. */
   certificate: [where: CertificatePlace, validUntil: number, about?: CertificateFacts];
-  /** The current content of a certificate's files cannot be used. A port keeps the certificate it had. */
-  'certificate:failure': [where: CertificatePlace, error: Error];
+  /**
+   * The current content of a certificate's files, or of a CA bundle, cannot be used, or not all of it. What was in force stays. Undefined: it
+   * can be used again.
+   */
+  'certificate:failure': [where: CertificatePlace, files: string, error: Error | undefined];
   /** Tenants' files were put in force. Lists the names of tenants that are new, changed or gone. */
   tenants: [
     change: { readonly changed: readonly string[]; readonly gone: readonly string[]; readonly inForce: number },

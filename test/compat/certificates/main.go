@@ -67,9 +67,31 @@ func verify(der []byte, sent [][]byte, roots string, ask asked) error {
 		}
 		options.Intermediates.AddCert(certificate)
 	}
-	options.Roots.AppendCertsFromPEM([]byte(roots))
+	if err := load(options.Roots, []byte(roots)); err != nil {
+		return err
+	}
 	_, err = leaf.Verify(options)
 	return err
+}
+
+// load does what k8s.io/client-go/util/cert.ParseCertsPEM does, with which upstream reads CA files: a certificate that does not parse
+// refuses the whole file, and so does a file without any.
+func load(pool *x509.CertPool, rest []byte) error {
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" || len(block.Headers) != 0 {
+			continue
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return err
+		}
+		pool.AddCert(certificate)
+	}
+	return nil
 }
 
 // bundle returns certificates as a file of PEM blocks.
@@ -92,6 +114,7 @@ func main() {
 	malformed()
 	random(500)
 	mutated(400)
+	mixed(400)
 	if err := json.NewEncoder(os.Stdout).Encode(verdicts); err != nil {
 		panic(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/asn1"
 	"fmt"
 	"math/rand"
+	"sort"
+	"strings"
 )
 
 // chance is true for one in so many.
@@ -114,5 +116,101 @@ func mutated(count int) {
 			continue
 		}
 		judge(fmt.Sprintf("mutated %d", seed), der, nil, pool(root), asked{})
+	}
+}
+
+// mixed judges by bundles whose blocks are as people, scripts and broken disks leave them.
+func mixed(count int) {
+	authorities := []*authority{ca("one").alone(), ca("two").alone(), ca("three").alone()}
+	leaves := [][]byte{}
+	for _, each := range authorities {
+		leaves = append(leaves, client("a").by(each).der)
+	}
+	lines := func(text string, change func(int, string) string) string {
+		parts := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+		for index := range parts {
+			parts[index] = change(index, parts[index])
+		}
+		return strings.Join(parts, "\n") + "\n"
+	}
+	last := func(text string) int { return strings.Count(text, "\n") - 1 }
+	at := func(where int, line string) func(int, string) string {
+		return func(index int, text string) string {
+			if index == where {
+				return line
+			}
+			return text
+		}
+	}
+	changes := map[string]func(*rand.Rand, string) string{
+		"commented by its first line": func(_ *rand.Rand, text string) string { return "# " + text },
+		"commented": func(_ *rand.Rand, text string) string {
+			return lines(text, func(_ int, line string) string { return "# " + line })
+		},
+		"cut":                     func(r *rand.Rand, text string) string { return text[:1+r.Intn(len(text)-1)] },
+		"cut before a line's end": func(_ *rand.Rand, text string) string { return text[:strings.LastIndex(text, "\n-----END")+1] },
+		"without its begin":       func(_ *rand.Rand, text string) string { return text[strings.Index(text, "\n")+1:] },
+		"begun twice":             func(_ *rand.Rand, text string) string { return "-----BEGIN CERTIFICATE-----\n" + text },
+		"ended twice":             func(_ *rand.Rand, text string) string { return text + "-----END CERTIFICATE-----\n" },
+		"with bad base64":         func(_ *rand.Rand, text string) string { return strings.Replace(text, "MII", "M!I", 1) },
+		"lacking a character":     func(_ *rand.Rand, text string) string { return strings.Replace(text, "MII", "MI", 1) },
+		"with another end":        func(_ *rand.Rand, text string) string { return lines(text, at(last(text), "-----END X509 CRL-----")) },
+		"with words behind its end": func(_ *rand.Rand, text string) string {
+			return lines(text, at(last(text), "-----END CERTIFICATE----- of it"))
+		},
+		"with words before its end": func(_ *rand.Rand, text string) string {
+			return lines(text, at(last(text), "the -----END CERTIFICATE-----"))
+		},
+		"with words in its begin": func(_ *rand.Rand, text string) string { return lines(text, at(0, "-----BEGIN CERTIFICATE----- of it")) },
+		"in one line with its begin": func(_ *rand.Rand, text string) string {
+			return strings.Replace(text, "-----\n", "-----", 1)
+		},
+		"with a field": func(_ *rand.Rand, text string) string {
+			return lines(text, at(0, "-----BEGIN CERTIFICATE-----\nname: one\n"))
+		},
+		"with an empty line":    func(_ *rand.Rand, text string) string { return lines(text, at(0, "-----BEGIN CERTIFICATE-----\n")) },
+		"with lines of Windows": func(_ *rand.Rand, text string) string { return strings.ReplaceAll(text, "\n", "\r\n") },
+		"with blanks behind lines": func(_ *rand.Rand, text string) string {
+			return lines(text, func(_ int, line string) string { return line + " \t" })
+		},
+		"without a line's end": func(_ *rand.Rand, text string) string { return strings.TrimSuffix(text, "\n") },
+		"in one line of base64": func(_ *rand.Rand, text string) string {
+			return lines(text, func(index int, line string) string {
+				if index == 0 {
+					return line + "\r"
+				}
+				return line
+			})
+		},
+		"of no bytes": func(*rand.Rand, string) string { return bundle([]byte{}) },
+		"of noise":    func(*rand.Rand, string) string { return bundle([]byte("this is no certificate")) },
+		"of another kind": func(_ *rand.Rand, text string) string {
+			return strings.ReplaceAll(text, "CERTIFICATE", "TRUSTED CERTIFICATE")
+		},
+		"of a few DER bytes":   func(*rand.Rand, string) string { return bundle([]byte{0x30, 0x03, 0x02, 0x01, 0x01}) },
+		"between words":        func(_ *rand.Rand, text string) string { return "subject=CN = one\n" + text + "issuer=CN = one\n" },
+		"behind an empty line": func(_ *rand.Rand, text string) string { return "\n\n" + text },
+	}
+	labels := []string{}
+	for label := range changes {
+		labels = append(labels, label)
+	}
+	sort.Strings(labels)
+	for index := range count {
+		r := rand.New(rand.NewSource(int64(index)))
+		text, label := "", fmt.Sprintf("mixed %d:", index)
+		for _, which := range r.Perm(len(authorities)) {
+			one := pool(authorities[which])
+			// The more is changed, the less is read.
+			if chance(r, 2) {
+				how := labels[r.Intn(len(labels))]
+				label += fmt.Sprintf(" %d %s;", which, how)
+				one = changes[how](r, one)
+			}
+			text += one
+		}
+		for _, leaf := range leaves {
+			judge(label, leaf, nil, text, asked{})
+		}
 	}
 }

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,11 +16,12 @@ import {
   UNHURRIED,
 } from '@isthmus/directory/testing';
 import { registryContract } from '@isthmus/directory/testing/contract';
+import type { TlsFiles } from '@isthmus/runtime';
 
 const skip = redisMissing();
 const stops: (() => Promise<void>)[] = [];
 const urls = { standalone: '', sentinel: '', cluster: '' };
-let clientTls: () => { cert: Buffer; key: Buffer; ca: Buffer };
+let clientTls: TlsFiles;
 timesOfSuite(UNHURRIED);
 
 before(async () => {
@@ -32,7 +32,7 @@ before(async () => {
   // Redis servers connect to each other as clients.
   const tls: RedisTls = { ...(await authority.server({ uses: ['server', 'client'] })), ca: authority.cert };
   const { cert, key } = await authority.client('isthmus');
-  clientTls = () => ({ cert: readFileSync(cert), key: readFileSync(key), ca: readFileSync(authority.cert) });
+  clientTls = { cert, key, ca: authority.cert };
   const [server, sentinels, cluster] = await Promise.all([
     startRedis({ tls, args: planeUserArgs }),
     startSentinels({ tls, password: 'word', steady: true }),

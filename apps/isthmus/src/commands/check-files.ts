@@ -81,17 +81,25 @@ function checked(flag: FileFlag, path: string | undefined, demands: Demands): Re
     return [report.fail(about, 'the key is given without its certificate', `give ${flagName(flag)} too`)];
   try {
     const { all: certificates, skipped } = CertificatePool.of(readNamedFile(path));
-    // Each authority of a bundle is checked by itself. In other files the first certificate is the one presented.
-    const groups =
-      demands.use === 'authority' && certificates.length > 0 ? certificates.map((each) => [each]) : [certificates];
+    // Each authority of a bundle is checked by itself. In other files the first certificate is the one presented, and all must be whole.
+    const bundle = demands.use === 'authority' && certificates.length > 0;
+    const none = certificates.length === 0 && skipped.length > 0;
+    const groups = bundle ? certificates.map((each) => [each]) : none ? [] : [certificates];
+    const mend = 'remove or replace this block of the file';
     return [
       ...skipped.map((each) =>
-        report.warn(about, `${each}: programs skip it`, 'remove or replace this block of the file'),
+        bundle ? report.warn(about, `${each}: programs skip it`, mend) : report.fail(about, each, mend),
       ),
       ...groups.map((group) => judged(about, group, demands)),
     ];
   } catch (error) {
-    return [report.fail(about, `cannot be read: ${reasonOf(error)}`, 'check its path and permissions; it must be PEM')];
+    return [
+      report.fail(
+        about,
+        `cannot be used: ${reasonOf(error)}`,
+        'check its path and permissions; it must be PEM as a whole',
+      ),
+    ];
   }
 }
 

@@ -133,7 +133,7 @@ describe('check', () => {
       ]);
       assert.match(
         told({ caCert: join(dir, 'nowhere.pem') })[0] ?? '',
-        /^fail --ca-cert .*cannot be read: there is no such file/,
+        /^fail --ca-cert .*cannot be used: there is no such file/,
       );
     });
   });

@@ -40,7 +40,7 @@ function startHold(flags: HoldValues, { log }: Context<ProgramLogger>): Promise<
     const instance = randomHex(8);
     const gateways = new Gateways({ places: parseGateways(flags), tls, instance, name: hostname(), events, log });
     closing.defer(() => gateways.close());
-    if (tls.cert !== '') closing.defer(watchCertificate({ where: 'peers', files: tls, events }));
+    closing.defer(watchCertificate({ where: 'peers', files: tls, events }));
     const resume = resumeOptions(flags);
     const gatewayTunnels = resume && new GatewayTunnels({ ...gateways.routes, ...resume, instance, observation });
     const limiter = new DialLimiter();

@@ -31,6 +31,18 @@ describe('ends of certificates', () => {
     assert.deepEqual(uses(90), []);
   });
 
+  it('are announced beside files that cannot be used as they are, each until it can', () => {
+    const fault = new Error('ca.crt: certificate 2 of 3 is malformed: malformed DER');
+    for (const files of ['ca.crt', 'tls.crt ca.crt']) events.emit('certificate:failure', 'agents', files, fault);
+    const told =
+      'certificate_fault: certificate files at the port for agents: ca.crt: certificate 2 of 3 is malformed: malformed DER: mend or replace what it names: until then, what was in force before stays';
+    assert.deepEqual(uses(90), [told]);
+    events.emit('certificate:failure', 'agents', 'ca.crt', undefined);
+    assert.deepEqual(uses(90), [told]);
+    events.emit('certificate:failure', 'agents', 'tls.crt ca.crt', undefined);
+    assert.deepEqual(uses(90), []);
+  });
+
   it('are announced in the last fifth of short lives', () => {
     assert.deepEqual(uses(1, 2), []);
     assert.equal(uses(0.3, 2).length, 1);

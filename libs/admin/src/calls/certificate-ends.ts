@@ -20,18 +20,33 @@ interface InUse {
   readonly validFrom?: number;
 }
 
-/** The certificates that a process uses, for notices before one expires. */
+/** The certificates that a process uses, for notices before one expires, and of files that cannot be used as they are. */
 export class CertificateEnds {
   readonly #inUse = new Map<CertificatePlace, InUse>();
+  /** What is wrong with files now, by place and files. */
+  readonly #faults = new Map<string, string>();
 
   constructor(events: PlaneEvents) {
     events.on('certificate', (where, validUntil, about) => {
       this.#inUse.set(where, { validUntil, name: about?.name ?? '', ...(about && { validFrom: about.validFrom }) });
     });
+    events.on('certificate:failure', (where, files, error) => {
+      const key = `${where} ${files}`;
+      if (error) this.#faults.set(key, `certificate files ${PLACES[where]}: ${error.message}`);
+      else this.#faults.delete(key);
+    });
   }
 
-  /** Returns one notice for each certificate that has expired or will do so soon. */
+  /** Returns one notice for each certificate that has expired or will do so soon, and for each fault of files. */
   notices(now = Date.now()): Notice[] {
+    const todo = 'mend or replace what it names: until then, what was in force before stays';
+    const faults = [...new Set(this.#faults.values())].map(
+      (text) => ({ kind: 'certificate_fault', text, todo }) as const,
+    );
+    return [...faults, ...this.#ends(now)];
+  }
+
+  #ends(now: number): Notice[] {
     return [...this.#inUse]
       .filter(([, { validUntil, validFrom }]) => renewalIsDue(validUntil, validFrom, now))
       .map(([where, { validUntil, name }]) => {

@@ -1,5 +1,5 @@
 import { connect as connectTcp } from 'node:net';
-import { Backoff, clientTls, connectTls, keptAlive, lookupName, within } from '@isthmus/runtime';
+import { Backoff, clientTlsOf, connectTls, keptAlive, lookupName, type TlsFiles, within } from '@isthmus/runtime';
 import { formatDestination, inWords } from '@isthmus/tunnel';
 import { AbstractConnector, Redis, type RedisOptions } from 'ioredis';
 import { DIRECTORY } from '../defaults.ts';
@@ -12,7 +12,6 @@ import {
   planeKeys,
   type RedisAddress,
   type RedisRegistryOptions,
-  type TlsSource,
 } from './options.ts';
 import { SCRIPTS, type Scripted } from './scripts.ts';
 
@@ -102,7 +101,7 @@ function shuffled<T>(list: readonly T[]): T[] {
     .map(({ item }) => item);
 }
 
-function asker(tls: TlsSource | undefined): Ask {
+function asker(tls: TlsFiles | undefined): Ask {
   return async (server, user, ...commands) => {
     const client = new Redis(askingOptions(server, user, tls));
     client.on('error', () => undefined);
@@ -118,7 +117,7 @@ function asker(tls: TlsSource | undefined): Ask {
 type NetStream = ReturnType<AbstractConnector['connect']> extends Promise<infer Stream> ? Stream : never;
 
 /** Returns the options of a client that looks up its server for each connection. */
-function connectionOptions(locate: Locate, tls: TlsSource | undefined, user: Credentials): RedisOptions {
+function connectionOptions(locate: Locate, tls: TlsFiles | undefined, user: Credentials): RedisOptions {
   return {
     ...(user.username && { username: user.username }),
     ...(user.password && { password: user.password }),
@@ -151,10 +150,10 @@ function connectionOptions(locate: Locate, tls: TlsSource | undefined, user: Cre
   };
 }
 
-function open({ host, port }: HostPort, tls: TlsSource | undefined): NetStream {
+function open({ host, port }: HostPort, tls: TlsFiles | undefined): NetStream {
   if (!tls) return keptAlive(connectTcp({ host, port, lookup: lookupName }));
   const options = { host, port, lookup: lookupName, servername: host };
-  return keptAlive(connectTls(options, clientTls(tls()), [host]));
+  return keptAlive(connectTls(options, clientTlsOf(tls), [host]));
 }
 
 /**
@@ -232,7 +231,7 @@ export function endpointOf(options: RedisRegistryOptions): Endpoint {
   const { url, plane, tls, credentials } = options;
   const parsed = parseAddress(url);
   const address = credentials ? withCredentials(parsed, credentials) : parsed;
-  const source = address.tls ? (tls ?? (() => ({}))) : undefined;
+  const source = address.tls ? (tls ?? {}) : undefined;
   const locate = locator(address, planeKeys(plane).meta, asker(source));
   return {
     address,
@@ -250,7 +249,7 @@ export function endpointOf(options: RedisRegistryOptions): Endpoint {
  * Returns the options of a client that asks one question and disconnects. Its deadline is half that of a command. A server that hangs
  * may still be named by those that learn late. It then delays a connection only half as long, and the next lookup finds another server.
  */
-function askingOptions(server: HostPort, user: Credentials, tls: TlsSource | undefined): ClientOptions {
+function askingOptions(server: HostPort, user: Credentials, tls: TlsFiles | undefined): ClientOptions {
   const deadlineMs = DIRECTORY.commandMs / 2;
   return {
     ...connectionOptions(async () => server, tls, user),

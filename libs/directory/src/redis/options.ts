@@ -1,7 +1,4 @@
-import type { ReadTls } from '@isthmus/runtime';
-
-/** Returns certificates for TLS. Called for every connection, so that a renewed file takes effect. */
-export type TlsSource = () => ReadTls;
+import type { TlsFiles } from '@isthmus/runtime';
 
 /** Credentials from files. They replace those in the URL. */
 interface KeptCredentials {
@@ -21,8 +18,8 @@ export interface RedisRegistryOptions {
   readonly url: string;
   /** Name of the plane, and the prefix and hash tag of all its keys. Letters, digits, `.`, `_` and `-`. */
   readonly plane: string;
-  /** Certificates for TLS. Default: no client certificate, and the system's authorities. */
-  readonly tls?: TlsSource;
+  /** Certificates for TLS, read for every connection, so that a renewed file takes effect. Default: no client certificate, and the system's authorities. */
+  readonly tls?: TlsFiles;
   /** Users and passwords in place of those in the URL. Default: the URL's. */
   readonly credentials?: CredentialSource;
 }

@@ -49,7 +49,7 @@ async function starting(context: TestContext) {
   events.on('tenants', ({ changed, gone, inForce }) => void said.push(`${changed.join()} -${gone.join()} ${inForce}`));
   events.on('tenants:failure', (problem, kept) => void said.push(`${problem} (${kept})`));
   events.on('fault', (where, _remote, error) => void said.push(`${where}: ${error.message}`));
-  events.on('certificate:failure', (where, error) => void said.push(`${where}: ${error.message}`));
+  events.on('certificate:failure', (where, _files, error) => void said.push(`${where}: ${error?.message ?? 'well'}`));
   const start = async (flags: Readonly<Record<string, string>> = {}) => {
     const closing = new Closing();
     context.after(() => closing.close());
@@ -141,7 +141,7 @@ test("a change of the program's CA bundle is one of all tenants, and what it ski
   tenancy.changed(({ changed }) => void changes.push(...changed));
   await write('program-ca.crt', `${servers.cert}${other.cert.replace('MII', 'M!!')}`);
   await until(() => changes.includes('acme'), 'no change was told');
-  assert.match(said.join(), /agents: .*program-ca\.crt: certificate 2 of 2 is malformed/);
+  assert.match(said.join(), /agents: .*program-ca\.crt: certificate 2 of 2: its PEM block is damaged/);
 });
 
 test('a file that is missing or broken keeps its tenant as it was, and is named', async (context) => {

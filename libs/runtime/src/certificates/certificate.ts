@@ -348,3 +348,13 @@ function nameText(name: string): string {
 export function renewalIsDue(validUntil: number, validFrom = Number.NEGATIVE_INFINITY, now = Date.now()): boolean {
   return validUntil - now < Math.min(RUNTIME.renewalMs, RUNTIME.renewalPart * (validUntil - validFrom));
 }
+
+/** Why a certificate's key proves nothing here; undefined if it may. */
+export function faultOfKey({ keyKind, bits, exponent }: Certificate): string | undefined {
+  if (keyKind !== 'rsa') return undefined;
+  if (bits < RUNTIME.rsaLeastBits || bits > RUNTIME.rsaMostBits)
+    return `its RSA key has ${bits} bits: ${RUNTIME.rsaLeastBits} to ${RUNTIME.rsaMostBits} are allowed`;
+  return exponent >= 2n ** BigInt(RUNTIME.rsaExponentBits)
+    ? `its RSA key has an exponent of more than ${RUNTIME.rsaExponentBits} bits`
+    : undefined;
+}

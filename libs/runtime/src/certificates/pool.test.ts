@@ -59,6 +59,7 @@ const ISSUED = pem(`
   HQIgJPaKkh5mPRhoixB4doaack2myKevdMiw2uSoftJGbp8=
 `);
 
+const PRIVATE = '-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n';
 const NONE = pem('bm90IGEgY2VydGlmaWNhdGU=');
 
 /** What is shown by a server with these files. */
@@ -92,8 +93,83 @@ test('a chain that is in the file, a certificate of nobody known and one that is
   assert.equal(withIssuers({}), undefined);
 });
 
-test('an authority that cannot be read is skipped', () => {
-  assert.deepEqual(shown(LEAF, INTERMEDIATE, NONE, ROOT), prints(LEAF, INTERMEDIATE, ROOT));
+/** What is read of a bundle: which certificates, and what is said of the other blocks. */
+function read(pem: Buffer | string) {
+  const { all, skipped } = CertificatePool.of(pem);
+  return { all: all.map(({ name }) => name), skipped };
+}
+
+const lines = (text: string, line: (line: string, index: number) => string) => text.split('\n').map(line).join('\n');
+const COMMENTED = lines(TWIN, (line, index) => (index === 0 ? `# ${line}` : line));
+
+test('a bundle is read as people have it: behind a byte order mark, blanks, and with any line ends', () => {
+  const both = { all: ['CN=root', 'CN=inter'], skipped: [] };
+  const bundle = ROOT + INTERMEDIATE;
+  for (const each of [
+    bundle,
+    `\ufeff${bundle}`,
+    Buffer.from(`\ufeff${bundle}`),
+    Buffer.from(`\ufeff${ROOT}\ufeff${INTERMEDIATE}`),
+    bundle.replaceAll('\n', '\r\n'),
+    bundle.replaceAll('\n', '\r'),
+    lines(bundle, (line) => `  \t${line} \t`),
+    `subject=CN = root\n${ROOT}\nissuer=CN = root\n${INTERMEDIATE}`,
+    bundle.trimEnd(),
+    ROOT + PRIVATE + INTERMEDIATE,
+  ])
+    assert.deepEqual(read(each), both);
+  for (const each of [`\ufeff${LEAF}`, lines(LEAF, (line) => ` ${line}`), LEAF.replaceAll('\n', '\r\n')])
+    assert.equal(withIssuers({ cert: each }), LEAF, 'OpenSSL gets what was read');
+});
+
+test('a block that does not begin at the start of a line is none, and text around blocks is nothing', () => {
+  assert.deepEqual(read(COMMENTED + ROOT), { all: ['CN=root'], skipped: [] });
+  assert.deepEqual(read(ROOT + COMMENTED), { all: ['CN=root'], skipped: [] });
+  assert.deepEqual(read(`${lines(TWIN, (line) => `# ${line}`)}\n${ROOT}`), { all: ['CN=root'], skipped: [] });
+  assert.deepEqual(read('nothing'), { all: [], skipped: [] });
+});
+
+test('a block that is damaged or has no end is skipped and named, and no other with it', () => {
+  const damaged = (which: string) => `certificate ${which}: its PEM block is damaged, or has no end`;
+  const cut = TWIN.slice(0, 300);
+  for (const bad of [
+    `${cut}\n`,
+    TWIN.replace('MII', 'M!!'),
+    TWIN.replace('MII', 'MI'),
+    TWIN.replace('-----END CERTIFICATE-----', '-----END X509 CRL-----'),
+    TWIN.replace('-----END CERTIFICATE-----', ' and -----END CERTIFICATE-----'),
+    TWIN.replace('-----END CERTIFICATE-----', '-----END CERTIFICATE----- and more'),
+    TWIN.replace('CERTIFICATE-----\n', 'CERTIFICATE-----\nProc-Type: 4,ENCRYPTED\n\n'),
+    TWIN.replace('CERTIFICATE-----\n', 'CERTIFICATE-----'),
+  ]) {
+    assert.deepEqual(read(bad + ROOT), { all: ['CN=root'], skipped: [damaged('1 of 2')] }, bad);
+    assert.deepEqual(read(ROOT + bad), { all: ['CN=root'], skipped: [damaged('2 of 2')] }, bad);
+  }
+  assert.deepEqual(read(cut), { all: [], skipped: [damaged('1 of 1')] });
+});
+
+test('a certificate that is malformed refuses the bundle, by its place', () => {
+  for (const [bad, why] of [
+    [NONE, /^certificate 2 of 3 is malformed: /],
+    [pem(''), /^certificate 2 of 3 is malformed: malformed DER$/],
+    [pem(`${new X509Certificate(TWIN).raw.toString('base64')}`.replace('MIIB', 'MIIC')), /^certificate 2 of 3 is malf/],
+    [
+      pem(Buffer.concat([new X509Certificate(TWIN).raw, Buffer.alloc(2)]).toString('base64')),
+      /something stands behind/,
+    ],
+  ] as const)
+    assert.throws(() => CertificatePool.of(ROOT + bad + INTERMEDIATE), { message: why });
+  assert.throws(() => withIssuers({ cert: LEAF, ca: INTERMEDIATE + NONE + ROOT }), /certificate 2 of 3 is malformed/);
+  assert.throws(() => withIssuers({ cert: LEAF + TWIN.slice(0, 300) }), /certificate 2 of 2: its PEM block is damaged/);
+  assert.throws(() => withIssuers({ cert: 'nothing' }), /there is no certificate/);
+});
+
+test('what is no block takes no longer to read than a block', () => {
+  const ends = '\n-----END CERTIFICATE-----'.repeat(40_000);
+  const begins = '-----BEGIN CERTIFICATE-----\n'.repeat(40_000);
+  assert.deepEqual(read(ends), { all: [], skipped: [] });
+  assert.equal(read(begins).skipped.length, 40_000);
+  assert.equal(read(begins + ends.replace('CERTIFICATE', 'X509 CRL')).skipped.length, 40_000);
 });
 
 test('a certificate of a bundle keeps nothing but its own bytes', () => {

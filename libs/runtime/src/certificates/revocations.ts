@@ -1,6 +1,7 @@
 import type { Certificate } from './certificate.ts';
 import { bitsIn, booleanIn, DerReader, serialText, TAG, timeIn } from './der.ts';
 import { signatureIn } from './keys.ts';
+import { pemBlocks } from './pem.ts';
 
 /** A certificate revocation list (RFC 5280 section 5.1) whose signature nobody has verified yet. */
 export interface RevocationList {
@@ -13,14 +14,16 @@ export interface RevocationList {
   signedBy(authority: Certificate): boolean;
 }
 
-const PEM = /-----BEGIN X509 CRL-----([A-Za-z0-9+/=\s]+)-----END X509 CRL-----/g;
-
 /** Reads one list in DER, or one or more in PEM. @throws Error that says what is wrong */
 export function readRevocationLists(content: Buffer): RevocationList[] {
   if (content[0] === TAG.sequence) return [readList(content)];
-  const blocks = [...content.toString('latin1').matchAll(PEM)];
+  const blocks = pemBlocks(content, 'X509 CRL');
   if (blocks.length === 0) throw new Error('there is no certificate revocation list (PEM or DER) in it');
-  return blocks.map(([, base64 = '']) => readList(Buffer.from(base64, 'base64')));
+  return blocks.map(({ bytes }, index) => {
+    // What it revokes is not known.
+    if (!bytes) throw new Error(`its revocation list ${index + 1} of ${blocks.length} is damaged, or has no end`);
+    return readList(bytes);
+  });
 }
 
 function readList(der: Buffer): RevocationList {

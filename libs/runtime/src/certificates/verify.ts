@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { RUNTIME } from '../defaults.ts';
-import { type Certificate, certificateOf } from './certificate.ts';
+import { type Certificate, certificateOf, faultOfKey } from './certificate.ts';
 import { addressText, constraintFault, isFor } from './names.ts';
 import { CertificatePool, type Trust } from './pool.ts';
 
@@ -191,15 +191,6 @@ function faultOfSignature(issued: Certificate, issuer: Certificate): string | un
 
 function vouching(issuer: Certificate, fault: string): string {
   return `${issuer.subjectText} cannot vouch for it: ${fault}`;
-}
-
-function faultOfKey({ keyKind, bits, exponent }: Certificate): string | undefined {
-  if (keyKind !== 'rsa') return undefined;
-  if (bits < RUNTIME.rsaLeastBits || bits > RUNTIME.rsaMostBits)
-    return `its RSA key has ${bits} bits: ${RUNTIME.rsaLeastBits} to ${RUNTIME.rsaMostBits} are allowed`;
-  return exponent >= 2n ** BigInt(RUNTIME.rsaExponentBits)
-    ? `its RSA key has an exponent of more than ${RUNTIME.rsaExponentBits} bits`
-    : undefined;
 }
 
 function faultOfAny({ unknownCritical, validFrom, validTo }: Certificate, now: number): string | undefined {

@@ -83,7 +83,7 @@ test('changes of tunnels, sessions, servers, hubs and the registry are logged', 
     events.emit('peer:close', 'h1', 'y:1', 'ping');
     events.emit('peer:failure', 'h1', 'y:1', new Error('connect ECONNREFUSED'));
     events.emit('certificate', 'callers', Date.UTC(2027, 0));
-    events.emit('certificate:failure', 'callers', new Error('there is no certificate (PEM) in tls.crt'));
+    events.emit('certificate:failure', 'callers', 'tls.crt', new Error('there is no certificate (PEM) in tls.crt'));
     events.emit('registry', 'down', 'ECONNRESET');
     events.emit('registry', 'up', 'again');
   });

@@ -234,8 +234,10 @@ function certificateLines(logger: Logger): Subscriptions {
       if (fault === undefined) logger.info(fields, 'certificate in use');
       else logger.warn({ ...fields, from: new Date(about?.validFrom ?? 0).toISOString() }, fault);
     },
-    'certificate:failure': (where, error) =>
-      logger.warn({ where, text: inWords(error) }, 'certificate cannot be renewed'),
+    'certificate:failure': (where, files, error) =>
+      error
+        ? logger.warn({ where, text: inWords(error) }, 'certificate cannot be renewed')
+        : logger.info({ where, files }, 'certificate files can be used again'),
   };
 }
 

@@ -111,8 +111,15 @@ test('the page has a line only for each certificate in use: its expiry in second
   events.emit('certificate', 'callers', 1_900_000_000_000);
   events.emit('certificate', 'admin', 1_800_000_000_000);
   events.emit('certificate', 'callers', 2_000_000_000_000);
-  events.emit('certificate:failure', 'admin', new Error('there is no certificate (PEM) in tls.crt'));
+  events.emit('certificate:failure', 'admin', 'tls.crt', new Error('there is no certificate (PEM) in tls.crt'));
   assert.deepEqual(await beginning(metrics, EXPIRY), { '{where="callers"}': 2e9, '{where="admin"}': 1.8e9 });
+  const FAULTS = 'isthmus_certificate_faults';
+  events.emit('certificate:failure', 'agents', 'tls.crt tls.key', new Error('a fault'));
+  events.emit('certificate:failure', 'agents', 'tls.crt tls.key', new Error('another fault'));
+  events.emit('certificate:failure', 'agents', 'ca.crt', new Error('a fault'));
+  assert.deepEqual(await beginning(metrics, FAULTS), { '{where="admin"}': 1, '{where="agents"}': 2 });
+  for (const files of ['tls.crt tls.key', 'ca.crt']) events.emit('certificate:failure', 'agents', files, undefined);
+  assert.deepEqual(await beginning(metrics, FAULTS), { '{where="admin"}': 1, '{where="agents"}': 0 });
   const other = agent();
   other.events.emit('certificate', 'uplink', 1_900_000_000_000);
   assert.deepEqual(await beginning(other.metrics, EXPIRY), { '{where="uplink"}': 1.9e9 });

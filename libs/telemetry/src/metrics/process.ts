@@ -121,12 +121,26 @@ export function auditMetrics(families: Families): Subscriptions {
   return { 'audit:dropped': (records) => dropped.inc(records) };
 }
 
-/** When a program's certificates expire. */
+/** When a program's certificates expire, and whether their files can be used. */
 export function certificateMetrics(families: Families): Subscriptions {
   const expiry = families.gauges(
     'certificate_expiry_timestamp_seconds',
     'When the certificate in use expires, in seconds since the epoch, by where it is used: on a port (callers, agents, peers, admin), or as a client certificate (uplink, redis, and peers on a gateway).',
     ['where'],
   );
-  return { certificate: (where, validUntil) => expiry.of({ where }).set(validUntil / 1000) };
+  const faults = families.gauges(
+    'certificate_faults',
+    'Certificate files and CA bundles whose content cannot be used as it is, or not all of it, by where they are used. What was in force before stays; the log and isthmus check say what is wrong.',
+    ['where'],
+  );
+  const faulty = new Map<string, Set<string>>();
+  return {
+    certificate: (where, validUntil) => expiry.of({ where }).set(validUntil / 1000),
+    'certificate:failure'(where, files, error) {
+      const of = getOrPut(faulty, where, () => new Set<string>());
+      if (error) of.add(files);
+      else of.delete(files);
+      faults.of({ where }).set(of.size);
+    },
+  };
 }

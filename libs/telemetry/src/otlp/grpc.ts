@@ -3,7 +3,7 @@ import net, { type Socket } from 'node:net';
 import tls from 'node:tls';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { clientTls, connectTls, keptAlive, lookupName, secureContextOptions, secured } from '@isthmus/runtime';
+import { clientTlsOf, connectTls, keptAlive, lookupName, secured, type TlsFiles } from '@isthmus/runtime';
 import { type Config, type DuplexStream, type Head, Http2Link, PREFIX, WIRE, writePrefix } from '@isthmus/wire';
 import { TELEMETRY } from '../defaults.ts';
 
@@ -53,6 +53,7 @@ export class GrpcCalls {
   readonly #settings: GrpcSettings;
   readonly #url: URL;
   readonly #path: string;
+  readonly #files: TlsFiles;
   #link: Promise<Http2Link> | undefined;
   #socket: Socket | undefined;
 
@@ -61,6 +62,8 @@ export class GrpcCalls {
     this.#settings = settings;
     this.#url = new URL(settings.url);
     this.#path = path;
+    const { ca, cert, key } = settings;
+    this.#files = cert !== undefined && key !== undefined ? { ca, cert, key } : { ca };
   }
 
   /**
@@ -129,11 +132,9 @@ export class GrpcCalls {
   }
 
   #secured(): tls.TLSSocket {
-    const { ca, cert, key } = this.#settings;
     const { host, port } = this.#place;
-    const files = cert !== undefined && key !== undefined ? { ca, cert, key } : { ca };
     const to = { host, port, lookup: lookupName, ALPNProtocols: ['h2'], servername: host };
-    return connectTls(to, clientTls(secureContextOptions(files)), [host]);
+    return connectTls(to, clientTlsOf(this.#files), [host]);
   }
 
   get #place(): { readonly host: string; readonly port: number } {

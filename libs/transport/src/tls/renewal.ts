@@ -12,6 +12,8 @@ import {
   CertificatePool,
   type ClientTls,
   connectTls,
+  ownChain,
+  pemText,
   type ReadTls,
   secureContextOptions,
   secured,
@@ -56,7 +58,8 @@ export function tlsChoice(
   { cert, key }: { readonly cert: string; readonly key: string },
   policy: Pick<TlsSettings, 'ciphers' | 'minVersion'>,
 ): SecureContext {
-  return createSecureContext({ ...secureContextOptions(policy), cert, key, secureOptions: NO_TICKETS });
+  const own = { cert: ownChain(cert).pem, key: pemText(key) };
+  return createSecureContext({ ...secureContextOptions(policy), ...own, secureOptions: NO_TICKETS });
 }
 
 /** A certificate that comes and goes, which a server shows instead of its files'. */
@@ -73,7 +76,7 @@ interface CertificateOptions {
   readonly files: TlsSettings;
   /** While there is one, the files are only the rules for its connections. Whose it is reports what becomes of it. */
   readonly instead?: OtherCertificate | undefined;
-  /** Gets `certificate` for each new certificate in force, and `certificate:failure` for files that cannot be used. */
+  /** Gets `certificate` for each new certificate in force, and `certificate:failure` for files that cannot be used, and once they can. */
   readonly events: PlaneEvents;
 }
 
@@ -102,13 +105,15 @@ export function tlsServer(
       ...own,
       ...(verifies && { ca: roots.pem }),
       cert: withIssuers({ cert: own.cert, ca }),
+      ...(own.key && { key: pemText(own.key) }),
       secureOptions: NO_TICKETS,
     };
   };
   const use = (read: ReadTls) => server.setSecureContext(shown(read));
   const failed = (error: Error) => void events.emit('refused', where, '', error);
   // Where another certificate is shown, nothing is read of the files' own.
-  const renewal = instead ? new TlsRenewal({ files, use, inForce() {}, failed }) : renewalOf(certificate, use);
+  const fault = (error: Error | undefined) => void (error && failed(error));
+  const renewal = instead ? new TlsRenewal({ files, use, inForce() {}, fault }) : renewalOf(certificate, use);
   const begin = () => (other ? secureContextOptions({ ...files, cert: '', key: '' }) : renewal.begin());
   const look = () => {
     const now = instead?.current();
@@ -172,13 +177,14 @@ export function watchCertificate(certificate: CertificateOptions): () => void {
 }
 
 function renewalOf({ where, files, events }: CertificateOptions, use: (read: ReadTls) => void): TlsRenewal {
+  const named = [files.cert, files.key, files.ca].filter(Boolean).join(' ');
   return new TlsRenewal({
     files,
     use,
     inForce(leaf) {
       events.emit('certificate', where, leaf.validTo, { name: leaf.title, validFrom: leaf.validFrom });
     },
-    failed: (error) => events.emit('certificate:failure', where, error),
+    fault: (error) => events.emit('certificate:failure', where, named, error),
   });
 }
 

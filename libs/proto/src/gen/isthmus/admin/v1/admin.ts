@@ -149,6 +149,8 @@ export const Notice_Kind = {
   KIND_CERTIFICATE_EXPIRED: 5,
   /** KIND_SERVERS - An agent does not reach all the servers that it should. */
   KIND_SERVERS: 6,
+  /** KIND_CERTIFICATE_FAULT - The files of a certificate, or a CA bundle, cannot be used as they are now, or not all of them. What was in force before stays. */
+  KIND_CERTIFICATE_FAULT: 7,
 } as const;
 
 export type Notice_Kind = typeof Notice_Kind[keyof typeof Notice_Kind];
@@ -161,6 +163,7 @@ export namespace Notice_Kind {
   export type KIND_CERTIFICATE_EXPIRES = typeof Notice_Kind.KIND_CERTIFICATE_EXPIRES;
   export type KIND_CERTIFICATE_EXPIRED = typeof Notice_Kind.KIND_CERTIFICATE_EXPIRED;
   export type KIND_SERVERS = typeof Notice_Kind.KIND_SERVERS;
+  export type KIND_CERTIFICATE_FAULT = typeof Notice_Kind.KIND_CERTIFICATE_FAULT;
 }
 
 /** A gateway that is off the plane's list of members, a hub that a gateway has lost, or an agent that has lost its last session known here. */
