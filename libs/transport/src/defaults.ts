@@ -136,8 +136,10 @@ export const TRANSPORT = {
   packetsDialMs: 30_000,
   /** Dials and tunnels at the same time on a packet channel that carries many. */
   packetsTunnels: 10_000,
-  /** How long a gateway's link to a hub may take to come up. */
+  /** How long a gateway's first link to a hub may take to come up: a gateway that starts waits for it. */
   peerConnectMs: 3000,
+  /** How long each further one may take. TCP and TLS take two round trips, which may be 2 s each, and what is lost is sent again. */
+  peerReconnectMs: 10_000,
   /** A gateway's first pause before it connects to a hub again. Each further failure doubles it. */
   peerRetryFirstMs: 100,
   /** The longest such pause. */

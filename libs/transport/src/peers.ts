@@ -220,10 +220,11 @@ class Peer {
     const { address } = this;
     const { tls, socketOf } = this.#options;
     const path = socketOf?.(address);
-    if (path === undefined) return { socket: await connectHub(address, tls), address };
+    const patience = this.failure ? TRANSPORT.peerReconnectMs : TRANSPORT.peerConnectMs;
+    if (path === undefined) return { socket: await connectHub(address, tls, patience), address };
     const local = await this.#connectLocal(path);
     if (local) return { socket: local, address: path };
-    const socket = await connectHub(address, tls);
+    const socket = await connectHub(address, tls, patience);
     // A hub that has just started opened its socket before the port that answered.
     const late = await this.#connectLocal(path);
     if (!late) return { socket, address };
@@ -248,21 +249,22 @@ class Peer {
   }
 }
 
-async function connectHub(address: string, settings: TlsSettings): Promise<Socket> {
+/** @param patience how long it may take, in milliseconds */
+async function connectHub(address: string, settings: TlsSettings, patience: number): Promise<Socket> {
   const { hostname, port } = new URL(`tcp://${address}`);
   const host = hostname.replace(/^\[|\]$/g, '');
   // By its role, not its address: anyone who can write to the registry could name any address.
-  const late = performance.now() + TRANSPORT.peerConnectMs;
+  const late = performance.now() + patience;
   const { socket, done } = secureConnect(
     {
-      socket: await connectTo({ host, port: Number(port) }, { timeout: TRANSPORT.peerConnectMs }),
+      socket: await connectTo({ host, port: Number(port) }, { timeout: patience }),
       servername: host,
       ALPNProtocols: ['h2'],
     },
     clientTlsOf(settings),
     [HUB_SERVER_NAME],
   );
-  const text = `no TLS handshake within ${TRANSPORT.peerConnectMs} ms`;
+  const text = `no TLS handshake within ${patience} ms`;
   await unlessGivenUp(socket, () => done, { timeout: late - performance.now(), late: text });
   return socket;
 }
