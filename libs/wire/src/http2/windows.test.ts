@@ -49,6 +49,17 @@ describe('receive window', () => {
     assert.equal(pour(window, time, 310), 16 * MIB);
   });
 
+  test('a window counts from the first bytes on, and not from the dial', () => {
+    const time = clock();
+    const window = new ReceiveWindow(64 * KIB, () => 300, budgets(100 * MIB, 0));
+    time.now += 900;
+    assert.ok(window.receive(16 * KIB));
+    assert.equal(window.consume(16 * KIB), 0);
+    time.now += 300;
+    assert.ok(window.receive(16 * KIB));
+    assert.equal(window.consume(16 * KIB), (32 + 192) * KIB);
+  });
+
   test('windows that grow because they are read fast have a budget of their own', () => {
     const time = clock();
     const limits = budgets(100 * MIB, 16 * MIB);

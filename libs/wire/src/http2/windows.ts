@@ -57,6 +57,8 @@ export class ReceiveWindow {
 
   /** @returns whether the other side respected the window */
   receive(bytes: number): boolean {
+    // A stream that was quiet, such as one whose dial took a round trip, is not a slow one.
+    if (this.#open === this.#size) this.#since = performance.now();
     this.#open -= bytes;
     return this.#open >= 0;
   }
