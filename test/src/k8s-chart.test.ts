@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { stringify } from 'yaml';
 import {
   CHART,
   EXAMPLES,
@@ -10,6 +13,7 @@ import {
   leaves,
   NAMESPACES,
   readAsApiServer,
+  render,
   renderFor,
   noHelm as skip,
   tryRender,
@@ -130,12 +134,15 @@ interface Schema {
 
 const schema = JSON.parse(readFileSync(`${CHART}/values.schema.json`, 'utf8')) as Schema;
 
+/** What Helm and charts that have this one as a dependency put into its values. */
+const OF_UMBRELLAS = new Set(['global', 'enabled', 'tags']);
+
 test('the schema has exactly the values of values.yaml', () => {
   const compare = (at: string, given: Schema, value: unknown): void => {
     const { properties, additionalProperties } = given.$ref ? resolve(given.$ref) : given;
     if (!properties || typeof value !== 'object' || value === null) return;
     assert.equal(additionalProperties, false, `${at}: other values are refused`);
-    const names = Object.keys(properties).filter((name) => name !== 'global');
+    const names = Object.keys(properties).filter((name) => at !== 'values' || !OF_UMBRELLAS.has(name));
     // What is empty by default may be filled with what its definition says.
     if (Object.keys(value).length > 0) assert.deepEqual(Object.keys(value).sort(), names.sort(), at);
     for (const [name, member] of Object.entries(value)) compare(`${at}.${name}`, properties[name] as Schema, member);
@@ -168,6 +175,34 @@ test('values that do not exist or contradict each other are refused, by their na
     assert.notEqual(status, 0, JSON.stringify(values));
     assert.match(stderr, message);
   }
+});
+
+test('the chart is a dependency of others, twice, with condition, tags and global values', {
+  skip,
+}, async (context) => {
+  const umbrella = mkdtempSync(join(tmpdir(), 'isthmus-umbrella-'));
+  context.after(() => rmSync(umbrella, { recursive: true }));
+  cpSync(CHART, join(umbrella, 'charts', 'isthmus'), { recursive: true });
+  const { version } = readManifest<{ version: string }>('k8s/chart/Chart.yaml');
+  const dependencies = ['plane', 'agent'].map((alias) => {
+    return { name: 'isthmus', version, alias, condition: `${alias}.enabled`, tags: ['network'] };
+  });
+  const chart = { apiVersion: 'v2', name: 'umbrella', version: '1.0.0', dependencies };
+  writeFileSync(join(umbrella, 'Chart.yaml'), stringify(chart));
+  const values = { global: { imageRegistry: 'r' }, tags: { network: true } };
+  const agent = { component: 'agent', tags: { network: true } };
+  const kinds = async (enabled: boolean) => {
+    const given = { ...values, plane: { enabled: true }, agent: { ...agent, enabled } };
+    const deployments = (await render(given, 'isthmus-plane', umbrella)).filter(({ kind }) => kind === 'Deployment');
+    return deployments.map(({ metadata }) => metadata.name).sort();
+  };
+  assert.deepEqual(await kinds(true), ['agent', 'gateway', 'hub', 'redis']);
+  assert.deepEqual(await kinds(false), ['gateway', 'hub', 'redis']);
+  const { status, stdout, stderr } = await helm(
+    ['lint', '--strict', umbrella, ...KUBERNETES, '--values', '-'],
+    stringify(values),
+  );
+  assert.equal(status, 0, stdout + stderr);
 });
 
 test('the rules are the alerts of k8s/monitoring, and pods are found as its scrape configuration finds them', {
