@@ -47,3 +47,27 @@ test(
     assert.match(gone.err, /there is no such socket: does it run, and is this its --admin-uds-name\?/);
   }),
 );
+
+test(
+  "check finds nothing wrong with a certificate of the node's address, unless it is to be reached by another name",
+  scoped(async (scope) => {
+    const trust = await newTrust(scope, 100 * 86_400_000);
+    const path = join(await tempDir(scope), 'admin.sock');
+    const { cert, key } = await trust.agents.server({ hosts: [{ type: 'ip', value: '192.0.2.7' }] });
+    const files = { 'cluster-cert': cert, 'cluster-key': key };
+    const onSocket = await startServer(scope, trust, { ...files, 'admin-uds-name': path });
+    const onPort = await startServer(scope, trust, files);
+    type Check = { results: { check: string; about: string; outcome: string; detail: string }[] };
+    for (const { program } of [onSocket, onPort]) {
+      const found = async (...args: string[]) => {
+        const { results } = await asked<Check>(program, 'check', '--no-dials', ...args);
+        const { outcome, detail } =
+          results.find(({ check, about }) => check === 'certificates' && about.includes('for agents')) ?? {};
+        return [outcome, /is not for .*(?=;)/.exec(detail ?? '')?.[0]];
+      };
+      assert.deepEqual(await found(), ['pass', undefined]);
+      assert.deepEqual(await found('--host', '192.0.2.7'), ['pass', undefined]);
+      assert.deepEqual(await found('--host', 'hub.example'), ['fail', 'is not for hub.example']);
+    }
+  }),
+);

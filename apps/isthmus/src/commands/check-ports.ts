@@ -21,8 +21,8 @@ interface Port {
   /** The flag and file of the authorities that those others trust. */
   readonly trust: { readonly flag: string; readonly path: string | undefined };
   readonly proof: string | undefined;
-  /** What its certificate must name. Unset: the host of the address. */
-  readonly name?: string;
+  /** What its certificate must name. Empty where it is not known by which names others reach it. */
+  readonly names: readonly string[];
   readonly todo: string;
 }
 
@@ -37,14 +37,17 @@ interface Probing {
 
 const portReport = reportOf('ports');
 
+/** A hub, and by which names agents reach it, if not by the host of its address. */
+export type HubPorts = adminApi.Hub & { readonly agentNames?: readonly string[] };
+
 /** Of every hub: where gateways and agents reach it, from this machine, and the certificates that it shows there. */
-export async function checkPorts(hubs: readonly adminApi.Hub[], trust: PortTrust, probing: Probing): Promise<Result[]> {
+export async function checkPorts(hubs: readonly HubPorts[], trust: PortTrust, probing: Probing): Promise<Result[]> {
   const ports = hubs.flatMap((hub) => portsOf(hub, trust)).filter(({ address }) => address !== '');
   return (await Promise.all(ports.map((port) => checkPort(port, probing)))).flat();
 }
 
 function portsOf(
-  { hubId, peerAddress, agentAddress, sessions }: adminApi.Hub,
+  { hubId, peerAddress, agentAddress, agentNames, sessions }: HubPorts,
   { peerCaCert, caCert }: PortTrust,
 ): Port[] {
   return [
@@ -54,7 +57,7 @@ function portsOf(
       address: peerAddress,
       trust: { flag: '--peer-ca-cert', path: peerCaCert },
       proof: undefined,
-      name: HUB_SERVER_NAME,
+      names: [HUB_SERVER_NAME],
       todo: "check that the hub listens there (--peer-port), its --advertise-address, and firewalls; or run this check on a gateway's machine",
     },
     {
@@ -62,6 +65,7 @@ function portsOf(
       about: `${hubId}, for agents at ${agentAddress}`,
       address: agentAddress,
       trust: { flag: '--ca-cert', path: caCert },
+      names: agentNames ?? [agentAddress === '' ? '' : parseDestination(agentAddress).host],
       proof: sessions > 0 ? 'not reached from here, but agents are connected' : undefined,
       todo: "check that the hub listens there (--agent-port), its --advertise-agent-address, and firewalls; or run this check on an agent's machine",
     },
@@ -69,7 +73,7 @@ function portsOf(
 }
 
 async function checkPort(
-  { hubId, about, address, trust, proof, name, todo }: Port,
+  { hubId, about, address, trust, proof, names, todo }: Port,
   { timeoutMs, announce }: Probing,
 ): Promise<Result[]> {
   try {
@@ -86,7 +90,7 @@ async function checkPort(
     const { certificate, agreed } = shown;
     const open = portReport.pass(about, `it listens, and agrees with this program on ${agreed}`);
     const authorities = trust.path === undefined ? undefined : CertificatePool.of(readNamedFile(trust.path));
-    const demands = { use: 'server', authorities, authoritiesFrom: trust.flag, hosts: [name ?? host] } as const;
+    const demands = { use: 'server', authorities, authoritiesFrom: trust.flag, hosts: names } as const;
     return [open, judged(`presented by ${about}`, [certificate.leaf, ...certificate.sent], demands)];
   } catch (error) {
     if (proof !== undefined) return [portReport.pass(about, proof)];

@@ -12,7 +12,7 @@ import type { Answers, Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { folded } from '../table.ts';
 import { checkFiles, FILE_OPTIONS, type FileOptions } from './check-files.ts';
-import { checkPorts, checkRedis, checkSocket, type RedisOptions } from './check-ports.ts';
+import { checkPorts, checkRedis, checkSocket, type HubPorts, type RedisOptions } from './check-ports.ts';
 
 interface Options extends FileOptions, RedisOptions {
   readonly host: readonly string[];
@@ -35,9 +35,14 @@ export const check = command({
   details: `Checks a running plane, and files, a socket and Redis if you name them, with the flags of the programs. Exits with 1 if a check fails.\n\n${looksAt}\n\nEach line that is not ok says what to do, and names a section of docs/OPERATE.md.`,
   options: [
     ...FILE_OPTIONS,
-    listOption('--host <names>', 'names that others use to reach the servers with these files', [], {
-      shown: 'not checked',
-    }),
+    listOption(
+      '--host <names>',
+      'names that others use to reach the servers with these files, and hubs without --advertise-agent-address',
+      [],
+      {
+        shown: 'not checked',
+      },
+    ),
     new Option('--uds-name <path>', 'as for the programs: does a server listen there, where an API server finds it?'),
     new Option('--redis-url <url>', 'as for the programs: reachable, version, permissions?'),
     new Option('--redis-username-file <file>', 'as for the programs: the user name for Redis'),
@@ -110,7 +115,7 @@ async function checkPlane(
   const redis = redisAheadMs === undefined ? [] : [{ of: 'redis', aheadMs: redisAheadMs }];
   const results = [
     ...judge({ ...evidence, clocks: [...evidence.clocks, ...redis] }),
-    ...(await checkPorts(withAgentPorts(evidence.hubs, configs.answers), options, {
+    ...(await checkPorts(withAgentPorts(evidence.hubs, configs.answers, options.host), options, {
       timeoutMs: options.timeout,
       announce: announcer(plane),
     })),
@@ -130,8 +135,15 @@ function announcer(plane: Plane): (hubId: string, remote: string) => Promise<voi
 
 const LOCAL = { host: '127.0.0.1' };
 
-/** Hubs that agents know by a balancer's address alone are looked at where they listen. */
-function withAgentPorts(hubs: readonly adminApi.Hub[], configs: Answers<adminApi.GetConfigResponse>['answers']) {
+/**
+ * Hubs that agents know by a balancer's address alone are looked at where they listen. That is no name by which agents reach them, so their
+ * certificates must have those of --host, or any.
+ */
+function withAgentPorts(
+  hubs: readonly adminApi.Hub[],
+  configs: Answers<adminApi.GetConfigResponse>['answers'],
+  agentNames: readonly string[],
+): HubPorts[] {
   return hubs.map((hub) => {
     const own = configs.find(({ member }) => member.hubId === hub.hubId);
     if (hub.agentAddress !== '' || !own) return hub;
@@ -141,7 +153,7 @@ function withAgentPorts(hubs: readonly adminApi.Hub[], configs: Answers<adminApi
     const { host } = socketPathOf(own.member.address) === undefined ? parseDestination(own.member.address) : LOCAL;
     const everywhere = ['', '0.0.0.0', '::'].includes(bound);
     const agentAddress = formatDestination({ host: everywhere ? host : bound, port: Number(flag('agent-port')) });
-    return { ...hub, agentAddress };
+    return { ...hub, agentAddress, agentNames };
   });
 }
 
