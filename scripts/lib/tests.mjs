@@ -13,6 +13,10 @@ const ALL = [
   ...['test-plane', 'test-tenants', 'test-compat', 'test-console', 'test-repository', 'test-hostile', 'test-edges'],
   ...GATE.filter((target) => target !== 'test-gate'),
 ];
+/** Go programs under test/compat that several tests need. */
+const GO = ['peer', 'certificates', 'proxied'];
+/** Kubernetes' types alone take ten minutes of two processors. Only slow tests need them. */
+const SLOW_GO = ['manifests'];
 const TESTS_MS = 45 * 60_000;
 const RUNTIME_MS = 20 * 60_000;
 const SCHEDULES = '100000';
@@ -32,6 +36,8 @@ const ON_THE_WAY =
   '{libs/{client,proto,runtime,transport,tunnel,wire},apps/{agent,backend-hub,frontend-gw}}/src/**/*.test.ts';
 /** What Deno 2.9 does otherwise: it resets no TLS connection and reads ahead (docs/RESUME.md, SECURITY.md). */
 const NOT_ON_DENO = /\/edges\/(cuts|resets)\./;
+/** What a file of tests names that are skipped unless slow tests run. */
+const IS_SLOW = /unlessSlow|SLOW_TESTS|noHelm|noApiServer/;
 /** What passed, and the headings and sums around it. */
 const SILENT = /^\s*[✔▶] |^ℹ |^\s*(\.\.\. )?ok \(|\.\.\. ok \(|^running \d+ tests? from /;
 
@@ -53,9 +59,13 @@ export function gate() {
 
 /** Runs the gate and every other test of whole planes. */
 export async function all() {
-  const { buildGoPrograms } = await import('../../test/src/harness/go-program.ts');
-  await buildGoPrograms();
+  await buildGo(GO);
   return targets(ALL);
+}
+
+async function buildGo(names) {
+  const { buildGoPrograms } = await import('../../test/src/harness/go-program.ts');
+  await buildGoPrograms(names, (line) => console.log(line));
 }
 
 /**
@@ -78,7 +88,8 @@ export async function testSlow() {
     cwd: ROOT,
     exclude: ['**/node_modules', 'test/src/{compat,cluster}'],
   });
-  const slow = files.filter((file) => /unlessSlow|SLOW_TESTS/.test(readFileSync(join(ROOT, file), 'utf8')));
+  const slow = files.filter((file) => IS_SLOW.test(readFileSync(join(ROOT, file), 'utf8')));
+  await buildGo([...GO, ...SLOW_GO]);
   const argv = [process.execPath, '--test', '--test-concurrency=1', '--test-timeout=1200000', ...slow];
   return counted(argv, nodeCounts, { timeout: TESTS_MS, env: { ISTHMUS_SLOW_TESTS: '1' } });
 }

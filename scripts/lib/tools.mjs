@@ -6,6 +6,10 @@ import { ROOT } from './workspace.mjs';
 const UPDATE_MS = 5 * 60_000;
 const INSTALL_MS = 10 * 60_000;
 const APT = { timeout: INSTALL_MS, env: { DEBIAN_FRONTEND: 'noninteractive' } };
+/** A machine that has just started may be installing its own updates: apt-get waits that many seconds for its locks. */
+const LOCKED_S = 300;
+/** How many of the last lines of a failed apt-get are shown. */
+const SAID_LINES = 8;
 /** Where Prometheus is unpacked, and where test/src/monitoring/promtool.ts looks: to install it would start it. */
 const PROMETHEUS = join(ROOT, 'node_modules', '.cache', 'isthmus-prometheus');
 
@@ -57,16 +61,25 @@ function isThere({ names, unpacked }) {
 
 function aptUpdate(packages) {
   process.stderr.write(`Installing ${packages.join(', ')} (apt-get) ...\n`);
-  return command(['apt-get', 'update'], { ...APT, timeout: UPDATE_MS });
+  return apt(['update'], { ...APT, timeout: UPDATE_MS });
 }
 
 function aptInstall(...packages) {
-  return command(['apt-get', 'install', '-y', '--no-install-recommends', '--no-remove', ...packages], APT);
+  return apt(['install', '-y', '--no-install-recommends', '--no-remove', ...packages], APT);
+}
+
+/** Runs apt-get, and says what it said if it fails. */
+async function apt([verb, ...rest], options) {
+  const waits = ['-o', `DPkg::Lock::Timeout=${LOCKED_S}`];
+  const { status, output } = await command(['apt-get', verb, ...waits, ...rest], options);
+  if (status === 0) return;
+  const said = output.trim().split('\n').slice(-SAID_LINES);
+  process.stderr.write(`apt-get ${[verb, ...rest].join(' ')} ended with ${status}:\n  ${said.join('\n  ')}\n`);
 }
 
 async function unpack(tool) {
   mkdirSync(PROMETHEUS, { recursive: true });
-  await command(['apt-get', 'download', tool.package], { ...APT, cwd: PROMETHEUS });
+  await apt(['download', tool.package], { ...APT, cwd: PROMETHEUS });
   const archive = readdirSync(PROMETHEUS).find((name) => name.endsWith('.deb'));
   if (archive) await command(['dpkg-deb', '--extract', join(PROMETHEUS, archive), PROMETHEUS]);
 }

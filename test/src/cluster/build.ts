@@ -1,5 +1,6 @@
 import { cpSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { saying } from '../harness/go-program.ts';
 import { type Command, must, run } from './command.ts';
 import { ANP_VERSION, BASE, BUILT, KEPT, NODE, SOURCES, VERSION } from './settings.ts';
 
@@ -15,6 +16,9 @@ const KUBERNETES = [
 const ANP = ['server', 'agent'].map((name) => `sigs.k8s.io/apiserver-network-proxy/cmd/${name}`);
 /** From nothing, Kubernetes takes 20 minutes of two processors. */
 const BUILD_MS = 3 * 60 * 60_000;
+/** After how many packages a build says how far it is. Kubernetes has 2,500. */
+const SAID_PACKAGES = 100;
+type Say = (text: string) => void;
 /** What Debian's image needs: kube-proxy's tools, the library that Node loads, and Redis. */
 const PACKAGES = ['ca-certificates', 'conntrack', 'ipset', 'iptables', 'kmod', 'libatomic1', 'redis-server'];
 const NPM = '11.21.2';
@@ -37,20 +41,19 @@ const NAMES: Readonly<Record<string, readonly string[]>> = {
  * Builds everything but Isthmus, once for each version, from Go's, Debian's and npm's packages. There need be no registry of images. A
  * build that was interrupted goes on where it was.
  */
-export async function build(say: (text: string) => void): Promise<void> {
+export async function build(say: Say): Promise<void> {
   if (existsSync(BUILT)) return;
   const fresh = `${BUILT}.fresh`;
   const bin = join(fresh, 'bin/');
   for (const directory of [bin, join(fresh, 'anp')]) mkdirSync(directory, { recursive: true });
   const step = async (what: string, work: () => Promise<unknown>) => {
-    const start = performance.now();
+    using _saying = saying(what, say);
     await work();
-    say(`built ${what} (${((performance.now() - start) / 1000).toFixed(0)} s)`);
   };
-  await step(`Kubernetes ${VERSION}`, () => kubernetes(bin));
-  await step('CoreDNS', () => go('coredns', ['.'], bin));
-  await step(`apiserver-network-proxy ${ANP_VERSION}`, () => go('anp', ANP, join(fresh, 'anp/')));
-  await step('the probe', () => go('programs', ['./init', './probe'], bin));
+  await step(`Kubernetes ${VERSION}`, () => kubernetes(bin, say));
+  await step('CoreDNS', () => go(say, 'coredns', ['.'], bin));
+  await step(`apiserver-network-proxy ${ANP_VERSION}`, () => go(say, 'anp', ANP, join(fresh, 'anp/')));
+  await step('the probe', () => go(say, 'programs', ['./init', './probe'], bin));
   await step('Debian', () => debian(join(fresh, 'debian.tar')));
   await step('Node', () => node(join(fresh, 'node')));
   await step('images', () => images(fresh));
@@ -59,24 +62,35 @@ export async function build(say: (text: string) => void): Promise<void> {
   for (const name of old) rmSync(join(KEPT, name), { recursive: true });
 }
 
-function kubernetes(to: string): Promise<string> {
+function kubernetes(to: string, say: Say): Promise<string> {
   const [, minor = ''] = VERSION.split('.');
   const facts = { gitVersion: VERSION, gitMajor: '1', gitMinor: minor, gitTreeState: 'clean' };
   const packages = ['k8s.io/component-base/version', 'k8s.io/client-go/pkg/version'];
   const flags = packages.flatMap((each) => Object.entries(facts).map(([name, value]) => `-X ${each}.${name}=${value}`));
   const programs = KUBERNETES.map((name) => `k8s.io/kubernetes/cmd/${name}`);
-  return go('kubernetes', programs, to, flags);
+  return go(say, 'kubernetes', programs, to, flags);
 }
 
-function go(
+/** Builds programs of a module, and says how many packages are compiled. What an interrupted build has compiled stays. */
+async function go(
+  say: Say,
   module: string,
   packages: readonly string[],
   to: string,
   linkerFlags: readonly string[] = [],
 ): Promise<string> {
   const options = ['-trimpath', '-buildvcs=false', '-mod=readonly', '-ldflags', ['-s -w', ...linkerFlags].join(' ')];
-  const command: Command = ['nice', '-n', '15', 'go', 'build', ...options, '-o', to, ...packages];
-  return must(command, { cwd: join(SOURCES, module), env: { CGO_ENABLED: '0' }, deadline: BUILD_MS });
+  const where = { cwd: join(SOURCES, module), env: { CGO_ENABLED: '0' }, deadline: BUILD_MS };
+  const stale = ['-deps', '-f', '{{if .Stale}}{{.ImportPath}}{{end}}'];
+  const wanted = (await must(['go', 'list', ...options, ...stale, ...packages], where)).split('\n').filter(Boolean);
+  let compiled = 0;
+  const told = (line: string) => {
+    // With -v, Go prints a package's path when it is compiled.
+    if (line.includes(' ') || ++compiled % SAID_PACKAGES !== 0) return;
+    say(`... ${compiled} of ${wanted.length} packages`);
+  };
+  const command: Command = ['nice', '-n', '15', 'go', 'build', '-v', ...options, '-o', to, ...packages];
+  return must(command, { ...where, told });
 }
 
 async function debian(to: string): Promise<void> {

@@ -98,7 +98,7 @@ interface H2specResult {
 
 /** Runs every case of h2spec (https://github.com/summerwind/h2spec) against a port. */
 async function h2spec({ port, identity, method, path, headers = {} }: H2specTarget): Promise<H2specResult[]> {
-  const program = await goProgram('h2spec', ownHeaders);
+  const program = await goProgram('h2spec', { patch: ownHeaders });
   const fields = Object.entries(headers).flatMap(([name, value]) => ['-header', `${name}=${value}`]);
   const { stdout } = await promisify(execFile)(
     program,

@@ -7,6 +7,9 @@ import { ROOT } from './runtime.ts';
 
 const BUILD_MS = 15 * 60_000;
 
+/** How often a build says that it goes on. */
+const SAY_MS = 30_000;
+
 const CACHE = `${ROOT}node_modules/.cache/isthmus`;
 
 const run = promisify(execFile);
@@ -19,19 +22,38 @@ export function goMissing(): string | false {
 /** Changes the sources of a program's modules before the build. `vendor` holds the program's own copy of them. */
 export type Patch = (vendor: string) => Promise<void>;
 
-/**
- * Returns the path of a Go program under test/compat, which is built once for each state of its sources.
- * @param patch changes the sources of its modules before the build
- */
-export async function goProgram(name: string, patch?: Patch): Promise<string> {
+interface GoBuild {
+  /** Changes the sources of its modules before the build. */
+  readonly patch?: Patch;
+  /** Told that a build begins, how long it has run every half minute, and how long it took. Default: nobody. */
+  readonly say?: (line: string) => void;
+}
+
+/** Returns the path of a Go program under test/compat, which is built once for each state of its sources. */
+export async function goProgram(name: string, { patch, say = () => {} }: GoBuild = {}): Promise<string> {
   const sources = `${ROOT}test/compat/${name}`;
   const hash = createHash('sha256');
   for (const file of (await readdir(sources)).sort()) hash.update(await readFile(`${sources}/${file}`));
   if (patch) hash.update(String(patch));
   return builtOnce(`${name}-${hash.digest('hex').slice(0, 16)}`, async (fresh) => {
+    using _saying = saying(`the Go program test/compat/${name}, once: with its modules this takes minutes`, say);
     if (patch) await buildPatched(sources, fresh, patch);
     else await run('go', ['build', '-o', fresh, '.'], { cwd: sources, timeout: BUILD_MS });
   });
+}
+
+/** Says what is built, and for how long, until it is disposed of. */
+export function saying(what: string, say: (line: string) => void): Disposable {
+  const start = performance.now();
+  const seconds = () => `${((performance.now() - start) / 1000).toFixed(0)} s`;
+  say(`building ${what} ...`);
+  const timer = setInterval(() => say(`... still building, after ${seconds()}`), SAY_MS);
+  return {
+    [Symbol.dispose]() {
+      clearInterval(timer);
+      say(`... built in ${seconds()}`);
+    },
+  };
 }
 
 /** @param build puts the program at a path that it is given */
@@ -46,10 +68,10 @@ async function builtOnce(name: string, build: (fresh: string) => Promise<void>):
   return path;
 }
 
-/** Builds before the tests what one of them would wait for: Kubernetes' types alone take ten minutes on a busy machine. */
-export async function buildGoPrograms(): Promise<void> {
+/** Builds Go programs under test/compat before the tests that would wait for them, each in its place, and says so. */
+export async function buildGoPrograms(names: readonly string[], say: (line: string) => void): Promise<void> {
   if (goMissing()) return;
-  for (const name of ['peer', 'manifests', 'certificates', 'proxied']) await goProgram(name);
+  for (const name of names) await goProgram(name, { say });
 }
 
 /** Returns the path of a program of a published Go module, such as example.com/module/cmd/name@v1.2.3, which is built once for each version. */

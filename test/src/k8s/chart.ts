@@ -74,6 +74,9 @@ export function objects(text: string): Manifest[] {
   });
 }
 
+/** Why `readAsApiServer` does not run, or false: it is built with Kubernetes' types, which takes minutes, so it runs with the slow tests. */
+export const noApiServer: string | false = goMissing() || unlessSlow();
+
 /** Runs the Go program that reads objects as an API server does, and returns its lines. */
 export async function readAsApiServer(command: 'decode' | 'admit', input: string): Promise<string[]> {
   const run = spawnSync(await goProgram('manifests'), [command], { input, encoding: 'utf8', timeout: RUN_MS });

@@ -5,8 +5,7 @@ import { test } from 'node:test';
 import { readTenantFile } from '@isthmus/admission';
 import { isthmusHold, PROGRAMS, parseFlags } from '@isthmus/flags';
 import { parse } from 'yaml';
-import { goMissing } from '../harness/index.ts';
-import { objects, readAsApiServer } from '../k8s/chart.ts';
+import { noApiServer, objects, readAsApiServer } from '../k8s/chart.ts';
 import { composed, kustomize, type Manifest, noKubectl, readManifest, root, workloads } from '../k8s/manifests.ts';
 import { COMMAND_LINES } from './command-lines.ts';
 import {
@@ -28,7 +27,7 @@ const NOT_KUBERNETES =
 const INERT = /^these flags have no effect here: /;
 
 for (const recipe of RECIPES) {
-  test(`${recipe}: an API server reads every object as it is meant`, { skip: goMissing() }, async () => {
+  test(`${recipe}: an API server reads every object as it is meant`, { skip: noApiServer }, async () => {
     for (const file of filesOf(recipe, '.yaml')) {
       const text = readFileSync(join(root, file), 'utf8');
       // A list is a patch.

@@ -9,7 +9,6 @@ import {
   echo,
   eventually,
   freePort,
-  goMissing,
   newTrust,
   type Program,
   type ProgramName,
@@ -19,7 +18,7 @@ import {
   tunnelThrough,
   within,
 } from '../harness/index.ts';
-import { objects, readAsApiServer } from '../k8s/chart.ts';
+import { noApiServer, objects, readAsApiServer } from '../k8s/chart.ts';
 import { composed, kustomize, type Manifest, noKubectl, type Workload, workloads } from '../k8s/manifests.ts';
 import { kubeApi } from '../plane/kube-api.ts';
 import { argsOf } from './objects.ts';
@@ -48,7 +47,7 @@ async function ran(args: string[]): Promise<{ status: number; text: string }> {
   return { status: await isthmus(terminal), text };
 }
 
-test('an API server reads the secrets of each recipe as they are meant', { skip: goMissing() }, async () => {
+test('an API server reads the secrets of each recipe as they are meant', { skip: noApiServer }, async () => {
   for (const args of [
     ['--recipe', 'plane'],
     ['--recipe', 'server'],
