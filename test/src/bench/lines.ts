@@ -70,6 +70,12 @@ const CPU_PER_PING = less('plane_cpu_us_per_ping', 'plane CPU µs a ping');
 const PER_TUNNEL = less('plane_kb_per_tunnel', 'KB a tunnel');
 const RECOVERY = less('recovery_ms', 'next dial after, ms');
 const BULK = [more('gb_per_s', 'GB/s'), CPU_PER_GB];
+const WHOLE = [
+  less('not_whole', 'not whole'),
+  more('gb_per_s', 'GB/s'),
+  less('server_peak_mb', 'server’s memory at most, MB'),
+  less('agent_peak_mb', 'agent’s, MB'),
+];
 const PING = [less('p50_us', 'p50 µs'), less('p99_us', 'p99 µs')];
 const DIALLING = [
   more('dials_per_s', 'dials/s'),
@@ -136,6 +142,10 @@ export const STANDARD: readonly Line[] = [
   line('bulk', 1, BULK),
   line('bulk', 32, BULK),
   line('upload', 1, BULK),
+  ...[500, 2000].map((conns) => ({
+    ...line('whole', conns, WHOLE, ALONE),
+    title: `${conns} tunnels at once, of 5 MiB each`,
+  })),
   line('ping', 1, [...PING, CPU_PER_PING]),
   line('ping', 64, [more('pings_per_s', 'pings/s'), less('p99_us', 'p99 µs'), CPU_PER_PING]),
   line('ping-under-bulk', 8, [...PING, more('gb_per_s', 'GB/s')]),

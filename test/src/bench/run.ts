@@ -43,12 +43,12 @@ export async function runAll(plan: Plan, say: (text: string) => void, signal: Ab
   return { runs, failed };
 }
 
-function among({ fronts, short, ...programs }: Plan, { on, first }: Line, index: number): Contender[] {
+function among({ fronts, short, ...programs }: Plan, { on, first, work }: Line, index: number): Contender[] {
   const withoutRedis = redisMissing() !== false;
   const all = contenders(programs).filter(({ kind, name, planebench }) => {
     if (kind === 'split' && withoutRedis) return false;
     // Planebench measures for a time.
-    if (first !== undefined && planebench !== undefined) return false;
+    if (planebench !== undefined && (first !== undefined || work === 'whole')) return false;
     return on.includes(kind) && (fronts.length === 0 || fronts.some((front) => name.startsWith(front)));
   });
   if (!short) return all;

@@ -20,7 +20,16 @@ export function cpuMs(pids: readonly number[]): number {
 
 /** Resident memory of a process, in bytes. */
 export function residentBytes(pid: number): number {
-  const [, kib] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1')) ?? [];
+  return statusBytes(pid, /^VmRSS:\s+(\d+) kB$/m);
+}
+
+/** The most that a process has had resident, in bytes. */
+export function peakBytes(pid: number): number {
+  return statusBytes(pid, /^VmHWM:\s+(\d+) kB$/m);
+}
+
+function statusBytes(pid: number, line: RegExp): number {
+  const [, kib] = line.exec(readFileSync(`/proc/${pid}/status`, 'latin1')) ?? [];
   return Number(kib) * 1024;
 }
 

@@ -9,6 +9,9 @@ const CHUNK = 60 * 1024;
 /** Chunks that one connection gets in a tick of the event loop: while its reader keeps up, a socket would take more without end. */
 const CHUNKS_A_TURN = 4;
 
+/** Modes with an id and a number. */
+const COUNTED: readonly number[] = [MODES.source, MODES.file, MODES.sink, MODES.stall];
+
 interface Tally {
   bytes: number;
   corrupt: boolean;
@@ -34,7 +37,7 @@ function serve(socket: Socket): void {
   const read = (chunk: Buffer) => {
     head = head.length === 0 ? chunk : Buffer.concat([head, chunk]);
     const [mode] = head;
-    const length = mode === MODES.source || mode === MODES.sink || mode === MODES.stall ? HEADER_BYTES : 1;
+    const length = mode !== undefined && COUNTED.includes(mode) ? HEADER_BYTES : 1;
     if (head.length < length) return;
     socket.off('data', read);
     begin(socket, head.subarray(0, length), head.subarray(length));
@@ -58,10 +61,14 @@ function begin(socket: Socket, head: Buffer, rest: Buffer): void {
       break;
     case MODES.source:
       socket.resume();
-      pour(socket, tally as Tally, head.readUInt32BE(5));
+      pour(socket, tally as Tally, { kbPerSecond: head.readUInt32BE(5) });
+      break;
+    case MODES.file:
+      socket.resume();
+      pour(socket, tally as Tally, { length: head.readUInt32BE(5) * 1024 });
       break;
     case MODES.sink:
-      takeIn(socket, tally as Tally, rest);
+      takeIn(socket, tally as Tally, rest, head.readUInt32BE(5));
       break;
     case MODES.stall:
       stand(socket);
@@ -71,8 +78,8 @@ function begin(socket: Socket, head: Buffer, rest: Buffer): void {
   }
 }
 
-/** Sends the pattern until the load says to stop, as fast as possible or at a steady rate. */
-function pour(socket: Socket, tally: Tally, kbPerSecond: number): void {
+/** Sends the pattern until the load says to stop or so much was sent, as fast as possible or at a steady rate. */
+function pour(socket: Socket, tally: Tally, { kbPerSecond = 0, length = Number.POSITIVE_INFINITY }): void {
   const at = new Position();
   const from = performance.now();
   let sent = 0;
@@ -80,7 +87,7 @@ function pour(socket: Socket, tally: Tally, kbPerSecond: number): void {
   const write = () => {
     let room = true;
     for (let left = CHUNKS_A_TURN; room && left > 0; left--) {
-      if (tally.stopped) {
+      if (tally.stopped || sent === length) {
         socket.end();
         return;
       }
@@ -90,9 +97,10 @@ function pour(socket: Socket, tally: Tally, kbPerSecond: number): void {
         return;
       }
       if (socket.destroyed) return;
-      room = socket.write(at.next(CHUNK));
-      sent += CHUNK;
-      tally.bytes += CHUNK;
+      const chunk = at.next(Math.min(CHUNK, length - sent));
+      room = socket.write(chunk);
+      sent += chunk.length;
+      tally.bytes += chunk.length;
     }
     if (room) setImmediate(write);
     else socket.once('drain', write);
@@ -100,11 +108,15 @@ function pour(socket: Socket, tally: Tally, kbPerSecond: number): void {
   write();
 }
 
-function takeIn(socket: Socket, tally: Tally, rest: Buffer): void {
+/** Reads the pattern, as fast as it comes or at a steady rate. */
+function takeIn(socket: Socket, tally: Tally, rest: Buffer, kbPerSecond: number): void {
   const at = new Position();
   const take = (chunk: Buffer) => {
     tally.bytes += chunk.length;
     if (!at.matches(chunk)) tally.corrupt = true;
+    if (kbPerSecond === 0) return;
+    socket.pause();
+    setTimeout(() => socket.resume(), chunk.length / kbPerSecond);
   };
   take(rest);
   socket.on('data', take);

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Control } from './control.ts';
@@ -20,24 +21,53 @@ export class Flow {
   corrupt = false;
   ended = false;
   #stopping = false;
+  readonly #gone: Promise<void>;
 
   constructor(tunnel: Duplex, id: number) {
     this.tunnel = tunnel;
     this.id = id;
-    const end = () => {
-      this.ended = true;
-    };
-    tunnel.once('end', end).once('close', end);
+    this.#gone = new Promise((resolve) => {
+      const end = () => {
+        this.ended = true;
+        resolve();
+      };
+      tunnel.once('end', end).once('close', end);
+    });
   }
 
   /** Reads the destination's source, limited to this many kB/s unless 0. */
   download(kbPerSecond: number): void {
+    this.#read(header('source', this.id, kbPerSecond));
+  }
+
+  /** Reads a file of the destination. Resolves once the tunnel has ended. @returns whether all of it came, and came right */
+  async fetch(kib: number): Promise<boolean> {
+    this.#read(header('file', this.id, kib));
+    await this.#gone;
+    await close(this.tunnel);
+    return this.bytes === kib * 1024 && !this.corrupt;
+  }
+
+  /** Writes so much to the destination, which takes at most this many kB/s unless 0. Resolves once all of it has left. */
+  async send(kib: number, kbPerSecond = 0): Promise<void> {
+    const at = new Position();
+    this.tunnel.resume();
+    this.tunnel.write(header('sink', this.id, kbPerSecond));
+    for (const whole = kib * 1024; this.bytes < whole; ) {
+      const piece = at.next(Math.min(CHUNK, whole - this.bytes));
+      this.bytes += piece.length;
+      if (this.tunnel.destroyed) return;
+      if (!this.tunnel.write(piece)) await Promise.race([once(this.tunnel, 'drain'), this.#gone]);
+    }
+  }
+
+  #read(asked: Buffer): void {
     const at = new Position();
     this.tunnel.on('data', (chunk: Buffer) => {
       this.bytes += chunk.length;
       if (!at.matches(chunk)) this.corrupt = true;
     });
-    this.tunnel.write(header('source', this.id, kbPerSecond));
+    this.tunnel.write(asked);
     this.tunnel.resume();
   }
 

@@ -9,6 +9,7 @@ export type Front =
 export const WORKS = [
   'bulk',
   'upload',
+  'whole',
   'ping',
   'ping-under-bulk',
   'dials',

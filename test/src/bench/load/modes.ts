@@ -1,6 +1,6 @@
 /**
- * The first byte of a connection tells the destination what to do. For source, sink and stall it is followed by an id of four bytes,
- * under which the destination counts, and by four bytes that limit a source to this many kB/s, 0 for no limit.
+ * The first byte of a connection tells the destination what to do. For source, file, sink and stall it is followed by an id of four bytes,
+ * under which the destination counts, and by a number of four bytes: how many KiB a file has, or a limit of a source or sink in kB/s, 0 for none.
  */
 export const MODES = {
   /** Sends back what it receives. */
@@ -9,6 +9,8 @@ export const MODES = {
   pong: 0x70,
   /** Sends the pattern without end. */
   source: 0x73,
+  /** Sends so much of the pattern, and ends. */
+  file: 0x66,
   /** Reads the pattern and compares it. */
   sink: 0x6b,
   /** Does not read again until released. */
@@ -19,11 +21,11 @@ export const MODES = {
 
 export const HEADER_BYTES = 9;
 
-export function header(mode: 'source' | 'sink' | 'stall', id: number, kbPerSecond = 0): Buffer {
+export function header(mode: 'source' | 'file' | 'sink' | 'stall', id: number, number = 0): Buffer {
   const bytes = Buffer.alloc(HEADER_BYTES);
   bytes[0] = MODES[mode];
   bytes.writeUInt32BE(id, 1);
-  bytes.writeUInt32BE(kbPerSecond, 5);
+  bytes.writeUInt32BE(number, 5);
   return bytes;
 }
 

@@ -1,10 +1,11 @@
-import { cpuMs, residentBytes } from '../../harness/processes.ts';
+import { cpuMs, peakBytes, residentBytes } from '../../harness/processes.ts';
 import type { Groups } from './messages.ts';
 
-/** Processor seconds so far, and resident megabytes. */
+/** Processor seconds so far, and resident megabytes, now and at most. */
 export interface Used {
   readonly cpu: number;
   readonly mb: number;
+  readonly peakMb: number;
 }
 
 /** Usage per group. */
@@ -12,8 +13,8 @@ export type Usage = ReadonlyMap<string, Used>;
 
 export function usage(groups: Groups): Usage {
   const entries = Object.entries(groups).map(([name, pids]) => {
-    const mb = pids.reduce((sum, pid) => sum + residentBytes(pid), 0) / 1e6;
-    return [name, { cpu: cpuMs(pids) / 1000, mb }] as const;
+    const mb = (of: (pid: number) => number) => pids.reduce((sum, pid) => sum + of(pid), 0) / 1e6;
+    return [name, { cpu: cpuMs(pids) / 1000, mb: mb(residentBytes), peakMb: mb(peakBytes) }] as const;
   });
   return new Map(entries);
 }
@@ -33,9 +34,9 @@ export function differences(
   suffix: string,
   of: (used: Used) => number,
 ): Record<string, number> {
-  const figures = [...after].map(([name, { cpu, mb }]) => {
-    const was = before.get(name) ?? { cpu: 0, mb: 0 };
-    return [name + suffix, of({ cpu: cpu - was.cpu, mb: mb - was.mb })] as const;
+  const figures = [...after].map(([name, { cpu, mb, peakMb }]) => {
+    const was = before.get(name) ?? { cpu: 0, mb: 0, peakMb: 0 };
+    return [name + suffix, of({ cpu: cpu - was.cpu, mb: mb - was.mb, peakMb: peakMb - was.peakMb })] as const;
   });
   return Object.fromEntries(figures);
 }

@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { median } from '../figures.ts';
 import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
 import { fairness } from './fairness.ts';
+import { Flow } from './flow.ts';
 import { countInstructions } from './instructions.ts';
 import type { Figures, WorkName } from './messages.ts';
 import { besideSlow, cut, stall } from './stall.ts';
@@ -18,6 +19,9 @@ const FIRST_WITHIN = 60_000;
 /** How many dials of a fresh plane count as its first. */
 const FIRST_DIALS = 10;
 
+/** What each of many tunnels fetches. */
+const FILE_KIB = 5 * 1024;
+
 /** Dials at a time after a cut. */
 const DIALS_AFTER_CUT = 8;
 
@@ -25,6 +29,7 @@ const DIALS_AFTER_CUT = 8;
 export const works: Readonly<Record<WorkName, (bench: Bench) => Promise<Figures>>> = {
   bulk: (bench) => bulk(bench, false),
   upload: (bench) => bulk(bench, true),
+  whole,
   ping: (bench) => ping(bench, bench.settings.conns, 0),
   'ping-under-bulk': (bench) => ping(bench, 1, bench.settings.conns),
   dials: (bench) => dials(bench, bench.settings.conns),
@@ -50,6 +55,21 @@ async function bulk(bench: Bench, up: boolean): Promise<Figures> {
   const { gb, figures } = flowFigures(before, after);
   await bench.finishFlows(flows);
   return { ...figures, ...cpuPer(before.used, after.used, '_cpu_s_per_gb', gb) };
+}
+
+/** N tunnels fetch a file each, all at once, and memory is measured at its highest. */
+async function whole(bench: Bench): Promise<Figures> {
+  const { conns, groups } = bench.settings;
+  const tunnels = await bench.tunnels.openMany(conns);
+  const start = performance.now();
+  const came = await Promise.all(tunnels.map((tunnel) => new Flow(tunnel, bench.control.newId()).fetch(FILE_KIB)));
+  const seconds = (performance.now() - start) / 1000;
+  const fetched = came.filter((each) => each).length;
+  return {
+    gb_per_s: (fetched * FILE_KIB * 1024) / 1e9 / seconds,
+    not_whole: conns - fetched,
+    ...differences(new Map(), usage(groups), '_peak_mb', ({ peakMb }) => peakMb),
+  };
 }
 
 /** Tunnels exchange 64 bytes in each direction, beside downloads if there are any. */
