@@ -7,9 +7,7 @@ export const FLAGS = {
   drainMs: 25_000,
   /** The same for `isthmus hold`: it leaves when its last tunnel ends, or its pod's grace is over. */
   holdDrainMs: 24 * 3_600_000,
-  /** What a program needs of its memory limit before tunnels may keep any of it for `--resume-memory`. */
-  resumeReserveBytes: 32 * 1024 * 1024,
-  /** The part of the rest of its memory limit that tunnels may keep. */
+  /** The part of what a memory limit leaves for tunnels that they may keep for `--resume-memory`. */
   resumePart: 1 / 4,
   /** How many keys of a mounted Secret or ConfigMap an error shows that looked for another one. */
   keysShown: 10,

@@ -1,20 +1,6 @@
 import { Duplex, type Readable } from 'node:stream';
 import { RUNTIME } from './defaults.ts';
-
-/** How much this process may use, in bytes: the limit of its control group. 0 if nothing limits it. */
-export function memoryLimit(): number {
-  return process.constrainedMemory?.() ?? 0;
-}
-
-/** What a tunnel buffers where this is the limit, in bytes. */
-export function bufferSizesFor(limit: number) {
-  return limit > 0 && limit <= RUNTIME.tinyMemoryBytes
-    ? { stream: RUNTIME.tinyStreamBytes, ahead: RUNTIME.tinyAheadBytes, kept: RUNTIME.tinyKeptBytes }
-    : { stream: RUNTIME.streamBytes, ahead: RUNTIME.aheadBytes, kept: RUNTIME.keptBaseBytes };
-}
-
-/** What a tunnel buffers in this process, in bytes: `stream`, `ahead` and `kept` of `RUNTIME`, or those for tiny memory. */
-export const bufferSizes = bufferSizesFor(memoryLimit());
+import { bufferSizes } from './memory.ts';
 
 /** Whether a piece keeps much more memory than it needs: a socket's read has many frames in it, and each is a view of that. */
 function pins(piece: Uint8Array): boolean {

@@ -113,20 +113,32 @@ export const RUNTIME = {
   /** The longest exponent of an RSA key in a certificate, in bits, as in Go. */
   rsaExponentBits: 31,
 
-  /** A process that may use no more memory than this keeps its buffers short: upstream's manifests give an agent 30 MiB, and Node takes 20. */
-  tinyMemoryBytes: 64 * 1024 * 1024,
+  /** What a program needs of its memory limit before any is left for tunnels: an agent takes 21 MiB after its start, a server 35 after some dials. */
+  programBytes: 32 * 1024 * 1024,
+  /** Where memory is limited, a tunnel's buffers are so small that at each place this many fit into what is left for tunnels. */
+  tunnels: 1024,
+  /** The smallest buffer of a tunnel, however little is left: with less, the objects around it weigh more than its bytes. */
+  leastBufferBytes: 16 * 1024,
+  /** The part of what is left for tunnels that they may hold together for one purpose: the growth of windows, packets of slow readers. */
+  poolPart: 1 / 8,
+  /** Buffers that died young are freed when so much was read: this part of what is left for tunnels. */
+  garbagePart: 1 / 16,
+  /** ... but this is what V8 lets pile up in any case (14.6: twice its usual semi-space). */
+  garbageBytes: 32 * 1024 * 1024,
+  /** The part of its memory limit that a process leaves for the tunnels that it has: with less, it refuses dials. */
+  memoryReservePart: 1 / 16,
+  /** How long a look at the memory that is used stays valid. It takes 0.2 ms. */
+  memoryLookMs: 50,
+  /** ... and at least so many times the time that it took. */
+  memoryLookTimes: 50,
   /** What a stream buffers before it pauses its source. 64 KiB carries 25 to 30 % more bytes per second than 16; more costs latency under load. */
   streamBytes: 64 * 1024,
   /** What may wait to be sent on a stream of a link before its writer has to pause: two reads of a socket. */
   aheadBytes: 128 * 1024,
   /** What each end of a tunnel may always keep until the other end has it: enough for paths within a site. */
   keptBaseBytes: 256 * 1024,
-  /** `streamBytes` where memory is tiny. With the usual sizes, 8 downloads at once in 30 MiB killed an agent within seconds. */
-  tinyStreamBytes: 16 * 1024,
-  /** `aheadBytes` where memory is tiny. */
-  tinyAheadBytes: 32 * 1024,
-  /** `keptBaseBytes` where memory is tiny. */
-  tinyKeptBytes: 64 * 1024,
+  /** The first receive window of a tunnel's stream: what it holds that nobody reads. The window of a stream that is read grows. */
+  windowBytes: 64 * 1024,
   /** Received bytes that are less than this part of the memory that they lie in are copied where they are kept. */
   pinnedParts: 4,
   /** Received pieces that are shorter are put together where they are kept: each alone would cost more than it holds. */

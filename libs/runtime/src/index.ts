@@ -20,7 +20,7 @@ export {
   within,
 } from './async.ts';
 export { bind } from './bind.ts';
-export { bufferSizes, compact, MultiplexedDuplex, memoryLimit, Packing, pushCompact } from './buffers.ts';
+export { compact, MultiplexedDuplex, Packing, pushCompact } from './buffers.ts';
 export { Certificate, certificateOf, renewalIsDue } from './certificates/certificate.ts';
 export { isKeyOf } from './certificates/keys.ts';
 export { addressText, isFor } from './certificates/names.ts';
@@ -58,6 +58,7 @@ export {
 } from './connection-limits.ts';
 export { descriptors } from './descriptors.ts';
 export { readAtMost, readNamedFile, reasonOf } from './files.ts';
+export { bufferSizes, memory, memoryLimit, poolBytes } from './memory.ts';
 export { lookupName, names, resolveName } from './resolve.ts';
 export {
   answerTo,
@@ -70,6 +71,7 @@ export {
   onceAborted,
   onceClosed,
   putBack,
+  shortReads,
   unlessGivenUp,
   wholeOf,
   writerOf,

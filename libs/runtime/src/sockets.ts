@@ -3,6 +3,7 @@ import net, { isIP, Socket } from 'node:net';
 import type { Duplex, Readable } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { RUNTIME } from './defaults.ts';
+import { bufferSizes } from './memory.ts';
 import { names } from './resolve.ts';
 
 /** Node 26 passes all of these on. Older ones take only the first two, then ask ten times, a second apart: they end it after 25 s. */
@@ -85,6 +86,26 @@ export function onceAborted(
 ): void {
   if (signal.aborted) act();
   else signal.addEventListener('abort', act, { once: true });
+}
+
+/** What all sockets that read shortly read into. */
+let read: Buffer | undefined;
+
+/**
+ * Options of a socket that lets it read no more at once than a stream buffers. Otherwise it takes 64 KiB, which is too much for each of many
+ * tunnels where memory is limited.
+ * @param socket the one that has the options
+ */
+export function shortReads(socket: () => Socket): Pick<net.SocketConstructorOpts, 'onread'> {
+  if (bufferSizes.stream >= RUNTIME.streamBytes) return {};
+  read ??= Buffer.allocUnsafeSlow(bufferSizes.stream);
+  const callback = (length: number, bytes: Uint8Array) => {
+    // Its own: in one of Node's pools, a piece would keep those of other sockets.
+    const piece = Buffer.allocUnsafeSlow(length);
+    piece.set(bytes.subarray(0, length));
+    return socket().push(piece);
+  };
+  return { onread: { buffer: read, callback } };
 }
 
 /** Sockets that hold back what was written in this tick of the event loop. */

@@ -61,6 +61,7 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   options: ProgramOptions<T, L>,
 ): Promise<void> {
   setDefaultHighWaterMark(false, bufferSizes.stream);
+  Buffer.poolSize = SERVICE.poolBytes;
   tellV8();
   let crashLog: ProgramLog | undefined;
   process.on('uncaughtException', (error) => crash(options.name, crashLog, error, 'uncaught error'));
@@ -94,6 +95,8 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
 /** Sets V8's flags as the program begins. Without the quick compiler, on Node 22, V8 keeps its own counts. Deno passes all of this over. */
 function tellV8(): void {
   const memory = memoryLimit();
+  if (memory > 0 && memory <= SERVICE.littleMemoryBytes)
+    for (const flag of ['--no-maglev', '--optimize-for-size']) setFlagsFromString(flag);
   if (memory > 0 && memory < SERVICE.ampleMemoryBytes) return;
   setFlagsFromString(`--heap-growing-percent=${SERVICE.heapGrowingPercent}`);
   if (Number.parseInt(process.versions.v8, 10) < SERVICE.quickCompilerV8) return;

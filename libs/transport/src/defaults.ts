@@ -1,3 +1,5 @@
+import { bufferSizes, poolBytes } from '@isthmus/runtime';
+
 /** Times, sizes and counts of transport: times in milliseconds unless their name says otherwise, sizes in bytes. */
 export const TRANSPORT = {
   /** How long a peer may take to send its first bytes; by default, also for its TLS handshake before that. */
@@ -42,7 +44,7 @@ export const TRANSPORT = {
   /** How long a caller may take to send the head of its CONNECT. */
   connectHeadMs: 10_000,
   /** Initial window of a gRPC caller's tunnel: what it holds if its destination does not read. It grows if the destination reads. */
-  callerWindowBytes: 64 * 1024,
+  callerWindowBytes: bufferSizes.window,
   /** How long the header fields of a caller's request over HTTP/2 may be: the head of a CONNECT, and the 32 bytes that each of 32 fields costs. */
   callerFieldsBytes: 33 * 1024,
   /** Window of a gRPC stream until its caller has proven a tenant, where tenants are configured. It has room for a dial. */
@@ -77,7 +79,7 @@ export const TRANSPORT = {
   /** The same until the peer has proven who it is. Nothing but such answers can wait for it. */
   grpcWaitingBacklogBytes: 16 * 1024,
   /** How much the windows of all gRPC callers together may grow. They have a budget of their own, so that they cannot shrink the links' windows. */
-  grpcGrowthBytes: 128 * 1024 * 1024,
+  grpcGrowthBytes: poolBytes(128 * 1024 * 1024),
   /** The largest window of a gRPC stream. Callers are near, and longer queues survive a minor garbage collection. */
   grpcWindowBytes: 1024 * 1024,
   /** Streams that a gRPC peer may reset in a short time before its connection ends. */
@@ -105,7 +107,7 @@ export const TRANSPORT = {
   /** How much may wait for one tunnel of packets before its bytes count against the window that all tunnels of its stream share. */
   packetsTunnelShareBytes: 4 * 1024 * 1024,
   /** How much may wait like this in the whole process. */
-  packetsBudgetBytes: 128 * 1024 * 1024,
+  packetsBudgetBytes: poolBytes(128 * 1024 * 1024),
   /** A tunnel's share is at most the rest of the budget divided by this, so many slow readers make each other's share small. */
   packetsBudgetParts: 8,
   /**

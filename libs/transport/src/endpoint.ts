@@ -1,6 +1,6 @@
 import { getServers } from 'node:dns';
 import net, { isIP, type Socket } from 'node:net';
-import { connectFirst, descriptors, type Guarded, guarding, names } from '@isthmus/runtime';
+import { connectFirst, descriptors, type Guarded, guarding, names, shortReads } from '@isthmus/runtime';
 import {
   asDialError,
   callerName,
@@ -273,7 +273,11 @@ function reach(
 
 function open(host: string, port: number): Socket {
   descriptors.opened();
-  return net.connect({ host, port, noDelay: true, allowHalfOpen: true, ...UNREAD });
+  const socket: Socket = net.connect({
+    ...{ host, port, noDelay: true, allowHalfOpen: true, ...UNREAD },
+    ...shortReads(() => socket),
+  });
+  return socket;
 }
 
 const LIMIT_REACHED = 'connection_limit_reached';

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { endAfterPeer, type Guarded, guarding, writerOf } from '@isthmus/runtime';
+import { endAfterPeer, type Guarded, guarding, memory, writerOf } from '@isthmus/runtime';
 import { TUNNEL } from './defaults.ts';
 import type { MarkStream, TunnelEnd } from './dial.ts';
 import { type CutBy, PlaneEnded, planeEnded, type ReaderStalled, SessionLost } from './errors.ts';
@@ -189,6 +189,7 @@ export class Splice {
     const copy = (chunk: Uint8Array) => {
       from.bytes += chunk.length;
       from.readAt = performance.now();
+      memory.read(chunk.length);
       if (this.#endsIdle && from === this.#caller)
         return this.abort(new PlaneEnded('a request came as the idle tunnel ended', { by: this.#endsIdle }));
       if (this.#restarts) this.#timer?.refresh();

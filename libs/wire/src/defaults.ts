@@ -1,10 +1,12 @@
+import { bufferSizes, poolBytes } from '@isthmus/runtime';
+
 /**
  * Times, sizes and counts of wire: times in milliseconds, sizes in bytes. A connection may have others (`Config`). Those that say "of the
  * process" are shared by all its connections.
  */
 export const WIRE = {
-  /** The first receive window of a link's streams: what a stream holds that nobody reads. The window of a stream that is read grows. */
-  windowBytes: 64 * 1024,
+  /** The first receive window of a link's streams. */
+  windowBytes: bufferSizes.window,
   /** Streams that the other side of a link may have open. More are refused. */
   streams: 100_000,
   /** The longest frame that a link accepts: one read of a socket fits into it. */
@@ -151,12 +153,12 @@ export const WIRE = {
   /** By how much of its size such a window grows. A window that doubles is always a little behind TCP's, which doubles too. */
   farGrowth: 3,
   /** How much all receive windows of the process may grow together because their round-trip times are long. */
-  growthBytes: 112 * 1024 * 1024,
+  growthBytes: poolBytes(112 * 1024 * 1024),
   /**
    * How much they may grow together because their readers are fast. Without this limit, a process that passes bytes on fills 32 windows of
    * 4 MiB with what a slower reader has not taken.
    */
-  localGrowthBytes: 16 * 1024 * 1024,
+  localGrowthBytes: poolBytes(16 * 1024 * 1024),
   /** A sender with less window than this has to wait: readers return window in pieces, and a few are always on their way. */
   shortWindowBytes: 256 * 1024,
   /** How often links are checked for received bytes. */

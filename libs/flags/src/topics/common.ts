@@ -1,4 +1,4 @@
-import { memoryLimit, SharedBudget } from '@isthmus/runtime';
+import { poolBytes, SharedBudget } from '@isthmus/runtime';
 import type { ResumeOptions } from '@isthmus/tunnel';
 import { FLAGS } from '../defaults.ts';
 import { checkAppendable, readFlagFile } from '../files.ts';
@@ -115,12 +115,7 @@ export function checkResume(flags: Values<typeof resume>): void {
 export function resumeOptions(flags: Values<typeof resume>): ResumeOptions | undefined {
   const timeoutMs = flags['resume-timeout'];
   if (timeoutMs === 0) return undefined;
-  return { timeoutMs, budget: new SharedBudget(resumeBudget(flags['resume-memory'] * MIB, memoryLimit())) };
-}
-
-/** Returns how many bytes of those wanted fit a memory limit, in bytes. 0 is no limit. */
-export function resumeBudget(wanted: number, limit: number): number {
-  return limit === 0 ? wanted : Math.min(wanted, Math.max(0, limit - FLAGS.resumeReserveBytes) * FLAGS.resumePart);
+  return { timeoutMs, budget: new SharedBudget(poolBytes(flags['resume-memory'] * MIB, FLAGS.resumePart)) };
 }
 
 /** Of every program's topic of ports: in servers and agents they have other names. */

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import { createSecureContext } from 'node:tls';
-import { resumeBudget } from './common.ts';
 import { parseDestinations } from './destinations.ts';
 import { parseLabels } from './server.ts';
 import { CIPHER_SUITES, opensslCiphers, tlsVersion } from './tls.ts';
@@ -42,23 +41,6 @@ describe('labels', () => {
   for (const bad of ['', 'a', 'a=b,', 'a=b=c', '=b']) {
     it(`reject ${JSON.stringify(bad)}`, () => assert.throws(() => parseLabels(bad), /bad label .*: want key=value/));
   }
-});
-
-const MIB = 1024 * 1024;
-
-test('tunnels keep what the flag allows, but no more than a quarter of what a memory limit leaves', () => {
-  for (const [wanted, limit, kept] of [
-    [64, 0, 64],
-    [64, 512, 64],
-    [64, 288, 64],
-    [64, 256, 56],
-    [64, 128, 24],
-    [16, 128, 16],
-    [64, 48, 4],
-    [64, 32, 0],
-    [64, 30, 0],
-  ] as const)
-    assert.equal(resumeBudget(wanted * MIB, limit * MIB), kept * MIB, `${wanted} of ${limit} MiB`);
 });
 
 const parse = (allow: readonly string[], deny: readonly string[] = []) =>

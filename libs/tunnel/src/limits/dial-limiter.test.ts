@@ -143,20 +143,26 @@ test('tenants that use nothing are forgotten, those that do are not', async (con
   assert.ok(limiter.use('acme'), 'its rate is used up');
 });
 
-test('a dial is refused while descriptors are scarce, and may be retried elsewhere', async () => {
-  const left = { scarce: true };
+test('a dial is refused while descriptors or memory are scarce, and may be retried elsewhere', async () => {
+  const [left, bytes] = [{ scarce: true }, { scarce: true }];
   const asked: string[] = [];
   const inner: Dial = ({ id }) => {
     asked.push(id);
     return Promise.reject(new Error('asked'));
   };
-  const dial = refuseWhenScarce(inner, left);
+  const dial = refuseWhenScarce(inner, left, bytes);
   await assert.rejects(dial({ id: 'first' } as DialRequest), {
     code: 'connection_limit_reached',
     retryable: true,
     message: /too many open files/,
   });
   left.scarce = false;
+  await assert.rejects(dial({ id: 'first' } as DialRequest), {
+    code: 'connection_limit_reached',
+    retryable: true,
+    message: /too little memory/,
+  });
+  bytes.scarce = false;
   await assert.rejects(dial({ id: 'second' } as DialRequest), /asked/);
   assert.deepEqual(asked, ['second']);
 });

@@ -1,4 +1,4 @@
-import { descriptors, onceClosed, systemClock } from '@isthmus/runtime';
+import { descriptors, memory, onceClosed, systemClock } from '@isthmus/runtime';
 import { TUNNEL } from '../defaults.ts';
 import type { Attach, Dial, DialRequest, Established, Stage } from '../dial.ts';
 import { DialError } from '../errors.ts';
@@ -223,13 +223,25 @@ function rateOf({ dialsPerSecond, burst }: DialLimits) {
   return { perSecond: dialsPerSecond, atOnce: burst };
 }
 
-/** Refuses dials while file descriptors are scarce. Each dial would use one of the last, for itself or for its caller's answer. */
-export function refuseWhenScarce(dial: Dial, left: { readonly scarce: boolean } = descriptors): Dial {
-  return (request) => (left.scarce ? Promise.reject(tooManyOpen()) : dial(request));
+/** What a process may have too little of. */
+interface Left {
+  readonly scarce: boolean;
 }
 
-/** Retryable: the destination was not reached, and another agent or gateway may have descriptors. */
-function tooManyOpen(): DialError {
-  const text = 'too many open files: the process needs a higher limit, or fewer tunnels';
+/**
+ * Refuses dials while file descriptors or memory are scarce. Each dial would use one of the last, for itself or for its caller's answer. The
+ * kernel kills a process without memory, and every tunnel with it.
+ */
+export function refuseWhenScarce(dial: Dial, files: Left = descriptors, bytes: Left = memory): Dial {
+  return (request) => {
+    if (files.scarce) return Promise.reject(tooLittleOf('too many open files'));
+    if (bytes.scarce) return Promise.reject(tooLittleOf('too little memory'));
+    return dial(request);
+  };
+}
+
+/** Retryable: the destination was not reached, and another agent or gateway may have enough. */
+function tooLittleOf(what: string): DialError {
+  const text = `${what}: the process needs a higher limit, or fewer tunnels`;
   return new DialError('connection_limit_reached', text, { retryable: true, retryAfter: 0 });
 }
