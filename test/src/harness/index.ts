@@ -5,6 +5,7 @@ export * from './black-hole.ts';
 export * from './chunks.ts';
 export * from './connect-caller.ts';
 export * from './connect-proxy.ts';
+export * from './control-group.ts';
 export * from './destination.ts';
 export * from './flags.ts';
 export * from './go-program.ts';

@@ -1,0 +1,173 @@
+import assert from 'node:assert/strict';
+import type { Duplex } from 'node:stream';
+import { test } from 'node:test';
+import { listening } from '../bench/child.ts';
+import { Control } from '../bench/load/control.ts';
+import { Flow } from '../bench/load/flow.ts';
+import { header } from '../bench/load/modes.ts';
+import { STANDING, Tunnels } from '../bench/load/tunnels.ts';
+import { beginPhase, Dialler, stopAll } from '../bench/load/workers.ts';
+import { doorOf } from '../chaos/load/door.ts';
+import {
+  AS_IN_IMAGE,
+  agentMember,
+  type ControlGroup,
+  controlGroup,
+  controlGroupMissing,
+  newTrust,
+  type Scope,
+  scoped,
+  serverMember,
+  unlessSlow,
+  until,
+  within,
+} from '../harness/index.ts';
+
+const MIB = 1024 * 1024;
+
+/** What README.md, the pages and the manifests give at least. */
+const AGENT = 48 * MIB;
+const SERVER = 128 * MIB;
+
+const DIALS = 4000;
+const DIALS_AT_ONCE = 8;
+const TRANSFERS = 200;
+/** Of each transfer. */
+const KIB = 2048;
+/** So many of the transfers read slowly, and so many beside them not at all. */
+const SLOW = 20;
+const STANDING_STILL = 10;
+const SLOW_BYTES_PER_MS = 500;
+/** How long all of a row may take, in milliseconds: slower is allowed. */
+const WITHIN = 100_000;
+const LOOK_EVERY_MS = 20;
+
+interface Rig {
+  readonly tunnels: Tunnels;
+  readonly control: Control;
+  /** Tunnels, which go with the rig. */
+  readonly open: Duplex[];
+  readonly groups: Readonly<Record<'server' | 'agent', ControlGroup>>;
+}
+
+async function rig(scope: Scope, protocol: 'grpc' | 'connect'): Promise<Rig> {
+  const groups = { server: controlGroup(scope, SERVER), agent: controlGroup(scope, AGENT) };
+  const trust = await newTrust(scope);
+  const env = AS_IN_IMAGE;
+  const { member: server, agentPort, ways } = await serverMember(scope, trust, 'server', { env, place: groups.server });
+  const agent = await agentMember(scope, trust, 'agent', agentPort, { env, place: groups.agent });
+  await Promise.all([server, agent].map(({ program }) => program.waitReady()));
+  const { port } = await listening(scope, '../bench/load/destination.ts');
+  const tunnels = new Tunnels({ kind: 'door', door: doorOf(ways), protocol }, port);
+  const control = await Control.connect(port);
+  scope.defer(() => control.end());
+  const open: Duplex[] = [];
+  scope.defer(() => {
+    for (const tunnel of open) tunnel.destroy();
+  });
+  return { tunnels, control, open, groups };
+}
+
+type Work = (rig: Rig) => Promise<void>;
+
+async function dials({ tunnels }: Rig): Promise<void> {
+  const workers = Array.from({ length: DIALS_AT_ONCE }, () => new Dialler(tunnels));
+  const phase = beginPhase(workers);
+  const over = () => phase.failures > 0 || phase.samples.cycle.length >= DIALS;
+  await until(over, { what: () => `${phase.samples.cycle.length} dials`, deadline: WITHIN });
+  await stopAll(workers);
+  assert.equal(phase.failures, 0, 'dials failed');
+}
+
+async function downloads(rig: Rig): Promise<void> {
+  const { control } = rig;
+  // Nobody reads these.
+  for (const tunnel of await opened(rig, STANDING_STILL)) tunnel.write(header('source', control.newId()));
+  const flows = (await opened(rig, TRANSFERS)).map((tunnel) => new Flow(tunnel, control.newId()));
+  const fetched = flows.map((flow) => flow.fetch(KIB));
+  for (const { tunnel } of flows.slice(0, SLOW)) readSlowly(tunnel);
+  const came = () => `bytes of each: ${flows.map(({ bytes, corrupt }) => `${bytes}${corrupt ? ' corrupt' : ''}`)}`;
+  const whole = await within(Promise.all(fetched), { what: came, deadline: WITHIN });
+  assert.ok(
+    whole.every((each) => each),
+    came(),
+  );
+}
+
+async function uploads(rig: Rig): Promise<void> {
+  const { control } = rig;
+  for (const tunnel of await opened(rig, STANDING_STILL)) new Flow(tunnel, control.newId()).upload('stall');
+  const flows = (await opened(rig, TRANSFERS)).map((tunnel) => new Flow(tunnel, control.newId()));
+  const left = () => `bytes of each: ${flows.map(({ bytes }) => bytes)}`;
+  const sent = flows.map((flow, index) => flow.send(KIB, index < SLOW ? SLOW_BYTES_PER_MS : 0));
+  await within(Promise.all(sent), { what: left, deadline: WITHIN });
+  let arrived: number[] = [];
+  const whole = async () => {
+    arrived = (await Promise.all(flows.map(({ id }) => control.count(id)))).map(({ bytes, corrupt }) =>
+      corrupt ? -1 : bytes,
+    );
+    return arrived.every((bytes) => bytes === KIB * 1024);
+  };
+  await until(whole, { what: () => `bytes of each: ${arrived}`, deadline: WITHIN });
+}
+
+async function opened({ tunnels, open }: Rig, count: number): Promise<Duplex[]> {
+  const all = await tunnels.openMany(count, { window: STANDING });
+  open.push(...all);
+  assert.equal(all.length, count, `tunnels: ${JSON.stringify(tunnels.errors)}`);
+  return all;
+}
+
+function readSlowly(tunnel: Duplex): void {
+  tunnel.on('data', ({ length }: Buffer) => {
+    tunnel.pause();
+    setTimeout(() => tunnel.resume(), length / SLOW_BYTES_PER_MS);
+  });
+}
+
+/** What one pair does. */
+const ROWS: readonly (readonly ['connect' | 'grpc', string, Work])[] = [
+  ['connect', '4,000 dials, 8 at a time', dials],
+  ['connect', '200 downloads', downloads],
+  ['connect', '200 uploads', uploads],
+  ['grpc', '4,000 dials, 8 at a time', dials],
+];
+
+for (const [protocol, what, work] of ROWS) {
+  test(
+    `by ${protocol}, an agent in ${AGENT / MIB} MiB and a server in ${SERVER / MIB} MiB live through ${what}`,
+    { skip: unlessSlow() || controlGroupMissing() },
+    scoped(async (scope, context) => {
+      const made = await rig(scope, protocol);
+      const peaks = watched(scope, made);
+      const began = performance.now();
+      try {
+        await work(made);
+      } finally {
+        const { server, agent } = peaks;
+        context.diagnostic(
+          `${((performance.now() - began) / 1000).toFixed(1)} s; own MiB at most: server ${server}, agent ${agent}`,
+        );
+        const killed = Object.entries(made.groups).filter(([, group]) => group.kills > 0);
+        assert.deepEqual(
+          killed.map(([name]) => name),
+          [],
+          'killed for lack of memory',
+        );
+      }
+      assert.deepEqual(made.tunnels.errors, {});
+    }),
+  );
+}
+
+/** The most that each process had of its own, in MiB, looked at now and then. */
+function watched(scope: Scope, { groups }: Rig): Record<'server' | 'agent', number> {
+  const most = { server: 0, agent: 0 };
+  const look = () => {
+    for (const name of ['server', 'agent'] as const)
+      most[name] = Math.max(most[name], Math.round(groups[name].ownBytes / MIB));
+  };
+  const timer = setInterval(look, LOOK_EVERY_MS);
+  scope.defer(() => clearInterval(timer));
+  return most;
+}
