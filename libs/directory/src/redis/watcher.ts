@@ -193,7 +193,7 @@ export class RedisWatcher {
   }
 
   /** Writes, and returns why the store refused it; undefined if it did not. */
-  #refusalOf(write: (client: Client) => Promise<void>): Promise<string | undefined> {
+  #refusalOf(write: (client: Client) => Promise<unknown>): Promise<string | undefined> {
     return this.#connection.run(async (client) => {
       try {
         await write(client);
@@ -223,32 +223,35 @@ export class RedisWatcher {
 
   /**
    * Drops hubs whose record has been missing for too long. If the store still lists the hub as in charge, it is removed there, and
-   * everyone learns of it from the stream. A store that takes no writes takes none of hubs that are well, either: then all stay, and once
-   * it does again, they have time to write.
+   * everyone learns of it from the stream. A store that takes no writes takes none of hubs that are well, either: so a record counts as
+   * missing only from when the store took a write, and at each look that it takes one.
    */
   async #dropAbsent(inCharge: ReadonlyMap<string, number>): Promise<void> {
     const held = new Map([...this.#listener.hubs()].map(({ hubId, incarnation }) => [hubId, incarnation]));
     const known = [...new Map([...held, ...inCharge]).keys()];
     if (known.length === 0) return;
     const records = await this.#connection.run((client) => client.mget(known.map(this.#keys.hub)));
+    const absent = known.filter((_, index) => records[index] == null);
+    const refusal = absent.length === 0 ? undefined : await this.#refusalOf(deleteNothing(this.#keys));
+    if (refusal !== undefined) {
+      this.#health.note(`following the directory, but cannot remove hubs that no longer write to it: ${refusal}`);
+      this.#distrustAbsence();
+      return;
+    }
     const now = performance.now();
     const before = this.#missing;
-    this.#missing = new Map();
-    for (const [index, hubId] of known.entries()) {
-      if (records[index] != null) continue;
-      const since = before.get(hubId) ?? now;
-      this.#missing.set(hubId, since);
+    this.#missing = new Map(absent.map((hubId) => [hubId, before.get(hubId) ?? now]));
+    for (const [hubId, since] of this.#missing) {
       if (now - since < DIRECTORY.graceMs) continue;
       const incarnation = inCharge.get(hubId);
-      if (incarnation !== undefined) {
-        const refusal = await this.#refusalOf((client) => removeExpired(client, this.#keys, { hubId, incarnation }));
-        if (refusal === undefined) continue;
-        this.#health.note(`following the directory, but cannot remove hubs that no longer write to it: ${refusal}`);
-        this.#distrustAbsence();
-        return;
-      } else {
+      if (incarnation === undefined) {
         this.#tell({ kind: 'hub-gone', hubId, incarnation: held.get(hubId) ?? 0, expired: true });
-      }
+      } else await this.#connection.run((client) => removeExpired(client, this.#keys, { hubId, incarnation }));
     }
   }
+}
+
+/** A write that changes nothing, and that a server which takes no writes refuses. */
+function deleteNothing(keys: Keys): (client: Client) => Promise<unknown> {
+  return (client) => client.hdel(keys.meta, 'nothing');
 }
