@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { basename, dirname, join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
-import { programs, ROOT } from './workspace.mjs';
+import { commandsOf, programs, ROOT } from './workspace.mjs';
 
 /** Of each bundle. Lines stay separate and names nearly unchanged, for stack traces; `node --enable-source-maps` shows those of the sources. */
 export const ESBUILD = {
@@ -22,7 +22,7 @@ export async function bundlePrograms(to, root = ROOT) {
   // Nothing is written any more once this has failed.
   const ends = await Promise.allSettled(
     all.flatMap((program) =>
-      Object.keys(program.manifest.bin).map(async (name) => {
+      commandsOf(program).map(async (name) => {
         const outdir = join(to, name);
         const banner = { js: bannerOf(relative(outdir, root)) };
         const made = await build({

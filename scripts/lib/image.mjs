@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { archive } from './archive.mjs';
 import { command, installed } from './command.mjs';
-import { programs } from './workspace.mjs';
+import { commandsOf, programs } from './workspace.mjs';
 
 const BUILD_MS = 30 * 60_000;
 /** Isolation that needs no privileges and no container runtime. */
@@ -139,7 +139,7 @@ async function runPrograms(container, architecture) {
   const emulator = architecture === HERE ? [] : ['/emulator', '/usr/local/bin/node'];
   if (emulator.length > 0) await buildah(['copy', container, await pathOf(EMULATORS[architecture]), emulator[0]]);
   const ran = [];
-  for (const name of programs().flatMap(({ manifest }) => Object.keys(manifest.bin))) {
+  for (const name of programs().flatMap(commandsOf)) {
     for (const path of [`/${name}`, `/usr/bin/${name}`]) {
       const version = await buildah(['run', ...CHROOT, container, '--', ...emulator, path, '--version']);
       ran.push(`${path} --version: ${version}`);

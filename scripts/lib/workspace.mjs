@@ -39,6 +39,12 @@ export function programs(root = ROOT) {
   return workspacePackages(root).filter(({ manifest }) => manifest.bin);
 }
 
+/** Returns the names of a program's commands, without those that are a second name of one: kubectl finds `isthmus` by another. */
+export function commandsOf({ manifest }) {
+  const files = Object.values(manifest.bin);
+  return Object.keys(manifest.bin).filter((_, index) => files.indexOf(files[index]) === index);
+}
+
 /**
  * Copies the bundles of programs, without their source maps, below `programs`, and writes what starts each below `bin`.
  * @param bundles what `bundlePrograms` has made

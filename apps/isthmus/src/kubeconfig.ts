@@ -180,7 +180,22 @@ export interface KubeContext {
   /** The user's client certificate and its key as PEM: both or none. */
   readonly cert?: string;
   readonly key?: string;
+  /** The user's token. */
+  readonly token?: string;
+  /** Whether the user has nothing that proves it, not even a command that gets it. kubectl then asks for a name and a password. */
+  readonly nameless: boolean;
 }
+
+/** Fields of a user that prove it to an API server by themselves, or say how to get what does. */
+const PROOFS = [
+  'token',
+  'tokenFile',
+  'client-certificate',
+  'client-certificate-data',
+  'exec',
+  'auth-provider',
+  'username',
+];
 
 /** Reads a context, the current one if none is named. */
 export async function kubeContext(config: Kubeconfig, name = config.currentContext): Promise<KubeContext> {
@@ -194,6 +209,7 @@ export async function kubeContext(config: Kubeconfig, name = config.currentConte
   const ca = pemOf(config.path, cluster, 'certificate-authority');
   const cert = pemOf(config.path, user, 'client-certificate');
   const key = pemOf(config.path, user, 'client-key');
+  const token = tokenOf(config.path, user);
   if ((cert === undefined) !== (key === undefined))
     throw usage(`user ${context.user} of ${config.path} has only one of client-certificate and client-key`);
   const { server, 'tls-server-name': serverName, 'proxy-url': proxy } = cluster;
@@ -203,11 +219,20 @@ export async function kubeContext(config: Kubeconfig, name = config.currentConte
     user: String(context.user ?? ''),
     server: String(server ?? ''),
     insecure: cluster['insecure-skip-tls-verify'] === true,
+    nameless: !PROOFS.some((field) => user[field] !== undefined && user[field] !== ''),
+    ...(token !== undefined && { token }),
     ...(ca !== undefined && { ca }),
     ...(cert !== undefined && key !== undefined && { cert, key }),
     ...(typeof serverName === 'string' && { serverName }),
     ...(typeof proxy === 'string' && proxy !== '' && { proxy: urlOf('proxy-url', proxy) }),
   };
+}
+
+/** As client-go does: the file takes precedence. */
+function tokenOf(path: string, { token, tokenFile }: Readonly<Record<string, unknown>>) {
+  if (typeof tokenFile === 'string' && tokenFile !== '')
+    return readNamed('tokenFile', resolve(dirname(path), tokenFile)).trim();
+  return typeof token === 'string' && token !== '' ? token : undefined;
 }
 
 /** Reads a field that names a file, or has its text in `-data` beside it. */

@@ -53,10 +53,15 @@ async function startPair(dir: string) {
   writeFileSync(join(dir, 'gateway-ca.pem'), front.cert);
   writeFileSync(join(dir, 'cluster-ca.pem'), behind.cert);
   const version = { major: '1', minor: '36', gitVersion: 'v1.36.0' };
-  const api = createServer(await issue(behind, 'kube-apiserver'), (_, response) => {
+  const asking = { requestCert: true, rejectUnauthorized: false };
+  const own = { ...(await issue(behind, 'kube-apiserver')), ...asking };
+  const api = createServer(own, ({ url, headers, socket }, response) => {
+    const known = (socket as TLSSocket).getPeerCertificate().subject?.CN === 'alice';
+    const isUser = known || headers.authorization === 'Bearer secret-1';
+    // As a real one does, it tells its version to everybody.
+    if (url !== '/version' && !isUser) response.statusCode = 401;
     response.setHeader('content-type', 'application/json').end(JSON.stringify(version));
   });
-  const asking = { requestCert: true, rejectUnauthorized: false };
   const gateway = createServer({ ...(await issue(front, 'gw-1')), ...asking, allowHalfOpen: true });
   const open = new Set<Socket>();
   const seen: string[] = [];
@@ -198,6 +203,30 @@ describe('login and why', () => {
     await once(kubectl, 'close');
     assert.match(said, /v1\.36\.0/);
     assert.ok(pair.seen.length > before, 'through the gateway');
+  });
+
+  it('says that a user has no credential, or one that the API server does not know', async () => {
+    writeFileSync(path, '');
+    assert.equal((await login(...token, ...toApi())).status, EXIT.good);
+    const before = readFileSync(path, 'utf8');
+    const config = written();
+    for (const [user, says] of [
+      [
+        {},
+        /FAIL {2}answer +the API server answers 200, but user isthmus-acme has no credential: kubectl asks for a name/,
+      ],
+      [
+        { token: 'other' },
+        /FAIL {2}answer +the API server answers 401: it does not know the credential of user isthmus-acme/,
+      ],
+    ] as const) {
+      writeFileSync(path, JSON.stringify({ ...config, users: [{ name: 'isthmus-acme', user }] }));
+      const { status, out } = await isthmus('why');
+      assert.equal(status, EXIT.wrong, out);
+      assert.match(out, says);
+      assert.match(out, /-> kubectl config set-credentials isthmus-acme --token=TOKEN\n$/);
+    }
+    writeFileSync(path, before);
   });
 
   it('pipes through a tunnel, and each direction ends by itself', async () => {

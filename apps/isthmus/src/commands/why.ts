@@ -71,7 +71,7 @@ async function stepsOf(context: KubeContext, signal: AbortSignal): Promise<StepV
         : { socket };
     await step('tunnel', () => tunnelled(gateway.socket, proxy, target.authority, signal));
     const server = await step('server', () => secured(gateway.socket, target.host, context, sockets, signal));
-    await step('answer', () => answered(server.socket, target.authority, signal));
+    await step('answer', () => answered(server.socket, target.authority, context, signal));
   } catch (error) {
     if (error !== STOPPED) throw error;
   } finally {
@@ -123,12 +123,27 @@ function planOf({ context, server, proxy }: KubeContext) {
   return { proxy, host, port, target, detail: `${context}: ${target.authority} through ${proxy.origin}` };
 }
 
-async function answered(socket: Socket, authority: string, signal: AbortSignal) {
-  const head = `GET /version HTTP/1.1\r\nHost: ${authority}\r\nUser-Agent: isthmus\r\nConnection: close\r\n\r\n`;
+/** What every user may read that an API server knows, and nobody else. `/version` answers strangers too. */
+const FOR_USERS = '/api';
+
+async function answered(socket: Socket, authority: string, context: KubeContext, signal: AbortSignal) {
+  const { user, token, cert, nameless } = context;
+  const proves = (token !== undefined && /^[\x21-\x7e]+$/.test(token)) || cert !== undefined;
+  const bearer = token !== undefined && proves ? `Authorization: Bearer ${token}\r\n` : '';
+  const path = proves ? FOR_USERS : '/version';
+  const head = `GET ${path} HTTP/1.1\r\nHost: ${authority}\r\nUser-Agent: isthmus\r\n${bearer}Connection: close\r\n\r\n`;
   const { status } = await asked(socket, head, signal).catch((error) => {
     if (!(error instanceof DialError)) throw error;
     throw new Stop('no HTTP server answers', "is the cluster's server in the kubeconfig its API server?");
   });
+  const answers = `the API server answers ${status}`;
+  const give = `kubectl config set-credentials ${user || 'NAME'} --token=TOKEN`;
+  if (nameless)
+    throw new Stop(
+      `${answers}, but user ${user || '(none)'} has no credential: kubectl asks for a name and a password`,
+      give,
+    );
+  if (proves && status === 401) throw new Stop(`${answers}: it does not know the credential of user ${user}`, give);
   const who = status === 401 || status === 403 ? ': it wants to know who asks, which kubectl says' : '';
-  return { detail: `the API server answers ${status}${who}` };
+  return { detail: `${answers}${who}` };
 }
