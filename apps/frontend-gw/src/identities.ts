@@ -18,7 +18,7 @@ import { GATEWAY } from './defaults.ts';
 
 type Grant = ReturnType<Tenancy['identify']['caller']>;
 /** Who callers are, and how many connections a tenant's may have. */
-export type CallersTenancy = Pick<Tenancy, 'identify' | 'changed' | 'limits' | 'tenants'>;
+export type CallersTenancy = Pick<Tenancy, 'identify' | 'changed' | 'limits' | 'tenants' | 'alone'>;
 type CallerEvidence = Parameters<Tenancy['identify']['caller']>[0];
 
 /** A connection whose caller is known. */
@@ -167,7 +167,10 @@ export class Identities {
     const open = this.#connections.get(tenant) ?? 0;
     const { tunnels, pendingDials } = this.#tenancy.limits(tenant);
     if (open < tunnels + pendingDials) return;
-    const text = `tenant ${tenant} has ${open} connections of callers, as many as limits.tunnels and limits.pendingDials allow: close idle ones`;
+    // Where there are no tenants' files, no limits are in one.
+    const by = this.#tenancy.alone ? 'may be' : 'limits.tunnels and limits.pendingDials allow';
+    const whose = this.#tenancy.alone ? 'there are' : `tenant ${tenant} has`;
+    const text = `${whose} ${open} connections of callers, as many as ${by}: close idle ones`;
     throw new DialError('connection_limit_reached', text);
   }
 

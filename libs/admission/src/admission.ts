@@ -32,6 +32,8 @@ export interface Admission {
   limits(tenant: string): TenantLimits;
   /** Calls the listener after each change of the tenants in force, their files' contents or the program's CA bundles. @returns a function that stops this */
   changed(listener: (change: TenantsChange) => void): () => void;
+  /** Whether there are no tenants' files, and its only file is --caller-token-file. */
+  readonly alone: boolean;
   /** Tenants in force, by their files. */
   readonly tenants: Pick<Tenants, 'all' | 'get' | 'size' | 'byServerName'>;
   /** Files that cannot be used. The last good text of such a file may still be in force. */
@@ -65,6 +67,7 @@ export interface AdmissionOptions {
 export async function startAdmission(options: AdmissionOptions): Promise<Admission> {
   const { closing, events, pollMs, rememberMs, tokensOf } = options;
   const dir = resolve(options.dir);
+  const alone = options.only !== undefined;
   const path = (named: string) => resolve(dir, named);
   const listeners = new Set<(change: TenantsChange) => void>();
   const guarded = guarding((error) => void events.emit('fault', 'tenants', '', error));
@@ -106,7 +109,8 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
     for (const each of tokens) each.close();
   });
   await directory.read().catch((error: Error) => {
-    throw new Error(`--tenants-dir ${dir} cannot be read: ${error.message}`, { cause: error });
+    const what = alone ? `the directory of --caller-token-file, ${dir},` : `--tenants-dir ${dir}`;
+    throw new Error(`${what} cannot be read: ${error.message}`, { cause: error });
   });
   const bundles = new ProgramBundles({
     paths: options.bundles,
@@ -116,7 +120,10 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
   });
   closing.defer(() => bundles.close());
   return {
-    identify: identifyBy({ tenants, grants, tokens: judges, bundles: (role) => bundles.of(role) }),
+    identify: identifyBy({
+      ...{ tenants, grants, tokens: judges, alone },
+      bundles: (role) => bundles.of(role),
+    }),
     admit({ tenant, principal }, claim) {
       const fault = claimFault(tenant, principal, claim);
       if (fault) throw new NotAuthorised(`${tenant.path}: ${fault.why}`, { rule: fault.rule, principal });
@@ -133,6 +140,7 @@ export async function startAdmission(options: AdmissionOptions): Promise<Admissi
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
+    alone,
     tenants,
     scraped,
     get problems() {

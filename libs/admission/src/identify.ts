@@ -74,13 +74,15 @@ export interface IdentifyOptions {
   readonly tokens?: { readonly [Role in Principal['role']]?: TokenJudge | undefined };
   /** The program's own CA bundles, which verify SPIFFE IDs. */
   readonly bundles: CertificateBundles;
+  /** Whether there are no tenants' files: the only file is --caller-token-file, and refusals point to no other. */
+  readonly alone?: boolean | undefined;
 }
 
 /**
  * A peer's tenant is the one of its own port or unix socket, else that of its server name (SNI), of its SPIFFE ID, of the authority that
  * issued its certificate, or of its token. Hints that contradict each other refuse it.
  */
-export function identifyBy({ tenants, grants, tokens, bundles }: IdentifyOptions): Identify {
+export function identifyBy({ tenants, grants, tokens, bundles, alone = false }: IdentifyOptions): Identify {
   const certificates = new CertificateJudge(tenants, bundles);
   const granted = (role: Principal['role'], { tenant, name, rule, shared, validity }: Proven) =>
     grants.grant({ tenant: tenant.name, role, name, rule, ...(shared && { shared }) }, tenant, validity);
@@ -100,12 +102,15 @@ export function identifyBy({ tenants, grants, tokens, bundles }: IdentifyOptions
       const { certificate } = evidence;
       if (certificate) return granted('caller', certificates.judge('caller', certificate, hinted));
       const way = hinted && ownWay(hinted, evidence);
+      if (!way && alone) throw new NotAuthorised(`the caller showed no ${CERTIFICATE_AND_TOKEN}`, { challenge: true });
       if (!way) throw nothingShown(evidence, hinted, 'caller', hinted?.takesTokens ?? tenants.takeTokens);
       return granted('caller', way);
     },
     async callerToken(evidence) {
       const hinted = hintedTenant(tenants, evidence);
       const { claimedTenant, token, waitToVerify } = evidence;
+      if (alone && claimedTenant !== undefined && !tenants.get(claimedTenant))
+        throw new NotAuthorised(`there is no tenant ${claimedTenant} here: show the token alone, as Bearer`);
       const among = claimedTenant === undefined ? hinted : knownTenant(tenants, claimedTenant);
       if (hinted && among !== hinted) throw otherTenant(among as Tenant, hinted);
       const known = passwordProof(tenants, token);
@@ -118,7 +123,7 @@ export function identifyBy({ tenants, grants, tokens, bundles }: IdentifyOptions
         return granted('caller', { ...(await tokens.caller.judge(evidence, among)), shared: false });
       }
       throw new NotAuthorised(
-        `the token was not accepted: ${whyUnknown(token, among)}`,
+        `the token was not accepted: ${alone ? whyUnknown(token, undefined, 'of this server') : whyUnknown(token, among)}`,
         among && { rule: `${among.path}: callers` },
       );
     },
@@ -158,6 +163,8 @@ function claimed(grant: Grant, tenant: string | undefined): Grant {
   );
 }
 
+const CERTIFICATE_AND_TOKEN = 'client certificate and no token';
+
 /** @param challenge whether a caller's token would do */
 function nothingShown(
   { serverName }: Evidence,
@@ -165,7 +172,7 @@ function nothingShown(
   role: Principal['role'],
   challenge = false,
 ): NotAuthorised {
-  const wanted = role === 'agent' || challenge ? 'client certificate and no token' : 'client certificate';
+  const wanted = role === 'agent' || challenge ? CERTIFICATE_AND_TOKEN : 'client certificate';
   const of = serverName === undefined || hinted ? '' : `, and its server name ${serverName} is of no tenant`;
   const fix = `see ${role}s in the tenant's file`;
   return new NotAuthorised(`the ${role} has not proven its tenant: it showed no ${wanted}${of}: ${fix}`, {
@@ -181,11 +188,16 @@ function otherTenant(claimed: Tenant, { name, path }: Tenant): NotAuthorised {
   );
 }
 
-function whyUnknown(token: string, among: Tenant | undefined): string {
+/** @param whose those that are good here are */
+function whyUnknown(
+  token: string,
+  among: Tenant | undefined,
+  whose = among ? 'of this tenant' : 'of any tenant',
+): string {
   if (among && !among.takesTokens) return `tenant ${among.name} takes no tokens of callers`;
   if (beginsAsPassword(token) && passwordId(token) === undefined)
     return 'it is not as isthmus tenants token printed it: copy it whole';
-  return 'no file has this token';
+  return `it is not a token ${whose}`;
 }
 
 /** Who shows a token that a tenant's file has the hash of. */

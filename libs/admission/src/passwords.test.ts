@@ -48,9 +48,9 @@ test('a token finds its tenant by itself, or is checked against the one that is 
   assert.equal(await who(ci.token), 'acme/caller/ci by acme.yaml: callers[0].passwords[0]');
   assert.equal(await who(other.token, 'beta'), 'beta/caller/ci by beta.yaml: callers[0].passwords[0]');
   assert.match(await who(other.token, 'acme'), /not one of tenant acme/);
-  assert.match(await who(stranger.token), /no file has this token/);
-  assert.match(await who(`${ci.token.slice(0, -8)}AAAAAAAA`), /no file has this token/);
-  assert.match(await who(ci.sha256, 'acme'), /no file has this token/);
+  assert.match(await who(stranger.token), /it is not a token of any tenant$/);
+  assert.match(await who(`${ci.token.slice(0, -8)}AAAAAAAA`), /it is not a token of any tenant$/);
+  assert.match(await who(ci.sha256, 'acme'), /it is not a token of this tenant$/);
   assert.match(await who(ci.token, 'nobody'), /there is no tenant nobody/);
   assert.match(await who(stranger.token, 'none'), /takes no tokens of callers/);
 });
@@ -62,7 +62,7 @@ test('what costs nothing is verified at once, and the rest at its turn', async (
   const waitToVerify = () => Promise.reject(new Error('later'));
   const show = (token: string) => identify.callerToken({ token, source: '10.0.0.1', signal, waitToVerify });
   assert.equal((await show(ci.token)).principal.name, 'ci');
-  await assert.rejects(show(stranger.token), /no file has this token/);
+  await assert.rejects(show(stranger.token), /it is not a token of any tenant/);
   for (const copied of [ci.token.slice(0, -1), `${ci.token}"`])
     await assert.rejects(show(copied), /not as isthmus tenants token printed it: copy it whole/);
   await assert.rejects(show('an.issuers.token'), /later/);

@@ -8,7 +8,15 @@ import type { ShownToken, TokenJudge } from './identify.ts';
 import type { FileProblems, Tenant } from './tenants.ts';
 import { TokenIssuers, type TokenWay } from './token-issuers.ts';
 import { TenantReviews } from './token-reviews.ts';
-import { readToken, readTokenKeys, type SaidByToken, type TokenKeys, TokenRejected, UnknownKey } from './tokens.ts';
+import {
+  NoJwt,
+  readToken,
+  readTokenKeys,
+  type SaidByToken,
+  type TokenKeys,
+  TokenRejected,
+  UnknownKey,
+} from './tokens.ts';
 
 /** Lets a few pieces of work run at once. The others wait in order. */
 export class Semaphore {
@@ -187,7 +195,9 @@ export class TenantTokens implements TokenJudge {
       if (!(error instanceof TokenRejected)) throw error;
       const reviewed = among && (await this.#reviewed(evidence, among));
       if (reviewed) return reviewed;
-      throw new NotAuthorised(refused(error.message), among && { rule: `${among.path}: ${this.#options.role}s` });
+      const mistyped = error instanceof NoJwt && this.#options.role === 'caller';
+      const why = mistyped ? `it is not a token of ${among ? 'this' : 'any'} tenant` : error.message;
+      throw new NotAuthorised(refused(why), among && { rule: `${among.path}: ${this.#options.role}s` });
     }
   }
 

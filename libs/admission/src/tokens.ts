@@ -16,6 +16,9 @@ export class TokenRejected extends Error {
   override readonly name = 'TokenRejected';
 }
 
+/** A text of another form than a signed JWT. An agent has nothing else; what a caller has may be anything. */
+export class NoJwt extends TokenRejected {}
+
 /** What a token says before anyone has verified it. It only chooses who verifies it. */
 export interface SaidByToken {
   readonly issuer: string;
@@ -49,7 +52,7 @@ function decoded(token: string): SaidByToken {
       expires: typeof exp === 'number' ? exp * 1000 : undefined,
     };
   } catch (cause) {
-    throw new TokenRejected('it is not a signed JWT', { cause });
+    throw new NoJwt('it is not a signed JWT', { cause });
   }
 }
 

@@ -102,9 +102,17 @@ export async function dialsWithTools(scope: Scope, { via, acme, token, port, ski
     tools.push(
       { name, args: [...args(), url], says: FOUND },
       // The reason phrase of a 407 is all that net/http shows, and it asks once.
-      { name, args: [...args('wrong'), url], says: /Proxy Authentication Required: .*it is not a signed JWT/ },
+      {
+        name,
+        args: [...args('wrong'), url],
+        says: /Proxy Authentication Required: .*it is not a token of this tenant/,
+      },
       { name, args: [...args(), '-h2', url], says: FOUND },
-      { name, args: [...args('wrong'), '-h2', url], says: /407 .* HTTP\/2\.0: isthmus; .*it is not a signed JWT/ },
+      {
+        name,
+        args: [...args('wrong'), '-h2', url],
+        says: /407 .* HTTP\/2\.0: isthmus; .*it is not a token of this tenant/,
+      },
     );
   }
   if (!noHelm) {

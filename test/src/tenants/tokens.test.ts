@@ -132,7 +132,13 @@ test(
       [[], 407, /no client certificate and no token/],
       [[basic('beta', beta.token)], 407, /is of tenant acme, but the caller says that it is of tenant beta/],
       [[bearer(beta.token)], 407, /not one of tenant acme/],
-      [[bearer(`${ci.token.slice(0, -1)}${ci.token.endsWith('A') ? 'B' : 'A'}`)], 407, /no file has this token/],
+      [
+        [bearer(`${ci.token.slice(0, -1)}${ci.token.endsWith('A') ? 'B' : 'A'}`)],
+        407,
+        /it is not a token of this tenant/,
+      ],
+      [[bearer(`i${ci.token}`)], 407, /it is not a token of this tenant$/m],
+      [[basic('acme', ci.token.slice(5))], 407, /it is not a token of this tenant$/m],
       [[bearer(issuer.token(subject))], 407, /its aud is "system:konnectivity-server", expected "isthmus"/],
       [[bearer(agentToken)], 407, /its aud is "system:konnectivity-server", expected "isthmus"/],
       [[bearer(by({ exp: 1 }))], 407, /it expired at/],
@@ -318,11 +324,12 @@ test(
       good.map(() => '200'),
     );
     const answers: [via: Via, headers: string[], status: number, body: RegExp][] = [
-      [bare, [], 407, /no client certificate and no token/],
-      [bare, [bearer(stranger.token)], 407, /no file has this token/],
-      [mtls, [bearer(stranger.token)], 407, /no file has this token/],
-      [connect, [bearer(stranger.token)], 407, /no file has this token/],
-      [bare, [basic('acme', ci.token)], 407, /there is no tenant acme/],
+      [bare, [], 407, /^the caller showed no client certificate and no token$/m],
+      [bare, [bearer('mistyped')], 407, /it is not a token of this server$/m],
+      [bare, [bearer(stranger.token)], 407, /it is not a token of this server$/m],
+      [mtls, [bearer(stranger.token)], 407, /it is not a token of this server$/m],
+      [connect, [bearer(stranger.token)], 407, /it is not a token of this server$/m],
+      [bare, [basic('acme', ci.token)], 407, /there is no tenant acme here: show the token alone/],
     ];
     const ask = async ([via, headers, status, body]: (typeof answers)[number]) => {
       const answer = await dial(via, ...headers);

@@ -255,8 +255,8 @@ function tenantLines(logger: Logger, bursts: Bursts): Subscriptions {
       const fields = { file: problem, ...(kept !== undefined && { tenant: kept }) };
       const text =
         kept === undefined
-          ? "tenant's file cannot be used"
-          : "tenant's file cannot be used: the tenant stays as it was";
+          ? 'file of tenants or tokens cannot be used'
+          : 'file of tenants or tokens cannot be used: what was in force stays';
       if (bursts.pass("tenants' files")) logger.warn(fields, text);
     },
   };

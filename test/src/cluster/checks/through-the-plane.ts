@@ -89,7 +89,7 @@ async function withKubectl({ scope, pod, directory }: Context, { token, kubeconf
   const wrong = join(directory, 'wrong.conf');
   writeFileSync(wrong, readFileSync(kubeconfig, 'utf8').replaceAll(token, `${token.slice(0, -4)}AAAA`));
   const refused = await tryKubectl([`--kubeconfig=${wrong}`, 'get', 'nodes']);
-  assert.match(refused.stderr, /Proxy Authentication Required|407|no file has this token/);
+  assert.match(refused.stderr, /Proxy Authentication Required|407|not a token of/);
   return 'get, logs, exec with status 7, apply, port-forward; a wrong token is refused';
 }
 
