@@ -46,7 +46,8 @@ export const nc = command({
       return EXIT.good;
     } finally {
       for (const socket of sockets) socket.destroy();
-      process.stdin.destroy();
+      // Paused, it does not keep the process. Destroyed, it would leave its descriptor to the next file or socket.
+      process.stdin.unpipe().pause();
     }
   },
 });
