@@ -27,8 +27,8 @@ const SCHEDULES_MS = TESTS_MS + 3 * RUNTIME_MS;
  * that a program is silent for longer than its peers wait.
  */
 const PARALLEL = 2;
-/** Of what runs in the program of others, with the `fetch` of their Node. */
-const ON_FLOOR_ALSO = 'libs/client/src/undici.test.ts';
+/** What runs in the program of others, with the `fetch` of their Node; and whether OpenSSL is laid out as we take it to be. */
+const ON_FLOOR_ALSO = 'libs/{client/src/undici,runtime/src/verification-bound}.test.ts';
 /** Edges where runtimes have differed: what ends, resets, waits and moves much. */
 const ON_RUNTIMES = 'test/src/edges/{closing,cuts,destinations,failures,pressure,resets}.test.ts';
 /** What a tunnel's bytes pass through. Of the other packages, Deno runs the unit tests every night. */

@@ -1,3 +1,4 @@
+import { createSecureContext } from 'node:tls';
 import { RUNTIME } from './defaults.ts';
 
 /** Keys that Go verifies too (crypto/x509): RSA, ECDSA on NIST's curves, Ed25519. Others may take hundreds of times as long. */
@@ -22,7 +23,7 @@ export function boundMet({ message }: Error): string | undefined {
 /** OpenSSL's numbers (openssl/obj_mac.h, openssl/crypto.h). */
 const [RSA, RSA_PSS, EC, ED25519] = [6, 912, 408, 1087];
 const [INDEX_SSL, INDEX_SSL_CTX, INDEX_X509_STORE_CTX] = [0, 1, 5];
-const SSL_CTRL_SET_MAX_CERT_LIST = 51;
+const [SSL_CTRL_GET_MAX_CERT_LIST, SSL_CTRL_SET_MAX_CERT_LIST] = [50, 51];
 const X509_V_ERR_APPLICATION_VERIFICATION = 50;
 
 const OPENSSL = {
@@ -46,6 +47,22 @@ const OPENSSL = {
   EVP_PKEY_get_group_name: { arguments: ['pointer', 'buffer', 'uint64', 'pointer'], return: 'int32' },
   BN_num_bits: { arguments: ['pointer'], return: 'int32' },
   BN_free: { arguments: ['pointer'], return: 'void' },
+  // The rest is only for the proof at the start.
+  SSL_new: { arguments: ['pointer'], return: 'pointer' },
+  SSL_free: { arguments: ['pointer'], return: 'void' },
+  d2i_X509: { arguments: ['pointer', 'buffer', 'int64'], return: 'pointer' },
+  X509_free: { arguments: ['pointer'], return: 'void' },
+  OPENSSL_sk_new_null: { arguments: [], return: 'pointer' },
+  OPENSSL_sk_push: { arguments: ['pointer', 'pointer'], return: 'int32' },
+  OPENSSL_sk_free: { arguments: ['pointer'], return: 'void' },
+  X509_STORE_new: { arguments: [], return: 'pointer' },
+  X509_STORE_add_cert: { arguments: ['pointer', 'pointer'], return: 'int32' },
+  X509_STORE_free: { arguments: ['pointer'], return: 'void' },
+  X509_STORE_CTX_new: { arguments: [], return: 'pointer' },
+  X509_STORE_CTX_init: { arguments: ['pointer', 'pointer', 'pointer', 'pointer'], return: 'int32' },
+  X509_verify_cert: { arguments: ['pointer'], return: 'int32' },
+  X509_STORE_CTX_get_error: { arguments: ['pointer'], return: 'int32' },
+  X509_STORE_CTX_free: { arguments: ['pointer'], return: 'void' },
 } as const;
 
 /** A function that OpenSSL calls for each new object of a kind. */
@@ -61,13 +78,20 @@ interface Signature {
 }
 
 /** What is used of `node:ffi`, which Node has from version 26 on. */
+interface Ffi {
+  readonly DynamicLibrary: new (path: null) => Library;
+  getRawPointer(bytes: Buffer): Pointer;
+}
 interface Library {
   getFunctions(signatures: Readonly<Record<string, Signature>>): OpenSsl;
   registerCallback(signature: Signature, callback: (first: Pointer) => unknown): Pointer;
 }
 type OpenSsl = Readonly<Record<keyof typeof OPENSSL, (...args: readonly (Pointer | number | Buffer)[]) => never>>;
 
-let bounded: boolean | undefined;
+let bounded: boolean | Error | undefined;
+
+/** What the callbacks have, of this process: functions that OpenSSL may call, for ever, and contexts that are held until the end of a tick. */
+export const kept = { callbacks: 0, contexts: 0 };
 
 /**
  * Bounds what it costs to verify the certificates of any peer of this process, clients' and servers'. OpenSSL verifies every signature of
@@ -75,38 +99,50 @@ let bounded: boolean | undefined;
  * exponents as long take half a second of the event loop. So OpenSSL is told, through `node:ffi`, to read no more than a
  * few certificates and to ask here first. What is beyond the bounds fails a client's handshake with us, see `boundMet`; a server's goes on
  * unverified, and `presentedBy` refuses it.
- * @param warn called if the runtime has no way to do so. Deno has bounds of its own
+ * @param warn called if the runtime has no `node:ffi`, or is told to do without. Deno has bounds of its own
  * @returns whether it is bounded
+ * @throws Error if `node:ffi` is there and does not do it: OpenSSL is laid out in another way than this program was written for
  */
 export function boundVerification(warn: (message: string) => void = () => {}): boolean {
-  bounded ??= process.versions.deno !== undefined || canBound();
+  bounded ??= process.versions.deno !== undefined || triedToBound();
+  if (bounded instanceof Error) throw bounded;
   if (!bounded)
     warn(
-      `Node ${process.versions.node} does not bound what verifying a peer's certificates costs, so a stranger can hold up this program: use Node 26`,
+      `Node ${process.versions.node} runs without node:ffi, so verifying a stranger's certificates has no bound: 80 KB of them stop this program for half a second, each time they are sent. Use Node 26 without --no-experimental-ffi, or let only known addresses reach its TLS ports`,
     );
   return bounded;
 }
 
-/** Not where Node was built with another library than OpenSSL 3, which lacks a function. */
-function canBound(): boolean {
+function triedToBound(): boolean | Error {
+  const ffi = openFfi();
+  if (!ffi) return false;
   try {
-    return bound();
-  } catch {
-    return false;
+    bound(ffi);
+    return true;
+  } catch (cause) {
+    const { node, openssl } = process.versions;
+    return new Error(
+      `Node ${node} with OpenSSL ${openssl} does not bound what verifying a peer's certificates costs, as this program does it (docs/adr/0008): ${(cause as Error).message}. Use the Node of the image, or do without the bound: NODE_OPTIONS=--no-experimental-ffi`,
+      { cause },
+    );
   }
 }
 
-function bound(): boolean {
-  const library = openLibrary();
-  if (!library) return false;
+/** @throws Error if OpenSSL lacks a function, or does not do what is expected of it */
+function bound({ library, ffi }: NonNullable<ReturnType<typeof openFfi>>): void {
   const openssl = library.getFunctions(OPENSSL);
-  const refuse = library.registerCallback({ arguments: ['pointer'], return: 'int32' }, (context) => {
+  const registered: Library['registerCallback'] = (signature, callback) => {
+    kept.callbacks++;
+    return library.registerCallback(signature, callback);
+  };
+  const refuse = registered({ arguments: ['pointer'], return: 'int32' }, (context) => {
     openssl.X509_STORE_CTX_set_error(context, X509_V_ERR_APPLICATION_VERIFICATION);
     return 0;
   });
   const onNew = (index: number, made: (object: Pointer) => void) => {
-    const callback = library.registerCallback(CRYPTO_EX_NEW, made);
-    return openssl.CRYPTO_get_ex_new_index(index, 0n, 0n, callback, 0n, 0n) >= 0;
+    const callback = registered(CRYPTO_EX_NEW, made);
+    if (openssl.CRYPTO_get_ex_new_index(index, 0n, 0n, callback, 0n, 0n) < 0)
+      throw new Error(`it takes no callback for objects of kind ${index}`);
   };
   // SSL_CTX_new sets the default after it has called this. SSL_new takes over what its context has.
   const fresh: Pointer[] = [];
@@ -114,33 +150,94 @@ function bound(): boolean {
     for (const context of fresh.splice(0)) {
       openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_CERT_LIST, BigInt(RUNTIME.handshakeMessageBytes), 0n);
       openssl.SSL_CTX_free(context);
+      kept.contexts--;
     }
   };
-  return (
-    onNew(INDEX_SSL_CTX, (context) => {
-      openssl.SSL_CTX_up_ref(context);
-      if (fresh.push(context) === 1) process.nextTick(limit);
-    }) &&
-    onNew(INDEX_SSL, limit) &&
-    // Called at the end of X509_STORE_CTX_init, which comes before each verification.
-    onNew(INDEX_X509_STORE_CTX, (context) => {
-      if (!costsLittle(openssl, context)) openssl.X509_STORE_CTX_set_verify(context, refuse);
-    })
-  );
+  onNew(INDEX_SSL_CTX, (context) => {
+    openssl.SSL_CTX_up_ref(context);
+    kept.contexts++;
+    if (fresh.push(context) === 1) process.nextTick(limit);
+  });
+  onNew(INDEX_SSL, limit);
+  // Called at the end of X509_STORE_CTX_init, which comes before each verification.
+  onNew(INDEX_X509_STORE_CTX, (context) => {
+    if (!isKnownToCostLittle(openssl, context)) openssl.X509_STORE_CTX_set_verify(context, refuse);
+  });
+  proveMessages(openssl, fresh);
+  proveVerification(openssl, (bytes) => ffi.getRawPointer(bytes));
 }
 
-/** Loads what this process has loaded already. */
-function openLibrary(): Library | undefined {
+/** Makes a context, and a connection from it, as every connection is made. @throws Error if it is not bounded */
+function proveMessages(openssl: OpenSsl, fresh: readonly Pointer[]): void {
+  const context = createSecureContext();
+  const [made, ...more] = fresh;
+  if (made === undefined || more.length > 0) throw new Error('it does not tell of a new context');
+  openssl.SSL_CTX_up_ref(made);
+  openssl.SSL_free(openssl.SSL_new(made));
+  const most = Number(openssl.SSL_CTX_ctrl(made, SSL_CTRL_GET_MAX_CERT_LIST, 0n, 0n));
+  openssl.SSL_CTX_free(made);
+  if (fresh.length > 0) throw new Error('it does not tell of a new connection');
+  if (most !== RUNTIME.handshakeMessageBytes || !context.context)
+    throw new Error(`it reads ${most} bytes of certificates`);
+}
+
+/** Certificates that signed themselves, DER: an ordinary one, with ECDSA on P-256, and one of RSA with an exponent of 41 bits. */
+const P256 =
+  'MIIBbzCCARWgAwIBAgIUM/BqobfWrnDlaHdgjaLS3zoNEbIwCgYIKoZIzj0EAwIwDDEKMAgGA1UEAwwBYTAgFw0yNjExMjkwNjA5MTNaGA8yMTI2MTEwNTA2MDkxM1owDDEKMAgGA1UEAwwBYTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABLBtO1NQ6y7iX+0vcd+ufDyFXUT1eyMcP0vhzWN/Te6scRfTNf/pXr4M5MlNs7Wfs/v9aLnh22d7zFUDsbjEyxijUzBRMB0GA1UdDgQWBBTZAP91GpvLMU7u4oI7+fuaQZNuvjAfBgNVHSMEGDAWgBTZAP91GpvLMU7u4oI7+fuaQZNuvjAPBgNVHRMBAf8EBTADAQH/MAoGCCqGSM49BAMCA0gAMEUCIQCwDVlBRnxXzFJTgCW6n3EnJJ4ePVrA7v6TgcwsxWNgMwIgHwdotYEGoqmxaC7LZT+yXCUzEU+6LwVwevYI5MtEfTw=';
+const LONG_EXPONENT =
+  'MIIB+TCCAWKgAwIBAgIUXOYexpOByX4j14r3k82Urguaj4QwDQYJKoZIhvcNAQELBQAwDDEKMAgGA1UEAwwBYTAgFw0yNjExMjkwNjA5MTRaGA8yMTI2MTEwNTA2MDkxNFowDDEKMAgGA1UEAwwBYTCBojANBgkqhkiG9w0BAQEFAAOBkAAwgYwCgYEAkcuyi7CdCz2JaYe8QbXXShJ8EN1tduhYURhDagqgtBYrp8LBYRJpABST/Sjj5KAQ+bwGg8quGdFW2YWI1UGhXZul4Mqud+0l2iDv3rWwmgYGMCWD5fmH60X9ODAfJ/NbBhqr6Akdgum67AaKZYM3bTGBJ9wUshqOp7zaLSdvXvECBgEAAAAAAaNTMFEwHQYDVR0OBBYEFFvevfhH9iUYAW5x/PFLP1Rd+uF6MB8GA1UdIwQYMBaAFFvevfhH9iUYAW5x/PFLP1Rd+uF6MA8GA1UdEwEB/wQFMAMBAf8wDQYJKoZIhvcNAQELBQADgYEABii/S5vzZ7DxaGIJV9OMoRRkKtacEqnqVF1Eg0ycUS5zWvxdK2Q2AKVPjPVoXafxI2HISu0AqvLotWUyJfaMvKP9Qbp29d6RGE/NZLrIB2KAbGH5+YOPEdVXfdAFVPrgfDVZ8JVhi9OEjaNP7wjE7haCD30U5hPqknuae1GIvGs=';
+const PROOFS: readonly (readonly [what: string, der: string, sent: number, refused: boolean])[] = [
+  ['an ordinary certificate', P256, 1, false],
+  ['too many certificates', P256, RUNTIME.handshakeCertificates + 1, true],
+  ['an RSA key with a long exponent', LONG_EXPONENT, 1, true],
+];
+
+/** Verifies certificates as a handshake does. @throws Error if one is verified that must not be, or the other way */
+function proveVerification(openssl: OpenSsl, pointerTo: (bytes: Buffer) => Pointer): void {
+  for (const [what, base64, sent, refused] of PROOFS) {
+    const der = Buffer.from(base64, 'base64');
+    const place = Buffer.alloc(8);
+    place.writeBigUInt64LE(pointerTo(der));
+    const certificate: Pointer = openssl.d2i_X509(0n, place, BigInt(der.length));
+    if (!certificate) throw new Error(`it does not read ${what}`);
+    const store: Pointer = openssl.X509_STORE_new();
+    const stack: Pointer = openssl.OPENSSL_sk_new_null();
+    openssl.X509_STORE_add_cert(store, certificate);
+    for (let index = 0; index < sent; index++) openssl.OPENSSL_sk_push(stack, certificate);
+    const context: Pointer = openssl.X509_STORE_CTX_new();
+    openssl.X509_STORE_CTX_init(context, store, certificate, stack);
+    openssl.X509_verify_cert(context);
+    const error: number = openssl.X509_STORE_CTX_get_error(context);
+    openssl.X509_STORE_CTX_free(context);
+    openssl.OPENSSL_sk_free(stack);
+    openssl.X509_STORE_free(store);
+    openssl.X509_free(certificate);
+    if ((error === X509_V_ERR_APPLICATION_VERIFICATION) !== refused)
+      throw new Error(`it ${refused ? 'verifies' : 'does not verify'} ${what} (${error})`);
+  }
+}
+
+/** Loads what this process has loaded already. Undefined where Node has no `node:ffi`, or is told to do without. */
+function openFfi(): { readonly ffi: Ffi; readonly library: Library } | undefined {
   const { emitWarning } = process;
   // It warns that it is experimental.
   process.emitWarning = () => {};
   try {
-    const ffi = process.getBuiltinModule('node:ffi') as { DynamicLibrary: new (path: null) => Library } | undefined;
-    return ffi && new ffi.DynamicLibrary(null);
+    const ffi = process.getBuiltinModule('node:ffi') as Ffi | undefined;
+    return ffi && { ffi, library: new ffi.DynamicLibrary(null) };
   } catch {
     return undefined;
   } finally {
     process.emitWarning = emitWarning;
+  }
+}
+
+/** A callback may not throw. */
+function isKnownToCostLittle(openssl: OpenSsl, context: Pointer): boolean {
+  try {
+    return costsLittle(openssl, context);
+  } catch {
+    return false;
   }
 }
 
