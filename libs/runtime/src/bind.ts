@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { chmodSync, linkSync, lstatSync, renameSync, type Stats, unlinkSync, utimesSync } from 'node:fs';
+import { chmodSync, lstatSync, renameSync, type Stats, unlinkSync, utimesSync } from 'node:fs';
 import net, { type AddressInfo, type BlockList, type Server, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { proxied, remoteOf } from './addresses.ts';
@@ -10,26 +10,37 @@ import { keptAlive } from './sockets.ts';
 /** Owner and group may connect. Upstream's socket has 0770. */
 const SOCKET_MODE = 0o660;
 
+/** What files are made with: SOCKET_MODE. */
+const SOCKET_UMASK = 0o117;
+
 /**
  * The mode while its process lives but cannot listen because it has no descriptors. Callers see no difference, and no other program is
  * known to set it. A path can be marked and touched without a descriptor.
  */
 const SUSPENDED_MODE = 0o670;
 
+/** The same of one whose process serves until its end, and leaves it to the next one that asks. */
+const LEAVING_MODE = 0o760;
+
 /**
  * The file of a unix socket that a process listens on. It is bound under a name of its own, and appears under the wanted name once its
- * mode is right. It replaces a file that a dead process left, but never that of a living one.
+ * mode is right. It replaces a file that a dead process left, at once that of a process that leaves, and never that of another living one.
  *
- * When a socket closes, libuv deletes the name that it has bound, which no longer exists by then. This class deletes the file itself,
- * unless it belongs to another process by now.
+ * When a socket closes, libuv deletes the name that it has bound, whoever has it by then. A name of its own no longer exists. So that the wanted
+ * name is bound too, by which `ss` shows sockets and systemd-tmpfiles knows the living, a second socket binds it first: see `#mark`.
  */
 export class SocketFile {
   readonly #path: string;
   readonly #deleteExisting: boolean;
+  #server: Server | undefined;
   #boundPath = '';
   #own: Stats | undefined;
+  /** Has bound the wanted name. */
+  #marker: Server | undefined;
   /** Set while it is suspended. The file then has SUSPENDED_MODE. */
   #beat: NodeJS.Timeout | undefined;
+  #looks: NodeJS.Timeout | undefined;
+  #mode = SOCKET_MODE;
 
   constructor(path: string, deleteExisting: boolean) {
     this.#path = path;
@@ -41,8 +52,9 @@ export class SocketFile {
    * wanted name may use them all. faultOfSocketPath in libs/flags rejects shorter names in a directory with such a long path.
    */
   listen(server: Server): void {
+    this.#server = server;
     const name = Math.random().toString(36).slice(2, 6).padEnd(4, '0');
-    this.#boundPath = `${this.#path.slice(0, this.#path.lastIndexOf('/') + 1)}.${name}`;
+    this.#boundPath = `${this.#directory}.${name}`;
     server.listen({ path: this.#boundPath, backlog: RUNTIME.unixBacklog });
   }
 
@@ -64,13 +76,14 @@ export class SocketFile {
    * in the way that may not be replaced.
    */
   async claim(): Promise<void> {
-    chmodSync(this.#boundPath, SOCKET_MODE);
+    chmodSync(this.#boundPath, this.#mode);
     for (let tries = 0; tries < RUNTIME.socketTries; tries++) {
       const there = statOf(this.#path);
-      if (there) await this.#check(there);
+      const leaves = there && (await this.#leaves(there));
       // No await from here on, so that what was seen still holds, or the change is noticed.
-      if (there && !this.#clear(there)) continue;
-      if (this.#show()) return;
+      if (leaves && isSame(statOf(this.#path) ?? leaves, there)) return this.#show();
+      if (there && (leaves || !this.#clear(there))) continue;
+      if (this.#mark()) return this.#show();
     }
     throw new Error(`${this.#path}: other processes keep taking this path`);
   }
@@ -80,9 +93,9 @@ export class SocketFile {
    * file then stays suspended.
    */
   place(): void {
-    chmodSync(this.#boundPath, SOCKET_MODE);
+    chmodSync(this.#boundPath, this.#mode);
     const own = lstatSync(this.#boundPath);
-    if (this.#stands()) renameSync(this.#boundPath, this.#path);
+    if (this.#stands() || (this.#own && this.#mark())) this.#show();
     this.#own = own;
     this.#endBeat();
   }
@@ -94,33 +107,65 @@ export class SocketFile {
   suspend(): void {
     if (!this.#stands()) return;
     this.#touch();
-    chmodSync(this.#path, SUSPENDED_MODE);
+    if (this.#mode === SOCKET_MODE) chmodSync(this.#path, SUSPENDED_MODE);
     this.#endBeat();
     this.#beat = setInterval(() => this.#touch(), RUNTIME.socketTouchMs).unref();
+  }
+
+  /** From now on, the next process that claims the path takes it over, while callers find one of both at any moment. */
+  leave(): void {
+    this.#mode = LEAVING_MODE;
+    if (this.#stands()) chmodSync(this.#path, this.#mode);
   }
 
   /** Call before the socket is closed. From then on, nobody can find it. */
   remove(): void {
     const stands = this.#stands();
     this.#endBeat();
-    if (stands) unlinkSync(this.#path);
+    clearInterval(this.#looks);
+    // This deletes the file. If the path is another process' by now, it must not: the marker then stays for as long as this process.
+    if (stands || this.#missing) this.#marker?.close();
+    if (stands && this.#stands()) unlinkSync(this.#path);
     this.#own = undefined;
+  }
+
+  /** Looks now and then whether the file is still there, and keeps it from looking old. @param missing called whenever it is not */
+  watch(missing: () => void): void {
+    const look = () => {
+      const there = statOf(this.#path);
+      if (!there) {
+        if (statOf(this.#directory)) missing();
+      } else if (this.#stands() && Date.now() - there.mtimeMs > RUNTIME.socketAgedMs) this.#touch();
+    };
+    this.#looks = setInterval(look, RUNTIME.socketLookMs).unref();
   }
 
   /** Why callers cannot find this process at its path, unless it removed the file itself. */
   get lost(): string | undefined {
     if (this.#own === undefined || this.#stands()) return undefined;
-    const what = statOf(this.#path) ? 'belongs to another process now' : 'was deleted';
-    return `${this.#path} ${what}, so callers do not reach this server: give it a path of its own, and restart it`;
+    if (this.#missing)
+      return `${this.#path} was deleted, so callers do not reach this server until it has made it again`;
+    return `${this.#path} belongs to another process now, so callers do not reach this server: give it a path of its own, and restart it`;
   }
 
-  /** Throws if what is at the path must not be removed. */
-  async #check(there: Stats): Promise<void> {
+  /** With the slash at its end. */
+  get #directory(): string {
+    return this.#path.slice(0, this.#path.lastIndexOf('/') + 1);
+  }
+
+  get #missing(): boolean {
+    return statOf(this.#path) === undefined;
+  }
+
+  /** Returns whether what is at the path belongs to a process that leaves it. Throws if it must not be removed. */
+  async #leaves(there: Stats): Promise<boolean> {
     const path = this.#path;
     if (!this.#deleteExisting) throw new Error(`${path} exists already (--delete-existing-uds-file would delete it)`);
     if (!there.isSocket()) throw new Error(`${path} exists and is not a unix socket`);
     const whose = await ownerOf(path);
-    if (whose) throw new Error(`unix socket ${path}: ${whose}. End that process, or give this one another path`);
+    if (!whose) return false;
+    if (hasMode(there, LEAVING_MODE)) return true;
+    throw new Error(`unix socket ${path}: ${whose}. End that process, or give this one another path`);
   }
 
   /** Removes what a dead process left. Returns whether the path is free. */
@@ -133,24 +178,34 @@ export class SocketFile {
     }
     // If another process has put a file there since, put it back at once, unless a third process was faster.
     const isDead = isSame(lstatSync(aside), dead);
-    if (!isDead && statOf(this.#path) === undefined) renameSync(aside, this.#path);
+    if (!isDead && this.#missing) renameSync(aside, this.#path);
     else unlinkSync(aside);
     return isDead;
   }
 
-  /** Returns false if something is there. */
-  #show(): boolean {
-    const own = lstatSync(this.#boundPath);
+  /**
+   * Has a second socket bind the wanted name. Call `#show` at once: until then, that socket takes callers. Returns false if something is
+   * there. A name that is there already can only be replaced, so who takes over from a living process has no marker.
+   */
+  #mark(): boolean {
+    if (!this.#missing) return false;
+    this.#marker?.close();
+    const marker = net.createServer({ allowHalfOpen: true }, (socket) => this.#server?.emit('connection', socket));
+    marker.on('error', () => {}).unref();
+    const before = process.umask(SOCKET_UMASK);
     try {
-      linkSync(this.#boundPath, this.#path);
-      unlinkSync(this.#boundPath);
-    } catch {
-      if (statOf(this.#path)) return false;
-      // The file system has no hard links.
-      renameSync(this.#boundPath, this.#path);
+      marker.listen({ path: this.#path });
+    } finally {
+      process.umask(before);
     }
-    this.#own = own;
-    return true;
+    if (marker.listening) this.#marker = marker;
+    return marker.listening;
+  }
+
+  /** Puts it at its path, in place of what is there. */
+  #show(): void {
+    this.#own = lstatSync(this.#boundPath);
+    renameSync(this.#boundPath, this.#path);
   }
 
   #touch(): void {
@@ -169,12 +224,12 @@ export class SocketFile {
 
   /**
    * Whether the file still belongs to this process. No other file gets its inode number while the socket is open. While it is
-   * suspended, another file may get the number as soon as this one is deleted; no other program sets this mode.
+   * suspended, another file may get the number as soon as this one is deleted; no other program sets these modes.
    */
   #stands(): boolean {
     const there = statOf(this.#path);
     if (there === undefined || this.#own === undefined || !isSame(there, this.#own)) return false;
-    return this.#beat === undefined || isSuspended(there);
+    return this.#beat === undefined || hasMode(there, SUSPENDED_MODE) || hasMode(there, LEAVING_MODE);
   }
 }
 
@@ -186,8 +241,8 @@ function isSame(a: Stats, b: Stats): boolean {
   return a.ino === b.ino && a.dev === b.dev;
 }
 
-function isSuspended({ mode }: Stats): boolean {
-  return (mode & 0o777) === SUSPENDED_MODE;
+function hasMode({ mode }: Stats, wanted: number): boolean {
+  return (mode & 0o777) === wanted;
 }
 
 function isCode(error: unknown, code: string): boolean {
@@ -206,7 +261,7 @@ async function ownerOf(path: string): Promise<string | undefined> {
 /** Whether a living process owns a socket on which it does not listen. That process marked the socket before it stopped listening. */
 async function isKept(path: string): Promise<boolean> {
   const marked = statOf(path);
-  if (!marked || !isSuspended(marked)) return false;
+  if (!marked || !hasMode(marked, SUSPENDED_MODE)) return false;
   for (let waited = 0; waited < RUNTIME.socketSilenceMs; waited += RUNTIME.socketTouchMs) {
     await delay(RUNTIME.socketTouchMs);
     const now = statOf(path);
@@ -255,6 +310,8 @@ interface Bound {
   readonly address: AddressInfo;
   /** Why nobody finds this process at its unix socket, unless it was hidden; see `SocketFile`. */
   readonly lost: string | undefined;
+  /** Goes on listening, and lets the next process take over its unix socket. */
+  leave(): void;
   /** Accepts what is queued, then stops listening. Removes a unix socket's file first. Resolves when new connections are refused; open ones continue. */
   stop(): Promise<void>;
   /** Stops listening at once, after removing a unix socket's file. Resolves when the last connection has ended, which is the caller's to do. */
@@ -314,16 +371,28 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
     failed,
   });
   let closed: Promise<void> | undefined;
+  let stopped = false;
+  // A socket without a name can get none: the server listens on a new one.
+  file?.watch(() => {
+    if (!server.listening) return;
+    void queueTaken(server, backlog).then(() => {
+      if (stopped || !server.listening) return;
+      server.close();
+      file.listen(server);
+    });
+  });
   const idle = new Promise<void>((resolve) => {
     server.on('close', () => closed && resolve());
   });
   const close = () => {
+    stopped = true;
     unguard();
     attempt(() => file?.remove());
     closed ??= new Promise((resolve) => void server.close(() => resolve()));
     return closed;
   };
   const stop = async () => {
+    stopped = true;
     unguard();
     attempt(() => file?.remove());
     await queueTaken(server, backlog);
@@ -334,6 +403,7 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
     stop,
     close,
     idle,
+    leave: () => attempt(() => file?.leave()),
     get lost() {
       return file?.lost;
     },

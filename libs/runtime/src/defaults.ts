@@ -16,6 +16,10 @@ export const RUNTIME = {
   socketSilenceMs: 5000,
   /** How long a connection to a unix socket may take before its process counts as alive. */
   socketAnswerMs: 1000,
+  /** How often a process looks whether its unix socket's file is still there. It makes a missing one again. */
+  socketLookMs: 1000,
+  /** When it touches the file, so that cleaners that go by age leave it: those of /tmp take what nobody has touched for days. */
+  socketAgedMs: 3_600_000,
   /** How often another process may be faster to take a unix socket's path before this one gives up. */
   socketTries: 10,
 

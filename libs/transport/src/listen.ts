@@ -87,6 +87,8 @@ export interface Listener {
   readonly lost: string | undefined;
   /** Peers that have not proven who they are. */
   readonly unproven: WaitingConnections;
+  /** Goes on accepting them, and lets the next process take over a unix socket. */
+  leave(): void;
   /** Stops accepting connections, after removing a unix socket's file. Open connections continue. */
   stop(): Promise<void>;
   /** After `stop`: resolves when the last connection has ended, including those in their TLS handshake. */
@@ -136,6 +138,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
       return bound.lost;
     },
     unproven,
+    leave: () => bound.leave(),
     stop: () => bound.stop(),
     async close() {
       const closed = bound.close();

@@ -1,11 +1,22 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, lstatSync, mkdtempSync, readdirSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  lstatSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import test, { type TestContext } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
 import { listen } from '../listen.ts';
 
@@ -111,6 +122,101 @@ test('a process that took a unix socket over keeps it when the old one ends, by 
     await Promise.all([old.close(), taken.close()]);
     assert.equal(existsSync(path), false);
   }
+});
+
+test('a unix socket that somebody removed is made again, and callers from before are served', {
+  timeout: 60_000,
+}, async (context) => {
+  const dir = directory(context);
+  const path = join(dir, 'callers.sock');
+  const listener = await speaker(path, 'here');
+  const before = net.connect(path);
+  await once(before, 'connect');
+  for (let time = 0; time < 2; time++) {
+    unlinkSync(path);
+    await until(() => existsSync(path), { what: 'the socket' });
+    assert.equal(listener.lost, undefined);
+    assert.equal(lstatSync(path).mode & 0o777, 0o660);
+    assert.equal(await ask(path), 'here');
+  }
+  before.write('GET');
+  assert.equal(await text(before), 'here');
+  await listener.close();
+  assert.deepEqual(readdirSync(dir), []);
+});
+
+const bound = () =>
+  readFileSync('/proc/net/unix', 'latin1')
+    .split('\n')
+    .map((line) => line.split(' ').at(-1));
+
+test('a unix socket is bound where it is, so that cleaners know that it lives', {
+  skip: process.platform !== 'linux',
+}, async (context) => {
+  const dir = directory(context);
+  const path = join(dir, 'callers.sock');
+  const listener = await speaker(path, 'here');
+  assert.ok(bound().includes(path), 'the kernel names another path');
+  const config = join(dir, 'clean.conf');
+  writeFileSync(config, `d ${dir} - - - 0\n`);
+  // Where systemd is. It takes every file that nobody listens on.
+  const { error } = spawnSync('systemd-tmpfiles', ['--clean', config]);
+  assert.deepEqual(readdirSync(dir), error ? ['callers.sock', 'clean.conf'] : ['callers.sock']);
+  await listener.close();
+});
+
+test('a process that leaves hands its unix socket over without a moment in which callers find none', {
+  timeout: 60_000,
+}, async (context) => {
+  const dir = directory(context);
+  const path = join(dir, 'callers.sock');
+  const old = await speaker(path, 'old');
+  old.leave();
+  const answers: string[] = [];
+  let over = false;
+  context.after(() => {
+    over = true;
+  });
+  const asking = Promise.all(
+    Array.from({ length: 4 }, async () => {
+      while (!over) answers.push(await ask(path));
+    }),
+  );
+  let next = old;
+  for (let time = 0; time < 20; time++) {
+    const taken = await speaker(path, `next ${time}`);
+    assert.match(next.lost ?? '', /belongs to another process/);
+    assert.equal(await ask(path), `next ${time}`);
+    await next.stop();
+    await next.idle;
+    await next.close();
+    assert.equal(await ask(path), `next ${time}`, 'the old one leaves the file alone');
+    next = taken;
+    next.leave();
+  }
+  over = true;
+  await asking;
+  assert.deepEqual(
+    answers.filter((answer) => !/^(old|next \d+)$/.test(answer)),
+    [],
+  );
+  await next.close();
+  assert.deepEqual(readdirSync(dir), []);
+});
+
+test('a process that leaves serves until its end, also once the one that took over has ended', {
+  timeout: 60_000,
+}, async (context) => {
+  const path = join(directory(context), 'callers.sock');
+  const old = await speaker(path, 'old');
+  old.leave();
+  const next = await speaker(path, 'next');
+  await next.close();
+  await until(() => existsSync(path), { what: 'the socket of the old one' });
+  assert.equal(await ask(path), 'old');
+  const third = await speaker(path, 'third');
+  assert.equal(await ask(path), 'third');
+  await Promise.all([old.close(), third.close()]);
 });
 
 test('a listener that stops takes its unix socket away first, and serves those that came before', async (context) => {
