@@ -163,6 +163,10 @@ test("what holds the API server's socket is what its egress configuration names,
   assert.equal(socket.flags.get('uds-name'), egressSelections[0].connection.transport.uds.udsName);
   const { httpGet } = socket.container.livenessProbe;
   assert.deepEqual(httpGet, { path: '/healthz', port: 'health' });
+  // The kubelet starts the next one only once it has ended.
+  const { values } = parseFlags(isthmusHold.flags, [...socket.container.args], {});
+  const graceMs = values['graceful-shutdown-timeout'];
+  assert.deepEqual([graceMs, socket.pod.terminationGracePeriodSeconds], [60_000, 70]);
   for (const pod of [server, ...['node', 'plane'].map((path) => recipe(`kubeadm-ha/${path}`))]) {
     assert.equal(pod.flags.get('uds-name'), socket.flags.get('gateways'), pod.name);
     const directory = (each: Workload) => each.pod.volumes.find(({ name }) => name === 'socket');

@@ -64,6 +64,14 @@ export const ISTHMUS = {
   holdCutsKept: 1000,
   /** When it tells a gateway of more cuts, if the link takes no more now. */
   holdCutsAgainMs: 1000,
+  /** How often `isthmus hold` that was told to stop looks whether it has anything left to carry. */
+  holdQuietMs: 50,
+  /** How long before the end of its grace it says which tunnels it will cut. Half of a shorter grace. */
+  holdLastMs: 5000,
+  /** The part of that time at its end in which it takes no more dials, so that the last ones get their answers, and short ones end. */
+  holdNoDialsPart: 1 / 5,
+  /** How many of these tunnels it names. */
+  holdLastNamed: 100,
   /** How long gRPC callers may take to close when `isthmus hold` ends, and its last words to gateways to leave. */
   holdEndMs: 300,
   /** The largest kubeconfig: one of a few thousand clusters, with their certificates. */

@@ -5,8 +5,11 @@ export const FLAGS = {
    * shorter than the 30 s after which Kubernetes kills a pod. `--graceful-shutdown-timeout` sets it.
    */
   drainMs: 25_000,
-  /** The same for `isthmus hold`: it leaves when its last tunnel ends, or its pod's grace is over. */
-  holdDrainMs: 24 * 3_600_000,
+  /**
+   * The same for `isthmus hold`, which serves new dials meanwhile. A kubelet starts the next one only once it has ended, so an exec of a day must
+   * not hold it: a minute lets the calls of an API server end.
+   */
+  holdDrainMs: 60_000,
   /** The part of what a memory limit leaves for tunnels that they may keep for `--resume-memory`. */
   resumePart: 1 / 4,
   /** How many keys of a mounted Secret or ConfigMap an error shows that looked for another one. */

@@ -114,6 +114,7 @@ const holdFlags = {
   'backend-dial-timeout': dialTimeout,
   'half-closed-timeout': halfClosed,
   ...common.resume,
+  ...server.drainIdle,
   ...server.shutdown(FLAGS.holdDrainMs),
   ...tls.tlsPolicy,
   ...common.logging,

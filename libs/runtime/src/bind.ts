@@ -79,9 +79,9 @@ export class SocketFile {
     chmodSync(this.#boundPath, this.#mode);
     for (let tries = 0; tries < RUNTIME.socketTries; tries++) {
       const there = statOf(this.#path);
-      const leaves = there && (await this.#leaves(there));
+      const leaves = there !== undefined && (await this.#leaves(there));
       // No await from here on, so that what was seen still holds, or the change is noticed.
-      if (leaves && isSame(statOf(this.#path) ?? leaves, there)) return this.#show();
+      if (leaves && this.#isAt(there)) return this.#show();
       if (there && (leaves || !this.#clear(there))) continue;
       if (this.#mark()) return this.#show();
     }
@@ -151,6 +151,11 @@ export class SocketFile {
   /** With the slash at its end. */
   get #directory(): string {
     return this.#path.slice(0, this.#path.lastIndexOf('/') + 1);
+  }
+
+  #isAt(file: Stats): boolean {
+    const there = statOf(this.#path);
+    return there !== undefined && isSame(there, file);
   }
 
   get #missing(): boolean {

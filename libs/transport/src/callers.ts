@@ -98,6 +98,11 @@ export class Callers {
     return listener;
   }
 
+  /** Goes on serving, and lets the next process take over the unix sockets. */
+  leave(): void {
+    for (const listener of this.listeners) listener.leave();
+  }
+
   /** Removes the unix sockets. Resolves when callers that connected before have dialled, or after a second. */
   hide(): Promise<void> {
     this.#hidden ??= stopped(this.listeners.filter(({ local }) => local));

@@ -164,7 +164,7 @@ export async function killStatic(name: string): Promise<string> {
   return id;
 }
 
-/** Ends a static pod at once, and waits until it is gone. By SIGTERM, one that holds a socket would wait for its tunnels, for a day. */
+/** Ends a static pod at once, and waits until it is gone. By SIGTERM, one that holds a socket would wait for its tunnels, for a minute. */
 export async function endStatic(name: string): Promise<void> {
   removePod(name);
   const gone = async () => {

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { stat } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { dirname } from 'node:path';
 import type { Duplex } from 'node:stream';
 import test from 'node:test';
@@ -7,6 +9,7 @@ import {
   agentMember,
   Digest,
   echo,
+  type Flags,
   freePort,
   HUB_NAMED,
   holdMember,
@@ -20,7 +23,7 @@ import {
   type Ways,
   within,
 } from '../harness/index.ts';
-import { carries, dial } from './dials.ts';
+import { carries, closed, Dialler, dial } from './dials.ts';
 
 const MIB = 1 << 20;
 
@@ -28,7 +31,7 @@ const MIB = 1 << 20;
 const PORTION = 8 * MIB;
 
 /** Two servers that know nothing of each other, an agent of both, and the callers' end before them. */
-async function heldPlane(scope: Scope) {
+async function heldPlane(scope: Scope, flags: Flags = {}) {
   const trust = await newTrust(scope);
   const { cert, key } = await trust.agents.server(HUB_NAMED);
   const port = await freePort();
@@ -50,14 +53,15 @@ async function heldPlane(scope: Scope) {
     flags: { 'proxy-server-host': hosts.join(','), 'agent-id': 'agent' },
   });
   const [near, far] = servers.map(({ ways }) => ways) as [Ways, Ways];
-  const hold = await holdMember(scope, trust, [near, far.mtls]);
+  const again = (more: Flags) => holdMember(scope, trust, [near, far.mtls], { ...flags, ...more });
+  const hold = await again({});
   const whole = async () => {
     await Promise.all([hold.member, ...servers.map(({ member }) => member)].map(({ program }) => program.waitReady()));
     const linked = async () => (await hold.member.program.get('/readyz?verbose')).body.includes('2 can be reached');
     await until(linked, { what: 'links to both gateways' });
   };
   await whole();
-  return { hold, agent, servers: servers.map(({ member }) => member) as [Member, Member], whole };
+  return { hold, again, agent, servers: servers.map(({ member }) => member) as [Member, Member], whole };
 }
 
 /** A download by HTTP CONNECT that goes on in portions, and a tunnel by gRPC that echoes. */
@@ -150,6 +154,107 @@ test(
     tunnels.end();
     hold.member.program.signal('SIGTERM');
     assert.equal((await hold.member.program.ended()).code, 0);
+  }),
+);
+
+/** An echo through hold, and what dials through its unix socket from then on. */
+async function busyHold(scope: Scope, flags: Flags = {}) {
+  const { hold, servers, again } = await heldPlane(scope, flags);
+  const destination = (await echo(scope)).authority;
+  const kept = await dial(scope, hold.ways, 'grpc', destination);
+  await carries(kept, 'before');
+  return { hold, servers, again, destination, kept };
+}
+
+/** Waits for a socket as gRPC does: where there is none, and where nobody listens, it connects again. */
+async function dialWhenThere(
+  scope: Scope,
+  ways: Ways,
+  protocol: 'connect' | 'grpc',
+  destination: string,
+): Promise<void> {
+  const { uds } = ways.grpc;
+  const there = async () => {
+    const socket = connect(uds);
+    await once(socket, 'connect').finally(() => socket.destroy());
+    return true;
+  };
+  await until(there, { what: 'a socket', every: 10 });
+  const tunnel = await dial(scope, ways, protocol, destination);
+  await carries(tunnel, protocol);
+  tunnel.destroy();
+}
+
+test(
+  'isthmus hold that is told to stop serves new dials while a tunnel lives, and dials wait from its end to the next one, as under a kubelet',
+  { timeout: 120_000 },
+  scoped(async (scope) => {
+    const { hold, destination, kept } = await busyHold(scope);
+    const { program } = hold.member;
+    program.signal('SIGTERM');
+    await program.waitForLog(({ msg }) => `${msg}`.startsWith('stopping: '), { what: 'the beginning of its end' });
+    for (let time = 0; time < 5; time++) await dials(scope, hold.ways, destination);
+    await carries(kept, 'still here');
+    kept.destroy();
+    assert.equal((await program.ended()).code, 0);
+    const waiting = (['grpc', 'connect'] as const).map((protocol) =>
+      dialWhenThere(scope, hold.ways, protocol, destination),
+    );
+    await hold.member.restart();
+    await Promise.all(waiting);
+  }),
+);
+
+test(
+  'isthmus hold that is told to stop says in advance which tunnels it cuts, serves dials still, and ends in time although one lives',
+  { timeout: 120_000 },
+  scoped(async (scope) => {
+    const { hold, destination, kept } = await busyHold(scope, { 'graceful-shutdown-timeout': '12s' });
+    const { program } = hold.member;
+    const gone = closed(kept.on('error', () => {}));
+    program.signal('SIGTERM');
+    const cut = ({ msg }: { readonly msg?: unknown }) => msg === 'this tunnel will be cut at the end';
+    await program.waitForLog(cut, { what: 'what it will cut' });
+    await dials(scope, hold.ways, destination);
+    assert.equal((await program.ended()).code, 0);
+    await gone;
+    const said = (text: string) => program.logs.findIndex(({ msg }) => `${msg}`.startsWith(text));
+    const steps = ['stopping: ', 'this tunnel will be cut', 'tunnel closed'].map(said);
+    assert.ok(
+      steps.every((at, index) => at >= 0 && at > (steps[index - 1] ?? -1)),
+      `${steps} ${program.tail}`,
+    );
+    assert.equal(program.logs[steps[1] as number]?.destination, destination);
+    await hold.member.restart();
+    await dials(scope, hold.ways, destination);
+  }),
+);
+
+test(
+  'the next isthmus hold takes the socket over from one that stops, and no dial fails: neither by gRPC nor by HTTP CONNECT',
+  { timeout: 120_000 },
+  scoped(async (scope) => {
+    const { hold, again, destination, kept } = await busyHold(scope);
+    const diallers = (['grpc', 'connect'] as const).map(
+      (protocol) => new Dialler(scope, { ...hold.ways, program: hold.member.program }, protocol, destination),
+    );
+    const several = (dialler: Dialler, more: number) => {
+      const { dials: before } = dialler;
+      return until(() => dialler.dials >= before + more, { what: 'dials' });
+    };
+    hold.member.program.signal('SIGTERM');
+    const next = await again({ 'uds-name': hold.ways.grpc.uds });
+    await next.member.program.waitReady();
+    await Promise.all(diallers.map((dialler) => several(dialler, 3)));
+    await carries(kept, 'at the old one');
+    kept.destroy();
+    assert.equal((await hold.member.program.ended()).code, 0);
+    await Promise.all(diallers.map((dialler) => several(dialler, 3)));
+    await Promise.all(diallers.map((dialler) => dialler.stop()));
+    assert.deepEqual(
+      diallers.flatMap(({ failures }) => failures.map(({ message }) => message)),
+      [],
+    );
   }),
 );
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { existsSync, unlinkSync } from 'node:fs';
+import { existsSync, renameSync, unlinkSync } from 'node:fs';
 import { connect } from 'node:net';
 import test from 'node:test';
 import {
@@ -80,10 +80,10 @@ async function refusal(path: string): Promise<string | undefined> {
 }
 
 test(
-  "/readyz and isthmus check report that a server's unix socket was deleted or replaced",
+  'a server makes its unix socket again if it was deleted, and /readyz and isthmus check report that it was replaced',
   scoped(async (scope) => {
-    const { uds, server } = await sharing(scope);
-    const { member } = await server('first');
+    const { uds, server, destination } = await sharing(scope);
+    const { member, ways } = await server('first');
     await member.program.waitReady();
     const tells = (what: string) =>
       eventually(async () => {
@@ -97,9 +97,11 @@ test(
         assert.match(out, new RegExp(`sockets: .*callers\\.sock ${what}`));
       });
     unlinkSync(uds);
-    await tells('was deleted');
-    const second = await server('second');
+    await eventually(async () => carries(await dial(scope, ways, 'connect', destination.authority)));
+    await member.program.waitReady();
+    const second = await server('second', { 'uds-name': `${uds}-2` });
     await second.member.program.waitReady();
+    renameSync(`${uds}-2`, uds);
     await tells('belongs to another process now');
   }),
 );

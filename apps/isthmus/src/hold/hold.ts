@@ -1,7 +1,9 @@
 import { hostname } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
 import { callerPorts, type HoldValues, isthmusHold, parseGateways, resumeOptions } from '@isthmus/flags';
 import { boundVerification, randomHex } from '@isthmus/runtime';
 import {
+  type AdmissionState,
   admissionCheck,
   type Check,
   Closing,
@@ -17,6 +19,7 @@ import { createLogger, holdMetrics, instrument, type ProgramLogger } from '@isth
 import { anyoneOf, Callers, DEFAULT_TENANT, watchCertificate } from '@isthmus/transport';
 import {
   DialLimiter,
+  formatDestination,
   GatewayTunnels,
   observed,
   PlaneEnded,
@@ -72,9 +75,9 @@ function startHold(flags: HoldValues, { log }: Context<ProgramLogger>): Promise<
     });
     gateways.open(() => gatewayTunnels?.checkAll());
     for (const port of callerPorts(flags)) await callers.open(port);
-    let draining = false;
+    let admission: AdmissionState = 'open';
     const checks = (): readonly Check[] => [
-      admissionCheck(draining ? 'draining' : 'open'),
+      admissionCheck(admission),
       socketsCheck(callers.listeners),
       { name: 'gateways', ok: gateways.up > 0, detail: `${gateways.up} can be reached; ${gateways.failures}` },
     ];
@@ -86,8 +89,26 @@ function startHold(flags: HoldValues, { log }: Context<ProgramLogger>): Promise<
     closing.defer(health.close);
     log.info({ version: VERSION, gateways: flags.gateways }, 'callers may connect');
     return {
+      // It may be the only door of an API server, so callers find it until it ends, or until the next one has taken over.
       async drain() {
-        draining = true;
+        admission = 'leaving';
+        const graceMs = flags['graceful-shutdown-timeout'];
+        const lastMs = Math.min(ISTHMUS.holdLastMs, graceMs / 2);
+        const noDialsMs = lastMs * ISTHMUS.holdNoDialsPart;
+        callers.leave();
+        const endsIdle = tunnels.endIdle('gateway', flags['drain-idle-timeout']);
+        closing.defer(() => endsIdle[Symbol.dispose]());
+        const end = new Date(Date.now() + graceMs).toISOString();
+        log.warn({ tunnels: tunnels.size, end }, 'stopping: dials are served until nothing is open, or until the end');
+        const isQuiet = () => tunnels.size === 0 && limiter.pending === 0;
+        await quiet(graceMs - lastMs, isQuiet);
+        for (const { dial } of [...tunnels].slice(0, ISTHMUS.holdLastNamed))
+          log.warn(
+            { dial: dial.id, destination: formatDestination(dial.destination), end },
+            'this tunnel will be cut at the end',
+          );
+        await quiet(lastMs - noDialsMs, isQuiet);
+        admission = 'draining';
         await callers.drain();
         await limiter.close();
         await tunnels.idle();
@@ -96,6 +117,12 @@ function startHold(flags: HoldValues, { log }: Context<ProgramLogger>): Promise<
       cut,
     };
   });
+}
+
+/** Resolves when nothing is under way, or after a time. */
+async function quiet(ms: number, isQuiet: () => boolean): Promise<void> {
+  for (const until = performance.now() + ms; !isQuiet() && performance.now() < until; )
+    await delay(ISTHMUS.holdQuietMs);
 }
 
 export function runHold(): Promise<void> {
