@@ -61,6 +61,7 @@ for (const [from, { unixSocket = false, byToken = false }] of ends) {
   for (const early of ['', 'ping', 'x'.repeat(2 * TRANSPORT.earlyBytes)]) {
     test(`from ${from}, an end before the answer is the tunnel's, behind ${early.length} early bytes`, {
       timeout: 60_000,
+      skip: unixSocket && 'Deno' in globalThis && 'Deno takes it for a caller that has gone',
     }, async (context) => {
       const { near, far } = destination();
       far.pipe(far);
