@@ -1,5 +1,5 @@
 import type { adminApi } from '@isthmus/proto/admin';
-import { Grouped } from '@isthmus/runtime';
+import { Grouped, LruMap } from '@isthmus/runtime';
 import { type CutBy, formatDestination, type HoldCut, type PlaneEvents, type TunnelInfo } from '@isthmus/tunnel';
 import { ADMIN } from '../defaults.ts';
 
@@ -40,52 +40,47 @@ export class RecentCuts {
   }
 }
 
-/** Cuts of an hour. Where there are too many, the tenant with the most loses its oldest, so that no tenant hides the cuts of another. */
+/**
+ * Cuts of an hour. Where there are too many, the tenant with the most loses the one that came first, so that no tenant hides the cuts of
+ * another. They are kept in the order in which they came: one that hold told late was cut before others, and costs no more than they do.
+ */
 class KeptCuts {
   readonly #most: number;
-  /** By tenant, the last one last. When an agent dies, each of its 10,000 tunnels forgets one. */
   readonly #kept = new Grouped<adminApi.Cut>();
-  /** When the last one was cut, in milliseconds since the epoch. */
-  #lastMs = 0;
   /** How many of each tenant are not kept, and when the last of them was cut, in milliseconds since the epoch. */
-  readonly #forgotten = new Map<string, { readonly count: number; readonly at: number }>();
+  readonly #forgotten: Map<string, { readonly count: number; readonly at: number }>;
 
   constructor(most: number) {
     this.#most = most;
+    this.#forgotten = new LruMap(most);
   }
 
   of(tenant: string | undefined, now: number): CutsOfHour {
-    this.#forgetBefore(now - ADMIN.historyMs);
+    const since = now - ADMIN.historyMs;
+    for (const [name, { at }] of this.#forgotten) if (at < since) this.#forgotten.delete(name);
     const kept = tenant === undefined ? this.#kept.all : (this.#kept.of(tenant) ?? []);
     const forgotten = [...this.#forgotten].filter(([name]) => tenant === undefined || name === tenant);
     return {
-      cuts: [...kept],
+      cuts: [...kept].filter(({ atMs }) => atMs >= since),
       forgotten: forgotten.reduce((sum, [, { count }]) => sum + count, 0),
     };
   }
 
   keep(cut: adminApi.Cut): void {
-    // One that hold told late was cut before others.
-    const later = cut.atMs < this.#lastMs ? [...this.#kept.all].filter(({ atMs }) => atMs > cut.atMs) : [];
-    for (const each of later) this.#kept.delete(each.tenant, each);
-    for (const each of [cut, ...later]) this.#kept.add(each.tenant, each);
-    this.#lastMs = Math.max(this.#lastMs, cut.atMs);
-    if (this.#kept.size > this.#most) this.#forgetBefore(Date.now() - ADMIN.historyMs);
+    this.#kept.add(cut.tenant, cut);
     if (this.#kept.size <= this.#most) return;
-    const [oldest] = this.#kept.most ?? [];
-    if (!oldest) return;
-    const { tenant, atMs } = oldest;
-    this.#kept.delete(tenant, oldest);
+    const since = Date.now() - ADMIN.historyMs;
+    for (const first of this.#kept.all) {
+      if (first.atMs >= since) break;
+      this.#kept.delete(first.tenant, first);
+    }
+    if (this.#kept.size <= this.#most) return;
+    const [first] = this.#kept.most ?? [];
+    if (!first) return;
+    const { tenant, atMs } = first;
+    this.#kept.delete(tenant, first);
     const { count, at } = this.#forgotten.get(tenant) ?? { count: 0, at: 0 };
     this.#forgotten.set(tenant, { count: count + 1, at: Math.max(at, atMs) });
-  }
-
-  #forgetBefore(since: number): void {
-    for (const cut of this.#kept.all) {
-      if (cut.atMs >= since) break;
-      this.#kept.delete(cut.tenant, cut);
-    }
-    for (const [tenant, { at }] of this.#forgotten) if (at < since) this.#forgotten.delete(tenant);
   }
 }
 
