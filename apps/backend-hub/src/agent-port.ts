@@ -27,6 +27,7 @@ import {
   refusedWhere,
   type StrangerMessage,
   strangerText,
+  TenantAllowances,
   upgradeServer,
 } from '@isthmus/transport';
 import { type DialRequest, NotAuthorised, type Observation } from '@isthmus/tunnel';
@@ -207,6 +208,7 @@ export class AgentPort {
   readonly #options: AgentPortOptions;
   readonly #sessions: SessionTable;
   readonly #policies = new Policies();
+  readonly #allowances = new TenantAllowances();
   readonly #grpc: GrpcServer;
   #unwatch = () => {};
 
@@ -315,6 +317,7 @@ export class AgentPort {
     const taken = () => link.send({ type: 'renewed' });
     const link = new LinkClient({
       ...{ socket, peer, to: 'agent', ping, events },
+      allowance: this.#allowances.of(agent.tenant),
       receive: (message) => {
         if (message.type === 'drain') this.#sessions.drain(sessionId);
         else if (message.type === 'credential') void sessionGrant?.renew(message.token, taken);

@@ -190,6 +190,19 @@ export const TRANSPORT = {
   controlMessagesPerSecond: 100,
   /** Each of these many bytes makes a control message cost as much as one more. */
   controlBytesAMessage: 2 * 1024,
+  /**
+   * What the links of one tenant's agents at a hub, or of its `isthmus hold` at a gateway, may say at once, in control messages. Beyond it, each link
+   * is read more slowly, and nothing is lost. All agents of a large tenant that renew their tokens within a minute stay below it.
+   */
+  tenantMessagesAtOnce: 4000,
+  /** The same per second after a burst: they take a hundredth of a processor. */
+  tenantMessagesPerSecond: 400,
+  /** How long a link whose tenant has said too much is not read. Then it may say one thing: one that says little is not late. In milliseconds. */
+  controlRestMs: 1000,
+  /** Tenants whose control messages are counted, the last that said something. */
+  controlTenants: 10_000,
+  /** Links of `isthmus hold` of one tenant at a gateway: one of each of its API servers. */
+  holdLinksOfTenant: 64,
   /** The longest reason in a control message. */
   reasonCharacters: 300,
   /** How many bytes of control messages may wait for a peer that does not read. Beyond that, the link is useless and ends. */

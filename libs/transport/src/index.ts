@@ -21,6 +21,7 @@ export {
   type MembershipMessage,
   type PolicyRules,
   type StrangerMessage,
+  TenantAllowances,
 } from './link/control.ts';
 export { requestHoldLink } from './link/hold.ts';
 export { LinkServer } from './link/server.ts';

@@ -6,15 +6,14 @@ import { type PlaneEnded, planeEvents } from '@isthmus/tunnel';
 import { Http2Link } from '@isthmus/wire';
 import { Callers, type CallersOptions } from '../callers.ts';
 import { TRANSPORT } from '../defaults.ts';
+import type { Listener } from '../listen.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient } from './client.ts';
 import { requestHoldLink } from './hold.ts';
 import { dialTcp, listen, readAll, request } from './testing.ts';
 
-/** A connection to a gateway's port for callers, and the gateway's end of it. */
-async function connected(
-  more: Partial<CallersOptions> = {},
-): Promise<[caller: Socket, gateway: () => Socket | undefined]> {
+/** A gateway's port for callers. */
+async function opened(more: Partial<CallersOptions> = {}): Promise<Listener> {
   const callers = new Callers({
     identifyCaller: () => ({ tenant: 'default', caller: { identity: 'certificate' } }),
     events: planeEvents(),
@@ -28,12 +27,23 @@ async function connected(
     await callers.endCalls(0);
     await callers.close();
   });
-  const { address, connections } = await callers.open({ address: { host: '127.0.0.1', port: 0 } });
+  return callers.open({ address: { host: '127.0.0.1', port: 0 } });
+}
+
+async function connectedTo({ address }: Listener): Promise<Socket> {
   const port = Number(address.split(':').at(-1));
   const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true }).setNoDelay(true);
   cleanups.push(() => void socket.destroy());
   await once(socket, 'connect');
-  return [socket, () => [...connections][0]];
+  return socket;
+}
+
+/** A connection to a gateway's port for callers, and the gateway's end of it. */
+async function connected(
+  more: Partial<CallersOptions> = {},
+): Promise<[caller: Socket, gateway: () => Socket | undefined]> {
+  const listener = await opened(more);
+  return [await connectedTo(listener), () => [...listener.connections][0]];
 }
 
 /** A caller's connection to a gateway, on which it may begin a link. */
@@ -116,6 +126,18 @@ test('a caller has as many streams on a link as by gRPC', async () => {
   }, /the other side allows only 10000 streams/);
   assert.equal(session.open, TRANSPORT.grpcStreams);
   session.destroy();
+});
+
+test('a tenant has a bounded number of links, and a closed one makes room', async () => {
+  const callers = await opened();
+  const sockets = await Promise.all(Array.from({ length: TRANSPORT.holdLinksOfTenant }, () => connectedTo(callers)));
+  await Promise.all(sockets.map((socket) => requestHoldLink(socket, 60_000)));
+  const ask = async () => requestHoldLink(await connectedTo(callers), 60_000);
+  await assert.rejects(ask(), /503 tenant default has 64 links of isthmus hold/);
+  const [gone] = [...callers.connections];
+  gone?.destroy();
+  await once(gone as Socket, 'close');
+  await ask();
 });
 
 test('a credential that is revoked cuts the tunnels of its link, also for the agents, and closes the link', async () => {

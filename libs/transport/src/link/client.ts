@@ -55,6 +55,8 @@ export interface LinkClientOptions {
   /** Names this process, if it is a gateway. */
   readonly gatewayInstance?: string;
   readonly receive?: (message: ControlMessage) => void;
+  /** Of control messages of the other side's tenant. Unset: it is trusted. */
+  readonly allowance?: Allowance;
   readonly events: PlaneEvents;
   /** See `watchLiveness`. */
   readonly ping?: PingInterval | undefined;
@@ -141,6 +143,7 @@ export class LinkClient implements NextHopConnection {
     });
     const reconciler = this.#reconciler(options);
     this.#control = new Control(stream, {
+      allowance: options.allowance,
       receive: (message) => (message.type === 'lacking' ? reconciler.lacking(message.streams) : receive(message)),
       refused: (error) => events.emit('refused', where, peer, error),
       fault,

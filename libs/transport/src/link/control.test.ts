@@ -7,11 +7,13 @@ import { TRANSPORT } from '../defaults.ts';
 import {
   Control,
   type ControlMessage,
+  encodeControl,
   type PolicyRules,
   readCut,
   readMembership,
   readPolicy,
   readStranger,
+  TenantAllowances,
 } from './control.ts';
 import type { LinkServerOptions } from './server.ts';
 import { link, request } from './testing.ts';
@@ -85,6 +87,36 @@ test('a message is the same wherever it is cut, also amid a letter', async () =>
 test('nothing is heard behind what ends the link', async () => {
   const { heard, failed } = await hear('nonsense\n{"type":"drain"}\n');
   assert.deepEqual([heard, failed.length], [[], 1]);
+});
+
+test("a tenant that says too much on all its links is read slowly, and nothing is lost; another tenant's is read at once", (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  const allowances = new TenantAllowances();
+  const drain = encodeControl({ type: 'drain' });
+  const say = (tenant: string, messages: number) => {
+    const stream = new PassThrough();
+    let heard = 0;
+    const allowance = allowances.of(tenant);
+    const receive = () => void heard++;
+    new Control(stream, { allowance, receive, refused: assert.ifError, fault: assert.ifError, fail: assert.ifError });
+    stream.write(drain.repeat(messages));
+    return { heard: () => heard };
+  };
+  const since = performance.now();
+  const most = () => {
+    const { tenantMessagesAtOnce, tenantMessagesPerSecond } = TRANSPORT;
+    return tenantMessagesAtOnce + (tenantMessagesPerSecond * (performance.now() - since)) / 1000;
+  };
+  const links = Array.from({ length: 40 }, () => say('loud', 500));
+  const heard = () => links.reduce((sum, link) => sum + link.heard(), 0);
+  // Each link may say one thing when it comes.
+  assert.ok(heard() >= 2000 && heard() <= most() + links.length, `${heard()} of 20,000 at once`);
+  assert.equal(say('quiet', 500).heard(), 500);
+  for (let rests = 0; heard() < 40 * 500; rests++) {
+    assert.ok(rests < 500, `${heard()} after ${rests} rests`);
+    assert.ok(heard() <= most() + (rests + 1) * links.length, `${heard()} after ${rests} rests`);
+    context.mock.timers.tick(TRANSPORT.controlRestMs);
+  }
 });
 
 test('a flood of messages ends the link once its allowance is used up, long messages sooner', async () => {

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { isPrintable } from '@isthmus/runtime';
+import { getOrPut, isPrintable, LruMap } from '@isthmus/runtime';
 import { CUT_BY, type CutBy, type GatewayLoss, isName, parseDestination } from '@isthmus/tunnel';
 import { Allowance, ConnectionError, ErrorCode, isRecord, type ReconcileMessage, readReconcile } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
@@ -290,7 +290,19 @@ export function encodeControl(message: ControlMessage): string {
   return `${JSON.stringify(message)}\n`;
 }
 
+/** What the links of each tenant may say together. */
+export class TenantAllowances {
+  readonly #tenants = new LruMap<string, Allowance>(TRANSPORT.controlTenants);
+
+  of(tenant: string): Allowance {
+    const { tenantMessagesAtOnce: atOnce, tenantMessagesPerSecond: perSecond } = TRANSPORT;
+    return getOrPut(this.#tenants, tenant, () => new Allowance({ atOnce, perSecond }));
+  }
+}
+
 interface ControlOptions {
+  /** Of the peer's tenant, for all its links. Once it is spent, the link rests after each message. Unset: the peer is trusted. */
+  readonly allowance?: Allowance | undefined;
   /** Called with each message. */
   readonly receive: (message: ControlMessage) => void;
   /** Called if a message of a known type could not be read, perhaps because a later version writes it differently. It is skipped. */
@@ -312,18 +324,14 @@ export class Control {
     perSecond: TRANSPORT.controlMessagesPerSecond,
   });
 
+  #rest: NodeJS.Timeout | undefined;
+
   constructor(stream: Duplex, options: ControlOptions) {
     this.#stream = stream;
     this.#options = options;
     stream.on('error', () => {});
-    stream.on('data', (chunk: Buffer) => {
-      try {
-        this.#read(chunk);
-      } catch (error) {
-        if (error instanceof ConnectionError) options.fail(error);
-        else options.fault(error as Error);
-      }
-    });
+    stream.on('data', (chunk: Buffer) => this.#hear(chunk));
+    stream.once('close', () => clearTimeout(this.#rest));
   }
 
   send(message: ControlMessage): void {
@@ -346,16 +354,41 @@ export class Control {
       this.#options.fail(new Error('peer does not read control messages'));
   }
 
+  #hear(chunk: Buffer): void {
+    const { fail, fault } = this.#options;
+    try {
+      this.#read(chunk);
+    } catch (error) {
+      if (error instanceof ConnectionError) fail(error);
+      else fault(error as Error);
+    }
+  }
+
   /** Searches only new data for the ends of lines, and decodes a line once it is complete. */
   #read(chunk: Buffer): void {
     let start = 0;
     for (let end = chunk.indexOf(LINE_END); end >= 0; end = chunk.indexOf(LINE_END, start)) {
       this.#begun.add(chunk.subarray(start, end));
       start = end + 1;
-      if (!this.#isShort() || !this.#take(this.#begun.take())) return;
+      const bytes = this.#isShort() ? this.#begun.take() : undefined;
+      if (!bytes || !this.#take(bytes)) return;
+      if (this.#options.allowance?.spend(controlCost(bytes.length)) === false) {
+        this.#restBefore(chunk.subarray(start));
+        return;
+      }
     }
     if (start < chunk.length) this.#begun.add(chunk.subarray(start));
     this.#isShort();
+  }
+
+  /** Its tenant has said too much. What is not read waits at the peer. */
+  #restBefore(unread: Buffer): void {
+    this.#stream.pause();
+    this.#rest = setTimeout(() => {
+      this.#rest = undefined;
+      this.#hear(unread);
+      if (!this.#rest) this.#stream.resume();
+    }, TRANSPORT.controlRestMs).unref();
   }
 
   #isShort(): boolean {

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { guarding, RandomSet, within } from '@isthmus/runtime';
+import { guarding, onceClosed, RandomSet, within } from '@isthmus/runtime';
 import { type Attach, dialLog, NotAuthorised, parseDestination } from '@isthmus/tunnel';
 import { WIRE } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
@@ -8,6 +8,7 @@ import { CALLERS_GROWTH } from '../grpc/server.ts';
 import { answerLast, ask, fieldOf, HeadLate, percentEncoded, readHead, reasonOf, write } from '../http1.ts';
 import { type Accept, fromTheStart, HOLD_REQUEST } from '../listen.ts';
 import { peerOf } from '../tls/certificate.ts';
+import { TenantAllowances } from './control.ts';
 import { TENANT_FIELD } from './head.ts';
 import { LinkServer } from './server.ts';
 
@@ -47,6 +48,9 @@ interface HoldLinksOptions extends CallerEdgeOptions {
 export class HoldLinks {
   readonly #options: HoldLinksOptions;
   readonly #links = new RandomSet<LinkServer>();
+  /** How many of them each tenant has, those that are being opened too. */
+  readonly #ofTenant = new Map<string, number>();
+  readonly #allowances = new TenantAllowances();
   #leaving = false;
 
   constructor(options: HoldLinksOptions) {
@@ -96,9 +100,16 @@ export class HoldLinks {
     if (this.#leaving) return refuse('503 Service Unavailable', new Error('this gateway is leaving'));
     const who = identifyCaller(peer);
     if (who instanceof NotAuthorised) return refuse('403 Forbidden', who);
+    const { tenant, caller } = who;
+    const open = this.#ofTenant.get(tenant) ?? 0;
+    if (open >= TRANSPORT.holdLinksOfTenant) {
+      const text = `tenant ${tenant} has ${open} links of isthmus hold here, as many as it may: end some of these processes`;
+      return refuse('503 Service Unavailable', new Error(text));
+    }
+    this.#count(tenant, 1);
+    onceClosed(socket, () => this.#count(tenant, -1));
     await write(socket, ACCEPTED);
     if (socket.destroyed) return;
-    const { tenant, caller } = who;
     // What the other side says of its callers is a claim: its own credential decides.
     const dialler = { tenant, caller: { via: 'hold' as const, ...caller }, callerName: undefined };
     const opened = new LinkServer({
@@ -110,6 +121,7 @@ export class HoldLinks {
         deadline: Math.min(request.deadline, performance.now() + timeout),
       }),
       limits: LIMITS,
+      allowance: this.#allowances.of(tenant),
       receive: (message) => {
         if (message.type !== 'cut') return;
         const { dial: id, destination, agent: agentId, trace, type: _type, ...cut } = message;
@@ -123,6 +135,12 @@ export class HoldLinks {
     void opened.closed.then(() => this.#links.delete(opened));
     // It came while the gateway began to leave.
     if (this.#leaving) opened.destroy(new Error('the gateway leaves'));
+  }
+
+  #count(tenant: string, by: 1 | -1): void {
+    const left = (this.#ofTenant.get(tenant) ?? 0) + by;
+    if (left > 0) this.#ofTenant.set(tenant, left);
+    else this.#ofTenant.delete(tenant);
   }
 }
 

@@ -18,6 +18,7 @@ import {
   type TunnelEnd,
 } from '@isthmus/tunnel';
 import {
+  type Allowance,
   DuplexStream,
   ErrorCode,
   encodeHead,
@@ -262,6 +263,8 @@ export interface LinkServerOptions extends ServedDialsOptions {
   readonly goaway?: () => void;
   /** Called with each message that is not about the link itself. */
   readonly receive?: (message: ControlMessage) => void;
+  /** Of control messages of the other side's tenant. Unset: it is trusted. */
+  readonly allowance?: Allowance;
   /** See `watchLiveness`. */
   readonly ping?: PingInterval | undefined;
   /** Of what the dialling side may do. Unset: it is trusted. */
@@ -410,8 +413,9 @@ export class LinkServer {
     const { hubId } = this.#options;
     stream.respond({ ':status': 200, ...(hubId !== undefined && { [HUB_FIELD]: percentEncoded(hubId) }) });
     stream.once('close', () => this.destroy(new Error('control stream ended')));
-    const { role, events, peer } = this.#options;
+    const { role, events, peer, allowance } = this.#options;
     this.#control = new Control(stream, {
+      allowance,
       receive: (message) => this.#receive(message),
       refused: (error) => events.emit('refused', `${role} link`, peer, error),
       fault: (error) => this.#fault(error),

@@ -46,6 +46,8 @@ export class Allowance {
     const now = performance.now();
     this.#lookBelow = 0;
     this.earn(((now - this.#since) / 1000) * this.#perSecond);
+    // Where nothing ends for it, what was spent too much is a debt, which is paid as soon as a full bucket would be.
+    this.#left = Math.max(this.#left, -this.#atOnce);
     this.#since = now;
     return this.#left >= 0;
   }
