@@ -145,9 +145,9 @@ function faultOfPair(certificate: string, key: string): PairFault | undefined {
   const [leaf] = chain.all as [Certificate];
   if (missingPurpose(leaf, 'server')) return of('certificate', 'its extended key usage lacks serverAuth');
   try {
-    if (!isKeyOf(pemText(key), leaf)) return of('key', 'the key does not match the certificate');
-  } catch {
-    return of('key', 'there is no usable private key (PEM) in it');
+    if (!isKeyOf(key, leaf)) return of('key', 'the key does not match the certificate');
+  } catch (error) {
+    return of('key', (error as Error).message);
   }
   const fault = faultOfContext({ cert: chain.pem, key: pemText(key) });
   return fault === undefined ? undefined : of('certificate', fault);

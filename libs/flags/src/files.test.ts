@@ -43,8 +43,11 @@ test('a file that is missing, unreadable or of another kind is named with its fl
       `--cluster-cert=${broken} --cluster-key=${one.key}`,
       `--cluster-cert: ${broken}: certificate 1 of 1 is malformed: unexpected element of DER`,
     ],
-    [`--cluster-cert=${one.cert} --cluster-key=${garbage}`, /^--cluster-key: there is no usable private key \(PEM\)/],
-    [`--cluster-cert=${one.cert} --cluster-key=${encrypted}`, /^--cluster-key: the key in .* is encrypted/],
+    [
+      `--cluster-cert=${one.cert} --cluster-key=${garbage}`,
+      `--cluster-key: ${garbage}: there is no usable private key (PEM) in it`,
+    ],
+    [`--cluster-cert=${one.cert} --cluster-key=${encrypted}`, /^--cluster-key: .*: the key in it is encrypted/],
     [`--cluster-cert=${one.cert} --cluster-key=${other.key}`, /^--cluster-key: the key in .* does not match/],
     [
       `--cluster-cert=${weak.cert} --cluster-key=${weak.key}`,

@@ -1,7 +1,15 @@
-import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { accessSync, closeSync, constants, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
-import { CertificatePool, faultOfContext, ownChain, pemText, readNamedFile, reasonOf } from '@isthmus/runtime';
+import {
+  type Certificate,
+  CertificatePool,
+  faultOfContext,
+  isKeyOf,
+  ownChain,
+  pemText,
+  readNamedFile,
+  reasonOf,
+} from '@isthmus/runtime';
 import { FLAGS } from './defaults.ts';
 import { FlagError } from './flag.ts';
 
@@ -57,8 +65,8 @@ export function checkTlsFiles<Flag extends string>(flags: Files<Flag>, cert: Fla
   checkTogether(flags, cert, key);
   if (flags[cert] !== '') {
     const chain = inFile(cert, flags[cert], ownChain);
-    const privateKey = privateKeyIn(key, flags[key]);
-    if (!new X509Certificate(chain.pem).checkPrivateKey(privateKey))
+    const [leaf] = chain.all as [Certificate];
+    if (!inFile(key, flags[key], (text) => isKeyOf(text, leaf)))
       throw new FlagError(key, `the key in ${flags[key]} does not match the certificate in ${flags[cert]}`);
     const fault = faultOfContext({ cert: chain.pem, key: pemText(readFlagFile(key, flags[key])) });
     if (fault !== undefined) throw new FlagError(cert, `${flags[cert]}: ${fault}`);
@@ -96,18 +104,6 @@ function inFile<T>(flag: string, path: string, read: (text: string) => T): T {
     return read(text);
   } catch (error) {
     throw new FlagError(flag, `${path}: ${(error as Error).message}`);
-  }
-}
-
-function privateKeyIn(flag: string, path: string): KeyObject {
-  const text = pemText(readFlagFile(flag, path));
-  if (/^-----BEGIN ENCRYPTED|^Proc-Type: 4,ENCRYPTED/m.test(text)) {
-    throw new FlagError(flag, `the key in ${path} is encrypted: remove its passphrase`);
-  }
-  try {
-    return createPrivateKey(text);
-  } catch (error) {
-    throw new FlagError(flag, `there is no usable private key (PEM) in ${path}: ${reasonOf(error)}`);
   }
 }
 

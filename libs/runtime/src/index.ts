@@ -22,7 +22,7 @@ export {
 export { bind } from './bind.ts';
 export { compact, MultiplexedDuplex, Packing, pushCompact } from './buffers.ts';
 export { Certificate, certificateOf, renewalIsDue } from './certificates/certificate.ts';
-export { isKeyOf } from './certificates/keys.ts';
+export { isKeyOf, privateKeyIn } from './certificates/keys.ts';
 export { addressText, isFor } from './certificates/names.ts';
 export { pemBlocks, pemText } from './certificates/pem.ts';
 export { CertificatePool, ownChain, type Trust, withIssuers } from './certificates/pool.ts';

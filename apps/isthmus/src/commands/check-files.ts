@@ -1,4 +1,3 @@
-import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { FINDINGS, type Result, reportOf } from '@isthmus/findings';
 import {
   addressText,
@@ -7,9 +6,12 @@ import {
   type CertificateUse,
   faultOfLeaf,
   isFor,
+  isKeyOf,
   missingPurpose,
+  ownChain,
   type Presented,
   printable,
+  privateKeyIn,
   readNamedFile,
   reasonOf,
   verify,
@@ -80,24 +82,23 @@ function checked(flag: FileFlag, path: string | undefined, demands: Demands): Re
   if (path === undefined)
     return [report.fail(about, 'the key is given without its certificate', `give ${flagName(flag)} too`)];
   try {
-    const { all: certificates, skipped } = CertificatePool.of(readNamedFile(path));
-    // Each authority of a bundle is checked by itself. In other files the first certificate is the one presented, and all must be whole.
-    const bundle = demands.use === 'authority' && certificates.length > 0;
-    const none = certificates.length === 0 && skipped.length > 0;
-    const groups = bundle ? certificates.map((each) => [each]) : none ? [] : [certificates];
-    const mend = 'remove or replace this block of the file';
+    const pem = readNamedFile(path);
+    // The first certificate is the one presented, and all must be whole.
+    if (demands.use !== 'authority') return [judged(about, ownChain(pem).all as Shown, demands)];
+    // Each authority of a bundle is checked by itself.
+    const { all, skipped } = CertificatePool.authorities(pem);
     return [
       ...skipped.map((each) =>
-        bundle ? report.warn(about, `${each}: programs skip it`, mend) : report.fail(about, each, mend),
+        report.warn(about, `${each}: programs skip it`, 'remove or replace this block of the file'),
       ),
-      ...groups.map((group) => judged(about, group, demands)),
+      ...all.map((each) => judged(about, [each], demands)),
     ];
   } catch (error) {
     return [
       report.fail(
         about,
         `cannot be used: ${reasonOf(error)}`,
-        'check its path and permissions; it must be PEM as a whole',
+        'check its path and permissions; it must be PEM as a whole, with keys that are allowed',
       ),
     ];
   }
@@ -118,9 +119,8 @@ function checkKey(cert: FileFlag, key: FileFlag, files: FileOptions): Result[] {
   if (files[key] === undefined)
     return [report.fail(about, 'the certificate is given without its key', `give ${flagName(key)} too`)];
   try {
-    const own = createPrivateKey(readNamedFile(files[key]));
-    const belongs = leaf === undefined || new X509Certificate(leaf.raw).checkPrivateKey(own);
-    if (belongs) return [report.pass(about, `belongs to ${flagName(cert)}`)];
+    const own = readNamedFile(files[key]);
+    if (leaf ? isKeyOf(own, leaf) : privateKeyIn(own)) return [report.pass(about, `belongs to ${flagName(cert)}`)];
     return [
       report.fail(
         about,
@@ -132,7 +132,7 @@ function checkKey(cert: FileFlag, key: FileFlag, files: FileOptions): Result[] {
     return [
       report.fail(
         about,
-        `cannot be read: ${reasonOf(error)}`,
+        `cannot be used: ${reasonOf(error)}`,
         'check its path and permissions; it must be PEM without a passphrase',
       ),
     ];
@@ -155,19 +155,16 @@ export interface Demands {
   readonly hosts?: readonly string[];
 }
 
+/** A certificate, and those that lead from it to an authority. */
+type Shown = readonly [Certificate, ...Certificate[]];
+
 /** Checks a certificate. Returns one result, which shows the first problem. */
 export function judged(
   about: string,
-  [leaf, ...chain]: readonly Certificate[],
+  [leaf, ...chain]: Shown,
   { use, authorities, authoritiesFrom = 'its authorities', hosts = [] }: Demands,
   now = Date.now(),
 ): Result {
-  if (!leaf)
-    return report.fail(
-      about,
-      'the file has no certificate',
-      'give a PEM file that begins with -----BEGIN CERTIFICATE-----',
-    );
   const name = printable(leaf.name ?? 'no subject');
   const days = Math.floor((leaf.validTo - now) / DAY_MS);
   const ends = new Date(leaf.validTo).toISOString().slice(0, 10);

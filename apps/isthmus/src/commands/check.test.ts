@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { CertificateAuthority, type IdentityTexts, LOOPBACK, selfSigned } from '@isthmus/certificates';
 import { type Result, reportOf } from '@isthmus/findings';
-import { CertificatePool } from '@isthmus/runtime';
+import { type Certificate, CertificatePool } from '@isthmus/runtime';
 import { styleOf } from '../output.ts';
 import { checkText, checkView } from './check.ts';
 import { checkFiles, type Demands, judged } from './check-files.ts';
@@ -32,7 +32,7 @@ describe('check', () => {
   after(() => rm(dir, { recursive: true, force: true }));
 
   function judge({ cert }: { cert: string }, demands: Demands, now?: number): Result {
-    return judged('it', CertificatePool.of(cert).all, demands, now);
+    return judged('it', CertificatePool.of(cert).all as [Certificate], demands, now);
   }
 
   /** Writes a file with this text and returns its path. */
@@ -123,12 +123,33 @@ describe('check', () => {
       ]);
     });
 
+    it('are read as programs read them, whatever stands in front of lines and at their ends', async () => {
+      const own = (line: (text: string) => string) =>
+        checkFiles(
+          { agentCert: file('own.pem', line(server.cert)), agentKey: file('own-key.pem', line(server.key)) },
+          [],
+        );
+      const key = (line: (text: string) => string) => own(line).find(({ about }) => about.startsWith('--agent-key'));
+      for (const line of [
+        (text: string) => `\ufeff${text}`,
+        (text: string) => text.replaceAll('\n', '\r'),
+        (text: string) => text.replaceAll(/^/gm, '    '),
+      ])
+        assert.equal(key(line)?.detail, 'belongs to --agent-cert');
+      const small = await selfSigned('small', undefined, 1024);
+      assert.match(
+        checkFiles({ agentCert: file('small.pem', small.cert) }, [])[0]?.detail ?? '',
+        /^cannot be used: certificate 1 of 1 \(CN=small\): its RSA key has 1024 bits: 2048 to 8192 are allowed$/,
+      );
+      assert.match(key((text) => text.slice(0, 150))?.detail ?? '', /^cannot be used: there is no usable private key/);
+    });
+
     it('fail if they are missing or empty, with what to give', () => {
       const told = (files: object) =>
         checkFiles(files, []).map(({ outcome, about, detail }) => `${outcome} ${about}: ${detail}`);
       const empty = file('empty.pem', '');
       assert.deepEqual(told({ peerCert: empty }), [
-        `fail --peer-cert ${empty}: the file has no certificate`,
+        `fail --peer-cert ${empty}: cannot be used: there is no certificate (PEM) in it`,
         'fail --peer-key: the certificate is given without its key',
       ]);
       assert.match(

@@ -58,7 +58,7 @@ export class Certificate {
   readonly validFrom: number;
   readonly validTo: number;
   readonly keyKind: PublicKeyKind;
-  /** Of an RSA key. */
+  /** Of an RSA key, also of one for RSA-PSS alone, whose kind is `other`. */
   readonly bits: number = 0;
   readonly exponent: bigint = 0n;
   readonly signature: Signature | undefined;
@@ -350,8 +350,8 @@ export function renewalIsDue(validUntil: number, validFrom = Number.NEGATIVE_INF
 }
 
 /** Why a certificate's key proves nothing here; undefined if it may. */
-export function faultOfKey({ keyKind, bits, exponent }: Certificate): string | undefined {
-  if (keyKind !== 'rsa') return undefined;
+export function faultOfKey({ bits, exponent }: Certificate): string | undefined {
+  if (bits === 0) return undefined;
   if (bits < RUNTIME.rsaLeastBits || bits > RUNTIME.rsaMostBits)
     return `its RSA key has ${bits} bits: ${RUNTIME.rsaLeastBits} to ${RUNTIME.rsaMostBits} are allowed`;
   return exponent >= 2n ** BigInt(RUNTIME.rsaExponentBits)

@@ -2,6 +2,7 @@ import { constants, createPrivateKey, createPublicKey, type KeyObject, verify, X
 import { LruMap } from '../collections.ts';
 import { RUNTIME } from '../defaults.ts';
 import { bitsIn, DerReader, oidIn, shortest, TAG, unsigned } from './der.ts';
+import { pemText } from './pem.ts';
 
 /** The kinds of keys that verify a certificate. Others are kept as `other`. */
 export type PublicKeyKind = 'rsa' | 'ec' | 'ed25519' | 'other';
@@ -24,28 +25,31 @@ const CURVES: Readonly<Record<string, number>> = {
 export function publicKeyIn(der: Buffer): { kind: PublicKeyKind; bits: number; exponent: bigint } {
   const parts = new DerReader(der);
   const algorithm = new DerReader(parts.read(TAG.sequence).value);
-  const kind = KEYS[oidIn(algorithm)] ?? 'other';
+  const id = oidIn(algorithm);
+  const kind = KEYS[id] ?? 'other';
   const parameters = algorithm.empty ? undefined : algorithm.read();
   const key = bitsIn(parts.read(TAG.bits));
-  const none = { kind, bits: 0, exponent: 0n };
-  if (kind === 'rsa') {
-    if (parameters?.tag !== TAG.null) throw new Error('its RSA key has no parameters');
-    const numbers = new DerReader(new DerReader(key).read(TAG.sequence).value);
-    const modulus = shortest(numbers.read(TAG.integer).value);
-    const exponent = unsigned(numbers.read(TAG.integer).value);
-    const [high = 0, next = 0] = modulus;
-    const bits =
-      high === 0 ? 8 * (modulus.length - 1) - Math.clz32(next) + 24 : 8 * modulus.length - Math.clz32(high) + 24;
-    if (bits <= 0 || exponent === 0n || exponent >= 2n ** 63n) throw new Error('its RSA key is malformed');
-    return { kind, bits, exponent };
-  }
+  if (kind === 'rsa' && parameters?.tag !== TAG.null) throw new Error('its RSA key has no parameters');
+  // A key for RSA-PSS alone verifies nothing here, but OpenSSL takes it in a handshake.
+  if (kind === 'rsa' || id === PSS) return { kind, ...rsaNumbers(key) };
   if (kind === 'ec') {
     const curve = parameters?.tag === TAG.oid ? CURVES[parameters.value.toString('hex')] : undefined;
     if (curve === undefined) throw new Error('its key is on an unknown curve');
     if (key.length !== curve || key[0] !== 4) throw new Error('its key is malformed');
   }
   if (kind === 'ed25519' && (parameters || key.length !== 32)) throw new Error('its key is malformed');
-  return none;
+  return { kind, bits: 0, exponent: 0n };
+}
+
+function rsaNumbers(key: Buffer): { bits: number; exponent: bigint } {
+  const numbers = new DerReader(new DerReader(key).read(TAG.sequence).value);
+  const modulus = shortest(numbers.read(TAG.integer).value);
+  const exponent = unsigned(numbers.read(TAG.integer).value);
+  const [high = 0, next = 0] = modulus;
+  const bits =
+    high === 0 ? 8 * (modulus.length - 1) - Math.clz32(next) + 24 : 8 * modulus.length - Math.clz32(high) + 24;
+  if (bits <= 0 || exponent === 0n || exponent >= 2n ** 63n) throw new Error('its RSA key is malformed');
+  return { bits, exponent };
 }
 
 /** How something is signed. */
@@ -138,10 +142,22 @@ export function isSigned({ hash, saltLength }: Signature, data: Buffer, signer: 
   }
 }
 
+/** Reads a private key (PEM) as OpenSSL gets it. @throws Error that says why it cannot be used */
+export function privateKeyIn(pem: Buffer | string): KeyObject {
+  const text = pemText(pem);
+  if (/^-----BEGIN ENCRYPTED|^Proc-Type: 4,ENCRYPTED/m.test(text))
+    throw new Error('the key in it is encrypted: remove its passphrase');
+  try {
+    return createPrivateKey(text);
+  } catch (cause) {
+    throw new Error('there is no usable private key (PEM) in it', { cause });
+  }
+}
+
 /**
  * Whether a private key (PEM) is a certificate's. Node and Deno take a key of another certificate, and then every handshake fails.
- * @throws OpenSSL's error if it is no private key
+ * @throws Error that says why it is no private key
  */
 export function isKeyOf(key: Buffer | string, { raw }: { readonly raw: Buffer }): boolean {
-  return new X509Certificate(raw).checkPrivateKey(createPrivateKey(key));
+  return new X509Certificate(raw).checkPrivateKey(privateKeyIn(key));
 }

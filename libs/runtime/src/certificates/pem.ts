@@ -13,7 +13,10 @@ const BOMS_AND_BLANKS = /^(?:\xef\xbb\xbf|\ufeff|[ \t])+/gm;
  * blanks), and with one kind of line end. OpenSSL sees no block behind a byte order mark, and Go none behind either.
  */
 export function pemText(pem: Buffer | string): string {
-  return pem.toString('latin1').replaceAll(/\r\n?/g, '\n').replaceAll(BOMS_AND_BLANKS, '');
+  return pem
+    .toString('latin1')
+    .replaceAll(/\r+\n|\r/g, '\n')
+    .replaceAll(BOMS_AND_BLANKS, '');
 }
 
 /** The blocks of some labels, in order: those that begin at the start of a line. */

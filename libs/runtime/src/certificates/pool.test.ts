@@ -59,6 +59,25 @@ const ISSUED = pem(`
   HQIgJPaKkh5mPRhoixB4doaack2myKevdMiw2uSoftJGbp8=
 `);
 
+/** Issued by themselves: with an RSA-PSS key of 1,024 bits, and one of Ed448. */
+const SMALL_PSS = pem(`
+  MIICYDCCAZWgAwIBAgIUS+WCLjktkZvhb7UmqIvYPe0JErMwQQYJKoZIhvcNAQEKMDSgDzANBglghkgBZQMEAgEFAKEcMBoGCSqGSIb3DQEBCDANBglg
+  hkgBZQMEAgEFAKIDAgFeMA4xDDAKBgNVBAMMA3BzczAgFw0yNjExMjkwNjUwNTVaGA8yMTI2MTEwNTA2NTA1NVowDjEMMAoGA1UEAwwDcHNzMIGdMAsG
+  CSqGSIb3DQEBCgOBjQAwgYkCgYEA0OdQnk1ci8HKz/GvQtSGSWuJHCWoQrOYjZYUkbPZEHoQ2MQg/0qVWCKcmo4gbUQNkWkgPPu9qYuT2BKp6b5iA77Q
+  UsZFJBZ97HsmlOcwoy+2k3k8hS3tmZbWC7EysvwUMxVb2VTaUTmXhQgFH3twfj8nol38IyAICa5+WxgdyRcCAwEAAaNTMFEwHQYDVR0OBBYEFImNALpt
+  VPM2ABQr3VB1qWeOXKNzMB8GA1UdIwQYMBaAFImNALptVPM2ABQr3VB1qWeOXKNzMA8GA1UdEwEB/wQFMAMBAf8wQQYJKoZIhvcNAQEKMDSgDzANBglg
+  hkgBZQMEAgEFAKEcMBoGCSqGSIb3DQEBCDANBglghkgBZQMEAgEFAKIDAgFeA4GBAI5YKHMe9uAsQoDqQJekou5zSfviPtnfiIR8ZeCb/6CL+3JHWcTg
+  YW5sTzplQOWJ+rU+JogZFyKtsF4Qqh/KkdrBmzE2Nbaq+VO03PsPiaWw9VyiXYVhluZYvtxC4iNSu3vhaHgjEPH9dF6cKpwlF3PpPglUW9xGmK80omZM
+  QWRK
+`);
+const ED448 = pem(`
+  MIIBgjCCAQKgAwIBAgIUcp7pKYcVnyQzT/K5YaKaNaO7a60wBQYDK2VxMBAxDjAMBgNVBAMMBWVkNDQ4MCAXDTI2MTEyOTA2NTA1NVoYDzIxMjYxMTA1
+  MDY1MDU1WjAQMQ4wDAYDVQQDDAVlZDQ0ODBDMAUGAytlcQM6AAxZpEwEfUPqV6YGcVG9X/WXYJWo9uitzmfZmWFEmworjbEvChnFAYyWF6F0Idb+Djn1
+  Hr3Rp/L5AKNTMFEwHQYDVR0OBBYEFKFT+TiWcwK+L+AD5/DbWzxRuyD2MB8GA1UdIwQYMBaAFKFT+TiWcwK+L+AD5/DbWzxRuyD2MA8GA1UdEwEB/wQF
+  MAMBAf8wBQYDK2VxA3MAiFQ5ZJRixHAA3VshalWZ9Y3pQy5PbBCwJWMxtK2pD9uBgLK+VuupyRp9rzy8SPrCugh4mMD6rmIAey6v9dOB+6XpXaKHwgqt
+  p1kIfu9MwTdXHhZU7XFr52I5V2snkt/ygLv4vJRaqRK4PTB4UG8hLA0A
+`);
+
 const PRIVATE = '-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n';
 const NONE = pem('bm90IGEgY2VydGlmaWNhdGU=');
 
@@ -112,6 +131,7 @@ test('a bundle is read as people have it: behind a byte order mark, blanks, and 
     Buffer.from(`\ufeff${ROOT}\ufeff${INTERMEDIATE}`),
     bundle.replaceAll('\n', '\r\n'),
     bundle.replaceAll('\n', '\r'),
+    bundle.replaceAll('\n', '\r\r\n'),
     lines(bundle, (line) => `  \t${line} \t`),
     `subject=CN = root\n${ROOT}\nissuer=CN = root\n${INTERMEDIATE}`,
     bundle.trimEnd(),
@@ -162,6 +182,18 @@ test('a certificate that is malformed refuses the bundle, by its place', () => {
   assert.throws(() => withIssuers({ cert: LEAF, ca: INTERMEDIATE + NONE + ROOT }), /certificate 2 of 3 is malformed/);
   assert.throws(() => withIssuers({ cert: LEAF + TWIN.slice(0, 300) }), /certificate 2 of 2: its PEM block is damaged/);
   assert.throws(() => withIssuers({ cert: 'nothing' }), /there is no certificate/);
+});
+
+test('a key that nobody takes in TLS is refused by its size or kind in what a program shows', () => {
+  const size = 'its RSA key has 1024 bits: 2048 to 8192 are allowed';
+  const kind =
+    /^certificate 1 of \d \(CN=ed448\): its key is of a kind .*: RSA, ECDSA on P-224 to P-521 and Ed25519 are allowed$/;
+  assert.throws(() => withIssuers({ cert: SMALL_PSS }), { message: `certificate 1 of 1 (CN=pss): ${size}` });
+  assert.throws(() => withIssuers({ cert: LEAF + SMALL_PSS }), { message: `certificate 2 of 2 (CN=pss): ${size}` });
+  assert.throws(() => withIssuers({ cert: ED448 }), { message: kind });
+  assert.throws(() => withIssuers({ cert: ED448 + ROOT }), { message: kind });
+  assert.deepEqual(read(SMALL_PSS + ROOT), { all: ['CN=root'], skipped: [`certificate 1 of 2 (CN=pss): ${size}`] });
+  assert.deepEqual(read(ED448 + ROOT), { all: ['CN=ed448', 'CN=root'], skipped: [] }, 'as Go');
 });
 
 test('what is no block takes no longer to read than a block', () => {

@@ -88,13 +88,17 @@ function poolIn(text: string): CertificatePool {
   const [skipped, weak]: [string[], Certificate[]] = [[], []];
   const blocks = pemBlocks(text, 'CERTIFICATE');
   for (const [index, { bytes }] of blocks.entries()) {
-    const which = `certificate ${index + 1} of ${blocks.length}`;
-    const found = bytes && readOf(bytes, which);
+    const found = bytes && readOf(bytes, whichOf(index, blocks));
     const fault = found ? faultOfKey(found) : 'its PEM block is damaged, or has no end';
     if (found) (fault === undefined ? certificates : weak).push(found);
-    if (fault !== undefined) skipped.push(`${which}${found?.name === undefined ? '' : ` (${found.name})`}: ${fault}`);
+    if (fault !== undefined) skipped.push(`${whichOf(index, blocks, found)}: ${fault}`);
   }
   return new CertificatePool(certificates, skipped, weak);
+}
+
+/** For people: `certificate 1 of 2 (CN=a)`. */
+function whichOf(index: number, { length }: readonly unknown[], { name }: Partial<Certificate> = {}): string {
+  return `certificate ${index + 1} of ${length}${name === undefined ? '' : ` (${name})`}`;
 }
 
 function readOf(bytes: Buffer, which: string): Certificate {
@@ -142,7 +146,13 @@ export function withIssuers({ cert, ca }: { readonly cert?: Pem; readonly ca?: P
 export function ownChain(cert: Buffer | string): CertificatePool {
   const own = CertificatePool.of(cert);
   if (own.skipped[0] !== undefined) throw new Error(own.skipped[0]);
-  if (own.all.length === 0) throw new Error('there is no certificate (PEM) in it');
+  const [leaf] = own.all;
+  if (!leaf) throw new Error('there is no certificate (PEM) in it');
+  // Go does not load such a key, and OpenSSL may, but then peers refuse each handshake.
+  if (leaf.keyKind === 'other')
+    throw new Error(
+      `${whichOf(0, own.all, leaf)}: its key is of a kind that TLS does not take here: RSA, ECDSA on P-224 to P-521 and Ed25519 are allowed`,
+    );
   return own;
 }
 
