@@ -30,8 +30,8 @@ export function publicKeyIn(der: Buffer): { kind: PublicKeyKind; bits: number; e
   const parameters = algorithm.empty ? undefined : algorithm.read();
   const key = bitsIn(parts.read(TAG.bits));
   if (kind === 'rsa' && parameters?.tag !== TAG.null) throw new Error('its RSA key has no parameters');
-  // A key for RSA-PSS alone verifies nothing here, but OpenSSL takes it in a handshake.
-  if (kind === 'rsa' || id === PSS) return { kind, ...rsaNumbers(key) };
+  if (kind === 'rsa') return { kind, ...rsaNumbers(key) };
+  if (id === PSS) return { kind, ...pssNumbers(key) };
   if (kind === 'ec') {
     const curve = parameters?.tag === TAG.oid ? CURVES[parameters.value.toString('hex')] : undefined;
     if (curve === undefined) throw new Error('its key is on an unknown curve');
@@ -50,6 +50,15 @@ function rsaNumbers(key: Buffer): { bits: number; exponent: bigint } {
     high === 0 ? 8 * (modulus.length - 1) - Math.clz32(next) + 24 : 8 * modulus.length - Math.clz32(high) + 24;
   if (bits <= 0 || exponent === 0n || exponent >= 2n ** 63n) throw new Error('its RSA key is malformed');
   return { bits, exponent };
+}
+
+/** A key for RSA-PSS alone verifies nothing here, but OpenSSL takes it in a handshake. Go does not read it, so it may be malformed. */
+function pssNumbers(key: Buffer): { bits: number; exponent: bigint } {
+  try {
+    return rsaNumbers(key);
+  } catch {
+    return { bits: 0, exponent: 0n };
+  }
 }
 
 /** How something is signed. */

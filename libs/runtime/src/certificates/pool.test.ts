@@ -194,6 +194,9 @@ test('a key that nobody takes in TLS is refused by its size or kind in what a pr
   assert.throws(() => withIssuers({ cert: ED448 + ROOT }), { message: kind });
   assert.deepEqual(read(SMALL_PSS + ROOT), { all: ['CN=root'], skipped: [`certificate 1 of 2 (CN=pss): ${size}`] });
   assert.deepEqual(read(ED448 + ROOT), { all: ['CN=ed448', 'CN=root'], skipped: [] }, 'as Go');
+  const unread = new X509Certificate(SMALL_PSS).raw;
+  unread[unread.indexOf('30818902818100', 0, 'hex')] = 0x31;
+  assert.deepEqual(read(pem(unread.toString('base64')) + ROOT), { all: ['CN=pss', 'CN=root'], skipped: [] }, 'as Go');
 });
 
 test('what is no block takes no longer to read than a block', () => {
