@@ -1,27 +1,32 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { DialState } from '@isthmus/proto/admin-enums';
 import type { DialErrorCode } from '@isthmus/tunnel';
+import { FINDINGS } from './defaults.ts';
 import type { Dial, Evidence, FailingDials } from './evidence.ts';
 import { age, millis, plural, type Result, reportOf } from './result.ts';
 
-/** What callers fail to reach again and again. Hubs see the same dials, and less of them. */
+/** What callers fail to reach again and again. What several gateways saw is one finding. Hubs see the same dials, and less of them. */
 export function ofCallers({ members, now }: Evidence): Result[] {
   const report = reportOf('callers');
-  return members.flatMap(({ id, roles, status }) => {
-    if (!roles.includes('gateway')) return [];
-    return (status?.failing ?? [])
-      .filter(isOfCallers)
-      .map(({ tenant, destination, code, text, count, lastMs, agents, agentCount }) => {
-        const [of, asked] = tenant === 'default' ? ['', ''] : [`, tenant ${tenant}`, ` --tenant ${tenant}`];
-        const through = agents.length > 0 ? ` through ${named(agents, agentCount)}` : '';
-        const last = age((status?.nowMs ?? now) - lastMs);
-        const detail = `${count} dials failed${through}, the last ${last} ago, and none succeeded since: ${code}: ${text}`;
-        return report.warn(
-          `${destination}${of}, at ${id}`,
-          detail,
-          `${adviceFor(code)}; isthmus dial ${destination}${asked} tries it`,
-        );
-      });
+  const all = members.flatMap(({ id, roles, status }) => {
+    const failing = roles.includes('gateway') ? (status?.failing ?? []) : [];
+    return failing.filter(isOfCallers).map((each) => ({ ...each, id, agoMs: (status?.nowMs ?? now) - each.lastMs }));
+  });
+  const groups = Map.groupBy(all, ({ tenant, destination, code }) => JSON.stringify([tenant, destination, code]));
+  return [...groups.values()].flatMap((own) => {
+    const [latest] = own.toSorted((a, b) => a.agoMs - b.agoMs);
+    if (!latest) return [];
+    const { tenant, destination, code, text, agoMs } = latest;
+    const [of, asked] = tenant === 'default' ? ['', ''] : [`, tenant ${tenant}`, ` --tenant ${tenant}`];
+    const agents = [...new Set(own.flatMap((each) => each.agents))];
+    const count = own.reduce((sum, each) => sum + each.count, 0);
+    // Of many agents a gateway names a few.
+    const agentCount = Math.max(agents.length, ...own.map((each) => each.agentCount));
+    const through = agents.length > 0 ? ` through ${named(agents, agentCount)}` : '';
+    const detail = `${count} dials failed${through}, the last ${age(agoMs)} ago, and none succeeded since: ${code}: ${text}`;
+    const about = `${destination}${of}, at ${own.map(({ id }) => id).join(', ')}`;
+    const found = report.warn(about, detail, `${adviceFor(code)}; isthmus dial ${destination}${asked} tries it`);
+    return [{ ...found, old: agoMs > FINDINGS.oldMs }];
   });
 }
 

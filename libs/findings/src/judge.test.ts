@@ -302,6 +302,38 @@ for (const [what, given, wanted, todo] of ROWS) {
   });
 }
 
+test('what several members saw is one finding, and what did not happen again for a minute is old and last', () => {
+  const at = (id: string, given: Parameters<typeof aStatus>[0]) =>
+    aWitness(id, { status: aStatus({ memberId: id, nowMs: NOW, ...given }), list: aList({ hubs }) });
+  const before = { ...failing, destination: 'old:1', lastMs: NOW - 61_000 };
+  const members = [
+    at('g1', { failing: [before, failing], refusals: [{ ...refusal, lastMs: NOW - 61_000 }] }),
+    at('g2', {
+      failing: [
+        { ...failing, count: 3, lastMs: NOW - 1000, agents: ['b'] },
+        { ...failing, code: 'dns_error' },
+      ],
+      refusals: [
+        { ...refusal, remote: '10.0.0.9:2', lastMs: NOW - 1_800_000 },
+        { ...refusal, remote: '10.0.0.8:1' },
+      ],
+    }),
+  ];
+  const found = findingsIn(judge(plane({ members }), ['callers', 'refusals']));
+  assert.deepEqual(
+    found.map(
+      ({ check, about, detail, old }) => `${old ? 'old ' : ''}${check} ${about}: ${detail.split(/, and|: /)[0]}`,
+    ),
+    [
+      'refusals g2, port for agents: refused 10.0.0.8:1, 3 times, the last 5 s ago',
+      'callers 10.0.0.7:443, at g1, g2: 12 dials failed through a, b, the last 1 s ago',
+      'callers 10.0.0.7:443, at g2: 9 dials failed through a, the last 2 s ago',
+      'old refusals g1, g2, port for agents: refused 10.0.0.9:1, 6 times, the last 1 min 1 s ago',
+      'old callers old:1, at g1: 9 dials failed through a, the last 1 min 1 s ago',
+    ],
+  );
+});
+
 test('clocks pass within a second, warn above, and fail where certificates would seem invalid', () => {
   const told = (...ahead: number[]) => {
     const members = ahead.map((aheadMs, index) => aWitness(`m${index}`, { aheadMs }));

@@ -200,39 +200,50 @@ function nameOf(tenant: string, id: string): string {
 export function ofRefusals(evidence: Evidence): Result[] {
   const report = reportOf('refusals');
   const gone = missing(evidence, Role.ROLE_AGENT);
-  return evidence.members.flatMap(({ id, status }) =>
+  const all = evidence.members.flatMap(({ id, status }) =>
     (status?.refusals ?? []).map((refusal) => {
-      const told = refusalText(refusal, status?.nowMs ?? evidence.now);
-      if (refusal.where === 'addresses') {
-        const todo = 'make that address lead to its hub from where agents are, or leave the flag out';
-        return report.warn(`${id}, told by agents`, told, todo);
-      }
-      const agents = refusal.where.startsWith('agents');
-      const suspects = agents ? suspectsOf(gone, refusal) : [];
-      const names = suspects
-        .slice(0, FINDINGS.suspects)
-        .map(({ tenant, id: agent, atMs }) => `${agentName(tenant, agent)} (for ${age(evidence.now - atMs)})`);
-      const more = suspects.length > FINDINGS.suspects ? ` and ${suspects.length - FINDINGS.suspects} more` : '';
-      const who = names.length > 0 ? `; agents that have no session any more: ${names.join(', ')}${more}` : '';
-      const fix =
-        agents && refusal.distrusted
-          ? "its --ca-cert must hold the CA of the hub's --cluster-cert: isthmus status --address with its admin port shows its side"
-          : 'run isthmus status --address with its admin port to see its side';
-      const todo = `if the peer is yours, ${fix}; if not, rejecting it is right`;
-      const about = `${id}, port for ${refusal.where}`;
-      return report.warn(about, `refused ${told}${who}`, todo);
+      return { ...refusal, id, agoMs: (status?.nowMs ?? evidence.now) - refusal.lastMs };
     }),
   );
+  // A peer tries one member after the other, from a new port each time.
+  const groups = Map.groupBy(all, ({ where, remote, reason }) => JSON.stringify([where, hostOf(remote), reason]));
+  return [...groups.values()].flatMap((own) => {
+    const [refusal] = own.toSorted((a, b) => a.agoMs - b.agoMs);
+    if (!refusal) return [];
+    const ids = [...new Set(own.map(({ id }) => id))].join(', ');
+    const told = refusalText({ ...refusal, count: own.reduce((sum, { count }) => sum + count, 0) });
+    const old = refusal.agoMs > FINDINGS.oldMs;
+    if (refusal.where === 'addresses') {
+      const todo = 'make that address lead to its hub from where agents are, or leave the flag out';
+      return [{ ...report.warn(`${ids}, told by agents`, told, todo), old }];
+    }
+    const agents = refusal.where.startsWith('agents');
+    const suspects = agents ? suspectsOf(gone, refusal) : [];
+    const names = suspects
+      .slice(0, FINDINGS.suspects)
+      .map(({ tenant, id: agent, atMs }) => `${agentName(tenant, agent)} (for ${age(evidence.now - atMs)})`);
+    const more = suspects.length > FINDINGS.suspects ? ` and ${suspects.length - FINDINGS.suspects} more` : '';
+    const who = names.length > 0 ? `; agents that have no session any more: ${names.join(', ')}${more}` : '';
+    const fix =
+      agents && refusal.distrusted
+        ? "its --ca-cert must hold the CA of the hub's --cluster-cert: isthmus status --address with its admin port shows its side"
+        : 'run isthmus status --address with its admin port to see its side';
+    const todo = `if the peer is yours, ${fix}; if not, rejecting it is right`;
+    return [{ ...report.warn(`${ids}, port for ${refusal.where}`, `refused ${told}${who}`, todo), old }];
+  });
 }
 
 /** Lost agents that may be the one: from the same machine, or from an unknown one. */
 function suspectsOf(gone: readonly Missing[], { remote }: Refusal): readonly Missing[] {
-  const hostOf = (address: string) => address.replace(/:\d+$/, '');
   return gone.filter((loss) => loss.remote === '' || hostOf(loss.remote) === hostOf(remote));
 }
 
 /** `10.0.0.7:40312, 14 times, the last 3 s ago: certificate has expired` */
-function refusalText({ remote, reason, count, lastMs }: Refusal, now: number): string {
+function refusalText({ remote, reason, count, agoMs }: Refusal & { readonly agoMs: number }): string {
   const often = count === 1 ? '' : `${count.toLocaleString('en')} times, the last `;
-  return `${remote || 'an unknown address'}, ${often}${age(now - lastMs)} ago: ${reason}`;
+  return `${remote || 'an unknown address'}, ${often}${age(agoMs)} ago: ${reason}`;
+}
+
+function hostOf(address: string): string {
+  return address.replace(/:\d+$/, '');
 }

@@ -35,10 +35,12 @@ export interface Result {
   readonly todo?: string;
   /** The section of the documentation about it. Set unless it passed. */
   readonly docs?: string;
+  /** It did not happen again for a while: it fades. */
+  readonly old?: boolean;
 }
 
 /** A result that did not pass. */
-export type Finding = Required<Result>;
+export type Finding = Required<Omit<Result, 'old'>> & Pick<Result, 'old'>;
 
 /** Makes the results of one kind of check. */
 export interface Report {
@@ -56,10 +58,11 @@ export function reportOf(check: CheckName): Report {
   };
 }
 
-/** Keeps what did not pass, failures first. */
+/** Keeps what did not pass: failures first, what is old last. */
 export function findingsIn(results: readonly Result[]): Finding[] {
   const found = (outcome: Outcome) => results.filter((result): result is Finding => result.outcome === outcome);
-  return [...found('fail'), ...found('warn')];
+  const all = [...found('fail'), ...found('warn')];
+  return [...all.filter(({ old }) => !old), ...all.filter(({ old }) => old)];
 }
 
 /** Names an agent, with its tenant where there are others. */
