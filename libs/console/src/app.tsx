@@ -1,7 +1,7 @@
 import { Role } from '@isthmus/proto/admin-enums';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { findingsOf, lostOf, sumOf, toneOf } from './model/findings.ts';
-import { agentsOf, type Plane, selfOf } from './model/plane.ts';
+import { agentsOf, consoleOf, type Plane, selfOf } from './model/plane.ts';
 import { clock, shown } from './model/text.ts';
 import { type Action, Confirm } from './parts/confirm.tsx';
 import { usePlane } from './parts/follow.ts';
@@ -33,11 +33,13 @@ export function App({ settings }: { readonly settings: Settings }) {
   const agents = useMemo(() => agentsOf(plane.sessions, plane.hubs, lostOf(plane, Role.ROLE_AGENT)), [plane]);
   const findings = useMemo(() => findingsOf(plane), [plane]);
   const view = isView(name) ? name : 'plane';
-  const wrong = findings.length > 0 ? sumOf(findings) : '';
+  const old = plane.fault !== '';
+  const wrong = findings.length > 0 && !old ? sumOf(findings) : '';
   useEffect(() => {
-    const alarm = wrong !== '' ? `${wrong}: ` : '';
-    document.title = `${alarm}${VIEWS[view]}, ${shown(selfOf(plane)?.id ?? '')}: Isthmus`;
-  }, [view, plane, wrong]);
+    const alarm = old ? `does not answer${asOf(plane, ', as of ')}` : wrong;
+    const begin = alarm === '' ? '' : `${alarm}: `;
+    document.title = `${begin}${VIEWS[view]}, ${shown(selfOf(plane)?.id ?? '')}: Isthmus`;
+  }, [view, plane, old, wrong]);
   const done = (result: string | undefined) => {
     ask(undefined);
     if (result === undefined) return;
@@ -66,7 +68,8 @@ export function App({ settings }: { readonly settings: Settings }) {
       <p class="said" role="status">
         {said}
       </p>
-      <main id="view">
+      {old && <Hangs plane={plane} view={view} />}
+      <main id="view" class={old ? 'old' : undefined}>
         {view === 'plane' && <PlaneView {...props} path={path} />}
         {view === 'dials' && <DialsView {...props} path={path} />}
         {view === 'tunnels' && <TunnelsView {...props} path={path} />}
@@ -93,15 +96,43 @@ function Where({ plane, tenant }: { readonly plane: Plane; readonly tenant: stri
         </>
       )}
       {plane.fault !== '' ? (
-        <State
-          tone="bad"
-          word={`does not answer${plane.at > 0 ? `: as of ${clock(plane.at)}` : ''}: ${shown(plane.fault, 100)}`}
-        />
+        <State tone="bad" word="does not answer" />
       ) : (
         <State tone={plane.at > 0 ? 'good' : 'calm'} word={plane.at > 0 ? `live, ${clock(plane.at)}` : 'looking'} />
       )}
     </p>
   );
+}
+
+/** The member that the page asks says nothing: what the page shows is from before, and another member's console may know more. */
+function Hangs({ plane, view }: { readonly plane: Plane; readonly view: ViewName }) {
+  const consoles = plane.members.flatMap((member) => {
+    const address = consoleOf(member, view);
+    return address === undefined ? [] : [{ id: member.id, address }];
+  });
+  const name = shown(selfOf(plane)?.id ?? '') || 'The member of this page';
+  return (
+    <section class="findings bad" role="alert">
+      <h2>
+        <State tone="bad" word={`${name} does not answer${asOf(plane, ': everything below is as of ')}`} />
+      </h2>
+      {shown(plane.fault, 300)}
+      <div class="todo">
+        → check that it runs, and read its log. One that runs and does not answer hangs: restart it
+        {consoles.length > 0 && '. The consoles of others say how the plane is: '}
+        {consoles.map(({ id, address }) => (
+          <a key={id} class="other" href={address}>
+            {shown(id)}
+          </a>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+/** When the member answered last, behind a word; empty if it never did. */
+function asOf({ at }: Plane, before: string): string {
+  return at > 0 ? `${before}${clock(at)}` : '';
 }
 
 function isView(name: string | undefined): name is ViewName {

@@ -12,7 +12,7 @@ export const CONSOLE = {
   slowLookMs: 5000,
   /** How long an answer to the page may take. */
   readMs: 8000,
-  /** How long another member's answer may take: one that hangs must not hold up the picture that shows it. */
+  /** How long a member may take to say how it is: one that hangs must not hold up the picture that shows it. */
   othersMs: 2500,
   /** How long an action may take: a dial takes up to a minute, and waits another one for a byte. */
   actMs: 130_000,

@@ -73,7 +73,7 @@ test(
       return statuses
         .map(({ memberId, hubId, sessions, tunnels }) => {
           const held = hubId === '' ? '–' : `${sessions}`;
-          return [memberId, '● well', held, `${tunnels}`].join();
+          return [memberId, '● ok', held, `${tunnels}`].join();
         })
         .sort();
     };
@@ -343,7 +343,7 @@ test(
       .waitFor();
     await page.getByText(/it hangs, is down, or cut off\. Look at its machine and its log, and restart it/).waitFor();
     hub.program.signal('SIGCONT');
-    await says(page, 'Members', { Member: hungId }, 'State', /well/);
+    await says(page, 'Members', { Member: hungId }, 'State', /ok/);
 
     await hub.program.kill();
     // If the page is slow, the members have forgotten it by then.

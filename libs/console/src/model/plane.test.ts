@@ -21,7 +21,7 @@ test('a member is as well as it says, unless gateways have lost it, and hangs if
   assert.equal(of(aMember('h1')), 'unlinked');
   assert.equal(of(silent('h1', 'no answer')), 'hung');
   assert.equal(of(aMember('h3')), 'draining');
-  assert.equal(of(aMember('h2')), 'well');
+  assert.equal(of(aMember('h2')), 'ok');
   assert.equal(of(aMember('h2', { status: aStatus({ ready: false }) })), 'unready');
   for (const admission of [Admission.ADMISSION_LEAVING, Admission.ADMISSION_DRAINING]) {
     assert.equal(of(aMember('h2', { status: aStatus({ ready: false, admission }) })), 'draining');
@@ -73,17 +73,17 @@ test('an agent is as well as its sessions', () => {
     aSession({ ...given, hubId: 'h1' }),
     aSession({ ...given, hubId: 'h2' }),
   ];
-  assert.deepEqual(statesOf(...both({})), ['a well']);
+  assert.deepEqual(statesOf(...both({})), ['a ok']);
   assert.deepEqual(statesOf(aSession()), ['a thin']);
   assert.deepEqual(statesOf(...both({ draining: true })), ['a draining']);
   assert.deepEqual(statesOf(...both({ quarantined: true })), ['a quarantined']);
   assert.deepEqual(
     agentsOf([aSession()], [aHub('h1')]).map(({ state }) => state),
-    ['well'],
+    ['ok'],
   );
   assert.deepEqual(
     agentsOf([aSession()], [aHub('h1'), aHub('h2', { draining: true })]).map(({ state }) => state),
-    ['well'],
+    ['ok'],
   );
 });
 

@@ -47,7 +47,7 @@ export const NOTHING: Plane = {
  * `silent`: the hub does not answer this page, and gateways have links to it. `unlinked`: it answers, and gateways have lost it. Both happen on
  * busy machines and behind firewalls. `hung`: neither this page nor gateways reach the member. `lost`: the plane has forgotten it.
  */
-export type Health = 'well' | 'unready' | 'draining' | 'silent' | 'unlinked' | 'hung' | 'unseen' | 'lost';
+export type Health = 'ok' | 'unready' | 'draining' | 'silent' | 'unlinked' | 'hung' | 'unseen' | 'lost';
 
 const ROLE_NAMES = namesOf(Role, 'ROLE');
 
@@ -145,7 +145,7 @@ export function healthOf(member: Seen, plane: Plane): Health {
   if (cutOff(member.id, plane.members).length > 0) return member.status ? 'unlinked' : 'hung';
   if (!member.status && member.unseen) return 'unseen';
   if (!member.status) return reachedBy(member.id, plane.members).length > 0 ? 'silent' : 'hung';
-  return member.status.ready ? 'well' : 'unready';
+  return member.status.ready ? 'ok' : 'unready';
 }
 
 /**
@@ -155,7 +155,8 @@ export function healthOf(member: Seen, plane: Plane): Health {
 export async function lookAt(before: Plane, allowed: readonly string[], all: boolean): Promise<Plane> {
   try {
     const [status, list, quarantined, tenants] = await Promise.all([
-      read('', 'GetStatus', {}),
+      // One that hangs must not be shown as live for longer than others are.
+      read('', 'GetStatus', {}, CONSOLE.othersMs),
       read('', 'ListMembers', {}),
       read('', 'ListQuarantined', {}).catch(unlessRefused({ agents: [] })),
       read('', 'ListTenants', {}).catch(unlessRefused(undefined)),
@@ -252,10 +253,10 @@ async function sessionsOf({ members }: Pick<Plane, 'members'>): Promise<Session[
  * `thin`: it has sessions with one hub only, though there are more. Its tunnels end with that hub. `lost`: it went away without a word in the
  * last hour.
  */
-type AgentState = 'well' | 'thin' | 'draining' | 'quarantined' | 'lost';
+type AgentState = 'ok' | 'thin' | 'draining' | 'quarantined' | 'lost';
 
 /** Worst last. */
-export const STATES: readonly AgentState[] = ['well', 'thin', 'draining', 'quarantined', 'lost'];
+export const STATES: readonly AgentState[] = ['ok', 'thin', 'draining', 'quarantined', 'lost'];
 
 export interface Agent {
   readonly tenant: string;
@@ -296,21 +297,19 @@ export function agentsOf(sessions: readonly Session[], hubs: readonly Hub[], los
 function stateOf(sessions: readonly Session[], hubs: number): AgentState {
   if (sessions.some(({ quarantined }) => quarantined)) return 'quarantined';
   if (sessions.every(({ draining }) => draining)) return 'draining';
-  return hubs > 1 && new Set(sessions.map(({ hubId }) => hubId)).size === 1 ? 'thin' : 'well';
+  return hubs > 1 && new Set(sessions.map(({ hubId }) => hubId)).size === 1 ? 'thin' : 'ok';
 }
 
-/** Groups agents by tenant and zones. Groups with most that is not well come first, then the largest; in a group likewise. */
+/** Groups agents by tenant and zones. Groups with most that is not ok come first, then the largest; in a group likewise. */
 export function groupsOf(agents: readonly Agent[]): Group[] {
   const groups = grouped(agents, ({ tenant, zones }) => `${tenant}\0${zones}`).map((own) => {
     const [{ tenant, zones }] = own as [Agent];
-    const counts = { well: 0, thin: 0, draining: 0, quarantined: 0, lost: 0 };
+    const counts = { ok: 0, thin: 0, draining: 0, quarantined: 0, lost: 0 };
     for (const { state } of own) counts[state]++;
     return { tenant, zones, agents: own.sort(worstFirst), counts };
   });
-  const unwell = ({ agents: { length }, counts }: Group) => length - counts.well;
-  return groups.sort(
-    (a, b) => unwell(b) - unwell(a) || b.agents.length - a.agents.length || compare(a.tenant, b.tenant),
-  );
+  const notOk = ({ agents: { length }, counts }: Group) => length - counts.ok;
+  return groups.sort((a, b) => notOk(b) - notOk(a) || b.agents.length - a.agents.length || compare(a.tenant, b.tenant));
 }
 
 /** Those with the same key together, in the order in which they came. */

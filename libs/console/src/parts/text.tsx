@@ -2,7 +2,8 @@ import type { Finding } from '@isthmus/findings';
 import { useEffect, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import { sumOf, toneOf } from '../model/findings.ts';
-import { shown } from '../model/text.ts';
+import type { Plane } from '../model/plane.ts';
+import { clock, shown } from '../model/text.ts';
 import { reasonOf } from '../rpc.ts';
 
 /** Characters of a name that is not broken into lines: a table scrolls sideways instead. */
@@ -75,16 +76,21 @@ export function CopyLine({ line }: { readonly line: string | undefined }) {
 }
 
 /** What is wrong and what to do, announced when it changes. */
-export function Findings({ findings, known }: { readonly findings: readonly Finding[]; readonly known: boolean }) {
+export function Findings({ findings, plane }: { readonly findings: readonly Finding[]; readonly plane: Plane }) {
+  const known = plane.at > 0;
+  const then = plane.fault === '' ? '' : ` at ${clock(plane.at)}`;
   return (
     <section class={`findings ${known ? toneOf(findings) : 'looking'}`} aria-labelledby="findings">
       <h2 id="findings">
         {!known ? (
           'Looking …'
         ) : findings.length === 0 ? (
-          <State tone="good" word="Nothing is wrong that this page can see" />
+          <State
+            tone="good"
+            word={then === '' ? 'Nothing is wrong that this page can see' : `Nothing was wrong${then}`}
+          />
         ) : (
-          `What is wrong: ${sumOf(findings)}`
+          `What ${then === '' ? 'is' : 'was'} wrong${then}: ${sumOf(findings)}`
         )}
       </h2>
       <FindingList findings={findings} />
@@ -95,8 +101,8 @@ export function Findings({ findings, known }: { readonly findings: readonly Find
 export function FindingList({ findings }: { readonly findings: readonly Finding[] }) {
   return (
     <ul>
-      {findings.map(({ check, about, outcome, detail, todo, docs }) => (
-        <li key={`${check} ${about} ${detail.slice(0, 40)}`}>
+      {findings.map(({ check, about, outcome, detail, todo, docs, old }) => (
+        <li key={`${check} ${about} ${detail.slice(0, 40)}`} class={old ? 'old' : undefined}>
           <State tone={outcome === 'fail' ? 'bad' : 'warn'} word={outcome === 'fail' ? 'fail' : 'warn'} />{' '}
           <b>{check}</b> {shown(about, 120)}: {shown(detail, 400)}
           <div class="todo">

@@ -7,7 +7,7 @@ import { useAddressed } from '../parts/follow.ts';
 import { type Column, Table } from '../parts/table.tsx';
 import { Name, State, type Tone } from '../parts/text.tsx';
 
-/** All agents by tenant and zone, one cell each: those that are not well come first, in their colours. */
+/** All agents by tenant and zone, a mark each: those that are not ok come first. */
 export function AgentMap({
   agents,
   known,
@@ -33,6 +33,9 @@ export function AgentMap({
       <p class="legend">
         {STATES.map((state) => (
           <span key={state} class={`key ${state}`}>
+            <svg viewBox="0 0 1 1" aria-hidden="true">
+              <path d={MARKS[state]} fill-rule="evenodd" />
+            </svg>{' '}
             {LEGEND[state]}
           </span>
         ))}
@@ -42,7 +45,7 @@ export function AgentMap({
         <input type="search" value={wanted} onInput={({ currentTarget }) => want(currentTarget.value)} />
       </label>
       <Table
-        title={wanted !== '' ? 'Agents found' : 'Agents that are not well'}
+        title={wanted !== '' ? 'Agents found' : 'Agents that are not ok'}
         columns={COLUMNS}
         rows={found}
         keyOf={({ tenant, id }) => `${tenant}\0${id}`}
@@ -59,8 +62,8 @@ export function AgentMap({
       {rest.length > 0 && (
         <p>
           And {plural(rest.length, 'group')} more with {plural(sum(rest.map((group) => group.agents.length)), 'agent')},
-          of which {sum(rest.map(({ agents: { length }, counts }) => length - counts.well)).toLocaleString('en')} are
-          not well:
+          of which {sum(rest.map(({ agents: { length }, counts }) => length - counts.ok)).toLocaleString('en')} are not
+          ok:
           {` ${rest
             .slice(0, 20)
             .map(({ tenant }) => shown(tenant, 30))
@@ -76,12 +79,12 @@ function noneFor(agents: readonly Agent[], wanted: string, known: boolean): stri
   if (agents.length === 0)
     return 'No agent is connected. Start one with --proxy-server-host of a hub; if one runs, its log and the refusals under Why say what is wrong.';
   return wanted === ''
-    ? 'Every agent that is here is well.'
+    ? 'Every agent that is here is ok.'
     : 'No agent or tenant has that in its name: clear the search to see all.';
 }
 
 const TONES: Readonly<Record<Agent['state'], Tone>> = {
-  well: 'good',
+  ok: 'good',
   thin: 'warn',
   draining: 'draining',
   quarantined: 'bad',
@@ -131,7 +134,7 @@ function sideFor(count: number): number {
   return count <= 2000 ? 10 : 7;
 }
 
-/** One group of agents as cells on a canvas: 10,000 elements would be slow in every browser. */
+/** One group of agents as marks on a canvas: 10,000 elements would be slow in every browser. */
 function Cells({ group }: { readonly group: Group }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
@@ -154,12 +157,12 @@ function Cells({ group }: { readonly group: Group }) {
     const column = Math.floor(offsetX / side);
     setUnder(column < columns ? agents[Math.floor(offsetY / side) * columns + column] : undefined);
   };
-  const unwell = STATES.filter((state) => state !== 'well' && counts[state] > 0).map(
+  const notOk = STATES.filter((state) => state !== 'ok' && counts[state] > 0).map(
     (state) => `${counts[state]} ${state}`,
   );
-  const words = [plural(agents.length, 'agent'), ...unwell].join(', ');
+  const words = [plural(agents.length, 'agent'), ...notOk].join(', ');
   return (
-    <figure class={`cells ${unwell.length > 0 ? 'warn' : ''}`}>
+    <figure class={`cells ${notOk.length > 0 ? 'warn' : ''}`}>
       <figcaption>
         <b>{shown(tenant, 40)}</b>
         {zones !== '' && `, zone ${shown(zones, 40)}`}: {words}
@@ -193,33 +196,44 @@ function draw(canvas: HTMLCanvasElement, agents: readonly Agent[], { width, heig
   canvas.style.height = `${height}px`;
   const context = canvas.getContext('2d');
   if (!context) return;
-  context.scale(ratio, ratio);
   const style = getComputedStyle(canvas);
   const colours = Object.fromEntries(
     STATES.map((state) => [state, style.getPropertyValue(`--${TONES[state]}`).trim()]),
   );
+  const marks = Object.fromEntries(STATES.map((state) => [state, new Path2D(MARKS[state])])) as Record<
+    Agent['state'],
+    Path2D
+  >;
   for (const [index, { state }] of agents.entries()) {
     context.fillStyle = colours[state] ?? '';
     const [x, y] = [(index % columns) * side, Math.floor(index / columns) * side];
-    context.fillRect(x, y, side - 1, side - 1);
-    // What is left tells states apart without colour: a notch, and of a lost agent the edge.
-    if (state === 'lost') context.clearRect(x + 1.5, y + 1.5, side - 4, side - 4);
-    else if (state !== 'well') context.clearRect(x + side / 3, y + side / 3, side / 3, side / 3);
+    const size = (side - 1) * ratio;
+    context.setTransform(size, 0, 0, size, x * ratio, y * ratio);
+    context.fill(marks[state], 'evenodd');
   }
 }
 
+/** In a square of 1 by 1: the forms differ without their colours, and in six pixels. */
+const MARKS: Readonly<Record<Agent['state'], string>> = {
+  ok: 'M.22 .5a.28 .28 0 1 1 .56 0a.28 .28 0 1 1-.56 0z',
+  thin: 'M.5 0L1 1H0z',
+  draining: 'M.5 0L1 .5L.5 1L0 .5z',
+  quarantined: 'M0 0H1V1H0z',
+  lost: 'M0 0H1V1H0zM.22 .22V.78H.78V.22z',
+};
+
 const LEGEND = {
-  well: 'well',
+  ok: 'ok',
   thin: 'one hub only',
   draining: 'draining',
   quarantined: 'in quarantine',
   lost: 'lost in the last hour',
 } as const;
 
-/** Agents whose name or tenant has a text in it; without one, those that are not well. */
+/** Agents whose name or tenant has a text in it; without one, those that are not ok. */
 function search(agents: readonly Agent[], wanted: string): Agent[] {
   const text = wanted.trim().toLowerCase();
-  if (text === '') return agents.filter(({ state }) => state !== 'well');
+  if (text === '') return agents.filter(({ state }) => state !== 'ok');
   return agents.filter(({ id, tenant }) => id.toLowerCase().includes(text) || tenant.toLowerCase().includes(text));
 }
 

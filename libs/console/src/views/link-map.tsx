@@ -2,6 +2,7 @@ import { millis, plural } from '@isthmus/findings';
 import { Hub_Link, Role } from '@isthmus/proto/admin-enums';
 import { CONSOLE } from '../defaults.ts';
 import { lostOf } from '../model/findings.ts';
+import { placeLabels } from '../model/labels.ts';
 import { type Health, healthOf, healthOfHub, type Plane, type Seen } from '../model/plane.ts';
 import { short, shown } from '../model/text.ts';
 import { type Column, Table } from '../parts/table.tsx';
@@ -12,7 +13,9 @@ const { LINK_DOWN, LINK_UP, LINK_OWN } = Hub_Link;
 const WIDTH = 1000;
 const NODE = { width: 150, height: 46 };
 const TOP = 8;
-const BOTTOM = 150;
+const BOTTOM = 170;
+/** Of a label, in the picture's units: its font is of 14. */
+const LABEL = { character: 8, height: 16, gap: 3 };
 
 /** Gateways above, hubs below, and a line for each link: red and broken if it is down, wider with its load. Lost ones stay, without links. */
 export function LinkMap({ plane }: { readonly plane: Plane }) {
@@ -53,38 +56,50 @@ function Picture({ plane, gateways, lost }: PictureProps) {
     plane.hubs.map((hub) => ({ name: hub.hubId, zone: hub.zone, health: healthOfHub(hub, plane) })),
     lost.hubs,
   );
+  const links = gateways.flatMap((gateway, from) =>
+    plane.hubs.flatMap((hub, to) => {
+      const link = linkOf(gateway, hub);
+      const [x1, x2] = [placeOf(from, above.length), placeOf(to, below.length)];
+      const line = { x1, y1: TOP + NODE.height, x2, y2: BOTTOM };
+      return link ? [{ key: `${gateway.id} ${hub.hubId}`, link, line }] : [];
+    }),
+  );
+  const labels = placeLabels(
+    links.map(({ line }) => line),
+    links.map(({ link }) => {
+      const width = shortLink(link).length * LABEL.character;
+      return { width, height: LABEL.height, gap: LABEL.gap + thickness(link) / 2 };
+    }),
+  );
   return (
-    <svg
-      class="links"
-      viewBox={`0 0 ${WIDTH} ${BOTTOM + NODE.height + 8}`}
-      role="img"
-      aria-label="Links from gateways to hubs; the table and the findings say the same"
-    >
-      {gateways.flatMap((gateway, from) =>
-        plane.hubs.map((hub, to) => {
-          const link = linkOf(gateway, hub);
-          if (!link) return null;
-          const [x1, x2] = [placeOf(from, above.length), placeOf(to, below.length)];
-          const [y1, y2] = [TOP + NODE.height, BOTTOM];
-          // A label near the gateway's end: in the middle, lines cross.
-          const [x, y] = [x1 + (x2 - x1) * 0.3, y1 + (y2 - y1) * 0.3];
-          return (
-            <g key={`${gateway.id} ${hub.hubId}`} class={`link ${link.link === LINK_DOWN ? 'down' : 'up'}`}>
-              <line x1={x1} y1={y1} x2={x2} y2={y2} stroke-width={1.5 + Math.log2(1 + link.tunnels)} />
-              <text x={x} y={y}>
-                {shortLink(link)}
-              </text>
-            </g>
-          );
-        }),
-      )}
-      {above.map((drawn, index) => (
-        <Node key={drawn.name} x={placeOf(index, above.length)} y={TOP} {...drawn} />
-      ))}
-      {below.map((drawn, index) => (
-        <Node key={drawn.name} x={placeOf(index, below.length)} y={BOTTOM} {...drawn} />
-      ))}
-    </svg>
+    <figure class="links">
+      <svg
+        class="links"
+        viewBox={`0 0 ${WIDTH} ${BOTTOM + NODE.height + 8}`}
+        role="img"
+        aria-label="Links from gateways to hubs; the table and the findings say the same"
+      >
+        {links.map(({ key, link, line }) => (
+          <g key={key} class={`link ${styleOf(link)}`}>
+            <line {...line} stroke-width={thickness(link)} />
+          </g>
+        ))}
+        {links.map(({ key, link }, index) => (
+          <g key={key} class={`link ${styleOf(link)}`}>
+            <text {...labels[index]}>{shortLink(link)}</text>
+          </g>
+        ))}
+        {above.map((drawn, index) => (
+          <Node key={drawn.name} x={placeOf(index, above.length)} y={TOP} {...drawn} />
+        ))}
+        {below.map((drawn, index) => (
+          <Node key={drawn.name} x={placeOf(index, below.length)} y={BOTTOM} {...drawn} />
+        ))}
+      </svg>
+      <figcaption>
+        A line is a link: its number is the round trip, and it is thicker the more tunnels it carries.
+      </figcaption>
+    </figure>
   );
 }
 
@@ -142,6 +157,14 @@ function Matrix({ plane, gateways }: Props) {
 
 function linkOf({ list }: Seen, { hubId }: Hub): Hub | undefined {
   return list?.hubs.find((hub) => hub.hubId === hubId);
+}
+
+function styleOf({ link }: Hub): string {
+  return link === LINK_DOWN ? 'down' : 'up';
+}
+
+function thickness({ tunnels }: Hub): number {
+  return 1.5 + Math.log2(1 + tunnels);
 }
 
 function shortLink({ link, rttMs }: Hub): string {

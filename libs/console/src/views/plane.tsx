@@ -19,7 +19,7 @@ export function PlaneView({ plane, agents, findings, path }: ViewProps & { reado
   );
   return (
     <>
-      <Findings findings={findings} known={plane.at > 0} />
+      <Findings findings={findings} plane={plane} />
       <RecentCuts plane={plane} />
       <section aria-labelledby="members">
         <h2 id="members">Gateways and hubs</h2>
@@ -41,7 +41,7 @@ export function PlaneView({ plane, agents, findings, path }: ViewProps & { reado
 }
 
 const TONES: Readonly<Record<Health, Tone>> = {
-  well: 'good',
+  ok: 'good',
   unready: 'bad',
   draining: 'draining',
   silent: 'warn',

@@ -1,4 +1,4 @@
-import { adviceFor, age, findingsIn, plural, type Result } from '@isthmus/findings';
+import { adviceFor, age, FINDINGS, findingsIn, plural, type Result } from '@isthmus/findings';
 import { useEffect, useState } from 'preact/hooks';
 import { dialLine } from '../model/dials.ts';
 import { check, toneOf, usableOf } from '../model/findings.ts';
@@ -52,7 +52,7 @@ export function WhyView({ plane, agents, findings, path, settings }: ViewProps &
         {plane.at > 0 && !gateway && <p class="fault">No gateway can be asked from here.</p>}
         {asked && gateway && <Explained key={JSON.stringify(asked)} asked={asked} gateway={gateway} />}
       </section>
-      <Findings findings={findings} known={plane.at > 0} />
+      <Findings findings={findings} plane={plane} />
       <CheckPanel plane={plane} agents={agents} />
       <RefusedInTheLastHour members={plane.members} now={plane.at} />
     </>
@@ -75,13 +75,15 @@ export function Refusals({ refusals, now }: { readonly refusals: readonly Refuse
     { name: 'First', of: ({ refusal }) => clock(refusal.firstMs) },
     { name: 'Last', of: ({ refusal }) => `${age(now - refusal.lastMs)} ago` },
   ];
+  const isOld = ({ refusal }: RefusedAt) => now - refusal.lastMs > FINDINGS.oldMs;
   return (
     <Table
       title="Refused connections"
       columns={columns}
       rows={refusals.toSorted((a, b) => b.refusal.lastMs - a.refusal.lastMs)}
       keyOf={({ member, refusal: { where, remote, reason } }) => `${member} ${where} ${remote} ${reason}`}
-      bad={() => true}
+      bad={(row) => !isOld(row)}
+      old={isOld}
       none="None."
     />
   );
