@@ -81,7 +81,7 @@ function optionsOf(place: HTMLElement, lines: readonly Line[], unit: string): UP
   const colour = (name: string) => style.getPropertyValue(name).trim();
   const px = characterPx();
   const axis = {
-    font: `${0.85 * px}px system-ui, sans-serif`,
+    font: `${Math.round(0.85 * px)}px system-ui, sans-serif`,
     stroke: colour('--text'),
     grid: { stroke: colour('--line'), width: 1 },
     ticks: { stroke: colour('--line') },
@@ -113,7 +113,18 @@ function optionsOf(place: HTMLElement, lines: readonly Line[], unit: string): UP
         space: 6 * px,
         size: 3 * px,
       },
-      { ...axis, size: 4.6 * px, values: (_plot: UPlot, marks: number[]) => marks.map((mark) => `${mark} ${unit}`) },
+      {
+        ...axis,
+        // As wide as its longest number, with its tick and gap.
+        size: (plot: UPlot, texts: string[] | null) => {
+          const { font } = plot.ctx;
+          plot.ctx.font = axis.font;
+          const widths = (texts ?? []).map((text) => plot.ctx.measureText(text).width);
+          plot.ctx.font = font;
+          return Math.max(2 * px, ...widths) + 1.5 * px;
+        },
+        values: (_plot: UPlot, marks: number[]) => marks.map((mark) => `${mark.toLocaleString('en')} ${unit}`.trim()),
+      },
     ],
     scales: { y: { range: (_plot: UPlot, _min: number, max: number) => [0, Math.max(max * 1.1, 1)] } },
   };

@@ -7,6 +7,8 @@ export interface Column<T> {
   readonly name: string;
   /** A number, which is aligned right. */
   readonly right?: boolean;
+  /** On a phone, the line of its row that it stands in. If any column has one, those without are left out there. */
+  readonly line?: 1 | 2;
   of(row: T): ComponentChildren;
 }
 
@@ -17,6 +19,8 @@ interface TableProps<T> {
   keyOf(row: T): string;
   /** Marks a row that is wrong. */
   bad?(row: T): boolean;
+  /** Fades a row of which nothing was heard lately. */
+  old?(row: T): boolean;
   selected?(row: T): boolean;
   /** Shown instead of an empty table. */
   readonly none?: string;
@@ -28,16 +32,18 @@ interface TableProps<T> {
 
 /**
  * A table that scrolls sideways where the window is narrow, also by keyboard. On a phone each row is folded into lines, a cell each, with the
- * column's name before it.
+ * column's name before it, or into two lines if columns say so.
  */
-export function Table<T>({ title, columns, rows, keyOf, bad, selected, none = '', most, more }: TableProps<T>) {
+export function Table<T>({ title, columns, rows, keyOf, bad, old, selected, none = '', most, more }: TableProps<T>) {
   if (rows.length === 0) return <p class="none">{none}</p>;
   const listed = rows.slice(0, most);
+  const brief = columns.some(({ line }) => line !== undefined);
+  const lasts = new Set([1, 2].map((line) => columns.findLast((column) => column.line === line)));
   return (
     <>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must take the keyboard (axe: scrollable-region-focusable). */}
       <section class="scroll" aria-label={title} tabIndex={0}>
-        <table>
+        <table class={brief ? 'brief' : undefined}>
           <caption class="unseen">{title}</caption>
           <thead>
             <tr>
@@ -50,13 +56,15 @@ export function Table<T>({ title, columns, rows, keyOf, bad, selected, none = ''
           </thead>
           <tbody>
             {listed.map((row) => (
-              <tr
-                key={keyOf(row)}
-                class={`${bad?.(row) ? 'bad' : ''} ${selected?.(row) ? 'selected' : ''}`.trim() || undefined}
-              >
-                {columns.map(({ name, right, of }) => (
-                  <td key={name} class={right ? 'right' : undefined} data-column={name}>
-                    {of(row)}
+              <tr key={keyOf(row)} class={classes({ bad: bad?.(row), old: old?.(row), selected: selected?.(row) })}>
+                {columns.map((column) => (
+                  <td
+                    key={column.name}
+                    class={classes({ right: column.right, rest: lasts.has(column) })}
+                    data-column={column.name}
+                    data-line={column.line}
+                  >
+                    {column.of(row)}
                   </td>
                 ))}
               </tr>
@@ -67,6 +75,11 @@ export function Table<T>({ title, columns, rows, keyOf, bad, selected, none = ''
       {more && rows.length > listed.length && <p>And {more(rows.length - listed.length)}</p>}
     </>
   );
+}
+
+function classes(which: Readonly<Record<string, boolean | undefined>>): string | undefined {
+  const names = Object.keys(which).filter((name) => which[name]);
+  return names.join(' ') || undefined;
 }
 
 interface MemberChoiceProps {

@@ -1,6 +1,6 @@
 import { adviceFor, millis, plural } from '@isthmus/findings';
 import { Role } from '@isthmus/proto/admin-enums';
-import { useMemo, useState } from 'preact/hooks';
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { CONSOLE } from '../defaults.ts';
 import {
   type AgentDials,
@@ -137,15 +137,19 @@ function DialDetail({
 }) {
   const { member, dial } = seen;
   const trace = traceLink(settings.traceUrl, dial.traceId);
+  // Whoever opens a dial far down the list does not see what opens above it.
+  const place = useRef<HTMLHeadingElement>(null);
+  useLayoutEffect(() => place.current?.scrollIntoView({ block: 'nearest' }), [dial.dialId]);
   return (
     <aside class="detail" aria-label={`Dial to ${shown(dial.destination)}`}>
-      <h3>
+      <h3 ref={place}>
         {shown(dial.destination)}, {millis(dial.ms)}
       </h3>
       <p>
         Dial {shown(dial.dialId)} of tenant {shown(dial.tenant)} at {clock(dial.startedMs)}, by{' '}
         {dial.caller === '' ? 'an unknown caller' : shown(dial.caller)}
-        {dial.via !== '' && ` (${shown(dial.via)})`}.
+        {dial.via !== '' && ` (${shown(dial.via)})`}, at gateway {shown(member)}
+        {dial.agentId !== '' && `, through agent ${shown(dial.agentId)} at hub ${shown(dial.hubId)}`}.
         {trace !== undefined && (
           <>
             {' '}
@@ -310,16 +314,16 @@ function columnsOf(fates: ReadonlyMap<string, Fate>, now: number, chosen: string
     return why === '' ? '' : <Name text={why} most={300} />;
   };
   return [
-    { name: 'Time', of: ({ dial }) => clock(dial.startedMs) },
-    { name: 'Result', of: (seen) => <State {...resultOf(seen, fateOf(seen))} /> },
-    { name: 'Took', right: true, of: (seen) => millis(tookMs(seen, now)) },
-    { name: 'Destination', of: ({ dial }) => <Opener dial={dial} open={dial.dialId === chosen} /> },
+    { name: 'Time', line: 1, of: ({ dial }) => clock(dial.startedMs) },
+    { name: 'Result', line: 1, of: (seen) => <State {...resultOf(seen, fateOf(seen))} /> },
+    { name: 'Took', line: 1, right: true, of: (seen) => millis(tookMs(seen, now)) },
+    { name: 'Destination', line: 2, of: ({ dial }) => <Opener dial={dial} open={dial.dialId === chosen} /> },
     { name: 'Tenant', of: ({ dial }) => <Name text={dial.tenant} /> },
-    { name: 'Agent', of: ({ dial }) => <Name text={dial.agentId} /> },
+    { name: 'Agent', line: 2, of: ({ dial }) => <Name text={dial.agentId} /> },
     { name: 'Hub', of: ({ dial }) => <Name text={dial.hubId} /> },
     { name: 'Gateway', of: ({ member }) => <Name text={member} /> },
     { name: 'Caller', of: ({ dial }) => <Name text={dial.caller} /> },
-    { name: 'Why', of: whyOf },
+    { name: 'Why', line: 1, of: whyOf },
   ];
 }
 

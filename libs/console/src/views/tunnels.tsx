@@ -71,7 +71,7 @@ export function TunnelsView({ plane, ask, path }: ViewProps & { readonly path: r
       <p>{resumeText(found)}</p>
       <Table
         title="Tunnels"
-        columns={columnsOf(rates.current, kick)}
+        columns={columnsOf(rates.current, kick, found.length > 1)}
         rows={found}
         keyOf={({ dialId }) => dialId}
         bad={({ resume }) => resume?.attached === false}
@@ -135,25 +135,28 @@ function stateOf({ resume, halfClosed }: Tunnel): string {
   return resume ? 'attached' : '';
 }
 
-function columnsOf(rates: TunnelRates, kick: (tunnel: Tunnel) => void): readonly Column<Listed>[] {
+/** @param brief whether a phone shows two lines of each: a tunnel's dial leads to the whole of it */
+function columnsOf(rates: TunnelRates, kick: (tunnel: Tunnel) => void, brief: boolean): readonly Column<Listed>[] {
+  const in1 = brief ? { line: 1 as const } : {};
+  const in2 = brief ? { line: 2 as const } : {};
   const speed = (tunnel: Tunnel, way: keyof Rate) => {
     const rate = rates.of(tunnel);
     return rate ? `${bytes(rate[way])}/s` : '–';
   };
   return [
-    { name: 'Destination', of: ({ destination }) => <Name text={destination} /> },
+    { name: 'Destination', ...in1, of: ({ destination }) => <Name text={destination} /> },
     { name: 'Caller', of: ({ caller }) => <Name text={caller} /> },
     { name: 'Tenant', of: ({ tenant }) => <Name text={tenant} /> },
-    { name: 'Agent', of: ({ agentId }) => <Name text={agentId} /> },
+    { name: 'Agent', ...in2, of: ({ agentId }) => <Name text={agentId} /> },
     { name: 'Hub', of: ({ hubId }) => <Name text={hubId} /> },
-    { name: 'State', of: stateOf },
+    { name: 'State', ...in1, of: stateOf },
     { name: 'Moves', right: true, of: ({ resume }) => resume?.moves ?? '' },
-    { name: 'Age', right: true, of: ({ ageMs }) => age(ageMs) },
+    { name: 'Age', ...in1, right: true, of: ({ ageMs }) => age(ageMs) },
     { name: 'Up', right: true, of: ({ bytesUp }) => bytes(bytesUp) },
     { name: 'Down', right: true, of: ({ bytesDown }) => bytes(bytesDown) },
-    { name: 'Up/s', right: true, of: (tunnel) => speed(tunnel, 'up') },
-    { name: 'Down/s', right: true, of: (tunnel) => speed(tunnel, 'down') },
-    { name: 'Dial', of: DialLink },
+    { name: 'Up/s', ...in2, right: true, of: (tunnel) => speed(tunnel, 'up') },
+    { name: 'Down/s', ...in2, right: true, of: (tunnel) => speed(tunnel, 'down') },
+    { name: 'Dial', ...in2, of: DialLink },
     { name: 'End it', of: (tunnel) => <End tunnel={tunnel} kick={kick} /> },
   ];
 }
