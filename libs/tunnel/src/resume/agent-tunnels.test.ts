@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { SharedBudget } from '@isthmus/runtime';
+import { SessionLost } from '../errors.ts';
 import { RecordingCarrier } from '../testing/index.ts';
 import { AgentTunnels } from './agent-tunnels.ts';
 import { type AttachAnswer, AttachRefused, type ResumeTicket } from './carrier.ts';
@@ -69,6 +70,20 @@ test('an attach that claims more than was sent changes nothing, and one that is 
   assert.deepEqual(first.told, ['data hello']);
   const { told, answer } = attach({ received: 3 });
   assert.deepEqual([first.told.at(-1), told, answer?.from], ['drop', ['data lo'], 3]);
+});
+
+test('an agent reads ahead of a carrier that takes nothing, or that is lost, as far as the tunnel may keep', () => {
+  for (const lost of [false, true]) {
+    const { tunnels, first, end } = agent();
+    const chunk = Buffer.alloc(64 * 1024);
+    first.drained = false;
+    if (lost) first.user?.lost(first, new SessionLost('gone'));
+    let writes = 0;
+    while (writes < 20 && end.stream.write(chunk)) writes++;
+    // Behind these waits one chunk more, in the stream.
+    assert.deepEqual([tunnels.kept, writes], [256 * 1024, 4]);
+    assert.deepEqual(first.marks, [], 'nothing is asked of the other half before it has left');
+  }
 });
 
 test('attaches of one tunnel are bounded, and the tunnel goes on', () => {

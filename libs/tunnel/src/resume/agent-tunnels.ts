@@ -64,6 +64,10 @@ class AgentEnd extends HalfStream {
     return this.#attaches.take(1, { perSecond: TUNNEL.attachesPerSecond, atOnce: TUNNEL.attachesAtOnce });
   }
 
+  protected override get sending(): boolean {
+    return super.sending && !this.half.hasKeepingRoom;
+  }
+
   override gone(): void {
     this.#gone(this);
   }

@@ -37,6 +37,14 @@ export abstract class Half<O extends HalfUser = HalfUser> extends Positions<O> i
     return this.carrier?.drained === true && !this.full;
   }
 
+  /**
+   * Whether the user may write although the carrier takes no more now: so far as each tunnel may always keep. A destination's reset discards what
+   * has not been read of it, so an agent reads ahead.
+   */
+  get hasKeepingRoom(): boolean {
+    return this.outgoing.unacknowledged < this.halves.keeping.base;
+  }
+
   get attached(): boolean {
     return this.carrier !== undefined;
   }

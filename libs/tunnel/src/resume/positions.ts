@@ -91,10 +91,10 @@ export abstract class Positions<O extends HalfUser> {
     this.carrier.mark(this.newestMark);
   }
 
-  /** If the limit is reached and cannot grow, asks the other half to acknowledge at once. */
+  /** If the limit is reached by what has left, and cannot grow, asks the other half to acknowledge at once. */
   protected askIfFull(): void {
     const { outgoing } = this;
-    if (!this.full) return;
+    if (!this.full || this.carrier?.drained === false) return;
     this.#keepLimit ??= new GrowingLimit(this.halves.keeping, this.user.tenant);
     if (this.#keepLimit.grow() || outgoing.asks) return;
     outgoing.ask = outgoing.to;

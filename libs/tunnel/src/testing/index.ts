@@ -29,7 +29,7 @@ export const unobserved = (): Observation => ({ events: planeEvents(), tracer: n
 export class RecordingCarrier implements Carrier {
   readonly told: string[] = [];
   readonly marks: Mark[] = [];
-  readonly drained = true;
+  drained = true;
   user: CarrierUser | undefined;
   /** Bytes that were read since the window was enlarged. */
   #read = 0;
