@@ -233,7 +233,8 @@ function rowTeller<V extends object>(kind: Kind<V>, { output, options, terminal 
     const columns: ListColumn<Change<V>>[] = [
       { name: 'event', of: ({ event }) => words[event](event.padEnd('changed'.length)) },
       ...kind.columns((first ?? changes).map(({ item }) => item)).map((column) => {
-        return { ...column, of: ({ item }: Change<V>, style: Style) => column.of(item, style) };
+        // Each row is a line: rows that were printed are counted.
+        return { ...column, folds: false, of: ({ item }: Change<V>, style: Style) => column.of(item, style) };
       }),
     ];
     const headers = !first && options.headers !== false;

@@ -44,6 +44,16 @@ test('--help lists commands in groups, and the options of every command once', (
   assert.equal(terminal.stdout.match(/--address <host:port>/g)?.length, 1);
 });
 
+test('--help wraps at the width of the terminal', () => {
+  for (const columns of [60, 80, 100])
+    for (const name of [[], ...COMMANDS.map((command) => [command.name])]) {
+      const terminal = new TestTerminal([...name, '--help'], { columns });
+      assert.equal(interpret(terminal), EXIT.good);
+      const long = terminal.stdout.split('\n').filter((line) => line.length > columns && line.trim().includes(' '));
+      assert.deepEqual(long, [], `${name} at ${columns}`);
+    }
+});
+
 test('help for an unknown command is a mistake, with a hint', () => {
   for (const line of [
     ['staus', '--help'],

@@ -24,6 +24,7 @@ import { why } from './commands/why.ts';
 import { type SourceOf, withContext } from './contexts.ts';
 import { EXIT, type ExitStatus, Failure, type Format, Output, usage, type Write } from './output.ts';
 import { Plane, readTls } from './plane/plane.ts';
+import { folded } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
 /** By the headings of --help. */
@@ -78,10 +79,13 @@ type Choose = (definition: Definition, made: Command) => void;
 function commandTree(choose: Choose = () => {}, terminal?: Terminal): Command {
   const root = new Command('isthmus').description(ABOUT).version(VERSION).exitOverride();
   if (terminal) {
+    const widthOfHelp = () => Math.min(terminal.size().columns, 120);
+    // Commander leaves narrower texts as they are.
+    root.configureHelp({ minWidthToWrap: 24 });
     root.configureOutput({
-      writeOut: (text) => terminal.out(text),
+      writeOut: (text) => terminal.out(folded(text, { columns: widthOfHelp(), wide: false })),
       writeErr: (text) => terminal.err(text),
-      getOutHelpWidth: () => Math.min(terminal.size().columns, 120),
+      getOutHelpWidth: widthOfHelp,
       getOutHasColors: () => terminal.colours,
       outputError: (text, write) => write(text.replace(/^error: /, 'isthmus: ')),
     });

@@ -11,6 +11,8 @@ export interface Column {
   readonly drop?: number;
   /** Its cells may be cut to this many characters to make room. */
   readonly least?: number;
+  /** Its cells are broken into lines instead: none of their words is lost. */
+  readonly folds?: boolean;
   /** Its cells never take more than this many characters, except with `-o wide`. */
   readonly most?: number;
   /** Shown with `-o wide` only. */
@@ -52,10 +54,11 @@ export function fitted({ columns, rows }: Cells, room: Room): Cells {
     strips = strips.filter((strip) => strip !== first);
   }
   let spare = Math.max(0, limit - leastWidth(strips));
-  const cells = strips.map(({ cells, natural, least }) => {
+  const cells = strips.map(({ column, cells, natural, least }) => {
     const more = Math.min(spare, natural - least);
     spare -= more;
-    return cells.map((cell) => cut(cell, least + more));
+    const width = least + more;
+    return cells.map((cell) => (column.folds ? foldedTo(width, cell) : cut(cell, width)));
   });
   return {
     columns: strips.map(({ column }) => column),
@@ -105,6 +108,13 @@ export function cut(text: string, most: number): string {
     return kept;
   });
   return parts.join('');
+}
+
+/** Breaks a text at spaces, and words that are longer anywhere. Its words have no colours. */
+function foldedTo(width: number, text: string): string {
+  if (widthOf(text) <= width) return text;
+  const words = text.split(' ').flatMap((word) => word.match(new RegExp(`.{1,${width}}`, 'gu')) ?? ['']);
+  return wrapped(words.join(' '), width).join('\n');
 }
 
 /** Breaks a text at spaces into lines of at most `columns` characters. Lines after the first begin with `indent`. */

@@ -103,7 +103,7 @@ const GROUP_COLUMNS: readonly ListColumn<Group>[] = [
   { name: 'tenant', least: 8, drop: 1, of: ({ tenant }) => tenant },
   { name: 'tunnels', right: true, of: ({ tunnels }) => String(tunnels) },
   { name: 'told by hold', of: ({ hold }) => hold },
-  { name: 'reason', least: 16, of: ({ reason }) => reason },
+  { name: 'reason', least: 16, folds: true, of: ({ reason }) => reason },
 ];
 
 const COLUMNS: readonly ListColumn<CutView>[] = [

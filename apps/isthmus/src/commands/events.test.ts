@@ -105,3 +105,21 @@ test('what a member kept is told with where and why, and what a later version ke
     ],
   );
 });
+
+test('at 80 columns no word of the reason is lost, and no line is wider', () => {
+  const reason = `the agent at ${'x'.repeat(70)}: certificate has expired, as its clock says`;
+  const events = eventsOf([seen('refused', 1000, { kind: 'peer', name: '10.0.0.7:40312', detail: reason })], NOW);
+  const text = eventsText(events, styleOf(false, { columns: 80, wide: false }));
+  const lines = text.split('\n');
+  assert.deepEqual(
+    lines.filter((line) => line.length > 80),
+    [],
+  );
+  const from = lines[0]?.indexOf('DETAIL') ?? 0;
+  const detail = lines
+    .slice(1)
+    .map((line) => line.slice(from))
+    .join('')
+    .replaceAll(' ', '');
+  assert.equal(detail, reason.replaceAll(' ', ''));
+});

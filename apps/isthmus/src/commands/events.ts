@@ -171,7 +171,7 @@ const COLUMNS: readonly ListColumn<EventView>[] = [
   { name: 'type', of: ({ type }, style) => style[PAINT[type]](type) },
   { name: 'object', least: 12, of: ({ kind, name }) => (kind === name ? name : `${kind}/${name}`) },
   { name: 'tenant', least: 8, drop: 2, of: ({ tenant }) => tenant },
-  { name: 'detail', least: 20, of: ({ detail }) => detail },
+  { name: 'detail', least: 28, folds: true, of: ({ detail }) => detail },
   { name: 'seen by', drop: 1, of: ({ seenBy }) => seenBy },
 ];
 

@@ -7,15 +7,23 @@ export class TestTerminal implements Terminal {
   readonly interactive: boolean;
   readonly colours: boolean;
   readonly interrupted: AbortSignal;
+  readonly columns: number;
   stdout = '';
   stderr = '';
 
   constructor(
     args: readonly string[],
-    options: { interactive?: boolean; colours?: boolean; interrupted?: AbortSignal; env?: Terminal['env'] } = {},
+    options: {
+      interactive?: boolean;
+      colours?: boolean;
+      interrupted?: AbortSignal;
+      columns?: number;
+      env?: Terminal['env'];
+    } = {},
   ) {
     this.args = args;
     this.env = options.env ?? {};
+    this.columns = options.columns ?? 100;
     this.interactive = options.interactive ?? false;
     this.colours = options.colours ?? false;
     this.interrupted = options.interrupted ?? new AbortController().signal;
@@ -30,6 +38,6 @@ export class TestTerminal implements Terminal {
   }
 
   size(): { readonly columns: number; readonly rows: number } {
-    return { columns: 100, rows: 30 };
+    return { columns: this.columns, rows: 30 };
   }
 }
