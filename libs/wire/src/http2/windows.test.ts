@@ -39,7 +39,7 @@ describe('receive window', () => {
     const time = clock();
     const near = new ReceiveWindow(64 * KIB, () => 1, budgets(100 * MIB, 16 * MIB));
     assert.equal(pour(near, time, 5), 4 * MIB);
-    const far = new ReceiveWindow(64 * KIB, () => 100, budgets(100 * MIB, 0));
+    const far = new ReceiveWindow(64 * KIB, () => 110, budgets(100 * MIB, 0));
     assert.equal(pour(far, time, 50), 16 * MIB);
   });
 
@@ -47,6 +47,14 @@ describe('receive window', () => {
     const time = clock();
     const window = new ReceiveWindow(64 * KIB, () => 300, budgets(100 * MIB, 0));
     assert.equal(pour(window, time, 310), 16 * MIB);
+  });
+
+  test('a window does not grow beyond what its path holds, however fast it is read', () => {
+    const time = clock();
+    const window = new ReceiveWindow(64 * KIB, () => 3, budgets(100 * MIB, 16 * MIB));
+    assert.equal(pour(window, time, 0.1), 4 * MIB);
+    const longer = new ReceiveWindow(64 * KIB, () => 50, budgets(100 * MIB, 16 * MIB));
+    assert.equal(pour(longer, time, 0.1), 50 * 160 * KIB);
   });
 
   test('a window counts from the first bytes on, and not from the dial', () => {
@@ -64,12 +72,12 @@ describe('receive window', () => {
     const time = clock();
     const limits = budgets(100 * MIB, 16 * MIB);
     const open = (rtt: number) => pour(new ReceiveWindow(64 * KIB, () => rtt, limits), time, 5);
-    assert.equal(open(10), 16 * MIB);
+    assert.equal(open(110), 16 * MIB);
     // The first four take 15.75 MiB of it.
     const sizes = Array.from({ length: 6 }, () => open(1));
     assert.deepEqual(sizes, [4 * MIB, 4 * MIB, 4 * MIB, 4 * MIB, 256 * KIB, 128 * KIB]);
     assert.equal(open(1), 64 * KIB);
-    assert.equal(open(10), 16 * MIB);
+    assert.equal(open(110), 16 * MIB);
   });
 
   test('a window that is read slowly, or not at all, stays as it began', () => {

@@ -110,11 +110,14 @@ export class ReceiveWindow {
     const took = now - this.#since;
     this.#since = now;
     const { budget, local, largest } = this.#limits;
-    const { localWindowBytes, fastReadMs, windowRounds, farGrowth } = this.#config;
-    const growth = Math.min(this.#size, largest - this.#size);
-    if (growth <= 0) return 0;
-    const far = Math.min(farGrowth * this.#size, largest - this.#size);
-    const limits = took < windowRounds * this.#rtt();
+    const { localWindowBytes, fastReadMs, windowRounds, farGrowth, pathBytesPerMs } = this.#config;
+    const rtt = this.#rtt();
+    // A window larger than what the path holds lets its sender go no faster.
+    const room = Math.min(largest, Math.max(localWindowBytes, pathBytesPerMs * rtt)) - this.#size;
+    if (room <= 0) return 0;
+    const growth = Math.min(this.#size, room);
+    const far = Math.min(farGrowth * this.#size, room);
+    const limits = took < windowRounds * rtt;
     if (limits && budget.take(far, this.#group)) return this.#grow(far);
     if (limits && budget.take(growth, this.#group)) return this.#grow(growth);
     const isFast = this.#size < localWindowBytes && took < fastReadMs;
