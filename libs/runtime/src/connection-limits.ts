@@ -320,6 +320,8 @@ function endsOf(socket: Socket): string {
 }
 
 interface AdmittedLimits {
+  /** Whether a new connection takes the place of one that has asked for nothing longest: see `Admitted.asked`. Default: it is refused. */
+  readonly displaces?: boolean;
   /** Connections, in all. */
   readonly most: number;
   /** Of those, from one source address. */
@@ -328,13 +330,17 @@ interface AdmittedLimits {
 
 /**
  * The connections of a port for operators and machines that watch, limited in all, by source and by tenant: one tenant's operators get no
- * more than they leave to others. Further ones are refused.
+ * more than they leave to others. Further ones are refused; or, where anyone may connect, they take the places of those that are silent: of the
+ * same source if it has too many, else of the source with the most. So no source shuts out another, nor itself.
  */
 export class Admitted {
   readonly #limits: AdmittedLimits;
   readonly #refused: (remote: string, error: Error) => void;
+  /** In the order in which they came, or asked last. */
   readonly #sources = new Grouped<Socket>();
   readonly #places: SharedBudget;
+  /** Of each open connection: gives its place up. */
+  readonly #leave = new WeakMap<Socket, () => void>();
 
   constructor(limits: AdmittedLimits, refused: (remote: string, error: Error) => void) {
     this.#limits = limits;
@@ -347,6 +353,7 @@ export class Admitted {
     // If it has closed already, no close event may follow.
     if (socket.destroyed) return true;
     const source = sourceOf(socket.remoteAddress ?? '');
+    if (this.#limits.displaces) this.#makeRoom(source);
     const full = this.#full(source, tenant);
     if (full) {
       this.#refused(remoteOf(socket), full);
@@ -354,11 +361,36 @@ export class Admitted {
       return false;
     }
     this.#sources.add(source, socket);
-    socket.once('close', () => {
+    const leave = () => {
+      if (!this.#leave.delete(socket)) return;
       this.#sources.delete(source, socket);
       this.#places.give(1, tenant);
-    });
+    };
+    this.#leave.set(socket, leave);
+    socket.once('close', leave);
     return true;
+  }
+
+  /** Call when a connection asks for something: it then keeps its place before those that do not. */
+  asked(socket: Socket): void {
+    if (!this.#leave.has(socket)) return;
+    const source = sourceOf(socket.remoteAddress ?? '');
+    this.#sources.delete(source, socket);
+    this.#sources.add(source, socket);
+  }
+
+  #makeRoom(source: string): void {
+    const { most, mostOfSource } = this.#limits;
+    const own = this.#sources.of(source);
+    const { size } = this.#sources;
+    const tooMany = own && own.size >= mostOfSource;
+    if (!tooMany && size < most) return;
+    const [silent] = (tooMany ? own : this.#sources.most) ?? [];
+    if (!silent) return;
+    this.#leave.get(silent)?.();
+    const open = tooMany ? `${mostOfSource} are open from ${source}` : `${most} are open`;
+    this.#refused(remoteOf(silent), new Error(`it made room for a new connection: ${open}`));
+    silent.destroy();
   }
 
   #full(source: string, tenant: string | undefined): Error | undefined {

@@ -32,7 +32,9 @@ export const SERVICE = {
   requestMs: 60_000,
   /** How long an idle connection to the health port is kept. Kubelets and scrapers keep theirs, and upstream's servers hold them for at least 60 s. */
   idleMs: 120_000,
-  /** Connections to the health port at once. Further ones are refused. */
+  /** The longest head of a request to the health port, in bytes: a probe's has 200, a scraper's a token. */
+  headBytes: 8 * 1024,
+  /** Connections to the health port at once. A further one takes the place of one that asks for nothing. */
   connections: 1024,
   /** Connections to the health port at once from one source, which may be a proxy of many kubelets and scrapers. */
   connectionsOfSource: 256,

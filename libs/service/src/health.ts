@@ -44,13 +44,21 @@ interface HealthServer extends AsyncDisposable {
  */
 export async function serveHealth(options: HealthOptions): Promise<HealthServer> {
   const { host, port, refused = () => {} } = options;
-  const { requestMs, idleMs, connections, connectionsOfSource } = SERVICE;
+  const { requestMs, idleMs, connections, connectionsOfSource, headBytes } = SERVICE;
+  const limits = { most: connections, mostOfSource: connectionsOfSource, displaces: true };
+  const admitted = new Admitted(limits, refused);
   const timeouts = { headersTimeout: requestMs, requestTimeout: requestMs, keepAliveTimeout: idleMs };
-  const server = createServer(timeouts, (request, response) => void send(response, pageFor(request, options)));
+  const server = createServer({ ...timeouts, maxHeaderSize: headBytes }, (request, response) => {
+    if (!takesTurns(request, response, refused)) return;
+    admitted.asked(request.socket);
+    // What may follow is not read.
+    if (request.headers['content-length'] || request.headers['transfer-encoding']) response.shouldKeepAlive = false;
+    void send(response, pageFor(request, options));
+  });
   refuseBadRequests(server, refused);
   const { address, close: stop } = await bind(server, {
     at: { host, port },
-    limits: new Admitted({ most: connections, mostOfSource: connectionsOfSource }, refused),
+    limits: admitted,
     failed: (error) => refused('', error),
   });
   const close = async () => {
@@ -59,6 +67,20 @@ export async function serveHealth(options: HealthOptions): Promise<HealthServer>
     await closed;
   };
   return { address, close, [Symbol.asyncDispose]: close };
+}
+
+/** The last answer on each connection. */
+const answers = new WeakMap<Socket, ServerResponse>();
+
+/** Ends a connection that asks again before it has its answer: one read holds a thousand requests. Returns whether it waits for its answers. */
+function takesTurns({ socket }: IncomingMessage, response: ServerResponse, refused: Refused): boolean {
+  if (socket.destroyed) return false;
+  const before = answers.get(socket);
+  answers.set(socket, response);
+  if (!before || before.writableEnded) return true;
+  refused(remoteOf(socket), new Error('it asked again before it had its answer'));
+  socket.destroy();
+  return false;
 }
 
 async function pageFor(request: IncomingMessage, { checks, unready, metrics }: HealthOptions): Promise<Page> {
