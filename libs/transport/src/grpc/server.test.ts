@@ -8,10 +8,12 @@ import { setTimeout as delay, setImmediate } from 'node:timers/promises';
 import { encodePacket, type Packet } from '@isthmus/proto';
 import { until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
-import { hpackEncode, type ServerCall } from '@isthmus/wire';
+import { hpackEncode, type ServerCall, StatusError } from '@isthmus/wire';
+import { TRANSPORT } from '../defaults.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { GrpcServer } from './server.ts';
-import { connect, data, echo, message, open, type Reply, serve, WINDOW } from './testing/calls.ts';
+import { agentService } from './services.ts';
+import { connect, data, echo, HEAD, message, open, type Reply, serve, WINDOW } from './testing/calls.ts';
 
 test('a peer is told how many streams its connection may have, and an ended one makes room', async () => {
   const { port } = await serve(undefined, { maxStreams: 2 });
@@ -211,13 +213,15 @@ test('windows that change amid a stream are kept to', async () => {
 });
 
 test('a peer that asks and does not read is cut off', async () => {
-  const { server, port, events } = await serve();
+  const why = 'x'.repeat(200);
+  const { server, port, events } = await serve((call) => call.fail(new StatusError('Unavailable', why)));
   const refused = once(events, 'refused') as Promise<[string, string, Error]>;
   const socket = net.connect(port, '127.0.0.1').on('error', () => {});
   cleanups.push(() => socket.destroy());
   const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0', 'latin1');
-  // POST / of no content type, by three indices, with its end: each is answered with more than it takes.
-  const request = Buffer.from('\0\0\x03\x01\x05\0\0\0\0\x83\x86\x84', 'latin1');
+  // With its end: each is answered with more than it takes.
+  const fields = hpackEncode(Object.entries(HEAD));
+  const request = Buffer.concat([Buffer.of(0, 0, fields.length, 1, 5, 0, 0, 0, 0), fields]);
   let id = 1;
   const requests = () =>
     Buffer.concat(
@@ -234,7 +238,7 @@ test('a peer that asks and does not read is cut off', async () => {
   };
   socket.on('drain', flood);
   flood();
-  assert.match((await refused)[2].message, /sends requests faster than it reads answers/);
+  assert.match((await refused)[2].message, /more than 300 streams were reset in a row/);
   await until(() => server.connections === 0, 'it is gone');
 });
 
@@ -331,4 +335,33 @@ test('a message that is no data is refused before it has come if it is longer th
   const { stream } = open(session);
   stream.write(message({ type: 'DIAL_REQ', protocol: 'tcp', address: 'x'.repeat(16_000), random: 1n }));
   await until(() => took.length === 1, 'one that is short enough');
+});
+
+test('requests that nobody serves are counted: after a few the connection takes no more', async () => {
+  const agents = agentService({
+    serverId: 's',
+    serverCount: () => 1,
+    events: planeEvents(),
+    admit: () => assert.fail('an agent without an id is judged'),
+    checkRoom() {},
+    onAgent() {},
+  });
+  const { port } = await serve(agents.serve);
+  const unserved = {
+    'an agent without an id': HEAD,
+    'an unknown path': { ':path': '/a.B/Other', 'content-type': 'application/grpc' },
+    'no gRPC': { ':path': '/a.B/C', 'content-type': 'text/plain' },
+  };
+  for (const [name, fields] of Object.entries(unserved)) {
+    const session = connect(port).on('error', () => {});
+    const left = once(session, 'goaway');
+    let answered = 0;
+    for (let n = 0; n < 100; n++) {
+      const stream = session.request({ ':method': 'POST', te: 'trailers', ...fields }).on('error', () => {});
+      stream.on('response', () => void answered++).resume();
+    }
+    await left;
+    await once(session, 'close');
+    assert.equal(answered, TRANSPORT.challenges, name);
+  }
 });

@@ -210,9 +210,12 @@ export class GrpcServer {
     const service = this.#methods.get(path);
     const refusal = refusalOf(metadata, timeout);
     if (connect) connect(stream, metadata, peer, proven);
-    else if (refusal) refuse(stream, ...refusal);
-    else if (!service) refuse(stream, 200, new StatusError('Unimplemented', `unknown method ${path}`));
-    else service.serve(new ServerCall(stream, metadata, peer, timeout), proven);
+    else if (service && !refusal) service.serve(new ServerCall(stream, metadata, peer, timeout), proven);
+    else {
+      const [http, error] = refusal ?? [200, new StatusError('Unimplemented', `unknown method ${path}`)];
+      refuse(stream, http, error);
+      peer.refused?.(error);
+    }
   }
 }
 

@@ -247,6 +247,8 @@ async function admit<A>(
   } catch (error) {
     const refusal = error as Error;
     call.fail(statusOf(refusal));
+    // What the admission has judged it counts itself.
+    if (refusal instanceof StatusError) peer.refused?.(refusal);
     events.emit('refused', refusedWhere(refusal, 'grpc agents'), peer.remote, refusal);
   }
 }
