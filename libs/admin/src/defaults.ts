@@ -11,6 +11,17 @@ export const ADMIN = {
   handshakes: 200,
   /** Of them, from one source. */
   handshakesOfSource: 50,
+  /**
+   * What one tenant's operators may send to the RPC in a second, in bytes: 100 calls. 35 bytes open a stream and reset it, which costs the library
+   * 0.2 ms, so that a flood takes a tenth of a processor.
+   */
+  tenantBytesPerSecond: 16 * 1024,
+  /** For how long of that a tenant that was silent may send at once: 64 KiB. */
+  tenantBurstMs: 4_000,
+  /** What is read in a turn, in bytes: the tenant's connections take turns. */
+  tenantTurnBytes: 1024,
+  /** Tenants whose turns are counted, the last that sent something. */
+  pacedTenants: 1_000,
   /** A client of the RPC without a call for this long may be gone, and is disconnected. */
   idleConnectionMs: 300_000,
   /** How often clients of the RPC are pinged: a dead machine closes no connection, even if it watches something. */

@@ -5,6 +5,7 @@ import { adminApi } from '@isthmus/proto/admin';
 import { onceClosed } from '@isthmus/runtime';
 import { type CallContext, ServerError, Status, type TsProtoServiceDefinition } from 'nice-grpc';
 import { HealthDefinition, HealthServiceImpl, HealthState } from 'nice-grpc-server-health';
+import { Paces } from './access/paced.ts';
 import { visitorOf } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { ADMIN } from './defaults.ts';
@@ -62,19 +63,24 @@ const REFLECTION = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo';
 export function serveRpc(backend: AdminBackend): RpcServer {
   const health = healthState(() => backend.checks().every(({ ok }) => ok));
   const servers = new Set<Server>();
+  const paces = new Paces();
   const watch = setInterval(() => health.emit('change', { status: health.getStatus(), service: '' }), ADMIN.healthMs);
   watch.unref();
   return {
     // A server for each connection: what a call may do depends on who is connected, and a server's calls do not tell.
     accept(socket) {
-      const server = serverFor(serviceFor(visitorOf(socket), backend), health);
+      const visitor = visitorOf(socket);
+      const server = serverFor(serviceFor(visitor, backend), health);
       servers.add(server);
       onceClosed(socket, () => {
         servers.delete(server);
         server.forceShutdown();
       });
+      const { tenant } = visitor.operator;
       // The admin port has checked the client: TLS ends there.
-      server.createConnectionInjector(ServerCredentials.createInsecure()).injectConnection(socket);
+      server
+        .createConnectionInjector(ServerCredentials.createInsecure())
+        .injectConnection(tenant === undefined ? socket : paces.paced(socket, tenant));
     },
     close() {
       clearInterval(watch);

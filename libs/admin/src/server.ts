@@ -2,7 +2,7 @@ import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer, isIPv6, type Socket } from 'node:net';
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
 import { Admitted, beginsWith, bind, isLoopback, putBack, remoteOf, WaitingConnections } from '@isthmus/runtime';
-import { type Refused, refuseBadRequests, send } from '@isthmus/service';
+import { type Refused, refuseBadRequests, send, takesTurns } from '@isthmus/service';
 import { Visits, visitorOf } from './access/visitor.ts';
 import type { AdminBackend } from './backend.ts';
 import { Console, type ConsoleOptions } from './console/console.ts';
@@ -69,6 +69,7 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const page = options.console && new Console(options.console, reached, backend);
   const pages = adminHandler({ metrics, profiling, tenants, operated });
   const web = createHttpServer({ keepAliveTimeout: ADMIN.idleMs }, (request, response) => {
+    if (!takesTurns(request, response, refused)) return;
     // A browser opens no unix socket.
     const asked = path === undefined ? faultOfHost(request.headers, reached) : undefined;
     if (asked !== undefined) return void send(response, { status: 403, body: `${asked}\n` });

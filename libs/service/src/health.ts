@@ -73,7 +73,7 @@ export async function serveHealth(options: HealthOptions): Promise<HealthServer>
 const answers = new WeakMap<Socket, ServerResponse>();
 
 /** Ends a connection that asks again before it has its answer: one read holds a thousand requests. Returns whether it waits for its answers. */
-function takesTurns({ socket }: IncomingMessage, response: ServerResponse, refused: Refused): boolean {
+export function takesTurns({ socket }: IncomingMessage, response: ServerResponse, refused: Refused): boolean {
   if (socket.destroyed) return false;
   const before = answers.get(socket);
   answers.set(socket, response);

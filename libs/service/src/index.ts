@@ -18,6 +18,7 @@ export {
   serveHealth,
   sessionsCheck,
   socketsCheck,
+  takesTurns,
   type Unready,
   urlOf,
 } from './health.ts';

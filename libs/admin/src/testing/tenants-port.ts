@@ -76,6 +76,7 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
     return { ca: readFileSync(authority.cert), cert: readFileSync(cert), key: readFileSync(key) };
   };
   return {
+    port: server.address.port,
     operations,
     done,
     client: async (...ids: string[]) => adminClient(at, await tlsOf(...ids)),
