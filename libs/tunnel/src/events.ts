@@ -238,12 +238,42 @@ export function planeEvents(): PlaneEvents {
   return events as PlaneEvents;
 }
 
+type Subscriber = (...args: unknown[]) => unknown;
+
 class IsolatingEmitter extends EventEmitter {
+  /** By event, those to call: a list that is made when one comes or goes, because events are many and changes are few. */
+  readonly #subscribers = new Map<string | symbol, readonly Subscriber[]>();
+
+  override addListener(name: string | symbol, subscriber: Subscriber): this {
+    return this.#changed(name, super.addListener(name, subscriber));
+  }
+
+  override removeListener(name: string | symbol, subscriber: Subscriber): this {
+    return this.#changed(name, super.removeListener(name, subscriber));
+  }
+
+  override on(name: string | symbol, subscriber: Subscriber): this {
+    return this.addListener(name, subscriber);
+  }
+
+  override off(name: string | symbol, subscriber: Subscriber): this {
+    return this.removeListener(name, subscriber);
+  }
+
+  override removeAllListeners(name: string | symbol): this {
+    return this.#changed(name, super.removeAllListeners(name));
+  }
+
+  #changed(name: string | symbol, self: this): this {
+    this.#subscribers.set(name, this.rawListeners(name) as Subscriber[]);
+    return self;
+  }
+
   override emit(name: string | symbol, ...args: unknown[]): boolean {
-    const subscribers = this.rawListeners(name);
+    const subscribers = this.#subscribers.get(name) ?? [];
     for (const subscriber of subscribers) {
       try {
-        const done: unknown = Reflect.apply(subscriber, this, args);
+        const done = subscriber(...args);
         if (done instanceof Promise) done.catch((error) => this.#failed(name, error));
       } catch (error) {
         this.#failed(name, error as Error);
