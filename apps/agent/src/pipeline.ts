@@ -1,6 +1,14 @@
 import { policyOf } from '@isthmus/admission/policy';
 import { endpointDial, type PolicyRules } from '@isthmus/transport';
-import { DialError, type DialLimiter, type DialPolicy, observed, refuseWhenScarce, type Stage } from '@isthmus/tunnel';
+import {
+  type Dial,
+  DialError,
+  type DialLimiter,
+  type DialPolicy,
+  observed,
+  refuseWhenScarce,
+  type Stage,
+} from '@isthmus/tunnel';
 import type { AgentOptions } from './agent.ts';
 import { AGENT } from './defaults.ts';
 
@@ -16,12 +24,17 @@ interface TenantPolicyOptions {
 /** What the callers of the tenant of one link may dial, as its hub says. Rules that cannot be used leave the earlier ones in force. */
 export class TenantPolicy implements Disposable {
   /** Gives dials the rules in force. */
-  readonly permit: Stage = (next) => async (request) => {
-    await this.#first.promise;
-    if (this.#policy) request.policy = this.#policy;
-    return next(request);
+  readonly permit: Stage = (next) => {
+    const ruled: Dial = async (request) => {
+      await this.#first.promise;
+      if (this.#policy) request.policy = this.#policy;
+      return next(request);
+    };
+    return (request) => (this.#ruled ? ruled(request) : next(request));
   };
   readonly #first = Promise.withResolvers<void>();
+  /** Whether the hub has rules. Dials wait a moment in any case then: rules that came in the same read as they are not in force before. */
+  #ruled: boolean;
   readonly #timer: NodeJS.Timeout | undefined;
   readonly #refused: (error: Error) => void;
   #policy: DialPolicy | undefined;
@@ -29,8 +42,8 @@ export class TenantPolicy implements Disposable {
   constructor({ announced, missing, refused }: TenantPolicyOptions) {
     this.#refused = refused;
     const late = () => missing(new Error(`it sent no dial rules that can be used within ${AGENT.rulesMs / 1000} s`));
+    this.#ruled = announced;
     if (announced) this.#timer = setTimeout(late, AGENT.rulesMs);
-    else this.#first.resolve();
     this.#first.promise.catch(() => {});
   }
 
@@ -42,6 +55,7 @@ export class TenantPolicy implements Disposable {
       return;
     }
     clearTimeout(this.#timer);
+    this.#ruled = true;
     this.#first.resolve();
   }
 
