@@ -246,7 +246,9 @@ class Attempts {
         signal: attempt.abort,
       };
       enterSpan(asked, span);
-      const established = await dial(asked);
+      const answer = dial(asked);
+      silence.start();
+      const established = await answer;
       whenLeft(established, release);
       this.#lives(attempt);
       running.delete(attempt);
@@ -273,6 +275,7 @@ class Attempts {
       this.#start('hedge');
     };
     attempt.silence = new SilenceTimer(DIRECTORY.hungAfterMs, this.#guarded(hung));
+    attempt.silence.start();
   }
 
   /** Called when a session is silent: it or its hub may hang. A hub in this process does not hang. */

@@ -230,12 +230,16 @@ export class DialAbort implements DialSignal {
   }
 }
 
-/** Waits for the first word from the agent behind a path: for a time that any path gets, and for the round trips of this one. */
+/**
+ * Waits for the first word from the agent behind a path: for a time that any path gets, and for the round trips of this one. It runs once the
+ * request is under way, or from `start` on.
+ */
 export class SilenceTimer {
   readonly #ms: number;
   readonly #silent: () => void;
   readonly #after: typeof systemClock.after;
   #cancel: (() => void) | undefined;
+  #stopped = false;
 
   /**
    * @param ms how long it waits on a path without round-trip times, in milliseconds
@@ -245,27 +249,27 @@ export class SilenceTimer {
     this.#ms = ms;
     this.#silent = silent;
     this.#after = after;
-    this.#await(ms);
+  }
+
+  /** The request has left, perhaps not over a link. */
+  start(): void {
+    if (!this.#cancel) this.underWay(0);
   }
 
   /** A link passes the request on. @param roundTripMs the link's round-trip time */
   underWay(roundTripMs: number): void {
-    if (!this.#cancel) return;
-    this.#cancel();
-    this.#await(this.#ms + TUNNEL.roundTrips * roundTripMs);
+    if (this.#stopped) return;
+    this.#cancel?.();
+    this.#cancel = this.#after(this.#ms + TUNNEL.roundTrips * roundTripMs, () => {
+      this.#stopped = true;
+      this.#silent();
+    });
   }
 
   /** It came, or nobody waits for it any more. */
   stop(): void {
+    this.#stopped = true;
     this.#cancel?.();
-    this.#cancel = undefined;
-  }
-
-  #await(ms: number): void {
-    this.#cancel = this.#after(ms, () => {
-      this.#cancel = undefined;
-      this.#silent();
-    });
   }
 }
 

@@ -61,7 +61,9 @@ export async function attachThrough(
   enterSpan(asked, span);
   const start = performance.now();
   try {
-    const attached = await attach(asked);
+    const answer = attach(asked);
+    silence.start();
+    const attached = await answer;
     const { agentId, sessionId } = attached;
     span.end({ ms: performance.now() - start, agentId, sessionId, hubId });
     return attached;
