@@ -35,6 +35,7 @@ function gateway(sessions: readonly AgentSession[], hubs: Readonly<Record<string
     directory: {
       ownHub,
       watch() {},
+      session: (id) => sessions.find(({ record }) => record.sessionId === id),
       ofAgent: () => sessions,
       forget: (id) => void seen.forgotten.push(id),
       enter: () => () => {},
@@ -203,6 +204,7 @@ function drainingGateway() {
   let changed = (_: AgentSession['record']) => {};
   const directory = {
     ...{ ownHub: undefined, forget() {}, enter: () => () => {} },
+    session: () => undefined,
     ofAgent: () => [draining, ...plane.elsewhere.map(({ session: each }) => each)],
     watch(watcher: { readonly changed: typeof changed }) {
       changed = watcher.changed;

@@ -77,6 +77,10 @@ export class Directory extends Replica {
     if (record) this.apply({ kind: 'session-gone', ...record });
   }
 
+  session(sessionId: string): Session | undefined {
+    return this.placement.get(sessionId);
+  }
+
   /** An agent's sessions, including those in quarantine. */
   ofAgent(agent: AgentName): Iterable<Session> {
     return this.placement.ofAgent(agent);

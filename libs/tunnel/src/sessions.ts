@@ -50,6 +50,7 @@ export interface AgentSessions {
   readonly ownHub: string | undefined;
   /** Reports the existing sessions, then every change. */
   watch(watcher: Record<'came' | 'went' | 'changed', (session: RecordedSession) => void>): void;
+  session(sessionId: string): AgentSession | undefined;
   /** Yields the agent's sessions: those of this process, and perhaps of others. */
   ofAgent(agent: ProcessName): Iterable<AgentSession>;
   /** Removes a session that has ended, until its hub announces it again. */

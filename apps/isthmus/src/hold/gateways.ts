@@ -149,6 +149,8 @@ export class Gateways {
         ownHub: undefined,
         // `open` tells of changes, for all agents at once.
         watch() {},
+        // A gateway has no name of a session: a tunnel that begins looks at all gateways.
+        session: () => undefined,
         ofAgent: (agent) => this.#best().map((gateway) => sessionOf(gateway, agent)),
         forget() {},
         enter: () => () => {},

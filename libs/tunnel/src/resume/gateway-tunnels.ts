@@ -196,7 +196,9 @@ class GatewayEnd extends HalfStream implements GatewayHalfUser, ResumableTunnel 
   start(carrier: Carrier): void {
     this.#leaveSession = this.#shared.directory.enter(this.sessionId);
     this.half.start(carrier);
-    this.checkSession();
+    const session = this.#shared.directory.session(this.sessionId);
+    // It may have begun to drain, or ended, while the dial was under way.
+    if (!session || session.state.draining) this.checkSession();
   }
 
   override get tenant(): string {
