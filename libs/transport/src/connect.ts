@@ -1,6 +1,15 @@
 import type { Socket } from 'node:net';
-import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
-import { asDialError, type DialError, NotAuthorised, PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
+import { type Guarded, guarding, remoteOf, systemClock } from '@isthmus/runtime';
+import {
+  asDialError,
+  type DialError,
+  NotAuthorised,
+  PlaneEnded,
+  type PlaneEvents,
+  planeEnded,
+  Sweep,
+  type Swept,
+} from '@isthmus/tunnel';
 import type { Field } from '@isthmus/wire';
 import { TRANSPORT } from './defaults.ts';
 import { answerLast, copied, fieldOf, HEAD_END, Pieces, quoted } from './http1.ts';
@@ -192,7 +201,7 @@ export interface CallerEdgeOptions extends Omit<ServeDialOptions, 'role'> {
  * the destination's bytes follow the blank line of the 200.
  */
 export function connectEdge(options: CallerEdgeOptions): { accept(socket: Socket, first: Buffer): void } {
-  const edge: Edge = { ...options, role: 'gateway' };
+  const edge: Edge = { ...options, role: 'gateway', ended: new Sweep(systemClock, TRANSPORT.closedMs) };
   return {
     accept(socket, first) {
       tellOf(socket, edge.events);
@@ -201,7 +210,7 @@ export function connectEdge(options: CallerEdgeOptions): { accept(socket: Socket
   };
 }
 
-type Edge = CallerEdgeOptions & ServeDialOptions;
+type Edge = CallerEdgeOptions & ServeDialOptions & { readonly ended: Sweep };
 
 /** Outside the code that reads the request: a listener made beside it would keep that code's variables as long as the tunnel. */
 function tellOf(socket: Socket, events: PlaneEvents): void {
@@ -396,7 +405,7 @@ async function serve(request: ServedDial, first: Buffer, connection: CallerConne
     accept() {
       watch.putBack();
       socket.write(ESTABLISHED);
-      if (request.caller?.remote === 'uds') socket.once('end', () => process.nextTick(closeIfClosed, socket));
+      if (request.caller?.remote === 'uds') lookOnceEnded(socket, options.ended);
       return socketEnd(socket);
     },
     refuse(error) {
@@ -415,9 +424,15 @@ async function serve(request: ServedDial, first: Buffer, connection: CallerConne
   else if (socket.isPaused()) socket.resume();
 }
 
+/** The destination of most tunnels ends soon after the caller, and then nobody needs to know. So the look comes a little later. */
+function lookOnceEnded(socket: Socket, ended: Sweep): void {
+  const one: Swept = { before: undefined, behind: undefined, remind: () => closeIfClosed(socket) };
+  socket.once('end', () => ended.enter(one)).once('close', () => ended.leave(one));
+}
+
 /**
  * Ends a unix socket whose caller has closed it for good, as Go's and most others' callers do, instead of its own direction only. Then no
- * write succeeds any more, also not one of nothing. The tunnel must have seen the end before: an end with an error is a reset's.
+ * write succeeds any more, also not one of nothing, which fails with an error and its stack.
  */
 function closeIfClosed(socket: Socket): void {
   if (socket.writable) socket.write('');

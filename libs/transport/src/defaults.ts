@@ -60,6 +60,8 @@ export const TRANSPORT = {
   callerAnswerMs: 1000,
   /** How long a gateway that drains keeps the links of `isthmus hold`, which goes on through another gateway meanwhile if there is one. */
   holdMovesMs: 2000,
+  /** How soon it is known that a caller which has ended on a unix socket has closed it for good, if its destination has not ended too. */
+  closedMs: 250,
   /** How much a caller may send before the answer to its CONNECT is there. The rest waits in the kernel. */
   earlyBytes: 64 * 1024,
   /**

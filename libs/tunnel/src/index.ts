@@ -116,7 +116,7 @@ export {
 } from './resume/carrier.ts';
 export type { GatewayLoss } from './resume/dead-or-lost.ts';
 export { GatewayTunnels } from './resume/gateway-tunnels.ts';
-export type { ResumeOptions } from './resume/halves.ts';
+export { type ResumeOptions, Sweep, type Swept } from './resume/halves.ts';
 export {
   type AgentIdentifiers,
   type AgentName,
