@@ -8,7 +8,7 @@ import { keepDialling, startPlane } from '../incidents/plane.ts';
 import { adminOf, askFirst, carries, closed, dial } from '../plane/dials.ts';
 import { faultless, goTo, NO_BROWSER, openConsole, rowsOf, startBrowser } from './browser.ts';
 
-/** People's walks through the console, each from its first view to an answer. The pictures of README are taken on the way. */
+/** People's walks through the console, each from its first view to an answer. The pictures of README.md and OPERATE.md are taken on the way. */
 
 /** Where pictures go, below the repository: `npm run screenshots` sets it. Without it, none are taken. */
 const PICTURES = process.env.ISTHMUS_SCREENSHOTS;

@@ -36,19 +36,19 @@ const NOWHERE = { adminPort: 1 };
 
 const PARK = { 'dial-park-timeout': '200ms' };
 
-/** Returns the commands that README.md lists for a cause, and what each prints. */
+/** Returns the commands that OPERATE.md lists for a cause, and what each prints. */
 function told(cause: string): { readonly args: string[]; readonly prints: string }[] {
-  const rows = readFileSync(`${ROOT}README.md`, 'utf8')
+  const rows = readFileSync(`${ROOT}docs/OPERATE.md`, 'utf8')
     .split('\n')
     .filter((line) => line.startsWith(`| ${cause} | `));
-  assert.ok(rows.length > 0, `README.md has no row for: ${cause}`);
+  assert.ok(rows.length > 0, `OPERATE.md has no row for: ${cause}`);
   return rows.map((row) => {
     const [command = '', prints = ''] = [...row.matchAll(/`([^`]+)`/g)].map(([, text]) => text);
     return { args: command.split(' ').slice(1), prints };
   });
 }
 
-/** Runs the commands in README.md and checks their output, where `...` stands for any text. */
+/** Runs the commands in OPERATE.md and checks their output, where `...` stands for any text. */
 async function follow(
   cause: string,
   at: {
@@ -82,7 +82,7 @@ async function follow(
   }
 }
 
-describe('README.md leads to the cause of a failed dial', { concurrency: true }, () => {
+describe('OPERATE.md leads to the cause of a failed dial', { concurrency: true }, () => {
   it(
     'where an agent trusts another authority',
     scoped(async (scope) => {
