@@ -308,7 +308,7 @@ test(
     look();
     for (const { address } of [agents, peers]) {
       const port = Number(address.split(':').at(-1));
-      assert.equal(await shown(port, here, ['h2']), certificateIn(next).serialNumber);
+      assert.equal(await shown(port, here, ['h2', 'http/1.1']), certificateIn(next).serialNumber);
     }
     assert.deepEqual(told, [
       ...[until('agents', own), until('peers', own)],

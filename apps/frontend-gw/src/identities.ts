@@ -146,7 +146,7 @@ export class Identities {
     return known;
   }
 
-  /** A connection of HTTP/2 goes on with another token of the same caller. It then stands on that one. */
+  /** A connection goes on with another token of the same caller. It then stands on that one. */
   #replace(known: Known, grant: Grant, digest: string): CallerIdentity {
     const [{ tenant, name }, now] = [grant.principal, known.who.caller.principal];
     if (known.digest === undefined || now?.name !== name || now.tenant !== tenant) {

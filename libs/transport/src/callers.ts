@@ -2,7 +2,6 @@ import type { BlockList, Socket } from 'node:net';
 import { type TlsSettings, WaitingPool, within } from '@isthmus/runtime';
 import type { Attach, CallerProtocol, PlaneEvents } from '@isthmus/tunnel';
 import { connectEdge } from './connect.ts';
-import { connectStreams } from './connect-streams.ts';
 import { TRANSPORT } from './defaults.ts';
 import { GrpcServer } from './grpc/server.ts';
 import { type ProxyServiceOptions, proxyService } from './grpc/services.ts';
@@ -74,7 +73,6 @@ export class Callers {
     const { proxyNetworks, events, identities, mode } = this.#options;
     const local = 'path' in port.address;
     const grpc = local ? this.#local : this.#remote;
-    const connect = serves(mode, 'http-connect') ? this.#connect.accept : undefined;
     const entering =
       (accept: Accept): Accept =>
       (socket, first) => {
@@ -84,9 +82,9 @@ export class Callers {
     const listener: Listener = await listen({
       events,
       ...port,
-      ...(connect && { others: entering(connect) }),
+      ...(serves(mode, 'http-connect') && { others: entering(this.#connect.accept) }),
       hold: this.#holds && entering(this.#holds.accept),
-      http2: entering((socket, first) => grpc.accept(socket, first)),
+      ...(serves(mode, 'grpc') && { http2: entering((socket, first) => grpc.accept(socket, first)) }),
       ...(identities && { unproven: HANDSHAKES }),
       unprovenPool: this.#unprovenPool,
       proxyNetworks,
@@ -143,11 +141,9 @@ function serves(mode: CallersOptions['mode'], protocol: CallerProtocol): boolean
   return mode === undefined || mode === protocol;
 }
 
-/** Also for the CONNECT of HTTP/2, which comes on the same connections. */
-function grpcOf({ keepaliveTime, mode, ...edge }: CallersOptions) {
+function grpcOf({ keepaliveTime, ...edge }: CallersOptions) {
   return new GrpcServer({
-    services: serves(mode, 'grpc') ? [proxyService(edge)] : [],
-    connect: serves(mode, 'http-connect') ? connectStreams(edge) : undefined,
+    services: [proxyService(edge)],
     name: 'callers',
     events: edge.events,
     keepaliveMs: Math.min(keepaliveTime, TRANSPORT.callerKeepaliveMs),

@@ -96,7 +96,7 @@ function parse(head: string, rest: Buffer): ConnectRequest {
 }
 
 /** @throws RequestRefused */
-export function checkTarget(target: string): void {
+function checkTarget(target: string): void {
   // It would be in the error that says so, and in logs.
   if (target.includes('@')) throw new RequestRefused(400, 'the target names a user: only HOST:PORT is served');
 }
@@ -140,7 +140,7 @@ interface PendingCaller {
 
 /**
  * Reads a caller's socket while its dial is pending, because a socket that nobody reads does not report that its peer has gone. What
- * arrives early is kept, and an early end is the tunnel's, as in upstream's server and over HTTP/2. Only a caller that resets its
+ * arrives early is kept, and an early end is the tunnel's, as in upstream's server. Only a caller that resets its
  * connection, or closes its unix socket, is known to have gone: over TCP a FIN looks the same whether more is read or not.
  * @param first what has arrived already
  */
@@ -378,23 +378,16 @@ function dialOf(
   connection: CallerConnection,
   options: Edge,
 ): ServedDial {
-  const dialled = connectDial(request, who, options);
-  connection.carries = dialled.signal;
-  return dialled;
-}
-
-/** The dial of a CONNECT. @throws DialError */
-export function connectDial(
-  { target, traceparent }: Pick<ConnectRequest, 'target' | 'traceparent'>,
-  who: CallerIdentity | NotAuthorised,
-  options: Pick<CallerEdgeOptions, 'timeout'>,
-): ServedDial {
+  const { target, traceparent } = request;
   if (who instanceof NotAuthorised) {
     const why = who.dialling(target);
     throw who.challenge ? challenged(why) : denied(why);
   }
   const { tenant, caller } = who;
-  return newDial(target, { tenant, timeout: options.timeout }, { via: 'http-connect', ...caller }, traceparent);
+  const via = { via: 'http-connect' as const, ...caller };
+  const dialled = newDial(target, { tenant, timeout: options.timeout }, via, traceparent);
+  connection.carries = dialled.signal;
+  return dialled;
 }
 
 async function serve(request: ServedDial, first: Buffer, connection: CallerConnection, options: Edge) {
@@ -459,8 +452,8 @@ function answerOf(error: DialError, connection: 'close' | 'keep-alive'): string 
   return `${head.join('\r\n')}\r\n\r\n${body}`;
 }
 
-/** What any version of HTTP says of a refusal beside its status. */
-export function refusalFields(error: DialError): Field[] {
+/** What a refusal says beside its status. */
+function refusalFields(error: DialError): Field[] {
   const { status } = error;
   const fields: Field[] = [['proxy-status', proxyStatus(error)]];
   if (status === 407) for (const challenge of CHALLENGES) fields.push(['proxy-authenticate', challenge]);

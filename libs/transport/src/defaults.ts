@@ -45,7 +45,7 @@ export const TRANSPORT = {
   connectHeadMs: 10_000,
   /** Initial window of a gRPC caller's tunnel: what it holds if its destination does not read. It grows if the destination reads. */
   callerWindowBytes: bufferSizes.window,
-  /** How long the header fields of a caller's request over HTTP/2 may be: the head of a CONNECT, and the 32 bytes that each of 32 fields costs. */
+  /** How long the header fields of a caller's gRPC request may be: as much as a CONNECT's head, and the 32 bytes that each of 32 fields costs. */
   callerFieldsBytes: 33 * 1024,
   /** Window of a gRPC stream until its caller has proven a tenant, where tenants are configured. It has room for a dial. */
   unprovenWindowBytes: 4 * 1024,

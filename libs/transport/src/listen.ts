@@ -157,13 +157,14 @@ function secured(
     chooseTls,
     instead,
     asksOnly = false,
+    http2,
   }: ListenOptions,
   files: TlsSettings,
   accept: (socket: Socket) => void,
 ): Server {
   return tlsServer(
     { where: name, files, instead, events },
-    { handshakeTimeout, chooseTls, asksOnly },
+    { handshakeTimeout, chooseTls, asksOnly, ...(!http2 && { ALPNProtocols: ['http/1.1'] }) },
     {
       accept(socket) {
         // Only from here on: a peer that ends its half during the handshake has gone.

@@ -11,7 +11,6 @@ import {
   type Program,
   packetsThrough,
   type Scope,
-  streamThrough,
   until,
   type Via,
   within,
@@ -24,14 +23,7 @@ const TRANSFER_MS = 240_000;
 export interface Edge {
   readonly name: string;
   readonly protocol: CallerProtocol;
-  /** Whether a CONNECT is a stream of HTTP/2. */
-  readonly http2?: boolean;
   readonly via: Via;
-}
-
-/** A CONNECT as a stream of HTTP/2. Its unit tests have what is its own. */
-export function http2EdgeOf(front: Front): Edge {
-  return { name: 'CONNECT over HTTP/2', protocol: 'http-connect', http2: true, via: front.mtls };
 }
 
 /** The four caller edges of one server. */
@@ -49,8 +41,7 @@ export function connectEdgesOf(front: Front): readonly Edge[] {
 }
 
 /** Opens a tunnel on any edge. Throws an error with the text of the refusal. */
-export async function dial(scope: Scope, { protocol, http2, via }: Edge, destination: string): Promise<Duplex> {
-  if (http2) return dialByStream(scope, via, destination);
+export async function dial(scope: Scope, { protocol, via }: Edge, destination: string): Promise<Duplex> {
   switch (protocol) {
     case 'grpc':
       return grpcThrough(scope, via, destination);
@@ -65,12 +56,6 @@ async function dialByConnect(scope: Scope, via: Via, destination: string): Promi
   // A destination that sends first may be as fast as the answer.
   if (head.length > 0) socket.unshift(head);
   return socket;
-}
-
-async function dialByStream(scope: Scope, via: Via, destination: string): Promise<Duplex> {
-  const { stream, head } = await streamThrough(scope, { via, destination });
-  if (head[':status'] !== 200) throw new Error(`${head['proxy-status']}`);
-  return stream;
 }
 
 /** How both protocols of a server rejected a dial, over its unix socket. */

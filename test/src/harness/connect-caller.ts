@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs';
-import { type ClientHttp2Stream, connect as connectHttp2, type IncomingHttpHeaders } from 'node:http2';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Identity } from '@isthmus/certificates/testing';
@@ -90,30 +89,6 @@ export async function tunnelThrough(scope: Scope, request: ConnectRequest): Prom
   if (status !== 200) throw new Error(`CONNECT ${request.destination}: ${status} ${reason}: ${body}`);
   if (head.length > 0) socket.unshift(head);
   return socket;
-}
-
-/** A CONNECT over HTTP/2, on a connection of its own, and its answer. */
-export async function streamThrough(
-  scope: Scope,
-  { via, destination, deadline }: Pick<ConnectRequest, 'via' | 'destination' | 'deadline'>,
-  fields: Readonly<Record<string, string>> = {},
-): Promise<{
-  readonly stream: ClientHttp2Stream;
-  readonly head: IncomingHttpHeaders & { readonly ':status': number };
-}> {
-  const socket = await open(scope, via, deadline);
-  const session = connectHttp2('https://127.0.0.1', { createConnection: () => socket }).on('error', () => {});
-  scope.defer(() => session.destroy());
-  const request = { ':method': 'CONNECT', ':authority': destination, ...fields };
-  const stream = session.request(request, { endStream: false });
-  stream.once('close', () => session.close());
-  const answered = new Promise<IncomingHttpHeaders & { ':status': number }>((resolve, reject) => {
-    stream.once('response', (head) => resolve(head as IncomingHttpHeaders & { ':status': number }));
-    stream.once('error', reject).once('close', () => reject(new Error('closed without an answer')));
-  });
-  stream.on('error', () => {});
-  const what = `an answer to CONNECT ${destination} over HTTP/2`;
-  return { stream, head: await within(answered, { ...(deadline && { deadline }), what }) };
 }
 
 async function readAnswer(socket: Socket): Promise<ConnectAnswer> {

@@ -107,12 +107,6 @@ export async function dialsWithTools(scope: Scope, { via, acme, token, port, ski
         args: [...args('wrong'), url],
         says: /Proxy Authentication Required: .*it is not a token of this tenant/,
       },
-      { name, args: [...args(), '-h2', url], says: FOUND },
-      {
-        name,
-        args: [...args('wrong'), '-h2', url],
-        says: /407 .* HTTP\/2\.0: isthmus; .*it is not a token of this tenant/,
-      },
     );
   }
   if (!noHelm) {

@@ -30,6 +30,16 @@ for (const [what, over, http, grpc, text] of REFUSALS) {
   });
 }
 
+test('CONNECT is refused with the code that asks for HTTP/1.1', async () => {
+  const { port, events } = await serve();
+  const refused: string[] = [];
+  events.on('refused', (_where, _remote, { message }) => refused.push(message));
+  const stream = connect(port).request({ ':method': 'CONNECT', ':authority': 'a:1' }, { endStream: false });
+  await assert.rejects(once(stream, 'response'));
+  assert.equal(stream.rstCode, http2.constants.NGHTTP2_HTTP_1_1_REQUIRED);
+  assert.deepEqual(refused, ['CONNECT is not served over HTTP/2: use HTTP/1.1']);
+});
+
 for (const type of ['application/grpc', 'application/grpc+proto', 'application/grpc;charset=utf-8']) {
   test(`${type} is gRPC`, async () => {
     const { port } = await serve();

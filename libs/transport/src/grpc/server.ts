@@ -6,6 +6,7 @@ import {
   type Config,
   Connection,
   DEFAULT_FRAME,
+  ErrorCode,
   type Field,
   greeting,
   type Http2Stream,
@@ -38,10 +39,6 @@ const RULES: StreamRules = {
 
 export interface GrpcServerOptions {
   readonly services: readonly GrpcService[];
-  /** Serves CONNECT beside gRPC. Unset: it is refused. @param proven see `GrpcService.serve` */
-  readonly connect?:
-    | ((stream: Http2Stream, request: Metadata, peer: ConnectionPeer, proven: () => void) => void)
-    | undefined;
   readonly events: PlaneEvents;
   /** Names the server in events: `grpc callers`, `grpc agents`. */
   readonly name: string;
@@ -204,18 +201,25 @@ export class GrpcServer {
 
   #serve(stream: Http2Stream, request: readonly Field[], peer: ConnectionPeer, proven: () => void): void {
     const metadata = new Metadata(request);
-    const connect = metadata.first(':method') === 'CONNECT' ? this.#options.connect : undefined;
     const timeout = readTimeout(metadata.first('grpc-timeout'));
     const path = metadata.first(':path') ?? '';
     const service = this.#methods.get(path);
     const refusal = refusalOf(metadata, timeout);
-    if (connect) connect(stream, metadata, peer, proven);
+    if (metadata.first(':method') === 'CONNECT') this.#refuseConnect(stream, peer);
     else if (service && !refusal) service.serve(new ServerCall(stream, metadata, peer, timeout), proven);
     else {
       const [http, error] = refusal ?? [200, new StatusError('Unimplemented', `unknown method ${path}`)];
       refuse(stream, http, error);
       peer.refused?.(error);
     }
+  }
+
+  /** Clients that can dial by HTTP/1.1 too do so after this code (RFC 9113 section 7). */
+  #refuseConnect(stream: Http2Stream, peer: ConnectionPeer): void {
+    const error = new RequestRefused(405, 'CONNECT is not served over HTTP/2: use HTTP/1.1');
+    stream.reset(ErrorCode.HTTP_1_1_REQUIRED);
+    this.#options.events.emit('refused', this.#options.name, peer.remote, error);
+    peer.refused?.(error);
   }
 }
 

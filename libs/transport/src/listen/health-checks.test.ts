@@ -37,6 +37,7 @@ async function listening(
     asksOnly: how.asksOnly ?? false,
     ...(how.slots !== undefined && { unproven: { ...HANDSHAKES, slotsOfSource: how.slots } }),
     others: (socket) => void socket.end(),
+    http2: (socket) => void socket.end(),
     events,
     name: 'agents',
   });

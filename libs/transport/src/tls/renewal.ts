@@ -130,9 +130,9 @@ export function tlsServer(
   const follow = () => (other ? renewal.stop() : renewal.watch());
   let unwatch: (() => void) | undefined;
   const server = createServer({
+    ALPNProtocols: PROTOCOLS,
     ...shown(begin()),
     ...(chooseTls && { SNICallback: sniCallback(chooseTls) }),
-    ALPNProtocols: PROTOCOLS,
     requestCert: verifies || asksOnly,
     rejectUnauthorized: false,
   });

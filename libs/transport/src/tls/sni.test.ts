@@ -60,6 +60,8 @@ async function listening(context: TestContext, policy: { readonly minVersion?: '
         socket.end(JSON.stringify({ sni: serverNameOf(socket), names, protocol, reused }));
       });
     },
+    // Served, so that its name is offered.
+    http2: (socket) => void socket.destroy(),
     events,
     name: 'agents',
   });

@@ -127,8 +127,6 @@ export class Http2Stream implements Sender {
   handler: StreamHandler = NOBODY;
   /** Whether a request was answered. */
   answered = false;
-  /** Whether it is an accepted CONNECT. What comes after its answer is no request: it is not abandoned, and a reset is its ordinary end. */
-  isTunnel = false;
   offered = false;
   readonly #owner: StreamOwner;
   readonly #output: Output;
@@ -297,7 +295,7 @@ export class Http2Stream implements Sender {
     this.#become(ENDED);
     this.handler.onWritable();
     if (this.#incoming.ended) this.#become(BOTH_ENDED);
-    else if (this.#owner.abandonsRequests && !this.isTunnel && !this.closed) {
+    else if (this.#owner.abandonsRequests && !this.closed) {
       this.#output.frame(rstStreamFrame(this.id, ErrorCode.NO_ERROR));
       this.#become(BOTH_ENDED);
     }

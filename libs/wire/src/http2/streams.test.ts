@@ -257,16 +257,6 @@ describe('stream resets', () => {
       },
     ],
     [
-      'the other side’s CANCEL of a tunnel',
-      false,
-      false,
-      (stream, reset) => {
-        stream.isTunnel = true;
-        stream.answer(NOTHING);
-        reset(ErrorCode.CANCEL);
-      },
-    ],
-    [
       'the end of both sides, and a reset behind it',
       false,
       false,

@@ -284,7 +284,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     const stream = this.known(id, 'RST_STREAM');
     if (!stream) return;
     const { role, rules } = this.#options;
-    const spared = stream.isTunnel || (stream.answered && !rules.countsAnswered);
+    const spared = stream.answered && !rules.countsAnswered;
     if (role === 'server' && !spared) this.resets.count();
     stream.receiveReset(code);
   }

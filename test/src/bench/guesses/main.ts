@@ -14,11 +14,8 @@ import { echo, killChild, newTrust, Scope, startAgent, startServer, until } from
 import { TenantsDirectory } from '../../tenants/tenants-directory.ts';
 import { quantile } from '../figures.ts';
 
-/**
- * Wrong tokens on new connections, on connections that go on as long as they may, on streams of HTTP/2, on streams of a known caller; dials of a known
- * caller that its tenant's rules forbid; connections alone.
- */
-const KINDS = ['new', 'kept', 'streams', 'known', 'forbidden', 'plain'] as const;
+/** Wrong tokens on new connections, on connections that go on as long as they may, on gRPC calls, on calls of a known caller; connections alone. */
+const KINDS = ['new', 'kept', 'calls', 'known', 'plain'] as const;
 type Kind = (typeof KINDS)[number];
 
 interface FloodSettings {
@@ -30,7 +27,7 @@ interface FloodSettings {
   readonly wrong: string;
 }
 
-/** Connections of the flood at once, and streams of each. */
+/** Connections of the flood at once, and calls of each. */
 const CONNECTIONS = 512;
 const STREAMS = 50;
 const DIALS_PER_SECOND = 20;
@@ -57,14 +54,16 @@ async function flood({ kind, port, servername, good, wrong }: FloodSettings): Pr
     socket.write(head('10.0.0.1:1', proof));
     await new Promise((resolve) => socket.once('close', resolve).once('end', () => socket.destroy()));
   };
-  const overHttp2 = async () => {
+  const byGrpc = async () => {
     const session = connectHttp2('https://x', { createConnection: () => shaken(['h2']) }).on('error', () => {});
     const asked = (shown: string) => {
       if (session.destroyed) return Promise.resolve();
       const stream = session.request({
-        ':method': 'CONNECT',
-        ':authority': '127.0.0.1:1',
-        'proxy-authorization': shown,
+        ':method': 'POST',
+        ':path': '/ProxyService/Proxy',
+        'content-type': 'application/grpc',
+        te: 'trailers',
+        authorization: shown,
       });
       stream
         .on('error', () => {})
@@ -73,10 +72,9 @@ async function flood({ kind, port, servername, good, wrong }: FloodSettings): Pr
         .end();
       return new Promise((resolve) => stream.once('close', resolve));
     };
-    const shown = basic('acme', good);
-    if (kind !== 'streams') await asked(shown);
+    if (kind === 'known') await asked(basic('acme', good));
     const guessing = async () => {
-      while (!session.destroyed && !session.closed) await asked(kind === 'forbidden' ? shown : proof);
+      while (!session.destroyed && !session.closed) await asked(proof);
     };
     await Promise.all(Array.from({ length: STREAMS }, guessing));
     session.destroy();
@@ -86,8 +84,7 @@ async function flood({ kind, port, servername, good, wrong }: FloodSettings): Pr
     socket.once('connect', () => socket.destroy());
     await once(socket, 'close');
   };
-  const http2 = { streams: overHttp2, known: overHttp2, forbidden: overHttp2 };
-  const one = { new: overHttp1, kept: overHttp1, ...http2, plain: alone }[kind];
+  const one = { new: overHttp1, kept: overHttp1, calls: byGrpc, known: byGrpc, plain: alone }[kind];
   const going = async () => {
     for (;;) {
       await one();
@@ -96,7 +93,7 @@ async function flood({ kind, port, servername, good, wrong }: FloodSettings): Pr
       await new Promise(setImmediate);
     }
   };
-  await Promise.all(Array.from({ length: kind === 'known' || kind === 'forbidden' ? 8 : CONNECTIONS }, going));
+  await Promise.all(Array.from({ length: kind === 'known' ? 8 : CONNECTIONS }, going));
 }
 
 async function plane(scope: Scope) {
@@ -105,8 +102,7 @@ async function plane(scope: Scope) {
   const [acme, beta] = [await directory.trust('acme'), await directory.trust('beta')];
   for (const [index, { file }] of [acme, beta].entries()) {
     const { sha256 = '' } = tokens[index] ?? {};
-    const dial = { deny: [{ ports: [1] }] };
-    await directory.write({ ...file, dial, callers: [{ passwords: [{ name: 'ci', sha256 }] }] });
+    await directory.write({ ...file, callers: [{ passwords: [{ name: 'ci', sha256 }] }] });
   }
   const own = { 'uds-name': '', 'cluster-ca-cert': '', 'tenants-dir': directory.path };
   const server = await startServer(scope, trust, own);
