@@ -13,6 +13,7 @@ import {
   unlessGivenUp,
 } from '@isthmus/runtime';
 import {
+  type Ask,
   type Attach,
   type Dial,
   DialError,
@@ -24,7 +25,7 @@ import {
   type PlaneEvents,
 } from '@isthmus/tunnel';
 import { TRANSPORT } from './defaults.ts';
-import { LinkClient } from './link/client.ts';
+import { LinkClient, type LinkClientOptions } from './link/client.ts';
 import { LinkServer } from './link/server.ts';
 import { misledText } from './link/stranger.ts';
 import { fromTheStart, type Listener, listen } from './listen.ts';
@@ -56,6 +57,8 @@ export interface PeerLinksOptions {
   readonly events: PlaneEvents;
   /** Names this process to hubs. */
   readonly instance?: string;
+  /** Its id in the plane, and its answers to hubs' questions. */
+  readonly member?: LinkClientOptions['member'];
 }
 
 /**
@@ -108,6 +111,12 @@ export class PeerLinks {
   link(hubId: string): NextHop | undefined {
     const link = this.#peers.get(hubId)?.link;
     return link?.usable ? link : undefined;
+  }
+
+  /** Asks a hub, also one that is leaving. Undefined while there is no link to it. */
+  ask(hubId: string): Ask | undefined {
+    const link = this.#peers.get(hubId)?.link;
+    return link && ((question, signal) => link.ask(question, signal));
   }
 
   /** Why there is no link to a hub; undefined while there is one, and before the first try. */
@@ -165,7 +174,7 @@ class Peer {
   }
 
   async #connect(): Promise<void> {
-    const { events, instance } = this.#options;
+    const { events, instance, member } = this.#options;
     let address = this.address;
     try {
       const reached = await this.#reach();
@@ -179,6 +188,7 @@ class Peer {
         socket,
         peer: `hub ${this.#hubId}`,
         ...(instance !== undefined && { gatewayInstance: instance }),
+        member,
         events,
       });
       // In TLS 1.3, a client learns only after its handshake whether its certificate was accepted.
@@ -283,6 +293,8 @@ export interface PeerServerOptions {
   readonly hubId?: string;
   readonly dial: Dial;
   readonly attach: Attach;
+  /** Answers gateways' questions, for operators whom they know. */
+  readonly answer?: Ask | undefined;
   /** The tenants for which a gateway may dial, by its certificate. Undefined: for all. Unset: every gateway may. */
   readonly tenantsOf?: ((gateway: Certificate) => ReadonlySet<string> | undefined) | undefined;
   readonly events: PlaneEvents;
@@ -293,6 +305,10 @@ export interface PeerServerOptions {
 export interface PeerServer extends Pick<Listener, 'address' | 'connections' | 'close'> {
   /** Accepts no new gateways, asks the connected ones to dial elsewhere, and lets running tunnels finish. */
   drain(): void;
+  /** Asks a gateway that has a link here, by its id in the plane. Undefined without a link of it. */
+  ask(memberId: string): Ask | undefined;
+  /** The gateways that can be asked. */
+  readonly asked: readonly string[];
 }
 
 /** The hub's peer port: accepts gateways' links and serves their dials. */
@@ -302,7 +318,7 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
     throw new Error('a unix socket does not show for which tenants a gateway may dial');
   const links = new Set<LinkServer>();
   let draining = false;
-  const accept = (socket: Socket, peer: string, { dial, attach }: NextHop) => {
+  const accept = (socket: Socket, peer: string, { dial, attach, answer }: Permitted) => {
     const link = new LinkServer({
       socket,
       peer,
@@ -310,6 +326,7 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
       ...(hubId !== undefined && { hubId }),
       dial,
       attach,
+      answer,
       events,
     });
     links.add(link);
@@ -345,6 +362,13 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
     get connections() {
       return listeners.flatMap(({ connections }) => [...connections]);
     },
+    ask(memberId) {
+      const link = [...links].find((each) => each.memberId === memberId);
+      return link && ((question, signal) => link.ask(question, signal));
+    },
+    get asked() {
+      return [...links].map(({ memberId }) => memberId).filter((id) => id !== '');
+    },
     drain() {
       draining = true;
       for (const listener of listeners) void listener.stop();
@@ -357,9 +381,11 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
   };
 }
 
-/** What a gateway may dial and attach. Each request is checked: it names the tenant that it is for. */
-function permitted(socket: TLSSocket, peer: string, options: PeerServerOptions): NextHop {
-  const { dial, attach, tenantsOf, events } = options;
+type Permitted = Pick<PeerServerOptions, 'dial' | 'attach' | 'answer'>;
+
+/** What a gateway may dial, attach and ask. Each request is checked: it names the tenant that it is for. */
+function permitted(socket: TLSSocket, peer: string, options: PeerServerOptions): Permitted {
+  const { dial, attach, answer, tenantsOf, events } = options;
   const presented = presentedBy(socket);
   const tenants = presented && tenantsOf?.(presented.leaf);
   if (!tenants) return options;
@@ -373,5 +399,14 @@ function permitted(socket: TLSSocket, peer: string, options: PeerServerOptions):
       events.emit('refused', 'peers', remoteOf(socket), refusal);
       return Promise.reject(new DialError('http_request_denied', text, { cause: refusal }));
     };
-  return { dial: checked(dial), attach: checked(attach) };
+  const asked =
+    (next: Ask): Ask =>
+    (question, signal) => {
+      const { tenant } = question.operator;
+      if (tenant !== undefined && tenants.has(tenant)) return next(question, signal);
+      const text = `${peer} may ask only for operators of ${[...tenants].join(', ') || 'no tenant'}`;
+      events.emit('refused', 'peers', remoteOf(socket), new NotAuthorised(text, { rule: `SPIFFE IDs of ${peer}` }));
+      throw new Error(text);
+    };
+  return { dial: checked(dial), attach: checked(attach), answer: answer && asked(answer) };
 }

@@ -1,3 +1,4 @@
+export type { Ask, Question } from './ask.ts';
 export {
   type Destination,
   DIRECT_PROHIBITIONS,

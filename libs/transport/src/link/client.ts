@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { type Guarded, guarding, RandomSet } from '@isthmus/runtime';
 import {
+  type Ask,
   type Attach,
   type Attached,
   type AttachRequest,
@@ -11,6 +12,7 @@ import {
   type Established,
   type PlaneEvents,
   planeEnded,
+  type Question,
   SessionLost,
 } from '@isthmus/tunnel';
 import {
@@ -29,9 +31,10 @@ import {
   watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { percentDecoded, reasonOf } from '../http1.ts';
+import { percentDecoded, percentEncoded, reasonOf } from '../http1.ts';
 import { abandoned, Drain, type NextHopConnection, pendingDial } from '../next-hop.ts';
 import { WHY_FIELD } from '../tls/admit.ts';
+import { ASK_PATH, Asks, MEMBER_FIELD } from './ask.ts';
 import { Control, type ControlMessage, type CutMessage, controlCost, encodeControl, GATEWAY_FIELD } from './control.ts';
 import {
   type Answer,
@@ -44,7 +47,13 @@ import {
 } from './head.ts';
 import { asDuplex, type CarrierLink, cutStreams, endOfStream, http2Link, LOST, ResumableEnd } from './tunnel-end.ts';
 
-const CONTROL_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' };
+/** A side that answers no questions. */
+async function* nothing(): AsyncIterable<never> {}
+
+/** Of a stream beside the dials. */
+const LINK_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link' };
+
+const CONTROL_HEAD = { ...LINK_HEAD, ':path': '/control' };
 
 export interface LinkClientOptions {
   readonly socket: Socket;
@@ -57,6 +66,8 @@ export interface LinkClientOptions {
   readonly receive?: (message: ControlMessage) => void;
   /** Of control messages of the other side's tenant. Unset: it is trusted. */
   readonly allowance?: Allowance;
+  /** Set for a gateway towards a hub: its id in the plane, and its answers to the hub's questions. */
+  readonly member?: { readonly id: string; readonly answer: Ask } | undefined;
   readonly events: PlaneEvents;
   /** See `watchLiveness`. */
   readonly ping?: PingInterval | undefined;
@@ -91,6 +102,8 @@ export class LinkClient implements NextHopConnection {
   /** Whether the tunnels end at the other side. */
   readonly #halfAtPeer: boolean;
   readonly #control: Control;
+  readonly #member: LinkClientOptions['member'];
+  #asks: Asks | undefined;
   #cuts: Allowance | undefined;
   readonly #streams = new RandomSet<Http2Stream>();
   /** How many bytes had come when the last dial began. */
@@ -149,6 +162,9 @@ export class LinkClient implements NextHopConnection {
       fault,
       fail: (error) => this.destroy(error),
     });
+    this.#member = options.member;
+    // The hub may ask from now on.
+    if (options.member) this.#openAsks();
     const round = this.#guarded(() => reconciler.round());
     const timer = setInterval(round, WIRE.reconcileEveryMs);
     timer.unref();
@@ -198,6 +214,35 @@ export class LinkClient implements NextHopConnection {
     if (!this.#cuts.spend(controlCost(Buffer.byteLength(line)))) return false;
     this.#control.sendLine(line);
     return true;
+  }
+
+  /** Asks the process at the other side. */
+  ask(question: Question, signal: AbortSignal): AsyncIterable<unknown> {
+    this.#asks ??= this.#openAsks();
+    return this.#asks.ask(question, signal);
+  }
+
+  /** A gateway's stream stays open, also while the hub drains. An agent's ends with its last answer. */
+  #openAsks(): Asks {
+    const member = this.#member;
+    const named = member && { [MEMBER_FIELD]: percentEncoded(member.id) };
+    const stream = this.#http2.request({ ...LINK_HEAD, ':path': ASK_PATH, ...named });
+    const asks = new Asks(stream, {
+      peer: this.#peer,
+      answer: member?.answer ?? nothing,
+      lineBytes: member ? TRANSPORT.memberAnswerBytes : TRANSPORT.agentAnswerBytes,
+      ...(!member && { idle: () => over().end() }),
+    });
+    this.#asks = asks;
+    const over = () => {
+      if (this.#asks === asks) this.#asks = undefined;
+      return stream;
+    };
+    stream.once('close', over);
+    stream.once('response', ({ ':status': status }: Head) => {
+      if (status !== '200') stream.destroy(new Error('it runs a version that takes no questions'));
+    });
+    return asks;
   }
 
   /** Resolves when all control messages are on their way, or never will be. */

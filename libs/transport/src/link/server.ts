@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { guarding, printable, RandomSet } from '@isthmus/runtime';
 import {
   type AgentTunnels,
+  type Ask,
   type Attach,
   type Attached,
   AttachRefused,
@@ -14,6 +15,7 @@ import {
   HungUp,
   LinkReset,
   planeEnded,
+  type Question,
   SessionLost,
   type TunnelEnd,
 } from '@isthmus/tunnel';
@@ -32,8 +34,9 @@ import {
   watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
-import { percentEncoded } from '../http1.ts';
+import { percentDecoded, percentEncoded } from '../http1.ts';
 import { type ServeDialOptions, type ServedDial, serve, serveDial, type Waiter } from '../serve-dial.ts';
+import { ASK_PATH, Asks, MEMBER_FIELD } from './ask.ts';
 import { Control, type ControlMessage, GATEWAY_FIELD, isHexId } from './control.ts';
 import {
   ATTACH_PATH,
@@ -265,6 +268,8 @@ export interface LinkServerOptions extends ServedDialsOptions {
   readonly receive?: (message: ControlMessage) => void;
   /** Of control messages of the other side's tenant. Unset: it is trusted. */
   readonly allowance?: Allowance;
+  /** Answers the other side's questions. Unset: it may ask none. */
+  readonly answer?: Ask | undefined;
   /** See `watchLiveness`. */
   readonly ping?: PingInterval | undefined;
   /** Of what the dialling side may do. Unset: it is trusted. */
@@ -295,6 +300,8 @@ export class LinkServer {
   });
   readonly #dials: ServedDials;
   #control: Control | undefined;
+  #asks: Asks | undefined;
+  #memberId = '';
   /** The instance of the gateway at the other side. */
   #gatewayInstance: string | undefined;
   #draining = false;
@@ -337,6 +344,17 @@ export class LinkServer {
   /** The instance of the gateway at the other side; undefined if it does not say. */
   get gatewayInstance(): string | undefined {
     return this.#gatewayInstance;
+  }
+
+  /** The id of the gateway at the other side in the plane; empty before it says so, and if it takes no questions. */
+  get memberId(): string {
+    return this.#asks ? this.#memberId : '';
+  }
+
+  /** Asks the gateway at the other side. */
+  ask(question: Question, signal: AbortSignal): AsyncIterable<unknown> {
+    if (!this.#asks) throw new Error(`${this.#options.peer} takes no questions`);
+    return this.#asks.ask(question, signal);
   }
 
   /** Returns how the gateway at the other side was lost; undefined if it said goodbye. @param reason why the link has ended */
@@ -404,7 +422,20 @@ export class LinkServer {
   #acceptOther(stream: DuplexStream, head: Head): void {
     const { ':method': method, ':path': path } = head;
     if (method === 'POST' && path === '/control' && !this.#control) this.#openControl(stream, head);
+    else if (method === 'POST' && path === ASK_PATH && this.#options.answer)
+      this.#openAsks(stream, head, this.#options.answer);
     else answerFinally(stream, { ':status': method === 'POST' ? 404 : 405 }, this.#options);
+  }
+
+  #openAsks(stream: DuplexStream, head: Head, answer: Ask): void {
+    stream.respond({ ':status': 200 });
+    const { peer } = this.#options;
+    this.#memberId = percentDecoded(head[MEMBER_FIELD] ?? '') ?? '';
+    const asks = new Asks(stream, { peer, answer, lineBytes: TRANSPORT.memberAnswerBytes });
+    this.#asks = asks;
+    stream.once('close', () => {
+      if (this.#asks === asks) this.#asks = undefined;
+    });
   }
 
   #openControl(stream: DuplexStream, head: Head): void {

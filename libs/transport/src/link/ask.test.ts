@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { PassThrough } from 'node:stream';
+import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
+import type { Ask, Question } from '@isthmus/tunnel';
+import { TRANSPORT } from '../defaults.ts';
+import { Asks } from './ask.ts';
+import { link } from './testing.ts';
+
+const QUESTION: Question = {
+  to: { member: 'h1' },
+  method: 'GetStatus',
+  message: { a: 'ä' },
+  operator: { identity: 'alice', remote: '10.0.0.1' },
+};
+
+const nobody = () => Promise.reject(new Error('nobody dials here'));
+
+async function all(answers: AsyncIterable<unknown>): Promise<unknown[]> {
+  const found: unknown[] = [];
+  for await (const answer of answers) found.push(answer);
+  return found;
+}
+
+const echo: Ask = async function* (question) {
+  yield question;
+  yield { last: true };
+};
+
+const never = new AbortController().signal;
+
+test('each side of a link asks the other, and the answers are its own', async () => {
+  const member = { id: 'gw ä', answer: echo };
+  const { client, server } = await link(nobody, { member }, { answer: echo });
+  assert.deepEqual(await all(client.ask(QUESTION, never)), [QUESTION, { last: true }]);
+  await until(() => server.memberId === 'gw ä', 'the name of the member');
+  const both = [all(server.ask(QUESTION, never)), all(server.ask({ ...QUESTION, method: 'B' }, never))];
+  assert.deepEqual(await Promise.all(both), [
+    [QUESTION, { last: true }],
+    [{ ...QUESTION, method: 'B' }, { last: true }],
+  ]);
+});
+
+test('a link goes on beside questions, and one that leaves still answers', async () => {
+  const { client, server } = await link(nobody, { member: { id: 'g', answer: echo } }, { answer: echo });
+  await all(client.ask(QUESTION, never));
+  const held = client.ask({ ...QUESTION, method: 'Held' }, never);
+  server.drain();
+  assert.deepEqual(await all(held), [{ ...QUESTION, method: 'Held' }, { last: true }]);
+});
+
+test('a question that nobody waits for any more is cancelled at the other side', async () => {
+  const cancelled = Promise.withResolvers<void>();
+  const answer: Ask = async function* (_question, signal) {
+    yield { first: true };
+    await once(signal, 'abort');
+    cancelled.resolve();
+  };
+  const { client } = await link(nobody, { to: 'agent' }, { answer });
+  for await (const first of client.ask(QUESTION, never)) {
+    assert.deepEqual(first, { first: true });
+    break;
+  }
+  await cancelled.promise;
+  const gone = new AbortController();
+  const waiting = all(client.ask(QUESTION, gone.signal));
+  gone.abort(new Error('given up'));
+  await assert.rejects(waiting, /given up/);
+});
+
+test('a fault, a version without questions and the end of the link each end a question with their reason', async () => {
+  const failing: Ask = async function* () {
+    yield { first: true };
+    throw new Error('it broke');
+  };
+  const one = await link(nobody, { to: 'agent' }, { answer: failing });
+  await assert.rejects(all(one.client.ask(QUESTION, never)), /^Error: it broke$/);
+  // The stream of an agent ends with its last answer, and the next question opens another.
+  await assert.rejects(all(one.client.ask(QUESTION, never)), /^Error: it broke$/);
+  const old = await link(nobody, { to: 'agent' });
+  await assert.rejects(
+    all(old.client.ask(QUESTION, never)),
+    /^Error: agent a1: it runs a version that takes no questions$/,
+  );
+  const silent = await link(
+    nobody,
+    { to: 'agent' },
+    {
+      answer: async function* (_question, signal) {
+        await once(signal, 'abort');
+        yield 0;
+      },
+    },
+  );
+  const waiting = all(silent.client.ask(QUESTION, never));
+  silent.server.destroy(new Error('agent stops'));
+  await assert.rejects(waiting, /^Error: agent a1: /);
+});
+
+test('what the other side sends is bounded', async () => {
+  const hear = async (...lines: string[]) => {
+    const stream = new PassThrough();
+    new Asks(stream, { peer: 'agent a1', answer: echo, lineBytes: 100 });
+    const broken = new Promise<string>((resolve) => stream.once('error', ({ message }) => resolve(message)));
+    for (const line of lines) stream.write(line);
+    return broken;
+  };
+  const fault = /it breaks the protocol of questions/;
+  assert.match(await hear('x'.repeat(101)), fault);
+  assert.match(await hear(`{"ask":1,"question":"${'x'.repeat(100)}"}\n`), fault);
+  assert.match(await hear('no JSON\n'), fault);
+});
+
+test('a side answers so many questions at once, and keeps so many unread answers', async () => {
+  const answer: Ask = async function* (_question, signal) {
+    await once(signal, 'abort');
+    yield 0;
+  };
+  const { client } = await link(nobody, { to: 'agent' }, { answer });
+  const open = new AbortController();
+  const asked = Array.from({ length: TRANSPORT.asks }, () => client.ask(QUESTION, open.signal));
+  assert.throws(() => client.ask(QUESTION, open.signal), /64 questions wait for agent a1/);
+  const ended = Promise.allSettled(asked.map(all));
+  open.abort();
+  await ended;
+  const chatty = await link(
+    nobody,
+    { to: 'agent' },
+    {
+      answer: async function* () {
+        for (let sent = 0; sent < 2 * TRANSPORT.answersUnread; sent++) yield sent;
+      },
+    },
+  );
+  const unread = chatty.client.ask(QUESTION, never) as AsyncIterable<unknown> & { readonly destroyed: boolean };
+  await until(() => unread.destroyed, 'the end of a question whose answers nobody reads');
+  await assert.rejects(all(unread), /read too slowly/);
+});
