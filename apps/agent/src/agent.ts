@@ -2,6 +2,7 @@ import { resolveName, systemClock, type TlsSettings } from '@isthmus/runtime';
 import type { ProxyFor } from '@isthmus/transport';
 import {
   AgentTunnels,
+  type Ask,
   DialLimiter,
   type DialPolicy,
   formatDestination,
@@ -58,6 +59,8 @@ export interface AgentOptions {
   readonly lists?: DialPolicy;
   /** Leads a dial to where its destination is, for agents that are simulated and share one network. Default: sockets from here. */
   readonly network?: Stage;
+  /** Answers hubs' questions for operators. */
+  readonly answer?: Ask | undefined;
   readonly observation: Observation;
 }
 

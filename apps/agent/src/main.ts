@@ -1,4 +1,6 @@
 import {
+  type AdminBackend,
+  answersOf,
   CertificateEnds,
   type ConnectedServer,
   type Identity,
@@ -32,7 +34,7 @@ import {
 } from '@isthmus/service';
 import { agentMetrics, audited, createLogger, exportMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
 import { proxyFromEnvironment, tlsServer, watchCertificate } from '@isthmus/transport';
-import { formatDestination, PlaneEnded } from '@isthmus/tunnel';
+import { type Ask, formatDestination, PlaneEnded } from '@isthmus/tunnel';
 import { Agent } from './agent.ts';
 import { AGENT } from './defaults.ts';
 import { agentOptions } from './from-flags.ts';
@@ -69,8 +71,13 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
     events.on('server:failure', (address, _at, error) => {
       failure = { text: `${address}: ${error.message}`, at: performance.now() };
     });
+    let answers: Ask | undefined;
     const running = new Agent({
       ...options,
+      answer(question, signal) {
+        if (!answers) throw new Error('it is starting');
+        return answers(question, signal);
+      },
       ...(leases && { leases: () => leases.count() }),
     });
     closing.defer(() => running.close());
@@ -92,6 +99,25 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
       return running.drain();
     };
     const adminFiles = adminTls(flags);
+    const backend: AdminBackend = {
+      identity: identity(flags),
+      admission: () => (draining ? 'draining' : 'open'),
+      checks: () => checks(running, draining, failure),
+      dials,
+      refusals,
+      notices: () => [...certificates.notices(), ...missing(running, failure)],
+      flags: inForce,
+      log,
+      sessions: () => [],
+      sessionCount: () => running.uplinks.length,
+      tunnels: () => tunnels,
+      kick: { tunnel: (dialId, reason) => tunnels.abort(dialId, reason) },
+      operated: (operation) => events.emit('operation', operation),
+      servers: { connected: () => running.uplinks.map(connectedServer), wanted: () => running.wanted },
+      drain: () => void drain().catch((error) => events.emit('fault', 'drain', '', error)),
+      plan: () => ({ sessions: running.uplinks.length, moves: [], idleMs: flags['drain-idle-timeout'] }),
+    };
+    answers = answersOf(backend, 'reads');
     await operations({
       health: { host: flags['health-server-host'], port: flags['health-server-port'] },
       admin: {
@@ -103,24 +129,7 @@ function startAgent(flags: AgentValues, { log, flags: inForce }: Context<Program
       profiling: flags['enable-profiling'],
       unready: AGENT_UNREADY,
       metrics: metrics.render,
-      backend: {
-        identity: identity(flags),
-        admission: () => (draining ? 'draining' : 'open'),
-        checks: () => checks(running, draining, failure),
-        dials,
-        refusals,
-        notices: () => [...certificates.notices(), ...missing(running, failure)],
-        flags: inForce,
-        log,
-        sessions: () => [],
-        sessionCount: () => running.uplinks.length,
-        tunnels: () => tunnels,
-        kick: { tunnel: (dialId, reason) => tunnels.abort(dialId, reason) },
-        operated: (operation) => events.emit('operation', operation),
-        servers: { connected: () => running.uplinks.map(connectedServer), wanted: () => running.wanted },
-        drain: () => void drain().catch((error) => events.emit('fault', 'drain', '', error)),
-        plan: () => ({ sessions: running.uplinks.length, moves: [], idleMs: flags['drain-idle-timeout'] }),
-      },
+      backend,
       log,
       refused: (...refusal) => events.emit('refused', ...refusal),
       closing,

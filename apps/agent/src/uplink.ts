@@ -16,6 +16,7 @@ import {
 } from '@isthmus/transport';
 import {
   type AgentTunnels,
+  type Ask,
   type Dial,
   formatDestination,
   HUB_SERVER_NAME,
@@ -111,6 +112,8 @@ export interface UplinkOptions extends Pick<AgentOptions, 'tls' | 'proxy' | 'alp
   /** Unset: tunnels end with the link. */
   readonly tunnels?: AgentTunnels;
   readonly events: PlaneEvents;
+  /** Answers a hub's questions for operators. */
+  readonly answer?: Ask | undefined;
   /** Called with what the hub reports about its plane. */
   readonly membership: (message: MembershipMessage) => void;
   /** Called once when the server is leaving: the agent needs another in its place. */
@@ -246,6 +249,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     ...(options.tunnels && { tunnels: options.tunnels }),
     ping,
     dial: options.dial(policy),
+    answer: options.answer,
     events,
     receive(message) {
       if (message.type === 'membership' || message.type === 'membership-change')

@@ -5,6 +5,7 @@ import { within } from '@isthmus/runtime';
 import type { AdmissionState, Check } from '@isthmus/service';
 import { type HubMember, type PeerServer, type PeerServerOptions, servePeers } from '@isthmus/transport';
 import {
+  type Ask,
   type Attach,
   agentKey,
   type Dial,
@@ -12,6 +13,7 @@ import {
   inWords,
   type PlaneEvents,
   pipeline,
+  type Question,
   type SessionInfo,
 } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
@@ -119,6 +121,8 @@ export interface HubOptions extends AgentPortOptions {
   /** `host:port` where agents reach this hub. Empty if they reach it only through a load balancer. */
   readonly advertiseAgentAddress: string;
   readonly registry: Registry;
+  /** Answers gateways' questions for operators. */
+  readonly answer?: Ask | undefined;
   /** The registry's copy: where agents have other sessions. */
   readonly directory: Directory;
   /** Called for each change of this hub and its sessions, before the registry knows. */
@@ -222,6 +226,15 @@ class RunningHub implements Hub {
     return this.#agents.admission.renewals.last(tenant);
   }
 
+  asker(to: Question['to']): Ask | undefined {
+    if ('member' in to) return this.#peers?.ask(to.member);
+    return this.#sessions.asker({ tenant: to.tenant, agentId: to.agent });
+  }
+
+  get gateways(): readonly string[] {
+    return this.#peers?.asked ?? [];
+  }
+
   kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[] {
     return this.#sessions.kick(which, reason);
   }
@@ -243,13 +256,13 @@ class RunningHub implements Hub {
   }
 
   async start(): Promise<void> {
-    const { hubId, peers, observation, tenancy } = this.#options;
+    const { hubId, peers, observation, tenancy, answer } = this.#options;
     const { dial, attach } = this;
     try {
       const { events } = observation;
       const tenantsOf = tenancy?.identify.gateway;
       const hungUp = (loss: GatewayLoss) => this.#agents.membership.hungUp(loss);
-      if (peers) this.#peers = await servePeers({ ...peers, hubId, dial, attach, tenantsOf, events, hungUp });
+      if (peers) this.#peers = await servePeers({ ...peers, hubId, dial, attach, answer, tenantsOf, events, hungUp });
       await this.#agents.start();
       this.#register();
     } catch (error) {

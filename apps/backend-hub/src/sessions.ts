@@ -5,6 +5,7 @@ import { guarding } from '@isthmus/runtime';
 import type { NextHopConnection } from '@isthmus/transport';
 import {
   type AgentIdentifiers,
+  type Ask,
   type Attach,
   agentKey,
   type Dial,
@@ -198,6 +199,14 @@ export class SessionTable {
     entry.drainingSince = Date.now();
     this.#options.events.emit('session:drain', entry.info);
     if (this.#isActive(entry) && !entry.givenUp) this.#announce(entry);
+  }
+
+  /** Returns the way to ask an agent: through the newest of its sessions that takes questions. */
+  asker(agent: Pick<SessionInfo, 'tenant' | 'agentId'>): Ask | undefined {
+    let found: NextHopConnection | undefined;
+    for (const { info, connection } of this.#entries.values())
+      if (info.agentId === agent.agentId && info.tenant === agent.tenant && connection.ask) found = connection;
+    return found && ((question, signal) => (found.ask as Ask)(question, signal));
   }
 
   /** Tells every agent to get another session. */

@@ -1,7 +1,7 @@
 import type { Directory, Quarantine } from '@isthmus/directory';
 import type { FlagInForce } from '@isthmus/flags';
 import type { AdmissionState, Check } from '@isthmus/service';
-import type { AgentName, Operation, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
+import type { AgentName, Ask, Operation, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import type { RoutingPart } from './calls/explain.ts';
 import type { KickPart } from './calls/lists.ts';
 import type { LogPart } from './calls/logs.ts';
@@ -126,4 +126,6 @@ export interface AdminBackend {
   readonly operated?: (operation: Operation) => void;
   /** Set for an agent. */
   readonly servers?: ServersPart;
+  /** Asks any process of the plane. Unset: this one alone. */
+  readonly ask?: Ask;
 }

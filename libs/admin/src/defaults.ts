@@ -49,6 +49,10 @@ export const ADMIN = {
   visitsMs: 1_000,
   /** Largest answer that a client of the admin RPC reads. A list of 100,000 tunnels is about 20 MB. */
   responseBytes: 64 * 1024 * 1024,
+  /** How long each member may take to answer a question that another member passes on, unless the operator says. */
+  askMs: 2_000,
+  /** Members that a question names. */
+  membersAsked: 1_000,
   /** Largest body of a request of the console's page. */
   bodyBytes: 64 * 1024,
   /** How long such a body may take to arrive. */

@@ -1,4 +1,5 @@
-export { type KnownSession, type Notice, quarantineIn, type SessionMove } from './backend.ts';
+export { answersOf } from './answers.ts';
+export { type AdminBackend, type KnownSession, type Notice, quarantineIn, type SessionMove } from './backend.ts';
 export { CertificateEnds } from './calls/certificate-ends.ts';
 export type { RoutingPart } from './calls/explain.ts';
 export type { ConnectedServer, HubLink, PlanePart } from './calls/members.ts';

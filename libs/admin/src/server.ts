@@ -2,8 +2,9 @@ import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer, isIPv6, type Socket } from 'node:net';
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
 import { Admitted, beginsWith, bind, isLoopback, putBack, remoteOf, WaitingConnections } from '@isthmus/runtime';
-import { type Refused, refuseBadRequests, send, takesTurns } from '@isthmus/service';
+import { type Refused, refuseBadRequests, send, takesTurns, urlOf } from '@isthmus/service';
 import { Visits, visitorOf } from './access/visitor.ts';
+import type { AskPage } from './ask.ts';
 import type { AdminBackend } from './backend.ts';
 import { Console, type ConsoleOptions } from './console/console.ts';
 import { FOREIGN, faultOfHost, isOwn } from './console/page.ts';
@@ -67,6 +68,7 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const rpc = new LazyRpc(trusted ? serveRpc : refuseRpc, warn);
 
   const page = options.console && new Console(options.console, reached, backend);
+  const ask = lazyAsk(backend);
   const pages = adminHandler({ metrics, profiling, tenants, operated });
   const web = createHttpServer({ keepAliveTimeout: ADMIN.idleMs }, (request, response) => {
     if (!takesTurns(request, response, refused)) return;
@@ -75,7 +77,9 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
     if (asked !== undefined) return void send(response, { status: 403, body: `${asked}\n` });
     if (page?.accept(request, response)) return;
     if (!isOwn(request.headers, reached)) return void send(response, { status: 403, body: `${FOREIGN}\n` });
-    pages(request, response);
+    if (urlOf(request)?.pathname !== '/ask') pages(request, response);
+    else if (trusted) void ask(request, response, visitorOf(request.socket));
+    else void send(response, { status: 403, body: `${UNTRUSTED}\n` });
   });
   web.timeout = ADMIN.idleMs;
   refuseBadRequests(web, refused);
@@ -104,6 +108,17 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
     await closing;
   };
   return { address, close, [Symbol.asyncDispose]: close };
+}
+
+const UNTRUSTED = 'questions are answered over mutual TLS, or on a loopback address or unix socket';
+
+/** Loads what answers questions at the first one. */
+function lazyAsk(backend: AdminBackend): AskPage['serve'] {
+  let page: Promise<AskPage> | undefined;
+  return async (...request) => {
+    page ??= import('./ask.ts').then(({ AskPage }) => new AskPage(backend));
+    await (await page).serve(...request);
+  };
 }
 
 /** Opens the listener, in plain text or with mutual TLS. @param take gets each connection that is ready to be read */

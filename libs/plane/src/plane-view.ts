@@ -5,6 +5,7 @@ import { randomHex } from '@isthmus/runtime';
 import type { PlaneState } from '@isthmus/telemetry';
 import { PeerLinks, type PeerLinksOptions } from '@isthmus/transport';
 import type { NextHop, PlaneEvents } from '@isthmus/tunnel';
+import type { AskingLinks } from './questions.ts';
 import type { Hub } from './roles.ts';
 
 export interface PlaneViewOptions {
@@ -13,9 +14,9 @@ export interface PlaneViewOptions {
   readonly directory: Directory;
   readonly events: PlaneEvents;
   /** The hub in this process: dials to it are function calls. */
-  readonly own?: Pick<Hub, 'hubId' | 'dial' | 'attach' | 'sessionCount' | 'membership'>;
+  readonly own?: Pick<Hub, 'hubId' | 'dial' | 'attach' | 'sessionCount' | 'membership' | 'asker' | 'gateways'>;
   /** How to reach the plane's other hubs. Unset if dials never go there. */
-  readonly peers?: Pick<PeerLinksOptions, 'tls' | 'socketOf'>;
+  readonly peers?: Pick<PeerLinksOptions, 'tls' | 'socketOf' | 'member'>;
 }
 
 /** A server's view of its plane: a copy of the registry and, for a gateway, a link to each hub. */
@@ -51,6 +52,17 @@ export class PlaneView {
   nextHop(hubId: string): NextHop | undefined {
     const { own } = this.#options;
     return hubId === own?.hubId ? own : this.#peers?.link(hubId);
+  }
+
+  /** The ways to ask other processes. */
+  get asking(): AskingLinks {
+    const { own, directory } = this.#options;
+    const peers = this.#peers;
+    const hubs = () => [...directory.hubs()].map(({ hubId }) => hubId).filter((id) => peers?.ask(id) !== undefined);
+    return {
+      direct: (to) => ('member' in to ? peers?.ask(to.member) : undefined) ?? own?.asker(to),
+      neighbours: () => [...hubs(), ...(own?.gateways ?? [])],
+    };
   }
 
   /** Whether dials can reach some hub: over a link, or in this process if it has the sessions. Without a hub to reach, they can wait. */

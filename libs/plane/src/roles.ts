@@ -4,7 +4,7 @@ import type { Directory, HubRecord, Registry } from '@isthmus/directory';
 import type { AdmissionState, Check, Closing } from '@isthmus/service';
 import type { ServerMetrics } from '@isthmus/telemetry';
 import type { ChooseTls, OtherCertificate } from '@isthmus/transport';
-import type { DialUse, NextHop, Observation, SessionInfo } from '@isthmus/tunnel';
+import type { Ask, DialUse, NextHop, Observation, Question, SessionInfo } from '@isthmus/tunnel';
 import type { tenantViews } from './tenancy/views.ts';
 
 /** The roles of a server program. At least one is set; with both, dials to the hub's own sessions are function calls. */
@@ -34,6 +34,8 @@ export interface GatewayParts extends RoleParts {
 
 export interface HubParts extends RoleParts {
   readonly registry: Registry;
+  /** Answers questions that come over links. */
+  readonly answer: Ask;
   readonly leases: ServerMetrics['leases'];
   readonly warn: (message: string) => void;
 }
@@ -76,6 +78,10 @@ export interface Hub extends NextHop {
   sessions(): Iterable<SessionInfo & { readonly draining: boolean; readonly drainingSince?: number }>;
   /** Sessions of a tenant that were renewed in the last full second. */
   renewals(tenant: string): number;
+  /** Returns the way to ask a gateway or agent with a link here. */
+  asker(to: Question['to']): Ask | undefined;
+  /** The gateways that can be asked. */
+  readonly gateways: readonly string[];
   /** Ends these sessions and their tunnels at once; agents reconnect. @returns the ended sessions */
   kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[];
   readonly sessionCount: number;

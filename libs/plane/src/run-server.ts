@@ -1,5 +1,7 @@
 import {
+  type AdminBackend,
   type AdminTls,
+  answersOf,
   CertificateEnds,
   type Identity,
   type KnownSession,
@@ -57,6 +59,7 @@ import {
 import { tlsServer, watchCertificate } from '@isthmus/transport';
 import type { PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
 import { PlaneView } from './plane-view.ts';
+import { Questions } from './questions.ts';
 import type { Gateway, Hub, Roles, Tenancy } from './roles.ts';
 
 /** Runs a server program with its roles: alone with a registry in memory, or as a member of a plane with --redis-url. */
@@ -83,6 +86,7 @@ interface Server {
   readonly registry: Registry;
   readonly directory: Directory;
   readonly plane: PlaneView;
+  readonly questions: Questions;
   readonly gateway: Gateway | undefined;
   readonly hub: Hub | undefined;
   readonly tenancy: Tenancy | undefined;
@@ -144,7 +148,9 @@ async function startRoles(
   const parts = { closing, directory, observation, ...(tenancy && { tenancy }) };
   const warn = (message: string) => context.log.warn({}, message);
   boundVerification(warn);
-  const hub = await roles.hub?.(flags, { ...parts, registry, leases: metrics.leases, warn });
+  const questions = new Questions(flags['server-id'], directory);
+  const { answer } = questions;
+  const hub = await roles.hub?.(flags, { ...parts, registry, answer, leases: metrics.leases, warn });
   // A hub's peer port watches the same certificate.
   if (!hub) closing.defer(watchCertificate({ where: 'peers', files: peerTls(flags), events }));
   const linksHubs = roles.gateway && flags['redis-url'] !== '';
@@ -153,8 +159,9 @@ async function startRoles(
     directory,
     events,
     ...(hub && { own: hub }),
-    ...(linksHubs && { peers: peerLinks(flags) }),
+    ...(linksHubs && { peers: { ...peerLinks(flags), member: { id: flags['server-id'], answer } } }),
   });
+  questions.link(plane.asking);
   closing.defer(() => plane.close());
   const { instance } = plane;
   const tokens = roles.gateway && flags['caller-token-file'] !== '';
@@ -166,7 +173,7 @@ async function startRoles(
   const using = tenancy && gateway && { using: () => tenancy.views.using(gateway) };
   const kept = gateway && { kept: () => gateway.kept };
   metrics.measure({ ...plane.state(gateway?.routing.tenant), ...using, ...kept });
-  return { role, flags, instruments, metrics, registry, directory, plane, gateway, hub, tenancy };
+  return { role, flags, instruments, metrics, registry, directory, plane, questions, gateway, hub, tenancy };
 }
 
 /** Loads the code that reads tenants' files and tokens only where there are some: it is a third of a server's code. */
@@ -209,55 +216,54 @@ async function startOperations(
   closing.defer(() => roster.close());
   const sessionCount = () => (gateway ? directory.placement.size : (hub?.sessionCount ?? 0));
   closing.defer(history.follow(() => ({ sessions: sessionCount(), tunnels: tunnels.size })));
+  const backend: AdminBackend = {
+    identity: identityOf(server, name),
+    admission: () => (gateway ?? hub)?.admission ?? 'open',
+    checks: () => checks(server),
+    dials,
+    history,
+    cuts,
+    refusals,
+    losses,
+    events: happened,
+    notices: () => [...idNotice(roster.shared), ...certificates.notices(), ...(server.tenancy?.views.notices() ?? [])],
+    flags: inForce,
+    log,
+    sessions: () => knownSessions(server),
+    sessionCount,
+    tunnels: () => tunnels,
+    kick: {
+      tunnel: (dialId, reason) => tunnels.abort(dialId, reason),
+      ...(hub && {
+        sessions(which, reason) {
+          // Otherwise, tunnels would go on through the agent's other sessions.
+          const own = ({ sessionId, agentId, hubId, dial: { tenant } }: TunnelInfo) =>
+            hubId === hub.hubId && which({ sessionId, agentId, tenant });
+          tunnels.abortEach(own, reason);
+          return hub.kick(which, reason);
+        },
+      }),
+    },
+    ...(gateway && { routing: gateway.routing, callers }),
+    operated: (operation) => events.emit('operation', operation),
+    plane: plane.part(roster),
+    quarantine: quarantineIn(registry, directory),
+    ...(server.tenancy && { tenants: server.tenancy.views.part(server) }),
+    ask: server.questions.ask,
+    drain: () => void drainRoles(server),
+    plan: () => ({
+      sessions: hub?.sessionCount ?? 0,
+      moves: hub?.moves() ?? [],
+      gracefulMs: flags['graceful-shutdown-timeout'],
+      idleMs: (gateway && flags['drain-idle-timeout']) ?? 0,
+    }),
+  };
+  server.questions.serve(answersOf(backend, 'all'));
   await operations({
     ...operatorPorts(flags, events),
     unready: SERVER_UNREADY,
     metrics: server.metrics.render,
-    backend: {
-      identity: identityOf(server, name),
-      admission: () => (gateway ?? hub)?.admission ?? 'open',
-      checks: () => checks(server),
-      dials,
-      history,
-      cuts,
-      refusals,
-      losses,
-      events: happened,
-      notices: () => [
-        ...idNotice(roster.shared),
-        ...certificates.notices(),
-        ...(server.tenancy?.views.notices() ?? []),
-      ],
-      flags: inForce,
-      log,
-      sessions: () => knownSessions(server),
-      sessionCount,
-      tunnels: () => tunnels,
-      kick: {
-        tunnel: (dialId, reason) => tunnels.abort(dialId, reason),
-        ...(hub && {
-          sessions(which, reason) {
-            // Otherwise, tunnels would go on through the agent's other sessions.
-            const own = ({ sessionId, agentId, hubId, dial: { tenant } }: TunnelInfo) =>
-              hubId === hub.hubId && which({ sessionId, agentId, tenant });
-            tunnels.abortEach(own, reason);
-            return hub.kick(which, reason);
-          },
-        }),
-      },
-      ...(gateway && { routing: gateway.routing, callers }),
-      operated: (operation) => events.emit('operation', operation),
-      plane: plane.part(roster),
-      quarantine: quarantineIn(registry, directory),
-      ...(server.tenancy && { tenants: server.tenancy.views.part(server) }),
-      drain: () => void drainRoles(server),
-      plan: () => ({
-        sessions: hub?.sessionCount ?? 0,
-        moves: hub?.moves() ?? [],
-        gracefulMs: flags['graceful-shutdown-timeout'],
-        idleMs: (gateway && flags['drain-idle-timeout']) ?? 0,
-      }),
-    },
+    backend,
     log,
     refused: (...refusal) => events.emit('refused', ...refusal),
     closing,

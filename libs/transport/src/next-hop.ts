@@ -1,5 +1,6 @@
 import type { Guarded } from '@isthmus/runtime';
 import {
+  type Ask,
   DialError,
   type DialRequest,
   type Established,
@@ -22,6 +23,8 @@ export interface NextHopConnection extends NextHop {
   destroy(reason: Error): void;
   /** As `destroy`, and tells the other side the reason. */
   destroyAndTell(reason: Error): void;
+  /** Asks the process at the other side for an operator. Unset: it takes no questions, as Go agents. */
+  readonly ask?: Ask;
 }
 
 interface DrainOptions {

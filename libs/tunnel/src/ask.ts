@@ -8,6 +8,8 @@ export interface Question {
   readonly message: unknown;
   /** Who asks, as the member says whose admin port the operator reached. With `tenant`, an operator of one tenant alone. */
   readonly operator: { readonly identity: string; readonly remote: string; readonly tenant?: string };
+  /** The method changes nothing: it may be asked twice. */
+  readonly reads: boolean;
   /** It was passed on once: who gets it asks nobody who has no link to the process. */
   readonly passed?: boolean;
 }

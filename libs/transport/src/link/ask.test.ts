@@ -12,6 +12,7 @@ const QUESTION: Question = {
   to: { member: 'h1' },
   method: 'GetStatus',
   message: { a: 'ä' },
+  reads: true,
   operator: { identity: 'alice', remote: '10.0.0.1' },
 };
 

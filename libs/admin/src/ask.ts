@@ -1,0 +1,234 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { adminApi, namesOf } from '@isthmus/proto/admin';
+import { onceClosed, within } from '@isthmus/runtime';
+import { send, VERSION } from '@isthmus/service';
+import { type Ask, inWords, NotAuthorised, type Question } from '@isthmus/tunnel';
+import { ServerError, Status } from 'nice-grpc';
+import { faultOfVisitor, type Visitor } from './access/visitor.ts';
+import type { AdminBackend } from './backend.ts';
+import { invalid } from './calls/messages.ts';
+import { readBody, sendLines } from './console/api.ts';
+import { SAFE_HEADERS } from './console/page.ts';
+import { ADMIN } from './defaults.ts';
+import { type CallFault, changesNothing, faultOf, isStream, JsonCalls, methodNamed } from './json-calls.ts';
+
+const ROLES = namesOf(adminApi.Role, 'ROLE');
+
+/** A process that was asked. */
+interface AskedMember {
+  readonly id: string;
+  /** `gateway`, `hub`, `agent` */
+  readonly roles: readonly string[];
+  /** `host:port` of its admin port; empty if it advertises none. */
+  readonly address: string;
+  readonly version: string;
+  readonly zone: string;
+}
+
+/** What one process said: one response, or why there is none. */
+type Told = { readonly answer: object } | { readonly error: CallFault };
+
+/** A line of an answer of `POST /ask`. */
+type Line = { readonly member: AskedMember } & Told;
+
+/** See `answersOf`. */
+export function answered(backend: AdminBackend, scope: 'all' | 'reads'): Ask {
+  const calls = new JsonCalls(backend);
+  return async function* ({ method: name, message, operator }, signal): AsyncIterable<Told> {
+    try {
+      const method = methodNamed(String(name));
+      if (scope === 'reads' && !changesNothing(method)) {
+        throw new ServerError(
+          Status.PERMISSION_DENIED,
+          `${name} needs the agent's own admin port: its hub may only read`,
+        );
+      }
+      for await (const answer of calls.call(method, message, visitorOf(operator), signal)) yield { answer };
+    } catch (error) {
+      yield { error: faultOf(error).fault };
+    }
+  };
+}
+
+/** Who asks, as another member says. */
+function visitorOf({ identity, remote, tenant }: Question['operator']): Visitor {
+  if (tenant === undefined) return { operator: { identity, remote } };
+  const principal = { tenant, role: 'operator', name: identity, rule: 'asked through a member' } as const;
+  return { operator: { identity, remote, tenant }, principal };
+}
+
+/** A request of `POST /ask`. */
+interface Asked {
+  readonly method: string;
+  readonly message: unknown;
+  /** Ids. Default: all, or those with one of `roles`. */
+  readonly members: readonly string[] | undefined;
+  readonly roles: readonly string[] | undefined;
+  readonly agent: { readonly tenant: string; readonly id: string } | undefined;
+  /** How long each member may take, in milliseconds. */
+  readonly timeoutMs: number;
+}
+
+/**
+ * `POST /ask`: asks members of the plane, or an agent, over the links that exist, and merges their answers: a line of JSON for each, with
+ * who says it. Who does not answer has a line with the reason.
+ */
+export class AskPage {
+  readonly #backend: AdminBackend;
+  readonly #ask: Ask;
+
+  constructor(backend: AdminBackend) {
+    this.#backend = backend;
+    this.#ask = backend.ask ?? answered(backend, 'all');
+  }
+
+  async serve(request: IncomingMessage, response: ServerResponse, visitor: Visitor): Promise<void> {
+    const gone = new AbortController();
+    onceClosed(response, () => gone.abort());
+    try {
+      const fault = faultOfVisitor(visitor, this.#backend.tenants);
+      if (fault) throw new ServerError(Status.PERMISSION_DENIED, fault.message);
+      const asked = await readAsked(request, visitor);
+      await sendLines(response, this.#lines(asked, visitor, gone.signal), gone.signal);
+    } catch (error) {
+      if (gone.signal.aborted) return;
+      const { status, fault } = faultOf(error);
+      const text = `${JSON.stringify(fault)}\n`;
+      if (response.headersSent) response.end(text);
+      else
+        await send(response, { status, body: text, headers: { ...SAFE_HEADERS, 'content-type': 'application/json' } });
+    }
+  }
+
+  async *#lines(asked: Asked, { operator }: Visitor, signal: AbortSignal): AsyncIterable<Line> {
+    const { method, message } = asked;
+    const answers = (await this.#whom(asked)).map(({ member, to }) =>
+      this.#told({ to, method, message, operator, reads: changesNothing(methodNamed(method)) }, asked, signal, member),
+    );
+    yield* merged(answers);
+  }
+
+  async #whom({ members, roles, agent }: Asked): Promise<{ member: AskedMember; to: Question['to'] }[]> {
+    if (agent) {
+      const member = { id: agent.id, roles: ['agent'], address: '', version: '', zone: '' };
+      return [{ member, to: { tenant: agent.tenant, agent: agent.id } }];
+    }
+    const known = await this.#members();
+    const found = members
+      ? members.map(
+          (id) => known.find((each) => each.id === id) ?? { id, roles: [], address: '', version: '', zone: '' },
+        )
+      : known.filter((each) => !roles || each.roles.some((role) => roles.includes(role)));
+    return found.map((member) => ({ member, to: { member: member.id } }));
+  }
+
+  /** This process, those of the registry's list, and hubs that are linked while the registry does not answer. */
+  async #members(): Promise<AskedMember[]> {
+    const { identity, plane } = this.#backend;
+    const own = identity.memberId || identity.agentId;
+    const { zone, roles } = identity;
+    const self = { id: own, roles, address: '', version: VERSION, zone };
+    if (!plane) return [self];
+    // The registry's answer, or what it last said.
+    await within(plane.members(), ADMIN.membersMs).catch(() => {});
+    const listed = plane.lastMembers();
+    const last = new Map([...listed].sort((a, b) => a.since - b.since).map((each) => [placeOf(each), each.memberId]));
+    const found = new Map<string, AskedMember>([[own, self]]);
+    for (const each of listed) {
+      const { memberId: id, adminAddress: address, version } = each;
+      // A dead member stays in the list for a while, though another may already run in its place.
+      if (id !== own && last.get(placeOf(each)) !== id) continue;
+      found.set(id, { id, roles: each.roles, address, version, zone: each.zone });
+    }
+    for (const { hubId: id, zone: its } of plane.hubs())
+      if (!found.has(id)) found.set(id, { id, roles: ['hub'], address: '', version: '', zone: its });
+    return [...found.values()];
+  }
+
+  async *#told(
+    question: Question,
+    { method, timeoutMs }: Asked,
+    gone: AbortSignal,
+    member: AskedMember,
+  ): AsyncIterable<Line> {
+    const limits = isStream(methodNamed(method)) ? [gone] : [gone, AbortSignal.timeout(timeoutMs)];
+    try {
+      for await (const told of this.#ask(question, AbortSignal.any(limits))) yield { member, ...(told as Told) };
+    } catch (error) {
+      const late = (error as Error).name === 'TimeoutError';
+      const text = late
+        ? `no answer within ${timeoutMs / 1000} s: it hangs, or the network drops packets`
+        : inWords(error);
+      yield { member, error: { code: 'unavailable', message: text } };
+    }
+  }
+}
+
+/** An address is one place, whatever the host's name; a loopback address is one of each host. */
+function placeOf({ adminAddress, host, memberId }: { adminAddress: string; host: string; memberId: string }): string {
+  return adminAddress === '' ? memberId : `${adminAddress} ${host}`;
+}
+
+/** Yields what comes from any of them, as it comes. */
+async function* merged<T>(all: readonly AsyncIterable<T>[]): AsyncIterable<T> {
+  const iterators = all.map((each) => each[Symbol.asyncIterator]());
+  const next = (iterator: AsyncIterator<T>) => iterator.next().then((result) => ({ iterator, result }));
+  const waiting = new Map(iterators.map((iterator) => [iterator, next(iterator)]));
+  try {
+    while (waiting.size > 0) {
+      const { iterator, result } = await Promise.race(waiting.values());
+      if (result.done) waiting.delete(iterator);
+      else {
+        yield result.value;
+        waiting.set(iterator, next(iterator));
+      }
+    }
+  } finally {
+    for (const iterator of waiting.keys()) void iterator.return?.();
+  }
+}
+
+/** @throws ServerError that names what is wrong */
+async function readAsked(request: IncomingMessage, { principal }: Visitor): Promise<Asked> {
+  // Another type would let a form of any page ask.
+  const type = request.headers['content-type']?.split(';')[0]?.trim().toLowerCase();
+  if (request.method !== 'POST' || type !== 'application/json')
+    throw invalid('ask with POST and content-type application/json');
+  const text = await readBody(request);
+  let said: unknown;
+  try {
+    said = JSON.parse(text);
+  } catch {
+    throw invalid('the request is no JSON');
+  }
+  if (typeof said !== 'object' || said === null) throw invalid('the request is no object');
+  const { method, message = {}, members, roles, agent, timeoutMs = ADMIN.askMs } = said as Record<string, unknown>;
+  if (typeof method !== 'string') throw invalid('method: a name of the admin RPC, such as GetStatus');
+  methodNamed(method);
+  if (members !== undefined && !isTexts(members)) throw invalid('members: a list of ids');
+  if (roles !== undefined && !isTexts(roles)) throw invalid(`roles: a list of ${Object.values(ROLES).join(', ')}`);
+  if (typeof timeoutMs !== 'number' || !(timeoutMs > 0) || timeoutMs > ADMIN.callMs)
+    throw invalid(`timeoutMs: a number above 0, at most ${ADMIN.callMs}`);
+  return { method, message, members, roles, agent: agentIn(agent, principal?.tenant), timeoutMs };
+}
+
+/** @param own the tenant of an operator of one tenant alone */
+function agentIn(agent: unknown, own: string | undefined): Asked['agent'] {
+  if (agent === undefined) return undefined;
+  const { tenant = own ?? 'default', id } = (typeof agent === 'object' && agent ? agent : {}) as Record<
+    string,
+    unknown
+  >;
+  if (typeof tenant !== 'string' || typeof id !== 'string') throw invalid('agent: {"tenant": ..., "id": ...}');
+  if (own !== undefined && tenant !== own) {
+    const { message } = new NotAuthorised(
+      `tenant ${tenant} is not yours: an operator of it, or of the plane, may ask this`,
+    );
+    throw new ServerError(Status.PERMISSION_DENIED, message);
+  }
+  return { tenant, id };
+}
+
+function isTexts(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.length <= ADMIN.membersAsked && value.every((each) => typeof each === 'string');
+}

@@ -1,0 +1,78 @@
+import { AdminJson, adminApi } from '@isthmus/proto/admin';
+import { type CallContext, ServerError, Status } from 'nice-grpc';
+import type { AnyMethod, Method } from './access/guard.ts';
+import type { Visitor } from './access/visitor.ts';
+import type { AdminBackend } from './backend.ts';
+import { invalid } from './calls/messages.ts';
+import { ADMIN } from './defaults.ts';
+import { serviceFor } from './service.ts';
+
+/** Why a call failed, by the names and statuses of https://connectrpc.com/docs/protocol. */
+export interface CallFault {
+  readonly code: string;
+  readonly message: string;
+}
+
+const CODES: { readonly [code: number]: readonly [name: string, status: number] } = {
+  [Status.INVALID_ARGUMENT]: ['invalid_argument', 400],
+  [Status.NOT_FOUND]: ['not_found', 404],
+  [Status.PERMISSION_DENIED]: ['permission_denied', 403],
+  [Status.RESOURCE_EXHAUSTED]: ['resource_exhausted', 429],
+  [Status.UNIMPLEMENTED]: ['unimplemented', 501],
+  [Status.UNAVAILABLE]: ['unavailable', 503],
+};
+
+/** Says why a call failed, and the status of HTTP for it. */
+export function faultOf(error: unknown): { readonly status: number; readonly fault: CallFault } {
+  const known = error instanceof ServerError ? error : new ServerError(Status.INTERNAL, (error as Error).message);
+  const [code, status] = CODES[known.code] ?? ['internal', 500];
+  return { status, fault: { code, message: known.details } };
+}
+
+/** @param name `GetStatus` @throws ServerError */
+export function methodNamed(name: string): Method {
+  const found = Object.entries(adminApi.AdminDefinition.methods).find(([, each]) => each.name === name);
+  if (found) return found[0] as Method;
+  throw new ServerError(Status.UNIMPLEMENTED, `the admin RPC has no method ${name.slice(0, 100)}`);
+}
+
+/** As Connect's protocol has it, only such methods answer a GET. */
+export function changesNothing(method: Method): boolean {
+  const { options } = adminApi.AdminDefinition.methods[method];
+  return 'idempotencyLevel' in options && options.idempotencyLevel === 'NO_SIDE_EFFECTS';
+}
+
+/** Whether it answers until the client is gone. */
+export function isStream(method: Method): boolean {
+  return adminApi.AdminDefinition.methods[method].responseStream;
+}
+
+/** Calls methods of the admin RPC with messages in JSON. */
+export class JsonCalls {
+  readonly #json = new AdminJson();
+  readonly #backend: AdminBackend;
+
+  constructor(backend: AdminBackend) {
+    this.#backend = backend;
+  }
+
+  /** Yields responses, as JSON.stringify takes them. @throws ServerError */
+  async *call(method: Method, message: unknown, visitor: Visitor, gone: AbortSignal): AsyncIterable<object> {
+    const asked = this.#request(method, message);
+    const service = serviceFor(visitor, this.#backend) as unknown as Record<string, AnyMethod>;
+    const { responseStream, responseType } = adminApi.AdminDefinition.methods[method];
+    const signal = responseStream ? gone : AbortSignal.any([gone, AbortSignal.timeout(ADMIN.callMs)]);
+    const answers = (service[method] as AnyMethod)(asked, { signal } as CallContext);
+    if (answers instanceof Promise) yield responseType.fromPartial((await answers) as object);
+    else for await (const answer of answers) yield responseType.fromPartial(answer as object);
+  }
+
+  #request(method: Method, message: unknown): object {
+    try {
+      return this.#json.request(method, message);
+    } catch (error) {
+      // It names the field that is wrong.
+      throw invalid((error as Error).message);
+    }
+  }
+}
