@@ -131,6 +131,8 @@ const ROWS: readonly (readonly ['connect' | 'grpc', string, Work])[] = [
   ['connect', '200 downloads', downloads],
   ['connect', '200 uploads', uploads],
   ['grpc', '4,000 dials, 8 at a time', dials],
+  ['grpc', '200 downloads', downloads],
+  ['grpc', '200 uploads', uploads],
 ];
 
 for (const [protocol, what, work] of ROWS) {

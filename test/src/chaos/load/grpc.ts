@@ -61,6 +61,8 @@ class GrpcTunnel extends Duplex {
   readonly #stream: ClientHttp2Stream;
   #connectID = 0n;
   #rest: Buffer = Buffer.alloc(0);
+  /** Whether the tunnel has ended in order. */
+  #ended = false;
 
   constructor(session: ClientHttp2Session, stream: ClientHttp2Stream) {
     super({ allowHalfOpen: true });
@@ -68,7 +70,8 @@ class GrpcTunnel extends Duplex {
     this.#stream = stream;
     this.on('error', () => {});
     stream.on('data', (chunk: Buffer) => this.#take(chunk));
-    stream.once('close', () => this.destroy());
+    // After the tunnel's end, its reader may not have read everything yet.
+    stream.once('close', () => this.#ended || this.destroy());
   }
 
   send(packet: Packet, done?: () => void): void {
@@ -98,6 +101,7 @@ class GrpcTunnel extends Duplex {
     } else if (packet.type === 'DATA') {
       if (!this.push(packet.data)) this.#stream.pause();
     } else if (packet.type === 'CLOSE_RSP') {
+      this.#ended = true;
       this.push(null);
     }
   }
