@@ -47,7 +47,7 @@ export class Identities {
   /** Who a caller is holds for its connection's life, a refusal only until the tenants change. */
   readonly identifyCaller: IdentifyCaller = (peer) => {
     const judged = this.#judged.get(peer.socket);
-    if (judged && 'who' in judged) return judged.digest === undefined ? judged.who : UNSHOWN;
+    if (judged && 'who' in judged) return judged.digest === undefined ? judged.who : unshown(judged.who);
     if (judged?.asOf === this.#changes) return judged.error;
     try {
       const grant = this.#tenancy.identify.caller(this.#evidence(peer.socket));
@@ -190,12 +190,10 @@ export class Identities {
   }
 }
 
-const UNSHOWN = new NotAuthorised(
-  'this request shows no token, and its connection was opened with one: send it each time',
-  {
-    challenge: true,
-  },
-);
+function unshown({ caller: { principal } }: CallerIdentity): NotAuthorised {
+  const text = 'this request shows no token, and its connection was opened with one: send it each time';
+  return new NotAuthorised(text, { challenge: true, principal });
+}
 
 /** Stands for a credential, and holds nothing with which anybody could connect. */
 function digestOf(tenant = '', token: string): string {

@@ -103,7 +103,9 @@ export function identifyBy({ tenants, grants, tokens, bundles, alone = false }: 
       if (certificate) return granted('caller', certificates.judge('caller', certificate, hinted));
       const way = hinted && ownWay(hinted, evidence);
       if (!way && alone) throw new NotAuthorised(`the caller showed no ${CERTIFICATE_AND_TOKEN}`, { challenge: true });
-      if (!way) throw nothingShown(evidence, hinted, 'caller', hinted?.takesTokens ?? tenants.takeTokens);
+      // Its own port or socket is known to be a tenant's; a server name must not tell whether it is one's.
+      const own = evidence.tenant === undefined ? undefined : hinted;
+      if (!way) throw nothingShown(evidence, hinted, 'caller', own?.takesTokens ?? tenants.takeTokens);
       return granted('caller', way);
     },
     async callerToken(evidence) {

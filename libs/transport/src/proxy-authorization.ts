@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { DialError, type DialErrorCode, NotAuthorised } from '@isthmus/tunnel';
+import { DialError, type DialErrorCode, type NotAuthorised, toldOf } from '@isthmus/tunnel';
 import { tcpOf } from './serve-dial.ts';
 
 interface RefusedAs {
@@ -62,7 +62,9 @@ export function credentialIn(values: readonly string[], socket: Socket): ProxyCr
     case '':
       throw new RequestRefused(400, 'Proxy-Authorization is not one scheme and one credential: send Basic or Bearer');
     default:
-      throw challenged(new NotAuthorised('Proxy-Authorization has a scheme that is not served: send Basic or Bearer'));
+      throw new RequestRefused(407, 'Proxy-Authorization has a scheme that is not served: send Basic or Bearer', {
+        code: 'http_request_denied',
+      });
   }
 }
 
@@ -85,7 +87,7 @@ function utf8(bytes: Buffer): string | undefined {
 
 /** The refusal of a caller that may try again with another token: 407, or 503 if nobody could judge this one. */
 export function challenged(why: NotAuthorised): RequestRefused {
-  return new RequestRefused(why.undecided ? 503 : 407, why.message, { code: 'http_request_denied', cause: why });
+  return new RequestRefused(why.undecided ? 503 : 407, toldOf(why), { code: 'http_request_denied', cause: why });
 }
 
 /** Reason phrases: an API server, and Go's clients, show nothing else of a refusal. */

@@ -90,6 +90,7 @@ export {
   notAuthorisedIn,
   type Principal,
   principalText,
+  toldOf,
 } from './names.ts';
 export {
   type DialSpan,

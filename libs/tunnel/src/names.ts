@@ -79,7 +79,14 @@ interface RefusedWhat {
   readonly cause?: Error;
 }
 
-/** A peer that did not prove who it is, or that claims or asks for more than its principal may. */
+/** All that a peer is told that has proven nothing. Anything more would tell which tenants there are, or where their rules stand. */
+const TOLD_STRANGERS = 'not authorised: the credential is missing or not accepted; see the log of this server';
+const TOLD_UNDECIDED = 'the credential cannot be verified now; see the log of this server';
+
+/**
+ * A peer that did not prove who it is, or that claims or asks for more than its principal may. Its message is for logs and audit:
+ * `toldOf` says what the peer may read.
+ */
 export class NotAuthorised extends Error {
   override readonly name = 'NotAuthorised';
   /** The file and rule that refuse it: `acme.yaml: claims.cidr`. Unset if no tenant's file applies to it. */
@@ -121,6 +128,12 @@ export class NotAuthorised extends Error {
     const { rule, principal, undecided, challenge } = this;
     return new NotAuthorised(this.message, { rule, principal, destination, undecided, challenge });
   }
+}
+
+/** What the peer of a refused connection or request may read of why. */
+export function toldOf(error: Error): string {
+  if (!(error instanceof NotAuthorised) || error.principal) return error.message;
+  return error.undecided ? TOLD_UNDECIDED : TOLD_STRANGERS;
 }
 
 /** A peer turned away from the certificate that this process showed, as one does that does not trust its authority. */

@@ -105,7 +105,7 @@ export async function dialsWithTools(scope: Scope, { via, acme, token, port, ski
       {
         name,
         args: [...args('wrong'), url],
-        says: /Proxy Authentication Required: .*it is not a token of this tenant/,
+        says: /Proxy Authentication Required: .*not authorised/,
       },
     );
   }

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { Client, credentials, Metadata, status } from '@grpc/grpc-js';
 import type { Packet } from '@isthmus/proto';
 import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
-import { DialError, type DialRequest, NotAuthorised, SessionLost, type TunnelOutcome } from '@isthmus/tunnel';
+import { DialError, type DialRequest, NotAuthorised, SessionLost, type TunnelOutcome, toldOf } from '@isthmus/tunnel';
 import { TRANSPORT } from '../defaults.ts';
 import { AgentLimitError } from '../identifiers.ts';
 import { CONNECT_METHOD, PROXY_METHOD } from '../packets/channel.ts';
@@ -429,8 +429,7 @@ test('a caller that may not dial reads why, on a connection that goes on', async
   };
   const { packets, status: ending } = dial();
   await ending;
-  const text = 'nobody here is known by this port';
-  assert.deepEqual(packets, [{ type: 'DIAL_RSP', error: text, connectID: 0n, random: 7n }]);
+  assert.deepEqual(packets, [{ type: 'DIAL_RSP', error: toldOf(stranger), connectID: 0n, random: 7n }]);
   const [where, , error] = (await refused) as [string, string, NotAuthorised];
   assert.deepEqual([where, error.rule, error.destination], ['callers', 'acme.yaml: callers', `${host}:${port}`]);
   assert.equal(dialled.length, 0);
@@ -471,8 +470,8 @@ test('a caller shows its token in authorization, and reads what is wrong with it
     dialled.map(({ tenant }) => tenant),
     ['acme', 'beta'],
   );
-  await assert.rejects(dial(), /show a token/);
-  await assert.rejects(dial(basic('acme:wrong')), /the token is wrong/);
+  await assert.rejects(dial(), /not authorised/);
+  await assert.rejects(dial(basic('acme:wrong')), /not authorised/);
   await assert.rejects(dial('Basic acme:secret'), /not the base64/);
   await assert.rejects(dial('Negotiate secret'), /scheme that is not served/);
   assert.equal(refused.length, 4);

@@ -10,6 +10,7 @@ import {
   NotAuthorised,
   notAuthorisedIn,
   type PlaneEvents,
+  toldOf,
 } from '@isthmus/tunnel';
 import { type Metadata, type PacketChannel, type ServerCall, StatusError, type StatusName } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
@@ -255,7 +256,7 @@ async function admit<A>(
 
 function statusOf(error: Error): StatusError {
   if (error instanceof StatusError) return error;
-  return new StatusError(statusNameOf(error), error.message);
+  return new StatusError(statusNameOf(error), toldOf(error));
 }
 
 function statusNameOf(error: Error): StatusName {

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { guarding, onceClosed, RandomSet, within } from '@isthmus/runtime';
-import { type Attach, dialLog, NotAuthorised, parseDestination } from '@isthmus/tunnel';
+import { type Attach, dialLog, NotAuthorised, parseDestination, toldOf } from '@isthmus/tunnel';
 import { WIRE } from '@isthmus/wire';
 import type { CallerEdgeOptions } from '../connect.ts';
 import { TRANSPORT } from '../defaults.ts';
@@ -89,7 +89,7 @@ export class HoldLinks {
     });
     const refuse = (status: string, error: Error) => {
       events.emit('refused', 'hold links', peer.remote, error);
-      const why = `isthmus-error: ${percentEncoded(error.message)}`;
+      const why = `isthmus-error: ${percentEncoded(toldOf(error))}`;
       answerLast(socket, `HTTP/1.1 ${status}\r\nconnection: close\r\n${why}\r\ncontent-length: 0\r\n\r\n`);
     };
     const fault = await readHead(socket, TRANSPORT.connectHeadMs, 'request').then(

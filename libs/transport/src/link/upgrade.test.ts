@@ -188,7 +188,7 @@ test('a refusal reaches an agent that is still sending, whoever refuses it, and 
   const upgrade = `GET ${LINK_PATH} HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: ${LINK_PROTOCOL}\r\n`;
   const refused = (head: string, told: RegExp) => Array.from({ length: 10 }, () => ({ head, told }));
   for (const { head, told } of [
-    ...refused(`${upgrade}isthmus-agent: a\r\n\r\n`, /^HTTP\/1\.1 403 .*isthmus-error: the%20token%20has%20expired\r/s),
+    ...refused(`${upgrade}isthmus-agent: a\r\n\r\n`, /^HTTP\/1\.1 403 .*isthmus-error: not%20authorised[^\r]*\r/s),
     ...refused(
       'POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 9999999\r\n\r\n',
       /^HTTP\/1\.1 404 .*this%20port%20is%20for/s,

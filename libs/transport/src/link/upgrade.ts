@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { guarding } from '@isthmus/runtime';
-import { checkAgentId, checkName, NotAuthorised } from '@isthmus/tunnel';
+import { checkAgentId, checkName, NotAuthorised, toldOf } from '@isthmus/tunnel';
 import type { PingInterval } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import {
@@ -195,7 +195,7 @@ export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<
     } catch (error) {
       options.refused(socket, error as Error);
       if (answered) socket.destroy();
-      else answerRefusal(socket, statusOf(error as Error), (error as Error).message);
+      else answerRefusal(socket, statusOf(error as Error), toldOf(error as Error));
     }
   };
   return {

@@ -9,7 +9,7 @@ import {
   remoteOf,
   verify,
 } from '@isthmus/runtime';
-import { type Caller, DialError, type NotAuthorised } from '@isthmus/tunnel';
+import { type Caller, DialError, type NotAuthorised, toldOf } from '@isthmus/tunnel';
 import type { ProxyCredential } from '../proxy-authorization.ts';
 
 /**
@@ -109,5 +109,5 @@ export function anyoneOf(tenant: string): IdentifyCaller {
 
 /** The error of a dial by a caller that may not dial. */
 export function denied(why: Error): DialError {
-  return new DialError('http_request_denied', why.message, { cause: why });
+  return new DialError('http_request_denied', toldOf(why), { cause: why });
 }
