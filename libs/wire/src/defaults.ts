@@ -75,8 +75,6 @@ export const WIRE = {
   floodPerSecond: 1_000,
   /** What SETTINGS and GOAWAY cost of that budget, because they may visit every stream: 50 in a burst. Go's clients send 8. */
   floodPass: 200,
-  /** What a message costs of that budget for each stream that it visits. */
-  floodVisit: 0.01,
   /** What a new stream adds to that budget. */
   floodEarnedByStream: 4,
   /** What each DATA frame that is sent adds to that budget: its receiver sends window updates, and measures with PINGs. */
@@ -169,10 +167,6 @@ export const WIRE = {
   deadAfterChecks: 9,
   /** What counts as the round trip of a link whose first PING has no answer yet. */
   unknownRoundTripMs: 3000,
-  /** How often the sides of a link compare their streams. A stream that only one has ends after two rounds. */
-  reconcileEveryMs: 60_000,
-  /** Streams in one message of that comparison. Each takes at most 11 bytes. */
-  streamsInMessage: 10_000,
   /** The longest gRPC message: Go's limit of 4 MiB for the data, plus the packet's head. A longer one ends the call. */
   messageBytes: 4 * 1024 * 1024 + 64 * 1024,
   /** Up to this length, a gRPC message is kept until it is complete. Only the data of a longer one is passed on in parts. */

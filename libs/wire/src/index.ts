@@ -28,10 +28,3 @@ export { FrameReader } from './http2/reading.ts';
 export type { HeadKind, Http2Stream, StreamHandler } from './http2/stream.ts';
 export type { StreamRules } from './http2/streams.ts';
 export { Http2Link, type Http2LinkOptions, LinkChecks, type PingInterval, watchLiveness } from './link/link.ts';
-export {
-  DiallingReconciler,
-  isRecord,
-  type ReconcileMessage,
-  readReconcile,
-  ServingReconciler,
-} from './link/reconcile.ts';

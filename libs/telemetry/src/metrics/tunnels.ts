@@ -57,12 +57,6 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
     'Connections closed because Isthmus itself threw an error, by where. Each is a bug, with its stack in the log. Should stay 0.',
     ['where'],
   );
-  const orphaned = families.counters(
-    'orphaned_tunnels_total',
-    'Tunnels that only one side of a link knew, closed when the two sides compared. Should stay 0.',
-    ['role'],
-  );
-  orphaned.of({ role });
   const stalled = families.counters(
     'stalled_tunnels_ended_total',
     "Tunnels closed because their reader read nothing for 10 s and blocked others: those on a Go peer's packet stream, or of a tenant at its limit bytesQueued.",
@@ -102,9 +96,6 @@ export function tunnelMetrics(families: Families, role: Role, tunnels: ObservedP
       census.went({ tenant: dial.tenant, hubId });
       up += tunnel.up;
       down += tunnel.down;
-    },
-    'tunnel:orphaned'(by) {
-      orphaned.of({ role: by }).inc();
     },
     'tunnel:stalled'(by) {
       stalled.of({ role: by }).inc();

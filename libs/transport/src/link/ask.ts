@@ -1,8 +1,8 @@
 import { type Duplex, Readable } from 'node:stream';
 import type { Ask, Question } from '@isthmus/tunnel';
-import { isRecord } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { Pieces } from '../http1.ts';
+import { isRecord } from './control.ts';
 
 export const ASK_PATH = '/ask';
 

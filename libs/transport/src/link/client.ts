@@ -13,11 +13,9 @@ import {
   type PlaneEvents,
   planeEnded,
   type Question,
-  SessionLost,
 } from '@isthmus/tunnel';
 import {
   Allowance,
-  DiallingReconciler,
   type DuplexStream,
   ErrorCode,
   type Head,
@@ -27,7 +25,6 @@ import {
   type OutgoingHead,
   PendingStream,
   type PingInterval,
-  WIRE,
   watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
@@ -154,10 +151,9 @@ export class LinkClient implements NextHopConnection {
       if (why === undefined) this.#answered.resolve(percentDecoded(head[HUB_FIELD] ?? ''));
       else this.destroy(new Error(`it refuses this link: ${reasonOf(why)}`));
     });
-    const reconciler = this.#reconciler(options);
     this.#control = new Control(stream, {
       allowance: options.allowance,
-      receive: (message) => (message.type === 'lacking' ? reconciler.lacking(message.streams) : receive(message)),
+      receive,
       refused: (error) => events.emit('refused', where, peer, error),
       fault,
       fail: (error) => this.destroy(error),
@@ -165,21 +161,6 @@ export class LinkClient implements NextHopConnection {
     this.#member = options.member;
     // The hub may ask from now on.
     if (options.member) this.#openAsks();
-    const round = this.#guarded(() => reconciler.round());
-    const timer = setInterval(round, WIRE.reconcileEveryMs);
-    timer.unref();
-    http2.once('close', () => clearInterval(timer));
-  }
-
-  #reconciler({ peer, events, to }: LinkClientOptions): DiallingReconciler<Http2Stream> {
-    return new DiallingReconciler({
-      streams: () => this.#streams,
-      send: (message) => this.send(message),
-      end(stream) {
-        events.emit('tunnel:orphaned', to === 'agent' ? 'hub' : 'gateway');
-        stream.reset(ErrorCode.CANCEL, new SessionLost(`${peer} has lost the tunnel`));
-      },
-    });
   }
 
   /** Tunnels and pending dials. */

@@ -40,8 +40,6 @@ test('messages that another version writes otherwise are passed over, and the li
   const lines = [
     '{"type":"membership","hubs":"all"}',
     '{"type":"membership-change","current":true}',
-    '{"type":"held","streams":[-1]}',
-    '{"type":"lacking"}',
     '{"type":"policy","deny":"all"}',
     '{"type":"hung-up","gateway":"all"}',
     '{"type":"hung-up","gateway":["0123456789abcdef"]}',

@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { getOrPut, isPrintable, LruMap } from '@isthmus/runtime';
 import { CUT_BY, type CutBy, type GatewayLoss, isName, parseDestination } from '@isthmus/tunnel';
-import { Allowance, ConnectionError, ErrorCode, isRecord, type ReconcileMessage, readReconcile } from '@isthmus/wire';
+import { Allowance, ConnectionError, ErrorCode } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
 import { Pieces } from '../http1.ts';
 
@@ -267,7 +267,6 @@ export type ControlMessage =
    * another link first.
    */
   | { readonly type: 'drain' }
-  | ReconcileMessage
   /** To an agent: the plane's hubs, at the start of the link and whenever they change. */
   | MembershipMessage
   | PolicyMessage
@@ -420,6 +419,10 @@ export class Control {
 
 type Head = Readonly<Record<string, unknown>> & { readonly type: string };
 
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null;
+}
+
 /** Returns one line as an object with a type, or undefined if it is none. */
 function parse(line: string): Head | undefined {
   try {
@@ -439,7 +442,6 @@ function read(value: Head): ControlMessage | undefined {
   if (type === 'membership' || type === 'membership-change') return readMembership(value);
   if (type === 'policy') return readPolicy(value);
   if (type === 'credential') return readCredential(value);
-  if (type === 'held' || type === 'lacking') return readReconcile(value);
   if (type === 'hung-up') return readHungUp(value);
   if (type === 'cut') return readCut(value);
   if (type === 'stranger') return readStranger(value);

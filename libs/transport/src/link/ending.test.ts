@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import net from 'node:net';
+import http2 from 'node:http2';
+import net, { type Socket } from 'node:net';
 import { mock, test } from 'node:test';
-import { CUT_BY, DialAbort, PlaneEnded, TunnelTable } from '@isthmus/tunnel';
+import { until } from '@isthmus/runtime/testing';
+import { CUT_BY, DialAbort, type Established, PlaneEnded, planeEvents, TunnelTable } from '@isthmus/tunnel';
 import { WIRE } from '@isthmus/wire';
 import { cleanups } from '../testing/cleanups.ts';
+import { LinkClient } from './client.ts';
 import { dialTcp, type Link, link, listen, readAll, request } from './testing.ts';
 
 test('a lost link ends its tunnels as lost and its pending dials as retryable', async () => {
@@ -51,6 +55,113 @@ test('what one half of a link ends for the plane, the other counts as ended by t
     const cut = end.explain?.(failure) as PlaneEnded | undefined;
     assert.equal(cut?.by, by);
   }
+});
+
+/** A tunnel through a link, or a dial that has no answer yet. */
+interface Begun {
+  readonly answered: Promise<Established>;
+  readonly abort: AbortController;
+  /** The destination's socket, once it is there. */
+  readonly socket: () => Promise<Socket>;
+}
+
+const ENDS: Readonly<Record<string, (begun: Begun) => unknown>> = {
+  'both ends, the caller first': async ({ answered, socket }) => {
+    const { end } = await answered;
+    end.stream.resume().end();
+    (await socket()).end();
+  },
+  'both ends, the destination first': async ({ answered, socket }) => {
+    const { end } = await answered;
+    (await socket()).end();
+    await once(end.stream.resume(), 'end');
+    end.stream.end();
+  },
+  'the caller’s abort': async ({ answered }) => (await answered).end.abort(new Error('enough')),
+  'the caller’s abort after its end': async ({ answered }) => {
+    const { end } = await answered;
+    end.stream.end();
+    end.abort(new Error('enough'));
+  },
+  'the caller’s abort of what its reader never read': async ({ answered, socket }) => {
+    const { end } = await answered;
+    (await socket()).end(Buffer.alloc(256 * 1024));
+    await once(end.stream, 'readable');
+    end.abort(new Error('enough'));
+  },
+  'the destination’s reset': async ({ answered, socket }) => {
+    const { end } = await answered;
+    (await socket()).resetAndDestroy();
+    await once(end.stream.resume(), 'close');
+  },
+  'the plane': async ({ answered }) => (await answered).end.abort(new PlaneEnded('kicked', { by: 'operator' })),
+  'its caller before the answer': ({ abort }) => abort.abort(new Error('gone')),
+  'its caller while the answer is on its way': async ({ answered, abort, socket }) => {
+    await socket();
+    abort.abort(new Error('gone'));
+    // It may have come before.
+    const late = await answered.catch(() => undefined);
+    late?.end.abort(new Error('gone'));
+  },
+};
+
+for (const [by, ends] of Object.entries(ENDS)) {
+  test(`a tunnel that is ended by ${by} is over at both sides of its link, and its destination with it`, async () => {
+    const sockets: Socket[] = [];
+    const destinations = net.createServer({ allowHalfOpen: true }, (socket) => {
+      socket.on('error', () => {}).on('close', () => closed++);
+      // As a destination that answers until its peer has ended.
+      socket.resume().on('end', () => socket.end());
+      sockets.push(socket);
+    });
+    let closed = 0;
+    const port = await listen(destinations);
+    const { client, server } = await link(dialTcp);
+    const abort = new AbortController();
+    const answered = client.dial(request(port, abort.signal));
+    answered.catch(() => {});
+    await ends({ answered, abort, socket: () => until(() => sockets[0], 'the destination') });
+    await until(() => client.open === 0 && server.open === 0 && closed === sockets.length, 'the end at both sides');
+    assert.ok(client.usable);
+  });
+}
+
+test('hundreds of tunnels that open and close at once leave nothing at either side of their link', async () => {
+  const port = await listen(
+    net.createServer({ allowHalfOpen: true }, (socket) => socket.on('error', () => {}).pipe(socket)),
+  );
+  const { client, server } = await link(dialTcp);
+  const bytes = randomBytes(64 * 1024);
+  const one = async (index: number) => {
+    const established = await client.dial(request(port));
+    const { stream } = established.end;
+    // In turn: closed in good order, with a reader that comes late, and aborted.
+    if (index % 3 === 2) return established.end.abort(new Error('done'));
+    stream.end(bytes);
+    if (index % 3 === 1) await once(stream, 'readable');
+    assert.equal((await readAll(established)).length, bytes.length);
+  };
+  for (let round = 0; round < 6; round++) {
+    await Promise.all(Array.from({ length: 100 }, (_, index) => one(index)));
+  }
+  await until(() => client.open === 0 && server.open === 0, 'the end of all');
+});
+
+test('an aborted tunnel is reset at a peer of another make', async () => {
+  const reset = Promise.withResolvers<number>();
+  const stranger = http2.createServer();
+  stranger.on('stream', (stream, head) => {
+    stream.on('error', () => {}).respond({ ':status': 200 });
+    if (head[':method'] === 'CONNECT') stream.once('close', () => reset.resolve(stream.rstCode ?? 0));
+  });
+  const socket = net.connect({ port: await listen(stranger as unknown as net.Server), host: '127.0.0.1' });
+  await once(socket, 'connect');
+  const client = new LinkClient({ socket, peer: 'hub h1', events: planeEvents() });
+  cleanups.push(() => client.destroy(new Error('test over')));
+  const { end } = await client.dial(request(1));
+  end.abort(new Error('nobody wants it'));
+  assert.equal(await reset.promise, http2.constants.NGHTTP2_CANCEL);
+  assert.deepEqual([client.open, client.usable], [0, true]);
 });
 
 test('the FIN of a killed agent ends the link, and the FIN of a killed hub', async () => {

@@ -30,7 +30,6 @@ import {
   type OutgoingHead,
   PendingStream,
   type PingInterval,
-  ServingReconciler,
   watchLiveness,
 } from '@isthmus/wire';
 import { TRANSPORT } from '../defaults.ts';
@@ -288,11 +287,6 @@ export class LinkServer {
   readonly #options: LinkServerOptions;
   readonly #streams = new RandomSet<Http2Stream>();
   readonly #unsent: ControlMessage[] = [];
-  readonly #reconciler = new ServingReconciler<Http2Stream>({
-    streams: () => this.#streams,
-    send: (message) => this.send(message),
-    end: (stream) => this.#endOrphan(stream),
-  });
   readonly #guarded = guarding((error) => this.#fault(error));
   readonly #closedStream = this.#guarded((stream: Http2Stream) => {
     this.#streams.delete(stream);
@@ -457,7 +451,6 @@ export class LinkServer {
 
   #receive(message: ControlMessage): void {
     if (message.type === 'drain') this.#options.goaway?.();
-    else if (message.type === 'held') this.#reconciler.held(message);
     else if (message.type === 'hung-up') this.#options.tunnels?.hungUp(message, this);
     else this.#options.receive?.(message);
   }
@@ -467,11 +460,5 @@ export class LinkServer {
     const { role, events, peer } = this.#options;
     this.destroy(error);
     events.emit('fault', `${role} link`, peer, error);
-  }
-
-  #endOrphan(stream: Http2Stream): void {
-    const { role, events, peer } = this.#options;
-    events.emit('tunnel:orphaned', role);
-    stream.reset(ErrorCode.CANCEL, new SessionLost(`${peer} has lost the tunnel`));
   }
 }

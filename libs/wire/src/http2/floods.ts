@@ -107,14 +107,6 @@ export class FloodGuard {
     this.#spend(1);
   }
 
-  /**
-   * Counts a message for which all streams were visited.
-   * @throws ConnectionError when there were too many
-   */
-  visited(streams: number): void {
-    this.#spend(1 + streams * this.#config.floodVisit);
-  }
-
   /** Counts a stream that was opened: its two ends may tell each other a few things about it. Heads are bounded elsewhere. */
   opened(): void {
     this.#allowance.earn(this.#config.floodEarnedByStream);
@@ -127,10 +119,7 @@ export class FloodGuard {
 
   #spend(cost: number): void {
     if (!this.#allowance.spend(cost))
-      throw new ConnectionError(
-        ErrorCode.ENHANCE_YOUR_CALM,
-        'too many frames that carry nothing, or messages that visit every stream',
-      );
+      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'too many frames that carry nothing');
   }
 }
 
